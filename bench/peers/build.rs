@@ -1,5 +1,4 @@
-//! Aeron's C library is made of objects for link-time optimisation, which GCC's own linker reads and lld does
-//! not.
+//! Aeron's C library consists of LTO objects, which GCC's own linker reads and lld does not.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -1,8 +1,8 @@
-//! What messages cost in memory that is not coherent: `tombolo bench coherence`.
+//! Cost of messages in non-coherent memory: `tombolo bench coherence`.
 //!
-//! Two ends of a channel, each with an emulated cache, send and receive in turn on one thread. Counted are
-//! the lines that move for a message; a cost per line gives an estimate for a processor without coherence.
-//! Nothing is timed, so that the counts are the same on every computer.
+//! Two ends of a channel, each with an emulated cache, send and receive in turn on one thread. The benchmark
+//! counts the cache lines that move per message; a cost per line gives an estimate for a processor without
+//! coherence. Nothing is timed, so the counts are the same on every computer.
 
 use serde::Serialize;
 use tombolo_base::SharedMemory;
@@ -15,46 +15,46 @@ use tombolo_ring::{LayoutError, SlotSize, Variant, WakeOrder};
 use crate::report::BenchReport;
 use crate::table::{align, cells, significant};
 
-/// Messages counted for each row, several laps of the ring.
+/// Number of messages counted for each row: several laps of the ring.
 const MESSAGES: u32 = 1024;
 
-/// Slots of the ring.
+/// Number of slots in the ring.
 const SLOTS: u32 = 64;
 
-/// The rows: a slot's size and a message's length, in bytes.
+/// Measured cases: slot size and message length, in bytes.
 const CASES: [(usize, usize); 8] =
     [(32, 24), (64, 8), (64, 48), (64, 64), (64, 1024), (128, 48), (128, 120), (128, 1024)];
 
-/// A message could not be sent or received.
+/// Error of a channel that failed to send or receive a message.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The shape of the ring.
+    /// The shape of the ring is invalid.
     #[error("cannot make the channel: {0}")]
     Shape(#[from] LayoutError),
-    /// Its memory.
+    /// An end cannot attach to the channel's memory.
     #[error("cannot attach to the channel: {0}")]
     Attach(#[from] AttachError),
-    /// An operation on it.
+    /// A send or receive operation failed.
     #[error("the channel failed: {0}")]
     End(#[from] EndError),
-    /// What was sent did not arrive.
+    /// A message that was sent did not arrive.
     #[error("message {index} did not arrive")]
     Missing {
-        /// Its number, from 0.
+        /// Index of the message, from 0.
         index: u32,
     },
 }
 
-/// Lines per message, on one side.
+/// Cache lines moved per message, on one side.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Lines {
-    /// Written back.
+    /// Number of lines written back.
     pub written_back: f64,
-    /// Invalidated, and loaded again when they are next used.
+    /// Number of lines invalidated; each is loaded again at its next use.
     pub invalidated: f64,
-    /// Of those invalidated, lines that another side had written to meanwhile.
+    /// Number of invalidated lines that the other side had written to meanwhile.
     pub stale: f64,
-    /// An estimate of what that takes on the SCC, in core cycles.
+    /// Estimated cost on the SCC, in core cycles.
     pub scc_cycles: f64,
 }
 
@@ -71,43 +71,43 @@ impl Lines {
     }
 }
 
-/// One shape and length.
+/// Counts for one ring shape and message length.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
-    /// Bytes of a slot.
+    /// Slot size, in bytes.
     pub slot_bytes: usize,
-    /// Bytes of a message.
+    /// Message length, in bytes.
     pub message_bytes: usize,
-    /// Of the sender.
+    /// Cache lines moved by the sender.
     pub sender: Lines,
-    /// Of the receiver, without polls that find nothing.
+    /// Cache lines moved by the receiver, not counting polls that find nothing.
     pub receiver: Lines,
 }
 
 impl Row {
-    /// An estimate of a round trip on the SCC, without the work between, in core cycles.
+    /// Returns the estimated cost of a round trip on the SCC in core cycles, excluding work between messages.
     #[must_use]
     pub fn round_trip_scc_cycles(&self) -> f64 {
         2.0 * (self.sender.scc_cycles + self.receiver.scc_cycles)
     }
 }
 
-/// Counted lines of all cases.
+/// Line counts of all cases.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// The cost of each operation that the estimates rest on.
+    /// Cost per operation on which the estimates are based.
     pub costs: &'static str,
-    /// By slot size.
+    /// Rows in order of slot size.
     pub rows: Vec<Row>,
 }
 
 const COSTS: &str =
     "SCC core cycles, estimated: 98 for a line written back, 81 for a line invalidated and loaded";
 
-/// Counts the lines of every case.
+/// Counts the lines moved in every case.
 ///
 /// # Errors
-/// [`Error`], which only a fault of the channel can cause.
+/// [`Error`]; only a bug in the channel can cause one.
 pub fn run() -> Result<Report, Error> {
     let rows = CASES.iter().map(|case| count(*case)).collect::<Result<_, _>>()?;
     Ok(Report { costs: COSTS, rows })
@@ -202,7 +202,7 @@ mod tests {
         let row = count((64, 48)).unwrap();
         assert_eq!(row.sender.written_back, 1.0);
         assert_eq!(row.receiver.stale, 1.0);
-        // Credit returns twice a lap.
+        // Credit is returned twice per lap.
         assert!(row.receiver.written_back < 0.1 && row.sender.stale < 0.1);
         let pair = count((64, 64)).unwrap();
         assert_eq!((pair.sender.written_back, pair.receiver.stale), (2.0, 2.0));

@@ -1,4 +1,4 @@
-//! Which processors the two sides of a measurement run on.
+//! Selects and pins the processors on which the two sides of a measurement run.
 
 use std::fs;
 
@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tombolo_bench_far::cpus::set;
 pub use tombolo_bench_far::cpus::{allowed, pin, waited_ns};
 
-/// This thread on one processor, until dropped.
+/// Guard that keeps the calling thread pinned to one processor until dropped.
 #[derive(Debug)]
 pub struct Pinned {
     before: Vec<usize>,
@@ -27,14 +27,14 @@ impl Pinned {
 
 impl Drop for Pinned {
     fn drop(&mut self) {
-        // It was allowed before; should the kernel have changed its mind, one processor is still enough to
-        // run on.
+        // The mask was valid before. If the kernel rejects it now, the thread stays pinned, which is
+        // harmless.
         let _ = set(&self.before);
     }
 }
 
-/// Two of the allowed processors to measure between: the first, and the next that is no hardware thread of
-/// the same core, so that the two sides do not share execution units. `None` when fewer than two are allowed.
+/// Returns two of the allowed processors: the first, and the next that is not a hardware thread of the same
+/// core, so that the two sides do not share execution units. `None` when fewer than two are allowed.
 #[must_use]
 pub fn pair(allowed: &[usize]) -> Option<(usize, usize)> {
     pair_apart_from(allowed, &siblings(*allowed.first()?))
@@ -46,19 +46,19 @@ fn pair_apart_from(allowed: &[usize], siblings: &[usize]) -> Option<(usize, usiz
     Some((*first, *second))
 }
 
-/// What two processors share.
+/// Closest resource that two processors share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Sharing {
-    /// A core: they are two of its hardware threads.
+    /// One core: they are two of its hardware threads.
     Core,
-    /// A cache.
+    /// A cache, but not a core.
     Cache,
-    /// Neither.
+    /// Neither a core nor a cache.
     Nothing,
 }
 
-/// What two processors share as the kernel shows it; `None` where it shows nothing about caches.
+/// Returns what two processors share according to the kernel; `None` if it exposes no cache topology.
 #[must_use]
 pub fn sharing(first: usize, second: usize) -> Option<Sharing> {
     let shared_lists = (0..8).map_while(|index| {
@@ -68,7 +68,7 @@ pub fn sharing(first: usize, second: usize) -> Option<Sharing> {
     sharing_of(second, &siblings(first), &shared_lists.map(|list| parse_list(&list)).collect::<Vec<_>>())
 }
 
-/// What `second` shares with the processor whose `siblings` and caches, by who shares each, are these.
+/// Returns what `second` shares with a processor, given its `siblings` and the sharers of each of its caches.
 fn sharing_of(second: usize, siblings: &[usize], caches: &[Vec<usize>]) -> Option<Sharing> {
     if siblings.contains(&second) {
         Some(Sharing::Core)
@@ -81,13 +81,13 @@ fn sharing_of(second: usize, siblings: &[usize], caches: &[Vec<usize>]) -> Optio
     }
 }
 
-/// The hardware threads of a processor's core; none where the kernel does not say.
+/// Returns the hardware threads of a processor's core; empty if the kernel does not expose them.
 fn siblings(cpu: usize) -> Vec<usize> {
     let path = format!("/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
     fs::read_to_string(path).map(|list| parse_list(&list)).unwrap_or_default()
 }
 
-/// Parses a list as the kernel writes it: `0-3,8`.
+/// Parses a processor list in the kernel's format: `0-3,8`.
 pub(crate) fn parse_list(list: &str) -> Vec<usize> {
     let range = |part: &str| -> Option<Vec<usize>> {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

@@ -1,4 +1,4 @@
-//! `tombolo bench devices`: a network and a disk across nodes, beside those of the emulator.
+//! `tombolo bench devices`: network and disk across nodes, compared with those of the emulator.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -17,29 +17,29 @@ use crate::report::BenchReport;
 use crate::suite::Error;
 use crate::table::{align, cells};
 
-/// What is measured, and with what.
+/// Options of the device benchmark.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Time per figure, in seconds.
     pub seconds: u64,
-    /// The longest IP packet of both networks, in bytes.
+    /// MTU of both networks, in bytes.
     pub mtu: u32,
-    /// The emulator of the Arm node, a program on `PATH`.
+    /// Emulator of the Arm node, looked up in `PATH`.
     pub emulator: String,
-    /// The folder of the kit.
+    /// Path of the kit folder.
     pub kit: PathBuf,
 }
 
-/// The size of each disk in bytes: less than the node's memory, and more than what it reads ahead.
+/// Size of each disk in bytes: smaller than the node's memory, larger than its read-ahead.
 const DISK_BYTES: usize = 64 << 20;
 
-/// How long a device may take to be there, and how much longer than measured a program may take.
+/// Timeout for a device to appear, and the time that a program may take beyond the measured time.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long to wait at a time.
+/// Polling interval while waiting for output.
 const LOOK: Duration = Duration::from_millis(50);
 
-/// The figures that a program prints, in the order in which they are shown.
+/// Figures that the programs print, in display order.
 const FIGURES: [(&str, &str, Unit); 11] = [
     ("read_4k_p50", "disk: read 4 KiB, median", Unit::Ns),
     ("read_4k_p99", "disk: read 4 KiB, p99", Unit::Ns),
@@ -80,7 +80,7 @@ impl Unit {
     }
 }
 
-/// All that one run found.
+/// Results of one run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Report {
     mtu: u32,
@@ -100,7 +100,7 @@ struct Row {
 
 type Figures = BTreeMap<String, u64>;
 
-/// The figures of a program's output.
+/// Parses the figures from a program's output.
 fn figures(said: &str) -> Figures {
     let figure = |line: &str| {
         let mut words = line.strip_prefix("figure ")?.split(' ');
@@ -109,11 +109,11 @@ fn figures(said: &str) -> Figures {
     said.lines().filter_map(figure).collect()
 }
 
-/// Measures on the machine of `place`, which is up. `said` returns what a child of `domain` has written so
-/// far; `progress` is told what is being measured.
+/// Measures on the running machine of `place`. `said` returns the output of a child of `domain` so far;
+/// `progress` is called with a description of each measurement.
 ///
 /// # Errors
-/// A program cannot be started or fails, with what it said; or the system refuses the network card.
+/// A program cannot be started or fails (the error has its output), or the system refuses the network card.
 pub fn run(
     domain: &Domain,
     options: &Options,
@@ -152,8 +152,8 @@ impl BenchReport for Report {
     }
 }
 
-/// Files of a measurement: disks, an emulator with more devices, and a machine that uses it. They are removed
-/// when this is dropped.
+/// Files of a measurement: disks, an emulator wrapper that adds devices, and a machine file that uses it.
+/// Dropping it removes them.
 #[derive(Debug)]
 pub struct Place {
     folder: PathBuf,
@@ -172,7 +172,7 @@ impl Place {
         Ok(place)
     }
 
-    /// The file of the machine.
+    /// Returns the path of the machine file.
     #[must_use]
     pub fn machine_file(&self) -> PathBuf {
         self.folder.join("machine.toml")
@@ -219,7 +219,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Tombolo's figures and the emulator's.
+    /// Measures Tombolo's devices, then the emulator's.
     fn measure(&self, progress: &mut dyn FnMut(&str)) -> Result<[Figures; 2], Error> {
         let ms = (self.options.seconds * 1000).to_string();
         let (mtu, disk) = (self.options.mtu.to_string(), self.place.folder.join("tombolo.disk"));
@@ -264,7 +264,7 @@ impl Bench<'_> {
         Ok(both)
     }
 
-    /// Starts a program, and waits until it says so.
+    /// Starts a program and waits until its output contains `until`.
     fn start(&self, (image, node): (&Path, &str), words: &[&str], until: &str) -> Result<Child, Error> {
         let child = self.domain.spawn(&SpawnOptions::image(image).on(node).args(words.iter().copied()))?;
         let deadline = Instant::now() + PATIENCE;
@@ -283,12 +283,12 @@ impl Bench<'_> {
         Ok(child)
     }
 
-    /// Runs a program on the Arm node to its end; what it said.
+    /// Runs a program on the Arm node to completion and returns its output.
     fn run(&self, image: &Path, words: &[&str]) -> Result<String, Error> {
         let child = self.domain.spawn(&SpawnOptions::image(image).on("arm0").args(words.iter().copied()))?;
         let patience = PATIENCE + Duration::from_secs(self.options.seconds * FIGURES.len() as u64);
         let exit = child.wait(patience)?;
-        // What it said last may come after its end.
+        // The last output may arrive after the exit notification.
         let _ = child.wait(LOOK);
         let said = (self.said)(child.id());
         match exit {
@@ -298,8 +298,8 @@ impl Bench<'_> {
     }
 }
 
-/// The host's end of the measurements of a network. Its threads end with this program, and when it is dropped
-/// their sockets answer no more.
+/// Host side of the network measurements. Its threads run until this program exits; after a drop, their
+/// sockets no longer answer.
 struct Responder {
     address: SocketAddr,
 }
@@ -317,7 +317,7 @@ impl Responder {
         });
         std::thread::spawn(move || {
             for stream in listener.incoming().flatten() {
-                // A connection that breaks is noticed at the other end.
+                // The other end detects a broken connection.
                 let _ = respond(stream);
             }
         });

@@ -1,4 +1,4 @@
-//! Results for the tests of this crate and of the crate that reports them.
+//! Sample results for the tests of this crate and of `tombolo-bench-report`.
 
 use crate::host::Host;
 use crate::rpc;
@@ -27,21 +27,21 @@ fn row(peer: &str, metric: Metric) -> Row {
     }
 }
 
-/// A row of a time with this median, in nanoseconds.
+/// Returns a latency row with this median, in nanoseconds.
 #[must_use]
 pub fn timed(peer: &str, metric: Metric, p50: f64) -> Row {
     let latency = Latency { p50, p99: 1.5 * p50, p999: 2.5 * p50, mean: p50, rounds: 1000 };
     Row { latency_ns: Some(latency), probe_ratio: Some(p50 / 100.0), ..row(peer, metric) }
 }
 
-/// A row of a flow with this median, per second.
+/// Returns a throughput row with this median, per second.
 #[must_use]
 pub fn flowing(peer: &str, metric: Metric, p50: f64) -> Row {
     let rate = Rate { p50, p99: 0.5 * p50, mean: p50, messages: 1000 };
     Row { rate_per_s: Some(rate), ..row(peer, metric) }
 }
 
-/// A run that meets every target that it has figures for.
+/// Returns the results of a run that meets every target for which it has figures.
 #[must_use]
 pub fn results(label: &str) -> Results {
     let mut rows = vec![
@@ -101,7 +101,7 @@ pub fn results(label: &str) -> Results {
     }
 }
 
-/// Figures of `bench/python/array_transfer.py`, with one peer absent.
+/// Returns results of `bench/python/array_transfer.py` in which one peer is absent.
 ///
 /// # Panics
 /// Never: the text is valid.

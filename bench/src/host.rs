@@ -1,4 +1,4 @@
-//! What the host is, for people who compare figures.
+//! Description of the host, for readers who compare figures.
 
 use std::{fmt, fs};
 
@@ -6,19 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::cpus;
 
-/// The host that figures were taken on.
+/// Host on which the figures were measured.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Host {
-    /// The processor's name, as the kernel says it.
+    /// Processor name as reported by the kernel.
     pub cpu_model: String,
-    /// Processors online.
+    /// Number of online processors.
     pub cores: usize,
-    /// The kernel's release.
+    /// Release of the kernel.
     pub kernel: String,
-    /// Caches of the first processor, the nearest first: what they hold, their size, and how many share one.
+    /// Caches of the first processor, the nearest first.
     #[serde(default)]
     pub caches: Vec<Cache>,
-    /// Nodes of memory.
+    /// Number of NUMA nodes.
     #[serde(default)]
     pub memory_nodes: usize,
     /// Whether the kernel reports a hypervisor.
@@ -29,18 +29,18 @@ pub struct Host {
     pub gpu: Option<String>,
 }
 
-/// A cache of a processor.
+/// Cache of a processor.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Cache {
-    /// Its level and what it holds.
+    /// Level and type of the cache.
     pub name: String,
-    /// Its size, as the kernel says it.
+    /// Size in the kernel's format.
     pub size: String,
-    /// How many processors share it.
+    /// Number of processors that share it.
     pub shared_by: usize,
 }
 
-/// As tables begin.
+/// Formats the header of tables.
 impl fmt::Display for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} ({} processors), Linux {}", self.cpu_model, self.cores, self.kernel)
@@ -66,7 +66,7 @@ impl Host {
         }
     }
 
-    /// What else is known, for people.
+    /// Returns further properties, as label and text.
     #[must_use]
     pub fn details(&self) -> Vec<(&'static str, String)> {
         let cache = |cache: &Cache| match cache.shared_by {
@@ -88,7 +88,7 @@ impl Host {
     }
 }
 
-/// The caches of the first processor, as far as the kernel says.
+/// Reads the caches of the first processor, as far as the kernel exposes them.
 fn caches() -> Vec<Cache> {
     let of = |index: usize| {
         let read = |file| {
@@ -112,7 +112,8 @@ fn count_nodes() -> usize {
     cpus::parse_list(&online).len()
 }
 
-/// The first line that names the processor. Arm kernels give numbers only, so the instruction set has to do.
+/// Returns the processor name from `/proc/cpuinfo`. Arm kernels report only numbers there; the instruction
+/// set is used instead.
 fn cpu_model(cpuinfo: &str) -> String {
     let value = |key: &str| {
         let line = cpuinfo.lines().find(|line| line.split(':').next().is_some_and(|k| k.trim() == key))?;

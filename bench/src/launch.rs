@@ -1,4 +1,4 @@
-//! Running programs that measure, and reading what they found: lines of JSON among what else is said.
+//! Runs measuring programs and parses their figures: lines of JSON among other output.
 
 use std::io::Read;
 use std::os::unix::process::CommandExt;
@@ -8,14 +8,13 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde::de::DeserializeOwned;
 
-/// How long a program may take to end what it has started once it is asked to.
+/// Grace period for a program to terminate its children after SIGTERM.
 const GRACE: Duration = Duration::from_secs(3);
 
-/// Runs a program to its end and reads the figures that it wrote.
+/// Runs a program to completion and parses the figures that it printed.
 ///
 /// # Errors
-/// The error, in words: how it ended and its last output, that it found nothing, or that its output has no
-/// figures.
+/// A description: its exit status and last output, or that its output has no valid figures.
 pub(crate) fn figures_of<T: DeserializeOwned>(
     command: Command,
     patience: Duration,
@@ -27,7 +26,7 @@ pub(crate) fn figures_of<T: DeserializeOwned>(
     parsed(&output)
 }
 
-/// The lines that are figures. Programs that start others say things of their own between them.
+/// Parses the lines that are figures. Launchers print lines of their own between them.
 pub(crate) fn parsed<T: DeserializeOwned>(output: &str) -> Result<Vec<T>, String> {
     let lines = output.lines().map(str::trim).filter(|line| line.starts_with("{\"metric\""));
     let figures: Result<Vec<T>, _> = lines.map(serde_json::from_str).collect();
@@ -38,7 +37,7 @@ pub(crate) fn parsed<T: DeserializeOwned>(output: &str) -> Result<Vec<T>, String
     }
 }
 
-/// Its last output: a reason is at the end, if there is one.
+/// Returns the last lines of its error output, where a reason usually is.
 pub(crate) fn last_lines(errors: &str) -> String {
     let lines: Vec<&str> = errors.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
     match lines.len() {
@@ -47,7 +46,7 @@ pub(crate) fn last_lines(errors: &str) -> String {
     }
 }
 
-/// Runs a program to its end, and ends it with everything that it has started if that takes too long.
+/// Runs a program to completion; after a timeout, terminates it and all its children.
 pub(crate) fn output_of(
     mut command: Command,
     patience: Duration,
@@ -77,14 +76,14 @@ fn drain(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<Ve
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
         if let Some(mut pipe) = pipe {
-            // After a read error, what was read before it is used.
+            // After a read error, the bytes read before it are used.
             let _ = pipe.read_to_end(&mut bytes);
         }
         bytes
     })
 }
 
-/// Asks a program to end what it has started, and kills what is left of the group.
+/// Asks a program to terminate its children, then kills the rest of its process group.
 fn end(child: &mut Child) {
     let group = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
     let signal = |signal| group.map(|group| kill_process_group(group, signal));

@@ -3,7 +3,7 @@
 //! [`ring::run`] measures between two programs: the one that calls it, and a *peer* that it starts on a node
 //! from the image `bench.tbi` (the program `bench-peer` of `tombolo-bench-far`). Absolute times differ
 //! between machines and, under a hypervisor that moves processors, from second to second. So each figure is
-//! measured in turn with the physical limit of the same memory, and the ratio of the two is the result.
+//! measured in alternation with the physical limit of the same memory; the result is the ratio of the two.
 #![forbid(unsafe_code)]
 
 pub mod broadcast;

@@ -1,4 +1,4 @@
-//! What no message can beat on this host, measured between two threads of this program.
+//! Lower bounds for messages on this host, measured between two threads of this program.
 
 use std::sync::atomic::AtomicU64;
 use std::time::{Duration, Instant};
@@ -10,26 +10,26 @@ use tombolo_bench_far::lines::Lines;
 use crate::cpus::{self, Pinned};
 use crate::sample::{median, sorted};
 
-/// How long the two lines travel.
+/// Duration of the ping-pong of the two lines.
 const LENGTH: Duration = Duration::from_millis(10);
 
-/// How much is copied at a time: as much as a long message of the comparison.
+/// Size of one copy: that of a long message of the comparison.
 const COPIED_BYTES: usize = 4 << 20;
 
-/// The limits of a host, at one moment or as medians.
+/// Physical limits of a host, at one moment or as medians.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Limit {
-    /// A bare cache line one way: half of there and back, in nanoseconds.
+    /// One-way latency of a bare cache line, half a round trip, in nanoseconds.
     pub line_ns: f64,
-    /// `memcpy` of 4 MiB by one processor, in GB/s (10^9 bytes).
+    /// Bandwidth of a 4 MiB `memcpy` by one processor, in GB/s (10^9 bytes).
     pub copy_gb_s: f64,
 }
 
 impl Limit {
-    /// Looks for some ten milliseconds.
+    /// Measures the limits for about ten milliseconds.
     ///
     /// # Errors
-    /// There are not two processors, or they cannot be chosen.
+    /// Fewer than two processors are available, or pinning to them fails.
     pub fn measure() -> std::io::Result<Limit> {
         let allowed = cpus::allowed()?;
         let (near, far) = cpus::pair(&allowed).ok_or_else(|| {
@@ -38,7 +38,7 @@ impl Limit {
         Ok(Limit { line_ns: line_ns(near, far)?, copy_gb_s: copy_gb_s() })
     }
 
-    /// The medians.
+    /// Returns the medians of the limits.
     pub(crate) fn median(limits: &[Limit]) -> Limit {
         let of = |value: fn(&Limit) -> f64| median_of(limits.iter().map(value));
         Limit { line_ns: of(|limit| limit.line_ns), copy_gb_s: of(|limit| limit.copy_gb_s) }

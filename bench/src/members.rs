@@ -1,4 +1,4 @@
-//! Trials whose members are processes of this host: they run this program, as the ranks of a job.
+//! Trials whose members are processes of this host: each runs this program as a rank of a job.
 
 use std::ffi::OsString;
 use std::process::{Child, Command, Stdio};
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Runs a trial `rounds` times; what rank 0 found in each.
+/// Runs a trial `rounds` times and returns the figure of rank 0 in each.
 pub(crate) fn repeat<F: DeserializeOwned>(
     rounds: u32,
     name: &str,
@@ -23,7 +23,7 @@ pub(crate) fn repeat<F: DeserializeOwned>(
     (0..rounds).map(|_| once()).collect()
 }
 
-/// Runs as a member of a trial, which is JSON, and prints what `measure` found.
+/// Runs as a member of a trial, given as JSON, and prints the result of `measure`.
 pub(crate) fn take_part<T: DeserializeOwned, F: Serialize, E: std::fmt::Display>(
     trial: &str,
     measure: impl FnOnce(&T) -> Result<F, E>,
@@ -35,7 +35,7 @@ pub(crate) fn take_part<T: DeserializeOwned, F: Serialize, E: std::fmt::Display>
 }
 
 /// Starts `members` processes of this program with `arguments` and the trial as JSON, and returns the figure
-/// that each printed, in the order of ranks.
+/// that each printed, in rank order.
 pub(crate) fn run<F: DeserializeOwned>(
     name: &str,
     members: u32,
@@ -78,7 +78,7 @@ pub(crate) fn run<F: DeserializeOwned>(
 
 fn end(children: &mut [Child]) {
     for child in children {
-        // One that has ended needs no kill.
+        // Killing a process that has ended fails harmlessly.
         let _ = child.kill();
         let _ = child.wait();
     }

@@ -17,20 +17,20 @@ use crate::sample::Ordered;
 use crate::suite::Error;
 use crate::table::{align, cells};
 
-/// A task, and under what it is measured.
+/// Parameters of the task, and the load and policies under which it is measured.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
     /// Time between two releases, in microseconds.
     pub period_us: u64,
-    /// By when after its release a job is to be done, in microseconds.
+    /// Relative deadline of a job, in microseconds.
     pub deadline_us: u64,
-    /// How long a job computes, in microseconds.
+    /// Computation time of a job, in microseconds.
     pub work_us: u64,
-    /// Jobs for each policy.
+    /// Number of jobs per policy.
     pub jobs: u64,
-    /// Other threads that always want to run; `None`: one for each processor.
+    /// Number of competing threads that are always runnable; `None`: one per processor.
     pub load: Option<u64>,
-    /// One after another.
+    /// Policies, measured one after another.
     pub policies: Vec<Policy>,
 }
 
@@ -38,11 +38,11 @@ pub struct Options {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Policy {
-    /// As every thread (SCHED_OTHER).
+    /// Default scheduling of threads (`SCHED_OTHER`).
     Other,
-    /// At real-time priority 10 (SCHED_FIFO).
+    /// Real-time priority 10 (`SCHED_FIFO`).
     Fifo,
-    /// With its time reserved (SCHED_DEADLINE).
+    /// Reserved processor time (`SCHED_DEADLINE`).
     Deadline,
 }
 
@@ -58,42 +58,43 @@ impl Policy {
 
 const PRIORITY: u8 = 10;
 
-/// Classes of the histogram: the first is below a microsecond, each other one twice as long.
+/// Number of buckets in the histogram: the first is below 1 µs, and each bound is twice the previous one.
 const CLASSES: usize = 18;
 
-/// All that one run found.
+/// Results of one run.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Report {
     period_us: u64,
     deadline_us: u64,
     work_us: u64,
     load: u64,
-    /// One for each policy.
+    /// One row per policy.
     pub rows: Vec<Row>,
 }
 
-/// The jobs under one policy.
+/// Results under one policy.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Row {
-    /// The policy that was asked for.
+    /// Policy that was requested.
     pub policy: Policy,
-    /// Why the system refused it; it was [`Policy::Other`] then.
+    /// Reason if the system refused it; [`Policy::Other`] was used then.
     pub refused: Option<String>,
-    /// Jobs that ran.
+    /// Number of jobs that ran.
     pub jobs: u64,
-    /// Of these, how many ended after their deadline.
+    /// Number of these that finished after their deadline.
     pub missed: u64,
-    /// Releases that passed while another job ran.
+    /// Number of releases skipped because the previous job was still running.
     pub skipped: u64,
-    /// From release to begin.
+    /// Latency from release to start.
     pub start: Times,
-    /// From release to end.
+    /// Latency from release to completion.
     pub response: Times,
-    /// Jobs that began less than 1, 2, 4, … µs after their release; the last one counts all others.
+    /// Number of jobs that started less than 1, 2, 4, … µs after their release; the last bucket counts all
+    /// others.
     pub histogram: [u64; CLASSES],
 }
 
-/// Of times, in nanoseconds.
+/// Distribution of times, in nanoseconds.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub struct Times {
     p50_ns: u64,
@@ -110,7 +111,7 @@ impl Times {
 
 impl Options {
     /// # Errors
-    /// What is wrong with the times of the task, in words.
+    /// A description of what is wrong with the task's times.
     pub fn check(&self) -> Result<(), String> {
         self.task(0)?;
         let Options { work_us, deadline_us, .. } = self;
@@ -131,7 +132,7 @@ impl Options {
 /// Measures the task under each policy.
 ///
 /// # Errors
-/// What [`Options::check`] says, or the system cannot sleep.
+/// The error of [`Options::check`], or a sleep fails.
 pub fn run(options: &Options) -> Result<Report, Error> {
     options.check().map_err(Error::failed)?;
     let processors = thread::available_parallelism().map_or(1, |count| count.get() as u64);
@@ -143,12 +144,13 @@ pub fn run(options: &Options) -> Result<Report, Error> {
     Ok(Report { period_us, deadline_us, work_us, load, rows })
 }
 
-/// Computes, the same in every job.
+/// Runs the computation, identical in every job.
 fn compute(turns: u64) -> u64 {
     (0..turns).fold(1, |state: u64, turn| black_box(state.wrapping_mul(0x5851_f42d_4c95_7f2d) ^ turn))
 }
 
-/// How many turns take so long on an undisturbed processor: by the fastest of several trials.
+/// Returns the number of turns that take `work_ns` on an undisturbed processor: the fastest of several trials
+/// counts.
 fn turns_of(work_ns: u64) -> u64 {
     const TRIAL: u64 = 20_000;
     let trial = |_| {
@@ -160,14 +162,15 @@ fn turns_of(work_ns: u64) -> u64 {
     work_ns.saturating_mul(TRIAL) / fastest_ns
 }
 
-/// Does something while other threads want to run.
+/// Runs a function while `load` other threads compete for the processors.
 fn with_load<R: Send>(load: u64, act: impl FnOnce() -> R + Send) -> R {
     let stopped = AtomicBool::new(false);
     let begun = Barrier::new(load as usize + 1);
     thread::scope(|scope| {
         for _ in 0..load {
             scope.spawn(|| {
-                // Threads inherit the scheduling of the command, and would not leave a processor.
+                // Threads inherit the scheduling of the command; under a real-time policy they would never
+                // yield a processor.
                 let fair = set_policy(Scheduling::Fair.into());
                 begun.wait();
                 if fair.is_err() {
@@ -179,7 +182,7 @@ fn with_load<R: Send>(load: u64, act: impl FnOnce() -> R + Send) -> R {
             });
         }
         begun.wait();
-        // On a thread of its own, whose scheduling ends with it.
+        // Runs on a separate thread, whose scheduling policy ends with it.
         let result = scope.spawn(act).join();
         stopped.store(true, Ordering::Relaxed);
         result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -191,7 +194,7 @@ fn schedule(policy: Policy, options: &Options) -> Result<(), String> {
         Policy::Other => set_policy(Scheduling::Fair.into()),
         Policy::Fifo => set_policy(Scheduling::Fifo(PRIORITY).into()),
         Policy::Deadline => {
-            // A quarter more than a job needs alone, and no less than the kernel grants.
+            // A quarter more than a job needs alone, and at least the kernel's minimum.
             let [work_ns, deadline_ns, period_ns] =
                 [options.work_us, options.deadline_us, options.period_us].map(|us| us * 1000);
             let runtime_ns = (work_ns + work_ns / 4 + 20_000).min(deadline_ns);
@@ -237,7 +240,7 @@ fn measure(policy: Policy, options: &Options, turns: u64) -> Result<Row, Error> 
     Ok(Row { policy, refused, jobs, missed, skipped, start, response, histogram })
 }
 
-/// The class of a time: how often a microsecond is doubled to be above it.
+/// Returns the bucket of a time: the number of doublings of 1 µs until it exceeds the time.
 fn class_of(ns: u64) -> usize {
     let us = ns / 1000;
     ((u64::BITS - us.leading_zeros()) as usize).min(CLASSES - 1)
@@ -253,7 +256,7 @@ impl BenchReport for Report {
         let heads =
             ["POLICY", "JOBS", "MISSED", "SKIPPED", "START P50", "P99", "MAX", "END P50", "P99", "MAX"];
         let mut lines = vec![cells(&heads)];
-        // How many jobs began how long after their release.
+        // Number of jobs by start latency.
         let mut starts = vec![cells(&["POLICY", "START BELOW", "JOBS"])];
         let mut refusals = String::new();
         for row in rows {

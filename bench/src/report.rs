@@ -1,21 +1,21 @@
-//! What every benchmark's report can do.
+//! Common interface of benchmark reports.
 
-/// What a benchmark measured.
+/// Report of a benchmark.
 pub trait BenchReport: serde::Serialize {
-    /// For people: aligned tables.
+    /// Returns the report as aligned tables.
     #[must_use]
     fn table(&self) -> String;
 
-    /// What was asked for and not measured: each with the reason, on a line.
+    /// Returns the requested measurements that failed, each with the reason on one line.
     #[must_use]
     fn failures(&self) -> Vec<String> {
         Vec::new()
     }
 
-    /// For programs: one JSON object, indented, with an end of line.
+    /// Returns the report as one indented JSON object with a trailing newline.
     #[must_use]
     fn to_json(&self) -> String {
-        // Reports are numbers and text: nothing that could not be written.
+        // Reports contain only numbers and text: serialization cannot fail.
         serde_json::to_string_pretty(self).unwrap_or_default() + "\n"
     }
 }

@@ -1,27 +1,27 @@
-//! Round-trip times: how they are taken, kept and summed up.
+//! Round-trip times: sampling, histograms and summaries.
 //!
-//! Reading the clock costs some 20 ns and on many machines its steps are 10 ns, while a round trip may take
-//! 120 ns. So what is typical (`p50`, `mean`) is taken over batches of round trips timed as one, and what is
-//! rare (`p99`, `p99.9`) over round trips timed singly, in alternation. The cost of the clock, measured
-//! before, is taken off both. It is done in the same way for the ring and for the limit beneath it.
+//! Reading the clock costs about 20 ns and its resolution is 10 ns on many machines, while a round trip may
+//! take 120 ns. So the typical values (`p50`, `mean`) come from batches of round trips timed as one, and the
+//! tail (`p99`, `p99.9`) from round trips timed individually, in alternation. The cost of the clock, measured
+//! beforehand, is subtracted from both. The ring and its physical limit are sampled in the same way.
 
 use std::time::{Duration, Instant};
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
 
-/// Round trips timed as one; as many are timed singly after them.
+/// Round trips per batch; the same number is timed individually after it.
 pub(crate) const BATCH: u32 = 16;
 
-/// Round trips of a batch and of those timed singly after it.
+/// Round trips per cycle: a batch and those timed individually after it.
 pub(crate) const CYCLE_ROUNDS: u64 = 2 * BATCH as u64;
 
-/// Round trips before the first that counts, for caches and branch predictors; fewer where they are slow.
+/// Number of warm-up round trips, for caches and branch predictors; fewer if they are slow.
 const WARM_UP: u32 = 500;
-/// How long warming up may take.
+/// Upper bound of the warm-up time.
 const WARM_UP_TIME: Duration = Duration::from_millis(2);
 
-/// The clock, and what it costs to read it.
+/// Clock with the measured cost of reading it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Clock {
     cost_ps: u64,
@@ -30,7 +30,7 @@ pub(crate) struct Clock {
 impl Clock {
     pub(crate) fn calibrate() -> Clock {
         const READS: u64 = 20_000;
-        // The best of several, so that an interruption is not taken for the clock.
+        // The minimum of several runs, so that an interruption is not counted as clock cost.
         let cost_ps = (0..5).map(|_| {
             let start = Instant::now();
             for _ in 0..READS {
@@ -45,7 +45,7 @@ impl Clock {
         tenths(self.cost_ps as f64 / 1000.0)
     }
 
-    /// Times `rounds` calls as one; picoseconds each.
+    /// Times `rounds` calls as one batch and returns picoseconds per call.
     #[inline(always)]
     fn time<E>(self, rounds: u32, round: &mut impl FnMut() -> Result<(), E>) -> Result<u64, E> {
         let start = Instant::now();
@@ -55,7 +55,7 @@ impl Clock {
         Ok(self.each_ps(picoseconds(start.elapsed()), rounds))
     }
 
-    /// What each of `rounds` took that were timed as one.
+    /// Returns the time of each of `rounds` round trips that were timed as one.
     fn each_ps(self, elapsed_ps: u64, rounds: u32) -> u64 {
         elapsed_ps.saturating_sub(self.cost_ps) / u64::from(rounds)
     }
@@ -65,7 +65,7 @@ fn picoseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX).saturating_mul(1000)
 }
 
-/// Times of round trips, in picoseconds.
+/// Histograms of round-trip times, in picoseconds.
 #[derive(Clone, Debug)]
 pub(crate) struct Samples {
     /// Averages of batches.
@@ -79,7 +79,7 @@ impl Samples {
         Samples { batches: histogram(), singles: histogram(), rounds: 0 }
     }
 
-    /// Round trips for `length`, after a few that do not count.
+    /// Samples round trips for `length`, after a warm-up.
     #[inline(always)]
     pub(crate) fn take<E>(
         clock: Clock,
@@ -101,7 +101,7 @@ impl Samples {
         Ok(samples)
     }
 
-    /// [`CYCLE_ROUNDS`] times `cycles` round trips, of which the caller has warmed up.
+    /// Samples `cycles` cycles of [`CYCLE_ROUNDS`] round trips. The caller has done the warm-up.
     #[inline(always)]
     pub(crate) fn take_cycles<E>(
         clock: Clock,
@@ -115,7 +115,7 @@ impl Samples {
         Ok(samples)
     }
 
-    /// A batch, and as many timed singly.
+    /// Samples one cycle: a batch, then the same number timed individually.
     #[inline(always)]
     fn take_cycle<E>(&mut self, clock: Clock, round: &mut impl FnMut() -> Result<(), E>) -> Result<(), E> {
         let batch_ps = clock.time(BATCH, round)?;
@@ -128,7 +128,7 @@ impl Samples {
         Ok(())
     }
 
-    /// `rounds` round trips so slow that each can be timed alone.
+    /// Samples `rounds` round trips that are slow enough to be timed individually.
     pub(crate) fn take_singly<E>(
         clock: Clock,
         rounds: u64,
@@ -144,8 +144,7 @@ impl Samples {
         Ok(samples)
     }
 
-    /// A batch and the singles after it, timed elsewhere in the same way; the cost of the clock is not yet
-    /// taken off.
+    /// Adds a cycle that was timed elsewhere in the same way, with the cost of the clock still included.
     pub(crate) fn add_cycle(&mut self, clock: Clock, batch_ns: u64, singles_ns: impl Iterator<Item = u64>) {
         self.batches.saturating_record(clock.each_ps(batch_ns * 1000, BATCH));
         for single_ns in singles_ns {
@@ -155,7 +154,7 @@ impl Samples {
     }
 
     pub(crate) fn add(&mut self, other: &Samples) {
-        // All histograms here have the same bounds, so that adding cannot fail.
+        // All histograms here have the same bounds, so adding cannot fail.
         let _ = self.batches.add(&other.batches);
         let _ = self.singles.add(&other.singles);
         self.rounds += other.rounds;
@@ -165,7 +164,7 @@ impl Samples {
         self.batches.value_at_quantile(0.5) as f64 / 1000.0
     }
 
-    /// `None` without samples.
+    /// Returns percentiles and mean, or `None` without samples.
     pub(crate) fn summary(&self) -> Option<Latency> {
         let quantile = |quantile| tenths(self.singles.value_at_quantile(quantile) as f64 / 1000.0);
         (self.rounds > 0).then(|| Latency {
@@ -178,7 +177,7 @@ impl Samples {
     }
 }
 
-/// From a picosecond to a minute, to three digits.
+/// Creates a histogram from one picosecond to one minute, with three significant digits.
 fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(1, 60_000_000_000_000, 3).expect("constant bounds, used by every test")
 }
@@ -187,35 +186,35 @@ fn tenths(value: f64) -> f64 {
     (value * 10.0).round() / 10.0
 }
 
-/// Percentiles of a time, in nanoseconds.
+/// Percentiles of a latency, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Latency {
-    /// Half of them took no longer.
+    /// Median of the samples.
     pub p50: f64,
-    /// 99 of 100 took no longer.
+    /// 99th percentile of the samples.
     pub p99: f64,
-    /// 999 of 1000 took no longer.
+    /// 99.9th percentile of the samples.
     pub p999: f64,
-    /// The arithmetic mean, interruptions included.
+    /// Arithmetic mean, including interruptions.
     pub mean: f64,
-    /// How many were measured.
+    /// Number of round trips measured.
     pub rounds: u64,
 }
 
-/// How many messages arrive per second, over the slices of a measurement.
+/// Messages per second, over the slices of a measurement.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Rate {
-    /// Half of the slices were as fast.
+    /// Median over the slices.
     pub p50: f64,
-    /// 99 of 100 slices were as fast: with fewer than a hundred, the slowest.
+    /// Rate that 99 of 100 slices reached: with fewer than 100 slices, that of the slowest.
     pub p99: f64,
-    /// All messages over all the time.
+    /// Total messages divided by total time.
     pub mean: f64,
-    /// How many messages were sent, received and checked.
+    /// Number of messages sent, received and checked.
     pub messages: u64,
 }
 
-/// Messages and the time they took, by slice.
+/// Number of messages and elapsed time of each slice.
 #[derive(Clone, Default, Debug)]
 pub(crate) struct Flow {
     slices: Vec<(u64, Duration)>,
@@ -228,7 +227,7 @@ impl Flow {
         }
     }
 
-    /// `None` when nothing was sent.
+    /// Returns the rates, or `None` if nothing was sent.
     pub(crate) fn summary(&self) -> Option<Rate> {
         let rates = self.slices.iter().map(|(messages, elapsed)| *messages as f64 / elapsed.as_secs_f64());
         let rates = sorted(rates.collect());
@@ -243,7 +242,7 @@ impl Flow {
     }
 }
 
-/// Times in order.
+/// Times in ascending order.
 pub(crate) struct Ordered(pub(crate) Vec<u64>);
 
 impl Ordered {
@@ -252,7 +251,7 @@ impl Ordered {
         Ordered(times)
     }
 
-    /// The time that this share of all do not exceed; 0 of none.
+    /// Returns the quantile `share` (0 to 1); 0 if there are no times.
     pub(crate) fn at(&self, share: f64) -> u64 {
         let rank = (self.0.len() as f64 * share) as usize;
         self.0.get(rank.min(self.0.len().saturating_sub(1))).copied().unwrap_or(0)
@@ -264,7 +263,7 @@ pub(crate) fn sorted(mut values: Vec<f64>) -> Vec<f64> {
     values
 }
 
-/// The middle of sorted values, or of the two in the middle.
+/// Returns the median of sorted values: the middle one, or the mean of the middle two.
 pub(crate) fn median(sorted: &[f64]) -> Option<f64> {
     let last = sorted.len().checked_sub(1)?;
     Some(f64::midpoint(sorted[last / 2], sorted[last.div_ceil(2)]))

@@ -1,4 +1,4 @@
-//! One program on several stacks, in rounds, as `mpi` and `omp` run it: its figures, and the report of them.
+//! Runs one program on several stacks, round by round, for `mpi` and `omp`: its figures and their report.
 
 use serde::{Deserialize, Serialize};
 
@@ -10,33 +10,33 @@ use crate::suite::{Absent, PeerInfo};
 use crate::table::{align, cells, none, significant};
 use crate::target::{self, Bound, Target};
 
-/// Which figure it is: the same on every stack.
+/// Identity of a figure, the same on every stack.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Figure {
-    /// The table that it belongs to.
+    /// Table to which the figure belongs.
     pub group: String,
-    /// What was measured, as the program names it.
+    /// Metric, under the program's name for it.
     pub metric: String,
-    /// With how many of what [`Report::sizes`] names.
+    /// Size, in the unit that [`Report::sizes`] names.
     pub size: u64,
 }
 
-/// What a figure is counted in.
+/// Unit of a figure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Unit {
     /// Nanoseconds.
     #[serde(rename = "ns")]
     Ns,
-    /// 10^9 bytes a second.
+    /// 10^9 bytes per second.
     #[serde(rename = "GB/s")]
     GbPerS,
-    /// A second.
+    /// Rate, in events per second.
     #[serde(rename = "1/s")]
     PerS,
 }
 
 impl Unit {
-    /// The unit in which a table shows figures as large as this, and how many of ours it has.
+    /// Returns the display unit for values of this magnitude, and how many of the base unit it has.
     fn shown(self, value: f64) -> (&'static str, f64) {
         match self {
             Unit::Ns if value >= 1e7 => ("ms", 1e6),
@@ -47,7 +47,7 @@ impl Unit {
     }
 }
 
-/// What one run of the program on a stack found.
+/// Result of one run of the program on a stack.
 #[derive(Clone, PartialEq, Debug)]
 pub(crate) struct Found {
     pub(crate) figure: Figure,
@@ -55,34 +55,34 @@ pub(crate) struct Found {
     pub(crate) unit: Unit,
     pub(crate) p50: f64,
     pub(crate) p99: f64,
-    /// Whether other programs used the processors meanwhile.
+    /// Whether other programs used the processors during the run.
     pub(crate) disturbed: bool,
 }
 
-/// A figure of a stack: medians over the runs.
+/// Figure of one stack, as medians over its runs.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// Which figure.
+    /// Identity of the figure.
     #[serde(flatten)]
     pub figure: Figure,
-    /// The stack, by its name.
+    /// Name of the stack.
     pub stack: String,
-    /// What the values are counted in.
+    /// Unit of the values.
     pub unit: Unit,
     /// Median of the runs' medians.
     pub p50: f64,
     /// Median of the runs' 99th percentiles.
     pub p99: f64,
-    /// The medians of the runs, in their order: one or more in each round.
+    /// Medians of the runs in order: one or more per round.
     pub runs: Vec<f64>,
-    /// In how many of them other programs used the processors.
+    /// Number of runs during which other programs used the processors.
     pub disturbed: usize,
-    /// What it cannot be less than on this host, where that is known.
+    /// Lower bound of the figure on this host, if known.
     pub limit: Option<f64>,
 }
 
 impl Row {
-    /// Of runs of the same figure on the same stack; at least one.
+    /// Summarizes at least one run of the same figure on the same stack.
     fn of(runs: &[Found]) -> Row {
         let Found { figure, stack, unit, .. } = runs[0].clone();
         let middle = |of: fn(&Found) -> f64| median_of(runs.iter().map(of)).unwrap_or(f64::NAN);
@@ -102,9 +102,9 @@ impl Row {
         2 * self.disturbed > self.runs.len()
     }
 
-    /// This over another row; values less than `least` count as so much. It is the median of the ratios of
-    /// runs that came after each other, for a hypervisor that moves processors makes those of another minute
-    /// another machine's.
+    /// Compares this row with another one; values below `least` count as `least`. The result is the median of
+    /// the ratios of consecutive runs: a hypervisor that moves processors makes runs of different minutes
+    /// incomparable.
     pub(crate) fn beside(&self, other: &Row, what: &str, bound: Bound, least: f64) -> Target {
         let runs = self.runs.iter().zip(&other.runs);
         let ratio = median_of(runs.map(|(own, other)| own.max(least) / other.max(least)));
@@ -112,13 +112,13 @@ impl Row {
     }
 }
 
-/// Whether both are the same figure of one stack, of two runs.
+/// Returns whether two runs measured the same figure on the same stack.
 pub(crate) fn is_same(a: &Found, b: &Found) -> bool {
     a.stack == b.stack && a.figure == b.figure
 }
 
-/// Runs become rows, in the order in which they were first found. `is_same` says what is one figure of one
-/// stack.
+/// Groups runs into rows, in the order in which they were first found. `is_same` returns whether two runs
+/// belong to one row.
 pub(crate) fn rows(found: Vec<Found>, is_same: impl Fn(&Found, &Found) -> bool) -> Vec<Row> {
     let mut groups: Vec<Vec<Found>> = Vec::new();
     for run in found {
@@ -130,7 +130,7 @@ pub(crate) fn rows(found: Vec<Found>, is_same: impl Fn(&Found, &Found) -> bool) 
     groups.iter().map(|runs| Row::of(runs)).collect()
 }
 
-/// The row of a figure on a stack.
+/// Returns the row of a figure on a stack.
 pub(crate) fn find<'a>(rows: &'a [Row], stack: &str, figure: &Figure) -> Option<&'a Row> {
     rows.iter().find(|row| row.stack == stack && row.figure == *figure)
 }
@@ -139,7 +139,7 @@ fn median_of(values: impl IntoIterator<Item = f64>) -> Option<f64> {
     median(&sorted(values.into_iter().collect()))
 }
 
-/// Adds a part that is not measured of a stack; what has the same reason is one entry.
+/// Records a part of a stack that is not measured; parts with the same reason share one entry.
 pub(crate) fn add_absent(absent: &mut Vec<Absent>, stack: &str, part: &str, why: String) {
     let parts = |old: &Absent| old.peer.strip_prefix(stack)?.strip_prefix(": ").map(str::to_owned);
     let old = absent.iter_mut().filter(|old| old.why == why).find_map(|old| Some((parts(old)?, old)));
@@ -150,37 +150,37 @@ pub(crate) fn add_absent(absent: &mut Vec<Absent>, stack: &str, part: &str, why:
     }
 }
 
-/// A table of a report.
+/// Table in a report.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Group {
-    /// The name that its figures have.
+    /// Group name shared by its figures.
     pub name: String,
-    /// What stands over it.
+    /// Title of the table.
     pub title: String,
 }
 
-/// All that one run found.
+/// Results of one run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
     pub(crate) host: Host,
     pub(crate) version: String,
-    /// How it was measured, in words.
+    /// Description of the measurement.
     pub(crate) how: String,
-    /// The physical limit of the host, as the median of looks between runs.
+    /// Physical limit of the host: the median of measurements taken between runs.
     pub limit: Limit,
-    /// What was compared.
+    /// Stacks that were compared.
     pub(crate) stacks: Vec<PeerInfo>,
-    /// The tables, in their order.
+    /// Tables in display order.
     pub(crate) groups: Vec<Group>,
-    /// What the sizes of figures count: bytes, or workers.
+    /// Unit of the figures' sizes: bytes, or workers.
     pub sizes: String,
-    /// The figures.
+    /// Rows with the figures.
     pub rows: Vec<Row>,
-    /// What is promised of them.
+    /// Targets for the figures.
     pub targets: Vec<Target>,
-    /// What was not measured.
+    /// Stacks and parts that were not measured.
     pub absent: Vec<Absent>,
-    /// Whether all that is there was measured.
+    /// Whether everything available was measured.
     pub complete: bool,
 }
 
@@ -216,7 +216,7 @@ impl Report {
         (table.len() > 1).then(|| format!("\n{}\n{}", group.title, align(&table)))
     }
 
-    /// The promise of a figure, in words.
+    /// Describes a target for a figure.
     pub(crate) fn promise(figure: &Figure, sizes: &str, what: &str) -> String {
         format!("{}: {}, {} {sizes}: {what}", figure.group, figure.metric, figure.size)
     }
@@ -289,7 +289,7 @@ pub(crate) mod tests {
         let rows = rows(runs, is_same);
         assert_eq!((rows.len(), rows[0].p50, rows[0].p99), (2, 420.0, 840.0));
         assert_eq!(rows[0].runs, [500.0, 420.0, 410.0]);
-        // The processors were moved before the last run: of the medians, the ratio would be another one.
+        // The processors were moved before the last run: the ratio of the medians would differ.
         let target = rows[0].beside(&rows[1], "own / other", Bound::AtMost(1.1), 0.0);
         assert_eq!((target.found, target.verdict), (Some(1.05), crate::target::Verdict::Met));
     }

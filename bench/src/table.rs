@@ -1,4 +1,4 @@
-//! Reports as text: aligned columns, and JSON.
+//! Text reports with aligned columns.
 
 use std::fmt::Write;
 
@@ -12,19 +12,19 @@ pub(crate) fn none() -> String {
     "-".to_owned()
 }
 
-/// A number with three significant digits; more if there are more before the point.
+/// Formats a number with three significant digits, or more if its integer part has more.
 #[must_use]
 pub fn significant(value: f64) -> String {
     match value {
         value if value >= 99.95 => format!("{value:.0}"),
         value if value >= 9.995 => format!("{value:.1}"),
-        // A few bytes at a time are far from a gigabyte a second.
+        // Transfers of a few bytes reach only a small fraction of a GB/s.
         value if value > 0.0 && value < 0.01 => format!("{value:.4}"),
         value => format!("{value:.2}"),
     }
 }
 
-/// Aligns columns: words to the left, numbers and what stands over them to the right.
+/// Aligns columns: words to the left, numbers and their headings to the right.
 pub(crate) fn align(rows: &[Vec<String>]) -> String {
     let columns = rows.iter().map(Vec::len).max().unwrap_or(0);
     let column = |index: usize| rows.iter().filter_map(move |row| row.get(index));
@@ -45,7 +45,7 @@ pub(crate) fn align(rows: &[Vec<String>]) -> String {
     text
 }
 
-/// A line for each thing that is not in a table, and why.
+/// Formats a line for each absent peer and each failure, with the reason.
 pub(crate) fn missing(absent: &[Absent], failures: &[String]) -> String {
     let absent = absent.iter().map(|absent| format!("not there: {absent}\n"));
     let failed = failures.iter().map(|failed| format!("not measured: {failed}\n"));

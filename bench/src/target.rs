@@ -1,4 +1,4 @@
-//! What is promised of figures, and whether it holds.
+//! Performance targets and their verdicts.
 
 use std::fmt;
 
@@ -6,18 +6,19 @@ use serde::{Deserialize, Serialize};
 
 use crate::table::{align, none, significant};
 
-/// What a figure must keep to.
+/// Bound that a figure must meet.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Bound {
-    /// It must not be larger.
+    /// The figure must not be larger.
     AtMost(f64),
-    /// It must not be smaller.
+    /// The figure must not be smaller.
     AtLeast(f64),
 }
 
 impl Bound {
-    /// Whether a figure keeps to it; `None` if there is none. A disturbed figure says little.
+    /// Checks a figure against the bound. `found` is `None` if it was not measured; a disturbed figure is
+    /// inconclusive.
     #[must_use]
     pub fn judge(self, found: Option<f64>, disturbed: bool) -> Verdict {
         let holds = |found| match self {
@@ -42,22 +43,22 @@ impl fmt::Display for Bound {
     }
 }
 
-/// Whether a promise holds.
+/// Verdict on a target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Verdict {
-    /// It does.
+    /// The figure meets the target.
     Met,
-    /// It does not.
+    /// The figure misses the target.
     Missed,
-    /// The figure was disturbed so often that it says little.
+    /// The figure was disturbed too often to be conclusive.
     Doubtful,
-    /// There is no figure.
+    /// The figure was not measured.
     NotMeasured,
 }
 
 impl Verdict {
-    /// The verdict in words, as tables show it.
+    /// Returns the verdict as shown in tables.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -69,17 +70,17 @@ impl Verdict {
     }
 }
 
-/// A promise, and what was found.
+/// Target with its measured figure.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Target {
-    /// Of which figure.
+    /// Name of the figure.
     pub what: String,
-    /// What was promised.
+    /// Bound on the figure.
     #[serde(flatten)]
     pub bound: Bound,
-    /// What was found.
+    /// Measured value, if any.
     pub found: Option<f64>,
-    /// Whether the promise holds.
+    /// Verdict on the measured value.
     pub verdict: Verdict,
 }
 
@@ -94,7 +95,7 @@ impl Target {
     }
 }
 
-/// A line for each: of which figure, what was found, what was promised, and whether that holds.
+/// Formats a line for each target: figure, measured value, bound and verdict.
 pub(crate) fn table(targets: &[Target]) -> String {
     align(&targets.iter().map(Target::cells).collect::<Vec<_>>())
 }

@@ -1,7 +1,8 @@
-//! What tracing costs: a channel with counters and tracing beside the same channel without.
+//! Cost of tracing: a channel with counters and tracing compared with the same channel without.
 //!
-//! Both ends are in one thread, so that only instructions are measured: no cache line travels and no thread
-//! waits. The variants take turns, slice by slice, and each slice is compared with the plain one beside it.
+//! Both ends run on one thread, so only instructions are measured: no cache line moves between processors and
+//! no thread waits. The variants alternate slice by slice, and each slice is compared with the plain one next
+//! to it.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -18,45 +19,45 @@ use tombolo_transport::trace::{EventKind, NewEvent, Recorder};
 use tombolo_transport::wrap::traced::{Traced, TracedEnd};
 use tombolo_transport::{ChannelError, EndError, MemoryChannel, Transport, TransportExt, shm};
 
-/// Messages of a slice: long enough for the clock, short enough for most slices to run without an interrupt.
+/// Messages per slice: enough for the clock resolution, few enough that most slices see no interrupt.
 const MESSAGES: u32 = 2_000;
 
-/// How long the two ends may take to shake hands.
+/// Timeout of the handshake between the two ends.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Why nothing could be measured.
+/// Error that prevented the measurement.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The operating system refused something.
+    /// A system call failed.
     #[error(transparent)]
     Os(#[from] OsError),
-    /// The channel does not work.
+    /// The channel under test failed.
     #[error("the channel that is measured: {0}")]
     Channel(#[from] ChannelError),
-    /// A channel has no room, or has ended.
+    /// A channel is full or closed.
     #[error(transparent)]
     End(#[from] EndError),
 }
 
-/// What things cost, in nanoseconds: medians over all slices. A message is sent and received, which is two
-/// operations.
+/// Costs in nanoseconds, as medians over all slices. A message counts as two operations, a send and a
+/// receive.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Costs {
-    /// A message over a channel without counters and tracing.
+    /// Cost of a message on a channel without counters and tracing.
     pub plain_message_ns: f64,
-    /// What counters and tracing that is off add to each operation.
+    /// Overhead per operation of counters with tracing disabled.
     pub off_per_operation_ns: f64,
-    /// What tracing that is on adds to each operation.
+    /// Overhead per operation of enabled tracing.
     pub on_per_operation_ns: f64,
-    /// An event alone, with its stamp.
+    /// Cost of recording one event, including its timestamp.
     pub event_ns: f64,
-    /// A stamp alone.
+    /// Cost of taking a timestamp alone.
     pub stamp_ns: f64,
-    /// How many slices there were.
+    /// Number of slices measured.
     pub slices: u32,
 }
 
-/// Two ends in one process.
+/// Creates both ends of a channel in this process.
 fn pair() -> Result<(MemoryChannel, MemoryChannel), Error> {
     let (near, far) = socket::pair(socket::SocketKind::Stream)?;
     let hello = Hello::new(ChannelConfig::default(), 0, None);
@@ -76,7 +77,7 @@ fn traced(recorder: &std::sync::Arc<Recorder>) -> Result<[Traced<MemoryChannel>;
     Ok([Traced::new(near, recorder, end(false)), Traced::new(far, recorder, end(true))])
 }
 
-/// Nanoseconds for each of as many calls as a slice has messages.
+/// Times one slice of calls and returns nanoseconds per call.
 fn slice(mut call: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
     let start = Instant::now();
     for _ in 0..MESSAGES {
@@ -85,7 +86,7 @@ fn slice(mut call: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
     Ok(start.elapsed().as_secs_f64() * 1e9 / f64::from(MESSAGES))
 }
 
-/// One message from `near` to `far`.
+/// Sends one message from `near` and receives it at `far`.
 #[inline(always)]
 fn carry(near: &mut impl Transport, far: &mut impl Transport, buffer: &mut Vec<u8>) -> Result<(), Error> {
     near.try_send(black_box(&[7; 56]))?;
@@ -98,7 +99,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     values.get(values.len() / 2).copied().unwrap_or(0.0)
 }
 
-/// Measures, `slices` times each.
+/// Measures `slices` slices of each variant.
 ///
 /// # Errors
 /// [`Error`].
@@ -112,7 +113,7 @@ pub fn measure(slices: u32) -> Result<Costs, Error> {
     let clock = StampClock::detect();
     let mut buffer = Vec::new();
     let (mut plain, mut off, mut on, mut event, mut stamp) = (vec![], vec![], vec![], vec![], vec![]);
-    // Twice as often as counted: the first half warms up what has to be.
+    // Runs twice as many rounds as are counted: the first half is the warm-up.
     for round in 0..2 * slices {
         let plain_ns = slice(|| carry(&mut plain_near, &mut plain_far, &mut buffer))?;
         let off_ns = slice(|| carry(&mut near, &mut far, &mut buffer))?;

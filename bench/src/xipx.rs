@@ -1,7 +1,7 @@
-//! Message devices: the patterns of Xipx's paper, ping-pong, ping-ping and two-to-one, by length, between
-//! processes of this host, in memory that is coherent and in windows that are not.
+//! Message devices: the communication patterns of the Xipx paper (ping-pong, ping-ping and two-to-one) by
+//! message length, between processes of this host, in coherent memory and in non-coherent windows.
 //!
-//! Every trial is a job of new processes, each of which is a node.
+//! Each trial is a job of new processes, each acting as a node.
 
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
@@ -14,24 +14,24 @@ use crate::members;
 use crate::report::BenchReport;
 use crate::table::{align, cells, missing, none, significant};
 
-/// What the paper says of its Figure 4.
+/// Summary of the paper's Figure 4.
 const PAPER: &str = "\
 The paper (SCC, cores at 533 MHz, mesh and memory at 800 MHz; a figure without numbers): Xipx has about 70 % of the
 bandwidth of RCCE in ping-pong and of iRCCE in ping-ping; kernel threads slightly more than user threads; two-to-one is
 not possible with RCCE and iRCCE, as their calls are collective, nor is ping-ping with RCCE, whose calls are synchronous.\n";
 
-/// How long a message may take.
+/// Timeout of one message.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The channels of a trial: that of nodes with one partner, and those of the node with two.
+/// Channel numbers of a trial: that of nodes with one partner, and those of the node with two.
 const CHANNELS: [u16; 2] = [1, 2];
 
-/// Who sends to whom.
+/// Communication pattern between the nodes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Pattern {
-    /// Two nodes in turn.
+    /// Two nodes send in turn.
     PingPong,
-    /// Two nodes at the same time, and then each receives.
+    /// Two nodes send at the same time, then each receives.
     PingPing,
     /// One node plays ping-pong with two others at once.
     TwoToOnePong,
@@ -57,93 +57,93 @@ impl Pattern {
     }
 }
 
-/// How a program reaches its node's device.
+/// Path from a program to its node's device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Face {
-    /// In the program that has the device: the paper's kernel threads.
+    /// In the process that owns the device: the paper's kernel threads.
     Kernel,
     /// Through its socket: the paper's user threads.
     User,
 }
 
-/// What one measurement is of: a job of its own.
+/// Parameters of one trial, which runs as its own job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trial {
-    /// Who sends to whom.
+    /// Communication pattern of the trial.
     pub pattern: Pattern,
-    /// How the programs reach their devices.
+    /// Path from programs to their devices.
     pub face: Face,
     /// Bytes of each message.
     pub bytes: usize,
-    /// The window in which the memory lies; memory of this host without one.
+    /// Window that holds the memory; `None` for memory of this host.
     pub window: Option<String>,
-    /// How long, in ms.
+    /// Duration of the trial, in ms.
     pub slice_ms: u64,
 }
 
-/// What to measure, and how often.
+/// Options of the benchmark.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Lengths of messages, in bytes.
+    /// Message lengths, in bytes.
     pub sizes: Vec<usize>,
-    /// Windows, beside memory of this host.
+    /// Windows to measure in addition to memory of this host.
     pub windows: Vec<String>,
-    /// How often each trial is run; the fastest counts.
+    /// Runs of each trial; the fastest counts.
     pub rounds: u32,
-    /// Time of a trial, in ms.
+    /// Duration of each trial, in ms.
     pub slice_ms: u64,
-    /// The arguments with which this program runs [`run_member`]; the trial follows.
+    /// Arguments that make this program call [`run_member`]; the trial is appended.
     pub member_arguments: Vec<OsString>,
-    /// How long a trial may take.
+    /// Timeout of one trial.
     pub patience: Duration,
 }
 
-/// What node 0 says of a trial.
+/// Result of a trial, reported by node 0.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(tag = "metric")]
 pub struct Figure {
-    /// A message of one direction, in ns: half of a round trip of ping-pong, a whole exchange of ping-ping,
-    /// in which two messages pass at once; the mean over both partners.
+    /// Time per message, in ns: half a round trip of ping-pong, or a whole exchange of ping-ping, in which
+    /// two messages pass at once; averaged over both partners.
     pub message_ns: f64,
     /// Payload into and out of node 0, in MB/s.
     pub megabytes: f64,
 }
 
-/// The result of a trial.
+/// Result of a trial.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What was measured.
+    /// Parameters of the trial.
     pub trial: Trial,
-    /// The result.
+    /// Measured figure, if the trial succeeded.
     pub figure: Option<Figure>,
-    /// Why there is none.
+    /// Reason if it failed.
     pub failed: Option<String>,
 }
 
-/// RCCE in the same run, for one length.
+/// RCCE figures of the same run, for one message length.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Rcce {
     /// Bytes of each message.
     pub bytes: usize,
-    /// Half of a round trip of RCCE's ping-pong, in ns.
+    /// Half a round trip of RCCE's ping-pong, in ns.
     pub ping_pong_ns: Option<f64>,
-    /// An exchange of iRCCE's ping-ping, in ns.
+    /// Exchange time of iRCCE's ping-ping, in ns.
     pub ping_ping_ns: Option<f64>,
 }
 
-/// The results of all trials.
+/// Results of all trials.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Processors that the nodes share.
+    /// Number of processors that the nodes share.
     pub processors: usize,
-    /// The trials.
+    /// Rows of the trials.
     pub rows: Vec<Row>,
     /// RCCE between two ranks of this host.
     pub rcce: Vec<Rcce>,
 }
 
-/// Measures one trial after another. `progress` hears of each trial before it begins, and `rcce` measures
-/// that library.
+/// Runs the trials one after another. `progress` is called before each trial; `rcce` has the figures of that
+/// library.
 #[must_use]
 pub fn run(options: &Options, rcce: Vec<Rcce>, progress: &mut dyn FnMut(&str)) -> Report {
     let mut rows = Vec::new();
@@ -176,15 +176,15 @@ fn measure(options: &Options, trial: Trial) -> Row {
     }
 }
 
-/// Runs as a node of a trial, which is JSON, and prints what it found.
+/// Runs as a node of a trial, given as JSON, and prints the figure.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// A description of the failure.
 pub fn run_member(domain: &Domain, trial: &str) -> Result<(), String> {
     members::take_part(trial, |trial| take_part(domain, trial))
 }
 
-/// A device, however it is reached.
+/// Device, opened in this process or reached through its socket.
 enum End {
     Kernel(Device, Message),
     User(Client, Message),
@@ -250,7 +250,7 @@ fn take_part(domain: &Domain, trial: &Trial) -> Result<Figure, Box<dyn std::erro
     })
 }
 
-/// Sends to a partner that may not have opened its device yet.
+/// Sends to a partner, retrying until it has opened its device.
 fn greet(end: &mut End, to: Address, bytes: &[u8]) -> Result<(), XipxError> {
     let start = Instant::now();
     loop {
@@ -263,7 +263,7 @@ fn greet(end: &mut End, to: Address, bytes: &[u8]) -> Result<(), XipxError> {
     }
 }
 
-/// Node 0 towards one partner: it decides when the time is over, and says so in the first byte.
+/// Plays node 0 with one partner: decides when the time is over and signals that in the first byte.
 fn lead(end: &mut End, to: Address, trial: &Trial) -> Result<Figure, XipxError> {
     let mut bytes = vec![0; trial.bytes.max(1)];
     greet(end, to, &bytes)?;
@@ -276,7 +276,7 @@ fn lead(end: &mut End, to: Address, trial: &Trial) -> Result<Figure, XipxError> 
         bytes[0] = u8::from(is_last);
         end.send(to, &bytes)?;
         let answer = end.receive()?;
-        // Of ping-ping what comes was sent meanwhile, and says nothing of ours.
+        // In ping-ping the partner's message was sent concurrently and does not echo ours.
         if !trial.pattern.at_once() && answer.bytes != bytes {
             return Err(XipxError::Refused { why: "wrong bytes came back".to_owned() });
         }
@@ -290,7 +290,7 @@ fn lead(end: &mut End, to: Address, trial: &Trial) -> Result<Figure, XipxError> 
     Ok(Figure { message_ns, megabytes: 2.0 * trial.bytes as f64 * 1000.0 / trip_ns })
 }
 
-/// A partner: answers, or sends at the same time, until it is told that the time is over.
+/// Plays a partner: answers, or sends at the same time, until told that the time is over.
 fn play(end: &mut End, to: Address, trial: &Trial) -> Result<Figure, XipxError> {
     let mut bytes = end.receive()?.bytes.clone();
     end.send(to, &bytes)?;

@@ -1,4 +1,4 @@
-//! Says where a board's monitor lies in memory, when it is built for a board.
+//! Selects the linker script of the board's instruction set when the monitor is built for a board.
 
 fn main() {
     println!("cargo:rerun-if-changed=link");

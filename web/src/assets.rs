@@ -1,10 +1,10 @@
-//! The page's files, in the program itself.
+//! The page's files, embedded in the program.
 
 use axum::extract::Path;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-/// A file of the page.
+/// Embedded file of the page.
 struct Asset {
     name: &'static str,
     kind: &'static str,

@@ -11,56 +11,57 @@ use tombolo_admin::Machine;
 use tombolo_admin::observe::{Observer, Seen};
 use tombolo_platform::unpoisoned;
 
-/// The time from one look at the monitor to the next, at least.
+/// Minimum interval between refreshes from the monitor.
 const PACE: Duration = Duration::from_millis(250);
 
-/// How long a refresh may wait for something new; it bounds how late the last viewer's leaving is noticed.
+/// Maximum time that a refresh waits for changes; it bounds the delay until the last viewer's departure is
+/// noticed.
 const WAIT: Duration = Duration::from_secs(1);
 
-/// The time between two looks at whether the machine traces.
+/// Interval between queries whether the machine is tracing.
 const TRACING_EVERY: Duration = Duration::from_secs(2);
 
-/// The time from a first attempt to reach a monitor that is gone to the second.
+/// Delay before the second attempt to reconnect to the monitor; it grows with each attempt.
 const FIRST_RETRY: Duration = Duration::from_millis(250);
 
-/// The time between attempts, at most.
+/// Maximum delay between attempts.
 const LAST_RETRY: Duration = Duration::from_secs(3);
 
-/// Whether the machine's monitor can be asked.
+/// Connection state of the machine's monitor.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MonitorState {
-    /// It answers.
+    /// The monitor answers requests.
     Connected,
-    /// It does not; what is seen is how the machine was last.
+    /// The monitor does not answer; the picture is the last state seen.
     Gone {
-        /// Why, in a sentence.
+        /// The reason, as a sentence.
         why: String,
     },
 }
 
-/// What is seen of a machine, and how it was come by.
+/// Observed state of a machine, with its age and source.
 #[derive(Clone, Debug)]
 pub struct Picture {
     /// The machine's name.
     pub machine: String,
-    /// What is on it.
+    /// Nodes, domains, channels and so on.
     pub seen: Arc<Seen>,
-    /// The monitor's clock. It goes on when nothing changes.
+    /// Monitor's clock in nanoseconds. It advances even when nothing changes.
     pub now_ns: u64,
-    /// The same instant since 1970 in UTC, by the host's clock.
+    /// Same instant in nanoseconds since the Unix epoch, by the host's clock.
     pub wall_ns: u64,
-    /// Whether this is how it is, or was.
+    /// Whether the state is current.
     pub monitor: MonitorState,
-    /// Whether the machine traces.
+    /// Whether the machine is tracing.
     pub tracing: bool,
-    /// By whom it is asked: none before the first answer.
+    /// Domain through which the monitor is queried; `None` in pictures for tests.
     pub(crate) domain: Option<Domain>,
-    /// When the monitor answered.
+    /// Time of the monitor's last answer; `None` before the first one.
     pub(crate) taken: Option<Instant>,
 }
 
 impl Picture {
-    /// A picture that does not come from a monitor, for tests.
+    /// Creates a picture that does not come from a monitor, for tests.
     #[must_use]
     pub fn of(machine: &str, seen: Seen, monitor: MonitorState) -> Picture {
         Picture {
@@ -75,13 +76,13 @@ impl Picture {
         }
     }
 
-    /// By whom the machine is asked.
+    /// Returns the domain through which the monitor is queried.
     #[must_use]
     pub fn domain(&self) -> Option<&Domain> {
         self.domain.as_ref()
     }
 
-    /// Whether the monitor has answered at all.
+    /// Returns whether the monitor has answered at all.
     #[must_use]
     pub fn is_there(&self) -> bool {
         self.taken.is_some()
@@ -89,7 +90,7 @@ impl Picture {
 }
 
 impl Picture {
-    /// Who looks, as a domain of the machine.
+    /// Returns the id of the observing domain.
     #[must_use]
     pub fn observer(&self) -> Option<tombolo::DomainId> {
         self.domain.as_ref().map(Domain::id)
@@ -109,16 +110,16 @@ struct Shared {
     picture: watch::Sender<Arc<Picture>>,
 }
 
-/// Keeps up with a machine while it has viewers, also when its monitor ends and another of the same name
-/// starts. A handle: clones are of the same cache. Its thread ends with the last handle, within about a
-/// second; the thread that reads what the monitor sends unasked ends with the monitor.
+/// Cached state of a machine, refreshed while there are viewers, also after its monitor was replaced by
+/// another of the same name. Clones share the cache. Its thread ends within about a second after the last
+/// clone is dropped; the thread that reads unsolicited messages ends with the monitor.
 #[derive(Clone, Debug)]
 pub struct StateCache {
     shared: Arc<Shared>,
     _last: Arc<Last>,
 }
 
-/// Stops the thread when the last handle goes.
+/// Stops the cache's thread when the last handle is dropped.
 #[derive(Debug)]
 struct Last(Arc<Shared>);
 
@@ -129,7 +130,7 @@ impl Drop for Last {
     }
 }
 
-/// While there is one, the machine is looked at.
+/// Registration of a viewer: the cache is refreshed while at least one exists.
 #[derive(Debug)]
 pub struct Viewer {
     shared: Arc<Shared>,
@@ -142,10 +143,10 @@ impl Drop for Viewer {
 }
 
 impl StateCache {
-    /// Starts to keep up with the machine of a domain.
+    /// Starts a cache for the machine of a domain.
     ///
     /// # Errors
-    /// When there is no thread for it.
+    /// If the thread cannot be created.
     pub fn start(domain: &Domain) -> std::io::Result<StateCache> {
         let picture = Picture {
             machine: domain.machine_name().to_owned(),
@@ -168,7 +169,7 @@ impl StateCache {
         Ok(StateCache { _last: Arc::new(Last(Arc::clone(&shared))), shared })
     }
 
-    /// Has the machine looked at for as long as what this returns lives.
+    /// Registers a viewer, so that the cache is refreshed until it is dropped.
     #[must_use]
     pub fn look(&self) -> Viewer {
         unpoisoned(&self.shared.audience).viewers += 1;
@@ -176,18 +177,18 @@ impl StateCache {
         Viewer { shared: Arc::clone(&self.shared) }
     }
 
-    /// What was seen last.
+    /// Returns the latest picture.
     #[must_use]
     pub fn picture(&self) -> Arc<Picture> {
         Arc::clone(&self.shared.picture.borrow())
     }
 
-    /// Is told of each new picture.
+    /// Subscribes to new pictures.
     pub(crate) fn pictures(&self) -> watch::Receiver<Arc<Picture>> {
         self.shared.picture.subscribe()
     }
 
-    /// Waits for a picture of now, up to `timeout`; without one in time, what there is.
+    /// Waits up to `timeout` for a current picture; returns the latest one if none arrives in time.
     pub(crate) async fn fresh(&self, timeout: Duration) -> Arc<Picture> {
         let viewer = self.look();
         let mut pictures = self.pictures();
@@ -203,14 +204,14 @@ impl StateCache {
 }
 
 impl Shared {
-    /// Waits for an audience; false when it is all over.
+    /// Waits for a viewer; returns false if the cache has been stopped.
     fn wait_for_viewers(&self) -> bool {
         let audience = unpoisoned(&self.audience);
         let waited = self.came.wait_while(audience, |audience| audience.viewers == 0 && !audience.stopped);
         !waited.unwrap_or_else(PoisonError::into_inner).stopped
     }
 
-    /// Waits, unless it is all over; false then.
+    /// Sleeps for `time`; returns false if the cache has been stopped.
     fn pause(&self, time: Duration) -> bool {
         let audience = unpoisoned(&self.audience);
         let waited = self.came.wait_timeout_while(audience, time, |audience| !audience.stopped);
@@ -222,19 +223,19 @@ impl Shared {
     }
 }
 
-/// Reads the messages to `domain` that no other thread waits for: the output of the domains that it starts,
-/// which viewers get from the monitor's memory instead, and their exits. Ends with the monitor.
+/// Discards the messages to `domain` that no other thread waits for: the output of the domains that it
+/// starts, which viewers get from the monitor's memory instead, and their exits. Ends with the monitor.
 fn listen(domain: &Domain) {
     domain.on_output(|_, _: Stream, _| {});
     let domain = domain.clone();
     let listening = std::thread::Builder::new().name("listener".into());
-    // Without it children would stall once they have written much, which shows.
+    // If no thread can be created, children with much output stall, which is visible to the user.
     let _ = listening.spawn(move || {
         while matches!(domain.next_exit(Duration::from_secs(3600)), Ok(_) | Err(Error::TimedOut { .. })) {}
     });
 }
 
-/// The cache's thread.
+/// Main loop of the cache's thread.
 fn keep(shared: &Shared, mut observer: Observer) {
     let mut tracing_looked: Option<Instant> = None;
     while shared.wait_for_viewers() {
@@ -256,9 +257,9 @@ fn keep(shared: &Shared, mut observer: Observer) {
     }
 }
 
-/// Looks once, and shows what there is.
+/// Refreshes once and publishes the result.
 fn look(shared: &Shared, observer: &mut Observer, tracing_looked: &mut Option<Instant>) -> Result<(), Error> {
-    // The first viewer after a pause wants to see something at once.
+    // The first viewer after a pause gets the current state without waiting for a change.
     let stale = shared.picture.borrow().taken.is_none_or(|taken| taken.elapsed() > WAIT + PACE);
     let new = observer.refresh(if stale { Duration::ZERO } else { WAIT })?;
     let mut tracing = None;
@@ -266,7 +267,7 @@ fn look(shared: &Shared, observer: &mut Observer, tracing_looked: &mut Option<In
         tracing = Some(observer.machine().is_tracing()?);
         *tracing_looked = Some(Instant::now());
     }
-    // Copied before the picture is locked, so that no reader waits for the copy.
+    // Clone before locking the picture, so that no reader waits for the copy.
     let seen = new.then(|| Arc::new(observer.seen().clone()));
     shared.publish(|picture| {
         if let Some(seen) = seen {
@@ -281,8 +282,8 @@ fn look(shared: &Shared, observer: &mut Observer, tracing_looked: &mut Option<In
     Ok(())
 }
 
-/// Attaches again, once a machine of that name is up. Looks for it only while there are viewers; `None` once
-/// the cache is stopped.
+/// Reattaches once a machine of that name is up. Retries only while there are viewers; `None` once the cache
+/// is stopped.
 fn come_back(shared: &Shared) -> Option<Observer> {
     let name = shared.picture.borrow().machine.clone();
     let mut retry = FIRST_RETRY;
@@ -291,7 +292,7 @@ fn come_back(shared: &Shared) -> Option<Observer> {
             return None;
         }
         retry = (retry * 2).min(LAST_RETRY);
-        // Attaching to the machine of a plain host would start it.
+        // Attaching to a host-only machine that is down would start it.
         if !machines_up().is_ok_and(|up| up.contains(&name)) {
             continue;
         }

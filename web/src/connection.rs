@@ -1,4 +1,4 @@
-//! Connections: how many, from whom, and how long they may take.
+//! Accepts connections, with limits on their number and time.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,28 +17,28 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use crate::guard::{Peer, owner};
 use crate::server::ended;
 
-/// The most connections at a time, WebSockets included.
+/// Maximum number of simultaneous connections, including WebSockets.
 pub(crate) const MAX_CONNECTIONS: usize = 64;
 
-/// How long the head of a request may take, and the next one be waited for.
+/// Timeout for receiving a request's headers, also between requests of a connection.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The longest head of a request, in bytes.
+/// Maximum length of a request's headers, in bytes.
 const MAX_HEAD_BYTES: usize = 64 << 10;
 
-/// How much the kernel keeps for a page that does not take it, in bytes. What is newer is sent when it does.
+/// Size of the kernel's send buffer, in bytes: bounds the stale data queued for a page that reads slowly.
 const SEND_BUFFER_BYTES: usize = 256 << 10;
 
-/// A pause after the system could not give a connection: it ran out of descriptors.
+/// Pause after `accept` failed because the process ran out of descriptors.
 const BREATH: Duration = Duration::from_millis(100);
 
-/// Counts a connection for as long as a clone lives.
+/// Counts a connection until the last clone is dropped.
 #[derive(Clone, Debug)]
 pub(crate) struct ConnectionPermit {
     _permit: Arc<OwnedSemaphorePermit>,
 }
 
-/// Serves until it is over.
+/// Accepts and serves connections until `over` becomes true.
 pub(crate) async fn serve(listener: TcpListener, router: Router, over: watch::Receiver<bool>) {
     let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     let mut stop = std::pin::pin!(ended(over.clone()));
@@ -59,7 +59,7 @@ pub(crate) async fn serve(listener: TcpListener, router: Router, over: watch::Re
             Err(_) => drop(tokio::spawn(turn_away(stream))),
         }
     }
-    // Requests under way have a moment: each task is told to stop.
+    // Requests in flight get one second: each task has been told to stop.
     let all = u32::try_from(MAX_CONNECTIONS).unwrap_or(u32::MAX);
     let _ = tokio::time::timeout(Duration::from_secs(1), permits.acquire_many(all)).await;
 }
@@ -71,7 +71,7 @@ async fn answer(
     permit: ConnectionPermit,
     over: watch::Receiver<bool>,
 ) {
-    // Neither matters when it fails: the connection is then slower, or gone.
+    // Errors are harmless: the connection is slower, or already closed.
     let _ = stream.set_nodelay(true);
     let _ = rustix::net::sockopt::set_socket_send_buffer_size(&stream, SEND_BUFFER_BYTES);
     let user = stream.local_addr().ok().and_then(|local| owner(address, local));
@@ -89,7 +89,7 @@ async fn answer(
         .serve_connection(TokioIo::new(stream), service)
         .with_upgrades();
     let mut connection = std::pin::pin!(connection);
-    // The result does not matter: the client has closed the connection, or was too slow.
+    // Ignore the result: the client closed the connection or was too slow.
     tokio::select! {
         _ = connection.as_mut() => return,
         () = ended(over) => connection.as_mut().graceful_shutdown(),
@@ -97,11 +97,11 @@ async fn answer(
     let _ = connection.await;
 }
 
-/// Answers a client for which there is no room with status 503.
+/// Answers with status 503 when the connection limit is reached.
 async fn turn_away(stream: TcpStream) {
     let text = "too many connections: close a page\n";
     let head = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nConnection: close\r\nRetry-After: 1\r\n";
     let answer = format!("{head}Content-Length: {}\r\n\r\n{text}", text.len());
-    // A new connection takes so little at once, or is gone.
+    // The send buffer of a new connection has room for it, unless the connection is closed.
     let _ = stream.try_write(answer.as_bytes());
 }

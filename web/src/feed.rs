@@ -1,4 +1,4 @@
-//! What is asked of the monitor for a page, again and again: what the picture does not have.
+//! Queries that are repeated for a page because the picture does not have their data.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,28 +24,28 @@ use crate::server::Site;
 use crate::text::Decoder;
 use crate::view::{self, Cut, HubRow, HubsQuery, ThreadsQuery};
 
-/// The time between two looks at what is remembered of the past, at least.
+/// Minimum interval between queries of history.
 const HISTORY_EVERY: Duration = Duration::from_secs(1);
 
-/// The time between two looks at names, and at who holds a region.
+/// Interval between queries of names and of a region's holders.
 const LISTS_EVERY: Duration = Duration::from_secs(1);
 
-/// The time between two looks at output, and between attempts when something is not there.
+/// Minimum interval between queries of output, and delay between attempts when something is missing.
 const OUTPUT_EVERY: Duration = Duration::from_millis(250);
 
-/// How long a hub is waited for whose record is there: it may end in that moment.
+/// Timeout of a query to a hub whose record exists: its server may be ending.
 const HUBS_WITHIN: Duration = Duration::from_secs(1);
 
-/// How long to wait for a console at a time; it bounds how late a closed view is noticed.
+/// Timeout of one console read; it bounds the delay until a closed view is noticed.
 const CONSOLE_WAIT: Duration = Duration::from_millis(500);
 
-/// Which names.
+/// Selects name records.
 #[derive(Deserialize, Clone, PartialEq, Eq, Debug)]
 #[serde(default)]
 pub(crate) struct NamesQuery {
-    /// A pattern, as `tombolo names` takes it.
+    /// Pattern in the syntax of `tombolo names`.
     pattern: String,
-    /// `machine`, or a node.
+    /// `machine`, or the name of a node.
     scope: String,
     #[serde(flatten)]
     cut: Cut,
@@ -57,7 +57,7 @@ impl Default for NamesQuery {
     }
 }
 
-/// Whose past, and how fine.
+/// Selects a measure of one part, and its resolution.
 #[derive(Deserialize, Clone, PartialEq, Eq, Debug)]
 pub(crate) struct HistoryQuery {
     /// `node:NAME`, `domain:ID`, `channel:N` or `link:A-B`.
@@ -91,7 +91,7 @@ impl From<MeasureName> for Measure {
     }
 }
 
-/// What is asked for.
+/// Query that is repeated for a page.
 #[derive(Clone, Debug)]
 pub(crate) enum Feed {
     Holders { region: String },
@@ -104,7 +104,7 @@ pub(crate) enum Feed {
     Console { node: String },
 }
 
-/// What came of it.
+/// Result of a query.
 #[derive(Debug)]
 pub(crate) enum Fed {
     Rows(Rows),
@@ -112,21 +112,21 @@ pub(crate) enum Fed {
     Output(Output),
 }
 
-/// What came of it, and for which watch.
+/// Result of a query, with the number of its watch.
 #[derive(Debug)]
 pub(crate) struct Parcel {
     pub(crate) number: u64,
     pub(crate) fed: Fed,
 }
 
-/// Where it goes. It waits until the page takes it.
+/// Sender of a query's results. Sending waits until the page takes them.
 struct Door {
     number: u64,
     feeder: mpsc::Sender<Parcel>,
 }
 
 impl Door {
-    /// `None` when the page is gone.
+    /// Sends a result; `None` if the page is gone.
     async fn send(&self, fed: Fed) -> Option<()> {
         self.feeder.send(Parcel { number: self.number, fed }).await.ok()
     }
@@ -136,14 +136,14 @@ impl Door {
 #[derive(Serialize, Debug, Default)]
 pub(crate) struct Output {
     pieces: Vec<Piece>,
-    /// Bytes before the first piece that are no longer kept.
+    /// Number of bytes lost before the first piece.
     lost: u64,
     ended: bool,
-    /// Some of the output was not text.
+    /// Whether some of the output was not UTF-8.
     binary: bool,
 }
 
-/// A piece of output.
+/// Piece of output of one stream.
 #[derive(Serialize, Debug)]
 struct Piece {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -152,10 +152,10 @@ struct Piece {
 }
 
 impl Feed {
-    /// Asks again and again, until the page is gone or nothing else can come.
+    /// Repeats the query until the page is gone or no more results can come.
     pub(crate) async fn run(self, site: Arc<Site>, number: u64, feeder: mpsc::Sender<Parcel>) {
         let (door, cache) = (Door { number, feeder }, &site.cache);
-        // `None` is that the page is gone.
+        // `None` means that the page is gone.
         let _: Option<()> = match self {
             Feed::Holders { region } => {
                 repeat(&door, cache, LISTS_EVERY, move |picture, domain| holders(picture, domain, &region))
@@ -191,7 +191,7 @@ fn told(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
-/// Asks something again and again.
+/// Repeats a query at an interval.
 async fn repeat(
     door: &Door,
     cache: &StateCache,
@@ -221,13 +221,13 @@ fn holders(picture: &Picture, domain: &Domain, region: &str) -> Answer {
     Ok(Rows { total: rows.len(), rows })
 }
 
-/// A region's id, as pages write it: as a domain's.
+/// Parses a region's id, which pages write in the format of domain ids.
 fn region_id(text: &str) -> Option<RegionId> {
     let id: DomainId = text.parse().ok()?;
     RegionId::from_bits(id.to_bits())
 }
 
-/// A record.
+/// Name record.
 #[derive(Serialize)]
 struct NameRow<'a> {
     key: &'a str,
@@ -259,7 +259,7 @@ fn names(domain: &Domain, query: &NamesQuery) -> Answer {
     Ok(Rows { total: page.total, rows: page.rows })
 }
 
-/// Asks the servers of hubs, by connections that are kept from one look to the next: those of this domain.
+/// Queries the servers of hubs. Connections of this domain are kept from one query to the next.
 fn hubs(domain: &Domain, lister: &Mutex<Option<(DomainId, Task)>>, query: &HubsQuery) -> Answer {
     let mut lister = unpoisoned(lister);
     let task = match lister.take().filter(|(of, _)| *of == domain.id()) {
@@ -274,7 +274,7 @@ fn hubs(domain: &Domain, lister: &Mutex<Option<(DomainId, Task)>>, query: &HubsQ
     Ok(Rows { total: page.total, rows })
 }
 
-/// Asks the hub of a job.
+/// Queries the hub of a job.
 fn job(domain: &Domain, id: &str) -> Result<ProcessReport, String> {
     let id = view::domain_id(id).map_err(told)?;
     tombolo_omp_process::of(domain, id).map_err(told)
@@ -312,7 +312,7 @@ fn history(picture: &Picture, domain: &Domain, query: &HistoryQuery) -> Answer {
     Ok(Rows { total: 1, rows: vec![Row::new(row.key.to_owned(), &row)] })
 }
 
-/// What a page means by a part.
+/// Parses a part as written by pages.
 fn part(picture: &Picture, text: &str) -> Option<Part> {
     let (kind, name) = text.split_once(':')?;
     let nodes = || picture.seen.nodes.values();
@@ -323,7 +323,7 @@ fn part(picture: &Picture, text: &str) -> Option<Part> {
         "node" => node(name).map(Part::Node),
         "domain" => view::domain_id(name).ok().map(|domain| Part::Domain { domain }),
         "channel" => view::channel_id(name).ok().map(Part::Channel),
-        // Names may have dashes themselves.
+        // Node names may contain dashes.
         "link" => name.match_indices('-').find_map(|(at, _)| {
             let (a, b) = (node(&name[..at])?, node(&name[at + 1..])?);
             Some(Part::Link { a: a.min(b), b: a.max(b) })
@@ -332,7 +332,7 @@ fn part(picture: &Picture, text: &str) -> Option<Part> {
     }
 }
 
-/// What a domain wrote, from what is remembered on.
+/// Sends the output of a domain, from what the monitor still remembers.
 async fn output(door: &Door, cache: &StateCache, domain: &str) -> Option<()> {
     let id = match view::domain_id(domain) {
         Ok(id) => id,
@@ -363,16 +363,17 @@ async fn output(door: &Door, cache: &StateCache, domain: &str) -> Option<()> {
                     continue;
                 }
             }
-            // The page has what there was. On a machine that was started anew the id may be of another.
+            // The page has all that was available. After a restart of the machine, the id may denote another
+            // domain.
             Err(error) => return door.send(Fed::Failed(error.to_string())).await,
         }
-        // Not more often than that, whatever changes.
+        // Limit the rate of queries.
         sleep(OUTPUT_EVERY).await;
         drop(pictures.wait_for(|picture| written(picture, id) != before).await.ok()?);
     }
 }
 
-/// How much a domain has written, and whether it lives; both `None` when it is not known any more.
+/// Returns how many bytes a domain has written and whether it lives; `None` if it is no longer known.
 fn written(picture: &Picture, id: DomainId) -> Option<(u64, bool)> {
     picture.seen.domains.get(&id).map(|domain| (domain.output_bytes, domain.exit.is_none()))
 }
@@ -402,7 +403,8 @@ impl Drop for Leaving {
     }
 }
 
-/// What a node's console shows. It takes a domain of its own, for what comes says not of which node it is.
+/// Sends the output of a node's console. Uses a separate domain, because console messages do not identify
+/// their node.
 async fn console(door: &Door, site: &Site, node: &str) -> Option<()> {
     let Ok(permit) = Arc::clone(&site.consoles).try_acquire_owned() else {
         return door.send(Fed::Failed("too many consoles are open; close one".to_owned())).await;
@@ -422,7 +424,7 @@ async fn console(door: &Door, site: &Site, node: &str) -> Option<()> {
     let left = Arc::new(AtomicBool::new(false));
     let _leaving = Leaving(Arc::clone(&left));
     let (sender, mut read) = mpsc::channel(1);
-    // A thread of the runtime's: it ends within a moment of the watch.
+    // Runs on a blocking thread, which ends shortly after the watch.
     spawn_blocking(move || {
         read_console(&console, &left, &sender);
         drop(permit);
@@ -441,7 +443,7 @@ async fn console(door: &Door, site: &Site, node: &str) -> Option<()> {
     Some(())
 }
 
-/// Bytes that a console showed and how many were lost before, or why no more come.
+/// Bytes read from a console with the number of bytes lost before them, or why reading ended.
 type ConsoleRead = Result<(Vec<u8>, u64), String>;
 
 fn read_console(console: &Console, left: &AtomicBool, sender: &mpsc::Sender<ConsoleRead>) {

@@ -1,12 +1,12 @@
 //! The server of `tombolo web`, which shows a running machine in browsers on the same computer.
 //!
 //! [`Server`] serves one page over HTTP on loopback. The protocol between page and server, and its access
-//! control, are specified in docs/specs/web.md. One thread keeps up with the machine's monitor while pages
-//! are open ([`StateCache`]); each page gets the rows that it requested ([`view`]) as differences to what was
-//! sent before. `/metrics` has Prometheus's text format.
+//! control, are specified in docs/specs/web.md. One thread follows the machine's monitor while pages are open
+//! ([`StateCache`]); each page gets the rows that it requested ([`view`]) as differences to those sent
+//! before. `/metrics` has Prometheus's text format.
 //!
 //! **Invariant:** only processes of the same user on the same computer that send the token get an answer, and
-//! the server changes nothing unless it was started to steer, whatever a page requests.
+//! the server changes nothing unless it was started to steer, regardless of a page's requests.
 //!
 //! **Invariant:** the server does not queue updates for a page: a slow page gets the current state later.
 

@@ -1,4 +1,4 @@
-//! `/live`: what pages look at, as it changes.
+//! The WebSocket `/live`: sends pages the views that they watch, and their changes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,34 +22,34 @@ use crate::view::{
     self, ChannelsQuery, DomainsQuery, EventsQuery, HubsQuery, Page, RegionsQuery, ThreadsQuery,
 };
 
-/// The time between two updates of a page.
+/// Minimum interval between two updates of a page.
 const PACE: Duration = Duration::from_millis(250);
 
-/// The most things that a page looks at.
+/// Maximum number of watches of a page.
 pub(crate) const MAX_WATCHES: usize = 32;
 
-/// The longest message of a page, in bytes.
+/// Maximum length of a page's message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 64 << 10;
 
-/// The time between two pings.
+/// Interval between two pings.
 const PING_EVERY: Duration = Duration::from_secs(30);
 
-/// After this long without a sign the page is taken for gone.
+/// Time without any message after which the page is considered gone.
 const SILENCE: Duration = Duration::from_secs(100);
 
-/// A page that takes longer to take something sleeps: the machine is not looked at for it.
+/// Time of a blocked send after which a page is considered asleep and no longer counts as a viewer.
 const SLEEPS_AFTER: Duration = Duration::from_secs(5);
 
-/// How long a page that comes waits for the present, before it is shown the past.
+/// Timeout for a current picture when a page connects; then it is shown the last one.
 const FRESH: Duration = Duration::from_millis(400);
 
-/// A message of the page.
+/// Message from a page: all watches that it wants.
 #[derive(Deserialize)]
 struct Wanted {
     watch: Vec<Value>,
 }
 
-/// A view that a page watches.
+/// View that a page can watch.
 #[derive(Deserialize, Clone, PartialEq, Debug)]
 #[serde(tag = "view", rename_all = "lowercase")]
 enum View {
@@ -73,7 +73,7 @@ enum View {
 }
 
 impl View {
-    /// The rows of a view that is made of a picture alone; `None` for others.
+    /// Returns the rows of a view that is computed from a picture alone; `None` for other views.
     fn rows(&self, picture: &Picture, steer: bool) -> Option<Result<Rows, view::Missing>> {
         let seen = &picture.seen;
         Some(Ok(match self {
@@ -102,7 +102,7 @@ impl View {
         }))
     }
 
-    /// The query that is repeated for it.
+    /// Returns the query that is repeated for the view, if it needs one.
     fn feed(&self) -> Option<Feed> {
         Some(match self.clone() {
             View::Holders { region } => Feed::Holders { region },
@@ -128,13 +128,14 @@ fn some<T: Serialize>(page: Page<T>, key: impl Fn(&T) -> String) -> Rows {
     Rows { total: page.total, rows }
 }
 
-/// A view that a page watches, and the rows that it has.
+/// Watched view, with the rows that the page has.
 struct Watch {
     view: View,
     sent: Sent,
-    /// Tells what was fed to it from what was fed to one before of the same id.
+    /// Unique number, which distinguishes results for this watch from those for an earlier one of the same
+    /// id.
     number: u64,
-    /// The task that feeds it; aborted with it.
+    /// Task that repeats its query; aborted on drop.
     task: Option<tokio::task::JoinHandle<()>>,
 }
 
@@ -146,7 +147,7 @@ impl Drop for Watch {
     }
 }
 
-/// A connected page.
+/// State of a connected page.
 struct Session {
     site: Arc<Site>,
     watches: BTreeMap<String, Watch>,
@@ -155,7 +156,7 @@ struct Session {
 }
 
 impl Session {
-    /// Takes in what a page says that it wants to see; what is to be said about that at once.
+    /// Handles a page's message and returns the replies that are due at once.
     fn want(&mut self, text: &str) -> Vec<String> {
         let wanted: Wanted = match serde_json::from_str(text) {
             Ok(wanted) => wanted,
@@ -197,7 +198,7 @@ impl Session {
         Watch { view, sent: Sent::default(), number, task }
     }
 
-    /// What is new in what is looked at under this id.
+    /// Returns an update of the watch with this id, if its rows changed.
     fn update(&mut self, id: &str, picture: &Picture) -> Option<String> {
         let watch = self.watches.get_mut(id)?;
         match watch.view.rows(picture, self.site.guard.steers())? {
@@ -206,7 +207,7 @@ impl Session {
         }
     }
 
-    /// What is to be said of something that was fed.
+    /// Returns the message for a query's result, if there is something new.
     fn fed(&mut self, parcel: Parcel) -> Option<String> {
         let (id, watch) = self.watches.iter_mut().find(|(_, watch)| watch.number == parcel.number)?;
         match parcel.fed {
@@ -217,7 +218,7 @@ impl Session {
     }
 }
 
-/// A message with new output of a program or a console.
+/// Message with new output of a program or a console.
 #[derive(Serialize)]
 struct OutputMessage<'a> {
     id: &'a str,
@@ -233,14 +234,14 @@ pub(crate) async fn live(
 ) -> Response {
     upgrade.max_message_size(MAX_MESSAGE_BYTES).max_frame_size(MAX_MESSAGE_BYTES).on_upgrade(
         async move |socket| {
-            // The page closes the connection itself.
+            // `None` means that the page closed the connection.
             let _: Option<()> = serve(socket, site).await;
             drop(permit);
         },
     )
 }
 
-/// The socket of a page, and its viewer of the state cache while it watches.
+/// Socket of a page, with its registration as a viewer while it watches something.
 struct PageSocket {
     socket: WebSocket,
     cache: StateCache,
@@ -249,7 +250,8 @@ struct PageSocket {
 }
 
 impl PageSocket {
-    /// Sends something, however long that takes; `None` when the page is gone.
+    /// Sends a message, without a time limit; `None` if the page is gone. The page stops counting as a viewer
+    /// if it takes longer than [`SLEEPS_AFTER`].
     async fn send(&mut self, message: Message) -> Option<()> {
         let sent = {
             let mut sending = std::pin::pin!(self.socket.send(message));
@@ -275,7 +277,7 @@ impl PageSocket {
     }
 }
 
-/// Serves a page until it is gone.
+/// Serves a page until it disconnects.
 async fn serve(socket: WebSocket, site: Arc<Site>) -> Option<()> {
     let cache = site.cache.clone();
     let mut pictures = cache.pictures();
@@ -330,10 +332,10 @@ async fn serve(socket: WebSocket, site: Arc<Site>) -> Option<()> {
         }
         let ids: Vec<String> = session.watches.keys().cloned().collect();
         for id in ids {
-            // The present, however long the page took what came before.
+            // Use the latest picture, however long sending took.
             let picture = Arc::clone(&pictures.borrow_and_update());
             if !picture.is_there() && picture.monitor == MonitorState::Connected {
-                // Nothing is known yet; that differs from an empty machine.
+                // Nothing is known yet, which is different from an empty machine.
                 continue;
             }
             if let Some(text) = session.update(&id, &picture) {

@@ -1,4 +1,4 @@
-//! What is seen of a machine, for Prometheus: its text format, version 0.0.4.
+//! Metrics of a machine in Prometheus's text format, version 0.0.4.
 
 use std::fmt::{Display, Write};
 
@@ -7,21 +7,21 @@ use tombolo_admin::observe::{EndSample, NodePhase, NodeSample, Seen, SeenChannel
 use crate::cache::{MonitorState, Picture};
 use crate::view::{channel_ends, domain_name, load, node_name, shares_kernel, telling_end};
 
-/// What the format is called.
+/// Media type of the format.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// The most domains, and the most channels, that are told of: those of the lowest numbers. A scraper keeps a
-/// series for each.
+/// Maximum number of domains and of channels that are exported; those with the lowest numbers are. A scraper
+/// keeps a time series for each.
 const MAX_PARTS: usize = 2000;
 
-/// The longest value of a label, in characters.
+/// Maximum length of a label value, in characters.
 const MAX_LABEL_CHARS: usize = 128;
 
-/// A text that grows by families of series.
+/// Exposition text under construction, one metric family after another.
 struct Exposition(String);
 
 impl Exposition {
-    /// Begins a family.
+    /// Begins a metric family.
     fn family(&mut self, name: &str, kind: &str, help: &str) -> Family<'_> {
         let head = self.0.len();
         // Writing to a string does not fail.
@@ -39,7 +39,7 @@ impl Exposition {
     }
 }
 
-/// The series of one name. Without any there is no head either.
+/// Metric family: all series of one name. Its header is removed if it has no series.
 struct Family<'a> {
     text: &'a mut String,
     name: String,
@@ -72,7 +72,7 @@ impl Drop for Family<'_> {
     }
 }
 
-/// Writes the value of a label: whatever it is, it stays one.
+/// Writes a label value with escapes, so that any text is valid.
 fn escape(text: &mut String, value: &str) {
     for c in value.chars().take(MAX_LABEL_CHARS) {
         match c {
@@ -84,7 +84,7 @@ fn escape(text: &mut String, value: &str) {
     }
 }
 
-/// All there is to tell.
+/// Renders all metrics of a picture.
 pub(crate) fn render(picture: &Picture) -> String {
     let mut all = Exposition(String::new());
     let up = picture.monitor == MonitorState::Connected && picture.taken.is_some();
@@ -128,7 +128,7 @@ fn nodes(all: &mut Exposition, seen: &Seen) {
         }
     };
     let sampled = |value: fn(&NodeSample) -> f64| move |node: &SeenNode| node.sample.as_ref().map(value);
-    // Sums over nodes are to count nothing twice.
+    // Sums over nodes must not count a kernel's resources twice.
     let kernels = |value: fn(&NodeSample) -> f64| {
         move |node: &SeenNode| node.sample.as_ref().filter(|_| !shares_kernel(node)).map(value)
     };
@@ -234,20 +234,20 @@ fn domains(all: &mut Exposition, seen: &Seen) {
     each("tombolo_domain_threads", "Threads of a domain", |sample| f64::from(sample.threads));
 }
 
-/// One way through a channel.
+/// One direction of a channel.
 struct Way<'a> {
     from: Option<tombolo::DomainId>,
     to: Option<tombolo::DomainId>,
-    /// What passed, in messages and bytes, as one end tells of both ways.
+    /// Messages and bytes transferred. Both directions are taken from the same end.
     passed: Option<(u64, u64)>,
-    /// What the sending end tells of itself.
+    /// Sample of the sending end.
     sender: Option<&'a EndSample>,
 }
 
 fn ways(channel: &SeenChannel) -> [Way<'_>; 2] {
     let (a, b) = channel_ends(channel);
-    // A counter that goes back counts as one that began anew: an end that is left over after the other died
-    // tells no more.
+    // Prometheus takes a decreasing counter for a restart. An accepting end that remains after its peer died
+    // may have lower counts, so it is not exported.
     let end = telling_end(channel).filter(|end| !end.accepting || end.open);
     let sent = end.map(|end| (end.sent, end.sent_bytes));
     let received = end.map(|end| (end.received, end.received_bytes));
@@ -301,7 +301,7 @@ fn left_out(all: &mut Exposition, seen: &Seen) {
     }
 }
 
-/// What this server costs.
+/// Exports the resource usage of this server.
 fn own(all: &mut Exposition) {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let seconds = spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9;
@@ -323,7 +323,7 @@ mod tests {
         Picture::of("duo", seen, monitor)
     }
 
-    /// What is said of the machine, without what is said of this process.
+    /// Renders the metrics of a machine, without those of this process.
     fn text(seen: Seen) -> String {
         let all = render(&picture(seen, MonitorState::Connected));
         all.split("# HELP process_").next().unwrap().to_owned()
@@ -348,7 +348,7 @@ mod tests {
     fn both_ways_through_a_channel_are_told_by_one_end() {
         let mut machine = seen([]);
         let mut one = channel(7, id(0, 1), id(0, 2), 10);
-        // A ping-pong whose ends were sampled at different moments.
+        // A ping-pong channel whose ends were sampled at different moments.
         let (near, far) = (one.connecting.as_mut().unwrap(), one.accepting.as_mut().unwrap());
         (near.sent, near.received) = (61_000, 60_999);
         (far.sent, far.received) = (50_000, 50_000);
@@ -359,7 +359,7 @@ mod tests {
             lines.filter_map(|line| line.split_once("} ")).map(|(_, value)| value.to_owned()).collect()
         };
         assert_eq!(passed(&machine), ["61000", "60999"]);
-        // The end that is left over when the other died tells less: a counter does not go back.
+        // The end that remains after its peer died has lower counts: a counter must not decrease.
         let left = one.accepting.as_mut().unwrap();
         left.open = false;
         one.connecting = None;

@@ -1,64 +1,64 @@
-//! The rows that a page was sent of a view, and the updates that bring it to the present ones.
+//! Rows that a page has of a view, and the updates to the current ones.
 
 use std::collections::{HashMap, HashSet};
 
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 
-/// A row, as the page gets it.
+/// Row in the form that pages receive.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) key: String,
-    /// The row as a JSON object, whose member `key` is the same.
+    /// Row as a JSON object, whose member `key` equals `key`.
     json: Box<RawValue>,
 }
 
 impl Row {
-    /// A row of something that has a member `key` of the same value.
+    /// Serializes a row; its member `key` must equal `key`.
     pub(crate) fn new(key: String, row: &impl Serialize) -> Row {
         // Serialising fails only for maps whose keys are not strings, and rows have none.
         Row { key, json: to_raw_value(row).unwrap_or_else(|_| RawValue::NULL.to_owned()) }
     }
 }
 
-/// All rows of a view that the page is to have, in order, and how many match in all.
+/// Rows of a view that the page requested, in order, and the number of all matches.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rows {
     pub(crate) total: usize,
     pub(crate) rows: Vec<Row>,
 }
 
-/// A message that brings a page from the rows that it has to the present ones.
+/// Message that updates a page's rows to the current ones.
 #[derive(Serialize)]
 struct Update<'a> {
     id: &'a str,
-    /// The page is to forget the rows that it has.
+    /// Whether the page must discard the rows that it has.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     full: bool,
     total: usize,
-    /// The keys of all rows, if their order has changed.
+    /// Keys of all rows, if their order has changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     order: Option<&'a [String]>,
-    /// New and changed rows.
+    /// New and changed rows, in full.
     set: Vec<Box<RawValue>>,
-    /// The keys of removed rows.
+    /// Keys of removed rows.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     gone: Vec<String>,
 }
 
-/// What a page has of one of its views.
+/// State of a view as last sent to a page.
 #[derive(Debug, Default)]
 pub(crate) struct Sent {
     rows: HashMap<String, Box<RawValue>>,
     order: Vec<String>,
     total: usize,
-    /// The latest error that was sent, if the view failed.
+    /// Last error message sent, if the view failed.
     trouble: Option<String>,
     any: bool,
 }
 
 impl Sent {
-    /// The message that brings the page to `rows`; `None` if it has them.
+    /// Returns the message that updates the page to `rows`; `None` if it has them.
     pub(crate) fn update(&mut self, id: &str, rows: Rows) -> Option<String> {
         let full = !self.any || self.trouble.is_some();
         if full {
@@ -83,7 +83,7 @@ impl Sent {
         Some(text)
     }
 
-    /// What the page has to be told when a view cannot be had; nothing if it was.
+    /// Returns the error message for a view that is unavailable; `None` if the page already has it.
     pub(crate) fn fail(&mut self, id: &str, why: &str) -> Option<String> {
         if self.trouble.as_deref() == Some(why) {
             return None;
@@ -105,12 +105,12 @@ impl Sent {
     }
 }
 
-/// A value as JSON, for types whose serialisation cannot fail.
+/// Serializes a value as JSON, for types whose serialization cannot fail.
 pub(crate) fn to_json<T: Serialize + ?Sized>(value: &T) -> String {
     serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned())
 }
 
-/// A message that tells a page why it cannot have what it asked for under `id`.
+/// Returns an error message for the request `id`.
 pub(crate) fn failure<I: Serialize + ?Sized>(id: &I, error: &str) -> String {
     #[derive(Serialize)]
     struct Failure<'a, I: ?Sized> {

@@ -1,4 +1,4 @@
-//! Listening, and answering.
+//! The HTTP server.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -21,19 +21,19 @@ use crate::cache::StateCache;
 use crate::guard::{Admission, Guard, Peer, Refusal, Token};
 use crate::{assets, connection, live};
 
-/// The port that is taken when none is named and it is free.
+/// Default port, used if none is given and it is free.
 pub(crate) const USUAL_PORT: u16 = 7420;
 
-/// The most consoles of nodes that are looked at, by all pages together.
+/// Maximum number of open consoles of all pages together.
 const MAX_CONSOLES: usize = 8;
 
-/// The most threads for what blocks.
+/// Maximum number of blocking threads.
 const MAX_THREADS: usize = 64;
 
-/// How long requests under way may take when the server stops.
+/// Time limit for requests in flight when the server stops.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
-/// What is told to a browser with every answer.
+/// Headers of every response.
 const HEADERS: [(HeaderName, &str); 6] = [
     (
         header::CONTENT_SECURITY_POLICY,
@@ -42,38 +42,39 @@ const HEADERS: [(HeaderName, &str); 6] = [
     ),
     (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
     (header::REFERRER_POLICY, "no-referrer"),
-    // A window that the page opens, as Perfetto's, can answer; one that opens the page cannot reach it.
+    // A window opened by the page, such as Perfetto, can send messages back; a window that opens the page
+    // cannot reach it.
     (HeaderName::from_static("cross-origin-opener-policy"), "same-origin-allow-popups"),
     (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
     (header::CACHE_CONTROL, "no-store"),
 ];
 
-/// What to serve, and how.
+/// Options of a server.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// An address of loopback.
+    /// Loopback address to listen on.
     pub address: IpAddr,
-    /// The port; 7420 if it is free and none is named, else any.
+    /// Port to listen on. By default 7420 if it is free, otherwise any.
     pub port: Option<u16>,
-    /// Pages may change something.
+    /// Whether pages may change the machine.
     pub steer: bool,
     /// Images, and folders of images, that pages can start.
     pub images: Vec<PathBuf>,
-    /// The program `tombolo`, which starts jobs.
+    /// Path of the program `tombolo`, which starts jobs.
     pub command: PathBuf,
-    /// A folder of results of `tombolo bench`.
+    /// Folder with results of `tombolo bench`.
     pub results: Option<PathBuf>,
 }
 
-/// Why nothing is served.
+/// Error of starting or running a server.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Others could reach it.
+    /// The address is reachable from other computers.
     #[error(
         "{0} is not a loopback address, so others could reach the page; use 127.0.0.1 or ::1, and `ssh -L` from another computer"
     )]
     NotLoopback(IpAddr),
-    /// The address cannot be had.
+    /// The server cannot listen on the address.
     #[error("cannot listen on {address}: {source}")]
     Listen {
         /// The address.
@@ -81,10 +82,10 @@ pub enum ServeError {
         /// The error of the system.
         source: io::Error,
     },
-    /// Something that it needs of the system.
+    /// A system call failed.
     #[error("cannot {what}: {source}")]
     System {
-        /// What is missing.
+        /// Action that failed.
         what: &'static str,
         /// The error of the system.
         source: io::Error,
@@ -95,20 +96,20 @@ fn system(what: &'static str) -> impl Fn(io::Error) -> ServeError {
     move |source| ServeError::System { what, source }
 }
 
-/// What answers are made of.
+/// State shared by all request handlers.
 #[derive(Debug)]
 pub(crate) struct Site {
     pub(crate) guard: Guard,
     pub(crate) cache: StateCache,
     pub(crate) options: Options,
     pub(crate) images: Images,
-    /// Those that are looked at take a thread each.
+    /// Permits for open consoles, each of which occupies a thread.
     pub(crate) consoles: Arc<Semaphore>,
-    /// Is true once it is over.
+    /// True once the server is stopping.
     pub(crate) over: watch::Receiver<bool>,
 }
 
-/// A page about one machine, listened for.
+/// Server of the page of one machine, bound to its address.
 #[derive(Debug)]
 pub struct Server {
     listener: std::net::TcpListener,
@@ -119,12 +120,12 @@ pub struct Server {
     over: watch::Sender<bool>,
 }
 
-/// Ends a server, from any thread.
+/// Handle that stops a server from any thread.
 #[derive(Clone, Debug)]
 pub struct Stopper(watch::Sender<bool>);
 
 impl Stopper {
-    /// Makes the server end; returns at once.
+    /// Tells the server to stop; returns at once.
     pub fn stop(&self) {
         self.0.send_replace(true);
     }
@@ -147,31 +148,31 @@ impl Server {
         Ok(Server { listener, address, token, cache, options, over: watch::Sender::new(false) })
     }
 
-    /// Where, without the token.
+    /// Returns the address that the server listens on.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The link to open, with the token.
+    /// Returns the URL of the page, including the token.
     #[must_use]
     pub fn link(&self) -> String {
         format!("http://{}/?token={}", self.address, self.token.as_str())
     }
 
-    /// What others show as `Authorization: Bearer`.
+    /// Returns the token, which other clients send as `Authorization: Bearer`.
     #[must_use]
     pub fn token(&self) -> &str {
         self.token.as_str()
     }
 
-    /// A handle that ends this server.
+    /// Returns a handle that stops this server.
     #[must_use]
     pub fn stopper(&self) -> Stopper {
         Stopper(self.over.clone())
     }
 
-    /// Serves until it is stopped. What it started on the machine ends when this program does.
+    /// Serves requests until it is stopped. Domains that it started end when this process does.
     ///
     /// # Errors
     /// [`ServeError::System`].
@@ -228,7 +229,7 @@ async fn nothing_there() -> Problem {
     Problem::not_found("there is nothing of that name")
 }
 
-/// Lets in who is to be let in, and tells browsers what they are to know.
+/// Middleware that checks requests and adds the security headers to responses.
 async fn guarded(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
     let mut response = match admit(&site, &request) {
         Ok(Admission::Granted) => next.run(request).await,
@@ -260,8 +261,8 @@ fn refuse(refusal: Refusal, path: &str) -> Response {
     Problem::new(refusal.status(), text).into_response()
 }
 
-/// Waits until it is over.
+/// Waits until the server is stopping.
 pub(crate) async fn ended(mut over: watch::Receiver<bool>) {
-    // A dropped sender means the same.
+    // A dropped sender also means that the server is stopping.
     drop(over.wait_for(|over| *over).await);
 }

@@ -10,14 +10,14 @@ use tombolo_admin::observe::{
     SeenDomain, SeenNode,
 };
 
-/// A machine of these nodes.
+/// Creates a machine of these nodes.
 pub(crate) fn seen(nodes: impl IntoIterator<Item = SeenNode>) -> Seen {
     let mut seen = Seen { now_ns: 60_000_000_000, wall_ns: 1_700_000_060_000_000_000, ..Seen::default() };
     seen.nodes.extend(nodes.into_iter().map(|node| (node.info.id, node)));
     seen
 }
 
-/// A node that is up, with processors that have these loads.
+/// Creates a node that is up, with processors that have these loads.
 pub(crate) fn node(id: u16, name: &str, target: &str, loads: &[u16], speed: u32) -> SeenNode {
     let target = Target::from_name(target).unwrap();
     let core = |load: &u16| CoreSample {
@@ -57,7 +57,7 @@ pub(crate) fn node(id: u16, name: &str, target: &str, loads: &[u16], speed: u32)
     }
 }
 
-/// A node on the host's kernel, whose processes have this load.
+/// Creates a node on the host's kernel, whose processes have this load.
 pub(crate) fn user_node(id: u16, name: &str, target: &str, own_load_permille: u32) -> SeenNode {
     let mut node = node(id, name, target, &[], 0);
     (node.info.kind, node.info.cores) = (NodeKind::User, 2);
@@ -69,12 +69,12 @@ pub(crate) fn user_node(id: u16, name: &str, target: &str, own_load_permille: u3
     node
 }
 
-/// The id of a domain of the first generation of a node.
+/// Returns the id of a domain of the first generation of a node.
 pub(crate) fn id(node: u16, index: u32) -> DomainId {
     DomainId::new(NodeId(node), NonZeroU16::MIN, index)
 }
 
-/// A domain that lives and has this load.
+/// Creates a live domain with this load.
 pub(crate) fn domain(node: u16, index: u32, program: &str, load_permille: u32) -> SeenDomain {
     let id = id(node, index);
     SeenDomain {
@@ -102,12 +102,12 @@ pub(crate) fn domain(node: u16, index: u32, program: &str, load_permille: u32) -
     }
 }
 
-/// The same, ended.
+/// Marks a domain as ended.
 pub(crate) fn ended(domain: SeenDomain, exit: Exit) -> SeenDomain {
     SeenDomain { exit: Some(exit), ended_ns: 50_000_000_000, ..domain }
 }
 
-/// A channel over which `a` has sent `sent` messages, of which `b` has received half.
+/// Creates a channel over which `a` has sent `sent` messages, half of which `b` has received.
 pub(crate) fn channel(number: u64, a: DomainId, b: DomainId, sent: u64) -> SeenChannel {
     let end = |domain, peer, accepting, sent, received| EndSample {
         domain,

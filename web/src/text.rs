@@ -1,16 +1,16 @@
-//! What programs wrote, as text for a page.
+//! Decodes the output of programs for pages.
 
-/// Makes text of a stream of bytes that comes in pieces.
+/// Incremental decoder of UTF-8.
 #[derive(Debug, Default)]
 pub struct Decoder {
-    /// The beginning of a character whose end has not come yet.
+    /// Incomplete character at the end of the last piece.
     begun: Vec<u8>,
-    /// Some bytes were not text.
+    /// Whether some bytes were not UTF-8.
     pub binary: bool,
 }
 
 impl Decoder {
-    /// The text of a piece; invalid UTF-8 becomes U+FFFD.
+    /// Decodes a piece; invalid UTF-8 becomes U+FFFD.
     pub fn decode(&mut self, piece: &[u8]) -> String {
         let mut bytes = std::mem::take(&mut self.begun);
         bytes.extend_from_slice(piece);
@@ -37,7 +37,7 @@ impl Decoder {
         text
     }
 
-    /// What is left when no more comes.
+    /// Ends the stream: returns U+FFFD if it ended within a character.
     pub fn finish(&mut self) -> &'static str {
         if std::mem::take(&mut self.begun).is_empty() {
             return "";

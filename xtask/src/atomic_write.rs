@@ -1,12 +1,12 @@
-//! Files that are written while others may read them.
+//! Atomic replacement of files that other processes may be reading.
 
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 
 use crate::failure::Failure;
 
-/// Replaces `target` by the file that `write` makes, and creates the folders above it. Readers see either the
-/// old file or the new one. If it fails, `target` is unchanged and the partial file is removed.
+/// Replaces `target` with the file that `write` creates. Creates missing parent folders. Readers see either
+/// the old file or the new one. On an error, `target` is unchanged and the partial file is removed.
 pub(crate) fn replace_file(
     target: &Path,
     write: impl FnOnce(&Path) -> io::Result<()>,
@@ -19,7 +19,7 @@ pub(crate) fn replace_file(
     let partial = PathBuf::from(partial);
     let done = write(&partial).and_then(|()| fs::rename(&partial, target));
     if done.is_err() {
-        // The error to report is the one above, not that of the removal.
+        // Report the error of `write`, not one of this clean-up.
         let _ = fs::remove_file(&partial);
     }
     done.map_err(Failure::file("writing", target))

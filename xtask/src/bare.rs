@@ -1,4 +1,5 @@
-//! `cargo xtask bare`: builds the protocol crates and all crates for boards without an operating system.
+//! `cargo xtask bare`: builds the protocol crates, and lints the crates for boards, for targets without an
+//! operating system.
 
 use crate::failure::Failure;
 use crate::toolchain::Toolchain;
@@ -6,7 +7,7 @@ use crate::workspace::{Workspace, execute};
 
 const TARGET: &str = "aarch64-unknown-none";
 
-/// Targets of boards.
+/// Crates for boards, which are also checked for the instruction sets of boards.
 const ON_BOARDS: [&str; 9] = [
     "tombolo-platform-bare",
     "tombolo-bare",
@@ -19,7 +20,7 @@ const ON_BOARDS: [&str; 9] = [
     "tombolo-remote-peer",
 ];
 
-/// Crates for boards: lints see their code only when it is compiled for boards.
+/// Runs clippy on the crates for boards: their code is compiled, and thus linted, only for board targets.
 fn check_boards(workspace: &Workspace) -> Result<(), Failure> {
     for target in [TARGET, "riscv64gc-unknown-none-elf"] {
         if !Toolchain::find()?.has(target) {
@@ -36,7 +37,7 @@ fn check_boards(workspace: &Workspace) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Builds every `no_std` crate for a target that has no `std`, and the base also without an allocator.
+/// Builds every `no_std` crate for a target without `std`, and the base crate also without an allocator.
 pub(crate) fn run(workspace: &Workspace) -> Result<(), Failure> {
     if !Toolchain::find()?.has(TARGET) {
         println!("SKIPPED: this Rust has no library for {TARGET}; with rustup, `make setup` adds it");

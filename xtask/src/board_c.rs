@@ -1,4 +1,4 @@
-//! What programs in C on boards are linked with, in the kit: `board-c/<isa>` with the headers of what it has.
+//! The library for C programs on boards: `board-c/<isa>` in the kit, with its headers.
 
 use std::fs;
 use std::path::Path;
@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::placing::{RELEASE_FILE, install, stamp};
 use crate::workspace::{Workspace, execute};
 
-/// An instruction set of boards.
+/// Instruction set of a board, with its Rust target.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct BoardTarget {
     isa: &'static str,
@@ -19,13 +19,13 @@ const ALL: [BoardTarget; 2] = [
     BoardTarget { isa: "riscv64", triple: "riscv64gc-unknown-none-elf" },
 ];
 
-/// The headers, by the folder that they are in.
+/// Headers to install, by source folder.
 const HEADERS: [(&str, &[&str]); 2] = [
     ("runtime/c/include", &["tombolo.h", "tombolo/interface.h", "tombolo/wire.h"]),
     ("models/rcce/include", &["RCCE.h", "iRCCE.h"]),
 ];
 
-/// The target of an instruction set, by its name.
+/// Parses the name of an instruction set.
 pub(crate) fn target(isa: &str) -> Result<BoardTarget, String> {
     ALL.into_iter().find(|target| target.isa == isa).ok_or_else(|| {
         let names = ALL.map(|target| target.isa).join(" and ");
@@ -33,7 +33,7 @@ pub(crate) fn target(isa: &str) -> Result<BoardTarget, String> {
     })
 }
 
-/// Puts `<kit>/board-c/<isa>` in place for each of these, or for all.
+/// Builds and installs `<kit>/board-c/<isa>` for the given targets, or for all if `wanted` is empty.
 pub(crate) fn build(workspace: &Workspace, kit: &Path, wanted: &[BoardTarget]) -> Result<(), Failure> {
     let wanted = if wanted.is_empty() { &ALL[..] } else { wanted };
     wanted.iter().try_for_each(|target| build_for(workspace, kit, *target))
@@ -51,7 +51,7 @@ fn build_for(workspace: &Workspace, kit: &Path, target: BoardTarget) -> Result<(
         }
     }
     install(&workspace.root.join("runtime/bare-c/support/board.c"), &folder.join("lib/board.c"))?;
-    // As the build script of `tombolo-bare` puts it together for programs in Rust.
+    // Concatenate the linker script as the build script of `tombolo-bare` does for Rust programs.
     let layouts = workspace.root.join("runtime/bare/link");
     let read = |path: &Path| fs::read_to_string(path).map_err(Failure::file("reading", path));
     let layout = read(&layouts.join(format!("{}.x", target.isa)))? + &read(&layouts.join("program.x"))?;
@@ -61,7 +61,7 @@ fn build_for(workspace: &Workspace, kit: &Path, target: BoardTarget) -> Result<(
     let version = built.join("libtombolo.version");
     fs::write(&version, format!("tombolo {}\n", env!("CARGO_PKG_VERSION")))
         .map_err(Failure::file("writing", &version))?;
-    // The version comes last: with it the library is in place.
+    // The version file is written last: it marks the installation as complete.
     install(&built.join("libtombolo_rcce.a"), &folder.join("lib/libtombolo.a"))?;
     stamp(&folder.join(RELEASE_FILE))?;
     install(&version, &folder.join("version"))

@@ -1,4 +1,4 @@
-//! The library for C programs in the kit: `c/<isa>` with the headers, for the instruction sets of all nodes.
+//! The library for C programs: `c/<isa>` in the kit, with its headers, for the instruction set of every node.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,14 +9,14 @@ use crate::placing::{RELEASE_FILE, install, stamp};
 use crate::toolchain::{Toolchain, has_rustup};
 use crate::workspace::{Workspace, execute};
 
-/// An instruction set that C programs are built for.
+/// Instruction set that C programs can be built for, with its toolchains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct CTarget {
-    /// As `tombolo_base::Isa` spells it.
+    /// Name as spelled by `tombolo_base::Isa`.
     pub(crate) isa: &'static str,
-    /// Rust's target for it with glibc, the C library of Debian's compilers.
+    /// Rust target triple with glibc, the C library of Debian's compilers.
     triple: &'static str,
-    /// What the names of Debian's cross compiler and its tools begin with.
+    /// Prefix of the names of Debian's cross compiler and binutils.
     tools: &'static str,
 }
 
@@ -25,7 +25,7 @@ impl CTarget {
         CTarget { isa, triple, tools }
     }
 
-    /// Debian's cross compiler, with whose C library programs are linked.
+    /// Returns the name of Debian's cross compiler, whose C library programs are linked with.
     fn compiler(self) -> String {
         format!("{}-gcc", self.tools)
     }
@@ -35,7 +35,7 @@ impl CTarget {
     }
 }
 
-/// Those with addresses of 64 bits, which the library is made for unless others are asked for.
+/// 64-bit instruction sets, which are built by default.
 const WIDE: [CTarget; 4] = [
     CTarget::new("x86_64", "x86_64-unknown-linux-gnu", "x86_64-linux-gnu"),
     CTarget::new("aarch64", "aarch64-unknown-linux-gnu", "aarch64-linux-gnu"),
@@ -43,13 +43,13 @@ const WIDE: [CTarget; 4] = [
     CTarget::new("s390x", "s390x-unknown-linux-gnu", "s390x-linux-gnu"),
 ];
 
-/// Those of 32 bits.
+/// 32-bit instruction sets, built only on request.
 const NARROW: [CTarget; 2] = [
     CTarget::new("i386", "i686-unknown-linux-gnu", "i686-linux-gnu"),
     CTarget::new("armv7", "armv7-unknown-linux-gnueabihf", "arm-linux-gnueabihf"),
 ];
 
-/// What programs include, each with its folder.
+/// Headers to install: source folder and path below it.
 const HEADERS: [(&str, &str); 13] = [
     ("runtime/c/include", "tombolo.h"),
     ("runtime/c/include", "tombolo/wire.h"),
@@ -66,11 +66,11 @@ const HEADERS: [(&str, &str); 13] = [
     ("models/rcce/include", "iRCCE.h"),
 ];
 
-/// The crate that the library is made of: it has RCCE, and with it what `tombolo.h` declares. Two libraries
-/// in Rust do not link together.
+/// Crate that the library is built from. It contains RCCE and everything that `tombolo.h` declares: two Rust
+/// static libraries cannot be linked into one program.
 const CRATE: &str = "tombolo-rcce";
 
-/// The target of an instruction set, by its name.
+/// Parses the name of an instruction set.
 pub(crate) fn target(isa: &str) -> Result<CTarget, String> {
     WIDE.into_iter().chain(NARROW).find(|target| target.isa == isa).ok_or_else(|| {
         let names: Vec<&str> = WIDE.iter().chain(&NARROW).map(|target| target.isa).collect();
@@ -78,7 +78,8 @@ pub(crate) fn target(isa: &str) -> Result<CTarget, String> {
     })
 }
 
-/// Puts `<kit>/c/<isa>` in place for each of these, or for all of 64 bits that can be built for here.
+/// Builds and installs `<kit>/c/<isa>` for the given targets; if `wanted` is empty, for every 64-bit target
+/// that this machine has the toolchains for.
 pub(crate) fn build(workspace: &Workspace, kit: &Path, wanted: &[CTarget]) -> Result<(), Failure> {
     let toolchain = Toolchain::find()?;
     for target in if wanted.is_empty() { &WIDE[..] } else { wanted } {
@@ -102,18 +103,18 @@ pub(crate) fn build(workspace: &Workspace, kit: &Path, wanted: &[CTarget]) -> Re
     Ok(())
 }
 
-/// What Rust's standard library calls and Tombolo's does not, and glibc has only where it is linked
-/// dynamically: a linker warns of them in every static program. Weak, they are linked with programs that call
-/// them themselves.
+/// Functions that Rust's standard library references, Tombolo never calls, and glibc supports only in
+/// dynamically linked programs, so that the linker warns of them in every static program. As weak symbols
+/// they are linked only if the program itself uses them.
 const NOT_CALLED: [&str; 4] = ["freeaddrinfo", "gai_strerror", "getaddrinfo", "getpwuid_r"];
 
-/// What loads a graphics driver (`platform/linux/src/copy/cuda.rs`), and a name that nothing has. On foreign
-/// nodes programs are static and load nothing: there the library calls the latter, whose address is null.
+/// `dlopen` loads a graphics driver (`platform/linux/src/copy/cuda.rs`). Programs on foreign nodes are static
+/// and load nothing: there the reference is renamed to a symbol that is never defined, whose address is null.
 const LOADER: &str = "dlopen";
 const NO_LOADER: &str = "tombolo_no_dlopen";
 
-/// Builds the library, and leaves its debug information out. It unwinds on every node, unlike programs of the
-/// kit: a defect of the library is a status of the call, and ends no program.
+/// Builds the library and strips its debug information. Unlike the programs of the kit it unwinds on every
+/// node: a panic in the library becomes an error status of the call and does not abort the program.
 fn build_for(workspace: &Workspace, kit: &Path, target: CTarget, is_host: bool) -> Result<(), Failure> {
     let mut cargo = workspace.cargo();
     let mut built = workspace.target.clone();
@@ -144,7 +145,7 @@ fn build_for(workspace: &Workspace, kit: &Path, target: CTarget, is_host: bool) 
     let version = built.join("release/libtombolo.version");
     std::fs::write(&version, format!("tombolo {}\n", env!("CARGO_PKG_VERSION")))
         .map_err(Failure::file("writing", &version))?;
-    // The version comes last: with it the library is in place.
+    // The version file is written last: it marks the installation as complete.
     install(&stripped, &folder.join("lib/libtombolo.a"))?;
     stamp(&folder.join(RELEASE_FILE))?;
     install(&version, &folder.join("version"))

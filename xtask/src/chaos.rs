@@ -17,7 +17,7 @@ pub(crate) struct Options {
     words: Vec<String>,
 }
 
-/// Builds the machine and the program that kills, and runs it.
+/// Builds the kit and the program `chaos`, and runs the program.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
     let asks_for_help = options.words.iter().any(|word| matches!(word.as_str(), "-h" | "--help"));
     if !asks_for_help {

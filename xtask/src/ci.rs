@@ -56,7 +56,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
         return Err(Failure::Found(format!("no step is called {:?}", options.steps)));
     }
     let board = Board::new(&steps, &logs, options);
-    // One at a time where their output is shown, or the first failure is to be the last.
+    // Run sequentially if output is shown as it comes, or if the first failure must be the last step.
     let mut reports = if options.verbose || options.fail_fast {
         let steps = steps.into_iter().map(|step| step.in_lane(Lane::Machines)).collect();
         board.work(&Schedule::new(steps), &[Lane::Machines])?
@@ -67,8 +67,9 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     summarise(&reports, board.names.len(), started.elapsed(), &logs)
 }
 
-/// Who takes steps of which lanes. Tests on machines mostly wait, for a boot, a death, a deadline: two of
-/// their programs run at a time, on machines of their own. A lane that has ended helps beside.
+/// Lanes that each worker serves, in order of preference. Tests on machines mostly wait for a boot, a death
+/// or a deadline, so two of their programs run at a time, each on its own machines. A worker whose lane is
+/// finished takes steps of `Beside`.
 const WORKERS: [&[Lane]; 4] = [
     &[Lane::Machines, Lane::Beside],
     &[Lane::Machines, Lane::Beside],
@@ -76,28 +77,28 @@ const WORKERS: [&[Lane]; 4] = [
     &[Lane::Beside],
 ];
 
-/// Runs the steps of each lane in their order, lanes side by side.
+/// Runs the lanes in parallel, and the steps of each lane in order.
 fn side_by_side(board: &Board, steps: Vec<Step>) -> Result<Vec<Report>, Failure> {
     let schedule = Schedule::new(steps);
     let results: Vec<Result<Vec<Report>, Failure>> = thread::scope(|scope| {
         let schedule = &schedule;
         let workers = WORKERS.map(|lanes| scope.spawn(move || board.work(schedule, lanes)));
-        // A step that panics is a mistake of this program; it shows as what it is.
+        // A panic is a bug in this tool: propagate it.
         workers.map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic))).into()
     });
     let reports: Result<Vec<Vec<Report>>, Failure> = results.into_iter().collect();
     Ok(reports?.into_iter().flatten().collect())
 }
 
-/// Whether nothing was compiled incrementally in this target folder so far, as in a fresh clone: there it
-/// would cost a quarter of the time of every crate of the workspace, although most never change. On a machine
-/// that people work on it stays on.
+/// Returns whether nothing has been compiled incrementally in this target folder yet, as in a fresh clone.
+/// There, incremental compilation would add a quarter to the build time of every workspace crate, although
+/// most never change. It stays enabled on developers' machines.
 fn is_new(target: &Path) -> bool {
-    // Cargo makes the folder itself in any case.
+    // Cargo creates the folder `incremental` in any case; only its content counts.
     std::fs::read_dir(target.join("debug/incremental")).map_or(true, |mut crates| crates.next().is_none())
 }
 
-/// Progress of all lanes.
+/// Progress report shared by all lanes.
 struct Board<'a> {
     names: Vec<String>,
     logs: &'a Path,
@@ -119,7 +120,7 @@ impl<'a> Board<'a> {
         self.names.iter().position(|known| *known == name).unwrap_or(self.names.len())
     }
 
-    /// Runs steps of these lanes as they can begin, until there are none left.
+    /// Runs steps of these lanes as they become ready, until none is left.
     fn work(&self, schedule: &Schedule, lanes: &[Lane]) -> Result<Vec<Report>, Failure> {
         let mut reports = Vec::new();
         while let Some((step, running)) = schedule.take(lanes) {
@@ -139,7 +140,7 @@ impl<'a> Board<'a> {
         let report = step.run(self.logs, self.options.verbose)?.required(self.options.complete);
         self.say(|done| {
             *done += 1;
-            // What a failed step said stands above its line, in one piece.
+            // The excerpt of a failed step's log is printed above its line, in one piece.
             format!(
                 "{}{done:>2}/{} {:<24}{}",
                 report.excerpt,
@@ -151,7 +152,7 @@ impl<'a> Board<'a> {
         Ok(report)
     }
 
-    /// Writes lines that no other lane's come between.
+    /// Prints lines without interleaving those of other lanes.
     fn say(&self, line: impl FnOnce(&mut usize) -> String) {
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         // A closed standard output is not a reason to stop the checks.
@@ -159,21 +160,21 @@ impl<'a> Board<'a> {
     }
 }
 
-/// The niceness of tests that have deadlines of their own, beside those on machines.
+/// Niceness of tests that have deadlines but start no machines.
 const WITH_DEADLINES: &str = "5";
-/// Of what shares processors with tests that have deadlines, and makes what others wait for.
+/// Niceness of steps that share processors with tests that have deadlines; other steps wait for some of them.
 const LOW: &str = "10";
-/// Of what no other step waits for.
+/// Niceness of steps that no other step waits for.
 const LOWEST: &str = "19";
 
-/// Steps that others wait for: what machines are made of, what tests on them are made of, and the rest of the
-/// kit.
+/// Names of the steps that others wait for: the parts of machines, those of the tests on machines, and the
+/// rest of the kit.
 const KIT: &str = "kit";
 const TEST_PROGRAMS: &str = "test programs";
 const TEST_IMAGES: &str = "test images";
 const MODELS: &str = "kit: the rest";
 
-/// A command at a lower priority.
+/// Wraps a command in `nice`, keeping its environment and working directory.
 fn nice(niceness: &str, command: Command) -> Command {
     let mut nicely = Command::new("nice");
     nicely.args(["-n", niceness]).arg(command.get_program()).args(command.get_args());
@@ -184,8 +185,8 @@ fn nice(niceness: &str, command: Command) -> Command {
     nicely
 }
 
-/// How many machines are simulated: three times the seeds in which the last of the canaries shows, which is
-/// the 302nd (`testing/sim/src/canary.rs`).
+/// Number of simulated machines: three times the number of seeds after which the last canary is caught, which
+/// is the 302nd (`testing/sim/src/canary.rs`).
 const SEEDS: &str = "1000";
 
 fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
@@ -205,18 +206,18 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
         command.current_dir(&workspace.root).arg(path).arg(&workspace.target);
         Step::new(name, command)
     };
-    // Computes on its own, in a target folder of its own: it takes what processor time the others leave,
-    // which is a good deal while compilers link and machines boot, and disturbs nothing.
+    // CPU-bound, with its own target folder: it uses the processor time that the others leave, which is
+    // plenty while machines boot and linkers run, and blocks none of them.
     let beside = |name: &str, words: &[&str]| {
         Step::new(name, nice(LOWEST, xtask(name, words).command)).in_lane(Lane::Beside)
     };
-    // Optimised less than where it explores by the hour, it takes 13 s more to run and 37 s less to build.
+    // At a lower optimisation level than for long explorations: 13 s more to run, 37 s less to build.
     let simulation = |name: &str, words: &[&str]| {
         let mut step = beside(name, words);
         step.command.env("CARGO_PROFILE_CHECKER_OPT_LEVEL", "1");
         step
     };
-    // What only looks at the sources has a folder together: what they depend on is checked once for all.
+    // Checks of the sources share one target folder, so that dependencies are checked once.
     let checks = workspace.checks();
     let check = |name: &str, mut command: Command| {
         command.env("CARGO_TARGET_DIR", &checks);
@@ -228,20 +229,20 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
     documentation
         .command
         .env("RUSTDOCFLAGS", "-D warnings")
-        // As `cargo clippy -- -D warnings` calls the compiler of the workspace: what it has checked is not
-        // checked again.
+        // Invoke the compiler as `cargo clippy -- -D warnings` does, so that crates that it has checked are
+        // reused.
         .env("RUSTC_WORKSPACE_WRAPPER", Toolchain::find()?.clippy_driver())
         .env("CLIPPY_ARGS", "-D__CLIPPY_HACKERY__warnings__CLIPPY_HACKERY__");
     let programs = TestPrograms::of(workspace)?;
-    // Each selects the whole workspace and picks targets: cargo unites the features that the selected
-    // packages ask of what they share, and compiles all of it again for another selection.
+    // Every step selects the whole workspace and only picks targets: cargo unifies features over the selected
+    // packages, and another selection would recompile the shared dependencies.
     let test = |name: &str, programs: &[&str], more: &[&str]| {
         let mut step = cargo(name, &["test", "--no-fail-fast", "--workspace"]);
         step.command.args(programs.iter().flat_map(|program| ["--test", program])).args(more);
         step
     };
-    // One machine at a time in each program: more than the two of two programs would compete for two
-    // processors and miss their deadlines.
+    // One machine at a time per program: more than the two of two programs would compete for two processors
+    // and miss their deadlines.
     let end_to_end = |program: &str| {
         let name = if program == TestPrograms::LITMUS { program } else { &format!("end to end: {program}") };
         test(name, &[program], &["--", "--test-threads=1"])
@@ -258,8 +259,7 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
         test(TEST_PROGRAMS, &with_machines, &["--no-run"]).in_lane(Lane::Behind),
         behind(images, LOW).after(&[KIT, TEST_PROGRAMS]),
         behind(xtask(MODELS, &["kit"]), LOW).after(&[KIT]),
-        // Every program, by `--bins`, would be one also of those whose manifest says that they have no tests,
-        // linked for nothing.
+        // `--bins` would also link programs whose manifests disable their tests.
         behind(test("tests", &programs.others, &[&["--lib"], &bins[..]].concat()), WITH_DEADLINES),
         behind(end_to_end(TestPrograms::KIT), LOW).after(&[MODELS, TEST_IMAGES]),
         behind(test("doc tests", &[], &["--doc"]), LOW),
@@ -274,7 +274,7 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
     );
     steps.extend([
         script("browser", "scripts/browser.sh").after(&[MODELS]),
-        // First of its lane, because it uses one processor: at the end it would leave the other idle.
+        // Miri comes first in its lane because it uses one processor: at the end, the other would be idle.
         beside("miri", &["miri"]),
         cargo_check("clippy", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"]),
         documentation,
@@ -289,28 +289,27 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
     Ok(steps)
 }
 
-/// The test programs of the workspace, by whether they bring up machines.
+/// Test programs of the workspace, split by whether they start machines.
 struct TestPrograms<'a> {
-    /// In the order in which they run.
+    /// Programs that start machines, in the order in which they run.
     with_machines: Vec<&'a str>,
     others: Vec<&'a str>,
-    /// Programs that have tests within.
+    /// Binaries with unit tests.
     bins: Vec<&'a str>,
 }
 
 impl<'a> TestPrograms<'a> {
-    /// The packages whose test programs do.
+    /// Packages whose test programs start machines.
     const PACKAGES: [&'static str; 2] = ["tombolo-e2e", "tombolo-chaos"];
-    /// Goes first: it shows whether the emulators are set up, without which everything that starts nodes
-    /// fails.
+    /// Runs first: it shows whether the emulators are set up, without which no node starts.
     const LITMUS: &'static str = "litmus";
-    /// Brings up none, and builds what the others run: so it runs beside the first of them.
+    /// Starts no machines and builds what the other tests run, so it runs beside the first of them.
     const KIT: &'static str = "kit";
-    /// Those that need least of what is built beside them, and those that build most.
+    /// Programs that need least of what is built in parallel, and those that build most.
     const FIRST: [&'static str; 3] = [Self::LITMUS, "conformance", "short"];
     const LAST: [&'static str; 2] = ["languages", "snippets"];
 
-    /// Cargo is told of them by name alone, so no two kinds may share one.
+    /// Collects the test programs. Cargo selects them by name only, so a name must not occur in both groups.
     fn of(workspace: &'a Workspace) -> Result<Self, Failure> {
         let (mut with_machines, mut others, mut bins) = (Vec::new(), Vec::new(), Vec::new());
         for package in &workspace.packages {
@@ -330,13 +329,13 @@ impl<'a> TestPrograms<'a> {
             )));
         }
         Self::order(&mut with_machines);
-        // Several packages may have one of a name; cargo runs them all.
+        // Several packages may have a test program of the same name; cargo runs all of them.
         others.sort_unstable();
         others.dedup();
         Ok(Self { with_machines, others, bins })
     }
 
-    /// The steps that one which brings machines up needs.
+    /// Returns the steps that a test program with machines depends on.
     fn needed_by(program: &str) -> &'static [&'static str] {
         match program {
             Self::LITMUS | "conformance" => &[KIT, TEST_PROGRAMS],
@@ -345,7 +344,7 @@ impl<'a> TestPrograms<'a> {
         }
     }
 
-    /// Those that bring machines up, in the order in which they run.
+    /// Sorts the programs that start machines into the order in which they run.
     fn order(programs: &mut Vec<&str>) {
         programs.retain(|name| *name != Self::KIT);
         programs.sort_by_key(|name| {
@@ -395,7 +394,7 @@ fn summarise(reports: &[Report], total: usize, time: Duration, logs: &Path) -> R
     if failed == 0 { Ok(()) } else { Err(Failure::Found("the checks failed".to_owned())) }
 }
 
-/// Counts tests, and each step without tests as one check.
+/// Sums up test counts; a step without tests counts as one check.
 fn add_up(reports: &[Report]) -> Tests {
     let mut sum = Tests::default();
     for report in reports {
@@ -440,8 +439,8 @@ mod tests {
         folder
     }
 
-    /// Steps of all lanes meet, and two on machines, so they run at once; one that needs two others finds
-    /// that both have ended.
+    /// The steps of all lanes, two of them in `Machines`, rendezvous, which proves that they run in parallel.
+    /// A step with two dependencies finds both finished.
     #[test]
     fn lanes_run_side_by_side_and_a_step_waits_for_what_it_needs() {
         let logs = folder("lanes");
@@ -471,7 +470,7 @@ mod tests {
         std::fs::remove_dir_all(&logs).expect("it is ours");
     }
 
-    /// So that each can begin some time, in lanes and one at a time.
+    /// Guarantees that every step becomes ready eventually, in parallel and sequential runs.
     #[test]
     fn every_step_stands_behind_those_that_it_needs() {
         let workspace = Workspace::load().expect("this workspace");

@@ -1,4 +1,4 @@
-//! `cargo xtask codegen`: generated files that are committed.
+//! `cargo xtask codegen`: regenerates the generated files that are committed.
 
 use std::fs;
 use std::path::Path;
@@ -24,26 +24,26 @@ pub(crate) struct Options {
     check: bool,
 }
 
-/// The cost of generating a file.
+/// Cost of generating a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Cost {
-    /// Needs only the tree.
+    /// Reads only the source tree.
     Cheap,
-    /// Needs a build of the project, or runs a script.
+    /// Builds part of the project or runs a script.
     Built,
 }
 
-/// A file and its generator, which is given the present text.
+/// Generated file with its generator.
 struct Generator {
     path: &'static str,
     cost: Cost,
-    /// From the path and the present text to the wanted text.
+    /// Computes the wanted text from the path and the current text.
     generate: fn(&Workspace, &str, &str) -> Result<String, Failure>,
 }
 
-/// Whether a file is generated as a whole, so that rules for hand-written files do not apply.
+/// Returns whether a whole file is generated, so that the rules for hand-written files do not apply.
 pub(crate) fn is_generated(path: &str) -> bool {
-    // Of ARCHITECTURE.md only a table is.
+    // Only a table of ARCHITECTURE.md is generated.
     path != "ARCHITECTURE.md" && GENERATORS.iter().any(|generator| generator.path == path)
 }
 
@@ -136,7 +136,7 @@ const GENERATORS: &[Generator] = &[
     Generator { path: "docs/book/src/pictures/xipx.svg", cost: Cost::Built, generate: diagram },
 ];
 
-/// Writes stale files, or only reports them.
+/// Regenerates stale files, or only reports them with `--check`.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
     if let Some(unknown) = options.files.iter().find(|file| !GENERATORS.iter().any(|it| it.path == *file)) {
         return Err(Failure::Found(format!("{unknown} is not generated")));
@@ -163,7 +163,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     Ok(())
 }
 
-/// The paths of the stale files among those of this cost.
+/// Returns the paths of the stale files whose generators have this cost.
 pub(crate) fn stale(workspace: &Workspace, cost: Cost) -> Result<Vec<&'static str>, Failure> {
     let mut paths = Vec::new();
     for generator in GENERATORS.iter().filter(|generator| generator.cost == cost) {
@@ -174,7 +174,7 @@ pub(crate) fn stale(workspace: &Workspace, cost: Cost) -> Result<Vec<&'static st
     Ok(paths)
 }
 
-/// The wanted text of a file, if it differs from the present one.
+/// Returns the wanted text of a file if it differs from the current one.
 fn fresh_text(workspace: &Workspace, generator: &Generator) -> Result<Option<String>, Failure> {
     let present = fs::read_to_string(workspace.root.join(generator.path)).unwrap_or_default();
     let wanted = (generator.generate)(workspace, generator.path, &present)?;
@@ -184,18 +184,18 @@ fn fresh_text(workspace: &Workspace, generator: &Generator) -> Result<Option<Str
 const MAP_BEGIN: &str = "<!-- layers: written by `cargo xtask codegen` from layers.toml -->\n";
 const MAP_END: &str = "<!-- end of layers -->\n";
 
-/// ARCHITECTURE.md with its table of layers, between the two marks, from `layers.toml`.
+/// Returns ARCHITECTURE.md with the table of layers from `layers.toml` between its two markers.
 fn code_map(workspace: &Workspace, _path: &str, present: &str) -> Result<String, Failure> {
     replace_between(present, MAP_BEGIN, MAP_END, &layer_table(&workspace.layers))
         .ok_or_else(|| Failure::malformed("ARCHITECTURE.md", "the marks around the table of layers are gone"))
 }
 
-/// The public items of the crate that programs in Rust use.
+/// Lists the public items of `tombolo`, the crate for programs in Rust.
 fn public_items(workspace: &Workspace, _path: &str, _present: &str) -> Result<String, Failure> {
     surface::of_crate(workspace, "tombolo", "runtime/tombolo/src/")
 }
 
-/// The public items of the crate that tools in Rust use.
+/// Lists the public items of `tombolo-admin`, the crate for tools in Rust.
 fn public_items_of_admin(workspace: &Workspace, _path: &str, _present: &str) -> Result<String, Failure> {
     surface::of_crate(workspace, "tombolo-admin", "runtime/admin/src/")
 }
@@ -224,43 +224,45 @@ fn layer_table(layers: &Layers) -> String {
     table
 }
 
-/// The stubs of the interface file of the same name.
+/// Generates the Rust stubs of the interface file of the same name.
 fn stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
     compiled(workspace, path, &[])
 }
 
-/// Owned types of an interface, beside its stubs.
+/// Generates the owned types of an interface, which accompany its stubs.
 fn owned_stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
     let stem = Path::new(path).file_stem().unwrap_or_default().to_string_lossy();
     compiled_from(workspace, &format!("interfaces/{}.tbl", stem.trim_end_matches("_owned")), &["--owned"])
 }
 
-/// Owned types of the interface for files of the façade.
+/// Generates the owned types of the façade's interface for files.
 fn owned_files(workspace: &Workspace, _path: &str, _present: &str) -> Result<String, Failure> {
     compiled_from(workspace, "interfaces/files.tbl", &["--owned"])
 }
 
-/// The header of the interface file of the same name.
+/// Generates the C header of the interface file of the same name.
 fn c_stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
     compiled(workspace, path, &["--c"])
 }
 
-/// The same with another prefix of names, so that programs can include it together with its new version.
+/// Generates the C header with another name prefix, so that a program can include the old and the new
+/// version.
 fn c_stubs_of_before(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
     compiled(workspace, path, &["--c=before_"])
 }
 
-/// The reference of the interface file of the same name.
+/// Generates the reference page of the interface file of the same name.
 fn reference(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
     compiled(workspace, path, &["--doc"])
 }
 
-/// The reference of the monitors' interfaces.
+/// Generates the reference page of the monitors' interfaces.
 fn control_reference(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
     compiled_from(workspace, &control_file(path), &["--doc"])
 }
 
-/// What of the monitors' interfaces is held as types of the tree, and in which file it is declared.
+/// Types of the monitors' interfaces that are represented by hand-written types of the tree, with the file
+/// that declares each.
 const HELD: [(&str, &str); 18] = [
     ("capabilities", "RegionId=crate::RegionId"),
     ("capabilities", "CapabilityId=crate::CapabilityId"),
@@ -282,7 +284,7 @@ const HELD: [(&str, &str); 18] = [
     ("machine", "WindowBytes=pair"),
 ];
 
-/// The files of the monitors' interfaces, each with all that it includes.
+/// Interface files of the monitors, each with all files that it includes.
 const INCLUDED: [(&str, &[&str]); 8] = [
     ("capabilities", &["capabilities"]),
     ("records", &["records"]),
@@ -294,7 +296,7 @@ const INCLUDED: [(&str, &[&str]); 8] = [
     ("agent", &["capabilities", "records", "names", "machine", "observation"]),
 ];
 
-/// Types that own, of the interface file of the same name that monitors have.
+/// Generates the owned types of the monitors' interface file of the same name.
 fn owned(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
     let file = control_file(path);
     let stem = Path::new(path).file_stem().unwrap_or_default();
@@ -309,27 +311,27 @@ fn control_file(path: &str) -> String {
     format!("interfaces/control/{stem}.tbl")
 }
 
-/// The grammar that editors use to highlight interface files.
+/// Generates the grammar with which editors highlight interface files.
 fn grammar(workspace: &Workspace, _path: &str, _present: &str) -> Result<String, Failure> {
     capture(compiler(workspace)?.arg("--grammar"))
 }
 
-/// The module in Python of the interface file of the same name.
+/// Generates the Python module of the interface file of the same name.
 fn python_stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
     compiled(workspace, path, &["--python"])
 }
 
-/// The file in Go of the interface file of the same name, in the package that is named after its folder.
+/// Generates the Go file of the interface file of the same name, in the package named after its folder.
 fn go_stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
     let folder = Path::new(path).parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
     compiled(workspace, path, &[&format!("--go={folder}")])
 }
 
-/// The messages of the monitor that a program in Go uses. Of agents it needs only the fingerprint.
+/// Monitor messages that the Go runtime uses. Of the agents' interface it needs only the fingerprint.
 const MONITOR_IN_GO: &str =
     "attach,export,withdraw,connect,accepted,output_taken,names,incoming,output,turned_away";
 
-/// Some messages of the monitors' interfaces, in Go.
+/// Generates the Go code for a subset of the messages of the monitors' interfaces.
 fn control_in_go(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
     let only = if path.ends_with("monitor.go") { MONITOR_IN_GO } else { "" };
     compiled_from(workspace, &control_file(path), &[&format!("--go=control:{only}")])
@@ -344,12 +346,12 @@ fn compiled_from(workspace: &Workspace, file: &str, options: &[&str]) -> Result<
     capture(compiler(workspace)?.args(options).arg(file))
 }
 
-/// The compiler of interfaces, built once.
+/// Returns a command that runs the interface compiler, which is built on the first call.
 fn compiler(workspace: &Workspace) -> Result<Command, Failure> {
     static BUILT: Mutex<bool> = Mutex::new(false);
     let mut built = BUILT.lock().unwrap_or_else(PoisonError::into_inner);
     if !*built {
-        // Of the whole workspace, as the tests are, so that what it depends on is compiled once.
+        // Selects the whole workspace, as the tests do, so that shared dependencies are compiled once.
         execute(workspace.cargo().args(["build", "--quiet", "--workspace", "--example", "compile"]))?;
         *built = true;
     }
@@ -358,14 +360,14 @@ fn compiler(workspace: &Workspace) -> Result<Command, Failure> {
     Ok(command)
 }
 
-/// The diagram of the same name.
+/// Draws the diagram of the same name.
 fn diagram(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
     let name = Path::new(path).file_stem().unwrap_or_default();
     let mut draw = Command::new("python3");
     capture(draw.current_dir(&workspace.root).arg("docs/book/pictures/draw.py").arg(name))
 }
 
-/// The reference of all commands, from their help texts.
+/// Generates the reference of all commands from their help texts.
 fn command_reference(workspace: &Workspace, _path: &str, _present: &str) -> Result<String, Failure> {
     let mut build = workspace.cargo();
     build.args(["build", "--quiet", "--release"]);
@@ -398,7 +400,7 @@ fn help(program: &Path, path: &[String]) -> Result<String, Failure> {
     Ok(text.lines().map(str::trim_end).collect::<Vec<_>>().join("\n"))
 }
 
-/// The names under `Commands:` in a help text.
+/// Returns the names listed under `Commands:` in a help text.
 fn subcommands(help: &str) -> Vec<String> {
     let names = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     names

@@ -1,8 +1,9 @@
-//! `cargo xtask coherent`: code for coherent memory has nothing of what memory that is not coherent needs.
+//! `cargo xtask coherent`: checks that code for coherent memory contains no cache maintenance.
 //!
-//! It compiles the functions of [`FUNCTIONS`] as a release is, and looks at the machine code: a load or store
-//! on coherent memory is that of plain memory, instruction by instruction, and a ring over coherent memory
-//! does not reach the code that writes lines back or invalidates them, which one over other memory does.
+//! Compiles the functions of [`FUNCTIONS`] with the release profile and inspects the machine code: a load or
+//! store on coherent memory must match that of plain memory instruction by instruction, and a ring over
+//! coherent memory must not reach the code that writes back or invalidates cache lines, which a ring over
+//! non-coherent memory does reach.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -11,7 +12,7 @@ use std::process::Command;
 use crate::failure::Failure;
 use crate::workspace::{Workspace, capture, execute};
 
-/// What is compiled. The names of its functions are those below.
+/// Source of the compiled functions. The constants below refer to them by name.
 const FUNCTIONS: &str = r#"
 #![crate_type = "lib"]
 
@@ -73,11 +74,11 @@ pub fn flushed_ring(
 }
 "#;
 
-/// Functions that have to be the same.
+/// Pairs of functions that must compile to the same instructions.
 const PAIRS: [(&str, &str); 3] =
     [("plain_load", "coherent_load"), ("plain_store", "coherent_store"), ("plain_range", "coherent_range")];
 
-/// What code for memory that is not coherent has: its type, and the instructions of x86-64 and aarch64.
+/// Markers of code for non-coherent memory: its type, and the cache instructions of x86-64 and aarch64.
 const SIGNS: [&str; 6] = ["Flushed", "clflush", "clwb", "cvac", "civac", "CacheInstructions"];
 
 pub(crate) fn run(workspace: &Workspace) -> Result<(), Failure> {
@@ -120,11 +121,11 @@ pub(crate) fn run(workspace: &Workspace) -> Result<(), Failure> {
     }
 }
 
-/// The functions of a file in assembler.
+/// Functions of an assembly file.
 struct Assembly<'a> {
-    /// The instructions of each symbol.
+    /// Instructions of each symbol.
     bodies: BTreeMap<&'a str, Vec<&'a str>>,
-    /// Symbols that are other names of others, where the compiler found two functions to be the same.
+    /// Aliases of symbols, which the compiler emits for functions that it merged.
     aliases: BTreeMap<&'a str, &'a str>,
 }
 
@@ -148,7 +149,8 @@ impl<'a> Assembly<'a> {
         Assembly { bodies, aliases }
     }
 
-    /// The symbol of a function of [`FUNCTIONS`]: names in symbols have their length before them.
+    /// Returns the symbol of a function of [`FUNCTIONS`]. Mangled symbols have a name's length before the
+    /// name.
     fn symbol(&self, function: &str) -> Option<&'a str> {
         let name = format!("{}{function}", function.len());
         let known = self.bodies.keys().chain(self.aliases.keys());
@@ -156,7 +158,7 @@ impl<'a> Assembly<'a> {
         Some(self.aliases.get(symbol).copied().unwrap_or(symbol))
     }
 
-    /// A sign of code for other memory that a function, or one that it calls, has.
+    /// Returns the first marker of [`SIGNS`] found in a function or in any function that it calls.
     fn sign(&self, function: &'a str) -> Option<String> {
         let (mut open, mut seen) = (vec![function], BTreeSet::from([function]));
         while let Some(symbol) = open.pop() {
@@ -202,7 +204,7 @@ fn faults(assembly: &Assembly<'_>) -> Vec<String> {
     faults
 }
 
-/// Instructions without the numbers of local labels and constants, which every function has its own of.
+/// Strips the numbers from local labels and constants, which differ between functions.
 fn unlabelled(body: &[&str]) -> Vec<String> {
     let plain = |word: &str| if word.contains(".L") { ".L".to_owned() } else { word.to_owned() };
     body.iter().map(|line| line.split_whitespace().map(plain).collect::<Vec<_>>().join(" ")).collect()

@@ -1,22 +1,22 @@
-//! Failures of the commands of this tool.
+//! Errors of the commands of this tool.
 
 use std::io;
 use std::path::PathBuf;
 
-/// What failed, on which file or command, and what the user can do.
+/// Error of a command, with the file or program affected and a remedy where there is one.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Failure {
     /// A file could not be read or written.
     #[error("{action} {}: {source}", path.display())]
     File {
-        /// "reading", "writing", …
+        /// Verb for the message: "reading", "writing", …
         action: &'static str,
-        /// The file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
         /// The error of the system.
         source: io::Error,
     },
-    /// A program could not be started at all.
+    /// A program could not be started.
     #[error("could not start `{program}`: {source}; `make setup` installs what is missing")]
     NotStarted {
         /// The program's name.
@@ -24,7 +24,7 @@ pub(crate) enum Failure {
         /// The error of the system.
         source: io::Error,
     },
-    /// A program ran and failed; it has said why.
+    /// A program exited with a failure; it has printed the reason itself.
     #[error("`{command}` failed ({status})")]
     CommandFailed {
         /// The whole command line.
@@ -32,27 +32,27 @@ pub(crate) enum Failure {
         /// Its exit status in words.
         status: String,
     },
-    /// A program printed something that could not be understood.
+    /// The output of a program or a document could not be parsed.
     #[error("could not understand what {what} says: {detail}")]
     Malformed {
-        /// Which document.
+        /// Name of the program or document.
         what: String,
-        /// Where and why.
+        /// Position and cause of the error.
         detail: String,
     },
-    /// A check found something; it has been printed.
+    /// A check failed, or an argument is invalid; the text is the message.
     #[error("{0}")]
     Found(String),
 }
 
 impl Failure {
-    /// A file error, to be used with `map_err`.
+    /// Returns a closure for `map_err` that wraps an I/O error on `path`.
     pub(crate) fn file(action: &'static str, path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::File { action, path, source }
     }
 
-    /// A document that does not say what it should.
+    /// Creates the error for a document that could not be parsed.
     pub(crate) fn malformed(what: impl Into<String>, detail: impl ToString) -> Self {
         Self::Malformed { what: what.into(), detail: detail.to_string() }
     }

@@ -1,10 +1,9 @@
-//! `cargo xtask foreign`: the protocol crates' own tests, and those of the loops that copy, on other
-//! processors.
+//! `cargo xtask foreign`: runs the tests of the protocol crates and of the copy loops on other processors.
 //!
-//! Another processor has another order of bytes, which everything that reads and writes messages may get
-//! wrong: so every crate is tested on the big-endian one. Or it has another order of memory and other
-//! instructions: so what is written for each processor, and the rings that stand on it, are tested on each.
-//! What stands above them runs on each in the tests on machines.
+//! A different byte order can break all code that encodes or decodes messages, so every crate is tested on
+//! the big-endian instruction set. Memory ordering and instructions differ as well, so processor-specific
+//! code and the rings above it are tested on each instruction set. Higher layers run on each of them in the
+//! tests on machines.
 
 use crate::failure::Failure;
 use crate::toolchain::{Toolchain, add_target, target_variable};
@@ -13,13 +12,13 @@ use crate::workspace::{Workspace, execute};
 /// The foreign instruction set that is big-endian.
 const BIG_ENDIAN: &str = "s390x";
 
-/// What is written for each processor, and what uses all of it.
+/// Crates with processor-specific code, and the crate that uses all of it.
 const OF_EACH: [&str; 2] = ["tombolo-base", "tombolo-ring"];
 
-/// Runs the tests of every `no_std` crate on the big-endian instruction set, and on the others those of
-/// [`OF_EACH`]; on each, those of the loops that copy; all under qemu-user.
+/// Runs the tests of every `no_std` crate on the big-endian instruction set, the tests of [`OF_EACH`] on the
+/// other ones, and the tests of the copy loops on each; all under qemu-user.
 ///
-/// The linkers are in `.cargo/config.toml`. The runners are not: miri runs a foreign target by itself.
+/// Linkers are configured in `.cargo/config.toml`. Runners are not, because miri runs foreign targets itself.
 pub(crate) fn run(workspace: &Workspace) -> Result<(), Failure> {
     let targets = Toolchain::find()?.foreign_targets();
     if targets.is_empty() {
@@ -29,11 +28,11 @@ pub(crate) fn run(workspace: &Workspace) -> Result<(), Failure> {
     let (big, little): (Vec<_>, Vec<_>) = targets.iter().copied().partition(|(isa, _)| *isa == BIG_ENDIAN);
     run_tests(workspace, &big, &workspace.layers.checks.no_std)?;
     run_tests(workspace, &little, &OF_EACH)?;
-    // Of what asks the operating system, what is made for each processor: the loops that copy.
+    // Of the crates that need an operating system, only the copy loops have processor-specific code.
     execute(tests(workspace, &targets).args(["--package", "tombolo-platform", "copy::"]))
 }
 
-/// Runs the tests of these crates on each of the targets, if there are any.
+/// Runs the tests of these crates on each target; does nothing if there are no targets.
 fn run_tests(
     workspace: &Workspace,
     targets: &[(&str, &str)],
@@ -45,13 +44,13 @@ fn run_tests(
     execute(tests(workspace, targets).args(crates.iter().flat_map(|name| ["--package", name.as_ref()])))
 }
 
-/// Tests on each of the targets, by an emulator of it.
+/// Returns a `cargo test` command that runs on each target under qemu-user.
 fn tests(workspace: &Workspace, targets: &[(&str, &str)]) -> std::process::Command {
     let mut test = workspace.cargo();
     test.env("CARGO_TARGET_DIR", workspace.checks())
-        // What differs by instruction set shows in every case; the many run natively.
+        // Differences between instruction sets show in any case; the full number of cases runs natively.
         .env("PROPTEST_CASES", "32")
-        // A test that fails here is looked into natively, or says where it failed.
+        // No debug information: failures are debugged natively, or their message is enough.
         .env("CARGO_PROFILE_DEV_DEBUG", "0")
         .args(["test", "--lib", "--tests"]);
     for (isa, target) in targets {

@@ -1,5 +1,5 @@
-//! `cargo xtask fuzz` and `cargo xtask asan`: what reads what others wrote, under libFuzzer and the address
-//! sanitizer.
+//! `cargo xtask fuzz` and `cargo xtask asan`: run the code that parses untrusted input under libFuzzer and
+//! the address sanitizer.
 
 use std::fs;
 use std::io::{self, Write};
@@ -13,11 +13,11 @@ use crate::failure::Failure;
 use crate::toolchain;
 use crate::workspace::{Workspace, capture, execute};
 
-/// Sanitizers work for this target only where its standard library has their runtime, which rustup's nightly
-/// has.
+/// Target of sanitized builds. Sanitizers need a standard library with their runtime, which rustup's nightly
+/// has for it.
 const TARGET: &str = "x86_64-unknown-linux-gnu";
 
-/// What makes a program tell libFuzzer which branches it took, as `cargo fuzz` asks for it.
+/// Compiler flags for libFuzzer's coverage instrumentation, as set by `cargo fuzz`.
 const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Zsanitizer=address";
@@ -25,7 +25,7 @@ const COVERAGE: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-saniti
 const NO_NIGHTLY: &str =
     "SKIPPED: sanitizers come only with rustup's nightly, which is not here; `make setup` tries to add it";
 
-/// Lines of its log that are shown of a target that found something.
+/// Number of log lines shown for a target that found something.
 const SHOWN_LINES: usize = 30;
 
 /// Feeds every decoder and file format under libFuzzer and the address sanitizer. Without a target: all, in
@@ -54,7 +54,7 @@ pub(crate) struct FuzzOptions {
     list: bool,
 }
 
-/// Runs one target or all.
+/// Runs one target or all of them.
 pub(crate) fn run(workspace: &Workspace, options: &FuzzOptions) -> Result<(), Failure> {
     let home = workspace.target.join("fuzz");
     fs::create_dir_all(&home).map_err(Failure::file("creating", &home))?;
@@ -89,14 +89,14 @@ pub(crate) fn run(workspace: &Workspace, options: &FuzzOptions) -> Result<(), Fa
     }
 }
 
-/// The targets under libFuzzer.
+/// Configuration of a libFuzzer search.
 struct Search {
     program: PathBuf,
     home: PathBuf,
     seconds: u32,
 }
 
-/// How the search of one target went.
+/// Result of the search with one target.
 struct Outcome {
     name: String,
     passed: bool,
@@ -104,7 +104,7 @@ struct Outcome {
     statistics: Statistics,
 }
 
-/// What libFuzzer says of a search at its end.
+/// Statistics that libFuzzer prints at the end of a search.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct Statistics {
     runs: u64,
@@ -127,20 +127,19 @@ impl Statistics {
 }
 
 impl Search {
-    /// Runs an input that was found.
+    /// Runs a target on an input that was found before.
     fn replay(&self, name: &str, input: &Path) -> Result<(), Failure> {
         let input = fs::canonicalize(input).map_err(Failure::file("finding", input))?;
         execute(self.target(name)?.arg(input))
     }
 
-    /// Searches with one target, on the terminal.
+    /// Runs one target with its output on the terminal.
     fn watch(&self, name: &str) -> Result<(), Failure> {
         println!("{name}: {} s; what it finds comes to {}", self.seconds, self.found().display());
         execute(&mut self.search(name)?)
     }
 
-    /// Searches with all of these in turn. One that finds something does not keep the others from being
-    /// tried.
+    /// Runs all given targets in turn. A finding does not keep the others from running.
     fn all(&self, names: &[&String]) -> Result<(), Failure> {
         println!(
             "{} targets, {} s each; what they find comes to {}",
@@ -151,7 +150,7 @@ impl Search {
         let mut outcomes = Vec::new();
         for (number, name) in names.iter().enumerate() {
             print!("{:>3}/{} {name:<24}", number + 1, names.len());
-            // A closed standard output is not a reason to stop.
+            // A closed standard output does not stop the run.
             let _ = io::stdout().flush();
             let outcome = self.quietly(name)?;
             let Statistics { runs, new_inputs, .. } = outcome.statistics;
@@ -161,7 +160,7 @@ impl Search {
         self.summarise(&outcomes)
     }
 
-    /// Searches with one target, whose words go to a file.
+    /// Runs one target with its output in a log file.
     fn quietly(&self, name: &str) -> Result<Outcome, Failure> {
         let mut search = self.search(name)?;
         let log = self.log(name);
@@ -180,7 +179,7 @@ impl Search {
         })
     }
 
-    /// The table, and what the ones that found something said last.
+    /// Prints the table, and the last log lines of the targets that found something.
     fn summarise(&self, outcomes: &[Outcome]) -> Result<(), Failure> {
         println!(
             "\n{:<24}{:<8}{:>7}{:>12}{:>10}{:>8}{:>8}",
@@ -246,15 +245,15 @@ impl Outcome {
     }
 }
 
-/// Writes what the targets start from, and returns their names.
+/// Writes the seed corpora and returns the names of the targets.
 fn seeds(workspace: &Workspace, folder: &std::path::Path) -> Result<Vec<String>, Failure> {
     let mut seeds = workspace.cargo();
     seeds.args(["run", "--quiet", "--package", "tombolo-fuzz", "--bin", "fuzz-corpus", "--"]).arg(folder);
     Ok(capture(&mut seeds)?.lines().map(str::to_owned).collect())
 }
 
-/// Runs the tests of what touches memory that others write, and a smoke run of every fuzz target, with the
-/// address sanitizer watching every access.
+/// Runs the tests of the crates that access memory written by peers, and a smoke run of every fuzz target,
+/// under the address sanitizer.
 pub(crate) fn address_sanitizer(workspace: &Workspace) -> Result<(), Failure> {
     if !toolchain::has_nightly() {
         println!("{NO_NIGHTLY}");
@@ -263,7 +262,7 @@ pub(crate) fn address_sanitizer(workspace: &Workspace) -> Result<(), Failure> {
     let mut test = nightly(workspace, "-Zsanitizer=address");
     test.current_dir(&workspace.root)
         .env("CARGO_TARGET_DIR", workspace.target.join("asan"))
-        // Shared memory and descriptors outlive what a test forgets on purpose.
+        // Some tests leak shared memory and descriptors on purpose.
         .env("ASAN_OPTIONS", "detect_leaks=0")
         .env("TOMBOLO_FUZZ_RUNS", "500")
         .args(["test", "--lib", "--tests", "--target", TARGET]);
@@ -273,7 +272,7 @@ pub(crate) fn address_sanitizer(workspace: &Workspace) -> Result<(), Failure> {
     execute(&mut test)
 }
 
-/// Nightly's cargo with flags for all that is built.
+/// Returns a command for nightly's cargo with compiler flags for all crates.
 fn nightly(workspace: &Workspace, flags: &str) -> Command {
     let mut cargo = Command::new("rustup");
     cargo
@@ -294,7 +293,7 @@ mod tests {
         let log = "INFO: Seed: 7\nstat::number_of_executed_units: 8123\nstat::average_exec_per_sec:     4061\n\
                    stat::new_units_added:          12\nstat::slowest_unit_time_sec:    0\nstat::peak_rss_mb:              91\n";
         assert_eq!(Statistics::parse(log), Statistics { runs: 8123, new_inputs: 12, peak_mib: 91 });
-        // One that was ended by what it found has no such lines.
+        // A run that ended with a finding prints no statistics.
         assert_eq!(Statistics::parse("==7== ERROR: libFuzzer: deadly signal\nstat::"), Statistics::default());
     }
 }

@@ -1,4 +1,4 @@
-//! OpenMP in the kit: `libgomp.so.1`, linked with the versions that libgomp gives its symbols.
+//! OpenMP in the kit: `libgomp.so.1`, linked with the symbol versions of GCC's libgomp.
 
 use std::fs;
 use std::path::Path;
@@ -10,11 +10,11 @@ use crate::placing::install;
 use crate::toolchain::Toolchain;
 use crate::workspace::{Workspace, execute};
 
-/// The folder of the crate in the tree.
+/// Folder of the crate in the source tree.
 const CRATE: &str = "models/omp/gomp";
 
-/// Functions that the library calls by names of its own (`models/omp/gomp/src/own_calls.rs`), since a program
-/// may define functions with these names.
+/// Functions that the library calls under its own names (`models/omp/gomp/src/own_calls.rs`), because a
+/// program may define functions with the original names.
 const OWN_CALLS: [&str; 14] = [
     "read",
     "write",
@@ -32,10 +32,10 @@ const OWN_CALLS: [&str; 14] = [
     "eventfd",
 ];
 
-/// Puts `<kit>/gomp/<isa>/libgomp.so.1` in place for this host.
+/// Builds and installs `<kit>/gomp/<isa>/libgomp.so.1` for this host.
 ///
-/// Rust makes an archive, and the linker of C the library: rustc has a list of symbols of its own for
-/// libraries, with which versions cannot be given to them.
+/// Rust builds an archive, which the C linker turns into the library: for shared libraries, rustc passes its
+/// own version script, which cannot assign symbol versions.
 pub(crate) fn build(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     let host = Toolchain::find()?.host()?;
     let isa = host.split('-').next().unwrap_or(&host);
@@ -55,7 +55,8 @@ pub(crate) fn build(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     link.args(["-shared", "-s", "-o"]).arg(&library);
     link.args(["-Wl,-soname,libgomp.so.1", "-Wl,--version-script"]).arg(&versions);
     link.arg("-Wl,--whole-archive").arg(&archive);
-    // It never goes: threads run in it, and its word of thread-local storage has a fixed place.
+    // `nodelete`: the library cannot be unloaded, because threads run in it and its thread-local variable has
+    // a static TLS offset.
     link.args(["-Wl,--no-whole-archive", "-Wl,--gc-sections", "-Wl,-Bsymbolic", "-Wl,-z,nodelete"]);
     link.args(["-Wl,-z,now", "-Wl,-z,relro", "-lpthread", "-ldl", "-static-libgcc"]);
     execute(&mut link)?;

@@ -1,4 +1,4 @@
-//! The images of the kit: programs of the tree that run on several nodes.
+//! Images of the kit: programs of the tree that run on several nodes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -10,18 +10,18 @@ use crate::failure::Failure;
 use crate::needs::{Needs, RustTarget};
 use crate::workspace::{Workspace, execute};
 
-/// An image of the kit.
+/// Image of the kit, with the program that it contains.
 #[derive(Debug)]
 pub(crate) struct Image {
-    /// What the image is called.
+    /// Name of the image file, without its extension.
     pub(crate) name: &'static str,
     pub(crate) package: &'static str,
     pub(crate) program: &'static str,
-    /// Whether it runs on boards too.
+    /// Whether the image also contains programs for boards.
     pub(crate) bare: bool,
 }
 
-/// Every image.
+/// All images of the kit.
 pub(crate) const IMAGES: &[Image] = &[
     Image::new("pingpong", "pingpong", "pingpong"),
     Image::new("frames", "frames", "frames"),
@@ -50,7 +50,8 @@ impl Image {
     }
 }
 
-/// Packs an image out of programs that are built, unless it has all of them and is newer.
+/// Packs an image from programs that are already built, unless it is up to date and contains all wanted
+/// targets.
 pub(crate) fn pack(
     workspace: &Workspace,
     image: &Image,
@@ -78,8 +79,8 @@ fn is_newer(file: &Path, inputs: &[PathBuf]) -> bool {
     made.is_some() && inputs.iter().all(|input| age(input) < made)
 }
 
-/// Whether an image has a program for each of these, and perhaps more: one that was packed for every
-/// instruction set stays.
+/// Returns whether an image contains a program for each of these targets. It may contain more: an image
+/// packed for every instruction set is kept.
 fn holds(tool: &Path, file: &Path, targets: &[&RustTarget]) -> bool {
     let Ok(output) = Command::new(tool).args(["image", "inspect", "--json"]).arg(file).output() else {
         return false;

@@ -1,4 +1,4 @@
-//! `cargo xtask install`: what `installation` lists, below a prefix.
+//! `cargo xtask install`: installs the files listed in `installation` below a prefix.
 
 use std::fs;
 use std::io;
@@ -14,7 +14,7 @@ use crate::workspace::Workspace;
 /// Installs the command with its manual, the monitor of this host, libraries and headers for C, and the parts
 /// of foreign nodes if `cargo xtask kit` has built them.
 ///
-/// What is installed can be moved: nothing in it says where it lies.
+/// The installation is relocatable: no installed file contains its own path.
 #[derive(Args)]
 #[command(after_help = "\
 Examples:
@@ -22,7 +22,7 @@ Examples:
   cargo xtask install --prefix /usr --libdir lib/x86_64-linux-gnu --destdir debian/tmp
   cargo xtask install --prefix ~/.local --remove")]
 pub(crate) struct Options {
-    /// Below which folder
+    /// Folder to install below
     #[arg(long, value_name = "FOLDER", default_value = "/usr/local")]
     prefix: PathBuf,
 
@@ -39,7 +39,7 @@ pub(crate) struct Options {
     remove: bool,
 }
 
-/// Installs, or removes.
+/// Installs the files, or removes them with `--remove`.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
     let prefix = std::path::absolute(&options.prefix).map_err(Failure::file("finding", &options.prefix))?;
     let libdir = relative(&options.libdir)?;
@@ -59,7 +59,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     Ok(())
 }
 
-/// A path that stays where it begins.
+/// Validates a relative path without `..`.
 fn relative(path: &Path) -> Result<PathBuf, Failure> {
     if path.components().all(|part| matches!(part, Component::Normal(_))) && path != Path::new("") {
         return Ok(path.components().collect());
@@ -67,7 +67,7 @@ fn relative(path: &Path) -> Result<PathBuf, Failure> {
     Err(Failure::Found(format!("--libdir is relative to the prefix, such as lib; {} is not", path.display())))
 }
 
-/// Removes what `install` put there, and folders of Tombolo's own that are empty then.
+/// Removes the files that `install` installed, and Tombolo's own folders that are empty afterwards.
 fn remove(items: &[Item], prefix: &Path) -> Result<(), Failure> {
     let mut removed = 0;
     for item in items {
@@ -80,7 +80,7 @@ fn remove(items: &[Item], prefix: &Path) -> Result<(), Failure> {
         let own = item.path.ancestors().skip(1).take_while(|folder| {
             folder.components().any(|part| part.as_os_str().eq_ignore_ascii_case("tombolo"))
         });
-        // One that still has something in it stays.
+        // A folder that is not empty stays.
         own.for_each(|folder| drop(fs::remove_dir(prefix.join(folder))));
     }
     println!("removed {removed} files from {}", prefix.display());

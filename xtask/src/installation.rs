@@ -1,4 +1,4 @@
-//! The files of an installation of Tombolo, for `make install` and all packages.
+//! Files of an installation of Tombolo, for `make install` and all packages.
 
 use std::fs;
 use std::io;
@@ -11,52 +11,52 @@ use crate::kit::{PROGRAMS, WRAPPERS, WRAPPERS_FOLDER};
 use crate::rust_sources;
 use crate::workspace::Workspace;
 
-/// The version of everything in the tree.
+/// Version of all crates of the tree.
 pub(crate) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// The folder of the parts of nodes below the prefix; `machine/src/kit.rs` looks for them there.
+/// Folder of the kit below the prefix; `machine/src/kit.rs` looks for it there.
 const KIT: &str = "lib/tombolo/kit";
 
-/// The parts of the kit that are installed where they have been built. The others (Python and mpi4py for
-/// virtual machines) are fetched for one user's machine files.
+/// Parts of the kit that are installed if they have been built. The other parts (Python and mpi4py for
+/// virtual machines) are fetched per user for the user's machine files.
 const KIT_PARTS: [&str; 9] = ["version", "aarch64", "riscv64", "s390x", "c", "board-c", "mpi", "omp", "gomp"];
 
-/// The images that commands look for there, and one to try a machine with. The others are for the tests and
-/// examples of the tree.
+/// Images that commands look for in the kit, and one to try a machine with. The other images are for the
+/// tests and examples of the tree.
 const IMAGES: [&str; 8] =
     ["bare-pingpong", "bench", "copies", "devices", "hubs", "litmus", "pingpong", "xipx"];
 
-/// An installed file.
+/// Installed file: its destination and its content.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
-    /// Relative to the prefix.
+    /// Path relative to the prefix.
     pub(crate) path: PathBuf,
     pub(crate) what: What,
 }
 
 #[derive(Clone, Debug)]
 pub(crate) enum What {
-    /// A copy of a file, with this mode.
+    /// Copy of a file, with this mode.
     File(PathBuf, u32),
-    /// A file with this text.
+    /// File with this text.
     Text(String),
-    /// A symbolic link to a file in the same folder.
+    /// Symbolic link to a file in the same folder.
     Link(String),
 }
 
-/// The inputs of an installation.
+/// Inputs of an installation.
 pub(crate) struct Source<'a> {
     pub(crate) workspace: &'a Workspace,
-    /// The folder with the programs and libraries of its host.
+    /// Folder with the programs and libraries of the host.
     pub(crate) built: PathBuf,
-    /// The instruction set of its host.
+    /// Instruction set of the host.
     pub(crate) isa: &'a str,
-    /// Manual pages and completions, laid out as below a prefix.
+    /// Folder with manual pages and completions, laid out as below a prefix.
     pub(crate) documents: PathBuf,
 }
 
 impl Source<'_> {
-    /// All installed files, with libraries in `libdir`, ordered by path.
+    /// Returns all installed files, with libraries in `libdir`, ordered by path.
     pub(crate) fn items(&self, libdir: &Path) -> Result<Vec<Item>, Failure> {
         let mut items = self.programs();
         items.extend(self.libraries(libdir)?);
@@ -80,7 +80,7 @@ impl Source<'_> {
         Ok(items)
     }
 
-    /// The commands and the monitor.
+    /// Returns the commands and the monitor.
     pub(crate) fn programs(&self) -> Vec<Item> {
         let others = PROGRAMS.iter().map(|program| format!("tombolo-{program}"));
         let names = ["tombolo".to_owned(), "tombolod".to_owned()].into_iter().chain(others);
@@ -90,7 +90,7 @@ impl Source<'_> {
         programs.chain(wrappers).collect()
     }
 
-    /// The files that C programs are built with.
+    /// Returns the headers and libraries for C programs.
     fn libraries(&self, libdir: &Path) -> Result<Vec<Item>, Failure> {
         let source = self.workspace.root.join("runtime/c");
         let major = VERSION.split('.').next().unwrap_or(VERSION);
@@ -133,13 +133,13 @@ impl Source<'_> {
         Ok(items)
     }
 
-    /// The parts of nodes, as far as they have been built.
+    /// Returns the parts of nodes that have been built.
     pub(crate) fn kit(&self) -> Result<Vec<Item>, Failure> {
         let kit = self.workspace.target.join("kit");
         let mut items = Vec::new();
         for part in KIT_PARTS {
             let (source, path) = (kit.join(part), Path::new(KIT).join(part));
-            // Loaded by programs of the host it was built for.
+            // Host programs load libgomp, so only the host's build is installed.
             let (source, path) = match part {
                 "gomp" => (source.join(self.isa), path.join(self.isa)),
                 _ => (source, path),
@@ -180,7 +180,7 @@ fn add_folder(items: &mut Vec<Item>, source: &Path, path: &Path) -> Result<(), F
             items.push(Item { path, what: What::Link(to.to_owned()) });
             continue;
         }
-        // What a link to elsewhere names is copied.
+        // Symbolic links are followed, so that their targets are copied.
         let data = fs::metadata(&from).map_err(Failure::file("reading", &from))?;
         if data.is_dir() {
             add_folder(items, &from, &path)?;
@@ -192,7 +192,7 @@ fn add_folder(items: &mut Vec<Item>, source: &Path, path: &Path) -> Result<(), F
     Ok(())
 }
 
-/// A file of `runtime/c/install`, for where it will lie.
+/// Fills in a template of `runtime/c/install` for its installed location.
 fn filled(text: &str, folder: &Path, libdir: &Path, version: &str) -> String {
     let up = vec![".."; folder.components().count()].join("/");
     let mut numbers = version.split('.');
@@ -204,7 +204,7 @@ fn filled(text: &str, folder: &Path, libdir: &Path, version: &str) -> String {
 }
 
 impl Item {
-    /// Installs it below `prefix` atomically: programs that use the old file keep it.
+    /// Installs the item below `prefix` atomically: running programs keep the old file.
     pub(crate) fn install(&self, prefix: &Path) -> Result<(), Failure> {
         replace_file(&prefix.join(&self.path), |path| {
             let mode = |mode| fs::set_permissions(path, fs::Permissions::from_mode(mode));

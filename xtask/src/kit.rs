@@ -1,4 +1,4 @@
-//! `cargo xtask kit`: the parts of nodes, in `<target>/kit`.
+//! `cargo xtask kit`: builds the parts of nodes in `<target>/kit`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,16 +17,14 @@ use crate::placing::{install, stamp};
 use crate::toolchain::add_target;
 use crate::workspace::{Workspace, execute};
 
-/// The programs behind the command that have heavy dependencies. The command runs them, and builds one that
-/// is missing.
+/// Helper programs of the command with heavy dependencies. The command runs them, and builds a missing one.
 pub(crate) const PROGRAMS: [&str; 4] = ["bench", "mpi", "omp", "watch"];
 
-/// Commands of one word, for build systems that accept no `tombolo mpicc`: scripts that lie beside the
-/// command.
+/// Single-word commands for build systems that do not accept `tombolo mpicc`: scripts next to the command.
 pub(crate) const WRAPPERS: [&str; 5] =
     ["tombolo-mpicc", "tombolo-mpicxx", "tombolo-mpirun", "tombolo-ompcc", "tombolo-ompcxx"];
 
-/// The folder of these scripts in the source tree.
+/// Folder of these scripts in the source tree.
 pub(crate) const WRAPPERS_FOLDER: &str = "packaging/bin";
 
 /// Builds the parts of nodes: monitors, the kernel of virtual machines, images of the examples.
@@ -40,8 +38,8 @@ pub(crate) struct Options {
     #[arg(long)]
     programs_only: bool,
 
-    /// Build the command, and what nodes and images are made of; leave what programs behind the command, C,
-    /// Python, MPI and OpenMP need to a later call
+    /// Build the command and the inputs of nodes and images; leave the command's helper programs, and what C,
+    /// Python, MPI and OpenMP need, to a later call
     #[arg(long, conflicts_with_all = ["machine", "programs_only", "images", "c", "mpi", "omp", "crowd"])]
     base: bool,
 
@@ -88,7 +86,8 @@ fn image(name: &str) -> Result<&'static Image, String> {
     })
 }
 
-/// Brings `<target>/kit` up to date. Unchanged files are not touched, so that caches by content stay valid.
+/// Brings `<target>/kit` up to date. Unchanged files are not touched, so that caches keyed by file remain
+/// valid.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
     let kit = workspace.target.join("kit");
     if let Some(targets) = &options.c {
@@ -118,7 +117,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     build_for_nodes(workspace, &needs, &images)?;
     build_for_boards(workspace, &needs, &images)?;
     install_monitors(workspace, &needs, &kit)?;
-    // The command refuses the kit of another version (`machine/src/kit.rs`).
+    // The command rejects a kit of another version (`machine/src/kit.rs`).
     stamp(&kit.join("version"))?;
     if options.mpi {
         return mpi::build(workspace, &kit);
@@ -133,7 +132,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
             pack(workspace, image, &needs, &kit.join("images"))?;
         }
     }
-    // A machine or images that are named are wanted alone.
+    // If a machine or images are named, build nothing else.
     if needs.everything && options.images.is_empty() && !options.base {
         gomp::build(workspace, &kit)?;
         if !options.programs_only {
@@ -144,16 +143,17 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     Ok(())
 }
 
-/// What a virtual machine boots, apart from its monitor.
+/// Fetches the files that a virtual machine boots, except for its monitor.
 fn fetch_vm(workspace: &Workspace, isa: &str) -> Result<(), Failure> {
     let mut fetch = Command::new("sh");
     fetch.current_dir(&workspace.root).arg("scripts/fetch-vm-kit.sh").arg(&workspace.target).arg(isa);
     execute(&mut fetch)
 }
 
-/// The command, the monitor of this machine itself, and images' programs for it, in one call of cargo: they
-/// share what they depend on. For one machine, nothing else; and of the programs with heavy dependencies
-/// those that are there already.
+/// Builds the command, the host's monitor and the images' programs for the host in one call of cargo, because
+/// they share dependencies. The other programs and libraries of an installation are included unless `base` is
+/// set or only one machine's needs are built; in the latter case, helper programs that have been built before
+/// are brought up to date.
 fn build_for_host(
     workspace: &Workspace,
     needs: &Needs,
@@ -180,7 +180,7 @@ fn build_for_host(
     execute(&mut build)
 }
 
-/// Puts the wrappers beside the command.
+/// Installs the wrapper scripts next to the command.
 fn place_wrappers(workspace: &Workspace) -> Result<(), Failure> {
     let (from, to) = (workspace.root.join(WRAPPERS_FOLDER), workspace.target.join("release"));
     WRAPPERS.iter().try_for_each(|name| install(&from.join(name), &to.join(name)))
@@ -190,8 +190,8 @@ fn is_built(workspace: &Workspace, program: &str) -> bool {
     workspace.target.join("release").join(format!("tombolo-{program}")).is_file()
 }
 
-/// Selects the library for C together with the programs that are there, so that it shares with them what it
-/// depends on.
+/// Selects the library for C, and the whole installation if all helper programs have been built, so that they
+/// share dependencies.
 pub(crate) fn select_c(workspace: &Workspace, build: &mut Command) {
     if PROGRAMS.iter().all(|program| is_built(workspace, program)) {
         select_installed(build);
@@ -214,18 +214,16 @@ fn select_command(build: &mut Command) {
     ]);
 }
 
-/// Selects all programs and libraries of an installation. They are always selected together: cargo unites the
-/// features that the selected packages ask of what they share, and compiles it again for every other
-/// selection.
+/// Selects all programs and libraries of an installation. They are always selected together: cargo unifies
+/// features over the selected packages and would rebuild shared dependencies for another selection.
 pub(crate) fn select_installed(build: &mut Command) {
     select_command(build);
     PROGRAMS.iter().for_each(|program| add_program(build, program));
     build.args(["--package", "tombolo-c", "--package", "tombolo-python", "--lib"]);
 }
 
-/// The packages of an installation, without saying which of their programs and libraries are built. What is
-/// built of them is what [`select_installed`] builds, for cargo unites the features that the packages ask
-/// for.
+/// Selects the packages of an installation, but not which of their targets are built. Shared dependencies are
+/// those of [`select_installed`], because cargo unifies features over the selected packages.
 fn select_packages(build: &mut Command) {
     let programs = PROGRAMS.map(|program| format!("tombolo-cli-{program}"));
     let others = ["tombolo-cli", "tombolod", "tombolo-c", "tombolo-python"];
@@ -234,7 +232,7 @@ fn select_packages(build: &mut Command) {
     }
 }
 
-/// Builds the synthetic machine with the package selection of the kit, so that cargo shares what is built.
+/// Builds the synthetic machine with the package selection of the kit, so that cargo reuses dependencies.
 fn build_synthetic(workspace: &Workspace) -> Result<(), Failure> {
     let mut build = workspace.cargo();
     build.args(["build", "--release", "--quiet"]);
@@ -242,13 +240,13 @@ fn build_synthetic(workspace: &Workspace) -> Result<(), Failure> {
     execute(build.args(["--package", "tombolo-synthetic", "--bin", "tombolo-synthetic"]))
 }
 
-/// Adds one of [`PROGRAMS`] to a call of cargo.
+/// Adds one of [`PROGRAMS`] to a cargo command.
 fn add_program(build: &mut Command, program: &str) {
     build.args(["--package", &format!("tombolo-cli-{program}"), "--bin", &format!("tombolo-{program}")]);
 }
 
-/// Builds the monitor and the images' programs for all foreign instruction sets in one call, which keeps all
-/// processors busy.
+/// Builds the monitor and the images' programs for all foreign instruction sets in one cargo call, which
+/// keeps all processors busy.
 fn build_for_nodes(workspace: &Workspace, needs: &Needs, images: &[&Image]) -> Result<(), Failure> {
     if needs.linux.is_empty() {
         return Ok(());
@@ -264,9 +262,9 @@ fn build_for_nodes(workspace: &Workspace, needs: &Needs, images: &[&Image]) -> R
     execute(&mut build)
 }
 
-/// The same for boards. Their programs are linked otherwise than their monitors. That is said to the compiler
-/// of each program alone: in a setting for the target it would be said of everything, which would be compiled
-/// again.
+/// Builds the monitors and the images' programs for boards. Programs have other linker arguments than
+/// monitors. These are passed to the compiler of each program only: as a setting of the target they would
+/// apply to all crates, which would be recompiled.
 fn build_for_boards(workspace: &Workspace, needs: &Needs, images: &[&Image]) -> Result<(), Failure> {
     if needs.boards.is_empty() {
         return Ok(());

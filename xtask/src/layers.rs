@@ -7,67 +7,67 @@ use serde::Deserialize;
 
 use crate::failure::Failure;
 
-/// The whole file.
+/// Parsed `layers.toml`.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Layers {
-    /// From the bottom up.
+    /// Layers, from the bottom up.
     pub(crate) layer: Vec<Layer>,
     pub(crate) checks: Checks,
     pub(crate) lines: Lines,
-    /// From banned words to reasons.
+    /// Banned words with the reasons.
     #[serde(default)]
     pub(crate) banned: BTreeMap<String, String>,
     #[serde(default)]
     pub(crate) english: English,
 }
 
-/// The rules for comments, messages and pages.
+/// Rules for comments, messages and pages.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct English {
-    /// From idioms, in lower case, to remedies.
+    /// Banned idioms in lower case, with the remedies.
     #[serde(default)]
     pub(crate) idioms: BTreeMap<String, String>,
     /// Folders and files that are not checked.
     #[serde(default)]
     pub(crate) exempt: Vec<String>,
-    /// Folders in exempt ones that are checked.
+    /// Subfolders of exempt folders that are checked.
     #[serde(default)]
     pub(crate) mended: Vec<String>,
 }
 
-/// One folder of crates.
+/// Folder of crates that form one layer.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Layer {
     pub(crate) name: String,
     pub(crate) folder: String,
-    /// In order: a crate may depend on those before it.
+    /// Crates in dependency order: a crate may depend on those before it.
     pub(crate) crates: Vec<String>,
-    /// One line for the code map.
+    /// Purpose, one line in the code map.
     pub(crate) purpose: String,
-    /// Lower layers that this one must not know.
+    /// Lower layers that this one must not depend on.
     #[serde(default)]
     pub(crate) apart_from: Vec<String>,
     /// The only workspace crates that this layer may depend on, if given.
     pub(crate) only: Option<Vec<String>>,
 }
 
-/// Which crates each kind of check runs over.
+/// Crates that each kind of check covers.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Checks {
     pub(crate) unsafe_allowed: Vec<String>,
     pub(crate) no_std: Vec<String>,
-    /// Have `tests/bounds.rs`, which counts accesses to shared memory.
+    /// Crates with a `tests/bounds.rs`, which counts accesses to shared memory.
     pub(crate) bounds: Vec<String>,
     /// Crates that run under miri.
     pub(crate) miri: Vec<String>,
     pub(crate) loom: Vec<String>,
 }
 
-/// How long a file may be.
+/// Limits on the length of files.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Lines {
@@ -84,12 +84,12 @@ impl Layers {
         Self::parse(&text)
     }
 
-    /// Parses the text of the file.
+    /// Parses the text of `layers.toml`.
     pub(crate) fn parse(text: &str) -> Result<Self, Failure> {
         toml::from_str(text).map_err(|error| Failure::malformed("layers.toml", error))
     }
 
-    /// The position of a crate: the index of its layer and its index in that layer.
+    /// Returns the position of a crate: the index of its layer and its index within the layer.
     pub(crate) fn place(&self, package: &str) -> Option<LayerPosition> {
         self.layer.iter().enumerate().find_map(|(layer, entry)| {
             let within = entry.crates.iter().position(|name| name == package)?;
@@ -98,7 +98,7 @@ impl Layers {
     }
 }
 
-/// The position of a crate in the order of layers; dependencies have lower positions.
+/// Position of a crate in the order of layers; dependencies have lower positions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LayerPosition {
     pub(crate) layer: usize,

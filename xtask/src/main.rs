@@ -41,7 +41,7 @@ use clap::{Parser, Subcommand};
 use failure::Failure;
 use workspace::Workspace;
 
-/// The project's own tool. CI runs only this.
+/// Development tool of the project; CI runs nothing else
 #[derive(Parser)]
 #[command(name = "cargo xtask", version, max_term_width = 100)]
 struct Arguments {
@@ -59,7 +59,7 @@ enum Command {
     Sim(sim::Options),
     /// Counts the accesses to shared memory of operations that have bounds
     Bounds,
-    /// Compares the machine code for coherent memory with that for plain memory
+    /// Checks that coherent memory compiles to the machine code of plain memory
     Coherent,
     /// Explores every schedule of the lock-free code with loom
     Model(model::Options),

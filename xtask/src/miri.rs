@@ -1,4 +1,4 @@
-//! `cargo xtask miri`: runs the protocol crates where any undefined behaviour is an error.
+//! `cargo xtask miri`: runs the protocol crates under miri, which reports undefined behaviour.
 
 use std::process::Command;
 use std::thread;
@@ -9,12 +9,12 @@ use crate::failure::Failure;
 use crate::toolchain;
 use crate::workspace::{Workspace, execute, execute_whole};
 
-/// A big-endian target, which must still read the little-endian bytes of the protocol.
+/// Big-endian target, which must still decode the protocol's little-endian bytes.
 const BIG_ENDIAN: &str = "s390x-unknown-linux-gnu";
 
-/// What is interpreted there: the library that loads and stores words, which alone has `unsafe`, and of the
-/// others the test programs about where bytes lie. Whether memory is used as it may be depends on the order
-/// of bytes nowhere else, and every test of all of them runs on s390x itself (`cargo xtask foreign`).
+/// Tests interpreted on the big-endian target: the library that loads and stores words, which alone has
+/// `unsafe` code, and of the others the test programs about byte layout. No other use of memory depends on
+/// byte order, and all tests of all crates run on s390x under qemu (`cargo xtask foreign`).
 const OF_WORDS: &str = "tombolo-base";
 const OF_LAYOUT: [&str; 2] = ["golden", "specification"];
 
@@ -34,11 +34,10 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
         return Ok(());
     }
     for target in [None, Some(BIG_ENDIAN)] {
-        // The library that is interpreted along; both come to lie in one folder.
+        // Build miri's standard library before the threads start: both builds use the same folder.
         execute(cargo_miri(workspace, "setup", target).arg("--quiet"))?;
     }
-    // An interpreter takes one processor, so both run in parallel; the output of each is printed in one
-    // piece.
+    // Miri uses one processor, so both targets run in parallel; the output of each is printed in one piece.
     let (little, big) = thread::scope(|scope| {
         let little = scope.spawn(|| interpret(workspace, options, None));
         let big = interpret(workspace, options, Some(BIG_ENDIAN));
@@ -74,7 +73,8 @@ fn tests(
     test.arg("--no-fail-fast").args(targets);
     test.env("CARGO_TARGET_DIR", workspace.target.join("miri"))
         .env("MIRIFLAGS", "-Zmiri-strict-provenance -Zmiri-disable-isolation")
-        // What is undefined shows on any case that takes its path; the many cases run natively and on s390x.
+        // Undefined behaviour shows in any case that takes the path; the full number of cases runs natively
+        // and on s390x.
         .env("PROPTEST_CASES", "2");
     for package in packages {
         test.args(["--package", package.as_ref()]);

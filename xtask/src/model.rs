@@ -1,4 +1,4 @@
-//! `cargo xtask model`: loom tries every schedule of the lock-free code, with tiny capacities.
+//! `cargo xtask model`: loom explores every schedule of the lock-free code, with tiny capacities.
 
 use std::process::Command;
 
@@ -19,15 +19,16 @@ pub(crate) struct Options {
     preemptions: u32,
 }
 
-/// Runs the models of the crates that layers.toml lists under `loom`.
+/// Runs the loom models of the crates under `checks.loom` in `layers.toml`.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
     let mut test = checker_tests(workspace, "loom", "loom", &workspace.layers.checks.loom)?;
     test.env("LOOM_MAX_PREEMPTIONS", options.preemptions.to_string());
     execute(test.args(&options.filter))
 }
 
-/// One test program of each of some crates, which are built with `--cfg` this so that a checker sees what
-/// they do to shared memory. What else a crate has is tested without it, and would be compiled for nothing.
+/// Returns a command that runs one test program of each crate, built with `--cfg <cfg>` so that a checker
+/// sees its accesses to shared memory. Other targets of the crates are not compiled: they are tested without
+/// it.
 pub(crate) fn checker_tests(
     workspace: &Workspace,
     cfg: &str,
@@ -35,8 +36,8 @@ pub(crate) fn checker_tests(
     crates: &[String],
 ) -> Result<Command, Failure> {
     let mut test = workspace.cargo();
-    // The setting changes every crate, but with a target named, not what runs in the compiler: that is shared
-    // with other settings.
+    // The flag changes every crate; with an explicit target, it does not apply to build scripts and
+    // procedural macros, which are shared with other settings.
     test.env("CARGO_TARGET_DIR", workspace.models()).env("RUSTFLAGS", format!("--cfg {cfg}")).args([
         "test",
         "--profile",

@@ -1,5 +1,5 @@
-//! MPI in the kit: MPICH, what C programs need where it is foreign, our provider for libfabric, and the
-//! `sched_yield` of ranks.
+//! MPI in the kit: MPICH, the C libraries that programs need on foreign nodes, the provider for libfabric,
+//! and the `sched_yield` of ranks.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,16 +10,16 @@ use crate::placing::{RELEASE_FILE, install, stamp};
 use crate::toolchain::{Toolchain, target_variable};
 use crate::workspace::{Workspace, execute, fetch};
 
-/// Where MPI is in the tree of an instruction set. The same in `models/mpi/launch`, which finds it there.
+/// Path of MPI in the tree of an instruction set; must match `models/mpi/launch`.
 const MPI: &str = "opt/tombolo/mpi";
 
-/// A foreign instruction set with MPI, and the target for its C library, beside which the provider is loaded.
+/// Foreign instruction set with MPI, and the glibc target of the provider that is loaded there.
 const FOREIGN: (&str, &str) = ("aarch64", "aarch64-unknown-linux-gnu");
 
-/// What fetches MPICH and the C libraries.
+/// Script that fetches MPICH and the C libraries.
 const SCRIPT: &str = "scripts/fetch-mpi.sh";
 
-/// Puts `<kit>/mpi/<isa>` in place.
+/// Fetches and installs `<kit>/mpi/<isa>`.
 pub(crate) fn build(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     if fetch(workspace, SCRIPT)? {
         return build_provider(workspace, kit);
@@ -27,7 +27,7 @@ pub(crate) fn build(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     Err(Failure::Found("MPI was not put in place: an archive is out of reach".to_owned()))
 }
 
-/// The same, but continues without MPI, with a report, if the archives cannot be fetched.
+/// As [`build`], but prints a notice and continues without MPI if the archives cannot be fetched.
 pub(crate) fn build_if_reached(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     if fetch(workspace, SCRIPT)? {
         return build_provider(workspace, kit);
@@ -36,7 +36,7 @@ pub(crate) fn build_if_reached(workspace: &Workspace, kit: &Path) -> Result<(), 
     Ok(())
 }
 
-/// The provider for this host and for the foreign instruction set, if it can be built for.
+/// Builds the provider for this host and, if the toolchain supports it, for the foreign instruction set.
 fn build_provider(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     let toolchain = Toolchain::find()?;
     let host = toolchain.host()?;
@@ -55,19 +55,20 @@ fn build_provider(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     build_for(workspace, kit, (isa, Some(target)))
 }
 
-/// What is built of ours, and where libfabric and the loader are told to look for it.
+/// Libraries built from this tree: package, file name, and the path where libfabric and the loader look for
+/// the library.
 const LIBRARIES: [(&str, &str, &str); 2] = [
     ("tombolo-mpi-provider", "libtombolo_fi.so", "fi/libtombolo-fi.so"),
     ("tombolo-mpi-sched-yield", "libtombolo_yield.so", "lib/libtombolo-yield.so"),
 ];
 
-/// Builds the libraries for an instruction set and puts them in their places.
+/// Builds and installs the libraries for an instruction set.
 fn build_for(workspace: &Workspace, kit: &Path, (isa, foreign): (&str, Option<&str>)) -> Result<(), Failure> {
     let mut cargo = workspace.cargo();
     cargo.args(["build", "--release"]);
     let mut folder = workspace.target.clone();
     if let Some(target) = foreign {
-        // Dynamic, whatever programs for nodes are, for it is loaded into a process that has a C library.
+        // Linked dynamically, unlike programs for nodes: it is loaded into a process that has a C library.
         cargo.args(["--lib", "--target", target]).env(target_variable(target, "RUSTFLAGS"), "");
         folder.push(target);
     } else {
@@ -77,7 +78,7 @@ fn build_for(workspace: &Workspace, kit: &Path, (isa, foreign): (&str, Option<&s
     for (_, built, place) in LIBRARIES {
         let built = folder.join("release").join(built);
         let stripped = built.with_extension("stripped");
-        // Small, for on nodes it lies in memory.
+        // Strip it: on nodes, files are held in memory.
         let tool = if foreign.is_some() { format!("{isa}-linux-gnu-strip") } else { "strip".to_owned() };
         execute(Command::new(tool).arg("-o").arg(&stripped).arg(&built))?;
         install(&stripped, &kit.join("mpi").join(isa).join(MPI).join(place))?;

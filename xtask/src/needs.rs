@@ -1,4 +1,4 @@
-//! The build targets of the nodes of a machine.
+//! Build targets of the nodes of a machine.
 
 use std::fs;
 use std::path::Path;
@@ -8,48 +8,48 @@ use serde::Deserialize;
 use crate::failure::Failure;
 use crate::toolchain::{FOREIGN, NARROW, Toolchain};
 
-/// Instruction sets that there are boards of, and what Rust calls them.
+/// Instruction sets of boards, with their Rust targets.
 const BOARDS: [RustTarget; 2] = [
     RustTarget { isa: "aarch64", triple: "aarch64-unknown-none" },
     RustTarget { isa: "riscv64", triple: "riscv64gc-unknown-none-elf" },
 ];
 
-/// Instruction sets that there are virtual machines of, as `tombolo_base::Isa` spells them.
+/// Instruction sets of virtual machines, as spelled by `tombolo_base::Isa`.
 pub(crate) const VIRTUAL_MACHINES: [&str; 3] = ["aarch64", "riscv64", "x86_64"];
 
-/// Those whose parts are in every kit; those of others are fetched when they are asked for.
+/// Virtual machines that are part of every kit; the files of the others are fetched on request.
 const USUAL_VIRTUAL_MACHINES: [&str; 1] = ["aarch64"];
 
-/// A build target of a node's programs.
+/// Build target of a node's programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct RustTarget {
-    /// As `tombolo_base::Isa` spells it.
+    /// Name as spelled by `tombolo_base::Isa`.
     pub(crate) isa: &'static str,
-    /// Rust's name of it.
+    /// Rust target triple.
     pub(crate) triple: &'static str,
 }
 
 impl RustTarget {
-    /// As `tombolo_base::Target` spells it.
+    /// Returns the name as spelled by `tombolo_base::Target`.
     pub(crate) fn name(self) -> String {
         if BOARDS.contains(&self) { format!("{}-none", self.isa) } else { self.isa.to_owned() }
     }
 }
 
-/// The build targets besides the host's own.
+/// Build targets other than the host's own.
 #[derive(Debug)]
 pub(crate) struct Needs {
-    /// What monitors and programs of foreign nodes with Linux are built for.
+    /// Targets of foreign nodes with Linux.
     pub(crate) linux: Vec<RustTarget>,
-    /// The same of boards.
+    /// Targets of boards.
     pub(crate) boards: Vec<RustTarget>,
     /// Instruction sets of virtual machines.
     pub(crate) vm: Vec<&'static str>,
-    /// Whether everything is built rather than the needs of one machine.
+    /// Whether everything is built, rather than the needs of one machine.
     pub(crate) everything: bool,
 }
 
-/// The parts of a machine file that matter here; `tombolo up` checks the file.
+/// Fields of a machine file that determine the targets; `tombolo up` validates the file.
 #[derive(Deserialize)]
 struct MachineFile {
     #[serde(default)]
@@ -59,12 +59,12 @@ struct MachineFile {
 #[derive(Deserialize)]
 struct NodeEntry {
     kind: String,
-    /// Absent for the host.
+    /// `None` means the host's.
     isa: Option<String>,
 }
 
 impl Needs {
-    /// What can be built here; reports what cannot.
+    /// Returns everything that can be built here, and reports what cannot.
     pub(crate) fn everything() -> Result<Self, Failure> {
         let toolchain = Toolchain::find()?;
         let linux = toolchain.foreign_targets().into_iter().map(|(isa, triple)| RustTarget { isa, triple });
@@ -77,7 +77,7 @@ impl Needs {
         Ok(Self { linux: linux.collect(), boards, vm, everything: true })
     }
 
-    /// What the nodes of a machine file need.
+    /// Returns the needs of the nodes of a machine file.
     pub(crate) fn of_machine(file: &Path) -> Result<Self, Failure> {
         let text = fs::read_to_string(file).map_err(Failure::file("reading", file))?;
         let machine: MachineFile =
@@ -91,7 +91,7 @@ impl Needs {
             }
             let (list, target) = match node.kind.as_str() {
                 "host" => continue,
-                // It runs what is built for this host.
+                // The node runs the host's own build.
                 _ if isa == std::env::consts::ARCH && node.kind != "bare" => continue,
                 "bare" => (&mut needs.boards, board(&toolchain, isa)?),
                 _ => (&mut needs.linux, linux(&toolchain, isa)?),
@@ -105,7 +105,7 @@ impl Needs {
 }
 
 impl Needs {
-    /// Adds an instruction set that nodes with Linux have.
+    /// Adds an instruction set of nodes with Linux.
     pub(crate) fn add_linux(&mut self, isa: &str) -> Result<(), Failure> {
         let target = linux(&Toolchain::find()?, isa)?;
         if !self.linux.contains(&target) {

@@ -1,5 +1,5 @@
-//! What `tombolo ompcc` links programs with, in the kit: musl and the run-time, for every instruction set
-//! that there are such programs for.
+//! Link-time inputs of `tombolo ompcc` in the kit: musl and the run-time, for every supported instruction
+//! set.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,22 +9,22 @@ use crate::placing::{RELEASE_FILE, install, stamp};
 use crate::toolchain::{Toolchain, has_rustup, target_variable};
 use crate::workspace::{Workspace, capture, execute, fetch};
 
-/// The instruction sets, and the targets for the same C library.
+/// Supported instruction sets, with their musl targets.
 const TARGETS: [(&str, &str); 2] =
     [("x86_64", "x86_64-unknown-linux-musl"), ("aarch64", "aarch64-unknown-linux-musl")];
 
-/// What programs can say to our run-time besides what OpenMP has.
+/// Headers of the run-time's extensions to OpenMP.
 const OWN_HEADERS: [&str; 2] = ["tombolo_omp.h", "tombolo_migrate.h"];
 const OWN_HEADERS_IN: &str = "models/omp/gomp";
 
-/// Headers of musl with what those of glibc include besides, which programs rely on.
+/// Replacements for musl headers that also include what glibc's do, because programs rely on it.
 const HEADERS: &str = "models/omp/image/headers";
 const HEADERS_CHANGED: [&str; 5] = ["bits/setjmp.h", "features.h", "malloc.h", "stdlib.h", "sys/cdefs.h"];
 
-/// What fetches the C library.
+/// Script that fetches the C library.
 const SCRIPT: &str = "scripts/fetch-musl.sh";
 
-/// Puts `<kit>/omp/<isa>` in place.
+/// Fetches, builds and installs `<kit>/omp/<isa>`.
 pub(crate) fn build(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     if !fetch(workspace, SCRIPT)? {
         return Err(Failure::Found("musl was not put in place: an archive is out of reach".to_owned()));
@@ -39,7 +39,7 @@ pub(crate) fn build(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
                 "the run-time of OpenMP for {isa} needs Rust's library for {target}: `rustup target add {target}`"
             )));
         } else {
-            // Without it programs can be compiled that bring their own, as tests do.
+            // Programs that bring their own run-time, as tests do, can still be compiled.
             println!(
                 "SKIPPED the run-time of OpenMP for {isa}: this Rust has no library for {target}; with rustup, `make omp` adds it"
             );
@@ -48,8 +48,8 @@ pub(crate) fn build(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// As [`build`], but continues without, with a report, if the archives cannot be fetched or Rust has no
-/// library for a target.
+/// As [`build`], but prints a notice and continues if the archives cannot be fetched or Rust has no library
+/// for a target.
 pub(crate) fn build_if_reached(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     if !fetch(workspace, SCRIPT)? {
         println!("SKIPPED: musl is not in the kit, an archive is out of reach; `make omp` tries again");
@@ -69,7 +69,7 @@ pub(crate) fn build_if_reached(workspace: &Workspace, kit: &Path) -> Result<(), 
     Ok(())
 }
 
-/// Puts the changed headers beside those of the C library, where `tombolo ompcc` looks first.
+/// Installs the changed headers next to those of the C library, where `tombolo ompcc` looks first.
 fn install_headers(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     let source = workspace.root.join(HEADERS);
     for (isa, _) in TARGETS {
@@ -81,22 +81,23 @@ fn install_headers(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Functions of the C library that the run-time takes in hand for the program, and not for itself.
+/// List of C library functions that the run-time intercepts in the program, but not in its own code.
 const FORWARDED: &str = "models/omp/gomp/forwarded.txt";
-/// Of those, what it calls as the program does: a program has one end.
+/// Intercepted function that the run-time also calls in its intercepted form: a program exits once.
 const AS_THE_PROGRAM: &str = "exit";
-/// What the run-time has names of its own for: it sees the environment of its process, not that of the
-/// program, and what is destroyed at the end of its own threads is no object of the program's.
+/// Symbols that the run-time renames for its own use: it reads the environment of its process, not that of
+/// the program, and destructors of its own threads are not the program's.
 const OWN_NAMES: [(&str, &str); 3] = [
     ("environ", "__tombolo_omp_environ"),
     ("getenv", "__tombolo_omp_getenv"),
     ("__cxa_thread_atexit_impl", "__tombolo_omp_cxa_thread_atexit_impl"),
 ];
-/// The run-time's archive, once it calls the others by the names that the linker gives the C library's.
+/// Archive of the run-time after its calls have been renamed to the linker's names for the C library's
+/// functions.
 const OWN_CALLS: &str = "libgomp.a";
 
-/// Has the run-time call the C library's own functions where a program's calls go to the run-time: it has
-/// descriptors and a process of its own on each node.
+/// Makes the run-time call the C library's own functions where a program's calls go to the run-time, because
+/// it has its own descriptors and process on each node.
 fn keep_own_calls(workspace: &Workspace, isa: &str, built: &Path) -> Result<(), Failure> {
     let list = workspace.root.join(FORWARDED);
     let names = std::fs::read_to_string(&list).map_err(Failure::file("reading", &list))?;
@@ -112,12 +113,12 @@ fn keep_own_calls(workspace: &Workspace, isa: &str, built: &Path) -> Result<(), 
     execute(rename.arg(built.join("libtombolo_gomp.a")).arg(built.join(OWN_CALLS)))
 }
 
-/// The run-time as an archive, with what unwinds: gcc's own is made for another C library, so it is the one
-/// that comes with Rust.
+/// Builds the run-time as an archive that includes an unwinder: gcc's own is built for another C library, so
+/// the one that comes with Rust is used.
 fn build_run_time(workspace: &Workspace, kit: &Path, (isa, target): (&str, &str)) -> Result<(), Failure> {
     let mut cargo = workspace.cargo();
     cargo.args(["build", "--package", "tombolo-gomp", "--profile", "node", "--target", target]);
-    // Code at fixed addresses, each function and variable in a section of its own.
+    // Position-dependent code, with one section per function and variable.
     cargo.env(target_variable(target, "RUSTFLAGS"), "-C relocation-model=static");
     execute(&mut cargo)?;
     let library = kit.join("omp").join(isa).join("lib");

@@ -1,4 +1,4 @@
-//! Putting files in place in the kit, where what is unchanged is not touched.
+//! Installation of files in the kit; unchanged files are not touched.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +6,7 @@ use std::path::Path;
 use crate::atomic_write::replace_file;
 use crate::failure::Failure;
 
-/// Writes the release of the kit, or of a library for programs in it, into a file.
+/// Writes the release of the kit, or of a library in it, to a file.
 pub(crate) fn stamp(file: &Path) -> Result<(), Failure> {
     let text = format!("{}\n", env!("CARGO_PKG_VERSION"));
     if fs::read_to_string(file).is_ok_and(|present| present == text) {
@@ -15,11 +15,11 @@ pub(crate) fn stamp(file: &Path) -> Result<(), Failure> {
     replace_file(file, |path| fs::write(path, &text))
 }
 
-/// The file with the version of a library; the command refuses that of another release
+/// Name of the file with the release of a library; the command rejects a library of another release
 /// (`machine/src/build/gcc/installed.rs`).
 pub(crate) const RELEASE_FILE: &str = "release";
 
-/// Copies a program to its target atomically, unless the same bytes are there already.
+/// Copies a program to its target atomically, unless the target already has the same bytes.
 pub(crate) fn install(source: &Path, target: &Path) -> Result<(), Failure> {
     let fresh = fs::read(source).map_err(Failure::file("reading", source))?;
     if fs::read(target).is_ok_and(|present| present == fresh) {

@@ -1,5 +1,5 @@
-//! The crates that programs in Rust depend on, as an installation has them: until a registry has them,
-//! `tombolo new` names them by their path.
+//! Sources of the crates that Rust programs depend on, as part of an installation: until they are in a
+//! registry, `tombolo new` refers to them by path.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -7,20 +7,20 @@ use std::path::{Path, PathBuf};
 use crate::failure::Failure;
 use crate::workspace::Workspace;
 
-/// Where they are below the prefix; `tombolo new` looks there.
+/// Folder of the sources below the prefix; `tombolo new` looks there.
 pub(crate) const FOLDER: &str = "share/tombolo/rust";
 
-/// What programs name themselves; what these depend on is found.
+/// Crates that programs depend on directly; their dependencies are determined from the workspace.
 const CRATES: [&str; 3] = ["tombolo", "tombolo-bare", "tombolo-idl"];
 
-/// A file of them, with its path below [`FOLDER`].
+/// Source file, with its path below [`FOLDER`].
 pub(crate) struct SourceFile {
     pub(crate) path: PathBuf,
     pub(crate) text: String,
 }
 
-/// Their files, with a manifest of a workspace that has nothing else, and the versions of what they depend
-/// on.
+/// Returns the files of the crates and of the Go module, the licence texts, the lock file, and a workspace
+/// manifest for just these crates.
 pub(crate) fn files(workspace: &Workspace) -> Result<Vec<SourceFile>, Failure> {
     let wanted = crates(workspace);
     let folders: Vec<(String, bool)> = workspace
@@ -42,7 +42,7 @@ pub(crate) fn files(workspace: &Workspace) -> Result<Vec<SourceFile>, Failure> {
     Ok(files)
 }
 
-/// The crates, with those of the tree that they depend on.
+/// Returns the crates and the crates of the tree that they transitively depend on.
 fn crates(workspace: &Workspace) -> BTreeSet<String> {
     let mut found = BTreeSet::new();
     let mut waiting: Vec<String> = CRATES.map(str::to_owned).into();
@@ -56,21 +56,21 @@ fn crates(workspace: &Workspace) -> BTreeSet<String> {
     found
 }
 
-/// Whether a file is of a crate that is wanted, and not of a test. A crate may lie in the folder of another.
+/// Returns whether a file belongs to a wanted crate and not to a test. Crate folders may be nested.
 fn is_of_crate(path: &str, folders: &[(String, bool)]) -> bool {
     let holds = |folder: &str| Path::new(path).starts_with(folder);
     let own = folders.iter().filter(|(folder, _)| holds(folder)).max_by_key(|(folder, _)| folder.len());
     own.is_some_and(|(folder, is_wanted)| *is_wanted && !holds(&format!("{folder}/tests")))
 }
 
-/// Whether a file is of the module for Go, and neither of a test nor of a program that tests run.
+/// Returns whether a file belongs to the Go module, excluding tests and programs that tests run.
 fn is_of_go(path: &str) -> bool {
     let Some(path) = path.strip_prefix("runtime/go/") else { return false };
     let is_tested = path.starts_with("internal/speaker/") || path.contains("testdata/");
     !is_tested && (path == "go.mod" || (path.ends_with(".go") && !path.ends_with("_test.go")))
 }
 
-/// The manifest of the tree with these members alone.
+/// Rewrites the workspace manifest to have only these members.
 fn manifest(text: &str, folders: &[(String, bool)]) -> Option<String> {
     let (before, rest) = text.split_once("members = [")?;
     let (_, after) = rest.split_once(']')?;

@@ -1,11 +1,11 @@
-//! Which step of `cargo xtask ci` is next in a lane.
+//! Scheduler of the steps of `cargo xtask ci`.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::step::{Lane, Step};
 
-/// The steps that have not begun, and those that have not ended. Each stands behind those that it needs, so
-/// one can always begin until there are none.
+/// Steps that are waiting or running. In every lane a step comes after its dependencies, so as long as steps
+/// are waiting, one of them can eventually begin.
 pub(crate) struct Schedule {
     state: Mutex<State>,
     ended: Condvar,
@@ -13,17 +13,17 @@ pub(crate) struct Schedule {
 
 struct State {
     waiting: Vec<Step>,
-    /// The names of steps that have not ended.
+    /// Names of the steps that are waiting or running.
     unfinished: Vec<String>,
 }
 
 impl State {
-    /// Where the first step of a lane waits.
+    /// Returns the index of the first waiting step of a lane.
     fn first_of(&self, lane: Lane) -> Option<usize> {
         self.waiting.iter().position(|step| step.lane == lane)
     }
 
-    /// Whether all that a step needs has ended, or is no part of this run.
+    /// Returns whether all dependencies of a step have ended or are not part of this run.
     fn can_begin(&self, step: &Step) -> bool {
         step.after.iter().all(|needed| self.unfinished.iter().all(|name| name != needed))
     }
@@ -35,8 +35,8 @@ impl Schedule {
         Self { state: Mutex::new(State { waiting: steps, unfinished }), ended: Condvar::new() }
     }
 
-    /// Waits until the next step of the first of these lanes that has one can begin; nothing when none of
-    /// them has. It counts as running for as long as what is returned with it.
+    /// Waits until the next step of the first non-empty lane can begin, and returns it; `None` if no lane has
+    /// a step left. The step counts as running until the returned [`Running`] is dropped.
     pub(crate) fn take(&self, lanes: &[Lane]) -> Option<(Step, Running<'_>)> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
@@ -51,8 +51,8 @@ impl Schedule {
     }
 }
 
-/// A step that runs. Those that need it can begin when this is dropped, also by a step that could not be run,
-/// or a panic.
+/// Guard of a running step. Dropping it releases dependent steps, even if the step could not be run or
+/// panicked.
 pub(crate) struct Running<'a> {
     schedule: &'a Schedule,
     name: String,

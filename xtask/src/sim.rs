@@ -1,4 +1,4 @@
-//! `cargo xtask sim`: runs the simulator, built to see every store, and its canaries.
+//! `cargo xtask sim`: runs the simulator and its canaries, built so that it sees every store.
 
 use clap::Args;
 
@@ -15,10 +15,10 @@ pub(crate) struct Options {
     arguments: Vec<String>,
 }
 
-/// Builds the simulator and runs it. Its exit status becomes that of this command.
+/// Builds and runs the simulator. The process exits with its exit status.
 pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failure> {
-    // `--cfg sim` changes every crate, but with a target named, not what runs in the compiler: that the loom
-    // models share.
+    // `--cfg sim` changes every crate; with an explicit target, it does not apply to build scripts and
+    // procedural macros, which are shared with the loom models.
     let (target, host) = (workspace.models(), Toolchain::find()?.host()?);
     let mut build = workspace.cargo();
     build.env("CARGO_TARGET_DIR", &target).env("RUSTFLAGS", "--cfg sim").args([
@@ -38,16 +38,16 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     let status = simulator.status().map_err(|source| Failure::NotStarted { program, source })?;
     match status.code() {
         Some(0) => Ok(()),
-        // Wrong usage has been explained, and so has a seed that failed.
+        // The simulator has already reported the usage error or the failed seed.
         Some(code) => std::process::exit(code),
         None => Err(Failure::Found(format!("the simulator ended by {status}"))),
     }
 }
 
-/// The commit that is checked out, and whether the tree was changed since.
+/// Returns the commit that is checked out, marked if the tree has changes.
 fn commit(workspace: &Workspace) -> String {
     let mut describe = std::process::Command::new("git");
     describe.current_dir(&workspace.root).args(["describe", "--always", "--dirty=+changes", "--abbrev=12"]);
-    // A tree without its history can be simulated as well.
+    // A tree without git history can be simulated as well.
     capture(&mut describe).map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
 }

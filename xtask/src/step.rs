@@ -10,41 +10,42 @@ use std::time::{Duration, Instant};
 use crate::failure::Failure;
 use crate::workspace::line;
 
-/// No step takes this long unless it hangs: not the longest, from nothing on two slow processors, nor one
-/// that gets only what others leave, as miri, which took 40 minutes on a busy host.
+/// Time limit of a step, exceeded only if it hangs. It allows for the longest step from scratch on two slow
+/// processors, and for low-priority steps such as miri, which took 40 minutes on a busy host.
 const DEADLINE: Duration = Duration::from_secs(75 * 60);
 
-/// A named command.
+/// Named command with a lane and dependencies.
 pub(crate) struct Step {
     pub(crate) name: String,
     pub(crate) command: Command,
     pub(crate) lane: Lane,
-    /// The names of the steps that have to end before, passed or not.
+    /// Names of the steps that must end before, whether they pass or not.
     pub(crate) after: Vec<&'static str>,
 }
 
-/// What a step runs beside (`WORKERS` in `ci.rs`).
+/// Group of steps that run in sequence (`WORKERS` in `ci.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lane {
-    /// Brings machines up, which have deadlines, or makes what those need first. Two run at a time.
+    /// Steps that start machines, which have deadlines, or that build their inputs. Two run at a time.
     Machines,
-    /// Beside those on machines, at a lower priority: it makes what they need later, or shares its target
-    /// folder with them. While they may wait for cargo, it compiles for no more than a moment.
+    /// Steps that run at a lower priority beside those on machines, because they build inputs of later ones
+    /// or share their target folder. While a step on machines may wait for cargo's lock, these compile only
+    /// briefly.
     Behind,
-    /// With the time that the others leave. Such a step shares no target folder with them.
+    /// Steps that use idle processor time. They share no target folder with the other lanes.
     Beside,
 }
 
-/// The result of a step.
+/// Result of a step.
 pub(crate) struct Report {
     pub(crate) name: String,
     pub(crate) outcome: Outcome,
     pub(crate) time: Duration,
-    /// Its processor time, without that of processes that outlive their parents, such as the monitors of a
+    /// Processor time used, excluding processes that outlive their parents, such as the monitors of a
     /// machine.
     pub(crate) processor_time: Duration,
     pub(crate) tests: Tests,
-    /// For a failed step, the lines of its log that say why, unless they were shown already.
+    /// For a failed step, the log lines that explain the failure, unless they were already shown.
     pub(crate) excerpt: String,
 }
 
@@ -53,7 +54,7 @@ impl Report {
         matches!(self.outcome, Outcome::Failed | Outcome::TimedOut | Outcome::Incomplete(_))
     }
 
-    /// The result, which is a failure if something was left out although everything is `required`.
+    /// Turns a skip into a failure if everything is `required`.
     pub(crate) fn required(mut self, required: bool) -> Self {
         self.outcome = match self.outcome {
             Outcome::Skipped(reason) if required => Outcome::Incomplete(reason),
@@ -63,29 +64,29 @@ impl Report {
     }
 }
 
-/// The end of a step.
+/// Outcome of a step.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Passed,
-    /// It passed, but left something out for lack of a tool: the first reason.
+    /// Passed, but skipped something for lack of a tool; has the first reason.
     Skipped(String),
     Failed,
-    /// It left something out on a machine that has to have all tools: the first reason.
+    /// Skipped something although every tool is required; has the first reason.
     Incomplete(String),
     TimedOut,
 }
 
-/// Tests that a step counted.
+/// Number of tests in a step, by result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tests {
     pub(crate) passed: usize,
     pub(crate) failed: usize,
-    /// Left out for lack of a tool, each with its reason in the log.
+    /// Tests skipped for lack of a tool; the reasons are in the log.
     pub(crate) skipped: usize,
 }
 
 impl Step {
-    /// A step on machines that needs no other.
+    /// Creates a step in lane `Machines` without dependencies.
     pub(crate) fn new(name: &str, command: Command) -> Self {
         Self { name: name.to_owned(), command, lane: Lane::Machines, after: Vec::new() }
     }
@@ -98,8 +99,8 @@ impl Step {
         Self { after: needed.to_vec(), ..self }
     }
 
-    /// Runs the command. Its output goes to a log in `logs`, and to the terminal when `verbose`; else
-    /// the report of one that fails has an excerpt.
+    /// Runs the command. Its output goes to a log in `logs`, and also to the terminal if `verbose`; otherwise
+    /// the report of a failed step contains an excerpt.
     pub(crate) fn run(mut self, logs: &Path, verbose: bool) -> Result<Report, Failure> {
         let started = Instant::now();
         let words: Vec<&str> = self.name.split([' ', ':']).filter(|word| !word.is_empty()).collect();
@@ -120,8 +121,8 @@ impl Step {
     }
 }
 
-/// Runs a command into a log: whether it succeeded, or nothing when it had to be killed, its processor time,
-/// and what it wrote.
+/// Runs a command with its output in a log. Returns whether it succeeded (`None` if it was killed at the
+/// deadline), its processor time, and its output.
 fn attempt(
     command: &mut Command,
     path: &Path,
@@ -140,11 +141,12 @@ fn attempt(
     Ok((succeeded, processor_time, String::from_utf8_lossy(&text).into_owned()))
 }
 
-/// Waits for the end: whether it succeeded, or nothing when it had to be killed, and its processor time.
+/// Waits for the process. Returns whether it succeeded (`None` if it was killed at the deadline), and its
+/// processor time.
 fn wait(child: &mut Child, started: Instant, tail: &mut Tail) -> io::Result<(Option<bool>, Duration)> {
     let mut used = Duration::ZERO;
     loop {
-        // Until it has been waited for, also when it has ended.
+        // `/proc` has the process until it is reaped, even after it has exited.
         used = processor_time(child.id()).unwrap_or(used);
         let status = child.try_wait()?;
         tail.follow()?;
@@ -160,25 +162,24 @@ fn wait(child: &mut Child, started: Instant, tail: &mut Tail) -> io::Result<(Opt
     }
 }
 
-/// What a process has used, and those of its descendants that were waited for.
+/// Returns the processor time of a process and of its reaped descendants.
 fn processor_time(process: u32) -> Option<Duration> {
     used(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
 }
 
-/// The same, out of what Linux says of the process.
+/// Parses the processor time from `/proc/PID/stat`.
 fn used(stat: &str) -> Option<Duration> {
-    /// Programs are told hundredths of a second, whatever clock the kernel has.
+    /// User space sees ticks of 1/100 s regardless of the kernel's timer frequency (`USER_HZ`).
     const TICK: Duration = Duration::from_millis(10);
-    /// The first of four fields, counted from the one after the name: of its own and of its children, as user
-    /// and as system.
+    /// Index of the first of `utime`, `stime`, `cutime` and `cstime`, counted from the field after the name.
     const FIRST_FIELD: usize = 11;
-    // The name may hold anything.
+    // The process name may contain any character, including parentheses.
     let (_, fields) = stat.rsplit_once(") ")?;
     let ticks = fields.split(' ').skip(FIRST_FIELD).take(4).map(|field| field.parse::<u32>().ok());
     Some(TICK * ticks.sum::<Option<u32>>()?)
 }
 
-/// Kills a process and everything that it started: cargo does not take its tests along.
+/// Kills a process and all its descendants: killing cargo does not kill its tests.
 fn kill_with_descendants(root: u32) {
     let mut all = vec![root];
     let mut next = 0;
@@ -188,15 +189,15 @@ fn kill_with_descendants(root: u32) {
         all.extend(children.split_whitespace().filter_map(|id| id.parse::<u32>().ok()));
         next += 1;
     }
-    // Failure means that they are gone already.
+    // An error means that the processes have already exited.
     let _gone = Command::new("kill").arg("-KILL").args(all.iter().map(u32::to_string)).status();
 }
 
-/// How many of a failed step's last lines are shown.
+/// Number of last log lines shown for a failed step.
 const LAST_LINES: usize = 60;
 
-/// What a reader who has only the terminal needs of a failed step's log: all lines about the failure, with
-/// the lines after it that say why, and how it ended.
+/// Extracts the relevant lines from a failed step's log, for readers who see only the terminal: all lines
+/// about failures with the lines that explain them, and the last lines.
 fn excerpt(log: &str) -> String {
     let lines: Vec<&str> = log.lines().collect();
     let last = lines.len().saturating_sub(LAST_LINES);
@@ -227,7 +228,7 @@ fn excerpt(log: &str) -> String {
     text
 }
 
-/// Prints a log as it grows.
+/// Follows a log file and prints what is appended.
 struct Tail {
     log: Option<File>,
 }
@@ -247,7 +248,7 @@ impl Tail {
     }
 }
 
-/// Adds up the counts of the test harness.
+/// Sums up the counts in the `test result:` lines of the test harness.
 fn count(log: &str) -> Tests {
     let mut tests = Tests::default();
     for line in log.lines().filter_map(|line| line.trim().strip_prefix("test result: ")) {
@@ -262,7 +263,7 @@ fn count(log: &str) -> Tests {
     tests
 }
 
-/// The first reason that a step gives for leaving something out.
+/// Returns the first reason after `SKIPPED` in a log.
 fn skipped(log: &str) -> Option<String> {
     log.lines()
         .find_map(|line| line.strip_prefix("SKIPPED"))

@@ -1,14 +1,14 @@
-//! The public items of a crate as text, so that a change of them shows in a file of its own.
+//! The public items of a crate as text, so that a change to the API shows up as a change to a committed file.
 //!
-//! Read line by line, which the format of the sources allows: `cargo fmt` has laid them out, and the lint
-//! `unreachable_pub` makes sure that what is `pub` can be reached from outside.
+//! Sources are parsed line by line, which works because `cargo fmt` has formatted them; the lint
+//! `unreachable_pub` ensures that everything marked `pub` is reachable from outside.
 
 use std::collections::BTreeSet;
 
 use crate::failure::Failure;
 use crate::workspace::Workspace;
 
-/// What begins a public item, after `pub `.
+/// Beginnings of public items, after `pub `.
 const KINDS: [&str; 12] = [
     "fn ",
     "const fn ",
@@ -24,7 +24,7 @@ const KINDS: [&str; 12] = [
     "use ",
 ];
 
-/// The public items of a crate, whose sources are in `folder`.
+/// Lists the public items of a crate whose sources are in `folder`.
 pub(crate) fn of_crate(workspace: &Workspace, name: &str, folder: &str) -> Result<String, Failure> {
     let files = workspace.text_files()?;
     let mut sources: Vec<(&str, &str)> = Vec::new();
@@ -48,7 +48,7 @@ fn head(name: &str) -> String {
     )
 }
 
-/// Paths and texts of sources to the text of their public items.
+/// Renders the public items of sources, given as pairs of path and text.
 fn surface(sources: &[(&str, &str)]) -> String {
     let types: BTreeSet<&str> = sources.iter().flat_map(|(_, text)| public_types(text)).collect();
     let (mut functions, mut body) = (0, String::new());
@@ -69,7 +69,7 @@ fn is_function(item: &str) -> bool {
         .is_some_and(|rest| KINDS[..4].iter().any(|kind| rest.starts_with(kind)))
 }
 
-/// The lines before the tests at the end of a file.
+/// Returns the lines before the test module at the end of a file.
 fn without_tests(text: &str) -> Vec<&str> {
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or_default();
     text.lines().collect()
@@ -89,7 +89,7 @@ struct Reader<'a> {
 impl Reader<'_> {
     fn items(&self) -> Vec<String> {
         let mut items = Vec::new();
-        // The head of the `impl` that the lines are in, until something in it is public.
+        // Header of the enclosing `impl`, until its first public item is printed.
         let mut around: Option<String> = None;
         let mut at = 0;
         while let Some(line) = self.lines.get(at) {
@@ -118,7 +118,7 @@ impl Reader<'_> {
                 items.push(head);
             }
             if !KINDS.iter().any(|known| kind.starts_with(known)) {
-                // A field.
+                // A public field.
                 items.push(format!("{indent}{}", text.trim_end_matches(',')));
                 at += 1;
                 continue;
@@ -132,14 +132,14 @@ impl Reader<'_> {
         items
     }
 
-    /// Whether a type, as an `impl` names it, is one of the crate's public ones.
+    /// Returns whether a type named by an `impl` is one of the crate's public types.
     fn is_public(&self, named: &str) -> bool {
         let named = named.trim_start_matches(['&', '\'', '_', ' ']).trim_start_matches("mut ");
         let name = named.split(|letter: char| !letter.is_alphanumeric()).next().unwrap_or_default();
         self.types.contains(name)
     }
 
-    /// An item up to its body, in one line; the lines after that are next.
+    /// Reads an item up to its body and joins it into one line; `at` is moved past these lines.
     fn head(&self, at: &mut usize) -> String {
         let mut words = String::new();
         while let Some(line) = self.lines.get(*at) {
@@ -156,10 +156,10 @@ impl Reader<'_> {
         words.replace("( ", "(").replace(", )", ")").replace(",)", ")")
     }
 
-    /// What is in an enum or a trait: all of it is public.
+    /// Reads the members of an enum or a trait, all of which are public.
     fn body(&self, depth: usize, at: &mut usize, items: &mut Vec<String>) {
         let end = format!("{}}}", " ".repeat(depth));
-        // The bodies of functions that a trait provides are deeper than what is in it.
+        // Bodies of provided methods are indented more deeply than the trait's members.
         let mut provided: Option<usize> = None;
         while let Some(line) = self.lines.get(*at) {
             let (text, inner) = (line.trim_start(), line.len() - line.trim_start().len());

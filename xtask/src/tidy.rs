@@ -1,6 +1,6 @@
-//! `cargo xtask tidy`: what the tree must look like, beyond what the compiler and clippy see.
+//! `cargo xtask tidy`: rules for the tree beyond those of the compiler and clippy.
 //!
-//! Each rule is a function from the [`Tree`] to findings and has a fixture that it bites.
+//! Each rule is a function from the [`Tree`] to findings, with tests on trees that violate it.
 
 mod circles;
 mod dependencies;
@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::layers::Layers;
 use crate::workspace::{Package, TextFile, Workspace};
 
-/// Everything that the rules look at. Nothing is read behind its back, so that a test can make one.
+/// Input of all rules. Rules read nothing else, so that tests can construct it.
 pub(crate) struct Tree {
     pub(crate) root: PathBuf,
     pub(crate) layers: Layers,
@@ -29,11 +29,11 @@ pub(crate) struct Tree {
     pub(crate) files: Vec<TextFile>,
 }
 
-/// A violation of a rule.
+/// Violation of a rule, with its position.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Finding {
     pub(crate) path: String,
-    /// The line, from 1; 0 for the whole file.
+    /// Line number from 1; 0 for the whole file.
     pub(crate) line: usize,
     pub(crate) message: String,
 }
@@ -77,7 +77,7 @@ const RULES: &[Rule] = &[
     ("examples", examples::doc_tests),
 ];
 
-/// Runs every rule and prints what it found.
+/// Runs every rule and prints the findings.
 pub(crate) fn run(workspace: &Workspace) -> Result<(), Failure> {
     let tree = Tree {
         root: workspace.root.clone(),
@@ -110,10 +110,10 @@ fn stale_files(workspace: &Workspace) -> Result<Vec<Finding>, Failure> {
 }
 
 impl Tree {
-    /// The Rust sources of a crate: files of its folder that belong to no crate inside it.
+    /// Returns the Rust sources of a crate: files in its folder that belong to no nested crate.
     fn sources<'a>(&'a self, package: &Package) -> impl Iterator<Item = &'a TextFile> {
         let folder = format!("{}/", package.folder(&self.root));
-        // Whatever has a manifest of its own is another package, be it of this workspace or of one by itself.
+        // A folder with its own manifest is another package, in this workspace or in a separate one.
         let inner: Vec<String> = self
             .files
             .iter()
@@ -128,7 +128,7 @@ impl Tree {
         })
     }
 
-    /// A crate's manifest as a path of the tree.
+    /// Returns the path of a crate's manifest in the tree.
     fn manifest(&self, package: &Package) -> String {
         format!("{}/Cargo.toml", package.folder(&self.root))
     }
@@ -198,7 +198,7 @@ mod fixture {
         }
     }
 
-    /// The only finding, as it is printed.
+    /// Returns the only finding, as it is printed.
     #[track_caller]
     pub(crate) fn only(findings: &[Finding]) -> String {
         assert_eq!(findings.len(), 1, "{findings:?}");

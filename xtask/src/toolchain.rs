@@ -1,4 +1,4 @@
-//! What the installed Rust can build for.
+//! Build targets of the installed Rust toolchain.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -6,14 +6,14 @@ use std::process::{Command, Stdio};
 use crate::failure::Failure;
 use crate::workspace::capture;
 
-/// A foreign instruction set and the Rust targets that make static programs for it, best first.
+/// Foreign instruction set, with its Rust targets for static programs, best first.
 pub(crate) struct ForeignIsa {
-    /// As `tombolo_base::Isa` spells it.
+    /// Name as spelled by `tombolo_base::Isa`.
     pub(crate) name: &'static str,
     targets: &'static [&'static str],
 }
 
-/// Every instruction set that a node may have, besides this machine's own.
+/// Instruction sets of nodes that are built by default, besides the host's.
 pub(crate) const FOREIGN: &[ForeignIsa] = &[
     ForeignIsa {
         name: "aarch64",
@@ -24,7 +24,7 @@ pub(crate) const FOREIGN: &[ForeignIsa] = &[
     ForeignIsa { name: "s390x", targets: &["s390x-unknown-linux-gnu"] },
 ];
 
-/// Instruction sets of 32 bits, which nothing is built for unless it is asked for.
+/// 32-bit instruction sets, built only on request.
 pub(crate) const NARROW: &[ForeignIsa] = &[
     ForeignIsa { name: "i386", targets: &["i686-unknown-linux-musl"] },
     ForeignIsa {
@@ -33,52 +33,52 @@ pub(crate) const NARROW: &[ForeignIsa] = &[
     },
 ];
 
-/// Makes cargo build `target` for a node: static, since a node has a kernel and our program, nothing else.
+/// Makes cargo build `target` for a node. Programs are static because a node has no C library.
 pub(crate) fn add_target(cargo: &mut Command, target: &str) {
     let flags = target_variable(target, "RUSTFLAGS");
     cargo.args(["--target", target]).env(flags, "-C target-feature=+crt-static");
 }
 
-/// The name of cargo's setting `what` for `target` in the environment.
+/// Returns the name of the environment variable for cargo's setting `what` of `target`.
 pub(crate) fn target_variable(target: &str, what: &str) -> String {
     format!("CARGO_TARGET_{}_{what}", target.to_uppercase().replace('-', "_"))
 }
 
-/// The compiler that cargo uses here.
+/// Rust toolchain that cargo uses.
 pub(crate) struct Toolchain {
     sysroot: PathBuf,
 }
 
 impl Toolchain {
-    /// Asks the compiler where its libraries are.
+    /// Locates the toolchain with `rustc --print sysroot`.
     pub(crate) fn find() -> Result<Self, Failure> {
         let sysroot = capture(Command::new("rustc").args(["--print", "sysroot"]))?;
         Ok(Self { sysroot: sysroot.trim().into() })
     }
 
-    /// The compiler with lints, where `cargo clippy` looks for it.
+    /// Returns the path of `clippy-driver`, the compiler with clippy's lints.
     pub(crate) fn clippy_driver(&self) -> PathBuf {
         self.sysroot.join("bin/clippy-driver")
     }
 
-    /// The target of this machine itself.
+    /// Returns the target triple of this machine.
     pub(crate) fn host(&self) -> Result<String, Failure> {
         let version = capture(Command::new("rustc").arg("-vV"))?;
         let host = version.lines().find_map(|line| line.strip_prefix("host: "));
         host.map(str::to_owned).ok_or_else(|| Failure::Found("`rustc -vV` names no host".to_owned()))
     }
 
-    /// Whether there is a standard (or core) library for `target`.
+    /// Returns whether the standard (or core) library for `target` is installed.
     pub(crate) fn has(&self, target: &str) -> bool {
         self.sysroot.join("lib/rustlib").join(target).join("lib").is_dir()
     }
 
-    /// The target to build programs of this instruction set with.
+    /// Returns the best installed target for this instruction set.
     pub(crate) fn target_for(&self, isa: &ForeignIsa) -> Option<&'static str> {
         isa.targets.iter().copied().find(|target| self.has(target))
     }
 
-    /// The foreign instruction sets that can be built for; reports the others.
+    /// Returns the foreign instruction sets that can be built for, with their targets; reports the others.
     pub(crate) fn foreign_targets(&self) -> Vec<(&'static str, &'static str)> {
         let mut found = Vec::new();
         for isa in FOREIGN {
@@ -95,7 +95,7 @@ impl Toolchain {
     }
 }
 
-/// Whether libraries for other targets can be added.
+/// Returns whether rustup is installed, which can add libraries for other targets.
 pub(crate) fn has_rustup() -> bool {
     let mut command = Command::new("rustup");
     command
@@ -106,14 +106,14 @@ pub(crate) fn has_rustup() -> bool {
         .is_ok_and(|status| status.success())
 }
 
-/// Whether nightly's miri is there; it comes only with rustup.
+/// Returns whether nightly's miri is installed; it comes only with rustup.
 pub(crate) fn has_miri() -> bool {
     let mut command = Command::new("rustup");
     command.args(["run", "nightly", "cargo", "miri", "--version"]);
     command.stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
 }
 
-/// Whether rustup's nightly is there.
+/// Returns whether rustup's nightly is installed.
 pub(crate) fn has_nightly() -> bool {
     let mut command = Command::new("rustup");
     command.args(["run", "nightly", "rustc", "--version"]);

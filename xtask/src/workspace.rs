@@ -1,4 +1,4 @@
-//! The tree: where it is, its crates, its files.
+//! The source tree: its location, crates and files.
 
 use std::env;
 use std::io::{self, Read, Write};
@@ -10,7 +10,7 @@ use serde::Deserialize;
 use crate::failure::Failure;
 use crate::layers::Layers;
 
-/// The workspace as cargo and git see it.
+/// Workspace as seen by cargo and git.
 pub(crate) struct Workspace {
     pub(crate) root: PathBuf,
     pub(crate) target: PathBuf,
@@ -18,7 +18,7 @@ pub(crate) struct Workspace {
     pub(crate) packages: Vec<Package>,
 }
 
-/// One crate of the workspace.
+/// Crate of the workspace.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Package {
     pub(crate) name: String,
@@ -28,39 +28,39 @@ pub(crate) struct Package {
     pub(crate) description: Option<String>,
     #[serde(default)]
     pub(crate) documentation: Option<String>,
-    /// Relative to the crate's folder.
+    /// Path relative to the crate's folder.
     #[serde(default)]
     pub(crate) readme: Option<PathBuf>,
-    /// The registries that it may go to: none for what is not public, absent for any.
+    /// Registries that the crate may be published to: empty for private crates, `None` for no restriction.
     #[serde(default)]
     pub(crate) publish: Option<Vec<String>>,
     pub(crate) dependencies: Vec<Dependency>,
     pub(crate) targets: Vec<Target>,
 }
 
-/// Something that a crate depends on.
+/// Dependency of a crate.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
-    /// Present only for crates of the workspace.
+    /// Folder of a path dependency; `None` for crates from a registry.
     pub(crate) path: Option<PathBuf>,
-    /// `dev` or `build`; absent for what the crate itself uses.
+    /// `dev` or `build`; `None` for normal dependencies.
     pub(crate) kind: Option<String>,
     #[serde(default)]
     pub(crate) optional: bool,
 }
 
-/// A library, program, test or example of a crate.
+/// Library, program, test or example of a crate.
 #[derive(Clone, Debug, Deserialize)]
 pub(crate) struct Target {
     pub(crate) name: String,
-    /// `lib`, `bin`, `test` and so on; a library has one for each form that it is built in.
+    /// Kinds such as `lib`, `bin` or `test`; a library has one for each form that it is built in.
     pub(crate) kind: Vec<String>,
     pub(crate) src_path: PathBuf,
-    /// Whether it has tests, as its manifest says.
+    /// Whether the manifest enables unit tests.
     #[serde(default)]
     pub(crate) test: bool,
-    /// Of a library: whether examples in its documentation are tested.
+    /// Whether the manifest enables tests of a library's documentation examples.
     #[serde(default)]
     pub(crate) doctest: bool,
 }
@@ -72,18 +72,18 @@ struct Metadata {
     target_directory: PathBuf,
 }
 
-/// One file of the tree, as text.
+/// Text file of the tree.
 #[derive(Clone, Debug)]
 pub(crate) struct TextFile {
-    /// Relative to the root, with `/`.
+    /// Path relative to the root, separated by `/`.
     pub(crate) path: String,
     pub(crate) text: String,
 }
 
 impl Workspace {
-    /// Asks cargo about the workspace that this tool belongs to.
+    /// Loads the workspace that this tool belongs to with `cargo metadata`.
     pub(crate) fn load() -> Result<Self, Failure> {
-        // What cargo says now, not when it built this: two clones may share a target folder.
+        // Use cargo's value at run time, not at compile time: two clones may share a target folder.
         let here = env::var_os("CARGO_MANIFEST_DIR").unwrap_or_else(|| env!("CARGO_MANIFEST_DIR").into());
         let manifest = Path::new(&here).join("../Cargo.toml");
         let output = capture(
@@ -102,12 +102,12 @@ impl Workspace {
         })
     }
 
-    /// The crates that users depend on, and those that these are made of.
+    /// Returns the names of the crates that users depend on, and of those that these depend on.
     pub(crate) fn public_crates(&self) -> impl Iterator<Item = &str> {
         self.packages.iter().filter(|package| package.is_public()).map(|package| package.name.as_str())
     }
 
-    /// Every text file that git tracks or would track. Files that are not UTF-8 are no text.
+    /// Reads every text file that git tracks or would track. Files that are not UTF-8 are left out.
     pub(crate) fn text_files(&self) -> Result<Vec<TextFile>, Failure> {
         let listing = capture(Command::new("git").current_dir(&self.root).args([
             "ls-files",
@@ -118,7 +118,7 @@ impl Workspace {
         ]))?;
         let mut files = Vec::new();
         for path in listing.split('\0').filter(|path| !path.is_empty()) {
-            // A file may be listed and gone: deleted, and not yet committed so.
+            // A listed file may be missing: deleted, but the deletion is not committed.
             if let Ok(text) = std::fs::read_to_string(self.root.join(path)) {
                 files.push(TextFile { path: path.to_owned(), text });
             }
@@ -126,19 +126,19 @@ impl Workspace {
         Ok(files)
     }
 
-    /// Where what only looks at sources, and tests on foreign instruction sets, are built: procedural macros
-    /// and what they depend on are compiled once for all of them, and no step that needs the target folder
-    /// waits for its lock.
+    /// Returns the target folder of source checks and of tests on foreign instruction sets: procedural macros
+    /// and their dependencies are compiled once for all of them, and no step on the main target folder waits
+    /// for their lock.
     pub(crate) fn checks(&self) -> PathBuf {
         self.target.join("checks")
     }
 
-    /// The same for model checkers.
+    /// Returns the shared target folder of the model checkers.
     pub(crate) fn models(&self) -> PathBuf {
         self.target.join("models")
     }
 
-    /// A cargo command in the root of the workspace, with its own target folder.
+    /// Returns a cargo command that runs in the workspace root with its target folder.
     pub(crate) fn cargo(&self) -> Command {
         let mut command = Command::new(cargo());
         command.current_dir(&self.root).env("CARGO_TARGET_DIR", &self.target);
@@ -147,24 +147,24 @@ impl Workspace {
 }
 
 impl Package {
-    /// Whether it goes to the registry.
+    /// Returns whether the crate is published to the registry.
     pub(crate) fn is_public(&self) -> bool {
         self.publish.is_none()
     }
 
-    /// The crate's folder relative to `root`, with `/`.
+    /// Returns the crate's folder relative to `root`, separated by `/`.
     pub(crate) fn folder(&self, root: &Path) -> String {
         let folder = self.manifest_path.parent().unwrap_or(&self.manifest_path);
         folder.strip_prefix(root).unwrap_or(folder).to_string_lossy().into_owned()
     }
 }
 
-/// The cargo that runs this tool.
+/// Returns the path of the cargo that runs this tool.
 fn cargo() -> String {
     env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned())
 }
 
-/// Runs a command and gives what it printed; its complaints go to the terminal.
+/// Runs a command and returns its standard output; its standard error goes to the terminal.
 pub(crate) fn capture(command: &mut Command) -> Result<String, Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     let output = command
@@ -188,9 +188,10 @@ pub(crate) fn execute(command: &mut Command) -> Result<(), Failure> {
     }
 }
 
-/// Runs one of the scripts that put what others made into the target folder. Whether the archives gave it.
+/// Runs a script that fetches third-party files into the target folder. Returns whether the archives were
+/// reachable.
 pub(crate) fn fetch(workspace: &Workspace, script: &str) -> Result<bool, Failure> {
-    /// With what such a script ends when an archive is out of reach.
+    /// Exit status of such a script when an archive is unreachable.
     const UNREACHABLE: i32 = 3;
     let mut command = Command::new("sh");
     command.current_dir(&workspace.root).arg(script).arg(&workspace.target);
@@ -203,20 +204,21 @@ pub(crate) fn fetch(workspace: &Workspace, script: &str) -> Result<bool, Failure
     }
 }
 
-/// Runs a command, and writes what it said in one piece when it has ended, apart from what others say
-/// meanwhile.
+/// Runs a command and writes its output in one piece after it has ended, so that outputs of parallel commands
+/// do not mix.
 pub(crate) fn execute_whole(command: &mut Command) -> Result<(), Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     let failed = |source| Failure::NotStarted { program: program.clone(), source };
     let (mut said, writer) = io::pipe().map_err(failed)?;
     let second = writer.try_clone().map_err(failed)?;
     let mut child = command.stdout(writer).stderr(second).spawn().map_err(failed)?;
-    // The command holds the writing ends until it is told anew; reading would not end before.
+    // `command` keeps the write ends open until its streams are replaced; otherwise reading would never reach
+    // the end.
     command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
     let mut text = Vec::new();
     said.read_to_end(&mut text).map_err(failed)?;
     let status = child.wait().map_err(failed)?;
-    // A closed standard output is not a reason to stop the checks.
+    // A closed standard output does not stop the checks.
     let _ = io::stdout().lock().write_all(&text);
     if status.success() {
         Ok(())
@@ -225,7 +227,7 @@ pub(crate) fn execute_whole(command: &mut Command) -> Result<(), Failure> {
     }
 }
 
-/// A command as one would type it.
+/// Returns the command line of a command.
 pub(crate) fn line(command: &Command) -> String {
     let mut words = vec![command.get_program().to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));

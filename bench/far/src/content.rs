@@ -1,21 +1,22 @@
-//! The content of messages: every byte is written, and checked on arrival.
+//! Content of messages: the sender writes every byte and the receiver checks all of them.
 
 use tombolo_base::sync::AtomicU64;
 use tombolo_base::sync::Ordering::Relaxed;
 
 use crate::Error;
 
-/// Word `index` of the message with that number.
+/// Returns word `index` of the message with that sequence number.
 #[inline(always)]
 #[must_use]
 pub fn word(sequence: u64, index: usize) -> u64 {
     sequence.wrapping_add((index as u64).wrapping_mul(0x0101_0101_0101_0101))
 }
 
-/// A message that begins at a cache line.
+/// Message buffer aligned to a cache line.
 ///
-/// The compiler fills messages by wide stores. One that crosses two lines delays all later ones and can halve
-/// the rate of a stream; without an alignment, whether any does depends on where the stack lies (ADR 0142).
+/// The compiler fills messages with wide stores. A store that crosses a line boundary delays all later ones
+/// and can halve the rate of a stream; without the alignment, this depends on the address of the stack (ADR
+/// 0142).
 #[derive(Debug)]
 #[repr(align(64))]
 pub struct Aligned<const N: usize>(pub [u8; N]);
@@ -28,7 +29,7 @@ pub fn fill<const N: usize>(message: &mut [u8; N], sequence: u64) {
     }
 }
 
-/// Whether every byte of a message is as [`fill`] left it.
+/// Checks that every byte of a message is as [`fill`] wrote it.
 ///
 /// # Errors
 /// [`Error::Corrupt`].
@@ -42,7 +43,8 @@ pub fn check<const N: usize>(message: &[u8], sequence: u64) -> Result<(), Error>
     if wrong == 0 { Ok(()) } else { Err(corrupt(sequence)) }
 }
 
-/// Zero if a message, as its numbers, is as [`fill`] left it; `None` is a message of another length.
+/// Returns zero if a message, given as its numbers, is as [`fill`] wrote it; `None` is a message of another
+/// length.
 #[inline(always)]
 #[must_use]
 pub fn wrong_words<const N: usize>(words: Option<[u64; N]>, sequence: u64) -> u64 {
@@ -50,7 +52,7 @@ pub fn wrong_words<const N: usize>(words: Option<[u64; N]>, sequence: u64) -> u6
     words.iter().enumerate().fold(0, |wrong, (index, found)| wrong | (found ^ word(sequence, index)))
 }
 
-/// The word that a buffer of bulk data is filled with.
+/// Returns the word with which a buffer of bulk data is filled.
 #[inline(always)]
 #[must_use]
 pub fn bulk_word(sequence: u64) -> u64 {
@@ -66,7 +68,7 @@ pub fn fill_bulk(buffer: &mut [u8], sequence: u64) {
     }
 }
 
-/// The sum of all words of a buffer, wrapping.
+/// Returns the wrapping sum of all words of a buffer.
 #[inline(always)]
 #[must_use]
 pub fn sum(buffer: &[u8]) -> u64 {
@@ -74,7 +76,7 @@ pub fn sum(buffer: &[u8]) -> u64 {
     words.fold(0, u64::wrapping_add)
 }
 
-/// Whether a sum is that of `bytes` of bulk data with that number.
+/// Checks the sum over `bytes` of bulk data with that sequence number.
 ///
 /// # Errors
 /// [`Error::Corrupt`].
@@ -93,13 +95,13 @@ pub fn fill_words(words: &[AtomicU64], sequence: u64) {
     }
 }
 
-/// Reads all of shared memory that [`fill_words`] has filled.
+/// Reads and checks all of the shared memory that [`fill_words`] has filled.
 ///
 /// # Errors
 /// [`Error::Corrupt`].
 #[inline(never)]
 pub fn check_words(words: &[AtomicU64], sequence: u64) -> Result<(), Error> {
-    // Four sums, so that one addition need not wait for another.
+    // Four independent sums, for instruction-level parallelism.
     let mut sums = [0_u64; 4];
     let (fours, _) = words.as_chunks::<4>();
     for four in fours {
@@ -111,7 +113,7 @@ pub fn check_words(words: &[AtomicU64], sequence: u64) -> Result<(), Error> {
     check_sum(sum, 8 * words.len(), sequence)
 }
 
-/// The error of a message that is not what was sent.
+/// Creates the error of a message with wrong content.
 #[cold]
 #[must_use]
 pub fn corrupt(message: u64) -> Error {

@@ -1,10 +1,10 @@
-//! Which processor a side of a measurement runs on.
+//! Processor affinity of the calling thread.
 
 use std::fs;
 
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The processors that this thread may run on, in order.
+/// Returns the processors on which this thread may run, in ascending order.
 ///
 /// # Errors
 /// The error of the kernel.
@@ -33,11 +33,11 @@ pub fn set(cpus: &[usize]) -> std::io::Result<()> {
     Ok(sched_setaffinity(None, &set)?)
 }
 
-/// How long this thread has been ready to run while something else ran, in nanoseconds; `None` where the
-/// kernel does not say.
+/// Returns the time that this thread has been runnable but not running, in nanoseconds; `None` if the kernel
+/// does not report it.
 #[must_use]
 pub fn waited_ns() -> Option<u64> {
-    // Time run, time waited, slices.
+    // Fields: time run, time waited, number of timeslices.
     fs::read_to_string("/proc/thread-self/schedstat").ok()?.split_whitespace().nth(1)?.parse().ok()
 }
 

@@ -1,5 +1,5 @@
-//! The far side of `tombolo bench devices`: what a program notices of a disk and of a network. It uses
-//! nothing of Tombolo, so that it measures the emulator's devices and Tombolo's in the same way.
+//! The far side of `tombolo bench devices`: measures a disk and a network as a program sees them. It uses no
+//! part of Tombolo, so that it measures the emulator's devices and Tombolo's in the same way.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -9,22 +9,22 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::OFlags;
 
-/// Bytes of a datagram there and back.
+/// Length of the datagrams in round trips.
 pub const DATAGRAM_BYTES: usize = 64;
 
-/// What a connection is for, in its first byte: this side sends, and the other says how many bytes it got.
+/// First byte of a connection on which this side sends; the other side then reports the bytes received.
 pub const SENDS: u8 = b's';
 
-/// This side receives, until it closes.
+/// First byte of a connection on which this side receives until it closes.
 pub const RECEIVES: u8 = b'r';
 
-/// Bytes of a write to a stream.
+/// Length of each write to a stream.
 pub const CHUNK_BYTES: usize = 64 << 10;
 
-/// How long a peer may take.
+/// Timeout of a peer's answer.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Memory as direct input and output needs it.
+/// Memory aligned for direct I/O (`O_DIRECT`).
 #[repr(C, align(4096))]
 struct Aligned<const BYTES: usize>([u8; BYTES]);
 
@@ -33,7 +33,7 @@ const LONG_BYTES: usize = 128 << 10;
 
 type Outcome = Result<(), String>;
 
-/// Prints a figure, as the near side reads it.
+/// Prints a figure in the format that the near side parses.
 fn figure(name: &str, value: u64) {
     println!("figure {name} {value}");
 }
@@ -47,7 +47,7 @@ fn distribution(name: &str, times_ns: &mut [u64]) {
     }
 }
 
-/// Repeats for `time`; the time of each call.
+/// Repeats a call for `time` and returns the time of each call.
 fn repeat(time: Duration, mut call: impl FnMut() -> std::io::Result<()>) -> Result<Vec<u64>, String> {
     let mut times_ns = Vec::new();
     let start = Instant::now();
@@ -59,16 +59,16 @@ fn repeat(time: Duration, mut call: impl FnMut() -> std::io::Result<()>) -> Resu
     Ok(times_ns)
 }
 
-/// Bytes per second of calls of `bytes` each.
+/// Returns the bytes per second of calls that transfer `bytes` each.
 fn rate(bytes: usize, times_ns: &[u64]) -> u64 {
     let all_ns = times_ns.iter().sum::<u64>().max(1);
     (bytes as u128 * times_ns.len() as u128 * 1_000_000_000 / u128::from(all_ns)) as u64
 }
 
-/// Reads and writes a disk, past the cache of this kernel, for `time` each.
+/// Reads and writes a disk for `time` each, bypassing this kernel's page cache.
 ///
 /// # Errors
-/// What the kernel refused, in words.
+/// A description of the failed system call.
 pub fn disk(path: &str, time: Duration) -> Outcome {
     let open = || {
         let file =
@@ -105,10 +105,10 @@ pub fn disk(path: &str, time: Duration) -> Outcome {
     Ok(())
 }
 
-/// Sends datagrams there and back, and a stream each way, for `time` each.
+/// Measures round trips of datagrams and a stream in each direction, for `time` each.
 ///
 /// # Errors
-/// What the kernel refused, in words.
+/// A description of the failed system call.
 pub fn network(address: &str, time: Duration) -> Outcome {
     measure_network(address, time).map_err(|error| format!("{address}: {error}"))
 }

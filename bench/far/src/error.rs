@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tombolo_platform::OsError;
 
-/// The reason why something was not measured.
+/// Error that prevented a measurement.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -15,115 +15,115 @@ pub enum Error {
         path.display()
     )]
     NoImage {
-        /// The path of the image.
+        /// Path of the image.
         path: PathBuf,
     },
-    /// Two sides that poll need a processor each.
+    /// Fewer than two processors are allowed, and each polling side needs one.
     #[error(
         "measuring takes two processors, one for each side, and this program may use {allowed}: \
          allow it more (taskset, cgroups) or measure on another host"
     )]
     TooFewCpus {
-        /// The number of allowed processors.
+        /// Number of allowed processors.
         allowed: usize,
     },
-    /// The kernel refused something about processors.
+    /// The kernel refused to report or set processor affinity.
     #[error("cannot {what}: {error} (`--no-pin` measures without)")]
     Cpus {
-        /// The operation that failed.
+        /// Operation that failed.
         what: String,
-        /// The error of the kernel.
+        /// Error of the kernel.
         error: std::io::Error,
     },
     /// The node is down.
     #[error("node {node} is down{}", because(cause))]
     NodeDown {
-        /// The node.
+        /// Name of the node.
         node: String,
-        /// The cause, if known.
+        /// Cause, if known.
         cause: String,
     },
-    /// The peer ended during the measurement.
+    /// The peer exited during the measurement.
     #[error("the peer on {node} ended ({exit}) during the measurement")]
     PeerEnded {
-        /// The node of the peer.
+        /// Node of the peer.
         node: String,
-        /// How it ended.
+        /// Exit status of the peer.
         exit: String,
     },
-    /// The other side does not answer.
+    /// The other side did not answer in time.
     #[error("the other side has not answered for {waited:?}")]
     Stalled {
-        /// The length of the time.
+        /// Time waited without an answer.
         waited: Duration,
     },
-    /// What arrived is not what was sent.
+    /// A message arrived with wrong content.
     #[error("message {message} of a run arrived with other bytes than were sent")]
     Corrupt {
-        /// Counted from the start of the run.
+        /// Index of the message in its run.
         message: u64,
     },
-    /// Messages are missing, or too many.
+    /// The counts of sent and received messages differ.
     #[error("{sent} messages were sent and {received} received")]
     Lost {
-        /// The count of one side.
+        /// Number of messages sent.
         sent: u64,
-        /// The count of the other side.
+        /// Number of messages received.
         received: u64,
     },
     /// An unexpected message: the two sides are of different versions.
     #[error("the other side sent {length_bytes} bytes that make no sense here: rebuild with `make kit`")]
     Unexpected {
-        /// Their length.
+        /// Length of the message, in bytes.
         length_bytes: usize,
     },
     /// The channel is too small for the two lines of the limit.
     #[error("the memory under a channel has {have_bytes} bytes; the limit is measured in {need_bytes}")]
     TooSmall {
-        /// The length of that memory, in bytes.
+        /// Length of that memory, in bytes.
         have_bytes: usize,
-        /// What is needed.
+        /// Length needed, in bytes.
         need_bytes: usize,
     },
-    /// Rings that are placed by hand.
+    /// A measurement of ring placement failed.
     #[error("cannot measure where slots and credit lie: {what}")]
     Placement {
-        /// What failed.
+        /// Failed operation, with the reason.
         what: String,
     },
-    /// Figures that a node takes of itself.
+    /// A measurement of the node itself failed.
     #[error("cannot measure this node: {what}")]
     Figures {
-        /// What failed.
+        /// Failed operation, with the reason.
         what: String,
     },
-    /// The peer's arguments.
+    /// The peer's arguments are invalid.
     #[error("'{found}' are not arguments of this program, which `tombolo bench ring` starts")]
     Arguments {
-        /// The arguments, as given.
+        /// Arguments as given.
         found: String,
     },
-    /// A connection to a virtual machine that has a network.
+    /// A connection to a virtual machine with a network failed.
     #[error("{}: cannot {what}", crate::network::TCP_OVER_VIRTIO)]
     Network {
-        /// What failed.
+        /// Failed operation, with the reason.
         what: String,
     },
-    /// The kernel.
+    /// A system call failed.
     #[error(transparent)]
     Os(#[from] OsError),
-    /// A channel or the monitor.
+    /// A channel or the monitor failed.
     #[error(transparent)]
     Tombolo(#[from] tombolo::Error),
 }
 
 impl Error {
-    /// An error of figures that a node takes of itself.
+    /// Creates the error of a node's measurement of itself.
     pub fn of_figures(error: impl std::fmt::Display) -> Error {
         Error::Figures { what: error.to_string() }
     }
 
-    /// An error of rings that are placed by hand.
+    /// Creates the error of a measurement of ring placement.
     pub fn of_placement(error: impl std::fmt::Display) -> Error {
         Error::Placement { what: error.to_string() }
     }

@@ -24,6 +24,6 @@ pub use ring::end::Patience;
 pub enum Side {
     /// The program that leads and takes the times.
     Near,
-    /// The program that it has started.
+    /// The program that the near side has started.
     Far,
 }

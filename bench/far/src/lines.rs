@@ -1,8 +1,8 @@
-//! The physical limit: two cache lines that travel between the two sides, and nothing else.
+//! The physical limit: ping-pong of two cache lines between the two sides.
 //!
-//! One side stores a number in its line with release order, the other, polling with acquire order, sees it
-//! and stores it in its own line, which the first polls. A message cannot be answered in fewer transfers of
-//! cache lines. The lines lie where the slots of the two rings would, in memory of the same kind.
+//! One side stores a number in its line with release order; the other, polling with acquire order, sees it
+//! and stores it in its own line, which the first polls. No message can be answered with fewer transfers of
+//! cache lines. The lines are at the offsets of the rings' slots, in memory of the same kind.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,13 +10,13 @@ use crate::{Error, Patience};
 
 /// First word of the line that the near side writes: that of the first slot.
 const OUT_WORD: usize = 1024 / 8;
-/// First word of the peer's line: 128 bytes on, since processors fetch pairs of lines.
+/// First word of the peer's line: 128 bytes further, since processors prefetch pairs of lines.
 const BACK_WORD: usize = OUT_WORD + 128 / 8;
 
-/// Ends a run of round trips.
+/// Value that ends a run of round trips.
 const STOP: u64 = u64::MAX;
 
-/// The two lines, in memory that is little-endian whatever the processor.
+/// The two lines, in memory that is little-endian on every processor.
 #[derive(Clone, Copy, Debug)]
 pub struct Lines<'a> {
     out: &'a AtomicU64,
@@ -24,7 +24,7 @@ pub struct Lines<'a> {
 }
 
 impl<'a> Lines<'a> {
-    /// In these words.
+    /// Locates the lines in these words.
     ///
     /// # Errors
     /// [`Error::TooSmall`].
@@ -35,7 +35,7 @@ impl<'a> Lines<'a> {
         }
     }
 
-    /// The near side's half of a round trip: `number` must differ from the one before.
+    /// Runs the near half of a round trip: `number` must differ from the previous one.
     ///
     /// # Errors
     /// [`Error::Stalled`].
@@ -58,7 +58,7 @@ impl<'a> Lines<'a> {
         self.round_trip(STOP)
     }
 
-    /// The peer's half: returns every number that differs from the one before, up to the one that stops.
+    /// Runs the peer's half: returns every number that differs from the previous one, up to the stop value.
     ///
     /// # Errors
     /// [`Error::Stalled`].

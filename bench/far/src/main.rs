@@ -13,7 +13,7 @@ use tombolo_platform::guest::init::is_init;
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if is_init() && arguments.is_empty() {
-        // Of a virtual machine that `tombolo bench bulk` has started for its network alone.
+        // Process 1 of a virtual machine that `tombolo bench bulk` started for its network only.
         return ended(network::be_machine());
     }
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
@@ -42,7 +42,7 @@ fn main() -> ExitCode {
     ended(peer::run(&arguments))
 }
 
-/// The time of a measurement, in milliseconds as `tombolo bench` says it.
+/// Parses the duration of a measurement, in milliseconds.
 fn time(ms: &str) -> Duration {
     Duration::from_millis(ms.parse().unwrap_or(1000))
 }

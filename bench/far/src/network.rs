@@ -1,7 +1,7 @@
-//! Bulk data by TCP, to a virtual machine that has a network for this: the alternative to a window.
+//! Bulk data over TCP to a virtual machine with a network: the alternative to a window.
 //!
-//! The machine is one of its own, without a window and a monitor, started by `tombolo bench bulk` and gone
-//! afterwards; its nodes have no network (ADR 0041). Process 1 there is this program, which answers one
+//! The machine is a separate one, without a window and a monitor, started by `tombolo bench bulk` and removed
+//! afterwards, because nodes have no network (ADR 0041). Its process 1 is this program, which answers one
 //! connection.
 
 use std::fs::File;
@@ -17,27 +17,27 @@ use crate::Error;
 use crate::bulk::command::{ANSWER, COMMAND_BYTES, Command, PATIENCE, from_bytes, to_bytes};
 use crate::content::{check_sum, fill_bulk, sum};
 
-/// Its name in rows and legends.
+/// Name in rows and legends.
 pub const TCP_OVER_VIRTIO: &str = "TCP over virtio-net";
 
-/// The machine's address in the network that the emulator makes for it alone.
+/// Address of the machine in its private network inside the emulator.
 pub const ADDRESS: &str = "10.0.2.15";
 
-/// The TCP port that the machine listens on.
+/// TCP port on which the machine listens.
 pub const PORT: u16 = 7700;
 
-/// The line that the machine writes to its console once it listens.
+/// Console line that the machine prints once it listens.
 pub const SERVING: &str = "bench-peer: serving";
 
-/// The start of the line with the reason if it cannot listen.
+/// Prefix of the console line with the reason if it cannot listen.
 pub const FAILED: &str = "bench-peer: ";
 
-/// The error of a step of a measurement over TCP.
+/// Creates the error of a failed step over TCP.
 pub fn failed(what: &str, error: &dyn std::fmt::Display) -> Error {
     Error::Network { what: format!("{what}: {error}") }
 }
 
-/// A connection, by which commands, answers and buffers pass in turn.
+/// Connection for commands, answers and buffers in turn.
 #[derive(Debug)]
 pub struct Wire {
     stream: TcpStream,
@@ -45,10 +45,10 @@ pub struct Wire {
 }
 
 impl Wire {
-    /// Over this stream.
+    /// Wraps a TCP stream.
     ///
     /// # Errors
-    /// When the connection fails.
+    /// The connection fails.
     pub fn new(stream: TcpStream) -> Result<Wire, Error> {
         let set = stream.set_nodelay(true);
         let set = set.and_then(|()| stream.set_read_timeout(Some(PATIENCE)));
@@ -60,7 +60,7 @@ impl Wire {
     /// Sets the length of the buffer.
     pub fn length_bytes(&mut self, bytes: usize) {
         self.buffer.resize(bytes, 0);
-        // What is not needed is given back: the machine is small.
+        // Frees the excess: the machine is small.
         self.buffer.shrink_to_fit();
     }
 
@@ -77,7 +77,7 @@ impl Wire {
     /// Sends a command to the other side.
     ///
     /// # Errors
-    /// When the connection fails.
+    /// The connection fails.
     pub fn tell(&mut self, command: Command) -> Result<(), Error> {
         self.send(&to_bytes(command.words()))
     }
@@ -89,7 +89,7 @@ impl Wire {
     /// Waits for the answer to a command.
     ///
     /// # Errors
-    /// When the connection fails, or something else than was sent arrives.
+    /// The connection fails, or received data differs from what was sent.
     pub fn answered(&mut self) -> Result<(), Error> {
         match self.recv()? {
             [ANSWER, 0, 0] => Ok(()),
@@ -100,7 +100,7 @@ impl Wire {
     /// Sends a command and waits for its answer.
     ///
     /// # Errors
-    /// When the connection fails, or something else than was sent arrives.
+    /// The connection fails, or received data differs from what was sent.
     pub fn ask(&mut self, command: Command) -> Result<(), Error> {
         self.tell(command)?;
         self.answered()
@@ -119,7 +119,7 @@ impl Wire {
     /// Fills and sends `count` buffers.
     ///
     /// # Errors
-    /// When the connection fails.
+    /// The connection fails.
     pub fn give(&mut self, count: u64) -> Result<(), Error> {
         (0..count).try_for_each(|sequence| self.give_one(sequence))
     }
@@ -127,15 +127,16 @@ impl Wire {
     /// Receives and checks `count` buffers.
     ///
     /// # Errors
-    /// When the connection fails, or something else than was sent arrives.
+    /// The connection fails, or received data differs from what was sent.
     pub fn read(&mut self, count: u64) -> Result<(), Error> {
         (0..count).try_for_each(|sequence| self.read_one(sequence))
     }
 
-    /// Nanoseconds until the other side has read a buffer and acknowledged it: the mean of `count` less one.
+    /// Returns the nanoseconds until the other side has read a buffer and acknowledged it: the mean of
+    /// `count` rounds without the first.
     ///
     /// # Errors
-    /// When the connection fails, or something else than was sent arrives.
+    /// The connection fails, or received data differs from what was sent.
     pub fn deliver(&mut self, count: u64) -> Result<f64, Error> {
         let mut began = Instant::now();
         for sequence in 0..count {
@@ -151,9 +152,9 @@ impl Wire {
     /// Executes the commands of the other side until it closes.
     ///
     /// # Errors
-    /// When the connection fails, or something else than was sent arrives.
+    /// The connection fails, or received data differs from what was sent.
     pub fn serve(&mut self) -> Result<(), Error> {
-        /// The longest buffer that is accepted, in bytes.
+        /// Maximum length of an accepted buffer, in bytes.
         const MOST_BYTES: u64 = 256 << 20;
         loop {
             let words = self.recv()?;
@@ -177,11 +178,11 @@ impl Wire {
     }
 }
 
-/// Is process 1 of a machine whose only device is a network: serves one connection, and turns the machine
-/// off.
+/// Runs as process 1 of a machine whose only device is a network: serves one connection, then powers the
+/// machine off.
 ///
 /// # Errors
-/// Failures of the setup or the connection, which are also written to the console, and of turning the machine
+/// The setup or the connection fails, which is also reported on the console, or the machine cannot be powered
 /// off.
 pub fn be_machine() -> Result<(), Error> {
     let say = |line: &str| {

@@ -1,4 +1,4 @@
-//! Where slots and credit lie: on the side of the sender or of the receiver, for both variants of the ring.
+//! Placement of slots and credit: in memory of the sender or of the receiver, for both ring variants.
 
 use tombolo_base::{LINE_BYTES, SharedMemory};
 use tombolo_link::layout::HEADER_BYTES;
@@ -11,13 +11,13 @@ use crate::ring::command::COMMAND_BYTES;
 use crate::ring::end::{End, Ends};
 use crate::{Error, Patience, Side};
 
-/// Length of the messages across a link: one slot.
+/// Length of the messages across a link, in bytes: one slot.
 pub const MESSAGE_BYTES: usize = 56;
 
-/// A ring each way, placed.
+/// Placement of one ring per direction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rings {
-    /// How slots come back.
+    /// Variant of the ring, by which slots are returned.
     pub variant: Variant,
     /// Whether the slots lie at the receiver.
     pub slots_at_receiver: bool,
@@ -25,12 +25,12 @@ pub struct Rings {
     pub credit_at_receiver: bool,
 }
 
-/// Bytes of memory of each program: two rings of 32 slots.
+/// Memory of each program, in bytes: two rings of 32 slots.
 pub const BYTES: usize = 8 << 10;
 const SLOTS: u32 = 32;
 
 impl Rings {
-    /// Both variants in one memory.
+    /// Returns both variants in a single memory.
     #[must_use]
     pub fn in_one_memory() -> Vec<Rings> {
         Self::all()
@@ -39,19 +39,19 @@ impl Rings {
             .collect()
     }
 
-    /// The `index`-th of [`all`](Self::all), and the reverse.
+    /// Returns the `index`-th element of [`all`](Self::all).
     #[must_use]
     pub fn at(index: u64) -> Option<Rings> {
         Self::all().into_iter().nth(usize::try_from(index).ok()?)
     }
 
-    /// Which of [`all`](Self::all) these are.
+    /// Returns the index of these rings in [`all`](Self::all).
     #[must_use]
     pub fn index(self) -> u64 {
         Self::all().iter().position(|rings| *rings == self).unwrap_or(0) as u64
     }
 
-    /// Every placement of both variants.
+    /// Returns every placement of both variants.
     #[must_use]
     pub fn all() -> Vec<Rings> {
         let variants = [Variant::EpochCredit, Variant::UsedFlag];
@@ -66,7 +66,8 @@ impl Rings {
         variants.into_iter().flat_map(of).collect()
     }
 
-    /// An end of a ring each way; `memories` are the near side's and the far side's, zero at first.
+    /// Creates an end of one ring per direction; `memories` are the near side's and the far side's, initially
+    /// zero.
     ///
     /// # Errors
     /// [`Error::Placement`].
@@ -79,10 +80,10 @@ impl Rings {
         Ok(RingsEnd { producer, consumer })
     }
 
-    /// The ring that `sender` sends on; `memories` are the near side's and the far side's.
+    /// Creates the ring on which `sender` sends; `memories` are the near side's and the far side's.
     fn ring(self, sender: Side, memories: &[SharedMemory; 2]) -> Result<RingMemory, Error> {
         let of = |at_receiver: bool| &memories[usize::from((sender == Side::Far) != at_receiver)];
-        // Where in a memory the two rings lie, whichever of their parts are there.
+        // Offset of the ring in each memory, fixed regardless of which of its parts lie there.
         let base = if sender == Side::Near { 0 } else { BYTES / 2 };
         let part = |at_receiver, offset, length| {
             of(at_receiver).slice(base + offset, length).map_err(Error::of_placement)
@@ -104,9 +105,9 @@ impl Rings {
 /// One end of placed rings.
 #[derive(Debug)]
 pub struct RingsEnd {
-    /// Sends.
+    /// Producer of the ring to the other side.
     pub producer: Producer,
-    /// Receives.
+    /// Consumer of the ring from the other side.
     pub consumer: Consumer,
 }
 
@@ -114,7 +115,7 @@ impl RingsEnd {
     /// Sends message `sequence`, polling for room.
     ///
     /// # Errors
-    /// When the other side stalls.
+    /// The other side stalls.
     #[inline(always)]
     pub fn send<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
         let mut message = Aligned([0; N]);
@@ -129,7 +130,7 @@ impl RingsEnd {
         }
     }
 
-    /// Sends `count` messages, as many together as there is room for.
+    /// Sends `count` messages, in batches as large as there is room for.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -158,7 +159,7 @@ impl RingsEnd {
     /// Receives message `sequence`, polling, and checks all of it.
     ///
     /// # Errors
-    /// When the other side stalls, or something else arrives.
+    /// The other side stalls, or a wrong message arrives.
     #[inline(always)]
     pub fn recv<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
         let mut patience = Patience::default();
@@ -175,7 +176,7 @@ impl RingsEnd {
     }
 }
 
-/// Adds a message to a batch, by its numbers where it has as many as are compared with a ring in C.
+/// Adds a message to a batch. Lengths that are compared with the ring in C are passed as numbers.
 #[inline(always)]
 fn push<const N: usize>(batch: &mut Batch<'_>, sequence: u64) -> Result<(), SendError> {
     let word = |index| word(sequence, index);
@@ -190,7 +191,7 @@ fn push<const N: usize>(batch: &mut Batch<'_>, sequence: u64) -> Result<(), Send
     }
 }
 
-/// Zero if every byte is right; by its numbers as [`push`] adds them.
+/// Returns zero if every byte is correct; compares numbers for the lengths for which [`push`] passes them.
 #[inline(always)]
 fn wrong<const N: usize>(message: View<'_>, sequence: u64) -> u64 {
     match N {
@@ -204,16 +205,16 @@ fn wrong<const N: usize>(message: View<'_>, sequence: u64) -> u64 {
     }
 }
 
-/// The error where no memory is shared.
+/// Creates the error of a link without shared memory.
 #[must_use]
 pub fn no_memory() -> Error {
     Error::TooSmall { have_bytes: 0, need_bytes: BYTES }
 }
 
-/// The memory of both sides, behind what the channel itself needs to end.
+/// Returns the memory of both sides, after the part that the channel itself needs to close.
 ///
 /// # Errors
-/// [`Error::TooSmall`], also where no memory is shared.
+/// [`Error::TooSmall`], also if no memory is shared.
 pub fn memories<E: End>(ends: &Ends<E>) -> Result<[SharedMemory; 2], Error> {
     let far = &ends.raw.as_ref().ok_or_else(no_memory)?.memory;
     let near = ends.own.as_ref().map_or(far, |own| &own.memory);
@@ -226,7 +227,7 @@ pub fn memories<E: End>(ends: &Ends<E>) -> Result<[SharedMemory; 2], Error> {
     Ok([part(near)?, part(far)?])
 }
 
-/// An end of placed rings in the memory of the link.
+/// Creates an end of placed rings in the memory of the link.
 ///
 /// # Errors
 /// As [`memories`]; [`Error::Unexpected`] for an invalid placement.
@@ -238,7 +239,7 @@ pub fn end<E: End>(ends: &Ends<E>, side: Side, rings: u64) -> Result<RingsEnd, E
 /// Returns `rounds` messages.
 ///
 /// # Errors
-/// When the other side stalls, or something else than was sent arrives.
+/// The other side stalls, or a wrong message arrives.
 pub fn serve(end: &mut RingsEnd, rounds: u64) -> Result<(), Error> {
     (0..rounds).try_for_each(|sequence| {
         end.recv::<MESSAGE_BYTES>(sequence)?;

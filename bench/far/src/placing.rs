@@ -1,9 +1,10 @@
-//! Rings between two nodes, with slots and credit in windows of either, and the modelled costs of a window.
+//! Rings between two nodes, with slots and credit in windows of either node, and the modelled costs of a
+//! window.
 //!
-//! An emulated window is memory of the host, which every node reaches alike. A machine file says whose memory
-//! a window is meant to be, and what a PCIe device would make the other nodes pay: the time of a read, for
-//! which a processor waits, and that of writing a line, which is posted. The two programs wait that long at
-//! each access that would cross. What they measure then is a model, and reports say so.
+//! An emulated window is memory of the host, which every node accesses at the same cost. A machine file
+//! states whose memory a window represents, and what a PCIe device would cost the other nodes: the time of a
+//! read, for which a processor stalls, and that of writing a line, which is posted. The two programs wait
+//! that long at each access that would cross the bus. The result is a model, and reports say so.
 
 use std::hint::spin_loop;
 use std::time::{Duration, Instant};
@@ -17,18 +18,18 @@ use crate::content::{check, corrupt, fill};
 use crate::placement::{BYTES, MESSAGE_BYTES, Rings, RingsEnd, no_memory};
 use crate::{Error, Patience, Side};
 
-/// Either side waits at most this long for the other.
+/// Timeout of either side for the other.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Round trips before the first that counts.
+/// Number of warm-up round trips.
 const WARM: u64 = 200;
 
-/// What a node pays to reach a memory.
+/// Modelled costs of a node's access to a memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Costs {
-    /// Nanoseconds that a read of a line takes.
+    /// Time to read a line, in nanoseconds.
     pub read_ns: u64,
-    /// Nanoseconds that a write of a line takes.
+    /// Time to write a line, in nanoseconds.
     pub line_ns: u64,
 }
 
@@ -51,24 +52,24 @@ fn wait_ns(duration_ns: u64) {
     }
 }
 
-/// What one measurement is of.
+/// Parameters of one measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// Which rings, see [`Rings::at`].
+    /// Index of the placement, see [`Rings::at`].
     pub rings: u64,
-    /// Round trips that count.
+    /// Number of counted round trips.
     pub rounds: u64,
-    /// The windows that are the memory of the near and of the far side, by their position in the arguments.
+    /// Windows that are the memory of the near and of the far side, as indices into the arguments.
     pub memories: [u64; 2],
-    /// What the near and the far side pay for the memory of the near side, and for that of the far side.
+    /// Costs of the near and the far side, each for the memory of the near side and for that of the far side.
     pub costs: [[Costs; 2]; 2],
 }
 
-/// Words of a plan.
+/// Number of words in an encoded plan.
 const WORDS: usize = 4 + 8;
 
 impl Plan {
-    /// The bytes of a message that says it.
+    /// Encodes the plan as a message.
     #[must_use]
     pub fn to_bytes(&self) -> Vec<u8> {
         let costs = self.costs.iter().flatten().flat_map(|costs| [costs.read_ns, costs.line_ns]);
@@ -76,7 +77,7 @@ impl Plan {
         words.flat_map(u64::to_le_bytes).collect()
     }
 
-    /// Reads what such a message says.
+    /// Decodes a plan from a message.
     ///
     /// # Errors
     /// [`Error::Unexpected`].
@@ -95,13 +96,13 @@ fn words(bytes: &[u8]) -> Vec<u64> {
     bytes.chunks_exact(8).map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default())).collect()
 }
 
-/// One end of placed rings on a node that pays for what is not its own memory.
+/// End of placed rings on a node that pays modelled costs for remote memory.
 struct PayingEnd {
     rings: RingsEnd,
     variant: Variant,
-    /// For slots and credit of the ring on which this side sends.
+    /// Costs of slots and credit of the ring on which this side sends.
     out: [Costs; 2],
-    /// The same of the other ring.
+    /// Costs of slots and credit of the other ring.
     back: [Costs; 2],
 }
 
@@ -125,7 +126,7 @@ impl PayingEnd {
         let [slots, credit] = self.out;
         loop {
             match self.variant {
-                // The sender looks whether the receiver has cleared the slot.
+                // The sender reads the slot to check whether the receiver has cleared it.
                 Variant::UsedFlag => slots.read(),
                 Variant::EpochCredit if self.rings.producer.known_free_slots() == 0 => credit.read(),
                 Variant::EpochCredit => {}
@@ -147,7 +148,7 @@ impl PayingEnd {
         let [slots, credit] = self.back;
         let credits = self.rings.consumer.credit_stores();
         loop {
-            // Of one line, so what is copied out of it costs no further read.
+            // The message is one line, so copying out of it costs no further read.
             slots.read();
             let received = match self.rings.consumer.try_recv() {
                 Ok(Some(message)) => Some(message.copy_to(&mut buffer).map_err(|_| corrupt(sequence))?),
@@ -170,11 +171,11 @@ impl PayingEnd {
     }
 }
 
-/// Runs one of the two programs: the near side is told what to measure over the channel `name`, and tells the
-/// far side over `pair`. `windows` are the names of the windows that both reach.
+/// Runs one of the two programs: the near side receives plans over the channel `name`, and forwards them to
+/// the far side over `pair`. `windows` are the names of the windows that both reach.
 ///
 /// # Errors
-/// When a channel or a window fails, or something else than was sent arrives.
+/// A channel or a window fails, or received data differs from what was sent.
 pub fn run(side: Side, name: &str, pair: &str, windows: &[&str]) -> Result<(), Error> {
     let domain = Domain::attach()?.with_timeout(PATIENCE);
     match side {
@@ -217,7 +218,7 @@ fn await_end(peer: &mut Channel, bytes: &mut Vec<u8>) -> Result<(), Error> {
     if bytes.is_empty() { Ok(()) } else { Err(Error::Unexpected { length_bytes: bytes.len() }) }
 }
 
-/// The 50th, 99th and 99.9th percentile of the round trips, their mean, and their number.
+/// Measures round trips and returns their 50th, 99th and 99.9th percentiles, mean and number.
 fn round_trips(plan: &Plan, memories: &[SharedMemory; 2]) -> Result<[u64; 5], Error> {
     let mut end = PayingEnd::new(plan, Side::Near, memories)?;
     let mut times_ns = Vec::with_capacity(usize::try_from(plan.rounds).unwrap_or(0).min(1 << 20));
@@ -263,7 +264,7 @@ fn far(domain: &Domain, pair: &str, windows: usize) -> Result<(), Error> {
     }
 }
 
-/// The memories of the near and of the far side.
+/// Returns the memories of the near and of the far side.
 fn memories<'a>(
     plan: &Plan,
     mappings: impl Iterator<Item = &'a Mapping> + Clone,

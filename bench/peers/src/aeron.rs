@@ -1,4 +1,4 @@
-//! Aeron over IPC: the C client, and the C media driver as threads of the near side.
+//! Aeron over IPC: the C client, and the C media driver on threads of the near side.
 #![allow(unsafe_code)]
 
 use std::ffi::{CStr, CString, c_void};
@@ -13,10 +13,10 @@ use tombolo_bench::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};
 const NAME: &str = "Aeron IPC";
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Streams from near to far and back.
+/// Stream ids from near to far and back.
 const STREAMS: [i32; 2] = [1001, 1002];
 
-/// The C client over a media driver of its own.
+/// The C client with its own media driver.
 pub(crate) struct Ipc;
 
 impl Peer for Ipc {
@@ -56,17 +56,18 @@ fn text(text: &str) -> Result<CString, Error> {
     CString::new(text).map_err(|error| Error::of_peer(NAME, error))
 }
 
-/// An error of the library, if `code` is one.
+/// Converts a return code of the library into a result.
 fn checked(code: i32, what: &str) -> Result<i32, Error> {
     if code >= 0 {
         return Ok(code);
     }
-    // SAFETY: the library returns a terminated string of the calling thread, which is copied at once.
+    // SAFETY: the library returns a NUL-terminated string owned by the calling thread, which is copied
+    // immediately.
     let why = unsafe { CStr::from_ptr(c::aeron_errmsg()) }.to_string_lossy().into_owned();
     Err(Error::of_peer(NAME, format!("{what}: {why}")))
 }
 
-/// Looks again and again until `ready` gives something.
+/// Polls until `ready` returns a value.
 fn until<T>(what: &str, mut ready: impl FnMut() -> Result<Option<T>, Error>) -> Result<T, Error> {
     let start = Instant::now();
     loop {
@@ -90,8 +91,8 @@ impl Driver {
     fn start(folder: &str) -> Result<Driver, Error> {
         let path = text(folder)?;
         let mut made = Driver { driver: null_mut(), context: null_mut(), folder: folder.to_owned() };
-        // SAFETY: each call gets pointers that the call before it made, and the path outlives the call that
-        // copies it.
+        // SAFETY: each call gets pointers that the previous one initialized, and the path outlives the call
+        // that copies it.
         unsafe {
             checked(c::aeron_driver_context_init(&raw mut made.context), "make a driver's context")?;
             checked(c::aeron_driver_context_set_dir(made.context, path.as_ptr()), "set the folder")?;
@@ -121,7 +122,7 @@ impl Drop for Driver {
 struct Client {
     client: *mut c::aeron_t,
     context: *mut c::aeron_context_t,
-    /// Closed after the client.
+    /// Closed after the client: fields are dropped after `Drop::drop` of this type.
     _driver: Option<Driver>,
 }
 
@@ -157,7 +158,7 @@ impl Drop for Client {
 struct IpcEnd {
     publication: *mut c::aeron_exclusive_publication_t,
     subscription: *mut c::aeron_subscription_t,
-    /// Closing it closes both.
+    /// Closing the client closes the publication and the subscription.
     _client: Client,
 }
 
@@ -165,8 +166,8 @@ impl IpcEnd {
     fn open(client: Client, send: i32, recv: i32) -> Result<IpcEnd, Error> {
         let channel = text("aeron:ipc?term-length=64k")?;
         let (mut adding_send, mut adding_recv) = (null_mut(), null_mut());
-        // SAFETY: the client is up, the results are written before they are read, and the channel's name is
-        // copied.
+        // SAFETY: the client is running, the results are written before they are read, and the channel's name
+        // is copied.
         unsafe {
             let added = c::aeron_async_add_exclusive_publication(
                 &raw mut adding_send,
@@ -189,7 +190,7 @@ impl IpcEnd {
         }
         let publication = until("no publication came", || {
             let mut publication = null_mut();
-            // SAFETY: it polls what was begun above, until it is there or failed, and not again.
+            // SAFETY: it polls the operation started above until it completes or fails, and not afterwards.
             let code =
                 unsafe { c::aeron_async_add_exclusive_publication_poll(&raw mut publication, adding_send) };
             Ok((checked(code, "add a publication")? > 0).then_some(publication))
@@ -201,7 +202,7 @@ impl IpcEnd {
             Ok((checked(code, "add a subscription")? > 0).then_some(subscription))
         })?;
         until("the two sides did not meet", || {
-            // SAFETY: both are there, as the polls above said.
+            // SAFETY: both exist, as the polls above have returned them.
             let met = unsafe {
                 c::aeron_exclusive_publication_is_connected(publication)
                     && c::aeron_subscription_is_connected(subscription)
@@ -212,25 +213,23 @@ impl IpcEnd {
     }
 }
 
-/// What a message is expected to be, and whether it was.
+/// Expected message, and the result of the check.
 struct Expected {
     sequence: u64,
     right: Option<bool>,
 }
 
-/// Checks a message where it lies.
-// SAFETY: only the library calls it, from within the poll that it was given to, with what that poll was
-// given.
+/// Checks a message in place.
+// SAFETY: only the library calls it, from within the poll to which it was passed, with that poll's argument.
 unsafe extern "C" fn take<const N: usize>(
     expected: *mut c_void,
     buffer: *const u8,
     length: usize,
     _header: *mut c::aeron_header_t,
 ) {
-    // SAFETY: `recv` passes an `Expected` of its own and waits until the poll returns.
+    // SAFETY: `recv` passes a pointer to its own `Expected` and waits until the poll returns.
     let expected = unsafe { &mut *expected.cast::<Expected>() };
-    // SAFETY: the library gives a message of that length, which is not written to until the poll has
-    // returned.
+    // SAFETY: the library passes a message of that length, which is not modified until the poll returns.
     let message = unsafe { std::slice::from_raw_parts(buffer, length) };
     expected.right = Some(check::<N>(message, expected.sequence).is_ok());
 }
@@ -242,14 +241,15 @@ impl End for IpcEnd {
         fill(&mut message.0, sequence);
         let mut patience = Patience::default();
         loop {
-            // SAFETY: the publication is open while the client is, and copies the message before it returns.
+            // SAFETY: the publication is open while the client is, and the message is copied before the call
+            // returns.
             let position = unsafe {
                 c::aeron_exclusive_publication_offer(self.publication, message.0.as_ptr(), N, None, null_mut())
             };
             if position > 0 {
                 return Ok(());
             }
-            // Back-pressure, or an administrative action that is over by the next attempt.
+            // Back pressure, or an administrative action that is complete at the next attempt.
             patience.wait()?;
         }
     }
@@ -259,7 +259,8 @@ impl End for IpcEnd {
         let mut expected = Expected { sequence, right: None };
         let mut patience = Patience::default();
         loop {
-            // SAFETY: the subscription is open while the client is; `take` has what it expects.
+            // SAFETY: the subscription is open while the client is; the argument is the `Expected` that
+            // `take` requires.
             let polled = unsafe {
                 c::aeron_subscription_poll(self.subscription, Some(take::<N>), (&raw mut expected).cast(), 1)
             };

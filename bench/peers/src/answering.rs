@@ -1,4 +1,4 @@
-//! The far side of a library that answers calls by itself.
+//! The far side of a library that answers calls on its own thread.
 
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -8,17 +8,17 @@ use std::time::Duration;
 use tokio::sync::oneshot;
 use tombolo_bench::suite::{End, Error};
 
-/// How long either side waits for the other.
+/// Timeout of either side for the other.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
 
-/// The number of answered calls, and the number that a waiting thread waits for.
+/// Number of answered calls, and the number for which a thread waits.
 #[derive(Default)]
 struct Count {
     answered: u64,
     wanted: u64,
 }
 
-/// Counts calls; what answers them has one.
+/// Counter of calls, shared with the code that answers them.
 #[derive(Clone, Default)]
 pub(crate) struct Answered(Arc<(Mutex<Count>, Condvar)>);
 
@@ -27,7 +27,8 @@ impl Answered {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Counts one more answer. Only the last one wakes the waiting thread, so that counting disturbs no call.
+    /// Counts another answer. Only the last one wakes the waiting thread, so that counting does not disturb
+    /// the calls.
     pub(crate) fn one(&self) {
         let mut count = self.count();
         count.answered += 1;
@@ -51,8 +52,8 @@ impl Answered {
     }
 }
 
-/// A thread with a runtime of its own, on which a library serves one connection. It inherits the processor of
-/// who starts it.
+/// Thread with its own runtime, on which a library serves one connection. It inherits the processor affinity
+/// of its creator.
 pub(crate) struct Answering {
     answered: Answered,
     wanted: u64,
@@ -61,7 +62,7 @@ pub(crate) struct Answering {
 }
 
 impl Answering {
-    /// Starts `serve` with the connection and where to count; it ends when it is told.
+    /// Starts `serve` with the connection and the counter; it ends when it is signalled.
     pub(crate) fn start(
         peer: &str,
         stream: UnixStream,
@@ -77,7 +78,7 @@ impl Answering {
         Ok(Answering { answered, wanted: 0, stop: Some(stop), thread: Some(thread) })
     }
 
-    /// Waits for `count` more answers.
+    /// Waits for `calls` more answers.
     fn wait(&mut self, calls: u64) -> Result<(), Error> {
         self.wanted += calls;
         self.answered.wait(self.wanted)
@@ -85,7 +86,7 @@ impl Answering {
 }
 
 impl End for Answering {
-    /// The library sends.
+    /// Does nothing: the library sends the answer.
     fn send<const N: usize>(&mut self, _: u64) -> Result<(), Error> {
         Ok(())
     }
@@ -102,11 +103,11 @@ impl End for Answering {
 impl Drop for Answering {
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // It may have ended with the connection.
+            // The thread may have ended with the connection.
             let _ = stop.send(());
         }
         if let Some(thread) = self.thread.take() {
-            // Failures in that thread show as calls without an answer.
+            // Failures in that thread appear as unanswered calls.
             let _ = thread.join();
         }
     }

@@ -58,7 +58,7 @@ impl Peer for Calls {
     }
 }
 
-/// One side of a connection; it must be made where tokio runs.
+/// Creates one side of a connection; must be called within a tokio runtime.
 fn system(
     stream: UnixStream,
     side: Vat,
@@ -96,7 +96,7 @@ impl Calling {
 }
 
 impl End for Calling {
-    /// What is sent for a call is part of it.
+    /// Does nothing: a call includes sending.
     fn send<const N: usize>(&mut self, _: u64) -> Result<(), Error> {
         Ok(())
     }
@@ -106,7 +106,7 @@ impl End for Calling {
             return self.wait(self.client.null_request().send().promise).map(drop);
         }
         let mut request = self.client.echo_request();
-        // Written where it is sent from.
+        // Writes the data in place, in the message that is sent.
         if let Ok(data) = request.get().init_data(N as u32).try_into() {
             fill::<N>(data, sequence);
         }

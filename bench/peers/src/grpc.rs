@@ -57,7 +57,7 @@ impl Peer for Calls {
     }
 }
 
-/// For tokio, which must run here.
+/// Converts a stream for tokio; must be called within a tokio runtime.
 fn taken(stream: UnixStream) -> std::io::Result<tokio::net::UnixStream> {
     stream.set_nonblocking(true)?;
     tokio::net::UnixStream::from_std(stream)
@@ -75,14 +75,14 @@ impl Calling {
         let client =
             runtime.block_on(async {
                 let mut stream = Some(taken(stream).map_err(failed("use a socket"))?);
-                // There is one connection: a second one is refused.
+                // There is only one connection: a second one is refused.
                 let connect = tower::service_fn(move |_| {
                     let stream = stream.take().map(TokioIo::new);
                     async move {
                         stream.ok_or_else(|| std::io::Error::from(std::io::ErrorKind::ConnectionRefused))
                     }
                 });
-                // An address has to be given, and is not looked at.
+                // An address is required, but is not used.
                 let endpoint = Endpoint::from_static("http://localhost");
                 let channel = endpoint.connect_with_connector(connect).await.map_err(failed("connect"))?;
                 Ok::<_, Error>(EchoClient::new(channel))
@@ -98,7 +98,7 @@ fn wait<T>(runtime: &Runtime, call: impl Future<Output = Result<Response<T>, Sta
 }
 
 impl End for Calling {
-    /// What is sent for a call is part of it.
+    /// Does nothing: a call includes sending.
     fn send<const N: usize>(&mut self, _: u64) -> Result<(), Error> {
         Ok(())
     }
@@ -119,7 +119,7 @@ impl End for Calling {
 fn serve(stream: UnixStream, answered: Answered, stopped: oneshot::Receiver<()>) {
     let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
     runtime.block_on(async {
-        // The only connection; a server whose last one has come would end.
+        // The only connection, followed by a pending one: a server would exit after the last one.
         let connections = tokio_stream::once(taken(stream)).chain(tokio_stream::pending());
         let server = Server::builder().add_service(EchoServer::new(Echoing(answered)));
         tokio::select! {

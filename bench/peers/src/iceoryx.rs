@@ -18,10 +18,10 @@ use tombolo_bench::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side, buff
 const NAME: &str = "iceoryx2";
 const EVENTS: &str = "iceoryx2 events";
 
-/// Samples on their way: as many as Tombolo's rings have slots.
+/// Number of samples in flight: as many as Tombolo's rings have slots.
 const DEPTH: usize = 64;
 
-/// Where the library keeps samples and connections.
+/// Folder in which the library keeps samples and connections.
 const SHARED_MEMORY: &str = "/dev/shm";
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -30,7 +30,7 @@ fn failed(what: &str) -> impl FnOnce(&dyn Debug) -> Error {
     move |why| Error::of_peer(NAME, format!("{what}: {why:?}"))
 }
 
-/// Names a library's error.
+/// Converts errors of the library, with the failed operation.
 trait Named<T> {
     fn named(self, what: &str) -> Result<T, Error>;
 }
@@ -41,14 +41,15 @@ impl<T, E: Debug> Named<T> for Result<T, E> {
     }
 }
 
-/// What all files of a run begin with, in whatever folder the library makes them: the near side's own number
-/// is in it.
+/// Prefix of all files of a run, in every folder in which the library creates them; it is followed by the
+/// near side's process id.
 const OURS: &str = "tombolo-bench-";
 
-/// A node whose files are told from everybody else's, and that no file of this user's configures.
+/// Creates a node whose files are distinguishable from all others, and that ignores the user's configuration
+/// files.
 fn node(meeting: &Meeting<'_>) -> Result<Node<ipc::Service>, Error> {
     set_log_level(LogLevel::Error);
-    // Meetings are called tombolo-bench-NEAR-FAR-NUMBER.
+    // The names of meetings are tombolo-bench-NEAR-FAR-NUMBER.
     let near = meeting.name.strip_prefix(OURS).and_then(|rest| rest.split('-').next()).unwrap_or("0");
     let mut config = Config::default();
     config.global.prefix = FileName::new(format!("{OURS}{near}_").as_bytes()).named("name its files")?;
@@ -58,8 +59,8 @@ fn node(meeting: &Meeting<'_>) -> Result<Node<ipc::Service>, Error> {
     NodeBuilder::new().config(&config).create::<ipc::Service>().named("make a node")
 }
 
-/// Removes what the library has left of this program's run, and of runs that were killed: a state of 16 bytes
-/// for each connection at least. What cannot be removed stays.
+/// Removes the library's leftover files of this program's run and of runs that were killed: at least a state
+/// of 16 bytes per connection. Files that cannot be removed stay.
 pub(crate) fn sweep() {
     for folder in [PathBuf::from(SHARED_MEMORY), std::env::temp_dir()] {
         let Ok(entries) = fs::read_dir(&folder) else { continue };
@@ -68,13 +69,13 @@ pub(crate) fn sweep() {
                 Ok(kind) if kind.is_dir() => fs::remove_dir_all(entry.path()),
                 _ => fs::remove_file(entry.path()),
             };
-            // A file that cannot be removed is left: failing the measurement would not help.
+            // Ignores a file that cannot be removed: failing the measurement would not help.
             let _ = removed;
         }
     }
 }
 
-/// Whether a file or folder of that name belongs to a run whose processes have ended.
+/// Returns whether a file or folder of that name belongs to a run whose processes have exited.
 fn is_left(name: &str) -> bool {
     let digits = name.strip_prefix(OURS).map(|rest| rest.split('_').next().unwrap_or(rest));
     let Some(near) = digits.and_then(|digits| digits.parse::<u32>().ok()) else { return false };
@@ -85,7 +86,7 @@ fn service_name(meeting: &Meeting<'_>, way: &str) -> Result<ServiceName, Error> 
     ServiceName::new(&format!("{}/{way}", meeting.name)).named("name a service")
 }
 
-/// What this side sends by, and what it receives by.
+/// Returns the names of the services by which this side sends and receives.
 fn ways(side: Side) -> (&'static str, &'static str) {
     match side {
         Side::Near => ("out", "back"),
@@ -93,23 +94,23 @@ fn ways(side: Side) -> (&'static str, &'static str) {
     }
 }
 
-/// Samples of words, loaned and filled in place.
+/// Publish-subscribe with samples of words, loaned and filled in place.
 pub(crate) struct PublishSubscribe {
     name: &'static str,
-    /// Samples of bulk data, where they are not as many as Tombolo has buffers.
+    /// Number of samples of bulk data; `None` for as many as Tombolo has buffers.
     samples: Option<usize>,
-    /// Where a sample may begin.
+    /// Alignment of samples, in bytes.
     alignment_bytes: usize,
-    /// Whether the bare hand-over is measured, too.
+    /// Whether the bare hand-over is measured as well.
     hands_over: bool,
 }
 
 impl PublishSubscribe {
-    /// As the library has it by default.
+    /// Default settings of the library.
     pub(crate) const USUAL: Self =
         PublishSubscribe { name: NAME, samples: None, alignment_bytes: 8, hands_over: false };
 
-    /// For bulk data with other settings, too: which is best depends on the machine.
+    /// Further settings for bulk data, since the best ones depend on the machine.
     pub(crate) const SETTINGS: [Self; 3] = [
         PublishSubscribe { hands_over: true, ..Self::USUAL },
         PublishSubscribe { name: "iceoryx2 aligned", alignment_bytes: 4096, ..Self::USUAL },
@@ -164,7 +165,7 @@ impl Peer for PublishSubscribe {
     fn open(&self, meeting: &Meeting<'_>, metric: Metric) -> Result<AnyEnd, Error> {
         let node = node(meeting)?;
         let shape = match metric {
-            // One that is read, and the others on their way.
+            // One sample is being read, the others are in flight.
             Metric::Bandwidth { bytes } => (bytes, self.samples.unwrap_or_else(|| buffers(bytes)) - 1),
             Metric::Transfer { bytes } => {
                 let (publisher, subscriber) = ports(&node, meeting, (bytes, 1), self.alignment_bytes)?;
@@ -179,7 +180,7 @@ impl Peer for PublishSubscribe {
 
 type Ports<T> = (Publisher<ipc::Service, [T], ()>, Subscriber<ipc::Service, [T], ()>);
 
-/// This side's ports, for samples of up to `bytes` bytes, `count` of which can be in flight.
+/// Creates this side's ports, for samples of up to `bytes` bytes, `count` of which can be in flight.
 fn ports<T: Debug + ZeroCopySend>(
     node: &Node<ipc::Service>,
     meeting: &Meeting<'_>,
@@ -212,7 +213,7 @@ fn ports<T: Debug + ZeroCopySend>(
     Ok((publisher, subscriber))
 }
 
-/// Waits for a sample and does something with it.
+/// Waits for a sample and applies a function to it.
 #[inline(always)]
 fn take<T: Debug + ZeroCopySend, R>(
     subscriber: &Subscriber<ipc::Service, [T], ()>,
@@ -227,7 +228,7 @@ fn take<T: Debug + ZeroCopySend, R>(
     }
 }
 
-/// Samples whose bytes are not touched.
+/// Hand-over of samples whose bytes are not touched.
 struct Rights {
     bytes: usize,
     publisher: Publisher<ipc::Service, [MaybeUninit<u64>], ()>,
@@ -238,7 +239,7 @@ struct Rights {
 impl Rights {
     fn publish(&mut self) -> Result<(), Error> {
         let sample = self.publisher.loan_slice_uninit(self.bytes / 8).named("loan a sample")?;
-        // What is written of each word is nothing, and so nothing is done.
+        // Writing uninitialized words compiles to nothing.
         sample.write_from_fn(|_| MaybeUninit::uninit()).send().named("send a sample")?;
         Ok(())
     }
@@ -311,7 +312,7 @@ impl End for Samples {
     }
 }
 
-/// Events alone, which carry a number and no message.
+/// Events, which carry a number and no message.
 pub(crate) struct Events;
 
 impl Peer for Events {
@@ -371,7 +372,7 @@ mod tests {
         for name in [format!("{OURS}{own}"), format!("{OURS}{own}_0123.data"), format!("{OURS}4194305_x")] {
             assert!(is_left(&name), "{name}");
         }
-        // Process 1 is always there; the others are not of a run.
+        // Process 1 always exists; the other names do not belong to a run.
         for name in
             ["tombolo-bench-1", "tombolo-bench-1_x", "tombolo-bench-", "tombolo-bench-x_1", "iox2_1", ""]
         {

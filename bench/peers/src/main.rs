@@ -1,11 +1,11 @@
-//! `tombolo bench all`, `bench rpc` and `bench bulk` run this where they find it beside themselves, for peers
-//! that have dependencies of their own.
+//! Peers with external dependencies. `tombolo bench all`, `bench rpc` and `bench bulk` run this program if it
+//! is in the same folder.
 //!
-//! `all LABEL FILE` measures everything by itself, on a host that has of Tombolo only `tombolod` beside this
-//! program, and writes the results into the file, as `tombolo bench all --json FILE` does. For `tombolo bench
-//! all`, `run OPTIONS` measures and writes the results to standard output, or in one line why it cannot, and
-//! so do `rpc OPTIONS` and `bulk OPTIONS` for theirs; `far` is the far side, which the near side starts. `hub
-//! COUNT` is for `tombolo bench hub`, and `hub-far` its other side.
+//! `all LABEL FILE` measures everything by itself, on a host on which only `tombolod` is installed beside
+//! this program, and writes the results to the file, like `tombolo bench all --json FILE`. For `tombolo bench
+//! all`, `run OPTIONS` measures and writes the results to standard output, or one line with the reason of a
+//! failure; `rpc OPTIONS` and `bulk OPTIONS` do the same for their benchmarks. `far` is the far side, which
+//! the near side starts. `hub COUNT` is for `tombolo bench hub`, and `hub-far` is its other side.
 
 #[cfg(feature = "aeron")]
 mod aeron;
@@ -40,7 +40,7 @@ use tombolo_bench::BenchReport as _;
 use tombolo_bench::suite::{self, Absent, Options, Peer, Results, Schedule, peers};
 use tombolo_bench::{bulk, rpc};
 
-/// What calls and answers.
+/// Returns the peers that call and answer.
 fn calling() -> Vec<Box<dyn Peer>> {
     let mut calling = rpc::peers();
     #[cfg(feature = "capnproto")]
@@ -50,7 +50,7 @@ fn calling() -> Vec<Box<dyn Peer>> {
     calling
 }
 
-/// What moves bulk data.
+/// Returns the peers that move bulk data.
 fn moving() -> Vec<Box<dyn Peer>> {
     let mut moving = bulk::peers();
     #[cfg(feature = "iceoryx2")]
@@ -74,7 +74,7 @@ fn all() -> Vec<Box<dyn Peer>> {
     all
 }
 
-/// A peer that this was built without.
+/// Creates the entry of a peer that this program was built without.
 fn without(peer: &str, needs: &str) -> Absent {
     let why = format!("this program was built without it: it needs {needs} (`make bench-peers`)");
     Absent { peer: peer.into(), why }
@@ -130,10 +130,10 @@ fn main() -> ExitCode {
     }
 }
 
-/// Why this program ends without figures.
+/// Reason why this program exits without figures.
 struct Why {
     text: String,
-    /// 2 for wrong usage, such as an unknown peer.
+    /// Exit status: 2 for wrong usage, such as an unknown peer.
     status: u8,
 }
 
@@ -170,7 +170,7 @@ fn run(options: &str, measure: impl FnOnce(Options) -> Result<Results, Why>) -> 
     Ok(())
 }
 
-/// Everything that can be measured without a machine.
+/// Measures everything that does not require a machine.
 fn measure_all(label: &str, file: &Path) -> Result<(), Why> {
     let options = Options {
         label: label.to_owned(),
@@ -201,7 +201,7 @@ fn measure_bulk(options: Options) -> Result<Results, Why> {
     shown(options, |options, progress| bulk::run(&borrowed(&moving), &absent_moving(), options, progress))
 }
 
-/// The far side of all of them.
+/// Runs the far side of all peers.
 fn serve() -> Result<(), Why> {
     let mut known = all();
     known.extend(moving());
@@ -212,7 +212,7 @@ fn borrowed(peers: &[Box<dyn Peer>]) -> Vec<&dyn Peer> {
     peers.iter().map(AsRef::as_ref).collect()
 }
 
-/// Measures with this program as the far side, and says meanwhile what is being measured.
+/// Measures with this program as the far side, and prints progress.
 fn shown(
     options: Options,
     measure: impl FnOnce(&Options, &mut dyn FnMut(&str)) -> Result<Results, suite::Error>,
@@ -222,7 +222,7 @@ fn shown(
     #[cfg(feature = "iceoryx2")]
     iceoryx::sweep();
     let results = measure(&Options { far, ..options }, &mut |line| eprint!("\r\x1b[K{line}"));
-    // All far sides have ended.
+    // All far sides have exited.
     #[cfg(feature = "iceoryx2")]
     iceoryx::sweep();
     eprint!("\r\x1b[K");

@@ -9,8 +9,8 @@ use tombolo_bench::suite::content::{check, fill};
 use tombolo_bench::suite::peers::in_process::{DEPTH, metrics, open};
 use tombolo_bench::suite::{AnyEnd, End, Error, Meeting, Metric, Peer};
 
-/// A message of a length that is fixed when compiling, as their queues have it. Aligned to words, which it is
-/// filled by.
+/// Message of a length fixed at compile time, as their queues require. Aligned to words, by which it is
+/// filled.
 #[repr(align(8))]
 struct Value<const M: usize>([u8; M]);
 
@@ -29,7 +29,7 @@ impl<const M: usize> Value<M> {
     }
 }
 
-/// A queue each way.
+/// One queue per direction.
 trait Queue<const M: usize>: Send + Sized + 'static {
     fn pair() -> (Self, Self);
 

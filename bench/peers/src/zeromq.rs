@@ -1,4 +1,4 @@
-//! ZeroMQ: a pair of sockets over a local socket.
+//! ZeroMQ: a pair of sockets over a Unix domain socket.
 
 use tombolo_bench::suite::content::{Aligned, check, check_sum, fill, fill_bulk, sum};
 use tombolo_bench::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};
@@ -37,7 +37,7 @@ impl Peer for Pairs {
         let limits =
             [socket.set_rcvtimeo(PATIENCE_MS), socket.set_sndtimeo(PATIENCE_MS), socket.set_linger(0)];
         limits.into_iter().collect::<Result<(), _>>().map_err(failed("set a limit"))?;
-        // Abstract, so that nothing is left behind.
+        // An abstract socket, so that no file is left behind.
         let address = format!("ipc://@{}", meeting.name);
         match meeting.side {
             Side::Near => socket.bind(&address).map_err(failed("bind"))?,
@@ -69,7 +69,7 @@ impl End for Pair {
     fn send_bulk(&mut self, bytes: usize, sequence: u64) -> Result<(), Error> {
         self.buffer.resize(bytes, 0);
         fill_bulk(&mut self.buffer, sequence);
-        // Given away whole, as a program that makes large messages would.
+        // Passes ownership of the buffer, as a program with large messages would.
         self.socket.send(zmq::Message::from(std::mem::take(&mut self.buffer)), 0).map_err(failed("send"))
     }
 

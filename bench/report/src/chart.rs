@@ -1,6 +1,6 @@
 //! Charts as SVG files, drawn by plotters.
 //!
-//! Coordinates are logarithms where an axis is logarithmic, so that one kind of chart serves all axes.
+//! Coordinates are logarithms if an axis is logarithmic, so that one kind of chart serves all axes.
 
 use std::ops::Range;
 
@@ -9,14 +9,14 @@ use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-/// What goes wrong when a chart is drawn.
+/// Error of drawing a chart.
 pub(crate) type ChartError = DrawingAreaErrorKind<std::io::Error>;
 
 type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 type Plane<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<RangedCoordf64, RangedCoordf64>>;
 type RangedCoordf64 = plotters::coord::types::RangedCoordf64;
 
-/// Colours that people with every kind of sight can tell apart (Okabe and Ito).
+/// Colour-blind-safe palette (Okabe and Ito).
 pub(crate) const COLOURS: [RGBColor; 8] = [
     RGBColor(0x00, 0x72, 0xb2),
     RGBColor(0xd5, 0x5e, 0x00),
@@ -33,7 +33,7 @@ const GRID: RGBColor = RGBColor(0xd9, 0xd9, 0xd9);
 const MARK: RGBColor = RGBColor(0xbb, 0xbb, 0xbb);
 const FONT: &str = "Helvetica, Arial, 'DejaVu Sans', sans-serif";
 
-/// All lengths below are pixels.
+/// Layout lengths, in pixels.
 const WIDTH: i32 = 860;
 const HEADER: i32 = 64;
 const FOOTER: i32 = 48;
@@ -42,14 +42,14 @@ const ROW: i32 = 26;
 const LINES_HEIGHT: i32 = 336;
 const NAME_STEP: i32 = 15;
 
-/// The width of a character of 12 pixels: an estimate, since the reader's font is not known.
+/// Estimated width of a character of 12 pixels, since the reader's font is unknown.
 const CHARACTER: f64 = 6.8;
 
-/// Values outside of these are drawn as these: files of results may hold any number.
+/// Limits to which values are clamped: files of results may hold any number.
 const MIN_VALUE: f64 = 1e-6;
 const MAX_VALUE: f64 = 1e15;
 
-/// How an axis maps values to coordinates.
+/// Mapping of an axis from values to coordinates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Scale {
     Linear,
@@ -57,7 +57,7 @@ pub(crate) enum Scale {
     Log10,
 }
 
-/// An axis: its scale, what it is called, and how its labels are written.
+/// Axis: scale, title and format of labels.
 #[derive(Clone, Copy)]
 pub(crate) struct Axis<'a> {
     pub(crate) name: &'a str,
@@ -83,8 +83,8 @@ impl Axis<'_> {
         }
     }
 
-    /// The coordinates that show all `values`: from 0, or between powers of ten; of lengths with room at both
-    /// ends.
+    /// Returns the range of coordinates that shows all `values`: from 0, or between powers of ten; for
+    /// lengths, with a margin at both ends.
     fn range(&self, values: impl Iterator<Item = f64>) -> Range<f64> {
         let values = values.filter(|value| *value > 0.0).map(|value| value.clamp(MIN_VALUE, MAX_VALUE));
         let (low, high) =
@@ -100,7 +100,7 @@ impl Axis<'_> {
         }
     }
 
-    /// The label of a coordinate; only whole powers have one on a logarithmic axis.
+    /// Formats the label of a coordinate; on a logarithmic axis only whole powers have one.
     fn text(&self, coordinate: f64) -> String {
         let is_whole = (coordinate - coordinate.round()).abs() < 1e-9;
         match self.scale {
@@ -119,11 +119,11 @@ impl Axis<'_> {
     }
 }
 
-/// What a series shows. Without a vertical axis each series is a row; bars and percentiles are for rows only.
+/// Mark of a series. Without a vertical axis each series is a row; bars and percentiles are for rows only.
 pub(crate) enum Mark {
-    /// A dot for the median and marks for the 99th and the 99.9th percentile.
+    /// A dot for the median, and marks for the 99th and the 99.9th percentile.
     Percentiles([f64; 3]),
-    /// A bar, and below it a thin grey one to compare with; 0 for none.
+    /// A bar, and below it a thin grey one for comparison; 0 for none.
     Bar(f64, f64),
     /// A line through points, in the order of the first coordinate; dashed if it only serves for comparison.
     Line(Vec<(f64, f64)>, bool),
@@ -131,7 +131,7 @@ pub(crate) enum Mark {
 
 pub(crate) struct Series {
     pub(crate) name: String,
-    /// The value in words, at the right of a row; empty for a line.
+    /// Formatted value at the right of a row; empty for a line.
     pub(crate) value: String,
     pub(crate) colour: RGBColor,
     pub(crate) mark: Mark,
@@ -147,16 +147,16 @@ impl Series {
     }
 }
 
-/// A part of a chart, with a heading if it has one.
+/// Part of a chart, with an optional heading.
 #[derive(Default)]
 pub(crate) struct Panel {
     pub(crate) heading: String,
     pub(crate) series: Vec<Series>,
-    /// Values of the horizontal axis that are marked, and their names.
+    /// Marked values of the horizontal axis, with their names.
     pub(crate) marks: Vec<(f64, String)>,
 }
 
-/// Panels side by side over the same axes. Without a vertical axis each series is a row, with its name at the
+/// Panels side by side with the same axes. Without a vertical axis each series is a row, with its name at the
 /// left and its value at the right; otherwise the names of lines stand beside their last points.
 pub(crate) struct Chart<'a> {
     pub(crate) title: &'a str,
@@ -167,13 +167,13 @@ pub(crate) struct Chart<'a> {
 }
 
 impl Chart<'_> {
-    /// As an SVG file.
+    /// Draws the chart as an SVG file.
     pub(crate) fn svg(&self) -> Result<String, ChartError> {
         let all = || self.panels.iter().flat_map(|panel| &panel.series);
         let longest = self.panels.iter().map(|panel| panel.series.len()).max().unwrap_or(0) as i32;
         let names = text_width(all().map(|series| series.name.as_str()));
         let values = text_width(all().map(|series| series.value.as_str()));
-        // Long names of rows widen the chart instead of leaving no room for it.
+        // Long names of rows widen the chart instead of shrinking the plot.
         let (width, height, room) = match self.y {
             None => (WIDTH.max(names + values + WIDTH / 2), ROW * longest, (names, values)),
             Some(_) => (WIDTH, LINES_HEIGHT.max(NAME_STEP * longest), (14, names.min(WIDTH / 2))),
@@ -278,7 +278,7 @@ impl Chart<'_> {
             Mark::Line(points, dashed) => {
                 let style = colour.stroke_width(2);
                 let points = || points.iter().map(|point| self.at(*point));
-                // A colour that is used again is dashed, too.
+                // A line is also dashed if its colour is used a second time.
                 match (dashed, index / COLOURS.len()) {
                     (false, 0) => chart.draw_series(LineSeries::new(points(), style))?,
                     (true, _) => chart.draw_series(DashedLineSeries::new(points(), 7, 5, style))?,
@@ -338,12 +338,13 @@ fn bold(size: i32) -> TextStyle<'static> {
     (FONT, size).into_font().style(FontStyle::Bold).color(&INK)
 }
 
-/// Room for the longest of these texts.
+/// Returns the width of the longest of these texts.
 fn text_width<'a>(texts: impl Iterator<Item = &'a str>) -> i32 {
     texts.map(|text| (text.chars().count() as f64 * CHARACTER) as i32 + 22).max().unwrap_or(0).max(60)
 }
 
-/// A text as one line or two, broken between its parts if the first then fits, or else between words.
+/// Splits a text into one or two lines: between its parts if the first one then fits, otherwise between
+/// words.
 fn wrapped(text: &str, width: i32) -> Vec<&str> {
     let fits = |line: &str| line.chars().count() as f64 * CHARACTER <= f64::from(width);
     if fits(text) {

@@ -12,32 +12,32 @@ use std::path::{Path, PathBuf};
 
 use tombolo_bench::suite::Results;
 
-/// Why a report cannot be made.
+/// Error of generating a report.
 #[derive(Debug, thiserror::Error)]
 pub enum ReportError {
     /// A file or folder of the report cannot be written.
     #[error("{path}: cannot be written: {error}")]
     Write {
-        /// The file or folder.
+        /// Path of the file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// Error of the operating system.
         #[source]
         error: std::io::Error,
     },
     /// A plot cannot be drawn.
     #[error("a plot of {label} cannot be drawn: {why}")]
     Plot {
-        /// The label of the results.
+        /// Label of the results.
         label: String,
-        /// What the drawing library says.
+        /// Error of the drawing library.
         why: String,
     },
 }
 
-/// A file of a report: its name and its content.
+/// File of a report: name and content.
 pub type File = (String, String);
 
-/// The files of a report: an index, and for each host a page and its plots.
+/// Generates the files of a report: an index, and for each host a page with its plots.
 ///
 /// # Errors
 /// [`ReportError::Plot`].
@@ -76,7 +76,7 @@ pub fn write(results: &[Results], folder: &Path) -> Result<(), ReportError> {
     Ok(())
 }
 
-/// A label as the start of a file name.
+/// Converts a label into the prefix of file names.
 fn slug(label: &str) -> String {
     let plain: String =
         label.to_lowercase().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect();

@@ -34,8 +34,8 @@ same run are what counts. A figure is *doubtful* when most of its slices were di
 OpenMP ([omp](omp/README.md)) have pages of their own.
 ";
 
-/// A table. `columns` are the headings, separated by bars; those of numbers start with `>`. A row that is too
-/// short is filled up.
+/// Formats a table. `columns` are the headings, separated by bars; those of numbers start with `>`. A short
+/// row is padded.
 fn table(columns: &str, rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let columns: Vec<&str> = columns.split('|').collect();
     let mut text = "\n|".to_owned();
@@ -54,7 +54,7 @@ fn table(columns: &str, rows: impl IntoIterator<Item = Vec<String>>) -> String {
     text + "\n"
 }
 
-/// A table with a heading and words about it, of which each has its own lines; nothing of no rows.
+/// Formats a heading, a paragraph and a table; returns an empty string if there are no rows.
 fn section(heading: &str, about: &str, columns: &str, rows: Vec<Vec<String>>) -> String {
     if rows.is_empty() {
         return String::new();
@@ -63,7 +63,7 @@ fn section(heading: &str, about: &str, columns: &str, rows: Vec<Vec<String>>) ->
     format!("\n## {heading}\n{about}{}", table(columns, rows))
 }
 
-/// A cell of a figure that may be absent.
+/// Formats the cell of an optional figure.
 fn cell<T>(value: Option<T>, show: impl Fn(T) -> String) -> String {
     value.map_or_else(String::new, show)
 }
@@ -72,12 +72,12 @@ fn ratio(value: Option<f64>) -> String {
     cell(value, |ratio| format!("{ratio:.2}"))
 }
 
-/// The median of times.
+/// Formats the median of a latency.
 fn median(latency: Option<Latency>) -> String {
     cell(latency, |latency| exact_time(latency.p50))
 }
 
-/// The index: a row for each host, with a link to its page.
+/// Formats the index: a row per host, with a link to its page.
 pub(crate) fn index(hosts: &[(String, &Results, Vec<Plot>)]) -> String {
     let row = |(slug, results, _): &(String, &Results, Vec<Plot>)| {
         let targets = targets::all(results);
@@ -90,7 +90,7 @@ pub(crate) fn index(hosts: &[(String, &Results, Vec<Plot>)]) -> String {
     HEAD.to_owned() + &table("host|processor|processors|targets met", hosts.iter().map(row))
 }
 
-/// The page of one host, with its plots.
+/// Formats the page of one host, with its plots.
 pub(crate) fn host(slug: &str, results: &Results, plots: &[Plot]) -> String {
     let mut text = format!(
         "# {}\n\nWritten by `make results`; do not edit. [All hosts](README.md).\n\n{}\n",
@@ -141,9 +141,9 @@ fn machine(results: &Results) -> String {
     text.trim_end().to_owned() + "\n"
 }
 
-/// A day, of the proleptic Gregorian calendar in UTC.
+/// Formats a date, in the proleptic Gregorian calendar and UTC.
 fn date(seconds: u64) -> String {
-    // Days are counted from 1 March of year 0, so that leap days come last (Howard Hinnant's method).
+    // Counts days from 1 March of year 0, so that leap days come last (Howard Hinnant's method).
     let days = seconds / 86_400 + 719_468;
     let (era, of_era) = (days / 146_097, days % 146_097);
     let year_of_era = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
@@ -174,7 +174,7 @@ fn promised(results: &Results) -> String {
     text
 }
 
-/// The last cells of a row: the bare lines, the ratio to them where it is wanted, slices, and a remark.
+/// Returns the last cells of a row: the bare lines, the ratio to them if requested, slices, and a remark.
 fn slices(row: &Row, ratio: Option<String>) -> impl Iterator<Item = String> {
     let bare = cell(Some(row.probe_ns).filter(|ns| *ns > 0.0), exact_time);
     let note = if row.is_doubtful() { "doubtful" } else { "" };
@@ -285,12 +285,12 @@ fn distribution(results: &Results) -> String {
     section(heading, &about, columns, report.rows.iter().map(row).collect())
 }
 
-/// Whether a row is in a table with a column for each length.
+/// Returns whether a row belongs to a table with a column per length.
 fn is_by_length(row: &Row) -> bool {
     row.route.is_some() || matches!(row.metric, Metric::Copy { .. } | Metric::Delivery { .. })
 }
 
-/// The tables with a column for each length.
+/// Formats the tables with a column per length.
 fn by_length(results: &Results) -> String {
     let lengths = |metric| match metric {
         Metric::Bandwidth { bytes } => ("bandwidth", bytes),
@@ -327,7 +327,7 @@ fn by_length(results: &Results) -> String {
     text
 }
 
-/// Every pair of processors: above the diagonal a message there and back, below it the bare lines.
+/// Formats the matrix of processor pairs: round trips of a message above the diagonal, bare lines below it.
 fn pairs(results: &Results) -> String {
     let cpus: BTreeSet<usize> = results.pairs.iter().flat_map(|pair| [pair.near, pair.far]).collect();
     let line = |row: &usize| {
@@ -343,7 +343,7 @@ fn pairs(results: &Results) -> String {
     section("Every pair of processors, ns", about, &columns, cpus.iter().map(line).collect())
 }
 
-/// Arrays between programs in Python.
+/// Formats the section on arrays between Python programs.
 fn arrays(results: &Results) -> String {
     let Some(arrays) = &results.arrays else { return String::new() };
     let known = arrays.about.other.iter().filter(|(_, value)| !value.is_null());

@@ -10,7 +10,7 @@ use tombolo_bench::{rpc, significant};
 use crate::chart::{Axis, COLOURS, Chart, ChartError, Mark, Panel, Scale, Series};
 use crate::units::{count, distinct, exact_time, time};
 
-/// A plot: its name, which its file has after that of the host, its caption, and the file.
+/// Plot: name, which follows the host's in the file name, caption, and file content.
 pub(crate) struct Plot {
     pub(crate) name: String,
     pub(crate) caption: String,
@@ -19,7 +19,7 @@ pub(crate) struct Plot {
 
 const TIME: Axis<'_> = Axis { name: "time, logarithmic", scale: Scale::Log10, label: &time };
 
-/// Every plot for which there are figures.
+/// Draws every plot for which there are figures.
 pub(crate) fn all(results: &Results) -> Result<Vec<Plot>, ChartError> {
     let mut plots = Vec::new();
     let near = "processors near each other";
@@ -53,7 +53,7 @@ pub(crate) fn all(results: &Results) -> Result<Vec<Plot>, ChartError> {
     plots.into_iter().filter_map(Result::transpose).collect()
 }
 
-/// Draws a chart; nothing of no series.
+/// Draws a chart; returns `None` if it has no series.
 fn plot(results: &Results, name: &str, chart: Chart<'_>) -> Result<Option<Plot>, ChartError> {
     if chart.panels.iter().all(|panel| panel.series.is_empty()) {
         return Ok(None);
@@ -76,7 +76,7 @@ fn rows(
     plot(results, name, Chart { title, about, x, y: None, panels })
 }
 
-/// Tombolo's own peers, the bare machine's and all others have a colour each.
+/// Returns the colour of a peer: one for Tombolo's own, one for the bare machine's, and one for all others.
 fn colour(peer: &str) -> RGBColor {
     match peer {
         tombolo::NAME | tombolo::WIDE | tombolo::DEEP | in_process::NAME | rpc::CALLS | rpc::MESSAGES => {
@@ -102,7 +102,7 @@ fn capitalised(text: &str) -> String {
     first.unwrap_or_default() + characters.as_str()
 }
 
-/// Percentiles of a time, by peer, the fastest first. Of several distances the nearest is shown.
+/// Returns the percentiles of a time by peer, the fastest first. Of several distances the nearest is shown.
 fn percentiles(results: &Results, metric: Metric) -> Vec<Series> {
     let shown = |row: &&Row| row.metric == metric && results.row(&row.peer, metric) == Some(*row);
     let mut found: Vec<_> =
@@ -117,7 +117,7 @@ fn percentiles(results: &Results, metric: Metric) -> Vec<Series> {
     found.into_iter().map(series).collect()
 }
 
-/// Messages per second, for all ways of sending 56 or 64 bytes, the fastest first.
+/// Returns the message rates for all ways of sending 56 or 64 bytes, the fastest first.
 fn rates(results: &Results) -> Vec<Series> {
     let mut found: Vec<(&Row, String, f64)> = Vec::new();
     for row in &results.rows {
@@ -136,7 +136,7 @@ fn rates(results: &Results) -> Vec<Series> {
     found.into_iter().map(series).collect()
 }
 
-/// A round trip by the placement of slots and credit, for each link and variant.
+/// Returns the round trips by placement of slots and credit, for each link and variant.
 fn placement(results: &Results) -> Vec<Series> {
     let found = results.placement.iter().filter_map(|placed| Some((placed, placed.round_trip_ns?.p50)));
     let series = |(placed, p50): (&Placed, f64)| Series {
@@ -148,13 +148,13 @@ fn placement(results: &Results) -> Vec<Series> {
     found.map(series).collect()
 }
 
-/// A round trip over each link of the machine, beside the bare lines of the same memory.
+/// Returns the round trips over each link of the machine, with the bare lines of the same memory.
 fn links(results: &Results) -> Vec<Series> {
     let found = results.links.iter().filter_map(|link| Some((link, link.rtt_ns?.p50)));
     let series = |(link, p50): (&LinkReport, f64)| {
         let ratio = link.rtt_ratio.map_or_else(String::new, |ratio| format!(" = {ratio:.2} × bare"));
-        // The ratio is of slices that belong together. Where processors were moved during the run, the
-        // median of all bare slices is of another mix of near and far than that of the messages.
+        // The ratio is that of adjacent slices. If processors were moved during the run, the median of all
+        // bare slices has a different mix of near and far than that of the messages.
         let bare = match (link.rtt_ratio, link.limit_rtt_ns) {
             (Some(ratio), _) if ratio > 0.0 => p50 / ratio,
             (_, limit) => limit.map_or(0.0, |limit| limit.p50),
@@ -169,20 +169,20 @@ fn links(results: &Results) -> Vec<Series> {
     found.map(series).collect()
 }
 
-/// Bandwidths are on a linear axis if the largest is less than this times the smallest.
+/// Maximum ratio of the largest to the smallest bandwidth for which the axis is linear.
 const LINEAR_RATIO: f64 = 30.0;
 
-/// What a line shows over the length.
+/// Quantity that a line shows over the length.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Shown {
     /// Gigabytes per second.
     Bandwidth,
-    /// The nanoseconds that one buffer or copy takes.
+    /// Time of one buffer or copy, in nanoseconds.
     Time,
 }
 
 impl Shown {
-    /// The length in bytes and the value of a row, if it has one.
+    /// Returns the length in bytes and the value of a row, if it has one.
     fn of(self, row: &Row) -> Option<(f64, f64)> {
         let value = row.typical().filter(|value| *value > 0.0)?;
         let (bytes, value) = match (self, row.metric) {
@@ -199,9 +199,9 @@ impl Shown {
     }
 }
 
-/// Every plot over the length for which there are figures.
+/// Draws every plot over the length for which there are figures.
 fn by_length(results: &Results) -> Vec<Result<Option<Plot>, ChartError>> {
-    // A line for each peer; of several distances the nearest is shown.
+    // A line per peer; of several distances the nearest is shown.
     let here = |wanted: fn(Metric) -> bool, shown: Shown| {
         let is_in = |row: &&Row| {
             row.route.is_none() && wanted(row.metric) && results.row(&row.peer, row.metric) == Some(*row)
@@ -245,7 +245,7 @@ fn by_length(results: &Results) -> Vec<Result<Option<Plot>, ChartError>> {
     plots
 }
 
-/// Rows as lines: those of the same name are one line, dashed if it says so.
+/// Converts rows into lines: rows of the same name form one line, dashed if the flag is set.
 fn lines_of<'a>(shown: Shown, rows: impl Iterator<Item = (String, bool, &'a Row)>) -> Vec<Series> {
     let mut lines: Vec<Series> = Vec::new();
     for (name, dashed, row) in rows {
@@ -263,7 +263,7 @@ fn line(index: usize, name: String, points: Vec<(f64, f64)>, dashed: bool) -> Se
     Series { name, value: String::new(), colour, mark: Mark::Line(points, dashed) }
 }
 
-/// The rows of one way.
+/// Returns the rows of one route.
 fn between<'a>(
     results: &'a Results,
     nodes: (&'a str, &'a str),
@@ -272,8 +272,8 @@ fn between<'a>(
     rows.filter(move |(_, route)| (route.from.as_str(), route.to.as_str()) == nodes)
 }
 
-/// What passes from one node to another, and then copies within each node's own memory: on the host by the C
-/// library, in one program.
+/// Returns the lines of a route: transfers from one node to the other, then copies within each node's own
+/// memory (on the host by the C library, in one program).
 fn lines_of_route(results: &Results, (from, to): (&str, &str), shown: Shown) -> Vec<Series> {
     let passing = between(results, (from, to)).map(|(row, route)| match row.metric {
         Metric::Delivery { .. } => (format!("{}, one at a time", route.by), false, row),
@@ -287,7 +287,7 @@ fn lines_of_route(results: &Results, (from, to): (&str, &str), shown: Shown) -> 
     lines_of(shown, passing.chain(own))
 }
 
-/// Draws lines over the length, unless they have one length only.
+/// Draws lines over the length, unless there is only one length.
 fn lines(
     results: &Results,
     name: &str,
@@ -322,7 +322,7 @@ fn lines(
     plot(results, name, Chart { title, about, x, y: Some(y), panels })
 }
 
-/// The data caches of the first processor whose sizes lie between two lengths.
+/// Returns the data caches of the first processor whose sizes are between two lengths.
 fn caches(results: &Results, (shortest, longest): (f64, f64)) -> Vec<(f64, String)> {
     let caches = results.host.caches.iter().filter(|cache| !cache.name.ends_with('i'));
     caches
@@ -331,14 +331,14 @@ fn caches(results: &Results, (shortest, longest): (f64, f64)) -> Vec<(f64, Strin
         .collect()
 }
 
-/// The kernel's `32K` or `1M` in bytes.
+/// Converts a size in the kernel's format, such as `32K` or `1M`, to bytes.
 fn cache_bytes(size: &str) -> Option<f64> {
     let units = [('K', 1024.0), ('M', 1024.0 * 1024.0)];
     let (digits, unit) = units.iter().find_map(|(name, unit)| Some((size.strip_suffix(*name)?, unit)))?;
     digits.parse::<u32>().ok().map(|number| f64::from(number) * unit)
 }
 
-/// A percentile: its name, and its value in nanoseconds.
+/// Percentile: name, and the function that returns its value in nanoseconds.
 type Percentile = (&'static str, fn(&Distribution) -> u64);
 
 const PERCENTILES: [Percentile; 6] = [
@@ -350,7 +350,7 @@ const PERCENTILES: [Percentile; 6] = [
     ("longest", |times| times.max),
 ];
 
-/// The distribution of answer times: a panel idle and one under load, with a line for each treatment.
+/// Draws the distribution of response times: a panel idle and one under load, with a line per treatment.
 fn distribution(results: &Results) -> Result<Option<Plot>, ChartError> {
     let Some(report) = &results.distribution else { return Ok(None) };
     let panel = |loaded: bool, heading: &str| {

@@ -1,4 +1,4 @@
-//! What was promised, and what was found.
+//! Performance targets and the figures found.
 
 use tombolo_bench::suite::arrays::{NO_COPY, ONE_COPY, POOL};
 use tombolo_bench::suite::peers::{bare, c_ring, copying, kernel, lines, tombolo};
@@ -7,18 +7,18 @@ use tombolo_bench::target::Bound::{self, AtLeast, AtMost};
 use tombolo_bench::target::Verdict;
 use tombolo_bench::{bulk, rpc, significant};
 
-/// A promise, judged.
+/// Target with its verdict.
 pub(crate) struct Target {
-    /// What was promised.
+    /// Description of the target.
     pub(crate) what: String,
-    /// What was found; empty when it was not measured.
+    /// Formatted figure; empty if it was not measured.
     pub(crate) found: String,
     pub(crate) verdict: Verdict,
-    /// Where it is missed: why, and what was tried.
+    /// Reason if it is missed, and the attempts to meet it.
     pub(crate) why: String,
 }
 
-/// A verdict in words, as Markdown.
+/// Formats a verdict as Markdown.
 pub(crate) fn word(verdict: Verdict) -> &'static str {
     match verdict {
         Verdict::Missed => "**missed**",
@@ -26,7 +26,7 @@ pub(crate) fn word(verdict: Verdict) -> &'static str {
     }
 }
 
-/// The figure of which something is promised, and the rows that it is made of.
+/// Figure of a target, and the rows from which it is computed.
 struct Figure<'a>(Option<f64>, [Option<&'a Row>; 2]);
 
 fn number(value: Option<f64>) -> Figure<'static> {
@@ -37,19 +37,20 @@ fn one<'a>(row: Option<&'a Row>, value: fn(&Row) -> Option<f64>) -> Figure<'a> {
     Figure(row.and_then(value), [row, None])
 }
 
-/// The first over the second.
+/// Divides a value of the first row by that of the second.
 fn over<'a>(a: Option<&'a Row>, b: Option<&'a Row>, value: fn(&Row) -> Option<f64>) -> Figure<'a> {
     let ratio = a.zip(b).and_then(|(a, b)| quotient(value(a)?, value(b)?));
     Figure(ratio, [a, b])
 }
 
-/// The first over the second, where both had processors equally far apart.
+/// Divides the first row's value by the second's, if both have the same distance of processors.
 fn alike<'a>(a: Option<&'a Row>, b: Option<&'a Row>) -> Figure<'a> {
     let near = a.filter(|a| b.is_some_and(|b| a.distance == b.distance));
     Figure(over(near, b, Row::typical).0, [a, b])
 }
 
-/// A median over the bare lines of its own minute: the processors may have been moved in between.
+/// Returns the median divided by the bare lines of the same slices: the processors may have been moved
+/// between slices.
 fn over_lines(row: &Row) -> Option<f64> {
     row.probe_ratio
 }
@@ -58,13 +59,12 @@ fn quotient(value: f64, by: f64) -> Option<f64> {
     (by > 0.0).then(|| value / by)
 }
 
-/// How a figure is written.
+/// Format of a figure.
 type Shown = fn(f64) -> String;
 
 const TIMES: Shown = |value| format!("{value:.2} ×");
 
-/// What is promised: in words, the limit, of which figure, how that is written, and why it is missed where it
-/// is.
+/// Unjudged target: description, bound, figure, format of the figure, and the reason if it is missed.
 struct Promise<'a>(String, Bound, Figure<'a>, Shown, String);
 
 impl Promise<'_> {
@@ -76,8 +76,8 @@ impl Promise<'_> {
     }
 }
 
-/// Why a target is missed where it is, after what was tried; the whole account is in ADRs 0016, 0022
-/// and 0026.
+/// Reasons why targets are missed after all attempts to meet them; the full account is in ADRs 0016, 0022 and
+/// 0026.
 mod why {
     pub(crate) const ONE_LINE: &str = "The bare lines carry one word each way; a slot is filled by eight stores and read whole, \
         by some sixty instructions on each side. Tried: slots spread over pairs of lines, the answer's slot fetched for \
@@ -115,23 +115,23 @@ mod why {
     pub(crate) const PEER: &str = "See the figures of both below: they are of the same run.";
 }
 
-/// Everything that was promised, judged.
+/// Returns all targets with their verdicts.
 pub(crate) fn all(results: &Results) -> Vec<Target> {
     let mut targets: Vec<Target> = of_messages(results).into_iter().map(Promise::judged).collect();
     if is_of_bulk(results) {
-        // What such a run does not measure at all was not promised of it.
+        // A bulk run does not report targets that it does not measure.
         targets.retain(|target| target.verdict != Verdict::NotMeasured);
         targets.extend(of_bulk(results).into_iter().map(Promise::judged));
     }
     targets
 }
 
-/// Whether this is a run of `bench bulk`.
+/// Returns whether this is a run of `bench bulk`.
 fn is_of_bulk(results: &Results) -> bool {
     results.rows.iter().any(|row| matches!(row.metric, Metric::Transfer { .. } | Metric::Copy { .. }))
 }
 
-/// Of rows, the one with the most of something; those without it are last.
+/// Returns the row with the largest value; rows without one come last.
 fn most<'a>(rows: impl Iterator<Item = &'a Row>, of: impl Fn(&Row) -> Option<f64>) -> Option<&'a Row> {
     let of = |row: &Row| of(row).unwrap_or(f64::NEG_INFINITY);
     rows.max_by(|a, b| of(a).total_cmp(&of(b)))
@@ -222,7 +222,7 @@ fn of_messages(results: &Results) -> Vec<Promise<'_>> {
     promises
 }
 
-/// What bare lines do in the same run, and how far apart the processors were.
+/// Describes the bare lines of the same run and the distance of the processors.
 fn beside_lines(results: &Results, row: Option<&Row>) -> String {
     let Some(row) = row else { return String::new() };
     let mut text = format!(" Two bare lines took {} ns there and back here", significant(row.probe_ns));
@@ -285,7 +285,7 @@ fn of_bulk(results: &Results) -> Vec<Promise<'_>> {
         let what = format!("copied by an engine, {}: at least 0.95 × memcpy", length(bytes));
         add(what, AtLeast(0.95), over(row(copying::NAME, metric), best, Row::typical), TIMES, why::COPY);
     }
-    // Of every node behind a window, both directions.
+    // Both directions, for every node behind a window.
     let metric = Metric::Copy { bytes: 1 << 20 };
     for way in bulk::WINDOW_WAYS {
         for copied in of(metric).filter(|row| row.peer.ends_with(way)) {
@@ -295,7 +295,7 @@ fn of_bulk(results: &Results) -> Vec<Promise<'_>> {
             add(what, AtLeast(0.9), over(own, Some(copied), Row::typical), TIMES, why::STREAM);
         }
     }
-    // From Python: nothing of a run without them.
+    // Arrays in Python, if the run includes them.
     if let Some(arrays) = results.arrays.as_ref().filter(|arrays| arrays.about.bytes == 16 << 20) {
         let p50 = |copies| arrays.times(POOL, copies).map(|times| times.p50);
         let what = |how| format!("an array of 16 MiB to another program in Python, {how}");
@@ -358,7 +358,7 @@ mod tests {
         let apart: Vec<Row> = results.rows.iter_mut().filter(call).map(|row| row.clone()).collect();
         results.rows.iter_mut().filter(call).for_each(|row| row.distance = Distance::Apart);
         assert_eq!(verdict(&results), Verdict::NotMeasured);
-        // However many slices were apart.
+        // Even if most slices were at a large distance.
         results.rows.iter_mut().filter(call).for_each(|row| row.slices *= 9);
         results.rows.extend(apart);
         assert_eq!(verdict(&results), Verdict::Met);
@@ -412,7 +412,7 @@ mod tests {
             flowing(bulk::MOVED, metric, 26e9),
             flowing("iceoryx2", metric, 13e9),
             flowing("iceoryx2 aligned", metric, 20.1e9),
-            // Of other processors, and so not beside it.
+            // Measured on other processors, and thus not comparable.
             far(flowing("iceoryx2 deep", metric, 30e9)),
         ]);
         let verdict = |found: &Results| {

@@ -1,9 +1,9 @@
-//! How numbers are written, and lists made.
+//! Formatting of numbers and lists.
 
 use tombolo_bench::significant;
 use tombolo_bench::suite::{Row, Unit};
 
-/// A round time, for an axis.
+/// Formats a round time for an axis.
 pub(crate) fn time(ns: f64) -> String {
     match ns {
         ns if ns >= 1e9 => format!("{} s", ns / 1e9),
@@ -13,7 +13,7 @@ pub(crate) fn time(ns: f64) -> String {
     }
 }
 
-/// A measured time, with three digits.
+/// Formats a measured time with three digits.
 pub(crate) fn exact_time(ns: f64) -> String {
     match ns {
         ns if ns >= 1e6 => format!("{} ms", significant(ns / 1e6)),
@@ -22,7 +22,7 @@ pub(crate) fn exact_time(ns: f64) -> String {
     }
 }
 
-/// A round number, for an axis.
+/// Formats a round number for an axis.
 pub(crate) fn count(value: f64) -> String {
     match value {
         value if value >= 1e9 => format!("{} G", value / 1e9),
@@ -32,7 +32,7 @@ pub(crate) fn count(value: f64) -> String {
     }
 }
 
-/// The typical value of a row with its unit; a dash if it was not measured.
+/// Formats the typical value of a row with its unit, or a dash if it was not measured.
 pub(crate) fn typical(row: &Row) -> String {
     let Some(value) = row.typical() else { return "–".into() };
     match row.metric.unit() {
@@ -41,7 +41,7 @@ pub(crate) fn typical(row: &Row) -> String {
     }
 }
 
-/// The values, each once, in the order in which they come.
+/// Returns the distinct values, in order of first occurrence.
 pub(crate) fn distinct<T: PartialEq>(values: impl Iterator<Item = T>) -> Vec<T> {
     let mut found = Vec::new();
     values.for_each(|value| {

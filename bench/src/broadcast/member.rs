@@ -1,4 +1,4 @@
-//! A member of a trial: a process of its own.
+//! A member of a trial, which runs as a separate process.
 
 use std::time::Duration;
 
@@ -8,16 +8,16 @@ use tombolo_platform::time::now_ns;
 
 use super::{Figure, LINE_BYTES, Trial, Way};
 
-/// How long anything of a trial may take.
+/// Timeout of each step of a trial.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Time between two paced messages, in which members fall asleep as they would.
+/// Pause between two paced messages, in which idle members fall asleep.
 const PAUSE: Duration = Duration::from_micros(300);
 
-/// Runs as a member of a trial, which is JSON, and prints what it found.
+/// Runs as a member of a trial, given as JSON, and prints the figure.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// A description of the failure.
 pub fn run_member(domain: &Domain, trial: &str) -> Result<(), String> {
     crate::members::take_part(trial, |trial| measure(domain, trial))
 }
@@ -28,11 +28,11 @@ fn measure(domain: &Domain, trial: &Trial) -> Result<Figure, GroupError> {
     if trial.way == Way::Sends {
         return Ok(Sends::open(&domain, &job, trial)?.run()?);
     }
-    // So that a message is one chunk, as long as the paper's buffer allows.
+    // Makes a message one chunk, if the paper's buffer allows it.
     let chunk_bytes = (trial.lines as usize * LINE_BYTES).max(64) as u32;
     let mut options = GroupOptions::default().fan_out(trial.fan_out)?.chunk_bytes(chunk_bytes)?;
     if trial.way == Way::Synchronous {
-        // It polls.
+        // The synchronous variant polls.
         options = options.spin_ns(u64::MAX);
     }
     let mut group = Group::of_job(&domain, &job, &options)?;
@@ -41,7 +41,7 @@ fn measure(domain: &Domain, trial: &Trial) -> Result<Figure, GroupError> {
     Ok(found)
 }
 
-/// A message of the length of the trial, which begins with the time.
+/// Creates a message of the trial's length that begins with the current time.
 fn message(trial: &Trial) -> Vec<u8> {
     let mut message = vec![7; trial.lines as usize * LINE_BYTES];
     message[..8].copy_from_slice(&now_ns().to_le_bytes());
@@ -64,7 +64,7 @@ fn next_message(group: &mut Group) -> Result<(u64, Vec<u8>), GroupError> {
 
 fn in_group(group: &mut Group, trial: &Trial, rank: u32) -> Result<Figure, GroupError> {
     let others = trial.members - 1;
-    // All begin when all are there.
+    // Starts once all members have arrived.
     group.broadcast(b"ready")?;
     for _ in 0..others {
         next_message(group)?;
@@ -97,7 +97,7 @@ fn in_group(group: &mut Group, trial: &Trial, rank: u32) -> Result<Figure, Group
         }
     } else {
         for _ in 0..if is_source { trial.messages } else { 0 } {
-            // Waits for room, and receives meanwhile.
+            // Receives while waiting for room.
             group.broadcast(&message(trial))?;
             while let Some(event) = group.try_recv()? {
                 expected -= u64::from(matches!(event, Event::Message { .. }));
@@ -111,7 +111,7 @@ fn in_group(group: &mut Group, trial: &Trial, rank: u32) -> Result<Figure, Group
     Ok(Figure::Span { span_ns: now_ns() - begin })
 }
 
-/// Channels to all others, and no tree.
+/// Direct channels to all other members, without a tree.
 struct Sends<'a> {
     channels: Vec<Channel>,
     trial: &'a Trial,
@@ -121,7 +121,7 @@ struct Sends<'a> {
 
 impl<'a> Sends<'a> {
     fn open(domain: &Domain, job: &Job, trial: &'a Trial) -> Result<Sends<'a>, Error> {
-        // Those of groups are as large.
+        // The same size as the channels of groups.
         let options = tombolo::ChannelOptions::default().slot_bytes(128)?.slots(512)?;
         let mut channels = Vec::new();
         for rank in (0..job.size()).filter(|rank| *rank != job.rank()) {
@@ -137,7 +137,7 @@ impl<'a> Sends<'a> {
         Ok(sends)
     }
 
-    /// Waits until all others are here.
+    /// Waits until all other members have arrived.
     fn meet(&mut self) -> Result<(), Error> {
         for channel in &mut self.channels {
             channel.send(b"ready")?;
@@ -179,7 +179,7 @@ impl<'a> Sends<'a> {
     fn all_at_once(&mut self, begin: u64) -> Result<Figure, Error> {
         let is_source = self.rank < self.trial.sources;
         let mut left = vec![if is_source { self.trial.messages } else { 0 }; self.channels.len()];
-        // Channels are in the order of ranks, without the own one.
+        // Channels are in rank order, without this member's rank.
         let rank_of = |index: usize| index as u32 + u32::from(index as u32 >= self.rank);
         let of = |index: usize| if rank_of(index) < self.trial.sources { self.trial.messages } else { 0 };
         let mut expected: Vec<u32> = (0..self.channels.len()).map(of).collect();

@@ -1,9 +1,9 @@
-//! Broadcast in a group of processes of this host: how long a message takes to the last member, and how much
-//! the sources bring to all of them, beside sends to each member and MPI's broadcast.
+//! Broadcast in a group of processes of this host: the latency to the last member, and the throughput of the
+//! sources, compared with sends to each member and with MPI's broadcast.
 //!
-//! Every trial is a job of new processes, which all run the same program. The clock is that of the host, so
-//! that the time from the source's call to the last member's receipt is measured, as in *Asynchronous
-//! Broadcast on the Intel SCC using Interrupts*, whose figures the report has beside its own.
+//! Each trial is a job of new processes, which all run the same program. All share the host's clock, so that
+//! the time from the source's call to the last member's receipt is measured, as in *Asynchronous Broadcast on
+//! the Intel SCC using Interrupts*, whose figures the report shows beside its own.
 
 mod member;
 mod mpi;
@@ -19,115 +19,115 @@ pub use member::run_member;
 use crate::report::BenchReport;
 use crate::table::{align, cells, none, significant};
 
-/// The bytes of a line, the paper's unit.
+/// Length of a line, the paper's unit, in bytes.
 pub const LINE_BYTES: usize = 32;
 
-/// The lengths of the paper's table, in lines, and its times in microseconds on 48 cores: synchronous,
+/// Rows of the paper's table: length in lines, and times in microseconds on 48 cores, synchronous and
 /// asynchronous.
 pub const PAPER: [(u32, f64, f64); 4] =
     [(1, 44.0, 40.2), (32, 76.1, 75.5), (64, 112.6, 118.0), (128, 189.8, 196.7)];
 
-/// How messages get to all.
+/// Method of the broadcast.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
-    /// A group: members sleep until a message wakes them, and sources do not wait for each other.
+    /// A group: members sleep until a message wakes them, and sources do not wait for one another.
     Asynchronous,
-    /// A group used as the synchronous OC-Bcast: members poll, and a broadcast begins when the one before it
+    /// A group used like the synchronous OC-Bcast: members poll, and a broadcast begins when the previous one
     /// is complete everywhere.
     Synchronous,
     /// The source sends to each member over a channel.
     Sends,
-    /// `MPI_Bcast` of the MPI that is installed.
+    /// `MPI_Bcast` of the installed MPI.
     Mpi,
 }
 
-/// What one measurement is of: a job of its own.
+/// Parameters of one trial, which runs as its own job.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// How messages get to all members.
+    /// Method of the broadcast.
     pub way: Way,
-    /// Processes.
+    /// Number of processes.
     pub members: u32,
-    /// *k*.
+    /// Fan-out of the tree, *k*.
     pub fan_out: u16,
-    /// How many of them broadcast.
+    /// Number of processes that broadcast.
     pub sources: u32,
-    /// The length of a message in lines of 32 bytes.
+    /// Length of a message, in lines of 32 bytes.
     pub lines: u32,
-    /// Messages of each source.
+    /// Number of messages per source.
     pub messages: u32,
-    /// Each message is sent when all have the one before.
+    /// Whether each message is sent only after all have received the previous one.
     pub paced: bool,
 }
 
-/// What to measure, and how long.
+/// Options of the benchmark.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Processes, from 2.
+    /// Number of processes, at least 2.
     pub members: u32,
-    /// Messages of each source and trial.
+    /// Number of messages per source and trial.
     pub messages: u32,
-    /// The values of *k* for the throughput.
+    /// Values of *k* for the throughput.
     pub fan_outs: Vec<u16>,
-    /// The numbers of sources for the throughput.
+    /// Numbers of sources for the throughput.
     pub sources: Vec<u32>,
-    /// The arguments with which this program runs [`run_member`]; the trial follows.
+    /// Arguments that make this program call [`run_member`]; the trial is appended.
     pub member_arguments: Vec<OsString>,
-    /// How long a trial may take.
+    /// Timeout of one trial.
     pub patience: Duration,
 }
 
-/// The result of a trial.
+/// Result of a trial.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What was measured.
+    /// Parameters of the trial.
     pub trial: Trial,
-    /// From the source's call to the last member's receipt.
+    /// Latency from the source's call to the last member's receipt.
     pub latency_us: Option<Latency>,
-    /// The bytes that sources broadcast, in a second.
+    /// Throughput of all sources, in MB/s.
     pub throughput_mb_s: Option<f64>,
-    /// Why there is no figure.
+    /// Reason if it failed.
     pub failed: Option<String>,
 }
 
-/// Times to the last member, in microseconds.
+/// Latency to the last member, in microseconds.
 #[derive(Clone, Copy, Debug, Serialize)]
 pub struct Latency {
-    /// The median.
+    /// Median of the messages.
     pub p50: f64,
-    /// All but one in a hundred.
+    /// 99th percentile of the messages.
     pub p99: f64,
 }
 
-/// The results of all trials.
+/// Results of all trials.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Processors that the processes share.
+    /// Number of processors that the processes share.
     pub processors: usize,
-    /// The trials.
+    /// Rows of the trials.
     pub rows: Vec<Row>,
 }
 
-/// What a member says of a trial.
+/// Result of a trial, as reported by a member.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(tag = "metric", rename_all = "kebab-case")]
 pub(crate) enum Figure {
-    /// The times of receipt minus those of sending, message by message.
+    /// Latencies from sending to receipt, per message.
     Times {
-        /// In nanoseconds.
+        /// Latencies, in nanoseconds.
         times_ns: Vec<u64>,
     },
-    /// The time in which the member got all messages of all sources, and sent its own.
+    /// Time in which the member received all messages of all sources and sent its own.
     Span {
-        /// In nanoseconds.
+        /// Duration, in nanoseconds.
         span_ns: u64,
     },
 }
 
-/// Measures one trial after another.
+/// Runs the trials one after another.
 ///
-/// `progress` hears of each trial before it begins.
+/// `progress` is called before each trial.
 #[must_use]
 pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Report {
     let mut rows = Vec::new();
@@ -185,7 +185,7 @@ fn measure(options: &Options, trial: Trial) -> Row {
     Row { trial, latency_us, throughput_mb_s, failed }
 }
 
-/// The time to the last member, message by message.
+/// Computes the latency to the last member from the latencies per message.
 fn latency(figures: &[Figure]) -> Option<Latency> {
     let times: Vec<&Vec<u64>> = figures
         .iter()
@@ -211,7 +211,7 @@ fn throughput(trial: &Trial, figures: &[Figure]) -> Option<f64> {
     span.max().map(|span_ns| bytes as f64 * 1000.0 / span_ns as f64)
 }
 
-/// Starts the members, and reads what each found.
+/// Starts the members and reads the figures of each.
 fn run_processes(options: &Options, trial: &Trial) -> Result<Vec<Figure>, String> {
     crate::members::run("broadcast", trial.members, &options.member_arguments, trial, options.patience)
 }
@@ -268,7 +268,7 @@ impl BenchReport for Report {
 }
 
 impl Report {
-    /// Why ways have no figure, each reason once however many trials have it.
+    /// Returns the failures by method, each reason once even if several trials share it.
     fn reasons(&self) -> BTreeSet<(String, &String)> {
         self.rows.iter().filter_map(|row| Some((name(row.trial.way), row.failed.as_ref()?))).collect()
     }

@@ -1,4 +1,4 @@
-//! `MPI_Bcast` of the MPI that is installed.
+//! `MPI_Bcast` of the installed MPI.
 
 use std::process::Command;
 use std::time::Duration;
@@ -6,14 +6,14 @@ use std::time::Duration;
 use super::{Figure, LINE_BYTES, Trial};
 use crate::launch::{figures_of, output_of};
 
-/// The same trial for MPI: the roots take turns, as a collective operation needs all members.
+/// Program of the trial for MPI: the roots alternate, since a collective operation needs all members.
 const PROGRAM: &str = include_str!("bcast.c");
 
-/// Runs a trial, if `mpicc` and `mpirun` are there.
+/// Runs a trial with `mpicc` and `mpirun`.
 pub(super) fn run(trial: &Trial, patience: Duration) -> Result<Vec<Figure>, String> {
     let folder = std::env::temp_dir().join(format!("tombolo-bench-broadcast-{}", std::process::id()));
     let result = in_folder(trial, patience, &folder);
-    // A folder that stays does no harm and holds nothing but the program.
+    // A failure leaves a folder that contains only the program.
     let _ = std::fs::remove_dir_all(&folder);
     result
 }
@@ -30,8 +30,7 @@ fn in_folder(trial: &Trial, patience: Duration, folder: &std::path::Path) -> Res
         return Err(format!("mpicc: {}", crate::launch::last_lines(&errors)));
     }
     let mut run = Command::new("mpirun");
-    // Open MPI wants to be told that there are fewer processors than ranks, and that a container's only user
-    // may.
+    // Allows Open MPI to run more ranks than processors, and as root in a container.
     run.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     run.env("OMPI_MCA_rmaps_base_oversubscribe", "1")
         .env("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe");

@@ -1,4 +1,4 @@
-//! What engines and loops take for a copy, by one program.
+//! Cost of a copy by one program, for each engine and copy loop.
 
 use std::hint::black_box;
 use std::sync::Arc;
@@ -16,11 +16,11 @@ use super::{device, latency, row};
 use crate::sample::Latency;
 use crate::suite::{Error, Failed, Metric, Results, Row, Schedule, peers};
 
-/// How long one copy may take.
+/// Timeout of one copy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Adds a row for every engine and loop, for every length up to `longest_bytes`: twice as much memory is
-/// taken.
+/// Adds a row for every engine and copy loop, for every length up to `longest_bytes`. Allocates twice as much
+/// memory.
 pub fn add(results: &mut Results, schedule: Schedule, longest_bytes: usize, progress: &mut dyn FnMut(&str)) {
     let lengths = || Metric::COPIES_BYTES.into_iter().filter(|bytes| *bytes <= longest_bytes);
     progress("copies by one program: memcpy");
@@ -32,7 +32,7 @@ pub fn add(results: &mut Results, schedule: Schedule, longest_bytes: usize, prog
         };
         keep(results, peers::copying::NAME, bytes, times(schedule, copy));
     }
-    // Not both at the same time: together they would take a gigabyte.
+    // Frees the first memories before allocating the next: together they would take a gigabyte.
     drop((source, target));
     let memory = match Memory::new(longest_bytes) {
         Ok(memory) => memory,
@@ -72,7 +72,7 @@ fn engines() -> Vec<(String, Started)> {
     ]
 }
 
-/// Two memories, and the first once more as if it were another process's: the kernel does the same.
+/// Two memories, and the first again as if it belonged to another process: the kernel does the same work.
 pub(super) struct Memory {
     pub(super) source: SharedMemory,
     target: SharedMemory,
@@ -84,7 +84,7 @@ impl Memory {
     fn new(longest_bytes: usize) -> Result<Memory, Error> {
         let file = create_sealed("tombolo-bench-copies", 2 * longest_bytes as u64)?;
         let both = map(&file, 0, 2 * longest_bytes)?;
-        // Every page is there before anything is measured.
+        // Touches every page before the measurement.
         copy::fill(&both, 0, 2 * longest_bytes, 1).map_err(no_room)?;
         let half = |at| both.slice(at, longest_bytes).map_err(|_| Error::Unsupported);
         let (source, target) = (half(0)?, half(longest_bytes)?);
@@ -121,7 +121,7 @@ fn of_engine(
     }
 }
 
-/// What a request of `bytes` takes, from its submission to its completion.
+/// Measures a request of `bytes` from its submission to its completion.
 pub(super) fn times_of_engine(
     engine: &mut dyn Engine,
     request: &Request,
@@ -145,10 +145,10 @@ pub(super) fn keep(results: &mut Results, name: &str, bytes: usize, found: Resul
     }
 }
 
-/// Runs that are timed together, so that the clock is a small part of what it measures.
+/// Minimum time of the runs that are timed together, so that the cost of the clock is negligible.
 const BATCH_NS: u128 = 2_000;
 
-/// What one run takes: for as long as the slices of the schedule together would, but three runs at least.
+/// Times a run, for as long as the slices of the schedule together, but at least three times.
 pub(super) fn times(
     schedule: Schedule,
     mut run: impl FnMut() -> Result<(), Error>,

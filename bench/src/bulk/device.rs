@@ -1,4 +1,4 @@
-//! What copies to and from a GPU take: by its engine, and by the driver alone.
+//! Cost of copies to and from a GPU: by the engine, and by the driver alone.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use tombolo_platform::copy::cuda::CudaError;
 use super::alone::{Memory, keep, times, times_of_engine};
 use crate::suite::{Error, Failed, Results, Schedule};
 
-/// A way of a copy, with the host's memory pinned or not.
+/// Direction of a copy, with pinned or pageable host memory.
 #[derive(Clone, Copy)]
 enum Way {
     To { pinned: bool },
@@ -86,7 +86,7 @@ fn refused(error: CudaError) -> Error {
     Error::Far { what: error.to_string() }
 }
 
-/// A GPU with two memories and its engine.
+/// GPU with two memories and its engine.
 struct Gpu {
     device: Arc<Device>,
     engine: Cuda,
@@ -113,7 +113,7 @@ impl Gpu {
         }
     }
 
-    /// The same by the driver, on the calling thread: the engine adds a queue and a thread.
+    /// Copies by the driver on the calling thread, without the queue and the thread of the engine.
     fn copy(&self, way: Way, host: &SharedMemory, bytes: usize) -> Result<(), CudaError> {
         match way {
             Way::To { .. } => self.first.write(0, (host, 0), bytes),

@@ -1,4 +1,4 @@
-//! Bulk data that is copied on its way: by engines of this tree, and by TCP.
+//! Bulk data that is copied on the way: by engines of this tree, and by TCP.
 
 use std::net::{TcpListener, TcpStream};
 use std::os::fd::{AsFd, OwnedFd};
@@ -24,32 +24,32 @@ use crate::suite::peers::bare::{place, poll};
 use crate::suite::peers::stream::Stream;
 use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side, buffers};
 
-/// The name of the copy by the sender's processor.
+/// Name of the copy by the sender's processor.
 pub const COPIED: &str = "copied by the sender";
-/// The name of the copy by the kernel.
+/// Name of the copy by the kernel.
 pub const ATTACHED: &str = "cross-memory attach";
-/// The name of the copy in messages of a stream.
+/// Name of the copy in messages of a stream.
 pub const CARRIED: &str = "engine over a stream";
-/// The name of TCP.
+/// Name of the TCP peer.
 pub const TCP: &str = "TCP over loopback";
 
-/// How long a copy may take.
+/// Timeout of a copy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Words of the flags, far enough apart: how many buffers the sender has passed on, how many the receiver has
-/// read, and where the receiver's memory is.
+/// Indices of the flag words, on separate cache lines: the number of buffers passed on by the sender, the
+/// number read by the receiver, and the address of the receiver's memory.
 const PASSED: usize = 0;
 const READ: usize = 16;
 const PROCESS: usize = 32;
 const ADDRESS: usize = 33;
 
-/// A private memory with room for the buffers of a length.
+/// Allocates private memory for the buffers of a metric.
 fn private(metric: Metric) -> Result<SharedMemory, Error> {
     let Metric::Bandwidth { bytes } = metric else { return Err(Error::Unsupported) };
     Ok(SharedMemory::zeroed(bytes * buffers(bytes)))
 }
 
-/// The sender fills memory of its own; an engine takes it to where the receiver reads it.
+/// Sender: fills its own memory, from which an engine copies to the receiver's buffers.
 struct Sender {
     flags: SharedMemory,
     own: SharedMemory,
@@ -58,13 +58,13 @@ struct Sender {
     passed: u64,
 }
 
-/// Where the receiver's buffers are.
+/// Location of the receiver's buffers.
 enum Target {
-    /// In a pool that both map.
+    /// A pool that both map.
     Pool(SharedMemory),
-    /// In the receiver's private memory, which it tells.
+    /// Private memory of the receiver, which sends its address.
     Process(Option<(Arc<ForeignProcess>, u64)>),
-    /// In memory that the receiver offers.
+    /// Memory offered by the receiver.
     Far(MemoryId),
 }
 
@@ -107,7 +107,7 @@ impl End for Sender {
 
     fn send_bulk(&mut self, bytes: usize, sequence: u64) -> Result<(), Error> {
         let (passed, ahead) = (self.passed, buffers(bytes) as u64);
-        // Data that arrives by a stream is taken by the thread that reads it, so no other thread is waited
+        // Data from a stream is received by the thread that reads it, so there is no other thread to wait
         // for.
         poll(&self.flags, READ, |read| read + ahead > passed)?;
         let index = (passed % ahead) as usize;
@@ -118,18 +118,18 @@ impl End for Sender {
         self.passed += 1;
         self.flags.store_le(PASSED, self.passed, Release);
         if matches!(self.target, Target::Far(_)) {
-            // A command that moves nothing, so that who serves looks at the flag.
+            // An empty copy, so that the serving side checks the flag.
             self.copy(Request::copy(source, target, 0))?;
         }
         Ok(())
     }
 }
 
-/// The receiver reads its buffers where they are.
+/// Receiver: reads its buffers in place.
 struct Receiver {
     flags: SharedMemory,
     memory: SharedMemory,
-    /// What obeys the sender's engine, where there is such a thing to do.
+    /// Server of the sender's engine, if the engine needs one.
     server: Option<Server<StreamChannel>>,
     read: u64,
 }
@@ -180,7 +180,7 @@ fn receiver(meeting: &Meeting<'_>, memory: SharedMemory, server: Option<Server<S
     AnyEnd::new(Receiver { flags, memory, server, read: 0 })
 }
 
-/// The engine `caller`, into memory that both map.
+/// Engine `caller`, copying into memory that both map.
 #[derive(Debug)]
 pub(super) struct Copied;
 
@@ -208,7 +208,7 @@ impl Peer for Copied {
     }
 }
 
-/// The engine `attach`, into private memory of the receiver.
+/// Engine `attach`, copying into the receiver's private memory.
 #[derive(Debug)]
 pub(super) struct Attached;
 
@@ -227,7 +227,8 @@ impl Peer for Attached {
 
     fn open(&self, meeting: &Meeting<'_>, metric: Metric) -> Result<AnyEnd, Error> {
         match meeting.side {
-            // The one that started the other may, also where the kernel allows it to ancestors only.
+            // The near side started the far side, so the kernel permits this direction even where it
+            // restricts access to ancestors (Yama).
             Side::Near => sender(meeting, metric, Box::new(Attach::start(1)?), Target::Process(None)),
             Side::Far => {
                 let (flags, memory) = (meeting.flags(), private(metric)?);
@@ -240,7 +241,7 @@ impl Peer for Attached {
     }
 }
 
-/// The engine `far` over a byte stream.
+/// Engine `far` over a byte stream.
 #[derive(Debug)]
 pub(super) struct Carried;
 
@@ -269,7 +270,7 @@ impl Peer for Carried {
                 meeting.line.give_fds(&[far.as_fd()])?;
                 drop(far);
                 let channel = StreamChannel::open(near, hello, until)?;
-                // The first of each side's offers, so that it has the same id on both.
+                // It is the first offer of each side, so it has the same id on both.
                 sender(meeting, metric, Box::new(Far::start("far", channel, 1)?), Target::Far(id))
             }
             Side::Far => {
@@ -281,7 +282,7 @@ impl Peer for Carried {
     }
 }
 
-/// TCP on this host: what the same bytes take through the kernel's network.
+/// TCP on this host: the cost of the same bytes through the kernel's network stack.
 #[derive(Debug)]
 pub(super) struct Tcp;
 

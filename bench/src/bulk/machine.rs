@@ -1,4 +1,4 @@
-//! A virtual machine that has a network and nothing else, for `tombolo bench bulk` to compare a window with.
+//! Virtual machine with a network and no window, with which `tombolo bench bulk` compares a window.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -17,7 +17,7 @@ use tombolo_platform::process::Process;
 use super::network::{ADDRESS, FAILED, PORT, SERVING, TCP_OVER_VIRTIO};
 use crate::suite::Error;
 
-/// The machine; gone when this is dropped, or this program ends in whatever way.
+/// Running virtual machine. It is killed when this is dropped or this program exits in any way.
 #[derive(Debug)]
 pub struct NetworkMachine {
     process: Process,
@@ -28,8 +28,8 @@ impl NetworkMachine {
     /// Starts a machine with the processor and the memory of `node`, and waits until it serves.
     ///
     /// # Errors
-    /// A part of the kit or the emulator is missing; it does not come up within `patience`, with what it
-    /// said.
+    /// A part of the kit or the emulator is missing, or the machine does not come up within `patience`; the
+    /// error has its output.
     pub fn start(node: &Node, patience: Duration) -> Result<NetworkMachine, Error> {
         let vm = node.as_vm().ok_or_else(|| unstarted("it is no virtual machine"))?;
         let kit = Kit::locate().map_err(unstarted)?;
@@ -59,7 +59,7 @@ impl NetworkMachine {
         let started = Process::start(&mut command, &inherited);
         let process = started.map_err(unstarted)?;
         drop(inherited);
-        // The emulator's end alone keeps the lines open from here on.
+        // From here on, only the emulator's ends keep the lines open.
         drop(launch);
         let mut machine = NetworkMachine { process, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
         let until = Instant::now() + patience;
@@ -69,12 +69,12 @@ impl NetworkMachine {
         Ok(machine)
     }
 
-    /// Why it is not used, with what the emulator said. It is ended.
+    /// Terminates the machine and returns an error with the emulator's output.
     fn failed(&mut self, what: &str, why: &str) -> Error {
         self.process.destroy();
         let mut said = String::new();
         if let Some(stderr) = self.process.child_mut().stderr.take() {
-            // What cannot be read adds nothing.
+            // A read error only shortens the message.
             let _ = stderr.take(4096).read_to_string(&mut said);
         }
         match said.trim() {
@@ -83,7 +83,7 @@ impl NetworkMachine {
         }
     }
 
-    /// Where it is reached, on the host's loopback.
+    /// Returns its address on the host's loopback.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
@@ -108,14 +108,15 @@ fn line() -> Result<(UnixStream, UnixStream), Error> {
     UnixStream::pair().map_err(Error::system("make two sockets"))
 }
 
-/// Reads the lines of a console to its end, wanted or not: an emulator blocks when its console is full.
+/// Reads the lines of a console until its end, even if they are not needed: an emulator blocks when its
+/// console is full.
 fn listen(serial: UnixStream) -> Receiver<String> {
     let (sender, lines) = mpsc::channel();
     std::thread::spawn(move || {
         let mut serial = BufReader::new(serial);
         let mut line = Vec::new();
         while serial.read_until(b'\n', &mut line).is_ok_and(|length| length > 0) {
-            // The receiver is gone once the machine serves.
+            // The receiver is dropped once the machine serves.
             let _ = sender.send(String::from_utf8_lossy(&line).trim().to_owned());
             line.clear();
         }
@@ -142,7 +143,7 @@ fn wait_until_serving(lines: &Receiver<String>, until: Instant) -> Result<(), St
     }
 }
 
-/// Asks the emulator which port the kernel has picked.
+/// Queries the emulator for the port chosen by the kernel.
 fn forwarded_port(control: UnixStream, until: Instant) -> Result<u16, String> {
     let mut control = Control { lines: BufReader::new(control), until };
     control.ask(&json!({ "execute": "qmp_capabilities" }))?;
@@ -152,21 +153,21 @@ fn forwarded_port(control: UnixStream, until: Instant) -> Result<u16, String> {
     port_in(table).ok_or_else(|| format!("its table of connections has none: {table:?}"))
 }
 
-/// The port in a line like `TCP[HOST_FORWARD]  13  127.0.0.1 40123  10.0.2.15  7700  0  0`.
+/// Parses the port in a line like `TCP[HOST_FORWARD]  13  127.0.0.1 40123  10.0.2.15  7700  0  0`.
 fn port_in(table: &str) -> Option<u16> {
     let line = table.lines().find(|line| line.trim_start().starts_with("TCP[HOST_FORWARD]"))?;
     let mut words = line.split_whitespace().skip_while(|word| *word != "127.0.0.1");
     words.nth(1)?.parse().ok().filter(|port| *port != 0)
 }
 
-/// The monitor protocol of the emulator (QMP): a JSON object a line, each way.
+/// Client of the emulator's monitor protocol (QMP): one JSON object per line in each direction.
 struct Control {
     lines: BufReader<UnixStream>,
     until: Instant,
 }
 
 impl Control {
-    /// What a command returns. Greetings and events in between are skipped.
+    /// Runs a command and returns its result. Skips greetings and events in between.
     fn ask(&mut self, command: &Value) -> Result<Value, String> {
         let stream = self.lines.get_mut();
         writeln!(stream, "{command}").map_err(|error| error.to_string())?;

@@ -1,9 +1,9 @@
-//! What bulk data costs: `tombolo bench bulk`.
+//! Cost of bulk data: `tombolo bench bulk`.
 //!
-//! Two things. Between two programs, the same slices and checks as in [`suite`]: a buffer is filled by the
-//! one, gets to the other by an engine, a pool or the kernel, and is read there. And by one program alone:
-//! what each engine and each loop takes for a copy, from asking to knowing that it is done, beside the C
-//! library's own.
+//! It has two parts. Between two programs, with the same slices and checks as in [`suite`]: one fills a
+//! buffer, an engine, a pool or the kernel transports it, and the other reads it. And within one program: the
+//! time of each engine and copy loop for a copy, from the request until its completion is known, compared
+//! with the C library's `memcpy`.
 
 mod alone;
 mod device;
@@ -23,7 +23,7 @@ use crate::suite::{
     self, Absent, AnyEnd, Distance, Error, Meeting, Metric, Options, Peer, Results, Row, peers,
 };
 
-/// The longest copy by one program, and the longest buffer between two, that is measured, in bytes.
+/// Maximum length of a copy by one program and of a buffer between two, in bytes.
 pub const LONGEST_BYTES: usize = 256 << 20;
 
 pub use alone::add as add_copies;
@@ -35,7 +35,7 @@ pub use verbs::{
     MOVED, MOVED_WITH_HALF_TRUST, MOVED_WITHOUT_TRUST, SHARED, SHARED_WITH_HALF_TRUST, SHARED_WITHOUT_TRUST,
 };
 
-/// What is compared, in the order of tables.
+/// Returns the peers in table order.
 #[must_use]
 pub fn peers() -> Vec<Box<dyn Peer>> {
     vec![
@@ -55,11 +55,10 @@ pub fn peers() -> Vec<Box<dyn Peer>> {
     ]
 }
 
-/// The names of those that `bench/peers` has besides.
+/// Names of the further peers in `bench/peers`.
 pub const FOREIGN: [&str; 1] = ["iceoryx2"];
 
-/// A peer of which bulk data only is measured, and a message of 8 bytes, to compare the transfer of a right
-/// with.
+/// Peer restricted to bulk data, and to a message of 8 bytes for comparison with the transfer of a right.
 struct OnlyBulk<'a> {
     peer: &'a dyn Peer,
     longest_bytes: usize,
@@ -89,7 +88,7 @@ impl Peer for OnlyBulk<'_> {
     }
 }
 
-/// A row of what has no bare lines beside it.
+/// Creates a row without figures of the bare lines.
 fn row(peer: impl Into<String>, metric: Metric) -> Row {
     Row {
         peer: peer.into(),
@@ -109,7 +108,7 @@ fn row(peer: impl Into<String>, metric: Metric) -> Row {
     }
 }
 
-/// Summary of times, each the mean of `rounds` rounds.
+/// Summarizes times, each the mean of `rounds` rounds.
 fn latency(mut times_ns: Vec<f64>, rounds: u64) -> Latency {
     times_ns.sort_unstable_by(f64::total_cmp);
     let at = |share: f64| {
@@ -124,8 +123,8 @@ fn latency(mut times_ns: Vec<f64>, rounds: u64) -> Latency {
     }
 }
 
-/// Compares how bulk data gets from one program to another: [`peers()`], and those of `bench/peers` where
-/// they were built. [`add_copies`] and [`add_nodes`] add what else there is to compare with.
+/// Compares transfers of bulk data from one program to another: [`peers()`], and those of `bench/peers` if
+/// they were built. [`add_copies`] and [`add_nodes`] add further rows for comparison.
 ///
 /// # Errors
 /// As [`suite::run`].
@@ -138,7 +137,7 @@ pub fn run(
     run_up_to(LONGEST_BYTES, peers, absent, options, progress)
 }
 
-/// The same with buffers of `longest_bytes` at most, for those who are in a hurry.
+/// Runs the comparison with buffers of at most `longest_bytes`, which is faster.
 ///
 /// # Errors
 /// As [`suite::run`].

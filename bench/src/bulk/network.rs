@@ -1,7 +1,7 @@
-//! Bulk data by TCP, to a virtual machine that has a network for this: the alternative to a window.
+//! Bulk data over TCP to a virtual machine with a network: the alternative to a window.
 //!
-//! The machine is one of its own, without a window and a monitor, started by `tombolo bench bulk` and gone
-//! afterwards; its nodes have no network (ADR 0041). Process 1 there is the far side's program.
+//! The machine is a separate one, without a window and a monitor, started by `tombolo bench bulk` and removed
+//! afterwards, because nodes have no network (ADR 0041). Its process 1 is the far side's program.
 
 use std::net::{SocketAddr, TcpStream};
 
@@ -13,14 +13,13 @@ use super::nodes::{deliveries, delivery_row, flow, rounds};
 use super::row;
 use crate::suite::{Error, Metric, PeerInfo, Results, Route, Row, Schedule, buffers, length};
 
-/// Lengths, in bytes: those of the window's rows.
+/// Lengths in bytes, the same as those of the window's rows.
 const LENGTHS: [usize; 8] = super::nodes::LENGTHS;
 
-/// Adds rows for both directions between `host` and the machine that stands for node `node`, which serves at
-/// `address`.
+/// Adds rows for both directions between `host` and the machine at `address` that stands for node `node`.
 ///
 /// # Errors
-/// When it does not answer, or something else than was sent arrives.
+/// The machine does not answer, or received data differs from what was sent.
 pub fn add(
     results: &mut Results,
     (host, node): (&str, &str),

@@ -1,4 +1,4 @@
-//! Bulk data between the host and the nodes of a machine, across whatever lies between them.
+//! Bulk data between the host and the nodes of a machine, across any kind of link.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -16,34 +16,33 @@ use crate::ring::{Error, accept, finish};
 use crate::sample::{Latency, Rate};
 use crate::suite::{Failed, Metric, Results, Route, Row, Schedule, buffers, length};
 
-/// Lengths, in bytes.
+/// Lengths of the buffers, in bytes.
 pub(super) const LENGTHS: [usize; 8] =
     [64, 1 << 10, 4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
 
-/// What a node's copies are called, after its name: within its own memory; out of the window and into it; and
-/// where it has no window, out of memory that it shares and into it.
+/// Suffix of a node's copies in tables, after its name: within its own memory. [`WINDOW_WAYS`] are out of the
+/// window and into it; `MEMORY_WAYS`, for nodes without a window, out of shared memory and into it.
 pub const OWN_WAY: &str = ": memcpy";
-/// As [`OWN_WAY`].
+/// Suffixes of copies through a window, like [`OWN_WAY`].
 pub const WINDOW_WAYS: [&str; 2] = [": out of the window", ": into the window"];
 const MEMORY_WAYS: [&str; 2] = [": out of shared memory", ": into shared memory"];
 
-/// What a legend calls a buffer that is filled, moved and read.
+/// Legend of a buffer that is filled, moved and read.
 pub(super) const BY_MOVE: &str = "pool: move";
-/// What a legend calls the right to a buffer there and back.
+/// Legend of a round trip of the right to a buffer.
 pub(super) const BY_RIGHT: &str = "right there and back";
 
-/// Round trips of a right that are timed together.
+/// Number of round trips of a right that are timed together.
 pub(super) const RETURNS: u64 = 64;
 
-/// Adds rows for every node of the domain's machine but its own, where that runs programs beside each other,
-/// and for every two of those nodes; `image` is `bench.tbi`, with a build of the peer for every node. A node
-/// that is down or fails does not keep the others from being measured: see [`Results::failed`].
+/// Adds rows for every node of the domain's machine that can run programs concurrently, except the domain's
+/// own, and for every pair of those nodes; `image` is `bench.tbi`, with a build of the peer for every node. A
+/// node that is down or fails does not prevent the others from being measured: see [`Results::failed`].
 ///
-/// Of each, for every length: buffers that are filled on one side, moved, and read on the other, in both
-/// directions; what it takes to give a right away and have it back; what the processor of each side takes to
-/// copy out of the pool and into it, and within its own memory. Of two nodes: buffers both ways, and the
-/// right where it goes from the one to the other; two that nothing joins reach each other by way of this
-/// program, which copies.
+/// For each node and length: buffers that are filled on one side, moved, and read on the other, in both
+/// directions; the round trip of a right; and the time of each side's processor to copy out of the pool, into
+/// it, and within its own memory. For each pair of nodes: buffers in both directions, and the right where it
+/// is passed directly; two nodes without a link communicate through this program, which copies.
 pub fn add(
     results: &mut Results,
     (domain, image): (&Domain, &Path),
@@ -54,7 +53,7 @@ pub fn add(
         Ok(nodes) => nodes,
         Err(error) => return results.failed.push(Failed::new("the nodes of the machine", &error)),
     };
-    // Boards run one program at a time, built for them, and the image holds none.
+    // Boards run one program at a time, and the image has no build for them.
     let nodes: Vec<&NodeInfo> =
         nodes.iter().filter(|node| node.name != domain.node_name() && node.kind != NodeKind::Bare).collect();
     for node in &nodes {
@@ -66,14 +65,14 @@ pub fn add(
     pairs::add(results, (domain, image), &nodes, schedule, progress);
 }
 
-/// A peer that was started on a node, and the channels to it.
+/// Peer started on a node, with the channels to it.
 pub(super) struct Started {
     pub(super) child: Child,
     pub(super) control: Channel,
     pub(super) mover: Mover,
 }
 
-/// Why the peer cannot be started there, if so.
+/// Checks that the peer can be started on a node.
 pub(super) fn check_node(node: &NodeInfo, image: &Path) -> Result<(), Error> {
     if !node.up {
         return Err(Error::NodeDown { node: node.name.clone(), cause: node.cause.clone() });
@@ -81,7 +80,7 @@ pub(super) fn check_node(node: &NodeInfo, image: &Path) -> Result<(), Error> {
     if image.is_file() { Ok(()) } else { Err(Error::NoImage { path: image.to_owned() }) }
 }
 
-/// Starts the peer on a node; `measured` is its name in that of the channels.
+/// Starts the peer on a node; `measured` names the measured node in the names of the channels.
 pub(super) fn start(
     (domain, image): (&Domain, &Path),
     node: &NodeInfo,
@@ -110,10 +109,10 @@ pub(super) fn bye(control: &mut Channel) -> Result<(), Error> {
     command::answered(control).map(|_| ())
 }
 
-/// A pool for buffers of that length that a node reaches.
+/// Creates a pool, reachable from a node, for buffers of that length.
 pub(super) fn pool_for(domain: &Domain, node: &NodeInfo, bytes: usize) -> Result<Pool, Error> {
     let options = PoolOptions::new(bytes as u64, buffers(bytes) as u32);
-    // A virtual machine reaches nothing but the window.
+    // A virtual machine reaches only the window.
     let options = if node.kind == NodeKind::Vm { options.reachable_from(&node.name) } else { options };
     Ok(domain.create_pool(&options)?)
 }
@@ -132,7 +131,7 @@ fn measure(
     finish(&child, measured)
 }
 
-/// This side of one link.
+/// Near side of one link.
 struct Near<'a> {
     domain: &'a Domain,
     node: &'a NodeInfo,
@@ -169,7 +168,7 @@ impl Near<'_> {
         command::tell(&mut self.control, command)
     }
 
-    /// Everything of one length.
+    /// Measures everything for one length.
     fn length(&mut self, results: &mut Results, bytes: usize, pool: &Pool) -> Result<(), Error> {
         let [own, other] = self.names;
         let there = flow(self.schedule, bytes, |count| {
@@ -196,7 +195,7 @@ impl Near<'_> {
         Ok(())
     }
 
-    /// What the copies of either side take.
+    /// Measures the copies of both sides.
     fn copies(
         &mut self,
         results: &mut Results,
@@ -220,7 +219,7 @@ impl Near<'_> {
         }
         let into = usize::from(way == Way::Push);
         let which = if self.node.kind == NodeKind::Vm { WINDOW_WAYS[into] } else { MEMORY_WAYS[into] };
-        // The memory between them is this side's: what goes into it comes from who copies.
+        // The shared memory belongs to this side: data copied into it comes from the copying side.
         let (far_route, near_route) =
             if into == 1 { ((other, own), (own, other)) } else { ((own, other), (other, own)) };
         add(format!("{other}{which}"), far_route, &format!("{other} copies"), far_ps);
@@ -229,7 +228,7 @@ impl Near<'_> {
         Ok(())
     }
 
-    /// The time to give a right away and to have it back.
+    /// Measures round trips of a right.
     fn returns(&mut self, pool: &Pool) -> Result<Latency, Error> {
         rounds(self.schedule, RETURNS, |count| {
             command::tell(&mut self.control, Command::Return { count })?;
@@ -239,7 +238,7 @@ impl Near<'_> {
         })
     }
 
-    /// The time until a single buffer is filled, read by the other side and given back.
+    /// Measures deliveries of single buffers: filled, read by the other side and returned.
     fn deliveries(&mut self, bytes: usize, pool: &Pool) -> Result<Latency, Error> {
         rounds(self.schedule, deliveries(bytes), |count| {
             command::tell(&mut self.control, Command::Take { count })?;
@@ -250,33 +249,34 @@ impl Near<'_> {
     }
 }
 
-/// How many buffers of that length are delivered one by one and timed together.
+/// Returns the number of single deliveries of that length that are timed together.
 pub(super) fn deliveries(bytes: usize) -> u64 {
     ((8 << 20) / bytes as u64).clamp(3, RETURNS)
 }
 
-/// A row of buffers that are filled on the one node, moved, and read on the other.
+/// Creates a row of buffers that are filled on one node, moved, and read on the other.
 pub(super) fn flow_row((from, to): (&str, &str), bytes: usize, rate: Rate, schedule: Schedule) -> Row {
     let (rate_per_s, slices) = (Some(rate), schedule.slices);
     let route = Some(Route { from: from.into(), to: to.into(), by: BY_MOVE.into() });
     Row { rate_per_s, slices, route, ..row(format!("{from} → {to}"), Metric::Bandwidth { bytes }) }
 }
 
-/// A row of buffers that are filled, read on the other node and given back, one at a time.
+/// Creates a row of buffers that are filled, read on the other node and returned, one at a time.
 pub(super) fn delivery_row((from, to): (&str, &str), by: &str, bytes: usize, latency: Latency) -> Row {
     let route = Some(Route { from: from.into(), to: to.into(), by: by.into() });
     let title = if by == BY_MOVE { format!("{from} → {to}") } else { format!("{from} → {to}: {by}") };
     Row { latency_ns: Some(latency), route, ..row(title, Metric::Delivery { bytes }) }
 }
 
-/// A row of a right there and back.
+/// Creates a row of round trips of a right.
 pub(super) fn right_row((from, to): (&str, &str), bytes: usize, latency: Latency) -> Row {
     let route = Some(Route { from: from.into(), to: to.into(), by: BY_RIGHT.into() });
     let latency_ns = Some(latency);
     Row { latency_ns, route, ..row(format!("{from} ↔ {to}"), Metric::Transfer { bytes }) }
 }
 
-/// Nanoseconds of something, by the mean of `count` less one each time.
+/// Times an operation, in nanoseconds: each sample is the mean of `count` rounds, the first of which is not
+/// counted.
 pub(super) fn rounds<E>(
     schedule: Schedule,
     count: u64,
@@ -290,7 +290,7 @@ pub(super) fn rounds<E>(
     Ok(latency(times_ns, count - 1))
 }
 
-/// Measures the bytes per second of an operation that moves a number of buffers.
+/// Measures the bytes per second of an operation that moves a given number of buffers.
 pub(super) fn flow<E>(
     schedule: Schedule,
     bytes: usize,
@@ -301,7 +301,7 @@ pub(super) fn flow<E>(
         run(count)?;
         Ok::<_, E>(start.elapsed().max(Duration::from_nanos(1)))
     };
-    // Until a trial takes a quarter of a slice: a shorter one is mostly its beginning and its end.
+    // Grows until a trial takes a quarter of a slice: a shorter one is mostly start-up and wind-down.
     timed(2)?;
     let mut count = 2;
     let count = loop {
@@ -324,5 +324,5 @@ pub(super) fn flow<E>(
     Ok(Rate { p50: rates[rates.len() / 2], p99: rates[0], mean, messages })
 }
 
-/// The maximum number of buffers in a slice.
+/// Maximum number of buffers in a slice.
 const MOST_BUFFERS: u64 = 1_000_000;

@@ -1,5 +1,4 @@
-//! Bulk data from one node to another without the host between them, or by way of it where nothing else joins
-//! them.
+//! Bulk data between two nodes, directly or, where they have no link, through the host.
 
 use std::path::Path;
 
@@ -15,7 +14,7 @@ use crate::suite::{Failed, Metric, Results, Route, Row, Schedule, buffers, lengt
 use tombolo_bench_far::bulk::command::{self, Command};
 use tombolo_bench_far::bulk::moving::memory;
 
-/// Adds rows for every two of `nodes`.
+/// Adds rows for every pair of `nodes`.
 pub(super) fn add(
     results: &mut Results,
     (domain, image): (&Domain, &Path),
@@ -26,7 +25,7 @@ pub(super) fn add(
     for (index, first) in nodes.iter().enumerate() {
         for second in &nodes[index + 1..] {
             progress(&format!("{} and {}: starting the peers", first.name, second.name));
-            // Of a virtual machine and another, the other makes the memory: in its window.
+            // If the first is a virtual machine, the second creates the memory: in the machine's window.
             let pair = if first.kind == NodeKind::Vm { [*second, *first] } else { [*first, *second] };
             let have_link = joined(domain, pair);
             let measured = match have_link {
@@ -41,14 +40,14 @@ pub(super) fn add(
     }
 }
 
-/// Whether something joins the two: of two virtual machines, a window that both have.
+/// Returns whether the two can share memory; two virtual machines need a window that both have.
 fn joined(domain: &Domain, pair: [&NodeInfo; 2]) -> bool {
     let both_behind_windows = pair.iter().all(|node| node.kind == NodeKind::Vm);
     let common = |window: WindowInfo| pair.iter().all(|node| window.nodes.contains(&node.id));
     !both_behind_windows || domain.windows().is_ok_and(|windows| windows.into_iter().any(common))
 }
 
-/// Between two programs that have a channel to each other; this one gives the commands and takes the times.
+/// Measures two programs with a channel to each other; this program sends the commands and takes the times.
 fn directly(
     results: &mut Results,
     (domain, image): (&Domain, &Path),
@@ -80,7 +79,7 @@ fn directly(
         let [maker, other] = &mut pair.controls;
         nodes::bye(maker).and(nodes::bye(other))
     });
-    // Runs both, even if the first fails.
+    // Finishes both, even if the first fails.
     let measured = finish(&maker_child, measured);
     finish(&other_child, measured)
 }
@@ -122,10 +121,10 @@ impl Pair<'_> {
         Ok(())
     }
 
-    /// Has both do something with each other; what the maker answers.
+    /// Sends each side its command and returns the maker's answer.
     fn both(&mut self, maker: Command, other: Command) -> Result<u64, Error> {
         let [maker_control, other_control] = &mut self.controls;
-        // The side that waits for the other starts first.
+        // The side that waits starts first.
         command::tell(other_control, other)?;
         command::tell(maker_control, maker)?;
         let took_ps = command::answered(maker_control)?;
@@ -134,8 +133,8 @@ impl Pair<'_> {
     }
 }
 
-/// Between two nodes, each of which has a window with this one's and nothing else: a program here takes each
-/// buffer out of the one window and copies it into the other.
+/// Measures two nodes that each share a window only with this node: this program copies each buffer from one
+/// window into the other.
 fn by_way_of_host(
     results: &mut Results,
     at: (&Domain, &Path),
@@ -191,7 +190,7 @@ fn relay_lengths(
     Ok(())
 }
 
-/// Has buffers filled by one node and read by the other.
+/// Relays buffers that one node fills and the other reads.
 fn relay(
     bytes: usize,
     (from, from_pool): (&mut Started, &tombolo::Pool),

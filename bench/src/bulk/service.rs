@@ -1,4 +1,4 @@
-//! Copies by the copy service of this node, beside those by this program itself.
+//! Copies by this node's copy service, compared with those by this program itself.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,19 +12,19 @@ use super::alone::{keep, times};
 use crate::ring::Error;
 use crate::suite::{self, Failed, Metric, Results, Schedule};
 
-/// What a copy by the service is called in tables.
+/// Name in tables of a copy by the service.
 pub const SERVICE: &str = "copy service";
-/// The same copy by the engines of this program, as they choose.
+/// Name of the copy by this program's own engines.
 pub const OWN_ENGINES: &str = "own engines";
 
-/// How long one copy may take.
+/// Timeout of one copy.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The longest copy, in bytes.
+/// Maximum length of a copy, in bytes.
 const LONGEST_BYTES: usize = 64 << 20;
 
-/// Adds rows for copies between two regions of this node: by its copy service, from the descriptor that is
-/// enqueued to the end that is heard, and by this program's engines. `image` is `copies.tbi`.
+/// Adds rows for copies between two regions of this node: by its copy service, from enqueuing the descriptor
+/// to receiving the completion, and by this program's engines. `image` is `copies.tbi`.
 pub fn add(
     results: &mut Results,
     (domain, image): (&Domain, &Path),
@@ -46,11 +46,11 @@ fn measure(
     if !image.is_file() {
         return Err(Error::NoImage { path: image.to_owned() });
     }
-    // It says that it is ready, which is no part of a report.
+    // Discards its ready message, which does not belong in the report.
     domain.on_output(|_, _, _| {});
     let child = domain.spawn(&SpawnOptions::image(image).on(domain.node_name()))?;
     let measured = with_service(results, domain, schedule, progress);
-    // It serves until it is ended.
+    // It serves until it is killed.
     child.kill()?;
     child.wait(PATIENCE)?;
     measured
@@ -74,7 +74,7 @@ fn with_service(
     let region = || domain.create_region(&RegionOptions::new(LONGEST_BYTES as u64));
     let (from, to) = (region()?, region()?);
     let (source, target) = (from.map(Rights::READ_WRITE)?, to.map(Rights::READ_WRITE)?);
-    // Every page is there before anything is measured.
+    // Touches every page before the measurement.
     for mapping in [&source, &target] {
         mapping.write(0, &vec![1; LONGEST_BYTES])?;
     }

@@ -1,4 +1,4 @@
-//! The verbs of pools, through the façade that programs use.
+//! The operations of pools, through the façade that programs use.
 
 use std::sync::OnceLock;
 
@@ -9,20 +9,20 @@ use crate::suite::content::{check_sum, corrupt, fill_bulk, sum};
 use crate::suite::peers::tombolo::attach;
 use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side, buffers};
 
-/// The name of buffers that are moved, between programs that trust each other.
+/// Name of moved buffers between programs that trust each other.
 pub const MOVED: &str = "pool: move";
-/// The name of buffers that are shared, between programs that trust each other.
+/// Name of shared buffers between programs that trust each other.
 pub const SHARED: &str = "pool: share";
-/// The name of buffers that are moved with half trust.
+/// Name of moved buffers with half trust.
 pub const MOVED_WITH_HALF_TRUST: &str = "pool: move, half trust";
-/// The name of buffers that are shared with half trust.
+/// Name of shared buffers with half trust.
 pub const SHARED_WITH_HALF_TRUST: &str = "pool: share, half trust";
-/// The name of buffers that are moved without trust.
+/// Name of moved buffers without trust.
 pub const MOVED_WITHOUT_TRUST: &str = "pool: move without trust";
-/// The name of buffers that are shared without trust.
+/// Name of shared buffers without trust.
 pub const SHARED_WITHOUT_TRUST: &str = "pool: share without trust";
 
-/// How buffers go over.
+/// Operation that transfers buffers to the receiver.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verb {
     /// Moved, and passed back.
@@ -31,7 +31,7 @@ pub(super) enum Verb {
     Share,
 }
 
-/// Buffers of a pool.
+/// Peer with the buffers of a pool.
 #[derive(Debug)]
 pub(super) struct Pools {
     verb: Verb,
@@ -108,7 +108,7 @@ struct PoolEnd {
     bulk: BulkChannel,
     pool: Pool,
     metadata: Vec<u8>,
-    /// What came back, and goes over again.
+    /// Returned buffer, which is sent again.
     back: Option<Buffer>,
 }
 
@@ -126,7 +126,7 @@ impl PoolEnd {
     fn hand_over(&mut self, buffer: Buffer) -> Result<(), Error> {
         match self.verb {
             Verb::Move => self.bulk.move_to(buffer, &[]).map_err(tombolo::Error::from)?,
-            // Dropped, it is free when the other side has released it.
+            // After the drop, the buffer is free once the other side has released it.
             Verb::Share => drop(self.bulk.share(buffer, &[]).map_err(tombolo::Error::from)?),
         }
         Ok(())
@@ -148,14 +148,14 @@ impl PoolEnd {
     }
 }
 
-/// What has come over.
+/// Received buffer, owned or shared.
 enum Held {
     Own(Buffer),
     Lent(Shared),
 }
 
 impl Held {
-    /// Reads every byte.
+    /// Reads and checks every byte.
     fn check(&self, sequence: u64) -> Result<(), Error> {
         let memory = match self {
             Held::Own(buffer) => buffer.memory(),
@@ -202,7 +202,7 @@ impl End for PoolEnd {
             None => self.bulk.take(&self.pool)?,
         };
         self.hand_over(buffer)?;
-        // The only one: that it is here means that it is back.
+        // The pool has one buffer: taking it means that it is back.
         self.back = Some(self.bulk.take(&self.pool)?);
         Ok(())
     }

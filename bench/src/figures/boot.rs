@@ -1,4 +1,4 @@
-//! How long nodes take to come up, by how many there are (thesis, figure C.2).
+//! Boot times of nodes, by number of nodes (thesis, figure C.2).
 
 use serde::Serialize;
 
@@ -7,49 +7,49 @@ use crate::host::Host;
 use crate::report::BenchReport;
 use crate::table::{align, cells, significant};
 
-/// What the thesis says of figure C.2.
+/// Summary of the thesis' figure C.2.
 pub const THESIS: &str = "\
 Thesis, figure C.2: from main() to the message loop a monitor takes about 110 million cycles if it is among the first, and
 about 2,000 million if it is the last of some 40: the growth looks quadratic, as every monitor connects to every other.";
 
-/// A machine of a number of boards.
+/// Boot times of a machine with a number of boards.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
-    /// Boards.
+    /// Number of boards.
     pub boards: u32,
-    /// From the start of `tombolo up` until all monitors have answered, in s.
+    /// Time from the start of `tombolo up` until all monitors have answered, in s.
     pub all_s: f64,
-    /// The median time of a board from start to ready, in s.
+    /// Median time of a board from start to ready, in s.
     pub median_s: f64,
-    /// That of the last.
+    /// Time of the last board from start to ready, in s.
     pub last_s: f64,
 }
 
-/// All that was measured.
+/// Results of one run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// The host.
+    /// Host that was measured.
     pub host: Host,
-    /// The boards' instruction set.
+    /// Instruction set of the boards.
     pub isa: String,
-    /// By number of boards.
+    /// Rows by number of boards.
     pub rows: Vec<Row>,
-    /// What could not be measured.
+    /// Measurements that failed, with reasons.
     pub failed: Vec<Failed>,
-    /// How `all_s` grows with each further board, in s, by least squares.
+    /// Slope of `all_s` per additional board, in s, by least squares.
     pub slope_s: Option<f64>,
-    /// How `all_s` grows with the number of boards: the exponent of a power of it, by least squares of the
-    /// logarithms; 1 is linear, 2 quadratic.
+    /// Exponent of `all_s` as a power of the number of boards, by least squares of the logarithms; 1 is
+    /// linear, 2 quadratic.
     pub exponent: Option<f64>,
-    /// What the thesis says.
+    /// Summary of the thesis' result.
     pub thesis: &'static str,
 }
 
 impl Report {
-    /// Of these rows.
+    /// Creates the report of these rows.
     #[must_use]
     pub fn new(isa: &str, rows: Vec<Row>, failed: Vec<Failed>) -> Report {
-        // The same of both coordinates.
+        // Applies the function to both coordinates.
         let points = |of: &dyn Fn(f64) -> f64| -> Vec<(f64, f64)> {
             rows.iter().map(|row| (of(f64::from(row.boards)), of(row.all_s))).collect()
         };
@@ -90,7 +90,7 @@ impl BenchReport for Report {
     }
 }
 
-/// The slope of a line through points, by least squares; none through fewer than two.
+/// Returns the slope of a line through points by least squares; `None` for fewer than two.
 fn slope(points: &[(f64, f64)]) -> Option<f64> {
     let count = points.len() as f64;
     let mean = |of: &dyn Fn(&(f64, f64)) -> f64| points.iter().map(of).sum::<f64>() / count;

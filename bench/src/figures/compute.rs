@@ -1,4 +1,4 @@
-//! How fast nodes compute: additions per second of one processor (thesis, table 5.3).
+//! Computing speed of nodes: additions per second of one processor (thesis, table 5.3).
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,44 +13,44 @@ use crate::report::BenchReport;
 use crate::ring::Error;
 use crate::table::{align, cells, none, significant};
 
-/// Numbers added per second by one core, in millions.
+/// Additions per second of one core in the thesis, in millions.
 pub const THESIS: [Thesis; 3] = [
     row("integers", Some(3309.0), Some(1044.0)),
     row("vectors of 32-bit integers", Some(12_375.0), Some(4196.0)),
     row("vectors of 64-bit integers", Some(2781.0), Some(2088.0)),
 ];
 
-/// Additions of one node.
+/// Rates of additions of one node.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
-    /// Its name.
+    /// Name of the node.
     pub node: String,
-    /// Its instruction set.
+    /// Instruction set of the node.
     pub isa: &'static str,
-    /// 32-bit integers added per second.
+    /// Additions of 32-bit integers per second.
     pub add32_per_s: f64,
-    /// 64-bit integers.
+    /// Additions of 64-bit integers per second.
     pub add64_per_s: f64,
-    /// 32-bit integers in vectors, where there are any.
+    /// Additions of 32-bit integers per second with vectors, if supported.
     pub vector32_per_s: Option<f64>,
-    /// 64-bit integers in vectors.
+    /// Additions of 64-bit integers per second with vectors, if supported.
     pub vector64_per_s: Option<f64>,
 }
 
-/// All that was measured.
+/// Results of one run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// The host.
+    /// Host that was measured.
     pub host: Host,
-    /// One for each node.
+    /// One row per node.
     pub rows: Vec<Row>,
-    /// What could not be measured.
+    /// Measurements that failed, with reasons.
     pub failed: Vec<Failed>,
-    /// The thesis' own figures.
+    /// Figures of the thesis.
     pub thesis: [Thesis; 3],
 }
 
-/// Measures the nodes, all that are up if none are named.
+/// Measures the named nodes, or all that are up if none are named.
 ///
 /// # Errors
 /// An unknown node, or one that is down; a node that fails is reported in the result.

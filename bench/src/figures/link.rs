@@ -1,6 +1,6 @@
-//! What the links of a machine cost: `tombolo bench link`. Between every two nodes that have a link, a
-//! program on each measures round trips by length and the rate of long messages, beside the memory under the
-//! channel.
+//! Cost of the links of a machine: `tombolo bench link`. Between every two nodes with a link, a program on
+//! each measures round trips by message length and the rate of long messages, together with the memory under
+//! the channel as the limit.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,69 +18,69 @@ use crate::report::BenchReport;
 use crate::ring::{Error, processors};
 use crate::table::{align, cells, none, significant};
 
-/// Which links are measured, and how.
+/// Options of the link benchmark.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Links of these nodes; of all where empty.
+    /// Nodes whose links are measured; empty for all.
     pub nodes: Vec<String>,
-    /// Time of each figure.
+    /// Duration of each figure.
     pub slice: Duration,
-    /// Keep programs on the host's kernel each on a processor of its own.
+    /// Whether to pin programs on the host's kernel to a processor each.
     pub pin: bool,
 }
 
 /// Median and 99th percentile, in ns.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Times {
-    /// Median.
+    /// Median, in nanoseconds.
     pub p50_ns: f64,
-    /// 99th percentile.
+    /// 99th percentile, in nanoseconds.
     pub p99_ns: f64,
 }
 
-/// A round trip of messages of one length.
+/// Round trip of messages of one length.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct RoundTrip {
-    /// Their length.
+    /// Length of the messages, in bytes.
     pub bytes: usize,
-    /// What it takes.
+    /// Time of the round trip.
     #[serde(flatten)]
     pub times: Times,
 }
 
-/// What a link costs.
+/// Costs of a link.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Link {
-    /// The node that sends first, and the other.
+    /// Names of the node that sends first and of the other.
     pub nodes: [String; 2],
-    /// What carries messages.
+    /// Transport of the messages.
     pub transport: String,
-    /// Two bare lines in the memory under the channel there and back; nothing where none is shared, or it is
+    /// Round trip of two bare lines in the memory under the channel; `None` if no memory is shared or it is
     /// not coherent.
     pub limit: Option<Times>,
-    /// By length, ascending.
+    /// Round trips in ascending order of length.
     pub round_trips: Vec<RoundTrip>,
-    /// Long messages from the first node to the other.
+    /// Rate of long messages from the first node to the other.
     pub bytes_per_s: f64,
-    /// The same back.
+    /// Rate of long messages in the other direction.
     pub bytes_per_s_back: f64,
-    /// Copies into that memory by the first node.
+    /// Rate of copies into the shared memory by the first node.
     pub limit_bytes_per_s: Option<f64>,
 }
 
-/// All that was measured.
+/// Results of one run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// The host.
+    /// Host that was measured.
     pub host: Host,
-    /// By their nodes.
+    /// Measured links, by their nodes.
     pub links: Vec<Link>,
-    /// What could not be measured.
+    /// Measurements that failed, with reasons.
     pub failed: Vec<Failed>,
 }
 
 impl Link {
-    /// What carries messages, if its name is known here.
+    /// Returns the kind of transport, if its name is known.
     #[must_use]
     pub fn transport_kind(&self) -> Option<TransportKind> {
         TransportKind::from_name(&self.transport)
@@ -108,8 +108,7 @@ impl Link {
 /// Measures the links between nodes that are up and run programs under Linux.
 ///
 /// # Errors
-/// A machine that is gone, or a node that does not exist or is down; a link that fails is reported in the
-/// result.
+/// The machine is gone, or a node does not exist or is down. A link that fails is part of the result.
 pub fn run(
     (domain, image): (&Domain, &Path),
     options: &Options,
@@ -137,7 +136,7 @@ pub fn run(
     Ok(Report { host: Host::describe(), links, failed })
 }
 
-/// Every two nodes with a link, at least one of which is wanted, and what carries messages between them.
+/// Returns every pair of nodes with a link, at least one of which is wanted, and their transport.
 fn pairs<'a>(
     all: &'a [NodeInfo],
     wanted: &[NodeInfo],
@@ -147,7 +146,7 @@ fn pairs<'a>(
     let is_wanted = |id: NodeId| wanted.iter().any(|node| node.id == id);
     let pair = |fact: &Record| {
         let (a, b) = (named(fact.text("from").ok()?)?, named(fact.text("to").ok()?)?);
-        // A way over relays has no transport.
+        // A route over relays has no transport.
         let transport = fact.text("transport").ok()?.to_owned();
         let measures = |node: &NodeInfo| node.up && (node.kind != NodeKind::Bare || is_wanted(node.id));
         (measures(a) && measures(b) && (is_wanted(a.id) || is_wanted(b.id))).then_some((a, b, transport))

@@ -1,5 +1,5 @@
-//! What it takes to make a region, to map it and to touch its pages, with others that do the same at once
-//! (thesis, figure C.1).
+//! Cost of creating a region, mapping it and touching its pages, while other domains do the same (thesis,
+//! figure C.1).
 
 use std::path::Path;
 
@@ -13,63 +13,63 @@ use crate::report::BenchReport;
 use crate::ring::Error;
 use crate::table::{align, cells, significant};
 
-/// Lengths of regions, as the thesis has them.
+/// Lengths of regions in the thesis, in bytes.
 pub const LENGTHS: [u64; 2] = [4 << 10, 32 << 20];
 
-/// Numbers of domains at once, as the thesis has them; 1 is its "local".
+/// Numbers of concurrent domains in the thesis; 1 is its "local".
 pub const DOMAINS: [u32; 3] = [1, 2, 40];
 
-/// Figure C.1 has bars without numbers; what the text says of them.
+/// Summary of the text on figure C.1, which has bars without numbers.
 pub const THESIS: &str = "\
 Thesis, figure C.1 (bars without numbers): mapping 4 KiB takes about the same locally, with 2 and with 40 domains;
 mapping 32 MiB takes longer, and with 40 domains two orders of magnitude longer, as one memory server gives out the
 frames for all page tables.";
 
-/// What to measure, and how.
+/// Options of the measurement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Numbers of domains at once.
+    /// Numbers of concurrent domains.
     pub domains: Vec<u32>,
-    /// Lengths of regions.
+    /// Lengths of regions, in bytes.
     pub lengths: Vec<u64>,
-    /// Regions that each domain maps, one after another.
+    /// Number of regions that each domain maps, one after another.
     pub rounds: u32,
 }
 
-/// Domains that map at once. Times are medians over all rounds of a domain, then over the domains.
+/// Times of concurrently mapping domains: medians over all rounds of a domain, then over the domains.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
-    /// Length of each region.
+    /// Length of each region, in bytes.
     pub bytes: u64,
-    /// How many domains.
+    /// Number of concurrent domains.
     pub domains: u32,
-    /// Making the region.
+    /// Time to create the region.
     pub create_ns: f64,
-    /// Getting the right and mapping it.
+    /// Time to obtain the right and map the region.
     pub map_ns: f64,
-    /// Touching each page for the first time.
+    /// Time to touch each page for the first time.
     pub touch_ns: f64,
-    /// Unmapping and giving it back.
+    /// Time to unmap and free the region.
     pub unmap_ns: f64,
 }
 
-/// All that was measured.
+/// Results of one run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// The host.
+    /// Host that was measured.
     pub host: Host,
-    /// By length, then number of domains.
+    /// Rows by length, then by number of domains.
     pub rows: Vec<Row>,
-    /// What could not be measured.
+    /// Measurements that failed, with reasons.
     pub failed: Vec<Failed>,
-    /// What the thesis says.
+    /// Summary of the thesis' result.
     pub thesis: &'static str,
 }
 
 /// Measures on the host.
 ///
 /// # Errors
-/// A machine that is gone; a row that fails is reported in the result.
+/// The machine is gone. A row that fails is part of the result.
 pub fn run(
     (domain, image): (&Domain, &Path),
     options: &Options,

@@ -1,5 +1,5 @@
-//! How far memory is: from every node to its own and to every window that it reaches (thesis, table 5.1 and
-//! figure 5.2).
+//! Distance of memory: from every node to its own memory and to every window that it reaches (thesis, table
+//! 5.1 and figure 5.2).
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use crate::report::BenchReport;
 use crate::ring::Error;
 use crate::table::{align, cells, significant};
 
-/// Latency of an access, in ns.
+/// Latencies of accesses in the thesis, in ns.
 pub const THESIS: [Thesis; 8] = [
     row("first cache, random", Some(1.0), Some(2.0)),
     row("own memory, random", Some(118.0), Some(522.0)),
@@ -27,60 +27,61 @@ pub const THESIS: [Thesis; 8] = [
     row("memory of another card, random", None, Some(1295.0)),
 ];
 
-/// The least length of a long chain, in bytes, whatever the caches.
+/// Minimum length of a long chain in bytes, regardless of the caches.
 const LEAST_BYTES: u64 = 64 << 20;
 
-/// What to measure, and how.
+/// Options of the measurement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// The nodes; all that are up if none.
+    /// Names of the nodes; empty for all that are up.
     pub nodes: Vec<String>,
-    /// Length of a long chain; three times the last cache of the host if none.
+    /// Length of a long chain in bytes; by default three times the host's last-level cache.
     pub bytes: Option<u64>,
-    /// Time for each figure.
+    /// Duration of each figure.
     pub slice: Duration,
 }
 
-/// A memory as a node reaches it.
+/// Figures of a memory as accessed by a node.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
-    /// The node whose processor accesses it.
+    /// Node whose processor accesses the memory.
     pub node: String,
-    /// Its instruction set.
+    /// Instruction set of the node.
     pub isa: &'static str,
-    /// Its own memory, or a window: of a node with the host, or one that several nodes share.
+    /// Accessed memory: the node's own, or a window, of a node with the host or shared by several nodes.
     pub memory: String,
-    /// Length of the long chain.
+    /// Length of the long chain, in bytes.
     pub bytes: u64,
     /// Latency in a random chain of 8 KiB, in ns.
     pub small_ns: f64,
-    /// In a random chain of all bytes.
+    /// Latency in a random chain of all bytes, in ns.
     pub random_ns: f64,
-    /// In a sequential chain of all bytes.
+    /// Latency in a sequential chain of all bytes, in ns.
     pub sequential_ns: f64,
-    /// Rate of a long read, in bytes per second.
+    /// Bandwidth of a long read, in bytes per second.
     pub read_bytes_per_s: f64,
-    /// Of a long write.
+    /// Bandwidth of a long write, in bytes per second.
     pub write_bytes_per_s: f64,
 }
 
-/// All that was measured.
+/// Results of one run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// The host.
+    /// Host that was measured.
     pub host: Host,
-    /// One for each node and memory.
+    /// One row per node and memory.
     pub rows: Vec<Row>,
-    /// What could not be measured.
+    /// Measurements that failed, with reasons.
     pub failed: Vec<Failed>,
-    /// The thesis' own figures.
+    /// Figures of the thesis.
     pub thesis: [Thesis; 8],
 }
 
-/// Measures, and stores the rates of links as records of the machine, where the choice of nodes finds them.
+/// Measures the memories, and stores the rates of links as records of the machine, which the selection of
+/// nodes uses.
 ///
 /// # Errors
-/// An unknown node, or one that is down; a node that fails is reported in the result.
+/// An unknown node, or one that is down. A node that fails is part of the result.
 pub fn run(
     (domain, image): (&Domain, &Path),
     options: &Options,
@@ -92,7 +93,7 @@ pub fn run(
     let name = |node: &NodeInfo| format!("memory of {}", node.name);
     let (rows, failed) = gather(nodes(domain, &options.nodes)?, name, progress, |node| {
         let windows = windows_of(&node, &all_windows);
-        // Half of what is free: others live there too.
+        // Uses half of the free memory, because other programs need memory too.
         let free = free_bytes(domain, &node.name);
         let bytes = free.map_or(bytes, |free| bytes.min(free / 2));
         let mut words = vec!["memory".to_owned(), bytes.to_string(), options.slice.as_millis().to_string()];
@@ -108,7 +109,7 @@ pub fn run(
     Ok(Report { host, rows, failed, thesis: THESIS })
 }
 
-/// The windows that a node reaches: programs on the host's kernel reach what the host does.
+/// Returns the windows that a node reaches: programs on the host's kernel reach all that the host does.
 fn windows_of(node: &NodeInfo, all: &[WindowInfo]) -> Vec<String> {
     let kernel = match node.kind {
         NodeKind::Host | NodeKind::User => NodeId::HOST,
@@ -118,7 +119,7 @@ fn windows_of(node: &NodeInfo, all: &[WindowInfo]) -> Vec<String> {
     all.iter().filter(reaches).map(|window| window.name.clone()).collect()
 }
 
-/// What a window is called in the table: that between a node and the host has the name of the node.
+/// Returns the label of a window in the table: a window between a node and the host has the name of the node.
 fn label(window: &str, all: &[NodeInfo]) -> String {
     let of = if all.iter().any(|node| node.name == window) { "of " } else { "" };
     format!("window {of}{window}")
@@ -129,7 +130,7 @@ fn free_bytes(domain: &Domain, node: &str) -> Option<u64> {
     u64::try_from(fact.integer("memory_free_bytes").ok()?).ok()
 }
 
-/// The size of the last cache of the host's first processor.
+/// Returns the size of the last-level cache of the host's first processor.
 fn last_cache_bytes(host: &Host) -> u64 {
     let size = host.caches.last().map_or("", |cache| cache.size.as_str());
     let (number, unit) = size.split_at(size.len() - size.chars().last().map_or(0, char::len_utf8));
@@ -157,7 +158,7 @@ fn row_of(node: &NodeInfo, memory: String, key: &str, figures: &Figures) -> Opti
     })
 }
 
-/// Stores what a long copy over each link takes, by the host's own access to the window.
+/// Stores the cost of a long copy over each link, from the host's own access to the window.
 fn keep(domain: &Domain, all: &[NodeInfo], rows: &[Row]) -> Result<(), Error> {
     let Some(host) = all.first() else { return Ok(()) };
     for row in rows.iter().filter(|row| row.node == host.name) {

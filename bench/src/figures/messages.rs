@@ -1,4 +1,4 @@
-//! What messages cost between two nodes, beside the figures of Popcorn's message layer (Saya, "Efficient
+//! Cost of messages between two nodes, compared with the figures of Popcorn's message layer (Saya, "Efficient
 //! inter-kernel communication in a heterogeneous multikernel operating system", 3.4: an AMD Phenom of 2.3 GHz
 //! with 4 cores and an APM X-Gene of 2.4 GHz with 8, joined by Dolphin's PCIe adapters).
 
@@ -16,19 +16,19 @@ use crate::report::BenchReport;
 use crate::ring::Error;
 use crate::table::{align, cells, none, significant};
 
-/// The longest that all of one direction may take.
+/// Timeout of all measurements of one direction.
 const PATIENCE: Duration = Duration::from_secs(1800);
 
-/// A row of the paper, in µs.
+/// Row of the paper, in µs.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Paper {
-    /// What was measured.
+    /// Description of the measurement.
     pub what: &'static str,
-    /// Mean.
+    /// Mean, in microseconds, in the paper.
     pub mean_us: f64,
-    /// Standard deviation.
+    /// Standard deviation, in microseconds, in the paper.
     pub sd_us: f64,
-    /// Where it is.
+    /// Table or section of the paper.
     pub place: &'static str,
 }
 
@@ -36,8 +36,8 @@ const fn paper(what: &'static str, mean_us: f64, sd_us: f64, place: &'static str
     Paper { what, mean_us, sd_us, place }
 }
 
-/// The figures of the paper that are numbers: round trips of 4 KiB. Its threads had priority 10, but for
-/// those of the fifth row.
+/// Numeric figures of the paper: round trips of 4 KiB. Its threads had priority 10, except those of the fifth
+/// row.
 pub const PAPER: [Paper; 6] = [
     paper("x86 to Arm and back, direct stores", 28.54, 5.463_229, "table 2.2"),
     paper("x86 to Arm and back, DMA", 51.22, 11.500_18, "table 2.2"),
@@ -47,7 +47,7 @@ pub const PAPER: [Paper; 6] = [
     paper("4 threads, 25 messages each at once", 285.57, 73.18, "figure 2.15"),
 ];
 
-/// What is measured here, by its name among the figures.
+/// Measurements by name of the figure, with their labels.
 const ROWS: [(&str, &str); 4] = [
     ("direct", "direct stores"),
     ("engine", "by an engine"),
@@ -55,46 +55,45 @@ const ROWS: [(&str, &str); 4] = [
     ("overload", "4 threads, 25 messages each at once"),
 ];
 
-/// The ways that carry many messages.
+/// Transports of the runs with many messages.
 const WAYS: [&str; 2] = ["direct", "engine"];
 
-/// What was measured in one direction.
+/// Results of one direction.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Pair {
-    /// The node that sends first and measures.
+    /// Node that sends first and measures.
     pub from: String,
-    /// The node that answers.
+    /// Node that answers.
     pub to: String,
     /// All figures by name, in ns or s.
     pub figures: Figures,
-    /// Why nothing was measured at a real-time priority, if so.
+    /// Reason if nothing was measured at a real-time priority.
     pub no_priority: Option<String>,
-    /// Of the lengths, how many took less time with the most channels than with one, by direct stores.
+    /// Number of lengths that took less time with the most channels than with one, by direct stores.
     pub lengths_faster_with_channels: usize,
-    /// Of all runs, how many took less time by direct stores than by an engine.
+    /// Number of runs that took less time by direct stores than by an engine.
     pub runs_faster_direct: usize,
 }
 
-/// All that was measured.
+/// Results of one run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// The host.
+    /// Host that was measured.
     pub host: Host,
-    /// Messages of each run over several channels.
+    /// Number of messages of each run over several channels.
     pub messages: u32,
-    /// By direction.
+    /// Results by direction.
     pub pairs: Vec<Pair>,
-    /// What could not be measured.
+    /// Measurements that failed, with reasons.
     pub failed: Vec<Failed>,
-    /// The figures of the paper.
+    /// Figures of the paper.
     pub paper: [Paper; 6],
 }
 
 /// Measures from the host to each node, and from each other node to the host.
 ///
 /// # Errors
-/// A machine that is gone, or a node that does not exist or is down; a direction that fails is reported in
-/// the result.
+/// The machine is gone, or a node does not exist or is down. A direction that fails is part of the result.
 pub fn run(
     (domain, image): (&Domain, &Path),
     (wanted, plan): (&[String], Plan),
@@ -228,7 +227,7 @@ mod tests {
         }
         for bytes in LENGTHS {
             for channels in 1..=CHANNELS {
-                // The longest gain nothing by channels, and the engine is faster with one.
+                // The longest messages gain nothing from more channels, and the engine is faster with one.
                 let time_s = if bytes == 16384 { 2.0 } else { 2.0 / channels as f64 };
                 figures.insert(run_name("direct", channels, bytes), time_s);
                 figures.insert(run_name("engine", channels, bytes), if channels == 1 { 1.0 } else { 3.0 });

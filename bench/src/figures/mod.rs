@@ -1,6 +1,6 @@
-//! Figures that nodes take of themselves, beside those of the thesis that Tombolo follows: `tombolo bench
-//! memory`, `compute`, `map` and `boot`; and those that two nodes take together, `pages`,
-//! `messages` and `link`.
+//! Measurements of nodes by themselves, compared with those of the thesis that Tombolo follows: `tombolo
+//! bench memory`, `compute`, `map` and `boot`; and measurements between two nodes, `pages`, `messages` and
+//! `link`.
 //!
 //! The thesis is "Message passing and bulk transport on heterogeneous multiprocessors" (Achermann, ETH Zurich
 //! 2014), measured on a Xeon E5 v2 host and Xeon Phi cards. Its times in cycles are given here in ns, by the
@@ -26,10 +26,10 @@ use tombolo_bench_far::figures::read;
 use crate::ring::{Error, ended};
 pub use crate::suite::Failed;
 
-/// The longest that one measurement of a node may take, unless it says otherwise.
+/// Default timeout of one measurement of a node.
 const PATIENCE: Duration = Duration::from_secs(300);
 
-/// What a node measured, by name.
+/// Figures measured by a node, by name.
 type Figures = BTreeMap<String, f64>;
 
 /// Runs `bench-peer figures …` on nodes.
@@ -54,7 +54,7 @@ impl<'a> Peers<'a> {
         Ok(Peers { domain, image, patience: PATIENCE, said })
     }
 
-    /// The same for measurements that may take longer.
+    /// Sets the timeout, for measurements that take longer.
     fn within(self, patience: Duration) -> Peers<'a> {
         Peers { patience, ..self }
     }
@@ -64,10 +64,10 @@ impl<'a> Peers<'a> {
         Ok(self.domain.spawn(&spawn)?)
     }
 
-    /// Waits for the end of a peer; what it measured.
+    /// Waits for a peer to exit and returns its figures.
     fn figures_of(&self, child: &Child) -> Result<Figures, Error> {
         let exit = child.wait(self.patience).inspect_err(|_| {
-            // The error of waiting is the one to report.
+            // The error of the wait is reported instead.
             let _ = child.kill();
         })?;
         let said = {
@@ -85,7 +85,8 @@ impl<'a> Peers<'a> {
         Ok(read(&said).into_iter().collect())
     }
 
-    /// One rank of a job on each of these nodes; what rank 0 measured. If one fails, all are ended.
+    /// Runs a job with one rank on each of these nodes and returns the figures of rank 0. If one fails, all
+    /// are killed.
     fn run_job(&self, nodes: &[&str], job: &str, words: &[String]) -> Result<Figures, Error> {
         let mut children = Vec::new();
         let start = (0..).zip(nodes).try_for_each(|(rank, node)| {
@@ -98,7 +99,7 @@ impl<'a> Peers<'a> {
             figures.collect::<Result<Vec<Figures>, Error>>()
         });
         if measured.is_err() {
-            // Those that have ended already are gone; there is nothing else to do about the others.
+            // Peers that have exited cannot be killed; other errors cannot be handled here.
             children.iter().for_each(|child| drop(child.kill()));
         }
         Ok(measured?.into_iter().next().unwrap_or_default())
@@ -108,7 +109,7 @@ impl<'a> Peers<'a> {
         self.figures_of(&self.start(node, words)?)
     }
 
-    /// Several on one node at once. If one fails, all are ended.
+    /// Runs several peers concurrently on one node. If one fails, all are killed.
     fn run_all(&self, node: &str, words: &[String], count: u32) -> Result<Vec<Figures>, Error> {
         let mut children = Vec::new();
         let measured = (0..count)
@@ -118,14 +119,14 @@ impl<'a> Peers<'a> {
             })
             .and_then(|()| children.iter().map(|child| self.figures_of(child)).collect());
         if measured.is_err() {
-            // Those that have ended already are gone; there is nothing else to do about the others.
+            // Peers that have exited cannot be killed; other errors cannot be handled here.
             children.iter().for_each(|child| drop(child.kill()));
         }
         measured
     }
 }
 
-/// The nodes that run programs under Linux and are up; those of `wanted`, if it names any.
+/// Returns the nodes that are up and run programs under Linux, restricted to `wanted` unless it is empty.
 fn nodes(domain: &Domain, wanted: &[String]) -> Result<Vec<NodeInfo>, Error> {
     let all = domain.nodes()?;
     let mut found = Vec::new();
@@ -148,8 +149,8 @@ fn nodes(domain: &Domain, wanted: &[String]) -> Result<Vec<NodeInfo>, Error> {
     Ok(found)
 }
 
-/// Measures each of `items`, one after another; `name` says what is measured. An item that fails does not
-/// keep the others from being measured.
+/// Measures each of `items`, one after another; `name` describes an item. A failure does not prevent the
+/// other items from being measured.
 pub fn gather<I, R, E: std::fmt::Display>(
     items: impl IntoIterator<Item = I>,
     name: impl Fn(&I) -> String,
@@ -168,19 +169,19 @@ pub fn gather<I, R, E: std::fmt::Display>(
     (rows, failed)
 }
 
-/// The name of the host's node, where rank 0 of measurements of two nodes is.
+/// Returns the name of the host's node, which runs rank 0 of measurements between two nodes.
 fn host_of(domain: &Domain) -> Result<String, Error> {
     Ok(domain.nodes()?.into_iter().next().map_or_else(String::new, |node| node.name))
 }
 
-/// A row of the thesis, in the unit of the table beside it.
+/// Row of the thesis, in the unit of the table beside it.
 #[derive(Clone, Copy, PartialEq, Debug, serde::Serialize)]
 pub struct Thesis {
-    /// What was measured.
+    /// Description of the measurement.
     pub what: &'static str,
-    /// On the host.
+    /// Figure of the host.
     pub host: Option<f64>,
-    /// On the card.
+    /// Figure of the card.
     pub card: Option<f64>,
 }
 

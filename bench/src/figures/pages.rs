@@ -1,5 +1,5 @@
-//! What coherent pages cost between this host and each node: faults of rank 0 on the host, which rank 1 on
-//! the node has a part in, beside a bare fault, a round trip of a channel and the copy of a page.
+//! Cost of coherent pages between this host and each node: faults of rank 0 on the host, which involve rank 1
+//! on the node, compared with a bare fault, a round trip of a channel and the copy of a page.
 
 use std::path::Path;
 
@@ -13,11 +13,11 @@ use crate::report::BenchReport;
 use crate::ring::Error;
 use crate::table::{align, cells, significant};
 
-/// The most that a remote read fault should take, as a multiple of what it cannot do without: a bare fault, a
-/// round trip, and the copy of a page.
+/// Target for a remote read fault, as a multiple of its lower bound: a bare fault, a round trip, and the copy
+/// of a page.
 pub const TARGET: f64 = 3.0;
 
-/// What is measured, by its name among the figures.
+/// Measurements by name of the figure, with their labels.
 const ROWS: [(&str, &str); 17] = [
     ("bare_fault", "bare fault, resolved by a thread of the program"),
     ("round_trip", "round trip of a channel, both awake"),
@@ -38,40 +38,39 @@ const ROWS: [(&str, &str); 17] = [
     ("floor_awake", "bare fault + round trip of two awake + copy"),
 ];
 
-/// One pair of nodes.
+/// Figures of one pair of nodes.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Pair {
-    /// The node of rank 1; rank 0 is on the host.
+    /// Node of rank 1; rank 0 is on the host.
     pub node: String,
-    /// All figures, in ns, by name.
+    /// Figures in ns, by name.
     pub figures: Figures,
-    /// Median of read faults with a remote home, by the floor: the thread that serves pages sleeps until a
-    /// message comes, so that the round trip is that to a sleeper.
+    /// Median of read faults with a remote home, divided by the lower bound. The thread that serves pages
+    /// sleeps until a message arrives, so the round trip is that to a sleeping peer.
     pub read_ratio: f64,
-    /// The same with a round trip of two that are awake.
+    /// Ratio with the round trip between two threads that are awake.
     pub read_ratio_awake: f64,
-    /// Whether that meets [`TARGET`].
+    /// Whether `read_ratio` meets [`TARGET`].
     pub met: bool,
 }
 
-/// All that was measured.
+/// Results of one run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// The host.
+    /// Host that was measured.
     pub host: Host,
-    /// By node.
+    /// Results by node.
     pub pairs: Vec<Pair>,
-    /// What could not be measured.
+    /// Measurements that failed, with reasons.
     pub failed: Vec<Failed>,
-    /// The most that `read_ratio` should be.
+    /// Maximum target of `read_ratio`.
     pub target: f64,
 }
 
-/// Measures between the host and each node, itself included.
+/// Measures between the host and each node, including the host.
 ///
 /// # Errors
-/// A machine that is gone, or a node that does not exist or is down; a pair that fails is reported in the
-/// result.
+/// The machine is gone, or a node does not exist or is down. A pair that fails is part of the result.
 pub fn run(
     (domain, image): (&Domain, &Path),
     (wanted, rounds): (&[String], u32),

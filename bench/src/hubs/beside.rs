@@ -1,4 +1,4 @@
-//! What `tombolo bench hub` measures beside hubs.
+//! Alternatives that `tombolo bench hub` compares with hubs.
 
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
@@ -11,10 +11,10 @@ use serde::Deserialize;
 use super::{Bench, FIFO_BYTES, Role, Row, Times, finish};
 use crate::suite::{Absent, Error, peers_program};
 
-/// What the program with the other peers measures.
+/// Peers measured by the program with the other peers.
 const FOREIGN: [&str; 5] = ["POSIX semaphores", "POSIX message queue", "ZeroMQ", "NNG", "Go channels"];
 
-/// What the program with the other peers measured.
+/// Output of the program with the other peers.
 #[derive(Deserialize)]
 struct OfPeers {
     rows: Vec<OfPeer>,
@@ -31,7 +31,7 @@ struct OfPeer {
     p50_ns: f64,
 }
 
-/// What this host has without Tombolo.
+/// Measures the mechanisms of this host without Tombolo.
 pub(super) fn of_host(bench: &Bench<'_>) -> Result<Vec<Row>, Error> {
     let count = bench.options.count;
     let row = |what, place, bytes, times| Row::new(what, place, bytes, count, times).of_host();
@@ -43,7 +43,8 @@ pub(super) fn of_host(bench: &Bench<'_>) -> Result<Vec<Row>, Error> {
     ])
 }
 
-/// Measures by the program with the other peers, if it is beside this one; and what was not measured.
+/// Runs the program with the other peers, if it is installed beside this one; returns its rows and the peers
+/// that were not measured.
 pub(super) fn of_peers(count: u64) -> Result<(Vec<Row>, Vec<Absent>), Error> {
     let own = std::env::current_exe().map_err(Error::system("find this program"))?;
     let Some(program) = peers_program::beside(&own) else {
@@ -61,7 +62,7 @@ pub(super) fn of_peers(count: u64) -> Result<(Vec<Row>, Vec<Absent>), Error> {
     Ok((measured.rows.into_iter().map(row).collect(), measured.absent))
 }
 
-/// Exchanges messages with this program, started again with two descriptors as its input and output.
+/// Exchanges messages with another process of this program, with two descriptors as its input and output.
 fn exchanged(
     bench: &Bench<'_>,
     (input, output): (OwnedFd, OwnedFd),
@@ -95,7 +96,7 @@ fn pipes(bench: &Bench<'_>, count: u64) -> Result<Times, Error> {
     exchanged(bench, theirs, &mut to, &mut from, &mut [7; FIFO_BYTES], count)
 }
 
-/// Writes and reads in turn, from the second time on.
+/// Writes and reads in alternation; the first round is not timed.
 fn exchange(
     to: &mut impl Write,
     from: &mut impl Read,
@@ -110,10 +111,10 @@ fn exchange(
     Times::of(count, once).map_err(Error::system("exchange messages with the other process"))
 }
 
-/// Returns messages of this length, from the standard input to the standard output.
+/// Echoes messages of this length from standard input to standard output.
 pub(super) fn echo(bytes: usize, count: u64) -> Result<(), Error> {
     let mut message = vec![0; bytes];
-    // Without the buffers of the standard streams.
+    // Bypasses the buffers of the standard streams.
     let own = |fd: std::os::fd::BorrowedFd<'_>| fd.try_clone_to_owned().map(std::fs::File::from);
     let streams = || -> std::io::Result<_> {
         Ok((
@@ -132,7 +133,7 @@ pub(super) fn echo(bytes: usize, count: u64) -> Result<(), Error> {
     all().map_err(Error::system("exchange messages with the other process"))
 }
 
-/// Values from one thread to another.
+/// Sends values from one thread to another.
 fn threads(capacity: usize, count: u64) -> Result<Times, Error> {
     let (sender, receiver) = mpsc::sync_channel::<[u8; FIFO_BYTES]>(capacity);
     let failed = || Error::failed("the other thread of the measurement failed");

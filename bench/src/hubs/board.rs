@@ -1,17 +1,18 @@
-//! The row of `tombolo bench hub` for a board, which serves no hubs: from an interrupt to the program.
+//! The row of `tombolo bench hub` for a board, which serves no hubs: the latency from an interrupt to the
+//! program.
 
 use tombolo::{DomainId, Exit, SpawnOptions};
 
 use super::{Bench, PATIENCE, Row, Times};
 use crate::suite::Error;
 
-/// On one core of the SCC at 533 MHz, in nanoseconds, at least.
+/// Minimum figure of the paper on one core of the SCC at 533 MHz, in nanoseconds.
 const PAPER_NS: f64 = 10_320.0;
 
-/// How the line of `bounded` begins.
+/// Prefix of the line that `bounded` prints.
 const LINE: &str = "timer to program";
 
-/// How late a program on a board is that sleeps until an interrupt of the timer.
+/// Measures the delay of a program on a board that sleeps until a timer interrupt.
 pub(super) fn interrupts(
     bench: &Bench<'_>,
     said: &dyn Fn(DomainId) -> String,
@@ -20,7 +21,7 @@ pub(super) fn interrupts(
     let options = SpawnOptions::image(&bench.options.board_image).on(node).arg("interrupts");
     let child = bench.domain.spawn(&options)?;
     let exit = child.wait(PATIENCE).inspect_err(|_| {
-        // The error of waiting is the one to report.
+        // The error of the wait is reported instead.
         let _ = child.kill();
     })?;
     let said = said(child.id());
@@ -32,7 +33,7 @@ pub(super) fn interrupts(
     Ok(Row::new("interrupt to program", node, 0, count, times).of_host().beside_paper(PAPER_NS))
 }
 
-/// The count and the times in what `bounded` printed: shortest, median, mean, longest.
+/// Parses the count and the times that `bounded` printed: shortest, median, mean, longest.
 fn read(said: &str) -> Option<(u64, Times)> {
     let line = said.lines().find_map(|line| line.strip_prefix(LINE))?;
     let numbers: Vec<u64> = line.split_whitespace().map_while(|word| word.parse().ok()).collect();

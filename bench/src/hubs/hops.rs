@@ -9,20 +9,20 @@ use tombolo_hub::{Operation, Request, wire};
 use super::{Bench, Role, Times};
 use crate::suite::Error as BenchError;
 
-/// How long to wait at a time for clients and their messages.
+/// Timeout of each wait for clients and their messages.
 const AWHILE: Duration = Duration::from_secs(60);
 
-/// The channels that a request passes: directly, and with those of the paper.
+/// Numbers of channels that a request passes: one intermediate process, and those of the paper.
 pub(super) const HOPS: [usize; 3] = [2, 3, 8];
 
-/// The processes between tasks and the server of this benchmark's hubs.
+/// Forwarding processes between tasks and the server of this benchmark's hubs.
 pub(super) struct Forwarders {
     children: Vec<Child>,
 }
 
 impl Forwarders {
-    /// For requests that pass this number of channels to the hubs `bench/a` and `bench/b`; tasks find these
-    /// hubs by [`name`].
+    /// Starts the processes for requests that pass this number of channels to the hubs `bench/a` and
+    /// `bench/b`; tasks find these hubs by [`name`].
     pub(super) fn start(bench: &Bench<'_>, hops: usize) -> Result<Forwarders, BenchError> {
         let domain = bench.domain;
         let hub = domain.names().wait_for("hub/bench/a", AWHILE)?;
@@ -46,7 +46,7 @@ impl Forwarders {
         Ok(forwarders)
     }
 
-    /// Ends them, and takes their names back.
+    /// Ends the processes and removes their names.
     pub(super) fn end(self, domain: &Domain, hops: usize) -> Result<(), BenchError> {
         for hub in ["a", "b"] {
             domain.names().delete(&format!("hub/{}", name(hops, hub)))?;
@@ -61,12 +61,12 @@ impl Forwarders {
     }
 }
 
-/// What a hub is called that is reached over this number of channels.
+/// Returns the name of a hub that is reached over this number of channels.
 pub(super) fn name(hops: usize, hub: &str) -> String {
     if hops == 1 { format!("bench/{hub}") } else { format!("bench/{hops}/{hub}") }
 }
 
-/// What the server calls it.
+/// Returns the server's name of a hub.
 fn plain_name(name: &str) -> Option<String> {
     let (hops, hub) = name.strip_prefix("bench/")?.split_once('/')?;
     hops.parse::<usize>().ok()?;
@@ -77,7 +77,7 @@ fn options() -> Result<ChannelOptions, Error> {
     Ok(ChannelOptions::default().slots(1024)?.interface_hash(wire::INTERFACE_HASH))
 }
 
-/// Forwards the messages of every client of a service to another one, until it is killed.
+/// Forwards the messages of every client of a service to another service, until killed.
 pub(super) fn forward(domain: &Domain, service: &str, onward: &str) -> Result<(), BenchError> {
     let listener = options()?.export(domain, service)?.within(AWHILE);
     loop {
@@ -87,7 +87,7 @@ pub(super) fn forward(domain: &Domain, service: &str, onward: &str) -> Result<()
             Err(error) => return Err(error.into()),
         };
         let far = options()?.connect(domain, onward)?;
-        // It ends with its client.
+        // The thread ends with its client.
         std::thread::spawn(move || join(near, far));
     }
 }
@@ -106,7 +106,7 @@ fn join(near: Channel, far: Channel) -> Result<(), Error> {
         let to = if from == near { far } else { near };
         while set[from].try_recv_into(&mut message)?.is_some() {
             renamed.clear();
-            // A task has one request under way, so that there is always room.
+            // A task has one request in flight, so there is always room.
             if from == near && rename(&message, &mut renamed) {
                 set.try_send(to, &renamed)?;
             } else {
@@ -116,8 +116,8 @@ fn join(near: Channel, far: Channel) -> Result<(), Error> {
     }
 }
 
-/// Nanoseconds for a message of the length of a request there and back on a channel, by a process that
-/// echoes: what a hub cannot be faster than.
+/// Measures round trips of a message as long as a request on a channel, echoed by a process: the lower bound
+/// of a hub.
 pub(super) fn echoed(bench: &Bench<'_>) -> Result<Times, BenchError> {
     let domain = bench.domain;
     let service = format!("bench-echo/{}", domain.id());
@@ -135,7 +135,7 @@ pub(super) fn echoed(bench: &Bench<'_>) -> Result<Times, BenchError> {
     Ok(times?)
 }
 
-/// Returns the messages of its one client.
+/// Echoes the messages of its only client.
 pub(super) fn return_all(domain: &Domain, service: &str) -> Result<(), BenchError> {
     let mut channel = options()?.export(domain, service)?.within(AWHILE).accept()?;
     let mut message = Vec::new();
@@ -148,7 +148,7 @@ pub(super) fn return_all(domain: &Domain, service: &str) -> Result<(), BenchErro
     }
 }
 
-/// The same request, about the hub as the server calls it; false for one that has no name.
+/// Rewrites a request to the server's name of the hub; returns false for a request without a name.
 fn rename(message: &[u8], renamed: &mut Vec<u8>) -> bool {
     let Ok(request) = Request::decode(message) else { return false };
     let Operation::Open { name, kind, value_type } = request.operation else { return false };

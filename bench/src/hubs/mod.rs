@@ -1,8 +1,8 @@
-//! `tombolo bench hub`: semaphores, ports and fifos that tasks share, beside the figures of OpenComRTOS and
-//! what a host has.
+//! `tombolo bench hub`: semaphores, ports and fifos shared by tasks, compared with the figures of OpenComRTOS
+//! and with the mechanisms of a host.
 //!
-//! Two processes of this host are the tasks: the one that calls [`run`], and one that it starts again for
-//! each figure, which calls [`run_member`].
+//! Two processes of this host are the tasks: the one that calls [`run`], and one that it starts for each
+//! figure, which calls [`run_member`].
 
 mod beside;
 mod board;
@@ -25,52 +25,54 @@ use crate::suite::Error;
 use hops::{Forwarders, HOPS, name};
 pub use report::{Report, Row};
 
-/// What is measured, and with which programs.
+/// Options of the hub benchmark.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The nodes that have the hubs, one after another; of a board it is measured how late a program runs.
+    /// Nodes that serve the hubs, one after another; on a board, the interrupt latency of a program is
+    /// measured instead.
     pub on: Vec<NodeInfo>,
-    /// Operations for each figure.
+    /// Number of operations per figure.
     pub count: u64,
-    /// The image of the program that serves hubs.
+    /// Image of the program that serves hubs.
     pub image: PathBuf,
-    /// The image of the program that measures interrupts on boards.
+    /// Image of the program that measures interrupts on boards.
     pub board_image: PathBuf,
-    /// The arguments with which this program calls [`run_member`]; the role follows.
+    /// Arguments that make this program call [`run_member`]; the role is appended.
     pub member_arguments: Vec<String>,
 }
 
-/// Sizes of packets in bytes; the paper's largest is 4 KiB.
+/// Packet sizes in bytes; the paper's largest is 4 KiB.
 const PACKETS: [usize; 4] = [8, 64, 512, 4096];
 
-/// Values under way of a pipelined sender or receiver: in the small fifo and in the large one.
+/// Number of values in flight of a pipelined sender or receiver: in the small fifo and in the large one.
 const WINDOW: usize = 64;
 const LARGE_WINDOW: usize = MAX_WINDOW;
 
-/// Values of the large fifo.
+/// Capacity of the large fifo, in values.
 const LARGE_FIFO: u32 = 4096;
 
-/// Values through the large fifo for each operation that is measured otherwise.
+/// Number of values through the large fifo per operation of other figures.
 const LARGE_COUNT: u64 = 100;
 
-/// Senders, and receivers, of the large fifo where many share it.
+/// Number of senders, and of receivers, that share the large fifo.
 const MANY: u64 = 4;
 
 const FIFO_BYTES: usize = 64;
 
-/// Operations whose time is taken together; the median of such times is little affected by other programs.
+/// Number of operations that are timed together; the median of such times is robust against other programs.
 const BATCH: u64 = 10;
 
-/// How long a server may take to serve, and a task to find its hubs.
+/// Timeout for a server to start, and for a task to find its hubs.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The semaphore loop on the SCC at 533 MHz, in nanoseconds: both tasks and semaphores on one core.
+/// Semaphore loop in the paper, on the SCC at 533 MHz, in nanoseconds: both tasks and semaphores on one core.
 const PAPER_LOOP_NS: f64 = 4900.0;
 
-/// Throughput of a port with packets of 4 KiB between tasks on one core of the SCC, in bytes per second.
+/// Throughput of a port in the paper, with packets of 4 KiB between tasks on one core of the SCC, in bytes
+/// per second.
 const PAPER_BYTES_PER_S: f64 = 19.8e6;
 
-/// What operations took.
+/// Mean and median time of operations.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Times {
     mean_ns: f64,
@@ -78,7 +80,7 @@ struct Times {
 }
 
 impl Times {
-    /// Does something this number of times.
+    /// Times `count` calls of a function.
     fn of<E>(count: u64, mut once: impl FnMut() -> Result<(), E>) -> Result<Times, E> {
         let begun = Instant::now();
         let mut batches = Vec::new();
@@ -97,38 +99,38 @@ impl Times {
     }
 }
 
-/// What the other process does.
+/// Role of the other process.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 enum Role {
-    /// Waits for one semaphore and signals the other, over this number of channels.
+    /// Wait for one semaphore and signal the other, over this number of channels.
     Loop { hops: usize, count: u64 },
-    /// Sends values one by one.
+    /// Send values one by one.
     Send { hub: String, bytes: usize, count: u64 },
-    /// Sends values with this number under way, from one task or several that share them.
+    /// Send values with this number in flight, from one task or several that share them.
     Pipeline { hub: String, window: usize, count: u64, tasks: u64 },
-    /// Forwards the messages of one service to another one.
+    /// Forward the messages of one service to another one.
     Forward { service: String, onward: String },
-    /// Returns the messages of its one client.
+    /// Echo the messages of its only client.
     Echo { service: String },
-    /// Returns what comes from its standard input to its standard output.
+    /// Echo standard input to standard output.
     EchoStream { bytes: usize, count: u64 },
 }
 
-/// What is needed to start processes of this benchmark.
+/// Context for starting processes of this benchmark.
 struct Bench<'a> {
     domain: &'a Domain,
     options: &'a Options,
 }
 
 impl Bench<'_> {
-    /// The program that measures, and its arguments for a role.
+    /// Returns this program and its arguments for a role.
     fn member(&self, role: &Role) -> Result<(PathBuf, Vec<String>), Error> {
         let program = std::env::current_exe().map_err(Error::system("find this program"))?;
         let role = serde_json::to_string(role).map_err(|error| Error::failed(error.to_string()))?;
         Ok((program, self.options.member_arguments.iter().cloned().chain([role]).collect()))
     }
 
-    /// The other task, as a process of its own; `input` and `output` are its standard streams.
+    /// Starts the other task as a separate process; `input` and `output` are its standard streams.
     fn start(&self, role: &Role, input: Stdio, output: Stdio) -> Result<std::process::Child, Error> {
         let (program, arguments) = self.member(role)?;
         let mut command = Command::new(program);
@@ -144,7 +146,7 @@ impl Bench<'_> {
         Ok(measured)
     }
 
-    /// A server of this benchmark's hubs on a node.
+    /// Starts a server of this benchmark's hubs on a node.
     fn serve(&self, node: &str) -> Result<Child, Error> {
         let of = |name: &str, kind, capacity| Description { capacity, ..Description::new(name, kind) };
         let value_bytes = PACKETS[PACKETS.len() - 1] as u32;
@@ -159,7 +161,7 @@ impl Bench<'_> {
         Ok(self.domain.spawn(&options)?)
     }
 
-    /// The rows of the hubs of a node.
+    /// Measures the rows of the hubs on a node.
     fn of_node(&self, node: &str) -> Result<Vec<Row>, Error> {
         let count = self.options.count;
         let task = Task::attach(self.domain)?.within(PATIENCE);
@@ -210,11 +212,11 @@ fn finish(mut peer: std::process::Child, role: &Role) -> Result<(), Error> {
     if status.success() { Ok(()) } else { Err(Error::failed(format!("the other process failed: {role:?}"))) }
 }
 
-/// Measures hubs on the nodes of `options`, and then what this host has. `said` returns, and forgets, what a
-/// child of `domain` has written.
+/// Measures hubs on the nodes of `options`, then the alternatives on this host. `said` returns the output of
+/// a child of `domain`, and clears it.
 ///
 /// # Errors
-/// A program cannot be started or fails, with what it said.
+/// A program cannot be started or fails; the error has its output.
 pub fn run(domain: &Domain, options: &Options, said: &dyn Fn(DomainId) -> String) -> Result<Report, Error> {
     let bench = Bench { domain, options };
     let mut rows = Vec::new();
@@ -228,7 +230,7 @@ pub fn run(domain: &Domain, options: &Options, said: &dyn Fn(DomainId) -> String
         let ended = server.wait(Duration::ZERO);
         server.kill()?;
         server.wait(PATIENCE)?;
-        // Why the server ended is the better error.
+        // The exit of the server is the more useful error.
         if let (Err(_), Ok(exit)) = (&measured, ended) {
             let (node, said) = (&node.name, said(server.id()));
             let what = format!("the server of hubs on {node} ended: {exit}; it said: {}", said.trim());
@@ -244,10 +246,10 @@ pub fn run(domain: &Domain, options: &Options, said: &dyn Fn(DomainId) -> String
     Ok(Report { rows, absent })
 }
 
-/// Does what the process that measures wants of this one.
+/// Plays the role that the measuring process assigns to this one.
 ///
 /// # Errors
-/// Why it failed, in words.
+/// A description of the failure.
 pub fn run_member(domain: &Domain, role: &str) -> Result<(), String> {
     let role: Role = serde_json::from_str(role).map_err(|error| format!("no role: {error}"))?;
     play(domain, &role).map_err(|error| error.to_string())
@@ -261,7 +263,8 @@ fn play(domain: &Domain, role: &Role) -> Result<(), Error> {
         Role::Loop { hops, count } => Ok(wait_first(domain, *hops, *count)?),
         Role::Send { hub, bytes, count } => Ok(send(domain, hub, *bytes, *count)?),
         Role::Pipeline { hub, window, count, tasks } => {
-            // As many more as the receiver has asked for at its end; what is left has to fit the small fifo.
+            // Sends a surplus equal to the receiver's outstanding requests at its end; the rest must fit in
+            // the small fifo.
             let surplus = if hub == "bench/fifo" { WINDOW } else { *window } as u64;
             let sent = by_many(*tasks, || send_pipelined(domain, hub, *window, count / tasks + surplus));
             Ok(sent.map(drop)?)
@@ -269,7 +272,7 @@ fn play(domain: &Domain, role: &Role) -> Result<(), Error> {
     }
 }
 
-/// Does something on several threads.
+/// Runs a function on several threads.
 fn by_many<T: Send, E: Send>(count: u64, one: impl Fn() -> Result<T, E> + Sync) -> Result<Vec<T>, E> {
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..count).map(|_| scope.spawn(&one)).collect();
@@ -287,7 +290,7 @@ fn pairs(task: &Task, count: u64) -> Result<Times, HubError> {
     })
 }
 
-/// The answer to the signal is taken after the wait.
+/// Measures pairs of signal and wait; the answer to the signal is received after the wait.
 fn pairs_together(task: &Task, count: u64) -> Result<Times, HubError> {
     let semaphore = task.semaphore("bench/a")?;
     Times::of(count, || {
@@ -299,7 +302,7 @@ fn pairs_together(task: &Task, count: u64) -> Result<Times, HubError> {
 
 fn signal_first(task: &Task, hops: usize, count: u64) -> Result<Times, HubError> {
     let (a, b) = (task.semaphore(&name(hops, "a"))?, task.semaphore(&name(hops, "b"))?);
-    // The other task is there when it has answered once.
+    // The first answer means that the other task is ready.
     a.signal()?;
     b.wait()?;
     Times::of(count, || {
@@ -318,7 +321,7 @@ fn wait_first(domain: &Domain, hops: usize, count: u64) -> Result<(), HubError> 
     Ok(())
 }
 
-/// From the first packet on, as in the paper.
+/// Measures receipt from the first packet on, as in the paper.
 fn receive(task: &Task, hub: &str, count: u64) -> Result<Times, HubError> {
     let chan = task.chan::<Vec<u8>>(hub)?;
     chan.recv()?;
@@ -331,7 +334,8 @@ fn send(domain: &Domain, hub: &str, bytes: usize, count: u64) -> Result<(), HubE
     (0..=count).try_for_each(|_| chan.send(vec![7; bytes]).map_err(|unsent| unsent.error))
 }
 
-/// Several receivers take what as many senders of the other process send. Each begins with its first value.
+/// Measures several receivers with as many senders in the other process. Each starts timing at its first
+/// value.
 fn receive_pipelined(
     domain: &Domain,
     hub: &str,
@@ -347,7 +351,7 @@ fn receive_pipelined(
         Times::of(count / tasks, || receiver.recv().map(drop))
     });
     let times: Vec<Times> = times.map_err(|error: HubError| Error::from(error))?;
-    // They share the rate.
+    // The receivers share the rate.
     let mean = |of: fn(&Times) -> f64| times.iter().map(of).sum::<f64>() / (tasks * tasks) as f64;
     Ok(Times { mean_ns: mean(|times| times.mean_ns), p50_ns: mean(|times| times.p50_ns) })
 }

@@ -1,4 +1,4 @@
-//! What was found, as a table and as JSON.
+//! Reports as a table and as JSON.
 
 use serde::Serialize;
 
@@ -7,34 +7,34 @@ use crate::report::BenchReport;
 use crate::suite::Absent;
 use crate::table::{align, cells, missing, none};
 
-/// All that one run found.
+/// Results of one run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// Of nodes, in their order, and then of this host.
+    /// Rows of the nodes, in order, then of this host.
     pub rows: Vec<Row>,
-    /// What was not measured.
+    /// Peers that were not measured.
     pub absent: Vec<Absent>,
 }
 
-/// A figure, and what it is beside.
+/// Figure with its counterpart in the paper.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
-    /// The operation.
+    /// Name of the operation.
     pub what: String,
-    /// The node of the hub, or what did it on this host.
+    /// Node of the hub, or the mechanism on this host.
     #[serde(rename = "where")]
     pub place: String,
-    /// Channels that a request passes; 0 for what has none.
+    /// Number of channels that a request passes; 0 without channels.
     pub hops: usize,
-    /// Bytes of a value; 0 for what has none.
+    /// Length of a value, in bytes; 0 without values.
     pub bytes: usize,
-    /// Operations.
+    /// Number of operations measured.
     pub count: u64,
-    /// The mean.
+    /// Mean time per operation, in ns.
     pub ns_each: f64,
-    /// The median of batches of ten.
+    /// Median of batches of ten, in ns per operation.
     pub p50_ns: f64,
-    /// What the paper has for it, in nanoseconds.
+    /// Figure of the paper, in nanoseconds.
     pub paper_ns: Option<f64>,
 }
 
@@ -45,7 +45,7 @@ impl Row {
         Row { what, place, hops: 1, bytes, count, ns_each, p50_ns, paper_ns: None }
     }
 
-    /// Of what passes no channel.
+    /// Marks a row of this host, which passes no channels.
     pub(super) fn of_host(self) -> Row {
         Row { hops: 0, ..self }
     }

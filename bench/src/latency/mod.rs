@@ -1,10 +1,10 @@
-//! The distribution of answer times, with and without a processor and a priority of its own, idle and under
-//! load: `tombolo bench latency`.
+//! Distribution of response times with and without a dedicated processor and real-time priority, idle and
+//! under load: `tombolo bench latency`.
 //!
-//! Popcorn found that its messages took 56 µs on average, with a standard deviation of 96 µs, when the
-//! threads that handled them had no priority, and 29 µs with one of 5 µs when they had (Saya, "Efficient
-//! inter-kernel communication in a heterogeneous multikernel operating system", table 2.4). Here the same is
-//! asked of two processes on one host, each of which sleeps between messages.
+//! In Popcorn, messages took 56 µs on average, with a standard deviation of 96 µs, when the threads that
+//! handled them had no priority, and 29 µs with a deviation of 5 µs when they had one (Saya, "Efficient
+//! inter-kernel communication in a heterogeneous multikernel operating system", table 2.4). This benchmark
+//! measures the same between two processes on one host, each of which sleeps between messages.
 
 mod report;
 
@@ -27,54 +27,54 @@ use crate::host::Host;
 use report::Histogram;
 pub use report::{Distribution, Report, Row};
 
-/// How long the other side may say nothing. Under load, and without a priority, it may have to wait for long.
+/// Timeout for the other side. Under load and without a priority, it may have to wait for long.
 const STALL: Duration = Duration::from_secs(20);
 
 /// Between two round trips: messages that come now and then, as requests do.
 const REST: Duration = Duration::from_micros(100);
 
-/// The priority of the threads that have one, as Popcorn's.
+/// Real-time priority of prioritised threads, as in Popcorn.
 pub const PRIORITY: u8 = 10;
 
-/// The reason why something was not measured.
+/// Error that prevented a measurement.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Two sides need a processor each.
+    /// Fewer than two processors are allowed, and each side needs one.
     #[error(
         "measuring takes two processors, and this program may use {allowed}: allow it more (taskset, cgroups)"
     )]
     TooFewCpus {
-        /// The number of allowed processors.
+        /// Number of allowed processors.
         allowed: usize,
     },
-    /// The kernel refused something about processors.
+    /// The kernel refused to report or set processor affinity.
     #[error("cannot choose processors: {0}")]
     Cpus(std::io::Error),
-    /// The other process was called with something else.
+    /// The peer process was called with invalid arguments.
     #[error("the other process of the measurement was called with something else than it should be")]
     Arguments,
-    /// A thread may not run as it was to.
+    /// A thread lacks the permission for its scheduling.
     #[error(transparent)]
     Tombolo(#[from] tombolo::Error),
     /// A channel failed.
     #[error(transparent)]
     Channel(#[from] ChannelError),
-    /// The operating system refused something.
+    /// A system call failed.
     #[error(transparent)]
     Os(#[from] OsError),
 }
 
-/// What to measure, and how.
+/// Options of the measurement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// How long each row takes.
+    /// Duration of each row.
     pub length: Duration,
-    /// The arguments, before a further one, with which this program calls [`serve_peer`] with that.
+    /// Arguments that make this program call [`serve_peer`], whose own argument is appended.
     pub peer_arguments: Vec<OsString>,
 }
 
-/// What the threads of both sides have.
+/// Pinning and priority of the threads on both sides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Treatment {
     pinned: bool,
@@ -110,7 +110,7 @@ impl Treatment {
     }
 }
 
-/// The other process; ended when dropped.
+/// Peer process, killed when dropped.
 struct Peer(Child);
 
 impl Drop for Peer {
@@ -120,7 +120,7 @@ impl Drop for Peer {
     }
 }
 
-/// Threads that want all the processors there are, until dropped.
+/// Threads that load all processors until dropped.
 struct Load<'scope> {
     stop: &'scope AtomicBool,
 }
@@ -131,10 +131,12 @@ impl Drop for Load<'_> {
     }
 }
 
-/// Measures every treatment, idle and under load. `progress` is called with what is being measured.
+/// Measures every treatment, idle and under load. `progress` is called with a description of each
+/// measurement.
 ///
 /// # Errors
-/// The error that ended the measurement. A treatment that this user may not have is a row, not an error.
+/// The error that ended the measurement. A treatment for which this user lacks the permission is a row, not
+/// an error.
 pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Report, Error> {
     let allowed = cpus::allowed().map_err(Error::Cpus)?;
     let pair = cpus::pair(&allowed).ok_or(Error::TooFewCpus { allowed: allowed.len() })?;
@@ -143,7 +145,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Report, 
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let _load = Load { stop: &stop };
-            // Twice as many as processors, so that each has to be shared.
+            // Twice as many threads as processors, so that each processor is shared.
             for _ in 0..if loaded { 2 * allowed.len() } else { 0 } {
                 scope.spawn(|| {
                     while !stop.load(Ordering::Relaxed) {
@@ -178,7 +180,7 @@ fn measure(
     let mut channel = shm::connect(ours, hello(), Deadline::after(STALL))?;
     let mut times = Histogram::new();
     let (mut spin, mut buffer) = (Spin::new(0), Vec::new());
-    // The first rounds find caches and processors cold.
+    // Warm-up rounds for caches and processors.
     for _ in 0..50 {
         round_trip(&mut channel, &mut spin, &mut buffer)?;
     }
@@ -213,7 +215,7 @@ fn start(arguments: &[OsString], treatment: Treatment, cpu: usize, socket: Owned
     Ok(Peer(command.spawn().map_err(failed)?))
 }
 
-/// The other process: returns what comes over the channel that `socket` carries, until that ends.
+/// Runs the peer process: echoes the messages of the channel that `socket` carries, until it closes.
 ///
 /// # Errors
 /// The error that ended the measurement.
@@ -224,7 +226,7 @@ pub fn serve_peer(treatment: &str, socket: impl AsFd) -> Result<(), Error> {
     let socket = socket.as_fd().try_clone_to_owned();
     let socket = socket.map_err(|error| OsError::from_io("use the socket of a channel", &error))?;
     let _placed = match treatment.options(cpu).apply() {
-        // The other side fails in the same way, and reports it.
+        // The other side fails in the same way and reports the error.
         Err(tombolo::Error::Scheduling { .. }) => return Ok(()),
         placed => placed?,
     };

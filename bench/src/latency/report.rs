@@ -1,4 +1,4 @@
-//! Distributions, for people and for programs.
+//! Reports of distributions, for people and for programs.
 
 use serde::{Deserialize, Serialize};
 
@@ -7,38 +7,39 @@ use crate::report::BenchReport;
 use crate::sample::Ordered;
 use crate::table::align;
 
-/// Times, until all are known.
+/// Collector of times for a distribution.
 #[derive(Debug)]
 pub(super) struct Histogram {
     times_ns: Vec<u64>,
 }
 
-/// Of round trips, in nanoseconds.
+/// Distribution of round-trip times, in nanoseconds.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Distribution {
-    /// How many.
+    /// Number of round trips.
     pub rounds: usize,
-    /// Their mean.
+    /// Mean of the times.
     pub mean: f64,
-    /// Their standard deviation.
+    /// Standard deviation of the times.
     pub deviation: f64,
-    /// Half are no longer.
+    /// Median of the times.
     pub p50: u64,
-    /// 90 % are no longer.
+    /// 90th percentile of the times.
     pub p90: u64,
-    /// 99 % are no longer.
+    /// 99th percentile of the times.
     pub p99: u64,
-    /// 99.9 % are no longer.
+    /// 99.9th percentile of the times.
     pub p999: u64,
-    /// 99.99 % are no longer.
+    /// 99.99th percentile of the times.
     pub p9999: u64,
-    /// The longest.
+    /// Maximum of the times.
     pub max: u64,
-    /// Counts of times up to 2, 4, 8, … µs; the last one counts all longer times.
+    /// Histogram: bounds of 2, 4, 8, … µs with the number of times in each bucket; the last one counts all
+    /// longer times.
     pub up_to_us: Vec<(u64, usize)>,
 }
 
-/// The last bucket, in µs.
+/// Bound of the last bucket, in µs.
 const LAST_US: u64 = 1 << 15;
 
 impl Histogram {
@@ -81,25 +82,25 @@ impl Histogram {
     }
 }
 
-/// One treatment of the two threads.
+/// Figures of one treatment of the two threads.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// The treatment: pinned, priority, both or neither.
+    /// Treatment: pinned, priority, both or neither.
     pub treatment: String,
-    /// Others wanted the processors too.
+    /// Whether other threads loaded the processors.
     pub loaded: bool,
-    /// The times, or why they were not measured.
+    /// Times, or the reason why they were not measured.
     pub times: Result<Distribution, String>,
 }
 
-/// All that was measured in one run.
+/// Results of one run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Report {
-    /// The host that was measured.
+    /// Host that was measured.
     pub host: Host,
-    /// The real-time priority of the threads that had one.
+    /// Real-time priority of the prioritised threads.
     pub priority: u8,
-    /// Idle, then under load.
+    /// Rows, first idle, then under load.
     pub rows: Vec<Row>,
 }
 
@@ -135,8 +136,7 @@ fn load(row: &Row) -> &'static str {
     if row.loaded { "under load" } else { "idle" }
 }
 
-/// Bars of as many tenths as a bucket has digits' worth of rounds: rare ones must show, so the scale is
-/// logarithmic.
+/// Formats the histogram with bars on a logarithmic scale, so that rare times remain visible.
 fn histogram(row: &Row, times: &Distribution) -> String {
     let mut text = format!("\n{}, {}\n", load(row), row.treatment);
     let used = |bucket: &&(u64, usize)| bucket.1 > 0;

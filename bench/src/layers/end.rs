@@ -1,5 +1,4 @@
-//! A channel end by itself: what `transport` has under the façade, between two processes that no monitor
-//! joins.
+//! A channel end of `tombolo-transport` without the façade, between two processes without a monitor.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -14,12 +13,12 @@ use crate::suite::content::{Aligned, corrupt, fill};
 use crate::suite::peers::tombolo::{BATCH, push, wrong};
 use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};
 
-/// Its name in tables.
+/// Name in tables and plots.
 pub(super) const NAME: &str = "channel end";
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// A channel in memory with default options, polled.
+/// Polled channel in memory with default options.
 #[derive(Debug)]
 pub(super) struct ChannelEnd;
 

@@ -1,8 +1,8 @@
-//! What each layer of a channel adds to a message: `tombolo bench layers`.
+//! Cost that each layer of a channel adds to a message: `tombolo bench layers`.
 //!
-//! The same figures of every layer, from the bare lines to a typed call, all in one run; and several such
-//! runs, each with processes of its own, since a process may be lucky or not in where its stack and its
-//! memory lie. What is shown are medians over the runs, and over the bare lines of the same slices.
+//! Measures the same figures of every layer, from the bare lines to a typed call, in one run; and repeats
+//! such runs with new processes, since the addresses of a process's stack and memory affect its speed.
+//! Reports show medians over the runs, also relative to the bare lines of the same slices.
 
 mod end;
 mod report;
@@ -17,13 +17,13 @@ use crate::rpc;
 use crate::suite::peers::{bare, c_ring, tombolo};
 use crate::suite::{self, AnyEnd, Error, Meeting, Metric, Peer};
 
-/// The layers, from the memory up.
+/// Layers of a channel, from the memory up.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Layer {
-    /// Two cache lines, stored and awaited in turn.
+    /// Two cache lines, stored and polled in turn.
     BareLines,
-    /// The ring in C.
+    /// The ring in C, without a channel.
     CRing,
     /// `tombolo-ring` without a channel around it.
     Ring,
@@ -31,16 +31,16 @@ pub enum Layer {
     ChannelEnd,
     /// `tombolo::Channel`.
     Facade,
-    /// A call of generated stubs.
+    /// A call through generated stubs.
     TypedCall,
 }
 
 impl Layer {
-    /// All, from the memory up.
+    /// All layers, from the memory up.
     pub const ALL: [Layer; 6] =
         [Layer::BareLines, Layer::CRing, Layer::Ring, Layer::ChannelEnd, Layer::Facade, Layer::TypedCall];
 
-    /// The layer's name, as tables show it.
+    /// Returns the layer's name as shown in tables.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -53,7 +53,7 @@ impl Layer {
         }
     }
 
-    /// The name of what is measured for it.
+    /// Returns the name of the peer that measures the layer.
     fn peer(self) -> &'static str {
         match self {
             Layer::BareLines => bare::LINES,
@@ -77,13 +77,13 @@ impl Layer {
     }
 }
 
-/// What is measured of the bare lines.
+/// Metric of the bare lines.
 const LINES: Metric = Metric::RoundTrip { bytes: 8 };
 
-/// Messages sent together.
+/// Number of messages sent together.
 const BATCH: u64 = 32;
 
-/// What is measured of every layer that has messages.
+/// Metrics of every layer with messages.
 const MESSAGES: [Metric; 6] = [
     Metric::RoundTrip { bytes: 48 },
     Metric::RoundTrip { bytes: 64 },
@@ -93,10 +93,10 @@ const MESSAGES: [Metric; 6] = [
     Metric::Rate { bytes: 64, batch: BATCH },
 ];
 
-/// A call without parameters, or as much as two empty messages.
+/// Call without parameters, equivalent to two empty messages.
 const NULL_CALL: Metric = Metric::Call { bytes: 0 };
 
-/// Something that is measured elsewhere too, of which only this is measured here.
+/// Peer of another benchmark, restricted to some of its metrics.
 struct Chosen {
     peer: Box<dyn Peer>,
     metrics: Vec<Metric>,
@@ -124,7 +124,7 @@ impl Peer for Chosen {
     }
 }
 
-/// What is measured, in the order of the layers.
+/// Returns the peers in the order of the layers.
 #[must_use]
 pub fn peers() -> Vec<Box<dyn Peer>> {
     let mut known = suite::peers::all();
@@ -137,21 +137,21 @@ pub fn peers() -> Vec<Box<dyn Peer>> {
     Layer::ALL.into_iter().filter_map(of).collect()
 }
 
-/// What to measure, and how.
+/// Options of the measurement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// How often all of it.
+    /// Number of runs.
     pub runs: u32,
-    /// How long and how often each figure in a run.
+    /// Schedule of each figure in a run.
     pub schedule: suite::Schedule,
-    /// The program that serves the far side, and its arguments.
+    /// Program that serves the far side, with its arguments.
     pub far: Vec<String>,
 }
 
-/// Measures all layers, run by run.
+/// Measures all layers in each run.
 ///
 /// # Errors
-/// Too few processors.
+/// Fewer than two processors are allowed.
 pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Report, Error> {
     let peers = peers();
     let borrowed: Vec<&dyn Peer> = peers.iter().map(AsRef::as_ref).collect();
@@ -167,7 +167,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Report, 
     for run in 1..=options.runs.max(1) {
         let mut progress = |line: &str| progress(&format!("run {run} of {}: {line}", options.runs));
         let mut results = suite::run(&borrowed, &[], &suite, &mut progress)?;
-        // Not what memory by itself can do.
+        // Removes the rows of bare memory.
         results.rows.retain(|row| peers.iter().any(|peer| peer.name() == row.peer));
         runs.push(results);
     }

@@ -1,4 +1,4 @@
-//! What was found, for people and for programs.
+//! Reports, for people and for programs.
 
 use serde::Serialize;
 
@@ -11,71 +11,71 @@ use crate::suite::results::{tenths, thousandths};
 use crate::suite::{self, Absent, Distance, Failed, Metric, Results, Row};
 use crate::target::Target;
 
-/// All layers, over several runs.
+/// Report of all layers over several runs.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// What it was measured on.
+    /// Host that was measured.
     pub host: Host,
-    /// The number of runs, and the settings of each.
+    /// Number of runs, and the settings of each.
     pub settings: Settings,
-    /// The figures: one row for each layer, metric and distance.
+    /// Figures: one row per layer, metric and distance.
     pub rows: Vec<LayerRow>,
-    /// Links through a window, of a machine that was up.
+    /// Links through a window of a running machine.
     pub windows: Vec<LinkReport>,
-    /// What was promised, and what was found.
+    /// Targets with their measured figures.
     pub targets: Vec<Target>,
-    /// What this host lacks the tools for.
+    /// Measurements for which this host lacks the tools.
     pub absent: Vec<Absent>,
-    /// What could not be measured in a run.
+    /// Measurements that failed in a run.
     pub failed: Vec<Failed>,
 }
 
-/// How it was measured.
+/// Settings of the measurement.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Settings {
-    /// Runs.
+    /// Number of runs.
     pub runs: usize,
-    /// As of each of them.
+    /// Settings of each run.
     #[serde(flatten)]
     pub run: suite::Settings,
 }
 
-/// A figure of a layer.
+/// Figure of a layer.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct LayerRow {
-    /// The layer that was measured.
+    /// Layer that was measured.
     pub layer: Layer,
-    /// The quantity that was measured.
+    /// Metric that was measured.
     pub metric: Metric,
-    /// Where the processors were.
+    /// Distance between the processors.
     pub distance: Distance,
-    /// Runs that it is made of.
+    /// Number of runs in the figure.
     pub runs: usize,
     /// Whether most slices of these runs were disturbed.
     pub doubtful: bool,
-    /// The bare lines around it, in nanoseconds.
+    /// Round trip of the bare lines around it, in nanoseconds.
     pub probe_ns: f64,
-    /// Of times: medians over the runs, and all round trips of them.
+    /// Medians over the runs, with the total number of round trips, for metrics that are times.
     pub latency_ns: Option<Latency>,
-    /// Of streams: messages a second.
+    /// Messages per second, for metrics that are rates.
     pub rate_per_s: Option<Spread>,
-    /// Time of a round trip, or of a message in a stream, over the bare lines around it.
+    /// Time of a round trip, or of a message in a stream, divided by the bare lines around it.
     pub ratio: Option<Spread>,
 }
 
-/// A figure over several runs.
+/// Median and range of a figure over several runs.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Spread {
-    /// Of the run in the middle.
+    /// Median of the runs.
     pub median: f64,
-    /// The least.
+    /// Minimum of the runs.
     pub least: f64,
-    /// The most.
+    /// Maximum of the runs.
     pub most: f64,
 }
 
 impl Spread {
-    /// `None` of nothing.
+    /// Summarizes the values; `None` if there are none.
     fn of(values: impl Iterator<Item = f64>, round: fn(f64) -> f64) -> Option<Spread> {
         let values = sorted(values.collect());
         let (least, most) = (*values.first()?, *values.last()?);
@@ -84,7 +84,7 @@ impl Spread {
 }
 
 impl Report {
-    /// Of runs in which the same was measured; at least one.
+    /// Creates the report from at least one run of the same measurements.
     pub(super) fn of(runs: &[Results]) -> Report {
         let last = &runs[runs.len() - 1];
         let mut rows = Vec::new();
@@ -109,7 +109,7 @@ impl Report {
         report
     }
 
-    /// Adds what passes through windows.
+    /// Adds the links through windows.
     pub fn add_links(&mut self, links: Vec<LinkReport>) {
         self.windows.extend(links.into_iter().filter(|link| link.transport == "window"));
         self.targets = targets::all(self);
@@ -130,7 +130,7 @@ impl BenchReport for Report {
     }
 }
 
-/// What the runs found of this, of those that were not mostly disturbed if there are any.
+/// Summarizes the rows of the runs, only those that were not mostly disturbed if there are any.
 fn row(runs: &[Results], layer: Layer, metric: Metric, distance: Distance) -> Option<LayerRow> {
     let all: Vec<&Row> = runs
         .iter()
@@ -166,7 +166,7 @@ fn row(runs: &[Results], layer: Layer, metric: Metric, distance: Distance) -> Op
     .filter(|row| row.runs > 0)
 }
 
-/// A round trip, or a message of a stream, over the bare lines.
+/// Returns the time of a round trip, or of a message in a stream, divided by the bare lines.
 fn ratio(row: &Row) -> Option<f64> {
     let of_rate = || {
         let message_ns = 1e9 / row.rate_per_s.as_ref()?.p50;
@@ -180,7 +180,7 @@ pub(super) mod tests {
     use super::*;
     use crate::fixture::{flowing, results, timed};
 
-    /// Three runs between processors that share a cache.
+    /// Returns three runs between processors that share a cache.
     pub(in crate::layers) fn runs() -> Vec<Results> {
         let run = |factor: f64| {
             let mut run = results("run");
@@ -210,7 +210,7 @@ pub(super) mod tests {
         let rate = report.row(Layer::CRing, Metric::Rate { bytes: 48, batch: 1 }, Distance::OneCache);
         let rate = rate.expect("it was measured");
         assert_eq!(rate.rate_per_s, Some(Spread { median: 70e6, least: 63e6, most: 70.7e6 }));
-        // 14.3 ns a message over 100 ns.
+        // 14.3 ns per message, divided by 100 ns.
         assert_eq!(rate.ratio.map(|ratio| ratio.median), Some(0.143));
     }
 

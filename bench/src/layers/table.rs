@@ -1,4 +1,4 @@
-//! A report as aligned text: a table for each distance, with a column for each layer.
+//! Formats a report as aligned text: a table per distance, with a column per layer.
 
 use std::fmt::Write;
 
@@ -40,7 +40,7 @@ fn figures(report: &Report, distance: Distance) -> Vec<Vec<String>> {
     for metric in MESSAGES.into_iter().chain([NULL_CALL]) {
         let is_rate = matches!(metric, Metric::Rate { .. });
         let found = |layer| {
-            // There is one round trip of the bare lines, whatever the message.
+            // The bare lines have a single round trip, independent of the message.
             let metric = if layer == Layer::BareLines && !is_rate { LINES } else { metric };
             report.row(layer, metric, distance)
         };
@@ -57,7 +57,7 @@ fn figures(report: &Report, distance: Distance) -> Vec<Vec<String>> {
     rows
 }
 
-/// A line of a figure, and how it is taken from its row.
+/// Line of a figure, with the function that extracts it from its row.
 type Part = (&'static str, fn(&LayerRow) -> Option<String>);
 
 const ROUND_TRIP: [Part; 4] = [

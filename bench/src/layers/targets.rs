@@ -1,4 +1,4 @@
-//! What was promised of the layers, between processors that share a cache.
+//! Targets for the layers, between processors that share a cache.
 
 use super::report::{LayerRow, Report};
 use super::{BATCH, Layer, NULL_CALL};
@@ -7,16 +7,16 @@ use crate::suite::{Distance, Metric};
 use crate::target::Bound::{AtLeast, AtMost};
 use crate::target::{Bound, Target};
 
-/// A round trip of the façade, over the bare lines.
+/// Maximum round trip of the façade by message length, divided by that of the bare lines.
 const ROUND_TRIPS: [(usize, f64); 2] = [(48, 1.2), (64, 1.4)];
 
-/// The round trip that all but one in a thousand are shorter than, over that of the bare lines.
+/// Maximum 99.9th percentile of a round trip, divided by the round trip of the bare lines.
 const TAIL_RATIO: f64 = 3.0;
 
-/// Million messages a second through the façade.
+/// Minimum rates through the façade by length and batch, in million messages per second.
 const RATES: [(usize, u64, f64); 3] = [(48, 1, 60.0), (64, 1, 40.0), (48, BATCH, 150.0)];
 
-/// A round trip of 48 bytes through a window, over the bare lines in it.
+/// Maximum 48-byte round trip through a window, divided by that of the bare lines in it.
 const WINDOW_RATIO: f64 = 1.5;
 
 fn judge(what: String, bound: Bound, found: Option<f64>, rows: &[Option<&LayerRow>]) -> Target {

@@ -1,8 +1,7 @@
-//! MPI over Tombolo beside what else carries MPI: `tombolo bench mpi`.
+//! MPI over Tombolo, compared with other transports of MPI: `tombolo bench mpi`.
 //!
-//! One program, `bench/mpi/measure.c`, unmodified, is run on one [stack](Stack) after the other, round by
-//! round, so that all see the same conditions. What counts is the median of the rounds, and the
-//! ratio between stacks.
+//! The unmodified program `bench/mpi/measure.c` runs on one [stack](Stack) after another, round by round, so
+//! that all see the same conditions. The results are the median of the rounds, and the ratio between stacks.
 
 pub mod network;
 mod run;
@@ -19,16 +18,16 @@ use crate::limit::Limit;
 use crate::stacks::{Found, Group, Report, is_same, rows};
 use crate::suite::{Absent, PeerInfo};
 
-/// How it is measured.
+/// Options of the measurement.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Options {
-    /// How often each stack has its turn.
+    /// Number of rounds, in each of which every stack runs.
     pub rounds: u32,
-    /// How long each figure takes in each round.
+    /// Duration of each figure in each round.
     pub length: Duration,
-    /// How long one run of the program may take before it is killed.
+    /// Timeout of one run of the program, after which it is killed.
     pub patience: Duration,
-    /// Only these metrics, as `measure` names them; all if none.
+    /// Metrics to measure, by their names in `measure`; empty for all.
     pub metrics: Vec<String>,
 }
 
@@ -39,11 +38,11 @@ impl Default for Options {
     }
 }
 
-/// Runs every stack in turn, `rounds` times. What a stack could not do is in the report; only what concerns
-/// all is an error.
+/// Runs every stack in turn, `rounds` times. Failures of a single stack are part of the report; only an error
+/// that affects all is returned.
 ///
 /// # Errors
-/// The limit of the host cannot be measured: fewer than two processors.
+/// The limit of the host cannot be measured, because fewer than two processors are allowed.
 pub fn run(
     stacks: Vec<Stack>,
     mut absent: Vec<Absent>,
@@ -63,7 +62,7 @@ pub fn run(
             match run::once(stack, options) {
                 Ok(figures) => found.extend(figures),
                 Err(why) => {
-                    // Once is enough: what cannot be run takes its whole patience each time.
+                    // Does not retry: a stack that cannot run takes its whole timeout each time.
                     failed.push(index);
                     absent.push(stack.absent(why));
                 }
@@ -97,7 +96,7 @@ pub fn run(
     })
 }
 
-/// Where `make bench-mpi` puts the programs.
+/// Returns the folder into which `make bench-mpi` installs the programs.
 #[must_use]
 pub fn programs(kit: &std::path::Path) -> PathBuf {
     kit.join("mpi/bench")

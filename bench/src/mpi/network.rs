@@ -1,9 +1,10 @@
-//! MPI over TCP to a virtual machine that has a network in place of a window, for `tombolo bench mpi` to
-//! compare with.
+//! MPI over TCP to a virtual machine with a network in place of a window, for comparison in `tombolo bench
+//! mpi`.
 //!
-//! It runs in a network of its own (`unshare --net`), in which it makes a tap device, the fastest network
-//! that QEMU gives a machine without help of the kernel: it reaches no other host, and is gone when the last
-//! process in it ends. Rank 0 is a process of this host, rank 1 is all that the machine does.
+//! It runs in a separate network namespace (`unshare --net`), in which it creates a tap device, the fastest
+//! network that QEMU provides to a machine without help of the kernel. The namespace reaches no other host,
+//! and disappears when its last process exits. Rank 0 is a process of this host, rank 1 the only program of
+//! the machine.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -22,18 +23,18 @@ use tombolo_platform::process::Process;
 use super::programs;
 use crate::suite::Error;
 
-/// The host and the machine in the network of the two.
+/// Addresses of the host and the machine in their network.
 const HOST: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 1);
 const MACHINE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 const DEVICE: &str = "tap0";
 
-/// How long the machine may take until its rank says something.
+/// Timeout until the machine's rank connects.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// How long rank 0 may take to end after the machine has.
+/// Grace period for rank 0 to exit after the machine.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// What the machine runs as process 1.
+/// Script that the machine runs as process 1.
 const INIT: &str = "\
 #!/tombolo/busybox sh
 B=/tombolo/busybox
@@ -60,23 +61,24 @@ $B sleep 5
 $B poweroff -f
 ";
 
-/// The machine, and what is run on both.
+/// Parameters of the machine and the program.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// The kit's folder.
+    /// Path of the kit folder.
     pub kit: PathBuf,
-    /// The processor model of the machine.
+    /// Processor model of the machine.
     pub cpu: String,
-    /// Its memory, in MiB.
+    /// Memory of the machine, in MiB.
     pub memory_mib: u32,
-    /// What `measure` gets.
+    /// Arguments of the program `measure`.
     pub arguments: Vec<String>,
 }
 
-/// Ends as rank 0 does: its exit status.
+/// Runs both ranks and returns the exit status of rank 0.
 ///
 /// # Errors
-/// The network or the machine cannot be made, or a rank does not get through, with what the machine said.
+/// The network or the machine cannot be created, or a rank does not connect; the error has the machine's
+/// output.
 pub fn run(options: &Options) -> Result<u8, Error> {
     make_network()?;
     let listener = TcpListener::bind((HOST, 0)).map_err(Error::system("listen for the ranks"))?;
@@ -95,7 +97,7 @@ pub fn run(options: &Options) -> Result<u8, Error> {
     })
 }
 
-/// The machine, killed when this is dropped.
+/// Virtual machine, killed when dropped.
 struct Machine {
     process: Process,
 }
@@ -112,7 +114,7 @@ fn make_network() -> Result<(), Error> {
     let steps: [&[&str]; 5] = [
         &["link", "set", "lo", "up"],
         &["tuntap", "add", "dev", DEVICE, "mode", "tap"],
-        // No address of IPv6, as in the machine.
+        // Disables IPv6 addresses, as in the machine.
         &["link", "set", DEVICE, "addrgenmode", "none"],
         &["address", "add", &address, "dev", DEVICE],
         &["link", "set", DEVICE, "up"],
@@ -154,7 +156,7 @@ fn start_machine(options: &Options, pmi: SocketAddr, console: UnixStream) -> Res
     Ok(Machine { process })
 }
 
-/// MPICH over libfabric's TCP and nothing else, on either side.
+/// Settings for MPICH over only libfabric's TCP, on both sides.
 const SETTINGS: [(&str, &str); 4] = [
     ("MPIR_CVAR_CH4_NETMOD", "ofi"),
     ("MPIR_CVAR_NOLOCAL", "1"),
@@ -169,7 +171,7 @@ fn first_rank(options: &Options, pmi: SocketAddr) -> Command {
     command
 }
 
-/// The last lines of the machine's console, for when something is wrong.
+/// Keeps the last lines of the machine's console, for error messages.
 fn keep_last_lines(console: UnixStream) -> std::sync::Arc<std::sync::Mutex<Vec<String>>> {
     let kept = std::sync::Arc::new(std::sync::Mutex::new(Vec::new()));
     let lines = kept.clone();
@@ -184,13 +186,13 @@ fn keep_last_lines(console: UnixStream) -> std::sync::Arc<std::sync::Mutex<Vec<S
     kept
 }
 
-/// What a rank said, or that it hung up.
+/// Line from a rank, or its hang-up.
 struct Said {
     member: MemberId,
     bytes: Vec<u8>,
 }
 
-/// Is the process manager of two ranks until rank 0 ends. Returns its status.
+/// Acts as the process manager (PMI) of two ranks until rank 0 exits. Returns its exit status.
 fn manage(listener: &TcpListener, rank: &mut Process, machine: &mut Process) -> Result<u8, String> {
     listener.set_nonblocking(true).map_err(|error| error.to_string())?;
     let mut server = Server::new("network");
@@ -202,7 +204,7 @@ fn manage(listener: &TcpListener, rank: &mut Process, machine: &mut Process) -> 
     loop {
         if let Some(ended) = rank.try_reap().map_err(|error| error.to_string())? {
             for stream in streams.iter().flatten() {
-                // It may have hung up by itself.
+                // The rank may have closed the connection already.
                 let _ = stream.shutdown(Shutdown::Both);
             }
             return match ended {
@@ -213,7 +215,7 @@ fn manage(listener: &TcpListener, rank: &mut Process, machine: &mut Process) -> 
             };
         }
         if machine.try_reap().map_err(|error| error.to_string())?.is_some() {
-            // Rank 0 ends as well then, unless it waits for rank 1.
+            // Rank 0 then exits as well, unless it waits for rank 1.
             std::thread::sleep(GRACE);
             if matches!(rank.try_reap(), Ok(None)) {
                 return Err("the machine has ended before rank 0".into());
@@ -232,8 +234,8 @@ fn manage(listener: &TcpListener, rank: &mut Process, machine: &mut Process) -> 
     }
 }
 
-/// Hears who has connected, tells it what it would otherwise find in its environment, and listens to it from
-/// then on.
+/// Identifies the rank that has connected, sends it the settings that it would otherwise find in its
+/// environment, and listens to it from then on.
 fn greet(
     stream: TcpStream,
     members: &[MemberId],
@@ -266,13 +268,13 @@ fn greet(
     Ok(())
 }
 
-/// The number in `cmd=initack pmiid=1`.
+/// Parses the rank in `cmd=initack pmiid=1`.
 fn rank_in(line: &str) -> Option<usize> {
     let rest = line.trim().strip_prefix("cmd=initack")?;
     rest.split_whitespace().find_map(|word| word.strip_prefix("pmiid="))?.parse().ok()
 }
 
-/// Serves what ranks have said, waiting a little for something.
+/// Serves pending requests of ranks, waiting a short time for the next one.
 fn serve(
     server: &mut Server,
     said: &Receiver<Said>,
@@ -307,7 +309,7 @@ fn serve(
     Ok(())
 }
 
-/// Whether this host can make such a machine, and if not, why.
+/// Returns the reason why this host cannot run such a machine, or `None` if it can.
 #[must_use]
 pub fn missing(kit: &Path) -> Option<String> {
     let there = |program: &str| {

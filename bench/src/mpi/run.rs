@@ -1,4 +1,4 @@
-//! Running the program once, on one stack.
+//! Runs the program once on one stack.
 
 use std::process::Command;
 
@@ -9,7 +9,7 @@ use super::stack::Stack;
 use crate::launch::figures_of;
 use crate::stacks::{Figure, Found, Unit};
 
-/// A figure, as the program writes it.
+/// Output line of the program, with one figure.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 struct OutputLine {
     metric: String,
@@ -26,7 +26,7 @@ fn unit(metric: &str) -> Unit {
     }
 }
 
-/// Runs `measure` on a stack and reads what it found.
+/// Runs `measure` on a stack and parses its figures.
 pub(super) fn once(stack: &Stack, options: &Options) -> Result<Vec<Found>, String> {
     let seconds = format!("{:.3}", options.length.as_secs_f64());
     let mut command = Command::new(&stack.program);

@@ -1,4 +1,4 @@
-//! What carries MPI between two places, and how a program is started on it.
+//! Stacks: transports of MPI between two places, and how a program is started on each.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -8,17 +8,17 @@ use tombolo_base::Isa;
 
 use crate::suite::Absent;
 
-/// Where rank 0 and rank 1 are.
+/// Nodes of rank 0 and rank 1.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct NodePair {
-    /// The node of rank 0.
+    /// Node of rank 0.
     pub from: String,
-    /// That of rank 1.
+    /// Node of rank 1.
     pub to: String,
 }
 
 impl NodePair {
-    /// Both on this host.
+    /// Returns the pair with both ranks on this host.
     #[must_use]
     pub fn host() -> NodePair {
         NodePair { from: "host".into(), to: "host".into() }
@@ -31,20 +31,20 @@ impl fmt::Display for NodePair {
     }
 }
 
-/// One way to carry MPI, and how the program is run on it.
+/// Transport of MPI, with the command that runs the program on it.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Stack {
-    /// The name in tables.
+    /// Name in tables and plots.
     pub name: String,
-    /// What exactly it is.
+    /// Description of the stack.
     pub about: String,
-    /// Between which places.
+    /// Nodes of the two ranks.
     pub place: NodePair,
-    /// The launcher.
+    /// Path of the launcher.
     pub(super) program: PathBuf,
-    /// The launcher's arguments: the program's own belong after each part.
+    /// Arguments of the launcher; the program's own are appended to each part.
     pub(super) arguments: Vec<Vec<OsString>>,
-    /// Settings of its MPI.
+    /// Environment variables of its MPI.
     pub(super) environment: Vec<(OsString, OsString)>,
 }
 
@@ -56,14 +56,14 @@ pub(super) const UCX: &str = "MPICH UCX posix";
 pub(super) const TCP: &str = "MPICH tcp";
 pub(super) const VIRTIO: &str = "MPICH tcp, virtio-net";
 
-/// What stacks are made of.
+/// Paths from which stacks are built.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Tools {
-    /// The command `tombolo`.
+    /// Path of the command `tombolo`.
     pub tombolo: PathBuf,
-    /// The kit's folder.
+    /// Path of the kit folder.
     pub kit: PathBuf,
-    /// The machine that is meant, if one was named.
+    /// Name of the machine, if given.
     pub machine: Option<String>,
 }
 
@@ -76,7 +76,7 @@ impl Tools {
         self.programs().join("measure.tbi")
     }
 
-    /// Where the provider for programs of this host is.
+    /// Returns the folder of the libfabric provider for programs of this host.
     fn provider(&self) -> PathBuf {
         self.kit.join("mpi").join(Isa::current().name()).join("opt/tombolo/mpi/fi")
     }
@@ -103,7 +103,7 @@ impl Tools {
         stack.if_there(&[&self.image()])
     }
 
-    /// MPICH's own launcher, with these settings.
+    /// Creates a stack of MPICH's own launcher with these settings.
     fn mpiexec(
         &self,
         name: &str,
@@ -124,7 +124,7 @@ impl Tools {
         stack.if_there(&[&program, &measure])
     }
 
-    /// The same with the second rank under an emulator, in one job.
+    /// Creates a stack of MPICH's launcher with the second rank under an emulator, in one job.
     fn mpiexec_emulated(
         &self,
         name: &str,
@@ -173,12 +173,12 @@ impl Tools {
 }
 
 impl Stack {
-    /// Its name, and between which places.
+    /// Returns its name with the nodes of the ranks.
     pub(super) fn title(&self) -> String {
         format!("{}: {}", self.place, self.name)
     }
 
-    /// This stack, which is not measured.
+    /// Creates the entry of this stack if it is not measured.
     #[must_use]
     pub fn absent(&self, why: String) -> Absent {
         Absent { peer: self.title(), why }
@@ -213,7 +213,7 @@ fn sort(made: impl IntoIterator<Item = Result<Stack, Absent>>) -> (Vec<Stack>, V
     (stacks, absent)
 }
 
-/// Between two ranks of this host: those that can be run here, and those that cannot.
+/// Returns the stacks between two ranks of this host: those that can run here, and those that cannot.
 #[must_use]
 pub fn host_stacks(tools: &Tools) -> (Vec<Stack>, Vec<Absent>) {
     let by_tombolo =
@@ -234,7 +234,7 @@ pub fn host_stacks(tools: &Tools) -> (Vec<Stack>, Vec<Absent>) {
     ])
 }
 
-/// A node of another instruction set.
+/// Node of another instruction set.
 struct Foreign<'a> {
     name: &'a str,
     isa: Isa,
@@ -247,9 +247,9 @@ impl Foreign<'_> {
     }
 }
 
-/// Between this host and a node of the machine. Programs under emulation are on this kernel, so there MPICH
-/// can be compared as it is; a virtual machine shares nothing with the host but its window, and other
-/// connections are added by the one who starts it.
+/// Returns the stacks between this host and a node of the machine. Programs under user-mode emulation run on
+/// this kernel, so MPICH can be compared unmodified there; a virtual machine shares only its window with the
+/// host, and the caller adds other connections.
 #[must_use]
 pub fn node_stacks(tools: &Tools, node: &str, isa: Isa, is_user: bool) -> (Vec<Stack>, Vec<Absent>) {
     let place = NodePair { from: "host".into(), to: node.into() };
@@ -266,13 +266,13 @@ pub fn node_stacks(tools: &Tools, node: &str, isa: Isa, is_user: bool) -> (Vec<S
     ])
 }
 
-/// MPICH over TCP to a virtual machine like that node, with a network in place of the window: `tombolo bench
-/// mpi-network` in a network of its own.
+/// Returns the stack of MPICH over TCP to a virtual machine like that node, with a network in place of the
+/// window: `tombolo bench mpi-network` in a separate network namespace.
 #[must_use]
 pub fn network_stack(tools: &Tools, node: &str, cpu: &str, memory_mib: u32) -> Stack {
     let mut arguments: Vec<OsString> = Vec::new();
     if !rustix::process::geteuid().is_root() {
-        // Only root may make a device in there.
+        // Only root may create a device in the namespace.
         arguments.push("--map-root-user".into());
     }
     arguments.push("--net".into());

@@ -1,17 +1,17 @@
-//! What is promised of MPI over Tombolo, beside other stacks.
+//! Targets for MPI over Tombolo, relative to other stacks.
 
 use super::stack::{NodePair, OPEN_MPI, TOMBOLO, TOMBOLO_OPEN_MPI, UCX, VIRTIO};
 use crate::stacks::{Figure, Group, Report, Row, find};
 use crate::target::Bound::{AtLeast, AtMost};
 use crate::target::{Bound, Target};
 
-/// What the sizes of figures count.
+/// Unit of the figures' sizes.
 pub(super) const SIZES: &str = "bytes";
 
-/// One stack beside another, in a metric of some bytes.
+/// Target for one stack relative to another: stacks, metric, bytes and bound.
 type Promise = (&'static str, &'static str, &'static str, u64, Bound);
 
-/// Of two ranks of this host.
+/// Targets for two ranks of this host.
 const ON_HOST: [Promise; 5] = [
     (TOMBOLO_OPEN_MPI, OPEN_MPI, "latency", 8, AtMost(1.5)),
     (TOMBOLO_OPEN_MPI, UCX, "bandwidth", 64 << 10, AtLeast(1.0)),
@@ -20,14 +20,14 @@ const ON_HOST: [Promise; 5] = [
     (TOMBOLO, UCX, "bandwidth", 4 << 20, AtLeast(1.0)),
 ];
 
-/// To a node: a twentieth of the latency and three times the bandwidth of TCP to a machine of its own.
+/// Targets for a node: a twentieth of the latency and three times the bandwidth of TCP to a separate machine.
 const TO_NODE: [Promise; 3] = [
     (TOMBOLO, VIRTIO, "latency", 8, AtMost(0.05)),
     (TOMBOLO, VIRTIO, "bandwidth", 64 << 10, AtLeast(3.0)),
     (TOMBOLO, VIRTIO, "bandwidth", 4 << 20, AtLeast(3.0)),
 ];
 
-/// What is promised, of what was measured.
+/// Returns the targets for the measured rows.
 pub(super) fn all(rows: &[Row], places: &[Group]) -> Vec<Target> {
     let mut targets = Vec::new();
     for place in places {

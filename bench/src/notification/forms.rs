@@ -1,4 +1,4 @@
-//! The forms of notification, and polling every channel, behind one face.
+//! Common interface of the notification mechanisms and of polling every channel.
 
 use serde::{Deserialize, Serialize};
 use tombolo_base::{CacheMaintenance, LINE_BYTES, OutOfRange, SharedMemory};
@@ -7,25 +7,25 @@ use tombolo_link::rung::GROUP_CHANNELS;
 use tombolo_notification::{payload, ring, tree};
 use tombolo_onesided::{FlagReader, FlagWriter};
 
-/// The buffer of a ring and of a FIFO, in bytes, as on the SCC.
+/// Buffer size of a ring and of a FIFO in bytes, as on the SCC.
 const BUFFER_BYTES: usize = 8 << 10;
 
-/// Payload of a message that travels in the buffer: what a message of Barrelfish has.
+/// Payload of a message carried in the buffer, equal to that of a Barrelfish message.
 pub(super) const MESSAGE_BYTES: usize = 32;
 
-/// How a receiver learns which channel has something for it.
+/// Mechanism by which a receiver learns which channel has an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub enum Form {
-    /// A flag for each channel, all of which the receiver looks at.
+    /// A flag per channel, all of which the receiver polls.
     Poll,
-    /// A tree of counts: a flag for each channel, and one for each group of them, as channels that share a
-    /// doorbell of a window have.
+    /// A tree of counters: a flag per channel and one per group of channels, like channels that share a
+    /// doorbell of a window.
     Counts,
     /// A ring of channel ids.
     Ring,
     /// A tree of bits.
     Tree,
-    /// The messages themselves.
+    /// The messages themselves, in a FIFO.
     Payload,
 }
 
@@ -37,7 +37,7 @@ impl Form {
         ["polling", "counts", "ring", "tree", "payload"][self as usize]
     }
 
-    /// Bytes for each sender.
+    /// Returns the bytes of memory per sender.
     pub(super) fn bytes(self, channels: usize) -> usize {
         match self {
             Form::Poll => channels * LINE_BYTES,
@@ -49,12 +49,12 @@ impl Form {
     }
 }
 
-/// The groups of channels, each with a line behind the lines of the channels.
+/// Returns the number of groups of channels. Each has a line after the lines of the channels.
 fn groups(channels: usize) -> usize {
     channels.div_ceil(GROUP_CHANNELS)
 }
 
-/// What `flag` makes of each of `count` lines from line `first` on.
+/// Applies `flag` to each of `count` lines, starting at line `first`.
 fn flags<T>(
     first: usize,
     count: usize,
@@ -71,24 +71,24 @@ fn fifo_layout() -> Option<payload::Layout> {
     payload::Layout::new(BUFFER_BYTES)
 }
 
-/// The form has no layout, or the memory is too short for it.
+/// Error of a form that cannot be created or used.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The memory.
+    /// The memory is too short.
     #[error(transparent)]
     Memory(#[from] OutOfRange),
-    /// The channel of the round trip.
+    /// The channel of a round trip failed.
     #[error("the channel of a round trip failed: {0}")]
     End(#[from] EndError),
-    /// A number of channels that there is no layout for.
+    /// No layout exists for the number of channels.
     #[error("no layout for the buffer")]
     Layout,
-    /// The other side wrote something else.
+    /// The other side wrote an invalid value.
     #[error(transparent)]
     Broken(#[from] tombolo_notification::Broken),
 }
 
-/// The side that notifies.
+/// Notifying side of a form.
 pub(super) enum Notifier<C: CacheMaintenance> {
     Poll(Vec<FlagWriter<C>>),
     Counts { channels: Vec<FlagWriter<C>>, groups: Vec<FlagWriter<C>> },
@@ -97,7 +97,7 @@ pub(super) enum Notifier<C: CacheMaintenance> {
     Payload(payload::Sender<C>),
 }
 
-/// What a notification did.
+/// Result of a notification.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Notified {
     New,
@@ -145,7 +145,7 @@ impl<C: CacheMaintenance> Notifier<C> {
     }
 }
 
-/// The side that is notified.
+/// Notified side of a form.
 pub(super) enum Notifiee<C: CacheMaintenance> {
     Poll(Vec<FlagReader<C>>),
     Counts { channels: Vec<FlagReader<C>>, groups: Vec<FlagReader<C>> },
@@ -172,7 +172,7 @@ impl<C: CacheMaintenance> Notifiee<C> {
         })
     }
 
-    /// Takes all channels that are there. Returns how many.
+    /// Visits all pending channels and returns their number.
     pub(super) fn take(&mut self, mut visit: impl FnMut(u16)) -> Result<usize, Error> {
         let mut count = 0;
         match self {
@@ -206,7 +206,7 @@ impl<C: CacheMaintenance> Notifiee<C> {
     }
 }
 
-/// Visits the channels, of which `first` is the first, whose flags were raised. Returns how many.
+/// Visits the channels from `first` on whose flags were raised, and returns their number.
 fn take_flags<C: CacheMaintenance>(
     first: u16,
     flags: &mut [FlagReader<C>],

@@ -1,9 +1,8 @@
-//! What it costs to tell a receiver which of many channels has something for it: `tombolo bench
-//! notification`.
+//! Cost of notifying a receiver which of many channels has an event: `tombolo bench notification`.
 //!
-//! Two kinds of figures. *Counted*: two ends with emulated caches that evict nothing, on one thread; the
-//! lines that move for an event, and an estimate for the SCC. *Timed*: two processes of this host notify
-//! each other in turn.
+//! There are two kinds of figures. *Counted*: two ends with emulated caches without eviction, on one thread;
+//! the cache lines that move per event, and an estimate for the SCC. *Timed*: two processes of this host
+//! notify each other in turn.
 
 mod forms;
 mod round_trip;
@@ -26,71 +25,71 @@ pub use forms::{Error, Form};
 use forms::{Notified, Notifiee, Notifier};
 pub use round_trip::{Counted, Note, RoundTrip, Timed};
 
-/// Events of which the lines are counted; fewer where each costs a look at very many channels.
+/// Number of events whose lines are counted; fewer if each requires polling very many channels.
 const EVENTS: usize = 1024;
 const LOOKS: usize = 1 << 21;
 
-/// Round trips that are timed together.
+/// Number of round trips that are timed together.
 const BATCH: usize = 16;
 
-/// Events in a row before the receiver looks.
+/// Number of consecutive events before the receiver polls.
 const BURST: usize = 32;
 
-/// What the technical note measured.
+/// Figures of the technical note.
 const NOTE: &str = "\
 Barrelfish Technical Note 005 (SCC): notifying by the ring takes the sender's kernel 605 cycles on the same tile and up to
 927 five hops away, with its lock and the interrupt; the tree was built, measured and found slower; payload in the buffer
 was designed and not built. A round trip with interrupts takes 8746 cycles. Its ring has 32-byte entries, one id each, and
 one buffer for all senders; here an entry has 8 bytes, and each sender a buffer of its own.\n";
 
-/// What to measure, and how often.
+/// Options of the benchmark.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Numbers of channels, up to 65,280.
     pub channels: Vec<usize>,
-    /// How often each timed trial is run; the median counts.
+    /// Number of runs per timed trial; the median counts.
     pub rounds: u32,
-    /// Time of a trial, in ms.
+    /// Duration of each trial, in ms.
     pub slice_ms: u64,
-    /// The arguments with which this program runs [`run_member`]; the trial follows.
+    /// Arguments that make this program call [`run_member`]; the trial is appended.
     pub member_arguments: Vec<OsString>,
-    /// How long a trial may take.
+    /// Timeout of one trial.
     pub patience: Duration,
 }
 
-/// What is timed: a job of two processes.
+/// Parameters of a timed trial: a job of two processes.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Trial {
-    /// How they notify each other.
+    /// Mechanism of the notification.
     pub form: Form,
-    /// Of how many channels.
+    /// Number of channels.
     pub channels: usize,
-    /// How long, in ms.
+    /// Duration of the trial, in ms.
     pub slice_ms: u64,
 }
 
-/// What the first process says of a trial.
+/// Result of a trial, as reported by the first process.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(tag = "metric")]
 pub struct Figure {
-    /// From one process to the other: half of a round trip, in ns. Of batches of 16 round trips that of which
-    /// a tenth are faster, so that it is what an event takes while both processes run.
+    /// One-way time of an event: half a round trip, in ns. It is the 10th percentile of batches of 16 round
+    /// trips, which is the cost of an event while both processes are running.
     pub event_ns: f64,
 }
 
-/// Lines that move for an event, on one side, and what that takes.
+/// Cache lines moved per event on one side, with their estimated cost.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Lines {
-    /// Written back.
+    /// Number of lines written back.
     pub written_back: f64,
-    /// Invalidated, and loaded again when they are next used.
+    /// Number of lines invalidated; each is loaded again at its next use.
     pub invalidated: f64,
-    /// An estimate of what that takes on the SCC, in core cycles.
+    /// Estimated cost on the SCC, in core cycles.
     pub scc_cycles: f64,
 }
 
 impl Lines {
-    /// For each of `events`, from what the counters said before and after parts of them.
+    /// Computes the lines per event from the counters before and after each part.
     fn of(parts: &[(CacheCounters, CacheCounters)], events: f64) -> Lines {
         let each = |count: fn(CacheCounters) -> u64| {
             let total: u64 = parts.iter().map(|(before, after)| count(*after) - count(*before)).sum();
@@ -104,44 +103,44 @@ impl Lines {
     }
 }
 
-/// The figures of a form with a number of channels.
+/// Figures of a form with a number of channels.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// The form.
+    /// Mechanism of the notification.
     pub form: Form,
-    /// Channels.
+    /// Number of channels.
     pub channels: usize,
-    /// Memory for each sender, in bytes.
+    /// Memory per sender, in bytes.
     pub bytes: usize,
-    /// An event at a time, counted: of the sender and of the receiver.
+    /// Lines per single event, of the sender and of the receiver.
     pub alone: [Lines; 2],
-    /// In bursts of 32 events, for each event.
+    /// Lines per event in bursts of 32 events.
     pub burst: [Lines; 2],
-    /// Events that are accepted before the receiver looks: of at most as many as fit all forms twice.
+    /// Number of events accepted before the receiver polls, up to 131,070.
     pub accepted: usize,
-    /// Of these, events of channels that were pending already.
+    /// Number of these whose channel was already pending.
     pub merged: usize,
-    /// Timed.
+    /// Measured time of an event, in ns.
     pub event_ns: Option<f64>,
-    /// Why it was not timed.
+    /// Reason if it was not timed.
     pub failed: Option<String>,
 }
 
-/// The figures of all forms.
+/// Figures of all forms.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Processors that the two processes share.
+    /// Number of processors that the two processes share.
     pub processors: usize,
-    /// By form.
+    /// Rows in order of form.
     pub rows: Vec<Row>,
-    /// The break-down of a round trip.
+    /// Breakdown of a round trip.
     pub round_trip: RoundTrip,
 }
 
-/// Measures every form with every number of channels. `progress` hears of each before it begins.
+/// Measures every form with every number of channels. `progress` is called before each.
 ///
 /// # Errors
-/// [`Error`], which only a fault of a form can cause.
+/// [`Error`]; only a bug in a form can cause one.
 pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Report, Error> {
     let mut rows = Vec::new();
     for form in Form::ALL {
@@ -172,7 +171,7 @@ fn random_channel(random: &mut Random, channels: usize) -> u16 {
     random.index(channels) as u16
 }
 
-/// The lines that move on each side for an event, in bursts of `burst`.
+/// Counts the lines moved on each side per event, in bursts of `burst`.
 fn count(form: Form, channels: usize, burst: usize) -> Result<[Lines; 2], Error> {
     let memory = SharedMemory::zeroed(form.bytes(channels));
     let views = [(); 2].map(|()| EmulatedCache::view(memory.clone(), Evictions::default()));
@@ -184,7 +183,7 @@ fn count(form: Form, channels: usize, burst: usize) -> Result<[Lines; 2], Error>
     let mut before = views.each_ref().map(counters);
     for round in 0..2 * bursts {
         if round == bursts {
-            // What is loaded and known for the first time is not counted.
+            // The first accesses, which load everything, are not counted.
             before = views.each_ref().map(counters);
         }
         for _ in 0..burst {
@@ -201,7 +200,7 @@ fn counters(view: &SharedMemory<Flushed>) -> CacheCounters {
     view.caches().cache().map(EmulatedCache::counters).unwrap_or_default()
 }
 
-/// How many events are accepted while the receiver does not look, and how many of them are merged.
+/// Returns the number of events accepted while the receiver does not poll, and how many of them are merged.
 fn when_full(form: Form, channels: usize) -> Result<(usize, usize), Error> {
     let memory = SharedMemory::zeroed(form.bytes(channels));
     let mut notifier = Notifier::new(form, channels, &memory)?;
@@ -226,19 +225,19 @@ fn time(options: &Options, form: Form, channels: usize) -> Result<f64, String> {
     all.get(all.len() / 2).copied().ok_or_else(|| "no rounds".to_owned())
 }
 
-/// Runs as a process of a trial, which is JSON, and prints what it found.
+/// Runs as a process of a trial, given as JSON, and prints the figure.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// A description of the failure.
 pub fn run_member(domain: &Domain, trial: &str) -> Result<(), String> {
-    /// What a process measures.
+    /// Trial of a process.
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Any {
         Event(Trial),
         RoundTrip(round_trip::Trial),
     }
-    /// What it finds.
+    /// Figure of a process.
     #[derive(Serialize)]
     #[serde(untagged)]
     enum Found {
@@ -273,7 +272,7 @@ fn take_part(domain: &Domain, trial: &Trial) -> Result<Figure, Box<dyn std::erro
     let part = |side: usize| memory.slice(side * part_bytes, part_bytes);
     let notifier = Notifier::new(trial.form, trial.channels, &part(rank)?)?;
     let notifiee = Notifiee::new(trial.form, trial.channels, &part(1 - rank)?)?;
-    // Both have mapped it.
+    // Waits until both have mapped the memory.
     channel.send(b"")?;
     channel.recv_into(&mut Vec::new())?;
     if let Some((first, second)) = pair(&allowed()?) {
@@ -285,18 +284,18 @@ fn take_part(domain: &Domain, trial: &Trial) -> Result<Figure, Box<dyn std::erro
     Ok(Figure { event_ns })
 }
 
-/// The two notify each other in turn.
+/// Runs the exchange, in which the two notify each other in turn.
 fn exchange(
     is_first: bool,
     mut notifier: Notifier<tombolo_base::Coherent>,
     mut notifiee: Notifiee<tombolo_base::Coherent>,
     trial: &Trial,
 ) -> Result<f64, Box<dyn std::error::Error>> {
-    // The same on both sides, so that each knows which channel comes next.
+    // The same seed on both sides, so that each knows the next channel.
     let mut random = Random::new(7);
     let mut started = Instant::now();
     let deadline = started + Duration::from_millis(100 * trial.slice_ms) + Duration::from_secs(10);
-    // The same number on both sides: about what fits the slice.
+    // The same number on both sides, approximately filling the slice.
     let trips = BATCH * (4 + trial.slice_ms as usize * 4000 / BATCH / (16 + trial.channels_looked_at()));
     let mut batches = Vec::with_capacity(trips / BATCH);
     for trip in 0..trips {
@@ -334,7 +333,7 @@ fn exchange(
 }
 
 impl Trial {
-    /// Channels that the receiver looks at for an event.
+    /// Returns the number of channels that the receiver polls per event.
     fn channels_looked_at(&self) -> usize {
         match self.form {
             Form::Poll => self.channels,
@@ -401,7 +400,7 @@ mod tests {
         assert_eq!(accepted - merged, channels);
         let looked = |form, channels| count(form, channels, 1).unwrap()[1].invalidated;
         assert!(looked(Form::Poll, 256) > 200.0);
-        // The groups, and the channels of the one that changed.
+        // The groups, and the channels of the changed group.
         let counts = looked(Form::Counts, 4096);
         assert!((100.0..=128.0).contains(&counts), "{counts}");
         for form in [Form::Ring, Form::Tree, Form::Payload] {

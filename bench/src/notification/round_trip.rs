@@ -1,10 +1,10 @@
-//! The break-down of a round trip between two sides that sleep, as Barrelfish's technical note has it: the
-//! message is written and the peer interrupted (λ₂, with the call of the program λ₁), the peer wakes, reads
-//! and answers (λ₃), and the first reads the answer (λ₄, with the way back to the program λ₅). What an
-//! interrupt takes follows: λ = (λ₃ − λ₂ − λ₄) / 2.
+//! Breakdown of a round trip between two sleeping sides, as in Barrelfish's technical note: the message is
+//! written and the peer interrupted (λ₂, or λ₁ including the program's call), the peer wakes, reads and
+//! answers (λ₃), and the first side reads the answer (λ₄, or λ₅ including the return to the program). The
+//! cost of an interrupt follows: λ = (λ₃ − λ₂ − λ₄) / 2.
 //!
 //! *Counted*: the lines of each step, with emulated caches. *Timed*: two processes of this host whose
-//! waitsets sleep at once.
+//! waitsets sleep immediately.
 
 use std::time::{Duration, Instant};
 
@@ -20,19 +20,19 @@ use super::{Lines, counters};
 use crate::members;
 use crate::table::{align, cells, none, significant};
 
-/// A message of one line of the SCC.
+/// Message of one SCC cache line.
 const MESSAGE: [u8; 32] = [1; 32];
 
-/// Round trips of which the lines are counted.
+/// Number of round trips whose lines are counted.
 const COUNTED: u32 = 512;
 
-/// Round trips that are timed in a trial; a tenth of them comes before.
+/// Number of timed round trips per trial, preceded by a tenth as many for warm-up.
 const TIMED: usize = 2000;
 
-/// How long a process waits for the other.
+/// Timeout for the other process.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What the technical note measured, in cycles: on one tile, means of 100,000.
+/// Figures of the technical note, in cycles: on one tile, means of 100,000.
 const NOTE: Note =
     Note { call_and_send: 1135, send: 684, peer: 3662, receive: 1754, receive_and_return: 3864, all: 8746 };
 
@@ -48,75 +48,75 @@ pub struct Note {
 }
 
 impl Note {
-    /// What an interrupt takes, in cycles.
+    /// Returns the cost of an interrupt, in cycles.
     #[must_use]
     pub fn interrupt(self) -> u32 {
         (self.peer - self.send - self.receive) / 2
     }
 }
 
-/// The lines of each step.
+/// Lines moved in each step.
 #[derive(Clone, Debug, Serialize)]
 pub struct Counted {
-    /// λ₂: the message is written, and the peer found asleep.
+    /// λ₂: the message is written, and the peer is found asleep.
     pub send: Lines,
-    /// λ₃ without its interrupts: the peer reads, says that it sleeps and answers.
+    /// λ₃ without its interrupts: the peer reads, announces its sleep and answers.
     pub peer: Lines,
     /// λ₄: the answer is read.
     pub receive: Lines,
-    /// What neither step has: the first says that it sleeps.
+    /// Part of no step: the first side announces its sleep.
     pub sleep: Lines,
 }
 
 impl Counted {
-    /// An estimate of λ₃ with the interrupts that the note measured, in cycles.
+    /// Returns an estimate of λ₃ including the interrupts measured in the note, in cycles.
     fn peer_cycles(&self) -> f64 {
         self.peer.scc_cycles + 2.0 * f64::from(NOTE.interrupt())
     }
 
-    /// An estimate of the whole, in cycles.
+    /// Returns an estimate of the round trip, in cycles.
     fn cycles(&self) -> f64 {
         let steps = [&self.send, &self.receive, &self.sleep];
         steps.iter().map(|lines| lines.scc_cycles).sum::<f64>() + self.peer_cycles()
     }
 }
 
-/// The steps between two processes of this host: medians, in ns.
+/// Times of the steps between two processes of this host: medians, in ns.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(tag = "metric")]
 pub struct Timed {
-    /// λ₁ + λ₂: the call that sends.
+    /// λ₁ + λ₂: time of the send call.
     pub send_ns: f64,
-    /// λ₃: until this side's waitset reports the answer.
+    /// λ₃: time until this side's waitset reports the answer.
     pub peer_ns: f64,
-    /// λ₄ + λ₅: the call that receives.
+    /// λ₄ + λ₅: time of the receive call.
     pub receive_ns: f64,
 }
 
 impl Timed {
-    /// What a wake-up takes: that of the waitset and of the kernel.
+    /// Returns the cost of a wake-up by the waitset and the kernel.
     #[must_use]
     pub fn wake_up_ns(self) -> f64 {
         (self.peer_ns - self.send_ns - self.receive_ns) / 2.0
     }
 }
 
-/// A round trip between two sides that sleep.
+/// Round trip between two sleeping sides.
 #[derive(Clone, Debug, Serialize)]
 pub struct RoundTrip {
-    /// What the note measured.
+    /// Figures of the technical note.
     pub note: Note,
-    /// Counted.
+    /// Lines moved in each step.
     pub counted: Counted,
-    /// Timed.
+    /// Times of the steps, if measured.
     pub timed: Option<Timed>,
-    /// What a wake-up of the two processes took, in ns.
+    /// Cost of a wake-up of the two processes, in ns.
     pub wake_up_ns: Option<f64>,
-    /// Why it was not timed.
+    /// Reason if it was not timed.
     pub failed: Option<String>,
 }
 
-/// What the processes are told.
+/// Parameters of a trial.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 pub(super) struct Trial {
     round_trips: usize,
@@ -125,7 +125,7 @@ pub(super) struct Trial {
 /// Measures the round trip.
 ///
 /// # Errors
-/// [`EndError`], which only a fault of the channel can cause.
+/// [`EndError`]; only a bug in the channel can cause one.
 pub(super) fn run(options: &super::Options) -> Result<RoundTrip, EndError> {
     let (arguments, patience) = (&options.member_arguments, options.patience);
     let trial = Trial { round_trips: TIMED };
@@ -145,7 +145,7 @@ pub(super) fn run(options: &super::Options) -> Result<RoundTrip, EndError> {
 
 type End = ChannelEnd<Deferred, Flushed>;
 
-/// Does `step`, and keeps what the counters of `view` said before and after it.
+/// Runs `step` and records the counters of `view` before and after it.
 fn counting<R>(
     view: &SharedMemory<Flushed>,
     into: &mut Vec<(CacheCounters, CacheCounters)>,
@@ -163,7 +163,7 @@ fn count() -> Result<Counted, EndError> {
     let views = [(); 2].map(|()| EmulatedCache::view(memory.clone(), Evictions::default()));
     let attach = |index: usize, side| {
         let attached = End::attach(&views[index], side, config, WakeOrder::Fence, Deferred::default());
-        // The memory was made for this layout.
+        // The memory was created for this layout.
         attached.map_err(|_| EndError::Broken)
     };
     let (mut first, mut peer) = (attach(0, Side::A)?, attach(1, Side::B)?);
@@ -245,7 +245,7 @@ fn receive(
 }
 
 impl RoundTrip {
-    /// A table, with what it says.
+    /// Formats the table with its explanation.
     pub(super) fn table(&self) -> String {
         let Note { call_and_send, send, peer, receive, receive_and_return, all } = self.note;
         let timed = |of: fn(Timed) -> f64| self.timed.map_or_else(none, |timed| significant(of(timed)));

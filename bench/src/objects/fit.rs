@@ -1,26 +1,26 @@
 //! The cost formula of the paper, fitted to times by number of ranks:
 //! `T(P) = Ts + Tp/P + Twb + Tinv + αP + β log₂ P`.
 //!
-//! `Twb` and `Tinv` are measured. The other terms are fitted to what remains, by least squares with terms
-//! that are not negative: of all choices of terms the one with the least error whose factors are positive.
+//! `Twb` and `Tinv` are measured. The other terms are fitted to the remainder by non-negative least squares:
+//! of all subsets of terms, the one with the least error whose factors are all positive.
 
 use serde::Serialize;
 
-/// The terms that are fitted.
+/// Number of fitted terms.
 const TERMS: usize = 4;
 
-/// The factors, in the unit of the times.
+/// Fitted factors, in the unit of the times.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Fit {
     /// `Ts`: work that one rank does.
     pub sequential: f64,
     /// `Tp`: work that ranks share.
     pub parallel: f64,
-    /// `α`: what each rank adds.
+    /// `α`: cost added by each rank.
     pub per_rank: f64,
-    /// `β`: what each level of the tree adds.
+    /// `β`: cost added by each level of the tree.
     pub per_level: f64,
-    /// The root of the mean square of what remains, as a part of the mean of the times.
+    /// Root-mean-square residual, as a fraction of the mean time.
     pub error: f64,
 }
 
@@ -28,7 +28,7 @@ fn terms(ranks: f64) -> [f64; TERMS] {
     [1.0, 1.0 / ranks, ranks, ranks.log2()]
 }
 
-/// Fits to `(ranks, time)`; `None` without times.
+/// Fits the formula to pairs of `(ranks, time)`; `None` without times.
 pub(super) fn fit(times: &[(f64, f64)]) -> Option<Fit> {
     let mean = times.iter().map(|(_, time)| time).sum::<f64>() / times.len().max(1) as f64;
     let mut best: Option<(f64, [f64; TERMS])> = None;
@@ -54,7 +54,7 @@ pub(super) fn fit(times: &[(f64, f64)]) -> Option<Fit> {
     Some(Fit { sequential, parallel, per_rank, per_level, error })
 }
 
-/// The factors of the chosen terms; those of others are 0. `None` if the times do not determine them.
+/// Returns the factors of the chosen terms, 0 for the others; `None` if the times do not determine them.
 fn least_squares(times: &[(f64, f64)], chosen: u32) -> Option<[f64; TERMS]> {
     let mut rows = [[0.0; TERMS + 1]; TERMS];
     for &(ranks, time) in times {
@@ -76,7 +76,7 @@ fn least_squares(times: &[(f64, f64)], chosen: u32) -> Option<[f64; TERMS]> {
             }
         }
     }
-    // Gauss and Jordan, with the largest pivot.
+    // Gauss-Jordan elimination with partial pivoting.
     for column in 0..TERMS {
         let pivot =
             (column..TERMS).max_by(|a, b| rows[*a][column].abs().total_cmp(&rows[*b][column].abs()))?;

@@ -1,7 +1,7 @@
-//! Shared objects: the clustering of TACO-MESH's paper, by the ranks of this host, per controller and way of
-//! mapping, in memory that is coherent and in windows that are not; and its cost formula.
+//! Shared objects: the clustering of the TACO-MESH paper by the ranks of this host, per controller and
+//! mapping mode, in coherent memory and in non-coherent windows; and its cost formula.
 //!
-//! Every trial is a job of new processes. The graph and the search are those of `examples/clustering`.
+//! Each trial is a job of new processes. The graph and the search are those of `examples/clustering`.
 
 mod fit;
 #[allow(dead_code, unreachable_pub, reason = "the example uses all of it")]
@@ -24,108 +24,108 @@ use crate::table::{align, cells, missing, none, significant};
 pub use fit::Fit;
 use search::Maps;
 
-/// The controllers, with their names in the paper.
+/// Controllers, by their names in the paper.
 const CONTROLLERS: [(&str, Consistency); 3] =
     [("BC", Consistency::Broadcast), ("OV", Consistency::Overlapped), ("TS", Consistency::Timestamp)];
 
-/// What the paper measured, on the SCC with its trade graph.
+/// Figures of the paper, on the SCC with its trade graph.
 const PAPER: &str = "\
 The paper's figures (48 cores at 800 MHz, 66 vertices, 64 steps; controllers did not differ): speed-up 6 at 13 to 14
 cores with write-through, 7 at 15 with mix, little with cached alone; beta negligible, alpha needed, Twb + Tinv none
 with uncached, write-through and mix.\n";
 
-/// What one measurement is of: a job of its own.
+/// Parameters of one trial, which runs as its own job.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Trial {
-    /// Processes.
+    /// Number of processes.
     pub ranks: u32,
-    /// How ranks learn of writes: BC, OV or TS.
+    /// Controller, by which ranks learn of writes: BC, OV or TS.
     pub controller: String,
-    /// How they reach the mappings: cached, uncached, write-through or mix.
+    /// Mapping mode: cached, uncached, write-through or mix.
     pub maps: String,
-    /// The graph.
+    /// Graph of the trial.
     pub graph: String,
-    /// The most steps.
+    /// Maximum number of steps.
     pub max_steps: u64,
-    /// The window in which the memory lies; memory of this host without one.
+    /// Window that holds the memory; `None` for memory of this host.
     pub window: Option<String>,
 }
 
-/// What to measure, and how often.
+/// Options of the benchmark.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Numbers of ranks, from 1.
     pub ranks: Vec<u32>,
     /// `dense:N`, `sparse:N` or a file with an edge list.
     pub graph: String,
-    /// The most steps.
+    /// Maximum number of steps.
     pub max_steps: u64,
-    /// Windows, beside memory of this host.
+    /// Windows to measure in addition to memory of this host.
     pub windows: Vec<String>,
-    /// How often each trial is run; the shortest time counts.
+    /// Number of runs per trial; the shortest time counts.
     pub repeats: u32,
-    /// The arguments with which this program runs [`run_member`]; the trial follows.
+    /// Arguments that make this program call [`run_member`]; the trial is appended.
     pub member_arguments: Vec<OsString>,
-    /// How long a trial may take.
+    /// Timeout of one trial.
     pub patience: Duration,
 }
 
-/// What rank 0 says of a trial; what others say is not used.
+/// Result of a trial, as reported by rank 0; those of other ranks are not used.
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
 #[serde(tag = "metric")]
 pub struct Figure {
-    /// Moves.
+    /// Number of moves.
     pub steps: u64,
-    /// All steps together.
+    /// Total time of all steps.
     pub time_ns: u64,
-    /// Of that, rank 0 wrote and released: `Twb`.
+    /// Part in which rank 0 wrote and released: `Twb`.
     pub writing_ns: u64,
-    /// Of that, the slowest rank acquired and fetched: `Tinv`.
+    /// Part in which the slowest rank acquired and fetched: `Tinv`.
     pub acquiring_ns: u64,
 }
 
-/// The result of a trial.
+/// Result of a trial.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// What was measured.
+    /// Parameters of the trial.
     pub trial: Trial,
-    /// The result.
+    /// Measured figure, if the trial succeeded.
     pub figure: Option<Figure>,
-    /// Why there is none.
+    /// Reason if it failed.
     pub failed: Option<String>,
 }
 
-/// The terms of the cost formula for one way, in microseconds for each step.
+/// Terms of the cost formula for one configuration, in microseconds per step.
 #[derive(Clone, Debug, Serialize)]
 pub struct Terms {
-    /// The window.
+    /// Window that holds the memory.
     pub window: Option<String>,
-    /// The controller.
+    /// Controller of the objects.
     pub controller: String,
-    /// The way of mapping.
+    /// Mapping mode of the objects.
     pub maps: String,
     /// `Twb`, the mean over all numbers of ranks.
     pub writing: f64,
-    /// `Tinv`, likewise.
+    /// `Tinv`, the mean over all numbers of ranks.
     pub acquiring: f64,
-    /// The others.
+    /// Fitted terms of the formula.
     pub fit: Fit,
 }
 
-/// The results of all trials.
+/// Results of all trials.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// Processors that the ranks share.
+    /// Number of processors that the ranks share.
     pub processors: usize,
-    /// The trials.
+    /// Rows of the trials.
     pub rows: Vec<Row>,
-    /// The terms of the cost formula.
+    /// Terms of the cost formula.
     pub terms: Vec<Terms>,
 }
 
-/// Measures one trial after another.
+/// Runs the trials one after another.
 ///
-/// `progress` hears of each trial before it begins.
+/// `progress` is called before each trial.
 #[must_use]
 pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Report {
     let mut rows = Vec::new();
@@ -139,7 +139,7 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Report {
     Report { processors, rows, terms }
 }
 
-/// All controllers with mix, and all ways of mapping with BC, as the paper has them.
+/// Returns all controllers with mix, and all mapping modes with BC, as in the paper.
 fn ways() -> impl Iterator<Item = (&'static str, &'static str)> {
     let controllers = CONTROLLERS.map(|(controller, _)| (controller, "mix"));
     let maps = Maps::ALL.map(|(maps, _)| ("BC", maps)).into_iter().filter(|(_, maps)| *maps != "mix");
@@ -174,10 +174,10 @@ fn measure(options: &Options, trial: Trial) -> Row {
     }
 }
 
-/// Runs as a rank of a trial, which is JSON, and prints what it found.
+/// Runs as a rank of a trial, given as JSON, and prints the figure.
 ///
 /// # Errors
-/// What went wrong, in words.
+/// A description of the failure.
 pub fn run_member(domain: &Domain, trial: &str) -> Result<(), String> {
     members::take_part(trial, |trial| take_part(domain, trial))
 }
@@ -201,7 +201,7 @@ fn take_part(domain: &Domain, trial: &Trial) -> Result<Figure, Box<dyn std::erro
     Ok(Figure { steps: outcome.steps, time_ns, writing_ns, acquiring_ns })
 }
 
-/// The figures of a way by number of ranks: those in microseconds for each step.
+/// Returns the figures of a configuration by number of ranks, in microseconds per step.
 fn of_way<'a>(
     rows: &'a [Row],
     window: Option<&'a str>,

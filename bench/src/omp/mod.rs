@@ -1,8 +1,8 @@
-//! OpenMP on Tombolo's run-time beside GCC's and LLVM's: `tombolo bench omp`.
+//! OpenMP on Tombolo's runtime, compared with GCC's and LLVM's: `tombolo bench omp`.
 //!
-//! Two programs, `bench/omp/overheads.c` and `bench/omp/figures.c`, are compiled when it begins and run on
-//! one [stack](Stack) after the other, section by section and round by round, so that all see the same
-//! conditions of the machine. What counts is the median of the rounds, and the ratio between stacks.
+//! Two programs, `bench/omp/overheads.c` and `bench/omp/figures.c`, are compiled at the start and run on one
+//! [stack](Stack) after another, section by section and round by round, so that all see the same conditions
+//! of the machine. The results are the median of the rounds, and the ratio between stacks.
 
 mod quiet;
 mod run;
@@ -18,18 +18,18 @@ use crate::limit::Limit;
 use crate::stacks::{Found, Group, Report, add_absent, rows};
 use crate::suite::{Absent, PeerInfo};
 
-/// A part of the measurement.
+/// Section of the measurement.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Section {
-    /// What `parallel`, `for`, `barrier` and the like cost.
+    /// Overheads of `parallel`, `for`, `barrier` and similar constructs.
     Constructs,
-    /// What loops cost, by schedule and chunk.
+    /// Overheads of loops, by schedule and chunk.
     Schedules,
-    /// What tasks cost.
+    /// Overheads of OpenMP tasks.
     Tasks,
-    /// Figure 7.1: a program's start, and the first region, for which workers are made.
+    /// Figure 7.1: start of a program, and the first region, which creates the workers.
     Start,
-    /// Figure 7.2: memory that workers see for the first time.
+    /// Figure 7.2: first access of workers to memory.
     Sharing,
     /// Figure 7.3: empty regions, by the number of workers.
     Regions,
@@ -40,7 +40,7 @@ pub enum Section {
 }
 
 impl Section {
-    /// All, in the order in which they are shown.
+    /// All sections in display order.
     pub const ALL: [Section; 8] = [
         Section::Constructs,
         Section::Schedules,
@@ -52,7 +52,7 @@ impl Section {
         Section::Nodes,
     ];
 
-    /// What it is called, here and in the programs.
+    /// Returns its name, here and in the programs.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -67,13 +67,13 @@ impl Section {
         }
     }
 
-    /// The one of this name.
+    /// Returns the section of this name.
     #[must_use]
     pub fn named(name: &str) -> Option<Section> {
         Section::ALL.into_iter().find(|section| section.name() == name)
     }
 
-    /// What stands over its table.
+    /// Returns the title of its table.
     const fn title(self) -> &'static str {
         match self {
             Section::Constructs => "constructs, overhead",
@@ -88,28 +88,29 @@ impl Section {
     }
 }
 
-/// How it is measured.
+/// Options of the measurement.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Options {
-    /// How often each stack has its turn. Matrices are multiplied in the first [`MATMUL_ROUNDS`] only.
+    /// Number of rounds, in each of which every stack runs. Matrices are multiplied only in the first
+    /// [`MATMUL_ROUNDS`].
     pub rounds: u32,
-    /// How long a loop of the overheads takes, in microseconds.
+    /// Duration of a loop of the overheads, in microseconds.
     pub loop_us: u32,
-    /// How often each loop is run in a round.
+    /// Repetitions of each loop in a round.
     pub repeat: u32,
-    /// How many workers most rows have, the master among them.
+    /// Number of workers of most rows, including the master.
     pub threads: usize,
-    /// Rows and columns of matrices.
+    /// Number of rows and of columns of the matrices.
     pub size: u32,
-    /// How often a run is taken again during which other programs used the processors.
+    /// Number of retries of a run during which other programs used the processors.
     pub retries: u32,
-    /// How long one run of a program may take before it is killed.
+    /// Timeout of one run of a program, after which it is killed.
     pub patience: Duration,
-    /// Only these; all if none.
+    /// Sections to measure; empty for all.
     pub sections: Vec<Section>,
 }
 
-/// Rounds in which matrices are multiplied: it takes the most time of all, and varies the least.
+/// Number of rounds in which matrices are multiplied, which takes the most time and varies the least.
 pub const MATMUL_ROUNDS: u32 = 2;
 
 impl Default for Options {
@@ -129,24 +130,24 @@ impl Default for Options {
 }
 
 impl Options {
-    /// A short run of everything, to see that it works.
+    /// Returns options for a short run of everything, as a smoke test.
     #[must_use]
     pub fn quick() -> Options {
         Options { rounds: 1, loop_us: 100, repeat: 4, size: 200, retries: 0, ..Options::default() }
     }
 
-    /// Whether a section is to be measured.
+    /// Returns whether a section is selected.
     #[must_use]
     pub fn wants(&self, section: Section) -> bool {
         self.sections.is_empty() || self.sections.contains(&section)
     }
 }
 
-/// Runs every stack in turn, `rounds` times. What a stack could not do is in the report; only what concerns
-/// all is an error.
+/// Runs every stack in turn, `rounds` times. Failures of a single stack are part of the report; only an error
+/// that affects all is returned.
 ///
 /// # Errors
-/// The limit of the host cannot be measured: fewer than two processors.
+/// The limit of the host cannot be measured, because fewer than two processors are allowed.
 pub fn run(
     stacks: &[Stack],
     mut absent: Vec<Absent>,
@@ -155,7 +156,7 @@ pub fn run(
 ) -> std::io::Result<Report> {
     let jobs = run::jobs(options);
     let mut found: Vec<Found> = Vec::new();
-    // Once is enough: what cannot be run may take its whole patience each time.
+    // Does not retry: a stack that cannot run may take its whole timeout each time.
     let mut given_up: Vec<(usize, Section)> = Vec::new();
     let mut limits = Vec::new();
     let mut complete = true;

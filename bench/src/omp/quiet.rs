@@ -1,30 +1,31 @@
-//! Whether a run had the processors to itself.
+//! Detects whether other programs used the processors during a run.
 
 use std::fs;
 use std::time::Instant;
 
-/// A run during which others used a larger share of all processors is taken again.
+/// Maximum share of all processors that other programs may use; beyond it, a run is repeated.
 const DISTURBED_SHARE: f64 = 0.05;
 
-/// The kernel counts in hundredths of a second, and not for everybody at the same moment.
+/// Inaccuracy of the kernel's counters, in ticks: they have a resolution of 10 ms, and are not all updated at
+/// the same time.
 const INEXACT_TICKS: f64 = 2.0;
 
-/// Ticks a second, of what the kernel shows (`USER_HZ`).
+/// Ticks per second of the kernel's counters (`USER_HZ`).
 const TICKS_PER_SECOND: f64 = 100.0;
 
-/// What the processors have done so far.
+/// Usage of the processors so far.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Load {
-    /// Ticks in which they were not idle.
+    /// Ticks in which the processors were not idle.
     busy: f64,
-    /// Of these, for this program and what it has started and waited for.
+    /// Part of `busy` used by this program and its reaped children.
     own: f64,
     processors: f64,
     at: Instant,
 }
 
 impl Load {
-    /// What the kernel says; `None` where it does not.
+    /// Reads the kernel's counters; `None` if they are not available.
     pub(super) fn now() -> Option<Load> {
         let all = fs::read_to_string("/proc/stat").ok()?;
         let own = fs::read_to_string("/proc/self/stat").ok()?;
@@ -33,19 +34,18 @@ impl Load {
 
     fn read(all: &str, own: &str) -> Option<Load> {
         let first: Vec<f64> = numbers(all.lines().next()?.strip_prefix("cpu ")?);
-        // user, nice, system; idle and waiting for disks are not; interrupts; and what a hypervisor gave to
-        // others.
+        // Counts user, nice, system, irq, softirq and steal; skips idle and iowait.
         let busy = [0, 1, 2, 5, 6, 7].into_iter().map(|index| first.get(index).copied().unwrap_or(0.0)).sum();
         let is_one = |line: &&str| line.starts_with("cpu") && !line.starts_with("cpu ");
         let processors = all.lines().filter(is_one).count() as f64;
-        // The name may have spaces; it ends with the last bracket. User, system, and those of children, from
-        // the 12th number on.
+        // The name may contain spaces and ends at the last parenthesis. The fields from the 12th on are user
+        // and system time, then those of children.
         let own: Vec<f64> = numbers(own.rsplit_once(") ")?.1.split_once(' ')?.1);
         let own = own.get(10..14)?.iter().sum();
         Some(Load { busy, own, processors, at: Instant::now() })
     }
 
-    /// Whether others used the processors since `before`.
+    /// Returns whether other programs used the processors since `before`.
     pub(super) fn disturbed_since(&self, before: &Load) -> bool {
         let others = (self.busy - before.busy) - (self.own - before.own);
         let all = self.at.duration_since(before.at).as_secs_f64() * TICKS_PER_SECOND * self.processors;

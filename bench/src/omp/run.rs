@@ -1,4 +1,4 @@
-//! Running a program once, on one stack.
+//! Runs a program once on one stack.
 
 use std::process::Command;
 use std::time::Duration;
@@ -12,23 +12,23 @@ use super::{MATMUL_ROUNDS, Options, Section};
 use crate::launch::{last_lines, output_of, parsed};
 use crate::stacks::{Figure, Found, Unit};
 
-/// One run of a program, for each stack alike.
+/// Parameters of a run of a program, the same for each stack.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Job {
     pub(super) section: Section,
     pub(super) program: Program,
-    /// Workers; as many as the run-time wants if none are said.
+    /// Number of workers; `None` for the runtime's default.
     pub(super) threads: Option<usize>,
     pub(super) arguments: Vec<String>,
-    /// Whether the time of its start is the last argument.
+    /// Whether the start time is passed as the last argument.
     pub(super) says_when: bool,
-    /// In how many rounds.
+    /// Number of rounds that include the job.
     pub(super) rounds: u32,
-    /// How often in each.
+    /// Number of runs in each round.
     pub(super) times: u32,
 }
 
-/// What is to be run in each round.
+/// Returns the jobs of a round.
 pub(super) fn jobs(options: &Options) -> Vec<Job> {
     let wanted = |section: &Section| options.wants(*section);
     Section::ALL.into_iter().filter(wanted).flat_map(|section| jobs_of(section, options)).collect()
@@ -60,7 +60,7 @@ fn jobs_of(section: Section, options: &Options) -> Vec<Job> {
             for_each(doubled(1, 4 * options.threads.min(16)), &job)
         }
         Section::Sharing => vec![job],
-        // Also with twice as many as there are processors, where spinning does not pay.
+        // Also oversubscribed with twice as many workers as processors, where spinning is counterproductive.
         Section::Regions => for_each(doubled(2, 2 * options.threads), &job),
         Section::Matmul => {
             let arguments = words(&["--repeat", "1", "--size", &size, "matmul"]);
@@ -75,7 +75,7 @@ fn jobs_of(section: Section, options: &Options) -> Vec<Job> {
     }
 }
 
-/// `from`, twice that, and so on, up to and with `to`.
+/// Returns `from`, twice that, and so on, up to and including `to`.
 fn doubled(from: usize, to: usize) -> Vec<usize> {
     let mut counts: Vec<usize> =
         std::iter::successors(Some(from), |count| Some(2 * count)).take_while(|count| *count < to).collect();
@@ -83,42 +83,41 @@ fn doubled(from: usize, to: usize) -> Vec<usize> {
     counts
 }
 
-/// A line of a program.
+/// Output line of a program.
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 struct OutputLine {
     metric: String,
     threads: usize,
     p50: Option<f64>,
     p99: Option<f64>,
-    /// Why the figure is missing.
+    /// Reason why the figure is missing.
     skipped: Option<String>,
-    /// How many workers are of another instruction set than the master.
+    /// Number of workers whose instruction set differs from the master's.
     foreign: Option<usize>,
 }
 
-/// Whether both are the same figure of one stack, of two runs.
+/// Returns whether two runs measured the same figure on the same stack.
 pub(super) fn is_same(a: &Found, b: &Found) -> bool {
     a.stack == b.stack
         && a.figure.group == b.figure.group
         && a.figure.metric == b.figure.metric
-        // On nodes the number of workers follows from how fast these were found to be, and is not the same
-        // each time.
+        // On nodes the runtime derives the number of workers from measured speeds, so it varies between runs.
         && (a.figure.size == b.figure.size || a.figure.group == Section::Nodes.name())
 }
 
-/// What a run found, and what it said that it cannot do.
+/// Figures of a run, and the rows that it skipped.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) found: Vec<Found>,
-    /// Rows that it skipped, and why.
+    /// Skipped rows, with reasons.
     pub(super) skipped: Vec<(String, String)>,
 }
 
-/// Why a run found nothing.
+/// Reason why a run has no figures.
 #[derive(Debug)]
 pub(super) struct NotRun {
     pub(super) why: String,
-    /// Whether the run-time said that it cannot do this, rather than failing at it.
+    /// Whether the runtime reported the feature as unsupported, instead of failing.
     pub(super) refused: bool,
 }
 
@@ -128,7 +127,8 @@ pub(super) fn undisturbed(stack: &Stack, job: &Job, options: &Options) -> Result
     loop {
         let before = Load::now();
         let mut outcome = once(stack, job, options)?;
-        // Processes on other nodes are not children of this one.
+        // Processes on other nodes are not children of this one, so their usage would count as other
+        // programs'.
         let disturbed = !stack.is_of_nodes()
             && before.zip(Load::now()).is_some_and(|(before, after)| after.disturbed_since(&before));
         if !disturbed || retries == 0 {
@@ -139,7 +139,7 @@ pub(super) fn undisturbed(stack: &Stack, job: &Job, options: &Options) -> Result
     }
 }
 
-/// Runs a job on a stack, as often as it is to be run in a round, and reads what it found.
+/// Runs a job on a stack, as often as required in a round, and parses the figures.
 fn once(stack: &Stack, job: &Job, options: &Options) -> Result<Outcome, NotRun> {
     let mut outcome = Outcome::default();
     for _ in 0..job.times {
@@ -167,11 +167,11 @@ impl Outcome {
         match line {
             OutputLine { metric, threads, p50: Some(p50_us), p99: Some(p99_us), .. } => {
                 let figure = Figure { group: section.name().to_owned(), metric, size: threads as u64 };
-                // The programs write microseconds.
+                // The programs print microseconds.
                 let (p50, p99) = (1e3 * p50_us, 1e3 * p99_us);
                 self.found.push(Found { figure, stack: name, unit: Unit::Ns, p50, p99, disturbed: false });
             }
-            // A section that only our run-time has is not missed on others.
+            // A section that only Tombolo's runtime supports is not reported as missing on others.
             OutputLine { metric, skipped: Some(why), .. } if stack.is_own() => {
                 self.skipped.push((metric, why));
             }

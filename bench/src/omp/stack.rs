@@ -1,4 +1,4 @@
-//! Run-times of OpenMP, and how a program is compiled for and started on each.
+//! OpenMP runtimes, and how a program is compiled for and started on each.
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,7 +10,7 @@ use tombolo_base::Isa;
 use super::Section;
 use crate::suite::Absent;
 
-/// What is run.
+/// Program of the measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Program {
     /// `bench/omp/overheads.c`
@@ -37,10 +37,10 @@ impl Program {
     }
 }
 
-/// What both include.
+/// Header that both programs include.
 const HEADER: (&str, &str) = ("measure.h", include_str!("../../omp/measure.h"));
 
-/// Said to every compiler.
+/// Options of every compiler.
 const WORDS: [&str; 3] = ["-std=gnu11", "-O2", "-fopenmp"];
 
 /// Names of stacks that targets are about.
@@ -50,28 +50,28 @@ pub(super) const EXCLUSIVE: &str = "exclusive";
 const HYBRID: &str = "hybrid";
 const LIBOMP: &str = "libomp";
 
-/// Where its threads or processes are.
+/// Runtime, and location of its threads or processes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum StackKind {
-    /// Another's, on this host.
+    /// Another runtime on this host.
     Peer,
-    /// Ours, on this host.
+    /// Tombolo's runtime on this host.
     Own,
-    /// Ours, on nodes of unlike processors.
+    /// Tombolo's runtime on nodes with different processors.
     Nodes,
 }
 
-/// A run-time, and how programs are run on it.
+/// Runtime, with the commands that run programs on it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Stack {
-    /// The name in tables.
+    /// Name in tables and plots.
     pub name: String,
-    /// What exactly it is.
+    /// Description of the stack.
     pub about: String,
     kind: StackKind,
-    /// The folder with its programs.
+    /// Folder of its programs.
     programs: PathBuf,
-    /// What starts them, with its words; nothing if they start by themselves.
+    /// Launcher with its arguments; empty if the programs are started directly.
     starter: Vec<OsString>,
     environment: Vec<(&'static str, OsString)>,
 }
@@ -85,19 +85,19 @@ impl Stack {
         self.kind == StackKind::Nodes
     }
 
-    /// Whether it is measured in that section.
+    /// Returns whether it is measured in that section.
     pub(super) fn has(&self, section: Section) -> bool {
         (section == Section::Nodes) == self.is_of_nodes()
     }
 
-    /// The program on it, without its arguments.
+    /// Returns the command of a program on it, without the program's arguments.
     pub(super) fn command(&self, program: Program, threads: Option<usize>) -> Command {
         let path = self.programs.join(program.name());
         let mut environment = self.environment.clone();
         environment.extend(threads.map(|threads| ("OMP_NUM_THREADS", threads.to_string().into())));
         let Some((starter, words)) = self.starter.split_first() else {
             let mut command = Command::new(path);
-            // What a user has set for programs of their own is not what is measured.
+            // Removes the user's own OpenMP settings.
             for (name, _) in std::env::vars_os() {
                 let ours = ["OMP_", "GOMP_", "KMP_"];
                 if ours.iter().any(|prefix| name.to_string_lossy().starts_with(prefix)) {
@@ -107,7 +107,7 @@ impl Stack {
             command.envs(environment);
             return command;
         };
-        // A domain has the environment that it is given.
+        // A domain gets only the environment that is passed explicitly.
         let mut command = Command::new(starter);
         command.args(words);
         for (name, value) in environment {
@@ -121,21 +121,21 @@ impl Stack {
     }
 }
 
-/// What stacks are made of.
+/// Paths from which stacks are built.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Tools {
-    /// The command `tombolo`.
+    /// Path of the command `tombolo`.
     pub tombolo: PathBuf,
-    /// The kit's folder.
+    /// Path of the kit folder.
     pub kit: PathBuf,
-    /// The machine that is meant, if one is up.
+    /// Name of the machine, if one is up.
     pub machine: Option<String>,
-    /// A folder for sources and programs, which its owner removes.
+    /// Folder for sources and programs; the caller removes it.
     pub scratch: PathBuf,
 }
 
 impl Tools {
-    /// Compiles programs in a folder of their own, by a compiler with its first words.
+    /// Compiles the programs in a separate folder, by a compiler with its first arguments.
     fn compile(
         &self,
         folder: &str,
@@ -166,7 +166,7 @@ impl Tools {
         self.compile(compiler, &[compiler], &Program::ALL.map(|program| (program, "")))
     }
 
-    /// Ours, with its workers where `mode` says.
+    /// Creates a stack of Tombolo's runtime, with its workers placed according to `mode`.
     fn own(&self, name: &str, mode: &str, programs: &Path) -> Result<Stack, Absent> {
         let library = self.kit.join("gomp").join(Isa::current().name());
         if !library.join("libgomp.so.1").is_file() {
@@ -184,15 +184,14 @@ impl Tools {
     }
 }
 
-/// What a compiler says of itself first.
+/// Returns the first line of a compiler's version output.
 fn version(compiler: &str) -> String {
     let output = Command::new(compiler).arg("--version").stdin(Stdio::null()).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();
     text.lines().next().unwrap_or(compiler).to_owned()
 }
 
-/// Run-times of this host, in the order in which they are shown: those that can be run here, and those that
-/// cannot.
+/// Returns the runtimes of this host in display order: those that can run here, and those that cannot.
 #[must_use]
 pub fn host_stacks(tools: &Tools) -> (Vec<Stack>, Vec<Absent>) {
     let (mut stacks, mut absent) = (Vec::new(), Vec::new());
@@ -237,8 +236,9 @@ pub fn host_stacks(tools: &Tools) -> (Vec<Stack>, Vec<Absent>) {
     (stacks, absent)
 }
 
-/// Ours with workers on this host and on each group of nodes of another instruction set: one on each, and as
-/// many as the run-time makes of their speeds. No group is up where there is none.
+/// Returns stacks of Tombolo's runtime with workers on this host and on each group of nodes of another
+/// instruction set: one worker per node, and the number that the runtime derives from their speeds. `groups`
+/// is empty if no such nodes are up.
 #[must_use]
 pub fn node_stacks(tools: &Tools, groups: &[Vec<String>]) -> (Vec<Stack>, Vec<Absent>) {
     let name = match groups {
@@ -278,7 +278,7 @@ pub fn node_stacks(tools: &Tools, groups: &[Vec<String>]) -> (Vec<Stack>, Vec<Ab
     (groups.iter().flat_map(of_group).collect(), Vec::new())
 }
 
-/// `host and arm0`, `host, arm0 and arm1`.
+/// Formats a list of nodes: `host and arm0`, `host, arm0 and arm1`.
 fn with_host(nodes: &[String]) -> String {
     match nodes {
         [others @ .., last] => {

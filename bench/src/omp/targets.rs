@@ -1,4 +1,4 @@
-//! What OpenMP cannot be faster than on this host, and what is promised of it.
+//! Lower bounds of OpenMP on this host, and targets for it.
 
 use super::Section;
 use super::stack::{EXCLUSIVE, LIBGOMP, SHARED};
@@ -7,18 +7,18 @@ use crate::stacks::{Figure, Report, Row, find};
 use crate::target::Bound::AtMost;
 use crate::target::Target;
 
-/// What the sizes of figures count.
+/// Unit of the figures' sizes.
 pub(super) const SIZES: &str = "workers";
 
-/// Shared to libgomp, on each row.
+/// Maximum ratio of shared to libgomp, on each row.
 const SHARED_AT_MOST: f64 = 1.1;
-/// Exclusive to libgomp, of the empty region while workers are awake.
+/// Maximum ratio of exclusive to libgomp, for the empty region while workers are awake.
 const EXCLUSIVE_AT_MOST: f64 = 2.0;
-/// Unlike processors to the split that fits their speeds.
+/// Maximum ratio of different processors to the ideal split by their speeds.
 const NODES_AT_MOST: f64 = 1.15;
 
-/// Overheads below this are those of the loops that they are taken from, and count as so much: ten
-/// nanoseconds, and a fiftieth of a schedule's loop.
+/// Returns the resolution of overheads in a section, which are differences of loop times: ten nanoseconds,
+/// and a fiftieth of a schedule's loop. Smaller values count as this much.
 fn least_ns(section: Section) -> f64 {
     match section {
         Section::Schedules => 250.0,
@@ -26,17 +26,18 @@ fn least_ns(section: Section) -> f64 {
     }
 }
 
-/// What is compared with the others of its section.
+/// Metrics that are compared with the others of their section.
 const WARM: &str = "empty region, warm";
 const IDEAL: &str = "matmul, ideal";
 
-/// Whether it is the empty region while workers are awake, each on a processor.
+/// Returns whether a row is the empty region while workers are awake, each on its own processor.
 fn is_warm(row: &Row, processors: usize) -> bool {
     row.figure.metric == WARM && row.figure.size <= processors as u64
 }
 
-/// Sets the limits of rows: a word from the master to the workers and one back, where each has a processor;
-/// matrices at the speed of one processor by as many as there are, or by unlike ones at theirs.
+/// Sets the lower bounds of rows: one word from the master to the workers and one back, if each has a
+/// processor; for matrices, the speed of one processor times their number; on nodes, the time of the ideal
+/// split.
 pub(super) fn set_limits(rows: &mut [Row], processors: usize, limit: &Limit) {
     let limits: Vec<_> = rows.iter().map(|row| limit_ns(row, rows, processors, limit)).collect();
     rows.iter_mut().zip(limits).for_each(|(row, limit)| row.limit = limit);
@@ -62,7 +63,7 @@ fn ideal<'a>(row: &Row, rows: &'a [Row]) -> Option<&'a Row> {
     find(rows, &row.stack, &Figure { metric: IDEAL.into(), ..row.figure.clone() })
 }
 
-/// What is promised, of what was measured.
+/// Returns the targets for the measured rows.
 pub(super) fn all(rows: &[Row], processors: usize) -> Vec<Target> {
     let mut targets = Vec::new();
     for row in rows.iter().filter(|row| row.figure.metric != IDEAL) {
@@ -108,7 +109,7 @@ mod tests {
         let what = |how: &str| format!("regions: {WARM}, 2 workers: {how} / libgomp");
         assert_eq!(targets, [(what("shared"), Met), (what("exclusive"), Missed)]);
         assert_eq!(rows[0].limit, Some(100.0));
-        // More workers than processors meet no faster than the system lets them.
+        // Workers that outnumber the processors can meet only as fast as the scheduler allows.
         let (rows, targets) = judged(vec![
             found("regions", LIBGOMP, WARM, 4, 400.0),
             found("regions", EXCLUSIVE, WARM, 4, 900.0),

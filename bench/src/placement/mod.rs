@@ -1,10 +1,10 @@
-//! Where rings should lie between two nodes: `tombolo bench placement`.
+//! Placement of rings between two nodes: `tombolo bench placement`.
 //!
-//! Two programs on the nodes of a pair exchange messages over a ring each way, whose slots and credit lie in
-//! a window that is the sender's memory or the receiver's, as the machine file says (`home`). The windows
-//! that exist are emulated and all lie in memory of the host; where the machine file gives a window the costs
-//! of PCIe (`read_ns`, `line_ns`), both programs wait that long at each access to the other's memory, and the
-//! figures are marked as modelled.
+//! Two programs on the nodes of a pair exchange messages over one ring per direction, whose slots and credit
+//! lie in a window that is the sender's or the receiver's memory, according to the machine file (`home`). The
+//! windows that exist are emulated and all lie in memory of the host; where the machine file gives a window
+//! the costs of PCIe (`read_ns`, `line_ns`), both programs wait that long at each access to the other's
+//! memory, and the figures are marked as modelled.
 
 mod report;
 
@@ -20,7 +20,7 @@ pub use report::{Report, Row};
 use crate::ring::{Error, accept, finish};
 use crate::sample::Latency;
 
-/// Measures every pair of nodes that share windows; `rounds` round trips for each placement.
+/// Measures every pair of nodes that share windows, with `rounds` round trips for each placement.
 #[must_use]
 pub fn run(
     (domain, image): (&Domain, &Path),
@@ -48,7 +48,7 @@ pub fn run(
     report
 }
 
-/// Two nodes, and the windows that both reach.
+/// Two nodes with the windows that both reach.
 struct Pair<'a> {
     near: &'a NodeInfo,
     far: &'a NodeInfo,
@@ -83,7 +83,7 @@ impl Pair<'_> {
         };
         let measured = accept(&near_child, |timeout| listener.within(timeout).accept())
             .and_then(|mut control| self.placements(&mut control, report, progress));
-        // The near side ends when its channel does, and the far side with it.
+        // The near side exits when its channel closes, and the far side with it.
         let measured = finish(&near_child, measured);
         finish(&far_child, measured)
     }
@@ -116,8 +116,8 @@ impl Pair<'_> {
         Ok(())
     }
 
-    /// The windows to place rings in, as positions in the list: one that is the memory of the near side with
-    /// one that is the memory of the far side; without these, each window by itself.
+    /// Returns the windows for the rings, as indices into the list: each window that is the near side's
+    /// memory paired with each that is the far side's; if there are none, each window by itself.
     fn memories(&self) -> Vec<[usize; 2]> {
         let home_of = |node: NodeId| {
             let modelled = |window: &&WindowInfo| window.home == node && is_modelled(window);
@@ -134,7 +134,7 @@ fn is_modelled(window: &WindowInfo) -> bool {
     window.read_ns > 0 || window.line_ns > 0
 }
 
-/// What a node pays for a window: nothing where it is its own memory.
+/// Returns the modelled costs of a node's access to a window: none if it is the node's own memory.
 fn costs(node: NodeId, window: &WindowInfo) -> Costs {
     match window.home == node {
         true => Costs::default(),

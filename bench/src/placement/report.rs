@@ -10,33 +10,33 @@ use crate::sample::Latency;
 use crate::suite::placement::placed;
 use crate::table::{align, cells, missing, significant};
 
-/// The modelled costs of the windows of a row.
+/// Modelled costs of the windows of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Modelled {
-    /// Nanoseconds that a node waits to read a line of the other's memory.
+    /// Time to read a line of the other node's memory, in ns.
     pub read_ns: u32,
-    /// Nanoseconds that it takes to write one.
+    /// Time to write a line of it, in ns.
     pub line_ns: u32,
 }
 
-/// What was found of one placement.
+/// Figures of one placement.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// The two nodes.
+    /// Names of the two nodes.
     pub nodes: [String; 2],
-    /// The windows that are the memory of the first and of the second node.
+    /// Windows that are the memory of the first and of the second node.
     pub windows: [String; 2],
-    /// How slots come back.
+    /// Variant of the ring, by which slots are returned.
     pub variant: String,
-    /// Whose memory has the slots.
+    /// Owner of the memory with the slots.
     pub slots: String,
-    /// Whose memory has the credit.
+    /// Owner of the memory with the credit.
     pub credit: String,
-    /// The costs that were modelled: then the times are not those of the emulated window.
+    /// Modelled costs, if any: then the times are not those of the emulated window.
     pub modelled: Option<Modelled>,
-    /// A message of 56 bytes there and back, in nanoseconds.
+    /// Round trip of a message of 56 bytes, in nanoseconds.
     pub round_trip_ns: Latency,
-    /// The median over that of the best placement of these nodes and windows.
+    /// Median divided by that of the best placement of these nodes and windows.
     pub over_best: f64,
 }
 
@@ -65,16 +65,16 @@ impl Row {
     }
 }
 
-/// What was measured of all pairs of nodes.
+/// Results of all pairs of nodes.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 pub struct Report {
-    /// By pair of nodes, in the order in which they were measured.
+    /// Rows by pair of nodes, in the order of measurement.
     pub rows: Vec<Row>,
-    /// What could not be measured, and why.
+    /// Measurements that failed, with reasons.
     pub failed: Vec<String>,
 }
 
-/// What the thesis measured between a host and Xeon Phi cards (S. Gerber, "Virtual memory and bulk data on
+/// Measurements of the thesis between a host and Xeon Phi cards (S. Gerber, "Virtual memory and bulk data on
 /// heterogeneous machines", figures 5.8 and 5.9, table 5.2).
 const PAPER: &str = "\
 Beside it, what Barrelfish measured on a host with Xeon Phi cards: of all placements, polling a remote receive

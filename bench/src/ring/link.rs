@@ -1,4 +1,4 @@
-//! One link: starting a peer at its far side, measuring, and ending the peer.
+//! Measurement of one link: starts a peer at its far side, measures, and ends the peer.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,10 @@ use super::near::{self, Figures};
 use super::{Ends, Error, Options, PeerArguments};
 use crate::sample::Clock;
 
-/// How long a peer may take to end once it was told to, or once it failed.
+/// Timeout for a peer to exit after it was told to or failed.
 const END: Duration = Duration::from_secs(5);
 
-/// Between two looks whether a peer that does not connect has ended.
+/// Interval between checks whether a peer that has not connected yet has exited.
 const LOOK: Duration = Duration::from_millis(200);
 
 /// Measures the link to `node`.
@@ -33,8 +33,8 @@ pub(super) fn measure(
     let shape = options.shape.options()?;
     let name = format!("bench/{}/{}", domain.id(), node.name);
     let listener = shape.export(domain, &name)?;
-    // A name is one listener's, so all channels have its options; the ends that sleep at once are asked for
-    // by another name.
+    // A name has one listener, so all its channels have the same options; the ends that sleep at once use
+    // another name.
     let sleeper = shape.clone().spin_ns(0).export(domain, &sleeper_name(&name))?;
     let arguments = PeerArguments { name, shape: options.shape, cpu: peer_cpu };
     let spawn = SpawnOptions::image(&options.image).on(&node.name).args(arguments.to_arguments());
@@ -69,7 +69,7 @@ fn open(
     Ok(Ends { ring, raw, own, wake })
 }
 
-/// Accepts the peer's next channel, unless it ends before.
+/// Accepts the peer's next channel, or fails if the peer exits first.
 pub(crate) fn accept<T>(
     child: &Child,
     mut accept: impl FnMut(Duration) -> Result<T, tombolo::Error>,
@@ -87,7 +87,8 @@ pub(crate) fn accept<T>(
     }
 }
 
-/// Sees the peer to its end. If it failed by itself, that is why the measurement did.
+/// Waits for the peer to exit. If the peer failed by itself, its error is the reason why the measurement
+/// failed.
 pub(crate) fn finish<T>(child: &Child, result: Result<T, Error>) -> Result<T, Error> {
     match result {
         Ok(measured) => match child.wait(END) {
@@ -112,7 +113,7 @@ pub(crate) fn finish<T>(child: &Child, result: Result<T, Error>) -> Result<T, Er
     }
 }
 
-/// The error of a peer that ended so.
+/// Creates the error of a peer that exited with this status.
 pub(crate) fn ended(child: &Child, exit: &Exit) -> Error {
     let exit = match exit {
         Exit::Exited { status } => format!("status {status}"),

@@ -1,6 +1,7 @@
-//! What a ring costs across every link of a machine: `tombolo bench ring`.
+//! Cost of a ring across every link of a machine: `tombolo bench ring`.
 //!
-//! For each node that is up, this program and a peer that it starts there measure in turn, in short slices:
+//! For each node that is up, this program and a peer that it starts there measure in alternation, in short
+//! slices:
 //!
 //! * the *limit*: two cache lines in the memory under a channel, stored and awaited by the two sides in turn;
 //! * round trips of 8 and of 48 bytes, every byte written and checked;
@@ -33,26 +34,26 @@ use crate::host::Host;
 use crate::sample::Clock;
 use crate::suite;
 
-/// What to measure, and how.
+/// Options of the measurement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// The image `bench.tbi`, with a build of the peer for every node.
+    /// Image `bench.tbi`, with a build of the peer for every node.
     pub image: PathBuf,
-    /// The nodes at the far side; empty for all that are up.
+    /// Nodes at the far side; empty for all that are up.
     pub nodes: Vec<String>,
-    /// How long, and how often.
+    /// Number and length of the slices.
     pub schedule: Schedule,
-    /// The rings.
+    /// Shape of the rings.
     pub shape: Shape,
-    /// Keep this program and a peer on the same kernel each on a processor of its own.
+    /// Whether to pin this program, and a peer on the same kernel, to a processor each.
     pub pin: bool,
-    /// The program that serves the far side of the ring in C, which stands beside the host's own link, and
-    /// its arguments; none for no such row.
+    /// Program that serves the far side of the ring in C, with its arguments; empty to omit this row. The row
+    /// stands beside the host's own link.
     pub c_ring_far: Vec<String>,
 }
 
 impl Options {
-    /// Everything as usual.
+    /// Returns the default options.
     #[must_use]
     pub fn new(image: impl Into<PathBuf>) -> Options {
         Options {
@@ -66,26 +67,26 @@ impl Options {
     }
 }
 
-/// How long and how often each part is measured.
+/// Number and length of the slices of each part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Schedule {
-    /// Slices of each part; at least one.
+    /// Number of slices per part; at least one.
     pub slices: u32,
     /// Length of a slice.
     pub slice: Duration,
 }
 
 impl Default for Schedule {
-    /// 20 slices of 25 ms: some four seconds a link.
+    /// Returns 20 slices of 25 ms: about four seconds per link.
     fn default() -> Self {
         Schedule { slices: 20, slice: Duration::from_millis(25) }
     }
 }
 
 /// Measures the links from this program's node to the nodes of its machine. A node that is down or fails does
-/// not keep the others from being measured: see [`Report::failed`].
+/// not prevent the others from being measured: see [`Report::failed`].
 ///
-/// `progress` is called with a line about what is being measured, several times a second.
+/// `progress` is called with a description of each measurement, several times a second.
 ///
 /// # Errors
 /// [`Error::NoImage`], [`Error::TooFewCpus`], a node that does not exist, or the end of the monitor.
@@ -93,7 +94,7 @@ pub fn run(domain: &Domain, options: &Options, progress: &mut dyn FnMut(&str)) -
     if !options.image.is_file() {
         return Err(Error::NoImage { path: options.image.clone() });
     }
-    // An invalid shape is refused before anything is started.
+    // Rejects an invalid shape before anything is started.
     options.shape.options()?;
     let nodes = choose(domain.nodes()?, &options.nodes, domain.node_name())?;
     let (cpu, peer_cpu) = processors()?;
@@ -133,7 +134,7 @@ pub fn run(domain: &Domain, options: &Options, progress: &mut dyn FnMut(&str)) -
     Ok(report)
 }
 
-/// The ring in C and the bare lines, slice by slice as everything else that this host is compared with.
+/// Measures the ring in C and the bare lines, slice by slice like all comparisons on this host.
 fn measure_c_ring(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<suite::Results, suite::Error> {
     let ring = suite::peers::c_ring::CRing::new();
     let suite = suite::Options {
@@ -151,7 +152,7 @@ fn measure_c_ring(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<s
     suite::run(&[&suite::peers::bare::Lines, &ring], &[], &suite, progress)
 }
 
-/// The nodes to measure, the nearest first: those that were named, or all.
+/// Selects the nodes to measure, the nearest first: the named ones, or all.
 fn choose(nodes: Vec<NodeInfo>, names: &[String], own: &str) -> Result<Vec<NodeInfo>, Error> {
     if let Some(unknown) = names.iter().find(|name| nodes.iter().all(|node| node.name != **name)) {
         let available = nodes.into_iter().map(|node| node.name).collect();
@@ -174,11 +175,11 @@ fn pin(cpu: usize) -> Result<Pinned, Error> {
     Pinned::to(cpu).map_err(|error| Error::Cpus { what: format!("stay on processor {cpu}"), error })
 }
 
-/// Measures the near side of a link whose far side [serves](peer::serve): the core of [`run`], without a
-/// machine.
+/// Measures the near side of a link whose far side [serves](peer::serve): the core of [`run`], usable without
+/// a machine.
 ///
 /// # Errors
-/// When a channel fails, the peer stalls, or something else than was sent comes back.
+/// A channel fails, the peer stalls, or returned data differs from what was sent.
 pub fn measure_ends<E: End>(
     ends: &mut Ends<E>,
     schedule: &Schedule,

@@ -1,4 +1,4 @@
-//! The near side of a measurement: leads the peer through it and looks at the clock.
+//! The near side of a measurement: leads the peer and takes the times.
 
 use std::time::{Duration, Instant};
 
@@ -13,15 +13,15 @@ use super::{End, Ends, Error, Schedule};
 use crate::cpus;
 use crate::sample::{Clock, Flow, Samples, median, sorted};
 
-/// What is measured of a link. Slices follow one another in this order, over and over: the distance of two
-/// processors changes within seconds where a hypervisor moves them, and a ratio is taken of neighbours only.
+/// Parts measured for a link, repeated in this order: where a hypervisor moves processors, their distance
+/// changes within seconds, so ratios are taken only of adjacent slices.
 const CYCLE: [Part; 6] =
     [Part::Limit, Part::Usual, Part::Limit, Part::Small, Part::StreamOut, Part::StreamBack];
 
-/// The limits around a slice may differ by so much, or the processors were moved in between.
+/// Maximum ratio of the limits around a slice; beyond it, the processors were moved in between.
 const STEADY_RATIO: f64 = 1.25;
 
-/// Rounds by which the length of a slice of wake-ups is found.
+/// Number of trial rounds that determine the length of a slice of wake-ups.
 const WAKE_PROBES: u64 = 8;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -33,7 +33,7 @@ enum Part {
     StreamBack,
 }
 
-/// What was measured of a link.
+/// Figures of a link.
 pub(super) struct Figures {
     pub(super) limit: Samples,
     pub(super) small: Samples,
@@ -41,51 +41,51 @@ pub(super) struct Figures {
     pub(super) out: Flow,
     pub(super) back: Flow,
     pub(super) wake: Samples,
-    /// Where slots and credit lie.
+    /// Figures by placement of slots and credit.
     pub(super) placed: Vec<PlacedFigures>,
-    /// Messages of `wake` that rang a sleeping peer.
+    /// Number of messages of `wake` that rang a sleeping peer.
     pub(super) rings: u64,
-    /// Share of the time in which a side was ready to run and something else ran in its place: the worse of
-    /// both.
+    /// Share of the time that a side was runnable but not running: the worse of both.
     pub(super) waited_share: f64,
     history: Vec<(Part, f64)>,
 }
 
 impl Figures {
-    /// The medians of the slices of the limit, in the order in which they were taken.
+    /// Returns the medians of the limit's slices, in the order in which they were taken.
     pub(super) fn limit_slices_ns(&self) -> Vec<f64> {
         self.history.iter().filter(|(part, _)| *part == Part::Limit).map(|(_, p50_ns)| *p50_ns).collect()
     }
 
-    /// Slices of 48-byte messages during which the processors were moved: they count for no ratio.
+    /// Returns the number of slices of 48-byte messages during which the processors were moved; they are
+    /// excluded from ratios.
     pub(super) fn moved(&self) -> usize {
         ratios(&self.history, Part::Usual, false).len() - ratios(&self.history, Part::Usual, true).len()
     }
 
-    /// Of each slice of 48-byte messages: how many times the limit around it.
+    /// Returns the ratio of each slice of 48-byte messages to the limit around it.
     pub(super) fn usual_ratios(&self) -> Vec<f64> {
         steady_or_all(&self.history, Part::Usual)
     }
 
-    /// The same for 8 bytes.
+    /// Returns the ratios of the slices of 8-byte messages.
     pub(super) fn small_ratios(&self) -> Vec<f64> {
         steady_or_all(&self.history, Part::Small)
     }
 }
 
-/// The typical ratio; `None` where there is no limit to compare with.
+/// Returns the median ratio, or `None` if there is no limit to compare with.
 pub(super) fn typical(ratios: Vec<f64>) -> Option<f64> {
     median(&sorted(ratios))
 }
 
-/// The steady slices, or all if no slice is steady.
+/// Returns the ratios of the steady slices, or of all if none is steady.
 fn steady_or_all(history: &[(Part, f64)], part: Part) -> Vec<f64> {
     let steady = ratios(history, part, true);
     if steady.is_empty() { ratios(history, part, false) } else { steady }
 }
 
-/// The median of each slice of `part` over the mean of the slices of the limit right before and after it; of
-/// the `steady` ones only, around which these are much the same.
+/// Returns the median of each slice of `part` divided by the mean of the limit's slices right before and
+/// after it; with `steady`, only if these two are nearly equal.
 fn ratios(history: &[(Part, f64)], part: Part, steady: bool) -> Vec<f64> {
     let limit = |(part, p50_ns): &(Part, f64)| (*part == Part::Limit).then_some(*p50_ns);
     let ratio = |(index, (found, p50_ns)): (usize, &(Part, f64))| {
@@ -103,7 +103,7 @@ fn ratios(history: &[(Part, f64)], part: Part, steady: bool) -> Vec<f64> {
     history.iter().enumerate().filter_map(ratio).collect()
 }
 
-/// Measures a link whose far side [serves](super::peer::serve), and ends that side.
+/// Measures a link whose far side [serves](super::peer::serve), then ends that side.
 ///
 /// # Errors
 /// When a channel fails, the peer stalls, or something else than was sent comes back.
@@ -131,8 +131,8 @@ pub(super) fn measure<E: End>(
         for part in CYCLE {
             figures.measure_part(part, ends, clock, schedule.slice)?;
         }
-        // As many as were asked for, and more where the processors were moved in between, up to twice as
-        // many.
+        // Takes the requested number of slices, and up to twice as many if the processors were moved in
+        // between.
         let steady = ratios(&figures.history, Part::Usual, true).len();
         if slice >= schedule.slices && steady >= schedule.slices as usize {
             break;
@@ -143,7 +143,7 @@ pub(super) fn measure<E: End>(
         progress(&format!("wake-ups, slice {slice} of {}", schedule.slices));
         figures.measure_wake(ends, clock, schedule.slice)?;
     }
-    // Last, for the memory is used up by it.
+    // Last, because it overwrites the memory.
     figures.placed = placed::measure(ends, clock, schedule, progress)?;
     let waited_ns = cpus::waited_ns().zip(waited_before_ns).map_or(0, |(now, before)| now - before);
     let waited_ns = waited_ns.max(end_peer(&mut ends.ring)?);
@@ -182,7 +182,7 @@ impl Figures {
         Ok(())
     }
 
-    /// Round trips between two sides that both sleep, for about as long as a slice.
+    /// Measures round trips between two sleeping sides, for about as long as a slice.
     fn measure_wake<E: End>(
         &mut self,
         ends: &mut Ends<E>,
@@ -199,7 +199,7 @@ impl Figures {
     }
 }
 
-/// Round trips of the bare cache lines; `None` where no memory is shared.
+/// Samples round trips of the bare cache lines; `None` if no memory is shared.
 pub(super) fn limit<E: End>(
     ends: &mut Ends<E>,
     clock: Clock,
@@ -217,7 +217,7 @@ pub(super) fn limit<E: End>(
     Ok(Some(samples))
 }
 
-/// Round trips of messages of `N` bytes, every byte of which is written and, once it is back, checked.
+/// Samples round trips of messages of `N` bytes; every byte is written and checked after its return.
 fn echo<const N: usize>(ring: &mut impl End, clock: Clock, slice: Duration) -> Result<Samples, Error> {
     ring.send(&Command::Echo.to_bytes(), STALL)?;
     let mut echoes = Echoes::<N>::new();
@@ -226,11 +226,11 @@ fn echo<const N: usize>(ring: &mut impl End, clock: Clock, slice: Duration) -> R
     Ok(samples)
 }
 
-/// Messages that the peer returns.
+/// Message that the peer echoes.
 struct Echoes<const N: usize> {
     message: Aligned<N>,
     answer: Vec<u8>,
-    /// How many have come back; the last is in `answer`.
+    /// Number of messages returned; the last is in `answer`.
     back: u64,
 }
 
@@ -241,8 +241,9 @@ impl<const N: usize> Echoes<N> {
         Echoes { message, answer: Vec::with_capacity(64), back: 0 }
     }
 
-    /// What a program does with its messages is not to be measured: while one is on its way, the answer to
-    /// the one before is checked and the next one is made.
+    /// Runs one round trip. The work on messages overlaps with the transfer, so that it is not part of the
+    /// measured time: while a message is in flight, the previous answer is checked and the next message is
+    /// prepared.
     #[inline(always)]
     fn round(&mut self, ring: &mut impl End) -> Result<(), Error> {
         send_polling(ring, &self.message.0)?;
@@ -263,7 +264,7 @@ impl<const N: usize> Echoes<N> {
     }
 }
 
-/// Round trips of 48-byte messages, each of which has to wake its receiver.
+/// Samples round trips of 48-byte messages, each of which must wake its receiver.
 fn wake<E: End>(ends: &mut Ends<E>, clock: Clock, rounds: u64) -> Result<Samples, Error> {
     ends.ring.send(&Command::Wake { rounds }.to_bytes(), STALL)?;
     let (mut message, mut answer, mut sequence) = ([0; USUAL_BYTES], Vec::with_capacity(64), 0);
@@ -300,7 +301,7 @@ mod tests {
         assert_eq!(ratios(&history, Small, true), [1.1]);
         assert_eq!(typical(ratios(&history, Small, true)), Some(1.1));
         assert_eq!(ratios(&history[1..3], Usual, true), [0.75]);
-        // The processors were moved during both: there is nothing better.
+        // The processors were moved during both slices: there are no better ones.
         assert!(ratios(&history, Usual, true).is_empty());
         assert_eq!(steady_or_all(&history, Usual), [1.0, 1.0]);
     }

@@ -1,4 +1,4 @@
-//! Where slots and credit lie, across a link: a ring each way in memory of either side.
+//! Placement of slots and credit across a link: one ring per direction, in memory of either side.
 
 use tombolo_bench_far::Side;
 use tombolo_bench_far::placement::{MESSAGE_BYTES, Rings, end, memories, no_memory};
@@ -10,10 +10,10 @@ use super::{End, Ends, Error, Schedule};
 use crate::sample::{CYCLE_ROUNDS, Clock, Samples, median, sorted};
 use crate::suite::placement::{Placed, placed};
 
-/// Round trips before the first that counts.
+/// Number of warm-up round trips.
 const WARM: u64 = 500;
 
-/// What was measured of one placement.
+/// Figures of one placement.
 pub(super) struct PlacedFigures {
     rings: Rings,
     limit: Samples,
@@ -22,7 +22,8 @@ pub(super) struct PlacedFigures {
 }
 
 impl PlacedFigures {
-    /// As a row of the link `link`; `one_memory` is what holds everything where there is nothing to choose.
+    /// Converts them into a row of the link `link`; `one_memory` names the memory that holds everything if
+    /// there is no choice.
     pub(super) fn to_row(&self, link: &str, one_memory: Option<&str>) -> Placed {
         let ratio = median(&sorted(self.ratios.clone())).unwrap_or(0.0);
         let limit_ns = self.limit.summary().map_or(0.0, |limit| limit.p50);
@@ -35,7 +36,7 @@ impl PlacedFigures {
     }
 }
 
-/// Measures every placement that the link has; nothing where no memory is shared.
+/// Measures every placement that the link supports; none if no memory is shared.
 pub(super) fn measure<E: End>(
     ends: &mut Ends<E>,
     clock: Clock,
@@ -72,7 +73,7 @@ pub(super) fn measure<E: End>(
     Ok(figures)
 }
 
-/// The bare lines in the memory of the link, which is left zero.
+/// Samples the bare lines in the memory of the link, then zeroes it.
 fn bare<E: End>(ends: &mut Ends<E>, clock: Clock, schedule: &Schedule) -> Result<Samples, Error> {
     for memory in memories(ends)? {
         memory.clear();

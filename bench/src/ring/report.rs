@@ -1,4 +1,4 @@
-//! What was measured, for people and for programs.
+//! Reports, for people and for programs.
 
 use serde::{Deserialize, Serialize};
 use tombolo::nodes::NodeInfo;
@@ -14,95 +14,95 @@ use crate::suite::{self, Absent, Failed, Metric, Placed};
 use crate::target::Bound::AtMost;
 use crate::target::Target;
 
-/// What a round trip of 48 bytes may cost on the host's own link, in round trips of the bare memory.
+/// Maximum cost of a 48-byte round trip on the host's own link, as a multiple of a round trip of the bare
+/// lines.
 const TARGET_RATIO: f64 = 1.25;
 
-/// What share of the time a side may wait for a processor before its figures are called disturbed.
+/// Share of the time that a side may wait for a processor before its figures count as disturbed.
 pub const DISTURBED_SHARE: f64 = 0.02;
 
-/// All that was measured in one run.
+/// Results of one run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// Of the machine.
+    /// Name of the machine.
     pub machine: String,
-    /// The host that was measured.
+    /// Host that was measured.
     pub host: Host,
-    /// How much was measured.
+    /// Settings of the measurement.
     pub settings: Settings,
-    /// The links, the host's own first.
+    /// Measured links, the host's own first.
     pub links: Vec<LinkReport>,
-    /// A ring in C between two processes of this host, beside the same limit: what a message costs without a
-    /// channel.
+    /// Ring in C between two processes of this host, compared with the same limit: the cost of a message
+    /// without a channel.
     pub c_ring: Option<LinkReport>,
-    /// Nodes whose links could not be measured, and what else could not.
+    /// Links and other measurements that failed.
     pub failed: Vec<Failed>,
-    /// Why something is missing for which this host lacks the tools.
+    /// Measurements for which this host lacks the tools, with reasons.
     pub absent: Vec<Absent>,
-    /// What was promised of the host's own link, and whether it held; none when that was not measured.
+    /// Targets for the host's own link; empty if it was not measured.
     pub targets: Vec<Target>,
 }
 
-/// How it was measured.
+/// Settings of the measurement.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Settings {
-    /// Slices of each part.
+    /// Number of slices per part.
     pub slices: u32,
-    /// Length of a slice.
+    /// Length of a slice, in ms.
     pub slice_ms: f64,
-    /// Bytes of a slot.
+    /// Slot size, in bytes.
     pub slot_bytes: usize,
-    /// Slots of a ring.
+    /// Number of slots per ring.
     pub slots: u32,
-    /// How slots come back.
+    /// Variant of the ring, by which slots are returned.
     pub variant: &'static str,
-    /// The time to read the clock, in nanoseconds; subtracted from every time.
+    /// Cost of reading the clock, in nanoseconds; subtracted from every time.
     pub clock_cost_ns: f64,
-    /// Where this side ran; none when it was not kept on one processor.
+    /// Processor of this side; `None` if it was not pinned.
     pub cpu: Option<usize>,
-    /// Where peers on the same kernel ran.
+    /// Processor of peers on the same kernel.
     pub peer_cpu: Option<usize>,
 }
 
-/// A link that was measured. Round trips are of messages from the first node to the second and back.
+/// Figures of a link. Round trips are of messages from the first node to the second and back.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct LinkReport {
-    /// The two nodes, joined by a dash.
+    /// Names of the two nodes, joined by a dash.
     pub link: String,
-    /// The two nodes.
+    /// Names of the two nodes.
     pub nodes: [String; 2],
-    /// The instruction sets of the two nodes.
+    /// Instruction sets of the two nodes.
     pub isa: [String; 2],
-    /// What carries channels between them.
+    /// Transport of channels between them.
     pub transport: String,
-    /// Round trip of two bare cache lines in the same memory; null where none is shared.
+    /// Round trip of two bare cache lines in the same memory; `None` if no memory is shared.
     pub limit_rtt_ns: Option<Latency>,
     /// Round trip of 48 bytes.
     pub rtt_ns: Option<Latency>,
     /// Round trip of 8 bytes.
     pub rtt_8_ns: Option<Latency>,
-    /// Median over slices of `rtt_ns.p50` / `limit_rtt_ns.p50` of the slices before and after.
+    /// Median over slices of `rtt_ns.p50` divided by `limit_rtt_ns.p50` of the slices before and after.
     pub rtt_ratio: Option<f64>,
-    /// The same for 8 bytes.
+    /// Ratio of round trips of 8 bytes to the limit.
     pub rtt_8_ratio: Option<f64>,
-    /// Messages of 48 bytes from the first node to the second.
+    /// Rate of 48-byte messages from the first node to the second.
     pub rate_per_s: Option<Rate>,
-    /// The same from the second to the first.
+    /// Rate of 48-byte messages from the second node to the first.
     pub rate_back_per_s: Option<Rate>,
     /// Round trip of 48 bytes when both sides sleep.
     pub wake_rtt_ns: Option<Latency>,
-    /// Share of these messages that found the peer asleep and had to ring.
+    /// Share of these messages that found the peer asleep and rang its doorbell.
     pub wake_ring_share: Option<f64>,
-    /// Share of the time in which one of the two programs was ready to run and another ran in its place:
-    /// beyond [`DISTURBED_SHARE`] the figures, most of all the rare ones, are not the link's.
+    /// Share of the time that one of the two programs was runnable but not running: beyond
+    /// [`DISTURBED_SHARE`] the figures, especially the tail percentiles, are not the link's.
     pub waited_share: f64,
-    /// Slices during which the processors were moved, so that they count for no ratio.
+    /// Number of slices during which the processors were moved; they are excluded from ratios.
     pub moved_slices: usize,
-    /// Where slots and credit may lie, and what a message of one slot there and back then costs; empty where
-    /// no memory is shared.
+    /// Round trips of a message of one slot by placement of slots and credit; empty if no memory is shared.
     pub placement: Vec<Placed>,
-    /// `limit_rtt_ns.p50` slice by slice: how the distance of the processors changed.
+    /// `limit_rtt_ns.p50` of each slice, which shows changes in the distance of the processors.
     pub limit_slices_ns: Vec<f64>,
-    /// The ratio slice by slice.
+    /// Ratio to the limit of each slice.
     pub ratio_slices: Vec<f64>,
 }
 
@@ -128,7 +128,7 @@ impl Report {
         self.failed.push(Failed::new(node, error));
     }
 
-    /// Adds the C ring, which was measured in the same run.
+    /// Adds the ring in C, which was measured in the same run.
     pub(super) fn add_c_ring(&mut self, own: &str, measured: Result<suite::Results, suite::Error>) {
         match measured {
             Ok(results) => {
@@ -184,7 +184,7 @@ impl LinkReport {
 }
 
 impl LinkReport {
-    /// The row of the C ring; `None` where it was not measured.
+    /// Creates the row of the ring in C, or `None` if it was not measured.
     fn of_c_ring(own: &str, results: &suite::Results) -> Option<LinkReport> {
         let row = |peer, metric| results.row(peer, metric);
         let usual = row(c_ring::NAME, Metric::RoundTrip { bytes: 48 })?;

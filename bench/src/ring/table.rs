@@ -1,4 +1,4 @@
-//! A report as aligned text: a row for each link.
+//! Formats a report as aligned text, with a row per link.
 
 use super::report::{DISTURBED_SHARE, LinkReport, Report};
 use crate::report::BenchReport as _;

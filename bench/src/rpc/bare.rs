@@ -1,4 +1,4 @@
-//! Two rings without a channel around them: a message there and one back.
+//! Two rings without a channel around them: a message in each direction.
 
 use std::os::fd::AsFd;
 
@@ -10,10 +10,10 @@ use tombolo_ring::{Consumer, Producer, RingConfig, RingMemory, SlotCount, SlotSi
 use super::slots;
 use crate::suite::{AnyEnd, Error, Meeting, Metric, Peer};
 
-/// Its name in tables.
+/// Name in tables and plots.
 pub const RINGS: &str = "bare rings";
 
-/// Two rings, each in memory of the side that sends.
+/// Two rings, each in memory of its sending side.
 #[derive(Debug)]
 pub(super) struct Rings;
 
@@ -38,7 +38,7 @@ impl Peer for Rings {
         let bytes = 2 * LINE_BYTES + config.slots_bytes();
         let file = create_sealed("tombolo-bench-rpc", bytes as u64)?;
         let own = map(&file, 0, bytes)?;
-        // Given before taken, on both sides: the line keeps what was not taken yet.
+        // Both sides send before they receive: the line buffers the descriptors.
         meeting.line.give_fds(&[file.as_fd()])?;
         let [other] = meeting.line.take_fds()?;
         check_sealed(&other, bytes as u64)?;

@@ -1,8 +1,8 @@
-//! What a call costs: `tombolo bench rpc`.
+//! Cost of a call: `tombolo bench rpc`.
 //!
-//! The same two programs, slices and checks as in [`suite`], for peers that call and answer. Beside the typed
-//! calls stand the same bytes as bare messages over the same channel, and over two bare rings without a
-//! channel around them: what a call costs more than those is what its stubs cost.
+//! The same two programs, slices and checks as in [`suite`], for peers that call and answer. Typed calls are
+//! compared with the same bytes as messages over the same channel, and over two bare rings without a channel:
+//! the difference is the cost of the stubs.
 
 mod bare;
 mod calls;
@@ -12,24 +12,24 @@ pub use calls::{CALLS, MESSAGES};
 
 use crate::suite::{self, Absent, Distance, Error, Metric, Options, Peer, Results, Row};
 
-/// Slots of 64 bytes that a ring needs so that what a metric carries fits.
+/// Returns the number of 64-byte slots that a ring needs for a metric's messages.
 fn slots(metric: Metric) -> u32 {
     if metric == (Metric::Call { bytes: 64 << 10 }) { 4096 } else { 64 }
 }
 
-/// How much more a call without parameters may take than a round trip of the bare rings.
+/// Maximum time of a call without parameters, as a multiple of a round trip of the bare rings.
 pub const TARGET_RATIO: f64 = 1.3;
 
-/// What is compared, in the order of tables.
+/// Returns the peers in table order.
 #[must_use]
 pub fn peers() -> Vec<Box<dyn Peer>> {
     vec![Box::new(bare::Rings), Box::new(calls::Calls::default()), Box::new(calls::Messages::default())]
 }
 
-/// The names of those that `bench/peers` has besides.
+/// Names of the further peers in `bench/peers`.
 pub const FOREIGN: [&str; 2] = ["Cap'n Proto RPC", "gRPC"];
 
-/// Compares peers that call and answer: [`peers`], and those of `bench/peers` where they were built.
+/// Compares peers that call and answer: [`peers`], and those of `bench/peers` if they were built.
 ///
 /// # Errors
 /// As [`suite::run`].
@@ -40,13 +40,13 @@ pub fn run(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Results, Error> {
     let mut results = suite::run(peers, absent, options, progress)?;
-    // Not what memory by itself can do.
+    // Removes the rows of bare memory.
     results.rows.retain(|row| matches!(row.metric, Metric::Call { .. }));
     Ok(results)
 }
 
-/// A call without parameters, over a round trip of the bare rings in the same run between processors that are
-/// as far from each other, and how far: the first of the distances, by preference, at which neither was
+/// Returns the time of a call without parameters, divided by a round trip of the bare rings in the same run
+/// at the same distance, and that distance: the first of the distances, by preference, at which neither was
 /// mostly disturbed. `None` if there is none.
 #[must_use]
 pub fn null_call_ratio(results: &Results) -> Option<(f64, Distance)> {

@@ -1,4 +1,4 @@
-//! What `bench/python/array_transfer.py --json` found: arrays that another program in Python gets.
+//! Results of `bench/python/array_transfer.py --json`: arrays passed to another program in Python.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,62 +8,62 @@ use serde::{Deserialize, Serialize};
 
 use super::Error;
 
-/// The name of this project's own peer in that file.
+/// Name of this project's own peer in the file.
 pub const POOL: &str = "Tombolo pool";
-/// The name of the figures with one copy.
+/// Key of the figures with one copy.
 pub const ONE_COPY: &str = "one copy";
-/// The name of the figures without a copy.
+/// Key of the figures without a copy.
 pub const NO_COPY: &str = "no copy";
 
-/// The content of the file.
+/// Content of the results file.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Arrays {
-    /// Versions, and how much was measured.
+    /// Versions and settings of the measurement.
     pub about: About,
-    /// By peer.
+    /// Figures by name of the peer.
     pub latency_ns: BTreeMap<String, Figures>,
 }
 
 /// Versions and settings of the measurement.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct About {
-    /// The length of the array.
+    /// Length of the array, in bytes.
     pub bytes: u64,
-    /// The rest, by name: a version, or a number.
+    /// Further entries by name: versions and numbers.
     #[serde(flatten)]
     pub other: BTreeMap<String, serde_json::Value>,
 }
 
-/// What was found of a peer.
+/// Result of one peer.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Figures {
-    /// Nothing, and why.
+    /// Reason why the peer was not measured.
     Absent(String),
-    /// Times, by how often the array was copied.
+    /// Times, by number of copies of the array.
     Found(BTreeMap<String, Times>),
 }
 
-/// Nanoseconds until the other program has it and this one knows.
+/// Nanoseconds until the other program has the array and this one knows it.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Times {
-    /// The median.
+    /// Median, in nanoseconds.
     pub p50: f64,
-    /// The 99th percentile.
+    /// 99th percentile, in nanoseconds.
     pub p99: f64,
-    /// Of the medians of several runs the least.
+    /// Smallest median of several runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub least: Option<f64>,
-    /// And the most.
+    /// Largest median of several runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub most: Option<f64>,
 }
 
 impl Arrays {
-    /// Reads what the program has written.
+    /// Reads a results file of the program.
     ///
     /// # Errors
-    /// [`Error::File`]: it is not there, or is something else.
+    /// [`Error::File`] if the file is missing or malformed.
     pub fn read(path: &Path) -> Result<Arrays, Error> {
         let file = |why: String| Error::File { path: path.to_owned(), why };
         let text = fs::read_to_string(path).map_err(|error| file(format!("cannot be read: {error}")))?;
@@ -72,7 +72,7 @@ impl Arrays {
         })
     }
 
-    /// The figures of a peer, by how often the array was copied.
+    /// Returns the times of a peer for a number of copies, [`ONE_COPY`] or [`NO_COPY`].
     #[must_use]
     pub fn times(&self, peer: &str, copies: &str) -> Option<&Times> {
         match self.latency_ns.get(peer)? {

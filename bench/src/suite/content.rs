@@ -1,11 +1,11 @@
-//! The content of messages: every byte is written, and checked on arrival.
+//! Content of messages: the sender writes every byte and the receiver checks all of them.
 
 use tombolo_bench_far::content;
 pub use tombolo_bench_far::content::{Aligned, bulk_word, fill, fill_bulk, sum, word};
 
 use super::Error;
 
-/// Whether every byte of a message is as [`fill`] left it.
+/// Checks that every byte of a message is as [`fill`] wrote it.
 ///
 /// # Errors
 /// [`crate::ring::Error::Corrupt`].
@@ -14,7 +14,7 @@ pub fn check<const N: usize>(message: &[u8], sequence: u64) -> Result<(), Error>
     Ok(content::check::<N>(message, sequence)?)
 }
 
-/// Whether a sum is that of `bytes` of bulk data with that number.
+/// Checks the sum over `bytes` of bulk data with that sequence number.
 ///
 /// # Errors
 /// [`crate::ring::Error::Corrupt`].
@@ -23,7 +23,7 @@ pub fn check_sum(sum: u64, bytes: usize, sequence: u64) -> Result<(), Error> {
     Ok(content::check_sum(sum, bytes, sequence)?)
 }
 
-/// The error of a message that is not what was sent.
+/// Creates the error of a message with wrong content.
 #[cold]
 #[must_use]
 pub fn corrupt(message: u64) -> Error {

@@ -1,36 +1,36 @@
-//! How near the two processors of a measurement are to each other.
+//! Distance between the two processors of a measurement.
 //!
-//! Hardware keeps to the topology that its kernel shows. A hypervisor need not keep to the one that it shows
-//! a guest, and may move virtual processors at any time; there the round trip of the bare lines says where
-//! they are: 60 to 80 ns between twin threads of a core, 100 to 140 ns where a cache is shared, 300 ns and
-//! more where none is.
+//! Hardware conforms to the topology that its kernel exposes. A hypervisor may expose a different topology to
+//! its guest, and may move virtual processors at any time; there the round trip of two bare cache lines
+//! reveals the distance: 60 to 80 ns between hardware threads of one core, 100 to 140 ns with a shared cache,
+//! 300 ns and more without one.
 
 use serde::{Deserialize, Serialize};
 
 use crate::cpus::Sharing;
 use crate::host::Host;
 
-/// How near two processors are. The order is the one of preference where only one figure is shown.
+/// Distance between two processors, in order of preference where only one figure is shown.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Distance {
-    /// Two cores that share a cache. Files have had their name for it since there were two distances only.
+    /// Two cores that share a cache. The serialized name dates from when there were only two distances.
     #[serde(rename = "near")]
     OneCache,
-    /// Two cores that share none.
+    /// Two cores that share no cache.
     #[serde(rename = "far")]
     Apart,
-    /// Two threads of one core, which share its execution units too.
+    /// Two hardware threads of one core, which also share its execution units.
     TwinThreads,
-    /// It does not matter, or differs between slices.
+    /// The distance is irrelevant, or differs between slices.
     Any,
 }
 
 impl Distance {
-    /// Those that a slice can have, in the order of tables.
+    /// Distances that a slice can have, in table order.
     pub const MEASURED: [Distance; 3] = [Distance::OneCache, Distance::Apart, Distance::TwinThreads];
 
-    /// A short description, for tables.
+    /// Returns a short description for tables.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -42,27 +42,27 @@ impl Distance {
     }
 }
 
-/// The longest round trip of the bare lines between twin threads: between the 80 ns of the slowest and the
+/// Longest round trip of the bare lines between twin threads, in ns: between the 80 ns of the slowest and the
 /// 100 ns of the fastest cores that share a cache.
 pub const TWIN_THREADS_NS: f64 = 90.0;
 
-/// The longest round trip of the bare lines between cores that share a cache: between 140 ns and 300 ns.
+/// Longest round trip of the bare lines between cores that share a cache, in ns: between 140 ns and 300 ns.
 pub const ONE_CACHE_NS: f64 = 205.0;
 
-/// How distances are told on a host.
+/// Determines distances on a host.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Classifier {
-    /// What the two processors share, where that can be relied on.
+    /// Resource that the two processors share, if the topology is reliable (no hypervisor).
     topology: Option<Sharing>,
 }
 
 impl Classifier {
-    /// Of two processors that share `sharing`, as the kernel of `host` shows it.
+    /// Creates the classifier for two processors that share `sharing` according to the kernel of `host`.
     pub(crate) fn new(host: &Host, sharing: Option<Sharing>) -> Classifier {
         Classifier { topology: sharing.filter(|_| !host.virtual_machine) }
     }
 
-    /// How near the processors were while the bare lines took `probe_ns` there and back.
+    /// Returns the distance of the processors when a round trip of the bare lines took `probe_ns`.
     pub(crate) fn distance(self, probe_ns: f64) -> Distance {
         match self.topology {
             Some(Sharing::Core) => Distance::TwinThreads,
@@ -85,13 +85,13 @@ mod tests {
 
     #[test]
     fn a_guest_is_told_by_what_the_lines_take() {
-        // Whatever the hypervisor shows.
+        // In a virtual machine, the topology is ignored.
         for sharing in [None, Some(Sharing::Core), Some(Sharing::Cache), Some(Sharing::Nothing)] {
             let distances = |series: &[f64]| -> Vec<Distance> {
                 series.iter().map(|probe_ns| classifier(true, sharing).distance(*probe_ns)).collect()
             };
             use Distance::{Apart, OneCache, TwinThreads};
-            // A run that began between twin threads: its other slices are no further apart for that.
+            // A run that began between twin threads: this does not change the class of its other slices.
             assert_eq!(
                 distances(&[68.0, 68.4, 120.0, 68.1, 121.5, 118.0]),
                 [TwinThreads, TwinThreads, OneCache, TwinThreads, OneCache, OneCache]
@@ -110,7 +110,7 @@ mod tests {
             assert_eq!(distance(Sharing::Cache), Distance::OneCache);
             assert_eq!(distance(Sharing::Nothing), Distance::Apart);
         }
-        // Where it shows none there is nothing else to go by.
+        // Without a topology, only the probe is left.
         assert_eq!(classifier(false, None).distance(120.0), Distance::OneCache);
     }
 

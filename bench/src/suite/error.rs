@@ -1,63 +1,63 @@
-//! What can go wrong in a comparison.
+//! Errors of a comparison.
 
 use std::path::PathBuf;
 use std::time::Duration;
 
 use tombolo_platform::OsError;
 
-/// Why something was not measured, or a report not written.
+/// Error that prevented a measurement or the writing of a report.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// No peer of that name.
+    /// No peer has that name.
     #[error("there is no peer called '{name}'; there are: {}", known.join(", "))]
     UnknownPeer {
-        /// What was asked for.
+        /// Name that was requested.
         name: String,
-        /// What there is.
+        /// Names of all peers.
         known: Vec<String>,
     },
-    /// The far side ended, or speaks another version.
+    /// The far side exited or has another version.
     #[error("the far side of the measurement {what}")]
     Far {
-        /// What it did, as a predicate.
+        /// Behaviour of the far side, as a predicate.
         what: String,
     },
-    /// What a peer's own library said.
+    /// A peer's library returned an error.
     #[error("{peer}: cannot {what}")]
     Peer {
-        /// Which peer.
+        /// Name of the peer.
         peer: String,
-        /// The failed operation and the error.
+        /// Failed operation and its error.
         what: String,
     },
-    /// A peer was asked for what it does not do.
+    /// The peer does not support the operation.
     #[error("this peer does not do that")]
     Unsupported,
-    /// A file of results.
+    /// A results file is unreadable or malformed.
     #[error("{}: {why}", path.display())]
     File {
-        /// The path of the file.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Description of the problem.
         why: String,
     },
-    /// The other side does not answer.
+    /// The other side did not answer in time.
     #[error("the other side has not answered for {waited:?}")]
     Stalled {
-        /// The length of the time.
+        /// Time waited without an answer.
         waited: Duration,
     },
-    /// What a measurement needs did not work.
+    /// A prerequisite of a measurement failed.
     #[error("{what}")]
     Failed {
-        /// What did not work, and why.
+        /// Failed prerequisite, with the reason.
         what: String,
     },
-    /// As the measurement of rings.
+    /// An error of the ring benchmark.
     #[error(transparent)]
     Ring(#[from] crate::ring::Error),
-    /// The kernel.
+    /// A system call failed.
     #[error(transparent)]
     Os(#[from] OsError),
 }
@@ -67,12 +67,12 @@ impl Error {
         Error::Failed { what: what.into() }
     }
 
-    /// For `map_err`: the system refused `operation`, such as "open x".
+    /// Returns a converter for `map_err`: the system refused `operation`, such as "open x".
     pub(crate) fn system(operation: impl std::fmt::Display) -> impl FnOnce(std::io::Error) -> Error {
         move |error| Error::Failed { what: format!("cannot {operation}: {error}") }
     }
 
-    /// What a peer's library could not do.
+    /// Creates the error of an operation that a peer's library failed to perform.
     pub fn of_peer(peer: &str, what: impl std::fmt::Display) -> Error {
         Error::Peer { peer: peer.to_owned(), what: what.to_string() }
     }

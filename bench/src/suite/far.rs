@@ -1,4 +1,4 @@
-//! The far side: does what the near side tells it.
+//! The far side: executes the commands of the near side.
 
 use std::time::Instant;
 
@@ -14,10 +14,11 @@ use super::work::AnyEnd;
 use super::{Error, find};
 use crate::cpus;
 
-/// Serves the near side, which started this program with the line as its standard input, until that ends it.
+/// Serves the near side, which started this program with the control line as its standard input, until told
+/// to end.
 ///
 /// # Errors
-/// When the line breaks, or what it says makes no sense.
+/// The line breaks, or a command is malformed.
 pub fn serve(peers: &[&dyn Peer]) -> Result<(), Error> {
     let line = ControlLine::inherited()?;
     let (command, fds) = line.hear_with()?;
@@ -90,7 +91,7 @@ fn out_of_order() -> Error {
     Error::Far { what: "was told something out of order: both sides must be of one build".into() }
 }
 
-/// Watches this thread's system calls from the first time that they are to be counted.
+/// Starts counting this thread's system calls, at the first request for a count.
 pub(super) fn watch(watched: &mut Option<Calls>) -> Result<&Calls, Error> {
     Ok(match watched {
         Some(calls) => calls,
@@ -102,7 +103,7 @@ pub(super) fn elapsed_ns(start: Instant) -> u64 {
     u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
-/// What this program has used so far.
+/// Returns the resources that this program has used so far.
 pub(super) fn usage(elapsed_ns: u64, calls: u64, ends: &[AnyEnd]) -> Answer {
     let cpu = clock_gettime(ClockId::ProcessCPUTime);
     Answer::Done {
@@ -114,8 +115,8 @@ pub(super) fn usage(elapsed_ns: u64, calls: u64, ends: &[AnyEnd]) -> Answer {
     }
 }
 
-/// Memory of this program, of what is shared its part; 0 where the kernel does not say. The kernel looks at
-/// every page for that: 20 ms where there is a gigabyte.
+/// Returns the memory of this program with its proportional part of shared memory (PSS), in bytes; 0 if the
+/// kernel does not report it. The kernel walks every page for this: 20 ms per gigabyte.
 pub(super) fn resident_bytes() -> u64 {
     let text = std::fs::read_to_string("/proc/self/smaps_rollup").unwrap_or_default();
     let kib =

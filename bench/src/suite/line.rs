@@ -1,4 +1,4 @@
-//! The line between the two programs of a comparison: commands and answers, outside of what is measured.
+//! Control line between the two programs of a comparison: commands and answers, outside of what is measured.
 
 use std::io::IsTerminal;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -12,67 +12,67 @@ use tombolo_platform::{Deadline, Errno, OsError, socket};
 use super::work::{Counted, Work};
 use super::{Error, Metric};
 
-/// Longest command or answer, in bytes.
+/// Maximum length of a command or answer, in bytes.
 const MAX_BYTES: usize = 4096;
 
-/// How long the other side may take for one command: a slice on a busy machine with blocking peers.
+/// Timeout of one command: a slice on a busy machine with blocking peers.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// One end of a control line between the two sides.
+/// One end of the control line.
 #[derive(Debug)]
 pub struct ControlLine {
     socket: OwnedFd,
 }
 
-/// What the near side tells the far side.
+/// Command from the near side to the far side.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum Command {
-    /// Which peer this is about, and what to call things. The shared memory of both comes along.
+    /// Select the peer and the name of the meeting. The descriptor of the shared memory comes along.
     Meet { peer: String, meeting: String },
-    /// Stay on this processor from now on.
+    /// Pin the thread to this processor.
     Pin { cpu: usize },
-    /// Open the far end number `index`, for measuring that.
+    /// Open the far end number `index`, for measuring `metric`.
     Open { index: u32, metric: Metric },
     /// Drop all ends.
     Close,
-    /// Serve the bare lines until they are stopped.
+    /// Answer the ping-pong of the bare lines until it is stopped.
     Probe,
-    /// Do the far half of this, on end `index`.
+    /// Do the far half of `work` on end `index`.
     Work { index: u32, work: Work },
-    /// Do the far half of these round trips on end `index`, and say how many system calls that took.
+    /// Do the far half of these round trips on end `index`, and report the number of system calls.
     Count { index: u32, rounds: Counted },
-    /// Say what is used, but for memory.
+    /// Report resource usage, except memory.
     Usage,
-    /// Say how much memory is used.
+    /// Report memory usage.
     Weigh,
-    /// End.
+    /// Exit.
     Bye,
 }
 
-/// What the far side answers to each.
+/// Answer of the far side to a command.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
-    /// It was done.
+    /// The command was executed.
     Done {
-        /// How long it took, in nanoseconds; of a stream from its first message to its last.
+        /// Time taken, in nanoseconds; for a stream, from its first message to its last.
         elapsed_ns: u64,
-        /// Processor time that this program has used so far.
+        /// Processor time used by the program so far, in nanoseconds.
         cpu_ns: u64,
-        /// Time that its measuring thread has waited for a processor so far.
+        /// Time that its measuring thread has waited for a processor so far, in nanoseconds.
         waited_ns: u64,
-        /// How often it rang a sleeping peer.
+        /// Number of doorbells rung to wake a sleeping peer.
         rings: u64,
-        /// System calls of what was just done, where they were to be counted.
+        /// System calls made by the command, if counted.
         calls: u64,
     },
-    /// It was weighed.
+    /// Memory usage of the program.
     Weighed {
-        /// Memory that it has to itself, plus its part of what it shares, in bytes.
+        /// Private memory plus its part of shared memory, in bytes.
         resident_bytes: u64,
     },
-    /// It could not be done.
+    /// The command failed.
     Failed {
-        /// The error, in words.
+        /// Description of the error.
         why: String,
     },
 }
@@ -83,12 +83,12 @@ impl ControlLine {
         Ok((ControlLine { socket: near }, far))
     }
 
-    /// Over an end of such a pair.
+    /// Creates a line over one end of a socket pair.
     pub(super) fn over(socket: OwnedFd) -> ControlLine {
         ControlLine { socket }
     }
 
-    /// The far side's end, which it is started with as its standard input.
+    /// Takes the far side's end, which is its standard input.
     pub(super) fn inherited() -> Result<ControlLine, Error> {
         let input = std::io::stdin();
         if input.is_terminal() {
@@ -146,18 +146,18 @@ impl ControlLine {
         }
     }
 
-    /// Gives the other side a descriptor, which it [takes](Self::take_fds) in opening the same end.
+    /// Sends descriptors to the other side, which [takes](Self::take_fds) them while opening the same end.
     ///
     /// # Errors
-    /// When the other side is gone.
+    /// The other side is gone.
     pub fn give_fds(&self, fds: &[BorrowedFd<'_>]) -> Result<(), Error> {
         self.send(b"fds", fds)
     }
 
-    /// Takes `N` descriptors that the other side gives.
+    /// Receives `N` descriptors from the other side.
     ///
     /// # Errors
-    /// When the other side gives others, or none in time.
+    /// The other side sends a different number, or none in time.
     pub fn take_fds<const N: usize>(&self) -> Result<[OwnedFd; N], Error> {
         let (_, fds) = self.receive(PATIENCE)?;
         let found = fds.len();

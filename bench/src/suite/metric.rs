@@ -1,70 +1,70 @@
-//! What is measured of each peer.
+//! Metrics that are measured for each peer.
 
 use serde::{Deserialize, Serialize};
 
-/// One figure of a peer.
+/// Metric of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Metric {
-    /// A message of `bytes` bytes there and back, in nanoseconds, as the peer waits by itself.
+    /// Round trip of a message of `bytes` bytes, in nanoseconds, with the peer's own way of waiting.
     RoundTrip {
-        /// Length of the message.
+        /// Length of the message, in bytes.
         bytes: usize,
     },
-    /// A call with `bytes` bytes that come back, in nanoseconds.
+    /// Call that returns `bytes` bytes of payload, in nanoseconds.
     Call {
-        /// Length of what it carries.
+        /// Length of the payload, in bytes.
         bytes: usize,
     },
-    /// The same when both sides sleep between messages.
+    /// Round trip in which both sides sleep between messages, in nanoseconds.
     WakeUp,
-    /// Messages of `bytes` bytes per second, one way.
+    /// Messages of `bytes` bytes per second, in one direction.
     Rate {
-        /// Length of a message.
+        /// Length of a message, in bytes.
         bytes: usize,
-        /// How many are sent together.
+        /// Number of messages sent together.
         batch: u64,
     },
-    /// Bytes a second, one way, each written by the sender and read by the receiver.
+    /// Bytes per second in one direction, each written by the sender and read by the receiver.
     Bandwidth {
-        /// Length of a buffer.
+        /// Length of a buffer, in bytes.
         bytes: usize,
     },
-    /// The right to a buffer of `bytes` bytes there and back, in nanoseconds; the buffer is not touched.
+    /// Round trip of the right to a buffer of `bytes` bytes, in nanoseconds; the buffer is not touched.
     Transfer {
-        /// Length of the buffer.
+        /// Length of the buffer, in bytes.
         bytes: usize,
     },
-    /// Buffers of `bytes` bytes, one at a time: filled, read by the other side and given back, in
+    /// Delivery of single buffers of `bytes` bytes: filled, read by the other side and returned, in
     /// nanoseconds.
     Delivery {
-        /// Length of a buffer.
+        /// Length of a buffer, in bytes.
         bytes: usize,
     },
-    /// A copy by one program, from asking to knowing that it is done, in nanoseconds.
+    /// Copy by one program, from the request until its completion is known, in nanoseconds.
     Copy {
-        /// Length of what is copied.
+        /// Length of the copy, in bytes.
         bytes: usize,
     },
-    /// Share of a processor that a program uses while it waits for a message that does not come.
+    /// Share of a processor that a program uses while it waits for a message that does not arrive.
     Idle,
-    /// Bytes of memory that an open channel takes, both sides together.
+    /// Memory of an open channel, both sides together, in bytes.
     Memory,
     /// Time to open a channel, in nanoseconds.
     Open,
-    /// System calls for each message of 8 bytes there and back, while both sides are awake: of the two
-    /// threads that send and receive, as the kernel counts them.
+    /// System calls per message of 8 bytes in a round trip while both sides are awake: of the two threads
+    /// that send and receive, as counted by the kernel.
     SystemCalls,
 }
 
-/// How a metric's figures are to be read.
+/// Unit of a metric's figures, and whether less or more is better.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
     /// Nanoseconds; less is better.
     Nanoseconds,
-    /// Messages a second; more is better.
+    /// Messages per second; more is better.
     MessagesPerSecond,
-    /// Bytes a second; more is better.
+    /// Bytes per second; more is better.
     BytesPerSecond,
     /// A share of one processor; less is better.
     Share,
@@ -75,7 +75,7 @@ pub enum Unit {
 }
 
 impl Unit {
-    /// Its name in tables.
+    /// Returns the unit's name in tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -88,7 +88,7 @@ impl Unit {
         }
     }
 
-    /// What figures are divided by before they are shown with [`name`](Self::name).
+    /// Returns the divisor to apply to figures before they are shown with [`name`](Self::name).
     #[must_use]
     pub fn divisor(self) -> f64 {
         match self {
@@ -102,7 +102,7 @@ impl Unit {
 }
 
 impl Metric {
-    /// The unit of its figures.
+    /// Returns the unit of the metric's figures.
     #[must_use]
     pub fn unit(self) -> Unit {
         match self {
@@ -121,7 +121,8 @@ impl Metric {
         }
     }
 
-    /// What the ping-pong of the bare lines says something about: not of what passes through the kernel.
+    /// Returns whether the metric depends on the distance of the processors. Metrics of operations through
+    /// the kernel do not.
     #[must_use]
     pub(crate) fn depends_on_distance(self) -> bool {
         matches!(
@@ -134,7 +135,7 @@ impl Metric {
         )
     }
 
-    /// Its title in tables and plots.
+    /// Returns the title in tables and plots.
     #[must_use]
     pub fn title(self) -> String {
         match self {
@@ -169,7 +170,7 @@ impl Metric {
         Metric::Call { bytes: 64 << 10 },
     ];
 
-    /// Bulk data of the usual lengths.
+    /// Bandwidths of the usual lengths.
     pub const BANDWIDTHS: [Metric; 5] = [
         Metric::Bandwidth { bytes: 64 << 10 },
         Metric::Bandwidth { bytes: 256 << 10 },
@@ -178,11 +179,11 @@ impl Metric {
         Metric::Bandwidth { bytes: 16 << 20 },
     ];
 
-    /// Lengths of bulk data between two programs where nothing else is measured, in bytes.
+    /// Lengths of bulk data between two programs in benchmarks of bulk data only, in bytes.
     pub const BULK_BYTES: [usize; 10] =
         [64, 1 << 10, 4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20];
 
-    /// Rights to buffers of any length.
+    /// Transfers of rights to buffers of the usual lengths.
     pub const TRANSFERS: [Metric; 4] = [
         Metric::Transfer { bytes: 4 << 10 },
         Metric::Transfer { bytes: 1 << 20 },
@@ -194,11 +195,11 @@ impl Metric {
     pub const COPIES_BYTES: [usize; 9] =
         [64, 1 << 10, 4 << 10, 64 << 10, 1 << 20, 4 << 20, 16 << 20, 64 << 20, 256 << 20];
 
-    /// What costs nothing to measure of any peer with ends of its own.
+    /// Metrics of every peer with its own ends, which are cheap to measure.
     pub const STANDING: [Metric; 4] = [Metric::Idle, Metric::Memory, Metric::Open, Metric::SystemCalls];
 }
 
-/// A length with its unit.
+/// Formats a length with its unit.
 #[must_use]
 pub fn length(bytes: usize) -> String {
     match bytes {

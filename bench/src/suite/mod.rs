@@ -1,13 +1,13 @@
-//! Tombolo beside what else there is, and beside what the machine can do at best: `tombolo bench all`.
+//! Comparison of Tombolo with its alternatives and with the limits of the hardware: `tombolo bench all`.
 //!
-//! Everything is measured between two programs, each kept on a processor; every byte is written by the sender
-//! and checked by the receiver. Each slice of a measurement stands between two looks at the ping-pong of two
-//! bare cache lines, for where a hypervisor moves processors about, the same program differs by a factor of
-//! four from one second to the next: a slice in which they were moved is taken again, and figures of twin
-//! threads, of cores that share a cache and of processors apart are never mixed.
+//! Everything is measured between two programs, each pinned to a processor; the sender writes every byte and
+//! the receiver checks it. Each slice of a measurement is enclosed by two probes, short ping-pongs of two
+//! bare cache lines. Where a hypervisor moves processors, the same program differs by a factor of four from
+//! one second to the next: a slice during which they were moved is repeated, and figures of twin threads, of
+//! cores that share a cache and of distant processors are never mixed.
 //!
-//! A peer is one file behind [`Peer`]. Those that need nothing but this tree are in [`peers`]; the others are
-//! in a workspace of their own, `bench/peers`, so that this one does not need their dependencies.
+//! Each peer is one file behind [`Peer`]. Those without dependencies outside this tree are in [`peers`]; the
+//! others are in a separate workspace, `bench/peers`, so that this one does not need their dependencies.
 
 pub mod arrays;
 pub mod content;
@@ -50,48 +50,47 @@ use session::Session;
 use slices::Slices;
 use tombolo_bench_far::placement::Rings;
 
-/// How much to measure.
+/// Options of the comparison.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Options {
-    /// What to call the machine.
+    /// Label of the machine in reports.
     pub label: String,
-    /// How long, and how often.
+    /// Number and length of the slices.
     pub schedule: Schedule,
-    /// The peers to compare, by name; empty for all.
+    /// Names of the peers to compare; empty for all.
     pub only: Vec<String>,
-    /// Measure every pair of the first `pairs` processors.
+    /// Number of processors of which every pair is measured.
     pub pairs: usize,
-    /// Measure where slots and credit may lie.
+    /// Whether to measure the placements of slots and credit.
     pub placement: bool,
-    /// The program that serves the far side, and its arguments.
+    /// Program that serves the far side, with its arguments.
     pub far: Vec<String>,
 }
 
-/// How long and how often each figure is measured.
+/// Number and length of the slices of each figure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Schedule {
-    /// Slices of each figure; at least one.
+    /// Number of slices per figure; at least one.
     pub slices: u32,
     /// Length of a slice.
     pub slice: Duration,
-    /// How often a slice is taken again that was disturbed.
+    /// Number of retries of a disturbed slice.
     pub retries: u32,
 }
 
 impl Default for Schedule {
-    /// 7 slices of 20 ms, each tried up to four times.
+    /// Returns 7 slices of 20 ms with up to three retries each.
     fn default() -> Self {
         Schedule { slices: 7, slice: Duration::from_millis(20), retries: 3 }
     }
 }
 
-/// Compares `peers`. What fails does not keep anything else from being measured; it is then among
-/// [`Results::failed`].
+/// Compares `peers`. A failure does not prevent further measurements; it is recorded in [`Results::failed`].
 ///
-/// `progress` is called with a line about what is being measured.
+/// `progress` is called with a description of each measurement.
 ///
 /// # Errors
-/// [`Error::UnknownPeer`], too few processors.
+/// [`Error::UnknownPeer`], or fewer than two processors.
 pub fn run(
     peers: &[&dyn Peer],
     absent: &[Absent],
@@ -162,7 +161,7 @@ pub fn run(
     Ok(results)
 }
 
-/// The peers that were asked for.
+/// Selects the requested peers.
 fn choose<'a>(
     peers: &[&'a dyn Peer],
     absent: &[Absent],
@@ -178,7 +177,7 @@ fn choose<'a>(
     Ok(peers.iter().filter(wanted).copied().collect())
 }
 
-/// The peer of that name.
+/// Finds a peer by name.
 fn find<'a>(peers: &[&'a dyn Peer], name: &str) -> Result<&'a dyn Peer, Error> {
     peers.iter().find(|peer| peer.name() == name).copied().ok_or_else(|| Error::UnknownPeer {
         name: name.to_owned(),
@@ -188,10 +187,10 @@ fn find<'a>(peers: &[&'a dyn Peer], name: &str) -> Result<&'a dyn Peer, Error> {
 
 type Finding = (String, Metric, Slices);
 
-/// After this number of failures in a row a peer is given up: each may have taken a minute.
+/// Consecutive failures after which a peer is skipped: each may have taken a minute.
 const FAILURES: usize = 2;
 
-/// Measures everything of a peer. What fails is noted, and the next begins with a far side of its own.
+/// Measures all metrics of a peer. A failure is recorded, and the next metric begins with a new far side.
 fn compare(
     peer: &dyn Peer,
     options: &Options,
@@ -226,7 +225,7 @@ fn compare(
     }
 }
 
-/// Measures one figure, with the running far side or a new one.
+/// Measures one metric, with the running far side or a new one.
 fn measure<'a>(
     session: &mut Option<Session<'a>>,
     peer: &'a dyn Peer,
@@ -246,7 +245,7 @@ fn measure<'a>(
     slices::take(session, metric, &options.schedule)
 }
 
-/// Counts system calls in a thread of its own, for the calls of one that was watched are slow for ever.
+/// Counts system calls on a separate thread, because a watched thread's system calls stay slow until it ends.
 fn count_calls(
     peer: &dyn Peer,
     options: &Options,
@@ -261,7 +260,7 @@ fn count_calls(
     })
 }
 
-/// A message of one slot for every placement of slots and credit.
+/// Measures a message of one slot for every placement of slots and credit.
 fn place(options: &Options, clock: Clock, (near, far): (usize, usize)) -> Result<Vec<Placed>, Error> {
     let mut placed = Vec::new();
     for rings in Rings::all() {
@@ -276,7 +275,7 @@ fn place(options: &Options, clock: Clock, (near, far): (usize, usize)) -> Result
     Ok(placed)
 }
 
-/// The bare lines and a message of one slot between all pairs of processors.
+/// Measures the bare lines and a message of one slot between all pairs of processors.
 fn pairs(peer: &dyn Peer, options: &Options, clock: Clock) -> Result<Vec<Pair>, Error> {
     const SLICE: Duration = Duration::from_millis(4);
     let mut allowed = cpus::allowed().map_err(|error| crate::ring::Error::Cpus {

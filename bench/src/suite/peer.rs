@@ -1,4 +1,4 @@
-//! What is compared.
+//! The interface of the systems that are compared.
 
 use tombolo_base::SharedMemory;
 pub use tombolo_bench_far::Side;
@@ -7,84 +7,84 @@ use super::line::ControlLine;
 use super::work::AnyEnd;
 use super::{Error, Metric};
 
-/// What both programs have before they open anything.
+/// Resources that both programs share before they open any end.
 #[derive(Clone, Copy, Debug)]
 pub struct Meeting<'a> {
-    /// Which of them this is.
+    /// Side that this program plays.
     pub side: Side,
-    /// A name that no other meeting has.
+    /// Unique name of the meeting.
     pub name: &'a str,
-    /// For descriptors.
+    /// Control line, for passing descriptors.
     pub line: &'a ControlLine,
-    /// [`MEMORY_BYTES`] that both map.
+    /// Memory of [`MEMORY_BYTES`] that both map.
     pub(super) memory: &'a SharedMemory,
 }
 
-/// Length of the memory of a meeting.
+/// Length of a meeting's memory, in bytes.
 pub const MEMORY_BYTES: usize = 2 * PART_BYTES + POOL_BYTES;
 
-/// The first part is for the bare ping-pong between slices, the second for flags.
+/// Size of the first two parts: one for the bare ping-pong between slices, one for flags.
 const PART_BYTES: usize = 4096;
 
-/// Two buffers of the longest bulk data. Untouched pages take no memory.
+/// Room for two buffers of the longest bulk data. Untouched pages take no memory.
 const POOL_BYTES: usize = 2 * (256 << 20);
 
 impl Meeting<'_> {
-    /// A page of shared words for the peer, zero at first; ends that are opened later find what earlier ones
-    /// left.
+    /// Returns a page of shared words for the peer, initially zero. Ends that are opened later see what
+    /// earlier ones wrote.
     #[must_use]
     pub fn flags(&self) -> SharedMemory {
         self.part(PART_BYTES, PART_BYTES)
     }
 
-    /// Shared memory for bulk data: [`buffers`] of any length that is measured.
+    /// Returns the shared memory for bulk data: [`buffers`] buffers of any measured length.
     #[must_use]
     pub fn pool(&self) -> SharedMemory {
         self.part(2 * PART_BYTES, POOL_BYTES)
     }
 
     fn part(&self, offset_bytes: usize, length_bytes: usize) -> SharedMemory {
-        // Both sides map the memory whole, so that every part lies inside.
+        // Both sides map the whole memory, so the slice cannot fail.
         self.memory.slice(offset_bytes, length_bytes).unwrap_or_else(|_| self.memory.clone())
     }
 }
 
-/// How many buffers of that length are used in turn, by everything that has buffers: more long ones would
-/// leave the cache, and short ones want to be ahead of each other.
+/// Returns the number of buffers of that length used in rotation by all bulk peers: more long ones would not
+/// fit in the cache, and short ones need several in flight.
 #[must_use]
 pub fn buffers(bytes: usize) -> usize {
     if bytes >= 4 << 20 { 2 } else { 4 }
 }
 
-/// Something to send messages with.
+/// System that transports messages between two programs.
 pub trait Peer: Sync {
-    /// Its name in tables.
+    /// Returns the name in tables and plots.
     fn name(&self) -> &'static str;
 
-    /// What exactly it is: version, options, way of waiting.
+    /// Returns its version, options and way of waiting.
     fn about(&self) -> String;
 
-    /// What can be measured of it.
+    /// Returns the metrics that it supports.
     fn metrics(&self) -> Vec<Metric>;
 
-    /// Why it cannot be measured on this host; `None` where it can.
+    /// Returns the reason why it cannot be measured on this host, or `None` if it can.
     fn absence(&self) -> Option<String> {
         None
     }
 
-    /// Opens an end. Both sides do this at the same time.
+    /// Opens an end. Both sides call this at the same time.
     ///
     /// # Errors
-    /// What its library said.
+    /// The error of its library.
     fn open(&self, meeting: &Meeting<'_>, metric: Metric) -> Result<AnyEnd, Error>;
 }
 
-/// A peer that this program was built without.
+/// Peer that is not available.
 #[derive(Clone, PartialEq, Eq, Debug, serde::Serialize, serde::Deserialize)]
 pub struct Absent {
-    /// Its name.
+    /// Name of the peer.
     pub peer: String,
-    /// Why it is not there.
+    /// Reason why it is not available.
     pub why: String,
 }
 

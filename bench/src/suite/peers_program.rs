@@ -1,4 +1,4 @@
-//! The program with the peers that have dependencies of their own: `bench/peers`.
+//! The program with the peers that need external dependencies: `bench/peers`.
 
 use std::path::{Path, PathBuf};
 
@@ -6,13 +6,13 @@ use super::Absent;
 
 const PROGRAM: &str = "tombolo-bench-peers";
 
-/// The program with the other peers, if it is in the folder of this one.
+/// Returns the path of the program with the other peers, if it is in the same folder as this one.
 #[must_use]
 pub fn beside(own: &Path) -> Option<PathBuf> {
     Some(own.parent()?.join(PROGRAM)).filter(|path| path.is_file())
 }
 
-/// An entry for a peer that this program does not have.
+/// Creates the entry of a peer that this program lacks.
 #[must_use]
 pub fn absent(peer: &str) -> Absent {
     let why = format!("built without it: `make bench-peers` builds {PROGRAM}, which has it");

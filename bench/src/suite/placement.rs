@@ -1,11 +1,11 @@
-//! Where slots and credit lie: on the side of the sender or of the receiver, for both variants of the ring.
+//! Placement of slots and credit: in memory of the sender or of the receiver, for both ring variants.
 //!
-//! Each program makes a memory and touches it first, so that on a host with several memories its pages lie in
-//! that of the program's processor. Across a window there is nothing to choose but the variant: it is one
-//! memory, the host's, and the far side reaches no other.
+//! Each program creates a memory and touches it first, so that on a NUMA host its pages are local to the
+//! program's processor. Across a window only the variant can be chosen: the memory is the host's, and the far
+//! side reaches no other.
 //!
-//! Between two programs of this host each makes a file; across a link of a machine each opens a channel, for
-//! the side that opens it makes its memory.
+//! Between two programs of this host each creates a memory file; across a link of a machine each opens a
+//! channel, because the side that opens it creates its memory.
 
 use std::os::fd::AsFd;
 
@@ -17,27 +17,27 @@ use tombolo_ring::Variant;
 use super::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};
 use crate::sample::Latency;
 
-/// What was found of one placement.
+/// Figures of one placement.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Placed {
-    /// The two nodes, joined by a dash.
+    /// Names of the two nodes, joined by a dash.
     pub link: String,
-    /// How slots come back.
+    /// Variant of the ring, by which slots are returned.
     pub variant: String,
-    /// Whose memory holds the slots: the sender's, the receiver's, or the window.
+    /// Memory of the slots: the sender's, the receiver's, or the window.
     pub slots: String,
-    /// Whose memory holds the credit.
+    /// Memory of the credit, like `slots`.
     pub credit: String,
-    /// The bare lines, in nanoseconds.
+    /// Round trip of the bare lines, in nanoseconds.
     pub limit_ns: f64,
-    /// A message of one slot there and back; `None` where there is no such memory.
+    /// Round trip of a message of one slot; `None` if there is no such memory.
     pub round_trip_ns: Option<Latency>,
-    /// Over the bare lines.
+    /// Round trip divided by that of the bare lines.
     pub ratio: Option<f64>,
 }
 
 impl Placed {
-    /// A description for plots and tables.
+    /// Returns a description for plots and tables.
     #[must_use]
     pub fn title(&self) -> String {
         let Placed { link, variant, slots, credit, .. } = self;
@@ -49,7 +49,7 @@ impl Placed {
     }
 }
 
-/// What was found of rings that are placed so.
+/// Creates the result of one placement.
 pub(crate) fn placed(
     rings: Rings,
     link: &str,
@@ -99,7 +99,7 @@ impl Peer for Rings {
         let file = create_sealed("tombolo-bench-placement", BYTES as u64)?;
         let own = map(&file, 0, BYTES)?;
         own.clear();
-        // Given before taken, on both sides: the line keeps what was not taken yet.
+        // Both sides send before they receive: the line buffers the descriptors.
         meeting.line.give_fds(&[file.as_fd()])?;
         let [other] = meeting.line.take_fds()?;
         check_sealed(&other, BYTES as u64)?;

@@ -1,4 +1,4 @@
-//! What was found: the file that a run writes and reports are made of.
+//! Results of a run: the file format from which reports are made.
 
 use std::fs;
 use std::path::Path;
@@ -14,59 +14,59 @@ use crate::report::BenchReport;
 use crate::ring::LinkReport;
 use crate::sample::{Flow, Latency, Rate, Samples, median, sorted};
 
-/// The version of the file.
+/// Version of the file format.
 pub const SCHEMA: u32 = 2;
 
-/// All that one run found.
+/// Results of one run.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Results {
-    /// [`SCHEMA`].
+    /// Version of the format, [`SCHEMA`].
     pub schema: u32,
-    /// What to call the machine.
+    /// Label of the machine.
     pub label: String,
-    /// When, in seconds since 1970.
+    /// Time of the run, in seconds since 1970.
     pub taken_at: u64,
-    /// Which version of Tombolo.
+    /// Version of Tombolo used.
     pub version: String,
-    /// The host that was measured.
+    /// Host that was measured.
     pub host: Host,
-    /// How much was measured.
+    /// Settings of the run.
     pub settings: Settings,
-    /// What was compared.
+    /// Peers that were compared.
     pub peers: Vec<PeerInfo>,
-    /// What could not be, and why.
+    /// Peers that are unavailable, with reasons.
     pub absent: Vec<Absent>,
-    /// The figures.
+    /// Rows with the figures.
     pub rows: Vec<Row>,
-    /// Every pair of processors.
+    /// Figures of every pair of processors.
     pub pairs: Vec<Pair>,
-    /// Where slots and credit lie.
+    /// Figures by placement of slots and credit.
     pub placement: Vec<super::placement::Placed>,
-    /// The links of a machine that was up.
+    /// Links of a running machine.
     pub links: Vec<LinkReport>,
-    /// How answer times are distributed, with and without processors and a priority of their own.
+    /// Distribution of response times, with and without dedicated processors and priority.
     pub distribution: Option<crate::latency::Report>,
-    /// Arrays between programs in Python, of which another program has the figures.
+    /// Arrays passed between Python programs, measured by a separate program.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arrays: Option<Arrays>,
-    /// What OpenMP costs, which has tables of its own.
+    /// OpenMP overheads, which have tables of their own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub openmp: Option<crate::stacks::Report>,
-    /// What could not be measured although it is there.
+    /// Measurements that failed although the peer is available.
     pub failed: Vec<Failed>,
 }
 
-/// Something that could not be measured.
+/// Measurement that failed, with its error.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Failed {
-    /// The measurement.
+    /// Name of the measurement.
     pub what: String,
-    /// The error, in words.
+    /// Description of the error.
     pub why: String,
 }
 
 impl Failed {
-    /// Of an error.
+    /// Creates the entry from an error.
     pub fn new(what: impl Into<String>, why: &dyn std::fmt::Display) -> Failed {
         Failed { what: what.into(), why: why.to_string() }
     }
@@ -78,99 +78,100 @@ impl std::fmt::Display for Failed {
     }
 }
 
-/// How it was measured.
+/// Settings of the measurement.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Settings {
-    /// Slices of each figure.
+    /// Number of slices per figure.
     pub slices: u32,
-    /// Length of a slice.
+    /// Length of a slice, in ms.
     pub slice_ms: f64,
-    /// Taken off every time that is measured.
+    /// Cost of reading the clock, subtracted from every measured time.
     pub clock_cost_ns: f64,
-    /// Where the near side and the far side ran.
+    /// Processors of the near and the far side.
     pub cpus: [usize; 2],
-    /// What these two share, as the kernel shows it.
+    /// Resource that these two share, according to the kernel.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sharing: Option<Sharing>,
 }
 
-/// A peer, and what exactly it was.
+/// Peer with its version and options.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct PeerInfo {
-    /// Its name in tables.
+    /// Name in tables and plots.
     pub name: String,
-    /// Version, options, way of waiting.
+    /// Version, options and way of waiting.
     pub about: String,
 }
 
-/// A figure of a peer.
+/// Figure of a peer, at one distance.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Row {
-    /// Of which peer.
+    /// Name of the peer.
     pub peer: String,
-    /// The kind of the figure.
+    /// Metric of the figure.
     pub metric: Metric,
-    /// Of bulk data that nodes have: from which to which.
+    /// Source and destination node of bulk data between nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub route: Option<Route>,
-    /// How far apart the processors were.
+    /// Distance between the processors.
     pub distance: Distance,
-    /// Slices that it is made of.
+    /// Number of slices in the figure.
     pub slices: u32,
-    /// Of these, how many were moved or kept from a processor, all retries included: the figure is doubtful.
+    /// Number of these slices that were moved or preempted in spite of all retries: the figure is doubtful.
     pub doubtful: u32,
-    /// Slices thrown away because the processors were moved between the two looks around them.
+    /// Slices discarded because the processors were moved between the two probes around them.
     pub moved: u32,
-    /// Slices thrown away because other programs held a processor.
+    /// Slices discarded because other programs held a processor.
     pub disturbed: u32,
-    /// The bare lines around the slices: median, in nanoseconds; 0 where it does not matter.
+    /// Median round trip of the bare lines around the slices, in nanoseconds; 0 if irrelevant.
     pub probe_ns: f64,
-    /// Of times: their percentiles, in nanoseconds.
+    /// Percentiles in nanoseconds, for metrics that are times.
     pub latency_ns: Option<Latency>,
-    /// Of times: the median over slices of the slice's median over the bare lines around it.
+    /// Median over slices of the slice's median divided by the bare lines around it, for metrics that are
+    /// times.
     pub probe_ratio: Option<f64>,
-    /// Of flows: messages or bytes a second.
+    /// Messages or bytes per second, for metrics that are rates.
     pub rate_per_s: Option<Rate>,
-    /// Of single numbers: the median.
+    /// Median, for metrics that are single numbers.
     pub value: Option<f64>,
-    /// Share of messages that rang a sleeping peer.
+    /// Share of messages that rang the doorbell of a sleeping peer.
     pub ring_share: f64,
 }
 
-/// Which way bulk data goes, by the names of nodes.
+/// Route of bulk data, by names of nodes.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
 pub struct Route {
-    /// Where it comes from.
+    /// Source node of the data.
     pub from: String,
-    /// Where it goes; the same for a copy within the node's own memory.
+    /// Destination node; the source itself for a copy within the node's own memory.
     pub to: String,
-    /// What moves it, as the legend of a plot says it.
+    /// Means of the transfer, as named in the legend of a plot.
     pub by: String,
 }
 
-/// The figures of two processors.
+/// Figures of a pair of processors.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Pair {
-    /// Where the near side ran.
+    /// Processor of the near side.
     pub near: usize,
-    /// Where the far side ran.
+    /// Processor of the far side.
     pub far: usize,
-    /// The bare lines, in nanoseconds.
+    /// Round trip of the bare lines, in nanoseconds.
     pub probe_ns: f64,
-    /// A message of one slot there and back, in nanoseconds.
+    /// Round trip of a message of one slot, in nanoseconds.
     pub round_trip_ns: f64,
-    /// The round trip over the bare lines around it.
+    /// Round trip divided by that of the bare lines around it.
     pub ratio: f64,
 }
 
 impl Row {
-    /// The one number that a chart shows.
+    /// Returns the single number that a chart shows.
     #[must_use]
     pub fn typical(&self) -> Option<f64> {
         self.latency_ns.map(|latency| latency.p50).or(self.rate_per_s.map(|rate| rate.p50)).or(self.value)
     }
 
-    /// Whether it was disturbed so often that the figure says little.
+    /// Returns whether it was disturbed too often to be conclusive.
     #[must_use]
     pub fn is_doubtful(&self) -> bool {
         2 * self.doubtful > self.slices
@@ -178,20 +179,20 @@ impl Row {
 }
 
 impl Results {
-    /// Reads a file of results.
+    /// Reads a results file.
     ///
     /// # Errors
-    /// [`Error::File`] if it cannot be read, is malformed, or is of another version.
+    /// [`Error::File`] if the file cannot be read, is malformed, or has another version.
     pub fn read(path: &Path) -> Result<Results, Error> {
         let file = |why: String| Error::File { path: path.to_owned(), why };
         let text = fs::read_to_string(path).map_err(|error| file(format!("cannot be read: {error}")))?;
         Self::parse(&text).map_err(file)
     }
 
-    /// From the text of a file.
+    /// Parses the text of a results file.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the problem.
     pub fn parse(text: &str) -> Result<Results, String> {
         let value: serde_json::Value =
             serde_json::from_str(text).map_err(|error| format!("is not whole JSON: {error}"))?;
@@ -206,7 +207,7 @@ impl Results {
             .map_err(|error| format!("has no results of `tombolo bench all`: {error}"))
     }
 
-    /// The metrics that were measured, in the order in which they are shown.
+    /// Returns the measured metrics in display order.
     #[must_use]
     pub fn metrics(&self) -> Vec<Metric> {
         let mut metrics: Vec<Metric> = self.rows.iter().map(|row| row.metric).collect();
@@ -215,8 +216,7 @@ impl Results {
         metrics
     }
 
-    /// Adds the links of a machine, and where slots and credit may lie on those that were not looked at
-    /// before.
+    /// Adds the links of a machine, with the placements on those links that have no figures yet.
     pub fn add_links(&mut self, links: Vec<LinkReport>) {
         for link in &links {
             if !self.placement.iter().any(|placed| placed.link == link.link) {
@@ -226,7 +226,7 @@ impl Results {
         self.links.extend(links);
     }
 
-    /// The figure of a peer, that of cores that share a cache where there are several.
+    /// Returns the row of a peer; of several distances, that of cores that share a cache.
     #[must_use]
     pub fn row(&self, peer: &str, metric: Metric) -> Option<&Row> {
         self.rows.iter().filter(|row| row.peer == peer && row.metric == metric).min_by_key(|row| row.distance)
@@ -243,7 +243,7 @@ impl BenchReport for Results {
     }
 }
 
-/// Turns what was found of a peer's metric into rows, one for each distance.
+/// Converts the slices of a peer's metric into rows, one per distance.
 pub(super) fn rows(peer: &str, metric: Metric, slices: &Slices, classifier: Classifier) -> Vec<Row> {
     if !metric.depends_on_distance() {
         return row_of_all(peer, metric, slices).into_iter().collect();
@@ -255,7 +255,7 @@ pub(super) fn rows(peer: &str, metric: Metric, slices: &Slices, classifier: Clas
     Distance::MEASURED.into_iter().filter_map(of).collect()
 }
 
-/// All slices as one row, wherever the processors were.
+/// Summarizes all slices in one row, regardless of distance.
 pub(super) fn row_of_all(peer: &str, metric: Metric, slices: &Slices) -> Option<Row> {
     row(peer, metric, Distance::Any, slices.kept.iter().collect(), slices)
 }
@@ -301,7 +301,7 @@ fn row(peer: &str, metric: Metric, distance: Distance, group: Vec<&Slice>, slice
     })
 }
 
-/// Whether a share of time is called disturbed, for legends.
+/// Returns the share of time above which a slice counts as disturbed, for legends.
 #[must_use]
 pub fn disturbed_share() -> f64 {
     DISTURBED_SHARE
@@ -324,7 +324,7 @@ mod tests {
         Slice { found: Found::Flow { amount: 1000, elapsed_ns }, probes_ns, waited_share, ring_share: 0.0 }
     }
 
-    /// Of a virtual machine.
+    /// Returns the classifier of a virtual machine.
     fn classifier() -> Classifier {
         Classifier::new(&results("here").host, None)
     }
@@ -371,7 +371,7 @@ mod tests {
             rows.iter().map(|row| (row.distance, row.slices, row.doubtful, row.typical())).collect();
         assert_eq!(brief, [(Distance::OneCache, 2, 1, Some(0.75e9)), (Distance::Apart, 2, 1, Some(0.15e9))]);
         assert!(rows.iter().all(|row| (row.moved, row.disturbed) == (3, 1) && !row.is_doubtful()));
-        // What passes through the kernel has no distance.
+        // Metrics of operations through the kernel have no distance.
         let rows = self::rows("peer", Metric::WakeUp, &slices, classifier());
         assert_eq!(
             rows.iter().map(|row| (row.distance, row.slices)).collect::<Vec<_>>(),
@@ -379,8 +379,8 @@ mod tests {
         );
     }
 
-    /// A hypervisor gave twin threads for some slices: the others were called far, and targets about near
-    /// processors went unmeasured.
+    /// Regression test: a hypervisor provided twin threads for some slices; the others were classified as
+    /// far, and targets for near processors went unmeasured.
     #[test]
     fn slices_between_twin_threads_make_the_others_no_further_apart() {
         let kept = [68.0, 68.0, 120.0, 68.0, 121.0, 490.0].map(|probe_ns| slice([probe_ns; 2], 0.0, 1000));

@@ -1,4 +1,4 @@
-//! The near side's hold on a far side.
+//! The near side's session with a far side.
 
 use std::os::fd::AsFd;
 use std::process::{Child, Command as Program, Stdio};
@@ -18,10 +18,10 @@ use crate::cpus;
 use crate::sample::{Clock, Samples};
 use tombolo_bench_far::lines::Lines;
 
-/// How long a look at the distance of the processors takes.
+/// Duration of a probe of the processors' distance.
 const PROBE: Duration = Duration::from_millis(3);
 
-/// A far side, and everything that both hold together.
+/// Far side, with the resources that both sides share.
 pub(super) struct Session<'a> {
     peer: &'a dyn Peer,
     child: Child,
@@ -34,19 +34,19 @@ pub(super) struct Session<'a> {
     watched: Option<Calls>,
 }
 
-/// What both programs have used so far, and what the last command took the far side.
+/// Resource usage of both programs so far, and the far side's counts for the last command.
 #[derive(Clone, Copy, Default, Debug)]
 pub(super) struct Usage {
     pub(super) elapsed_ns: u64,
     pub(super) far_cpu_ns: u64,
-    /// The worse of both sides.
+    /// Waiting time for a processor of each side.
     pub(super) waited_ns: [u64; 2],
     pub(super) rings: u64,
-    /// System calls of the far side in what was just done, where they were to be counted.
+    /// System calls of the far side during the last command, if counted.
     pub(super) calls: u64,
 }
 
-/// What the far side says where something else was to come.
+/// Creates the error of an unexpected answer.
 fn unexpected(answer: Answer) -> Error {
     let what = match answer {
         Answer::Failed { why } => format!("failed: {why}"),
@@ -91,13 +91,13 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// What both programs have used so far, but for memory.
+    /// Returns the resource usage of both programs so far, except memory.
     pub(super) fn usage(&self) -> Result<Usage, Error> {
         self.line.tell(&Command::Usage)?;
         self.answer()
     }
 
-    /// How much memory both programs use, in bytes.
+    /// Returns the memory usage of both programs, in bytes.
     pub(super) fn resident_bytes(&self) -> Result<u64, Error> {
         self.line.tell(&Command::Weigh)?;
         match self.line.hear()? {
@@ -106,7 +106,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Keeps both sides on a processor each.
+    /// Pins each side to a processor.
     pub(super) fn pin(&self, near: usize, far: usize) -> Result<(), Error> {
         cpus::pin(near).map_err(|error| OsError::from_io(format!("stay on processor {near}"), &error))?;
         self.line.tell(&Command::Pin { cpu: far })?;
@@ -114,9 +114,9 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// Opens one more pair of ends; nanoseconds until both have theirs.
+    /// Opens another pair of ends and returns the nanoseconds until both are open.
     pub(super) fn open(&mut self, metric: Metric) -> Result<u64, Error> {
-        // Of all that were ever opened, so that no name comes twice.
+        // Counts all ends ever opened, so that names are unique.
         let index = self.opened;
         self.opened += 1;
         self.line.tell(&Command::Open { index, metric })?;
@@ -138,11 +138,11 @@ impl<'a> Session<'a> {
         Ok(())
     }
 
-    /// The round trip of two bare cache lines, in nanoseconds.
+    /// Samples round trips of two bare cache lines.
     pub(super) fn probe(&self) -> Result<Samples, Error> {
         self.line.tell(&Command::Probe)?;
         let lines = Lines::new(self.memory.words())?;
-        // Numbers must differ from the last of the probe before.
+        // Numbers must differ from the last one of the previous probe.
         let mut number = elapsed_ns_since_start();
         let samples = Samples::take(self.clock, PROBE, || {
             number += 1;
@@ -153,7 +153,7 @@ impl<'a> Session<'a> {
         Ok(samples)
     }
 
-    /// Does some work with the last pair of ends; what it was sampled, and what the far side says.
+    /// Does some work on the last pair of ends and returns the samples and the far side's usage.
     pub(super) fn work(&mut self, work: Work) -> Result<(Samples, Usage), Error> {
         let last = self.ends.len().checked_sub(1).ok_or(Error::Unsupported)?;
         self.line.tell(&Command::Work { index: last as u32, work })?;
@@ -161,9 +161,9 @@ impl<'a> Session<'a> {
         Ok((samples, self.answer()?))
     }
 
-    /// Does round trips of 8 bytes with the last pair of ends; how many system calls both sides made for a
-    /// message. The calls of the thread that asks are counted from the first time to its end, which makes all
-    /// of them slower.
+    /// Does round trips of 8 bytes on the last pair of ends and returns the number of system calls per
+    /// message on both sides. From the first count on, the calling thread's system calls stay counted, and
+    /// thus slower, until it ends.
     pub(super) fn count_calls(&mut self, rounds: Counted) -> Result<f64, Error> {
         let last = self.ends.len().checked_sub(1).ok_or(Error::Unsupported)?;
         let watched = watch(&mut self.watched)?;
@@ -173,7 +173,7 @@ impl<'a> Session<'a> {
         Ok((near + far) as f64 / (2 * rounds.rounds).max(1) as f64)
     }
 
-    /// Lets the far side wait for a message for `length`, and then sends it.
+    /// Lets the far side wait for `length`, then sends it a message.
     pub(super) fn keep_waiting(&mut self, length: Duration) -> Result<Usage, Error> {
         let last = self.ends.len().checked_sub(1).ok_or(Error::Unsupported)?;
         let work = Work::Singles { bytes: 8, rounds: 1 };
@@ -184,13 +184,13 @@ impl<'a> Session<'a> {
     }
 }
 
-/// A number that grows from probe to probe.
+/// Returns a number that increases from probe to probe.
 fn elapsed_ns_since_start() -> u64 {
     tombolo_platform::time::now_ns() >> 1
 }
 
 impl Drop for Session<'_> {
-    /// Ends the far side, and whatever it is in the middle of.
+    /// Terminates the far side, even in the middle of a command.
     fn drop(&mut self) {
         self.ends.clear();
         let _ = self.line.tell(&Command::Bye);

@@ -1,4 +1,4 @@
-//! Measuring one metric, slice by slice, each between two looks at the distance of the processors.
+//! Measures one metric slice by slice, each between two probes of the processors' distance.
 
 use std::time::Duration;
 
@@ -7,13 +7,13 @@ use super::work::{Counted, Work};
 use super::{Error, Metric, Schedule};
 use crate::sample::{CYCLE_ROUNDS, Samples};
 
-/// The looks before and after a slice may differ by so much, or the processors were moved in between.
+/// Maximum ratio of the probes before and after a slice; beyond it, the processors were moved in between.
 pub(super) const STEADY_RATIO: f64 = 1.25;
 
-/// A slice in which a side was kept from its processor for a larger share of the time is taken again.
+/// Maximum share of the time that a side may be kept from its processor; beyond it, the slice is repeated.
 pub(super) const DISTURBED_SHARE: f64 = 0.02;
 
-/// What one slice found.
+/// Result of one slice.
 #[derive(Clone, Debug)]
 pub(super) enum Found {
     Times(Samples),
@@ -25,14 +25,14 @@ pub(super) enum Found {
     Number(f64),
 }
 
-/// A slice and what was around it.
+/// Slice with the conditions around it.
 #[derive(Clone, Debug)]
 pub(super) struct Slice {
     pub(super) found: Found,
-    /// The bare lines before and after, in nanoseconds.
+    /// Round trips of the bare lines before and after, in nanoseconds.
     pub(super) probes_ns: [f64; 2],
     pub(super) waited_share: f64,
-    /// Messages that had to ring a sleeping peer, of all that were sent.
+    /// Share of all messages that had to ring a sleeping peer.
     pub(super) ring_share: f64,
 }
 
@@ -41,7 +41,7 @@ impl Slice {
         f64::midpoint(self.probes_ns[0], self.probes_ns[1])
     }
 
-    /// Whether the processors stayed as far apart as they were.
+    /// Returns whether the distance of the processors stayed the same.
     pub(super) fn steady(&self) -> bool {
         let [before, after] = self.probes_ns;
         before.max(after) <= STEADY_RATIO * before.min(after)
@@ -52,13 +52,13 @@ impl Slice {
     }
 }
 
-/// All slices of a metric.
+/// Slices of a metric.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Slices {
     pub(super) kept: Vec<Slice>,
-    /// Slices that were taken again because the processors were moved.
+    /// Number of slices repeated because the processors were moved.
     pub(super) moved: u32,
-    /// Slices that were taken again because other programs held a processor.
+    /// Number of slices repeated because other programs held a processor.
     pub(super) disturbed: u32,
 }
 
@@ -74,9 +74,9 @@ pub(super) fn take(session: &mut Session<'_>, metric: Metric, schedule: &Schedul
             }
         }
         Metric::Memory => {
-            // Enough messages for every slot of a ring to have held one.
+            // Enough messages to touch every slot of a ring.
             let use_it = Work::RoundTrips { bytes: 8, warm: 0, cycles: 4 };
-            // The first takes what all others share.
+            // The first channel allocates what all others share.
             session.open(metric)?;
             session.work(use_it)?;
             let before = session.resident_bytes()?;
@@ -116,18 +116,19 @@ pub(super) fn take(session: &mut Session<'_>, metric: Metric, schedule: &Schedul
     Ok(slices)
 }
 
-/// Channels opened in a slice, and all together for what a channel takes.
+/// Number of channels opened per slice, and in total for the memory metric.
 const OPENINGS: u32 = 4;
 const CHANNELS: u32 = 16;
 
-/// How long an idle program is watched at least.
+/// Minimum observation time of an idle program.
 const IDLE: Duration = Duration::from_millis(300);
 
 fn number(value: f64) -> Slice {
     Slice { found: Found::Number(value), probes_ns: [0.0; 2], waited_share: 0.0, ring_share: 0.0 }
 }
 
-/// Takes a slice until it is steady and undisturbed, or there were enough; of those, the last is kept.
+/// Repeats a slice until it is steady and undisturbed, or until the retries are used up; then the last is
+/// kept.
 fn take_steady(
     session: &mut Session<'_>,
     metric: Metric,
@@ -148,7 +149,7 @@ fn take_steady(
     Ok(())
 }
 
-/// One slice, steady if it can be had.
+/// Takes one slice, retrying until it is steady if possible.
 pub(super) fn steady(
     session: &mut Session<'_>,
     metric: Metric,
@@ -181,7 +182,7 @@ fn waited_share(before: Usage, after: Usage, length_ns: u64) -> f64 {
     waited.max().unwrap_or(0) as f64 / length_ns.max(1) as f64
 }
 
-/// A slice of the given number of rounds, messages or buffers.
+/// Returns the work of a slice with `size` rounds, messages or buffers.
 fn work(metric: Metric, size: u64) -> Work {
     let warm = (size / 8).clamp(1, 4096);
     match metric {
@@ -201,7 +202,7 @@ fn work(metric: Metric, size: u64) -> Work {
     }
 }
 
-/// How many messages that is, both ways together.
+/// Returns the number of messages in both directions together.
 fn messages(work: Work) -> u64 {
     match work {
         Work::RoundTrips { warm, cycles, .. } | Work::Transfers { warm, cycles } => {
@@ -209,7 +210,7 @@ fn messages(work: Work) -> u64 {
         }
         Work::Singles { rounds, .. } => 2 * rounds,
         Work::Stream { warm, messages, .. } => warm + messages,
-        // Each buffer is handed over and given back.
+        // Each buffer takes two messages: there and back.
         Work::Bulk { warm, messages, .. } => 2 * (warm + messages),
     }
 }
@@ -224,7 +225,7 @@ fn found(metric: Metric, size: u64, samples: Samples, used: Usage) -> Found {
     }
 }
 
-/// How many round trips fill a slice while system calls are counted.
+/// Finds the number of round trips that fill a slice while system calls are counted.
 fn find_rounds(session: &mut Session<'_>, slice: Duration) -> Result<Counted, Error> {
     const TRIAL: Counted = Counted { warm: 0, rounds: 128 };
     let started_ns = tombolo_platform::time::now_ns();
@@ -235,8 +236,8 @@ fn find_rounds(session: &mut Session<'_>, slice: Duration) -> Result<Counted, Er
     Ok(Counted { warm: 1000.min(rounds), rounds })
 }
 
-/// How much work fills a slice. The trials warm up as well: the first are often slow, while memory is still
-/// being given back that was measured before, or both sides wait asleep.
+/// Finds the amount of work that fills a slice. The trials also serve as warm-up: the first are often slow
+/// while memory of the previous measurement is being freed or both sides sleep.
 fn find_size(session: &mut Session<'_>, metric: Metric, slice: Duration) -> Result<u64, Error> {
     const MOST: u64 = 50_000_000;
     let mut size = match metric {
@@ -251,8 +252,8 @@ fn find_size(session: &mut Session<'_>, metric: Metric, slice: Duration) -> Resu
         let took_ns = (tombolo_platform::time::now_ns() - started_ns).max(1);
         let wanted_ns = slice.as_nanos() as u64;
         let fitting = (size as f64 * wanted_ns as f64 / took_ns as f64) as u64;
-        // A trial that took a quarter of a slice tells enough, if as much work as it says takes as long as it
-        // says; a shorter one is mostly its beginning.
+        // A trial of at least a quarter of a slice is conclusive, if repeating it with the extrapolated size
+        // confirms the time; a shorter one is mostly start-up.
         let tells_enough = took_ns * 4 >= wanted_ns;
         if (tells_enough && told.is_some_and(|told| fitting <= 2 * told)) || size >= MOST {
             return Ok(fitting.clamp(2, MOST));
@@ -268,7 +269,7 @@ mod tests {
 
     #[test]
     fn every_message_is_counted_once() {
-        // A single round is still a whole cycle, and the warm-up before it.
+        // Even a single round is a whole cycle with its warm-up.
         assert_eq!(messages(work(Metric::RoundTrip { bytes: 64 }, 2)), 2 * (1 + CYCLE_ROUNDS));
         assert_eq!(messages(work(Metric::WakeUp, 10)), 20);
         assert_eq!(messages(work(Metric::Rate { bytes: 64, batch: 1 }, 800)), 900);

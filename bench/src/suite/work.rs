@@ -1,4 +1,4 @@
-//! What is done to a peer: a near half, which leads and looks at the clock, and a far half.
+//! Work on a peer: a near half, which leads and takes the times, and a far half.
 
 use std::time::Instant;
 
@@ -9,22 +9,22 @@ use tombolo_platform::calls::Calls;
 use super::{Error, Side};
 use crate::sample::{Clock, Samples};
 
-/// One end of what is compared. Messages are filled and checked as [`content`](super::content) does, by
-/// whatever way of its own the peer has for that: where it can, in place.
+/// End of a peer. Messages are filled and checked as in [`content`](super::content), by the peer's own means
+/// and in place where possible.
 pub trait End {
-    /// Sends message `sequence` of `N` bytes, waiting for room as the peer does.
+    /// Sends message `sequence` of `N` bytes, waiting for room in the peer's own way.
     ///
     /// # Errors
-    /// When the peer failed or stalled.
+    /// The peer failed or stalled.
     fn send<const N: usize>(&mut self, sequence: u64) -> Result<(), Error>;
 
-    /// Receives message `sequence` of `N` bytes, waiting for it as the peer does, and checks all of it.
+    /// Receives message `sequence` of `N` bytes, waiting for it in the peer's own way, and checks all of it.
     ///
     /// # Errors
-    /// When the peer failed or stalled, or something else arrived.
+    /// The peer failed or stalled, or a wrong message arrived.
     fn recv<const N: usize>(&mut self, sequence: u64) -> Result<(), Error>;
 
-    /// Sends `count` messages, together where the peer can.
+    /// Sends `count` messages, as one batch where the peer supports it.
     ///
     /// # Errors
     /// As [`send`](Self::send).
@@ -40,8 +40,8 @@ pub trait End {
         (first..first + count).try_for_each(|sequence| self.recv::<N>(sequence))
     }
 
-    /// The far half of round trips: receives each of `rounds` messages and sends it back. A peer whose
-    /// library answers by itself, on a thread of its own, waits here until it has.
+    /// Runs the far half of round trips: receives each of `rounds` messages and sends it back. A peer whose
+    /// library answers on its own thread waits here until it has done so.
     ///
     /// # Errors
     /// As [`recv`](Self::recv).
@@ -69,8 +69,8 @@ pub trait End {
         Err(Error::Unsupported)
     }
 
-    /// The near half of a transfer: gives a buffer away, nothing of which is touched, and waits until it is
-    /// back.
+    /// Runs the near half of a transfer: passes the right to a buffer without touching its contents, and
+    /// waits until it is returned.
     ///
     /// # Errors
     /// As [`send`](Self::send) and [`recv`](Self::recv); [`Error::Unsupported`].
@@ -78,7 +78,7 @@ pub trait End {
         Err(Error::Unsupported)
     }
 
-    /// The far half: waits for the buffer and gives it back.
+    /// Runs the far half of a transfer: waits for the buffer and returns it.
     ///
     /// # Errors
     /// As [`lend`](Self::lend).
@@ -86,75 +86,74 @@ pub trait End {
         Err(Error::Unsupported)
     }
 
-    /// How often this end rang a sleeping peer, where it counts that.
+    /// Returns the number of doorbells that this end rang, if it counts them.
     fn rings(&self) -> u64 {
         0
     }
 }
 
-/// Something for both sides to do together. Counts are agreed beforehand, so that nothing but messages
-/// passes.
+/// Work that both sides do together. Counts are agreed beforehand, so that only messages pass.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) enum Work {
-    /// Round trips: `warm` that do not count, then cycles of batches and single ones.
+    /// Round trips: `warm` uncounted ones, then cycles of batches and single ones.
     RoundTrips { bytes: usize, warm: u64, cycles: u64 },
-    /// Round trips so slow that each is timed alone.
+    /// Round trips that are slow enough to be timed individually.
     Singles { bytes: usize, rounds: u64 },
     /// Messages from near to far, sent `batch` at a time.
     Stream { bytes: usize, batch: u64, warm: u64, messages: u64 },
-    /// The right to a buffer there and back.
+    /// Round trips of the right to a buffer.
     Transfers { warm: u64, cycles: u64 },
     /// Bulk data from near to far.
     Bulk { bytes: usize, warm: u64, messages: u64 },
 }
 
-/// An [`End`] of any type.
+/// Type-erased [`End`].
 pub struct AnyEnd(Box<dyn Runner>);
 
 impl AnyEnd {
-    /// What a peer opens.
+    /// Wraps the end that a peer opened.
     pub fn new(end: impl End + 'static) -> Self {
         AnyEnd(Box::new(end))
     }
 
-    /// What measures by itself.
+    /// Wraps a runner that has its own measuring loops.
     pub(super) fn of_runner(runner: impl Runner + 'static) -> Self {
         AnyEnd(Box::new(runner))
     }
 
-    /// The near half. Streams are timed by the far half.
+    /// Runs the near half. The far half times streams.
     pub(super) fn lead(&mut self, work: Work, clock: Clock) -> Result<Samples, Error> {
         self.0.lead(work, clock)
     }
 
-    /// The far half; nanoseconds from the first message that counts to the last.
+    /// Runs the far half and returns the nanoseconds from the first counted message to the last.
     pub(super) fn follow(&mut self, work: Work) -> Result<u64, Error> {
         self.0.follow(work)
     }
 
-    /// As [`End::rings`].
+    /// Returns [`End::rings`] of the end.
     pub(super) fn rings(&self) -> u64 {
         self.0.rings()
     }
 
-    /// How long processes of this end have been ready to run while something else ran, in nanoseconds.
+    /// Returns the time that processes of this end were runnable but not running, in nanoseconds.
     pub(super) fn waited_ns(&self) -> u64 {
         self.0.waited_ns()
     }
 
-    /// One side of round trips of 8 bytes, the first `warm` of which do not count: the system calls of this
-    /// thread in all others.
+    /// Runs one side of round trips of 8 bytes and returns this thread's system calls after the first `warm`
+    /// rounds.
     pub(super) fn count_calls(&mut self, side: Side, rounds: Counted, calls: &Calls) -> Result<u64, Error> {
         self.0.count_calls(side, rounds, calls)
     }
 }
 
-/// Round trips during which system calls are counted.
+/// Number of round trips for counting system calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Counted {
-    /// Before counting.
+    /// Warm-up round trips, which are not counted.
     pub(super) warm: u64,
-    /// While counting.
+    /// Round trips that are counted.
     pub(super) rounds: u64,
 }
 
@@ -164,7 +163,7 @@ impl std::fmt::Debug for AnyEnd {
     }
 }
 
-/// The loops over an end, made once for each type of end, so that a message costs no call through a table.
+/// Measuring loops, monomorphized for each type of end so that a message costs no virtual call.
 pub(super) trait Runner {
     fn lead(&mut self, work: Work, clock: Clock) -> Result<Samples, Error>;
 
@@ -172,7 +171,7 @@ pub(super) trait Runner {
 
     fn rings(&self) -> u64;
 
-    /// As [`AnyEnd::waited_ns`].
+    /// Returns the same as [`AnyEnd::waited_ns`].
     fn waited_ns(&self) -> u64 {
         0
     }
@@ -180,8 +179,8 @@ pub(super) trait Runner {
     fn count_calls(&mut self, side: Side, rounds: Counted, calls: &Calls) -> Result<u64, Error>;
 }
 
-/// Calls a function for messages of one of these lengths, which is known when compiling: for each of them,
-/// and each kind of end, it is compiled anew.
+/// Evaluates an expression with the message length as a constant, for one of the listed lengths: it is
+/// compiled separately for each length and each type of end.
 macro_rules! with_length {
     ($bytes:expr, [$($known:literal),*], $length:ident => $body:expr) => {
         match $bytes {

@@ -1,4 +1,4 @@
-//! The waitset itself, over real channels.
+//! The waitset itself, with real channels.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -14,7 +14,7 @@ use tombolo_transport::{MemoryChannel, TransportExt, WaitSet, shm};
 
 use super::{Error, STALL};
 
-/// The smallest rings, so that ten thousand of them take 160 MB.
+/// Uses the smallest rings, so that ten thousand channels take 160 MB.
 fn hello() -> Result<Hello, Error> {
     let config = ChannelConfig::new(SlotSize::B64, 16, Variant::EpochCredit)
         .map_err(|_| OsError::new("shape a channel", Errno::INVAL))?;
@@ -25,14 +25,14 @@ fn deadline() -> Deadline {
     Deadline::after(STALL)
 }
 
-/// The side that sends.
+/// Sending side, with real channels.
 pub(super) struct Sender {
     channels: Vec<MemoryChannel>,
     buffer: Vec<u8>,
 }
 
 impl Sender {
-    /// Takes the ends that come over `control`.
+    /// Receives the ends over `control`.
     pub(super) fn new(count: usize, control: &OwnedFd) -> Result<Sender, Error> {
         let mut channels = Vec::with_capacity(count);
         while channels.len() < count {
@@ -66,12 +66,12 @@ impl Sender {
     }
 }
 
-/// The side that waits.
+/// Waiting side, with real channels.
 pub(super) struct Receiver {
     set: WaitSet<MemoryChannel>,
     buffer: Vec<u8>,
     last: Option<Token>,
-    /// How long opening one took, on average.
+    /// Average time to open a channel, in ns.
     pub(super) open_ns: u64,
 }
 
@@ -93,7 +93,7 @@ impl Receiver {
             }
         }
         let open_ns = (now_ns() - start_ns) / count as u64;
-        // Everything is armed once.
+        // Arms every channel once.
         set.wait(std::time::Duration::ZERO)?;
         Ok(Receiver { set, buffer: Vec::new(), last: None, open_ns })
     }

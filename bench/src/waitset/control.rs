@@ -1,4 +1,4 @@
-//! What the two sides tell each other between measurements.
+//! Control messages between the two sides, between measurements.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -7,14 +7,14 @@ use tombolo_platform::{Deadline, Errno, OsError, socket};
 
 use super::{Design, Error, STALL};
 
-/// What the side that sends does next.
+/// Order to the sending side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Order {
-    /// Take your side of this number of channels.
+    /// Open its side of this number of channels.
     Open { design: Design, count: usize },
-    /// Send this number of messages, each when the other side has slept for a while.
+    /// Send this number of messages, each after the other side has slept for a while.
     Wake { rounds: u64 },
-    /// Send this number of messages, each as soon as the last was answered.
+    /// Send this number of messages, each as soon as the previous one was answered.
     Echo { rounds: u64 },
 }
 
@@ -59,7 +59,7 @@ pub(super) fn order(socket: &OwnedFd, order: Order, fds: &[BorrowedFd<'_>]) -> R
     send_all(socket, &order.to_words().map(u64::to_le_bytes).concat(), fds)
 }
 
-/// The next order; `None` when the other side has closed.
+/// Receives the next order; `None` when the other side has closed.
 pub(super) fn next_order(socket: &OwnedFd) -> Result<Option<(Order, Vec<OwnedFd>)>, Error> {
     let mut bytes = [0; 24];
     loop {

@@ -1,5 +1,5 @@
-//! Designs of a waitset, over channels that are no more than a word: what differs is how the side that waits
-//! learns which of them to look at.
+//! Designs of a waitset, over channels that are only a word each: they differ in how the waiting side learns
+//! which channels to check.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
@@ -12,21 +12,21 @@ use tombolo_platform::{Deadline, OsError};
 
 use super::{Design, Error, STALL};
 
-/// 64-bit words of a cache line.
+/// Number of 64-bit words per cache line.
 const LINE: usize = 8;
-/// The word in which the waiting side announces that it sleeps.
+/// Index of the word in which the waiting side announces that it sleeps.
 const ASLEEP: usize = 0;
-/// Where it answers.
+/// Index of the word in which it answers.
 const ANSWER: usize = LINE;
-/// The upper level of the bitmap: a bit for each word of the lower.
+/// Index of the bitmap's upper level: a bit for each word of the lower level.
 const ROOT: usize = 2 * LINE;
 const ROOT_WORDS: usize = 64;
 const LEAVES: usize = ROOT + ROOT_WORDS;
 
-/// The most channels that the bitmap has bits for.
+/// Maximum number of channels, for which the bitmap has bits.
 pub(super) const MOST: usize = ROOT_WORDS * 64 * 64;
 
-/// Where everything is.
+/// Layout of the memory, as word indices.
 #[derive(Clone, Copy, Debug)]
 struct Places {
     count: usize,
@@ -49,18 +49,20 @@ impl Places {
         (self.words * 8).next_multiple_of(4096)
     }
 
-    /// Written by the side that sends: how many messages, and when the last was sent.
+    /// Returns the index of the words written by the sending side: the number of messages, and the time of
+    /// the last one.
     fn sent(self, channel: usize) -> usize {
         self.channels + 2 * LINE * channel
     }
 
-    /// Written by the side that waits: how many it took, and whether it sleeps on this channel.
+    /// Returns the index of the words written by the waiting side: the number of messages taken, and whether
+    /// it sleeps on this channel.
     fn taken(self, channel: usize) -> usize {
         self.sent(channel) + LINE
     }
 }
 
-/// The memory of one measurement.
+/// Memory of one measurement.
 struct Memory {
     memory: tombolo_base::SharedMemory,
     places: Places,
@@ -72,7 +74,7 @@ impl Memory {
     }
 }
 
-/// The side that sends, always on the same channel: the one in the middle.
+/// Sending side, which always uses the same channel, the middle one.
 pub(super) struct Sender {
     memory: Memory,
     design: Design,
@@ -103,14 +105,14 @@ impl Sender {
         match self.design {
             Design::Bitmap => {
                 let (word, bit) = (self.channel / 64, self.channel % 64);
-                // A channel whose bit is set already has been announced.
+                // A channel whose bit is already set has been announced.
                 if memory.word(LEAVES + word).fetch_or(1 << bit, AcqRel) & 1 << bit == 0 {
                     memory.word(ROOT + word / 64).fetch_or(1 << (word % 64), AcqRel);
                 }
             }
             Design::Ids => {
                 fence(SeqCst);
-                // One that was not empty is on the other side's mind.
+                // Announces only a channel that was empty: the other side knows the rest.
                 if memory.word(places.taken(self.channel)).load(Relaxed) == self.sent - 1 {
                     let place = places.ids + (self.ids_written & places.ids_mask) as usize;
                     self.ids_written += 1;
@@ -149,7 +151,7 @@ fn spin_until(mut done: impl FnMut() -> bool) -> Result<(), Error> {
     }
 }
 
-/// The side that waits.
+/// Waiting side of a design.
 pub(super) struct Receiver {
     memory: Memory,
     design: Design,
@@ -157,15 +159,15 @@ pub(super) struct Receiver {
     ids_read: u64,
     sleeps: u64,
     answers: u64,
-    /// Of all channels; with [`Design::Armed`] each has one, in an `epoll`.
+    /// Doorbells: one per channel in an `epoll` with [`Design::Armed`], otherwise one for all channels.
     bells: Vec<OwnedFd>,
     epoll: Epoll,
-    /// With [`Design::Armed`]: those to look at.
+    /// Channels to check, with [`Design::Armed`].
     hot: Vec<usize>,
 }
 
 impl Receiver {
-    /// Also what the other side needs.
+    /// Creates the waiting side, and the descriptors for the other side.
     pub(super) fn new(design: Design, count: usize) -> Result<(Receiver, [OwnedFd; 2]), OsError> {
         let places = Places::of(count);
         let file = create_sealed("tombolo-bench", places.length_bytes() as u64)?;
@@ -189,7 +191,7 @@ impl Receiver {
             epoll,
             hot: Vec::new(),
         };
-        // As many as there are were armed once; then only those on which something happens are again.
+        // Every channel is armed once; later, only those with activity are armed again.
         if design == Design::Armed {
             receiver.sleeps = 1;
             (0..count).for_each(|channel| receiver.say_asleep(channel));
@@ -201,7 +203,7 @@ impl Receiver {
         self.memory.word(self.memory.places.taken(channel) + 1).store(self.sleeps, Relaxed);
     }
 
-    /// Takes the next message of a channel: when it was sent.
+    /// Takes the next message of a channel and returns its time of sending.
     fn take(&mut self, channel: usize) -> Option<u64> {
         let sent = self.memory.word(self.memory.places.sent(channel)).load(Acquire);
         if sent == self.seen[channel] {
@@ -254,7 +256,8 @@ impl Receiver {
         self.ids_read += 1;
         let channel = (entry & 0xffff_ffff) as usize;
         let mut found = None;
-        // What is sent until the other side sees that all was taken is not announced again.
+        // Drains the channel: messages sent before the other side sees that all were taken are not announced
+        // again.
         while let Some(stamp_ns) = self.take(channel) {
             found = Some(stamp_ns);
             self.memory.word(places.taken(channel)).store(self.seen[channel], Release);
@@ -263,7 +266,7 @@ impl Receiver {
         found
     }
 
-    /// Waits for the next message: when it was sent.
+    /// Waits for the next message and returns its time of sending.
     pub(super) fn wait(&mut self, asleep: bool) -> Result<u64, Error> {
         let mut found = self.look();
         if !asleep {

@@ -1,8 +1,8 @@
-//! What waiting for one busy channel costs beside many idle ones: `tombolo bench waitset`.
+//! Cost of waiting for one busy channel among many idle ones: `tombolo bench waitset`.
 //!
-//! Two processes of this host: one sends on one channel of many, the other waits for all of them. Measured is
-//! the [`WaitSet`](tombolo_transport::WaitSet) over real channels and, over channels that are no more than a
-//! word, each design that it was chosen from.
+//! Two processes of this host: one sends on one of many channels, the other waits for all of them. The
+//! benchmark measures the [`WaitSet`](tombolo_transport::WaitSet) with real channels and, with channels that
+//! are only a word each, the designs among which it was chosen.
 
 mod channels;
 mod control;
@@ -25,35 +25,35 @@ use crate::host::Host;
 use control::Order;
 pub use report::{Percentiles, Report, Row};
 
-/// How long the other side may say nothing: nothing that lives stalls for so long.
+/// Timeout for the other side: no running process stalls for this long.
 const STALL: Duration = Duration::from_secs(20);
 
-/// How long the side that waits is left alone before it is woken.
+/// Pause before the waiting side is woken.
 const REST: Duration = Duration::from_micros(150);
 
-/// Descriptors that a process has besides those of the channels.
+/// Number of descriptors that a process needs besides those of the channels.
 const OTHER_FILES: u64 = 64;
 
-/// How the side that waits learns on which channel something happened.
+/// Mechanism by which the waiting side learns which channel has activity.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Design {
-    /// The waitset, over real channels: armed unless hot.
+    /// The waitset with real channels: armed unless hot.
     Channels,
-    /// A bell for each channel, in one `epoll`; looked at are those that rang.
+    /// A doorbell per channel in one `epoll`; only channels that rang are checked.
     Armed,
-    /// A two-level bitmap in shared memory, set with atomic read-modify-writes; one bell.
+    /// A two-level bitmap in shared memory, set with atomic read-modify-writes; one doorbell.
     Bitmap,
-    /// A ring of the numbers of channels that are no longer empty, in shared memory; one bell.
+    /// A ring with the numbers of channels that became non-empty, in shared memory; one doorbell.
     Ids,
-    /// All are looked at; one bell.
+    /// All channels are checked; one doorbell.
     Scan,
 }
 
 impl Design {
-    /// All of them, the real one first.
+    /// All designs, the real waitset first.
     pub const ALL: [Design; 5] = [Design::Channels, Design::Armed, Design::Bitmap, Design::Ids, Design::Scan];
 
-    /// Its name in reports.
+    /// Returns the name in reports.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -74,83 +74,83 @@ impl Design {
     }
 }
 
-/// The reason why something was not measured.
+/// Error that prevented a measurement.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A channel takes a descriptor on each side.
+    /// The limit of open files is too low: a channel takes a descriptor on each side.
     #[error(
         "{channels} channels take {needed} open files and this program may have {allowed}: raise the limit \
          (`ulimit -n`), or measure fewer with --idle"
     )]
     TooFewFiles {
-        /// How many channels.
+        /// Number of channels requested.
         channels: usize,
-        /// What they take.
+        /// Number of descriptors that they need.
         needed: u64,
-        /// What there is.
+        /// Number of descriptors allowed.
         allowed: u64,
     },
-    /// The bitmap ends.
+    /// The number of channels exceeds the bitmap.
     #[error("{channels} idle channels are more than the {most} that can be measured")]
     TooMany {
-        /// How many were asked for.
+        /// Number of idle channels requested.
         channels: usize,
-        /// How many there may be.
+        /// Maximum number of idle channels.
         most: usize,
     },
-    /// Two sides that poll need a processor each.
+    /// Fewer than two processors are allowed, and each polling side needs one.
     #[error(
         "measuring takes two processors, and this program may use {allowed}: allow it more (taskset, cgroups)"
     )]
     TooFewCpus {
-        /// The number of allowed processors.
+        /// Number of allowed processors.
         allowed: usize,
     },
-    /// The kernel refused something about processors.
+    /// The kernel refused to report or set processor affinity.
     #[error("cannot choose processors: {0}")]
     Cpus(std::io::Error),
-    /// The other process has ended.
+    /// The peer process exited during the measurement.
     #[error("the other process of the measurement has ended")]
     PeerLost,
-    /// The other side does not answer.
+    /// The other side did not answer in time.
     #[error("the other side has not answered for {waited:?}")]
     Stalled {
-        /// The length of the time.
+        /// Time waited without an answer.
         waited: Duration,
     },
     /// A channel failed.
     #[error(transparent)]
     Channel(#[from] ChannelError),
-    /// A channel has no room, or has ended.
+    /// A channel is full or closed.
     #[error(transparent)]
     End(#[from] EndError),
-    /// The operating system refused something.
+    /// A system call failed.
     #[error(transparent)]
     Os(#[from] OsError),
 }
 
 impl Error {
-    /// The other process has no socket to be told over.
+    /// Creates the error of a standard input that is not a control socket.
     #[must_use]
     pub fn of_io(error: std::io::Error) -> Error {
         Error::Os(OsError::from_io("take orders on the standard input", &error))
     }
 }
 
-/// What to measure, and how.
+/// Options of the measurement.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Options {
-    /// Numbers of idle channels.
+    /// Numbers of idle channels to measure.
     pub idle: Vec<usize>,
-    /// How long each part may take.
+    /// Duration of each part.
     pub slice: Duration,
-    /// The arguments with which this program calls [`serve_peer`].
+    /// Arguments that make this program call [`serve_peer`].
     pub peer_arguments: Vec<OsString>,
 }
 
 impl Options {
-    /// 1 to 10,000 idle channels, half a second each.
+    /// Returns options for 1 to 10,000 idle channels, half a second each.
     #[must_use]
     pub fn new(peer_arguments: impl IntoIterator<Item = impl Into<OsString>>) -> Options {
         Options {
@@ -161,7 +161,7 @@ impl Options {
     }
 }
 
-/// The other process; ended when dropped.
+/// Peer process, killed when dropped.
 struct Peer {
     child: Child,
     control: OwnedFd,
@@ -185,7 +185,7 @@ impl Drop for Peer {
     }
 }
 
-/// Lets this process have as many open files as it may.
+/// Raises this process's limit of open files to the maximum.
 fn raise_files(channels: usize) -> Result<(), Error> {
     let limit = getrlimit(Resource::Nofile);
     let needed = channels as u64 + OTHER_FILES;
@@ -201,7 +201,8 @@ fn raise_files(channels: usize) -> Result<(), Error> {
     Ok(())
 }
 
-/// Measures every design with each number of idle channels. `progress` is called with what is being measured.
+/// Measures every design with each number of idle channels. `progress` is called with a description of each
+/// measurement.
 ///
 /// # Errors
 /// The error that ended the measurement.
@@ -215,9 +216,9 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Report, 
     for idle in &options.idle {
         for design in Design::ALL {
             progress(&format!("{} beside {idle} idle channels", design.name()));
-            // A process for each, so that none is measured in what another left.
+            // A new process for each row, so that no row is affected by the previous one.
             let peer = Peer::start(&options.peer_arguments)?;
-            // Only now, for it inherits the processors that this one may use.
+            // Pins only now, because the peer inherits the affinity of this process.
             let _pinned = Pinned::to(cpu).map_err(Error::Cpus)?;
             rows.push(measure(&peer, design, *idle, options.slice)?);
         }
@@ -230,7 +231,7 @@ fn pair() -> Result<(usize, usize), Error> {
     cpus::pair(&allowed).ok_or(Error::TooFewCpus { allowed: allowed.len() })
 }
 
-/// The side that waits.
+/// Waiting side of any design.
 enum Receiver {
     Mailbox(mailbox::Receiver),
     Channels(channels::Receiver),
@@ -311,7 +312,7 @@ fn measure(peer: &Peer, design: Design, idle: usize, slice: Duration) -> Result<
     })
 }
 
-/// Does more and more rounds until they take as long as they may.
+/// Runs a growing number of rounds until they fill the slice.
 fn repeat(slice: Duration, mut part: impl FnMut(u64) -> Result<(), Error>) -> Result<(), Error> {
     let deadline = Deadline::after(slice);
     let mut rounds = 8;
@@ -322,7 +323,7 @@ fn repeat(slice: Duration, mut part: impl FnMut(u64) -> Result<(), Error>) -> Re
     Ok(())
 }
 
-/// The side that sends.
+/// Sending side of any design.
 enum Sender {
     Mailbox(mailbox::Sender),
     Channels(channels::Sender),
@@ -344,7 +345,7 @@ impl Sender {
     }
 }
 
-/// The other process: executes the orders on `control`, until that is closed.
+/// Runs the peer process: executes the orders on `control` until it is closed.
 ///
 /// # Errors
 /// The error that ended the measurement.

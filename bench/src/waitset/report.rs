@@ -1,4 +1,4 @@
-//! What was measured, for people and for programs.
+//! Reports, for people and for programs.
 
 use serde::Serialize;
 
@@ -7,14 +7,14 @@ use crate::report::BenchReport;
 use crate::sample::Ordered;
 use crate::table::align;
 
-/// Of some times, in nanoseconds.
+/// Percentiles of times, in nanoseconds.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
 pub struct Percentiles {
-    /// How many there are.
+    /// Number of times measured.
     pub rounds: usize,
-    /// Half are no longer.
+    /// Median of the times.
     pub p50: u64,
-    /// 99 % are no longer.
+    /// 99th percentile of the times.
     pub p99: u64,
 }
 
@@ -25,35 +25,35 @@ impl Percentiles {
     }
 }
 
-/// One design with one number of idle channels.
+/// Figures of a design with a number of idle channels.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Row {
-    /// Its name.
+    /// Name of the design.
     pub design: String,
-    /// Idle channels beside the busy one.
+    /// Number of idle channels beside the busy one.
     pub idle: usize,
-    /// From sending to having received, by a side that sleeps.
+    /// Latency from sending to receipt by a sleeping side.
     pub wake_ns: Percentiles,
-    /// Processor time of the side that sleeps, for each message.
+    /// Processor time of the sleeping side per message.
     pub cpu_per_wake_ns: f64,
-    /// A round trip between two sides that are awake.
+    /// Round trip between two sides that are awake.
     pub echo_ns: Percentiles,
-    /// Opening a channel, on average; of the waitset only.
+    /// Average time to open a channel, in ns; only for the waitset.
     pub open_ns: Option<u64>,
-    /// How much of the time the side that waits waited for a processor.
+    /// Share of the time that the waiting side was runnable but not running.
     pub waited_share: f64,
 }
 
-/// All that was measured in one run.
+/// Results of one run.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Report {
-    /// The host that was measured.
+    /// Host that was measured.
     pub host: Host,
-    /// By number of idle channels, then by design.
+    /// Rows by number of idle channels, then by design.
     pub rows: Vec<Row>,
 }
 
-/// What share of the time a side may wait for a processor before its figures are called disturbed.
+/// Share of the time that a side may wait for a processor before its figures count as disturbed.
 const DISTURBED_SHARE: f64 = 0.02;
 
 impl Report {
@@ -61,8 +61,8 @@ impl Report {
         Report { host, rows }
     }
 
-    /// How much slower the waitset is beside the most idle channels than beside the fewest: of being woken,
-    /// and of a round trip awake.
+    /// Returns how much slower the waitset is with the most idle channels than with the fewest: for wake-ups,
+    /// and for round trips while awake.
     #[must_use]
     pub fn growth(&self) -> Option<(f64, f64)> {
         let mut own = self.rows.iter().filter(|row| row.design == super::Design::Channels.name());

@@ -27,7 +27,7 @@ pub(crate) struct NetworkOptions {
     arguments: Vec<String>,
 }
 
-/// Ends with the status of rank 0.
+/// Runs the launcher and returns the exit status of rank 0.
 pub(crate) fn run(options: &NetworkOptions) -> Result<u8, Failure> {
     let NetworkOptions { kit, cpu, memory_mib, arguments } = options;
     let (kit, cpu, arguments) = (kit.clone(), cpu.clone(), arguments.clone());

@@ -21,7 +21,7 @@ trait Values {
 /// processor makes the same decisions.
 type Move = (i128, u32, u32);
 
-/// No move.
+/// Placeholder for "no move", worse than any real one.
 const NONE: Move = (0, u32::MAX, u32::MAX);
 
 /// Returns the better of two moves: the greater gain, then the lower vertex and label.

@@ -1,4 +1,4 @@
-//! The greedy search beside the main job, on the same graphs.
+//! The greedy search compared with `communities`, on the same graphs.
 
 use clustering::graph::{Graph, dense, sparse};
 use clustering::search::{alone, modularity};
@@ -18,8 +18,8 @@ fn same_graph(graph: &Graph) -> Csr {
 
 #[test]
 fn the_main_job_finds_nothing_much_better_in_a_dense_graph() {
-    // A vertex moves alone and never back: in a sparse graph the search ends early, which the main job's
-    // levels prevent.
+    // Vertices move one at a time and never back: on a sparse graph the search ends early, which the levels
+    // of `communities` prevent.
     for (graph, part) in [(dense(66), 0.99), (sparse(400), 0.7)] {
         let (labels, steps) = alone(&graph, u64::MAX);
         assert!(steps as usize > graph.vertices() / 2, "{steps} steps");

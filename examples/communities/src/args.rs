@@ -1,11 +1,11 @@
-//! The command line.
+//! Command line of the program.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
 use clap::{ArgGroup, Parser};
 
-/// The most workers of one search.
+/// Maximum number of workers of a search.
 pub const WORKERS_MAX: u32 = 256;
 
 const AFTER_HELP: &str = "\
@@ -93,7 +93,7 @@ pub struct Request {
     pub json: bool,
 }
 
-/// Serves a master, which starts this with a first argument `worker`.
+/// Serves a master, which starts this program with the first argument `worker`.
 #[derive(Clone, Debug, PartialEq, Eq, Parser)]
 #[command(name = "communities worker")]
 pub struct Worker {
@@ -105,20 +105,20 @@ pub struct Worker {
     pub number: u32,
 }
 
-/// What the program is to do.
+/// Task selected by the command line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Command {
-    /// Search a graph.
+    /// Search a graph for communities.
     Search(Request),
-    /// Serve a master.
+    /// Serve a master as its worker.
     Work(Worker),
 }
 
 impl Command {
-    /// Parses the command line, which begins with the name of the program.
+    /// Parses the command line, including the program name.
     ///
     /// # Errors
-    /// Wrong usage, or a request for help.
+    /// Invalid usage, or a request for help.
     pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, clap::Error> {
         let mut words: Vec<OsString> = words.into_iter().collect();
         if words.get(1).is_some_and(|word| word == "worker") {
@@ -129,7 +129,7 @@ impl Command {
     }
 }
 
-/// The origin of the graph.
+/// Origin of the graph.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// This machine's package lists.
@@ -142,7 +142,7 @@ pub enum Source {
     Lfr(u32),
 }
 
-/// The workers of a search.
+/// Workers of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Staff {
     /// Domains on every node that is up.
@@ -154,7 +154,7 @@ pub enum Staff {
 }
 
 impl Request {
-    /// Where the graph comes from.
+    /// Returns the origin of the graph.
     #[must_use]
     pub fn source(&self) -> Source {
         match (&self.file, self.rmat, self.lfr) {
@@ -165,7 +165,7 @@ impl Request {
         }
     }
 
-    /// The workers that were asked for.
+    /// Returns the requested workers.
     #[must_use]
     pub fn staff(&self) -> Staff {
         match (&self.workers, self.threads) {
@@ -175,7 +175,7 @@ impl Request {
         }
     }
 
-    /// The number of communities to show.
+    /// Returns the number of communities to show.
     #[must_use]
     pub fn top(&self) -> usize {
         self.top as usize

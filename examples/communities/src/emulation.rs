@@ -1,4 +1,4 @@
-//! How emulated nodes affect the time of a job.
+//! Effect of emulated nodes on the time of a job.
 
 use std::fmt;
 
@@ -6,40 +6,40 @@ use serde::Serialize;
 
 use crate::report::{Report, WorkerReport};
 
-/// Emulated nodes in a job. The fields are keys of `--json`.
+/// Effect of the emulated nodes in a job. The fields are keys of `--json`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Emulation {
-    /// Their names.
+    /// Names of the emulated nodes.
     pub nodes: Vec<String>,
-    /// Arcs that a worker there looks at in a second of computing, in the mean.
+    /// Mean number of arcs that a worker on them examines per second of computing.
     pub arcs_per_second: f64,
-    /// The same of a worker on a processor that is not emulated, if there was one.
+    /// The same for workers on processors that are not emulated, if there were any.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub native_arcs_per_second: Option<f64>,
-    /// The times of the search.
+    /// Time of the search.
     pub search_seconds: f64,
-    /// The time of one thread.
+    /// Time of the search in one thread.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub one_thread: Option<OneThread>,
-    /// The time that all workers would compute if none was emulated.
+    /// Computing time of all workers if none were emulated.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub native_compute_seconds: Option<f64>,
-    /// Workers that are not emulated.
+    /// Number of workers that are not emulated.
     pub native_workers: usize,
 }
 
-/// The time of the search in one thread.
+/// Time of the search in one thread.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct OneThread {
     /// Time, in seconds.
     pub seconds: f64,
-    /// It was measured, by `--verify`; otherwise it is what was computed, at the speed of the workers that
+    /// Whether it was measured, by `--verify`; otherwise it is an estimate at the speed of the workers that
     /// are not emulated.
     pub measured: bool,
 }
 
 impl Emulation {
-    /// That of a job, if emulated nodes took part in it.
+    /// Computes the effect for a job; `None` without emulated nodes.
     #[must_use]
     pub fn of(report: &Report) -> Option<Emulation> {
         let (emulated, native): (Vec<&WorkerReport>, Vec<&WorkerReport>) =
@@ -72,14 +72,14 @@ impl Emulation {
         })
     }
 
-    /// Whether the job would have been faster without emulated nodes.
+    /// Returns whether the job would have been faster without emulated nodes.
     #[must_use]
     pub fn slows(&self) -> bool {
         self.one_thread.as_ref().is_some_and(|alone| alone.seconds < self.search_seconds)
     }
 }
 
-/// Arcs in a second of computing.
+/// Returns the arcs examined per second of computing.
 fn speed(workers: &[&WorkerReport]) -> Option<f64> {
     let arcs: u64 = workers.iter().map(|worker| worker.arcs).sum();
     let seconds: f64 = workers.iter().map(|worker| worker.compute_seconds).sum();

@@ -1,5 +1,5 @@
-//! The result as a figure: the largest communities as circles, joined by lines. The layout is computed here,
-//! so that a file and a page show the same.
+//! Figure of the result: the largest communities as circles, joined by lines. The layout is computed here, so
+//! that a file and a page show the same.
 
 mod layout;
 mod svg;
@@ -13,22 +13,22 @@ use crate::graph::Input;
 use crate::report::{Ranking, Report};
 use crate::search::{Communities, SearchError, contract};
 
-/// Communities that are drawn.
+/// Maximum number of communities drawn.
 const DRAWN: usize = 40;
 
-/// Lines that are drawn: the heaviest.
+/// Maximum number of lines drawn, heaviest first.
 const MAX_LINES: usize = 160;
 
-/// Central vertices that name a community.
+/// Number of central vertices that name a community.
 const NAMES: usize = 3;
 
-/// Bytes of one of those names, at most: a figure has to fit a record.
+/// Maximum length of such a name in bytes: a figure has to fit a record.
 const NAME_BYTES: usize = 32;
 
-/// Side of the square that it lies in. Nothing has a unit.
+/// Side of the figure's square, in arbitrary units.
 pub const SIDE: f64 = 1000.0;
 
-/// A clustered graph, drawn. The fields are the keys of the JSON.
+/// Drawing of a clustered graph. The fields are the keys of the JSON.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Figure {
     /// The kind of figure, for programs that draw several kinds.
@@ -39,40 +39,40 @@ pub struct Figure {
     pub vertices: usize,
     /// Edges of the graph.
     pub edges: u64,
-    /// How good the communities are.
+    /// Modularity of the communities.
     pub modularity: f64,
-    /// How many there are, drawn or not.
+    /// Number of communities, drawn or not.
     pub communities: usize,
-    /// Those that are drawn, the largest first.
+    /// Communities that are drawn, largest first.
     pub circles: Vec<Circle>,
-    /// The lines between them, the heaviest first: two indices of `circles`, and the weight of the edges
-    /// between them.
+    /// Lines between them, heaviest first: two indices of `circles`, and the weight of the edges between
+    /// them.
     pub lines: Vec<(usize, usize, u64)>,
-    /// The nodes that found them: name, instruction set, and share of the work from 0 to 1.
+    /// Nodes that computed the result: name, instruction set, and share of the work from 0 to 1.
     pub nodes: Vec<(String, String, f64)>,
 }
 
 /// A community as a circle.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Circle {
-    /// Its middle, from 0 to [`SIDE`].
+    /// Horizontal position of the centre, from 0 to [`SIDE`].
     pub x: f64,
-    /// Downwards.
+    /// Vertical position of the centre, downwards.
     pub y: f64,
-    /// Its radius: areas are as sizes.
+    /// Radius; areas are proportional to sizes.
     pub r: f64,
-    /// Its vertices.
+    /// Number of its vertices.
     pub size: usize,
-    /// The vertices with most edges within it.
+    /// Names of the vertices with the most edges within it.
     pub names: Vec<String>,
 }
 
 impl Figure {
-    /// Draws what was found. `report` describes the largest communities at least as far as they are drawn,
-    /// see [`described`].
+    /// Lays out the result. `report` must describe at least the communities that are drawn, see
+    /// [`described`].
     ///
     /// # Errors
-    /// None that a search within its limits leaves.
+    /// None for the result of a search within its limits.
     pub fn new(
         input: &Input,
         found: &Communities,
@@ -121,7 +121,7 @@ impl Figure {
         })
     }
 
-    /// Writes it as a picture, for dark and for light screens.
+    /// Writes the figure as SVG, for dark and light screens.
     ///
     /// # Errors
     /// Those of `output`.
@@ -130,7 +130,7 @@ impl Figure {
     }
 }
 
-/// How many communities a report has to describe for a figure.
+/// Returns the number of communities that a report has to describe for a figure.
 #[must_use]
 pub fn described(top: usize) -> usize {
     top.max(DRAWN)
@@ -140,7 +140,7 @@ fn tenths(length: f64) -> f64 {
     (length * 10.0).round() / 10.0
 }
 
-/// As much of a name as there is room for.
+/// Truncates a name to [`NAME_BYTES`].
 fn shortened(name: &str) -> String {
     if name.len() <= NAME_BYTES {
         return name.to_owned();

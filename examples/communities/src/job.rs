@@ -1,4 +1,4 @@
-//! The whole job: read the graph, search with all workers, report, verify.
+//! The complete job: read the graph, search with all workers, report, verify.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
 use std::path::{Path, PathBuf};
@@ -17,23 +17,23 @@ use crate::report::{self, Report, Times};
 use crate::search::{Alone, Communities, Search, SearchError, Step};
 use crate::{store, worker};
 
-/// Messages that a channel to a thread holds each way, and how long they may be.
+/// Capacity of a channel to a thread in each direction, in messages, and their maximum length.
 const LOCAL_MESSAGES: usize = 64;
 const LOCAL_MESSAGE_BYTES: usize = 1 << 17;
 
-/// Why the job failed.
+/// Error of the job.
 #[derive(Debug, thiserror::Error)]
 pub enum JobError {
-    /// There is no graph.
+    /// The graph could not be read.
     #[error(transparent)]
     Read(#[from] ReadError),
-    /// There are no workers.
+    /// The workers could not be started.
     #[error(transparent)]
     Launch(#[from] LaunchError),
-    /// The search contradicts itself.
+    /// The search produced an inconsistent result.
     #[error(transparent)]
     Search(#[from] SearchError),
-    /// Labels or the drawing cannot be written.
+    /// An output file cannot be written.
     #[error("cannot write {path}: {source}")]
     Output {
         /// The file.
@@ -44,18 +44,18 @@ pub enum JobError {
     /// The report cannot be written.
     #[error("cannot write the report: {0}")]
     Report(io::Error),
-    /// One thread gives another answer.
+    /// The search in one thread gave another answer.
     #[error("not verified: one thread gives other labels than the workers did; this is a bug")]
     NotVerified,
 }
 
-/// Does the job and prints its report.
+/// Runs the job and prints its report.
 ///
 /// # Errors
-/// Whatever kept it from being done.
+/// The first step that failed.
 pub fn run(request: &Request) -> Result<(), JobError> {
     let mut screen = Screen::new();
-    // Found out now rather than after the search.
+    // Create output files first, so that errors show before the search.
     let output = request.output.as_deref().map(create).transpose()?;
     let edges = request.edges.as_deref().map(create).transpose()?;
     let drawing = request.svg.as_deref().map(create).transpose()?;
@@ -108,7 +108,7 @@ pub fn run(request: &Request) -> Result<(), JobError> {
     if report.verified == Some(false) { Err(JobError::NotVerified) } else { Ok(()) }
 }
 
-/// The publisher of the job's progress, if a machine is up.
+/// Returns the publisher of the job's progress, if a machine is up.
 fn publisher(request: &Request) -> Option<Publisher> {
     match request.staff() {
         Staff::Threads(_) => None,
@@ -129,7 +129,7 @@ fn print(report: &Report, json: bool) -> io::Result<()> {
         write!(out, "{report}")
     };
     match written.and_then(|()| out.flush()) {
-        // The reader of the report has closed the pipe: it has seen enough.
+        // The reader of the report has closed the pipe, which is not an error.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => other,
     }
@@ -190,7 +190,7 @@ fn search_with_threads(
     thread::scope(|scope| {
         let ports = (0..count).map(|number| {
             let (near, mut far) = hub.channel(LOCAL_MESSAGES, LOCAL_MESSAGE_BYTES);
-            // How it ends, the master sees by its end of the channel.
+            // The master learns the outcome from its end of the channel.
             scope.spawn(move || worker::serve(&mut far, number).is_ok());
             let domain = format!("thread {number}");
             (
@@ -256,7 +256,7 @@ impl Screen {
         Self { terminal: io::stderr().is_terminal(), dirty: false }
     }
 
-    /// Something passing: shown on a terminal only.
+    /// Shows a transient status, on a terminal only.
     fn status(&mut self, text: &str) {
         if self.terminal {
             eprint!("\r\x1b[K{text}");
@@ -264,12 +264,12 @@ impl Screen {
         }
     }
 
-    /// Progress: on one line of a terminal, a line each elsewhere.
+    /// Shows progress: on one line of a terminal, otherwise one line each.
     fn progress(&mut self, text: &str) {
         if self.terminal { self.status(text) } else { self.line(text) }
     }
 
-    /// Something that stays.
+    /// Prints a permanent line.
     fn line(&mut self, text: &str) {
         self.clear();
         eprintln!("{text}");

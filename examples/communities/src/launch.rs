@@ -17,11 +17,13 @@ use crate::worker::{self, WorkerError};
 
 pub use port::DomainPort;
 
-/// Slots of a ring, of [`SLOT_BYTES`] each: messages of up to some 120 KiB, 256 KiB of a window per worker.
+/// Slots of a ring, of [`SLOT_BYTES`] each: room for messages of up to about 120 KiB, in 256 KiB of a window
+/// per worker.
 const SLOTS: u32 = 1024;
 const SLOT_BYTES: usize = 128;
 
-/// "communit", for the handshake: only workers of this program and protocol fit.
+/// Interface id for the handshake ("communit" and the version): rejects workers of other programs and
+/// protocol versions.
 const INTERFACE: u64 = 0x636f_6d6d_756e_6974 ^ (crate::wire::VERSION as u64);
 
 /// Timeout for all workers together to start and connect.
@@ -33,31 +35,31 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Timeout for a worker to end after the search.
 const END_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Why there are no workers.
+/// Error of starting the workers.
 #[derive(Debug, thiserror::Error)]
 pub enum LaunchError {
-    /// The machine refused something.
+    /// An operation on the machine failed.
     #[error("{what}: {source}")]
     Machine {
         /// The operation.
         what: String,
-        /// Why it failed.
+        /// Cause of the failure.
         source: Error,
     },
-    /// A worker ended or stayed away.
+    /// A worker ended early or did not connect.
     #[error("worker {number} on {node} {how}; its messages, if any, are above")]
     NoShow {
-        /// Which worker.
+        /// Number of the worker.
         number: u32,
         /// Its node.
         node: String,
-        /// The outcome.
+        /// What happened to it.
         how: String,
     },
-    /// No node would have a worker.
+    /// No node could start a worker.
     #[error("no node of machine '{machine}' could start a worker; --threads 2 works without a machine")]
     Nobody {
-        /// The machine.
+        /// Name of the machine.
         machine: String,
     },
 }
@@ -65,13 +67,13 @@ pub enum LaunchError {
 /// Workers that were started and have connected.
 #[derive(Debug)]
 pub struct Started {
-    /// Where they are, and the channels to them.
+    /// Identities of the workers, and the channels to them.
     pub ports: Vec<(Identity, DomainPort)>,
-    /// The domains; dropping it does not end them, [`end`] does.
+    /// Their domains. Dropping them does not end them; use [`end`].
     pub children: Vec<Child>,
 }
 
-/// The domain of this program, attached once.
+/// Returns the domain of this program, which is attached once.
 ///
 /// # Errors
 /// No machine is up.
@@ -86,7 +88,7 @@ pub fn domain() -> Result<Domain, Error> {
     }
 }
 
-/// The name for bulk data beside a name for messages.
+/// Returns the name of the bulk channel that accompanies a channel.
 fn bulk_name(name: &str) -> String {
     format!("{name}/bulk")
 }
@@ -99,7 +101,7 @@ fn options() -> Result<ChannelOptions, Error> {
 /// a worker is passed over with a warning.
 ///
 /// # Errors
-/// No machine, a worker that was asked for cannot be had, or none at all.
+/// No machine is up, a requested worker cannot be started, or there is no worker at all.
 pub fn start(staff: &Staff, warn: &mut dyn FnMut(&str)) -> Result<Started, LaunchError> {
     let failed = |what: &str| {
         let what = what.to_owned();
@@ -169,7 +171,8 @@ pub fn start(staff: &Staff, warn: &mut dyn FnMut(&str)) -> Result<Started, Launc
     Ok(started)
 }
 
-/// One worker per node that is up; on the host, where the master runs too, one per two processors.
+/// Assigns one worker to each node that is up; to the host, where the master runs too, one per two
+/// processors.
 fn every_node(nodes: &[NodeInfo]) -> Vec<(String, u32)> {
     let up = nodes.iter().filter(|node| node.up);
     up.map(|node| {
@@ -179,7 +182,7 @@ fn every_node(nodes: &[NodeInfo]) -> Vec<(String, u32)> {
     .collect()
 }
 
-/// Whether a node has another instruction set than the host: then it runs there under an emulator.
+/// Returns whether a node has another instruction set than the host, and therefore runs under an emulator.
 fn is_emulated(nodes: &[NodeInfo], name: &str) -> bool {
     let host = nodes.iter().find(|node| node.kind == NodeKind::Host);
     let node = nodes.iter().find(|node| node.name == name);
@@ -190,7 +193,7 @@ fn spawn(domain: &Domain, name: &str, node: &str, number: u32) -> Result<Child, 
     let options = if domain.was_spawned() {
         SpawnOptions::this_image()
     } else {
-        // Started by hand: the program itself will do, on nodes that can run it.
+        // Started without an image: use the executable itself, on nodes that can run it.
         SpawnOptions::image(std::env::current_exe().unwrap_or_else(|_| "communities".into()))
     };
     let number = number.to_string();
@@ -202,7 +205,7 @@ struct Door {
     set: WaitSet,
     messages: Listener,
     bulk: Listener<BulkChannel>,
-    /// Workers with one of their two channels open.
+    /// Channels of workers whose other channel is not open yet.
     channels: Vec<Channel>,
     bulks: Vec<BulkChannel>,
 }
@@ -217,14 +220,14 @@ impl Door {
         Ok(Door { set, messages, bulk, channels: Vec::new(), bulks: Vec::new() })
     }
 
-    /// The next worker with both channels open.
+    /// Returns the next worker with both channels open.
     fn next(&mut self, timeout: Duration) -> Result<Option<(Channel, BulkChannel)>, Error> {
         match self.set.wait(timeout) {
             Ok(Ready::Listener(_)) => {}
             Ok(_) | Err(Error::TimedOut { .. }) => return Ok(None),
             Err(error) => return Err(error),
         }
-        // Which of the two it is does not matter: neither waits.
+        // Poll both listeners; neither waits.
         if let Some(channel) = if_there(self.messages.within(Duration::ZERO).accept())? {
             self.channels.push(channel);
         }
@@ -249,8 +252,7 @@ fn if_there<T>(accepted: Result<T, Error>) -> Result<Option<T>, Error> {
     }
 }
 
-/// Accepts an expected worker; others are refused. The error is the reason why it gets everything by
-/// messages.
+/// Accepts an expected worker and rejects others. The error is the reason why it gets everything by messages.
 fn admit(
     domain: &Domain,
     nodes: &[NodeInfo],
@@ -274,7 +276,7 @@ fn admit(
     result
 }
 
-/// Takes one worker off the list that has ended, or any once the deadline has passed.
+/// Removes one worker from the list that has ended, or any worker once the deadline has passed.
 fn dismiss_the_dead(awaited: &mut Vec<(u32, Child)>, deadline: Instant) -> Option<LaunchError> {
     let late = Instant::now() >= deadline;
     let (position, how) =
@@ -304,16 +306,16 @@ pub fn end(children: &[Child]) {
     let deadline = Instant::now() + END_TIMEOUT;
     for child in children {
         if child.wait(deadline.saturating_duration_since(Instant::now())).is_err() {
-            // If even this fails, the machine ends it together with this domain.
+            // If this fails, the machine ends the worker together with this domain.
             let _ = child.kill();
         }
     }
 }
 
-/// Why a worker domain failed.
+/// Error of a worker domain.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkError {
-    /// It has no channel to its master.
+    /// It could not connect to its master.
     #[error("cannot reach the master '{master}': {source}")]
     NoMaster {
         /// The name that the master exports.
@@ -321,7 +323,7 @@ pub enum WorkError {
         /// The error of the connection.
         source: Error,
     },
-    /// Its service ended early.
+    /// It failed while serving the master.
     #[error(transparent)]
     Worker(#[from] WorkerError),
 }

@@ -1,10 +1,10 @@
-//! The channel between master and worker, and one within a process.
+//! The channel between master and worker as a trait, and an implementation within a process.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The error that ends the use of a port.
+/// Error of a port; a lost port is unusable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PortError {
     /// The peer is gone, or the channel with it.
@@ -17,28 +17,27 @@ pub enum PortError {
 
 /// One end of a message channel.
 pub trait Port {
-    /// Longest message, in bytes.
+    /// Returns the maximum length of a message, in bytes.
     fn max_message_bytes(&self) -> usize;
 
-    /// The longest message that can be sent beside the channel: the graph should be cut into parts of this
-    /// length.
+    /// Maximum length of data sent beside the channel: the graph should be cut into pieces of this length.
     fn max_bulk_bytes(&self) -> usize {
         self.max_message_bytes()
     }
 
-    /// Whether what can go beside the channel does; without this call it does.
+    /// Enables or disables sending long data beside the channel; enabled by default.
     fn use_bulk(&mut self, _use_it: bool) {}
 
-    /// Sends `message` whole; returns `false` if it does not fit now.
+    /// Sends `message` completely; returns `false` if there is no room now.
     ///
     /// # Errors
-    /// The channel is of no more use.
+    /// The channel is unusable.
     fn try_send(&mut self, message: &[u8]) -> Result<bool, PortError>;
 
     /// Replaces the content of `buffer` by the next message; returns `false` if no message has arrived.
     ///
     /// # Errors
-    /// The channel is of no more use; everything sent before was received.
+    /// The channel is unusable; everything sent before was received.
     fn try_recv(&mut self, buffer: &mut Vec<u8>) -> Result<bool, PortError>;
 
     /// Like [`Port::try_send`], but waits for room.
@@ -64,13 +63,13 @@ pub trait Port {
 pub struct LocalPort {
     incoming: Arc<Queue>,
     outgoing: Arc<Queue>,
-    /// Rung when something happens here.
+    /// Signalled on events of this end.
     bell: Arc<Bell>,
-    /// Rung when something happens there.
+    /// Signalled on events of the far end.
     far_bell: Arc<Bell>,
 }
 
-/// Makes channels between threads; the thread that holds their near ends can wait on all of them.
+/// Creates channels between threads; the thread that holds their near ends can wait on all of them.
 #[derive(Debug, Default)]
 pub struct LocalHub {
     bell: Arc<Bell>,
@@ -89,7 +88,7 @@ struct QueueState {
     closed: bool,
 }
 
-/// Counts what happens on the ports that share it.
+/// Event counter of the ports that share it.
 #[derive(Debug, Default)]
 struct Bell {
     rung: Mutex<u64>,
@@ -110,7 +109,7 @@ impl Bell {
         *lock(&self.rung)
     }
 
-    /// `false` if the bell was not rung since `seen` in time.
+    /// Waits for an event after `seen`; returns `false` at the deadline.
     fn wait_past(&self, seen: u64, deadline: Instant) -> bool {
         let mut rung = lock(&self.rung);
         while *rung == seen {
@@ -125,7 +124,8 @@ impl Bell {
 }
 
 impl LocalHub {
-    /// The near and the far end of a new channel that holds up to `capacity` messages each way.
+    /// Creates a channel that holds up to `capacity` messages in each direction, and returns its near and far
+    /// ends.
     #[must_use]
     pub fn channel(&self, capacity: usize, max_message_bytes: usize) -> (LocalPort, LocalPort) {
         let queue = || Arc::new(Queue { state: Mutex::default(), capacity, max_message_bytes });

@@ -1,8 +1,8 @@
-//! Progress and result as records among the machine's names, where `tombolo names 'job/*'` and the page of
-//! `tombolo web` find them.
+//! Publishes progress and result as name records of the machine, where `tombolo names 'job/*'` and the page
+//! of `tombolo web` find them.
 //!
-//! `job/DOMAIN` is the progress and ends with the domain. `job/DOMAIN/figure` is the drawn result, and stays
-//! until the machine goes down; of these the latest are kept.
+//! `job/DOMAIN` has the progress and is removed with the domain. `job/DOMAIN/figure` has the drawn result and
+//! stays until the machine goes down; only the latest figures are kept.
 
 use std::time::{Duration, Instant};
 
@@ -12,10 +12,10 @@ use tombolo::{Domain, Error};
 use crate::figure::Figure;
 use crate::search::Step;
 
-/// Time from one message about progress to the next.
+/// Minimum interval between two updates of the progress.
 const EVERY: Duration = Duration::from_millis(200);
 
-/// Figures that stay.
+/// Number of figures that are kept.
 const KEPT: usize = 8;
 
 /// Publishes the progress of a job. No job depends on its publication, so errors are ignored.
@@ -27,7 +27,7 @@ pub struct Publisher {
 }
 
 impl Publisher {
-    /// For this domain.
+    /// Creates the publisher of this domain's progress.
     #[must_use]
     pub fn new(domain: Domain) -> Publisher {
         let name = format!("job/{}", domain.id());
@@ -59,7 +59,7 @@ impl Publisher {
     /// Publishes the drawn result.
     ///
     /// # Errors
-    /// The machine does not take it.
+    /// The machine rejects the record.
     pub fn figure(&mut self, figure: &Figure) -> Result<(), Error> {
         let json = serde_json::to_string(figure).unwrap_or_default();
         let names = self.domain.names();
@@ -72,7 +72,7 @@ impl Publisher {
         before.retain(|record| record.version < version && record.owner.is_none());
         before.sort_by_key(|record| record.version);
         let excess = before.len().saturating_sub(KEPT - 1);
-        // Another job may have been quicker to delete it.
+        // Another job may have deleted it already.
         before.iter().take(excess).for_each(|record| drop(names.delete(&record.name)));
         self.phase("done");
         Ok(())

@@ -1,9 +1,10 @@
-//! Pseudo-random numbers of generated graphs and of the search: the same for a seed on every processor.
+//! Pseudo-random numbers for generated graphs and the search; a seed gives the same sequence on every
+//! processor.
 
-/// The increment of SplitMix64.
+/// Increment of SplitMix64.
 const GAMMA: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// The pseudo-random generator SplitMix64.
+/// Pseudo-random number generator SplitMix64.
 #[derive(Clone, Debug)]
 pub struct Random {
     state: u64,
@@ -16,14 +17,14 @@ impl Random {
         Self { state: seed }
     }
 
-    /// The next 64 random bits.
+    /// Returns the next 64 random bits.
     pub fn word(&mut self) -> u64 {
         let word = mix(self.state);
         self.state = self.state.wrapping_add(GAMMA);
         word
     }
 
-    /// A number below `limit`; 0 if `limit` is 0.
+    /// Returns a number below `limit`; 0 if `limit` is 0.
     pub fn below(&mut self, limit: u64) -> u64 {
         ((u128::from(self.word()) * u128::from(limit)) >> 64) as u64
     }
@@ -36,7 +37,7 @@ impl Random {
     }
 }
 
-/// A bijection on 64 bits that mixes them well: one step of SplitMix64.
+/// Mixes 64 bits bijectively: one step of SplitMix64.
 #[must_use]
 pub fn mix(value: u64) -> u64 {
     let mut mixed = value.wrapping_add(GAMMA);

@@ -11,25 +11,25 @@ use crate::emulation::Emulation;
 use crate::graph::{Csr, Input, Names};
 use crate::search::{Communities, ROUNDS_PER_SWEEP};
 
-/// Central vertices named per community.
+/// Number of central vertices named per community.
 const CENTRAL_NAMES: usize = 5;
 
-/// Everything that is reported. The fields are the keys of `--json`.
+/// Report of a job. The fields are the keys of `--json`.
 #[derive(Debug, Serialize)]
 pub struct Report {
-    /// Where the graph came from.
+    /// Source of the graph.
     pub source: String,
     /// Number of vertices.
     pub vertices: usize,
     /// Number of edges after merging.
     pub edges: u64,
-    /// Edges that were given again.
+    /// Number of edges given more than once.
     pub duplicate_edges: u64,
-    /// The seed of the search.
+    /// Seed of the search.
     pub seed: u64,
     /// Modularity reached.
     pub modularity: f64,
-    /// Its exact numerator; the denominator is the square of the total weight.
+    /// Exact numerator of the modularity; the denominator is the square of the total weight.
     pub modularity_numerator: String,
     /// Sum of all degrees.
     pub total_weight: u64,
@@ -37,44 +37,44 @@ pub struct Report {
     pub communities: usize,
     /// Communities of one vertex.
     pub single_vertices: usize,
-    /// The number of communities by minimum size: (vertices, communities).
+    /// Number of communities by minimum size: (vertices, communities).
     pub sizes: Vec<(usize, usize)>,
-    /// The largest communities, the largest first.
+    /// Largest communities, in descending order of size.
     pub largest: Vec<Community>,
     /// Levels of contraction.
     pub levels: u32,
     /// Rounds on all levels.
     pub rounds: u32,
-    /// Best moves asked for.
+    /// Number of vertices evaluated for a move.
     pub evaluations: u64,
     /// Moves made.
     pub moves: u64,
-    /// Time to read the graph.
+    /// Time to read the graph, in seconds.
     pub read_seconds: f64,
-    /// Time to start the workers.
+    /// Time to start the workers, in seconds.
     pub start_seconds: f64,
-    /// Time to search.
+    /// Time of the search, in seconds.
     pub search_seconds: f64,
-    /// Bytes of the graph that each worker got.
+    /// Bytes of the graph sent to each worker.
     pub spread_bytes: u64,
     /// Time until all workers had the graph; part of the search.
     pub spread_seconds: f64,
-    /// The same by messages, if that was tried first.
+    /// The same by messages, if both ways were compared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub spread_by_messages_seconds: Option<f64>,
-    /// The work of each worker.
+    /// Work of each worker.
     pub workers: Vec<WorkerReport>,
-    /// Arcs that the master looked at: small contracted graphs, and the work of lost workers.
+    /// Arcs that the master examined: those of small contracted graphs, and the work of lost workers.
     pub master_arcs: u64,
-    /// Time it took the master, in seconds.
+    /// Computing time of the master, in seconds.
     pub master_compute_seconds: f64,
-    /// Whether a search in one thread gave the same labels; absent if it was not asked for.
+    /// Whether a search in one thread gave the same labels; absent without `--verify`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verified: Option<bool>,
-    /// Time of that search.
+    /// Time of that search, in seconds.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verify_seconds: Option<f64>,
-    /// The effect of emulated nodes on the time; absent without emulated nodes.
+    /// Effect of emulated nodes on the time; absent without emulated nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub emulation: Option<Emulation>,
 }
@@ -84,11 +84,11 @@ pub struct Report {
 pub struct Community {
     /// Number of its vertices.
     pub size: usize,
-    /// Those of its vertices that have most edges within it.
+    /// Its vertices with the most edges within it.
     pub central: Vec<String>,
 }
 
-/// The work of one worker.
+/// Work of one worker.
 #[derive(Clone, Debug, Serialize)]
 pub struct WorkerReport {
     /// Its node.
@@ -101,46 +101,46 @@ pub struct WorkerReport {
     pub transport: String,
     /// Whether its processor is emulated.
     pub emulated: bool,
-    /// Parts it has judged.
+    /// Parts that it has evaluated.
     pub parts: u64,
-    /// Arcs it has looked at.
+    /// Arcs that it has examined.
     pub arcs: u64,
-    /// Its part of all arcs looked at, from 0 to 1.
+    /// Its share of all arcs examined, from 0 to 1.
     pub share: f64,
     /// Time spent finding moves.
     pub compute_seconds: f64,
     /// Time spent waiting for messages; 0 if it was lost.
     pub wait_seconds: f64,
-    /// Most memory that its graphs and labels took.
+    /// Peak memory of its graphs and labels, in bytes.
     pub memory_bytes: u64,
-    /// Messages to it.
+    /// Messages sent to it.
     pub messages_sent: u64,
     /// Bytes in them.
     pub bytes_sent: u64,
-    /// Messages from it.
+    /// Messages received from it.
     pub messages_received: u64,
     /// Bytes in them.
     pub bytes_received: u64,
-    /// Why it was given up, if it was.
+    /// Reason for its loss, if it was lost.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lost: Option<String>,
 }
 
-/// How long the stages took.
+/// Durations of the stages.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Times {
-    /// To read the graph, in seconds.
+    /// Time to read the graph, in seconds.
     pub read_seconds: f64,
-    /// To start the workers.
+    /// Time to start the workers, in seconds.
     pub start_seconds: f64,
-    /// To search.
+    /// Time of the search, in seconds.
     pub search_seconds: f64,
-    /// To get the graph to the workers, which is part of that.
+    /// Transfer of the graph to the workers, part of the search.
     pub spreading: Spreading,
 }
 
 impl Report {
-    /// Puts everything together. `ranking` is what [`rank`] returned; `top` communities are described.
+    /// Assembles the report. `ranking` comes from [`rank`]; `top` communities are described.
     #[must_use]
     pub fn new(
         input: &Input,
@@ -217,15 +217,15 @@ fn seconds(nanoseconds: u64) -> f64 {
 /// Communities in the order of their sizes.
 #[derive(Debug)]
 pub struct Ranking {
-    /// By rank, the largest community first: its number.
+    /// Number of the community by rank, the largest first.
     pub order: Vec<u32>,
-    /// By rank: its size.
+    /// Size of the community by rank.
     pub sizes: Vec<usize>,
-    /// By number: its rank.
+    /// Rank of the community by number.
     pub rank_of: Vec<u32>,
 }
 
-/// Orders communities by size, the largest first; of equals the one with the smaller first vertex.
+/// Ranks communities by size, largest first; ties are broken by the smaller first vertex.
 #[must_use]
 pub fn rank(found: &Communities) -> Ranking {
     let mut sizes = vec![0usize; found.count];
@@ -421,7 +421,7 @@ fn traffic(messages: u64, count: u64) -> String {
     format!("{} messages, {}", grouped(messages), bytes(count))
 }
 
-/// `12,345`.
+/// Formats a number as in `12,345`.
 fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
@@ -434,7 +434,7 @@ fn grouped(number: u64) -> String {
     text
 }
 
-/// `1.5 MiB`.
+/// Formats a number of bytes as in `1.5 MiB`.
 fn bytes(count: u64) -> String {
     let units = [(1u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match units.iter().find(|(size, _)| count >= *size) {

@@ -9,13 +9,13 @@ use tombolo_files::{FILES_VARIABLE, FileError, FileFault, Files, OpenOptions};
 
 use crate::launch;
 
-/// A stream, and its length if that is known.
+/// Stream, with its length if known.
 pub type Opened = (Box<dyn Read>, Option<u64>);
 
 /// Opens a file to read it from its beginning to its end.
 ///
 /// # Errors
-/// It is not there, is a folder, or cannot be read.
+/// It does not exist, is a folder, or cannot be read.
 pub fn open(path: &Path) -> io::Result<Opened> {
     if let Some(files) = granted()? {
         let opened = files.open(path).and_then(|file| Ok((file.len_bytes()?, file)));
@@ -35,7 +35,7 @@ pub fn open(path: &Path) -> io::Result<Opened> {
 /// Creates or truncates a file for writing.
 ///
 /// # Errors
-/// It cannot be made.
+/// It cannot be created.
 pub fn create(path: &Path) -> io::Result<Box<dyn Write>> {
     if let Some(files) = granted()? {
         let options = OpenOptions::new().create().truncate();
@@ -46,7 +46,7 @@ pub fn create(path: &Path) -> io::Result<Box<dyn Write>> {
     Ok(Box::new(File::create(path)?))
 }
 
-/// The files that the job was granted, if any.
+/// Returns the files granted to the job, if any.
 fn granted() -> io::Result<Option<Files>> {
     if std::env::var_os(FILES_VARIABLE).is_none() {
         return Ok(None);
@@ -55,7 +55,7 @@ fn granted() -> io::Result<Option<Files>> {
     Files::connect(&domain).map(Some).map_err(io::Error::other)
 }
 
-/// `None` for a file that was not granted: then the node's own is meant.
+/// Returns `None` for a file that was not granted: then the node's own file is meant.
 fn if_granted<T>(opened: Result<T, FileError>) -> io::Result<Option<T>> {
     match opened {
         Ok(opened) => Ok(Some(opened)),

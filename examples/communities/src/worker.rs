@@ -1,5 +1,5 @@
-//! A worker: holds a replica of graph and labels, finds the best moves of the vertices it is given and makes
-//! the moves it is told of.
+//! A worker: holds a replica of graph and labels, finds the best moves of the vertices that it is given, and
+//! applies the moves that the master sends.
 
 use std::time::{Duration, Instant};
 
@@ -11,10 +11,10 @@ use crate::wire::{self, Array, Order, Shape, Summary, WireError};
 /// Maximum time that a worker waits for the master.
 pub const PATIENCE: Duration = Duration::from_secs(600);
 
-/// Why a worker ended early.
+/// Error that ended a worker early.
 #[derive(Debug, thiserror::Error)]
 pub enum WorkerError {
-    /// The channel to the master.
+    /// The channel to the master failed.
     #[error("the master cannot be reached: {0}")]
     Port(#[from] PortError),
     /// The message is malformed.
@@ -23,16 +23,16 @@ pub enum WorkerError {
     /// The graph is malformed.
     #[error(transparent)]
     Graph(#[from] GraphError),
-    /// Labels that do not fit.
+    /// The labels do not fit the graph.
     #[error(transparent)]
     Search(#[from] SearchError),
-    /// The graph does not fit.
+    /// The graph does not fit into memory.
     #[error("the graph needs {bytes} bytes of memory, more than this node has to give")]
     Memory {
         /// The memory of the graph while it is received, in bytes.
         bytes: u64,
     },
-    /// A message that does not fit what went before.
+    /// A message is invalid in the current state.
     #[error("the master broke the protocol: {0}")]
     Unexpected(&'static str),
 }
@@ -40,7 +40,7 @@ pub enum WorkerError {
 /// Serves the master at the other end of `port` until it ends the search.
 ///
 /// # Errors
-/// The master is gone, or broke the protocol, in which case it has been told.
+/// The master is gone or broke the protocol; in the latter case it has been told.
 pub fn serve<P: Port>(port: &mut P, number: u32) -> Result<Summary, WorkerError> {
     port.send(&wire::hello(number, std::env::consts::ARCH), PATIENCE)?;
     let mut replica = Replica::default();
@@ -58,7 +58,7 @@ pub fn serve<P: Port>(port: &mut P, number: u32) -> Result<Summary, WorkerError>
                 return Ok(summary);
             }
             Err(error) => {
-                // The master learns of it by the end of the channel anyway; this says why.
+                // The master notices the end of the channel anyway; this gives the reason.
                 let _ = port.send(&wire::give_up(&error.to_string()), PATIENCE);
                 return Err(error);
             }
@@ -76,10 +76,10 @@ enum Step {
     Finish,
 }
 
-/// The state of a worker.
+/// State of a worker.
 #[derive(Default)]
 struct Replica {
-    /// Graphs by depth; entering a depth forgets those below it.
+    /// Graphs by depth; entering a depth drops the deeper ones.
     graphs: Vec<Csr>,
     incoming: Option<Incoming>,
     awaiting_labels: Option<Vec<u32>>,
@@ -127,7 +127,7 @@ impl Replica {
         Ok(Step::Nothing)
     }
 
-    /// Turns the arrays into a graph once they are complete.
+    /// Assembles the graph once its arrays are complete.
     fn settle(&mut self) -> Result<(), WorkerError> {
         if let Some(incoming) = self.incoming.take_if(|incoming| incoming.is_complete()) {
             self.graphs.push(incoming.into_graph()?);
@@ -192,10 +192,11 @@ impl Replica {
     }
 }
 
-/// A label, a bound, the weight of a label, and an entry of the sparse map.
+/// Memory per vertex of a replica: a label, a bound, the weight of a label, and an entry of the sparse map.
 const BYTES_PER_REPLICA_VERTEX: u64 = 4 + 4 + 8 + 8;
 
-/// The memory of a graph: 4 bytes and the weight (0, 4 or 8) per arc, 12 per vertex, 8 if it has loops.
+/// Returns the memory of a graph: 4 bytes and the weight (0, 4 or 8) per arc, 12 per vertex, 8 if it has
+/// loops.
 #[must_use]
 pub fn memory_bytes(graph: &Csr) -> u64 {
     let arc_bytes = match graph.weights() {
@@ -214,7 +215,7 @@ fn current<'a>(
     graphs.last().zip(partition.as_mut()).ok_or(WorkerError::Unexpected("work before a search"))
 }
 
-/// A graph of which the arrays arrive one after another.
+/// Graph whose arrays arrive one after another.
 struct Incoming {
     shape: Shape,
     offsets: Vec<u32>,
@@ -225,8 +226,8 @@ struct Incoming {
 }
 
 impl Incoming {
-    /// Memory is allocated in one piece of the exact size, so that a node that is too small fails before the
-    /// work starts.
+    /// Allocates the arrays at their exact size, so that a node with too little memory fails before the work
+    /// starts.
     fn new(shape: Shape) -> Result<Self, WorkerError> {
         let (vertices, arcs) = (shape.vertices as usize, shape.arcs as usize);
         let short = |_| {

@@ -1,4 +1,4 @@
-//! The program as people start it, with threads for workers: no machine is needed.
+//! The program as started by users, with threads as workers: no machine is needed.
 
 mod common;
 
@@ -19,7 +19,7 @@ fn stderr(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// A file in cargo's folder for tests' own files.
+/// Creates a file in cargo's temporary folder for tests.
 fn file(name: &str, text: &str) -> String {
     let path = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(name);
     std::fs::write(&path, text).expect("a writable folder");
@@ -84,8 +84,8 @@ fn a_generated_graph_that_was_written_is_the_same_graph() {
     let (made, read) = (report(&["--lfr", "8", "--edges", &edges]), report(&[&edges]));
     assert_eq!(made["source"], "LFR of scale 8");
     assert_eq!(made["edges"], read["edges"]);
-    // Three in ten edges lead out of their community: the planted ones alone reach nearly 0.7, less what that
-    // is by chance.
+    // Three in ten edges leave their community: the planted communities reach nearly 0.7, minus what is
+    // expected by chance.
     assert!(made["modularity"].as_f64() > Some(0.35), "{made}");
     assert!(made.get("emulation").is_none(), "{made}");
 }

@@ -1,4 +1,4 @@
-//! How good the communities are, against known optima and against the classic method.
+//! Quality of the communities, compared with known optima and the classic method.
 
 mod common;
 
@@ -10,7 +10,7 @@ fn search(graph: &Csr, seed: u64) -> Communities {
     Search::new(seed).run(graph, &mut Alone::default()).expect("a search alone")
 }
 
-/// Mean modularity over the seeds 1, 2 and 3: ours and the classic method's.
+/// Returns the mean modularity over the seeds 1, 2 and 3: ours and the classic method's.
 fn compare(graph: &Csr) -> (f64, f64) {
     let mean = |of: &dyn Fn(u64) -> f64| (1..=3).map(of).sum::<f64>() / 3.0;
     (mean(&|seed| search(graph, seed).modularity.value()), mean(&|seed| classic_louvain(graph, seed).value()))

@@ -1,4 +1,4 @@
-//! Graphs from text: what is understood, and what is said of what is not.
+//! Reading graphs from text: accepted formats and error messages.
 
 use std::io::{Read, Write};
 use std::path::Path;

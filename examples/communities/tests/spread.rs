@@ -14,7 +14,7 @@ use communities::search::{Alone, Communities, SMALL_ARCS, Search};
 use communities::{wire, worker};
 use proptest::prelude::*;
 
-/// A worker's end that breaks after a number of receptions.
+/// Worker's port that fails after a number of receptions.
 struct Mortal {
     port: LocalPort,
     life: u32,
@@ -50,7 +50,7 @@ impl Port for Mortal {
     }
 }
 
-/// One worker per entry of `lives`; each ends after as many messages as its entry says.
+/// Searches with one worker per entry of `lives`; each ends after that many messages.
 fn spread(
     graph: &Csr,
     seed: u64,
@@ -135,7 +135,7 @@ fn work_is_shared_and_accounted_for() {
         let account = report.account;
         assert_eq!(report.identity.isa, std::env::consts::ARCH);
         assert!(account.parts > 0 && account.arcs > 0 && account.compute_ns > 0, "{account:?}");
-        // Hello, that the graph has arrived, a message per part, summary.
+        // Hello, the confirmation of the graph, a message per part, and the summary.
         assert_eq!(account.messages_received, account.parts + 3);
         assert!(account.summary.memory_bytes > graph.arcs() as u64 * 4);
         assert!(account.bytes_sent > graph.arcs() as u64 * 4);

@@ -1,8 +1,7 @@
 //! Frames of a camera go through three domains on two nodes: `tombolo run --on host,arm0,host frames.tbi`
 //!
-//! The first takes pictures, the second finds edges in them where they lie, the third looks at them. There
-//! are four buffers: the right to each goes round, and no frame is copied from one domain to another. The
-//! camera is a calculated one.
+//! The first generates pictures, as a camera would, the second finds edges in place, the third checks them.
+//! The frames are in four buffers whose ownership circulates; no frame is copied from one domain to another.
 
 mod picture;
 
@@ -25,7 +24,7 @@ fn main() {
     }
 }
 
-/// Plays the part of this domain's rank.
+/// Runs the role of this domain's rank.
 fn play() -> Outcome {
     let domain = Domain::attach()?;
     let job = domain.job()?;
@@ -88,7 +87,7 @@ fn filter(domain: &Domain, mut camera: BulkChannel, mut viewer: BulkChannel) -> 
     }
 }
 
-/// Takes a buffer that the viewer has passed back, if there is one.
+/// Takes a buffer that the viewer has returned, if there is one.
 fn came_back(pool: &Pool) -> Result<Option<Buffer>, tombolo::Error> {
     match pool.take() {
         Ok(buffer) => Ok(Some(buffer)),

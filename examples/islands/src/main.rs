@@ -1,5 +1,5 @@
-//! An island genetic algorithm, the same as in Go (`examples/go/islands`): islands of both languages, on any
-//! nodes, can be of one job, and the result is that of goroutines in one process.
+//! An island genetic algorithm, identical to that in Go (`examples/go/islands`): islands of both languages,
+//! on any nodes, can form one job, and the result equals that of goroutines in one process.
 //!
 //! ```text
 //! islands native ISLANDS [GENERATIONS]    threads and channels without room of Rust, in this process

@@ -1,5 +1,4 @@
-//! An application of hubs: a producer, workers and a collector, which know the names of hubs and nothing of
-//! where they are.
+//! An application of hubs: a producer, workers and a collector, which know hubs by name, not by location.
 //!
 //! ```text
 //! pipeline produce NUMBERS     sends the numbers from 1 to NUMBERS to the fifo 'jobs'

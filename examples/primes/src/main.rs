@@ -1,4 +1,4 @@
-//! Tasks on all nodes: primes are counted on workers of unlike instruction sets.
+//! Tasks on all nodes: primes are counted by workers of different instruction sets.
 //!
 //! ```text
 //! primes WORKERS [LIMIT]            counts the primes below LIMIT, in shares, on WORKERS such as host:2,arm0
@@ -182,7 +182,7 @@ fn run_ends(tasks: &Tasks) -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// A task whose worker is to be killed.
+/// Waits for a task whose worker is killed by the caller of this program.
 fn run_wait(tasks: &Tasks) -> Result<(), Box<dyn Error>> {
     print_end(tasks.go(FOREVER, ())?.join());
     print_end(tasks.go(DIVIDE, 7).and_then(JoinHandle::join));

@@ -1,8 +1,11 @@
-//! Prints the stubs of an interface file: `cargo run --example compile interfaces/kv.tbl`, with `--c` those
-//! in C, with `--c=old_` those whose names begin with `old_`, with `--python` those in Python, with
-//! `--go=PACKAGE` those in Go, with `--go=PACKAGE:MESSAGE,…` only some messages, with
-//! `--owned=Duration=core::time::Duration,…` Rust that owns, with `--doc` the reference; with `--grammar`
-//! alone that for editors.
+//! Prints the stubs of an interface file: `cargo run --example compile interfaces/kv.tbl`.
+//!
+//! - `--c`: stubs in C; `--c=old_` sets the prefix of their names to `old_`.
+//! - `--python`: stubs in Python.
+//! - `--go=PACKAGE`: stubs in Go; `--go=PACKAGE:MESSAGE,…` generates only the given messages.
+//! - `--owned=Duration=core::time::Duration,…`: owned Rust types, with substitutes for declared types.
+//! - `--doc`: the reference page, in Markdown.
+//! - `--grammar`, without a file: the syntax highlighting grammar for editors.
 
 use std::process::ExitCode;
 
@@ -13,7 +16,8 @@ use tombolo_idl::python::PythonOptions;
 use tombolo_idl::rust::RustOptions;
 use tombolo_idl::rust::owned::OwnedOptions;
 
-/// What is written here is for crates below `tombolo`, which cannot name it.
+/// Runtime of the generated code. It is for crates that `tombolo` depends on, which cannot refer to
+/// `tombolo`.
 const RUNTIME: &str = "tombolo_interface";
 
 fn main() -> ExitCode {

@@ -1,22 +1,22 @@
-//! A file as it is written.
+//! Syntax tree of an interface file: names are not resolved yet.
 
 use crate::diagnostic::Span;
 
-/// A name and where it stands.
+/// Identifier with its position in the source.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Name {
     pub(crate) text: String,
     pub(crate) span: Span,
 }
 
-/// A number, or the name of one.
+/// Number literal, or the name of a constant.
 #[derive(Clone, Debug)]
 pub(crate) enum Number {
     Literal(i128, Span),
     Constant(Name),
 }
 
-/// A type as it is written.
+/// Type expression, not resolved yet.
 #[derive(Clone, Debug)]
 pub(crate) struct TypeExpr {
     pub(crate) kind: TypeKind,
@@ -40,11 +40,11 @@ pub(crate) enum TypeKind {
     },
 }
 
-/// A field, a parameter, or a case of a union, which may have no type.
+/// Field, parameter, or case of a union. Only a case may lack a type.
 #[derive(Clone, Debug)]
 pub(crate) struct Field {
     pub(crate) docs: Vec<String>,
-    /// Parameters have none.
+    /// `None` for parameters, which are ordered by position.
     pub(crate) ordinal: Option<(i128, Span)>,
     pub(crate) name: Name,
     pub(crate) of: Option<TypeExpr>,
@@ -92,7 +92,7 @@ pub(crate) struct Declaration {
     pub(crate) docs: Vec<String>,
     pub(crate) name: Name,
     pub(crate) body: Body,
-    /// The file that it stands in, if that is included, without folder and ending.
+    /// Stem of the included file that declares it; `None` for the compiled file itself.
     pub(crate) module: Option<String>,
 }
 
@@ -100,7 +100,7 @@ pub(crate) struct Declaration {
 pub(crate) struct File {
     pub(crate) docs: Vec<String>,
     pub(crate) package: Option<Name>,
-    /// Paths of files whose types and constants are used.
+    /// Paths of the included files, relative to the folder of this file.
     pub(crate) uses: Vec<Name>,
     pub(crate) declarations: Vec<Declaration>,
 }

@@ -1,4 +1,4 @@
-//! For build scripts.
+//! Code generation from files: for build scripts, and for tools that need the text.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs, io};
@@ -11,7 +11,7 @@ use crate::python::{PythonNameTaken, PythonOptions};
 use crate::rust::owned::{self, OwnedError, OwnedOptions};
 use crate::rust::{NameTaken, RustOptions, generate};
 
-/// Why a build script got no code.
+/// Error of generating code from an interface file.
 #[derive(Debug, thiserror::Error)]
 pub enum BuildError {
     /// A file could not be read or written.
@@ -22,25 +22,25 @@ pub enum BuildError {
         /// The error of the operating system.
         error: io::Error,
     },
-    /// Not called from a build script.
+    /// `OUT_DIR` is not set: the caller is not a build script.
     #[error("OUT_DIR is not set: call this from build.rs")]
     NoOutput,
-    /// The interface file, or one that it includes, has mistakes; they are drawn as on a terminal.
+    /// The interface file, or one that it includes, has mistakes. Contains the rendered diagnostics.
     #[error("\n{0}")]
     Mistakes(String),
-    /// Two things would have one name.
+    /// Two items would have the same name in Rust.
     #[error(transparent)]
     NameTaken(#[from] NameTaken),
-    /// Two things would have one name in Python.
+    /// Two items would have the same name in Python.
     #[error(transparent)]
     PythonNameTaken(#[from] PythonNameTaken),
-    /// There is no Go.
+    /// The Go back end cannot represent the model.
     #[error(transparent)]
     Go(#[from] GoError),
-    /// There is no Rust with types that own.
+    /// The back end for owned Rust types cannot represent the model.
     #[error(transparent)]
     Owned(#[from] OwnedError),
-    /// There is no header.
+    /// The C back end cannot represent the model.
     #[error(transparent)]
     C(#[from] CError),
 }
@@ -54,7 +54,7 @@ impl From<FileError> for BuildError {
     }
 }
 
-/// The Rust of an interface file, as text.
+/// Returns the Rust module of an interface file, as text.
 ///
 /// # Errors
 /// [`BuildError`].
@@ -62,7 +62,7 @@ pub fn rust(path: impl AsRef<Path>, options: &RustOptions) -> Result<String, Bui
     Ok(generate(&compile_file(path)?.model, options)?)
 }
 
-/// The Rust of an interface file with types that own, as text.
+/// Returns the Rust module of an interface file with owned types, as text.
 ///
 /// # Errors
 /// [`BuildError`].
@@ -70,7 +70,7 @@ pub fn owned(path: impl AsRef<Path>, options: &OwnedOptions) -> Result<String, B
     Ok(owned::generate(&compile_file(path)?.model, options)?)
 }
 
-/// The header in C of an interface file, as text.
+/// Returns the C header of an interface file, as text.
 ///
 /// # Errors
 /// [`BuildError`].
@@ -78,7 +78,7 @@ pub fn c(path: impl AsRef<Path>, options: &COptions) -> Result<String, BuildErro
     Ok(crate::c::generate(&compile_file(path)?.model, options)?)
 }
 
-/// The reference of an interface file, as Markdown that says where it was written from.
+/// Returns the reference page of an interface file, as Markdown that names `origin` as its source.
 ///
 /// # Errors
 /// [`BuildError`].
@@ -86,7 +86,7 @@ pub fn reference(path: impl AsRef<Path>, origin: &str) -> Result<String, BuildEr
     Ok(crate::document::markdown(&compile_file(path)?.model, origin))
 }
 
-/// The module in Python of an interface file, as text.
+/// Returns the Python module of an interface file, as text.
 ///
 /// # Errors
 /// [`BuildError`].
@@ -94,7 +94,7 @@ pub fn python(path: impl AsRef<Path>, options: &PythonOptions) -> Result<String,
     Ok(crate::python::generate(&compile_file(path)?.model, options)?)
 }
 
-/// The file in Go of an interface file, as text.
+/// Returns the Go file of an interface file, as text.
 ///
 /// # Errors
 /// [`BuildError`].
@@ -103,8 +103,9 @@ pub fn go(path: impl AsRef<Path>, options: &GoOptions) -> Result<String, BuildEr
 }
 
 /// Compiles an interface file from a build script: `interfaces/kv.tbl` to `kv.rs` in `OUT_DIR`, for
-/// `include!(concat!(env!("OUT_DIR"), "/kv.rs"))` in a module of its own. The modules of files that it
-/// includes stand beside that, under their names.
+/// `include!(concat!(env!("OUT_DIR"), "/kv.rs"))` in its own module. The generated code expects the modules
+/// of included files as siblings of that module, named after the files. Returns the path of the generated
+/// file.
 ///
 /// ```no_run
 /// // build.rs
@@ -120,7 +121,7 @@ pub fn compile(path: impl AsRef<Path>, options: &RustOptions) -> Result<PathBuf,
     compiled(path.as_ref(), |model| Ok(generate(model, options)?))
 }
 
-/// As [`compile`], with types that own.
+/// Like [`compile`], but generates owned types.
 ///
 /// # Errors
 /// [`BuildError`].
@@ -137,7 +138,7 @@ fn compiled(
     for file in &compiled.files {
         println!("cargo::rerun-if-changed={}", file.display());
     }
-    // Documentation of a module cannot be included into one.
+    // Inner doc comments are not allowed in a file that is included with `include!`.
     let text = generate(&compiled.model)?.replace("\n//!", "\n//").replacen("//!", "//", 1);
     let folder = env::var_os("OUT_DIR").ok_or(BuildError::NoOutput)?;
     let name = path.with_extension("rs");

@@ -1,4 +1,4 @@
-//! The back end for C: one header for an interface file, which stands on `tombolo/interface.h`.
+//! Back end for C: one header per interface file, which includes `tombolo/interface.h`.
 
 mod interfaces;
 mod names;
@@ -13,13 +13,13 @@ use crate::model::Model;
 use crate::text::Text;
 use names::Names;
 
-/// How C is written.
+/// Options of the C back end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct COptions {
-    /// What all names begin with; the last word of the package and `_` if it is not said. Those of files that
-    /// it includes begin with the last word of their packages.
+    /// Prefix of all names. Default: the last word of the package, followed by `_`. Names from included files
+    /// have the default prefix of their own packages.
     pub prefix: Option<String>,
-    /// What the text says that it was written from.
+    /// Source that the header comment of the generated text names.
     pub origin: String,
 }
 
@@ -29,32 +29,32 @@ impl Default for COptions {
     }
 }
 
-/// Why there is no header.
+/// Error of generating a C header.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum CError {
-    /// Two things of an interface file would have one name in C.
+    /// Two items of an interface file would have the same name in C.
     #[error("{first} and {second} would both be called `{name}` in C: rename one of them")]
     NameTaken {
-        /// The name.
+        /// Name of both items.
         name: String,
-        /// What has it.
+        /// Description of the first item.
         first: String,
-        /// What would have it too.
+        /// Description of the second item.
         second: String,
     },
-    /// What names are to begin with is no beginning of a name.
+    /// The prefix is not the start of a valid identifier.
     #[error("names in C cannot begin with `{prefix}`: use letters, digits and `_`, a letter first")]
     BadPrefix {
-        /// What was given.
+        /// Prefix in the options.
         prefix: String,
     },
 }
 
-/// The header for a model.
+/// Generates the C header for a model.
 ///
 /// # Errors
-/// [`CError`].
+/// [`CError`] if the prefix is invalid, or if two items would have the same name.
 pub fn generate(model: &Model, options: &COptions) -> Result<String, CError> {
     let prefix = options.prefix.clone().unwrap_or_else(|| names::default_prefix(&model.package));
     let letters = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
@@ -95,7 +95,7 @@ fn head(text: &mut Text, model: &Model, options: &COptions, names: &Names<'_>) {
         &format!(" * Written by `tombolo idl compile --lang c` from {}.", names::comment(&options.origin)),
     );
     text.line(0, " */");
-    // The file may hold no interface: the package is then told apart by what it holds.
+    // The include guard is named after the first interface, or after the first own type if there is none.
     let first = model.interfaces.first().map(|interface| &interface.name);
     let records = model.records.iter().map(|record| &record.name);
     let others = model.enums.iter().map(|of| &of.name).chain(model.unions.iter().map(|union| &union.name));
@@ -110,7 +110,7 @@ fn head(text: &mut Text, model: &Model, options: &COptions, names: &Names<'_>) {
     text.lines(0, "#ifdef __cplusplus\nextern \"C\" {\n#endif");
 }
 
-/// All names of one header are different.
+/// Checks that all names in the header are distinct.
 fn distinct(model: &Model, names: &Names<'_>, composites: Vec<(String, String)>) -> Result<(), CError> {
     let mut taken: BTreeMap<String, String> = BTreeMap::new();
     let mut add = |name: String, what: String| match taken.insert(name.clone(), what.clone()) {
@@ -152,7 +152,7 @@ fn distinct(model: &Model, names: &Names<'_>, composites: Vec<(String, String)>)
 }
 
 impl Text {
-    /// Documentation, if there is any.
+    /// Writes the documentation, if any, as a comment.
     fn comment(&mut self, depth: usize, docs: &[String]) {
         match docs {
             [] => {}

@@ -1,4 +1,4 @@
-//! A file as it is written to what it means: names resolved, numbers bounded, everything laid out.
+//! Checker: turns a syntax tree into a model. Resolves names, checks bounds and lays out records.
 
 mod interfaces;
 pub(crate) mod names;
@@ -11,15 +11,15 @@ use crate::diagnostic::{Diagnostic, Span};
 use crate::model::{self, Constant, Enum, Model, Type};
 use crate::suggest;
 
-/// How deep structs and unions may lie in each other.
+/// Maximum nesting depth of structs, unions and aliases.
 const MAX_NESTING: usize = 32;
 
-/// The most elements of anything, and the most bytes of a text.
+/// Maximum number of elements of an array or list, and of bytes of a string.
 const MAX_COUNT: i128 = 16 << 20;
 
 type Checked<T> = Result<T, Diagnostic>;
 
-/// The model of a file, or its mistakes.
+/// Returns the model of a file, or all mistakes found in it.
 pub(crate) fn check(file: &File) -> Result<Model, Vec<Diagnostic>> {
     let mut checker = Checker {
         declared: BTreeMap::new(),
@@ -36,12 +36,12 @@ pub(crate) fn check(file: &File) -> Result<Model, Vec<Diagnostic>> {
 
 struct Checker<'a> {
     declared: BTreeMap<&'a str, &'a Declaration>,
-    /// Types that are done; `None` for those with a mistake, which was told.
+    /// Resolved types; `None` for a type with a mistake, which has been reported.
     resolved: BTreeMap<&'a str, Option<Type>>,
-    /// Types that are being done, the outermost first.
+    /// Types being resolved, outermost first. Detects recursion.
     inside_of: Vec<&'a str>,
     constants: BTreeMap<&'a str, i128>,
-    /// Names in Rust's and C's spelling.
+    /// Names taken by declarations and message bodies.
     used: BTreeSet<String>,
     model: Model,
     mistakes: Vec<Diagnostic>,
@@ -83,7 +83,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Keeps a mistake, unless it was kept before.
+    /// Records the mistake of a failed check, unless it is recorded already.
     fn note<T>(&mut self, result: Checked<T>) -> Option<T> {
         match result {
             Ok(value) => Some(value),
@@ -151,7 +151,7 @@ impl<'a> Checker<'a> {
         })
     }
 
-    /// A number of elements or bytes.
+    /// Evaluates a number of elements or bytes: from 1 to [`MAX_COUNT`].
     fn count(&self, number: &Number) -> Checked<u32> {
         let value = self.number(number)?;
         match u32::try_from(value) {
@@ -165,7 +165,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// The type that a declaration stands for.
+    /// Returns the type that `name` declares. Resolves the declaration on first use.
     fn resolve(&mut self, name: &Name) -> Checked<Type> {
         if let Some(done) = self.resolved.get(&*name.text) {
             return done.clone().ok_or_else(|| Diagnostic::consequence(&name.span));
@@ -264,7 +264,7 @@ impl<'a> Checker<'a> {
         Ok(Type::Enum(self.model.enums.len() - 1))
     }
 
-    /// Fields by their ordinals, which are 1, 2, 3 and so on.
+    /// Returns the fields or cases sorted by ordinal. Ordinals must be 1, 2, 3 and so on, without gaps.
     fn in_order(&self, fields: &'a [Written], what: &str) -> Checked<Vec<(u32, &'a Written)>> {
         let mut names = names::Distinct::default();
         let mut order: BTreeMap<i128, &'a Written> = BTreeMap::new();
@@ -304,7 +304,7 @@ fn span_of(number: &Number) -> Span {
     }
 }
 
-/// A field with its place to be found.
+/// Returns a field of the model whose offset is still to be assigned.
 fn unplaced(field: &Written, of: Type) -> model::Field {
     model::Field { docs: field.docs.clone(), name: field.name.text.clone(), of, offset: 0 }
 }

@@ -1,13 +1,13 @@
-//! Whether peers that were built with an old version of an interface work with a new one.
+//! Compatibility check: whether peers built from an old version of an interface work with a new one.
 
 use crate::model::{Case, Enum, Field, Interface, Message, MessageKind, Model, Record, Type, Union};
 
 /// A difference between two versions of an interface.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Change {
-    /// Where, such as `Kv.get.key`.
+    /// Path of what changed, such as `Kv.get.key`.
     pub place: String,
-    /// What happened.
+    /// Description of the change.
     pub what: String,
     /// Effect on peers built from the old version.
     pub verdict: Verdict,
@@ -18,13 +18,13 @@ pub struct Change {
 pub enum Verdict {
     /// Older peers continue to work.
     Compatible,
-    /// Older peers do not work, but the version was incremented, so they are refused on connect.
+    /// Older peers do not work, but the version number is larger, so they are refused on connect.
     Versioned,
     /// Older peers would misinterpret messages.
     Breaking,
 }
 
-/// What changed from one model to another, in the order of the old one.
+/// Returns the changes from `old` to `new`, in the order of `old`; new interfaces come last.
 #[must_use]
 pub fn compare(old: &Model, new: &Model) -> Vec<Change> {
     let mut comparison = Comparison { old, new, changes: Vec::new(), compared: Vec::new() };
@@ -46,7 +46,7 @@ pub fn compare(old: &Model, new: &Model) -> Vec<Change> {
     comparison.changes
 }
 
-/// The worst of the changes.
+/// Returns the worst verdict among `changes`; without changes, [`Verdict::Compatible`].
 #[must_use]
 pub fn verdict(changes: &[Change]) -> Verdict {
     changes.iter().map(|change| change.verdict).max().unwrap_or(Verdict::Compatible)
@@ -56,7 +56,7 @@ struct Comparison<'a> {
     old: &'a Model,
     new: &'a Model,
     changes: Vec<Change>,
-    /// Pairs of types that were compared, so that each is told about once.
+    /// Pairs of types already compared in this interface, so that each difference is reported once.
     compared: Vec<(Type, Type)>,
 }
 

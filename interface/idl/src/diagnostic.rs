@@ -1,27 +1,27 @@
-//! Mistakes in an interface file: what, where, and what to do about it.
+//! Diagnostics of interface files: a message, a source location and a hint.
 
 use std::fmt;
 use std::ops::Range;
 
 use annotate_snippets::{AnnotationKind, Level, Renderer, Snippet};
 
-/// Bytes of the source.
+/// Range of byte offsets in the source.
 pub type Span = Range<usize>;
 
-/// Text of an interface, and where it comes from.
+/// Text of an interface file, with the path to display for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    /// Its path, as it is shown.
+    /// Path of the file, as displayed.
     pub path: &'a str,
-    /// The text.
+    /// Text of the file.
     pub text: &'a str,
 }
 
-/// A mistake in an interface file: what it is, its place, and what to do about it.
+/// Mistake in an interface file: its message, its location and a hint.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Diagnostic(Box<Details>);
 
-/// Behind a pointer: every result of the parser may be one.
+/// Content of a diagnostic. Boxed to keep the `Result`s of the parser small.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Details {
     message: String,
@@ -29,7 +29,7 @@ struct Details {
     label: String,
     related: Option<(Span, String)>,
     hint: String,
-    /// Whether it would not be there but for another one.
+    /// Whether it only follows from another mistake; not shown if there are mistakes that do not.
     consequence: bool,
 }
 
@@ -45,19 +45,19 @@ impl Diagnostic {
         }))
     }
 
-    /// Another place that the mistake has to do with.
+    /// Adds a second location with its own label.
     pub(crate) fn related(mut self, span: &Span, label: impl Into<String>) -> Self {
         self.0.related = Some((span.clone(), label.into()));
         self
     }
 
-    /// What to do.
+    /// Sets the hint, replacing an earlier one.
     pub(crate) fn hint(mut self, hint: impl Into<String>) -> Self {
         self.0.hint = hint.into();
         self
     }
 
-    /// The same, as much further on.
+    /// Moves all spans by `bytes`, for a text that starts there in the concatenation of all sources.
     pub(crate) fn shifted(mut self, bytes: usize) -> Self {
         let shift = |span: &mut Span| *span = span.start + bytes..span.end + bytes;
         shift(&mut self.0.span);
@@ -67,38 +67,38 @@ impl Diagnostic {
         self
     }
 
-    /// Follows from another mistake, which is told.
+    /// Creates a diagnostic that follows from another, reported mistake.
     pub(crate) fn consequence(span: &Span) -> Self {
         let mistake = Diagnostic::new(span, "what stands here has a mistake of its own", "used here");
         Diagnostic(Box::new(Details { consequence: true, ..*mistake.0 }))
             .hint("put its declaration right first")
     }
 
-    /// What is wrong, in one line.
+    /// Returns the description of the mistake, in one line.
     #[must_use]
     pub fn message(&self) -> &str {
         &self.0.message
     }
 
-    /// What to do about it.
+    /// Returns the hint how to correct the mistake.
     #[must_use]
     pub fn advice(&self) -> &str {
         &self.0.hint
     }
 
-    /// The part of the text that the mistake is in.
+    /// Returns the byte range of the mistake in the text.
     #[must_use]
     pub fn span(&self) -> Span {
         self.0.span.clone()
     }
 
-    /// The mistake with its line underlined, as it is shown on a terminal.
+    /// Renders the mistake for a terminal: the source line with the span underlined, and the hint.
     #[must_use]
     pub fn render(&self, source: &Source<'_>, colour: bool) -> String {
         self.render_among(&[(0, *source)], colour)
     }
 
-    /// The same if it is in one of several texts, each of which begins at an offset of all together.
+    /// Like [`render`](Self::render) for several texts, each with its offset in their concatenation.
     fn render_among(&self, sources: &[(usize, Source<'_>)], colour: bool) -> String {
         let place = |span: &Span| sources.iter().rposition(|(base, _)| *base <= span.start).unwrap_or(0);
         let annotated = |index: usize, kind: AnnotationKind, span: &Span, label| {
@@ -132,7 +132,7 @@ impl Diagnostic {
     }
 }
 
-/// A span that lies in the text, on characters' borders.
+/// Clamps a span to the text and widens it to character boundaries.
 fn within(span: &Span, text: &str) -> Span {
     let mut start = span.start.min(text.len());
     while !text.is_char_boundary(start) {
@@ -145,7 +145,7 @@ fn within(span: &Span, text: &str) -> Span {
     start..end
 }
 
-/// All mistakes of a file, in the order of their places. Never empty.
+/// All mistakes of a file, in source order. Never empty.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub struct Mistakes(pub Vec<Diagnostic>);
 
@@ -158,7 +158,7 @@ impl Mistakes {
         Mistakes(found)
     }
 
-    /// All of them as they are shown on a terminal.
+    /// Renders all mistakes for a terminal, separated by empty lines.
     #[must_use]
     pub fn render(&self, source: &Source<'_>, colour: bool) -> String {
         self.render_among(&[(0, *source)], colour)

@@ -1,8 +1,8 @@
-//! The reference of an interface file, as a page of Markdown.
+//! Reference page of an interface file, in Markdown.
 
 use crate::model::{Enum, Field, Interface, Message, MessageKind, Model, Origin, Record, Type, Union};
 
-/// A page on everything that a file declares.
+/// Returns a Markdown page that documents everything the file declares; it names `origin` as its source.
 #[must_use]
 pub fn markdown(model: &Model, origin: &str) -> String {
     let mut page = Page { model, text: String::new() };
@@ -95,7 +95,7 @@ impl Page<'_> {
         self.line(&format!("{}\n", notes.join(" ")));
     }
 
-    /// Parameters or results, in parentheses.
+    /// Formats the fields of a record as parameters or results, in parentheses.
     fn fields(&self, record: usize) -> String {
         let fields = self.model.records[record].fields.iter();
         let fields: Vec<String> =
@@ -103,7 +103,7 @@ impl Page<'_> {
         format!("({})", fields.join(", "))
     }
 
-    /// A type as the language writes it.
+    /// Formats a type in the syntax of the language.
     fn of(&self, of: &Type) -> String {
         match of {
             Type::Bool => "bool".to_owned(),

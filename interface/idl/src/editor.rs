@@ -1,17 +1,18 @@
-//! The grammar for editors: how they colour interface files. Written from the compiler's own words, so that
-//! it knows them all.
+//! Syntax highlighting grammar for editors. It is generated from the compiler's keywords and types, so that
+//! it is always complete.
 
 use crate::check::names::BUILT_IN;
 use crate::parser::KEYWORDS;
 
-/// One pattern of the grammar: scope of all of it, expression, and scopes of its groups from the first.
+/// Pattern of the grammar: scope of the whole match, regular expression, and scopes of its capture groups.
 struct Pattern {
     scope: &'static str,
     expression: String,
     groups: &'static [&'static str],
 }
 
-/// In the order in which they are tried. Expressions use nothing that only some engines have.
+/// Returns the patterns in the order in which they are tried. The regular expressions use only syntax that
+/// all engines support.
 fn patterns() -> Vec<Pattern> {
     let of = |scope, expression: &str, groups| Pattern { scope, expression: expression.to_owned(), groups };
     let named = r"(enum|flags|struct|union|interface|type|const|package)\s+([A-Za-z_][A-Za-z0-9_.]*)";
@@ -24,7 +25,7 @@ fn patterns() -> Vec<Pattern> {
         of("constant.numeric.ordinal", r"@\s*[0-9][0-9A-Za-z_]*", &[]),
         of("", &format!(r"\b{named}"), &["keyword.other", "entity.name.type"]),
         of("", &format!(r"\b{message}\s*(\()"), &["keyword.other", "entity.name.function", "punctuation"]),
-        // A field may be called like a word of the language.
+        // A field may have a keyword as its name.
         of("", r"\b([a-z_][a-z0-9_]*)\s*(:)", &["variable.parameter", "punctuation"]),
         of("", r"\b([a-z_][a-z0-9_]*)\s*(=)", &["variable.other.enummember", "keyword.operator"]),
         of("keyword.other", &format!(r"\b(?:{}|error)\b", KEYWORDS.join("|")), &[]),
@@ -37,7 +38,7 @@ fn patterns() -> Vec<Pattern> {
     ]
 }
 
-/// The grammar in the format of TextMate, which VS Code, Sublime Text, JetBrains' editors and GitHub read.
+/// Returns the grammar in TextMate's format, which VS Code, Sublime Text, JetBrains' editors and GitHub read.
 #[must_use]
 pub fn text_mate() -> String {
     let mut text = String::from(
@@ -79,7 +80,8 @@ mod tests {
     use super::*;
     use crate::lexer::{self, Kind};
 
-    /// The scope of each byte of a line, as an editor finds it: of all patterns the one that matches first.
+    /// Returns the scope of each byte of a line as an editor determines it: the pattern with the earliest
+    /// match wins.
     fn scopes(patterns: &[(Regex, Pattern)], line: &str) -> Vec<&'static str> {
         let mut scopes = vec![""; line.len()];
         let mut at = 0;

@@ -1,4 +1,4 @@
-//! Files that include others.
+//! Compilation of files that include other files.
 
 use std::collections::BTreeMap;
 use std::path::{Component, Path, PathBuf};
@@ -10,27 +10,27 @@ use crate::diagnostic::{Diagnostic, Mistakes, Source};
 use crate::model::Model;
 use crate::parser;
 
-/// The most files that are read for one.
+/// Maximum number of files read for one compilation.
 const MAX_FILES: usize = 256;
 
 /// Error of compiling a file and the files that it includes.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// It could not be read.
+    /// The file could not be read.
     #[error("{}: {error}", path.display())]
     File {
-        /// Its path.
+        /// Path of the file.
         path: PathBuf,
         /// The error of the operating system.
         error: io::Error,
     },
-    /// It, or a file that it includes, has mistakes.
+    /// The file, or one that it includes, has mistakes.
     #[error("{0}")]
     Mistakes(FileMistakes),
 }
 
-/// Mistakes, and the texts that they are in.
+/// Mistakes, with the sources that they refer to.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FileMistakes {
     mistakes: Mistakes,
@@ -39,14 +39,14 @@ pub struct FileMistakes {
 
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Text {
-    /// Where it begins, of all texts together.
+    /// Offset in the concatenation of all texts.
     base: usize,
     path: String,
     text: String,
 }
 
 impl FileMistakes {
-    /// All of them as they are shown on a terminal, each with its file and line.
+    /// Renders all mistakes for a terminal, each with its file and line.
     #[must_use]
     pub fn render(&self, colour: bool) -> String {
         let sources = self.sources.iter().map(|Text { base, path, text }| (*base, Source { path, text }));
@@ -60,19 +60,20 @@ impl std::fmt::Display for FileMistakes {
     }
 }
 
-/// A file's model, and the files that it was read from.
+/// Model of a compiled file, and the files that were read for it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Compiled {
-    /// What it means.
+    /// Model of the file.
     pub model: Model,
-    /// Itself, and those that it includes: when one changes the model may.
+    /// Paths of the file and of all files that it includes. The model depends on all of them.
     pub files: Vec<PathBuf>,
 }
 
-/// What a file means, with the types and constants of those that it includes.
+/// Compiles a file, with the types and constants of the files that it includes.
 ///
 /// # Errors
-/// [`FileError`].
+/// [`FileError`] if the file cannot be read, or if it or an included file has mistakes. An included file that
+/// cannot be read is a mistake of the file that includes it.
 pub fn compile_file(path: impl AsRef<Path>) -> Result<Compiled, FileError> {
     let path = path.as_ref();
     let mut reader = Reader::default();
@@ -97,17 +98,18 @@ pub fn compile_file(path: impl AsRef<Path>) -> Result<Compiled, FileError> {
 struct Reader {
     sources: Vec<Text>,
     files: Vec<PathBuf>,
-    /// Whether each file is done; one that is not includes those that are read now.
+    /// Files read so far; `false` for those whose includes are still being read.
     done: BTreeMap<PathBuf, bool>,
-    /// What is declared by files that are done, each after what it includes.
+    /// Declarations of completed included files, each file after those that it includes.
     included: Vec<crate::ast::Declaration>,
-    /// The packages of included files, by the files' names without folder and ending.
+    /// Package of each included file, by file stem.
     packages: BTreeMap<String, String>,
     mistakes: Vec<Diagnostic>,
 }
 
 impl Reader {
-    /// The file, after it and those that it includes were parsed.
+    /// Parses a file and the files that it includes. Returns the file if it is the one to compile; adds the
+    /// declarations of an included file to `included`.
     fn read(&mut self, path: &Path, text: String, is_included: bool) -> Option<File> {
         let name = normal(path);
         self.done.insert(name.clone(), false);
@@ -168,7 +170,7 @@ impl Reader {
     }
 }
 
-/// A path without `.` and, where that is sure, without `..`.
+/// Removes `.` from a path, and `..` after a normal component. Does not resolve symbolic links.
 fn normal(path: &Path) -> PathBuf {
     let mut normal = PathBuf::new();
     for component in path.components() {

@@ -6,21 +6,22 @@ use tombolo_base::hash::fnv1a;
 
 use crate::model::{Interface, MessageKind, Model, Type};
 
-/// What both sides of a channel must have in common: the name and the version. Everything that a version may
-/// gain keeps peers of before working, so it is not part of this hash.
+/// Returns the hash that both sides of a channel must share: of package, name and version. Additions within a
+/// version keep older peers working, so they are not part of it.
 pub(crate) fn identity(package: &str, interface: &Interface) -> u64 {
     let identity = format!("tombolo interface 1\n{package}.{}@{}", interface.name, interface.version);
     // 0 means "no interface" in a handshake.
     fnv1a(identity.as_bytes()).max(1)
 }
 
-/// Of all that an interface means to its peers: its canonical text.
+/// Returns the hash of an interface's canonical text.
 pub(crate) fn of(model: &Model, interface: &Interface) -> u64 {
     fnv1a(canonical(model, interface).as_bytes()).max(1)
 }
 
-/// Everything of an interface that changes bytes or their meaning, and nothing else: no documentation, and
-/// types spelled out in the order in which they are met.
+/// Returns the canonical text of an interface: everything that affects the wire format or its meaning, with
+/// the names of messages, fields, cases and values. Omits documentation and type names; each type is spelled
+/// out at its first use and then referred to by number.
 fn canonical(model: &Model, interface: &Interface) -> String {
     let mut text = format!("{}.{}@{}", model.package, interface.name, interface.version);
     let mut seen = Vec::new();

@@ -1,16 +1,16 @@
-//! The one way to write a file.
+//! Formatter of interface files.
 
 use crate::diagnostic::Mistakes;
 use crate::lexer::{self, Kind, Token};
 use crate::parser;
 
-/// Lines become no longer than this if their parameters can be put on lines of their own.
+/// Maximum width of a line; a longer one is folded, if it has a parameter list.
 const WIDTH: usize = 100;
 
-/// The text as it should be written; comments stay, and so does up to one empty line between things.
+/// Returns the formatted text. Keeps comments, and up to one empty line between items.
 ///
 /// # Errors
-/// The mistakes of a file that cannot be parsed: it is not touched.
+/// The mistakes of a text that cannot be parsed.
 pub fn format(text: &str) -> Result<String, Mistakes> {
     parser::parse(text).map_err(Mistakes::sorted)?;
     let tokens = lexer::tokens(text).map_err(|mistake| Mistakes(vec![mistake]))?;
@@ -33,7 +33,7 @@ pub fn format(text: &str) -> Result<String, Mistakes> {
 struct Line {
     depth: usize,
     text: String,
-    /// Whether an empty line stands before it.
+    /// Whether an empty line precedes it.
     apart: bool,
 }
 
@@ -42,7 +42,7 @@ struct Printer<'a> {
     lines: Vec<Line>,
     depth: usize,
     parentheses: usize,
-    /// Whether something is said in the parentheses, so that each parameter has a line of its own.
+    /// Whether the current parameter list contains comments, so that each parameter gets its own line.
     documented: bool,
 }
 
@@ -85,10 +85,11 @@ impl Printer<'_> {
         }
     }
 
-    /// Whether something new begins on a line of its own after that token.
+    /// Returns whether a line ends after `token`. `comment`: whether the next token is a comment; `breaks`:
+    /// number of line breaks before it.
     fn ends_line(&self, token: Token<'_>, comment: bool, breaks: usize) -> bool {
         if comment && breaks == 0 {
-            // What follows on the same line belongs to it.
+            // A comment on the same line belongs to the token before it.
             return false;
         }
         match token.kind {
@@ -103,13 +104,13 @@ impl Printer<'_> {
         }
     }
 
-    /// Whether the `;` that was just written is that of `[T; N]`.
+    /// Returns whether the `;` just written is inside brackets, as in `[T; N]`.
     fn in_brackets(&self) -> bool {
         let line = &self.lines[self.lines.len() - 1].text;
         line.matches('[').count() > line.matches(']').count()
     }
 
-    /// The last field or value of a block has a comma too.
+    /// Adds the trailing comma to the last item of a block or list.
     fn end_item(&mut self) {
         let last = self.lines.iter_mut().rev().find(|line| !line.text.starts_with("//"));
         let Some(line) = last else { return };
@@ -153,7 +154,7 @@ impl Printer<'_> {
     }
 }
 
-/// Whether a blank stands between two tokens of a line.
+/// Returns whether a space separates two tokens of a line.
 fn spaced(previous: Option<Token<'_>>, token: Token<'_>) -> bool {
     let Some(previous) = previous else { return false };
     if matches!(token.kind, Kind::Comment | Kind::Doc) || token.text == "{" || token.text == "->" {
@@ -175,7 +176,8 @@ fn spaced(previous: Option<Token<'_>>, token: Token<'_>) -> bool {
     }
 }
 
-/// A line that is too long, with each parameter on a line of its own.
+/// Splits a line longer than `width`, with each parameter on its own line. Leaves other lines, and lines with
+/// comments, as they are.
 fn fold(line: &str, width: usize) -> Vec<String> {
     let has_list = line.contains('(') && !line.starts_with("//") && !line.contains("//");
     if line.len() <= width || !has_list {

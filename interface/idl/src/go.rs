@@ -1,4 +1,4 @@
-//! The back end for Go: one file for an interface file, which stands on the package `tombolo/stubs`.
+//! Back end for Go: one Go file per interface file, which imports the package `tombolo/stubs`.
 
 mod interfaces;
 mod names;
@@ -12,15 +12,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::model::{Model, Origin, Type};
 use crate::text::Text;
 
-/// How Go is written.
+/// Options of the Go back end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct GoOptions {
-    /// What the text says that it was written from.
+    /// Source that the header comment of the generated text names.
     pub origin: String,
-    /// The package of the file; the last word of the interface file's package if it is not given.
+    /// Package of the Go file. Default: the last word of the interface file's package, without underscores.
     pub package: Option<String>,
-    /// Only these messages, without clients and servers, but with all types that they need, those of included
-    /// files too.
+    /// Names of the messages to generate, or `None` for everything. If set, the file has no clients and
+    /// servers, but all types that the messages need, including those of included files.
     pub only: Option<Vec<String>>,
 }
 
@@ -30,28 +30,28 @@ impl Default for GoOptions {
     }
 }
 
-/// Why no Go can be written.
+/// Error of generating a Go file.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum GoError {
-    /// Two things of an interface file would have one name in Go.
+    /// Two items of an interface file would have the same name in Go.
     #[error("{first} and {second} would both be called `{name}` in Go: rename one of them")]
     NameTaken {
-        /// The name.
+        /// Name of both items.
         name: String,
-        /// What has it.
+        /// Description of the first item.
         first: String,
-        /// What would have it too.
+        /// Description of the second item.
         second: String,
     },
-    /// It is not the name of a package.
+    /// The package name is not valid in Go.
     #[error("`{0}` is not the name of a package in Go: use lower-case letters and digits")]
     BadPackage(String),
 }
 
-/// The file for a model. Types of included files are expected in the same package.
+/// Generates the Go file for a model. The code expects types of included files in the same package.
 ///
 /// # Errors
-/// [`GoError`].
+/// [`GoError`] if the package name is invalid, or if two items would have the same name.
 pub fn generate(model: &Model, options: &GoOptions) -> Result<String, GoError> {
     distinct(model)?;
     let package = match &options.package {
@@ -98,7 +98,7 @@ pub fn generate(model: &Model, options: &GoOptions) -> Result<String, GoError> {
     Ok(with_tabs(&text.into_string()))
 }
 
-/// The text as gofmt has it, which indents by tabs and leaves no empty line at the end.
+/// Formats the text as gofmt does: indents with tabs and removes empty lines at the end.
 fn with_tabs(text: &str) -> String {
     let mut tabbed = String::with_capacity(text.len());
     for line in text.trim_end().lines() {
@@ -107,14 +107,14 @@ fn with_tabs(text: &str) -> String {
         tabbed.push_str(bare);
         tabbed.push('\n');
     }
-    // A file of constants alone uses no stubs.
+    // A file that contains only constants must not import the stubs: unused imports are errors.
     if tabbed.matches("stubs.").count() == 0 {
         tabbed = tabbed.replace("import (\n\t\"tombolo/stubs\"\n)\n\n", "");
     }
     tabbed
 }
 
-/// The names of the types that some messages need.
+/// Returns the names of the types that the messages in `only` need.
 fn needed(model: &Model, only: &[String]) -> BTreeSet<String> {
     let mut needed = BTreeSet::new();
     let messages = model.interfaces.iter().flat_map(|interface| &interface.messages);
@@ -144,7 +144,7 @@ fn need(model: &Model, of: &Type, needed: &mut BTreeSet<String>) {
     }
 }
 
-/// All names of the file are different.
+/// Checks that all names in the file are distinct.
 fn distinct(model: &Model) -> Result<(), GoError> {
     let mut taken: BTreeMap<String, String> = BTreeMap::new();
     let mut add = |name: String, what: String| match taken.insert(name.clone(), what.clone()) {
@@ -178,7 +178,7 @@ fn distinct(model: &Model) -> Result<(), GoError> {
 }
 
 impl Text {
-    /// Documentation of what follows.
+    /// Writes documentation as a comment.
     fn go_comment(&mut self, depth: usize, docs: &[String]) {
         docs.iter().for_each(|line| self.line(depth, format!("// {line}").trim_end()));
     }

@@ -1,27 +1,27 @@
-//! Text to tokens.
+//! Lexer: splits the text of an interface file into tokens.
 
 use crate::diagnostic::{Diagnostic, Span};
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
     /// A name or a keyword.
     Word,
-    /// Digits, possibly with a sign.
+    /// Decimal or hexadecimal number, possibly with a minus sign. The parser checks the digits.
     Number,
-    /// A path in quotation marks, with them.
+    /// Path in quotation marks; the token's text includes the quotes.
     Path,
-    /// One of the punctuation marks: `{ } ( ) [ ] < > , ; : . = ? @ -> ..`
+    /// Punctuation mark, one of [`MARKS`].
     Mark,
-    /// `///` to the end of the line.
+    /// Documentation comment: `///` to the end of the line.
     Doc,
-    /// `//` to the end of the line.
+    /// Other comment: `//` to the end of the line.
     Comment,
-    /// The end of the file.
+    /// End of the file, with empty text.
     End,
 }
 
-/// A piece of the source.
+/// Token with its text and its byte offset in the source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Token<'a> {
     pub(crate) kind: Kind,
@@ -35,13 +35,13 @@ impl Token<'_> {
     }
 }
 
-/// The longest interface file, in bytes.
+/// Maximum size of an interface file, in bytes.
 pub(crate) const MAX_SOURCE_BYTES: usize = 4 << 20;
 
 const MARKS: [&str; 18] =
     ["->", "..", "{", "}", "(", ")", "[", "]", "<", ">", ",", ";", ":", ".", "=", "?", "@", "|"];
 
-/// All tokens, comments among them, with the end as the last one.
+/// Returns all tokens, including comments; the last one is [`Kind::End`].
 pub(crate) fn tokens(text: &str) -> Result<Vec<Token<'_>>, Diagnostic> {
     if text.len() > MAX_SOURCE_BYTES {
         let message = format!("the file has {} bytes, more than {MAX_SOURCE_BYTES}", text.len());
@@ -62,7 +62,11 @@ pub(crate) fn tokens(text: &str) -> Result<Vec<Token<'_>>, Diagnostic> {
     Ok(tokens)
 }
 
-/// Returns the kind and length of the token at the start of the non-empty text `rest`.
+/// Returns the kind and length in bytes of the token at the start of `rest`, whose first character is
+/// `first`.
+///
+/// Returns `None` if no token starts with `first`, or if a path has no closing quotation mark or contains a
+/// character that paths may not have.
 fn token(rest: &str, first: char) -> Option<(Kind, usize)> {
     let length = |accept: fn(char) -> bool| rest.find(|next| !accept(next)).unwrap_or(rest.len());
     if rest.starts_with("//") {

@@ -1,8 +1,9 @@
-//! The compiler of Tombolo's interface language.
+//! Compiler of Tombolo's interface language.
 //!
-//! A file `*.tbl` declares interfaces: messages and calls with typed parameters. [`compile`] turns its text
-//! into a [`Model`], in which every name is resolved and every field has its offset in the message, or into
-//! [`Mistakes`] that point at the line and suggest a remedy. Back ends read only the model.
+//! A `*.tbl` file declares interfaces: messages and calls with typed parameters. [`compile`] turns its text
+//! into a [`Model`], in which every name is resolved and every field has its offset in the message. If the
+//! text is invalid, it returns [`Mistakes`] instead, each with a source location and a hint. Back ends read
+//! only the model.
 //!
 //! ```
 //! let model = tombolo_idl::compile(
@@ -41,10 +42,11 @@ pub use files::{Compiled, FileError, FileMistakes, compile_file};
 pub use format::format;
 pub use model::Model;
 
-/// What a text means by itself: it includes no files; [`compile_file`] reads those.
+/// Compiles the text of one interface file. The text must not include other files; use [`compile_file`] for
+/// those.
 ///
 /// # Errors
-/// All mistakes that were found.
+/// The mistakes found in the text; a `use` of another file is one.
 pub fn compile(text: &str) -> Result<Model, Mistakes> {
     let file = parser::parse(text).map_err(Mistakes::sorted)?;
     if let Some(used) = file.uses.first() {

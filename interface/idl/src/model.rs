@@ -1,119 +1,119 @@
 //! Model of an interface file: names resolved, records laid out. Input of the back ends.
 
-/// Bytes before the parameters of every message.
+/// Size of the header before the body of every message, in bytes.
 pub const HEADER_BYTES: u32 = 8;
 
-/// The largest inline part of a record, in bytes.
+/// Maximum size of the inline part of a record, in bytes.
 pub const MAX_RECORD_BYTES: u64 = 65_528;
 
-/// The longest message, in bytes.
+/// Maximum size of a message with its header, in bytes.
 pub const MAX_MESSAGE_BYTES: u64 = 1 << 30;
 
-/// The content of an interface file that has no mistakes.
+/// Content of a valid interface file, with the types and constants that it includes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Model {
     /// Documentation of the file.
     pub docs: Vec<String>,
-    /// The name that interfaces' identities begin with.
+    /// Package of the file; part of the identity of its interfaces.
     pub package: String,
-    /// Constants.
+    /// Constants, in declaration order.
     pub constants: Vec<Constant>,
     /// Enums and flags.
     pub enums: Vec<Enum>,
-    /// Structs, parameters and results, each after those that it has inside.
+    /// Structs and message bodies (parameters, results, errors), each after the records that it contains.
     pub records: Vec<Record>,
-    /// Unions, each after those that it has inside.
+    /// Unions, each after the unions that it contains.
     pub unions: Vec<Union>,
-    /// Interfaces.
+    /// Interfaces that the file itself declares; interfaces of included files are left out.
     pub interfaces: Vec<Interface>,
-    /// Types and constants that are declared in other files, and those files' names without folder and
-    /// ending: back ends that write a module for each file leave them out.
+    /// Stem of the declaring file for each type and constant from an included file. Back ends that generate
+    /// one module per file skip these names.
     pub included: std::collections::BTreeMap<String, String>,
-    /// The packages of those files, by the same names.
+    /// Package of each included file, by file stem.
     pub packages: std::collections::BTreeMap<String, String>,
 }
 
 /// A constant of an interface file: a named integer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Constant {
-    /// Its documentation.
+    /// Documentation of the constant, by line.
     pub docs: Vec<String>,
-    /// Its name.
+    /// Name of the constant.
     pub name: String,
-    /// Its value.
+    /// Value of the constant.
     pub value: i128,
 }
 
-/// A type with its place in the model.
+/// Resolved type of a field, parameter, element or case.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Type {
     /// One byte, 0 or 1.
     Bool,
-    /// An integer.
+    /// Integer of the given sign and width.
     Int(Int),
     /// An IEEE 754 number of 32 or 64 bits.
     Float {
         /// 32 or 64.
         bits: u32,
     },
-    /// UTF-8.
+    /// UTF-8 text of variable length.
     Text {
-        /// The most bytes.
+        /// Maximum length in bytes.
         max: u32,
     },
-    /// Bytes.
+    /// Byte string of variable length.
     Bytes {
-        /// The most.
+        /// Maximum length in bytes.
         max: u32,
     },
-    /// A fixed number of elements.
+    /// Fixed number of elements.
     Array {
-        /// What they are.
+        /// Type of the elements.
         of: Box<Type>,
-        /// How many.
+        /// Number of elements.
         count: u32,
     },
-    /// Any number of elements up to a limit.
+    /// Variable number of elements, up to a limit.
     List {
-        /// What they are.
+        /// Type of the elements.
         of: Box<Type>,
-        /// The most.
+        /// Maximum number of elements.
         max: u32,
     },
     /// An optional value of the inner type.
     Optional(Box<Type>),
-    /// By its place in [`Model::enums`].
+    /// Enum or flags, as an index into [`Model::enums`].
     Enum(usize),
-    /// By its place in [`Model::records`].
+    /// Struct, as an index into [`Model::records`].
     Record(usize),
-    /// By its place in [`Model::unions`].
+    /// Union, as an index into [`Model::unions`].
     Union(usize),
-    /// The id of a domain, which gives no right.
+    /// Id of a domain. It conveys no right.
     Domain,
-    /// The right to something.
+    /// Capability or buffer that is passed with the message.
     Handle {
-        /// To what.
+        /// Kind of the object.
         kind: HandleKind,
-        /// Whether the sender gives it away.
+        /// Whether the sender loses the right (`move`) or keeps it (`copy`).
         moved: bool,
     },
 }
 
-/// Kind of object that a capability refers to.
+/// Kind of object that a [`Type::Handle`] refers to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HandleKind {
-    /// An endpoint, to connect to.
+    /// Endpoint that the receiver can connect to.
     Endpoint,
-    /// Memory.
+    /// Region of memory, or a part of one.
     Region,
-    /// Anything.
+    /// Capability to any kind of object.
     Capability,
-    /// Bulk memory out of a pool.
+    /// Buffer of a pool, passed on a bulk channel.
     Buffer,
 }
 
 impl HandleKind {
-    /// Its number on the wire.
+    /// Returns the number of the kind on the wire.
     #[must_use]
     pub fn number(self) -> u8 {
         match self {
@@ -124,7 +124,7 @@ impl HandleKind {
         }
     }
 
-    /// The word of the language.
+    /// Returns the keyword of the kind in the language.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -139,14 +139,14 @@ impl HandleKind {
 /// An integer type, by its sign and width.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Int {
-    /// Whether it has a sign.
+    /// Whether the integer is signed.
     pub signed: bool,
-    /// 8, 16, 32 or 64.
+    /// Width: 8, 16, 32 or 64.
     pub bits: u32,
 }
 
 impl Int {
-    /// The type of that name.
+    /// Returns the type called `name`, such as `u16`, or `None` for any other name.
     #[must_use]
     pub fn named(name: &str) -> Option<Int> {
         let (signed, bits) = match name.split_at_checked(1)? {
@@ -158,13 +158,13 @@ impl Int {
         Some(Int { signed, bits })
     }
 
-    /// Its name.
+    /// Returns the name of the type, such as `u16`.
     #[must_use]
     pub fn name(self) -> String {
         format!("{}{}", if self.signed { 'i' } else { 'u' }, self.bits)
     }
 
-    /// Whether it has that value.
+    /// Returns whether the type can represent `value`.
     #[must_use]
     pub fn holds(self, value: i128) -> bool {
         let magnitude = 1_i128 << (self.bits - u32::from(self.signed));
@@ -172,143 +172,144 @@ impl Int {
     }
 }
 
-/// An enum, or flags.
+/// Declared enum or flags type.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Enum {
-    /// Its documentation.
+    /// Documentation of the type, by line.
     pub docs: Vec<String>,
-    /// Its name.
+    /// Name of the type.
     pub name: String,
-    /// Whether its values are bits.
+    /// Whether the type is a set of flags: its values are bit masks.
     pub flags: bool,
-    /// Whether values without a name are accepted.
+    /// Whether receivers accept values without a name.
     pub open: bool,
-    /// How it is stored.
+    /// Integer type of the values on the wire.
     pub repr: Int,
-    /// Its values; of flags the masks.
+    /// Named values; of flags, the masks and not the bit numbers.
     pub values: Vec<Constant>,
 }
 
-/// Size and alignment of a type.
+/// Layout of a type inside a record: the inline form and the bytes out of line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layout {
-    /// Of its inline form.
+    /// Size of the inline form, in bytes.
     pub bytes: u64,
-    /// Of its inline form.
+    /// Alignment of the inline form, in bytes.
     pub align: u64,
-    /// The most bytes out of line that come with it.
+    /// Maximum number of bytes out of line that belong to one value.
     pub outside_bytes: u64,
 }
 
-/// Fields, one after the other.
+/// Struct or message body: a sequence of fields.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Record {
-    /// Its documentation.
+    /// Documentation of the record, by line.
     pub docs: Vec<String>,
-    /// Its name.
+    /// Name of the record; generated for message bodies.
     pub name: String,
-    /// Where it comes from.
+    /// Role of the record: a declared struct or a part of a message.
     pub origin: Origin,
-    /// Whether it lies inline and can get no more fields.
+    /// Whether the record is stored inline and can never gain fields.
     pub frozen: bool,
-    /// In the order of their ordinals.
+    /// Fields, by ordinal.
     pub fields: Vec<Field>,
-    /// Of the fields, up to a multiple of the alignment.
+    /// Size of the fields in bytes, rounded up to a multiple of `align`.
     pub bytes: u64,
-    /// The largest of the fields; 8 if it is not frozen.
+    /// Alignment in bytes: the largest among the fields if frozen, otherwise 8.
     pub align: u64,
-    /// The most bytes out of line that come with it.
+    /// Maximum number of bytes out of line that belong to one value.
     pub outside_bytes: u64,
-    /// Whether all of its fields have a value that stands for "not said".
+    /// Whether all fields have a default; see [`Model::has_default`].
     pub has_default: bool,
-    /// What a link must be able to carry for it.
+    /// Link features that it needs.
     pub needs: Needs,
 }
 
-/// What a record is.
+/// Role of a record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Origin {
-    /// Declared.
+    /// Struct that the file declares.
     Struct,
-    /// What a message carries.
+    /// Parameters of a call, message or event.
     Input,
-    /// What answers a call.
+    /// Results of a call.
     Output,
-    /// What declines a call.
+    /// Error of a call; the record has one field.
     Error,
 }
 
-/// A part of a record.
+/// Field of a record, with its offset.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Field {
-    /// Its documentation.
+    /// Documentation of the field, by line.
     pub docs: Vec<String>,
-    /// Its name.
+    /// Name of the field.
     pub name: String,
-    /// What it is.
+    /// Type of the field.
     pub of: Type,
-    /// Where it is in the record, in bytes.
+    /// Offset in the record, in bytes.
     pub offset: u64,
 }
 
 /// A tagged union: each value is of one of the cases.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Union {
-    /// Its documentation.
+    /// Documentation of the union, by line.
     pub docs: Vec<String>,
-    /// Its name.
+    /// Name of the union.
     pub name: String,
-    /// In the order of their ordinals.
+    /// Cases, by ordinal.
     pub cases: Vec<Case>,
-    /// The most bytes out of line that come with it.
+    /// Maximum number of bytes out of line that belong to one value.
     pub outside_bytes: u64,
-    /// What a link must be able to carry for it.
+    /// Link features that it needs.
     pub needs: Needs,
 }
 
-/// What a union can be.
+/// Case of a union, with or without a value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Case {
-    /// Its documentation.
+    /// Documentation of the case, by line.
     pub docs: Vec<String>,
-    /// Its ordinal.
+    /// Ordinal of the case.
     pub ordinal: u32,
-    /// Its name.
+    /// Name of the case.
     pub name: String,
-    /// What it carries.
+    /// Type of the case's value; `None` for a case without a value.
     pub of: Option<Type>,
 }
 
-/// Messages between a client and a server.
+/// Interface: the messages between a client and a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Interface {
-    /// Its documentation.
+    /// Documentation of the interface, by line.
     pub docs: Vec<String>,
-    /// Its name.
+    /// Name of the interface.
     pub name: String,
     /// Version; incremented when older peers can no longer be served.
     pub version: u32,
-    /// In the order of their ordinals.
+    /// Messages, by ordinal.
     pub messages: Vec<Message>,
-    /// What both sides must have in common to talk at all; see the specification.
+    /// Hash of package, name and version. Client and server must have the same one to connect; see the
+    /// specification.
     pub hash: u64,
-    /// Of everything that the interface means: differs after any change that peers can notice.
+    /// Hash of everything that affects compatibility: it differs after any change that a peer can notice.
     pub fingerprint: u64,
-    /// What a link must be able to carry for it.
+    /// Link features that it needs.
     pub needs: Needs,
 }
 
-/// What a link must be able to carry besides bytes.
+/// Features that a link must support besides carrying bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Needs {
-    /// Rights to endpoints, regions and the like.
+    /// Passing capabilities: rights to endpoints, regions and other objects.
     pub capabilities: bool,
-    /// Bulk memory.
+    /// Passing buffers of a pool.
     pub buffers: bool,
 }
 
 impl Needs {
-    /// The needs of `self` and `other` together.
+    /// Returns the union of the needs of `self` and `other`.
     #[must_use]
     pub fn and(self, other: Needs) -> Needs {
         Needs {
@@ -318,36 +319,36 @@ impl Needs {
     }
 }
 
-/// A message, or a call with its answers.
+/// Message of an interface: a call with its replies, or a one-way message.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Message {
-    /// Its documentation.
+    /// Documentation of the message, by line.
     pub docs: Vec<String>,
-    /// Its ordinal.
+    /// Ordinal of the message.
     pub ordinal: u16,
-    /// Its name.
+    /// Name of the message.
     pub name: String,
-    /// Who sends it, and whether it is answered.
+    /// Direction of the message, and its reply if it is a call.
     pub kind: MessageKind,
-    /// Place of what it carries in [`Model::records`].
+    /// Index of its parameters in [`Model::records`].
     pub input: usize,
 }
 
-/// Who sends a message, and whether it is answered.
+/// Direction of a message, and the reply of a call.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum MessageKind {
-    /// Client to server, and answered.
+    /// Client to server, with a reply.
     Call {
-        /// Whether it may be sent again when it is unknown whether it was served.
+        /// Whether a client may repeat the call if it does not know whether the server executed it.
         idempotent: bool,
-        /// Place of its results in [`Model::records`].
+        /// Index of its results in [`Model::records`].
         output: usize,
-        /// Place of its error in [`Model::records`], a record with one field.
+        /// Index of its error in [`Model::records`], a record with one field; `None` if no error is declared.
         error: Option<usize>,
     },
-    /// Client to server.
+    /// Client to server, one-way.
     Message,
-    /// Server to client.
+    /// Server to client, one-way.
     Event,
 }
 
@@ -396,15 +397,16 @@ impl Model {
         }
     }
 
-    /// The longest message with that record as its body, header included, in bytes.
+    /// Returns the maximum size of a message whose body is the record at index `record`, header included, in
+    /// bytes.
     #[must_use]
     pub fn max_message_bytes(&self, record: usize) -> u64 {
         let record = &self.records[record];
         u64::from(HEADER_BYTES).saturating_add(record.bytes).saturating_add(record.outside_bytes)
     }
 
-    /// Whether the type has a value that stands for "not said": what a peer of before the field was added
-    /// means.
+    /// Returns whether the type has a default, which is what all-zero bytes decode to: zero, empty or absent.
+    /// It is read in place of a field that an older peer does not send.
     #[must_use]
     pub fn has_default(&self, of: &Type) -> bool {
         match of {
@@ -425,7 +427,7 @@ impl Model {
         }
     }
 
-    /// What a link must be able to carry for a type.
+    /// Returns the link features that values of the type need.
     #[must_use]
     pub fn needs(&self, of: &Type) -> Needs {
         match of {
@@ -438,7 +440,7 @@ impl Model {
         }
     }
 
-    /// The records of a message: what it carries, its results, its error.
+    /// Returns the records of a message: its parameters, and the results and error of a call.
     pub fn records_of(&self, message: &Message) -> impl Iterator<Item = usize> {
         let (output, error) = match message.kind {
             MessageKind::Call { output, error, .. } => (Some(output), error),

@@ -1,4 +1,5 @@
-//! Tokens to a file. Goes on after a mistake, at the next declaration, so that one run finds most of them.
+//! Parser: turns tokens into a syntax tree. After a mistake it resumes at the next declaration, so that one
+//! run finds most mistakes.
 
 use crate::ast::{
     Body, Declaration, Field, File, Message, MessageKind, Name, Number, TypeExpr, TypeKind, Value,
@@ -7,10 +8,10 @@ use crate::diagnostic::{Diagnostic, Span};
 use crate::lexer::{self, Kind, Token};
 use crate::suggest;
 
-/// How deep types may be written into each other.
+/// Maximum nesting depth of a type expression.
 const MAX_DEPTH: u32 = 16;
 
-/// Words that no declaration may have as its name. Fields and messages may.
+/// Keywords, which cannot be names of declarations. Fields and messages may have them as names.
 pub(crate) const KEYWORDS: [&str; 18] = [
     "package",
     "use",
@@ -32,18 +33,18 @@ pub(crate) const KEYWORDS: [&str; 18] = [
     "move",
 ];
 
-/// Words that a declaration begins with.
+/// Keywords that start a declaration.
 const STARTS: [&str; 9] =
     ["const", "type", "enum", "flags", "struct", "union", "interface", "open", "frozen"];
 
 type Parsed<T> = Result<T, Diagnostic>;
 
-/// The file, or its mistakes.
+/// Parses a file. Returns its syntax tree, or all mistakes found.
 pub(crate) fn parse(text: &str) -> Result<File, Vec<Diagnostic>> {
     parse_at(text, 0)
 }
 
-/// The same for a text that begins at an offset of all sources together.
+/// Like [`parse`], for a text that starts at offset `base` in the concatenation of all sources.
 pub(crate) fn parse_at(text: &str, base: usize) -> Result<File, Vec<Diagnostic>> {
     let tokens = lexer::tokens(text).map_err(|mistake| vec![mistake.shifted(base)])?;
     let tokens = tokens.into_iter().filter(|token| token.kind != Kind::Comment);
@@ -77,7 +78,7 @@ pub(crate) fn parse_at(text: &str, base: usize) -> Result<File, Vec<Diagnostic>>
 }
 
 struct Parser<'a> {
-    /// Without comments; the last one is the end.
+    /// Tokens without comments; the last one is [`Kind::End`].
     tokens: Vec<Token<'a>>,
     at: usize,
 }
@@ -119,7 +120,7 @@ impl<'a> Parser<'a> {
         Err(unexpected(token, &format!("`{text}`")).hint(hint))
     }
 
-    /// To the start of what looks like the next declaration.
+    /// Skips to what looks like the start of the next declaration.
     fn recover(&mut self) {
         loop {
             let token = self.peek();
@@ -133,7 +134,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Whether a declaration stands here, after its documentation.
+    /// Returns whether a declaration starts here, after its documentation.
     fn declares(&self) -> bool {
         let after = (0..).map(|ahead| self.peek_at(ahead)).find(|token| token.kind != Kind::Doc);
         after.is_some_and(|token| STARTS.contains(&token.text))
@@ -166,7 +167,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// `use "path";`
+    /// Parses `use "path";`.
     fn included(&mut self) -> Parsed<Name> {
         self.at += 1;
         let token = self.next();
@@ -243,7 +244,7 @@ impl<'a> Parser<'a> {
         Ok(Declaration { docs, name, body, module: None })
     }
 
-    /// `{ item, item, }`
+    /// Parses `{ item, item, }`.
     fn braced<T>(&mut self, item: fn(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
         self.expect("{", "the name")?;
         let mut items = Vec::new();
@@ -374,7 +375,7 @@ impl<'a> Parser<'a> {
             TypeKind::Handle { moved, name: self.name("a capability type")? }
         } else {
             let name = self.name("a type")?;
-            // Nothing but `copy` and `move` is followed by a word.
+            // Only `copy` and `move` are followed by a word, so the name is probably one of them misspelt.
             if self.peek().kind == Kind::Word
                 && let Some(hint) = suggest::hint(&name.text, ["copy", "move"])
             {
@@ -399,7 +400,7 @@ impl<'a> Parser<'a> {
         Ok(of)
     }
 
-    /// Where the last token ends.
+    /// Returns the offset of the end of the previous token.
     fn end(&self) -> usize {
         self.tokens[self.at.saturating_sub(1).min(self.tokens.len() - 1)].span().end
     }
@@ -412,7 +413,7 @@ impl<'a> Parser<'a> {
         Ok(Name { text: token.text.to_owned(), span: token.span() })
     }
 
-    /// The name of a declaration, which may be no word of the language.
+    /// Parses the name of a declaration, which must not be a keyword.
     fn declared(&mut self, what: &str) -> Parsed<Name> {
         let name = self.name(what)?;
         if KEYWORDS.contains(&&*name.text) {
@@ -466,8 +467,8 @@ fn unexpected(token: Token<'_>, expected: &str) -> Diagnostic {
     }
 }
 
-/// The same for a place where few words can stand: one of `known` may be meant, else `hint` says what can
-/// stand there.
+/// Like [`unexpected`], at a place where only a few keywords are valid: suggests the closest of `known`, or
+/// falls back to `hint`.
 fn misspelt<const N: usize>(
     token: Token<'_>,
     expected: &str,

@@ -1,4 +1,4 @@
-//! The back end for Python: one module for an interface file, which stands on `tombolo.stubs`.
+//! Back end for Python: one module per interface file, which imports `tombolo.stubs`.
 
 mod interfaces;
 mod names;
@@ -9,10 +9,10 @@ use std::collections::BTreeMap;
 use crate::model::Model;
 use crate::text::Text;
 
-/// How Python is written.
+/// Options of the Python back end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PythonOptions {
-    /// What the text says that it was written from.
+    /// Source that the module's docstring names.
     pub origin: String,
 }
 
@@ -22,22 +22,22 @@ impl Default for PythonOptions {
     }
 }
 
-/// Two things of an interface file would have one name in Python.
+/// Two items of an interface file would have the same name in Python.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{first} and {second} would both be called `{name}` in Python: rename one of them")]
 pub struct PythonNameTaken {
-    /// The name.
+    /// Name of both items.
     pub name: String,
-    /// What has it.
+    /// Description of the first item.
     pub first: String,
-    /// What would have it too.
+    /// Description of the second item.
     pub second: String,
 }
 
-/// The module for a model.
+/// Generates the Python module for a model.
 ///
 /// # Errors
-/// [`PythonNameTaken`].
+/// [`PythonNameTaken`] if two items would have the same name.
 pub fn generate(model: &Model, options: &PythonOptions) -> Result<String, PythonNameTaken> {
     distinct(model)?;
     let mut text = Text::default();
@@ -62,7 +62,7 @@ pub fn generate(model: &Model, options: &PythonOptions) -> Result<String, Python
     Ok(text.into_string())
 }
 
-/// All names of one module are different.
+/// Checks that all names in the module are distinct.
 fn distinct(model: &Model) -> Result<(), PythonNameTaken> {
     let mut taken: BTreeMap<String, String> = BTreeMap::new();
     let mut add = |name: String, what: String| match taken.insert(name.clone(), what.clone()) {
@@ -102,7 +102,7 @@ fn distinct(model: &Model) -> Result<(), PythonNameTaken> {
 }
 
 impl Text {
-    /// Documentation of a module, class or function.
+    /// Writes the docstring of a module, class or function.
     fn docstring(&mut self, depth: usize, docs: &[String]) {
         let docs: Vec<String> = docs.iter().map(|line| names::documentation(line)).collect();
         match &docs[..] {
@@ -116,12 +116,12 @@ impl Text {
         }
     }
 
-    /// Documentation of a constant or a field, as tools know it.
+    /// Writes `#:` comments, which documentation tools read for constants and fields.
     fn notes(&mut self, depth: usize, docs: &[String]) {
         docs.iter().for_each(|line| self.line(depth, format!("#: {line}").trim_end()));
     }
 
-    /// Two empty lines, as between classes.
+    /// Writes two empty lines, as between classes.
     fn gap(&mut self) {
         self.blank();
         self.line(0, "");

@@ -1,4 +1,4 @@
-//! The back end for Rust.
+//! Back end for Rust: one module per interface file.
 
 mod interfaces;
 mod names;
@@ -10,16 +10,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::model::Model;
 use crate::text::Text;
 
-/// The run-time of stubs in a program, which depends on the crate `tombolo` alone.
+/// Path of the stubs' runtime in programs, which depend only on the crate `tombolo`.
 pub const RUNTIME: &str = "tombolo::interface";
 
-/// How Rust is written.
+/// Options of the Rust back end.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RustOptions {
-    /// Path of the run-time in the crate that the code is part of: [`RUNTIME`], or `tombolo_interface` in
-    /// crates below `tombolo`.
+    /// Path of the runtime in the crate that contains the generated code: [`RUNTIME`], or `tombolo_interface`
+    /// in crates that `tombolo` depends on.
     pub runtime: String,
-    /// What the text says that it was written from.
+    /// Source that the header comment of the generated text names.
     pub origin: String,
 }
 
@@ -29,7 +29,7 @@ impl Default for RustOptions {
     }
 }
 
-/// Two things of an interface file would have one name in Rust.
+/// Two items of an interface file would have the same name in Rust.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{first} and {second} would both be called `{name}` in Rust: rename one of them")]
 pub struct NameTaken {
@@ -38,10 +38,10 @@ pub struct NameTaken {
     second: String,
 }
 
-/// The module for a model.
+/// Generates the Rust module for a model.
 ///
 /// # Errors
-/// [`NameTaken`].
+/// [`NameTaken`] if two items would have the same name.
 pub fn generate(model: &Model, options: &RustOptions) -> Result<String, NameTaken> {
     distinct(model)?;
     let mut text = Text::default();
@@ -62,7 +62,7 @@ pub fn generate(model: &Model, options: &RustOptions) -> Result<String, NameTake
     Ok(text.into_string())
 }
 
-/// What a module begins with: where it comes from, what it stands on, constants.
+/// Writes the start of a module: its documentation, imports and constants.
 fn head(text: &mut Text, model: &Model, runtime: &str, origin: &str) {
     for line in &model.docs {
         text.line(0, format!("//! {line}").trim_end());
@@ -87,7 +87,7 @@ fn head(text: &mut Text, model: &Model, runtime: &str, origin: &str) {
     }
 }
 
-/// Names that the code of every module uses, unqualified or as type parameters.
+/// Names that the code of every module uses, unqualified or as type parameters. No item may have them.
 const USED: [&str; 10] = ["E", "Err", "From", "None", "Ok", "Option", "P", "Result", "Self", "Some"];
 
 fn distinct(model: &Model) -> Result<(), NameTaken> {
@@ -120,7 +120,7 @@ fn distinct(model: &Model) -> Result<(), NameTaken> {
 }
 
 impl Text {
-    /// Documentation, or what stands for it.
+    /// Writes doc comments, or `otherwise` for an item without documentation.
     fn docs(&mut self, depth: usize, docs: &[String], otherwise: &str) {
         if docs.is_empty() {
             self.line(depth, &format!("/// {otherwise}"));

@@ -1,7 +1,8 @@
-//! "Did you mean": the known word that a misspelt one is nearest to.
+//! "Did you mean" hints: finds the known word closest to a misspelt one.
 
-/// The one of `known` that differs least from `word`, if it differs little. A swap of two neighbours is one
-/// difference.
+/// Returns the word in `known` with the smallest edit distance to `word`, ignoring case. Returns `None` if
+/// the distance exceeds a third of the length of `word` (at least 1). A swap of two adjacent letters counts
+/// as one edit.
 pub(crate) fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let limit = (word.len() / 3).max(1);
     let lower = word.to_ascii_lowercase();
@@ -10,7 +11,7 @@ pub(crate) fn closest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
     distances.filter(|(distance, _)| *distance <= limit).min().map(|(_, known)| known)
 }
 
-/// The hint that names it.
+/// Returns a hint that names the closest word, if there is one.
 pub(crate) fn hint<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<String> {
     closest(word, known).map(|closest| format!("did you mean `{closest}`?"))
 }

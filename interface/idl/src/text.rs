@@ -1,6 +1,6 @@
-//! What back ends write into.
+//! Output buffer of the back ends.
 
-/// Text that grows by lines. Each back end adds how comments are written in its language.
+/// Text that is written line by line. Each back end adds methods for comments in its language.
 #[derive(Default)]
 pub(crate) struct Text {
     text: String,
@@ -15,19 +15,19 @@ impl Text {
         self.text.push('\n');
     }
 
-    /// Several lines, indented as they are relative to each other.
+    /// Appends several lines, keeping their indentation relative to `depth`.
     pub(crate) fn lines(&mut self, depth: usize, lines: &str) {
         lines.lines().for_each(|line| self.line(depth, line));
     }
 
-    /// An empty line, unless there is one.
+    /// Appends an empty line, unless the text ends with one.
     pub(crate) fn blank(&mut self) {
         if !self.text.ends_with("\n\n") {
             self.text.push('\n');
         }
     }
 
-    /// Whether that was written already.
+    /// Returns whether the text contains `part` already.
     pub(crate) fn contains(&self, part: &str) -> bool {
         self.text.contains(part)
     }

@@ -1,4 +1,4 @@
-//! Files that include others.
+//! Compilation of files that include other files.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use tombolo_idl::rust::{RustOptions, generate};
 use tombolo_idl::{FileError, Model, compile_file};
 
-/// A folder of its own, removed when it is dropped.
+/// Temporary folder with interface files. Removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -25,7 +25,7 @@ impl Folder {
         compile_file(self.0.join(file)).unwrap().model
     }
 
-    /// What is shown for a file that has mistakes, with paths from the folder on.
+    /// Compiles an invalid file and returns the rendered mistakes, with paths relative to the folder.
     fn shown(&self, file: &str) -> String {
         let Err(FileError::Mistakes(mistakes)) = compile_file(self.0.join(file)) else {
             panic!("no mistakes")
@@ -60,14 +60,14 @@ fn types_and_constants_of_other_files_are_used() {
     let compiled = compile_file(folder.0.join("main.tbl")).unwrap();
     assert_eq!(compiled.files.len(), 3);
     let model = compiled.model;
-    // Each file once, and only what it declares for others.
+    // Each file is included once, without its interfaces.
     assert_eq!(model.interfaces.iter().map(|interface| &*interface.name).collect::<Vec<_>>(), ["Main"]);
     let included: Vec<_> = model.included.iter().map(|(name, file)| (&**name, &**file)).collect();
     assert_eq!(included, [("MAX", "common"), ("Point", "common"), ("Way", "more")]);
     let rust = generate(&model, &RustOptions::default()).unwrap();
     assert!(rust.contains("use super::common::*;") && rust.contains("use super::more::*;"), "{rust}");
     assert!(rust.contains("rt::List<'m, PointView<'m>, 4>") && !rust.contains("pub struct Point "), "{rust}");
-    // The same as if all were written into one file.
+    // The result is the same as with all declarations in one file.
     let whole = tombolo_idl::compile(
         "package p;\nconst MAX = 4;\nstruct Point { @1 x: u32 }\nenum Way : u8 { up = 0 }\n\
          interface Main version 1 { @1 call go(to: [Point; ..MAX], way: Way); }\n",

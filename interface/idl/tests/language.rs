@@ -1,4 +1,4 @@
-//! Files that mean something: the model, the formatter, compatibility.
+//! Valid files: the model, the formatter, compatibility.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -54,7 +54,7 @@ fn hashes_follow_what_peers_can_notice() {
     assert_ne!(base.0, of("interface B version 1 { @1 call a(b: u8); }").0);
 }
 
-/// The verdict on a change from one to the other.
+/// Returns the verdict on a change from `old` to `new`.
 fn changed(old: &str, new: &str) -> Verdict {
     verdict(&compare(&model(old), &model(new)))
 }

@@ -1,8 +1,8 @@
-//! Every mistake has a place and a hint: one snapshot for each.
+//! Every mistake has a location and a hint: one snapshot per mistake.
 
 use tombolo_idl::{Source, compile};
 
-/// What is shown for a file; the file is asserted to have a mistake, and each mistake a hint.
+/// Compiles an invalid file and returns the rendered mistakes. Asserts that each has a hint.
 fn shown(body: &str) -> String {
     let text = if body.contains("package") { body.to_owned() } else { format!("package p;\n{body}\n") };
     let mistakes = compile(&text).expect_err(body);

@@ -1,4 +1,4 @@
-//! Stubs of the interfaces in `interfaces/`, each in a module of its name. `cargo xtask codegen` writes them.
+//! Stubs of the interfaces in `interfaces/`, one module per file. `cargo xtask codegen` generates them.
 #![no_std]
 #![forbid(unsafe_code)]
 

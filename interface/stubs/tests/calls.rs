@@ -1,4 +1,4 @@
-//! Clients and servers over a channel within the test.
+//! Clients and servers over an in-process channel.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -62,7 +62,7 @@ impl KvHandler for Store {
     }
 }
 
-/// A key that stands for a right which the server is not given.
+/// Key that stands for a right that the server does not receive.
 const NOT_YOURS: &str = "not yours";
 
 #[test]
@@ -78,7 +78,7 @@ fn a_right_that_is_not_given_fails_its_message_alone_and_is_counted() {
     assert_eq!(put_result(&mut client, next), Ok(1));
     let counts = server.counts();
     assert_eq!((counts.refused, counts.malformed, counts.messages), (2, 0, 0));
-    // The other way round it is the event that is counted.
+    // In the other direction, the client counts the refused event.
     server.within(NOW).changed(&KvChanged { key: NOT_YOURS, version: 1 }).unwrap();
     client.poll().unwrap();
     assert_eq!((client.counts().refused, client.counts().malformed), (1, 0));
@@ -113,7 +113,7 @@ fn start_put(client: &mut Client, key: &str, expected: Option<u64>) -> tombolo_i
     client.start(&KvPutRequest { key, value: b"v", expected }).unwrap()
 }
 
-/// The version, or the declared error.
+/// Waits for a put call. Returns the version or the declared error.
 fn put_result(client: &mut Client, call: tombolo_interface::Pending<KvPut>) -> Result<u64, KvError> {
     match client.wait(call) {
         Ok(reply) => Ok(reply.version().unwrap()),
@@ -154,7 +154,7 @@ fn several_calls_are_in_flight_and_are_waited_for_in_any_order() {
     for call in calls {
         assert_eq!(put_result(&mut client, call), Ok(1));
     }
-    // Those that come before the awaited one are counted, too.
+    // Messages that arrive before the awaited reply are counted too.
     let calls = ["d", "e", "f"].map(|key| start_put(&mut client, key, None));
     serve_all(&mut server, &mut store);
     server.within(NOW).changed(&KvChanged { key: "d", version: 1 }).unwrap();
@@ -203,7 +203,7 @@ fn a_deadline_ends_a_call_and_its_late_answer_is_dropped_and_counted() {
     let mut store = Store::default();
     let slow = client.start(&KvAwaitChangeRequest { key: "a" }).unwrap();
     assert!(server.within(NOW).serve_one(&mut store).unwrap());
-    // The answer crosses with the cancellation.
+    // The reply and the cancellation cross.
     let answered = server.within(NOW).reply(store.waiting.remove(0), Err(KvError::FULL));
     let held = client.port().recv_bytes().unwrap();
     assert_eq!(answered, Ok(()));
@@ -211,7 +211,8 @@ fn a_deadline_ends_a_call_and_its_late_answer_is_dropped_and_counted() {
     server.port().send_bytes(&held);
     client.poll().unwrap();
     assert_eq!(client.counts().late, 1);
-    // The place is used again, by another call: the late answer of the first is not taken for its own.
+    // Another call reuses the slot: the late reply to the first call is not taken for the reply to the
+    // second.
     let put = start_put(&mut client, "b", None);
     server.port().send_bytes(&held);
     serve_all(&mut server, &mut store);
@@ -232,7 +233,7 @@ fn a_cancelled_call_is_forgotten_by_the_server_too() {
     assert!(!responder.is_awaited());
     let reply = server.within(NOW).reply(responder, Ok(KvAwaitChangeReply { version: 1 }));
     assert_eq!(reply, Err(ReplyError::NotOutstanding));
-    // Nothing is owed for it any more.
+    // The server owes no reply for the cancelled call.
     assert_eq!(server.within(NOW).serve_one(&mut store), Ok(false));
     assert_eq!((server.counts().answers, client.poll()), (0, Ok(0)));
 }
@@ -251,7 +252,7 @@ fn an_answer_that_nobody_can_give_any_more_is_a_fault() {
     assert_eq!((server.counts().answers, client.counts().late), (1, 0), "once");
 }
 
-/// The answer finds no room, and the server cannot give it again.
+/// The channel has no room for the reply, and the server cannot send it again.
 #[test]
 fn an_answer_that_was_not_sent_is_a_fault_when_there_is_room() {
     let (client, server) = pair(1, 4096);
@@ -279,7 +280,7 @@ fn places_for_calls_are_limited_and_come_back() {
     client.cancel(calls.pop().unwrap());
     let call = client.within(NOW).start(&request).unwrap();
     assert!(!client.is_ready(&call));
-    // Those are not awaited any more: their deadlines give the places back.
+    // No caller waits for these calls: their slots are freed at their deadlines.
     drop((call, calls));
     let waited = client.start(&request);
     assert!(waited.is_err(), "the clock has not moved");
@@ -294,7 +295,7 @@ fn the_end_of_the_peer_ends_each_call_and_says_whether_it_can_be_repeated() {
     let get = client.start(&KvGetRequest { key: "a" }).unwrap();
     let put = start_put(&mut client, "b", None);
     drop(server);
-    // What was answered before the end is received.
+    // A reply sent before the peer ended is still received.
     assert_eq!(put_result(&mut client, answered), Ok(1));
     let ended = client.wait(get).map(|_| ()).unwrap_err();
     assert_eq!((&ended, ended.end()), (&CallError::Ended { error: Gone, may_repeat: true }, Some(&Gone)));
@@ -322,7 +323,7 @@ fn a_server_notices_why_an_answer_cannot_be_sent() {
     let mut server = KvServer::bind(far).unwrap();
     let _ = start_put(&mut client, "a", None);
     assert_eq!(server.serve_one(&mut store), Ok(true));
-    // It has not taken that answer.
+    // The client has not received the first reply, so there is no room for the second.
     let _ = start_put(&mut client, "b", None);
     assert_eq!(server.serve_one(&mut store), Err(ServeError::ClientStuck));
 }
@@ -339,7 +340,7 @@ fn a_client_counts_what_makes_no_sense_while_it_waits() {
     let body = KvGetRequest { key: "abcdefgh" };
     Outgoing::new(Header::new(1, Kind::Call, 5), &body).unwrap().write(&mut bytes[..]);
     far.send_bytes(&bytes);
-    // A text that is no UTF-8.
+    // An event whose text is not UTF-8.
     let (server, mut beyond) = pair(1, 4096);
     KvServer::bind(server).unwrap().changed(&KvChanged { key: "abcdefgh", version: 1 }).unwrap();
     let mut bytes = beyond.recv_bytes().unwrap();
@@ -391,7 +392,7 @@ fn what_one_side_does_not_know_or_cannot_read_fails_that_call_only() {
     serve_all(&mut server, &mut store);
     let counts = server.counts();
     assert_eq!((counts.unknown, counts.malformed), (2, 3));
-    // The channel goes on working; answers to calls that this client never made are dropped.
+    // The channel still works. Replies to calls that this client never made are dropped.
     let put = start_put(&mut client, "a", None);
     serve_all(&mut server, &mut store);
     assert_eq!(put_result(&mut client, put), Ok(1));
@@ -409,7 +410,7 @@ fn a_message_too_long_for_the_channel_is_not_sent() {
     assert_eq!(put(&mut client, &[0; 80]), Ok(()));
     let too_long = CallError::TooLong { length_bytes: 136, max_bytes: 128 };
     assert_eq!(put(&mut client, &[0; 81]), Err(too_long));
-    // Nor an answer: the caller learns it.
+    // A reply that is too long is not sent either: the caller gets a fault.
     let mut store = Store::default();
     store.values.insert("b".into(), (vec![0; 200], 1));
     let get = client.start(&KvGetRequest { key: "b" }).unwrap();

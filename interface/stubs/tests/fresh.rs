@@ -1,5 +1,4 @@
-//! The committed stubs are what the compiler writes, and the interface files are written as the formatter
-//! writes.
+//! The committed stubs match the compiler's output, and the interface files are formatted.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,7 +7,8 @@ use tombolo_idl::build;
 use tombolo_idl::rust::RustOptions;
 use tombolo_idl::rust::owned::OwnedOptions;
 
-/// The committed stubs are for crates below `tombolo`, which cannot name it.
+/// Runtime of the committed stubs. They are for crates that `tombolo` depends on, which cannot refer to
+/// `tombolo`.
 const RUNTIME: &str = "tombolo_interface";
 
 fn interfaces(folder: &str) -> Vec<PathBuf> {
@@ -20,7 +20,7 @@ fn interfaces(folder: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// What the façade says of files is the metadata of transfers: there are no stubs of it, but types that own.
+/// Interface file of the façade's file transfer metadata. It has no stubs, only owned types.
 const FACADES: &str = "files";
 
 #[test]

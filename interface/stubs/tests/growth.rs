@@ -13,7 +13,7 @@ use tombolo_stubs::{growth, growth_before};
 const NOW: Duration = Duration::ZERO;
 const STAMP: Stamp = Stamp { at_ns: 7, node: 3 };
 
-/// Serves the interface as it is. It writes down what it was told.
+/// Server of the new version. Records the messages it receives.
 #[derive(Default)]
 struct Now {
     heard: Vec<String>,
@@ -54,7 +54,7 @@ impl growth::GrowthHandler for Now {
     }
 }
 
-/// Serves the interface as it was.
+/// Server of the old version. Records the messages it receives.
 #[derive(Default)]
 struct Before {
     heard: Vec<String>,
@@ -77,7 +77,7 @@ impl growth_before::GrowthHandler for Before {
     }
 }
 
-/// What a client was told.
+/// Events that a client received.
 #[derive(Default)]
 struct Told(Vec<String>);
 

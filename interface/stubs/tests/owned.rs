@@ -1,4 +1,4 @@
-//! Types that own: they write what stubs write, and read what stubs read.
+//! Owned types: they encode and decode the same bytes as stubs.
 
 use proptest::prelude::*;
 use tombolo_interface::owned::request;
@@ -36,7 +36,7 @@ fn parts() -> EverythingRequest {
     }
 }
 
-/// The same as a stub sends it.
+/// Returns the same message as a stub encodes it.
 fn sent() -> Vec<u8> {
     let points = [everything::Point { x: 1.0, y: -2.0, tag: 9 }];
     let entry = everything::Entry { name: "entry", points: &points, colour: Some(SentColour::Green) };

@@ -1,4 +1,4 @@
-//! Bytes: golden ones, round trips, and what a hostile peer may send.
+//! Wire format: golden bytes, round trips, and messages from hostile peers.
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -10,7 +10,7 @@ const HEADER: Header = Header::new(2, Kind::Call, 0x0102_0304 & 0x00ff_ffff);
 
 fn bytes(body: &impl Body) -> Result<Vec<u8>, OverLimit> {
     let message = Outgoing::new(HEADER, body)?;
-    // What is not written would show.
+    // Filled with 0xee, so that bytes that are not written are detected.
     let mut bytes = vec![0xee; message.length_bytes()];
     message.write(&mut *bytes);
     Ok(bytes)
@@ -20,7 +20,7 @@ fn hex(bytes: &[u8]) -> Vec<String> {
     bytes.chunks(8).map(|word| word.iter().map(|byte| format!("{byte:02x}")).collect()).collect()
 }
 
-/// The same in docs/specs/interface.md.
+/// The example of docs/specs/interface.md.
 #[test]
 fn golden_bytes_of_a_call() {
     let request = KvPutRequest { key: "isle", value: &[1, 2, 3, 4, 5, 6, 7, 8, 9], expected: Some(7) };
@@ -69,7 +69,7 @@ fn golden_bytes_of_every_shape() {
     );
 }
 
-/// Whether all of a request with every part can be read.
+/// Decodes a `parts` request completely, within the budget of its size.
 fn check_parts(bytes: &[u8]) -> Result<(), Malformed> {
     let source = Source::Bytes(bytes);
     let (_, body) = Header::read(source)?;
@@ -78,7 +78,7 @@ fn check_parts(bytes: &[u8]) -> Result<(), Malformed> {
     view.check(&mut Budget::of(source))
 }
 
-/// Owned values, of which requests borrow.
+/// Owned values that requests borrow from.
 #[derive(Clone, Debug)]
 struct Owned {
     text: String,
@@ -215,7 +215,8 @@ fn compare(view: &EverythingPartsRequestView<'_>, owned: &Owned) -> Result<(), M
     Ok(())
 }
 
-/// At most `cases`; fewer where `PROPTEST_CASES` says so, as under emulators.
+/// Returns a configuration with at most `cases` cases; `PROPTEST_CASES` can lower the number, as for
+/// emulators.
 fn config(cases: u32) -> ProptestConfig {
     let default = ProptestConfig::default();
     ProptestConfig {
@@ -240,7 +241,7 @@ proptest! {
         compare(&body.into(), &owned).unwrap();
     }
 
-    /// The peer is older and knows fewer fields: what is missing is zero, empty or absent, and no error.
+    /// An older peer sends fewer fields: missing ones read as zero, empty or absent, without an error.
     #[test]
     fn a_shorter_record_reads_as_defaults(owned in owned(), words in 0_u16..30) {
         let mut bytes = request(&owned, |request| bytes(request)).unwrap();
@@ -271,7 +272,7 @@ proptest! {
     #[test]
     fn random_bytes_do_no_harm(mut bytes in prop::collection::vec(any::<u8>(), 0..400), small in any::<bool>()) {
         if small {
-            // Most references then lie in the message.
+            // Keeps only small values, so that most references are inside the message.
             bytes.iter_mut().enumerate().filter(|(at, _)| at % 4 != 0).for_each(|(_, byte)| *byte = 0);
         }
         let _ = check_parts(&bytes);
@@ -298,7 +299,7 @@ fn limits_hold_at_their_borders() {
     assert!(bytes(&KvListReply { keys: &inner }).is_err(), "an element that is too long");
 }
 
-/// A put request with one word replaced, and what reading it comes to.
+/// Returns the error of decoding a put request with one word replaced.
 fn replaced(word: usize, value: u64) -> Malformed {
     let mut bytes = bytes(&KvPutRequest { key: "isle", value: &[1, 2, 3], expected: Some(7) }).unwrap();
     bytes[8 * word..][..8].copy_from_slice(&value.to_le_bytes());
@@ -355,7 +356,7 @@ fn values_without_a_name_are_refused_unless_the_type_is_open() {
         changed[byte] = value;
         let source = Source::Bytes(&changed);
         let view = EverythingNumbersRequestView::from(Header::read(source).unwrap().1);
-        // Open types take anything; closed ones refuse, and nothing else does.
+        // Open types accept any value. Only closed types and booleans reject values.
         assert!(view.step().is_ok() && view.hints().is_ok());
         match (view.colour(), view.rights(), view.a()) {
             (Err(Malformed::Value { value, .. }), _, _) => assert_eq!(value, 0xff),
@@ -367,7 +368,7 @@ fn values_without_a_name_are_refused_unless_the_type_is_open() {
     }
 }
 
-/// Many references to one part: short to send, long to read. The budget ends it.
+/// Many references to one object make a short message that is expensive to read. The budget bounds the cost.
 #[test]
 fn parts_that_overlap_cannot_make_a_short_message_expensive() {
     let entry = Entry { name: "", points: &[Point { x: 0.0, y: 0.0, tag: 0 }; 4], colour: None };
@@ -375,7 +376,7 @@ fn parts_that_overlap_cannot_make_a_short_message_expensive() {
         EverythingPartsReply { entry, shape: Shape::Entry(entry), maybe_shape: Some(Shape::Entry(entry)) };
     let mut bytes = bytes(&reply).unwrap();
     let whole = bytes.len();
-    // All three entries are the first one; what the others had is cut off.
+    // All three entries refer to the first one; the objects of the others are cut off.
     let first: [u8; 8] = bytes[8..16].try_into().unwrap();
     let read = |bytes: &[u8]| {
         let source = Source::Bytes(bytes);

@@ -12,10 +12,10 @@ use tombolo_link::{Hello, Side};
 
 use crate::node_monitor::Ended;
 
-/// The interface hash of the channel between monitors, as the root has it.
+/// Interface hash of the channel between monitors. Must match the root's.
 const INTERFACE_HASH: u64 = tombolo_base::hash::fnv1a(b"tombolo.control.1");
 
-/// A handshake under way.
+/// State of a handshake in progress.
 pub(crate) struct Opening {
     opening: EitherOpening,
     signals: Deferred,
@@ -33,12 +33,12 @@ impl Opening {
         Ok(Opening { opening: opening.map_err(Ended::window)?, signals })
     }
 
-    /// Goes on as far as the root has answered; returns the link once it is open.
+    /// Advances the handshake as far as the root's replies allow. Returns the link once it is open.
     pub(crate) fn step(&mut self) -> Result<Option<ControlLink>, Ended> {
         let Some(agreed) = self.opening.step(&mut self.signals).map_err(Ended::window)? else {
             return Ok(None);
         };
-        // The root is rung with every step, whether that changed anything or not.
+        // The pending ring is dropped: the caller rings the root after every step anyway.
         let end = self.opening.end(agreed, Deferred::default()).map_err(Ended::window)?;
         Ok(Some(ControlLink { end, queue: VecDeque::new(), unsendable: None }))
     }
@@ -47,14 +47,14 @@ impl Opening {
 /// An open control link.
 pub(crate) struct ControlLink {
     end: EitherEnd<Deferred>,
-    /// What the root has not taken yet.
+    /// Encoded reports that did not fit in the ring yet.
     queue: VecDeque<Vec<u8>>,
-    /// A report that could not be sent.
+    /// Error of a report that could not be encoded. The next flush returns it.
     unsendable: Option<Unsendable>,
 }
 
 impl ControlLink {
-    /// Sends a report, now or when the root takes it.
+    /// Queues a report for the next [`flush`](Self::flush).
     pub(crate) fn report(&mut self, report: &Report) {
         match report.to_bytes() {
             Ok(message) => self.queue.push_back(message),
@@ -62,12 +62,12 @@ impl ControlLink {
         }
     }
 
-    /// Reports that wait.
+    /// Returns the number of queued reports.
     pub(crate) fn backlog(&self) -> usize {
         self.queue.len()
     }
 
-    /// Sends what the root takes.
+    /// Sends queued reports until the ring is full.
     pub(crate) fn flush(&mut self) -> Result<(), Ended> {
         if let Some(error) = self.unsendable.take() {
             return Err(Ended::link(error));
@@ -83,7 +83,7 @@ impl ControlLink {
         Ok(())
     }
 
-    /// The next order, encoded.
+    /// Receives the next order, encoded, if there is one.
     pub(crate) fn receive(&mut self) -> Result<Option<Vec<u8>>, Ended> {
         let mut message = Vec::new();
         Ok(self.end.try_recv_into(&mut message).map_err(Ended::link)?.map(|_| message))
@@ -93,7 +93,7 @@ impl ControlLink {
         if self.queue.is_empty() { Awaited::Message } else { Awaited::Both }
     }
 
-    /// Says that this side is about to sleep; false when there is something to do first.
+    /// Announces to the root that this side is about to sleep. Returns false if there is work to do first.
     pub(crate) fn may_sleep(&mut self) -> bool {
         self.end.about_to_sleep(self.awaited())
     }
@@ -102,7 +102,7 @@ impl ControlLink {
         self.end.awake(true);
     }
 
-    /// Whether the root must be rung.
+    /// Returns whether the root must be rung, and clears the request.
     pub(crate) fn ring_due(&mut self) -> bool {
         self.end.signals_mut().take_ring()
     }

@@ -17,7 +17,7 @@ mod tests;
 
 pub use node_monitor::{Ended, NodeMonitor};
 
-/// Serves the board it runs on, until the root is gone or says to stop.
+/// Serves the board until the root is gone or orders it to stop, then powers the board off.
 #[cfg(target_os = "none")]
 pub fn serve(board: tombolo_platform_bare::board::Virt) -> ! {
     use tombolo_platform_bare::board::Board;

@@ -1,4 +1,4 @@
-//! The monitor of a board without an operating system: what a `bare` node boots.
+//! The monitor of a board without an operating system: the program that a `bare` node boots.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 #[cfg(target_os = "none")]

@@ -20,28 +20,28 @@ use tombolo_platform_bare::console::Outgoing;
 use crate::control_link::{ControlLink, Opening};
 use crate::running::{Running, load};
 
-/// How long the root may take over the handshake and its first words, in nanoseconds.
+/// Timeout for the handshake with the root and for the first doorbell on every window, in nanoseconds.
 const ROOT_TIMEOUT_NS: u64 = 60_000_000_000;
 
-/// Time after which a root that has not answered yet is rung again, in nanoseconds.
+/// Interval at which the doorbells are rung again during the handshake, in nanoseconds.
 const RING_AGAIN_NS: u64 = 1_000_000;
 
-/// Reports that may wait for the root before the program stands still.
+/// Maximum number of queued reports at which the program still runs.
 const MAX_BACKLOG: usize = 64;
 
-/// Bytes written to the console before others get their turn.
+/// Maximum number of bytes written to the console per turn of the main loop.
 const CONSOLE_BURST: usize = 256;
 
-/// Bytes that the console may be behind.
+/// Size of the console's output buffer, in bytes.
 const CONSOLE_BYTES: usize = 16 * 1024;
 
 /// Signals that do not end a program by default: SIGCHLD, SIGCONT, SIGURG, SIGWINCH.
 const HARMLESS_SIGNALS: [u8; 4] = [17, 18, 23, 28];
 
-/// The root's number in the window.
+/// Peer number of the root on the window with the host.
 const ROOT_PEER: u16 = 0;
 
-/// Why a board's monitor ends.
+/// Reason why a board's monitor ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Ended {
     /// The root ordered it to stop.
@@ -75,7 +75,7 @@ impl fmt::Display for Ended {
 /// The monitor of a board.
 pub struct NodeMonitor<B> {
     board: B,
-    /// What the machine calls the windows of the board, in their order.
+    /// Ids of the board's windows in the machine, in the board's order.
     windows: Vec<WindowId>,
     link: Option<ControlLink>,
     programs: BTreeMap<[u8; 32], Vec<u8>>,
@@ -85,7 +85,7 @@ pub struct NodeMonitor<B> {
 }
 
 impl<B: Board> NodeMonitor<B> {
-    /// A monitor for `board` that has not spoken to the root yet.
+    /// Creates a monitor for `board` that has not contacted the root yet.
     pub fn new(board: B) -> Self {
         NodeMonitor {
             board,
@@ -98,7 +98,7 @@ impl<B: Board> NodeMonitor<B> {
         }
     }
 
-    /// Gives the board back.
+    /// Writes the remaining console output and returns the board.
     pub fn into_board(mut self) -> B {
         while let Some(byte) = self.console.take() {
             self.board.write_console(byte);
@@ -106,7 +106,7 @@ impl<B: Board> NodeMonitor<B> {
         self.board
     }
 
-    /// The window with the host.
+    /// Returns the memory of the window with the host.
     pub(crate) fn window(&self) -> &SharedMemory {
         &self.board.windows()[0].memory
     }
@@ -116,7 +116,7 @@ impl<B: Board> NodeMonitor<B> {
         self.console.write(format!("{line}\n").as_bytes());
     }
 
-    /// Serves until there is a reason not to.
+    /// Runs the main loop until the monitor has to end; returns the reason.
     pub fn serve(&mut self) -> Ended {
         match self.try_serve() {
             Ok(never) => match never {},
@@ -131,12 +131,12 @@ impl<B: Board> NodeMonitor<B> {
         }
     }
 
-    /// Shakes hands with the root.
+    /// Performs the handshake with the root.
     ///
-    /// The emulator learns of the doorbells of a window while the board is running already, and what is rung
-    /// before is lost without a word. So the root is rung again and again until it answers, and on the other
-    /// windows the board rings itself; and the emulator learns of the board's own doorbells last, so the
-    /// first interrupt of a window is evidence that all others can be rung there.
+    /// The emulator connects the doorbells of a window while the board is already running, and silently drops
+    /// doorbells rung before that. So the root is rung repeatedly until it answers, and on the other windows
+    /// the board rings itself. The emulator connects the board's own doorbells last, so the first interrupt
+    /// on a window proves that all its other peers can be rung.
     pub(crate) fn open_line(&mut self) -> Result<(), Ended> {
         let header = |window: &Window| WindowHeader::read(&window.memory).map(|header| header.window);
         let windows: Result<_, _> = self.board.windows().iter().map(header).collect();
@@ -148,7 +148,7 @@ impl<B: Board> NodeMonitor<B> {
             if self.link.is_none() {
                 self.link = opening.step()?;
             }
-            // Also of the last step: the root waits for it, and nothing else would tell it soon.
+            // Also after the last step: the root waits for it, and no other ring would follow soon.
             self.ring_root_now();
             rung |= self.board.rung();
             let is_silent = |window: &&Window| rung & window.bells == 0;
@@ -166,7 +166,7 @@ impl<B: Board> NodeMonitor<B> {
         }
     }
 
-    /// Does what there is to do, runs the program for a while, or sleeps.
+    /// Performs one turn of the main loop: exchanges messages, then runs the program for a while or sleeps.
     pub(crate) fn turn(&mut self) -> Result<(), Ended> {
         self.pump()?;
         let now_ns = self.board.now_ns();
@@ -187,8 +187,9 @@ impl<B: Board> NodeMonitor<B> {
         }
     }
 
-    /// Runs the program until it calls or a doorbell rings. The monitor does not look at its link meanwhile:
-    /// to the root it sleeps, so that an order interrupts also a program that never calls.
+    /// Runs the program until it makes a call, faults, or a doorbell rings. The monitor does not poll its
+    /// link meanwhile. It is announced as asleep, so the root rings for every order, which also interrupts a
+    /// program that never calls.
     fn run(&mut self) -> Result<(), Ended> {
         let may_run = self.link()?.may_sleep();
         self.ring_root();
@@ -198,7 +199,7 @@ impl<B: Board> NodeMonitor<B> {
         Ok(())
     }
 
-    /// Takes in what rang and what the root says, sends what it takes, and feeds the console.
+    /// Polls doorbells, executes received orders, sends reports and output, and writes to the console.
     fn pump(&mut self) -> Result<(), Ended> {
         let rung = self.board.rung();
         if let Some(running) = &mut self.running {
@@ -243,7 +244,7 @@ impl<B: Board> NodeMonitor<B> {
             .and_then(|running| running.asleep_until_ns)
             .filter(|until_ns| *until_ns != call::FOREVER);
         let may_sleep = self.link()?.may_sleep();
-        // Looking once more may have given back room that the root waits for.
+        // The last check of the ring may have returned credit that the root waits for.
         self.ring_root();
         if may_sleep {
             self.board.sleep(until_ns);
@@ -283,8 +284,8 @@ impl<B: Board> NodeMonitor<B> {
                     running.orders.push_back(encoded);
                 }
             }
-            // A program on a board does not read: what is fed to it is gone, as in the pipe of one that does
-            // not.
+            // Programs on boards have no standard input: input is acknowledged and discarded, as in the pipe
+            // of a program that does not read it.
             Order::Input { domain, stream, .. } => self.report(&Report::InputTaken { domain, stream }),
             Order::OutputTaken { domain, stream, bytes } => self.output_taken(domain, stream, bytes as usize),
             Order::Dismiss { connection } => {
@@ -297,7 +298,7 @@ impl<B: Board> NodeMonitor<B> {
             Order::NamesAsked { domain, connection, request, .. } => {
                 self.refuse_names(domain, connection, request);
             }
-            // The root asks for none: a board has no memory to keep.
+            // Unexpected: the root places no regions on boards, which have no memory for them.
             Order::RegionMake { region, .. } => {
                 let failed = Some("a board keeps no memory for regions".into());
                 self.report(&Report::RegionMade { region, failed, read_only: false });
@@ -312,16 +313,16 @@ impl<B: Board> NodeMonitor<B> {
                 let failed = Some("a board runs as fast as it does: it has no governors".into());
                 self.report(&Report::FrequencySet { ticket, failed });
             }
-            // No kernel tells anything of a board, and nothing of it was set.
+            // A board has no kernel to sample, and no frequency to restore.
             Order::Sample { .. } | Order::RestoreFrequency => {}
             Order::Admitted { .. } | Order::ServeNames { .. } | Order::NamesLeft { .. } => {}
-            // Programs on boards are not traced: there is no memory that both they and the monitor write.
+            // Programs on boards are not traced, because no memory is writable by both them and the monitor.
             Order::Trace { .. } | Order::TraceForget { .. } | Order::Signal { .. } => {}
         }
         Ok(())
     }
 
-    /// A board runs one program at a time, so it has no names of its own.
+    /// Refuses a request for names: a board runs one program at a time and has no names of its own.
     fn refuse_names(&mut self, domain: DomainId, connection: u32, request: u32) {
         let fault = tombolo_control::Fault::Refused { why: "a board has no names of its own".into() };
         let message = told(&MonitorMessage { request, body: Reply::Failed { fault } });
@@ -336,7 +337,7 @@ impl<B: Board> NodeMonitor<B> {
         self.report(&Report::Ready { version: FINGERPRINT, isa, cores: 1, pid: 1 });
     }
 
-    /// Keeps a program; without it, the start that follows fails and says so.
+    /// Copies a program out of the window and stores it. If that fails, the start that follows reports it.
     fn take_program(&mut self, hash: [u8; 32], length_bytes: u64, window_offset_bytes: Option<u64>) {
         let copied = window_offset_bytes.and_then(|offset_bytes| {
             let length = usize::try_from(length_bytes).ok()?;
@@ -394,7 +395,7 @@ impl<B: Board> NodeMonitor<B> {
                 }
                 running.orders.push_back(encoded);
             }
-            // It was for a program that has ended: its end of the channel ended with it.
+            // The program that this was for has ended, and its end of the channel with it.
             _ if lifeline => self.report(&Report::Released { channel }),
             _ => {}
         }
@@ -419,7 +420,7 @@ impl<B: Board> NodeMonitor<B> {
 
     fn trapped(&mut self, trap: Trap) {
         match trap {
-            // What rang is looked at in the next turn.
+            // The next turn polls the doorbells.
             Trap::Interrupt => {}
             Trap::Call { number: call::EXIT, arguments } => {
                 self.end(Exit::Exited { status: arguments[0] as u8 });
@@ -437,7 +438,7 @@ impl<B: Board> NodeMonitor<B> {
         }
     }
 
-    /// Answers a call; none for one that makes no sense.
+    /// Executes a call of the program and returns its result; `None` for an invalid call.
     fn call(&mut self, number: u64, arguments: [u64; 4]) -> Option<u64> {
         let [first, second, third, _] = arguments;
         match number {
@@ -492,7 +493,7 @@ impl<B: Board> NodeMonitor<B> {
         self.end(Exit::Signalled { signal });
     }
 
-    /// Takes the program off the board: its output first, then what it held, then how it ended.
+    /// Ends the program. Reports its remaining output first, then its channels, then its exit.
     fn end(&mut self, exit: Exit) {
         let Some(mut running) = self.running.take() else { return };
         let domain = running.domain;
@@ -510,7 +511,7 @@ impl<B: Board> NodeMonitor<B> {
     }
 }
 
-/// A part of a program's memory, by its address there.
+/// Returns a part of the program's memory by its address on the board; `None` if it is out of bounds.
 fn place(board: &mut impl Board, address: u64, length_bytes: u64) -> Option<&mut [u8]> {
     let (from, memory) = board.program_memory();
     let start = usize::try_from(address.checked_sub(from)?).ok()?;

@@ -1,23 +1,23 @@
-//! The output of a program, on its way to the domain that started it.
+//! Buffers and flow control for a program's output to the domain that started it.
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use tombolo_platform_bare::console::Outgoing;
 
-/// The most output that may be unacknowledged by its reader.
+/// Number of bytes in flight, not yet acknowledged by the reader, at which sending pauses.
 const IN_FLIGHT_BYTES: usize = 64 * 1024;
 
-/// Output bytes of one report.
+/// Maximum number of output bytes in one report.
 const PIECE_BYTES: usize = 8 * 1024;
 
-/// Pieces of output that may be on their way, however short.
+/// Number of pieces in flight, of any length, at which sending pauses.
 const IN_FLIGHT_PIECES: usize = IN_FLIGHT_BYTES / PIECE_BYTES;
 
-/// Bytes that a program may be ahead of its reader before it loses some.
+/// Size of the buffer for output that was not sent yet, in bytes. Output that does not fit is dropped.
 const BUFFER_BYTES: usize = 32 * 1024;
 
-/// A program's output stream. Printing never waits: a board must not stop because its output is not read.
+/// Output stream of a program. Printing never blocks: a board must not stop because its output is not read.
 pub(crate) struct Output {
     waiting: Box<Outgoing<BUFFER_BYTES>>,
     in_flight_bytes: usize,
@@ -33,7 +33,7 @@ impl Output {
         self.waiting.write(bytes)
     }
 
-    /// The next piece, if its reader has taken enough of what came before.
+    /// Takes the next piece and counts it as in flight; `None` while too much is in flight.
     pub(crate) fn next_piece(&mut self) -> Option<Vec<u8>> {
         if self.in_flight_bytes >= IN_FLIGHT_BYTES || self.in_flight_pieces >= IN_FLIGHT_PIECES {
             return None;
@@ -44,7 +44,7 @@ impl Output {
         Some(piece)
     }
 
-    /// The next piece to send.
+    /// Takes the next piece, regardless of how much is in flight.
     pub(crate) fn piece(&mut self) -> Option<Vec<u8>> {
         let piece: Vec<u8> = core::iter::from_fn(|| self.waiting.take()).take(PIECE_BYTES).collect();
         (!piece.is_empty()).then_some(piece)

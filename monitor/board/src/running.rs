@@ -12,21 +12,21 @@ use tombolo_platform_bare::elf::{Executable, LoadError};
 
 use crate::output::Output;
 
-/// A program on the board, and what is between it and the root.
+/// A program on the board and its communication state.
 pub(crate) struct Running {
     pub(crate) domain: DomainId,
     pub(crate) name: String,
-    /// Number of its connection.
+    /// Number of the program's connection.
     pub(crate) connection: u32,
-    /// Orders that it has not taken.
+    /// Encoded orders that the program has not received yet.
     pub(crate) orders: VecDeque<Vec<u8>>,
-    /// Doorbells that rang since it last slept.
+    /// Doorbells that rang since the program last slept, one bit for each vector.
     pub(crate) rung: u64,
-    /// It sleeps: until then.
+    /// End of the program's sleep, while it sleeps.
     pub(crate) asleep_until_ns: Option<u64>,
-    /// Channels whose end it holds.
+    /// Channels of which the program holds an end.
     pub(crate) channels: BTreeSet<ChannelId>,
-    /// Its streams 1 and 2.
+    /// Output streams 1 and 2.
     pub(crate) outputs: [Output; 2],
 }
 
@@ -44,18 +44,18 @@ impl Running {
         }
     }
 
-    /// The doorbells that rang, to be told once; bit 0 stands for orders.
+    /// Returns and clears the doorbells that rang; bit 0 is set if orders are queued.
     pub(crate) fn take_rung(&mut self) -> u64 {
         core::mem::take(&mut self.rung) & !1 | u64::from(!self.orders.is_empty())
     }
 
-    /// Whether a sleep has to end.
+    /// Returns whether the program's sleep has to end.
     pub(crate) fn is_due(&self, now_ns: u64) -> bool {
         self.rung & !1 != 0 || !self.orders.is_empty() || self.asleep_until_ns.is_some_and(|at| at <= now_ns)
     }
 }
 
-/// What a program learns of the windows of its board, which the machine calls by these numbers.
+/// Describes the board's windows for the program. `numbers` are their ids in the machine.
 fn reach(windows: &[Window], numbers: &[WindowId]) -> [StartWindow; MAX_WINDOWS] {
     let mut reach = [StartWindow::default(); MAX_WINDOWS];
     for (place, (window, number)) in reach.iter_mut().zip(windows.iter().zip(numbers)) {
@@ -69,8 +69,8 @@ fn reach(windows: &[Window], numbers: &[WindowId]) -> [StartWindow; MAX_WINDOWS]
     reach
 }
 
-/// Puts a program and the order to start it, encoded, into memory, and makes the board ready to run it. The
-/// machine calls the windows of the board by these numbers.
+/// Loads a program and its encoded start order into memory, and prepares the board to run it. `numbers` are
+/// the ids of the board's windows in the machine.
 pub(crate) fn load(
     (board, numbers): (&mut impl Board, &[WindowId]),
     file: &[u8],
@@ -79,7 +79,7 @@ pub(crate) fn load(
 ) -> Result<(), LoadError> {
     let windows = reach(board.windows(), numbers);
     let (from, memory) = board.program_memory();
-    // At the upper end, in this order: the program's heap, its start, the order.
+    // Layout from the program's end upwards: its heap, its `Start` structure, the order.
     let order_at = (memory.len().saturating_sub(order.len())) & !15;
     let start_at = order_at.saturating_sub(Start::BYTES) & !15;
     let image = from + STACK_BYTES;

@@ -1,4 +1,4 @@
-//! The monitor on a board of the test's making, against a root that is the test.
+//! Tests of the monitor on a scripted board; the test plays the root.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -20,20 +20,20 @@ const WINDOW_BYTES: u64 = 1 << 20;
 const PROGRAMS: u64 = 0x4040_0000;
 const HASH: [u8; 32] = [7; 32];
 
-/// The number of the board among the peers of its windows.
+/// Peer number of the board on its windows.
 const OWN_PEER: u16 = 5;
 
-/// A board that does what it is told: its program traps as the script says.
+/// Fake board whose program traps as scripted.
 struct Scripted {
     windows: Vec<Window>,
     memory: Vec<u8>,
-    /// Where the program that was started last finds its resources.
+    /// Address of the `Start` structure of the program started last.
     start_at: u64,
     script: Rc<std::cell::RefCell<VecDeque<Trap>>>,
     answers: Rc<std::cell::RefCell<Vec<u64>>>,
     console: Rc<std::cell::RefCell<Vec<u8>>>,
     rung: Rc<Cell<u64>>,
-    /// How often it has rung the root.
+    /// Number of times that the board has rung the root.
     rings: Rc<Cell<u32>>,
     now_ns: u64,
 }
@@ -91,7 +91,7 @@ impl Board for Scripted {
     }
 }
 
-/// The monitor, and what the test has of it and of the root.
+/// Monitor under test, the root's end of its link, and the shared state of the fake board.
 struct Rig {
     monitor: NodeMonitor<Scripted>,
     root: ChannelEnd<Deferred>,
@@ -101,14 +101,14 @@ struct Rig {
 }
 
 impl Rig {
-    /// A board whose control link is open and which has been welcomed.
+    /// Creates a board with an open control link that the root has welcomed.
     fn new() -> Rig {
         let window = SharedMemory::zeroed(WINDOW_BYTES as usize);
         let (id, generation) = (WindowId(0), NonZeroU16::MIN);
         WindowHeader { window: id, node: NodeId(1), generation, length_bytes: WINDOW_BYTES, caches: None }
             .write(&window);
         let memory = memory_of(&window, CONTROL_OFFSET_BYTES, control_config()).unwrap();
-        // The root's whole handshake, before the board's own, which then finds it done.
+        // Completes the handshake in memory first, so that the board's own one finds it done.
         let hello = Hello::new(control_config(), tombolo_base::hash::fnv1a(b"tombolo.control.1"), None);
         let mut theirs = Handshake::start(&memory, Side::A, hello).unwrap();
         let mut ours = Handshake::start(&memory, Side::B, hello).unwrap();
@@ -146,7 +146,7 @@ impl Rig {
         self.root.try_send(&order.to_bytes().unwrap()).unwrap();
     }
 
-    /// A few turns, and what was reported.
+    /// Runs a few turns of the main loop and returns the reports.
     fn turns(&mut self) -> Vec<Report> {
         let mut reports = Vec::new();
         for _ in 0..8 {
@@ -165,7 +165,7 @@ impl Rig {
     fn start(&mut self, index: u32) -> Vec<Report> {
         let program = program();
         let offset = (WINDOW_BYTES / 2) as usize;
-        // What the root would have written there.
+        // The root writes the program into the window.
         let window = self.leaf_window();
         window.copy_in(offset, &program).unwrap();
         self.order(&Order::Program {
@@ -188,7 +188,7 @@ impl Rig {
     }
 }
 
-/// A window with other nodes, number 7 of the machine.
+/// Returns a window shared with other nodes, number 7 of the machine.
 fn shared_window() -> Window {
     let memory = SharedMemory::zeroed(WINDOW_BYTES as usize);
     let (node, generation) = (NodeId::HOST, NonZeroU16::MIN);
@@ -202,7 +202,7 @@ fn start_order(domain: DomainId) -> StartOrder {
     StartOrder { domain, build: HASH, program: ProgramSpec::new("prog") }
 }
 
-/// The smallest program for a board.
+/// Returns the smallest valid program for a board.
 fn program() -> Vec<u8> {
     let note_at = (HEADER_BYTES + 2 * SEGMENT_BYTES) as u64;
     let mut bytes = vec![0; note_at as usize];
@@ -240,7 +240,7 @@ fn call(number: u64, arguments: [u64; 4]) -> Trap {
 #[test]
 fn a_program_starts_prints_and_ends() {
     let mut rig = Rig::new();
-    // It prints its own ELF note: memory that it has.
+    // Prints its own ELF note, which lies in its memory.
     let place = PROGRAMS + call::STACK_BYTES + 12;
     rig.traps([call(call::PRINT, [1, place, 7, 0]), call(call::EXIT, [3, 0, 0, 0])]);
     let domain = Rig::domain(1);

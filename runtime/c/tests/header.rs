@@ -1,4 +1,4 @@
-//! The headers and the library say the same, and compilers take the headers without a word.
+//! Headers and library agree, and compilers accept the headers without warnings.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -26,7 +26,7 @@ fn header() -> String {
     .concat()
 }
 
-/// The texts of all files of a folder and those in it.
+/// Returns the texts of all files in a folder and its subfolders.
 fn sources(folder: &Path) -> Vec<String> {
     let paths = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let texts = paths.map(|path| match path.is_dir() {
@@ -36,7 +36,7 @@ fn sources(folder: &Path) -> Vec<String> {
     texts.flatten().collect()
 }
 
-/// What stands in front of `end` behind each `start`.
+/// Returns the texts between each `start` and the following `end`.
 fn between<'a>(text: &'a str, start: &str, end: char) -> Vec<&'a str> {
     text.split(start).skip(1).filter_map(|rest| rest.split_once(end)).map(|(found, _)| found.trim()).collect()
 }
@@ -116,7 +116,7 @@ fn compilers_take_the_headers_without_a_word() {
         compiles("g++", "-std=c++11", HEADERS);
         compiles("g++", "-std=c++20", HEADERS);
     } else {
-        // Past the harness, which shows nothing of a test that passes.
+        // Past the test harness, which hides the output of passing tests.
         let _ = writeln!(std::io::stdout(), "\nSKIPPED C++: there is no g++");
     }
 }

@@ -1,5 +1,5 @@
-//! What a server answers to a client in C is checked: a wrong answer fails its call alone. `refusals.c` has
-//! the cases; it runs under sanitizers.
+//! A C client checks the answers of its server: an invalid answer only fails its call. `refusals.c` has the
+//! cases; it runs under sanitizers.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! What C reads and writes is, byte by byte, what Rust does; and what Rust refuses C refuses.
+//! C encodes and decodes exactly the same bytes as Rust, and refuses what Rust refuses.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -36,12 +36,12 @@ fn compilers_take_generated_headers_without_a_word() {
     let compilers = [("gcc", "-std=c11", "c"), ("g++", "-std=c++11", "c++")];
     for (compiler, standard, language) in compilers {
         if Command::new(compiler).arg("--version").output().is_err() {
-            // Past the harness, which shows nothing of a test that passes.
+            // Past the test harness, which hides the output of passing tests.
             let _ = writeln!(std::io::stdout(), "\nSKIPPED {language}: there is no {compiler}");
             continue;
         }
-        // Each by itself, and all in one file, twice: what they include and what they have in common is there
-        // once.
+        // Each header by itself, and all twice in one file: include guards must protect headers and shared
+        // definitions.
         let together = [HEADERS, HEADERS].concat();
         for stems in HEADERS.chunks(1).chain([&together[..]]) {
             let includes = stems.iter().flat_map(|stem| ["-include".to_owned(), format!("{stem}.h")]);
@@ -60,7 +60,7 @@ fn compilers_take_generated_headers_without_a_word() {
     }
 }
 
-/// A program that reads messages and writes them again.
+/// A program that decodes and re-encodes messages.
 struct Again {
     folder: PathBuf,
 }
@@ -90,7 +90,7 @@ impl Again {
         Again { folder }
     }
 
-    /// What it says of each message: a status, and what it wrote.
+    /// Returns the status and the re-encoded bytes for each message.
     fn of(&self, messages: &[(u8, Vec<u8>)]) -> Vec<(u32, Vec<u8>)> {
         let mut child = Command::new(self.folder.join("again"))
             .env("ASAN_OPTIONS", "detect_leaks=0")
@@ -140,12 +140,12 @@ fn what_rust_writes_c_reads_and_writes_again() {
         assert_eq!(status, 0, "record {which}");
         assert_eq!(&again, message, "record {which}");
     }
-    // The example of the specification, as it stands there.
+    // The example in the specification.
     let written: String = samples[5].1.iter().map(|byte| format!("{byte:02x}")).collect();
     assert!(written.starts_with("02000400020403022800000004000000"), "{written}");
 }
 
-/// Under sanitizers: `TOMBOLO_C_FUZZ` says how many messages.
+/// Runs under sanitizers; `TOMBOLO_C_FUZZ` sets the number of messages.
 #[test]
 fn c_refuses_what_rust_refuses_and_touches_nothing_else() {
     let count = std::env::var("TOMBOLO_C_FUZZ").ok().and_then(|text| text.parse().ok()).unwrap_or(20_000);
@@ -159,7 +159,8 @@ fn c_refuses_what_rust_refuses_and_touches_nothing_else() {
     let (mut refused, mut taken) = (0, 0);
     for ((which, message), (status, _)) in messages.iter().zip(Again::built("fuzz").of(&messages)) {
         let rust = check(*which, message);
-        // 41: it was read, and has a case of a union that this side does not know and cannot write.
+        // Status 41: the message was decoded, but has a union case unknown to this side, which it cannot
+        // encode.
         assert_eq!(
             rust.is_ok(),
             status == 0 || status == 41,

@@ -1,4 +1,4 @@
-//! The command line.
+//! Command line of the chaos program.
 
 use std::time::Duration;
 
@@ -105,7 +105,7 @@ pub enum Beside {
 }
 
 impl Beside {
-    /// The name of the node.
+    /// Returns the name of the node.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -120,19 +120,19 @@ impl Beside {
 }
 
 impl Arguments {
-    /// The nodes that the machine has beside the host.
+    /// Returns the nodes of the machine besides the host.
     #[must_use]
     pub fn beside(&self) -> Vec<Beside> {
         if self.host_only { Vec::new() } else { self.nodes.clone() }
     }
 
-    /// How long a run may take, if that is what ends it.
+    /// Returns the duration of the run, if it is limited by time.
     #[must_use]
     pub fn duration(&self) -> Option<Duration> {
         self.minutes.map(|minutes| Duration::from_secs(60 * minutes))
     }
 
-    /// The words that repeat a run, with its seed.
+    /// Returns the command line that repeats the run with this seed.
     #[must_use]
     pub fn replay(&self, seed: u64) -> String {
         let mut words = format!("cargo xtask chaos --seed {seed}");

@@ -1,5 +1,5 @@
-//! Boards among what is killed: a program on a board has a channel with one elsewhere, and one of the board,
-//! its program and the other end dies.
+//! Kills of boards: a program on a board has a channel to one on another node, and the board, its program or
+//! the peer is killed.
 
 use std::time::{Duration, Instant};
 
@@ -12,39 +12,39 @@ use crate::kill::text;
 use crate::population::Failure;
 use crate::state::Chaos;
 
-/// What the board's program does with its channel, and what the other end does.
+/// Roles of the board's program, and the matching roles of its peer.
 const ROLES: [(&str, &str); 3] = [("sends", "recv"), ("receives", "send"), ("idles", "recv")];
 
-/// What dies.
+/// Part that is killed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Victim {
-    /// The emulator: the node is lost.
+    /// The board's emulator, so that the node is lost.
     Board,
-    /// The domain on it, which its monitor ends.
+    /// The domain on the board, which its monitor ends.
     Program,
-    /// The domain at the other end.
+    /// The domain at the other end of the channel.
     OtherEnd,
 }
 
 const VICTIMS: [Victim; 3] = [Victim::Board, Victim::Program, Victim::OtherEnd];
 
-/// A program on a board and its peer.
+/// A program on a board, and its peer.
 struct Pair {
     node: String,
     role: &'static str,
     id: DomainId,
-    /// The command that started it.
+    /// Command that started the board's program.
     program: Running,
     other: Running,
 }
 
 impl Chaos {
-    /// The names of boards, in the order of the machine file.
+    /// Lists the names of the boards, in the order of the machine file.
     pub(crate) fn boards(&self) -> Vec<String> {
         self.names_of(|kind| kind == NodeKind::Bare)
     }
 
-    /// The nodes that run programs of operating systems.
+    /// Lists the nodes with an operating system.
     pub(crate) fn with_system(&self) -> Vec<String> {
         self.names_of(|kind| kind != NodeKind::Bare)
     }
@@ -58,8 +58,8 @@ impl Chaos {
         all[self.random.below(all.len() as u64) as usize].clone()
     }
 
-    /// Kills one of a board, its program and the program's peer. Who is left hears of it, the node comes back
-    /// in its next generation, and programs run on it.
+    /// Kills a board, its program, or the program's peer. Checks that the survivors learn of the death, that
+    /// a lost node returns in its next generation, and that programs run on it.
     pub(crate) fn kill_board(&mut self) -> Result<(), Failure> {
         let (boards, others) = (self.boards(), self.with_system());
         let (node, other) = (self.one_of(&boards), self.one_of(&others));
@@ -76,7 +76,7 @@ impl Chaos {
         done.map_err(|failure| format!("{what}: {failure}"))
     }
 
-    /// Starts both programs; returns when they have their channel.
+    /// Starts both programs. Returns once their channel is open.
     fn connect(&mut self, node: String, other: &str, role: &'static str, how: &str) -> Result<Pair, Failure> {
         let name = format!("chaos-{node}");
         let remote_peer = image("remote-peer").display().to_string();
@@ -123,7 +123,7 @@ impl Chaos {
         if finished.status == 0 {
             return Err(format!("it was killed and went well: {finished}"));
         }
-        // One that idles does not look at its channel.
+        // An idle program does not check its channel.
         if role == "idles" {
             self.admin().kill(id, tombolo_admin::Signal::KILL, Duration::ZERO).map_err(text)?;
             failed(program)?;
@@ -136,7 +136,7 @@ impl Chaos {
         self.runs_on_board(&node)
     }
 
-    /// Attends to the population until something holds; `what` is said if it does not.
+    /// Attends to the population until a condition holds. Fails with `what` if it does not hold in time.
     fn until(
         &mut self,
         what: &str,
@@ -152,18 +152,18 @@ impl Chaos {
         Ok(())
     }
 
-    /// Lets a new root read the images that boards are given. It keeps those that it knows, which would look
-    /// like growth later.
+    /// Makes a new root load the images for boards. The root caches images, which would look like growth if
+    /// they were loaded later.
     pub(crate) fn know_images_of_boards(&self) -> Result<(), Failure> {
         let Some(board) = self.boards().into_iter().next() else { return Ok(()) };
         self.runs_on_board(&board)?;
-        // Without words it reports how it is used.
+        // Without arguments the program prints its usage and fails.
         let program = image("remote-peer").display().to_string();
         let finished = self.machine.tombolo(["run", "--on", &board, &program]);
         if finished.status == 1 { Ok(()) } else { Err(format!("it has no order, and goes on: {finished}")) }
     }
 
-    /// A program on the host and one on the board exchange messages.
+    /// Checks that a program on the host and one on the board exchange messages.
     pub(crate) fn runs_on_board(&self, node: &str) -> Result<(), Failure> {
         let program = image("bare-pingpong").display().to_string();
         let finished = self.machine.tombolo(["run", "--on", &format!("host,{node}"), &program]);

@@ -158,10 +158,11 @@ impl Chaos {
         match pid.and_then(Pid::from_raw) {
             Some(pid) if !in_vm => {
                 self.population.will_die(&[place], Cause::Domain, control);
-                // One of our domains, not reaped before its end is known: the process id is not reused.
+                // A domain of this process, not reaped before its end is known, so its process id is not
+                // reused.
                 kill_process(pid, Signal::KILL).map_err(|errno| format!("kill process {pid:?}: {errno}"))?;
             }
-            // Too young to have said its number, or in another kernel: its monitor does it.
+            // The process id is not known yet, or belongs to another kernel: its monitor kills it.
             _ => {
                 let cause = if in_vm { Cause::Across } else { Cause::Domain };
                 self.population.will_die(&[place], cause, control);
@@ -172,7 +173,7 @@ impl Chaos {
         self.fill(place)
     }
 
-    /// One side closes a channel in order: its peer must not take that for a death.
+    /// Makes one side close a channel in order, which its peer must not report as a death.
     fn close_channel(&mut self) -> Result<(), Failure> {
         let place = self.random.below(self.population.members.len() as u64) as usize;
         if let Some(child) = &self.population.members[place].child {
@@ -230,7 +231,7 @@ impl Chaos {
         Ok(())
     }
 
-    /// Another machine, killed while it comes up.
+    /// Starts another machine and kills it while it comes up.
     fn kill_up(&mut self) -> Result<(), Failure> {
         let mut file = MachineFile::host();
         if self.kinds_of_nodes.iter().any(|(node, _)| node == "riscv-user") {
@@ -255,8 +256,8 @@ impl Chaos {
         Ok(())
     }
 
-    /// Kills the relay of the host, if channels have made it start: every channel that it relayed ends at
-    /// both ends with its death, and not with that of the other end.
+    /// Kills the relay of the host, if channels have started one. Both ends of each relayed channel must
+    /// report the death of the relay, not of the peer.
     fn kill_relay(&mut self) -> Result<(), Failure> {
         let all = self.admin().domains().map_err(text)?;
         let Some(relay) = all.iter().find(|domain| domain.program == RELAY_PROGRAM) else { return Ok(()) };
@@ -312,8 +313,8 @@ impl Chaos {
     }
 }
 
-/// What Ctrl-C sends; where this was started so as to ignore that, as a shell starts what it does not wait
-/// for, what it starts ignores it as well, and is told to end by another.
+/// Returns the signal of Ctrl-C, or SIGTERM if this process ignores it, as background jobs of a shell do.
+/// Children inherit the ignored signal.
 fn interrupt() -> Signal {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

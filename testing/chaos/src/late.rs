@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::latency::Latencies;
 
-/// The kind of victim, by which latencies are grouped.
+/// Kind of victim, by which latencies are grouped.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
 pub(crate) enum Cause {
     /// A process of this kernel, which a survivor on this kernel had a channel to.
@@ -38,7 +38,7 @@ impl Cause {
     }
 }
 
-/// The number of the latest deaths that are listed.
+/// Number of the latest deaths to list.
 const LATEST: usize = 5;
 
 /// A death, as one survivor saw it.
@@ -56,7 +56,7 @@ pub(crate) struct Seen {
     pub(crate) victim: String,
 }
 
-/// The description of a late death.
+/// Judgement of a death report.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Verdict {
     InTime,
@@ -98,7 +98,7 @@ impl std::fmt::Display for Seen {
 #[derive(Clone, Default)]
 struct OfCause {
     known: Latencies,
-    /// When the process was gone.
+    /// Times from the kill until the process was gone.
     gone: Latencies,
     excused: u64,
     late: u64,
@@ -112,7 +112,7 @@ pub(crate) struct Deaths {
     by_cause: BTreeMap<Cause, OfCause>,
     /// Latest first.
     latest: Vec<Seen>,
-    /// The first that was late and has no excuse.
+    /// First report that was late without an excuse.
     late: Option<Seen>,
     pub(crate) count: u64,
 }
@@ -153,7 +153,7 @@ impl Deaths {
         ))
     }
 
-    /// Lines of a table.
+    /// Formats the rows of the latency table.
     pub(crate) fn rows(&self) -> Vec<String> {
         let cells = |name: &str, latencies: &Latencies| {
             latencies.row().map(|(count, p50, p99, max)| {

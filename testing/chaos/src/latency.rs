@@ -1,8 +1,8 @@
-//! How long deaths stayed unknown.
+//! Latencies of death notifications.
 
 use serde_json::{Value, json};
 
-/// Times between a kill and the moment at which a survivor had the error in its hands.
+/// Times from a kill until a survivor received the error, in nanoseconds.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Latencies(Vec<i64>);
 
@@ -15,7 +15,7 @@ impl Latencies {
         self.0.extend(latencies_ns);
     }
 
-    /// The value that a share of all is not above, in milliseconds.
+    /// Returns the percentile for a share from 0 to 1, in milliseconds.
     fn percentile_ms(sorted: &[i64], share: f64) -> f64 {
         let index = ((sorted.len() as f64 * share).ceil() as usize).clamp(1, sorted.len()) - 1;
         sorted[index] as f64 / 1e6
@@ -25,7 +25,8 @@ impl Latencies {
         self.0.iter().max().map_or(0.0, |max| *max as f64 / 1e6)
     }
 
-    /// Count, median, 99th percentile and maximum in milliseconds; `None` if no survivor reported a death.
+    /// Returns the count, and the median, 99th percentile and maximum in milliseconds; `None` if no survivor
+    /// reported a death.
     pub(crate) fn row(&self) -> Option<(usize, f64, f64, f64)> {
         if self.0.is_empty() {
             return None;

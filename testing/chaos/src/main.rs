@@ -1,4 +1,4 @@
-//! `cargo xtask chaos`: see the help text.
+//! Program behind `cargo xtask chaos`; see its help text.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::ExitCode;
@@ -10,11 +10,11 @@ use clap::Parser;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tombolo_chaos::{Arguments, Chaos};
 
-/// The exit status of an interrupted run, which has proved nothing.
+/// Exit status of an interrupted run, which is neither a success nor a failure.
 const INTERRUPTED: u8 = 130;
 
-/// Becomes true with the first signal that asks for the end, which takes the machine down; a second one does
-/// not wait.
+/// Registers handlers for termination signals. The first signal sets the returned flag, so that the run ends
+/// and takes the machine down; a second one exits at once.
 fn listen() -> std::io::Result<Arc<AtomicBool>> {
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -30,7 +30,7 @@ fn listen() -> std::io::Result<Arc<AtomicBool>> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    // A seed that was not given is short enough to be typed.
+    // A default seed from the clock is short enough to type.
     let clock =
         || SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_micros() as u64 % 1_000_000);
     let seed = arguments.seed.unwrap_or_else(clock);
@@ -46,8 +46,8 @@ fn main() -> ExitCode {
         }
     };
     let run = || Chaos::start(arguments, seed, interrupted).map(|chaos| chaos.run(seed));
-    // What the machine under test is asserted of by panics ends the run as well, and has to say how to repeat
-    // it.
+    // Assertions about the machine panic. They end the run, too, and the command that repeats it must be
+    // printed.
     let summary = match catch_unwind(AssertUnwindSafe(run)) {
         Ok(Ok(summary)) => summary,
         Ok(Err(failure)) => {
@@ -74,7 +74,7 @@ fn main() -> ExitCode {
     ExitCode::FAILURE
 }
 
-/// The commit that this was built from, with a mark when the tree has changed since.
+/// Returns the commit of the source tree, marked as dirty if the tree has changes.
 fn commit() -> String {
     let output = std::process::Command::new("git")
         .args(["-C", env!("CARGO_MANIFEST_DIR"), "describe", "--always", "--dirty", "--abbrev=12"])

@@ -156,7 +156,7 @@ impl Population {
         self.gave_up = 0;
     }
 
-    /// Notes that the relay is about to be killed; the channels that it relays.
+    /// Records that the relay is about to be killed. Returns the channels that it relays.
     pub(crate) fn relay_will_die(&mut self) -> HashSet<u64> {
         self.relay_killed = true;
         let nodes: HashMap<String, &str> = self
@@ -264,7 +264,7 @@ impl Population {
             })
     }
 
-    /// Every living member has given a sign of life lately, and every message was counted.
+    /// Checks that every living member reported recently and counted every message.
     pub(crate) fn assert_alive(&self) -> Result<(), Failure> {
         let silent = self
             .members

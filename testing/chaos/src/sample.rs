@@ -1,4 +1,4 @@
-//! The resources that a process takes, seen from outside.
+//! Resource usage of processes, read from `/proc`.
 
 use std::fs;
 
@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use crate::flat::{Series, Trend};
 
-/// Samples of a quantity that the result holds: enough to tell a step from a slope.
+/// Maximum number of samples per quantity in the result: enough to distinguish a step from a slope.
 const MAX_SAMPLES: usize = 200;
 
-/// The resources of a process at one moment.
+/// Resource usage of a process at one moment.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Taken {
     anonymous_kib: f64,
@@ -18,7 +18,7 @@ struct Taken {
     threads: f64,
 }
 
-/// Reads what a process has; none when it is gone.
+/// Reads the resource usage of a process. Returns `None` if it is gone.
 fn taken(pid: i32) -> Option<Taken> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let number = |key: &str| {
@@ -39,12 +39,12 @@ fn taken(pid: i32) -> Option<Taken> {
     })
 }
 
-/// The allowed growth of a quantity.
+/// Allowed growth of a quantity.
 #[derive(Clone, Copy)]
 enum Allowance {
-    /// By so much, or by this share of its mean where that is more.
+    /// The larger of an absolute growth and a share of the mean.
     Within(f64, f64),
-    /// It is shown only.
+    /// Any growth: the quantity is only shown.
     Any,
 }
 
@@ -77,14 +77,14 @@ impl Verdict {
     }
 }
 
-/// One quantity over the run.
+/// One quantity over a run.
 struct Quantity {
     name: &'static str,
     series: Series,
     allowance: Allowance,
 }
 
-/// The resources of one process over a run.
+/// Resource usage of one process over a run.
 pub(crate) struct Watched {
     pub(crate) what: String,
     quantities: [Quantity; 4],
@@ -92,11 +92,12 @@ pub(crate) struct Watched {
 
 impl Watched {
     pub(crate) fn new(what: impl Into<String>) -> Watched {
-        // An allocator keeps what it once had, in pieces of its own size.
+        // Allocators keep freed memory in chunks of their own size.
         Watched::with_memory(what, Allowance::Within(1024.0, 0.05))
     }
 
-    /// The chaos program itself: it keeps records of all killed domains, so its memory grows.
+    /// Creates the series of the chaos program itself. It keeps records of all killed domains, so its memory
+    /// grows.
     pub(crate) fn harness() -> Watched {
         Watched::with_memory("this program", Allowance::Any)
     }
@@ -107,7 +108,7 @@ impl Watched {
             what: what.into(),
             quantities: [
                 quantity("anonymous KiB", memory),
-                // Those who were killed last may not be forgotten yet.
+                // Descriptors of the last domains killed may still be open.
                 quantity("descriptors", Allowance::Within(8.0, 0.0)),
                 quantity("memory files", Allowance::Within(3.0, 0.0)),
                 quantity("threads", Allowance::Within(1.0, 0.0)),
@@ -128,7 +129,7 @@ impl Watched {
         }
     }
 
-    /// Each quantity with its trend, if there are enough points, and its judgement.
+    /// Lists each quantity that has enough points, with its trend and verdict.
     fn trends(&self) -> impl Iterator<Item = (&Quantity, Trend, Verdict)> {
         self.quantities.iter().filter_map(|quantity| {
             let trend = quantity.series.trend()?;
@@ -136,7 +137,7 @@ impl Watched {
         })
     }
 
-    /// The name of the quantity.
+    /// Describes the quantities that grew more than allowed.
     pub(crate) fn grown(&self) -> Vec<String> {
         self.trends()
             .filter(|(.., verdict)| *verdict == Verdict::Grows)
@@ -147,7 +148,7 @@ impl Watched {
             .collect()
     }
 
-    /// A line of the table for each quantity.
+    /// Formats a table row for each quantity.
     pub(crate) fn rows(&self) -> Vec<String> {
         self.trends()
             .map(|(quantity, Trend { mean, growth, doubt }, verdict)| {

@@ -1,4 +1,4 @@
-//! A run: the machine, its population, and the findings.
+//! A chaos run: the machine, its population, and the results.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -18,13 +18,13 @@ use crate::population::{Failure, Population};
 use crate::sample::Watched;
 use crate::watchdog::{Scene, Watchdog};
 
-/// Kills between two looks at what the monitor takes.
+/// Number of kills between two samples of resource usage.
 const SAMPLE_EVERY: u64 = 5;
 
-/// The longest pause between two kills.
+/// Longest pause between two kills, in milliseconds.
 const MAX_PAUSE_MS: u64 = 20;
 
-/// Kills between two lines of progress.
+/// Number of kills between two progress lines.
 const PROGRESS_EVERY: u64 = 250;
 
 /// A chaos run in progress.
@@ -35,12 +35,12 @@ pub struct Chaos {
     pub(crate) domain: Domain,
     pub(crate) population: Population,
     pub(crate) image: PathBuf,
-    /// Every node, with its kind.
+    /// Name and kind of every node.
     pub(crate) kinds_of_nodes: Vec<(String, NodeKind)>,
     kills: BTreeMap<Target, u64>,
-    /// The resources of the root, of the member that is never killed, and of this program.
+    /// Resource usage of the current root, of the member that is never killed, and of this program.
     watched: Vec<Watched>,
-    /// Those of roots that were killed.
+    /// Closed series, from roots that were killed.
     past: Vec<Watched>,
     scene: Scene,
     watchdog: Watchdog,
@@ -48,27 +48,27 @@ pub struct Chaos {
     interrupted: Arc<AtomicBool>,
 }
 
-/// The result of a run.
+/// Result of a chaos run.
 pub struct Summary {
-    /// The seed of its choices.
+    /// Seed of the random choices.
     pub seed: u64,
-    /// Words that repeat it.
+    /// Command line that repeats the run.
     pub replay: String,
-    /// The failure.
+    /// Descriptions of all failures.
     pub failures: Vec<String>,
-    /// Whether it was ended from outside, before its time.
+    /// Whether a signal ended the run early.
     pub interrupted: bool,
     kills: BTreeMap<Target, u64>,
     deaths: Deaths,
     watched: Vec<Watched>,
     messages: u64,
-    /// Channels that ended with their relay.
+    /// Number of channels that ended because their relay died.
     ended_with_relays: u64,
     time: Duration,
 }
 
-/// A machine with these nodes. Where there are `rates` of evictions, the windows of its virtual machines are
-/// not coherent, and have them in turn.
+/// Builds the machine file for these nodes. If `rates` is not empty, the windows of virtual machines are not
+/// coherent, and their emulated caches use the eviction rates in turn.
 fn machine_file(beside: &[Beside], rates: &[u32], seed: u64) -> MachineFile {
     let mut rates = rates.iter().cycle();
     beside.iter().fold(MachineFile::host(), |file, node| match node {
@@ -87,10 +87,10 @@ fn machine_file(beside: &[Beside], rates: &[u32], seed: u64) -> MachineFile {
 }
 
 impl Chaos {
-    /// Brings the machine up and lets the population run. The run ends early once `interrupted` is set.
+    /// Brings the machine up and starts the population. The run ends early once `interrupted` is set.
     ///
     /// # Errors
-    /// The program that did not start.
+    /// Description of what did not start, or of options that match nothing.
     pub fn start(arguments: Arguments, seed: u64, interrupted: Arc<AtomicBool>) -> Result<Chaos, String> {
         let beside = arguments.beside();
         let image = if beside.is_empty() { host_actor() } else { actor_image() };
@@ -128,7 +128,7 @@ impl Chaos {
         Ok(chaos)
     }
 
-    /// Kills until it has been enough or something has failed, takes the machine down, and looks for
+    /// Kills until the run is complete or something has failed. Then takes the machine down and checks for
     /// leftovers.
     #[must_use]
     pub fn run(mut self, seed: u64) -> Summary {
@@ -136,7 +136,7 @@ impl Chaos {
         let mut failures: Vec<String> = self.go(began).err().into_iter().collect();
         let interrupted = self.interrupted.load(Ordering::Relaxed);
         if interrupted {
-            // From a terminal the signal has met the commands that were half-way through as well.
+            // A signal from a terminal also reached the commands in progress, so their failures do not count.
             failures.iter().for_each(|failure| eprintln!("chaos: when it was interrupted: {failure}"));
             failures.clear();
         } else if failures.is_empty() {
@@ -195,7 +195,7 @@ impl Chaos {
         }
     }
 
-    /// After all that the machine works as on the first day, and nothing that was lent is missing.
+    /// Checks, after the last kill, that the machine still works and that nothing is leaked.
     fn end(&mut self) -> Result<(), Failure> {
         self.population.pauses.finish();
         self.population.attend(&self.domain, Duration::from_millis(200))?;
@@ -206,7 +206,7 @@ impl Chaos {
                 self.admin().kill(id, tombolo_admin::Signal::KILL, Duration::ZERO).map_err(text)?;
             }
         }
-        // Those that wait for their own end see the ends of others: no latency of these counts.
+        // Members that wait for their own end also see the ends of others; these latencies do not count.
         let seen = self.population.deaths.clone();
         self.population.settle(&self.domain)?;
         self.population.deaths = seen;
@@ -232,12 +232,12 @@ impl Chaos {
         Ok(())
     }
 
-    /// The machine, to kill domains and restart nodes of it.
+    /// Returns the administrative interface of the machine.
     pub(crate) fn admin(&self) -> tombolo_admin::Machine {
         tombolo_admin::Machine::of(&self.domain)
     }
 
-    /// The nodes with kernels of their own.
+    /// Lists the virtual machines.
     pub(crate) fn virtual_machines(&self) -> impl Iterator<Item = &str> {
         let vms = self.kinds_of_nodes.iter().filter(|(_, kind)| *kind == NodeKind::Vm);
         vms.map(|(name, _)| name.as_str())
@@ -256,7 +256,7 @@ impl Chaos {
         (0..self.population.members.len()).try_for_each(|place| self.fill(place))
     }
 
-    /// Attaches to the machine that has come up again.
+    /// Attaches to the machine after it came up again.
     pub(crate) fn attach(&mut self) -> Result<(), Failure> {
         self.domain = Domain::attach_to_machine(self.machine.name()).map_err(text)?;
         self.population.listen(&self.domain);
@@ -273,13 +273,13 @@ impl Chaos {
         self.node("host", |info| info.pid)
     }
 
-    /// Begins to watch the processes that stay.
+    /// Starts new series for the processes that remain.
     fn watch(&mut self) {
         self.watched =
             vec![Watched::new("root monitor"), Watched::new("member never killed"), Watched::harness()];
     }
 
-    /// Ends that: they are gone, or the run is over.
+    /// Closes the current series: the processes are gone, or the run is over.
     pub(crate) fn close_watch(&mut self) {
         self.past.append(&mut self.watched);
     }
@@ -296,7 +296,7 @@ impl Chaos {
 }
 
 impl Summary {
-    /// The findings as a table for people.
+    /// Formats the results as a human-readable table.
     #[must_use]
     pub fn table(&self) -> String {
         let mut lines = vec![format!("{:<28}{:>8}", "killed", "times")];
@@ -320,7 +320,7 @@ impl Summary {
         lines.join("\n")
     }
 
-    /// The findings as JSON text.
+    /// Converts the results to JSON.
     #[must_use]
     pub fn to_json(&self, commit: &str) -> Value {
         let kills: serde_json::Map<String, Value> =

@@ -1,4 +1,4 @@
-//! Programs in C, built as users of the library build them, for this host and for foreign nodes.
+//! C programs, built the way users of the library build them, for this host and for foreign nodes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,16 +6,16 @@ use std::process::Command;
 use crate::cross::{has_target, root};
 use crate::kit::{locked, target};
 
-/// The toolchain for an instruction set: Debian's compiler, and the library of the kit.
+/// Toolchain for an instruction set: Debian's compiler and the kit's library.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Toolchain {
     compiler: &'static str,
-    /// `None`: this host, whose library cargo has built for the tests.
+    /// `None` for this host, whose library cargo built along with the tests.
     foreign: Option<Foreign>,
 }
 
-/// An instruction set as the kit calls it, and the Rust target whose library goes with the C library of
-/// Debian's compiler.
+/// An instruction set by its name in the kit, and the Rust target whose library is compatible with the C
+/// library of Debian's compiler.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Foreign {
     isa: &'static str,
@@ -25,7 +25,7 @@ struct Foreign {
 /// The compiler of this host.
 pub const HOST: Toolchain = Toolchain { compiler: "gcc", foreign: None };
 
-/// Arm, as in a virtual machine.
+/// The compiler for 64-bit Arm, as in virtual machines.
 pub const AARCH64: Toolchain = Toolchain {
     compiler: "aarch64-linux-gnu-gcc",
     foreign: Some(Foreign { isa: "aarch64", target: "aarch64-unknown-linux-gnu" }),
@@ -37,20 +37,21 @@ pub const S390X: Toolchain = Toolchain {
     foreign: Some(Foreign { isa: "s390x", target: "s390x-unknown-linux-gnu" }),
 };
 
-/// x86 of 32 bits.
+/// The compiler for 32-bit x86.
 pub const I386: Toolchain = Toolchain {
     compiler: "i686-linux-gnu-gcc",
     foreign: Some(Foreign { isa: "i386", target: "i686-unknown-linux-gnu" }),
 };
 
-/// Arm of 32 bits.
+/// The compiler for 32-bit Arm.
 pub const ARMV7: Toolchain = Toolchain {
     compiler: "arm-linux-gnueabihf-gcc",
     foreign: Some(Foreign { isa: "armv7", target: "armv7-unknown-linux-gnueabihf" }),
 };
 
 impl Toolchain {
-    /// The static library; `None`, aloud, where this Rust cannot build it.
+    /// Returns the path of the static library. Returns `None` and reports a skipped test if this Rust cannot
+    /// build it.
     ///
     /// # Panics
     /// When building it fails.
@@ -69,8 +70,8 @@ impl Toolchain {
         }
     }
 
-    /// Builds a program out of one file that is linked with the C library of its node, and with nothing of
-    /// the tree.
+    /// Builds a program from one source file, linked dynamically with the C library of its node and without
+    /// any library of the tree.
     ///
     /// # Panics
     /// When that fails.
@@ -82,7 +83,7 @@ impl Toolchain {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 
-    /// A file that the compiler links with, by its name.
+    /// Returns the path of a file on the compiler's library search path.
     ///
     /// # Panics
     /// When the compiler has none.
@@ -95,7 +96,7 @@ impl Toolchain {
         path
     }
 
-    /// Builds a static program out of files of the tree, without a warning.
+    /// Builds a static program from source files of the tree; compiler warnings are errors.
     ///
     /// # Panics
     /// When that fails.
@@ -111,12 +112,13 @@ impl Toolchain {
             .args(["-lpthread", "-ldl", "-lm"])
             .output()
             .unwrap_or_else(|error| panic!("{}: {error}", self.compiler));
-        // Static programs of glibc warn of what they look up at run time.
+        // No check for empty output: the linker warns about static glibc programs that load libraries at run
+        // time.
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     }
 }
 
-/// Brings the library for an instruction set in the kit up to date, as `make c` does.
+/// Updates the kit's library for an instruction set, as `make c` does.
 ///
 /// # Panics
 /// When it cannot be built.
@@ -124,8 +126,8 @@ pub fn put_into_kit(isa: &str) {
     put_library_into_kit("--c", isa);
 }
 
-/// The instruction sets whose boards programs in C can be built for, here, with the library in the kit up to
-/// date; says what is missing if there is none.
+/// Returns the instruction sets for whose boards this host can build C programs, and updates the kit's
+/// libraries for them. Prints the missing package if there are none.
 ///
 /// # Panics
 /// When the library cannot be built.
@@ -141,7 +143,7 @@ pub fn boards() -> Vec<&'static str> {
     isas
 }
 
-/// What to build for, so that programs run on the host and on boards of these instruction sets.
+/// Returns the `--isa` list for programs that run on the host and on boards of these instruction sets.
 #[must_use]
 pub fn host_and(boards: &[&str]) -> String {
     boards.iter().fold("x86_64".to_owned(), |isas, isa| format!("{isas},{isa}-none"))

@@ -1,4 +1,4 @@
-//! Commands that run in the background of a test, with their output so far.
+//! Background commands of a test, with their output so far.
 
 use std::io::{Read, Write};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -10,43 +10,43 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::PATIENCE;
 
-/// The length of the end of each output stream that is kept: some commands write without end.
+/// Only the last bytes of each output stream are kept, because some commands write without end.
 const MAX_KEPT_BYTES: usize = 32 << 20;
 
 /// The result of a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Finished {
-    /// Its exit status; 128 + N for signal N, as shells say it.
+    /// Exit status; 128 + N after signal N, as in shells.
     pub status: i32,
-    /// Its whole standard output.
+    /// The whole standard output.
     pub stdout: Vec<u8>,
-    /// Its whole standard error, as text.
+    /// The whole standard error, as text.
     pub stderr: String,
     shown: String,
 }
 
 impl Finished {
-    /// Its standard output as text.
+    /// Returns the standard output as text.
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.stdout).into_owned()
     }
 
-    /// Asserts that it went well, and returns its standard output.
+    /// Asserts that the command succeeded and returns its standard output.
     #[track_caller]
     pub fn ok(&self) -> String {
         assert_eq!(self.status, 0, "{self}");
         self.text()
     }
 
-    /// Asserts that it went well, without showing its output if not, and returns that.
+    /// Like [`ok`](Self::ok), but returns bytes and does not print the output on failure.
     #[track_caller]
     pub fn ok_quietly(&self) -> &[u8] {
         assert_eq!(self.status, 0, "`{}` failed: {}", self.shown, self.stderr);
         &self.stdout
     }
 
-    /// Asserts that it ended with `status` and said each of `words` on standard error.
+    /// Asserts that the command ended with `status` and that its standard error contains each of `words`.
     #[track_caller]
     pub fn fails_with(&self, status: i32, words: &[&str]) {
         assert_eq!(self.status, status, "{self}");
@@ -70,7 +70,7 @@ struct Said {
     stderr: Vec<u8>,
 }
 
-/// A command that runs.
+/// A running command with its output so far.
 pub struct Running {
     child: Child,
     said: Arc<(Mutex<Said>, Condvar)>,
@@ -103,42 +103,43 @@ impl Running {
         Running { child, said, readers, shown }
     }
 
-    /// Whether it is still running. A process that has ended must not be signalled: its number may be reused.
+    /// Whether the command is still running. An ended process must not be signalled, because its id may be
+    /// reused.
     #[must_use]
     pub fn is_running(&mut self) -> bool {
         self.child.try_wait().expect("a child of ours").is_none()
     }
 
-    /// The id of its process.
+    /// Returns the process id of the command.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.child.id() as i32
     }
 
-    /// Its standard input, once.
+    /// Takes the standard input; it can be taken once.
     #[must_use]
     pub fn stdin(&mut self) -> ChildStdin {
         self.child.stdin.take().expect("the input was taken already")
     }
 
-    /// Writes all of `bytes` to its standard input from a thread of its own, and ends it.
+    /// Writes all of `bytes` to the standard input in a separate thread, then closes it.
     pub fn feed(&mut self, bytes: Vec<u8>) {
         let mut stdin = self.stdin();
-        // A program that ends early does not read to the end.
+        // Fails if the program ends before it has read everything.
         std::thread::spawn(move || stdin.write_all(&bytes));
     }
 
-    /// Sends it a signal.
+    /// Sends a signal to the command.
     pub fn signal(&self, signal: Signal) {
         let pid = Pid::from_raw(self.pid()).expect("a process id is not 0");
-        // Not reaped yet, so the number is its own. It may have ended.
+        // Not reaped yet, so the id is still its own. It may have ended already.
         let _ = kill_process(pid, signal);
     }
 
-    /// Waits until its standard output has `text`, and returns all of it so far.
+    /// Waits until the standard output contains `text`, and returns all output so far.
     ///
     /// # Panics
-    /// When that does not come in time.
+    /// When the text does not appear in time.
     #[track_caller]
     pub fn wait_for(&self, text: &str) -> String {
         let until = Instant::now() + PATIENCE;
@@ -157,29 +158,29 @@ impl Running {
                 self.shown,
                 String::from_utf8_lossy(&said.stderr)
             );
-            // Not longer: the end of a reader is not announced.
+            // Short, because the end of a reader thread does not notify the condition variable.
             let pause = left.min(Duration::from_millis(200));
             said = changed.wait_timeout(said, pause).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// Its standard output so far.
+    /// Returns the standard output so far.
     #[must_use]
     pub fn so_far(&self) -> String {
         String::from_utf8_lossy(&lock(&self.said.0).stdout).into_owned()
     }
 
-    /// Waits until it ends.
+    /// Waits for the command to end.
     ///
     /// # Panics
-    /// When it does not in time; it is killed then.
+    /// When it does not end in time; it is killed first.
     #[track_caller]
     #[must_use]
     pub fn finish(self) -> Finished {
         self.finish_within(PATIENCE)
     }
 
-    /// The same with a longer deadline.
+    /// Like [`finish`](Self::finish), with another timeout.
     ///
     /// # Panics
     /// As [`finish`](Self::finish).
@@ -216,7 +217,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // After `finish` it is reaped and this does nothing; otherwise the test has failed.
+        // A no-op after `finish`; otherwise the test has failed.
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = self.child.kill();
             let _ = self.child.wait();
@@ -249,7 +250,7 @@ fn listen(
     })
 }
 
-/// Whether `condition` becomes true before the deadline; it is polled every few milliseconds.
+/// Polls `condition` every few milliseconds and returns whether it became true before the deadline.
 pub fn eventually(mut condition: impl FnMut() -> bool) -> bool {
     let until = Instant::now() + PATIENCE;
     loop {

@@ -1,23 +1,24 @@
-//! Libraries of the tree for foreign nodes.
+//! Cross-compiled libraries of the tree, for foreign nodes.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::kit::{locked, target};
 
-/// A library of the tree for another processor.
+/// A library of the tree, to be cross-compiled.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Library {
     pub(crate) package: &'static str,
-    /// Cargo's name of it.
+    /// Cargo's name for the crate type.
     pub(crate) crate_type: &'static str,
     pub(crate) file: &'static str,
-    /// Compiler settings that differ from the target's.
+    /// Compiler flags that override the target's defaults.
     pub(crate) flags: &'static str,
 }
 
 impl Library {
-    /// Builds it for a Rust target; `None`, aloud, where this Rust cannot. `what` is then left out.
+    /// Builds the library for a Rust target. Returns `None` and reports `what` as skipped if this Rust has no
+    /// standard library for it.
     ///
     /// # Panics
     /// When building it fails.
@@ -26,7 +27,7 @@ impl Library {
             return None;
         }
         let _lock = locked();
-        // As the kit builds what MPI loads on such nodes, so that both share what they depend on.
+        // Same settings as for the kit's MPI libraries, so that both share their dependencies.
         let flags = format!("CARGO_TARGET_{}_RUSTFLAGS", name.to_uppercase().replace('-', "_"));
         let output = Command::new("cargo")
             .args(["rustc", "--package", self.package, "--lib", "--crate-type", self.crate_type])
@@ -41,7 +42,7 @@ impl Library {
     }
 }
 
-/// Whether this Rust can build for a target; if not, reports that `what` is left out.
+/// Whether this Rust can build for a target; reports `what` as skipped if not.
 pub(crate) fn has_target(name: &str, what: &str) -> bool {
     let is_there = builds_for(name);
     if !is_there {
@@ -57,7 +58,7 @@ pub(crate) fn builds_for(name: &str) -> bool {
     sysroot.join("lib/rustlib").join(name).join("lib").is_dir()
 }
 
-/// The tree.
+/// Root folder of the source tree.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }

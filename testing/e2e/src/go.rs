@@ -1,4 +1,4 @@
-//! Programs in Go, with the SDK out of the tree.
+//! Go programs, built with the SDK of the tree.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -12,11 +12,11 @@ use crate::skipped;
 #[derive(Clone, Copy, Debug)]
 pub struct Go(());
 
-/// The oldest version that the SDK is written for.
+/// Oldest Go version that the SDK supports.
 const OLDEST: (u32, u32) = (1, 19);
 
 impl Go {
-    /// A Go that is new enough; `None`, aloud, where this machine has no such Go.
+    /// Finds a recent enough Go. Returns `None` and reports a skipped test if there is none.
     #[must_use]
     pub fn find() -> Option<Go> {
         let said = Command::new("go").arg("env").arg("GOVERSION").output().ok();
@@ -28,7 +28,7 @@ impl Go {
         None
     }
 
-    /// The command `go` in a folder of the tree; it fetches nothing.
+    /// Returns the command `go` in a folder of the tree, with downloads disabled.
     #[must_use]
     pub fn command(self, folder: &str) -> Command {
         let mut command = Command::new("go");
@@ -36,7 +36,7 @@ impl Go {
         command
     }
 
-    /// Variables with which Go fetches nothing and keeps what it compiles in the target folder.
+    /// Environment variables that disable downloads and put Go's caches into the target folder.
     #[must_use]
     pub fn settings(self) -> [(&'static str, OsString); 5] {
         [
@@ -48,7 +48,7 @@ impl Go {
         ]
     }
 
-    /// Builds a package, static, for an instruction set as Tombolo calls it.
+    /// Builds a package as a static executable for an instruction set, given by Tombolo's name for it.
     ///
     /// # Panics
     /// When that fails.
@@ -68,7 +68,7 @@ impl Go {
     }
 }
 
-/// The version in a text such as `go1.19.8`.
+/// Parses the version out of a text such as `go1.19.8`.
 fn version(text: &str) -> Option<(u32, u32)> {
     let mut numbers = text.trim().strip_prefix("go")?.split('.');
     let major = numbers.next()?.parse().ok()?;

@@ -1,4 +1,4 @@
-//! Where the programs under test lie.
+//! Paths of the programs under test.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 
 use crate::cross::builds_for;
 
-/// The folder that cargo builds in: tests run from `<target>/<profile>/deps`, programs from
+/// Returns cargo's target folder. Tests run from `<target>/<profile>/deps`, programs from
 /// `<target>/<profile>`.
 pub(crate) fn target() -> PathBuf {
     let exe = std::env::current_exe().expect("a program knows its own path");
@@ -17,10 +17,10 @@ pub(crate) fn target() -> PathBuf {
     profile.parent().expect("programs lie in <target>/<profile>").to_owned()
 }
 
-/// The command under test, with everything that nodes are made of beside it.
+/// Returns the path of the command under test; the parts of nodes are beside it.
 ///
 /// # Panics
-/// When the kit has not been made: a test without it would prove nothing.
+/// When the kit is incomplete: a test without it would prove nothing.
 #[must_use]
 pub fn tombolo() -> PathBuf {
     let target = target();
@@ -32,15 +32,15 @@ pub fn tombolo() -> PathBuf {
     target.join(parts[0])
 }
 
-/// The folder with the parts of nodes.
+/// Folder with the parts of nodes.
 #[must_use]
 pub fn kit_folder() -> PathBuf {
     target().join("kit")
 }
 
-/// Whether the kit has virtual machines of an instruction set, and this host their emulator; reports a test
-/// that was left out if not. The kit of `make kit` has those of Arm alone; with others, their emulator may
-/// not be missing.
+/// Whether the kit supports virtual machines of an instruction set and the host has their emulator; reports a
+/// skipped test if not. `make kit` only provides those for Arm. Once the kit has others, a missing emulator
+/// counts as a skipped test.
 #[must_use]
 pub fn has_virtual_machine(isa: &str) -> bool {
     let (kernel, emulator) = (kit_folder().join(isa).join("vmlinuz"), format!("qemu-system-{isa}"));
@@ -57,9 +57,8 @@ pub fn has_virtual_machine(isa: &str) -> bool {
     found
 }
 
-/// Whether the kit has the monitor of foreign programs of an instruction set of 32 bits, and images their
-/// builds, and this host the emulator; reports a test that was left out if not. The kit of `make kit` has
-/// none.
+/// Whether the kit has a monitor for a 32-bit instruction set and the host has the emulator; reports a
+/// skipped test if not. `make kit` provides none.
 #[must_use]
 pub fn has_narrow(isa: &str, emulator: &str) -> bool {
     let monitor = kit_folder().join(isa).join("tombolod");
@@ -75,7 +74,7 @@ pub fn has_narrow(isa: &str, emulator: &str) -> bool {
     found
 }
 
-/// The kit's `libgomp.so.1`, as a folder for `LD_LIBRARY_PATH`.
+/// Folder with the kit's `libgomp.so.1`, for `LD_LIBRARY_PATH`.
 ///
 /// # Panics
 /// When the kit has not been made.
@@ -86,7 +85,7 @@ pub fn libgomp() -> PathBuf {
     path
 }
 
-/// An image of the kit, for every node and board.
+/// Path of one of the kit's images, which run on every node and board.
 ///
 /// # Panics
 /// When the kit has not been made.
@@ -97,7 +96,7 @@ pub fn image(name: &str) -> PathBuf {
     path
 }
 
-/// A program of the workspace for this host, as cargo has built it for a test, or builds it now.
+/// Builds a program of the workspace for this host, unless it is up to date, and returns its path.
 ///
 /// # Panics
 /// When it cannot be built.
@@ -105,7 +104,7 @@ pub fn image(name: &str) -> PathBuf {
 pub fn built(program: &str) -> PathBuf {
     let target = target();
     let output = Command::new("cargo")
-        // The whole workspace, as `cargo xtask ci` selects it: what it depends on is there then.
+        // Selects the whole workspace, like `cargo xtask ci`, so that compiled dependencies are reused.
         .args(["build", "--workspace", "--bin", program])
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."))
         .env("CARGO_TARGET_DIR", &target)
@@ -115,7 +114,7 @@ pub fn built(program: &str) -> PathBuf {
     target.join("debug").join(program)
 }
 
-/// The test program as an executable of this host.
+/// Path of the test program as an executable of this host.
 #[must_use]
 pub fn host_actor() -> PathBuf {
     let path = target().join("debug/actor");
@@ -123,7 +122,7 @@ pub fn host_actor() -> PathBuf {
     path
 }
 
-/// The test program as an image for every instruction set, built by `tombolo build`.
+/// Builds the test program as an image for every instruction set, with `tombolo build`, and returns its path.
 ///
 /// # Panics
 /// When it cannot be built.
@@ -133,7 +132,7 @@ pub fn actor_image() -> PathBuf {
     IMAGE.get_or_init(|| build_actor("actor", &FOREIGN, &[])).clone()
 }
 
-/// The same, which says of itself that it can be ended and started again elsewhere.
+/// Like [`actor_image`], but the image is marked as restartable on another node.
 ///
 /// # Panics
 /// When it cannot be built.
@@ -143,7 +142,7 @@ pub fn restartable_actor_image() -> PathBuf {
     IMAGE.get_or_init(|| build_actor("restartable-actor", &FOREIGN, &["--restartable"])).clone()
 }
 
-/// The same for processors of 32 bits.
+/// Like [`actor_image`], for 32-bit instruction sets.
 ///
 /// # Panics
 /// When it cannot be built.
@@ -153,8 +152,8 @@ pub fn narrow_actor_image() -> PathBuf {
     IMAGE.get_or_init(|| build_actor("narrow-actor", &NARROW, &[])).clone()
 }
 
-/// Held while something for tests is built: several test programs may want the same file, and none must see
-/// half of it.
+/// Takes the lock for shared build results: several test programs may want the same file, and none must see
+/// it half-written.
 pub(crate) fn locked() -> File {
     let folder = target().join("e2e");
     std::fs::create_dir_all(&folder).expect("a folder for what is built");
@@ -163,24 +162,24 @@ pub(crate) fn locked() -> File {
     lock
 }
 
-/// Foreign instruction sets, and the targets that `tombolo build` builds for each with: which of them depends
-/// on this Rust.
+/// Foreign instruction sets, and the Rust targets that `tombolo build` may use for each; the choice depends
+/// on the installed targets.
 const FOREIGN: [(&str, &[&str]); 3] = [
     ("aarch64", &["aarch64-unknown-linux-musl", "aarch64-unknown-linux-gnu"]),
     ("riscv64", &["riscv64gc-unknown-linux-gnu"]),
     ("s390x", &["s390x-unknown-linux-gnu"]),
 ];
 
-/// Those of 32 bits.
+/// The same for 32-bit instruction sets.
 const NARROW: [(&str, &[&str]); 2] = [
     ("i386", &["i686-unknown-linux-musl"]),
     ("armv7", &["armv7-unknown-linux-musleabihf", "armv7-unknown-linux-gnueabihf"]),
 ];
 
-/// `tombolo build` builds for foreign nodes, in the profile of the kit, with which it shares what it depends
-/// on. For this host cargo has built the program for the tests; another profile would be all of its
-/// dependencies once more. Its debug information, two thirds of it, stays behind: monitors read images into
-/// memory.
+/// Builds the test program for foreign nodes with `tombolo build`, in the kit's profile, so that compiled
+/// dependencies are shared. For this host it packs the program that cargo built for the tests, because
+/// another profile would rebuild all dependencies. Its debug information, two thirds of the file, is
+/// stripped: monitors read images into memory.
 fn build_actor(name: &str, isas: &[(&str, &[&str])], words: &[&str]) -> PathBuf {
     let _lock = locked();
     let target = target();
@@ -205,7 +204,7 @@ fn build_actor(name: &str, isas: &[(&str, &[&str])], words: &[&str]) -> PathBuf 
     image
 }
 
-/// The latest build of the program for an instruction set.
+/// Returns the most recent build of the program for an instruction set.
 fn newest_actor(isa: &str, targets: &[&str]) -> PathBuf {
     let programs = targets.iter().map(|name| target().join(name).join("node/actor"));
     let built = |program: &PathBuf| program.metadata().and_then(|data| data.modified()).ok();

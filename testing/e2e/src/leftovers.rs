@@ -1,22 +1,22 @@
-//! What a machine may have left behind: processes, sockets, files.
+//! Detection of processes, sockets and files that a machine left behind.
 
 use std::path::Path;
 
 use crate::command::eventually;
 
-/// The variable that marks everything a test starts, down to the grandchildren of its domains.
+/// Environment variable that marks every process of a test, down to the grandchildren of its domains.
 pub const MARK: &str = "TOMBOLO_E2E";
 
 /// A process that carries the mark of a machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Marked {
-    /// Its id.
+    /// Process id.
     pub pid: i32,
-    /// Its command line.
+    /// Command line, with words separated by spaces.
     pub command_line: String,
 }
 
-/// All living processes that carry the mark.
+/// Returns all living processes that carry the mark.
 #[must_use]
 pub fn processes(mark: &str) -> Vec<Marked> {
     let wanted = format!("{MARK}={mark}");
@@ -26,7 +26,8 @@ pub fn processes(mark: &str) -> Vec<Marked> {
         .flatten()
         .filter_map(|entry| {
             let pid = entry.file_name().to_str()?.parse().ok()?;
-            // Of others, and of those that have just ended, it cannot be read; the ended have none.
+            // Unreadable for other users' processes and for those that just ended; zombies have an empty
+            // environment.
             let environment = std::fs::read(entry.path().join("environ")).ok()?;
             let words = std::fs::read(entry.path().join("cmdline")).ok()?;
             let command_line = String::from_utf8_lossy(&words).replace('\0', " ").trim_end().to_owned();
@@ -35,7 +36,7 @@ pub fn processes(mark: &str) -> Vec<Marked> {
         .collect()
 }
 
-/// The names of the sockets that belong to machine `name`.
+/// Returns the names of the sockets that belong to machine `name`.
 #[must_use]
 pub fn sockets(name: &str) -> Vec<String> {
     let table = std::fs::read_to_string("/proc/net/unix").expect("the kernel lists its sockets");
@@ -50,8 +51,8 @@ pub fn sockets(name: &str) -> Vec<String> {
         .collect()
 }
 
-/// Files of this project in the places where programs leave such things; `own` holds everything that programs
-/// put where the environment tells them to.
+/// Returns the project's files in shared folders such as `/dev/shm`, and all files in `own`, the folder to
+/// which the environment directs temporary files.
 #[must_use]
 pub fn files(own: &Path) -> Vec<String> {
     let names = |folder: &Path| -> Vec<String> {
@@ -63,10 +64,10 @@ pub fn files(own: &Path) -> Vec<String> {
     found
 }
 
-/// Waits until nothing of machine `name` is left, and returns what is left at the deadline.
+/// Waits until nothing of machine `name` is left.
 ///
 /// # Errors
-/// What is left.
+/// Returns a description of the leftovers at the deadline.
 pub fn wait_until_gone(name: &str, own: &Path) -> Result<(), String> {
     let gone = eventually(|| processes(name).is_empty() && sockets(name).is_empty() && files(own).is_empty());
     if gone {

@@ -35,27 +35,27 @@ pub use window::WindowFile;
 use std::io::Write;
 use std::time::Duration;
 
-/// The deadline of everything that is known to happen: ten times what a busy machine of two processors needs.
+/// Deadline for events that must happen: ten times what a busy two-processor host needs.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The deadline of the promise that a death is known: much less than [`PATIENCE`], to be told from a
-/// time-out.
+/// Deadline for detecting a death: much shorter than [`PATIENCE`], so that a late detection differs from a
+/// timeout.
 pub const DEATH_IS_KNOWN: Duration = Duration::from_secs(10);
 
-/// Reports what a test left out for lack of a tool, past the harness, which hides the output of tests that
-/// pass. `cargo xtask ci --complete` fails for it.
+/// Reports a check that was skipped because a tool is missing. Writes past the test harness, which hides the
+/// output of passing tests. `cargo xtask ci --complete` fails on such a line.
 pub fn skipped(what: &str) {
-    // A closed standard output is not a reason to fail.
+    // A closed standard output must not fail the test.
     let _ = writeln!(std::io::stdout(), "\nSKIPPED {what}");
 }
 
-/// Reports what was left out because the kit has no part for it that is only built when asked for, past the
-/// harness. Unlike [`skipped`] it fails nowhere.
+/// Reports a check that was skipped because the kit lacks a part that is only built on request. Writes past
+/// the test harness. Unlike [`skipped`] it never fails a run.
 pub fn not_asked_for(what: &str) {
     let _ = writeln!(std::io::stdout(), "\nOPTIONAL {what}");
 }
 
-/// Reports what this kernel cannot do, or what this user may not do, past the harness.
+/// Reports a feature that this kernel lacks or denies to this user. Writes past the test harness.
 pub fn unsupported(what: &str) {
     let _ = writeln!(std::io::stdout(), "\nUNSUPPORTED {what}");
 }

@@ -12,26 +12,26 @@ use serde_json::Value;
 use crate::command::{Finished, Running, eventually};
 use crate::{kit, leftovers};
 
-/// The text of a machine file without the name, which is different for each test.
+/// Text of a machine file without the machine's name, which differs in each test.
 #[derive(Clone, Debug)]
 pub struct MachineFile {
     nodes: String,
 }
 
 impl MachineFile {
-    /// A machine with this host alone.
+    /// Describes a machine that consists of the host alone.
     #[must_use]
     pub fn host() -> MachineFile {
         MachineFile { nodes: "[[node]]\nname = \"host\"\nkind = \"host\"\n".to_owned() }
     }
 
-    /// Adds an Arm virtual machine, with settings of its own.
+    /// Adds an Arm virtual machine with further settings.
     #[must_use]
     pub fn with_vm(self, name: &str, settings: &str) -> MachineFile {
         self.with_vm_of(name, 256, settings)
     }
 
-    /// Adds one with so much memory of its own.
+    /// Adds an Arm virtual machine with `memory_mib` MiB of private memory.
     #[must_use]
     pub fn with_vm_of(mut self, name: &str, memory_mib: u32, settings: &str) -> MachineFile {
         let head = format!("kind = \"vm\"\nisa = \"aarch64\"\nmemory_mib = {memory_mib}");
@@ -39,13 +39,13 @@ impl MachineFile {
         self
     }
 
-    /// Adds a node of foreign programs on this kernel.
+    /// Adds a node that runs foreign programs on this kernel.
     #[must_use]
     pub fn with_user(self, name: &str, isa: &str) -> MachineFile {
         self.with_node(name, "user", isa, "")
     }
 
-    /// Adds a node of a kind and an instruction set, with settings of its own.
+    /// Adds a node of a kind and an instruction set, with further settings.
     #[must_use]
     pub fn with_node(mut self, name: &str, kind: &str, isa: &str, settings: &str) -> MachineFile {
         let head = format!("kind = \"{kind}\"\nisa = \"{isa}\"");
@@ -60,14 +60,14 @@ impl MachineFile {
         self
     }
 
-    /// Adds a board without an operating system, with settings of its own.
+    /// Adds a board without an operating system, with further settings.
     #[must_use]
     pub fn with_board(self, name: &str, isa: &str, settings: &str) -> MachineFile {
         self.with_node(name, "bare", isa, settings)
     }
 
-    /// This host with what tests across instruction sets want by default, for it comes up in a moment: a
-    /// board behind a window, and big-endian programs on this kernel.
+    /// Describes the default machine of tests across instruction sets, which comes up in a moment: this host,
+    /// a board behind a window, and a node of big-endian programs on this kernel.
     #[must_use]
     pub fn cheap() -> MachineFile {
         MachineFile::host().with_board("bare0", "aarch64", "").with_user("s390x-user", "s390x")
@@ -80,14 +80,14 @@ impl MachineFile {
         self
     }
 
-    /// Adds a window that several nodes share, with settings of its own.
+    /// Adds a window that several nodes share, with further settings.
     #[must_use]
     pub fn with_window(mut self, name: &str, nodes: &[&str], settings: &str) -> MachineFile {
         let _ = writeln!(self.nodes, "[[window]]\nname = \"{name}\"\nnodes = {nodes:?}\n{settings}");
         self
     }
 
-    /// Joins two nodes by a byte stream.
+    /// Links two nodes by a byte stream.
     #[must_use]
     pub fn with_socket(mut self, a: &str, b: &str) -> MachineFile {
         let _ = writeln!(self.nodes, "[[link]]\nbetween = [\"{a}\", \"{b}\"]\ntransport = \"socket\"");
@@ -95,18 +95,18 @@ impl MachineFile {
     }
 }
 
-/// A machine of its own name, with folders of its own. Dropping it takes it down, and asserts that nothing is
-/// left; if the test has failed it says first how the machine is.
+/// A machine with a unique name and its own folders. Dropping it takes the machine down and asserts that
+/// nothing is left; after a failed test it prints the machine's state first.
 pub struct Machine {
     name: String,
     folder: PathBuf,
     file: PathBuf,
-    /// Whether it should be up.
+    /// Whether the machine should be up.
     up: bool,
 }
 
 impl Machine {
-    /// Names a machine and writes its file; nothing runs yet.
+    /// Chooses a unique name and writes the machine file; nothing runs yet.
     #[must_use]
     pub fn new(file: &MachineFile) -> Machine {
         static NEXT: AtomicU32 = AtomicU32::new(1);
@@ -131,7 +131,7 @@ impl Machine {
         self.bring_up_with(&[]);
     }
 
-    /// Brings it up with variables of the environment for its monitors.
+    /// Brings the machine up with additional environment variables for its monitors.
     pub fn bring_up_with(&mut self, variables: &[(&str, &Path)]) {
         self.up = true;
         let mut command = self.command();
@@ -139,25 +139,26 @@ impl Machine {
         Running::start(&mut command).finish().ok();
     }
 
-    /// The name of the machine.
+    /// Returns the machine's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The path of its machine file.
+    /// Returns the path of its machine file.
     #[must_use]
     pub fn file(&self) -> &Path {
         &self.file
     }
 
-    /// A folder for the test's own files.
+    /// Returns a folder for the test's own files.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
     }
 
-    /// The command, for this machine; everything that it starts can be told by its environment.
+    /// Returns the `tombolo` command with this machine selected. All processes that it starts carry the
+    /// machine's mark in their environment.
     #[must_use]
     pub fn command(&self) -> Command {
         let mut command = Command::new(kit::tombolo());
@@ -174,21 +175,21 @@ impl Machine {
         command
     }
 
-    /// Starts `tombolo` with these words.
+    /// Starts `tombolo` with these arguments.
     #[must_use]
     pub fn start<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, words: I) -> Running {
         Running::start(self.command().args(words))
     }
 
-    /// Runs `tombolo` with these words, to its end, with no input.
+    /// Runs `tombolo` with these arguments and no input until it ends.
     #[must_use]
     pub fn tombolo<I: IntoIterator<Item = S>, S: AsRef<OsStr>>(&self, words: I) -> Finished {
         self.start(words).finish()
     }
 
-    /// The words of `tombolo run`: the test program on these nodes.
+    /// Returns the arguments of a `tombolo run` of the test program on these nodes.
     fn actor_words<'a>(on: &'a str, words: &[&'a str]) -> Vec<String> {
-        // What needs the host only needs no image of it.
+        // The host alone needs no image for foreign nodes.
         let host_only = on.split(',').all(|node| node == "host" || node.starts_with("host:"));
         let image = if host_only { kit::host_actor() } else { kit::actor_image() };
         let mut all = vec!["run".to_owned(), "--on".to_owned(), on.to_owned(), image.display().to_string()];
@@ -202,13 +203,13 @@ impl Machine {
         self.start(Self::actor_words(on, words))
     }
 
-    /// Runs the test program on these nodes, to its end.
+    /// Runs the test program on these nodes until it ends.
     #[must_use]
     pub fn actor(&self, on: &str, words: &[&str]) -> Finished {
         self.tombolo(Self::actor_words(on, words))
     }
 
-    /// The output of `tombolo WORDS --json`.
+    /// Runs `tombolo WORDS --json` and returns the parsed output.
     #[track_caller]
     #[must_use]
     pub fn json(&self, words: &[&str]) -> Value {
@@ -216,7 +217,7 @@ impl Machine {
         serde_json::from_str(&text).unwrap_or_else(|error| panic!("{words:?}: {error}\n{text}"))
     }
 
-    /// The entry of a node in `tombolo status`.
+    /// Returns a node's entry in `tombolo status`.
     #[must_use]
     pub fn node(&self, node: &str) -> Value {
         let status = self.json(&["status"]);
@@ -224,7 +225,7 @@ impl Machine {
         nodes.into_iter().find(|found| found["name"] == node).expect("the node is listed")
     }
 
-    /// The ids and process ids of the domains on a node that were started there by the machine.
+    /// Returns the ids and process ids of the domains on a node that the machine started.
     #[must_use]
     pub fn domains_on(&self, node: &str) -> Vec<(String, i32)> {
         let listing = self.json(&["ps"]);
@@ -238,28 +239,28 @@ impl Machine {
             .collect()
     }
 
-    /// The process of a node on this host: the root monitor's for `host`.
+    /// Returns the process id of a node on this host; for `host`, that of the root monitor.
     #[must_use]
     pub fn pid_of(&self, node: &str) -> i32 {
         self.node(node)["pid"].as_i64().expect("a process id") as i32
     }
 
-    /// Living processes that belong to it and whose command line has `part`.
+    /// Returns the machine's living processes whose command line contains `part`.
     #[must_use]
     pub fn processes(&self, part: &str) -> Vec<i32> {
         let all = leftovers::processes(&self.name);
         all.into_iter().filter(|process| process.command_line.contains(part)).map(|found| found.pid).collect()
     }
 
-    /// Kills a process that belongs to it, as `kill -9` does.
+    /// Kills a process of the machine with SIGKILL.
     ///
     /// # Panics
-    /// When `pid` is not this machine's: a test must not kill anybody else.
+    /// When `pid` does not belong to the machine: a test must not kill other processes.
     pub fn kill(&self, pid: i32) {
         assert!(self.kill_if_there(pid), "process {pid} does not belong to machine {}", self.name);
     }
 
-    /// As [`kill`](Self::kill), of one that may have ended meanwhile; false if it has.
+    /// Like [`kill`](Self::kill), but returns false if the process has already ended.
     pub fn kill_if_there(&self, pid: i32) -> bool {
         let ours = leftovers::processes(&self.name).iter().any(|process| process.pid == pid);
         if ours {
@@ -268,19 +269,18 @@ impl Machine {
         ours
     }
 
-    /// The descriptors that a process has open, but for files of `/proc`.
+    /// Returns the number of open descriptors of a process, not counting files in `/proc`.
     #[must_use]
     pub fn open_descriptors(&self, pid: i32) -> usize {
         let entries = std::fs::read_dir(format!("/proc/{pid}/fd")).expect("a process of ours").flatten();
-        // A monitor reads the meters of processes once a second, and may do so for the first time at any
-        // time.
+        // A monitor reads process statistics from `/proc` once a second and may open such a file at any time.
         let is_meter = |target: &Path| target.starts_with("/proc");
         entries
             .filter(|entry| !std::fs::read_link(entry.path()).is_ok_and(|target| is_meter(&target)))
             .count()
     }
 
-    /// The memory that a process holds, in KiB.
+    /// Returns the resident memory of a process in KiB.
     #[must_use]
     pub fn memory_kib(&self, pid: i32) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a process of ours");
@@ -288,21 +288,21 @@ impl Machine {
         line.trim().trim_end_matches(" kB").parse().expect("a number")
     }
 
-    /// Nothing that runs belongs to it.
+    /// Asserts that no process, socket or temporary file of the machine is left.
     #[track_caller]
     pub fn assert_gone(&self) {
         let gone = leftovers::wait_until_gone(&self.name, &self.folder.join("temporary"));
         assert_eq!(gone, Ok(()));
     }
 
-    /// The machine is gone by other means than `down`; nothing of it may be left.
+    /// Asserts that the machine ended without `down` and left nothing behind.
     #[track_caller]
     pub fn has_ended(mut self) {
         self.up = false;
         self.assert_gone();
     }
 
-    /// Takes it down; nothing of it may be left.
+    /// Takes the machine down and asserts that nothing is left.
     #[track_caller]
     pub fn down(mut self) {
         self.up = false;
@@ -310,7 +310,7 @@ impl Machine {
         self.assert_gone();
     }
 
-    /// Shows how it is, for a test that failed.
+    /// Prints the state of the machine after a failed test.
     fn describe(&self) {
         eprintln!("--- machine {} of the failed test:", self.name);
         for words in [&["status"][..], &["ps"], &["names"]] {
@@ -335,7 +335,7 @@ impl Drop for Machine {
         }
         let mut left = Ok(());
         if failed {
-            // Nothing may disturb the tests that come after.
+            // Leftover processes must not disturb later tests.
             let killed = eventually(|| {
                 let all = leftovers::processes(&self.name);
                 all.iter().for_each(|process| {

@@ -1,4 +1,4 @@
-//! MPI programs, compiled as their users compile them.
+//! MPI programs, compiled the way users compile them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -8,18 +8,18 @@ use crate::cross::root;
 use crate::kit::{locked, target, tombolo};
 use crate::{MachineFile, skipped};
 
-/// The programs of `testing/mpi/programs`: each checks itself, and prints the result.
+/// Names of the programs in `testing/mpi/programs`: each checks itself and prints the result.
 pub const PROGRAMS: [&str; 8] =
     ["ring", "datatypes", "collectives", "matching", "onesided", "threads", "large", "everyone"];
 
-/// MPI in the kit, and programs built for every instruction set.
+/// The kit's MPI, and test programs built for every instruction set.
 #[derive(Clone, Copy, Debug)]
 pub struct Mpi {
     programs: &'static Path,
 }
 
 impl Mpi {
-    /// Builds the programs once; `None`, aloud, where the kit has no MPI.
+    /// Builds the programs once. Returns `None` and reports a skipped test if the kit has no MPI.
     ///
     /// # Panics
     /// When one cannot be built.
@@ -37,29 +37,30 @@ impl Mpi {
         Some(Mpi { programs: PROGRAMS.get_or_init(build) })
     }
 
-    /// The image of a program.
+    /// Path of a program's image.
     #[must_use]
     pub fn image(self, name: &str) -> PathBuf {
         self.programs.join(name).with_extension("tbi")
     }
 
-    /// The source file of one of our programs.
+    /// Path of a program's source file.
     #[must_use]
     pub fn source(name: &str) -> PathBuf {
         let folder = std::fs::canonicalize(root().join("testing/mpi/programs")).expect("the tree");
         folder.join(name).with_extension("c")
     }
 
-    /// The folder of the provider for this host.
+    /// Folder that contains the libfabric provider for this host.
     #[must_use]
     pub fn provider_folder(self) -> PathBuf {
         target().join("kit/mpi").join(std::env::consts::ARCH).join("opt/tombolo/mpi/fi")
     }
 
-    /// A Python of this host with mpi4py; `None`, aloud, where the package index does not give it.
+    /// Installs mpi4py for this host and returns its Python. Returns `None` and reports a skipped test if the
+    /// package index is unavailable.
     ///
     /// # Panics
-    /// When it cannot be put in place otherwise.
+    /// When the installation fails for another reason.
     #[must_use]
     pub fn python(self) -> Option<PathBuf> {
         let _lock = locked();
@@ -75,14 +76,14 @@ impl Mpi {
         }
     }
 
-    /// Adds an Arm virtual machine on which MPI runs.
+    /// Adds an Arm virtual machine that can run MPI programs.
     #[must_use]
     pub fn with_vm(self, file: MachineFile, name: &str) -> MachineFile {
         let settings = "files = [\"kit:mpi/aarch64\"]\nwindow_mib = 128";
         file.with_vm_of(name, 768, settings)
     }
 
-    /// Adds a node of emulated Arm programs on which MPI runs.
+    /// Adds a user-mode emulation node for Arm that can run MPI programs.
     #[must_use]
     pub fn with_user(self, file: MachineFile, name: &str) -> MachineFile {
         file.with_user(name, "aarch64").with_setting("files = [\"kit:mpi/aarch64\"]")

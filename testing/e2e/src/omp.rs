@@ -9,7 +9,7 @@ pub fn can_compile() -> bool {
     has("libc.a")
 }
 
-/// Whether it has the run-time too; reports a skipped test if not.
+/// Whether the kit also has the OpenMP run-time library; reports a skipped test if not.
 #[must_use]
 pub fn can_link() -> bool {
     has("libc.a") && has("libgomp.a")

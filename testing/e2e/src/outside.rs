@@ -4,15 +4,15 @@ use std::path::PathBuf;
 
 use crate::kit::target;
 
-/// The folder that cargo builds all of them in, so that what they depend on is compiled once. It is kept
+/// Target folder shared by all of these projects, so that their dependencies are compiled once. It is kept
 /// between runs.
 #[must_use]
 pub fn folder() -> PathBuf {
     target().join("outside")
 }
 
-/// Settings that make cargo build there, quickly and without a network; packages of the tree too, as what
-/// they depend on is compiled for projects outside it.
+/// Environment variables that make cargo build into that folder, quickly and offline. Packages of the tree
+/// can use them too, because their dependencies are compiled for outside projects anyway.
 #[must_use]
 pub fn cargo_settings() -> [(&'static str, String); 6] {
     [

@@ -1,4 +1,4 @@
-//! Programs in Python, with the package as it would be installed.
+//! Python programs, with the package laid out as if installed.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -9,7 +9,7 @@ use crate::cross::{Library, root};
 use crate::kit::{locked, target};
 use crate::{Machine, MachineFile, Running, skipped};
 
-/// An interpreter and the package, for one machine.
+/// An interpreter and a copy of the package, for the tests of one machine.
 #[derive(Clone, Debug)]
 pub struct Python {
     interpreter: PathBuf,
@@ -17,11 +17,11 @@ pub struct Python {
 }
 
 impl Python {
-    /// A Python that is new enough, with the package out of the sources and the library that cargo built for
-    /// the tests; `None`, aloud, where this machine has no such Python.
+    /// Links the package together from its sources and the library that cargo built for the tests. Returns
+    /// `None` and reports a skipped test if there is no recent enough Python.
     ///
     /// # Panics
-    /// When the package cannot be put together.
+    /// When the links cannot be created.
     #[must_use]
     pub fn of(machine: &Machine) -> Option<Python> {
         let Some(interpreter) = interpreter() else {
@@ -44,13 +44,13 @@ impl Python {
         Some(Python { interpreter, packages })
     }
 
-    /// The folder that has the package.
+    /// Folder that contains the package.
     #[must_use]
     pub fn packages(&self) -> &Path {
         &self.packages
     }
 
-    /// A program of its tests, as an executable of the host with its arguments.
+    /// Returns the command line that runs one of the package's test programs as a domain on the host.
     #[must_use]
     pub fn script(&self, name: &str) -> Vec<String> {
         let script = source().join("tests").join(name);
@@ -59,7 +59,7 @@ impl Python {
         vec!["/usr/bin/env".to_owned(), path, interpreter, script.display().to_string()]
     }
 
-    /// Python as a program that may attach to the machine, in the folder of its tests.
+    /// Returns a command that runs Python in the folder of its tests, with access to the machine.
     #[must_use]
     pub fn command(&self, machine: &Machine) -> Command {
         let mut command = Command::new(&self.interpreter);
@@ -69,7 +69,7 @@ impl Python {
                 None => command.env_remove(name),
             };
         }
-        // The tree is where `tombolo.interfaces` finds the interface files.
+        // `tombolo.interfaces` looks for the interface files in the tree.
         let path = std::env::join_paths([self.packages.clone(), source().join("../..")]);
         command
             .current_dir(source().join("tests"))
@@ -80,26 +80,26 @@ impl Python {
     }
 }
 
-/// The folder on a virtual machine that is there what the tree is here.
+/// Folder in a virtual machine that corresponds to the root of the tree.
 const GUEST: &str = "opt/tombolo";
 
 const NATIVE: Library =
     Library { package: "tombolo-python", crate_type: "cdylib", file: "libtombolo_native.so", flags: "" };
 
-/// Debian's Python for virtual machines of Arm, and the package built for it.
+/// Debian's Python for Arm virtual machines, and the package built for it.
 #[derive(Clone, Debug)]
 pub struct GuestPython {
-    /// The files of such a machine's root.
+    /// Root file system with the interpreter.
     root: PathBuf,
     library: PathBuf,
 }
 
 impl GuestPython {
-    /// Fetches the one and builds the other; `None`, aloud, where the archive of Debian is out of reach or
-    /// this Rust does not build for it.
+    /// Downloads Debian's Python and builds the package's library. Returns `None` and reports a skipped test
+    /// if the Debian archive is unavailable or this Rust has no library for the target.
     ///
     /// # Panics
-    /// When either fails otherwise.
+    /// When the download or the build fails for another reason.
     #[must_use]
     pub fn of_arm() -> Option<GuestPython> {
         let library = NATIVE.build("aarch64-unknown-linux-gnu", "Python on Arm")?;
@@ -116,18 +116,18 @@ impl GuestPython {
         }
     }
 
-    /// Adds a virtual machine that has it, with the package and the tests of the tree.
+    /// Adds a virtual machine with this Python, the package and the tests of the tree.
     #[must_use]
     pub fn on_vm(&self, file: MachineFile, name: &str) -> MachineFile {
         let files = format!("files = [{:?}, \"{name}-files\"]", self.root.display().to_string());
         file.with_vm(name, &files)
     }
 
-    /// Puts what that virtual machine has beside the interpreter where its machine file says; to be done
-    /// before it comes up.
+    /// Copies the package and its tests to the folder that [`on_vm`](Self::on_vm) names in the machine file.
+    /// Must run before the machine comes up.
     ///
     /// # Panics
-    /// When it cannot be put there.
+    /// When a file cannot be copied.
     pub fn install(&self, machine: &Machine, name: &str) {
         let own = machine.folder().join(format!("{name}-files")).join(GUEST);
         copy_files(&source().join("python/tombolo"), &own.join("packages/tombolo"), "");
@@ -138,10 +138,10 @@ impl GuestPython {
         fs::copy(&self.library, native).expect("the library of the package");
     }
 
-    /// Adds a program of the package's tests, with its arguments, to a `tombolo run` on that virtual machine.
+    /// Adds a test program of the package and its arguments to a `tombolo run` on that virtual machine.
     ///
     /// # Panics
-    /// When there is no interpreter, or no word.
+    /// When there is no interpreter or `words` is empty.
     pub fn add_to<'a>(&self, command: &'a mut Command, words: &[&str]) -> &'a mut Command {
         let interpreter = fs::canonicalize(self.root.join("usr/bin/python3")).expect("an interpreter");
         let path = format!("PYTHONPATH=/{GUEST}/packages");
@@ -150,7 +150,7 @@ impl GuestPython {
         command.arg(interpreter).arg(script).args(&words[1..])
     }
 
-    /// Starts such a program there, as a domain of that node.
+    /// Starts such a program as a domain of that node.
     #[must_use]
     pub fn start(&self, machine: &Machine, node: &str, words: &[&str]) -> Running {
         let mut command = machine.command();
@@ -159,7 +159,7 @@ impl GuestPython {
     }
 }
 
-/// Copies the files of a folder whose names end so.
+/// Copies the files of a folder whose names end with `end`.
 fn copy_files(from: &Path, to: &Path, end: &str) {
     fs::create_dir_all(to).expect("a folder");
     for file in fs::read_dir(from).expect("a folder of the tree") {
@@ -176,7 +176,7 @@ fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../runtime/python")
 }
 
-/// A Python that is new enough, if this machine has one; `TOMBOLO_PYTHON` says which comes first.
+/// Finds a recent enough Python on this host; `TOMBOLO_PYTHON` is tried first.
 fn interpreter() -> Option<PathBuf> {
     let named = std::env::var_os("TOMBOLO_PYTHON").map(PathBuf::from);
     let usual = ["python3", "/usr/bin/python3"].map(PathBuf::from);

@@ -13,19 +13,19 @@ use rustix::termios::{Termios, Winsize, tcgetattr, tcsetwinsize};
 
 use crate::{Machine, eventually};
 
-/// A command that runs on a terminal of its own.
+/// A command that runs on its own pseudo-terminal.
 pub struct Terminal {
-    /// The side of the user, who reads the terminal and types.
+    /// The user's side: reads the output and types. `None` after a hang-up.
     master: Option<File>,
-    /// The side of the command.
+    /// The command's side.
     slave: File,
     child: Child,
     said: Vec<u8>,
 }
 
 impl Terminal {
-    /// Starts `tombolo` with these words on a terminal of 100 columns and 24 rows. It is the command's
-    /// controlling terminal if it is to be told of a hang-up by a signal as well.
+    /// Starts `tombolo` with these arguments on a terminal of 100 columns and 24 rows. With `controlling` it
+    /// is the command's controlling terminal, so that a hang-up sends a signal as well.
     ///
     /// # Panics
     /// When there are no pseudo-terminals.
@@ -63,7 +63,7 @@ impl Terminal {
         Terminal { master: Some(File::from(master)), slave, child, said: Vec::new() }
     }
 
-    /// All that was written to the terminal so far.
+    /// Returns all output to the terminal so far.
     pub fn said(&mut self) -> String {
         let mut piece = vec![0; 64 << 10];
         while let Some(Ok(length @ 1..)) = self.master.as_mut().map(|master| master.read(&mut piece)) {
@@ -72,7 +72,7 @@ impl Terminal {
         String::from_utf8_lossy(&self.said).into_owned()
     }
 
-    /// The settings of the terminal.
+    /// Returns the settings of the terminal.
     ///
     /// # Panics
     /// When it is gone.
@@ -81,19 +81,19 @@ impl Terminal {
         tcgetattr(&self.slave).expect("a terminal")
     }
 
-    /// Writes to the terminal, which is not read, until it takes no more.
+    /// Fills the terminal's buffer, so that the next write of the command blocks.
     ///
     /// # Panics
     /// When it fails otherwise.
     pub fn fill(&mut self) {
         let mode = rustix::fs::fcntl_getfl(&self.slave).expect("a mode");
-        // The command has the same open file, and is to wait for room.
+        // The command shares this open file description, so blocking mode is restored afterwards.
         fcntl_setfl(&self.slave, mode | OFlags::NONBLOCK).expect("a mode");
         while self.slave.write(&[b' '; 4096]).is_ok() {}
         fcntl_setfl(&self.slave, mode).expect("a mode");
     }
 
-    /// Closes the side of the user: the terminal is gone.
+    /// Closes the user's side, which hangs up the terminal.
     pub fn hang_up(&mut self) {
         self.master = None;
     }

@@ -1,4 +1,4 @@
-//! `tombolo web`, and a client that asks it as the page does.
+//! `tombolo web`, and a client that sends the page's requests.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{ErrorKind, Read, Write};
@@ -19,14 +19,14 @@ pub struct Web {
     pub token: String,
 }
 
-/// The answer to a request.
+/// A complete HTTP response.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
-    /// The status.
+    /// The status code.
     pub status: u16,
-    /// The head, in lower case.
+    /// Status line and headers, in lower case.
     pub head: String,
-    /// The body of the answer.
+    /// Body of the response, without chunk headers.
     pub body: Vec<u8>,
 }
 
@@ -45,7 +45,7 @@ impl Answer {
             .unwrap_or_else(|error| panic!("{error}: {}\n{}", self.head, self.text()))
     }
 
-    /// Asserts that it went well, and returns the body as JSON.
+    /// Asserts that the status is 200 and returns the body as JSON.
     #[track_caller]
     #[must_use]
     pub fn ok(&self) -> Value {
@@ -55,7 +55,7 @@ impl Answer {
 }
 
 impl Web {
-    /// Starts a server for a machine, on any port.
+    /// Starts a server for a machine on an unused port.
     #[track_caller]
     #[must_use]
     pub fn start(machine: &Machine, words: &[&str]) -> Web {
@@ -66,7 +66,7 @@ impl Web {
         Web { running, address, token: text("token") }
     }
 
-    /// A request as the page would make it: the parts that a test leaves out are missing.
+    /// Returns the headers that the page sends, except those listed in `without`.
     #[must_use]
     pub fn head(&self, without: &[&str]) -> Vec<(String, String)> {
         let all = [
@@ -86,7 +86,7 @@ impl Web {
         stream
     }
 
-    /// Asks with exactly these headers.
+    /// Sends a request with exactly these headers.
     #[track_caller]
     #[must_use]
     pub fn ask(&self, method: &str, path: &str, headers: &[(String, String)], body: &[u8]) -> Answer {
@@ -95,7 +95,7 @@ impl Web {
             format!("{method} {path} HTTP/1.1\r\nConnection: close\r\nContent-Length: {}\r\n", body.len());
         headers.iter().for_each(|(name, value)| text.push_str(&format!("{name}: {value}\r\n")));
         text.push_str("\r\n");
-        // One that refuses early may close before it has read all.
+        // A server that refuses early may close before it has read everything.
         let _ = stream.write_all(text.as_bytes()).and_then(|()| stream.write_all(body));
         let mut all = Vec::new();
         if let Err(error) = stream.read_to_end(&mut all) {
@@ -104,14 +104,14 @@ impl Web {
         parse(&all).unwrap_or_else(|| panic!("{method} {path}: {:?}", String::from_utf8_lossy(&all)))
     }
 
-    /// Asks as the page does.
+    /// Sends a GET request with the page's headers.
     #[track_caller]
     #[must_use]
     pub fn get(&self, path: &str) -> Answer {
         self.ask("GET", path, &self.head(&[]), b"")
     }
 
-    /// Requests a change, as the page does.
+    /// Sends a POST request with the page's headers.
     #[track_caller]
     #[must_use]
     pub fn post(&self, path: &str, body: &Value) -> Answer {
@@ -120,7 +120,7 @@ impl Web {
         self.ask("POST", path, &headers, body.to_string().as_bytes())
     }
 
-    /// Looks, as the page does.
+    /// Opens the page's WebSocket and subscribes to `watches`.
     #[track_caller]
     #[must_use]
     pub fn look(&self, watches: &Value) -> Live {
@@ -139,20 +139,20 @@ impl Web {
         }
         let head = String::from_utf8_lossy(&head).into_owned();
         assert!(head.starts_with("HTTP/1.1 101 "), "{head}");
-        // What RFC 6455 says for this key.
+        // The accept value of RFC 6455 for this key.
         assert!(head.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{head}");
         let mut live = Live { stream, rows: BTreeMap::new(), passed_over: VecDeque::new() };
         live.want(watches);
         live
     }
 
-    /// The process id of the server.
+    /// Returns the process id of the server.
     #[must_use]
     pub fn pid(&self) -> i32 {
         self.running.pid()
     }
 
-    /// Ends it as Ctrl-C does.
+    /// Stops the server with SIGINT, as Ctrl-C does.
     #[track_caller]
     #[must_use]
     pub fn stop(self) -> Finished {
@@ -161,7 +161,7 @@ impl Web {
     }
 }
 
-/// An answer of HTTP, whole.
+/// Parses a complete HTTP response.
 fn parse(all: &[u8]) -> Option<Answer> {
     let end = all.windows(4).position(|window| window == b"\r\n\r\n")?;
     let head = String::from_utf8_lossy(&all[..end]).to_lowercase();
@@ -187,21 +187,21 @@ fn unchunked(mut rest: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// A WebSocket, and the rows that it has told of, by view and key.
+/// A WebSocket client with the rows received so far, by view and key.
 pub struct Live {
     stream: TcpStream,
     rows: BTreeMap<(String, String), Value>,
-    /// Messages that came while a row was waited for: what is looked for among messages may be one of them.
+    /// Messages that arrived while [`row`](Self::row) waited; [`until`](Self::until) looks at them first.
     passed_over: VecDeque<Value>,
 }
 
 impl Live {
-    /// Selects what the server is to send.
+    /// Subscribes to `watches`, in place of the previous subscription.
     pub fn want(&mut self, watches: &Value) {
         self.say(&json!({ "watch": watches }).to_string());
     }
 
-    /// Sends a message of any content.
+    /// Sends a text message with arbitrary content.
     pub fn say(&mut self, text: &str) {
         self.frame(1, text.as_bytes());
     }
@@ -219,13 +219,13 @@ impl Live {
                 frame.extend((long as u64).to_be_bytes());
             }
         }
-        // A mask of zeros leaves everything as it is.
+        // A mask of zeros leaves the payload unchanged.
         frame.extend([0; 4]);
         frame.extend(bytes);
         self.stream.write_all(&frame).expect("it reads");
     }
 
-    /// The next message; `None` when the stream was closed.
+    /// Returns the next message, or `None` if the stream was closed.
     ///
     /// # Panics
     /// When nothing comes in time.
@@ -269,7 +269,8 @@ impl Live {
         bytes
     }
 
-    /// Takes what has come and what comes until a message is what is looked for, and returns that.
+    /// Returns the first message that satisfies `is`, among those passed over by [`row`](Self::row) and those
+    /// that still arrive.
     #[track_caller]
     #[must_use]
     pub fn until(&mut self, what: &str, mut is: impl FnMut(&Value) -> bool) -> Value {
@@ -286,7 +287,7 @@ impl Live {
         panic!("not {what}; last: {last}")
     }
 
-    /// Keeps the rows that a message tells of, as a page does.
+    /// Applies the row updates of a message, as the page does.
     fn take_in(&mut self, message: &Value) {
         let id = message["id"].as_str().unwrap_or_default().to_owned();
         if message["full"] == true {
@@ -301,7 +302,7 @@ impl Live {
         }
     }
 
-    /// Takes what comes until a row of a view is what is looked for, and returns the row.
+    /// Receives messages until a row of view `id` satisfies `is`, and returns that row.
     #[track_caller]
     #[must_use]
     pub fn row(&mut self, id: &str, what: &str, is: impl Fn(&Value) -> bool) -> Value {

@@ -1,20 +1,20 @@
-//! Memory that a machine and a node that joins it share.
+//! Files in memory that serve as windows between a machine and a node that joins it.
 
 use std::path::{Path, PathBuf};
 use std::sync::Once;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A file in memory that goes with the test. It has a name, as windows of machines have: one without a name
-/// would have to be sealed.
+/// A file in memory, removed at the end of the test. It has a name, like the windows of machines: an unnamed
+/// one would have to be sealed.
 #[derive(Debug)]
 pub struct WindowFile(PathBuf);
 
-/// The folder of files in memory, and how the names of windows begin; then comes the test's process.
+/// Folder of the files. A file name is this prefix, followed by the process id of the test.
 const FOLDER: &str = "/dev/shm";
 const PREFIX: &str = "window-of-e2e-";
 
 impl WindowFile {
-    /// One of this size, full of zeros.
+    /// Creates a zero-filled file of `mib` MiB.
     ///
     /// # Panics
     /// When there is no memory for files.
@@ -30,13 +30,13 @@ impl WindowFile {
         WindowFile(path)
     }
 
-    /// As machine files and `tombolo join` name it.
+    /// Returns the name that machine files and `tombolo join` use for the window.
     #[must_use]
     pub fn source(&self) -> String {
         format!("file:{}", self.0.display())
     }
 
-    /// Where the file is in memory.
+    /// Path of the file.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
@@ -49,7 +49,7 @@ impl Drop for WindowFile {
     }
 }
 
-/// Removes the windows of tests that were killed.
+/// Removes the windows of killed tests.
 fn remove_abandoned() {
     let entries = std::fs::read_dir(FOLDER).into_iter().flatten().flatten();
     for path in entries.map(|entry| entry.path()) {
@@ -69,7 +69,7 @@ mod tests {
     #[test]
     fn windows_of_tests_that_were_killed_are_removed_and_others_are_not() {
         let window = WindowFile::new(1);
-        // No process has this number.
+        // No process has this id.
         let abandoned = Path::new(FOLDER).join(format!("{PREFIX}{}-1-1", u32::MAX));
         std::fs::write(&abandoned, [0]).expect("a file in memory");
         remove_abandoned();

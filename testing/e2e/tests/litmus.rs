@@ -1,5 +1,5 @@
-//! The memory between the host and nodes of every kind is what the protocols rest on, and other memory is
-//! detected.
+//! Shared memory between the host and nodes of every kind satisfies the protocols' assumptions, and `tombolo
+//! litmus` detects memory that does not.
 
 use std::os::unix::fs::PermissionsExt;
 
@@ -61,7 +61,7 @@ fn one_command_tests_every_node() {
     machine.down();
 }
 
-/// A node without shared memory has none that could be wrong, and one that is down is told, not hidden.
+/// A node without shared memory has nothing to test, and one that is down is reported, not hidden.
 #[test]
 fn what_cannot_be_tested_is_said() {
     let file = MachineFile::host().with_user("far", "s390x").with_socket("host", "far");
@@ -75,11 +75,11 @@ fn what_cannot_be_tested_is_said() {
     machine.down();
 }
 
-/// Less than was asked for is never said to be sound, and what was not tested is named.
+/// An incomplete run is never reported as sound, and the missing tests are named.
 #[test]
 fn a_test_that_is_cut_short_says_so() {
     let machine = Machine::up(&MachineFile::host().with_user("far", "riscv64"));
-    // No two processors pass a line to each other and back so often in a second.
+    // No two processors pass a cache line back and forth that often in a second.
     let words = ["litmus", "--rounds", "30000000", "--seconds", "1", "--on", "far"];
     let short = machine.tombolo(words.into_iter().chain(["--json"]));
     short.fails_with(3, &["far was not tested to the end", "of 30000000 rounds", "--seconds"]);
@@ -104,7 +104,7 @@ fn a_test_that_is_cut_short_says_so() {
     machine.down();
 }
 
-/// What this project never does, done on purpose: a board that can only ever have one processor.
+/// Deliberately wrong emulator settings: a board that can only ever have one processor.
 #[test]
 fn a_wrong_emulator_setting_is_seen() {
     let script = std::env::temp_dir().join(format!("tombolo-one-processor-{}", std::process::id()));
@@ -114,8 +114,7 @@ fn a_wrong_emulator_setting_is_seen() {
     std::fs::set_permissions(&script, std::fs::Permissions::from_mode(0o755)).expect("it can be run");
     let emulator = format!("emulator = \"{}\"", script.display());
     let machine = Machine::up(&MachineFile::host().with_board("wrong", "aarch64", &emulator));
-    // On a busy host the two may hardly ever run at the same time, and then nothing can go wrong between
-    // them.
+    // On a busy host the two may rarely run at the same time, and then no reordering can occur between them.
     let seen = |test: &dyn Fn() -> Finished| {
         let tries = (0..20).map(|_| test());
         tries.into_iter().find(|finished| finished.status == 1).expect("one of twenty runs sees it")

@@ -1,9 +1,9 @@
-//! Fuzz targets for everything that reads the bytes of others.
+//! Fuzz targets for all code that reads untrusted bytes.
 //!
-//! A [`Target`] is a function over bytes that must not panic, hang or take unbounded memory, whatever the
-//! bytes are; most assert more. The same functions run in two ways: `cargo test` mutates the seeds by a fixed
-//! generator, on stable Rust and in seconds; `cargo xtask fuzz` runs them under libFuzzer with the address
-//! sanitizer, guided by coverage, for a given time.
+//! A [`Target`] is a function over bytes that must not panic, hang or use unbounded memory on any input; most
+//! assert more. The same functions run in two ways: `cargo test` mutates the seeds with a fixed generator, on
+//! stable Rust and within seconds; `cargo xtask fuzz` runs them under libFuzzer with the address sanitizer,
+//! guided by coverage, for a given time.
 
 mod mutate;
 mod read;
@@ -12,26 +12,26 @@ mod targets;
 pub use mutate::Mutator;
 pub use targets::TARGETS;
 
-/// A decoder or parser to feed.
+/// A fuzz target: a decoder or parser, with its seeds.
 pub struct Target {
-    /// The name of the target.
+    /// Name of the target, unique.
     pub name: &'static str,
-    /// Takes any bytes.
+    /// Runs the target on an input.
     pub run: fn(&[u8]),
-    /// Inputs that mean something, where mutation starts.
+    /// Generates valid inputs, from which mutation starts.
     pub seeds: fn() -> Vec<Vec<u8>>,
 }
 
-/// The target of that name.
+/// Finds the target of a name.
 #[must_use]
 pub fn target(name: &str) -> Option<&'static Target> {
     TARGETS.iter().find(|target| target.name == name)
 }
 
-/// Inputs that once broke a target, and others worth keeping: the files of `corpus/<target>/`.
+/// Reads the kept inputs of a target from `corpus/<target>/`: earlier failures, and others worth keeping.
 ///
 /// # Panics
-/// When the folder is there and cannot be read.
+/// If the folder exists and its files cannot be read.
 #[must_use]
 pub fn kept(target: &Target) -> Vec<Vec<u8>> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name);

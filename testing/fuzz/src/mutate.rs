@@ -1,11 +1,11 @@
-//! Mutation by a fixed generator: the same seed, the same inputs.
+//! Mutation with a deterministic generator: the same seed produces the same inputs.
 
 use tombolo_base::Random;
 
-/// The longest input that is made.
+/// Maximum length of a mutated input, in bytes.
 const MAX_INPUT_BYTES: usize = 4096;
 
-/// Numbers at which decoders err: bounds of types, and their neighbours.
+/// Values at which decoders tend to fail: limits of integer types, and their neighbours.
 const EDGES: [u64; 12] = [
     0,
     1,
@@ -21,21 +21,21 @@ const EDGES: [u64; 12] = [
     0xffff_ffff_ffff_ffff,
 ];
 
-/// Makes inputs out of others.
+/// Generates inputs by mutation of seeds.
 pub struct Mutator {
     random: Random,
     seeds: Vec<Vec<u8>>,
 }
 
 impl Mutator {
-    /// Starts from these; without any, from nothing.
+    /// Creates a mutator of these seeds, or of the empty input if there are none.
     #[must_use]
     pub fn new(seeds: Vec<Vec<u8>>, seed: u64) -> Mutator {
         let seeds = if seeds.is_empty() { vec![Vec::new()] } else { seeds };
         Mutator { random: Random::new(seed), seeds }
     }
 
-    /// Makes the next input.
+    /// Generates the next input.
     pub fn next_input(&mut self) -> Vec<u8> {
         let index = self.random.index(self.seeds.len());
         let mut input = self.seeds[index].clone();
@@ -53,7 +53,7 @@ impl Mutator {
             0 if !input.is_empty() => input[at] ^= 1 << random.index(8),
             1 if !input.is_empty() => input[at] = random.word() as u8,
             2 => {
-                // A number of any width, at any place, in either byte order.
+                // Overwrite with an edge value, of any width, in either byte order.
                 let edge = EDGES[random.index(EDGES.len())];
                 let width = [1, 2, 4, 8][random.index(4)];
                 let bytes = if random.index(2) == 0 { edge.to_le_bytes() } else { edge.to_be_bytes() };
@@ -79,14 +79,14 @@ impl Mutator {
                 input.splice(at..at, piece);
             }
             7 => {
-                // The beginning of this, the end of another.
+                // Splice: the start of this input and the end of another.
                 let other = &self.seeds[random.index(self.seeds.len())];
                 let from = random.index(other.len());
                 input.truncate(at);
                 input.extend_from_slice(&other[from..]);
             }
             _ => {
-                // Text: one more of what is there, or a digit.
+                // Text: insert a digit or a delimiter.
                 let byte = if random.index(2) == 0 {
                     b'0' + random.index(10) as u8
                 } else {

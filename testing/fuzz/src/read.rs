@@ -1,6 +1,6 @@
-//! Choices out of the bytes of an input.
+//! Decodes choices from the bytes of an input.
 
-/// The rest of an input; at its end every choice is 0.
+/// Rest of an input. Past its end every choice is 0.
 pub(crate) struct Choices<'a>(&'a [u8]);
 
 impl<'a> Choices<'a> {
@@ -33,7 +33,7 @@ impl<'a> Choices<'a> {
         u64::from_le_bytes(bytes)
     }
 
-    /// A piece with its length before it.
+    /// Takes a piece that is preceded by its length, 16 bits in little-endian order.
     pub(crate) fn piece(&mut self) -> &'a [u8] {
         let length = usize::from(self.byte()) | usize::from(self.byte()) << 8;
         self.take(length)

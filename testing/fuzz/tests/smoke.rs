@@ -1,18 +1,18 @@
-//! Every target on its seeds, on what is kept, and on mutations of both, the same in every run. `cargo xtask
-//! fuzz` looks further.
+//! Runs every target on its seeds, on the kept inputs, and on mutations of both, deterministically. `cargo
+//! xtask fuzz` explores further.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tombolo_fuzz::{Mutator, TARGETS, Target, kept};
 
-/// Mutations of each target; `TOMBOLO_FUZZ_RUNS` in the environment says otherwise.
+/// Default number of mutations per target; the environment variable `TOMBOLO_FUZZ_RUNS` overrides it.
 const RUNS: u64 = 1000;
 
 fn runs() -> u64 {
     std::env::var("TOMBOLO_FUZZ_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(RUNS)
 }
 
-/// Runs a target; if it fails the input is shown, as a file for `corpus/` would hold it.
+/// Runs a target. On a failure prints the input in hexadecimal and as text.
 fn feed(target: &Target, input: &[u8], origin: &str) {
     if catch_unwind(AssertUnwindSafe(|| (target.run)(input))).is_err() {
         let hex: String = input.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -51,7 +51,7 @@ fn mutations_do_no_harm() {
     }
 }
 
-/// The driver would be of no use if it did not find what is there.
+/// Verifies that the driver finds a planted fault.
 #[test]
 fn a_fault_is_found() {
     fn faulty(input: &[u8]) {

@@ -1,4 +1,4 @@
-//! One of the targets of `tombolo-fuzz`, by the name in `TOMBOLO_FUZZ_TARGET`.
+//! Runs the target of `tombolo-fuzz` named in `TOMBOLO_FUZZ_TARGET` under libFuzzer.
 #![no_main]
 
 use std::sync::OnceLock;

@@ -10,13 +10,14 @@
 //!   both load the old value. The doorbell protocol, which loses no wake-up, relies on this.
 //! * **publication**: a payload, then one word with release. A side that loads the word with acquire must see
 //!   the payload, and every word whole.
-//! * **whole stores**: each side stores two words at once, all of the same digits, as often as it can, and
-//!   looks at what the other stores. The widest part that never had digits of two stores is whole.
+//! * **whole stores**: each side repeatedly stores two words at once, both filled with one 16-bit pattern,
+//! and
+//!   loads the other's. The widest part that never mixed the patterns of two stores is stored whole.
 //! * **read-modify-write**: both add to one word, and no addition is lost. The protocols do not need this
-//!   across a window, so it only says what the link can do, and whether an emulator is set up right.
+//!   across a window; it shows what the link can do, and whether an emulator is configured correctly.
 //!
-//! In memory that is not coherent, stores are written back and lines invalidated as channels do; there is no
-//! read-modify-write in such memory, and that test is left out.
+//! In memory that is not coherent, stores are written back and lines invalidated as channels do. Such memory
+//! has no read-modify-write, so that test is skipped.
 #![cfg_attr(not(test), no_std)]
 #![forbid(unsafe_code)]
 
@@ -35,14 +36,14 @@ const LINES: usize = 12;
 /// Size of the memory under test, in bytes.
 pub const MEMORY_BYTES: usize = LINES * LINE_BYTES;
 
-/// Words of a payload in the test of publication.
+/// Number of words of a payload in the publication test.
 const PAYLOAD_WORDS: usize = 7;
 
-/// Widths of stores that are tested, in bytes, beside those of 2 bytes.
+/// Widths of the stores tested, in bytes. Stores of 2 bytes are assumed to be whole.
 const WIDTHS: [usize; 3] = [4, 8, 16];
 
-/// The least number of times that a side must have found new digits before nothing that was torn says that
-/// stores of 16 bytes are whole. Those of 8 are tested by publication, too.
+/// Minimum number of changes that each side must observe before the absence of torn stores counts as evidence
+/// that 16-byte stores are whole. Stores of 8 bytes are also tested by publication.
 const LEAST_CHANGES: u64 = 1000;
 
 /// Word value that ends a test early.
@@ -53,7 +54,7 @@ const STOP: u64 = u64::MAX;
 pub enum Part {
     /// The side that ends a test when its time is up.
     First,
-    /// The other.
+    /// The side that follows.
     Second,
 }
 
@@ -66,8 +67,8 @@ impl Part {
     }
 }
 
-/// What a side does while it waits for the other, and when it has waited too long. On a busy host the other
-/// may not even be running.
+/// Policy for waiting: what a side does between polls, and when it gives up. On a busy host the other side
+/// may not be scheduled at all.
 pub trait Patience {
     /// Called after many unsuccessful polls. Returns false to give up on the other side.
     fn still(&mut self) -> bool;
@@ -91,7 +92,7 @@ impl fmt::Display for Alone {
 
 impl core::error::Error for Alone {}
 
-/// The outcomes of a test.
+/// Results of the tests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Findings {
     /// Rounds of store buffering.
@@ -100,18 +101,17 @@ pub struct Findings {
     pub both_old: u64,
     /// Messages published.
     pub messages: u64,
-    /// Messages whose payload was not what was published, or had a word of two halves.
+    /// Messages whose payload differed from the published one, or had a torn word.
     pub torn: u64,
     /// Additions by both sides.
     pub additions: u64,
     /// Additions that were lost.
     pub lost: u64,
-    /// Looks at stores of the other side that found parts of two, by the width in which they did: 4, 8 and
-    /// 16 bytes.
+    /// Number of loads that found parts of two stores of the other side, for each width: 4, 8 and 16 bytes.
     pub parted: [u64; WIDTHS.len()],
-    /// Looks that found another store than the one before, of the side that found fewer.
+    /// Number of loads that found a new store, of the side that found fewer.
     pub changes: u64,
-    /// Whether the memory is coherent; else there is no read-modify-write.
+    /// Whether the memory is coherent. If not, read-modify-write was not tested.
     pub coherent: bool,
 }
 
@@ -122,7 +122,7 @@ impl Findings {
         (self.both_old, self.torn, self.lost) == (0, 0, 0) && self.widest_store_bytes() >= 8
     }
 
-    /// The widest store that was never seen in parts, in bytes; 2 where there was no such.
+    /// Width of the widest store that was never seen torn, in bytes; 2 if all tested widths were.
     #[must_use]
     pub fn widest_store_bytes(&self) -> usize {
         let seen = |index: usize| WIDTHS[index] < 16 || self.changes >= LEAST_CHANGES;
@@ -130,7 +130,7 @@ impl Findings {
         whole.last().map_or(2, |index| WIDTHS[index])
     }
 
-    /// Whether all requested rounds were run: a test whose time is over ends early.
+    /// Returns whether all requested rounds were run. A test ends early when its time is up.
     #[must_use]
     pub fn cover(&self, amount: Amount) -> bool {
         self.buffering_rounds >= amount.buffering_rounds
@@ -151,7 +151,7 @@ impl fmt::Display for Findings {
     }
 }
 
-/// The number of rounds of each test.
+/// Number of rounds of each test.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Amount {
     /// Rounds of store buffering.
@@ -163,15 +163,15 @@ pub struct Amount {
 }
 
 impl Default for Amount {
-    /// With a second processor for the other side, half a second; a wrong emulator fails it thousands of
-    /// times over.
+    /// Takes half a second if the other side has its own processor. A misconfigured emulator fails thousands
+    /// of the rounds.
     fn default() -> Self {
         Amount::of_rounds(200_000)
     }
 }
 
 impl Amount {
-    /// This number of rounds, and the other settings in proportion.
+    /// Returns this number of rounds, with the other settings in proportion.
     #[must_use]
     pub fn of_rounds(rounds: u64) -> Self {
         Amount { buffering_rounds: rounds, messages: rounds / 4, additions: rounds }
@@ -187,23 +187,23 @@ pub struct Litmus<'a, P, C = Coherent> {
 }
 
 impl<'a, P: Patience, C: CacheMaintenance> Litmus<'a, P, C> {
-    /// One side, in `memory`.
+    /// Creates one side of the tests, in `memory`.
     ///
     /// # Errors
-    /// [`OutOfRange`] when the memory is shorter than [`MEMORY_BYTES`].
+    /// [`OutOfRange`] if the memory is shorter than [`MEMORY_BYTES`].
     pub fn new(memory: &SharedMemory<C>, part: Part, patience: &'a mut P) -> Result<Self, OutOfRange> {
         let whole = memory.slice(0, MEMORY_BYTES)?;
-        // Every line lies in what was just cut.
+        // Cannot fail: every line lies within `whole`.
         let lines = core::array::from_fn(|index| {
             whole.slice(index * LINE_BYTES, LINE_BYTES).unwrap_or_else(|_| whole.clone())
         });
         Ok(Litmus { lines, part, patience, steps: 0 })
     }
 
-    /// Runs all tests, with the other side.
+    /// Runs all tests together with the other side.
     ///
     /// # Errors
-    /// [`Alone`].
+    /// [`Alone`] if the other side does not respond in time.
     pub fn run(&mut self, amount: Amount) -> Result<Findings, Alone> {
         let mut findings = Findings { coherent: C::COHERENT, ..Findings::default() };
         self.meet()?;
@@ -222,13 +222,13 @@ impl<'a, P: Patience, C: CacheMaintenance> Litmus<'a, P, C> {
         Ok(findings)
     }
 
-    /// Own line `group`, and the peer's.
+    /// Returns the own line and the peer's line of a group.
     fn pair(&self, group: usize) -> (SharedMemory<C>, SharedMemory<C>) {
         let own = self.part.index();
         (self.lines[2 * group + own].clone(), self.lines[2 * group + 1 - own].clone())
     }
 
-    /// Waits until both sides get here.
+    /// Waits until both sides reach this point.
     fn meet(&mut self) -> Result<(), Alone> {
         self.steps += 1;
         let (own, peer) = self.pair(0);
@@ -237,7 +237,7 @@ impl<'a, P: Patience, C: CacheMaintenance> Litmus<'a, P, C> {
         self.until(&peer, 0, |word| word >= steps).map(|_| ())
     }
 
-    /// Polls a word of a line until it is so.
+    /// Polls a word of a line until `is_so` holds.
     fn until(
         &mut self,
         line: &SharedMemory<C>,
@@ -265,7 +265,7 @@ impl<'a, P: Patience, C: CacheMaintenance> Litmus<'a, P, C> {
             own.store_through_le(0, round, Relaxed);
             fence(Ordering::SeqCst);
             let old = peer.load_current_le(0, Relaxed) < round;
-            // A side can be one round ahead of the other, not two, so results take turns in two words.
+            // A side is at most one round ahead of the other, so results alternate between two words.
             let turn = (round % 2) as usize;
             own_result.store_through_le(turn, if last { STOP } else { round << 1 | u64::from(old) }, Release);
             let theirs = self.until(&peer_result, turn, |word| word >> 1 >= round)?;
@@ -303,10 +303,11 @@ impl<'a, P: Patience, C: CacheMaintenance> Litmus<'a, P, C> {
         Ok(())
     }
 
-    /// Each side stores pairs of words and looks at the other's, without waiting for it.
+    /// Stores pairs of words and loads the other side's, without synchronization.
     fn whole_stores(&mut self, stores: u64, findings: &mut Findings) -> Result<(), Alone> {
-        /// The words behind the pair: that this side has ended, what it found in parts, and its changes.
+        /// Index of the word that is set once this side has ended.
         const ENDED: usize = 2;
+        /// Index of the first word with the number of torn loads, one word per width.
         const PARTED: usize = 3;
         const CHANGES: usize = PARTED + WIDTHS.len();
         let (own, peer) = self.pair(5);
@@ -358,23 +359,23 @@ impl<'a, P: Patience, C: CacheMaintenance> Litmus<'a, P, C> {
 
 const _: () = assert!(PAYLOAD_WORDS < LINE_WORDS);
 
-/// A word whose two halves agree, different for each message and place.
+/// Generates a payload word with two equal halves, which differs by message and index.
 fn payload(number: u64, index: usize) -> u64 {
     let half = (number as u32).wrapping_mul(0x9e37_79b9) ^ index as u32;
     u64::from(half) << 32 | u64::from(half)
 }
 
-/// Whether all two-byte parts are alike, as those of every store are.
+/// Returns whether all two-byte parts are equal, as in a single store.
 fn is_of_one_store(bytes: &[u8]) -> bool {
     bytes.chunks(2).all(|part| part == &bytes[..2])
 }
 
-/// Adds one to a little-endian word, in one step.
+/// Atomically adds one to a little-endian word.
 fn add_one(word: &AtomicU64) {
     if cfg!(target_endian = "little") {
         word.fetch_add(1, AcqRel);
     } else {
-        // The addition of this processor has its bytes the other way round.
+        // `fetch_add` would add in big-endian byte order.
         let add = |found: u64| Some((u64::from_le(found) + 1).to_le());
         let mut found = word.load(Relaxed);
         while let Some(next) = add(found) {
@@ -394,7 +395,7 @@ mod tests {
 
     use super::*;
 
-    /// Yields to other threads, and gives up after a long time.
+    /// Yields to other threads, and gives up after a million calls.
     struct Threads(u32);
 
     impl Patience for Threads {
@@ -468,14 +469,14 @@ mod tests {
         assert!(is_of_one_store(&[7, 1, 7, 1]) && !is_of_one_store(&[7, 1, 7, 2]));
     }
 
-    /// The other side stores halves one after the other, as a bus of 32 bits does.
+    /// Simulates a peer that stores 32-bit halves one after the other, as a 32-bit bus does.
     #[test]
     fn a_store_in_parts_is_seen() {
         let memory = SharedMemory::zeroed(MEMORY_BYTES);
         let halves = memory.slice(11 * LINE_BYTES, LINE_BYTES).unwrap();
         halves.store_le(0, 0x0005_0005_0004_0004, Relaxed);
         halves.store_le(2, STOP, Relaxed);
-        // The other is where it meets this one.
+        // The other side has already arrived at the meeting point.
         memory.store_le(LINE_WORDS, 1, Relaxed);
         let mut patience = Threads(0);
         let mut litmus = Litmus::new(&memory, Part::First, &mut patience).unwrap();
@@ -497,7 +498,7 @@ mod tests {
                 true
             }
         }
-        // Where it is asked for the first time, and just before that.
+        // Just before the first check of the time, and at it.
         for (rounds, whole) in [(1023, true), (1024, false)] {
             let amount = Amount { buffering_rounds: rounds, messages: 1, additions: 1 };
             let memory = SharedMemory::zeroed(MEMORY_BYTES);
@@ -515,7 +516,7 @@ mod tests {
     #[test]
     fn a_lost_addition_is_seen() {
         let memory = SharedMemory::zeroed(MEMORY_BYTES);
-        // As if a thousand additions of an earlier time had never been.
+        // As if a thousand additions had been lost.
         memory.store_le(8 * LINE_WORDS, 0_u64.wrapping_sub(1000), Relaxed);
         let amount = Amount { buffering_rounds: 1, messages: 1, additions: 2000 };
         let findings = both(amount, &memory)[0].unwrap();

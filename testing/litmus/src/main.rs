@@ -1,8 +1,8 @@
-//! The litmus tests between two nodes: `tombolo run --on host,bare0 litmus.tbi`. Ends with status 1 when the
-//! memory between them is not what the protocols rest on, or the emulator of one is set up wrongly. `tombolo
-//! litmus` runs it on all nodes and reads what it says where `TOMBOLO_LITMUS_REPORT` is set;
-//! `TOMBOLO_LITMUS_ROUNDS` is how much it tests, and `TOMBOLO_LITMUS_SECONDS` how long each of the first
-//! three tests may take.
+//! Litmus tests between two nodes: `tombolo run --on host,bare0 litmus.tbi`. Exits with status 1 if the
+//! memory between them violates the assumptions of the protocols, or if an emulator is misconfigured.
+//! `tombolo litmus` runs it between its own node and each other one, and parses the output, with
+//! `TOMBOLO_LITMUS_REPORT` set. `TOMBOLO_LITMUS_ROUNDS` sets the number of rounds, and
+//! `TOMBOLO_LITMUS_SECONDS` the time limit of each of the first three tests.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 use core::error::Error;
@@ -21,13 +21,13 @@ use tombolo::{Domain, Isa};
 use tombolo_base::{CacheMaintenance, SharedMemory};
 use tombolo_litmus::{Amount, Findings, Litmus, Part, Patience};
 
-/// How long the other side may be missing, besides the time of the tests themselves.
+/// Time to wait for the other side, in addition to the time of the tests themselves.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Default time of each test on a host that has no processor to spare for it.
+/// Default time limit of each test, in seconds; reached on hosts without a spare processor.
 const SECONDS: u64 = 4;
 
-/// The offset of the slots in the memory of a channel, behind the header.
+/// Offset of the slots in a channel's memory, after the header.
 const HEADER_BYTES: usize = 1024;
 
 #[cfg(target_os = "none")]
@@ -41,7 +41,7 @@ fn main() -> ExitCode {
 struct Clock {
     start: Instant,
     test_start: Instant,
-    /// For each test.
+    /// Time limit of each test.
     time: Duration,
 }
 
@@ -129,7 +129,7 @@ fn run() -> Result<bool, Box<dyn Error>> {
     Ok(findings.are_sound())
 }
 
-/// Runs the tests behind the header of a channel's memory.
+/// Runs the tests in a channel's memory, after the header.
 fn find<C: CacheMaintenance>(
     memory: &SharedMemory<C>,
     part: Part,

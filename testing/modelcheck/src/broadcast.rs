@@ -1,37 +1,37 @@
 //! Broadcast in a group under a model checker.
 //!
-//! Members are the real ones. A step is a message that goes from one member to another, so that no more than
-//! what members themselves keep is on its way, or a death; what a member takes is taken at once. The checker
-//! takes every order of steps, and looks at each state where nothing moves any more whether all members that
-//! live took the same.
+//! Members are the real ones. A step is a death, or a message delivered from one member to another, so that
+//! only the messages queued in the members are in flight. Programs take messages at once. The checker
+//! explores every order of steps. In each state at rest it checks that all living members took the same
+//! messages.
 
 use std::collections::BTreeSet;
 
 use stateright::{Model, Property};
 use tombolo_broadcast::{Config, Event, Member, MemberId, Order};
 
-/// What may happen in a run.
+/// Configuration and bounds of a model.
 #[derive(Clone, Debug)]
 pub struct Broadcast {
-    /// Members from the beginning.
+    /// Number of founding members.
     pub members: u64,
-    /// How many of these broadcast a message each, from the first on.
+    /// Number of founders, from the first on, that broadcast one message each.
     pub sources: u64,
-    /// Chunks of each message.
+    /// Number of chunks in each message.
     pub chunks: usize,
-    /// Children of a member, *k*.
+    /// Number of children of a member, *k*.
     pub fan_out: u16,
-    /// Members that die.
+    /// Number of members that may die.
     pub deaths: u8,
-    /// A program joins, at any moment.
+    /// Whether a program may join, at any step.
     pub joins: bool,
-    /// In which order messages are taken.
+    /// Order in which messages are taken.
     pub order: Order,
-    /// The mistake that is to be found, if one is made.
+    /// Mistake that the checker must find, if any.
     pub mistake: Mistake,
 }
 
-/// Mistakes that an implementation could make: a model that does not find them proves nothing.
+/// Mistakes that an implementation could make. They verify that the model can find faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mistake {
     /// None.
@@ -39,38 +39,38 @@ pub enum Mistake {
     /// A member acknowledges a chunk only once it has a buffer to forward it from: the deadlock that the
     /// paper avoids.
     WaitsForBuffer,
-    /// A member that takes another for dead does not tell the others what it has.
+    /// A member that considers another dead does not send the others its progress.
     TellsNothing,
-    /// What a member of a new view sends is forgotten until all know the view.
+    /// Chunks received before all members have agreed on a new view are dropped.
     Forgets,
 }
 
-/// A member and what its program took.
+/// A member, and the messages that its program took.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Process {
     member: Member,
     lives: bool,
-    /// From whom.
+    /// Sources of the messages taken, in order.
     took: Vec<MemberId>,
     left: BTreeSet<MemberId>,
-    /// The members whose death it has not noticed.
+    /// Dead members whose death it has not noticed yet.
     unnoticed: BTreeSet<MemberId>,
 }
 
-/// All of a group.
+/// State of the whole group.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct BroadcastState {
     processes: Vec<Process>,
     deaths: u8,
     joined: bool,
-    /// A member that was outlived by others had taken something or not: what survivors took before it died.
+    /// Description of an invariant that was violated in a step.
     broken: Option<&'static str>,
 }
 
-/// A step of the model.
+/// One step of the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// A message goes from one member to another.
+    /// A message is delivered from one member to another.
     Carry(usize, usize),
     /// A member dies.
     Kill(usize),
@@ -96,7 +96,7 @@ impl Broadcast {
         }
     }
 
-    /// Has the program of a member take what is there.
+    /// Lets the program of a member take all available events.
     fn take(process: &mut Process, broken: &mut Option<&'static str>) {
         while let Some(event) = process.member.next_event() {
             match event {
@@ -118,7 +118,7 @@ impl Broadcast {
         }
     }
 
-    /// Whether the model withholds a message, by the mistake.
+    /// Returns whether the planted mistake withholds a message.
     fn withholds(&self, process: &Process, message: &tombolo_broadcast::wire::Message) -> bool {
         use tombolo_broadcast::wire::Message;
         match self.mistake {
@@ -191,7 +191,7 @@ impl Broadcast {
         Some(state)
     }
 
-    /// Whether nothing moves any more.
+    /// Returns whether no message or death notice is in flight.
     fn is_quiet(&self, state: &BroadcastState) -> bool {
         let mut actions = Vec::new();
         self.actions(state, &mut actions);
@@ -201,7 +201,7 @@ impl Broadcast {
         !actions.iter().any(moves)
     }
 
-    /// What is wrong in a state where nothing moves.
+    /// Describes the invariant that a state at rest violates, if any.
     fn fault(&self, state: &BroadcastState) -> Option<&'static str> {
         let living = || state.processes.iter().enumerate().filter(|(_, process)| process.lives);
         let founders = || living().filter(|(index, _)| (*index as u64) < self.members);
@@ -278,7 +278,7 @@ impl Model for Broadcast {
     fn actions(&self, state: &BroadcastState, actions: &mut Vec<Action>) {
         for (index, process) in state.processes.iter().enumerate().filter(|(_, process)| process.lives) {
             for to in process.member.peers() {
-                // To one that is dead nothing goes, until that is noticed.
+                // Nothing is delivered to a dead member.
                 if state.processes.get(to.0 as usize).is_some_and(|other| other.lives) {
                     actions.push(Action::Carry(index, to.0 as usize));
                 }

@@ -1,26 +1,27 @@
-//! Collectives of shared objects under a model checker, and how ranks that are left go on after a death.
+//! Collectives of shared objects under a model checker, and the recovery of the surviving ranks after a
+//! death.
 //!
-//! Ranks take barriers along the real tree. One whose channel ends tells its neighbours and asks to go on
-//! without the dead; rank 0 decides by the real rule. The checker takes every order of their steps, with
-//! deaths at every step and evidence of them at any later time, for each rank by itself. It looks whether a
-//! barrier is one, whether a rank that lives is left out, and at each last state whether a rank waits for
-//! ever.
+//! Ranks run barriers along the real tree. A rank whose channel ends notifies its neighbours and asks to
+//! continue without the dead; rank 0 decides by the real rule. The checker explores every order of steps,
+//! with deaths at every step. Each rank learns of a death independently, at any later time. The checker
+//! verifies that barriers hold, that no living rank is left out, and in each final state that no rank waits
+//! forever.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use stateright::{Model, Property};
 use tombolo_sharing::{Members, Rank, Ranks};
 
-/// What may happen in a run.
+/// Configuration and bounds of a model.
 #[derive(Clone, Debug)]
 pub struct CollectiveModel {
-    /// Ranks.
+    /// Number of ranks.
     pub ranks: u8,
-    /// Barriers before the first death is noticed; one more follows each time that ranks have shrunk.
+    /// Number of barriers in the first tree; each later tree runs one more.
     pub barriers: u8,
-    /// Ranks that die, in all.
+    /// Number of ranks that may die.
     pub deaths: u8,
-    /// The mistake that is to be found, if one is made.
+    /// Mistake that the checker must find, if any.
     pub mistake: CollectiveMistake,
 }
 
@@ -29,9 +30,9 @@ pub struct CollectiveModel {
 pub enum CollectiveMistake {
     /// None.
     None,
-    /// A rank whose collective fails does not tell its neighbours.
+    /// A rank whose collective fails does not notify its neighbours.
     KeepsSilent,
-    /// Rank 0 decides before all that live have asked.
+    /// Rank 0 decides before all living ranks have asked.
     DoesNotWait,
     /// Rank 0 waits for the dead as well.
     WaitsForTheDead,
@@ -45,15 +46,15 @@ enum Message {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Phase {
-    /// In a barrier, after a number of its sends and receives.
+    /// In a barrier, after this number of sends and receives.
     Barrier(u8),
-    /// Asks to go on.
+    /// Asks to continue, and waits for the decision.
     Asks,
-    /// Opens the channels of the tree that was decided on.
+    /// Opens the channels of the tree of the decision.
     Opens,
-    /// Its program has ended well.
+    /// Its program completed.
     Done,
-    /// Rank 0 has ended, and with it the memory.
+    /// Gave up because rank 0 ended, and the memory with it.
     GaveUp,
     Dead,
 }
@@ -61,40 +62,42 @@ enum Phase {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct RankState {
     phase: Phase,
-    /// Barriers that are left in this tree.
+    /// Number of barriers left in this tree.
     left: u8,
-    /// The tree that it has: its generation and members.
+    /// Generation of its current tree.
     tree: u8,
+    /// Members of its current tree.
     members: Members,
-    /// The last generation that was decided and that it has taken.
+    /// Generation of the last decision that it adopted.
     taken: u8,
-    /// What it knows to have ended.
+    /// Ranks that it knows to have ended.
     gone: Ranks,
 }
 
-/// All ranks, their channels, and what they say by names.
+/// All ranks, their channels, and the requests and decisions they exchange through names.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct CollectiveState {
     ranks: Vec<RankState>,
-    /// By generation, sender and receiver.
+    /// Channels by generation, sender and receiver.
     channels: BTreeMap<(u8, u8, u8), VecDeque<Message>>,
     asked: BTreeMap<u8, Ranks>,
     decided: BTreeMap<u8, Members>,
-    /// Who has opened its ends of a tree, and who has dropped them again.
+    /// Ranks that opened their ends of the channels of a tree, by generation.
     opened: BTreeMap<u8, Ranks>,
+    /// Ranks that dropped those ends again.
     dropped: BTreeMap<u8, Ranks>,
-    /// Barriers that a rank has begun, by generation and rank.
+    /// Number of barriers begun, by generation and rank.
     begun: BTreeMap<(u8, u8), u8>,
     deaths: u8,
     broken: Option<&'static str>,
 }
 
-/// A step of the model.
+/// One step of the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CollectiveAction {
-    /// A rank does what comes next.
+    /// A rank performs its next operation.
     Step(u8),
-    /// While it opens channels it learns of an end, or that of rank 0 while it asks.
+    /// A rank abandons opening channels after the end of a member, or asking after the end of rank 0.
     GivesUp(u8),
     /// A rank learns that another has ended.
     Learns(u8, u8),
@@ -107,13 +110,13 @@ impl CollectiveState {
         matches!(self.ranks[rank as usize].phase, Phase::Dead | Phase::Done | Phase::GaveUp)
     }
 
-    /// Whether a rank has closed its ends of the channels of a tree.
+    /// Returns whether a rank has closed its ends of the channels of a tree.
     fn closed(&self, rank: u8, tree: u8) -> bool {
         let dropped = self.dropped.get(&tree).is_some_and(|ranks| ranks.has(Rank(rank)));
         self.over(rank) || dropped || self.ranks[rank as usize].tree > tree
     }
 
-    /// What a rank sends and receives in a barrier, in order.
+    /// Returns one operation of a rank in a barrier: whether it sends, and the peer.
     fn operation(&self, rank: u8, number: u8) -> Option<(bool, Rank)> {
         let members = self.ranks[rank as usize].members;
         let children: Vec<Rank> = members.children(Rank(rank)).collect();
@@ -133,7 +136,7 @@ impl CollectiveState {
         *self.begun.entry((state.tree, rank)).or_default() += 1;
     }
 
-    /// The next send or receive of a barrier.
+    /// Performs the next send or receive of a barrier. Returns `None` if the rank must wait.
     fn barrier(&mut self, rank: u8, number: u8, mistake: CollectiveMistake) -> Option<()> {
         let tree = self.ranks[rank as usize].tree;
         let Some((sends, peer)) = self.operation(rank, number) else {
@@ -141,7 +144,7 @@ impl CollectiveState {
             return Some(());
         };
         if sends && self.closed(peer.0, tree) {
-            // The last words of a peer that is gone may name another.
+            // The last message of an ended peer may name another rank.
             let last = self.channel(tree, peer.0, rank).iter().find_map(|message| match message {
                 Message::Ended(who) => Some(*who),
                 Message::Value => None,
@@ -176,7 +179,7 @@ impl CollectiveState {
         }
     }
 
-    /// A collective failed: the neighbours are told, and the rank asks to go on.
+    /// Handles a failed collective: notifies the neighbours, and asks to continue.
     fn fail(&mut self, rank: u8, who: Rank, mistake: CollectiveMistake) {
         let RankState { tree, members, .. } = self.ranks[rank as usize];
         if mistake != CollectiveMistake::KeepsSilent {
@@ -213,7 +216,7 @@ impl CollectiveState {
         Some(())
     }
 
-    /// A rank that asks takes the decision, if there is one, and opens its channels.
+    /// Adopts the decision, if there is one, and opens the channels of the new tree.
     fn takes(&mut self, rank: u8, mistake: CollectiveMistake) -> Option<()> {
         let generation = self.ranks[rank as usize].taken + 1;
         if rank == 0 && !self.decided.contains_key(&generation) {
@@ -227,7 +230,7 @@ impl CollectiveState {
         Some(())
     }
 
-    /// Its channels are open, once the neighbours have opened theirs.
+    /// Starts the first barrier of a new tree once the neighbours have opened their channels.
     fn opens(&mut self, rank: u8) -> Option<()> {
         let generation = self.ranks[rank as usize].taken;
         let members = *self.decided.get(&generation)?;
@@ -252,7 +255,7 @@ impl CollectiveState {
         }
     }
 
-    /// Whether a rank may learn that what it waits for does not come.
+    /// Returns whether a rank may abandon its wait because it knows of an ended rank.
     fn may_give_up(&self, rank: u8) -> bool {
         let state = &self.ranks[rank as usize];
         match state.phase {
@@ -265,7 +268,7 @@ impl CollectiveState {
         }
     }
 
-    /// What does not hold, if something does not.
+    /// Describes the violated invariant, if there is one.
     #[must_use]
     pub fn fault(&self) -> Option<&'static str> {
         self.broken

@@ -1,10 +1,10 @@
 //! Hubs under a model checker.
 //!
-//! Two nodes with a hub each and three clients, with a queue in each direction between each client and each
-//! node. Hubs and selects are the real ones. The checker takes every order of messages, with the death of a
-//! client or of a node at every step, and looks at each state whether values are delivered once, a select
-//! takes exactly one, and nothing is left behind. Counts of semaphores and events are lent, so that a client
-//! changes them by itself or sends a request.
+//! Two nodes with one hub each and three clients, with a queue in each direction between each client and each
+//! node. Hubs and selects are the real ones. The checker explores every order of messages, with the death of
+//! a client or of a node at every step. In each state it checks that values are delivered once, that a select
+//! takes exactly one, and that nothing is left behind. Counts of semaphores and events are lent, so a client
+//! may change them directly or send a request.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -15,22 +15,22 @@ use tombolo_hub::{
     Output, Request, Select, Taken,
 };
 
-/// Nodes, with one hub each.
+/// Number of nodes, with one hub each.
 pub const NODES: usize = 2;
 
-/// Clients of both nodes.
+/// Number of clients, all connected to both nodes.
 pub const CLIENTS: usize = 3;
 
 const OFFER_NS: u64 = 1000;
 
-/// One operation of a client.
+/// Operation of a client at a hub.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Wants {
-    /// Puts its value, or a unit, in.
+    /// Puts its value, or a unit.
     Put,
-    /// Takes something; what it holds then is given back.
+    /// Takes a value, a unit or a block; a block is given back afterwards.
     Get,
-    /// Only tries to take something.
+    /// Tries to take, without waiting.
     TryGet,
     /// Puts two values by one request.
     PutTwo,
@@ -38,39 +38,39 @@ pub enum Wants {
     GetTwo,
 }
 
-/// What a client does: one operation at one node, or a select over both.
+/// Program of a client: one operation at one node, or a select over both.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Does {
-    /// Nothing.
+    /// Does nothing.
     Nothing,
-    /// At this node.
+    /// One operation at this node.
     One(usize, Wants),
-    /// At both nodes, whichever is first.
+    /// A select over both nodes.
     Either(Wants, Wants),
 }
 
-/// What may happen in a run.
+/// Configuration and bounds of a model.
 #[derive(Clone, Debug)]
 pub struct HubModel {
-    /// The hub of each node.
+    /// Kind and capacity of the hub of each node.
     pub hubs: [(Kind, u32); NODES],
-    /// What each client does.
+    /// Program of each client.
     pub does: [Does; CLIENTS],
-    /// Clients that die, in all.
+    /// Number of clients that may die.
     pub deaths: u8,
-    /// Nodes that die, in all.
+    /// Number of nodes that may die.
     pub losses: u8,
-    /// Clients that wait no longer, in all.
+    /// Number of times that a client may give up waiting.
     pub gives_up: u8,
-    /// Times that an offer which is not claimed may end.
+    /// Number of times that unclaimed offers may expire.
     pub ticks: u8,
-    /// Whether a client that has ended what it does closes the first hub.
+    /// Whether a client that is done may close the first hub.
     pub closes: bool,
-    /// The mistake that is to be found, if one is made.
+    /// Mistake that the checker must find, if any.
     pub mistake: HubMistake,
 }
 
-/// Mistakes that an implementation could make: a model that does not find them proves nothing.
+/// Mistakes that an implementation could make. They verify that the model can find faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HubMistake {
     /// None.
@@ -79,15 +79,15 @@ pub enum HubMistake {
     ForgetsTheDead,
     /// A client claims every offer that it gets.
     ClaimsAll,
-    /// A client that has claimed waits at that hub, whatever else is offered.
+    /// A client does not withdraw its claim at a hub in favor of another offer.
     KeepsItsClaim,
-    /// A client does not withdraw what it does not need any more.
+    /// A client does not withdraw the arms of a select that it no longer needs.
     LeavesArms,
-    /// A mistake in the hubs themselves, by the name of its canary. Only in builds with `--cfg sim`.
+    /// A canary in the hubs themselves, by name. Only in builds with `--cfg sim`.
     Canary(&'static str),
 }
 
-/// A message to a node: the number of a request, and what is asked. The end of a client is the last one.
+/// Message from a client to a node. `Ended` is the last one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum ToNode {
     Begin { wants: Wants, tentative: bool },
@@ -111,10 +111,10 @@ struct ClientState {
     begun: bool,
     closed: bool,
     select: Option<Select>,
-    /// The one operation is over, or it was withdrawn.
+    /// Its single operation is over.
     over: bool,
     withdrawn: bool,
-    /// The node and token of what it holds.
+    /// Node and token of the block that it holds.
     holds: Option<(usize, u64)>,
     lost: [bool; NODES],
 }
@@ -123,21 +123,21 @@ struct ClientState {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct HubState {
     nodes: [Option<Hubs>; NODES],
-    /// The word of each node's hub, whose count may be lent.
+    /// Shared word of each node's hub, to which the count may be lent.
     counts: [u64; NODES],
     now: u64,
     clients: [ClientState; CLIENTS],
     to_node: [[VecDeque<ToNode>; NODES]; CLIENTS],
     to_client: [[VecDeque<ToClient>; NODES]; CLIENTS],
-    /// How often the operation of each client was done, by any hub.
+    /// Number of times that the operation of each client was done, by any hub.
     done: [u8; CLIENTS],
-    /// How often the first and the second value of each client were delivered.
+    /// Number of deliveries of the first and the second value of each client.
     delivered: [[u8; 2]; CLIENTS],
     /// Whether each client puts two values by one request.
     puts_two: [bool; CLIENTS],
-    /// How many of each client's values were accepted, as it was told.
+    /// Number of values of each client that were reported as accepted.
     accepted: [u8; CLIENTS],
-    /// What was put at each node less what was taken there.
+    /// Number of units put minus units taken, for each node.
     balance: [i64; NODES],
     deaths: u8,
     losses: u8,
@@ -146,16 +146,16 @@ pub struct HubState {
     broken: Option<&'static str>,
 }
 
-/// A step of the model.
+/// One step of the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HubAction {
-    /// A client begins.
+    /// A client starts its program.
     Begin(usize),
-    /// A client does its operation by itself, with a count that is lent.
+    /// A client performs its operation directly on a lent count.
     AtOnce(usize),
-    /// A node takes the next message of a client.
+    /// A node handles the next message of a client.
     Take(usize, usize),
-    /// A client hears the next message of a node.
+    /// A client handles the next message of a node.
     Hear(usize, usize),
     /// A client gives up waiting.
     GiveUp(usize),
@@ -165,11 +165,11 @@ pub enum HubAction {
     Die(usize),
     /// A node dies.
     Lose(usize),
-    /// Offers have stood for their time.
+    /// The time of the current offers expires.
     Tick,
 }
 
-/// The number of a client's operation at both nodes; another is that of what comes after.
+/// Request number of a client's operation, at both nodes. Later requests use other numbers.
 const OPERATION: u32 = 1;
 
 impl HubModel {
@@ -239,7 +239,7 @@ impl HubModel {
         Some(())
     }
 
-    /// Sends what a node has to say, and keeps the book.
+    /// Sends the outputs of a node and records them.
     fn spread(&self, state: &mut HubState, node: usize) {
         let Some(hubs) = &mut state.nodes[node] else { return };
         while let Some((_, count)) = hubs.lend() {
@@ -257,7 +257,7 @@ impl HubModel {
         }
     }
 
-    /// Keeps the book of what became of a client's operation.
+    /// Records the outcome of a client's operation.
     fn note(&self, state: &mut HubState, client: usize, node: usize, outcome: &Outcome) {
         state.balance[node] += match outcome {
             Outcome::Done(Taken::Put) => 1,
@@ -286,7 +286,7 @@ impl HubModel {
     fn hear(&self, state: &mut HubState, client: usize, node: usize) -> Option<()> {
         let message = state.to_client[client][node].pop_front()?;
         let outcome = match message {
-            // What comes after is not what is looked at.
+            // Only answers to the operation itself are checked.
             ToClient::Outcome(number, _) if number != OPERATION => return Some(()),
             ToClient::Outcome(_, outcome) => outcome,
             ToClient::NodeLost => {
@@ -343,10 +343,10 @@ impl HubModel {
         }
     }
 
-    /// Does an operation of a client with the count of a hub; `None` when it has to send a request.
+    /// Performs an operation of a client on a lent count. Returns `None` if it must send a request.
     fn at_once(&self, state: &mut HubState, client: usize) -> Option<()> {
         let Does::One(node, wants) = self.does[client] else { return None };
-        // The memory outlives the node. A client that knows its end does nothing there.
+        // The memory outlives the node. A client that knows of its death no longer uses the count.
         if state.clients[client].lost[node] {
             return None;
         }
@@ -375,7 +375,7 @@ impl HubModel {
     }
 }
 
-/// Does something with the count in a word.
+/// Calls `act` with the count in a word.
 fn with_count<R>(word: &mut u64, act: impl FnOnce(CountWord<'_>) -> R) -> R {
     let shared = AtomicU64::new(*word);
     let result = act(CountWord::new(&shared));
@@ -388,17 +388,17 @@ impl HubState {
         if self.nodes[node].is_some() {
             self.to_node[client][node].push_back(message);
         } else if matches!(message, ToNode::Begin { .. }) && !self.clients[client].lost[node] {
-            // It cannot be reached, which the client learns at once.
+            // The client learns at once that the node is unreachable.
             self.to_client[client][node].push_back(ToClient::NodeLost);
         }
     }
 
-    /// How many values of a client were delivered.
+    /// Number of values of a client that were delivered.
     fn received(&self, client: usize) -> u8 {
         self.delivered[client].iter().sum()
     }
 
-    /// Whether a client has what it wanted, or never will.
+    /// Returns whether the operation or select of a client is over.
     fn is_over(&self, client: usize) -> bool {
         let record = &self.clients[client];
         match &record.select {
@@ -421,7 +421,7 @@ impl HubState {
         self.held(node).get(what).copied().unwrap_or(0)
     }
 
-    /// What does not hold.
+    /// Describes the violated invariant, if there is one.
     fn fault(&self) -> Option<&'static str> {
         if self.broken.is_some() {
             return self.broken;
@@ -432,7 +432,7 @@ impl HubState {
         if self.delivered.iter().flatten().any(|delivered| *delivered > 1) {
             return Some("a value was delivered twice");
         }
-        // One answer is for both values of a request, and comes when it is over.
+        // A request with two values has one answer, when it is over.
         let told = |client: usize| self.done[client] > 0 || !self.puts_two[client];
         if (0..CLIENTS).any(|client| told(client) && self.received(client) > self.accepted[client]) {
             return Some("a value was delivered, and its sender was not told that it was sent");
@@ -453,7 +453,8 @@ impl HubState {
         self.miscount().or_else(|| self.lost_value())
     }
 
-    /// When all is quiet a count is what was put less what was taken, and no client waits for what is there.
+    /// Checks, at rest, that each count equals the units put minus those taken, and that no client waits for
+    /// a unit that is available.
     fn miscount(&self) -> Option<&'static str> {
         for node in 0..NODES {
             let Some(status) = self.status(node) else { continue };
@@ -471,7 +472,8 @@ impl HubState {
         None
     }
 
-    /// When all is quiet a value that was accepted and not delivered is in a store, or was lost with a node.
+    /// Checks, at rest, that each value that was accepted and not delivered is stored in a hub, unless a node
+    /// died.
     fn lost_value(&self) -> Option<&'static str> {
         let missing = (0..CLIENTS).map(|client| self.accepted[client].saturating_sub(self.received(client)));
         let missing: usize = missing.map(usize::from).sum();
@@ -607,7 +609,7 @@ impl Model for HubModel {
                 state.deaths -= 1;
                 state.clients[client].dead = true;
                 for node in 0..NODES {
-                    // A node reads what was sent before it learns of the end.
+                    // A node reads all earlier messages before it learns of the death.
                     state.to_client[client][node].clear();
                     state.send(client, node, ToNode::Ended);
                 }
@@ -646,7 +648,7 @@ impl Model for HubModel {
     }
 }
 
-/// What does not hold in a state, if something does not.
+/// Describes the invariant that a state violates, if any.
 #[must_use]
 pub fn fault_of(state: &HubState) -> Option<&'static str> {
     state.fault()

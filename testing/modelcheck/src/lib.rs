@@ -1,4 +1,5 @@
-//! Protocols under a model checker: every order of events within bounds, with deaths at every step.
+//! Protocols under a model checker, which explores every order of events within bounds, with deaths at every
+//! step.
 #![forbid(unsafe_code)]
 
 pub mod broadcast;

@@ -1,8 +1,8 @@
 //! Shared objects under a model checker.
 //!
-//! The ranks are the real ones of `protocol/sharing`, and each of their operations on the memory is a step of
-//! its own. The checker takes every order of acquisitions, steps, releases and deaths, also with what a rank
-//! published only in part before it died, and of the moments at which ranks learn of a death.
+//! The ranks are the real ones of `protocol/sharing`. Each of their operations on the memory is a separate
+//! step. The checker explores every order of acquisitions, steps, releases, deaths and death notices. A rank
+//! may also die after publishing only a part of its data.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -13,18 +13,18 @@ use tombolo_base::OutOfRange;
 use tombolo_sharing::{Access, Caching, Consistency, Controller, Header, Layout, Memory, Object, Rank};
 use tombolo_sharing::{Ranks, Step as Progress};
 
-/// What is wrong with the ranks, on purpose: the checker must find it.
+/// Mistake planted in the ranks, which the checker must find.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Canary {
-    /// Nothing.
+    /// No mistake.
     None,
     /// The controller does not raise the last of its lines.
     MissingInvalidate,
-    /// Ranks take a living rank for dead.
+    /// Ranks consider a living rank dead.
     Suspicion,
 }
 
-/// A controller that may have the canary.
+/// Controller of the ranks, with a canary.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Checked(pub Consistency, pub Canary);
 
@@ -49,15 +49,15 @@ impl Controller for Checked {
     }
 }
 
-/// Words that are not zero, by their offsets.
+/// Nonzero words of the memory, by byte offset.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct Words(BTreeMap<usize, u64>);
 
-/// The memory as a rank reaches it, and how many more words the rank stores before it dies.
+/// Memory as accessed by one rank, and the number of words that the rank still stores before it dies.
 struct View(RefCell<(Words, usize)>);
 
 impl View {
-    /// What becomes of memory when `body` works on it and dies after `stores` stores.
+    /// Runs `body` on the memory, of which only the first `stores` stores take effect.
     fn run<R>(words: &mut Words, stores: usize, body: impl FnOnce(&View) -> R) -> R {
         let view = View(RefCell::new((std::mem::take(words), stores)));
         let result = body(&view);
@@ -100,30 +100,30 @@ impl Memory for View {
     }
 }
 
-/// What may happen in a run.
+/// Configuration and bounds of a model.
 #[derive(Clone, Debug)]
 pub struct Objects {
     /// Number of ranks.
     pub ranks: u8,
-    /// Acquisitions of all ranks together.
+    /// Number of acquisitions by all ranks together.
     pub acquisitions: u8,
-    /// Deaths.
+    /// Number of ranks that may die.
     pub deaths: u8,
-    /// Ranks may give up while they wait.
+    /// Whether ranks may give up while they wait.
     pub gives_up: bool,
-    /// How ranks learn of writes, and what is wrong with that.
+    /// Controller by which ranks learn of writes, with its canary.
     pub controller: Checked,
-    /// How ranks reach the data.
+    /// Mode in which ranks access the data.
     pub caching: Caching,
 }
 
-/// A rank and what it knows.
+/// A living rank and its knowledge of deaths.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Member {
     object: Object<Checked>,
     /// Ranks that it knows to have ended.
     gone: Ranks,
-    /// It was told that the object is abandoned, and has withdrawn.
+    /// It learned that the object is abandoned, and has withdrawn.
     told: bool,
 }
 
@@ -135,23 +135,23 @@ pub struct ObjectsState {
     dead: Ranks,
     acquisitions: u8,
     deaths: u8,
-    /// The value that was published last; `None` if a writer died half-way.
+    /// Last value published; `None` if a writer died halfway.
     value: Option<u64>,
     broken: Option<&'static str>,
 }
 
-/// A step of the model.
+/// One step of the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// A rank starts to acquire the object.
     Acquire(usize, Access),
-    /// A rank does its next operation.
+    /// A rank performs its next operation.
     Continue(usize),
-    /// A rank that has the object writes, if it may, and releases it.
+    /// A rank that has the object writes, if permitted, and releases it.
     Release(usize),
     /// A rank gives up an acquisition.
     GiveUp(usize),
-    /// A rank dies after this many words of its next operation.
+    /// A rank dies after storing this number of words in its next operation.
     Kill(usize, usize),
     /// A rank learns of a death.
     Learn(usize, Rank),
@@ -180,7 +180,7 @@ impl Objects {
         progress.ok()
     }
 
-    /// The two words of the data as a rank that has the object reads them.
+    /// Reads both words of the data as a rank that has the object.
     fn read(member: &Member, words: &mut Words) -> [u64; 2] {
         let mut bytes = [0; 16];
         let read = View::run(words, usize::MAX, |view| member.object.read(view, 0, &mut bytes));
@@ -210,13 +210,13 @@ impl Objects {
         if matches!(excludes, None | Some(Access::Read)) {
             return;
         }
-        // What a writer published, whether whole or not.
+        // The data that a writer published, complete or not.
         let data = self.layout().data();
         let [first, second] = [0, 8].map(|at| state.words.0.get(&(data + at)).copied().unwrap_or(0));
         state.value = (first == second).then_some(first);
     }
 
-    /// Looks whether ranks that exclude each other do so, and read what was published.
+    /// Checks mutual exclusion, and that holders read the last value published.
     fn check(&self, state: &mut ObjectsState) {
         let excludes = |member: &Option<Member>| member.as_ref().and_then(|member| member.object.excludes());
         let all: Vec<Access> = state.members.iter().filter_map(excludes).collect();
@@ -233,7 +233,7 @@ impl Objects {
         }
     }
 
-    /// Whether no step changes anything, and a rank still wants the object.
+    /// Returns whether a rank still wants the object although no step makes progress.
     fn is_stuck(&self, state: &ObjectsState) -> bool {
         let mut steps = Vec::new();
         self.actions(state, &mut steps);
@@ -245,7 +245,7 @@ impl Objects {
         !steps.iter().any(moves)
             && state.members.iter().flatten().any(|member| {
                 let mut object = member.object.clone();
-                // A rank that is idle can start.
+                // Only an idle rank can start an acquisition.
                 object.acquire(Access::Read).is_err()
             })
     }

@@ -1,33 +1,33 @@
 //! Coherent pages under a model checker.
 //!
-//! The ranks are the real ones of `protocol/directory`, with links that deliver in order. The checker takes
-//! every order of accesses, deliveries, ends of the time that a page stays, and deaths, with every loss of
-//! what a rank sent before it died.
+//! The ranks are the real ones of `protocol/directory`, over links that deliver in order. The checker
+//! explores every order of accesses, deliveries, expired hold times and deaths, and every loss of messages
+//! that a rank sent before it died.
 
 use stateright::{Model, Property};
 use tombolo_directory::world::World;
 use tombolo_directory::{Access, Consistency, Geometry, Rank};
 
-/// What may happen in a run.
+/// Configuration and bounds of a model.
 #[derive(Clone, Debug)]
 pub struct Pages {
     /// Number of ranks.
     pub ranks: u8,
-    /// Number of pages; their homes are the ranks in turn.
+    /// Number of pages, with the ranks as homes in turn.
     pub pages: u32,
-    /// Accesses of all programs together.
+    /// Number of accesses by all programs together.
     pub accesses: u8,
-    /// Deaths.
+    /// Number of ranks that may die.
     pub deaths: u8,
-    /// Pages stay for a time after they were granted, which may end at any moment.
+    /// Whether pages have a hold time after they were granted, which may expire at any step.
     pub holds: bool,
-    /// Pages after one that is read are asked for as well.
+    /// Number of following pages requested along with a page that is read.
     pub ahead: u8,
-    /// Pages in a row with one home.
+    /// Number of consecutive pages with the same home.
     pub block_pages: u32,
 }
 
-/// All ranks, and what may still happen.
+/// All ranks, and the remaining bounds.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct PagesState {
     world: World,
@@ -35,14 +35,14 @@ pub struct PagesState {
     deaths: u8,
 }
 
-/// A step of the model.
+/// One step of the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// The program of a rank accesses a page.
     Access(usize, u32, Access),
-    /// A message, or the news of a death, arrives.
+    /// A message or a death notice arrives.
     Deliver(usize, usize),
-    /// A page has stayed for its time at a rank.
+    /// The hold time of a page expires at a rank.
     Tick(usize),
     /// A rank dies.
     Kill(usize),
@@ -81,7 +81,7 @@ impl Model for Pages {
             if state.accesses > 0 && member.waits.is_none() {
                 for page in 0..self.pages {
                     let has = member.node.access(page);
-                    // One that a program has already changes nothing, but for the number that it writes.
+                    // An access that the rank already has changes nothing, unless it is a write.
                     let accesses = [Access::Read, Access::Write];
                     let changes = |access: &Access| *access > has || *access == Access::Write;
                     steps.extend(

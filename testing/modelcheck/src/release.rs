@@ -1,33 +1,33 @@
 //! Pages with release consistency under a model checker.
 //!
-//! The ranks are the real ones of `protocol/directory`, with links that deliver in order. The checker takes
-//! every order of writes, reads, locks, releases, refreshes, deliveries and deaths, with every loss of what a
-//! rank sent before it died.
+//! The ranks are the real ones of `protocol/directory`, over links that deliver in order. The checker
+//! explores every order of writes, reads, locks, releases, refreshes, deliveries and deaths, and every loss
+//! of messages that a rank sent before it died.
 
 use stateright::{Model, Property};
 use tombolo_directory::released::{Released, Waits};
 use tombolo_directory::{Consistency, Geometry, Rank};
 
-/// What may happen in a run.
+/// Configuration and bounds of a model.
 #[derive(Clone, Debug)]
 pub struct Release {
     /// Number of ranks.
     pub ranks: u8,
-    /// Number of pages; their homes are the ranks in turn.
+    /// Number of pages, with the ranks as homes in turn.
     pub pages: u32,
-    /// What programs do, all together: accesses, releases, locks and refreshes.
+    /// Number of operations by all programs together: accesses, releases, locks and refreshes.
     pub operations: u8,
-    /// Deaths.
+    /// Number of ranks that may die.
     pub deaths: u8,
-    /// Pages after one that a program accesses are asked for as well.
+    /// Number of following pages requested along with a page that is accessed.
     pub ahead: u8,
-    /// Pages in a row with one home.
+    /// Number of consecutive pages with the same home.
     pub block_pages: u32,
-    /// Whether there is a lock, under which programs write to one cell.
+    /// Whether there is a lock under which programs write to a common cell.
     pub lock: bool,
 }
 
-/// All ranks, and what may still happen.
+/// All ranks, and the remaining bounds.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ReleaseState {
     world: Released,
@@ -35,20 +35,20 @@ pub struct ReleaseState {
     deaths: u8,
 }
 
-/// A step of the model.
+/// One step of the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// The program of a rank reads a page.
     Read(usize, u32),
-    /// It writes to its own cell of a page, or to that under the lock.
+    /// It writes to its own cell of a page, or to the cell under the lock.
     Write(usize, u32, bool),
-    /// It releases, and gives up the lock if it has it.
+    /// It releases its writes, and the lock if it holds it.
     Release(usize),
-    /// It takes the lock, and sees what was released.
+    /// It takes the lock and refreshes.
     Lock(usize),
-    /// It sees what was released.
+    /// It refreshes, to see the released writes.
     Refresh(usize),
-    /// A message, or the news of a death, arrives.
+    /// A message or a death notice arrives.
     Deliver(usize, usize),
     /// A rank dies.
     Kill(usize),
@@ -82,7 +82,7 @@ impl Model for Release {
                 steps.push(Step::Kill(rank));
             }
             if state.operations > 0 && world.members[rank].is_some() {
-                // Also by another thread, while the program waits.
+                // Also possible while the program waits: another thread may refresh.
                 steps.push(Step::Refresh(rank));
             }
             if state.operations == 0 || !world.is_idle(rank) {
@@ -120,7 +120,7 @@ impl Model for Release {
         if !matches!(step, Step::Deliver(..) | Step::Lose(..) | Step::Kill(_)) {
             state.operations -= 1;
         }
-        // What changes nothing leads nowhere.
+        // Prunes steps that change nothing.
         (state != *before).then_some(state)
     }
 

@@ -1,8 +1,8 @@
 //! Revocation under a model checker.
 //!
 //! The root's table is the real one. Around it are agents with a queue in each direction, and domains that
-//! map, unmap when they are told, are stopped, or die, with or without their node. The checker takes every
-//! order of all that, and looks at each state whether what `docs/specs/capability.md` promises holds.
+//! map, unmap on request, are stopped, or die, with or without their node. The checker explores every order
+//! of these events and verifies the guarantees of `docs/specs/capability.md` in each state.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::num::NonZeroU16;
@@ -13,28 +13,28 @@ use tombolo_capability::{
     CapabilityId, Consequence, Memory, NewRegion, Operation, PAGE_BYTES, Patience, Rights, Table,
 };
 
-/// Domains: the owner and one below it on the host, and one below that on the other node.
+/// Number of domains: the owner, its grantee on the host, and that one's grantee on the other node.
 pub const DOMAINS: usize = 3;
 
-/// The node of each.
+/// Node of each domain.
 const NODE_OF: [usize; DOMAINS] = [0, 0, 1];
 
-/// What may happen in a run.
+/// Configuration and bounds of a model.
 #[derive(Clone, Debug)]
 pub struct Revocation {
-    /// Domains that are killed, and stops of one, in all.
+    /// Total number of kills and stops of domains.
     pub faults: u8,
-    /// Losses of the other node.
+    /// Number of losses of the other node.
     pub losses: u8,
-    /// Times that the patience of the root ends.
+    /// Number of times that the root's timeout may expire.
     pub ticks: u8,
-    /// Each domain may let its right go, or unmap what it has mapped, once.
+    /// Whether each domain may, once, delete its capability or unmap its memory.
     pub gives_up: bool,
-    /// The mistake that is to be found, if one is made.
+    /// Mistake that the checker must find, if any.
     pub mistake: Mistake,
 }
 
-/// Mistakes that an implementation could make: a model that does not find them proves nothing.
+/// Mistakes that an implementation could make. They verify that the model can find faults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Mistake {
     /// None.
@@ -47,7 +47,7 @@ pub enum Mistake {
     SilenceIsDeath,
 }
 
-/// On its way to a node.
+/// Order in flight to a node.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Order {
     Map { domain: usize, mapping: u64 },
@@ -55,7 +55,7 @@ enum Order {
     Kill { domain: usize },
 }
 
-/// On its way to the root.
+/// Report in flight to the root.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Report {
     Released { mapping: u64 },
@@ -76,55 +76,55 @@ struct Domain {
     gave_up: bool,
     asked_to_map: bool,
     asked_to_revoke: bool,
-    /// What its process has mapped: a number, and by which right.
+    /// Mappings of its process: number, and the domain whose capability was used.
     mapped: BTreeSet<(u64, usize)>,
     told: BTreeSet<u64>,
 }
 
-/// All of a machine.
+/// State of the whole machine.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct RevocationState {
     table: Table,
     now: u64,
-    /// By domain, what each holds or held.
+    /// Capability that each domain holds or held.
     rights: [CapabilityId; DOMAINS],
     nodes: [Node; 2],
     domains: [Domain; DOMAINS],
     next_mapping: u64,
-    /// Revocations that are not answered, by who asked.
+    /// Unanswered revocations, with the requesting domain.
     open: BTreeMap<Operation, usize>,
     freed: bool,
     faults: u8,
     losses: u8,
     ticks: u8,
-    /// What did not hold.
+    /// Description of the violated invariant.
     broken: Option<&'static str>,
 }
 
-/// A step of the model.
+/// One step of the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
-    /// A domain asks to map what it holds.
+    /// A domain asks to map its memory.
     Map(usize),
-    /// A domain takes back what is below its right.
+    /// A domain revokes the capabilities derived from its own.
     Revoke(usize),
-    /// A domain lets its right go.
+    /// A domain deletes its capability.
     Delete(usize),
-    /// A domain unmaps what it has mapped.
+    /// A domain unmaps its memory on its own initiative.
     Unmap(usize),
-    /// A domain unmaps what it was told to unmap.
+    /// A domain unmaps memory as requested.
     LetGo(usize),
-    /// A node takes an order.
+    /// A node handles an order.
     Obey(usize),
-    /// The root hears a node.
+    /// The root handles a report of a node.
     Hear(usize),
     /// A domain is killed.
     Kill(usize),
-    /// A domain is stopped and never continues.
+    /// A domain is stopped forever.
     Stop(usize),
-    /// The other node dies, and the root knows it.
+    /// The other node dies, and the root knows.
     Lose,
-    /// The patience of the root ends.
+    /// The root's timeout expires.
     Tick,
 }
 
@@ -170,7 +170,7 @@ impl Revocation {
                 }
             }
         }
-        // With a mistake a consequence may have others.
+        // A planted mistake may cause further consequences.
         if !state.table.held().iter().all(|(what, count)| *what != "consequences of regions" || *count == 0) {
             self.settle(state);
         }
@@ -178,7 +178,7 @@ impl Revocation {
 }
 
 impl RevocationState {
-    /// Whether a process has the memory mapped by a right below that of a domain, or will have.
+    /// Returns whether a process has the memory mapped by a capability below that of `by`, or is about to.
     fn reaches_below(&self, by: usize) -> bool {
         let mapped = self.domains.iter().flat_map(|domain| &domain.mapped).any(|(_, right)| *right > by);
         let on_its_way = |order: &Order| matches!(order, Order::Map { domain, .. } if *domain > by && !self.domains[*domain].dead);
@@ -192,7 +192,7 @@ impl RevocationState {
         mapped || self.nodes.iter().flat_map(|node| &node.orders).any(on_its_way)
     }
 
-    /// A process ends: its kernel unmaps everything and closes its lifelines.
+    /// Ends a process: its kernel unmaps all its memory and closes its lifelines.
     fn die(&mut self, domain: usize) {
         let gone = std::mem::take(&mut self.domains[domain].mapped);
         let node = &mut self.nodes[NODE_OF[domain]];
@@ -373,7 +373,7 @@ impl Model for Revocation {
                 !all_dead || (state.freed && state.table.held().iter().all(|(_, count)| *count == 0))
             }),
             Property::always("a revocation is answered", |model: &Revocation, state: &RevocationState| {
-                // At the end of a run, unless that was cut short because the root's patience may end no more.
+                // Holds in final states, except where the bound on timeouts of the root cut the run short.
                 let mut actions = Vec::new();
                 model.actions(state, &mut actions);
                 let faults =
@@ -405,7 +405,7 @@ impl Revocation {
     fn obey(&self, state: &mut RevocationState, node: usize) -> Option<()> {
         match state.nodes[node].orders.pop_front()? {
             Order::Map { domain, mapping } if state.domains[domain].dead => {
-                // The domain's end of the lifeline fell with the message.
+                // The domain's end of the lifeline was dropped with the message.
                 state.nodes[node].reports.push_back(Report::Released { mapping });
             }
             Order::Map { domain, mapping } => {

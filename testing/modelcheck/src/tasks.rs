@@ -1,32 +1,32 @@
 //! Tasks under a model checker.
 //!
-//! A starter with the real scheduler and two workers of unlike speed, with a queue in each direction. The
-//! checker takes every order of starts, messages, cancellations and ends, with the death of a worker at every
-//! step, and looks at each state whether a task runs once at most and ends once, and at each last state
-//! whether all have ended.
+//! A starter with the real scheduler and two workers of different speeds, with a queue in each direction. The
+//! checker explores every order of starts, messages, cancellations and ends, with the death of a worker at
+//! every step. It checks in each state that a task runs at most once and ends once, and in each final state
+//! that all tasks have ended.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use stateright::{Model, Property};
 use tombolo_task::{Bytes, End, Failure, FailureKind, Limits, Origin, Output, Scheduler, WorkerId};
 
-/// Workers: the first is three times as fast.
+/// Number of simulated workers. The first is three times as fast.
 pub const WORKERS: usize = 2;
 
-/// What may happen in a run.
+/// Configuration and bounds of a model.
 #[derive(Clone, Debug)]
 pub struct TaskModel {
-    /// The tasks that the program starts: on a node, or on any.
+    /// Tasks that the program starts, each on a given node or on any.
     pub tasks: Vec<Option<u16>>,
-    /// Tasks that tasks start, in all, on the node of the first worker that dies or on any.
+    /// Number of tasks that may be started by other tasks, on any node.
     pub nested: u8,
-    /// Workers that die, in all.
+    /// Number of workers that may die.
     pub deaths: u8,
-    /// Cancellations, in all.
+    /// Total number of cancellations.
     pub cancels: u8,
-    /// Times that a task waits for something, in all.
+    /// Total number of times that a task may wait.
     pub waits: u8,
-    /// The mistake that is to be found, if one is made.
+    /// Mistake that the checker must find, if any.
     pub mistake: TaskMistake,
 }
 
@@ -35,11 +35,11 @@ pub struct TaskModel {
 pub enum TaskMistake {
     /// None.
     None,
-    /// The starter does not hear of a death.
+    /// The starter does not learn of a death.
     ForgetsTheDead,
-    /// A worker drops a task that is cancelled and does not say so.
+    /// A worker drops a cancelled task without reporting it.
     CancelsInSilence,
-    /// A worker that waits asks for nothing more.
+    /// A worker does not ask for another task while one of its tasks waits.
     HoldsOnWhileWaiting,
 }
 
@@ -61,9 +61,9 @@ enum ToStarter {
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 struct WorkerState {
     dead: bool,
-    /// Its tasks, and whether each has neither ended nor waited.
+    /// Its running tasks, and whether each has not waited yet.
     lights: BTreeMap<u32, bool>,
-    /// Tasks that its tasks have started and that have not ended.
+    /// Tasks started by its tasks that have not ended.
     children: Vec<u32>,
     next: u32,
 }
@@ -73,9 +73,9 @@ struct WorkerState {
 pub struct TaskState {
     scheduler: Scheduler,
     started: usize,
-    /// How often each task of the program has ended.
+    /// Number of times that each task of the program has ended.
     ended: BTreeMap<u32, u8>,
-    /// Tasks that a worker was given.
+    /// Tasks that were given to a worker.
     runs: Vec<u32>,
     workers: [WorkerState; WORKERS],
     to_worker: [VecDeque<ToWorker>; WORKERS],
@@ -87,26 +87,26 @@ pub struct TaskState {
     broken: Option<&'static str>,
 }
 
-/// A step of the model.
+/// One step of the model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TaskAction {
     /// The program starts its next task.
     Start,
     /// The program cancels a task.
     Cancel(u32),
-    /// The starter hears the next message of a worker.
+    /// The starter handles the next message of a worker.
     Hear(usize),
-    /// A worker takes its next message.
+    /// A worker handles its next message.
     Take(usize),
     /// A task ends.
     End(usize, u32),
-    /// A task waits for something.
+    /// A task starts to wait.
     Wait(usize, u32),
-    /// A task starts another.
+    /// A task starts another one.
     Nest(usize),
     /// A worker dies.
     Die(usize),
-    /// Time passes, until something is due.
+    /// Time advances to the next deadline of the scheduler.
     Tick,
 }
 
@@ -192,13 +192,13 @@ impl TaskState {
         }
     }
 
-    /// What does not hold, if something does not.
+    /// Describes the violated invariant, if there is one.
     #[must_use]
     pub fn fault(&self) -> Option<&'static str> {
         self.broken
     }
 
-    /// What is left where nothing more can happen.
+    /// Describes an object left over in a final state, if there is one.
     fn left(&self) -> Option<&'static str> {
         if self.scheduler.held().iter().any(|(_, count)| *count > 0) {
             return Some("the scheduler keeps a task");
@@ -286,7 +286,7 @@ impl Model for TaskModel {
             TaskAction::Start => {
                 let node = self.tasks[state.started];
                 state.started += 1;
-                // Without a worker that could run it, it is refused, and its program has the error.
+                // Refused if no worker can run it; the program receives the error.
                 if let Ok(task) = state.scheduler.start(0, node, 1, Bytes::default()) {
                     state.ended.insert(task, 0);
                 }
@@ -325,7 +325,7 @@ impl Model for TaskModel {
                 state.deaths -= 1;
                 state.workers[worker] = WorkerState { dead: true, ..WorkerState::default() };
                 state.to_worker[worker].clear();
-                // The starter reads what was sent before it learns of the end.
+                // The starter reads all earlier messages before it learns of the death.
                 if self.mistake != TaskMistake::ForgetsTheDead {
                     state.to_starter[worker].push_back(ToStarter::Died);
                 }
@@ -344,7 +344,7 @@ impl Model for TaskModel {
             Property::always("tasks end once", |model: &TaskModel, state: &TaskState| {
                 let mut actions = Vec::new();
                 model.actions(state, &mut actions);
-                // A task that waits may wait for one that is queued: then it cannot end first.
+                // A waiting task may wait for a queued one, in which case it cannot end first.
                 let only_ends = actions.iter().all(|action| match action {
                     TaskAction::End(worker, task) => state.workers[*worker].lights.get(task) == Some(&false),
                     _ => false,

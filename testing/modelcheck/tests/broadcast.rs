@@ -1,4 +1,4 @@
-//! Every order of messages, joins and deaths in a small group.
+//! Explores every order of messages, joins and deaths in a small group.
 
 use stateright::{Checker, Model};
 use tombolo_broadcast::Order;
@@ -18,8 +18,8 @@ const FOUR: Broadcast = Broadcast {
 
 const THREE: Broadcast = Broadcast { members: 3, sources: 2, ..FOUR };
 
-/// How many states are looked at, at most: in groups of four there are millions. `TOMBOLO_MODEL_STATES=0`
-/// looks at all.
+/// Returns the maximum number of states to explore: groups of four have millions. `TOMBOLO_MODEL_STATES=0`
+/// explores all.
 fn most() -> usize {
     std::env::var("TOMBOLO_MODEL_STATES").map_or(40_000, |most| most.parse().expect("a number"))
 }

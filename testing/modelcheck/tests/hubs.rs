@@ -32,7 +32,7 @@ fn is_found(model: HubModel) {
 const BOTH_PORTS: [(Kind, u32); 2] = [(Kind::Port, 0), (Kind::Port, 0)];
 const CROSSED: [Does; 2] = [Does::Either(Wants::Put, Wants::Get), Does::Either(Wants::Get, Wants::Put)];
 
-/// One that puts or holds, one that gets, and a third that gets, at the first node.
+/// Model of three clients at the first node: one puts or holds, two get.
 fn of_kind(kind: Kind) -> HubModel {
     let capacity = u32::from(kind != Kind::Port);
     let first = if kind.has_holders() { Wants::Get } else { Wants::Put };
@@ -54,7 +54,7 @@ fn all_kinds_closed_at_every_step() {
     }
 }
 
-/// Two values in one message, through a fifo with room for one or two.
+/// Sends two values in one message through a FIFO with room for one or two.
 #[test]
 fn several_values_of_one_request() {
     for capacity in [1, 2] {
@@ -134,7 +134,7 @@ fn selects_over_unlike_hubs() {
     ));
 }
 
-/// One that puts and two that take, or the other way round, each by itself or by a request.
+/// One client puts and two take, or the reverse, each directly on the count or by a request.
 #[test]
 fn counts_that_are_lent() {
     let (put, get, tried) = (Does::One(0, Wants::Put), Does::One(0, Wants::Get), Does::One(0, Wants::TryGet));
@@ -163,7 +163,7 @@ fn mistakes_are_found() {
     is_found(HubModel { deaths: 1, mistake: HubMistake::ForgetsTheDead, ..crossed });
 }
 
-/// Mistakes planted in the hubs themselves: `RUSTFLAGS="--cfg sim" cargo test -p tombolo-modelcheck`.
+/// Canaries in the hubs themselves. Run with `RUSTFLAGS="--cfg sim" cargo test -p tombolo-modelcheck`.
 #[cfg(sim)]
 #[test]
 fn canaries_are_found() {

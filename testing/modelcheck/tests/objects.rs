@@ -4,7 +4,7 @@ use stateright::{Checker, Model};
 use tombolo_modelcheck::objects::{Canary, Checked, Objects};
 use tombolo_sharing::{Caching, Consistency};
 
-/// Acquisitions beside those of the test: `TOMBOLO_MODEL_ACQUISITIONS=1` takes minutes.
+/// Number of acquisitions in addition to those of the test. `TOMBOLO_MODEL_ACQUISITIONS=1` takes minutes.
 fn more_acquisitions() -> u8 {
     std::env::var("TOMBOLO_MODEL_ACQUISITIONS").map_or(0, |more| more.parse().expect("a small number"))
 }
@@ -52,7 +52,7 @@ fn a_death_at_every_step() {
     check(&model(3, 3, 1));
 }
 
-/// What the checker finds, if anything.
+/// Returns whether the checker finds the canary.
 fn found(consistency: Consistency, canary: Canary) -> bool {
     let model = Objects { controller: Checked(consistency, canary), ..model(2, 3, 0) };
     let checker = model.checker().threads(2).spawn_bfs().join();

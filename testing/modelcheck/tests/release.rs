@@ -3,7 +3,7 @@
 use stateright::{Checker, Model};
 use tombolo_modelcheck::release::Release;
 
-/// Operations beside those of the test: `TOMBOLO_MODEL_ACCESSES=1` takes minutes.
+/// Number of operations in addition to those of the test. `TOMBOLO_MODEL_ACCESSES=1` takes minutes.
 fn more_operations() -> u8 {
     std::env::var("TOMBOLO_MODEL_ACCESSES").map_or(0, |more| more.parse().expect("a small number"))
 }

@@ -3,7 +3,8 @@
 use stateright::{Checker, Model};
 use tombolo_modelcheck::revocation::{Mistake, Revocation};
 
-/// Deaths and stops of domains in a run beside those of the test: `TOMBOLO_MODEL_FAULTS=1` takes minutes.
+/// Number of deaths and stops of domains in addition to those of the test. `TOMBOLO_MODEL_FAULTS=1` takes
+/// minutes.
 fn more_faults() -> u8 {
     std::env::var("TOMBOLO_MODEL_FAULTS").map_or(0, |faults| faults.parse().expect("a small number"))
 }

@@ -1,4 +1,4 @@
-//! Numbers as little-endian words, then whatever is left.
+//! Encoding of messages: numbers as little-endian words, then the remaining bytes.
 
 use alloc::string::{String, ToString};
 use alloc::vec::Vec;

@@ -21,10 +21,10 @@ pub const CONTROL_SLOTS: u32 = 512;
 /// Size of such a slot, in bytes.
 pub const CONTROL_SLOT_BYTES: usize = 128;
 
-/// The longest message under test that fits an order or an answer, in bytes.
+/// Maximum length of a message under test that fits an order or an answer, in bytes.
 pub const MAX_CARRIED_BYTES: usize = CONTROL_SLOTS as usize * (CONTROL_SLOT_BYTES - 8) - 256;
 
-/// The shape of a control channel.
+/// Returns the configuration of a control channel.
 ///
 /// # Panics
 /// Never: the configuration is valid.
@@ -58,16 +58,16 @@ pub enum Awaited {
 
 const AWAITED: [Awaited; 3] = [Awaited::Message, Awaited::Room, Awaited::Both];
 
-/// How a remote peer opens its side of the channel.
+/// Parameters with which a remote peer opens its side of the channel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Opening {
     /// Whether it exports the name and accepts; otherwise it connects.
     pub accepts: bool,
-    /// The name.
+    /// Name to export or to connect to.
     pub name: String,
-    /// The shape of the rings.
+    /// Configuration of the rings.
     pub config: ChannelConfig,
-    /// The hash of the interface.
+    /// Hash of the channel's interface.
     pub interface_hash: u64,
     /// Timeout in nanoseconds.
     pub timeout_ns: u64,
@@ -76,7 +76,7 @@ pub struct Opening {
 /// An order to a remote peer about its channel.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Order<'a> {
-    /// Open one.
+    /// Open a channel under test.
     Open(Opening),
     /// Try to send these bytes.
     Send(&'a [u8]),
@@ -93,7 +93,7 @@ pub enum Order<'a> {
     MaySleep(Awaited),
     /// Cancel the announcement; true if the doorbell rang.
     Awake(bool),
-    /// Close it.
+    /// Close the channel.
     Close,
     /// Drop the channel.
     Drop,
@@ -109,9 +109,9 @@ pub struct Counts {
 /// Reason why a remote peer could not execute an order.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Failure {
-    /// No room.
+    /// The channel has no room.
     WouldBlock,
-    /// Not in time.
+    /// The timeout expired.
     TimedOut,
     /// The peer closed.
     Closed,
@@ -121,20 +121,20 @@ pub enum Failure {
     TooLong(u64, u64),
     /// The peer broke the protocol.
     Violation(String),
-    /// The two sides do not fit, or something that no case expects.
+    /// Incompatible sides, or an unexpected error.
     Other(String),
 }
 
-/// The answer of a remote peer.
+/// Answer of a remote peer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Answer<'a> {
-    /// It is done. A number: the longest message of a channel that was opened; whether it is so.
+    /// Success. The number is the maximum message length after `Open`, otherwise 1 or 0 as the result.
     Done(u64),
     /// Bytes of a received message.
     Message(&'a [u8]),
-    /// It could not be done.
+    /// The order failed.
     Failed(Failure),
-    /// No answer: the sleep that was announced has ended, for a reason.
+    /// Unsolicited: the announced sleep was ended by a doorbell or a hang-up.
     Rung,
 }
 
@@ -164,10 +164,10 @@ impl<'a> Order<'a> {
         }
     }
 
-    /// The order of these bytes.
+    /// Decodes an order from a message.
     ///
     /// # Errors
-    /// [`Malformed`].
+    /// [`Malformed`] if the bytes are no order.
     pub fn from_bytes(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let (kind, mut reader) = Reader::new(bytes)?;
         let awaited = |number: u64| AWAITED.get(number as usize).copied().ok_or(Malformed);
@@ -197,7 +197,7 @@ impl<'a> Order<'a> {
 }
 
 impl<'a> Answer<'a> {
-    /// Its bytes, with what went through the remote peer so far.
+    /// Encodes the answer as a message, with the traffic of the remote peer so far.
     #[must_use]
     pub fn to_bytes(&self, counts: Counts) -> Vec<u8> {
         let writer = |kind| counts.numbers.into_iter().fold(Writer::new(kind), Writer::number);
@@ -216,10 +216,10 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// The answer of these bytes.
+    /// Decodes an answer and its counts from a message.
     ///
     /// # Errors
-    /// [`Malformed`].
+    /// [`Malformed`] if the bytes are no answer.
     pub fn from_bytes(bytes: &'a [u8]) -> Result<(Self, Counts), Malformed> {
         let (kind, mut reader) = Reader::new(bytes)?;
         let mut counts = Counts::default();
@@ -246,15 +246,14 @@ impl<'a> Answer<'a> {
     }
 }
 
-/// The bytes of message `number` of a remote peer that sends until it is killed; the suite's own messages are
-/// such.
+/// Generates message `number`, as sent by the suite, and by a remote peer that sends until it is killed.
 #[must_use]
 pub fn message(number: u64, length_bytes: usize) -> Vec<u8> {
     let mix = number.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     (0..length_bytes).map(|index| (mix >> (8 * (index % 8))) as u8 ^ index as u8).collect()
 }
 
-/// The length of message `number`.
+/// Returns the length of message `number`, in bytes.
 #[must_use]
 pub fn some_length(number: u64, max_bytes: usize) -> usize {
     (8 + (number % 61) as usize).min(max_bytes)

@@ -1,7 +1,7 @@
 //! The remote peer of a channel under test. `remote-peer serve PREFIX COUNT` connects to `PREFIX/0` and so
-//! on, and follows the orders of each with a channel of its own; `remote-peer play NAME ROLE SLOT_BYTES SLOTS
-//! USED_FLAG HASH` accepts one and sends, receives or idles until it is killed; `remote-peer regions NAME`
-//! accepts one and maps regions as it is told.
+//! on, and executes the orders of each control channel on a channel of its own; `remote-peer play NAME ROLE
+//! SLOT_BYTES SLOTS USED_FLAG HASH` accepts one channel and sends, receives or idles until it is killed;
+//! `remote-peer regions NAME` accepts one channel and maps regions by order.
 #![cfg_attr(target_os = "none", no_std, no_main)]
 
 mod place;
@@ -22,13 +22,13 @@ use tombolo_remote_peer::control_config;
 
 use station::Station;
 
-/// Deadline of everything that is known to happen.
+/// Timeout of operations that are expected to succeed.
 const PATIENCE: Duration = Duration::from_secs(100);
 
-/// How long it polls for orders before it sleeps.
+/// Time to poll for orders before sleeping.
 const SPIN: Duration = Duration::from_micros(50);
 
-/// The error for wrong arguments.
+/// Error message for wrong arguments.
 const USAGE: &str =
     "remote-peer serve PREFIX COUNT, play NAME ROLE SLOT_BYTES SLOTS USED_FLAG HASH, or regions NAME";
 
@@ -60,7 +60,7 @@ fn begin() -> u8 {
     }
 }
 
-/// Follows orders until the suite closes its channels.
+/// Executes orders until the suite closes the control channels.
 fn serve(prefix: &str, count: &str) -> Outcome<()> {
     let domain = Domain::attach()?.with_timeout(PATIENCE);
     let mut stations = Vec::new();

@@ -1,4 +1,4 @@
-//! What is done until it is killed.
+//! A peer that sends, receives or idles until it is killed.
 
 #[cfg(target_os = "none")]
 use tombolo_bare::{self as tombolo, prelude::*};
@@ -16,7 +16,7 @@ pub(crate) fn play(name: &str, role: &str, shape: &[&str]) -> Outcome<()> {
     let variant = if *used_flag == "true" { Variant::UsedFlag } else { Variant::EpochCredit };
     let config = ChannelConfig::new(slot, slots.parse()?, variant).map_err(|_| USAGE)?;
     match until_the_end(name, role, config, hash.parse()?) {
-        // The suite, which was to kill this, has ended first.
+        // The suite ended before it killed this process.
         Err(Error::Closed { .. } | Error::PeerDied { .. }) => Ok(()),
         ended => Ok(ended?),
     }

@@ -1,4 +1,4 @@
-//! Regions under the orders of a test: each message is an order, and has an answer.
+//! Region operations by order of a test: each message is an order and has an answer.
 
 use core::sync::atomic::Ordering;
 
@@ -10,7 +10,7 @@ use tombolo::{Domain, Error};
 
 use crate::{Outcome, PATIENCE};
 
-/// The orders.
+/// List of the valid orders.
 const USAGE: &str = "map ID, view ID, read OFFSET LENGTH, write OFFSET TEXT, publish WORD VALUE, current WORD, \
                      keep, drop, make LENGTH [WINDOW], revoke, or spin";
 

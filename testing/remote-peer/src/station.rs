@@ -1,4 +1,4 @@
-//! A control channel, and the channel under test that it is about.
+//! A remote peer: its control channel, and the channel under test.
 
 use core::time::Duration;
 
@@ -11,25 +11,25 @@ use tombolo_remote_peer::{Answer, Awaited, Counts, Failure, Opening, Order};
 
 use crate::{Outcome, place};
 
-/// The result of a poll for orders.
+/// Result of a poll for orders.
 pub(crate) enum Served {
-    /// There was one.
+    /// An order was executed.
     Orders,
-    /// There was none.
+    /// No order was pending.
     Nothing,
-    /// The suite has closed the channel.
+    /// The suite closed the control channel or died.
     End,
 }
 
 pub(crate) struct Station {
     pub(crate) control: Channel,
-    /// The channel under test.
+    /// Channel under test, once it is open.
     pub(crate) end: Option<Channel>,
-    /// A sleep was announced for it.
+    /// Event for which a sleep was announced.
     pub(crate) announced: Option<Awaited>,
-    /// It sleeps, for this.
+    /// Event that the current sleep waits for.
     pub(crate) asleep: Option<Awaited>,
-    /// The sleep has ended for a reason.
+    /// Set when the doorbell or a hang-up ended the sleep.
     pub(crate) rung: bool,
     order: Vec<u8>,
     message: Vec<u8>,
@@ -41,7 +41,7 @@ impl Station {
         Station { control, end: None, announced: None, asleep: None, rung: false, order, message }
     }
 
-    /// Follows an order, if there is one.
+    /// Executes an order and answers it, if one is pending.
     pub(crate) fn serve(&mut self, domain: &Domain) -> Outcome<Served> {
         let mut order = core::mem::take(&mut self.order);
         let served = match self.control.try_recv_into(&mut order) {
@@ -58,7 +58,7 @@ impl Station {
         Ok(served)
     }
 
-    /// Reports the end of the sleep, if it has ended.
+    /// Reports the end of the sleep to the suite, if it has ended.
     pub(crate) fn report_rung(&mut self) -> Outcome<()> {
         if core::mem::take(&mut self.rung) {
             self.asleep = None;
@@ -87,7 +87,7 @@ impl Station {
         bytes
     }
 
-    /// A number to answer, or nothing when a message was received.
+    /// Executes an order. Returns the number to answer, or `None` if a message was received.
     fn try_to(
         &mut self,
         domain: &Domain,

@@ -1,31 +1,31 @@
-//! Groups: members that broadcast, join, leave and die, over channels that are slow and short.
+//! Broadcast groups: members that broadcast, join, leave and die, over slow channels of small capacity.
 //!
-//! A run is determined by its seed. First faults happen, then none, and everything that is on its way must
-//! arrive: what members took is compared at the end.
+//! A run is determined by its seed. A phase with faults is followed by one without, in which all messages in
+//! flight must arrive. At the end the messages taken by the members are compared.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tombolo_base::Random;
 use tombolo_broadcast::{Config, Event, Member, MemberId, Order};
 
-/// What came of a run.
+/// Result and counters of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
-    /// What did not hold.
+    /// Description of the violated invariant, if the run failed.
     pub failure: Option<String>,
-    /// Members, those that joined later included.
+    /// Number of members, including those that joined later.
     pub members: usize,
-    /// Messages between members.
+    /// Messages carried by channels between members.
     pub carried: u64,
-    /// Messages that programs took.
+    /// Broadcast messages taken by programs.
     pub taken: u64,
-    /// Members that were killed.
+    /// Number of members killed.
     pub deaths: u64,
-    /// Chunks that one member kept at most.
+    /// Largest number of chunks kept by one member.
     pub most_kept: usize,
 }
 
-/// A seed's plan.
+/// Parameters of a run, drawn from its seed.
 #[derive(Clone, Debug)]
 struct Plan {
     config: Config,
@@ -33,13 +33,13 @@ struct Plan {
     joins: usize,
     leaves: usize,
     kills: usize,
-    /// Messages that each member broadcasts.
+    /// Number of messages that each member broadcasts.
     messages: u64,
-    /// Messages that a channel holds.
+    /// Capacity of a channel, in messages.
     capacity: usize,
-    /// How often, in thousandths, a program takes an event when it is its turn.
+    /// Probability that a program takes an event in its turn, in thousandths.
     taking_permille: u64,
-    /// Messages on their way from a member that dies may be lost, as with a node.
+    /// Messages in flight from a dying member may be lost, as when its node dies.
     loses: bool,
 }
 
@@ -85,15 +85,15 @@ struct Process {
     member: Member,
     state: State,
     founder: bool,
-    /// It has begun to leave, and may have died meanwhile.
+    /// Started to leave, and may have died since.
     leaves: bool,
-    /// What it broadcast.
+    /// Number of messages broadcast.
     sent: u64,
-    /// What it took: from which member, and the number of the message.
+    /// Messages taken: source and number of each.
     took: Vec<(MemberId, u64)>,
     joined: BTreeSet<MemberId>,
     left: BTreeSet<MemberId>,
-    /// What a channel did not accept yet.
+    /// Encoded messages that a channel has not accepted yet.
     unsent: BTreeMap<MemberId, Vec<u8>>,
 }
 
@@ -117,7 +117,7 @@ impl Process {
     }
 }
 
-/// On its way over a channel.
+/// Item in flight over a channel.
 enum Item {
     Message(Vec<u8>),
     /// The sender's end is gone.
@@ -132,10 +132,10 @@ struct World {
     outcome: Outcome,
 }
 
-/// Runs the group of a seed.
+/// Runs the broadcast group of a seed.
 #[must_use]
 pub fn run(seed: u64) -> Outcome {
-    // Apart from what the seed means for machines.
+    // Decorrelates the draws from those of the machine with the same seed.
     let mut random = Random::new(seed ^ 0x0c_bca5_7000);
     let plan = Plan::draw(&mut random);
     let ids: Vec<MemberId> = (0..plan.founders as u64).map(MemberId).collect();
@@ -191,7 +191,7 @@ impl World {
         self.processes.iter().filter(|(_, process)| process.is_running()).map(|(id, _)| *id).collect()
     }
 
-    /// Lets everything that is on its way arrive.
+    /// Runs without faults until nothing is in flight.
     fn settle(&mut self) -> Result<(), String> {
         for _ in 0..1_000_000 {
             let mut moved = false;
@@ -219,7 +219,7 @@ impl World {
             .collect()
     }
 
-    /// One thing that a member or its program does.
+    /// Performs one action of a member or its program.
     fn step(&mut self, member: MemberId) -> Result<(), String> {
         let peers = self.peers_of(member);
         let peer = peers.get(self.random.index(peers.len())).copied();
@@ -293,7 +293,7 @@ impl World {
         Ok(true)
     }
 
-    /// Sends what a member has for another, if the channel has room.
+    /// Sends the next message of a member to a peer, if the channel has room.
     fn send(&mut self, member: MemberId, peer: MemberId) -> bool {
         let Some(process) = self.processes.get_mut(&member) else { return false };
         let Some(channel) = self.channels.get_mut(&(member, peer)) else { return false };
@@ -312,7 +312,7 @@ impl World {
         true
     }
 
-    /// A member receives the next message of a channel.
+    /// Delivers the next item of a channel.
     fn deliver(&mut self, from: MemberId, to: MemberId) -> Result<bool, String> {
         let Some(channel) = self.channels.get_mut(&(from, to)) else { return Ok(false) };
         let (Some(item), Some(process)) = (channel.pop_front(), self.processes.get_mut(&to)) else {
@@ -353,7 +353,7 @@ impl World {
             process.state = state;
         }
         for peer in self.peers_of(member) {
-            // Nothing that is sent to it is received any more.
+            // Messages to an ended member are lost.
             if let Some(channel) = self.channels.get_mut(&(peer, member)) {
                 channel.clear();
             }
@@ -387,7 +387,7 @@ impl World {
         }
     }
 
-    /// A program joins. The one that joined before is a member, or dead.
+    /// Starts a program that joins, unless an earlier one is still joining.
     fn join(&mut self) -> Result<(), String> {
         let joining = |process: &Process| {
             process.is_running() && !process.member.is_member() && process.state == State::Lives
@@ -409,7 +409,7 @@ impl World {
         Ok(())
     }
 
-    /// What must hold when nothing is on its way.
+    /// Checks the invariants that hold when nothing is in flight.
     fn compare(&self) -> Result<(), String> {
         let living: Vec<(&MemberId, &Process)> =
             self.processes.iter().filter(|(_, process)| process.state == State::Lives).collect();
@@ -454,7 +454,8 @@ impl World {
         Ok(())
     }
 
-    /// A founder has all messages of those that live or left in order, and no member has gaps.
+    /// Checks that a founder took all messages of members that live or left in order, and that no sequence
+    /// has gaps.
     fn complete(&self, member: MemberId, process: &Process) -> Result<(), String> {
         for (source, other) in &self.processes {
             let took: Vec<u64> =
@@ -475,7 +476,7 @@ impl World {
     }
 }
 
-/// What two members took of some sources is the same, but for what one took before the other joined.
+/// Checks that two members took the same messages, except for those before one of them joined.
 fn same_end(one: &Process, other: &Process, what: &str, of: impl Fn(MemberId) -> bool) -> Result<(), String> {
     let took = |process: &Process| -> Vec<(MemberId, u64)> {
         process.took.iter().filter(|(from, _)| of(*from)).copied().collect()

@@ -1,7 +1,6 @@
-//! Mistakes that are planted in the code under test, to see that the simulator finds them.
+//! Canaries: mistakes planted in the code under test, to verify that the simulator finds them.
 
-/// The mistakes that can be planted in a build with `--cfg sim`, and in how many seeds, from the first on,
-/// each must be found.
+/// Canaries of builds with `--cfg sim`, and the number of seeds, from 1 on, within which each must be found.
 pub const CANARIES: &[(&str, u64)] = &[
     ("ring publishes before it writes", 50),
     ("ring gives back too little", 50),
@@ -51,10 +50,10 @@ pub const CANARIES: &[(&str, u64)] = &[
     ("relay takes each death for that of the end", 200),
 ];
 
-/// Plants a mistake in what this thread runs from now on; the empty name plants none.
+/// Plants a canary in the code that this thread runs from now on. The empty name removes it.
 ///
 /// # Errors
-/// When there is no such mistake, or this build has none.
+/// If there is no canary of this name, or the build has none.
 pub fn plant(name: &str) -> Result<(), NoCanary> {
     let all = CANARIES.iter().chain(&crate::pages::CANARIES).chain(&crate::release::CANARIES);
     let known = all.map(|(known, _)| *known).find(|known| *known == name);
@@ -65,13 +64,13 @@ pub fn plant(name: &str) -> Result<(), NoCanary> {
     }
 }
 
-/// A mistake cannot be planted.
+/// Error of a canary that cannot be planted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum NoCanary {
     /// There is no canary of that name.
     #[error("there is no canary '{0}'; `--canaries` tries all of them")]
     Unknown(String),
-    /// This build has none.
+    /// This build contains no canaries.
     #[error("this build has no canaries: `cargo xtask sim` makes one that has")]
     NotBuilt,
 }

@@ -1,31 +1,31 @@
-//! One end of a channel in memory: the real handshake, rings and doorbell protocol, and evidence of the
-//! peer's death.
+//! One end of a channel in memory: the real handshake, rings and doorbell protocol. The simulator reports the
+//! death of the peer.
 
 use tombolo_base::{OutOfRange, SharedMemory};
 use tombolo_link::end::{Awaited, ChannelEnd, Deferred, EndError, Violation};
 use tombolo_link::{HandshakeError, Hello, OpenError, Opening, Side};
 
-/// Why there is nothing more to come.
+/// Reason why a channel ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum Ended {
-    /// The handshake failed.
+    /// The handshake with the peer failed.
     #[error("handshake: {0}")]
     Handshake(#[from] HandshakeError),
     /// The peer closed in order.
     #[error("closed")]
     Closed,
-    /// The peer is gone.
+    /// The peer is gone without closing.
     #[error("the peer died")]
     PeerDied,
     /// The peer broke the protocol.
     #[error("violation: {0:?}")]
     Violation(Option<Violation>),
-    /// This end sent a message that the channel does not carry.
+    /// This end sent a message longer than the channel permits.
     #[error("a message is too long")]
     TooLong,
 }
 
-/// Why an end of a channel has nothing more to give.
+/// Converts an error of a channel end.
 fn ended(end: &ChannelEnd<Deferred>, error: EndError) -> Ended {
     match error {
         EndError::Closed => Ended::Closed,
@@ -57,23 +57,23 @@ pub struct MemoryEnd {
 }
 
 impl MemoryEnd {
-    /// Writes a hello into `memory`.
+    /// Writes a hello into `memory` and starts the handshake.
     ///
     /// # Errors
-    /// When the memory is too small.
+    /// If the memory is too small.
     pub fn open(memory: SharedMemory, side: Side, hello: Hello) -> Result<Self, OutOfRange> {
         let mut signals = Deferred::default();
         let opening = Opening::start(&memory, side, hello, &mut signals)?;
         Ok(MemoryEnd { state: ChannelState::Shaking(Box::new(opening), signals) })
     }
 
-    /// Whether the handshake is done.
+    /// Returns whether the handshake is complete.
     #[must_use]
     pub fn is_open(&self) -> bool {
         matches!(self.state, ChannelState::Open(_))
     }
 
-    /// The open channel; `None` before the handshake is done.
+    /// Returns the open channel; `None` before the handshake is complete.
     #[must_use]
     pub fn into_end(self) -> Option<ChannelEnd<Deferred>> {
         match self.state {
@@ -82,7 +82,7 @@ impl MemoryEnd {
         }
     }
 
-    /// There is evidence that the peer is gone.
+    /// Records evidence that the peer is gone.
     pub fn note_peer_gone(&mut self) {
         self.signals().report_peer_gone();
         if let ChannelState::Open(end) = &mut self.state {
@@ -90,7 +90,7 @@ impl MemoryEnd {
         }
     }
 
-    /// Whether the peer's doorbell has to be rung for what was done since the last call.
+    /// Returns whether the operations since the last call require a ring of the peer's doorbell.
     pub fn take_ring(&mut self) -> bool {
         self.signals().take_ring()
     }
@@ -102,25 +102,25 @@ impl MemoryEnd {
         }
     }
 
-    /// Goes on with the handshake.
+    /// Continues the handshake, if it is not complete.
     ///
     /// # Errors
-    /// [`Ended`].
+    /// [`Ended`] if the handshake failed or the peer is gone.
     pub fn shake(&mut self) -> Result<(), Ended> {
         let ChannelState::Shaking(opening, signals) = &mut self.state else { return Ok(()) };
         let Some(agreed) = opening.step(signals)? else { return Ok(()) };
-        // Steps of the simulator are in one order for all, so that a barrier that was agreed on has nothing
-        // to do here.
+        // The simulator runs all steps in one total order, so an agreed barrier is unnecessary.
         if let Ok(end) = opening.end(agreed, *signals) {
             self.state = ChannelState::Open(Box::new(end));
         }
         Ok(())
     }
 
-    /// Sends a message; false when there is no room, or the handshake is not done.
+    /// Sends a message over the channel. Returns `false` if there is no room or the handshake is not
+    /// complete.
     ///
     /// # Errors
-    /// [`Ended`].
+    /// [`Ended`] if the channel ended or the message is too long.
     pub fn send(&mut self, message: &[u8]) -> Result<bool, Ended> {
         let ChannelState::Open(end) = &mut self.state else { return Ok(false) };
         match end.try_send(message) {
@@ -130,7 +130,7 @@ impl MemoryEnd {
         }
     }
 
-    /// The longest message, in bytes; none before the handshake is done.
+    /// Returns the maximum length of a message in bytes; 0 before the handshake is complete.
     #[must_use]
     pub fn max_message_bytes(&self) -> usize {
         match &self.state {
@@ -142,7 +142,7 @@ impl MemoryEnd {
     /// Receives the next message, if one has arrived.
     ///
     /// # Errors
-    /// [`Ended`], after everything that was sent before.
+    /// [`Ended`], after all messages that were sent before the end.
     pub fn receive(&mut self) -> Result<Option<Vec<u8>>, Ended> {
         let ChannelState::Open(end) = &mut self.state else { return Ok(None) };
         let received = end.try_recv(|message| {
@@ -152,7 +152,7 @@ impl MemoryEnd {
         received.map_err(|error| ended(end, error))
     }
 
-    /// Announces a sleep and polls once more; returns `false` if there is something to do.
+    /// Announces a sleep and polls once more. Returns `false` if there is something to do.
     pub fn may_sleep(&mut self, for_room: bool) -> bool {
         let ChannelState::Open(end) = &mut self.state else { return true };
         let awaited = if for_room { Awaited::Both } else { Awaited::Message };
@@ -170,7 +170,7 @@ impl MemoryEnd {
         }
     }
 
-    /// Closes in order.
+    /// Closes the channel in order.
     pub fn close(&mut self) {
         if let ChannelState::Open(end) = &mut self.state {
             end.close();

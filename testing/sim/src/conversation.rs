@@ -1,4 +1,4 @@
-//! A channel between two simulated domains: numbered messages whose every byte is known beforehand, or bulk
+//! A channel between two simulated domains. It carries numbered messages with predictable contents, or bulk
 //! data.
 
 use tombolo_base::{ChannelId, DomainId, Random};
@@ -11,18 +11,18 @@ use crate::descriptor::{Actor, Fd, SocketEnd};
 use crate::shared::{ChannelLog, Shared};
 use crate::window::WindowPlace;
 
-/// Packets that fit into a stream.
+/// Capacity of a stream, in packets.
 const STREAM_PACKETS: usize = 32;
 
-/// Its transport.
+/// Transport of a conversation.
 enum ConversationLink {
-    /// Rings in memory, with a lifeline; for a window also where they lie.
+    /// Rings in shared memory with a lifeline; for a window also its place and the byte offset of the rings.
     Memory { channel: Box<MemoryEnd>, lifeline: SocketEnd, place: Option<(WindowPlace, usize)> },
     /// A stream.
     Stream(SocketEnd),
 }
 
-/// The channel takes no more messages.
+/// Error: the channel accepts no more messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Over;
 
@@ -31,24 +31,24 @@ pub struct Conversation {
     id: ChannelId,
     side: usize,
     link: ConversationLink,
-    /// Messages that are still to be sent.
+    /// Number of messages still to be sent.
     pub to_send: u64,
-    /// The domain at the other end.
+    /// Domain at the other end.
     pub peer: DomainId,
-    /// Rights whose numbers messages brought, and that this side has not accepted yet.
+    /// Capabilities announced by received messages and not accepted yet.
     pub brought: Vec<CapabilityId>,
-    /// The state of a bulk channel, without that of its pools.
+    /// State of a bulk channel, except its pools.
     bulk: Option<Box<BulkEnd>>,
     actor: Actor,
     pid: i32,
 }
 
 impl Conversation {
-    /// Opens the end that was granted to a process, for bulk data if `is_bulk`; none when what belongs to it
-    /// is missing.
+    /// Opens the end granted to a process, for bulk data if `is_bulk`. Returns `None` if a descriptor or the
+    /// window of the grant is missing.
     pub fn open(shared: &mut Shared, pid: i32, grant: &Grant, fds: Vec<Fd>, is_bulk: bool) -> Option<Self> {
         let actor = Actor::Process(pid);
-        // As on Linux: between processes of one kernel the sleeper brings the barrier for both.
+        // As on Linux: on one kernel the sleeper issues an expedited barrier on behalf of both sides.
         let expedited_barrier = grant.transport == TransportKind::Shm;
         let hello = Hello { expedited_barrier, ..Hello::new(grant.config, 5, None) };
         let length_bytes = ChannelLayout::new(grant.config).length_bytes();
@@ -81,31 +81,31 @@ impl Conversation {
             shared.audit.fail(format!("side {:?} of {} was granted twice", grant.side, grant.channel));
         }
         let (id, peer) = (grant.channel, grant.peer);
-        // Pools are memory that both ends map, which those joined by a stream have not.
+        // Pools are memory that both ends map; ends joined by a stream share none.
         let is_bulk = is_bulk && grant.transport != TransportKind::Socket;
         let bulk = is_bulk.then(|| Box::new(BulkEnd::new(side == 1)));
         Some(Conversation { id, side, link, to_send: 0, peer, brought: Vec::new(), bulk, actor, pid })
     }
 
-    /// The channel.
+    /// Returns the id of the channel.
     #[must_use]
     pub fn id(&self) -> ChannelId {
         self.id
     }
 
-    /// Messages that are still to be sent.
+    /// Returns the number of messages still to be sent, bulk messages included.
     #[must_use]
     pub fn unsent(&self) -> u64 {
         self.to_send + self.bulk.as_ref().map_or(0, |bulk| bulk.unsent())
     }
 
-    /// Whether it is for bulk data.
+    /// Returns whether the channel carries bulk data.
     #[must_use]
     pub fn is_bulk(&self) -> bool {
         self.bulk.is_some()
     }
 
-    /// The state of a bulk channel, without that of its pools.
+    /// Returns the channel and its bulk state, except its pools; `None` if it is not a bulk channel.
     pub fn bulk_end(&mut self) -> Option<(ChannelId, &mut BulkEnd)> {
         let id = self.id;
         self.bulk.as_deref_mut().map(|bulk| (id, bulk))
@@ -115,8 +115,8 @@ impl Conversation {
         shared.channels.entry(self.id).or_default()
     }
 
-    /// Receives and sends as much as possible; returns `false` when the channel has ended. The pools learn of
-    /// the end of a bulk channel.
+    /// Receives and sends as much as possible. Returns `false` once the channel has ended; the end of a bulk
+    /// channel is reported to the pools.
     pub fn talk(&mut self, shared: &mut Shared, pools: &mut Pools) -> bool {
         if let ConversationLink::Memory { channel, .. } = &mut self.link {
             channel.wake_up();
@@ -143,7 +143,7 @@ impl Conversation {
     fn receive(&mut self) -> Result<Option<Vec<u8>>, Ended> {
         match &mut self.link {
             ConversationLink::Memory { channel, lifeline, .. } => {
-                // Checked before the ring: a peer that is gone by now has sent everything it ever will.
+                // Checked before the ring: a peer that is gone at this point sends nothing more.
                 if lifeline.is_gone() {
                     channel.note_peer_gone();
                 }
@@ -161,7 +161,7 @@ impl Conversation {
         }
     }
 
-    /// Sends one message more, which brings the number of a right.
+    /// Queues one more message, which carries the number of a capability.
     pub fn bring(&mut self, shared: &mut Shared, capability: CapabilityId) {
         let (side, waiting) = (self.side, self.to_send);
         let log = self.log(shared);
@@ -184,14 +184,14 @@ impl Conversation {
         self.bulk = Some(bulk);
     }
 
-    /// Tells the pools that the channel has ended; `dead` if the program at its other end has ended too.
+    /// Reports the end of the channel to the pools; `dead` if the program at the other end died.
     fn lose(&mut self, shared: &mut Shared, pools: &mut Pools, dead: bool) {
         if self.bulk.take().is_some() {
             pools.lose(shared, self.pid, self.id, dead);
         }
     }
 
-    /// Transfers buffers over a bulk channel, if the channel takes it now.
+    /// Transfers buffers over a bulk channel if the channel has room.
     pub fn transfer(&mut self, shared: &mut Shared, pools: &mut Pools) {
         let Some(mut bulk) = self.bulk.take() else { return };
         let (id, side, pid) = (self.id, self.side, self.pid);
@@ -206,7 +206,7 @@ impl Conversation {
         self.ring(shared);
     }
 
-    /// Gives the channel a message of bulk data: whether it took it, or that it takes none any more.
+    /// Sends a bulk message. Returns `Ok(false)` if the channel is full, and an error once it has ended.
     fn offer(&mut self, shared: &mut Shared, message: &[u8]) -> Result<bool, Over> {
         let ConversationLink::Memory { channel, .. } = &mut self.link else { return Err(Over) };
         match channel.send(message) {
@@ -218,7 +218,7 @@ impl Conversation {
                 Ok(true)
             }
             Ok(false) => Ok(false),
-            // What is still to be received says how it ended.
+            // Receiving reports the reason, after all pending messages.
             Err(Ended::Closed | Ended::PeerDied) => Err(Over),
             Err(error) => {
                 let id = self.id;
@@ -302,7 +302,7 @@ impl Conversation {
                     self.to_send -= 1;
                 }
                 Ok(false) => return,
-                // What is still to be received says how it ended.
+                // Receiving reports the reason, after all pending messages.
                 Err(Ended::Closed | Ended::PeerDied) => self.to_send = 0,
                 Err(error) => {
                     shared.audit.fail(format!("{id} failed in sending: {error}"));
@@ -333,12 +333,12 @@ impl Conversation {
                 let listeners = shared.windows.listeners(there, *byte);
                 shared.ring(&listeners);
             }
-            // The link rings for what arrives.
+            // On a window that is not coherent, the link rings when the stores arrive.
             Some(_) => {}
         }
     }
 
-    /// Closes it in order.
+    /// Closes the channel in order.
     pub fn close(mut self, shared: &mut Shared, pools: &mut Pools) {
         self.lose(shared, pools, false);
         let side = self.side;
@@ -352,12 +352,12 @@ impl Conversation {
         self.let_go(shared);
     }
 
-    /// To everybody else its domain is dead: the monitor that kept its lifeline is.
+    /// Marks this side as dead for the checks: its monitor, which kept the lifeline, died.
     pub fn is_lost(&self, shared: &mut Shared) {
         self.log(shared).let_go[self.side] = true;
     }
 
-    /// Drops the end, as death does.
+    /// Drops the end without closing it, as the death of the process does.
     pub fn let_go(self, shared: &mut Shared) {
         let log = self.log(shared);
         log.let_go[self.side] = true;
@@ -368,7 +368,7 @@ impl Conversation {
     }
 }
 
-/// The length of a message.
+/// Returns the length of a message in bytes, at most `max_bytes`.
 fn length(id: ChannelId, side: usize, number: u64, max_bytes: usize) -> usize {
     let mut random = Random::new(id.0 << 40 ^ number << 1 ^ side as u64);
     match random.below(16) {
@@ -378,7 +378,7 @@ fn length(id: ChannelId, side: usize, number: u64, max_bytes: usize) -> usize {
     }
 }
 
-/// Every byte of a message.
+/// Generates the contents of a message.
 fn content(id: ChannelId, side: usize, number: u64, length: usize) -> Vec<u8> {
     let mut random = Random::new(!(id.0 << 40 ^ number << 1 ^ side as u64));
     let mut bytes = Vec::with_capacity(length + 8);

@@ -1,5 +1,5 @@
-//! What stands for descriptors: ends of sockets, memory, files. As in a kernel, an end that is dropped shows
-//! at the other.
+//! Simulated file descriptors: socket ends, memory, files. As in a kernel, the peer can see that an end was
+//! dropped.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -21,13 +21,13 @@ pub enum Actor {
     Process(i32),
 }
 
-/// The parties to be woken. Shared by all ends.
+/// Queue of parties to wake, shared by all socket ends.
 pub type Wakes = Rc<RefCell<Vec<Actor>>>;
 
 /// A simulated file descriptor.
 #[derive(Debug)]
 pub enum Fd {
-    /// An end of a socket.
+    /// One end of a socket pair.
     SocketEnd(SocketEnd),
     /// An image file, by its number.
     Image(usize),
@@ -35,21 +35,21 @@ pub enum Fd {
     Program([u8; 32]),
     /// The memory of a window.
     Window(WindowPlace),
-    /// The same without the right to write.
+    /// The memory of a window, read-only.
     WindowToRead(WindowPlace),
     /// The memory of a region.
     Region {
-        /// The identity of the memory.
+        /// Region that the memory belongs to.
         region: RegionId,
         /// Whether it can be mapped for writing.
         writable: bool,
     },
     /// A file of the host.
     File {
-        /// Opened for writing too.
+        /// Whether it is opened for writing, too.
         writable: bool,
     },
-    /// A doorbell or a device's registers: only counted.
+    /// A doorbell or the registers of a device, without simulated contents.
     Bell,
 }
 
@@ -58,11 +58,11 @@ pub type Packet = (Vec<u8>, Vec<Fd>);
 
 #[derive(Debug, Default)]
 struct Half {
-    /// All descriptors of this end are closed.
+    /// Set once all descriptors of this end are closed.
     closed: Cell<bool>,
-    /// The other side shows that it is gone, though it is not.
+    /// Set if the other side hung up without being closed.
     hung_up: Cell<bool>,
-    /// On their way to this end.
+    /// Packets in flight to this end.
     packets: RefCell<VecDeque<Packet>>,
     owner: Cell<Option<Actor>>,
 }
@@ -70,14 +70,14 @@ struct Half {
 #[derive(Debug)]
 struct Pair {
     halves: [Half; 2],
-    /// The memory that the two share.
+    /// Memory shared by both ends.
     memory: RefCell<Option<SharedMemory>>,
-    /// The number of what it is the lifeline of; 0 for what has no number.
+    /// Number of the mapping whose lifeline this is; 0 for none.
     number: Cell<u64>,
     wakes: Wakes,
 }
 
-/// Sees whether anybody holds one end of a pair, on its way included. For checkers: it is no end.
+/// Observer for the audit: shows whether one end of a pair is still held, or in flight. Keeps no end open.
 #[derive(Debug)]
 pub struct Watch {
     pair: Rc<Pair>,
@@ -85,7 +85,7 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// All descriptors of it are closed.
+    /// Returns whether all descriptors of the observed end are closed.
     #[must_use]
     pub fn is_closed(&self) -> bool {
         self.pair.halves[self.side].closed.get()
@@ -100,7 +100,7 @@ pub struct SocketEnd {
 }
 
 impl SocketEnd {
-    /// Both ends of a new pair.
+    /// Creates a pair and returns both ends.
     #[must_use]
     pub fn pair(wakes: &Wakes) -> (SocketEnd, SocketEnd) {
         let pair = Rc::new(Pair {
@@ -120,39 +120,39 @@ impl SocketEnd {
         &self.pair.halves[1 - self.side]
     }
 
-    /// Marks this as the lifeline of a mapping, for the audit, and lets the audit see whether this end is
-    /// held.
+    /// Marks this end as the lifeline of a mapping. The returned observer shows the audit whether the end is
+    /// still held.
     #[must_use]
     pub fn numbered(&self, number: u64) -> Watch {
         self.pair.number.set(number);
         Watch { pair: self.pair.clone(), side: self.side }
     }
 
-    /// The mapping that it is the lifeline of.
+    /// Returns the number of the mapping whose lifeline this is; 0 for none.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.pair.number.get()
     }
 
-    /// Sets the party that is woken by events at this end.
+    /// Sets the party to wake on events at this end.
     #[must_use]
     pub fn owned_by(self, actor: Actor) -> Self {
         self.here().owner.set(Some(actor));
-        // Something may have happened before.
+        // Events may have occurred before the owner was set.
         if !self.here().packets.borrow().is_empty() || self.is_gone() {
             self.pair.wakes.borrow_mut().push(actor);
         }
         self
     }
 
-    /// Wakes the other side, as a byte does.
+    /// Wakes the owner of the other end, as a byte on the socket does.
     pub fn ring(&self) {
         if let Some(actor) = self.there().owner.get() {
             self.pair.wakes.borrow_mut().push(actor);
         }
     }
 
-    /// Sends; returns `false` when all descriptors of the other end are closed.
+    /// Sends a packet to the peer. Returns `false` if the other end is closed.
     pub fn send(&self, packet: Packet) -> bool {
         if self.there().closed.get() {
             return false;
@@ -162,36 +162,36 @@ impl SocketEnd {
         true
     }
 
-    /// The next packet that arrived.
+    /// Receives the next packet, if one has arrived.
     pub fn receive(&self) -> Option<Packet> {
         self.here().packets.borrow_mut().pop_front()
     }
 
-    /// Packets that arrived and were not received.
+    /// Returns the number of packets that have arrived and were not received.
     #[must_use]
     pub fn waiting(&self) -> usize {
         self.here().packets.borrow().len()
     }
 
-    /// Packets on their way to the other end.
+    /// Returns the number of packets that the other end has not received.
     #[must_use]
     pub fn waiting_there(&self) -> usize {
         self.there().packets.borrow().len()
     }
 
-    /// The other end is closed or shows to be.
+    /// Returns whether the other end is closed or hung up.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.there().closed.get() || self.here().hung_up.get()
     }
 
-    /// Closes this end, which the other end shows.
+    /// Makes this end appear closed to the other end.
     pub fn hang_up(&self) {
         self.there().hung_up.set(true);
         self.ring();
     }
 
-    /// The memory that the two share, made by the first that asks for it.
+    /// Returns the memory shared by both ends, created on first use.
     #[must_use]
     pub fn memory(&self, length_bytes: usize) -> SharedMemory {
         let mut memory = self.pair.memory.borrow_mut();
@@ -202,7 +202,7 @@ impl SocketEnd {
 impl Drop for SocketEnd {
     fn drop(&mut self) {
         self.here().closed.set(true);
-        // What was on its way to this end falls, and the descriptors in it.
+        // Packets in flight to this end are dropped, with the descriptors in them.
         let fallen = std::mem::take(&mut *self.here().packets.borrow_mut());
         drop(fallen);
         self.ring();

@@ -1,4 +1,4 @@
-//! The line between the root and an agent: a socket on one kernel, or real rings in a window.
+//! Control line between the root and an agent: a socket on one kernel, or real rings in a window.
 
 use std::collections::VecDeque;
 
@@ -16,26 +16,27 @@ enum Carrier {
     Window { place: WindowPlace, channel: Box<MemoryEnd> },
 }
 
-/// One end of a line.
+/// One end of a control line.
 pub struct MonitorLine {
     node: u16,
     generation: u16,
     carrier: Carrier,
-    /// This end is the root's.
+    /// Whether this is the root's end.
     at_root: bool,
     queue: VecDeque<Packet>,
     gone: bool,
 }
 
 impl MonitorLine {
-    /// Over an end of a socket.
+    /// Creates an end over a socket.
     #[must_use]
     pub fn over_socket(node: u16, generation: u16, end: SocketEnd, at_root: bool) -> Self {
         let carrier = Carrier::Socket(end.owned_by(owner(node, at_root)));
         MonitorLine { node, generation, carrier, at_root, queue: VecDeque::new(), gone: false }
     }
 
-    /// Over the control channel of a window; none if that is not as it should be.
+    /// Creates an end over the control channel of a window. Returns `None` if the window or its channel is
+    /// unusable.
     pub fn over_window(shared: &mut Shared, node: u16, generation: u16, place: WindowPlace) -> Option<Self> {
         let at_root = place.shore == Shore::Near;
         let length_bytes = ChannelLayout::new(control_config()).length_bytes();
@@ -50,13 +51,13 @@ impl MonitorLine {
         Some(line)
     }
 
-    /// The other end is gone, or broke the protocol.
+    /// Returns whether the peer is gone or broke the protocol.
     #[must_use]
     pub fn is_gone(&self) -> bool {
         self.gone
     }
 
-    /// Sends a message, now or when there is room.
+    /// Queues a message and sends as much as fits.
     pub fn send(&mut self, shared: &mut Shared, packet: Packet) {
         let key = (self.node, self.generation, self.at_root);
         shared.lines.entry(key).or_default().push_back(fnv1a(&packet.0));
@@ -64,7 +65,7 @@ impl MonitorLine {
         self.flush(shared);
     }
 
-    /// Sends as much as fits.
+    /// Sends as many queued messages as fit.
     pub fn flush(&mut self, shared: &mut Shared) {
         while let Some(packet) = self.queue.pop_front() {
             let sent = match &mut self.carrier {
@@ -90,7 +91,7 @@ impl MonitorLine {
         self.ring(shared);
     }
 
-    /// The next message. What arrives is what was sent, in order.
+    /// Receives the next message. Checks that messages arrive unchanged and in order.
     pub fn receive(&mut self, shared: &mut Shared) -> Option<Packet> {
         let packet = match &mut self.carrier {
             Carrier::Socket(_) if shared.cuts.contains(&(self.node, !self.at_root)) => None,
@@ -119,7 +120,7 @@ impl MonitorLine {
         Some(packet)
     }
 
-    /// Announces a sleep where that is needed; returns immediately if there is something to do.
+    /// Announces a sleep on a window channel. Wakes the owner again if there is something to do.
     pub fn sleep(&mut self, shared: &mut Shared) {
         let for_room = !self.queue.is_empty();
         if let Carrier::Window { channel, .. } = &mut self.carrier
@@ -131,7 +132,7 @@ impl MonitorLine {
         self.ring(shared);
     }
 
-    /// Withdraws the announcement of a sleep.
+    /// Withdraws the announcement of a sleep and sends what fits.
     pub fn wake_up(&mut self, shared: &mut Shared) {
         if let Carrier::Window { channel, .. } = &mut self.carrier {
             channel.wake_up();

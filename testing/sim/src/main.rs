@@ -1,4 +1,5 @@
-//! `tombolo-sim`: simulates one seed, thousands, or without end, and prints how to repeat a failing one.
+//! `tombolo-sim`: simulates one seed, a range of seeds, or seeds until one fails; prints how to repeat a
+//! failure.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -66,7 +67,7 @@ struct Arguments {
     commit: String,
 }
 
-/// A seed is a number, decimal or, with `0x`, hexadecimal.
+/// Parses a seed: decimal, or hexadecimal with the prefix `0x`.
 fn seed(text: &str) -> Result<u64, String> {
     let parsed = match text.strip_prefix("0x") {
         Some(digits) => u64::from_str_radix(digits, 16),
@@ -89,7 +90,7 @@ fn main() -> ExitCode {
     let found = if arguments.pages {
         run_pages(&arguments)
     } else if arguments.canaries {
-        // Both, so that all that are not found are named.
+        // Not short-circuiting: every canary that is missed is reported.
         try_canaries(&arguments) & try_page_canaries()
     } else if let Some(seed) = arguments.seed {
         run_one(&arguments, seed)
@@ -104,7 +105,7 @@ impl Arguments {
         Options { nodes: self.nodes, scenario: self.scenario }
     }
 
-    /// The command that runs a seed again.
+    /// Returns the command line that repeats a seed.
     fn again(&self, seed: u64) -> String {
         let mut command = format!("cargo xtask sim --seed {seed}");
         if let Some(nodes) = self.nodes {
@@ -120,7 +121,7 @@ impl Arguments {
     }
 }
 
-/// Runs seeds of coherent pages, or one; whether all passed.
+/// Runs one or more seeds of the page protocols. Returns whether all passed.
 fn run_pages(arguments: &Arguments) -> bool {
     let started = Instant::now();
     let seeds = match arguments.seed {
@@ -151,12 +152,12 @@ fn run_pages(arguments: &Arguments) -> bool {
     true
 }
 
-/// Simulates a seed.
+/// Function that simulates one seed.
 type Run = fn(u64) -> Result<pages::Summary, String>;
-/// A mistake, in how many seeds it must be found, and what simulates one.
+/// Name of a canary, number of seeds within which it must be found, and the simulation to run.
 type Planted = (&'static str, u64, Run);
 
-/// Plants every mistake in the protocols of pages; whether each was found in time.
+/// Plants each canary of the page protocols. Returns whether all were found in time.
 fn try_page_canaries() -> bool {
     let mut all_found = true;
     let released: [Planted; 4] = release::CANARIES.map(|(name, within)| (name, within, release::run as Run));
@@ -178,7 +179,7 @@ fn try_page_canaries() -> bool {
     all_found
 }
 
-/// Runs one seed and tells all of it; whether it passed.
+/// Runs one seed and prints its plan and counters. Returns whether it passed.
 fn run_one(arguments: &Arguments, seed: u64) -> bool {
     let outcome = run(seed, arguments.options(), true);
     if outcome.failure.is_some() {
@@ -208,7 +209,7 @@ fn describe(outcome: &Outcome) -> String {
     )
 }
 
-/// Prints everything that helps to understand a failure.
+/// Prints the trace, the plan and the failure of a run.
 fn report(arguments: &Arguments, seed: u64, outcome: &Outcome) {
     for line in &outcome.trace {
         let cut: String = line.chars().take(300).collect();
@@ -225,7 +226,7 @@ fn report(arguments: &Arguments, seed: u64, outcome: &Outcome) {
     ));
 }
 
-/// The sums over many runs.
+/// Totals over many runs.
 #[derive(Default)]
 struct Sums {
     runs: u64,
@@ -238,7 +239,7 @@ struct Sums {
     memory: Counts,
 }
 
-/// Runs seeds until all are done or one fails; whether all passed.
+/// Runs seeds until all are done or one fails. Returns whether all passed.
 fn run_many(arguments: &Arguments) -> bool {
     let started = Instant::now();
     let sums = Mutex::new(Sums::default());
@@ -277,7 +278,7 @@ fn run_many(arguments: &Arguments) -> bool {
     true
 }
 
-/// Runs groups that broadcast, a tenth as many as machines; whether all passed.
+/// Runs broadcast groups, a tenth as many as machines. Returns whether all passed.
 fn run_groups(arguments: &Arguments) -> bool {
     let started = Instant::now();
     let sums = Mutex::new((0, 0, 0));
@@ -299,7 +300,7 @@ fn run_groups(arguments: &Arguments) -> bool {
     true
 }
 
-/// Runs the group of a seed, and prints what came of it; whether it passed.
+/// Runs the broadcast group of a seed and prints its outcome. Returns whether it passed.
 fn run_group(arguments: &Arguments, seed: u64) -> bool {
     let outcome = broadcast::run(seed);
     match &outcome.failure {
@@ -311,7 +312,7 @@ fn run_group(arguments: &Arguments, seed: u64) -> bool {
     outcome.failure.is_none()
 }
 
-/// Runs channels that are relayed, as many as machines; whether all passed.
+/// Runs relayed channels, as many as machines. Returns whether all passed.
 fn run_relays(arguments: &Arguments) -> bool {
     let started = Instant::now();
     let sum = Mutex::new((0, relays::Summary::default()));
@@ -332,7 +333,7 @@ fn run_relays(arguments: &Arguments) -> bool {
     true
 }
 
-/// Runs the relayed channel of a seed, and prints what came of it; whether it passed.
+/// Runs the relayed channel of a seed and prints its outcome. Returns whether it passed.
 fn run_relay(arguments: &Arguments, seed: u64) -> bool {
     match relays::run(seed) {
         Ok(summary) => say(&format!("the relayed channel of seed {seed} passes: {summary}")),
@@ -363,7 +364,7 @@ fn progress(sums: &Sums, elapsed: Duration) -> String {
     )
 }
 
-/// Runs seeds on several threads; the smallest that fails, of those that were tried.
+/// Runs seeds on several threads. Returns the lowest seed that failed, among those that were tried.
 fn search(arguments: &Arguments, planted: &str, fails: impl Fn(u64) -> bool + Sync) -> Option<u64> {
     let threads = arguments
         .threads
@@ -374,7 +375,7 @@ fn search(arguments: &Arguments, planted: &str, fails: impl Fn(u64) -> bool + Sy
     std::thread::scope(|scope| {
         for _ in 0..threads {
             scope.spawn(|| {
-                // Known by now, and the same for every thread.
+                // Cannot fail: the caller checked the name. Canaries are thread-local.
                 let _ = canary::plant(planted);
                 while !failed.load(Ordering::Relaxed) {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
@@ -397,7 +398,7 @@ fn search(arguments: &Arguments, planted: &str, fails: impl Fn(u64) -> bool + Sy
     failures.into_inner().unwrap_or_default().into_iter().min()
 }
 
-/// Prints how to repeat a seed whose code under test panics.
+/// Guard that prints how to repeat the seed if the code under test panics.
 struct Panics(String);
 
 impl Drop for Panics {
@@ -408,7 +409,7 @@ impl Drop for Panics {
     }
 }
 
-/// Plants every mistake; whether each was found in time.
+/// Plants each canary in turn. Returns whether all were found in time.
 fn try_canaries(arguments: &Arguments) -> bool {
     let mut all_found = true;
     for &(name, within) in CANARIES {
@@ -452,7 +453,7 @@ fn defaults(of: &Arguments) -> Arguments {
     }
 }
 
-/// Prints a line. A terminal that is gone is no reason to stop.
+/// Prints a line to standard output and ignores write errors.
 fn say(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -1,5 +1,5 @@
-//! What processes really have mapped, and which lifelines of mappings anybody holds: what no monitor can
-//! know, and what must not be contradicted by what they say.
+//! Real mappings of the processes, and the holders of their lifelines. Monitors cannot observe these, but
+//! must not contradict them.
 
 use std::collections::BTreeMap;
 
@@ -8,20 +8,20 @@ use tombolo_capability::{Extent, RegionId};
 
 use crate::descriptor::Watch;
 
-/// Memory as a process has it mapped.
+/// A mapping of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Mapped {
-    /// The process.
+    /// Process that has the mapping.
     pub pid: i32,
-    /// Whose process it is.
+    /// Domain of the process.
     pub holder: DomainId,
-    /// The region.
+    /// Region that is mapped.
     pub region: RegionId,
-    /// The part of the test.
+    /// Mapped range of the region.
     pub extent: Extent,
-    /// It can write.
+    /// Whether the mapping is writable.
     pub writable: bool,
-    /// Its offset in the window of its node, if it lies in one.
+    /// Byte offset in the window of the region's node, if the region is in one.
     pub in_window: Option<u64>,
 }
 
@@ -29,49 +29,49 @@ pub struct Mapped {
 #[derive(Debug, Default)]
 pub struct Maps {
     mapped: BTreeMap<u64, Mapped>,
-    /// Lifelines that were made, or could not be, by the number of the mapping.
+    /// Lifeline of each mapping; `None` if the agent failed to create it.
     lifelines: BTreeMap<u64, Option<Watch>>,
 }
 
 impl Maps {
-    /// An agent made a lifeline, or could not.
+    /// Records a lifeline that an agent created; `None` if it failed.
     pub fn lifeline(&mut self, number: u64, theirs: Option<Watch>) {
         self.lifelines.insert(number, theirs);
     }
 
-    /// The root has destroyed a node, and waited until it was gone: what lived there maps nothing any more.
+    /// Removes the mappings of a node that the root destroyed and whose end it awaited.
     pub fn destroyed(&mut self, node: u16) {
         self.mapped.retain(|_, mapped| mapped.holder.node().0 != node);
     }
 
-    /// A process maps. False when another does as this already.
+    /// Records a mapping by a process. Returns `false` if its number is in use.
     pub fn map(&mut self, number: u64, mapped: Mapped) -> bool {
         self.mapped.insert(number, mapped).is_none()
     }
 
-    /// A process has nothing mapped as this any more.
+    /// Removes a mapping that its process unmapped.
     pub fn unmap(&mut self, number: u64) {
         self.mapped.remove(&number);
     }
 
-    /// The monitor of a process is dead, which to everybody else is the end of its domain. It lets go as soon
-    /// as it sees that, and not before.
+    /// Removes the mappings of a process whose monitor died. Others see its domain as ended, although the
+    /// process itself unmaps only once it notices.
     pub fn stray(&mut self, pid: i32) {
         self.mapped.retain(|_, mapped| mapped.pid != pid);
     }
 
-    /// The mappings of this.
+    /// Returns the mapping with this number, if it exists.
     #[must_use]
     pub fn mapped_as(&self, number: u64) -> Option<&Mapped> {
         self.mapped.get(&number)
     }
 
-    /// The processes that have any part of a region mapped.
+    /// Lists the mappings of any part of a region.
     pub fn of(&self, region: RegionId) -> impl Iterator<Item = &Mapped> {
         self.mapped.values().filter(move |mapped| mapped.region == region)
     }
 
-    /// The processes that have any part of a range of a node's window mapped, in this generation of the node.
+    /// Finds a mapping that overlaps a range of a node's window, in this generation of the node.
     #[must_use]
     pub fn in_window(&self, node: u16, generation: u16, first: u64, end: u64) -> Option<&Mapped> {
         self.mapped.values().find(|mapped| {
@@ -81,8 +81,8 @@ impl Maps {
         })
     }
 
-    /// Whether there is evidence that no process can have this mapped: its lifeline was never made, or is
-    /// closed, and the process, if there is one, has unmapped.
+    /// Returns whether this mapping provably cannot exist: its lifeline was never created or is closed, and
+    /// no process has it mapped.
     #[must_use]
     pub fn is_let_go(&self, number: u64) -> bool {
         let closed = match self.lifelines.get(&number) {
@@ -93,18 +93,18 @@ impl Maps {
         closed && !self.mapped.contains_key(&number)
     }
 
-    /// Forgets a lifeline that is of no interest any more.
+    /// Removes a lifeline that is no longer needed.
     pub fn forget(&mut self, number: u64) {
         self.lifelines.remove(&number);
     }
 
-    /// The number of mappings.
+    /// Returns the number of mappings.
     #[must_use]
     pub fn len(&self) -> usize {
         self.mapped.len()
     }
 
-    /// Whether there are no mappings.
+    /// Returns whether there are no mappings.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.mapped.is_empty()

@@ -1,5 +1,5 @@
-//! What a program does with memory: it makes regions, derives rights, passes them on in messages, maps, lets
-//! go when it is told to (soon, late or never), revokes, and asks for what it may not have.
+//! Memory operations of simulated programs: they create regions, derive capabilities, pass them on in
+//! messages, map, unmap on revocation (soon, late or never), revoke, and send requests that must be refused.
 
 use tombolo_base::sync::Ordering;
 use tombolo_base::{ChannelId, DomainId};
@@ -16,28 +16,28 @@ use crate::process::{Action, Asked, Process};
 use crate::shared::Shared;
 use crate::window::WindowPlace;
 
-/// How long a program that is late takes at most to let go, of the time that it has.
+/// Longest delay of a late program before it unmaps, in thousandths of the revocation timeout.
 const LATE_PERMILLE: u64 = 3500;
 
-/// The most that a program is given when it starts.
+/// Maximum number of capabilities given to a program at its start.
 const GIFTS: u64 = 4;
 
 fn gift_name(number: u64) -> String {
     format!("gift{number}")
 }
 
-/// The memory of a program.
+/// Capabilities and mappings of one program.
 #[derive(Default)]
 pub struct Holdings {
-    /// The rights that it believes to hold.
+    /// Capabilities that the program believes it holds.
     known: Vec<CapabilityInfo>,
     mapped: Vec<Mapping>,
-    /// Highest number that it ever saw.
+    /// Highest capability number seen so far.
     newest: u64,
     manner: Manner,
 }
 
-/// How soon a program unmaps.
+/// Delay with which a program unmaps after a revocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 enum Manner {
     #[default]
@@ -50,14 +50,14 @@ struct Mapping {
     number: u64,
     region: RegionId,
     writable: bool,
-    /// The range of its bytes, if it lies in a window: place, first byte, length.
+    /// For memory in a window: the place, and the offset and length in bytes.
     bytes: Option<(WindowPlace, usize, usize)>,
     lifeline: SocketEnd,
     let_go_at: Option<u64>,
 }
 
 impl Holdings {
-    /// The first argument of a program: how soon it unmaps.
+    /// Creates empty holdings and draws how soon the program unmaps.
     pub fn new(shared: &mut Shared) -> Self {
         let manners = shared.plan.manners;
         let manner = match shared.random.below(1000) {
@@ -78,7 +78,7 @@ impl Holdings {
         self.known.retain(|known| known.id != capability);
     }
 
-    /// Drops everything, as a kernel does for a process that ends.
+    /// Removes all mappings, as the kernel does at the end of a process.
     pub fn end(self, shared: &mut Shared) {
         for mapping in self.mapped {
             shared.audit.rights.maps.unmap(mapping.number);
@@ -87,7 +87,7 @@ impl Holdings {
 }
 
 impl Process {
-    /// A monitor answered something about memory.
+    /// Handles a monitor's reply to a memory request.
     pub(crate) fn hear_of_memory(
         &mut self,
         shared: &mut Shared,
@@ -96,7 +96,7 @@ impl Process {
         fds: Vec<Fd>,
     ) {
         if matches!(reply, Reply::Failed { fault: Fault::Capability { .. } }) && shared.random.chance(200) {
-            // What was refused has changed nothing: the list shows it.
+            // A refused request must not change anything: the audit compares the listing.
             self.request(Request::Capabilities { after: 0 });
         }
         match (reply, asked) {
@@ -108,7 +108,7 @@ impl Process {
                 _,
             ) => {
                 self.holdings.learn(capability.clone());
-                // What is passed on is mostly wanted for something.
+                // Programs map most of the capabilities that they receive.
                 if shared.random.chance(600) {
                     self.map_by(shared, capability);
                 }
@@ -147,14 +147,14 @@ impl Process {
         }
     }
 
-    /// The number of a right goes to its holder in a message, if there is a channel to bring it.
+    /// Sends the number of a capability to its new holder, if the channel is open.
     fn bring(&mut self, shared: &mut Shared, channel: ChannelId, capability: CapabilityId) {
         if let Some(conversation) = self.conversations.iter_mut().find(|open| open.id() == channel) {
             conversation.bring(shared, capability);
         }
     }
 
-    /// A program may die at each step.
+    /// Kills the program with the probability of the plan.
     fn may_die(&mut self, shared: &mut Shared) {
         self.dies |= !shared.healed && shared.random.chance(shared.plan.faults.kill_process);
     }
@@ -162,9 +162,9 @@ impl Process {
     fn map(&mut self, shared: &mut Shared, map: &RegionMap, fds: Vec<Fd>) {
         let mut fds = fds.into_iter();
         let (memory, lifeline) = (fds.next(), fds.next());
-        // It may die with both in its hands.
+        // The process may die while it holds both descriptors.
         self.may_die(shared);
-        // Its monitor could not make them.
+        // The monitor could not create the descriptors.
         let (Some(memory), Some(Fd::SocketEnd(lifeline))) = (memory, lifeline) else { return };
         let (bytes, writable) = match (map.backing, memory) {
             (Backing::Memory | Backing::File, Fd::Region { region, writable }) if region == map.region => {
@@ -193,7 +193,7 @@ impl Process {
         self.touch(shared);
     }
 
-    /// Reads and writes its mapped memory: only holders of the region can have written there.
+    /// Reads and writes the mapped window memory. Checks that only holders of the region have written to it.
     fn touch(&mut self, shared: &mut Shared) {
         for mapping in &self.holdings.mapped {
             let Some((place, first, length)) = mapping.bytes else { continue };
@@ -217,7 +217,7 @@ impl Process {
         }
     }
 
-    /// Unmaps what it was told to unmap, when it gets round to that.
+    /// Schedules the mappings whose lifeline hung up, and unmaps those that are due.
     pub(crate) fn let_go(&mut self, shared: &mut Shared) {
         let manner = self.holdings.manner;
         let mut told = false;
@@ -245,7 +245,7 @@ impl Process {
         }
     }
 
-    /// Takes up the rights that messages brought.
+    /// Accepts the capabilities that arrived in messages.
     pub(crate) fn take_up(&mut self, shared: &mut Shared) {
         let mut brought: Vec<(CapabilityId, DomainId)> = Vec::new();
         for conversation in &mut self.conversations {
@@ -254,12 +254,12 @@ impl Process {
         }
         for (capability, granter) in brought {
             self.may_die(shared);
-            // Some programs do not look at what they are sent.
+            // Some programs ignore what they receive.
             if !shared.random.chance(900) {
                 continue;
             }
             let whole = shared.random.chance(200);
-            // Some take them for another's.
+            // Some name the wrong granter.
             let granter = match shared.random.chance(100) {
                 true => self.somebody(shared).map_or(granter, |(domain, _)| domain),
                 false => granter,
@@ -268,7 +268,7 @@ impl Process {
         }
     }
 
-    /// Does something with memory.
+    /// Performs one memory operation, drawn by the weights of the plan.
     pub(crate) fn act_memory(&mut self, shared: &mut Shared) {
         let habits = shared.plan.memory;
         let choices: [(u64, Action); 13] = [
@@ -337,7 +337,7 @@ impl Process {
         shared.random.pick(&self.holdings.known).cloned()
     }
 
-    /// Mostly a part that is there.
+    /// Draws an extent, mostly a valid one; `None` stands for the whole capability.
     fn some_part(shared: &mut Shared, of: Extent) -> Option<Extent> {
         if shared.random.chance(500) {
             return None;
@@ -356,7 +356,7 @@ impl Process {
         })
     }
 
-    /// Mostly some of those that are there.
+    /// Draws rights, mostly a subset of `of`.
     fn some_rights(shared: &mut Shared, of: Rights) -> Rights {
         let bits = shared.random.below(8) as u8;
         let bits = if shared.random.chance(900) { bits & of.bits() } else { bits };
@@ -372,7 +372,7 @@ impl Process {
         self.request(Request::CapabilityDerive { capability, extent, rights, holder: None, channel });
     }
 
-    /// Mostly some parts that fit, one after the other.
+    /// Asks for a split, mostly into disjoint parts in ascending order.
     fn split(&mut self, shared: &mut Shared) {
         let memory = self.holdings.known.iter().filter(|info| info.kind == Kind::Memory).cloned();
         let memory: Vec<CapabilityInfo> = memory.collect();
@@ -399,7 +399,7 @@ impl Process {
         self.request(Request::CapabilitySplit { capability: from.id, kind, parts });
     }
 
-    /// A domain to grant to, and the channel that brings the number.
+    /// Picks a domain to grant to, and the channel over which it receives the number.
     fn somebody(&mut self, shared: &mut Shared) -> Option<(DomainId, ChannelId)> {
         let mut known: Vec<(DomainId, ChannelId)> = self
             .conversations
@@ -408,7 +408,7 @@ impl Process {
             .map(|open| (open.peer, open.id()))
             .collect();
         if known.is_empty() || shared.random.chance(100) {
-            // Without a channel: they find it in their list.
+            // Without a channel they find the capability in their listing.
             known.extend(self.children.iter().map(|child| (child.domain, ChannelId(0))));
             known.extend(self.domain.map(|own| (own, ChannelId(0))));
         }
@@ -429,7 +429,7 @@ impl Process {
         self.ask(request, Asked::Grant { channel }, Vec::new());
     }
 
-    /// What a program that is started is given, mostly something that may be.
+    /// Draws the capabilities that a new program is given, mostly valid ones.
     pub(crate) fn gifts(&mut self, shared: &mut Shared) -> Vec<GivenCapability> {
         if !shared.random.chance(shared.plan.memory.give_at_start) {
             return Vec::new();
@@ -484,7 +484,7 @@ impl Process {
     }
 
     fn revoke(&mut self, shared: &mut Shared) {
-        // Mostly those from which much was derived.
+        // Prefers root capabilities, from which many others are derived.
         let first = self.holdings.known.iter().find(|info| info.parent.is_none()).map(|info| info.id);
         let first = first.filter(|_| shared.random.chance(500));
         let some = self.some_right(shared).map(|info| info.id);
@@ -517,7 +517,7 @@ impl Process {
         self.request(Request::CapabilityAccept { capability, granter, whole });
     }
 
-    /// Any number, perhaps that of another's, of none, or of none any more.
+    /// Draws a capability number, which may belong to another domain, be unused, or be deleted.
     fn some_number(&mut self, shared: &mut Shared) -> CapabilityId {
         let last = self.holdings.newest + 3;
         CapabilityId(shared.random.between(last.saturating_sub(40), last))

@@ -1,4 +1,4 @@
-//! A node that runs: the real agent at its end of a line.
+//! A running node: the real agent, at its end of the line to the root.
 
 use tombolo_control::FINGERPRINT;
 use tombolo_control::{Order, Report, Wire};
@@ -9,40 +9,43 @@ use crate::line::MonitorLine;
 use crate::shared::Shared;
 use crate::window::WindowPlace;
 
-/// Orders that are taken in a row.
+/// Maximum number of orders handled in one turn.
 const ORDERS_IN_A_ROW: usize = 32;
 
 /// A node in the simulation.
 pub struct Node {
     number: u16,
-    /// In which it runs.
+    /// Generation in which it runs.
     pub generation: u16,
-    /// The place of its window.
+    /// Place of its window, if it has one.
     pub place: Option<WindowPlace>,
     agent: Option<SimAgent>,
     line: MonitorLine,
 }
 
 impl Node {
-    /// One whose monitor begins to run.
+    /// Creates a node whose monitor has just started.
     #[must_use]
     pub fn new(number: u16, generation: u16, line: MonitorLine, place: Option<WindowPlace>) -> Self {
         Node { number, generation, place, agent: None, line }
     }
 
-    /// Processes that its agent started.
+    /// Lists the processes that its agent started.
     #[must_use]
     pub fn pids(&self) -> Vec<i32> {
         self.agent.as_ref().map(SimAgent::pids).unwrap_or_default()
     }
 
-    /// What its agent holds although no domain uses it.
+    /// Describes resources that its agent holds although no domain uses them.
     #[must_use]
     pub fn leftovers(&self, clients: usize) -> Option<String> {
         self.agent.as_ref().and_then(|agent| agent.leftovers(clients))
     }
 
-    /// Something happened. An error says why the node ends.
+    /// Runs one turn after a wake-up.
+    ///
+    /// # Errors
+    /// The reason why the node ends.
     pub fn turn(&mut self, shared: &mut Shared) -> Result<(), String> {
         self.line.wake_up(shared);
         for count in 0..=ORDERS_IN_A_ROW {

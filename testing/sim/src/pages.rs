@@ -1,21 +1,22 @@
-//! Coherent pages: the ranks of `protocol/directory`, with accesses, deaths and deliveries drawn from a seed.
+//! Coherent pages: the real ranks of `protocol/directory`, with accesses, deaths and deliveries drawn from a
+//! seed.
 
 use tombolo_base::random::Random;
 use tombolo_directory::world::World;
 use tombolo_directory::{Access, Consistency, Geometry, Rank};
 
-/// The mistakes that can be planted in the directory protocol in a build with `--cfg sim`, and in how many
-/// seeds, from the first on, each must be found.
+/// Canaries of the directory protocol, for builds with `--cfg sim`, and the number of seeds, from 1 on,
+/// within which each must be found.
 pub const CANARIES: [(&str, u64); 3] = [
     ("pages are not invalidated", 50),
     ("directory forgets the owner", 50),
     ("home grants before all report", 2000),
 ];
 
-/// What happened in a run, or in many.
+/// Counters of one or more runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Summary {
-    /// Accesses that were completed.
+    /// Accesses that completed successfully.
     pub completed: u64,
     /// Accesses that were refused because the page was lost.
     pub refused: u64,
@@ -41,11 +42,11 @@ impl core::fmt::Display for Summary {
     }
 }
 
-/// Simulates a job from a seed, and checks after every step that memory is coherent, and in the end that no
+/// Simulates the job of a seed. Checks after every step that memory is coherent, and at the end that no
 /// program waits.
 ///
 /// # Errors
-/// What did not hold.
+/// Description of the invariant that was violated.
 pub fn run(seed: u64) -> Result<Summary, String> {
     let mut random = Random::new(seed);
     let ranks = random.between(1, 6) as u8;
@@ -99,14 +100,14 @@ pub fn run(seed: u64) -> Result<Summary, String> {
     Ok(summary)
 }
 
-/// A rank dies, and some of what it sent last is lost.
+/// Kills a rank and loses some of its last messages.
 fn kill(world: &mut World, rank: usize, random: &mut Random) {
     world.kill(rank);
     let losable: Vec<(usize, usize)> = world.losable().filter(|(from, _)| *from == rank).collect();
     lose_some(&losable, random, |from, to| world.lose(from, to));
 }
 
-/// Up to three of the last messages on each link are lost.
+/// Loses up to three of the last messages on each link.
 pub(crate) fn lose_some(losable: &[(usize, usize)], random: &mut Random, mut lose: impl FnMut(usize, usize)) {
     for (from, to) in losable {
         for _ in 0..random.below(4) {
@@ -115,7 +116,7 @@ pub(crate) fn lose_some(losable: &[(usize, usize)], random: &mut Random, mut los
     }
 }
 
-/// Something on its way arrives, or time passes at a rank.
+/// Delivers a message in flight, or advances the time of a rank.
 fn advance(world: &mut World, now_ns: u64, random: &mut Random, summary: &mut Summary) {
     let loaded: Vec<(usize, usize)> = world.loaded().collect();
     match random.pick(&loaded) {

@@ -1,8 +1,8 @@
-//! Channels that are relayed: two programs, the relays between them, and a real channel on each hop.
+//! Relayed channels: two programs, the relays between them, and a real channel on each hop.
 //!
-//! The relay's route, the ends of channels with their rings and doorbells, and the word in which a relay says
-//! who died are those that ship; processes, bells and lifelines are simulated. Any process may be killed at
-//! any time. What must hold is in `Line::check` and `Line::check_end`.
+//! The route of a relay, the channel ends with their rings and doorbells, and the word in which a relay
+//! reports who died are the real code; processes, doorbells and lifelines are simulated. Any process may be
+//! killed at any time. The invariants are in `Line::check` and `Line::check_end`.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -16,21 +16,21 @@ use tombolo_ring::{SlotSize, Variant};
 
 use crate::channel::MemoryEnd;
 
-/// Steps after which a run that has not ended never will.
+/// Number of steps after which a run counts as hung.
 const MAX_STEPS: u64 = 200_000;
 
-/// What came of runs.
+/// Counters of one or more runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Summary {
-    /// Messages that ends received.
+    /// Messages received by the ends.
     pub received: u64,
-    /// Processes that were killed: ends, and relays.
+    /// End processes that were killed.
     pub ends_killed: u64,
-    /// See `ends_killed`.
+    /// Relay processes that were killed.
     pub relays_killed: u64,
-    /// Ends that were told of a relay further on.
+    /// Ends that learned of the death of a relay beyond the neighbouring one.
     pub told_of_relays: u64,
-    /// Ends that saw the other close in order.
+    /// Ends that saw an orderly close of the peer.
     pub closed: u64,
 }
 
@@ -54,18 +54,18 @@ impl fmt::Display for Summary {
     }
 }
 
-/// A process's end of a hop.
+/// End of a hop in one process.
 struct Joint {
     end: ChannelEnd<Deferred>,
     memory: SharedMemory,
     side: Side,
-    /// Why the channel ended.
+    /// Receiving returned an error: the channel ended.
     failed: bool,
-    /// Nothing is done with it any more, and its lifeline hangs up.
+    /// The process dropped it, and its lifeline hangs up.
     released: bool,
     /// The hang-up has not reached the peer yet.
     hanging_up: bool,
-    /// The bell was rung and not heard.
+    /// The doorbell was rung and the peer has not seen it yet.
     rung: bool,
 }
 
@@ -79,7 +79,7 @@ impl Joint {
         self.released = true;
     }
 
-    /// Announces a sleep; false if there is something to do.
+    /// Announces a sleep. Returns `false` if there is something to do.
     fn may_sleep(&mut self, needs: Needs) -> bool {
         let awaited = match needs {
             Needs { message: true, room: false } => Awaited::Message,
@@ -131,7 +131,7 @@ impl Hop for Joint {
     }
 }
 
-/// How an end of the route ended, as its program sees it.
+/// End of the channel, as a program sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Seen {
     Closed,
@@ -139,11 +139,11 @@ enum Seen {
     Broken,
 }
 
-/// A program at an end.
+/// Program at one end of the route.
 struct Program {
     to_send: u64,
     sent: u64,
-    /// Closes once it has sent all, without waiting for the other.
+    /// Closes once it has sent all its messages, without waiting for the peer.
     closes_early: bool,
     received: u64,
     closed: bool,
@@ -161,7 +161,7 @@ struct Process {
     role: Role,
 }
 
-/// Programs and relays in a row: process `n` has side A of hop `n` and side B of hop `n - 1`.
+/// Row of programs and relays: process `n` has side A of hop `n` and side B of hop `n - 1`.
 struct Line {
     processes: Vec<Process>,
     hops: Vec<[Joint; 2]>,
@@ -170,7 +170,7 @@ struct Line {
     summary: Summary,
 }
 
-/// The content of a message: its number, and a length that follows from it.
+/// Generates a message whose contents and length follow from its number and source.
 fn message(number: u64, from: usize, max_bytes: usize) -> Vec<u8> {
     let mixed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ from as u64;
     let length = 8 + (mixed >> 40) as usize % (max_bytes - 7);
@@ -179,7 +179,7 @@ fn message(number: u64, from: usize, max_bytes: usize) -> Vec<u8> {
     bytes
 }
 
-/// Both ends of a channel whose handshake is done.
+/// Creates both ends of a channel and completes the handshake.
 fn hop(config: ChannelConfig) -> Result<[Joint; 2], String> {
     let memory = SharedMemory::zeroed(ChannelLayout::new(config).length_bytes());
     let sides = [Side::A, Side::B];
@@ -214,7 +214,7 @@ impl Line {
         let variant = if random.chance(500) { Variant::EpochCredit } else { Variant::UsedFlag };
         let config = ChannelConfig::new(slot, slots, variant).map_err(|error| error.to_string())?;
         let hops = (0..=relays).map(|_| hop(config)).collect::<Result<Vec<_>, _>>()?;
-        // Short ones, each of which takes a slot.
+        // Short messages, each of which takes one slot.
         let max_message_bytes = hops[0][0].end.max_message_bytes().min(40);
         let mut program = || {
             let (to_send, closes_early) = (random.magnitude(1, 200) - 1, random.chance(200));
@@ -247,7 +247,7 @@ impl Line {
         }
     }
 
-    /// Kills a process: its lifelines hang up, and what it has not rung stays so.
+    /// Kills a process: its lifelines hang up, and it rings no more doorbells.
     fn kill(&mut self, number: usize) {
         self.processes[number].alive = false;
         let is_end = number == 0 || number == self.last();
@@ -266,7 +266,7 @@ impl Line {
         })
     }
 
-    /// One turn of a process that is awake.
+    /// Runs one turn of an awake process.
     fn turn(&mut self, number: usize) -> Result<(), String> {
         let last = self.last();
         let from = if number == 0 { last } else { 0 };
@@ -312,7 +312,7 @@ impl Line {
         Ok(())
     }
 
-    /// Passes on bells, which a process rings as it works, and then hang-ups, one at a time.
+    /// Delivers one random pending doorbell or hang-up. Returns `false` if none is pending.
     fn deliver(&mut self, random: &mut Random) -> bool {
         let mut waiting = Vec::new();
         for (hop, sides) in self.hops.iter_mut().enumerate() {
@@ -341,19 +341,19 @@ impl Line {
         let number = if side == 0 { hop + 1 } else { hop };
         if self.processes[number].asleep {
             self.processes[number].asleep = false;
-            // What was announced on its other hop is withdrawn, too.
+            // Withdraws the announcement on its other hop, too.
             self.joints_of(number).for_each(Joint::wake_up);
         }
         true
     }
 
-    /// Whether all processes live, and neither program has ended.
+    /// Returns whether all processes are alive and neither program is done.
     fn is_undisturbed(&self) -> bool {
         self.processes.iter().all(|process| process.alive)
             && [0, self.last()].into_iter().all(|end| !self.program(end).is_over())
     }
 
-    /// The first program closes, now that everyone sleeps. All that was to be sent must have been received.
+    /// Closes the first program's end while all processes sleep. Checks that all messages were received.
     fn close(&mut self) -> Result<(), String> {
         let last = self.last();
         for (from, to) in [(0, last), (last, 0)] {
@@ -370,7 +370,7 @@ impl Line {
         Ok(())
     }
 
-    /// What must hold at every moment.
+    /// Checks the invariants that hold after every step.
     fn check(&self) -> Result<(), String> {
         let last = self.last();
         for (from, to) in [(0, last), (last, 0)] {
@@ -387,7 +387,7 @@ impl Line {
         Ok(())
     }
 
-    /// What must hold when nothing is on its way any more.
+    /// Checks the invariants that hold when nothing is in flight.
     fn check_end(&mut self) -> Result<(), String> {
         let last = self.last();
         for (own, other) in [(0, last), (last, 0)] {
@@ -434,7 +434,7 @@ impl Program {
         self.closed || self.seen.is_some()
     }
 
-    /// Receives and sends what it can, and closes when it is done.
+    /// Receives and sends as much as possible, and closes if it is done and closes early.
     fn turn(
         &mut self,
         joint: &mut Joint,
@@ -478,7 +478,7 @@ impl Program {
 /// Runs the relayed channel of a seed.
 ///
 /// # Errors
-/// What did not hold.
+/// Description of the invariant that was violated.
 pub fn run(seed: u64) -> Result<Summary, String> {
     let mut random = Random::new(seed);
     let mut line = Line::draw(&mut random)?;

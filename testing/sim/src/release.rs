@@ -1,5 +1,5 @@
-//! Pages with release consistency: the ranks of `protocol/directory`, with writes, locks, releases, deaths
-//! and deliveries drawn from a seed.
+//! Pages with release consistency: the real ranks of `protocol/directory`, with writes, locks, releases,
+//! deaths and deliveries drawn from a seed.
 
 use tombolo_base::random::Random;
 use tombolo_directory::released::{Released, Waits};
@@ -7,8 +7,8 @@ use tombolo_directory::{Consistency, Geometry, Rank};
 
 use crate::pages::{Summary, lose_some};
 
-/// The mistakes that can be planted in a build with `--cfg sim`, and in how many seeds, from the first on,
-/// each must be found.
+/// Canaries of release consistency, for builds with `--cfg sim`, and the number of seeds, from 1 on, within
+/// which each must be found.
 pub const CANARIES: [(&str, u64); 4] = [
     ("a difference is lost", 50),
     ("confirmation overtakes differences", 500),
@@ -16,11 +16,11 @@ pub const CANARIES: [(&str, u64); 4] = [
     ("old copies arrive after a refresh", 3000),
 ];
 
-/// Simulates a job from a seed, and checks after every step that programs see what was released, and in the
-/// end that none waits.
+/// Simulates the job of a seed. Checks after every step that programs see the released writes, and at the end
+/// that no program waits.
 ///
 /// # Errors
-/// What did not hold.
+/// Description of the invariant that was violated.
 pub fn run(seed: u64) -> Result<Summary, String> {
     let mut random = Random::new(seed);
     let ranks = random.between(1, 5) as u8;
@@ -45,7 +45,7 @@ pub fn run(seed: u64) -> Result<Summary, String> {
         } else if random.chance(busy) && world.is_idle(rank) {
             begin(&mut world, rank, &geometry, &mut random);
         } else if random.chance(30) {
-            // Another thread of a program that waits.
+            // As another thread of a waiting program does.
             world.refresh(rank);
         } else {
             deliver(&mut world, &mut random, &mut summary);
@@ -67,7 +67,7 @@ pub fn run(seed: u64) -> Result<Summary, String> {
     Ok(summary)
 }
 
-/// The program of a rank does something.
+/// Starts a random operation of a rank's program.
 fn begin(world: &mut Released, rank: usize, geometry: &Geometry, random: &mut Random) {
     let page = random.below(u64::from(geometry.pages)) as u32;
     match random.below(10) {
@@ -82,14 +82,14 @@ fn begin(world: &mut Released, rank: usize, geometry: &Geometry, random: &mut Ra
     }
 }
 
-/// A rank dies, and some of what it sent last is lost.
+/// Kills a rank and loses some of its last messages.
 fn kill(world: &mut Released, rank: usize, random: &mut Random) {
     world.kill(rank);
     let losable: Vec<(usize, usize)> = world.losable().filter(|(from, _)| *from == rank).collect();
     lose_some(&losable, random, |from, to| world.lose(from, to));
 }
 
-/// Something on its way arrives.
+/// Delivers a message in flight.
 fn deliver(world: &mut Released, random: &mut Random, summary: &mut Summary) {
     let loaded: Vec<(usize, usize)> = world.loaded().collect();
     if let Some((from, to)) = random.pick(&loaded) {

@@ -1,4 +1,4 @@
-//! Groups, a few seeds; thousands, and planted mistakes, by `cargo xtask sim`.
+//! A few seeds of broadcast groups. `cargo xtask sim` runs thousands, and canaries.
 
 use tombolo_sim::broadcast::run;
 

@@ -1,5 +1,5 @@
-//! The simulator itself. Thousands of seeds, with stores that are seen one by one, run by `cargo xtask sim`;
-//! here, where windows are coherent, it is a few.
+//! Tests of the simulator itself, with a few seeds and coherent windows. `cargo xtask sim` runs thousands of
+//! seeds, with stores that become visible one by one.
 
 use std::process::{Command, Output};
 

@@ -13,16 +13,16 @@ use tombolo_machine::Image;
 use super::{Answer, Problem, blocking, json};
 use crate::server::Site;
 
-/// The most images of all folders together.
+/// Maximum number of images of all folders together.
 const MAX_IMAGES: usize = 256;
 
-/// What files of images are called, unless they are named themselves.
+/// File extension of images in folders; a file given explicitly may have any name.
 const EXTENSION: &str = "tbi";
 
-/// An image that can be started.
+/// Image that can be started.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Found {
-    /// What pages call it.
+    /// Path as displayed, by which pages refer to the image.
     pub(crate) file: String,
     pub(crate) path: PathBuf,
     pub(crate) name: String,
@@ -31,18 +31,19 @@ pub(crate) struct Found {
     pub(crate) bytes: u64,
 }
 
-/// A file as it was when it was read: its time and length, and the image, or why it is not one.
+/// Cached result of reading a file: its modification time and length, and the image, or why it is not one.
 type Read = (Option<SystemTime>, u64, Result<Found, String>);
 
-/// What is known of files: to read an image is to look at every byte of it, so each is read once for as long
-/// as it does not change.
+/// Cache of files that have been read: validating an image reads every byte, so each file is read once until
+/// it changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Images {
     read: Arc<Mutex<BTreeMap<PathBuf, Read>>>,
 }
 
 impl Images {
-    /// The images among these files and folders, and the files that look like images and are not.
+    /// Returns the images among these files and folders, and errors for files that look like images but are
+    /// not.
     async fn all(&self, paths: &[PathBuf]) -> Result<Vec<Result<Found, String>>, Problem> {
         let (images, paths) = (self.clone(), paths.to_vec());
         blocking(move || {
@@ -54,7 +55,7 @@ impl Images {
         .await
     }
 
-    /// The image that a page calls so.
+    /// Returns the image that pages refer to as `file`.
     pub(crate) async fn find(&self, paths: &[PathBuf], file: &str) -> Result<Found, Problem> {
         let mut all = self.all(paths).await?.into_iter().flatten();
         let missing = || Problem::not_found(format!("there is no image '{file}' in the folders of --images"));
@@ -62,7 +63,7 @@ impl Images {
     }
 }
 
-/// The files that these are, or that lie in them. A folder that cannot be read has none.
+/// Expands folders to the files in them. A folder that cannot be read counts as empty.
 fn files(paths: &[PathBuf]) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for path in paths {
@@ -81,7 +82,7 @@ fn files(paths: &[PathBuf]) -> Vec<PathBuf> {
     files
 }
 
-/// Reads a file, unless it is as it was; `None` when there is no such file.
+/// Reads a file unless its cached result is current; `None` if there is no such file.
 fn look(read: &mut BTreeMap<PathBuf, Read>, path: &Path) -> Option<Result<Found, String>> {
     let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
     let (time, length) = (metadata.modified().ok(), metadata.len());
@@ -105,7 +106,7 @@ fn look(read: &mut BTreeMap<PathBuf, Read>, path: &Path) -> Option<Result<Found,
 #[derive(Serialize)]
 struct Listing {
     images: Vec<Listed>,
-    /// Why other files are not images.
+    /// Error messages of files that are not images.
     unusable: Vec<String>,
 }
 
@@ -153,7 +154,7 @@ mod tests {
         assert!(matches!(&found[1], Some(Ok(image)) if image.name == "sh" && image.targets.len() == 1));
         assert!(matches!(&found[2], Some(Ok(image)) if image.file == "/bin/sh"));
         assert!(found[3].is_none());
-        // What is remembered is given, until the file is another.
+        // The cached result is returned until the file changes.
         read.get_mut(&path).unwrap().2 = Err("remembered".into());
         assert_eq!(look(&mut read, &path), Some(Err("remembered".into())));
         std::fs::write(&path, "shorter").unwrap();

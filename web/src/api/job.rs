@@ -1,5 +1,5 @@
-//! Starting a job: `tombolo run`, as a domain of the host. It has the job's domains for children, and when it
-//! is asked to end, or this server goes, all of them end.
+//! Starts jobs: runs `tombolo run` as a domain of the host. The job's domains are its children, and all of
+//! them end when it is asked to end or when this server exits.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -13,13 +13,13 @@ use tombolo_files::FileGrant;
 use super::Problem;
 use super::images::Found;
 
-/// The most domains of a job, as `tombolo run` has it.
+/// Maximum number of domains of a job, as in `tombolo run`.
 const MAX_DOMAINS: u32 = 4096;
 
-/// The most variables, and the most grants.
+/// Maximum number of environment variables, and of grants.
 const MAX_ENTRIES: usize = 256;
 
-/// How many domains a node gets.
+/// Number of domains that a node gets.
 #[derive(Deserialize, Clone, PartialEq, Eq, Debug)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Ranks {
@@ -27,7 +27,7 @@ pub(super) struct Ranks {
     count: u32,
 }
 
-/// A job, without its image and its arguments.
+/// Description of a job, without its image and its arguments.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Job {
     pub(super) ranks: Vec<Ranks>,
@@ -36,7 +36,7 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// Checks the job, so that mistakes are reported at once and not by a job that ends.
+    /// Validates the job, so that errors are reported by this request and not by a job that exits.
     pub(super) fn check(&self, seen: &Seen, image: &Found) -> Result<(), Problem> {
         let mut domains = 0_u32;
         for Ranks { node: name, count } in &self.ranks {
@@ -79,7 +79,7 @@ impl Job {
         Ok(())
     }
 
-    /// How to start it by the program `tombolo`.
+    /// Returns the options that start the job with the program `tombolo`.
     pub(super) fn spawn(&self, tombolo: &Path, image: &Path, arguments: Vec<String>) -> SpawnOptions {
         let ranks = self.ranks.iter().filter(|ranks| ranks.count > 0);
         let on: Vec<String> = ranks.map(|Ranks { node, count }| format!("{node}:{count}")).collect();
@@ -93,13 +93,13 @@ impl Job {
         for grant in &self.grants {
             options = options.arg("--grant").arg(grant);
         }
-        // Ends the options of `tombolo run`.
+        // `--` ends the options of `tombolo run`.
         options.arg("--").arg(image.to_string_lossy()).args(arguments.into_iter().map(escaped))
     }
 }
 
-/// An argument as `tombolo run` takes it: a `:`, which separates images there, gets a backslash, and
-/// backslashes before a `:` get one more.
+/// Escapes an argument for `tombolo run`, where a lone `:` separates images: it gets a backslash, and an
+/// argument of backslashes and a final `:` gets one more.
 fn escaped(argument: String) -> String {
     let separates = argument.strip_suffix(':').is_some_and(|rest| rest.bytes().all(|byte| byte == b'\\'));
     if separates { format!("\\{argument}") } else { argument }

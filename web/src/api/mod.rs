@@ -1,4 +1,4 @@
-//! What is asked for once.
+//! HTTP endpoints of single requests, as opposed to `/live`.
 
 mod images;
 mod job;
@@ -28,16 +28,16 @@ use crate::server::Site;
 
 pub(crate) use images::Images;
 
-/// The longest body of a request, in bytes.
+/// Maximum length of a request body, in bytes.
 const MAX_BODY_BYTES: usize = 64 << 10;
 
-/// How long a body may take to come.
+/// Timeout for receiving a request body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a picture of now is waited for.
+/// Timeout for a current picture.
 const FRESH: Duration = Duration::from_secs(5);
 
-/// Everything below `/api`, and what is made for others.
+/// Returns the routes below `/api`, and those for other programs.
 pub(crate) fn routes() -> Router<Arc<Site>> {
     Router::new()
         .route("/metrics", get(exposition))
@@ -64,7 +64,7 @@ async fn exposition(State(site): State<Arc<Site>>) -> Response {
     ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::render(&picture)).into_response()
 }
 
-/// Why something was not done: a status, and a sentence in JSON.
+/// Error response: a status, and a message that is sent as JSON.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Problem {
     status: StatusCode,
@@ -84,7 +84,7 @@ impl Problem {
         Problem::new(StatusCode::BAD_REQUEST, text)
     }
 
-    /// Something of ours did not work.
+    /// Returns an internal server error.
     fn internal(text: impl Into<String>) -> Problem {
         Problem::new(StatusCode::INTERNAL_SERVER_ERROR, text)
     }
@@ -114,15 +114,15 @@ impl From<Error> for Problem {
     }
 }
 
-/// What an answer is made of.
+/// Result of a handler.
 type Answer = Result<Response, Problem>;
 
-/// An answer in JSON.
+/// Returns a JSON response.
 fn json(value: &impl Serialize) -> Response {
     ([(header::CONTENT_TYPE, "application/json")], to_json(value)).into_response()
 }
 
-/// The body of a request, as JSON.
+/// Receives a request body and parses it as JSON.
 async fn body<T: DeserializeOwned>(request: Request) -> Result<T, Problem> {
     let kind = request.headers().get(header::CONTENT_TYPE).and_then(|kind| kind.to_str().ok());
     let kind = kind.and_then(|kind| kind.split(';').next()).unwrap_or_default().trim();
@@ -139,7 +139,7 @@ async fn body<T: DeserializeOwned>(request: Request) -> Result<T, Problem> {
     serde_json::from_slice(&bytes).map_err(|error| Problem::bad_request(error.to_string()))
 }
 
-/// Does something that blocks, on a thread for that.
+/// Runs a blocking function on a thread of the blocking pool.
 async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Problem> + Send + 'static,
 ) -> Result<T, Problem> {
@@ -149,7 +149,7 @@ async fn blocking<T: Send + 'static>(
     })?
 }
 
-/// Asks the machine for something.
+/// Sends a request to the machine, on a blocking thread.
 async fn ask<T: Send + 'static>(
     site: &Site,
     ask: impl FnOnce(&Machine) -> Result<T, Error> + Send + 'static,

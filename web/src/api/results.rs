@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use super::{Answer, Problem, blocking, json};
 use crate::server::Site;
 
-/// The most results.
+/// Maximum number of results.
 const MAX_RESULTS: usize = 256;
 
-/// The longest file of results, in bytes.
+/// Maximum length of a result file, in bytes.
 const MAX_RESULT_BYTES: u64 = 16 << 20;
 
 #[derive(Serialize)]
@@ -27,11 +27,11 @@ struct Listed {
     file: String,
     label: String,
     kind: String,
-    /// Seconds since 1970 in UTC; null if it does not say.
+    /// Time of the measurement in seconds since the Unix epoch; null if the file has none.
     taken: Option<u64>,
 }
 
-/// What every result says of itself.
+/// Metadata of a result file.
 #[derive(Deserialize)]
 struct Head {
     label: Option<String>,
@@ -54,7 +54,7 @@ pub(super) async fn file(State(site): State<Arc<Site>>, UrlPath(name): UrlPath<S
     let folder = site.options.results.clone();
     let bytes = blocking(move || {
         let files = folder.map(|folder| files(&folder)).unwrap_or_default();
-        // Looked for in the list: what is asked for is never a part of a path.
+        // The name is only compared with listed files and never becomes part of a path.
         let found = files.into_iter().find(|path| path.file_name().is_some_and(|file| *file == *name));
         let path = found.ok_or_else(|| Problem::not_found(format!("there is no result '{name}'")))?;
         std::fs::read(&path)
@@ -63,7 +63,7 @@ pub(super) async fn file(State(site): State<Arc<Site>>, UrlPath(name): UrlPath<S
     Ok(([(header::CONTENT_TYPE, "application/json")], bytes.await?).into_response())
 }
 
-/// The results that lie in a folder.
+/// Lists the result files in a folder.
 fn files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let is_result = |path: &PathBuf| {
@@ -76,7 +76,7 @@ fn files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// The summary of a result file; `None` for other files.
+/// Returns the summary of a result file; `None` for other files.
 fn listed(path: &Path) -> Option<Listed> {
     let file = path.file_name()?.to_str()?.to_owned();
     let head: Head = serde_json::from_slice(&std::fs::read(path).ok()?).ok()?;

@@ -15,10 +15,10 @@ use super::{Answer, FRESH, Problem, ask, body, json, suggest};
 use crate::server::Site;
 use crate::view;
 
-/// What a domain gets to end by itself, unless it is said.
+/// Default time that a domain gets to end by itself.
 const GRACE_MS: u64 = 2000;
 
-/// The longest that can be said.
+/// Maximum grace period that a request may set.
 const MAX_GRACE_MS: u64 = 60_000;
 
 #[derive(Deserialize)]
@@ -26,12 +26,12 @@ const MAX_GRACE_MS: u64 = 60_000;
 struct Start {
     image: String,
     node: Option<String>,
-    /// What the node must have if none is named.
+    /// Requirements on the node if none is named.
     needs: Option<String>,
     #[serde(default)]
     arguments: Vec<String>,
     directory: Option<String>,
-    /// For a job: how many domains where. Without any it is one domain, on `node`.
+    /// For a job: number of domains on each node. If empty, a single domain is started on `node`.
     #[serde(default)]
     ranks: Vec<Ranks>,
     #[serde(default)]
@@ -85,7 +85,7 @@ struct Node {
     node: String,
 }
 
-/// What was started, or to which something was done.
+/// Response: the domain that was started or affected.
 #[derive(Serialize)]
 struct Done {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -96,7 +96,7 @@ fn done(domain: Option<DomainId>) -> Answer {
     Ok(json(&Done { domain: domain.map(|id| id.to_string()) }))
 }
 
-/// A domain that can be steered: any but this server's own.
+/// Parses a domain that may be steered: any but this server's own.
 fn steered(site: &Site, text: &str) -> Result<DomainId, Problem> {
     let id = view::domain_id(text).map_err(|missing| Problem::not_found(missing.to_string()))?;
     if site.cache.picture().observer() == Some(id) {

@@ -1,4 +1,4 @@
-//! On which node an image is best started: the choice of `tombolo place`.
+//! Suggests a node for an image, with the algorithm of `tombolo place`.
 
 use std::sync::Arc;
 
@@ -14,11 +14,11 @@ use super::images::Found;
 use super::{Answer, Problem, ask, json};
 use crate::server::Site;
 
-/// A node that can run it.
+/// Node that can run the image.
 #[derive(Serialize, Clone, PartialEq, Eq, Debug)]
 pub(super) struct Candidate {
     pub(super) node: String,
-    /// What is free there: rounds of a short loop in a millisecond, of all its processors together.
+    /// Free capacity: rounds of a short loop per millisecond, summed over all its processors.
     score: u64,
     why: String,
 }
@@ -48,7 +48,7 @@ pub(super) async fn suggest(
     Ok(json(&Suggestion { node: best.node, why: best.why, others: candidates }))
 }
 
-/// The nodes that can run an image and meet the needs, the best first: at least one.
+/// Returns the nodes that can run an image and meet the needs, best first; never empty.
 pub(super) async fn candidates(site: &Site, image: &Found, needs: &str) -> Result<Vec<Candidate>, Problem> {
     let needs = read(needs)?;
     let asked = needs.clone();

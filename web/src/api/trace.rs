@@ -1,4 +1,4 @@
-//! A trace of a few seconds, for Perfetto.
+//! Records a trace of a few seconds for Perfetto.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,13 +19,14 @@ use super::{Answer, Problem, blocking};
 use crate::guard::Refusal;
 use crate::server::Site;
 
-/// The longest time to record, in seconds.
+/// Maximum recording time, in seconds.
 const MAX_SECONDS: u64 = 60;
 
-/// The number of events, some 40 bytes each, at which recording ends early: they are sorted in memory.
+/// Maximum number of events, at about 40 bytes each, at which recording ends early: they are sorted in
+/// memory.
 const MAX_EVENTS: u64 = 4_000_000;
 
-/// Between two looks at what domains have written.
+/// Interval between two polls of the domains' trace pages.
 const PAUSE: Duration = Duration::from_millis(2);
 
 #[derive(Deserialize)]
@@ -48,7 +49,7 @@ pub(super) async fn trace(
     asked: Result<Query<TraceQuery>, QueryRejection>,
 ) -> Answer {
     if !site.guard.steers() {
-        // It costs every domain something.
+        // Tracing slows down every domain, so it counts as steering.
         return Err(Problem::new(Refusal::ReadOnly.status(), Refusal::ReadOnly.text()));
     }
     let seconds = asked.ok().map(|asked| asked.seconds).filter(|seconds| (1..=MAX_SECONDS).contains(seconds));
@@ -60,7 +61,7 @@ pub(super) async fn trace(
     let left = Arc::new(AtomicBool::new(false));
     let _leaving = Leaving(Arc::clone(&left));
     let bytes = blocking(move || record(&Machine::of(&domain), time, &left)).await?;
-    // Names of machines have letters, digits, dashes and underscores.
+    // Machine names consist of letters, digits, dashes and underscores.
     let file = format!("attachment; filename=\"{}.pftrace\"", picture.machine);
     let disposition = HeaderValue::from_str(&file).unwrap_or(HeaderValue::from_static("attachment"));
     let headers = [
@@ -84,7 +85,8 @@ struct Tracing<'a>(&'a Machine);
 
 impl Drop for Tracing<'_> {
     fn drop(&mut self) {
-        // Where the monitor is gone, so is the trace. The first call stops it, the second releases the pages.
+        // If the monitor is gone, so is the trace. The first call stops tracing, the second releases the
+        // pages.
         let _ = self.0.stop_trace().and_then(|()| self.0.stop_trace());
     }
 }
@@ -99,7 +101,7 @@ fn record(machine: &Machine, time: Duration, left: &AtomicBool) -> Result<Vec<u8
         let found = collector.collect()?;
         let over =
             Instant::now() >= until || collector.events() >= MAX_EVENTS || left.load(Ordering::Relaxed);
-        // Another client may have stopped it.
+        // Another client may have stopped tracing.
         if over || !collector.is_on() {
             break;
         }
@@ -114,7 +116,7 @@ fn record(machine: &Machine, time: Duration, left: &AtomicBool) -> Result<Vec<u8
     perfetto(&file)
 }
 
-/// What was recorded, in the order of cause and effect, as Perfetto reads it.
+/// Converts a recording to Perfetto's format, in causal order.
 fn perfetto(file: &[u8]) -> Result<Vec<u8>, Problem> {
     let (recording, error) = salvage(file);
     if let Some(error) = error {

@@ -1,4 +1,4 @@
-//! Who is let in. What is asked, and in which order, is docs/specs/web.md.
+//! Authentication of requests. The checks and their order are specified in docs/specs/web.md.
 
 mod owner;
 
@@ -9,15 +9,15 @@ use axum::http::{HeaderMap, Method, StatusCode, Uri, header};
 
 pub(crate) use owner::owner;
 
-/// Bytes of a token, before it is written in hexadecimal.
+/// Length of a token in bytes, before hexadecimal encoding.
 const TOKEN_BYTES: usize = 16;
 
-/// The credentials of a request.
+/// Secret that a request must present.
 #[derive(Clone)]
 pub(crate) struct Token(String);
 
 impl Token {
-    /// A random token.
+    /// Generates a random token.
     pub(crate) fn new() -> std::io::Result<Token> {
         let mut bytes = [0; TOKEN_BYTES];
         let mut filled = 0;
@@ -36,7 +36,7 @@ impl Token {
         &self.0
     }
 
-    /// Whether it is this one. Takes as long whatever is wrong.
+    /// Compares with a given token, in time independent of the position of differences.
     pub(crate) fn is(&self, shown: &str) -> bool {
         let (own, shown) = (self.0.as_bytes(), shown.as_bytes());
         let differing = own.iter().zip(shown.iter().chain(std::iter::repeat(&0)));
@@ -45,43 +45,43 @@ impl Token {
     }
 }
 
-/// The secret.
+/// Omits the secret.
 impl std::fmt::Debug for Token {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("Token")
     }
 }
 
-/// Who is at the other end of a connection.
+/// Remote end of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Peer {
     pub(crate) address: SocketAddr,
-    /// The user; `None` if the kernel does not tell.
+    /// User id; `None` if the kernel does not tell.
     pub(crate) user: Option<u32>,
 }
 
-/// What a request is measured by.
+/// Parameters that requests are checked against.
 #[derive(Debug)]
 pub(crate) struct Guard {
     token: Token,
     port: u16,
-    /// Who runs this.
+    /// User id of this process.
     user: u32,
     steer: bool,
 }
 
-/// Why a request is refused.
+/// Reason for rejecting a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
-    /// Not from this computer, or of another user.
+    /// Sent from another computer or by another user.
     Stranger,
-    /// Asked for by another name.
+    /// The `Host` header has another name.
     OtherHost,
-    /// On behalf of another site, or of one that does not say which it is.
+    /// Sent on behalf of another site, or of an unknown one.
     OtherOrigin,
-    /// Without the token.
+    /// No valid token was presented.
     NoToken,
-    /// It would change something.
+    /// It would change something, but the server was not started to steer.
     ReadOnly,
 }
 
@@ -94,7 +94,7 @@ impl Refusal {
         }
     }
 
-    /// In words.
+    /// Returns the message for the client.
     pub(crate) fn text(self) -> &'static str {
         match self {
             Refusal::Stranger => {
@@ -114,12 +114,12 @@ impl Refusal {
     }
 }
 
-/// A request that holds.
+/// Verdict on a request that passed all checks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Admission {
-    /// It is to be answered.
+    /// The request may be handled.
     Granted,
-    /// It brings the token in its address, for a cookie.
+    /// The URL contains the token, which is exchanged for a cookie.
     Login,
 }
 
@@ -132,7 +132,7 @@ impl Guard {
         self.steer
     }
 
-    /// What sets the cookie.
+    /// Returns the value of the `Set-Cookie` header.
     pub(crate) fn cookie(&self) -> String {
         format!("{}={}; HttpOnly; SameSite=Strict; Path=/", self.cookie_name(), self.token.as_str())
     }
@@ -141,7 +141,7 @@ impl Guard {
         format!("tombolo-{}", self.port)
     }
 
-    /// Whether a request is to be answered.
+    /// Checks a request.
     pub(crate) fn admit(
         &self,
         peer: Peer,
@@ -166,10 +166,10 @@ impl Guard {
         if !looks && !self.steer { Err(Refusal::ReadOnly) } else { Ok(admission) }
     }
 
-    /// The host that is asked for, if it is this one.
+    /// Returns the requested host if it is a name of this server.
     fn host(&self, uri: &Uri, headers: &HeaderMap) -> Option<String> {
         let host = only(headers, header::HOST).ok()??.to_ascii_lowercase();
-        // A request line may name a host of its own.
+        // An absolute request URI must name the same host.
         let named = uri.authority().is_none_or(|authority| authority.as_str().eq_ignore_ascii_case(&host));
         let (name, port) = match host.rsplit_once(':') {
             Some((name, port)) if !port.ends_with(']') => (name, port.parse().ok()?),
@@ -179,7 +179,7 @@ impl Guard {
         (ours && named).then_some(host)
     }
 
-    /// How the token is shown, if it is.
+    /// Checks how the request presents the token; `None` if it does not.
     fn token_of(&self, method: &Method, uri: &Uri, headers: &HeaderMap) -> Option<Admission> {
         let query = uri.query().unwrap_or_default();
         let given = query.split('&').find_map(|pair| pair.strip_prefix("token="));
@@ -199,7 +199,7 @@ impl Guard {
     }
 }
 
-/// The value of a header that is there at most once, and is text.
+/// Returns the value of a header that must occur at most once and be text.
 fn only(headers: &HeaderMap, name: header::HeaderName) -> Result<Option<&str>, ()> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {

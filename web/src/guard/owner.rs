@@ -1,23 +1,23 @@
-//! Whose process is at the other end of a connection, by the kernel's table of TCP sockets.
+//! Determines the user at the other end of a connection, from the kernel's table of TCP sockets.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
-/// The kernel's tables, for each family. A socket of IPv6 can be connected by IPv4, so both are looked at.
+/// Kernel tables of both address families. An IPv6 socket may have IPv4 connections, so both are searched.
 const TABLES: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
 
-/// The user whose process holds the socket that is bound to `local` and connected to `remote`, as the kernel
-/// says now; `None` when there is no such socket, or no process holds it any more.
+/// Returns the user whose process holds the socket that is bound to `local` and connected to `remote`; `None`
+/// if there is no such socket or no process holds it any more.
 pub(crate) fn owner(local: SocketAddr, remote: SocketAddr) -> Option<u32> {
     TABLES.iter().find_map(|path| find(&std::fs::read_to_string(path).ok()?, local, remote))
 }
 
-/// Looks for a socket in the text of a table.
+/// Searches the text of a table for a socket.
 fn find(table: &str, local: SocketAddr, remote: SocketAddr) -> Option<u32> {
     let wanted = (plain(local), plain(remote));
     table.lines().skip(1).filter_map(parse).find(|row| (row.local, row.remote) == wanted)?.owner()
 }
 
-/// A row of a table, as far as it matters.
+/// Relevant fields of a table row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Row {
     local: SocketAddr,
@@ -27,7 +27,8 @@ struct Row {
 }
 
 impl Row {
-    /// A socket without a process has no owner: the kernel shows it as root's.
+    /// Returns the owner. A socket that no process holds has none: the kernel lists it with inode 0 and user
+    /// root.
     fn owner(self) -> Option<u32> {
         (self.inode != 0).then_some(self.user)
     }
@@ -37,13 +38,13 @@ fn parse(line: &str) -> Option<Row> {
     let mut fields = line.split_ascii_whitespace().skip(1);
     let local = address(fields.next()?)?;
     let remote = address(fields.next()?)?;
-    // The state, queues, timers and retransmissions.
+    // Skip the state, queues, timers and retransmissions.
     let user = fields.nth(4)?.parse().ok()?;
     let inode = fields.nth(1)?.parse().ok()?;
     Some(Row { local, remote, user, inode })
 }
 
-/// An address as the table has it: words of 32 bits in the host's byte order, in hexadecimal, and a port.
+/// Parses an address of the table: 32-bit words in the host's byte order, in hexadecimal, and a port.
 fn address(text: &str) -> Option<SocketAddr> {
     let (words, port) = text.split_once(':')?;
     if !words.is_ascii() || !matches!(words.len(), 8 | 32) || port.len() != 4 {
@@ -63,12 +64,12 @@ fn address(text: &str) -> Option<SocketAddr> {
     Some(plain(SocketAddr::new(ip, u16::try_from(number(port)?).ok()?)))
 }
 
-/// Hexadecimal digits and nothing else.
+/// Parses hexadecimal digits, without the sign that `from_str_radix` accepts.
 fn number(text: &str) -> Option<u32> {
     text.bytes().all(|byte| byte.is_ascii_hexdigit()).then(|| u32::from_str_radix(text, 16).ok())?
 }
 
-/// The same address, without what IPv6 wraps around one of IPv4.
+/// Converts an IPv4-mapped IPv6 address to IPv4.
 fn plain(address: SocketAddr) -> SocketAddr {
     SocketAddr::new(address.ip().to_canonical(), address.port())
 }

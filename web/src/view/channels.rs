@@ -1,4 +1,4 @@
-//! Channels, by what their ends tell.
+//! Channels, from the samples of their ends.
 
 use serde::{Deserialize, Serialize};
 use tombolo::{ChannelId, DomainId, NodeId};
@@ -6,26 +6,26 @@ use tombolo_admin::observe::{EndSample, Flow, InFlight, Seen, SeenChannel};
 
 use super::{Cut, Filter, Missing, Page, domain_id, node_name, node_named, program_of};
 
-/// Which channels, in which order.
+/// Selects and sorts channels.
 #[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
 #[serde(default)]
 pub struct ChannelsQuery {
-    /// A word in the number, transport, programs or ids.
+    /// Word to find in the number, transport, programs or ids.
     pub filter: String,
-    /// With an end on this node.
+    /// Only channels with an end on this node.
     pub node: Option<String>,
-    /// With an end of this domain.
+    /// Only channels with an end of this domain.
     pub domain: Option<String>,
-    /// By what.
+    /// Sort key of the channels.
     pub sort: ChannelSort,
-    /// The greatest first.
+    /// Whether the greatest comes first.
     pub descending: bool,
-    /// Which of these.
+    /// Range of the matching rows.
     #[serde(flatten)]
     pub cut: Cut,
 }
 
-/// What channels are sorted by; those that are equal in it, by number.
+/// Sort key of channels; ties are broken by number.
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs, reason = "they say what they are")]
@@ -37,13 +37,13 @@ pub enum ChannelSort {
     Depth,
 }
 
-/// A channel. `a` is the end that connected.
+/// Row of a channel. `a` is the connecting end.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "docs/specs/web.md")]
 pub struct ChannelRow {
     pub key: String,
     pub transport: Option<&'static str>,
-    /// The nodes whose relays are between, from `a` on.
+    /// Nodes whose relays are on the path, in order from `a`.
     pub via: Vec<String>,
     pub a: Option<String>,
     pub b: Option<String>,
@@ -55,16 +55,16 @@ pub struct ChannelRow {
     pub back: FlowRow,
 }
 
-/// One way through a channel.
+/// One direction of a channel.
 #[derive(Serialize, Clone, PartialEq, Debug, Default)]
 #[allow(missing_docs, reason = "docs/specs/web.md")]
 pub struct FlowRow {
     pub sent: u64,
     pub received: u64,
     pub sent_bytes: u64,
-    /// Messages on their way, where that can be told.
+    /// Messages in flight, if known.
     pub depth: Option<u64>,
-    /// `depth` is counted, not estimated.
+    /// Whether `depth` is exact rather than an estimate.
     pub depth_exact: bool,
     pub per_s: f64,
     pub bytes_per_s: u64,
@@ -76,7 +76,8 @@ pub struct FlowRow {
 }
 
 impl FlowRow {
-    /// From one end to the other, as far as they tell, of a channel through which something `moves` or not.
+    /// Creates the row of one direction from the samples of its ends, as far as known; `moves` is whether the
+    /// channel had recent traffic.
     fn new(from: Option<&EndSample>, to: Option<&EndSample>, flow: Flow, moves: bool) -> FlowRow {
         let known = from.filter(|from| from.slots != 0);
         let in_flight = InFlight::between(from, to, moves);
@@ -97,25 +98,25 @@ impl FlowRow {
     }
 }
 
-/// Whether anything passed through a channel of late.
+/// Returns whether a channel had recent traffic.
 fn moves(channel: &SeenChannel) -> bool {
     [channel.forth, channel.back].iter().any(|flow| flow.rate_mhz != 0 || flow.bytes_per_s != 0)
 }
 
-/// Messages on their way, both ways.
+/// Returns the number of messages in flight in both directions.
 fn depths(channel: &SeenChannel) -> u64 {
     let (a, b, moves) = (channel.connecting.as_ref(), channel.accepting.as_ref(), moves(channel));
     let ways = [InFlight::between(a, b, moves), InFlight::between(b, a, moves)];
     ways.iter().flatten().map(|in_flight| in_flight.messages).fold(0, u64::saturating_add)
 }
 
-/// The end by which both ways through a channel are told: figures of two ends, which are sampled at different
-/// moments, would not agree. The one that connected, unless only the other tells.
+/// Returns the end whose figures describe both directions: those of two ends are sampled at different moments
+/// and would not agree. The connecting end, if it has a sample.
 pub(crate) fn telling_end(channel: &SeenChannel) -> Option<&EndSample> {
     channel.connecting.as_ref().or(channel.accepting.as_ref())
 }
 
-/// Who is at the ends of a channel: the one that connected, and the one that accepted.
+/// Returns the domains at the ends of a channel: connecting and accepting.
 pub(crate) fn ends(channel: &SeenChannel) -> (Option<DomainId>, Option<DomainId>) {
     let (a, b) = (channel.connecting.as_ref(), channel.accepting.as_ref());
     let told = |own: Option<&EndSample>, other: Option<&EndSample>| {
@@ -145,16 +146,16 @@ fn row(seen: &Seen, channel: &SeenChannel) -> ChannelRow {
     }
 }
 
-/// A channel by its number.
+/// Returns the row of a channel.
 #[must_use]
 pub fn channel(seen: &Seen, id: ChannelId) -> Option<ChannelRow> {
     seen.channels.get(&id).map(|channel| row(seen, channel))
 }
 
-/// The channels that a query wants.
+/// Returns the channels that a query selects.
 ///
 /// # Errors
-/// When it names a node or domain that there is not.
+/// If the query names an unknown node or domain.
 pub fn channels(seen: &Seen, query: &ChannelsQuery) -> Result<Page<ChannelRow>, Missing> {
     let filter = Filter::new(&query.filter);
     let node: Option<NodeId> =

@@ -9,21 +9,21 @@ use tombolo_admin::observe::{Seen, SeenDomain};
 
 use super::{Cut, Filter, Missing, Page, ms, node_name};
 
-/// Which domains, in which order.
+/// Selects and sorts domains.
 #[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
 #[serde(default)]
 pub struct DomainsQuery {
-    /// A word in the id, program, arguments or node.
+    /// Word to find in the id, program, arguments or node.
     pub filter: String,
-    /// On this node only.
+    /// Only domains on this node.
     pub node: Option<String>,
     /// Live, ended, or all.
     pub state: DomainState,
-    /// By what.
+    /// Sort key of the domains.
     pub sort: DomainSort,
-    /// The greatest first.
+    /// Whether the greatest comes first.
     pub descending: bool,
-    /// Which of these.
+    /// Range of the matching rows.
     #[serde(flatten)]
     pub cut: Cut,
 }
@@ -39,7 +39,7 @@ pub enum DomainState {
     All,
 }
 
-/// What domains are sorted by; those that are equal in it, by id.
+/// Sort key of domains; ties are broken by id.
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs, reason = "they say what they are")]
@@ -53,7 +53,7 @@ pub enum DomainSort {
     Since,
 }
 
-/// A domain. What its kernel has not told is null.
+/// Row of a domain. Values that its kernel has not reported are null.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "docs/specs/web.md")]
 pub struct DomainRow {
@@ -78,7 +78,7 @@ pub struct DomainRow {
     pub steerable: bool,
 }
 
-/// A domain, with all that is known of it.
+/// Details of one domain, with its row.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "docs/specs/web.md")]
 pub struct DomainDetail {
@@ -104,7 +104,7 @@ fn row(seen: &Seen, domain: &SeenDomain) -> DomainRow {
         parent: domain.parent.map(|parent| parent.to_string()),
         since_ms: ms(domain.since_ns),
         ended_ms: domain.exit.is_some().then(|| ms(domain.ended_ns)),
-        // Only what a machine started can be paused, and only that is its to end.
+        // Only domains started by the machine can be paused or ended.
         steerable: exit.is_none() && domain.parent.is_some(),
         exit,
         failed,
@@ -118,7 +118,7 @@ fn row(seen: &Seen, domain: &SeenDomain) -> DomainRow {
     }
 }
 
-/// The domains that a query wants.
+/// Returns the domains that a query selects.
 #[must_use]
 pub fn domains(seen: &Seen, query: &DomainsQuery) -> Page<DomainRow> {
     let filter = Filter::new(&query.filter);
@@ -155,17 +155,17 @@ fn sort(domains: &mut [&SeenDomain], by: DomainSort, descending: bool) {
     };
     domains.sort_by(|a, b| {
         let order = compare(a, b);
-        // Equal ones do not change places when their neighbours do, whatever the direction.
+        // Ties keep their order in either direction.
         let order = if descending { order.reverse() } else { order };
         let by_id = a.id.cmp(&b.id);
         order.then(if descending && by == DomainSort::Id { by_id.reverse() } else { by_id })
     });
 }
 
-/// A domain, with all that is known of it.
+/// Returns the details of a domain.
 ///
 /// # Errors
-/// When it is not remembered, or never was.
+/// If the domain is unknown or no longer remembered.
 pub fn domain(seen: &Seen, id: DomainId) -> Result<DomainDetail, Missing> {
     let domain = seen.domains.get(&id).ok_or_else(|| Missing(format!("domain {id}")))?;
     let children = seen.domains.values().filter(|other| other.parent == Some(id));

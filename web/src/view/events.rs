@@ -1,4 +1,4 @@
-//! What happened.
+//! Events of the machine.
 
 use serde::{Deserialize, Serialize};
 use tombolo_admin::observe::{Happening, Seen, SeenEvent};
@@ -9,9 +9,9 @@ use super::{Cut, Filter, Page, ms, node_name};
 #[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
 #[serde(default)]
 pub struct EventsQuery {
-    /// A word in what happened, where, to whom, or its text.
+    /// Word to find in the kind, node, domain or text of an event.
     pub filter: String,
-    /// Which of these.
+    /// Range of the matching rows.
     #[serde(flatten)]
     pub cut: Cut,
 }
@@ -28,7 +28,7 @@ pub struct EventRow {
     pub text: String,
 }
 
-/// What happened, in words.
+/// Returns a description of an event's kind.
 fn what(happening: Happening) -> &'static str {
     match happening {
         Happening::NODE_STARTING => "node starting",
@@ -42,7 +42,7 @@ fn what(happening: Happening) -> &'static str {
         Happening::DOMAIN_MOVED => "domain moved",
         Happening::LIMIT_MET => "limit met",
         Happening::FREQUENCY_CHANGED => "frequency changed",
-        // A monitor of a later release may know more.
+        // A monitor of a later release may have more kinds.
         _ => "something else",
     }
 }
@@ -58,7 +58,7 @@ fn row(seen: &Seen, event: &SeenEvent) -> EventRow {
     }
 }
 
-/// The events that a query wants, the newest first.
+/// Returns the events that a query selects, newest first.
 #[must_use]
 pub fn events(seen: &Seen, query: &EventsQuery) -> Page<EventRow> {
     let filter = Filter::new(&query.filter);

@@ -1,4 +1,4 @@
-//! Hubs: what many programs share.
+//! Hubs, the synchronization objects that programs share.
 
 use serde::{Deserialize, Serialize};
 use tombolo::DomainId;
@@ -10,14 +10,14 @@ use super::{Cut, Filter, Page};
 #[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
 #[serde(default)]
 pub struct HubsQuery {
-    /// A word in the name, the kind, the node or the owner.
+    /// Word to find in the name, kind, node or owner.
     pub filter: String,
-    /// Which of these.
+    /// Range of the matching rows.
     #[serde(flatten)]
     pub cut: Cut,
 }
 
-/// A hub, as it was a moment ago.
+/// Row of a hub, as of the last query.
 #[derive(Serialize, Clone, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "docs/specs/web.md")]
 pub struct HubRow {
@@ -27,19 +27,19 @@ pub struct HubRow {
     pub capacity: u32,
     pub depth: u32,
     pub held: u32,
-    /// The domain that owns a resource, or holds the oldest block that is held.
+    /// Domain that owns the resource, or that holds the oldest block of a pool.
     pub owner: Option<String>,
     pub fencing_token: Option<u64>,
-    /// Whether the owner inherits the priority of those that wait; null where there is no owner.
+    /// Whether the owner inherits the priority of waiting tasks; null if there is no owner.
     pub inheritance: Option<bool>,
-    /// The priority that the owner inherits.
+    /// Priority that the owner inherits.
     pub inherited: Option<u8>,
     pub closed: bool,
     pub putters: Vec<WaitingRow>,
     pub getters: Vec<WaitingRow>,
 }
 
-/// Requests of one priority that wait.
+/// Waiting requests of one priority.
 #[derive(Serialize, Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "docs/specs/web.md")]
 pub struct WaitingRow {
@@ -48,7 +48,7 @@ pub struct WaitingRow {
 }
 
 impl HubRow {
-    /// The row of a hub on this node.
+    /// Creates the row of a hub on this node.
     #[must_use]
     pub fn new(node: String, status: Status) -> HubRow {
         let waiting = |all: &[Waiting]| -> Vec<WaitingRow> {
@@ -75,7 +75,7 @@ impl HubRow {
     }
 }
 
-/// The hubs that a query wants, by name.
+/// Returns the hubs that a query selects, by name.
 #[must_use]
 pub fn hubs(all: &[HubRow], query: &HubsQuery) -> Page<HubRow> {
     let filter = Filter::new(&query.filter);

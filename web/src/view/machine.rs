@@ -7,7 +7,7 @@ use super::ms;
 use super::nodes::{load, shares_kernel};
 use crate::cache::{MonitorState, Picture};
 
-/// What the page's head says.
+/// Data of the page's header.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "docs/specs/web.md")]
 pub struct MachineRow {
@@ -31,7 +31,7 @@ pub struct MachineRow {
     pub tracing: bool,
 }
 
-/// The machine as a whole.
+/// Returns the row of the machine as a whole.
 #[must_use]
 pub fn machine(picture: &Picture, steer: bool) -> MachineRow {
     let seen = &picture.seen;
@@ -67,8 +67,8 @@ pub fn machine(picture: &Picture, steer: bool) -> MachineRow {
     }
 }
 
-/// The processors of a machine and their load together, in thousandths of one; none is known before the first
-/// sample. What runs on the host's kernel is in the load of the host.
+/// Returns the number of processors of a machine and their total load, in thousandths of a processor; `None`
+/// before the first sample. Nodes on the host's kernel are part of the host's load.
 fn processors(seen: &Seen) -> (usize, Option<u64>) {
     let own = |node: &&SeenNode| node.phase == NodePhase::Up && !shares_kernel(node);
     let samples = seen.nodes.values().filter(own).filter_map(|node| node.sample.as_ref());

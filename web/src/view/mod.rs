@@ -1,4 +1,4 @@
-//! What can be looked at: each view is rows of a picture, filtered, sorted and cut.
+//! Views that pages can watch: each consists of rows of a picture, filtered, sorted and paged.
 
 mod channels;
 mod domains;
@@ -24,25 +24,25 @@ pub(crate) use nodes::{load, shares_kernel};
 pub use process::{DescriptorRow, ProcessNodeRow, ProcessRow, ThreadRow, ThreadsQuery, process, threads};
 pub use regions::{HolderRow, RegionRow, RegionsQuery, holders, regions};
 
-/// The most rows of a page of a view.
+/// Maximum number of rows of a page.
 pub const MAX_ROWS: usize = 500;
 
-/// Some of the rows that match.
+/// Page of the matching rows.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Page<T> {
-    /// How many match in all.
+    /// Number of all matching rows.
     pub total: usize,
-    /// Those that are wanted, in order.
+    /// Rows of the page, in order.
     pub rows: Vec<T>,
 }
 
-/// Which of the rows that match are wanted.
+/// Range of the matching rows.
 #[derive(Deserialize, Clone, PartialEq, Eq, Debug)]
 #[serde(default)]
 pub struct Cut {
-    /// How many to leave out before.
+    /// Number of rows to skip.
     pub offset: usize,
-    /// How many at most, up to [`MAX_ROWS`].
+    /// Maximum number of rows, at most [`MAX_ROWS`].
     pub limit: usize,
 }
 
@@ -53,19 +53,19 @@ impl Default for Cut {
 }
 
 impl Cut {
-    /// These of all that match; rows are made of no others.
+    /// Returns the page of the matching items; only its rows are created.
     pub(crate) fn of<T, R>(&self, all: &[T], row: impl FnMut(&T) -> R) -> Page<R> {
         let rows = all.iter().skip(self.offset).take(self.limit.min(MAX_ROWS)).map(row).collect();
         Page { total: all.len(), rows }
     }
 }
 
-/// Something that there is not.
+/// Error: a named object does not exist.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("there is no {0} (any more)")]
 pub struct Missing(pub String);
 
-/// Looks for a word, whatever its case.
+/// Case-insensitive search for a word.
 struct Filter(String);
 
 impl Filter {
@@ -73,11 +73,11 @@ impl Filter {
         Filter(text.trim().to_lowercase())
     }
 
-    /// Whether any of these has it.
+    /// Returns whether any of the texts contains the word.
     fn takes<'a>(&self, texts: impl IntoIterator<Item = &'a str>) -> bool {
         let has = |text: &str| {
             if text.is_ascii() && self.0.is_ascii() {
-                // Most texts are, and ten thousand of them are looked at four times a second.
+                // Fast path: ten thousand texts are searched four times per second, most of them ASCII.
                 let wanted = self.0.as_bytes();
                 return text.as_bytes().windows(wanted.len()).any(|part| part.eq_ignore_ascii_case(wanted));
             }
@@ -87,17 +87,17 @@ impl Filter {
     }
 }
 
-/// A domain's id, as text.
+/// Formats a domain's id.
 pub(crate) fn domain_name(id: DomainId) -> String {
     id.to_string()
 }
 
-/// What is known of a node by its number.
+/// Returns the name of a node, or its number if it is unknown.
 pub(crate) fn node_name(seen: &Seen, node: NodeId) -> String {
     seen.nodes.get(&node).map_or_else(|| node.to_string(), |node| node.info.name.clone())
 }
 
-/// The node with this name.
+/// Returns the node with this name.
 fn node_named<'a>(seen: &'a Seen, name: &str) -> Result<&'a tombolo_admin::observe::SeenNode, Missing> {
     let found = seen.nodes.values().find(|node| node.info.name == name);
     found.ok_or_else(|| Missing(format!("node '{name}'")))
@@ -107,17 +107,17 @@ fn program_of(seen: &Seen, domain: DomainId) -> &str {
     seen.domains.get(&domain).map_or("", |domain| &domain.program)
 }
 
-/// A domain's id, as pages write it.
+/// Parses a domain's id as written by pages.
 pub(crate) fn domain_id(text: &str) -> Result<DomainId, Missing> {
     text.parse().map_err(|_| Missing(format!("domain '{text}'")))
 }
 
-/// A channel's number, as pages write it.
+/// Parses a channel's number as written by pages.
 pub(crate) fn channel_id(text: &str) -> Result<ChannelId, Missing> {
     text.parse().map(ChannelId).map_err(|_| Missing(format!("channel '{text}'")))
 }
 
-/// Milliseconds of nanoseconds.
+/// Converts nanoseconds to milliseconds.
 fn ms(ns: u64) -> u64 {
     ns / 1_000_000
 }

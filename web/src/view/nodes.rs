@@ -6,7 +6,7 @@ use tombolo_admin::observe::{NodePhase, NodeSample, Seen, SeenLink, SeenNode};
 
 use super::{Missing, ms, node_name, node_named};
 
-/// A node of the map. What is not known, of a node that is down or before its first sample, is null.
+/// Row of a node. Unknown values, of a node that is down or not yet sampled, are null.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "docs/specs/web.md")]
 pub struct NodeRow {
@@ -19,8 +19,8 @@ pub struct NodeRow {
     pub phase: &'static str,
     pub cause: String,
     pub generation: u16,
-    /// It runs on the host's kernel: `load` and `memory_used_bytes` are of its own processes, and within the
-    /// host's.
+    /// Whether the node runs on the host's kernel: then `load` and `memory_used_bytes` are those of its own
+    /// processes and are included in the host's.
     pub shared: bool,
     pub cores: usize,
     pub load: Option<u64>,
@@ -33,7 +33,7 @@ pub struct NodeRow {
     pub window_bytes: u64,
 }
 
-/// A processor of a node, as it was sampled last.
+/// Processor of a node, from its last sample.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "docs/specs/web.md")]
 pub struct CoreRow {
@@ -46,7 +46,7 @@ pub struct CoreRow {
     pub governor: Option<String>,
 }
 
-/// A meter of power.
+/// Power meter of a node.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "docs/specs/web.md")]
 pub struct PowerRow {
@@ -54,7 +54,7 @@ pub struct PowerRow {
     pub mw: u32,
 }
 
-/// What copies memory on a node.
+/// Copy engine of a node.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "docs/specs/web.md")]
 pub struct EngineRow {
@@ -63,7 +63,7 @@ pub struct EngineRow {
     pub bytes_per_s: u64,
 }
 
-/// A node, with all that is known of it.
+/// Details of one node, with its row.
 #[derive(Serialize, Clone, PartialEq, Debug)]
 #[allow(missing_docs, reason = "docs/specs/web.md")]
 pub struct NodeDetail {
@@ -98,26 +98,26 @@ pub struct LinkRow {
     pub round_trip_ns: Option<u64>,
 }
 
-/// Load of all processors together, or of the node's processes where it has no processors of its own, in
-/// thousandths of one.
+/// Returns the total load of all processors in thousandths of one, or of the node's processes if it has no
+/// processors of its own.
 pub(crate) fn load(sample: &NodeSample) -> u64 {
     let cores = sample.cores.iter().map(|core| u64::from(core.load_permille));
     cores.sum::<u64>() + u64::from(sample.own_load_permille)
 }
 
-/// Whether a node runs on another node's kernel, whose processors and memory it has no part of: what it takes
-/// is in what that node tells, so that sums leave it out.
+/// Returns whether a node runs on another node's kernel. Its resource usage is included in that of the other
+/// node, so sums leave it out.
 pub(crate) fn shares_kernel(node: &SeenNode) -> bool {
     node.info.kind == NodeKind::User
 }
 
-/// Power of all meters together, where there are any, in mW.
+/// Returns the total power of all meters in mW, if there are any.
 fn power_mw(sample: &NodeSample) -> Option<u64> {
     let meters = sample.power.iter().map(|meter| u64::from(meter.power_mw));
     (!sample.power.is_empty()).then(|| meters.sum())
 }
 
-/// What is there only where something tells.
+/// Returns `None` for 0, which means unknown.
 fn told(number: u32) -> Option<u32> {
     (number != 0).then_some(number)
 }
@@ -153,16 +153,16 @@ impl From<&SeenNode> for NodeRow {
     }
 }
 
-/// All nodes, by number.
+/// Returns the rows of all nodes, by number.
 #[must_use]
 pub fn nodes(seen: &Seen) -> Vec<NodeRow> {
     seen.nodes.values().map(NodeRow::from).collect()
 }
 
-/// A node by its name, with all that is known of it.
+/// Returns the details of the node with this name.
 ///
 /// # Errors
-/// When no node has that name.
+/// If no node has this name.
 pub fn node(seen: &Seen, name: &str) -> Result<NodeDetail, Missing> {
     let node = node_named(seen, name)?;
     let sample = node.sample.as_ref();
@@ -208,7 +208,7 @@ fn cores(sample: &NodeSample) -> Vec<CoreRow> {
     sample.cores.iter().map(row).collect()
 }
 
-/// The row of a link between two nodes.
+/// Returns the row of a link between two nodes.
 #[must_use]
 pub fn link(seen: &Seen, link: &SeenLink) -> LinkRow {
     let (a, b) = (node_name(seen, link.a), node_name(seen, link.b));
@@ -226,7 +226,7 @@ pub fn link(seen: &Seen, link: &SeenLink) -> LinkRow {
     }
 }
 
-/// The rows of all links.
+/// Returns the rows of all links.
 #[must_use]
 pub fn links(seen: &Seen) -> Vec<LinkRow> {
     seen.links.values().map(|each| link(seen, each)).collect()

@@ -1,4 +1,4 @@
-//! A job whose threads are on several nodes, as one process: what its hub says.
+//! OpenMP jobs with threads on several nodes, shown as one process from the data of their hub.
 
 use serde::{Deserialize, Serialize};
 use tombolo_omp_process::{NodeReport, ProcessReport, ThreadReport};
@@ -9,11 +9,11 @@ use super::{Cut, Filter, Page};
 #[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
 #[serde(default)]
 pub struct ThreadsQuery {
-    /// The domain of the job's program.
+    /// Domain of the job's program.
     pub domain: String,
-    /// A word in the role, the state, a node or the function.
+    /// Word to find in the role, state, node or function.
     pub filter: String,
-    /// Which of these.
+    /// Range of the matching rows.
     #[serde(flatten)]
     pub cut: Cut,
 }
@@ -65,7 +65,7 @@ pub struct ThreadRow {
     pub function: Option<String>,
 }
 
-/// The row of the job with this domain.
+/// Returns the row of the job with this domain.
 #[must_use]
 pub fn process(domain: &str, report: &ProcessReport) -> ProcessRow {
     let on = |number: usize| report.threads.iter().filter(|thread| thread.on == number).count();
@@ -87,7 +87,7 @@ pub fn process(domain: &str, report: &ProcessReport) -> ProcessRow {
     }
 }
 
-/// The threads that a query wants, by number.
+/// Returns the threads that a query selects, by number.
 #[must_use]
 pub fn threads(report: &ProcessReport, query: &ThreadsQuery) -> Page<ThreadRow> {
     let filter = Filter::new(&query.filter);

@@ -1,4 +1,4 @@
-//! Memory, and who may do what with it.
+//! Memory regions and the capabilities to them.
 
 use serde::{Deserialize, Serialize};
 use tombolo::region::{Backing, CapabilityInfo, Seal};
@@ -10,13 +10,13 @@ use super::{Cut, Filter, Missing, Page, domain_id, node_name, node_named, progra
 #[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
 #[serde(default)]
 pub struct RegionsQuery {
-    /// A word in the id, the maker or its program.
+    /// Word to find in the id, the maker or its program.
     pub filter: String,
-    /// Of this node.
+    /// Only regions of this node.
     pub node: Option<String>,
-    /// Made by this domain.
+    /// Only regions made by this domain.
     pub domain: Option<String>,
-    /// Which of these.
+    /// Range of the matching rows.
     #[serde(flatten)]
     pub cut: Cut,
 }
@@ -74,10 +74,10 @@ fn row(seen: &Seen, region: &SeenRegion) -> RegionRow {
     }
 }
 
-/// The regions that a query wants, by id.
+/// Returns the regions that a query selects, by id.
 ///
 /// # Errors
-/// When it names a node or domain that there is not.
+/// If the query names an unknown node or domain.
 pub fn regions(seen: &Seen, query: &RegionsQuery) -> Result<Page<RegionRow>, Missing> {
     let filter = Filter::new(&query.filter);
     let node = query.node.as_deref().map(|name| node_named(seen, name)).transpose()?;
@@ -94,7 +94,7 @@ pub fn regions(seen: &Seen, query: &RegionsQuery) -> Result<Page<RegionRow>, Mis
     Ok(query.cut.of(&all, |region| row(seen, region)))
 }
 
-/// The capabilities to a region.
+/// Returns the rows of the capabilities to a region.
 #[must_use]
 pub fn holders(seen: &Seen, capabilities: &[CapabilityInfo]) -> Vec<HolderRow> {
     let row = |capability: &CapabilityInfo| HolderRow {

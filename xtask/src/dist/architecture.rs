@@ -9,20 +9,20 @@ use crate::kit::select_installed;
 use crate::toolchain::{Toolchain, add_target};
 use crate::workspace::{Workspace, execute};
 
-/// An architecture of packages.
+/// Architecture that packages are made for.
 #[derive(Debug)]
 pub(super) struct Architecture {
-    /// As `tombolo_base::Isa` spells it.
+    /// Name as spelled by `tombolo_base::Isa`.
     pub(super) isa: &'static str,
-    /// Debian's name of it.
+    /// Name of the Debian architecture.
     pub(super) debian: &'static str,
-    /// The folder of Debian's libraries for it.
+    /// Debian's multiarch triplet, the folder of its libraries.
     pub(super) multiarch: &'static str,
-    /// Rust's target for it, with the C library of Debian.
+    /// Rust target triple with glibc, the C library of Debian.
     pub(super) triple: &'static str,
 }
 
-/// All of them.
+/// All supported architectures.
 pub(super) const ARCHITECTURES: [Architecture; 2] = [
     Architecture {
         isa: "x86_64",
@@ -38,11 +38,12 @@ pub(super) const ARCHITECTURES: [Architecture; 2] = [
     },
 ];
 
-/// The monitor of x86-64 nodes, which are foreign on Arm. On x86-64 there is only the host's own monitor.
+/// Target of the monitor for x86-64 nodes, which are foreign on Arm. On x86-64 only the host's own monitor is
+/// needed.
 const FOREIGN_X86_64: &str = "x86_64-unknown-linux-musl";
 
 impl Architecture {
-    /// The architecture of this machine.
+    /// Returns the architecture of this machine.
     pub(super) fn native() -> Result<&'static Architecture, Failure> {
         let host = Toolchain::find()?.host()?;
         let isa = host.split('-').next().unwrap_or(&host);
@@ -55,9 +56,9 @@ impl Architecture {
         Ok(Architecture::native()?.isa == self.isa)
     }
 
-    /// The files of an installation, whether they are built or not.
+    /// Describes the files of an installation, which need not be built yet.
     pub(super) fn source<'a>(&'a self, workspace: &'a Workspace) -> Source<'a> {
-        // Programs of this machine are built as the kit builds them.
+        // Native programs are in the kit's build folder.
         let native = Architecture::native().is_ok_and(|native| native.isa == self.isa);
         let profile = if native { "release".into() } else { format!("{}/release", self.triple) };
         Source {
@@ -90,7 +91,8 @@ impl Architecture {
         Ok(source)
     }
 
-    /// What the kit on this architecture has besides the usual: a monitor for x86-64, where that is foreign.
+    /// Builds and returns what the kit of this architecture contains in addition: the monitor for x86-64
+    /// nodes where x86-64 is foreign.
     pub(super) fn foreign_monitors(&self, workspace: &Workspace) -> Result<Vec<Item>, Failure> {
         if self.isa == "x86_64" || !Toolchain::find()?.has(FOREIGN_X86_64) {
             return Ok(vec![]);
@@ -104,7 +106,7 @@ impl Architecture {
     }
 }
 
-/// Writes manual pages and completions into an empty folder, so that none of a removed command stays.
+/// Writes manual pages and completions into an empty folder, so that no file of a removed command remains.
 fn write_documents(source: &Source<'_>) -> Result<(), Failure> {
     let folder = &source.documents;
     if folder.exists() {

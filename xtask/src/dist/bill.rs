@@ -1,4 +1,5 @@
-//! The bill of third-party code in packages: as SPDX, and with the texts of the licences.
+//! Software bill of materials of the third-party code in packages: as SPDX, and as a file with the licence
+//! texts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -12,7 +13,7 @@ use crate::failure::Failure;
 use crate::installation::VERSION;
 use crate::workspace::capture;
 
-/// The packages of the workspace whose programs and libraries are installed.
+/// Workspace packages whose programs and libraries are installed.
 const INSTALLED: &[&str] = &[
     "tombolo-cli",
     "tombolo-cli-bench",
@@ -39,7 +40,7 @@ const INSTALLED: &[&str] = &[
     "bare-pingpong",
 ];
 
-/// Third-party files of the kit: the file with the names of their packages, their origin and licence.
+/// Third-party files of the kit: the file that lists their packages, their origin and their licence.
 const FETCHED: [(&str, &str, &str); 6] = [
     ("aarch64/vm-kit", "Debian", "GPL-2.0-only"),
     ("riscv64/vm-kit", "Debian", "GPL-2.0-only"),
@@ -61,7 +62,7 @@ struct Crate {
     name: String,
     version: String,
     license: Option<String>,
-    /// Absent for what is in the tree.
+    /// `None` for crates of the tree.
     source: Option<String>,
     manifest_path: PathBuf,
     targets: Vec<Target>,
@@ -91,12 +92,12 @@ struct Edge {
 
 #[derive(Deserialize)]
 struct EdgeKind {
-    /// Absent for what is linked.
+    /// `None` for normal dependencies, which are linked.
     kind: Option<String>,
 }
 
 impl Package<'_> {
-    /// The files that say it, each with its name.
+    /// Returns the files of the bill with their names.
     pub(super) fn bill(&self) -> Result<[(&'static str, String); 2], Failure> {
         let mut cargo = self.workspace.cargo();
         cargo.args([
@@ -118,12 +119,12 @@ impl Package<'_> {
         Ok([("tombolo.spdx.json", format!("{bill:#}\n")), ("THIRD-PARTY-LICENCES.txt", licences(&others)?)])
     }
 
-    /// Packages in the kit that others built, with their origin and licence.
+    /// Returns the prebuilt third-party packages in the kit, with their origin and licence.
     fn fetched(&self) -> Vec<(String, &'static str, &'static str)> {
         let kit = self.workspace.target.join("kit");
         let mut found = Vec::new();
         for (file, origin, licence) in FETCHED {
-            // What is not in the kit is not in the package.
+            // A file missing from the kit is missing from the package too.
             let text = fs::read_to_string(kit.join(file)).unwrap_or_default();
             found.extend(text.split_whitespace().skip(1).map(|name| (name.to_owned(), origin, licence)));
         }
@@ -131,7 +132,7 @@ impl Package<'_> {
     }
 }
 
-/// The crates that installed programs contain, by name and version.
+/// Returns the crates linked into installed programs, by name and version.
 fn linked(metadata: &Metadata) -> Vec<&Crate> {
     let crates: BTreeMap<&str, &Crate> = metadata.packages.iter().map(|it| (it.id.as_str(), it)).collect();
     let nodes: BTreeMap<&str, &Node> = metadata.resolve.nodes.iter().map(|it| (it.id.as_str(), it)).collect();
@@ -154,7 +155,7 @@ fn linked(metadata: &Metadata) -> Vec<&Crate> {
     found.into_values().collect()
 }
 
-/// The entries of Cargo.lock: name, version and hash of each crate.
+/// Parses Cargo.lock into a map from crate name and version to checksum.
 fn checksums(lock: &str) -> BTreeMap<(String, String), String> {
     let value = |line: &str, key: &str| {
         line.strip_prefix(key)?.strip_prefix(" = \"")?.strip_suffix('"').map(str::to_owned)
@@ -182,7 +183,7 @@ fn spdx(
             "SPDXID": id("crate", &[&it.name, &it.version]), "name": it.name, "versionInfo": it.version,
             "downloadLocation": format!("https://static.crates.io/crates/{0}/{0}-{1}.crate", it.name, it.version),
             "filesAnalyzed": false,
-            // Old manifests write a slash for "or".
+            // Old manifests use a slash for "OR".
             "licenseDeclared": it.license.as_deref().map_or("NOASSERTION".to_owned(), |it| it.replace('/', " OR ")),
             "externalRefs": [{
                 "referenceCategory": "PACKAGE-MANAGER", "referenceType": "purl",
@@ -220,7 +221,7 @@ fn spdx(
     })
 }
 
-/// An identifier of letters, digits, dots and dashes, as SPDX wants them.
+/// Makes an SPDX identifier, which consists of letters, digits, dots and dashes.
 fn id(kind: &str, words: &[&str]) -> String {
     let words: Vec<String> = words
         .iter()
@@ -231,10 +232,10 @@ fn id(kind: &str, words: &[&str]) -> String {
     format!("SPDXRef-{kind}-{}", words.join("-"))
 }
 
-/// Seconds since 1970 as ISO 8601 writes them.
+/// Formats seconds since the Unix epoch as ISO 8601 in UTC.
 fn utc(seconds: u64) -> String {
     let (days, rest) = ((seconds / 86400) as i64, seconds % 86400);
-    // The civil calendar from a count of days, by eras of 400 years that begin in March.
+    // Convert a day count to a civil date, by 400-year eras that begin in March.
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted.div_euclid(146_097), shifted.rem_euclid(146_097));
     let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
@@ -246,7 +247,7 @@ fn utc(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
 }
 
-/// The texts of the licences of crates, each once, below the crates that are under it.
+/// Collects the licence texts, each printed once below the crates that it applies to.
 fn licences(crates: &[&Crate]) -> Result<String, Failure> {
     let mut texts: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
     for it in crates {

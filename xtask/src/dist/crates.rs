@@ -6,11 +6,11 @@ use crate::failure::Failure;
 use crate::toolchain::Toolchain;
 use crate::workspace::{Package, Workspace, execute};
 
-/// The public crate that consists of next to nothing on the host, and what boards are built for.
+/// Public crate that is nearly empty on the host, and the board target that it is built for.
 const FOR_BOARDS: (&str, &str) = ("tombolo-bare", "aarch64-unknown-none");
 
-/// Packs each public crate and builds it out of what would be published, against the others as they would be;
-/// crates for boards once more for a board.
+/// Packages each public crate and builds it from the package, against the packaged versions of the others;
+/// the crate for boards also for a board target.
 pub(super) fn check(workspace: &Workspace) -> Result<(), Failure> {
     let public: Vec<&str> = workspace.public_crates().collect();
     println!("{} crates: {}", public.len(), public.join(", "));
@@ -27,12 +27,12 @@ pub(super) fn check(workspace: &Workspace) -> Result<(), Failure> {
 
 fn publish(workspace: &Workspace, names: &[&str], options: &[&str]) -> Result<(), Failure> {
     let mut publish = workspace.cargo();
-    // The registry is asked for nothing but what the lock file has.
+    // `--locked`: only versions of the lock file are fetched from the registry.
     publish.args(["publish", "--dry-run", "--locked", "--allow-dirty"]).args(options);
     execute(publish.args(names.iter().flat_map(|name| ["--package", name])))
 }
 
-/// A crate and all crates of the workspace that it is made of.
+/// Returns a crate and all workspace crates that it transitively depends on.
 fn consists_of<'a>(packages: &'a [Package], name: &'a str) -> BTreeSet<&'a str> {
     let (mut found, mut waiting) = (BTreeSet::new(), vec![name]);
     while let Some(name) = waiting.pop() {

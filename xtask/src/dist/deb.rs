@@ -1,4 +1,4 @@
-//! A package for Debian.
+//! The Debian package.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -11,13 +11,13 @@ use crate::failure::Failure;
 use crate::installation::{Item, VERSION, What};
 use crate::workspace::{capture, execute};
 
-/// Where its files lie.
+/// Installation prefix of the package's files.
 const PREFIX: &str = "usr";
 
-/// The scripts and lists of the package that are the same for every architecture, with their rights.
+/// Maintainer scripts and triggers that are the same for every architecture, with their modes.
 const CONTROL: [(&str, u32); 3] = [("postinst", 0o755), ("postrm", 0o755), ("triggers", 0o644)];
 
-/// Makes `tombolo_<version>_<architecture>.deb`.
+/// Builds `tombolo_<version>_<architecture>.deb`.
 pub(super) fn make(package: &Package<'_>) -> Result<PathBuf, Failure> {
     let draft = package.draft("deb")?;
     let libdir = Path::new("lib").join(package.architecture.multiarch);
@@ -55,7 +55,7 @@ pub(super) fn make(package: &Package<'_>) -> Result<PathBuf, Failure> {
     Ok(file)
 }
 
-/// Packs a draft with its `DEBIAN`.
+/// Packs a draft folder that contains `DEBIAN`.
 pub(super) fn pack(draft: &Path, time: u64, file: &Path) -> Result<(), Failure> {
     settle(draft, time)?;
     let mut build = Command::new("dpkg-deb");
@@ -63,7 +63,7 @@ pub(super) fn pack(draft: &Path, time: u64, file: &Path) -> Result<(), Failure> 
     execute(build.args(["--root-owner-group", "-Zxz", "--build"]).arg(draft).arg(file))
 }
 
-/// A line for each file, as `md5sum` writes them.
+/// Returns the `md5sums` file: one line of `md5sum` output per file.
 fn sums(draft: &Path, items: &[Item]) -> Result<String, Failure> {
     let mut command = Command::new("md5sum");
     command.current_dir(draft).arg("--");
@@ -73,7 +73,7 @@ fn sums(draft: &Path, items: &[Item]) -> Result<String, Failure> {
     capture(command.args(paths))
 }
 
-/// What dpkg says the package takes on a disk.
+/// Returns the installed size in KiB, as dpkg computes it.
 fn kibibytes(draft: &Path, items: &[Item]) -> Result<u64, Failure> {
     let mut sum = 0;
     for item in items.iter().filter(|item| !matches!(item.what, What::Link(_))) {

@@ -1,4 +1,4 @@
-//! The layout of installed files, and their requirements.
+//! Layout of installed files and their C library requirements.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -12,7 +12,7 @@ use crate::installation::{Item, What};
 use crate::workspace::{capture, execute};
 
 impl Package<'_> {
-    /// An empty folder for the parts of a package of this kind.
+    /// Creates an empty staging folder for a package of this kind.
     pub(super) fn draft(&self, kind: &str) -> Result<PathBuf, Failure> {
         let folder =
             self.workspace.target.join("dist/draft").join(format!("{kind}-{}", self.architecture.isa));
@@ -23,7 +23,7 @@ impl Package<'_> {
         Ok(folder)
     }
 
-    /// Everything of an installation, with the monitors that are foreign on this architecture.
+    /// Returns all items of an installation, including the monitors that are foreign on this architecture.
     pub(super) fn items(&self, libdir: &Path) -> Result<Vec<Item>, Failure> {
         let mut items = self.source.items(libdir)?;
         items.extend(self.architecture.foreign_monitors(self.workspace)?);
@@ -34,7 +34,7 @@ impl Package<'_> {
         Ok(items)
     }
 
-    /// Installs items below `prefix`, and strips debug information from those that we built.
+    /// Installs items below `prefix` and strips debug information from the files that this project built.
     pub(super) fn lay_out(&self, items: &[Item], prefix: &Path) -> Result<(), Failure> {
         for item in items {
             item.install(prefix)?;
@@ -44,7 +44,7 @@ impl Package<'_> {
             let isa = if is_built { Some(self.architecture.isa) } else { isa_of_archive(&item.path) };
             if let Some(isa) = isa {
                 let amount = if is_archive { "--strip-debug" } else { "--strip-unneeded" };
-                // Without times and owners in archives, and so the same every time.
+                // Deterministic archives contain no times or owners, which keeps packages reproducible.
                 let mut strip = Command::new(format!("{isa}-linux-gnu-strip"));
                 execute(
                     strip.args(["--enable-deterministic-archives", amount]).arg(prefix.join(&item.path)),
@@ -54,8 +54,8 @@ impl Package<'_> {
         Ok(())
     }
 
-    /// The newest version of the C library whose symbols programs and shared libraries of the host use, as in
-    /// `2.34`.
+    /// Returns the newest glibc symbol version that programs and shared libraries of the host require, such
+    /// as `2.34`.
     pub(super) fn libc_version(&self) -> Result<String, Failure> {
         let mut newest = (0, 0);
         for item in self.source.items(Path::new("lib"))? {
@@ -75,14 +75,14 @@ impl Package<'_> {
     }
 }
 
-/// Whether a part of the kit is loaded by programs of a host of this instruction set. What runs on virtual
-/// machines brings its own C library.
+/// Returns whether programs of a host of this instruction set load a kit file. Files for virtual machines
+/// come with their own C library.
 fn is_loaded_on(isa: &str, path: &Path) -> bool {
     let kit = Path::new("lib/tombolo/kit");
     [kit.join("gomp").join(isa), kit.join("mpi").join(isa).join("opt")].iter().any(|it| path.starts_with(it))
 }
 
-/// Whether a file is in the format of programs and libraries, and so may name versions of symbols.
+/// Returns whether a file is in ELF format and may therefore require symbol versions.
 fn is_program_or_library(path: &Path) -> Result<bool, Failure> {
     let mut magic = [0; 4];
     let mut file = fs::File::open(path).map_err(Failure::file("reading", path))?;
@@ -93,8 +93,8 @@ fn is_program_or_library(path: &Path) -> Result<bool, Failure> {
     }
 }
 
-/// Gives everything in a draft the rights and the time that it has in every package of this tree, whatever
-/// the umask and the clock of this machine are.
+/// Normalises modes and times of all files in a draft, so that packages do not depend on the umask and the
+/// clock of this machine.
 pub(super) fn settle(draft: &Path, time: u64) -> Result<(), Failure> {
     execute(Command::new("chmod").args(["--recursive", "u=rwX,go=rX"]).arg(draft))?;
     let mut touch = Command::new("find");
@@ -102,15 +102,15 @@ pub(super) fn settle(draft: &Path, time: u64) -> Result<(), Failure> {
     execute(&mut touch)
 }
 
-/// The instruction set of an archive that OpenMP programs are linked with; most of it is what only a debugger
-/// reads.
+/// Returns the instruction set of an archive that OpenMP programs are linked with. Most of such an archive is
+/// debug information.
 fn isa_of_archive(path: &Path) -> Option<&str> {
     let rest = path.strip_prefix("lib/tombolo/kit/omp").ok()?;
     rest.extension().filter(|end| *end == "a")?;
     rest.iter().next()?.to_str()
 }
 
-/// The newest version of glibc in what `readelf --version-info` says.
+/// Returns the newest glibc version in the output of `readelf --version-info`.
 fn newest_of(said: &str) -> (u32, u32) {
     let versions: BTreeSet<(u32, u32)> = said
         .split("GLIBC_")

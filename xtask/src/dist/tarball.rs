@@ -9,7 +9,7 @@ use crate::failure::Failure;
 use crate::installation::VERSION;
 use crate::workspace::execute;
 
-/// Makes `tombolo-<version>-<isa>-linux.tar.gz`, with one folder in it.
+/// Builds `tombolo-<version>-<isa>-linux.tar.gz`, which contains a single top-level folder.
 pub(super) fn make(package: &Package<'_>) -> Result<PathBuf, Failure> {
     let name = format!("tombolo-{VERSION}-{}-linux", package.architecture.isa);
     let draft = package.draft("tarball")?;
@@ -24,7 +24,7 @@ pub(super) fn pack(draft: &Path, name: &str, time: u64, file: &Path) -> Result<(
     settle(draft, time)?;
     let mut tar = Command::new("tar");
     tar.args(["--create", "--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=gnu"]);
-    // Without the name and the time that gzip would add.
+    // `-n` omits the file name and the time from the gzip header.
     tar.arg("--use-compress-program=gzip -n").arg("--file").arg(file);
     execute(tar.arg("--directory").arg(draft).arg(name))
 }

@@ -8,14 +8,14 @@ use std::process::{Command, Stdio};
 use super::{deb, tarball, wheel};
 use crate::workspace::Workspace;
 
-/// Later than any clock that runs this: a package must not be made of the times at which its files were laid
-/// out.
+/// Time of the package, later than any clock: the result must not contain the times at which files were
+/// staged.
 const TIME: u64 = 4_102_444_800;
 
 const CONTROL: &str = "Package: small\nVersion: 1\nArchitecture: all\nMaintainer: nobody <nobody@example.invalid>\n\
                        Description: a small package\n";
 
-/// A folder of its own for each test, which goes with it.
+/// Temporary folder of a test, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {
@@ -33,7 +33,8 @@ impl Drop for Folder {
     }
 }
 
-/// Files with their modes as a package has them: in this order, and with these modes unless others are given.
+/// Creates the files in the given order, with the modes that a package has; `rest` replaces the default mode
+/// of the others.
 fn lay_out(draft: &Path, order: &[usize], rest: u32) {
     const FILES: [(&str, &str, u32); 4] = [
         ("bin/program", "#!/bin/sh\n", 0o755),
@@ -53,7 +54,7 @@ fn lay_out(draft: &Path, order: &[usize], rest: u32) {
     ["bin", "lib", "share/a", "share", ""].iter().for_each(|folder| allow(&draft.join(folder), rest));
 }
 
-/// Two drafts of the same files below `inner`: the second is made in another order, with another umask, at
+/// Creates two drafts of the same files below `inner`: the second in another order, with another umask and at
 /// another time.
 fn drafts(folder: &Folder, inner: &str) -> [PathBuf; 2] {
     let drafts = ["first", "second"].map(|name| folder.0.join(name));

@@ -1,4 +1,4 @@
-//! The wheel: the package for Python, with the command and the parts of nodes that it needs.
+//! The Python wheel, which includes the command and the parts of nodes that it needs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,22 +9,22 @@ use crate::failure::Failure;
 use crate::installation::{Item, VERSION, What};
 use crate::workspace::{Workspace, capture};
 
-/// What packs it; `pip install` of the sources comes here through it, too.
+/// Script that packs the wheel. `pip install` of the sources runs this tool through the same script.
 const PACKER: &str = "runtime/python/wheel_builder.py";
 
-/// The oldest Python whose stable interface the extension module is built for; Cargo.toml says it to PyO3.
+/// Tag of the oldest Python whose stable ABI the extension module is built for; Cargo.toml passes it to PyO3.
 const PYTHON: &str = "cp39-abi3";
 
-/// Where an installation has the library for C.
+/// Path of the library for C in an installation.
 const C_LIBRARY: &str = "lib/tombolo/kit/c";
 
-/// Makes `tombolo-<version>-cp39-abi3-manylinux_<glibc>_<isa>.whl`. What pip installs below its prefix lies
-/// there as in every other installation, so that the command finds its parts.
+/// Builds `tombolo-<version>-cp39-abi3-manylinux_<glibc>_<isa>.whl`. Files that pip installs below its prefix
+/// have the same layout as in every other installation, so that the command finds its parts.
 pub(super) fn make(package: &Package<'_>) -> Result<PathBuf, Failure> {
     let draft = package.draft("wheel")?;
     let mut items = package.source.programs();
-    // The library for C is for those who install the command; with it a wheel is larger than the index takes,
-    // 100 MB.
+    // Leave out the library for C, which users of the command need: with it, the wheel would exceed the 100
+    // MB limit of the package index.
     items.extend(package.source.kit()?.into_iter().filter(|item| !item.path.starts_with(C_LIBRARY)));
     items.extend(package.architecture.foreign_monitors(package.workspace)?);
     let native = package.source.built.join("libtombolo_native.so");
@@ -43,7 +43,7 @@ pub(super) fn make(package: &Package<'_>) -> Result<PathBuf, Failure> {
     pack(package.workspace, &tag, &draft, package.time, &package.output)
 }
 
-/// Packs a draft, and returns the name of the file in the folder `output`.
+/// Packs a draft and returns the path of the file in the folder `output`.
 pub(super) fn pack(
     workspace: &Workspace,
     tag: &str,

@@ -1,14 +1,14 @@
-//! Modules of a crate do not need each other in large circles: what is to be changed has to be understood at
-//! once.
+//! Limits the size of dependency cycles between modules: the modules of a cycle have to be understood
+//! together.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{Finding, Tree};
 
-/// The most modules that may need each other.
+/// Maximum number of modules in a cycle.
 const MOST: usize = 3;
 
-/// Crates with larger circles, and the largest that each has. A number here only ever goes down.
+/// Crates with larger cycles, and the size of the largest one. These numbers may only decrease.
 const EXCEPTIONS: &[(&str, usize)] = &[
     ("tombolo-bench", 4),
     ("tombolo-cli-bench", 7),
@@ -21,7 +21,7 @@ const EXCEPTIONS: &[(&str, usize)] = &[
 
 type Path = Vec<String>;
 
-/// No circle of modules is larger than the limit, or than the exception of its crate.
+/// Rule: no cycle of modules is larger than the limit or the exception of its crate.
 pub(super) fn circles(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for package in &tree.packages {
@@ -46,7 +46,7 @@ pub(super) fn circles(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The module that a file is, by its path in `src`; the root is empty.
+/// Returns the module path of a file in `src`; that of the root is empty.
 fn module(path: &str) -> Path {
     let path = path.trim_end_matches(".rs");
     let path = path.strip_suffix("/mod").unwrap_or(path);
@@ -57,7 +57,7 @@ fn module(path: &str) -> Path {
     }
 }
 
-/// The circles of more than one module.
+/// Returns the cycles (strongly connected components) of more than one module.
 fn circles_of(modules: &BTreeMap<Path, &str>) -> BTreeSet<BTreeSet<Path>> {
     let needs: BTreeMap<&Path, BTreeSet<Path>> =
         modules.iter().map(|(module, text)| (module, needed(module, text, modules))).collect();
@@ -76,7 +76,7 @@ fn circles_of(modules: &BTreeMap<Path, &str>) -> BTreeSet<BTreeSet<Path>> {
     modules.keys().map(circle).filter(|circle| circle.len() > 1).collect()
 }
 
-/// The other modules whose items the text names, tests apart.
+/// Returns the other modules that the text refers to, excluding its tests.
 fn needed(module: &Path, text: &str, modules: &BTreeMap<Path, &str>) -> BTreeSet<Path> {
     let code: String = text
         .lines()
@@ -110,7 +110,7 @@ fn is_of_word(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
-/// Reads what comes after `base::`, one path or several in braces. Returns what is left of the text.
+/// Parses what follows `base::`: one path or several in braces. Returns the rest of the text.
 fn tree_of_paths<'a>(text: &'a str, base: &[String], paths: &mut Vec<Path>) -> &'a str {
     let text = text.trim_start();
     if let Some(mut rest) = text.strip_prefix('{') {
@@ -120,7 +120,7 @@ fn tree_of_paths<'a>(text: &'a str, base: &[String], paths: &mut Vec<Path>) -> &
                 return rest.strip_prefix('}').unwrap_or(rest);
             }
             let after = tree_of_paths(rest, base, paths);
-            // An `as` and its name are skipped, and whatever else is no path.
+            // Skip `as` with its name and anything else that is no path.
             let end = after.find([',', '}']).unwrap_or(after.len());
             rest =
                 if after.len() == rest.len() { &after[end.max(1).min(after.len())..] } else { &after[end..] };

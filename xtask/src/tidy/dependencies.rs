@@ -1,4 +1,4 @@
-//! Which crate may depend on which, licences, and files that no crate uses.
+//! Rules for dependencies between crates, licences, and unused files.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -8,13 +8,14 @@ use super::{Finding, Tree};
 use crate::layers::{LayerPosition, Layers};
 use crate::workspace::Package;
 
-/// The licence of every crate.
+/// Licence expression of every crate.
 pub(super) const LICENCE: &str = "Apache-2.0 OR MIT";
 
-/// Its texts, in the root of the tree.
+/// Licence texts in the root of the tree.
 const LICENCE_TEXTS: [&str; 2] = ["LICENSE-APACHE", "LICENSE-MIT"];
 
-/// Every crate stands in `layers.toml`, in its folder, and depends only on what stands below it.
+/// Rule: every crate is listed in `layers.toml`, is in its layer's folder, and depends only on crates below
+/// it.
 pub(super) fn layers(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for package in &tree.packages {
@@ -63,7 +64,7 @@ fn dependencies_of(tree: &Tree, package: &Package, place: LayerPosition) -> Vec<
     findings
 }
 
-/// Why a crate at `place` may not depend on `dependency`.
+/// Returns why a crate at `place` may not depend on `dependency`, or `None` if it may.
 fn refusal(layers: &Layers, place: LayerPosition, dependency: &str) -> Option<String> {
     let layer = &layers.layer[place.layer];
     let Some(other) = layers.place(dependency) else {
@@ -87,7 +88,7 @@ fn refusal(layers: &Layers, place: LayerPosition, dependency: &str) -> Option<St
     }
 }
 
-/// Every crate names the project's licence, and both texts are there.
+/// Rule: every crate declares the project's licence, and both texts exist.
 pub(super) fn licence(tree: &Tree) -> Vec<Finding> {
     let crates =
         tree.packages.iter().filter(|package| package.license.as_deref() != Some(LICENCE)).map(|package| {
@@ -101,7 +102,7 @@ pub(super) fn licence(tree: &Tree) -> Vec<Finding> {
     crates.chain(texts).collect()
 }
 
-/// Every crate that is published has what the registry shows of it, and brings the texts of its licences.
+/// Rule: every published crate has the metadata that the registry shows, and includes the licence texts.
 pub(super) fn published(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for package in tree.packages.iter().filter(|package| package.is_public()) {
@@ -126,7 +127,7 @@ pub(super) fn published(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Every source file is a target of its crate or a module that some file declares.
+/// Rule: every source file is a target of its crate or a module that some file declares.
 pub(super) fn dead_files(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for package in &tree.packages {
@@ -146,14 +147,14 @@ pub(super) fn dead_files(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The module that a file would be: `a/b.rs` and `a/b/mod.rs` are both `b`.
+/// Returns the module name of a file: `a/b.rs` and `a/b/mod.rs` are both `b`.
 fn module_name(path: &str) -> Option<&str> {
     let stem = path.strip_suffix(".rs")?;
     let stem = stem.strip_suffix("/mod").unwrap_or(stem);
     stem.rsplit('/').next()
 }
 
-/// The names after `mod`, and the files that `#[path]` and `include!` name.
+/// Returns the names after `mod` and the files named by `#[path]` and `include!`.
 fn declared_modules(text: &str) -> Vec<String> {
     let mut names = Vec::new();
     let source = Source::new(text);

@@ -1,7 +1,6 @@
-//! What comments and documentation must not look like: long lines, summaries that say nothing, and private
-//! idioms.
+//! Rules for comments and documentation: no long lines, no empty summaries, no private idioms.
 //!
-//! `layers.toml` has the idioms, and the folders that are exempt until they have been mended.
+//! `layers.toml` lists the idioms, and the folders that are exempt for now.
 
 use std::collections::BTreeMap;
 
@@ -9,30 +8,30 @@ use super::source::{Source, find_word};
 use super::{Finding, Tree};
 use crate::workspace::TextFile;
 
-/// The last column that a comment may reach.
+/// Maximum column of a comment.
 const MAX_COMMENT_COLUMNS: usize = 110;
 
 /// Whether [`comment_width`] refuses long lines or only counts them.
 const WIDTH_IS_ENFORCED: bool = true;
 
-/// The fewest words in the summary of a public item.
+/// Minimum number of words in the summary of a public item.
 const MIN_SUMMARY_WORDS: usize = 4;
 
-/// Functions whose names say everything; their summaries may be shorter.
+/// Functions with self-explanatory names, whose summaries may be shorter.
 const SELF_EVIDENT: &[&str] = &["new", "len", "is_empty", "id", "name", "iter", "clear", "close", "version"];
 
-/// Summaries that say nothing.
+/// Summaries without information.
 const HOLLOW: &[&str] =
     &["which", "what", "why", "how", "who", "whose", "where", "when", "its", "it", "that", "this", "these"];
 
-/// Comments end at column [`MAX_COMMENT_COLUMNS`], so that two files fit side by side.
+/// Rule: comments end at column [`MAX_COMMENT_COLUMNS`], so that two files fit side by side.
 pub(super) fn comment_width(tree: &Tree) -> Vec<Finding> {
     if WIDTH_IS_ENFORCED { long_comments(tree) } else { Vec::new() }
 }
 
 fn long_comments(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
-    // Headers in C are one with what is generated from interfaces, whose lines are longer.
+    // C headers share their style with generated headers, whose lines are longer.
     let is_c = |path: &str| path.ends_with(".h") || path.ends_with(".c");
     let files =
         tree.files.iter().filter(|file| !crate::codegen::is_generated(&file.path) && !is_c(&file.path));
@@ -49,13 +48,13 @@ fn long_comments(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// Whether a line of a comment has a place to break it: links and rows of tables have none.
+/// Returns whether a comment line can be broken: links and table rows cannot.
 fn can_be_wrapped(comment: &str) -> bool {
     let text = comment.trim_start().trim_start_matches(['/', '!', '*', '#']).trim_start();
     !text.starts_with('|') && !text.contains("://") && !text.contains("   ") && text.contains(' ')
 }
 
-/// Public items have a summary of at least four words, and no item has one that says nothing.
+/// Rule: public items have a summary of at least four words, and no item has an empty one.
 pub(super) fn summaries(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files.iter().filter(|file| is_checked(tree, &file.path)) {
@@ -90,12 +89,12 @@ fn hollow_summaries(file: &TextFile) -> Vec<Finding> {
     findings
 }
 
-/// Whether a line begins an item, rather than being an attribute of one or empty.
+/// Returns whether a line begins an item, rather than being blank, a comment or an attribute.
 fn is_item(line: &str) -> bool {
     !line.is_empty() && !line.starts_with("#[") && !line.starts_with("//") && !line.starts_with(')')
 }
 
-/// What is wrong with the summary of an item, given the item's first line.
+/// Returns what is wrong with the summary of an item, given the item's first line.
 fn fault_of(summary: &str, item: &str) -> Option<String> {
     let words: Vec<&str> =
         summary.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).collect();
@@ -111,7 +110,7 @@ fn fault_of(summary: &str, item: &str) -> Option<String> {
     Some(format!("'{summary}' is too short for the public item `{name}`: {MIN_SUMMARY_WORDS} words or more"))
 }
 
-/// The name of the public item that a line begins; fields and variants do not count.
+/// Returns the name of the public item that a line begins; fields and variants do not count.
 fn public_item(line: &str) -> Option<&str> {
     let mut words = line.strip_prefix("pub ")?.split([' ', '(', '<', ':', ';', '{']);
     let mut kind = words.next()?;
@@ -126,7 +125,7 @@ fn public_item(line: &str) -> Option<&str> {
     if is_known { words.next() } else { None }
 }
 
-/// No comment, message or page has an idiom that `layers.toml` lists.
+/// Rule: no comment, message or page contains an idiom listed in `layers.toml`.
 pub(super) fn idioms(tree: &Tree) -> Vec<Finding> {
     let checked = tree.files.iter().filter(|file| is_checked(tree, &file.path));
     checked.flat_map(|file| idioms_of(tree, file)).collect()
@@ -147,12 +146,13 @@ fn idioms_of(tree: &Tree, file: &TextFile) -> Vec<Finding> {
     findings
 }
 
-/// Whether the English of a file is checked: `layers.toml` exempts folders that are still to be mended.
+/// Returns whether the English of a file is checked: `layers.toml` exempts folders.
 fn is_checked(tree: &Tree, path: &str) -> bool {
     exemption(tree, path).is_none() && !crate::codegen::is_generated(path) && path != "layers.toml"
 }
 
-/// The longest entry of `english.exempt` that covers a path, unless `english.mended` has a longer one.
+/// Returns the longest entry of `english.exempt` that covers a path, unless `english.mended` has a longer
+/// one.
 fn exemption<'a>(tree: &'a Tree, path: &str) -> Option<&'a str> {
     let english = &tree.layers.english;
     let covering = |folders: &'a [String]| {
@@ -166,7 +166,7 @@ fn exemption<'a>(tree: &'a Tree, path: &str) -> Option<&'a str> {
     (!is_mended).then_some(exempt)
 }
 
-/// What is left to mend: long comments, and per exempt folder what the other rules would find.
+/// Reports the remaining work: long comments, and per exempt folder the findings of the other rules.
 pub(super) fn outlook(tree: &Tree) -> Vec<String> {
     let mut lines = Vec::new();
     if !WIDTH_IS_ENFORCED {
@@ -189,7 +189,7 @@ pub(super) fn outlook(tree: &Tree) -> Vec<String> {
     lines
 }
 
-/// The comments of a file, line by line, with everything else blank.
+/// Returns the comments of a file by line, with everything else blanked.
 fn comments(file: &TextFile) -> Vec<String> {
     match kind_of(&file.path) {
         Some(Language::Slashes) => Source::new(&file.text).comments,
@@ -198,12 +198,12 @@ fn comments(file: &TextFile) -> Vec<String> {
     }
 }
 
-/// Whether the literals of a file are data of tests rather than messages.
+/// Returns whether the literals of a file are test data rather than messages.
 fn is_test(path: &str) -> bool {
     path.starts_with("testing/") || path.contains("/tests/") || path.ends_with("/tests.rs")
 }
 
-/// Everything in a file that people read as English: comments, messages, and the text of pages.
+/// Returns all English text of a file: comments, messages, and the text of pages.
 fn prose(file: &TextFile) -> Vec<String> {
     match kind_of(&file.path) {
         Some(Language::Slashes) => {
@@ -220,15 +220,15 @@ fn prose(file: &TextFile) -> Vec<String> {
     }
 }
 
-/// Two lines of equal length, of which at most one has a character other than a blank at each column.
+/// Merges two lines of equal length, at most one of which has a non-blank character in each column.
 fn merged(one: &str, other: &str) -> String {
     one.chars().zip(other.chars()).map(|(a, b)| if a == ' ' { b } else { a }).collect()
 }
 
 enum Language {
-    /// Comments as in C; Rust too.
+    /// C-style comments, also of Rust and Go.
     Slashes,
-    /// Comments as in shell; of these only whole lines count.
+    /// Shell-style comments; only whole lines count.
     Hashes,
     Markdown,
 }

@@ -1,10 +1,10 @@
-//! Examples in documentation.
+//! Rule for examples in documentation.
 
 use super::{Finding, Tree};
 use crate::workspace::Package;
 
-/// A crate whose documentation has examples has them tested, and one that has none says `doctest = false`:
-/// looking for them takes about as long as checking the crate.
+/// Rule: a crate with examples in its documentation tests them, and a crate without examples sets `doctest =
+/// false`: looking for them takes about as long as checking the crate.
 pub(super) fn doc_tests(tree: &Tree) -> Vec<Finding> {
     tree.packages.iter().flat_map(|package| of_crate(tree, package)).collect()
 }
@@ -28,7 +28,7 @@ fn of_crate(tree: &Tree, package: &Package) -> Vec<Finding> {
     }
 }
 
-/// The lines where examples begin that rustdoc would compile.
+/// Returns the lines at which examples begin that rustdoc would compile.
 fn examples(text: &str) -> impl Iterator<Item = usize> {
     let mut inside = false;
     text.lines().enumerate().filter_map(move |(index, line)| {
@@ -40,7 +40,7 @@ fn examples(text: &str) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Whether a block with these words behind its fence is one of Rust.
+/// Returns whether a code block with this info string is Rust.
 fn is_rust(words: &str) -> bool {
     const OF_RUST: [&str; 5] = ["", "rust", "no_run", "should_panic", "compile_fail"];
     words.split(',').all(|word| OF_RUST.contains(&word.trim()))

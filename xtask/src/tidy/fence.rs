@@ -1,9 +1,9 @@
-//! `unsafe` stays inside the fence, and inside it each use says why it is sound.
+//! Rules for `unsafe`: it is confined to some crates, where each use states why it is sound.
 
 use super::source::{Source, find_word};
 use super::{Finding, Tree};
 
-/// No `unsafe` outside the crates that may hold it.
+/// Rule: no `unsafe` outside the crates listed in `layers.toml`.
 pub(super) fn unsafe_code(tree: &Tree) -> Vec<Finding> {
     let allowed = &tree.layers.checks.unsafe_allowed;
     let outside = tree.packages.iter().filter(|package| !allowed.contains(&package.name));
@@ -17,8 +17,8 @@ pub(super) fn unsafe_code(tree: &Tree) -> Vec<Finding> {
         .collect()
 }
 
-/// The compiler checks the same: the workspace forbids `unsafe`, and a crate that opts out keeps the other
-/// lints.
+/// Rule: the compiler enforces the same. The workspace forbids `unsafe`, and a crate that opts out keeps the
+/// other lints.
 pub(super) fn lints(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     let root = tree.file("Cargo.toml").map(|file| table(&file.text)).unwrap_or_default();
@@ -52,7 +52,7 @@ fn table(text: &str) -> toml::Table {
     text.parse().unwrap_or_default()
 }
 
-/// A lint's level, whether written as `"deny"` or as `{ level = "deny" }`.
+/// Returns the level of a lint, written as `"deny"` or as `{ level = "deny" }`.
 fn lint(manifest: &toml::Table, path: &[&str]) -> Option<String> {
     let (first, rest) = path.split_first()?;
     let mut value = manifest.get(*first)?;
@@ -63,7 +63,7 @@ fn lint(manifest: &toml::Table, path: &[&str]) -> Option<String> {
     Some(level.to_owned())
 }
 
-/// Each `unsafe` block and `impl` has a SAFETY comment, each `unsafe fn` a `# Safety` section.
+/// Rule: each `unsafe` block and `impl` has a SAFETY comment, each `unsafe fn` a `# Safety` section.
 pub(super) fn safety_comments(tree: &Tree) -> Vec<Finding> {
     let rust = tree.files.iter().filter(|file| file.path.ends_with(".rs"));
     rust.flat_map(|file| {
@@ -77,7 +77,7 @@ pub(super) fn safety_comments(tree: &Tree) -> Vec<Finding> {
     .collect()
 }
 
-/// What is missing at the `unsafe` on line `index`, which is counted from 0.
+/// Returns what is missing at the `unsafe` on line `index`, counted from 0.
 fn undocumented(source: &Source, index: usize) -> Option<String> {
     let line = &source.code[index];
     let after = line[find_word(line, "unsafe")? + "unsafe".len()..].trim_start();
@@ -89,7 +89,7 @@ fn undocumented(source: &Source, index: usize) -> Option<String> {
     if foreign && after.contains(" fn(") {
         return None;
     }
-    // One that is handed to foreign code as a callback has a reason instead.
+    // A function that is passed to foreign code as a callback has a SAFETY comment instead.
     let above = comment_above(source, index);
     let declares = after.starts_with("fn ")
         || after.starts_with("trait ")
@@ -108,7 +108,8 @@ fn undocumented(source: &Source, index: usize) -> Option<String> {
     })
 }
 
-/// Whether a line stands right inside an `impl` of a trait, whose own documentation states the obligations.
+/// Returns whether a line is directly inside an `impl` of a trait, whose own documentation states the
+/// obligations.
 fn implements_a_trait(source: &Source, index: usize) -> bool {
     let indent = |line: &str| line.len() - line.trim_start().len();
     let own = indent(&source.code[index]);
@@ -116,7 +117,7 @@ fn implements_a_trait(source: &Source, index: usize) -> bool {
     outer.is_some_and(|line| find_word(line, "impl").is_some() && find_word(line, "for").is_some())
 }
 
-/// The comments above a line, over attributes and the earlier lines of the same statement.
+/// Returns the comments above a line, skipping attributes and earlier lines of the same statement.
 fn comment_above(source: &Source, index: usize) -> String {
     let mut text = String::new();
     for at in (0..index).rev() {

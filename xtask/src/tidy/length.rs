@@ -1,8 +1,8 @@
-//! Files stay short enough to read in one sitting.
+//! Rule for the length of files.
 
 use super::{Finding, Tree};
 
-/// No file is longer than the limit or its exception, and exceptions only shrink.
+/// Rule: no file is longer than the limit or its exception, and exceptions only shrink.
 pub(super) fn lines(tree: &Tree) -> Vec<Finding> {
     let limits = &tree.layers.lines;
     let mut findings = Vec::new();

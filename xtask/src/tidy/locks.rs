@@ -1,4 +1,4 @@
-//! Lock files of workspaces beside this one.
+//! Rule for the lock files of other workspaces in the tree.
 
 use std::collections::BTreeSet;
 
@@ -16,14 +16,14 @@ struct LockFile {
 #[derive(Deserialize)]
 struct Locked {
     name: String,
-    /// Absent for what is found by its path.
+    /// `None` for path dependencies.
     source: Option<String>,
     #[serde(default)]
     dependencies: Vec<String>,
 }
 
-/// What a workspace beside this one has locked of the crates in this one is what these depend on now: or
-/// `--locked` fails there, and nothing here builds it.
+/// Rule: the locked dependencies of this workspace's crates in the lock file of another workspace are up to
+/// date. Otherwise `--locked` fails there, which no build here would notice.
 pub(super) fn locks(tree: &Tree) -> Vec<Finding> {
     let others = tree.files.iter().filter(|file| file.path.ends_with("/Cargo.lock"));
     others.flat_map(|file| of_file(tree, file)).collect()
@@ -44,9 +44,9 @@ fn of_file(tree: &Tree, file: &TextFile) -> Vec<Finding> {
     stale.collect()
 }
 
-/// How a crate's dependencies differ from what was locked.
+/// Describes how a crate's dependencies differ from the locked ones.
 fn difference(package: &Package, locked: &Locked) -> Option<String> {
-    // A version follows the name where there are several.
+    // A version follows the name if several are locked.
     let names: BTreeSet<&str> =
         locked.dependencies.iter().filter_map(|dependency| dependency.split(' ').next()).collect();
     let built = || package.dependencies.iter().filter(|dependency| dependency.kind.as_deref() != Some("dev"));

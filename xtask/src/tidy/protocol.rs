@@ -3,7 +3,7 @@
 use super::source::Source;
 use super::{Finding, Tree};
 
-/// `no_std` crates say so, and take their atomics from the façade, so that loom can stand in for them.
+/// Rule: `no_std` crates declare it, and take their atomics from the façade, so that loom can replace them.
 pub(super) fn no_std(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for package in tree.packages.iter().filter(|package| tree.layers.checks.no_std.contains(&package.name)) {
@@ -17,7 +17,7 @@ pub(super) fn no_std(tree: &Tree) -> Vec<Finding> {
         }
         findings.extend(tree.sources(package).filter(|file| !is_facade(&file.path)).flat_map(|file| {
             let source = Source::new(&file.text);
-            // A compiler fence orders no memory, and loom has none.
+            // A compiler fence does not order memory accesses of other threads, and loom has none.
             let around =
                 |line: &str| line.contains("::sync::atomic") && !line.contains("atomic::compiler_fence");
             let lines: Vec<usize> = source
@@ -34,7 +34,7 @@ pub(super) fn no_std(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// The façade, and the tap that stands behind it in a simulator.
+/// Returns whether a file is the façade or the simulator's tap behind it.
 fn is_facade(path: &str) -> bool {
     matches!(path, "base/src/sync.rs" | "base/src/tap.rs")
 }

@@ -1,28 +1,28 @@
 //! Rust source split into code, comments and literals, so that a rule sees only what it applies to.
 
-/// A source file split into code, comments and literals, all with the line structure of the original.
+/// Source file split into code, comments and literals, all with the line structure of the original.
 pub(crate) struct Source {
-    /// The code; comments and the insides of literals are blanks.
+    /// Code, with comments and the contents of literals blanked.
     pub(crate) code: Vec<String>,
-    /// The comments; everything else is blanks.
+    /// Comments, with everything else blanked.
     pub(crate) comments: Vec<String>,
-    /// Strings and characters with their quotes; everything else is blanks.
+    /// String and character literals with their quotes, with everything else blanked.
     pub(crate) literals: Vec<String>,
 }
 
-/// What the scanner is in.
+/// State of the scanner.
 enum ScanState {
     Code,
     LineComment,
-    /// With its nesting depth.
+    /// Block comment, with its nesting depth.
     BlockComment(usize),
     Text,
-    /// With the number of `#` that close it.
+    /// Raw string, with the number of `#` that close it.
     RawText(usize),
 }
 
 impl Source {
-    /// Splits `text`. Source that does not compile is split as far as it makes sense.
+    /// Splits `text`. Source that does not compile is split on a best-effort basis.
     pub(crate) fn new(text: &str) -> Self {
         let characters: Vec<char> = text.chars().collect();
         let mut code = String::with_capacity(text.len());
@@ -44,14 +44,14 @@ impl Source {
         Self { code: lines(&code), comments: lines(&comments), literals: lines(&literals) }
     }
 
-    /// The numbers (from 1) of the lines whose code has `word` as a whole word.
+    /// Returns the numbers (from 1) of the lines whose code contains `word` as a whole word.
     pub(crate) fn lines_with_word(&self, word: &str) -> Vec<usize> {
         let has = |line: &String| find_word(line, word).is_some();
         self.code.iter().enumerate().filter(|(_, line)| has(line)).map(|(index, _)| index + 1).collect()
     }
 }
 
-/// The kind of a run of characters.
+/// Kind of a run of characters.
 #[derive(PartialEq, Eq)]
 enum SpanKind {
     Code,
@@ -59,7 +59,8 @@ enum SpanKind {
     Literal,
 }
 
-/// Takes at least one character from `rest`, which is not empty.
+/// Consumes at least one character of `rest`, which is not empty. Returns the next state, the number of
+/// characters and their kind.
 fn step(state: ScanState, rest: &[char], in_word: bool) -> (ScanState, usize, SpanKind) {
     let begins = |pattern: &str| {
         let mut shown = rest.iter();
@@ -102,7 +103,7 @@ fn step(state: ScanState, rest: &[char], in_word: bool) -> (ScanState, usize, Sp
     }
 }
 
-/// The length of `r##"`, `br"`, `cr#"` and how many `#` it has.
+/// Returns the length of an opening such as `r##"` or `br"`, and its number of `#`.
 fn raw_text_hashes(rest: &[char]) -> Option<(usize, usize)> {
     let letters = if matches!(rest[0], 'b' | 'c') { 1 } else { 0 };
     if rest.get(letters) != Some(&'r') {
@@ -113,7 +114,7 @@ fn raw_text_hashes(rest: &[char]) -> Option<(usize, usize)> {
     (rest.get(prefix) == Some(&'"')).then_some((prefix + 1, hashes))
 }
 
-/// The length of `'x'` or `'\n'`; `None` for a lifetime.
+/// Returns the length of a character literal such as `'x'` or `'\n'`; `None` for a lifetime.
 fn character_literal(rest: &[char]) -> Option<usize> {
     if rest[0] != '\'' {
         return None;
@@ -137,7 +138,7 @@ fn lines(text: &str) -> Vec<String> {
     text.split('\n').map(str::to_owned).collect()
 }
 
-/// Where `word` stands in `line` with no letter, digit or `_` on either side.
+/// Returns the position of `word` in `line` with no letter, digit or `_` on either side.
 pub(crate) fn find_word(line: &str, word: &str) -> Option<usize> {
     line.match_indices(word).map(|(at, _)| at).find(|&at| {
         let before = line[..at].chars().next_back();
@@ -154,7 +155,7 @@ mod tests {
         Source::new(text).code.join("\n")
     }
 
-    /// The code with runs of blanks made one; it must be as long as the original.
+    /// Returns the code with runs of blanks collapsed; asserts that its length matches the original.
     fn squeezed(text: &str) -> String {
         let code = code(text);
         assert_eq!(code.chars().count(), text.chars().count());

@@ -1,4 +1,4 @@
-//! Words that must not stand in the tree, and invisible white space.
+//! Rules for banned words and white space.
 
 use super::source::{Source, find_word};
 use super::{Finding, Tree};
@@ -6,7 +6,7 @@ use super::{Finding, Tree};
 /// Macros that mark code as unfinished.
 const UNFINISHED: &[&str] = &["todo!", "unimplemented!", "dbg!"];
 
-/// No code is left unfinished.
+/// Rule: no code is left unfinished.
 pub(super) fn unfinished(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files.iter().filter(|file| file.path.ends_with(".rs")) {
@@ -24,7 +24,8 @@ fn is_called(line: &str, word: &str) -> bool {
     find_word(line, name).is_some_and(|at| line[at + name.len()..].starts_with('!'))
 }
 
-/// No file has a word that `layers.toml` bans. That file itself is exempt: it has to name the words.
+/// Rule: no file contains a word that `layers.toml` bans. `layers.toml` itself is exempt because it lists the
+/// words.
 pub(super) fn banned(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files.iter().filter(|file| file.path != "layers.toml") {
@@ -38,7 +39,7 @@ pub(super) fn banned(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// No white space at the ends of lines, no carriage returns, and a newline at the end.
+/// Rule: no white space at the ends of lines, no carriage returns, and a newline at the end.
 pub(super) fn white_space(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     for file in tree.files.iter().filter(|file| !file.text.is_empty()) {

@@ -1,6 +1,6 @@
 //! Commands of the near side to the peer on another node.
 //!
-//! Commands and answers travel on a channel of their own: what is measured is the bulk channel beside it.
+//! Commands and answers use a separate channel: what is measured is the bulk channel beside it.
 
 use std::time::Duration;
 
@@ -8,38 +8,38 @@ use tombolo::Channel;
 
 use crate::Error;
 
-/// The most that either side may keep the other waiting: an emulated processor fills megabytes slowly.
+/// Maximum time that either side may keep the other waiting: an emulated processor fills megabytes slowly.
 pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Length of a command and of an answer.
 pub const COMMAND_BYTES: usize = 24;
-/// The first word of an answer.
+/// First word of an answer.
 pub const ANSWER: u64 = 100;
 
-/// A direction in which the far side copies.
+/// Direction of the far side's copies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Way {
-    /// From private memory to private memory, as the C library does it.
+    /// From private memory to private memory, by the C library's `memcpy`.
     Own,
     /// From a buffer of the pool to private memory.
     Pull,
-    /// The reverse.
+    /// From private memory to a buffer of the pool.
     Push,
 }
 
 impl Way {
-    /// All directions, in the order of their numbers.
+    /// All directions in order of their numbers.
     pub const ALL: [Way; 3] = [Way::Own, Way::Pull, Way::Push];
 }
 
-/// What the peer is to do until the next command.
+/// Command to the peer, executed until the next one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Command {
-    /// Make a pool of `count` buffers of `bytes` bytes, and assign it.
+    /// Create a pool of `count` buffers of `bytes` bytes, and assign it to the channel.
     Make {
         /// Length of a buffer.
         bytes: u64,
-        /// The number of buffers.
+        /// Number of buffers.
         count: u32,
     },
     /// Remove the pool from the channel.
@@ -48,51 +48,51 @@ pub enum Command {
     Join,
     /// Drop the pool.
     Leave,
-    /// Read `count` buffers that are moved there, and pass them back.
+    /// Read `count` moved buffers, and pass them back.
     Take {
-        /// The number of buffers.
+        /// Number of buffers.
         count: u64,
     },
     /// Fill `count` buffers, and move them back.
     Give {
-        /// The number of buffers.
+        /// Number of buffers.
         count: u64,
     },
-    /// Have the other side fill `count` buffers of the own pool, and read them.
+    /// Let the other side fill `count` buffers of this side's pool, and read them.
     Fetch {
-        /// The number of buffers.
+        /// Number of buffers.
         count: u64,
     },
     /// Pass back the given number of buffers as they arrive.
     Return {
-        /// The number of buffers.
+        /// Number of buffers.
         count: u64,
     },
-    /// Give the right to a buffer away and take it back `count` times; answer with the picoseconds of one
+    /// Transfer the right to a buffer and take it back, `count` times; answer with the picoseconds of one
     /// round.
     Lend {
-        /// The number of buffers.
+        /// Number of buffers.
         count: u64,
     },
-    /// The same with a buffer that is filled each time.
+    /// Like `Lend`, with a buffer that is filled each time.
     Deliver {
-        /// The number of buffers.
+        /// Number of buffers.
         count: u64,
     },
-    /// Copy repeatedly for a time, with a buffer that is moved there and passed back; answer with the
+    /// Copy repeatedly for a time, using a buffer that is moved to this side and passed back; answer with the
     /// picoseconds of one copy.
     Copy {
-        /// The direction of the copy.
+        /// Direction of the copy.
         way: Way,
-        /// The length of the time.
+        /// Duration of the copying, in nanoseconds.
         length_ns: u64,
     },
-    /// End.
+    /// End the measurement and exit.
     Bye,
 }
 
 impl Command {
-    /// The command as numbers, for the network.
+    /// Encodes the command as numbers, for the network.
     #[must_use]
     pub fn words(self) -> [u64; 3] {
         match self {
@@ -137,7 +137,7 @@ impl Command {
 /// Sends a command to the peer.
 ///
 /// # Errors
-/// When the channel fails.
+/// The channel fails.
 pub fn tell(control: &mut Channel, command: Command) -> Result<(), Error> {
     send(control, command.words())
 }
@@ -145,7 +145,7 @@ pub fn tell(control: &mut Channel, command: Command) -> Result<(), Error> {
 /// Sends the answer to a command, with its time.
 ///
 /// # Errors
-/// When the channel fails.
+/// The channel fails.
 pub fn answer(control: &mut Channel, took_ps: u64) -> Result<(), Error> {
     send(control, [ANSWER, took_ps, 0])
 }
@@ -153,7 +153,7 @@ pub fn answer(control: &mut Channel, took_ps: u64) -> Result<(), Error> {
 /// Receives the next command.
 ///
 /// # Errors
-/// When the channel fails, or something else than a command arrives.
+/// The channel fails, or the message is not a command.
 pub fn hear(control: &mut Channel) -> Result<Command, Error> {
     let words = recv(control)?;
     Command::from_words(words).ok_or(Error::Unexpected { length_bytes: COMMAND_BYTES })
@@ -162,7 +162,7 @@ pub fn hear(control: &mut Channel) -> Result<Command, Error> {
 /// Waits for the answer to a command.
 ///
 /// # Errors
-/// When the channel fails, or something else than an answer arrives.
+/// The channel fails, or the message is not an answer.
 pub fn answered(control: &mut Channel) -> Result<u64, Error> {
     match recv(control)? {
         [ANSWER, took_ps, 0] => Ok(took_ps),
@@ -183,7 +183,7 @@ fn recv(control: &mut Channel) -> Result<[u64; 3], Error> {
     }
 }
 
-/// The message of an encoded command.
+/// Converts an encoded command into a message.
 #[must_use]
 pub fn to_bytes(words: [u64; 3]) -> [u8; COMMAND_BYTES] {
     let mut message = [0; COMMAND_BYTES];
@@ -193,7 +193,7 @@ pub fn to_bytes(words: [u64; 3]) -> [u8; COMMAND_BYTES] {
     message
 }
 
-/// The words of an encoded command.
+/// Converts a message into an encoded command.
 #[must_use]
 pub fn from_bytes(message: [u8; COMMAND_BYTES]) -> [u64; 3] {
     let mut words = [0; 3];

@@ -1,4 +1,4 @@
-//! The median time of a copy in one program.
+//! Median time of a copy in one program.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -9,14 +9,14 @@ use tombolo_platform::copy::{self, Loop};
 use super::command::Way;
 use crate::Error;
 
-/// Copies that are timed together, so that reading the clock, which is slow on an emulated processor, matters
-/// little.
+/// Minimum time of the copies that are timed together, so that reading the clock, which is slow on an
+/// emulated processor, is negligible.
 const BATCH: Duration = Duration::from_micros(20);
 
 /// Copies all of `memory` repeatedly for a time, at least three times; returns the picoseconds of one copy.
 ///
 /// # Errors
-/// [`Error::Unexpected`] when the memory cannot be copied.
+/// [`Error::Unexpected`] if the memory cannot be copied.
 pub fn median_ps(way: Way, memory: &SharedMemory, length_ns: u64) -> Result<u64, Error> {
     let bytes = memory.len_bytes();
     let (mut own, mut other) = (vec![1_u8; bytes], vec![2_u8; if way == Way::Own { bytes } else { 0 }]);

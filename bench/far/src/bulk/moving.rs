@@ -7,26 +7,26 @@ use tombolo::{Buffer, BulkChannel, Pool};
 use crate::Error;
 use crate::content::{check_words, fill_words};
 
-/// A bulk channel and the operations that are measured on it.
+/// Bulk channel with the operations that are measured on it.
 #[derive(Debug)]
 pub struct Mover {
-    /// The channel.
+    /// Bulk channel under measurement.
     pub bulk: BulkChannel,
-    /// The message that came with the last buffer.
+    /// Message that came with the last buffer.
     pub metadata: Vec<u8>,
 }
 
 impl Mover {
-    /// Of this channel.
+    /// Wraps a bulk channel.
     #[must_use]
     pub fn new(bulk: BulkChannel) -> Mover {
         Mover { bulk, metadata: Vec::new() }
     }
 
-    /// Waits for a buffer that is moved here.
+    /// Waits for a buffer that is moved to this side.
     ///
     /// # Errors
-    /// When the channel fails.
+    /// The channel fails.
     pub fn recv(&mut self) -> Result<Buffer, Error> {
         Ok(self.bulk.recv_moved(&mut self.metadata)?)
     }
@@ -34,7 +34,7 @@ impl Mover {
     /// Passes a buffer to the other side, to be filled.
     ///
     /// # Errors
-    /// When the channel fails.
+    /// The channel fails.
     pub fn pass(&mut self, buffer: Buffer) -> Result<(), Error> {
         Ok(self.bulk.pass(buffer, &[]).map_err(tombolo::Error::from)?)
     }
@@ -42,7 +42,7 @@ impl Mover {
     /// Moves a buffer to the other side, to be read.
     ///
     /// # Errors
-    /// When the channel fails.
+    /// The channel fails.
     pub fn move_to(&mut self, buffer: Buffer) -> Result<(), Error> {
         Ok(self.bulk.move_to(buffer, &[]).map_err(tombolo::Error::from)?)
     }
@@ -50,15 +50,15 @@ impl Mover {
     /// Waits for a buffer that may be filled.
     ///
     /// # Errors
-    /// When the channel fails.
+    /// The channel fails.
     pub fn take(&mut self, pool: &Pool) -> Result<Buffer, Error> {
         Ok(self.bulk.take(pool)?)
     }
 
-    /// Gives a buffer away without touching it.
+    /// Transfers a buffer without touching it.
     ///
     /// # Errors
-    /// When the channel fails.
+    /// The channel fails.
     pub fn lend(&mut self, pool: &Pool) -> Result<(), Error> {
         let buffer = self.take(pool)?;
         self.move_to(buffer)
@@ -67,7 +67,7 @@ impl Mover {
     /// Fills `count` buffers and moves them.
     ///
     /// # Errors
-    /// When the channel fails.
+    /// The channel fails.
     pub fn give(&mut self, pool: &Pool, count: u64) -> Result<(), Error> {
         (0..count).try_for_each(|sequence| {
             let buffer = self.take(pool)?;
@@ -79,7 +79,7 @@ impl Mover {
     /// Reads `count` buffers, and passes each back.
     ///
     /// # Errors
-    /// When the channel fails, or something else than was sent arrives.
+    /// The channel fails, or received data differs from what was sent.
     pub fn read(&mut self, count: u64) -> Result<(), Error> {
         (0..count).try_for_each(|sequence| {
             let buffer = self.recv()?;
@@ -91,7 +91,7 @@ impl Mover {
     /// Passes back `count` buffers as they arrive.
     ///
     /// # Errors
-    /// When the channel fails.
+    /// The channel fails.
     pub fn give_back(&mut self, count: u64) -> Result<(), Error> {
         (0..count).try_for_each(|_| {
             let buffer = self.recv()?;
@@ -99,10 +99,11 @@ impl Mover {
         })
     }
 
-    /// Passes empty buffers of its own pool to the other side, as many as it may be ahead within `count`.
+    /// Passes empty buffers of this side's pool to the other side: the pool's capacity, but at most `count`.
+    /// Returns their number.
     ///
     /// # Errors
-    /// When the channel fails.
+    /// The channel fails.
     pub fn pass_empty(&mut self, pool: &Pool, count: u64) -> Result<u64, Error> {
         let ahead = u64::from(pool.count()).min(count);
         for _ in 0..ahead {
@@ -112,10 +113,10 @@ impl Mover {
         Ok(ahead)
     }
 
-    /// Has the other side fill `count` buffers of this side's pool, and reads them.
+    /// Lets the other side fill `count` buffers of this side's pool, and reads them.
     ///
     /// # Errors
-    /// When the channel fails, or something else than was sent arrives.
+    /// The channel fails, or received data differs from what was sent.
     pub fn fetch(&mut self, pool: &Pool, count: u64) -> Result<(), Error> {
         let ahead = self.pass_empty(pool, count)?;
         for sequence in 0..count {
@@ -128,18 +129,18 @@ impl Mover {
         Ok(())
     }
 
-    /// Nanoseconds to give a buffer away and have it back: the mean of `count` less one; `filled` each time,
-    /// or untouched.
+    /// Returns the nanoseconds of a buffer's round trip: the mean of `count` rounds without the first. The
+    /// buffer is filled each time if `filled`, otherwise untouched.
     ///
     /// # Errors
-    /// When the channel fails.
+    /// The channel fails.
     pub fn round_trip_ns(&mut self, pool: &Pool, count: u64, filled: bool) -> Result<f64, Error> {
-        // All but one are kept, so that what is taken is what came back.
+        // Keeps all buffers but one, so that each take returns the one that came back.
         let mut kept = Vec::new();
         while kept.len() + 1 < pool.count() as usize {
             kept.push(self.take(pool)?);
         }
-        // The first wakes the other side; the rest are one after the other.
+        // The first round wakes the other side and is not counted.
         let mut began = Instant::now();
         for sequence in 0..count {
             if sequence == 1 {
@@ -156,21 +157,21 @@ impl Mover {
     }
 }
 
-/// The memory of a whole buffer.
+/// Returns the memory of a whole buffer.
 ///
 /// # Errors
-/// [`Error::Unexpected`] of one that lies in no memory of this program.
+/// [`Error::Unexpected`] if the buffer is not mapped in this program.
 pub fn memory(buffer: &Buffer) -> Result<tombolo_base::SharedMemory, Error> {
     buffer.memory().ok_or(Error::Unexpected { length_bytes: 0 })
 }
 
-/// Writes every byte.
+/// Writes every byte of a buffer.
 fn fill(buffer: &Buffer, sequence: u64) -> Result<(), Error> {
     fill_words(memory(buffer)?.words(), sequence);
     Ok(())
 }
 
-/// Reads every byte.
+/// Reads and checks every byte of a buffer.
 fn check(buffer: &Buffer, sequence: u64) -> Result<(), Error> {
     check_words(memory(buffer)?.words(), sequence)
 }

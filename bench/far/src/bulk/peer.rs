@@ -7,7 +7,7 @@ use super::copies;
 use super::moving::{Mover, memory};
 use crate::Error;
 
-/// The name of the bulk channel beside the channel of that name.
+/// Returns the name of the bulk channel that accompanies a channel.
 #[must_use]
 pub fn bulk_name(name: &str) -> String {
     format!("{name}/bulk")
@@ -16,7 +16,7 @@ pub fn bulk_name(name: &str) -> String {
 /// Opens the channels to the program that started this one, and executes its commands until it closes.
 ///
 /// # Errors
-/// When a channel cannot be opened or fails, or something else than was sent arrives.
+/// A channel cannot be opened or fails, or received data differs from what was sent.
 pub fn run(name: &str) -> Result<(), Error> {
     let domain = Domain::attach()?.with_timeout(command::PATIENCE);
     let control = domain.connect(name)?;
@@ -24,8 +24,8 @@ pub fn run(name: &str) -> Result<(), Error> {
     Far { domain, control, mover: Mover::new(bulk), pool: None, node: None }.serve()
 }
 
-/// The same for one of two programs on different nodes, with a bulk channel between them: its name is `pair`,
-/// and it is made by the program that is given `makes`, the name of the other's node.
+/// Runs one of two programs on different nodes with a bulk channel `pair` between them. The program with
+/// `makes`, the name of the other's node, creates the channel and the pools.
 ///
 /// # Errors
 /// As [`run`].
@@ -46,7 +46,7 @@ struct Far {
     control: Channel,
     mover: Mover,
     pool: Option<Pool>,
-    /// The node that is to reach the pools, on the side that makes them.
+    /// Node that must reach the pools, on the side that creates them.
     node: Option<String>,
 }
 
@@ -62,7 +62,7 @@ impl Far {
         }
     }
 
-    /// Executes a command; returns the picoseconds of what was to be timed.
+    /// Executes a command and returns the picoseconds of the timed operation.
     fn obey(&mut self, command: Command) -> Result<u64, Error> {
         match command {
             Command::Make { bytes, count } => self.make(bytes, count)?,
@@ -93,7 +93,7 @@ impl Far {
         run(&mut self.mover, self.pool.as_ref().ok_or(Error::Unexpected { length_bytes: 0 })?)
     }
 
-    /// Makes a pool that the other side of the bulk channel can reach, and assigns it.
+    /// Creates a pool that the other side of the bulk channel can reach, and assigns it.
     fn make(&mut self, bytes: u64, count: u32) -> Result<(), Error> {
         let options = PoolOptions::new(bytes, count);
         let options = match self.node.as_deref() {
@@ -111,7 +111,7 @@ impl Far {
         Ok(self.mover.bulk.unassign(&pool)?)
     }
 
-    /// The other side takes the pool off the channel.
+    /// Drops the pool; the other side removes it from the channel.
     fn leave(&mut self) -> Result<(), Error> {
         self.pool = None;
         let Mover { bulk, metadata } = &mut self.mover;

@@ -7,7 +7,7 @@ use tombolo_platform::adds::Adds;
 use super::{median, tell};
 use crate::Error;
 
-/// Measures each sort of addition that this processor has.
+/// Measures each kind of addition that this processor supports.
 pub(super) fn run(slice: Duration) -> Result<(), Error> {
     for adds in Adds::here() {
         let mut rates = Vec::new();

@@ -1,6 +1,6 @@
-//! What the link between two nodes costs, measured by two ranks, one on each: round trips by length of the
-//! message, and streams of long messages both ways; beside them what the memory under the channel takes. Rank
-//! 1 serves as the far side of `tombolo bench ring` does.
+//! Cost of the link between two nodes, measured by two ranks, one on each: round trips by message length, and
+//! streams of long messages in both directions, together with the limits of the memory under the channel.
+//! Rank 1 serves like the far side of `tombolo bench ring`.
 
 use std::time::{Duration, Instant};
 
@@ -16,37 +16,37 @@ use crate::ring::end::{Ends, STALL, recv_polling, send_polling};
 use crate::ring::{lead, peer};
 use crate::{Error, cpus};
 
-/// How long the other side may take to open a channel.
+/// Timeout for the other side to open a channel.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Lengths of messages whose round trips are measured.
 pub const LENGTHS: [usize; 7] = [8, 64, 256, 1024, 4096, 16384, LONG_BYTES];
 
-/// Round trips of each length before the first that counts.
+/// Number of warm-up round trips per length.
 const WARM: usize = 100;
-/// The least that count: fewer have no 99th percentile.
+/// Minimum number of samples: fewer have no 99th percentile.
 const LEAST: usize = 100;
-/// The most, which is what memory is taken for.
+/// Maximum number of samples, for which memory is allocated.
 const MOST: usize = 1 << 20;
 
-/// How much the two programs measure, and where.
+/// Duration and processors of the measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// Time of each figure, in milliseconds; at least one.
+    /// Duration of each figure, in milliseconds; at least one.
     pub slice_ms: u64,
-    /// The processors of the two ranks; not chosen where `None`.
+    /// Processors of the two ranks; `None` leaves a rank unpinned.
     pub cpus: [Option<usize>; 2],
 }
 
 impl Plan {
-    /// The words that say it to the program.
+    /// Encodes the plan as arguments of the program.
     #[must_use]
     pub fn words(&self) -> [String; 4] {
         let [near, far] = self.cpus.map(|cpu| cpu.map_or_else(|| "-".to_owned(), |cpu| cpu.to_string()));
         ["link".into(), self.slice_ms.to_string(), near, far]
     }
 
-    /// Reads those after the first.
+    /// Parses the arguments after the first.
     #[must_use]
     pub fn of(words: &[&str]) -> Option<Plan> {
         let [slice_ms, near, far] = words else { return None };
@@ -59,7 +59,7 @@ impl Plan {
     }
 }
 
-/// Measures with the other rank of its job, which runs the same. Rank 0 tells.
+/// Measures together with the other rank of the job, which runs the same program. Rank 0 prints the figures.
 pub(super) fn run(plan: Plan) -> Result<(), Error> {
     let domain = Domain::attach()?.with_timeout(PATIENCE);
     let job = domain.job()?;
@@ -90,13 +90,13 @@ pub(super) fn run(plan: Plan) -> Result<(), Error> {
     Ok(())
 }
 
-/// What reading the clock twice takes.
+/// Returns the cost of reading the clock twice.
 fn clock_ns() -> u64 {
     let times = (0..1000).map(|_| Instant::now().elapsed().as_nanos() as u64);
     times.min().unwrap_or(0)
 }
 
-/// Times of single runs for `slice`, less what the clock takes.
+/// Times single runs for the slice, minus the cost of the clock.
 fn times(
     (slice, clock_ns): (Duration, u64),
     mut run: impl FnMut(u64) -> Result<(), Error>,
@@ -107,7 +107,7 @@ fn times(
         run(number)?;
         let took_ns = (began.elapsed().as_nanos() as u64).saturating_sub(clock_ns);
         match number as usize {
-            // The first find caches and processors cold.
+            // The first rounds run with cold caches and processors.
             ..=WARM => start = Instant::now(),
             _ => times.push(took_ns as f64),
         }
@@ -118,7 +118,7 @@ fn times(
     Ok(times)
 }
 
-/// Round trips of the bare lines of the memory under a channel.
+/// Times round trips of the bare lines in the memory under a channel.
 fn limit(
     ring: &mut Channel,
     words: &[std::sync::atomic::AtomicU64],
@@ -131,7 +131,7 @@ fn limit(
     Ok(found)
 }
 
-/// Round trips of messages, every one of which is compared with what was sent.
+/// Times round trips of messages; each answer is compared with what was sent.
 fn round_trips(ring: &mut Channel, bytes: usize, slice: (Duration, u64)) -> Result<Vec<f64>, Error> {
     ring.within(STALL).send(&Command::Echo.to_bytes())?;
     let (mut message, mut heard) = (vec![7; bytes], Vec::with_capacity(bytes));
@@ -151,12 +151,12 @@ fn round_trips(ring: &mut Channel, bytes: usize, slice: (Duration, u64)) -> Resu
     }
 }
 
-/// Bytes in a second that copies of [`LONG_BYTES`] into this memory have.
+/// Returns the bytes per second of copies of [`LONG_BYTES`] into this memory.
 fn copies(memory: &SharedMemory, slice: Duration) -> Result<f64, Error> {
     let source = vec![7; LONG_BYTES];
     let room = memory.len_bytes() / LONG_BYTES;
     let (start, mut count) = (Instant::now(), 0);
-    // In turn over the memory, as messages lie in a ring. The other side does not use it meanwhile.
+    // Advances through the memory like messages in a ring. The other side does not use it meanwhile.
     while count < room || start.elapsed() < slice {
         let at = count % room.max(1) * LONG_BYTES;
         copy::write(Loop::Best, memory, at, &source).map_err(Error::of_figures)?;
@@ -165,7 +165,7 @@ fn copies(memory: &SharedMemory, slice: Duration) -> Result<f64, Error> {
     Ok((count * LONG_BYTES) as f64 / start.elapsed().as_secs_f64())
 }
 
-/// The median and the 99th percentile.
+/// Prints the median and the 99th percentile.
 fn tell_times(name: &str, mut times_ns: Vec<f64>) {
     times_ns.sort_unstable_by(f64::total_cmp);
     let at = |percent: usize| times_ns.get(times_ns.len() * percent / 100).copied().unwrap_or(0.0);

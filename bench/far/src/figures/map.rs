@@ -1,4 +1,4 @@
-//! What it takes to get memory and to map it, with others that do the same at once.
+//! Cost of creating and mapping memory while other domains do the same.
 
 use std::time::{Duration, Instant};
 
@@ -8,13 +8,13 @@ use tombolo::region::{RegionOptions, Rights};
 use super::{median, tell};
 use crate::Error;
 
-/// How long the others may take to come.
+/// Timeout for the other domains to arrive at the barrier.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Bytes of a page that is touched.
+/// Page size for touching, in bytes.
 const PAGE_BYTES: usize = 4096;
 
-/// Waits for all `domains` of the measurement, then makes, maps, touches and unmaps a region of `bytes`,
+/// Waits for all `domains` of the measurement, then creates, maps, touches and unmaps a region of `bytes`,
 /// `rounds` times.
 pub(super) fn run(name: &str, domains: u64, bytes: u64, rounds: u64) -> Result<(), Error> {
     let domain = Domain::attach()?;
@@ -40,7 +40,7 @@ pub(super) fn run(name: &str, domains: u64, bytes: u64, rounds: u64) -> Result<(
         drop(region);
         lap(3);
     }
-    // All stay until all have measured: ending a domain is work for the root too.
+    // Stays until all have measured, because ending a domain is work for the root.
     barrier.wait(PATIENCE)?;
     for (what, times) in ["create", "map", "touch", "unmap"].into_iter().zip(times) {
         tell(&format!("{what}_ns"), median(times));

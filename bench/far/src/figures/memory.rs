@@ -1,4 +1,4 @@
-//! Latency and rate of memory: a chain of lines that is followed, and long reads, writes and copies.
+//! Latency and bandwidth of memory: pointer chasing, and long reads, writes and copies.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,29 +13,29 @@ use tombolo_platform::memory;
 use super::{median_ns, tell};
 use crate::{Error, cpus};
 
-/// Bytes of the chain that the first cache holds, as the thesis has it.
+/// Length of the chain that fits in the L1 cache, as in the thesis.
 const SMALL_BYTES: usize = 8 << 10;
 
-/// Accesses that are timed as one, as the thesis has it.
+/// Number of accesses timed as one, as in the thesis.
 const ACCESSES: usize = 1000;
 
-/// Bytes of private memory that long reads and writes copy to and from: it stays in a cache.
+/// Length of the private memory that long reads and writes copy to and from: it stays in a cache.
 const PIECE_BYTES: usize = 64 << 10;
 
 const LINE_WORDS: usize = LINE_BYTES / 8;
 
-/// Which line follows which.
+/// Order of the lines in a chain.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Pattern {
-    /// The next in memory.
+    /// The next line in memory.
     Sequential,
     /// A random cycle through all lines.
     Random,
 }
 
-/// Measures the node's own memory and those windows, by chains of up to `bytes`.
+/// Measures the node's own memory and the given windows, by chains of up to `bytes`.
 pub(super) fn run(bytes: u64, slice: Duration, windows: &[&str]) -> Result<(), Error> {
-    // A move to another processor in between is worse than a busy one.
+    // Pins the thread: a migration distorts the figures more than a busy processor.
     if let Some(cpu) = cpus::allowed().ok().and_then(|cpus| cpus.last().copied()) {
         let _ = cpus::pin(cpu);
     }
@@ -57,7 +57,7 @@ pub(super) fn run(bytes: u64, slice: Duration, windows: &[&str]) -> Result<(), E
     Ok(())
 }
 
-/// A region in a window that is as long as wanted, or as there is room for.
+/// Creates the largest region of at most `bytes` for which the window has room.
 fn largest(domain: &Domain, window: &str, bytes: usize) -> Result<tombolo::region::Region, Error> {
     let mut bytes = bytes;
     loop {
@@ -68,7 +68,7 @@ fn largest(domain: &Domain, window: &str, bytes: usize) -> Result<tombolo::regio
     }
 }
 
-/// All figures of a memory.
+/// Measures all figures of a memory.
 fn measure(name: &str, memory: &SharedMemory, slice: Duration) -> Result<(), Error> {
     let bytes = memory.len_bytes();
     tell(&format!("{name}.bytes"), bytes as f64);
@@ -80,7 +80,7 @@ fn measure(name: &str, memory: &SharedMemory, slice: Duration) -> Result<(), Err
         let part = memory.slice(0, length.min(bytes)).map_err(Error::of_figures)?;
         link(part.words(), pattern);
         let mut at = 0;
-        // Once all of a small chain, for the cache.
+        // Follows a small chain once to load it into the cache.
         at = follow(part.words(), at, SMALL_BYTES / LINE_BYTES);
         let time_ns = median_ns(slice, || {
             at = follow(part.words(), at, ACCESSES);
@@ -108,7 +108,7 @@ fn link(words: &[AtomicU64], pattern: Pattern) {
     let lines = words.len() / LINE_WORDS;
     let mut order: Vec<u32> = (0..u32::try_from(lines).unwrap_or(u32::MAX)).collect();
     if pattern == Pattern::Random {
-        // Sattolo's shuffle: one cycle through all.
+        // Sattolo's algorithm: a single cycle through all lines.
         let mut state = 0x9e37_79b9_7f4a_7c15_u64;
         for index in (1..order.len()).rev() {
             state ^= state << 13;
@@ -127,7 +127,8 @@ fn link(words: &[AtomicU64], pattern: Pattern) {
     }
 }
 
-/// Follows a chain: each load needs the one before. What another program writes there ends at line 0.
+/// Follows a chain of dependent loads. An index out of range, which another program may have written,
+/// continues at line 0.
 fn follow(words: &[AtomicU64], mut at: usize, steps: usize) -> usize {
     for _ in 0..steps {
         at = words.get(at).map_or(0, |word| word.load(Ordering::Relaxed)) as usize;

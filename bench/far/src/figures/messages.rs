@@ -1,7 +1,7 @@
-//! What messages cost between two ranks, one on each node, as Popcorn's message layer was measured: round
-//! trips of a page by direct stores and by an engine, also at a real-time priority; many messages over
-//! several channels; and more messages at once than are sent (Saya, "Efficient inter-kernel communication in
-//! a heterogeneous multikernel operating system", 3.4).
+//! Cost of messages between two ranks, one on each node, in the tests of Popcorn's message layer: round trips
+//! of a page by direct stores and by an engine, also at a real-time priority; many messages over several
+//! channels; and overload, with more messages at once than are answered (Saya, "Efficient inter-kernel
+//! communication in a heterogeneous multikernel operating system", 3.4).
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,49 +16,49 @@ use tombolo_platform::copy::Loop;
 use super::tell;
 use crate::Error;
 
-/// How long the other side may take for one message.
+/// Timeout of one message.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// The most channels at once, as in the paper; each has a thread on both sides.
+/// Maximum number of concurrent channels, as in the paper; each has a thread on both sides.
 pub const CHANNELS: usize = 4;
 /// Lengths of messages, as in the paper.
 pub const LENGTHS: [usize; 5] = [64, 256, 1024, 4096, 16384];
-/// The message whose round trip is measured: a page.
+/// Length of the message in round trips: a page.
 pub const PAGE_BYTES: usize = 4096;
-/// Messages that each of [`CHANNELS`] threads sends at once, as in the paper.
+/// Number of messages that each of [`CHANNELS`] threads sends at once, as in the paper.
 pub const AT_ONCE: usize = 25;
-/// The real-time priority, as in the paper.
+/// Real-time priority, as in the paper.
 pub const PRIORITY: u8 = 10;
 
-/// Slots of each ring, of 128 bytes: [`AT_ONCE`] pages have room, and several of the longest messages.
+/// Number of 128-byte slots per ring: enough for [`AT_ONCE`] pages, and for several of the longest messages.
 const SLOTS: u32 = 1024;
-/// Bytes under way on a channel: half of a ring, so that the other side always has room to answer.
+/// Maximum bytes in flight on a channel: half a ring, so that the other side always has room to answer.
 const UNDER_WAY_BYTES: usize = 1 << 16;
-/// Buffers of each pool.
+/// Number of buffers per pool.
 const BUFFERS: u32 = 8;
-/// How often many are sent at once.
+/// Repetitions of the overload test.
 const REPEATS: usize = 20;
 
-/// What the two programs measure.
+/// Parameters of the measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// Messages of the runs over several channels, all channels together.
+    /// Number of messages of the runs over several channels, all channels together.
     pub messages: u32,
-    /// Round trips of a page.
+    /// Number of round trips of a page.
     pub rounds: u32,
-    /// Also at a real-time priority.
+    /// Whether to measure at a real-time priority too.
     pub real_time: bool,
 }
 
 impl Plan {
-    /// The words that say it to the program.
+    /// Encodes the plan as arguments of the program.
     #[must_use]
     pub fn words(&self) -> [String; 4] {
         let real_time = u8::from(self.real_time);
         ["messages".into(), self.messages.to_string(), self.rounds.to_string(), real_time.to_string()]
     }
 
-    /// Reads those after the first.
+    /// Parses the arguments after the first.
     #[must_use]
     pub fn of(words: &[&str]) -> Option<Plan> {
         let [messages, rounds, real_time] = words else { return None };
@@ -72,15 +72,15 @@ impl Plan {
     }
 }
 
-/// One end of what carries messages.
+/// End of a message transport.
 trait Way: Send {
     fn send(&mut self, message: &[u8]) -> Result<(), Error>;
 
-    /// Receives into `message`, which gets the length of what came.
+    /// Receives a message into `message`, which is resized to its length.
     fn recv(&mut self, message: &mut Vec<u8>) -> Result<(), Error>;
 }
 
-/// The processor stores messages into the ring.
+/// Transport by direct stores: the processor writes messages into the ring.
 impl Way for Channel {
     fn send(&mut self, message: &[u8]) -> Result<(), Error> {
         Ok(Channel::send(self, message)?)
@@ -92,12 +92,13 @@ impl Way for Channel {
     }
 }
 
-/// An engine copies messages into buffers that the other side reaches, as a controller for DMA does.
+/// Transport in which an engine copies messages into buffers that the other side reaches, like a DMA
+/// controller.
 struct ByEngine {
     bulk: BulkChannel,
     pool: Pool,
     engine: Threads,
-    /// What is to be sent: memory that engines take.
+    /// Source buffer in memory that engines can access.
     source: SharedMemory,
 }
 
@@ -162,7 +163,7 @@ pub(super) fn channel(domain: &Domain, job: &Job, number: usize) -> Result<Chann
     })
 }
 
-/// Measures with the other rank of its job, which runs the same. Rank 0 tells.
+/// Measures together with the other rank of the job, which runs the same program. Rank 0 prints the figures.
 pub(super) fn run(plan: Plan) -> Result<(), Error> {
     let domain = Domain::attach()?.with_timeout(PATIENCE);
     let job = domain.job()?;
@@ -186,8 +187,8 @@ pub(super) fn run(plan: Plan) -> Result<(), Error> {
     by_engines(leads, &mut engines, plan, &mut control)
 }
 
-/// Measures what engines carry. Rank 0 gives the last buffers back after it has all answers, so rank 1 waits
-/// for a message over `control` that says so.
+/// Measures the transport by engines. Rank 0 returns the last buffers after it has all answers, so rank 1
+/// waits for a final message over `control`.
 fn by_engines<W: Way>(
     leads: bool,
     engines: &mut [W],
@@ -208,7 +209,7 @@ fn answer(way: &mut impl Way, count: usize) -> Result<(), Error> {
     })
 }
 
-/// A message of this length, told from others by its number.
+/// Stamps a message with its number.
 pub(super) fn stamp(message: &mut [u8], number: usize) {
     let number = (number as u64).to_le_bytes();
     let at = message.len() - number.len();
@@ -223,7 +224,7 @@ fn hear(way: &mut impl Way, expected: &mut [u8], heard: &mut Vec<u8>, number: us
     if heard == expected { Ok(()) } else { Err(Error::Corrupt { message: number as u64 }) }
 }
 
-/// One page after the other, there and back.
+/// Measures round trips of a page, one after another.
 fn round_trips(leads: bool, name: &str, way: &mut impl Way, rounds: u32) -> Result<(), Error> {
     let (rounds, warm) = (rounds as usize, 20);
     if !leads {
@@ -240,7 +241,7 @@ fn round_trips(leads: bool, name: &str, way: &mut impl Way, rounds: u32) -> Resu
         if heard != message {
             return Err(Error::Corrupt { message: number as u64 });
         }
-        // The first find caches and processors cold.
+        // The first rounds run with cold caches and processors.
         if number >= warm {
             times_ns.push(took_ns);
         }
@@ -249,7 +250,7 @@ fn round_trips(leads: bool, name: &str, way: &mut impl Way, rounds: u32) -> Resu
     Ok(())
 }
 
-/// The same with both threads before all others of their nodes, if both may.
+/// Measures round trips with both threads at a real-time priority, if both have the permission.
 fn with_priority(leads: bool, channel: &mut Channel, rounds: u32) -> Result<(), Error> {
     let placed = LatencyOptions::default().scheduling(Scheduling::Fifo(PRIORITY)).apply();
     let mut theirs = Vec::new();
@@ -269,7 +270,7 @@ fn with_priority(leads: bool, channel: &mut Channel, rounds: u32) -> Result<(), 
     Ok(())
 }
 
-/// Mean, deviation, percentiles and the longest.
+/// Prints mean, standard deviation, percentiles and maximum.
 fn tell_times(name: &str, mut times_ns: Vec<f64>) {
     times_ns.sort_unstable_by(f64::total_cmp);
     let count = times_ns.len().max(1) as f64;
@@ -283,7 +284,7 @@ fn tell_times(name: &str, mut times_ns: Vec<f64>) {
     tell(&format!("{name}_max_ns"), times_ns.last().copied().unwrap_or(0.0));
 }
 
-/// Runs `work` of each channel on a thread of its own, all at once.
+/// Runs `work` for all channels concurrently, each on its own thread.
 fn at_once<W: Way, T: Send>(
     ways: &mut [W],
     work: impl Fn(&mut W) -> Result<T, Error> + Sync,
@@ -308,7 +309,7 @@ fn at_once<W: Way, T: Send>(
     })
 }
 
-/// Threads that each send more at once than the other side answers in the time.
+/// Runs threads that each send more messages at once than the other side can answer in time.
 fn overload(leads: bool, channels: &mut [Channel]) -> Result<(), Error> {
     let mut times_ns = Vec::new();
     for _ in 0..REPEATS {
@@ -326,7 +327,7 @@ fn overload(leads: bool, channels: &mut [Channel]) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sends without waiting for answers, and takes those that have come in between.
+/// Sends without waiting for answers, and receives those that have arrived in between.
 fn pour(channel: &mut Channel) -> Result<Vec<f64>, Error> {
     let (mut message, mut heard) = (vec![7; PAGE_BYTES], Vec::new());
     let (mut began, mut times_ns) = (Vec::new(), Vec::new());
@@ -351,7 +352,7 @@ fn pour(channel: &mut Channel) -> Result<Vec<f64>, Error> {
     Ok(times_ns)
 }
 
-/// The time of `messages` there and back, by the number of channels and the length.
+/// Measures the time of round trips of `messages`, by number of channels and length.
 fn for_all<W: Way>(leads: bool, name: &str, ways: &mut [W], messages: u32) -> Result<(), Error> {
     for bytes in LENGTHS {
         for channels in 1..=ways.len() {
@@ -368,7 +369,7 @@ fn for_all<W: Way>(leads: bool, name: &str, ways: &mut [W], messages: u32) -> Re
     Ok(())
 }
 
-/// Sends `count` messages as far ahead of their answers as there is surely room.
+/// Sends `count` messages, keeping as many in flight as there is guaranteed room for.
 fn stream(way: &mut impl Way, count: usize, bytes: usize) -> Result<(), Error> {
     let ahead = (UNDER_WAY_BYTES / bytes).clamp(1, BUFFERS as usize);
     let (mut message, mut expected, mut heard) = (vec![7; bytes], vec![7; bytes], Vec::new());
@@ -405,14 +406,14 @@ mod tests {
         }
     }
 
-    /// What the ranks of a test know of each other.
+    /// State shared by the ranks of a test.
     #[derive(Default)]
     struct Follower {
         receiving: AtomicUsize,
         has_ended: AtomicBool,
     }
 
-    /// A way on which rank 0 needs rank 1 after it has received, as to give a buffer back does. It goes on
+    /// Transport on which rank 0 needs rank 1 after it has received, like returning a buffer. It continues
     /// once rank 1 waits for something else, or is gone.
     struct Returning {
         leads: bool,
@@ -470,13 +471,13 @@ mod tests {
                 follower.has_ended.store(true, SeqCst);
             });
             let led = by_engines(true, &mut near, plan, &mut control);
-            // Rank 1 would wait for what is not sent.
+            // Otherwise rank 1 would wait forever.
             drop((near, control));
             led.unwrap();
         });
     }
 
-    /// Answers by itself; the message of number `.1` with another byte.
+    /// Answers by itself; the message with number `.1` gets a wrong byte.
     struct Echo(VecDeque<Vec<u8>>, usize, usize);
 
     impl Way for Echo {

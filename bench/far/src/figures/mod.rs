@@ -1,7 +1,7 @@
-//! Figures that a node takes of itself: how fast it reaches memory, computes, and maps memory.
+//! Measurements of a node by itself: memory access, computation, and mapping of memory.
 //!
-//! `tombolo bench` starts the program with the words `figures` and what to measure. Each figure is a line,
-//! `figure NAME VALUE`, of its output; other lines are for people.
+//! `tombolo bench` starts the program with the argument `figures` and the measurement. Each figure is a line
+//! `figure NAME VALUE` of its output; other lines are for people.
 
 mod compute;
 pub mod link;
@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 
 use crate::Error;
 
-/// The first word of such a line.
+/// First word of a line with a figure.
 pub const FIGURE: &str = "figure";
 
 /// Prints a figure.
@@ -22,7 +22,7 @@ fn tell(name: &str, value: f64) {
     println!("{FIGURE} {name} {value}");
 }
 
-/// The figures among the lines of an output.
+/// Parses the figures among the lines of an output.
 #[must_use]
 pub fn read(output: &str) -> Vec<(String, f64)> {
     let figure = |line: &str| {
@@ -35,10 +35,10 @@ pub fn read(output: &str) -> Vec<(String, f64)> {
     output.lines().filter_map(figure).collect()
 }
 
-/// Takes the figures that the words after `figures` ask for.
+/// Measures the figures that the arguments after `figures` select.
 ///
 /// # Errors
-/// [`Error::Arguments`] for other words; what kept it from measuring.
+/// [`Error::Arguments`] for unknown arguments, or the error that prevented the measurement.
 pub fn run(words: &[&str]) -> Result<(), Error> {
     let wrong = || Error::Arguments { found: words.join(" ") };
     let number = |text: &str| text.parse::<u64>().map_err(|_| wrong());
@@ -56,7 +56,7 @@ pub fn run(words: &[&str]) -> Result<(), Error> {
     }
 }
 
-/// Times something repeatedly until the time is up, at least `LEAST` times; the median, in ns.
+/// Times a function repeatedly for `length`, at least `LEAST` times, and returns the median in ns.
 fn median_ns<E>(length: Duration, mut run: impl FnMut() -> Result<(), E>) -> Result<f64, E> {
     const LEAST: usize = 5;
     const MOST: usize = 100_000;
@@ -69,7 +69,7 @@ fn median_ns<E>(length: Duration, mut run: impl FnMut() -> Result<(), E>) -> Res
     Ok(median(times))
 }
 
-/// The median; 0 of none.
+/// Returns the median, or 0 if there are no values.
 #[must_use]
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_unstable_by(f64::total_cmp);

@@ -1,5 +1,5 @@
-//! What coherent pages cost between two ranks, one on each node, beside what a bare fault, a round trip and
-//! the copy of a page cost there.
+//! Cost of coherent pages between two ranks, one on each node, compared with a bare fault, a round trip and
+//! the copy of a page there.
 
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,31 +14,31 @@ use tombolo_platform::memory::PagedMemory;
 use super::tell;
 use crate::Error;
 
-/// How long the other side may take.
+/// Timeout for the other side.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// Where the pages for bare faults are.
+/// Address of the pages for bare faults.
 const BARE_ADDRESS: usize = 0x2000_0000_0000;
-/// How long pages stay in the turns that are taken with a hold.
+/// Hold time of pages in the alternation with a hold.
 const HOLD: Duration = Duration::from_micros(100);
 
-/// How long a rank computes after it wrote a word of a page that both write to.
+/// Computation time after each word that a rank writes in a page written by both.
 const PER_WORD: Duration = Duration::from_micros(10);
 
-/// After so long without a message the other side sleeps.
+/// Time without a message after which the other side is asleep.
 const ASLEEP: Duration = Duration::from_millis(1);
-/// A page and the head of its message.
+/// Length of a page with its message header.
 const MESSAGE_BYTES: usize = 4096 + 16;
 
-/// What rank 0 has rank 1 do.
+/// Order of rank 0 to rank 1.
 #[derive(Clone, Copy)]
 enum Order {
     Read(u32),
     Write(u32),
-    /// Take turns on a page, so often.
+    /// Alternate writes to a page, this many times.
     Turns(u32),
-    /// Answer.
+    /// Answer messages.
     Echo,
-    /// Answer with as many bytes as a message with a page has, on the second channel.
+    /// Answer with the length of a page message, on the second channel.
     EchoPage,
     End,
 }
@@ -72,7 +72,7 @@ impl Order {
     }
 }
 
-/// Measures with the other rank of its job, which runs the same.
+/// Measures together with the other rank of the job, which runs the same program.
 pub(super) fn run(rounds: u32) -> Result<(), Error> {
     let domain = Domain::attach()?.with_timeout(PATIENCE);
     let job = domain.job()?;
@@ -107,7 +107,8 @@ pub(super) fn run(rounds: u32) -> Result<(), Error> {
     Ok(())
 }
 
-/// Both ranks compute every second word of a page at the same time, meet, and read it all.
+/// Measures false sharing: both ranks compute every second word of a page at the same time, meet, and read
+/// all of it.
 fn interleaved(pages: &Pages, rank: u32, rounds: u32, name: &str) -> Result<(), Error> {
     let words = &pages.memory().words()[..pages.page_bytes() / 8];
     let meet = || pages.barrier(PATIENCE).map_err(Error::of_figures);
@@ -138,7 +139,7 @@ fn interleaved(pages: &Pages, rank: u32, rounds: u32, name: &str) -> Result<(), 
     Ok(())
 }
 
-/// A channel as the pages have it.
+/// Opens a channel with the options that coherent pages use.
 fn long_channel(domain: &Domain, name: &str, rank: u32) -> Result<Channel, Error> {
     let options = ChannelOptions::default().slot_bytes(128)?.slots(512)?;
     Ok(if rank == 0 {
@@ -208,7 +209,7 @@ fn time_ns(run: impl FnOnce()) -> u64 {
     began.elapsed().as_nanos() as u64
 }
 
-/// A fault that a second thread of the same program resolves, a round trip, and a copy.
+/// Measures a fault that a second thread of the same program resolves, a round trip, and a copy.
 fn bare(channel: &mut Channel, long: &mut Channel, rounds: u32) -> Result<(), Error> {
     let paged = PagedMemory::create(BARE_ADDRESS, rounds).map_err(Error::of_figures)?;
     let (memory, words) = (paged.memory(), paged.page_bytes() / 8);
@@ -267,7 +268,7 @@ fn bare(channel: &mut Channel, long: &mut Channel, rounds: u32) -> Result<(), Er
     Ok(())
 }
 
-/// Faults of this rank, one at a time. Pages of even number have their home here, the others there.
+/// Measures faults of this rank, one at a time. Even pages have their home here, odd ones on the other node.
 fn faults(channel: &mut Channel, pages: &Pages, rounds: u32) -> Result<(), Error> {
     for (home, first) in [("here", 0), ("there", 1)] {
         let (mut reads, mut upgrades, mut writes) = (Vec::new(), Vec::new(), Vec::new());
@@ -287,7 +288,7 @@ fn faults(channel: &mut Channel, pages: &Pages, rounds: u32) -> Result<(), Error
     Ok(())
 }
 
-/// Both ranks write to one word, each when the other has.
+/// Measures alternating writes of both ranks to one word.
 fn turns(channel: &mut Channel, pages: &Pages, rounds: u32, name: &str) -> Result<(), Error> {
     let turns = rounds.min(200);
     let first = 2 * rounds + 1;
@@ -302,7 +303,7 @@ fn turns(channel: &mut Channel, pages: &Pages, rounds: u32, name: &str) -> Resul
     Ok(())
 }
 
-/// Waits for each even or odd number, and writes the next.
+/// Waits for each number of the given parity, and writes the next.
 fn take_turns(pages: &Pages, turns: u32, parity: u64) -> Result<(), Error> {
     let word = word(pages, pages.pages() - 1);
     for turn in 0..u64::from(turns) {

@@ -1,29 +1,29 @@
-//! The arguments of the peer.
+//! Command-line arguments of the peer.
 
 use tombolo::ChannelOptions;
 
 use crate::{Error, placement};
 
-/// The rings that are measured.
+/// Shape of the measured rings.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Shape {
-    /// Bytes of a slot: 32, 64 or 128. A message of 48 bytes fits in one of 64.
+    /// Slot size in bytes: 32, 64 or 128. A message of 48 bytes fits in one of 64.
     pub slot_bytes: usize,
-    /// Slots of each ring, a power of two from 2 to 65,536.
+    /// Number of slots per ring, a power of two from 2 to 65,536.
     pub slots: u32,
-    /// Return slots by a flag in them rather than by credit; for coherent memory.
+    /// Whether slots are returned by a flag in them instead of by credit; requires coherent memory.
     pub used_flag: bool,
 }
 
 impl Default for Shape {
-    /// As channels are unless a program says otherwise.
+    /// Returns the default shape of channels.
     fn default() -> Self {
         Shape { slot_bytes: 64, slots: 64, used_flag: false }
     }
 }
 
 impl Shape {
-    /// For channels with such rings.
+    /// Returns the options of channels with such rings.
     ///
     /// # Errors
     /// The error of [`ChannelOptions`] for an invalid shape.
@@ -32,34 +32,34 @@ impl Shape {
         Ok(if self.used_flag { options.used_flag() } else { options })
     }
 
-    /// Of channels that are opened for their memory only: the same, with room for the limit and for rings
-    /// placed there.
+    /// Returns the shape of channels that are opened only for their memory: the same slots, with room for the
+    /// limit and for rings placed there.
     #[must_use]
     pub fn roomy(self) -> Shape {
         let least = placement::BYTES / 2 / self.slot_bytes.max(1);
         Shape { slots: self.slots.max(least as u32), ..self }
     }
 
-    /// The name of the variant of the rings.
+    /// Returns the name of the rings' variant.
     #[must_use]
     pub fn variant_name(self) -> &'static str {
         if self.used_flag { "used-flag" } else { "epoch+credit" }
     }
 }
 
-/// The arguments of the program `bench-peer`.
+/// Arguments of the program `bench-peer`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PeerArguments {
-    /// The name to connect to.
+    /// Name of the channel to connect to.
     pub name: String,
-    /// The shape of the rings.
+    /// Shape of the rings.
     pub shape: Shape,
-    /// The processor to stay on.
+    /// Processor to which the peer is pinned, if any.
     pub cpu: Option<usize>,
 }
 
 impl PeerArguments {
-    /// As arguments of a program.
+    /// Encodes them as command-line arguments.
     #[must_use]
     pub fn to_arguments(&self) -> Vec<String> {
         vec![

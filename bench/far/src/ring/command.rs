@@ -1,21 +1,21 @@
 //! Commands of the near side to the peer.
 //!
-//! Commands and answers travel on the measured channel itself, between measurements, so that they are in
-//! order with everything else. They are 16 bytes long, as no measured message is.
+//! Commands and answers use the measured channel itself, between measurements, so that they are ordered with
+//! everything else. They are 16 bytes long, a length that no measured message has.
 
 use crate::Error;
 
 /// Length of a command and of an answer.
 pub const COMMAND_BYTES: usize = 16;
 
-/// Sizes of the messages whose round trip is measured.
+/// Length of the short messages in round trips.
 pub const SMALL_BYTES: usize = 8;
-/// The size of streamed messages, too: they fill most of a 64-byte slot.
+/// Length of the usual messages in round trips and streams: they fill most of a 64-byte slot.
 pub const USUAL_BYTES: usize = 48;
-/// The size of streamed messages that tell the bandwidth.
+/// Length of streamed messages that measure bandwidth.
 pub const LONG_BYTES: usize = 64 << 10;
 
-/// What the peer is to do until the next command.
+/// Command to the peer, executed until the next one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Command {
     /// Return every message that arrives on the channel, spinning.
@@ -24,32 +24,32 @@ pub enum Command {
     Raw,
     /// Check and count a stream, until `Count`.
     Take {
-        /// The length of each of its messages.
+        /// Length of each message, in bytes.
         bytes: u32,
     },
-    /// End of a stream: answer with how many messages arrived.
+    /// End of a stream: answer with the number of messages that arrived.
     Count,
     /// Send a stream for the given number of nanoseconds, then the number of its messages.
     Give {
-        /// The length of the time.
+        /// Duration of the stream, in nanoseconds.
         length_ns: u64,
-        /// The length of each message: [`USUAL_BYTES`] or [`LONG_BYTES`].
+        /// Length of each message: [`USUAL_BYTES`] or [`LONG_BYTES`].
         bytes: u32,
     },
     /// Return the given number of messages of the channel whose two ends sleep.
     Wake {
-        /// The number of messages.
+        /// Number of messages.
         rounds: u64,
     },
-    /// Make an end of rings that are [placed](crate::placement) as given, report it, and return `count`
-    /// messages.
+    /// Create an end of rings that are [placed](crate::placement) as given, acknowledge it, and return
+    /// `count` messages.
     Place {
-        /// The number of the placement.
+        /// Index of the placement.
         rings: u64,
-        /// The number of messages.
+        /// Number of messages.
         rounds: u64,
     },
-    /// Answer with the time spent waiting for a processor, in nanoseconds, and end.
+    /// Answer with the time spent waiting for a processor, in nanoseconds, and exit.
     Bye,
 }
 
@@ -92,13 +92,13 @@ impl Command {
     }
 }
 
-/// An answer: a count.
+/// Encodes an answer, which is a count.
 #[must_use]
 pub fn answer(count: u64) -> [u8; COMMAND_BYTES] {
     pack(ANSWER, count)
 }
 
-/// The count of an answer.
+/// Decodes the count of an answer.
 ///
 /// # Errors
 /// [`Error::Unexpected`].
@@ -131,7 +131,7 @@ pub fn fill<const N: usize>(message: &mut [u8; N], sequence: u64) {
     }
 }
 
-/// Whether a message is what [`fill`] made it; looks at all of it.
+/// Returns whether all bytes of a message are as [`fill`] wrote them.
 #[inline(always)]
 #[must_use]
 pub fn is_filled(message: &[u8], length_bytes: usize, sequence: u64) -> bool {

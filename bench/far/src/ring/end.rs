@@ -1,4 +1,4 @@
-//! The channels of a link, as the measuring loops use them.
+//! Interface of channels for the measuring loops.
 
 use std::time::{Duration, Instant};
 
@@ -8,33 +8,33 @@ use tombolo_base::sync::spin_hint;
 
 use crate::Error;
 
-/// One end of a channel. The façade's [`Channel`] is one; tests measure a transport without a monitor.
+/// End of a channel. The façade's [`Channel`] implements it; tests measure a transport without a monitor.
 pub trait End {
-    /// As [`Channel::try_send`].
+    /// Behaves like [`Channel::try_send`].
     ///
     /// # Errors
     /// As there.
     fn try_send(&mut self, message: &[u8]) -> Result<(), tombolo::Error>;
 
-    /// As [`Channel::try_recv_into`].
+    /// Behaves like [`Channel::try_recv_into`].
     ///
     /// # Errors
     /// As there.
     fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, tombolo::Error>;
 
-    /// As [`Channel::send`].
+    /// Behaves like [`Channel::send`], with a timeout.
     ///
     /// # Errors
     /// As there.
     fn send(&mut self, message: &[u8], timeout: Duration) -> Result<(), tombolo::Error>;
 
-    /// As [`Channel::recv_into`].
+    /// Behaves like [`Channel::recv_into`], with a timeout.
     ///
     /// # Errors
     /// As there.
     fn recv_into(&mut self, buffer: &mut Vec<u8>, timeout: Duration) -> Result<usize, tombolo::Error>;
 
-    /// The number of times that this end rang a sleeping peer.
+    /// Returns the number of times that this end rang a sleeping peer.
     fn rings(&self) -> u64;
 }
 
@@ -65,21 +65,21 @@ impl End for Channel {
 /// One side of a link under measurement.
 #[derive(Debug)]
 pub struct Ends<E> {
-    /// The channel of commands and of measured messages.
+    /// Channel of commands and of measured messages.
     pub ring: E,
-    /// The bare memory under a channel, which the far side opened; `None` where the two sides share none.
+    /// Bare memory of a channel that the far side opened; `None` if the two sides share none.
     pub raw: Option<RawMemory>,
-    /// The same of a channel that the near side opened; `None` where all memory that both reach is one.
+    /// Bare memory of a channel that the near side opened; `None` if there is only one shared memory.
     pub own: Option<RawMemory>,
-    /// A channel both of whose ends sleep while they wait.
+    /// Channel whose two ends sleep while they wait.
     pub wake: E,
 }
 
-/// The longest silence of the other side during a measurement. Machines under load and emulated
-/// processors stall for a second or two; no running peer stalls for this long.
+/// Timeout for the other side during a measurement. Machines under load and emulated processors stall for a
+/// second or two; no running peer stalls for this long.
 pub const STALL: Duration = Duration::from_secs(10);
 
-/// A deadline for polling that does not read the clock at every poll.
+/// Timeout for polling loops that does not read the clock at every poll.
 #[derive(Default, Debug)]
 pub struct Patience {
     polls: u32,
@@ -87,7 +87,7 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// To be called after each fruitless poll.
+    /// Checks the timeout; call it after each unsuccessful poll.
     ///
     /// # Errors
     /// [`Error::Stalled`].
@@ -109,7 +109,7 @@ impl Patience {
 /// Sends, polling for room.
 ///
 /// # Errors
-/// When the channel fails, or the other side stalls.
+/// The channel fails, or the other side stalls.
 #[inline(always)]
 pub fn send_polling(end: &mut impl End, message: &[u8]) -> Result<(), Error> {
     let mut patience = Patience::default();
@@ -125,7 +125,7 @@ pub fn send_polling(end: &mut impl End, message: &[u8]) -> Result<(), Error> {
 /// Receives a message by polling, without a system call.
 ///
 /// # Errors
-/// When the channel fails, or the other side stalls.
+/// The channel fails, or the other side stalls.
 #[inline(always)]
 pub fn recv_polling(end: &mut impl End, buffer: &mut Vec<u8>) -> Result<usize, Error> {
     let mut patience = Patience::default();

@@ -1,4 +1,4 @@
-//! What the side that leads does with one that [serves](super::peer::serve).
+//! Operations of the leading side with a peer that [serves](super::peer::serve).
 
 use std::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use super::end::{End, STALL, recv_polling, send_polling};
 use super::peer::{stream, take};
 use crate::Error;
 
-/// A stream of messages of `N` bytes to the peer; ends when the peer has received and checked all of it.
+/// Streams messages of `N` bytes to the peer; returns when the peer has received and checked all of them.
 ///
 /// # Errors
-/// When the channel fails, the peer stalls, or a message was lost.
+/// The channel fails, the peer stalls, or a message is lost.
 pub fn stream_out<const N: usize>(ring: &mut impl End, slice: Duration) -> Result<(u64, Duration), Error> {
     let mut answer = Vec::with_capacity(64);
     ring.send(&Command::Take { bytes: N as u32 }.to_bytes(), STALL)?;
@@ -23,7 +23,7 @@ pub fn stream_out<const N: usize>(ring: &mut impl End, slice: Duration) -> Resul
     if received == sent { Ok((sent, elapsed)) } else { Err(Error::Lost { sent, received }) }
 }
 
-/// A stream from the peer, from its first message on.
+/// Receives a stream from the peer, timed from its first message.
 ///
 /// # Errors
 /// As [`stream_out`].
@@ -38,10 +38,10 @@ pub fn stream_back<const N: usize>(ring: &mut impl End, slice: Duration) -> Resu
     if received == sent { Ok((sent, elapsed)) } else { Err(Error::Lost { sent, received }) }
 }
 
-/// Ends the peer; returns how long it waited for a processor, in nanoseconds.
+/// Ends the peer and returns the time that it waited for a processor, in nanoseconds.
 ///
 /// # Errors
-/// When the channel fails, or the peer stalls.
+/// The channel fails, or the peer stalls.
 pub fn end_peer(ring: &mut impl End) -> Result<u64, Error> {
     let mut answer = Vec::with_capacity(64);
     ring.send(&Command::Bye.to_bytes(), STALL)?;

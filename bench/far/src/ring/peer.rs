@@ -12,28 +12,28 @@ use crate::content::Aligned;
 use crate::lines::Lines;
 use crate::{Error, Side, cpus, placement};
 
-/// The longest time between two commands of the near side, which may be stopped, or measure something else.
+/// Timeout between two commands of the near side, which may be stopped or measure something else.
 const IDLE: Duration = Duration::from_secs(60);
 
-/// The longest time to open a channel, for both sides: an emulated processor on a busy host is slow.
+/// Timeout of opening a channel, for both sides: an emulated processor on a busy host is slow.
 pub const OPEN: Duration = Duration::from_secs(30);
 
-/// The number of messages of a stream between two looks at the clock.
+/// Number of streamed messages between two reads of the clock.
 pub const MESSAGES_PER_LOOK: u64 = 64;
 
-/// The name of the channel both of whose ends sleep.
+/// Returns the name of the channel whose two ends sleep.
 #[must_use]
 pub fn sleeper_name(name: &str) -> String {
     format!("{name}/sleeper")
 }
 
-/// The name of the channel that the near side opens.
+/// Returns the name of the channel that the near side opens.
 #[must_use]
 pub fn back_name(name: &str) -> String {
     format!("{name}/back")
 }
 
-/// Whether the side that opens a channel makes its memory.
+/// Returns whether the side that opens a channel creates its memory.
 #[must_use]
 pub fn opener_makes_memory(ring: &Channel) -> bool {
     ring.transport() == TransportKind::Shm
@@ -42,7 +42,7 @@ pub fn opener_makes_memory(ring: &Channel) -> bool {
 /// Opens the channels of a link to the program that started this one, and serves them until it closes.
 ///
 /// # Errors
-/// When a channel cannot be opened or fails, or something else than was sent arrives.
+/// A channel cannot be opened or fails, or received data differs from what was sent.
 pub fn run(arguments: &PeerArguments) -> Result<(), Error> {
     if let Some(cpu) = arguments.cpu {
         cpus::pin(cpu).map_err(|error| Error::Cpus { what: format!("stay on processor {cpu}"), error })?;
@@ -70,14 +70,14 @@ pub fn run(arguments: &PeerArguments) -> Result<(), Error> {
 /// Serves one side of a link until it is told to end.
 ///
 /// # Errors
-/// When a channel fails, or something else than was sent arrives.
+/// A channel fails, or received data differs from what was sent.
 pub fn serve<E: End>(ends: &mut Ends<E>) -> Result<(), Error> {
     let mut buffer = Vec::with_capacity(64);
     let waited_before_ns = cpus::waited_ns();
     ends.ring.recv_into(&mut buffer, IDLE)?;
     loop {
         match Command::from_bytes(&buffer)? {
-            // These end with the next command in the buffer.
+            // These return with the next command in the buffer.
             Command::Echo => {
                 echo(&mut ends.ring, &mut buffer)?;
                 continue;
@@ -126,7 +126,7 @@ fn echo(ring: &mut impl End, buffer: &mut Vec<u8>) -> Result<(), Error> {
 /// Checks and counts messages of `bytes` bytes up to a command, which is left in `buffer`.
 ///
 /// # Errors
-/// When the channel fails, or something else than was sent arrives.
+/// The channel fails, or received data differs from what was sent.
 pub fn take(ring: &mut impl End, buffer: &mut Vec<u8>, bytes: usize) -> Result<u64, Error> {
     let mut count = 0;
     while recv_polling(ring, buffer)? != COMMAND_BYTES {
@@ -138,21 +138,21 @@ pub fn take(ring: &mut impl End, buffer: &mut Vec<u8>, bytes: usize) -> Result<u
     Ok(count)
 }
 
-/// Sends a stream for `length`, then how many messages it had.
+/// Sends a stream for `length`, then its number of messages.
 fn give<const N: usize>(ring: &mut impl End, length: Duration) -> Result<(), Error> {
     let count = stream::<N>(ring, length)?;
     send_polling(ring, &command::answer(count))
 }
 
-/// Sends messages of `N` bytes one by one for `length`; returns how many.
+/// Sends messages of `N` bytes one by one for `length` and returns their number.
 ///
 /// # Errors
-/// When the channel fails.
+/// The channel fails.
 pub fn stream<const N: usize>(ring: &mut impl End, length: Duration) -> Result<u64, Error> {
     let mut message = Aligned([0; N]);
     let mut count = 0_u64;
     let start = Instant::now();
-    // Some at least: a busy host may not run this program before a short time is over.
+    // Sends at least some: on a busy host, a short time may be over before this program runs.
     while count == 0 || !count.is_multiple_of(MESSAGES_PER_LOOK) || start.elapsed() < length {
         command::fill(&mut message.0, count);
         send_polling(ring, &message.0)?;
@@ -161,7 +161,7 @@ pub fn stream<const N: usize>(ring: &mut impl End, length: Duration) -> Result<u
     Ok(count)
 }
 
-/// Returns messages over rings that lie where the near side says.
+/// Returns messages over rings with the placement chosen by the near side.
 fn return_placed<E: End>(ends: &mut Ends<E>, rings: u64, rounds: u64) -> Result<(), Error> {
     let mut end = placement::end(ends, Side::Far, rings)?;
     send_polling(&mut ends.ring, &command::answer(0))?;

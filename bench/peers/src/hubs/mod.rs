@@ -1,5 +1,5 @@
-//! `hub COUNT`: what else coordinates programs, for `tombolo bench hub`: semaphores and message queues of
-//! POSIX, ZeroMQ and NNG between two processes, channels of Go between two goroutines.
+//! `hub COUNT`: alternatives for coordinating programs, for `tombolo bench hub`: POSIX semaphores and message
+//! queues, ZeroMQ and NNG between two processes, Go channels between two goroutines.
 
 mod posix;
 
@@ -10,33 +10,33 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// Bytes of a value.
+/// Length of a value, in bytes.
 const FIFO_BYTES: usize = 64;
 
-/// Values that a queue has room for, on each side where there are two.
+/// Capacity of a queue in values, on each side if there are two.
 const FIFO_VALUES: usize = 64;
 
-/// How long anything may take that is known to happen.
+/// Timeout of any operation that is expected to complete.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Operations whose time is taken together.
+/// Number of operations that are timed together.
 const BATCH: u64 = 10;
 
 const GO: &str = include_str!("../../go/channels.go");
 
-/// Why a peer was not measured.
+/// Reason why a peer was not measured.
 type Why = String;
 
 fn why(error: impl Display) -> Why {
     error.to_string()
 }
 
-/// A figure: what was done, by what, of how many bytes, and the mean and the median in nanoseconds.
+/// Creates a row: operation, peer, bytes, and the mean and the median in nanoseconds.
 fn row(what: &str, by: &str, bytes: usize, (mean_ns, p50_ns): (f64, f64)) -> Value {
     json!({ "what": what, "where": by, "bytes": bytes, "ns_each": mean_ns, "p50_ns": p50_ns })
 }
 
-/// The mean and the median of something that is done this number of times.
+/// Returns the mean and the median time of `count` calls of a function.
 fn times(count: u64, mut once: impl FnMut() -> Result<(), Why>) -> Result<(f64, f64), Why> {
     let begun = Instant::now();
     let (mut batches, mut left) = (Vec::new(), count);
@@ -51,7 +51,7 @@ fn times(count: u64, mut once: impl FnMut() -> Result<(), Why>) -> Result<(f64, 
     Ok((mean_ns, batches.get(batches.len() / 2).copied().unwrap_or(mean_ns)))
 }
 
-/// The other process, which ends with this.
+/// The other process, killed when dropped.
 struct Far(Child);
 
 impl Far {
@@ -65,13 +65,13 @@ impl Far {
 
 impl Drop for Far {
     fn drop(&mut self) {
-        // It has ended when all went well.
+        // On success, it has already exited.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// Measures all, and says what could not be measured.
+/// Measures everything, and reports what could not be measured.
 pub(crate) fn measure(count: u64) -> Value {
     let name = |what: &str| format!("tombolo-bench-{}-{what}", std::process::id());
     let measured = [
@@ -91,7 +91,7 @@ pub(crate) fn measure(count: u64) -> Value {
     json!({ "rows": rows, "absent": absent })
 }
 
-/// What the other process does.
+/// Runs the other process in the given role.
 pub(crate) fn far(role: &str, name: &str, count: u64) -> Result<(), Why> {
     match role {
         "semaphore" => answer_semaphores(name, count).map_err(why),
@@ -141,7 +141,7 @@ fn zeromq_socket(kind: zmq::SocketType) -> Result<zmq::Socket, Why> {
         socket.set_sndhwm(limit),
         socket.set_rcvtimeo(patience),
         socket.set_sndtimeo(patience),
-        // What was sent arrives although the sender ends.
+        // Sent data arrives even if the sender exits.
         socket.set_linger(patience),
     ];
     options.into_iter().collect::<Result<(), _>>().map_err(why)?;
@@ -151,7 +151,7 @@ fn zeromq_socket(kind: zmq::SocketType) -> Result<zmq::Socket, Why> {
 #[cfg(feature = "zeromq")]
 fn zeromq(name: &str, count: u64) -> Result<Vec<Value>, Why> {
     let socket = zeromq_socket(zmq::PULL)?;
-    // Abstract, so that nothing is left behind.
+    // An abstract socket, so that no file is left behind.
     socket.bind(&format!("ipc://@{name}")).map_err(why)?;
     let _far = Far::start("zeromq", name, count)?;
     let mut value = [0; FIFO_BYTES];
@@ -172,7 +172,7 @@ fn nng_socket(protocol: nng::Protocol) -> Result<nng::Socket, Why> {
     use nng::options::{Options, RecvBufferSize, RecvTimeout, SendBufferSize, SendTimeout};
     let socket = nng::Socket::new(protocol).map_err(why)?;
     let limit = FIFO_VALUES as i32;
-    // Each socket has one of the two directions, and refuses the options of the other.
+    // Each socket has only one of the two directions, and rejects the options of the other.
     let _ = socket.set_opt::<RecvBufferSize>(limit);
     let _ = socket.set_opt::<SendBufferSize>(limit);
     socket.set_opt::<RecvTimeout>(Some(PATIENCE)).map_err(why)?;
@@ -198,7 +198,7 @@ fn nng(name: &str, count: u64) -> Result<Vec<Value>, Why> {
         once()?;
         Ok(vec![row("fifo of 64", "NNG, push and pull", FIFO_BYTES, times(count, once)?)])
     })();
-    // It may have removed it itself.
+    // The library may have removed the file itself.
     let _ = std::fs::remove_file(path);
     measured
 }
@@ -208,7 +208,7 @@ fn nng_far(name: &str, count: u64) -> Result<(), Why> {
     let socket = nng_socket(nng::Protocol::Push0)?;
     socket.dial(&nng_address(name).1).map_err(why)?;
     (0..=count).try_for_each(|_| socket.send(&[7_u8; FIFO_BYTES][..]).map_err(|(_, error)| why(error)))?;
-    // Closing drops what has not been taken; the near side ends this when it has all.
+    // Closing drops data that has not been received; the near side kills this process when it has everything.
     std::thread::sleep(PATIENCE);
     Ok(())
 }
@@ -239,8 +239,7 @@ fn go(name: &str, count: u64) -> Result<Vec<Value>, Why> {
     let source = folder.join("channels.go");
     let run = || {
         std::fs::write(&source, GO)?;
-        // Go's compiler spins, and would keep the processors to itself with a real-time priority of this
-        // program's.
+        // Go's compiler spins, and would monopolize the processors under this program's real-time priority.
         let words = ["60", "chrt", "--other", "0", "go", "run"];
         let mut command = Command::new("timeout");
         command.args(words).arg(&source).arg(count.to_string()).stderr(Stdio::null()).output()

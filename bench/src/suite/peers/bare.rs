@@ -1,5 +1,4 @@
-//! What the memory itself can do: two lines that are stored and awaited in turn, and buffers handed over by a
-//! store.
+//! Limits of the memory itself: two lines stored and polled in turn, and buffers handed over by a store.
 
 use tombolo_base::SharedMemory;
 use tombolo_base::sync::AtomicU64;
@@ -10,15 +9,15 @@ use crate::Patience;
 use crate::suite::content::word;
 use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side, buffers};
 
-/// The name of the ping-pong, which everything is compared with.
+/// Name of the ping-pong, the baseline of all peers.
 pub const LINES: &str = "bare cache lines";
-/// The name of the hand-over of buffers.
+/// Name of the hand-over of buffers.
 pub const BUFFERS: &str = "bare memory";
 
-/// Words so far apart that they share neither a cache line nor a pair of them.
+/// Distance in words at which two words share neither a cache line nor a pair of adjacent lines.
 const APART: usize = 128 / 8;
 
-/// Two cache lines that travel between two processors: nothing is faster.
+/// Ping-pong of two cache lines between two processors, the lower bound of any message.
 #[derive(Debug)]
 pub struct Lines;
 
@@ -43,7 +42,7 @@ impl Peer for Lines {
     }
 }
 
-/// The words that a side writes and reads.
+/// Returns the words that a side writes and reads.
 fn own_and_other(side: Side) -> (usize, usize) {
     match side {
         Side::Near => (0, APART),
@@ -51,7 +50,7 @@ fn own_and_other(side: Side) -> (usize, usize) {
     }
 }
 
-/// Polls a word until it is right.
+/// Polls a word until it satisfies the condition.
 #[inline(always)]
 pub(crate) fn poll(
     flags: &SharedMemory,
@@ -87,7 +86,7 @@ impl End for Flags {
     }
 }
 
-/// Buffers that one side fills and the other reads, handed over by a store: the ceiling of every hand-over.
+/// Buffers that one side fills and the other reads, handed over by a store: the upper bound of any hand-over.
 #[derive(Debug)]
 pub struct Buffers;
 
@@ -108,7 +107,7 @@ impl Peer for Buffers {
     fn open(&self, meeting: &Meeting<'_>, _metric: Metric) -> Result<AnyEnd, Error> {
         let flags = meeting.flags();
         let (send, recv) = own_and_other(meeting.side);
-        // Each side clears its own lines: the other may already have stored into its lines.
+        // Each side clears only its own lines: the other may already have stored to the rest.
         flags.store_le(send, 0, Release);
         Ok(AnyEnd::new(BuffersEnd { flags, pool: meeting.pool(), send, recv, passed: 0 }))
     }
@@ -119,7 +118,7 @@ struct BuffersEnd {
     pool: SharedMemory,
     send: usize,
     recv: usize,
-    /// Buffers that this side has filled, or read.
+    /// Number of buffers that this side has filled or read.
     passed: u64,
 }
 
@@ -130,7 +129,7 @@ impl BuffersEnd {
     }
 }
 
-/// Buffer `index` of that length.
+/// Returns buffer `index` of that length.
 pub(crate) fn place(pool: &SharedMemory, bytes: usize, index: usize) -> Result<&[AtomicU64], Error> {
     let words = bytes / 8;
     pool.words().get(index * words..(index + 1) * words).ok_or(Error::Unsupported)

@@ -1,8 +1,8 @@
-//! A ring in C, between two processes of its own: what an ordered message costs without a channel around it.
+//! A ring in C between two separate processes: the cost of an ordered message without a channel around it.
 //!
-//! The program `bench/ring/ring.c` is compiled by the host's C compiler when it is first measured, so that
-//! building needs none. Each side of the comparison starts it on its own processor, tells it what to do, and
-//! sleeps meanwhile.
+//! The host's C compiler compiles `bench/ring/ring.c` at the first measurement, so that the build needs none.
+//! Each side of the comparison starts it pinned to its own processor, sends it commands, and sleeps
+//! meanwhile.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -18,23 +18,23 @@ use crate::sample::{BATCH, Clock, Samples};
 use crate::suite::work::{AnyEnd, Counted, Runner, Work};
 use crate::suite::{Error, Meeting, Metric, Peer, Side};
 
-/// Its name in tables.
+/// Name in tables and plots.
 pub const NAME: &str = "C ring";
 
 const SOURCE: &str = include_str!("../../../ring/ring.c");
 
-/// Memory for a ring each way.
+/// Memory for one ring per direction.
 const MEMORY_BYTES: u64 = 16 << 10;
 
 /// The ring in C.
 #[derive(Debug, Default)]
 pub struct CRing {
-    /// The compiled program, or why it cannot be compiled.
+    /// Compiled program, or the reason why it cannot be compiled.
     program: OnceLock<Result<OwnedFd, String>>,
 }
 
 impl CRing {
-    /// Nothing is compiled before it is asked for.
+    /// Creates the peer. The program is compiled on first use.
     #[must_use]
     pub const fn new() -> Self {
         CRing { program: OnceLock::new() }
@@ -49,7 +49,8 @@ fn compiler() -> OsString {
     std::env::var_os("CC").filter(|name| !name.is_empty()).unwrap_or_else(|| "cc".into())
 }
 
-/// Compiles the program into memory, so that nothing is left in the file system however this program ends.
+/// Compiles the program into a memory file, so that nothing is left in the file system however this program
+/// ends.
 fn compile(compiler: &OsString) -> Result<OwnedFd, String> {
     let program = memfd_create("tombolo-bench-c-ring", MemfdFlags::CLOEXEC)
         .map_err(|errno| format!("cannot make memory for the program: {errno}"))?;
@@ -61,7 +62,7 @@ fn compile(compiler: &OsString) -> Result<OwnedFd, String> {
         let name = compiler.to_string_lossy();
         format!("it takes a C compiler, and `{name}` cannot be run ({error}): install gcc, or name one in CC")
     })?;
-    // One that ends before it has read all says why.
+    // If the compiler exits before reading all of its input, its status and stderr give the reason.
     let _ = running.stdin.take().map(|mut stdin| stdin.write_all(SOURCE.as_bytes()));
     let output = running.wait_with_output().map_err(|error| error.to_string())?;
     if !output.status.success() {
@@ -70,12 +71,12 @@ fn compile(compiler: &OsString) -> Result<OwnedFd, String> {
             said.lines().find(|line| line.contains("error")).or(said.lines().next()).unwrap_or_default();
         return Err(format!("`{}` does not compile it: {why}", compiler.to_string_lossy()));
     }
-    // What is open for writing cannot be run.
+    // A file that is open for writing cannot be executed (ETXTBSY).
     let file = std::fs::File::open(&path).map_err(|error| format!("{path}: {error}"))?;
     Ok(file.into())
 }
 
-/// A path by which processes that this one starts can open `file`.
+/// Returns a path by which child processes can open `file`.
 fn path_of(file: &OwnedFd) -> String {
     format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd())
 }
@@ -123,7 +124,7 @@ struct RingProcess {
     child: Child,
     commands: ChildStdin,
     answers: BufReader<ChildStdout>,
-    /// How long it has been ready to run while something else ran, in nanoseconds.
+    /// Time that it was runnable but not running, in nanoseconds.
     waited_ns: u64,
 }
 
@@ -137,14 +138,14 @@ impl RingProcess {
             return Err(failed("start", "it has no pipes"));
         };
         let mut process = RingProcess { child, commands, answers: BufReader::new(answers), waited_ns: 0 };
-        // Answered once it has opened the memory, which the caller may close then.
+        // The answer means that it has opened the memory, so the caller may close its descriptor.
         process.run("trips 48 0 0")?;
         Ok(process)
     }
 
-    /// Has it done what `command` says; how long that took, in nanoseconds.
+    /// Runs a command and returns the time that it took, in nanoseconds.
     fn run(&mut self, command: &str) -> Result<u64, Error> {
-        // An answer that says why it ended is worth more than that its standard input is closed.
+        // A write error is ignored: the answer may have the reason why the process ended.
         let told = writeln!(self.commands, "{command}");
         let mut answer = String::new();
         self.answers.read_line(&mut answer).map_err(|error| failed("be heard", error))?;
@@ -179,7 +180,7 @@ fn failed(what: &str, why: impl std::fmt::Display) -> Error {
     Error::of_peer(NAME, format!("{what}: {why}"))
 }
 
-/// The command for a piece of work, which is the same on both sides.
+/// Formats the command for a piece of work, the same on both sides.
 fn command(work: Work) -> Result<String, Error> {
     match work {
         Work::RoundTrips { bytes, warm, cycles } => Ok(format!("trips {bytes} {warm} {cycles}")),
@@ -218,7 +219,7 @@ impl Runner for RingProcess {
 
 impl Drop for RingProcess {
     fn drop(&mut self) {
-        // It may be in the middle of a wait for the other side.
+        // It may be waiting for the other side.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! How fast one processor copies its own memory: what every copy on the way costs at least.
+//! Copy bandwidth of one processor in its own memory: the minimum cost of every copy on the way.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -7,10 +7,11 @@ use crate::sample::Flow;
 use crate::suite::results::Row;
 use crate::suite::{Distance, Metric, Schedule};
 
-/// Its name in tables.
+/// Name in tables and plots.
 pub const NAME: &str = "memcpy";
 
-/// The copy bandwidth for those of `metrics` that are bulk data, or else for the usual lengths.
+/// Returns the copy bandwidth for the bulk metrics among `metrics`, or for the usual lengths if there are
+/// none.
 pub(crate) fn rows(metrics: impl Iterator<Item = Metric>, schedule: Schedule) -> Vec<Row> {
     let mut bulk: Vec<Metric> = metrics.filter(|metric| matches!(metric, Metric::Bandwidth { .. })).collect();
     bulk.sort_unstable();

@@ -1,7 +1,8 @@
-//! Queues between two threads of one process: ours, and a frame for those of others.
+//! Queues between two threads of one process: Tombolo's ring, and an adapter for queues of other libraries.
 //!
-//! The near program has both ends. The far program lends its processor: it reports which one it is pinned to,
-//! sleeps while a thread of the near program does the far half there, and passes on how long that took.
+//! The near program has both ends. The far program only provides its processor: it reports the one to which
+//! it is pinned, sleeps while a thread of the near program does the far half there, and reports how long that
+//! took.
 
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -21,23 +22,23 @@ use crate::suite::work::{Counted, Runner, Work};
 use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};
 use tombolo_bench_far::placement::RingsEnd;
 
-/// The name of our ring between two threads.
+/// Name of Tombolo's ring between two threads.
 pub const NAME: &str = "ring of threads";
 
-/// Messages on their way: as many as Tombolo's rings have slots.
+/// Capacity of the queue in messages, equal to the slots of Tombolo's rings.
 pub const DEPTH: usize = 64;
 
-/// What is measured of a queue between threads.
+/// Returns the metrics of a queue between threads.
 #[must_use]
 pub fn metrics() -> Vec<Metric> {
     let rates = [48, 64].map(|bytes| Metric::Rate { bytes, batch: 1 });
     [48, 64].map(|bytes| Metric::RoundTrip { bytes }).into_iter().chain(rates).collect()
 }
 
-/// Opens a peer both of whose ends `make` makes, the near one first.
+/// Opens a peer whose ends `make` creates, the near one first.
 ///
 /// # Errors
-/// What `make` said; when the other side is gone.
+/// The error of `make`, or the other side is gone.
 pub fn open<E: End + Send + 'static>(
     meeting: &Meeting<'_>,
     make: impl FnOnce() -> Result<(E, E), Error>,
@@ -56,13 +57,13 @@ pub fn open<E: End + Send + 'static>(
     }
 }
 
-/// The near end, and the thread that has the far end.
+/// Near end, and the thread that runs the far end.
 struct BothEnds<E> {
     near: E,
-    /// Gone when it is to end.
+    /// Commands to the thread; `None` tells it to end.
     works: Option<Sender<Work>>,
     thread: Option<JoinHandle<()>>,
-    /// How long the thread has been ready to run while something else ran, in nanoseconds.
+    /// Time that the thread was runnable but not running, in nanoseconds.
     waited_ns: Arc<AtomicU64>,
 }
 
@@ -79,7 +80,7 @@ impl<E: End + Send + 'static> BothEnds<E> {
     }
 }
 
-/// Does the far half of everything, each on the processor that the far program is kept on.
+/// Does the far half of all work, each time on the processor to which the far program is pinned.
 fn follow_all<E: End>(mut far: E, line: &ControlLine, works: &Receiver<Work>, waited_ns: &AtomicU64) {
     for work in works {
         let Ok(cpu) = line.hear::<usize>() else { return };
@@ -123,12 +124,12 @@ impl<E: End> Runner for BothEnds<E> {
 impl<E> Drop for BothEnds<E> {
     fn drop(&mut self) {
         drop(self.works.take());
-        // In the middle of a message it gives up when its patience ends.
+        // A thread in the middle of a message gives up after its timeout.
         let _ = self.thread.take().map(JoinHandle::join);
     }
 }
 
-/// What the far program has of it: the line to the thread.
+/// Far program's end: the control line to the thread.
 struct Lender {
     line: ControlLine,
 }
@@ -154,7 +155,7 @@ impl Runner for Lender {
     }
 }
 
-/// Our ring each way, between two threads.
+/// One Tombolo ring per direction between two threads.
 #[derive(Debug)]
 pub struct Threads;
 

@@ -1,4 +1,4 @@
-//! What a wake-up costs at least: nothing but the system calls that sleep and wake.
+//! Minimum cost of a wake-up: only the system calls that sleep and wake.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use tombolo_platform::{Deadline, futex};
 use crate::suite::content::word;
 use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};
 
-/// The name of the bare futex, which wake-ups are compared with.
+/// Name of the bare futex, the baseline of wake-ups.
 pub const FUTEX: &str = "bare futex";
 
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -21,7 +21,7 @@ fn stalled() -> Error {
     Error::Stalled { waited: PATIENCE }
 }
 
-/// A word that one side stores and wakes the other for.
+/// Futex: one side stores a word and wakes the other.
 #[derive(Debug)]
 pub struct Futex;
 
@@ -73,7 +73,7 @@ impl End for FutexEnd {
     }
 }
 
-/// An event counter each way.
+/// One event counter (`eventfd`) per direction.
 #[derive(Debug)]
 pub struct EventCounter;
 

@@ -1,4 +1,4 @@
-//! Lines that pass one way, one by one: what a stream of messages costs at least.
+//! Stream of bare cache lines in one direction: the minimum cost of a stream of messages.
 
 use tombolo_base::SharedMemory;
 use tombolo_base::sync::Ordering::{Acquire, Relaxed, Release};
@@ -7,18 +7,18 @@ use crate::Patience;
 use crate::suite::content::{corrupt, word};
 use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};
 
-/// Its name in tables.
+/// Name in tables and plots.
 pub const NAME: &str = "bare line stream";
 
-/// Lines in turn, as many as a channel has slots.
+/// Number of lines used in rotation, as many as a channel has slots.
 const LINES: u64 = 64;
 
-/// Words of a line: seven of payload, and one with the number of the message.
+/// Words per line: seven of payload, and one with the message number.
 const WORDS: usize = 8;
 
-/// As many lines as a ring has slots, each filled and read whole and handed over by its last word, room given
-/// back for half of them at a time: a ring without lengths, closing, sleeping, checks of the peer and a
-/// channel around it.
+/// Stream over as many lines as a ring has slots. Each line is written and read whole and published by its
+/// last word; room is returned for half of the lines at a time. It is a ring without lengths, closing,
+/// sleeping, checks of the peer and the channel around it.
 #[derive(Debug)]
 pub struct Stream;
 
@@ -40,7 +40,7 @@ impl Peer for Stream {
     fn open(&self, meeting: &Meeting<'_>, _metric: Metric) -> Result<AnyEnd, Error> {
         let (flags, lines) = (meeting.flags(), meeting.pool());
         match meeting.side {
-            // Each side clears what it writes: the other may already have stored into its lines.
+            // Each side clears only what it writes: the other may already have stored to its lines.
             Side::Near => (0..LINES).for_each(|line| lines.store_le(place(line) + WORDS - 1, 0, Release)),
             Side::Far => flags.store_le(0, 0, Release),
         }
@@ -48,7 +48,7 @@ impl Peer for Stream {
     }
 }
 
-/// The first word of the line of a message.
+/// Returns the first word of a message's line.
 #[inline(always)]
 fn place(message: u64) -> usize {
     (message % LINES) as usize * WORDS
@@ -57,9 +57,9 @@ fn place(message: u64) -> usize {
 struct StreamEnd {
     flags: SharedMemory,
     lines: SharedMemory,
-    /// Messages sent, or received, by this side.
+    /// Number of messages sent or received by this side.
     passed: u64,
-    /// Messages that may be sent before looking for room.
+    /// Number of messages that may be sent before checking for room.
     room: u64,
 }
 

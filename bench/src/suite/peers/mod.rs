@@ -1,5 +1,5 @@
-//! What needs nothing but this tree: Tombolo itself, what the kernel has, and what the machine can do at
-//! best.
+//! Peers without external dependencies: Tombolo itself, the kernel's mechanisms, and the limits of the
+//! hardware.
 
 pub mod bare;
 pub mod c_ring;
@@ -12,10 +12,10 @@ pub mod tombolo;
 
 use super::Peer;
 
-/// The names of those that `bench/peers` has besides.
+/// Names of the further peers in `bench/peers`.
 pub const FOREIGN: [&str; 5] = ["iceoryx2", "ZeroMQ", "Aeron IPC", "rtrb", "crossbeam"];
 
-/// All of them, in the order of tables.
+/// Returns all of them in table order.
 #[must_use]
 pub fn all() -> Vec<Box<dyn Peer>> {
     vec![

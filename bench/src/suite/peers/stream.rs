@@ -1,4 +1,4 @@
-//! What the kernel has for two programs to talk: pipes and local sockets, blocking, a system call a message.
+//! The kernel's means of communication: pipes and local sockets, blocking, with one system call per message.
 
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -9,7 +9,7 @@ use tombolo_platform::OsError;
 use crate::suite::content::{Aligned, check, check_sum, fill, fill_bulk, sum};
 use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};
 
-/// The name of the stream socket.
+/// Name of the stream socket.
 pub const UNIX_STREAM: &str = "Unix stream socket";
 
 fn metrics() -> Vec<Metric> {
@@ -20,7 +20,7 @@ fn metrics() -> Vec<Metric> {
     metrics
 }
 
-/// A pipe each way.
+/// One pipe per direction.
 #[derive(Debug)]
 pub struct Pipe;
 
@@ -55,7 +55,7 @@ impl Peer for Pipe {
 
 fn pipe() -> Result<(OwnedFd, OwnedFd), Error> {
     let (reader, writer) = rustix::pipe::pipe().map_err(|errno| OsError::new("make a pipe", errno))?;
-    // A limit of this user may forbid it; the pipe then has 64 KiB.
+    // A user limit may forbid it; the pipe then has 64 KiB.
     let _ = rustix::pipe::fcntl_setpipe_size(&writer, 1 << 20);
     Ok((reader, writer))
 }
@@ -103,7 +103,7 @@ impl Peer for UnixStream {
     }
 }
 
-/// A socket that keeps messages whole.
+/// Unix socket pair that preserves message boundaries.
 #[derive(Debug)]
 pub struct UnixPackets;
 
@@ -127,11 +127,11 @@ impl Peer for UnixPackets {
     }
 }
 
-/// Two descriptors of streams.
+/// Descriptors for both directions of a byte stream.
 pub(crate) struct Stream {
     recv: OwnedFd,
     send: OwnedFd,
-    /// Private memory of a program that has something to say, or wants to know it.
+    /// Private memory of the program for messages sent and received.
     buffer: Vec<u8>,
 }
 

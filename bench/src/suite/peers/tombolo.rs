@@ -1,4 +1,4 @@
-//! Tombolo, through the façade that programs use.
+//! Tombolo's channels through the façade that programs use.
 
 use std::collections::VecDeque;
 use std::sync::OnceLock;
@@ -13,29 +13,29 @@ use crate::Patience;
 use crate::suite::content::{Aligned, check, corrupt, fill, word};
 use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side, buffers};
 
-/// Its name in tables.
+/// Name in tables and plots.
 pub const NAME: &str = "Tombolo";
-/// The same with deeper rings.
+/// Name of the variant with deeper rings.
 pub const DEEP: &str = "Tombolo with 1024 slots";
-/// The same with longer slots.
+/// Name of the variant with longer slots.
 pub const WIDE: &str = "Tombolo with 128 B slots";
 
-/// Messages sent, or received, together at most; a batch must fit in the ring.
+/// Maximum number of messages in a batch; a batch must fit in the ring.
 pub(crate) const BATCH: u64 = 32;
 
-/// A channel as programs open it unless they ask for something else.
+/// Channel with default options.
 #[derive(Debug, Default)]
 pub struct Facade {
     domain: OnceLock<Domain>,
 }
 
-/// A channel for streams: deeper rings.
+/// Channel for streams, with deeper rings.
 #[derive(Debug, Default)]
 pub struct Deep {
     domain: OnceLock<Domain>,
 }
 
-/// A channel whose slots hold 64 bytes of payload.
+/// Channel whose slots hold 64 bytes of payload.
 #[derive(Debug, Default)]
 pub struct Wide {
     domain: OnceLock<Domain>,
@@ -118,7 +118,7 @@ fn open(
     Ok(end(channel, meeting))
 }
 
-/// This program as a domain, attached with the first end that needs it.
+/// Returns this program's domain, attaching it on first use.
 pub(crate) fn attach(domain: &OnceLock<Domain>) -> Result<&Domain, Error> {
     match domain.get() {
         Some(domain) => Ok(domain),
@@ -129,7 +129,7 @@ pub(crate) fn attach(domain: &OnceLock<Domain>) -> Result<&Domain, Error> {
     }
 }
 
-/// This side's end of a channel between both, opened through the monitors.
+/// Opens this side's end of a channel between both programs through the monitors.
 pub(crate) fn channel(
     domain: &OnceLock<Domain>,
     meeting: &Meeting<'_>,
@@ -142,7 +142,7 @@ pub(crate) fn channel(
     })
 }
 
-/// An end of such a channel, for messages of any length.
+/// Wraps an end of such a channel, for messages of any length.
 pub(crate) fn end(channel: Channel, meeting: &Meeting<'_>) -> AnyEnd {
     AnyEnd::new(ChannelEnd { channel, pool: meeting.pool(), free: Free::default() })
 }
@@ -153,8 +153,8 @@ struct ChannelEnd {
     free: Free,
 }
 
-/// Which buffers this side may fill: the first that came back first. The last one would still lie in the
-/// peer's own cache, from where a line comes slower than from one that both share; see ADR 0026.
+/// Buffers that this side may fill, in FIFO order. The most recently returned one would still be in the
+/// peer's own cache, from which a line is fetched more slowly than from a cache shared by both; see ADR 0026.
 #[derive(Default)]
 struct Free {
     bytes: usize,
@@ -162,7 +162,7 @@ struct Free {
 }
 
 impl ChannelEnd {
-    /// Takes back the buffers that were read; waits until at least one is free.
+    /// Takes back the buffers that were read, waiting until at least one is free.
     fn take_back(&mut self, bytes: usize) -> Result<usize, Error> {
         if self.free.bytes != bytes {
             self.free = Free { bytes, queue: (0..buffers(bytes)).collect() };
@@ -250,7 +250,7 @@ impl End for ChannelEnd {
     fn recv_bulk(&mut self, bytes: usize, sequence: u64) -> Result<(), Error> {
         let index = self.channel.recv_in_place(|message| message.read_u64_le(0))?;
         let index = index.map_err(|_| corrupt(sequence))?;
-        // Out of range is refused like any other index that a peer should not send.
+        // An index out of range is rejected like any other invalid index from a peer.
         check_words(bare::place(&self.pool, bytes, index as usize)?, sequence)?;
         Ok(self.channel.send(&index.to_le_bytes())?)
     }
@@ -260,8 +260,8 @@ impl End for ChannelEnd {
     }
 }
 
-/// Adds a message to a batch: by its numbers where its length is one of those that are compared with a ring
-/// in C, which has them in registers as well.
+/// Adds a message to a batch. Lengths that are compared with the ring in C are passed as numbers, which it
+/// has in registers as well.
 #[inline(always)]
 pub(crate) fn push<const N: usize>(batch: &mut Batch<'_>, sequence: u64) -> Result<(), NotAdded> {
     let word = |index| word(sequence, index);
@@ -277,7 +277,7 @@ pub(crate) fn push<const N: usize>(batch: &mut Batch<'_>, sequence: u64) -> Resu
     }
 }
 
-/// Zero if every byte is right; by its numbers as [`push`] adds them.
+/// Returns zero if every byte is correct; compares numbers for the lengths for which [`push`] passes them.
 #[inline(always)]
 pub(crate) fn wrong<const N: usize>(message: &tombolo::Message<'_>, sequence: u64) -> u64 {
     match N {

@@ -1,4 +1,4 @@
-//! One worker as the master sees it.
+//! The master's view of one worker.
 
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -7,15 +7,15 @@ use std::time::Instant;
 use crate::port::{Port, PortError};
 use crate::wire::Summary;
 
-/// How much a new measurement of speed weighs against the old ones.
+/// Weight of a new speed measurement in the moving average.
 const SPEED_WEIGHT: f64 = 0.3;
 
-/// The identity of a worker, for people.
+/// Identity of a worker, for reports.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Identity {
-    /// Its node.
+    /// Name of its node.
     pub node: String,
-    /// Its domain, or another name of it.
+    /// Its domain, or another name for it.
     pub domain: String,
     /// The instruction set that it reported.
     pub isa: String,
@@ -25,46 +25,46 @@ pub struct Identity {
     pub emulated: bool,
 }
 
-/// The traffic between master and a worker, and the work of the worker.
+/// Counters of the traffic between the master and a worker, and of the worker's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Account {
-    /// Messages to the worker.
+    /// Messages sent to the worker.
     pub messages_sent: u64,
     /// Bytes in them.
     pub bytes_sent: u64,
-    /// Messages from the worker.
+    /// Messages received from the worker.
     pub messages_received: u64,
     /// Bytes in them.
     pub bytes_received: u64,
-    /// Parts it has judged.
+    /// Parts that it has evaluated.
     pub parts: u64,
-    /// Arcs it has looked at.
+    /// Arcs that it has examined.
     pub arcs: u64,
-    /// Time that took it, in nanoseconds, by its own clock.
+    /// Time spent on these, in nanoseconds of its own clock.
     pub compute_ns: u64,
     /// Its summary at the end; zero if it did not send one.
     pub summary: Summary,
 }
 
-/// One worker.
+/// Worker with its queue and its state.
 pub(super) struct Member<P> {
     pub(super) identity: Identity,
     pub(super) account: Account,
-    /// `None` once it is lost.
+    /// Channel to the worker; `None` once it is lost.
     pub(super) port: Option<P>,
-    /// The reason why it was lost.
+    /// Reason for its loss.
     pub(super) lost: Option<String>,
-    /// Messages to be sent. They are shared, since most go to all workers.
+    /// Messages waiting to be sent; shared, because most go to all workers.
     outbox: VecDeque<Rc<[u8]>>,
-    /// Parts that it is to get, by number.
+    /// Numbers of parts assigned to it and not yet sent.
     pub(super) queue: VecDeque<u32>,
-    /// Parts that were sent to it and have not come back.
+    /// Numbers of parts sent to it whose results are outstanding.
     pub(super) in_flight: Vec<u32>,
-    /// It was asked whether everything has arrived, and has not answered.
+    /// Whether it owes the confirmation that everything has arrived.
     pub(super) unconfirmed: bool,
-    /// Since when it owes an answer.
+    /// Time since which it owes an answer.
     pub(super) silent_since: Instant,
-    /// Arcs per nanosecond, once measured.
+    /// Speed in arcs per nanosecond, once measured.
     speed: Option<f64>,
 }
 
@@ -113,7 +113,7 @@ impl<P: Port> Member<P> {
         Ok(())
     }
 
-    /// The next message, if there is one.
+    /// Receives the next message; returns `false` if none has arrived.
     pub(super) fn receive(&mut self, buffer: &mut Vec<u8>) -> Result<bool, PortError> {
         let Some(port) = &mut self.port else { return Ok(false) };
         if !port.try_recv(buffer)? {
@@ -125,7 +125,7 @@ impl<P: Port> Member<P> {
         Ok(true)
     }
 
-    /// Takes note of a judged part.
+    /// Records an evaluated part and updates the speed.
     pub(super) fn credit(&mut self, cost: u64, arcs: u64, compute_ns: u64) {
         self.account.parts += 1;
         self.account.arcs += arcs;
@@ -138,7 +138,7 @@ impl<P: Port> Member<P> {
         self.speed
     }
 
-    /// Gives the member up and returns its parts, for others to judge.
+    /// Marks the member as lost and returns its parts, to be reassigned.
     pub(super) fn lose(&mut self, why: String) -> Vec<u32> {
         self.port = None;
         self.lost = Some(why);

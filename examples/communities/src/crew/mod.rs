@@ -1,10 +1,10 @@
 //! The master's side: a [`Crew`](crate::search::Crew) whose members are workers at the other ends of
 //! channels.
 //!
-//! The master never waits for one worker while another could proceed. Messages to be sent wait in an outbox
-//! per worker; parts of the round's work are handed out two at a time; a worker that has nothing left takes
-//! over from the one that would be busy longest. If a worker is lost, its parts go to the others, and if none
-//! is left the master does the work. The answer does not depend on who computed what.
+//! The master never waits for one worker while another could proceed. Outgoing messages wait in an outbox per
+//! worker; the parts of a round are handed out two at a time; an idle worker takes over parts from the one
+//! that would be busy longest. If a worker is lost, its parts go to the others, and if none is left the
+//! master does the work. The answer does not depend on which worker computed what.
 
 mod member;
 mod round;
@@ -22,17 +22,18 @@ use crate::wire::{self, Answer, Array, Shape, WireError};
 use member::Member;
 use round::Round;
 
-/// How long to wait for messages while something cannot be sent for lack of room.
+/// Timeout for messages while something cannot be sent for lack of room.
 const RETRY_AFTER: Duration = Duration::from_micros(100);
 
 /// Options of the master.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Time after which a worker that owes a reply is given up.
+    /// Time after which a worker that owes a reply is considered lost.
     pub patience: Duration,
-    /// Least work worth a message, in arcs.
+    /// Minimum cost of a part that is worth a message, in arcs.
     pub part_cost_min: u64,
-    /// Before the search the graph is spread in both ways several times, to measure how long each takes.
+    /// Whether to spread the graph in both ways several times before the search, to measure how long each
+    /// takes.
     pub compare_spreading: bool,
 }
 
@@ -42,7 +43,7 @@ impl Default for Options {
     }
 }
 
-/// Why a worker was given up.
+/// Reason for dropping a worker.
 #[derive(Debug, thiserror::Error)]
 enum Misdeed {
     #[error("{0}")]
@@ -61,50 +62,51 @@ enum Misdeed {
     NarrowChannel(usize),
 }
 
-/// The work of one worker, for the report.
+/// Work of one worker, for the report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemberReport {
-    /// The worker.
+    /// Identity of the worker.
     pub identity: Identity,
-    /// The figures of the worker.
+    /// Counters of the worker.
     pub account: Account,
-    /// Why it was given up, if it was.
+    /// Reason for its loss, if it was lost.
     pub lost: Option<String>,
 }
 
 /// Statistics of the transfer of the graph to the workers.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Spreading {
-    /// Bytes of the graph for one worker.
+    /// Bytes of the graph sent to one worker.
     pub bytes: u64,
-    /// From the first byte sent until all workers had acknowledged the whole graph, in seconds; where both
-    /// ways were compared, in the median.
+    /// Time from the first byte sent until all workers had acknowledged the whole graph, in seconds; the
+    /// median if both ways were compared.
     pub seconds: f64,
-    /// The same by messages, if they were compared.
+    /// The same by messages, if both ways were compared.
     pub by_messages_seconds: Option<f64>,
 }
 
-/// Workers as a crew.
+/// Crew whose members are workers behind channels.
 pub struct Workers<'w, P> {
     members: Vec<Member<P>>,
     options: Options,
-    /// The graphs that the workers hold, by depth: serial numbers.
+    /// Serial numbers of the graphs that the workers hold, by depth.
     held: Vec<u32>,
-    /// The current graph was contracted too often to be named to the workers: the master searches it.
+    /// Whether the master searches the current graph itself, because its depth exceeds what a message can
+    /// express.
     local: bool,
-    /// The workers have been released.
+    /// Whether the workers have been released.
     finishing: bool,
     finder: Finder,
     own: Account,
     round: Round,
     buffer: Vec<u8>,
     spreading: Spreading,
-    /// Told when a worker is given up.
+    /// Called when a worker is dropped.
     warn: Box<dyn FnMut(&str) + 'w>,
 }
 
 impl<'w, P: Port> Workers<'w, P> {
-    /// A crew of the workers at the other ends of `ports`.
+    /// Creates a crew of the workers at the other ends of `ports`.
     pub fn new(
         ports: impl IntoIterator<Item = (Identity, P)>,
         options: Options,
@@ -296,7 +298,7 @@ impl<'w, P: Port> Workers<'w, P> {
         }
     }
 
-    /// Gives up workers that have owed an answer for too long.
+    /// Drops workers that have owed an answer for too long.
     fn give_up_the_silent(&mut self, owes: impl Fn(&Member<P>) -> bool) {
         let patience = self.options.patience;
         for index in 0..self.members.len() {
@@ -308,5 +310,5 @@ impl<'w, P: Port> Workers<'w, P> {
     }
 }
 
-/// How a piece of an array is written.
+/// Encoder of a piece of an array.
 type Piece<T> = fn(Array, u32, &[T]) -> Vec<u8>;

@@ -1,4 +1,4 @@
-//! One round: its work is divided, handed out, gathered and, when a worker is lost or slow, handed out again.
+//! One round: its work is divided, handed out, collected and, if a worker is lost or slow, reassigned.
 
 use std::time::{Duration, Instant};
 
@@ -11,27 +11,27 @@ use crate::search::{Crew, Move, Partition, SearchError, Stage};
 use crate::wire::{self, Array, Packed};
 use crate::worker;
 
-/// Parts that a worker has at a time: one that it judges and one that waits for it.
+/// Maximum number of parts in flight per worker: one in progress and one queued.
 const PARTS_IN_FLIGHT: usize = 2;
 
-/// Parts that a worker's share of a round is cut into.
+/// Number of parts that a worker's share of a round is cut into.
 const PARTS_PER_SHARE: u64 = 4;
 
-/// How often each way to spread the graph is tried when they are compared.
+/// Number of trials of each way to spread the graph when they are compared.
 const COMPARISONS: usize = 3;
 
-/// The work of one round.
+/// Work of one round.
 #[derive(Default)]
 pub(super) struct Round {
     active: Vec<u32>,
     parts: Vec<Part>,
-    /// By part: the moves, once they are known.
+    /// Moves by part, once they are known.
     found: Vec<Option<Vec<Move>>>,
-    /// Parts that are not known yet.
+    /// Number of parts without results.
     missing: usize,
     /// Parts of lost workers.
     pub(super) orphans: Vec<u32>,
-    /// Number of vertices; labels are below it.
+    /// Number of vertices, the exclusive upper bound of labels.
     vertices: u32,
 }
 
@@ -40,8 +40,8 @@ impl Round {
         &self.active[self.parts[part as usize].range.clone()]
     }
 
-    /// Takes in the moves of a part and returns what the part cost. A worker may only move whom it was asked
-    /// about.
+    /// Stores the moves of a part and returns the cost of the part. A worker may only move vertices of the
+    /// part.
     pub(super) fn take(&mut self, part: u32, moves: Packed<'_>) -> Result<u64, Misdeed> {
         let mut found = Vec::new();
         moves.moves(self.vertices, &mut found)?;
@@ -75,7 +75,7 @@ impl<P: Port> Crew for Workers<'_, P> {
             if depth == 0 {
                 self.spread(graph);
             } else {
-                // Contracted graphs go out beside the work.
+                // Contracted graphs are sent while work continues.
                 self.broadcast_graph(depth, graph);
             }
         }
@@ -142,8 +142,8 @@ impl<P: Port> Crew for Workers<'_, P> {
 }
 
 impl<P: Port> Workers<'_, P> {
-    /// Gives the input to everybody, and waits until it has arrived: otherwise the fast would have finished a
-    /// small graph before the slow have received it.
+    /// Sends the input graph to all workers and waits until it has arrived: otherwise fast workers would
+    /// finish a small graph before slow ones have received it.
     fn spread(&mut self, graph: &Csr) {
         let compared = self.options.compare_spreading.then(|| self.compare_spreading(graph));
         let seconds = self.spread_once(graph, true);
@@ -155,10 +155,11 @@ impl<P: Port> Workers<'_, P> {
         self.spreading = Spreading { bytes, seconds, by_messages_seconds };
     }
 
-    /// What spreading takes by bulk, and by messages: medians, in seconds. Each goes first in turn, for what
-    /// goes first finds memory that was never touched, and on an emulated processor code that was never run.
+    /// Measures the time of spreading by bulk and by messages: medians, in seconds. They take turns in going
+    /// first, because the first one touches new memory and, on an emulated processor, runs code that has not
+    /// been translated yet.
     fn compare_spreading(&mut self, graph: &Csr) -> (f64, f64) {
-        // What the report says of each worker is said of the job.
+        // The counters in the report must cover only the job itself.
         let accounts: Vec<Account> = self.members.iter().map(|member| member.account).collect();
         let mut seconds = [const { Vec::new() }; 2];
         for turn in 0..COMPARISONS {
@@ -199,7 +200,7 @@ impl<P: Port> Workers<'_, P> {
         let live: Vec<usize> =
             (0..self.members.len()).filter(|&index| self.members[index].is_live()).collect();
         let measured = |index: &usize| self.members[*index].measured_speed();
-        // Until it is measured, a worker counts as fast as the average of the others.
+        // A worker without a measured speed gets the average of the others.
         let known: Vec<f64> = live.iter().filter_map(measured).collect();
         let average = if known.is_empty() { 1.0 } else { known.iter().sum::<f64>() / known.len() as f64 };
         let speeds: Vec<f64> = live.iter().map(|index| measured(index).unwrap_or(average)).collect();
@@ -229,7 +230,7 @@ impl<P: Port> Workers<'_, P> {
         round.found.resize(round.parts.len(), None);
     }
 
-    /// Gives every worker that has sent everything before its next parts.
+    /// Sends the next parts to every worker whose outbox is empty.
     fn hand_out(&mut self) {
         for index in 0..self.members.len() {
             while self.members[index].is_live()
@@ -251,7 +252,8 @@ impl<P: Port> Workers<'_, P> {
         }
     }
 
-    /// Its own, one of a lost worker, or one of the worker that would be busy longest.
+    /// Returns the next part for a worker: its own, one of a lost worker, or one taken from the worker that
+    /// would be busy longest.
     fn next_part(&mut self, index: usize) -> Option<u32> {
         if let Some(part) = self.members[index].queue.pop_front().or_else(|| self.round.orphans.pop()) {
             return Some(part);
@@ -267,7 +269,7 @@ impl<P: Port> Workers<'_, P> {
         let busiest = loaded.max_by(|&one, &other| {
             busy_time(&self.members[one]).total_cmp(&busy_time(&self.members[other]))
         })?;
-        // Only if it would be done sooner; a worker that was never measured gives and takes freely.
+        // Take it only if it would be done sooner. Workers without a measured speed are not limited.
         let part = *self.members[busiest].queue.back()?;
         let owed: u64 = self.members[index].in_flight.iter().map(cost_of).sum();
         let taker_time = time_of(&self.members[index], owed + cost_of(&part));
@@ -286,7 +288,7 @@ impl<P: Port> Workers<'_, P> {
         }
     }
 
-    /// The master judges by itself.
+    /// Finds the moves on the master itself.
     fn find_alone(&mut self, graph: &Csr, partition: &Partition, active: &[u32], moves: &mut Vec<Move>) {
         let start = Instant::now();
         self.own.parts += 1;

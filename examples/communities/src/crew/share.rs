@@ -1,40 +1,40 @@
-//! The division of a round's active vertices among the workers.
+//! Division of a round's active vertices among the workers.
 
 use std::ops::Range;
 
 use crate::graph::Csr;
 
-/// The cost of a vertex besides its arcs, in arcs: it is decoded, judged and perhaps reported.
+/// Fixed cost of a vertex in addition to its arcs, in arcs: it is decoded, evaluated and perhaps reported.
 const VERTEX_COST: u64 = 4;
 
-/// A run of the active vertices of a round, judged by one worker in one go.
+/// Contiguous run of a round's active vertices, evaluated by one worker in one go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Part {
-    /// Which of the active vertices.
+    /// Range of indices into the active vertices.
     pub(super) range: Range<usize>,
-    /// Its cost, in arcs.
+    /// Cost of the part, in arcs.
     pub(super) cost: u64,
 }
 
-/// How fine the work is cut.
+/// Granularity of the division.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Grain {
-    /// A part costs at least so much (the last of a worker may cost less); a worker whose share is smaller
+    /// Minimum cost of a part, in arcs (a worker's last part may cost less); a worker whose share is smaller
     /// gets none.
     pub(super) cost_min: u64,
-    /// Parts that a share is cut into, so that others can take over some of it.
+    /// Number of parts per share, so that others can take over some of it.
     pub(super) parts_per_share: u64,
-    /// Vertices in a part, at most.
+    /// Maximum number of vertices in a part.
     pub(super) vertices_max: usize,
 }
 
-/// The cost of `vertex`.
+/// Returns the cost of `vertex`, in arcs.
 pub(super) fn cost(graph: &Csr, vertex: u32) -> u64 {
     graph.neighbours(vertex) as u64 + VERTEX_COST
 }
 
-/// Cuts the active vertices into one contiguous range per worker, as large as its speed asks, and each range
-/// into parts. Workers with speed 0 get none; if all have, so does everybody.
+/// Cuts the active vertices into one contiguous range per worker, proportional to its speed, and each range
+/// into parts. Workers with speed 0 get none; if all speeds are 0, all workers get none.
 pub(super) fn divide(graph: &Csr, active: &[u32], speeds: &[f64], grain: Grain) -> Vec<Vec<Part>> {
     let total: u64 = active.iter().map(|&vertex| cost(graph, vertex)).sum();
     let shares = shares(total, speeds, grain.cost_min);
@@ -49,7 +49,7 @@ pub(super) fn divide(graph: &Csr, active: &[u32], speeds: &[f64], grain: Grain) 
         if share > 0.0 {
             let limit = (share * total as f64) as u64 / grain.parts_per_share;
             let limit = limit.max(grain.cost_min);
-            // Rounding must not leave out the last vertices.
+            // Rounding must not drop the last vertices.
             let until = if Some(worker) == last { u64::MAX } else { due as u64 };
             while next < active.len() && spent < until {
                 let start = next;
@@ -71,8 +71,8 @@ pub(super) fn divide(graph: &Csr, active: &[u32], speeds: &[f64], grain: Grain) 
     parts
 }
 
-/// The share of each worker; they add up to 1. Slow workers whose share would not be worth a message get
-/// none.
+/// Returns the share of each worker; they add up to 1 unless all speeds are 0. Slow workers whose share would
+/// not be worth a message get none.
 fn shares(total: u64, speeds: &[f64], cost_min: u64) -> Vec<f64> {
     let mut speeds = speeds.to_vec();
     loop {

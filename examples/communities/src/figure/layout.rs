@@ -3,19 +3,19 @@
 
 use super::SIDE;
 
-/// Part of the square that circles cover.
+/// Fraction of the square that circles cover.
 const COVERED: f64 = 0.28;
 
-/// The smallest radius that is visible and can be pointed at.
+/// Minimum radius that is visible and can be pointed at.
 const MIN_RADIUS: f64 = 7.0;
 
-/// Steps of the search for places.
+/// Number of iterations of the layout.
 const STEPS: usize = 400;
 
-/// How strongly all are pulled to the middle.
+/// Strength of the pull towards the middle.
 const PULL: f64 = 2.0;
 
-/// Room between two circles.
+/// Minimum gap between two circles.
 const GAP: f64 = 6.0;
 
 /// Returns positions and radii of circles with these sizes, joined by lines: two indices of `sizes`, and a
@@ -24,7 +24,7 @@ pub(super) fn lay_out(sizes: &[usize], lines: &[(usize, usize, u64)]) -> Vec<(f6
     let radii = radii(sizes);
     let mut places: Vec<(f64, f64)> = (0..sizes.len()).map(start).collect();
     let heaviest = lines.iter().map(|&(_, _, weight)| weight).max().unwrap_or(1).max(1) as f64;
-    // The distance at which two that are joined with all weight rest.
+    // Rest distance of two circles joined with full weight.
     let rest = SIDE / (sizes.len().max(1) as f64).sqrt();
     for step in 0..STEPS {
         let reach = SIDE / 12.0 * (1.0 - step as f64 / STEPS as f64);
@@ -55,27 +55,27 @@ pub(super) fn lay_out(sizes: &[usize], lines: &[(usize, usize, u64)]) -> Vec<(f6
     places.into_iter().zip(radii).map(|((x, y), r)| (x, y, r)).collect()
 }
 
-/// Radii whose areas are proportional to sizes, but not too small to be visible.
+/// Returns radii whose areas are proportional to sizes, but not too small to be visible.
 fn radii(sizes: &[usize]) -> Vec<f64> {
     let all: usize = sizes.iter().sum();
     let scale = (SIDE * SIDE * COVERED / (all.max(1) as f64 * std::f64::consts::PI)).sqrt();
     sizes.iter().map(|&size| ((size as f64).sqrt() * scale).clamp(MIN_RADIUS, SIDE / 5.0)).collect()
 }
 
-/// On a spiral, the largest in the middle.
+/// Returns the start position: on a spiral, the largest circle in the middle.
 fn start(rank: usize) -> (f64, f64) {
     let (angle, radius) = (rank as f64 * 2.399_963, 60.0 * (rank as f64).sqrt());
     (SIDE / 2.0 + radius * angle.cos(), SIDE / 2.0 + radius * angle.sin())
 }
 
-/// The direction from one to another, and how far that is.
+/// Returns the unit vector from one point to another, and their distance.
 fn between(a: (f64, f64), b: (f64, f64)) -> (f64, f64, f64) {
     let (dx, dy) = (b.0 - a.0, b.1 - a.1);
     let distance = dx.hypot(dy);
     if distance < 1e-6 { (1.0, 0.0, 1e-6) } else { (dx / distance, dy / distance, distance) }
 }
 
-/// Pushes two apart; together if the force is negative.
+/// Pushes two circles apart, or together if the force is negative.
 fn push(pushes: &mut [(f64, f64)], (a, b): (usize, usize), (dx, dy): (f64, f64), force: f64) {
     pushes[a] = (pushes[a].0 - dx * force, pushes[a].1 - dy * force);
     pushes[b] = (pushes[b].0 + dx * force, pushes[b].1 + dy * force);

@@ -1,4 +1,4 @@
-//! A figure as an SVG file.
+//! Output of a figure as an SVG file.
 
 use std::fmt::{self, Write as _};
 use std::io;
@@ -18,13 +18,13 @@ svg{background:#fff;color:#1d2430;font-family:system-ui,sans-serif}
 @media(prefers-color-scheme:dark){svg{background:#12161c;color:#e8ecf1}.note{fill:#9aa5b4}.line{stroke:#667080}.name{stroke:#12161c}}
 text{fill:currentColor}";
 
-/// Fills, in turn.
+/// Fill colours, used in turn.
 const FILLS: [&str; 8] =
     ["#4477aa", "#ee6677", "#228833", "#ccbb44", "#66ccee", "#aa3377", "#ee8866", "#777777"];
 
 pub(super) fn write(figure: &Figure, output: &mut impl io::Write) -> io::Result<()> {
     let mut text = String::new();
-    // A `String` takes everything.
+    // Writing to a `String` cannot fail.
     let _ = draw(figure, &mut text);
     output.write_all(text.as_bytes())?;
     output.flush()
@@ -69,7 +69,7 @@ fn draw(figure: &Figure, out: &mut String) -> fmt::Result {
         )?;
     }
     figure.circles.iter().enumerate().try_for_each(|(index, circle)| draw_circle(index, circle, out))?;
-    // Above all circles, or a neighbour would hide them.
+    // Names are drawn after all circles, or a neighbour would hide them.
     figure.circles.iter().filter(|circle| circle.r >= 22.0).try_for_each(|circle| draw_name(circle, out))?;
     let nodes: Vec<String> = figure
         .nodes
@@ -102,13 +102,13 @@ fn draw_circle(index: usize, circle: &Circle, out: &mut String) -> fmt::Result {
 
 fn draw_name(circle: &Circle, out: &mut String) -> fmt::Result {
     let Some(name) = circle.names.first() else { return Ok(()) };
-    // About as wide as its letters: near a wall it moves inside.
+    // Estimate the width from the number of letters, and keep names inside the square.
     let half = (name.chars().count() as f64 * LETTER / 2.0).min(SIDE / 2.0);
     let x = circle.x.clamp(half, SIDE - half);
     writeln!(out, r#"<text class="name" x="{x}" y="{}">{}</text>"#, circle.y + 5.0, Escaped(name))
 }
 
-/// Text between tags, whatever it holds.
+/// Text escaped for XML.
 struct Escaped<'a>(&'a str);
 
 impl fmt::Display for Escaped<'_> {
@@ -117,7 +117,7 @@ impl fmt::Display for Escaped<'_> {
             '<' => out.write_str("&lt;"),
             '>' => out.write_str("&gt;"),
             '&' => out.write_str("&amp;"),
-            // XML has no place for these, not even escaped.
+            // XML forbids control characters, even escaped.
             control if control.is_control() => out.write_char('\u{fffd}'),
             other => out.write_char(other),
         })

@@ -1,7 +1,8 @@
-//! The graph as three arrays: where each vertex's arcs start, where they lead, what they weigh.
+//! Compressed sparse rows: three arrays with the start of each vertex's arcs, their targets and their
+//! weights.
 //!
-//! Undirected: an edge {u, v} is the two arcs u→v and v→u. Self-loops are kept apart, so a scan over the
-//! neighbours of a vertex never meets the vertex itself.
+//! The graph is undirected: an edge {u, v} is the two arcs u→v and v→u. Self-loops are stored separately, so
+//! a scan over the neighbours of a vertex never meets the vertex itself.
 
 use std::io;
 
@@ -16,7 +17,7 @@ pub const MAX_VERTICES: usize = u32::MAX as usize - 1;
 /// Largest number of arcs (twice the number of edges).
 pub const MAX_ARCS: usize = u32::MAX as usize;
 
-/// One undirected edge as a reader saw it.
+/// Undirected edge as read from the input.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Edge {
     /// One end.
@@ -27,19 +28,19 @@ pub struct Edge {
     pub weight: u64,
 }
 
-/// What to do with an edge that is given more than once, in either direction.
+/// Treatment of an edge that is given more than once, in either direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Duplicates {
-    /// Keep one of them: the file says *that* two vertices are joined.
+    /// Keep one of them: the input says only *that* two vertices are joined.
     Collapse,
-    /// Add the weights: the file says *how much* they are joined.
+    /// Add the weights: the input says *how much* they are joined.
     Add,
 }
 
-/// The edges that [`Csr::from_edges`] merged or dropped.
+/// Numbers of edges that [`Csr::from_edges`] merged or dropped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Merged {
-    /// Edges that were given before.
+    /// Edges given more than once.
     pub duplicates: u64,
     /// Edges from a vertex to itself.
     pub self_loops: u64,
@@ -59,7 +60,7 @@ pub enum Weights {
 }
 
 impl Weights {
-    /// The narrowest form of `weights`.
+    /// Stores `weights` in the narrowest form.
     #[must_use]
     pub fn narrowest(weights: Vec<u64>) -> Self {
         let largest = weights.iter().copied().max().unwrap_or(1);
@@ -72,7 +73,7 @@ impl Weights {
         }
     }
 
-    /// The weight of the arc at `position`.
+    /// Returns the weight of the arc at `position`.
     #[must_use]
     pub fn at(&self, position: usize) -> u64 {
         match self {
@@ -145,7 +146,7 @@ impl Csr {
             let row_start = targets.len();
             let mut loop_arcs = 0u64;
             for &(target, weight) in row.iter() {
-                // Every edge is met twice, from each end; a self-loop twice in the same row.
+                // Every edge occurs twice, once from each end; a self-loop twice in the same row.
                 let own = target as usize == vertex;
                 let counted = if own { loop_arcs.is_multiple_of(2) } else { (vertex as u32) < target };
                 loop_arcs += u64::from(own);
@@ -175,13 +176,13 @@ impl Csr {
         Ok((Self::from_parts(offsets, targets, Weights::narrowest(weights), loops)?, merged))
     }
 
-    /// A graph from its arrays, all of which are checked: they may come from a peer.
+    /// Creates a graph from its arrays, all of which are validated: they may come from a peer.
     ///
-    /// `offsets` has one entry more than there are vertices; `loops` is empty or has one per vertex. That
-    /// every arc has its opposite is not checked: a one-sided graph gives a poor search, not a wrong access.
+    /// `offsets` has one entry more than there are vertices; `loops` is empty or has one entry per vertex.
+    /// Symmetry is not checked: a missing reverse arc makes the search poor, but causes no invalid access.
     ///
     /// # Errors
-    /// Arrays that do not fit together, and the limits of [`Csr::from_edges`].
+    /// Inconsistent arrays, and the limits of [`Csr::from_edges`].
     pub fn from_parts(
         offsets: Vec<u32>,
         targets: Vec<u32>,
@@ -238,55 +239,55 @@ impl Csr {
         Ok(())
     }
 
-    /// Number of vertices; their ids are `0..vertices()`.
+    /// Returns the number of vertices; their ids are `0..vertices()`.
     #[must_use]
     pub fn vertices(&self) -> usize {
         self.offsets.len() - 1
     }
 
-    /// Number of arcs, which is twice the number of edges without the self-loops.
+    /// Returns the number of arcs, which is twice the number of edges without the self-loops.
     #[must_use]
     pub fn arcs(&self) -> usize {
         self.targets.len()
     }
 
-    /// Number of edges, self-loops among them.
+    /// Returns the number of edges, including self-loops.
     #[must_use]
     pub fn edges(&self) -> u64 {
         self.targets.len() as u64 / 2 + self.loops.iter().filter(|&&weight| weight > 0).count() as u64
     }
 
-    /// Sum of all degrees: twice the weight of all edges.
+    /// Returns the sum of all degrees: twice the weight of all edges.
     #[must_use]
     pub fn total_weight(&self) -> u64 {
         self.total
     }
 
-    /// Weighted degree of `vertex`; a self-loop counts twice.
+    /// Returns the weighted degree of `vertex`; a self-loop counts twice.
     #[must_use]
     pub fn degree(&self, vertex: u32) -> u64 {
         self.degrees[vertex as usize]
     }
 
-    /// Number of neighbours of `vertex`.
+    /// Returns the number of neighbours of `vertex`.
     #[must_use]
     pub fn neighbours(&self, vertex: u32) -> usize {
         self.row(vertex).len()
     }
 
-    /// Weight of the self-loop of `vertex`, 0 if it has none.
+    /// Returns the weight of the self-loop of `vertex`, 0 if it has none.
     #[must_use]
     pub fn loop_weight(&self, vertex: u32) -> u64 {
         self.loops.get(vertex as usize).copied().unwrap_or(0)
     }
 
-    /// Positions of the arcs of `vertex` in [`Csr::targets`] and [`Csr::weights`].
+    /// Returns the positions of the arcs of `vertex` in [`Csr::targets`] and [`Csr::weights`].
     #[must_use]
     pub fn row(&self, vertex: u32) -> std::ops::Range<usize> {
         self.offsets[vertex as usize] as usize..self.offsets[vertex as usize + 1] as usize
     }
 
-    /// The neighbours of `vertex` with the weights of the arcs to them.
+    /// Returns the neighbours of `vertex` with the weights of the arcs to them.
     pub fn arcs_of(&self, vertex: u32) -> impl Iterator<Item = (u32, u64)> + '_ {
         self.row(vertex).map(|position| (self.targets[position], self.weights.at(position)))
     }
@@ -308,25 +309,25 @@ impl Csr {
         output.flush()
     }
 
-    /// Where each row starts, and at the end the number of arcs.
+    /// Returns the start of each row, followed by the number of arcs.
     #[must_use]
     pub fn offsets(&self) -> &[u32] {
         &self.offsets
     }
 
-    /// Where each arc leads.
+    /// Returns the target vertex of each arc.
     #[must_use]
     pub fn targets(&self) -> &[u32] {
         &self.targets
     }
 
-    /// The weights of arcs.
+    /// Returns the weights of all arcs.
     #[must_use]
     pub fn weights(&self) -> &Weights {
         &self.weights
     }
 
-    /// Weight of each vertex's self-loop; empty if no vertex has one.
+    /// Returns the weight of each vertex's self-loop; empty if no vertex has one.
     #[must_use]
     pub fn loops(&self) -> &[u64] {
         &self.loops

@@ -1,9 +1,9 @@
-//! The dependency graph of the packages that this machine's package lists offer.
+//! Dependency graph of the packages in this machine's package lists.
 //!
-//! A vertex is a package name; versions and architectures are one. An edge joins a package with what it
-//! depends on (`Depends`, `Pre-Depends`) and what it recommends (`Recommends`). Of alternatives `a | b` the
-//! first that is a package counts; if none is, the first that some package provides, and then all its
-//! providers. Version limits and `:any` play no part.
+//! A vertex is a package name; versions and architectures are merged. An edge joins a package with its
+//! dependencies (`Depends`, `Pre-Depends`) and recommendations (`Recommends`). Of alternatives `a | b`, the
+//! first that is a real package counts; if there is none, all providers of the first one that is provided.
+//! Version constraints and `:any` are ignored.
 
 use std::collections::HashMap;
 use std::io::Read;
@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use super::text::{Lines, Progress, quote};
 use super::{Duplicates, Edge, Input, NameTable, Names, ReadError};
 
-/// The name of the source in errors and reports.
+/// Name of the source in errors and reports.
 pub const SOURCE: &str = "apt-cache dumpavail";
 
 /// Runs `apt-cache dumpavail` and reads its output as it arrives.
@@ -30,7 +30,7 @@ pub fn read_packages(watch: &mut dyn FnMut(Progress)) -> Result<Input, ReadError
     let stdout = child.stdout.take().map(|pipe| Box::new(pipe) as Box<dyn Read>);
     let stdout = stdout.unwrap_or_else(|| Box::new(std::io::empty()));
     let parsed = Lines::new(SOURCE.to_owned(), stdout, None, watch).and_then(|mut lines| parse(&mut lines));
-    // The pipe is closed by now, so the child ends even if it was not read to the end.
+    // The pipe is closed, so the child exits even if its output was not read to the end.
     let output =
         child.wait_with_output().map_err(|source| ReadError::Io { name: SOURCE.to_owned(), source })?;
     if parsed.is_ok() && !output.status.success() {
@@ -62,7 +62,7 @@ pub fn parse(lines: &mut Lines<'_>) -> Result<Input, ReadError> {
     archive.into_input(lines)
 }
 
-/// The fields of one record that matter, as text.
+/// Relevant fields of one record, as text.
 #[derive(Default)]
 struct Record {
     package: Vec<u8>,
@@ -88,7 +88,7 @@ impl Record {
         self.field = Field::Other;
     }
 
-    /// `false` if the line is neither a field nor the continuation of one.
+    /// Parses a line; returns `false` if it is neither a field nor the continuation of one.
     fn take(&mut self, line: &[u8]) -> bool {
         let value = if matches!(line[0], b' ' | b'\t') {
             line
@@ -117,15 +117,15 @@ impl Record {
     }
 }
 
-/// All records, by mentioned names; which of these are packages is only known at the end.
+/// All records, by the names that occur; which of these are packages is only known at the end.
 #[derive(Default)]
 struct Archive {
     names: NameTable,
-    /// By name: whether there is a package of that name.
+    /// Whether there is a package of that name, by name number.
     is_package: Vec<bool>,
-    /// (package, virtual package)
+    /// Pairs of package and virtual package.
     provided: Vec<(u32, u32)>,
-    /// (package, where its alternatives start in `alternatives`)
+    /// Pairs of package and the start of its alternatives in `alternatives`.
     needs: Vec<(u32, usize)>,
     alternatives: Vec<u32>,
 }
@@ -151,8 +151,8 @@ impl Archive {
         }
     }
 
-    /// Package lists are far too small to use up 32 bits; if they did, the last name would stand for the
-    /// rest.
+    /// Returns the number of a name. Package lists are far too small to use up 32 bits; if they did, the last
+    /// number would stand for all further names.
     fn intern(&mut self, name: &[u8]) -> u32 {
         let number = self.names.intern(name).unwrap_or(super::MAX_VERTICES as u32 - 1);
         if self.is_package.len() < self.names.len() {
@@ -162,7 +162,7 @@ impl Archive {
     }
 
     fn into_input(self, lines: &Lines<'_>) -> Result<Input, ReadError> {
-        // Packages by name: the order of the lists must not matter.
+        // Sort packages by name: the order of the lists must not matter.
         let mut packages: Vec<u32> =
             (0..self.names.len() as u32).filter(|&name| self.is_package[name as usize]).collect();
         packages.sort_unstable_by_key(|&name| self.names.bytes(name));
@@ -202,7 +202,7 @@ impl Archive {
     }
 }
 
-/// `libc6` of ` libc6:any (>= 2.34) [amd64]`.
+/// Returns the bare name: `libc6` for ` libc6:any (>= 2.34) [amd64]`.
 fn bare_name(text: &[u8]) -> Option<&[u8]> {
     let text = text.trim_ascii();
     let end = text.iter().position(|byte| b" \t(:[<".contains(byte)).unwrap_or(text.len());

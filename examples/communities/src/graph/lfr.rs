@@ -1,5 +1,5 @@
-//! A generated graph with known communities, the same each time: the LFR benchmark (Lancichinetti, Fortunato
-//! and Radicchi 2008).
+//! Generated graph with known communities, reproducible: the LFR benchmark (Lancichinetti, Fortunato and
+//! Radicchi 2008).
 //!
 //! Degrees and sizes of communities follow power laws. Of each vertex's edges 3 in 10 lead to vertices drawn
 //! from the whole graph, the rest to vertices of its community. Edges are drawn by pairing the ends of edges
@@ -8,13 +8,13 @@
 use super::{Csr, Duplicates, Edge, Input, Names, ReadError};
 use crate::random::Random;
 
-/// Least and largest degree; a degree k is drawn with a probability proportional to 1/k².
+/// Range of degrees; degree k has a probability proportional to 1/k².
 const DEGREES: std::ops::RangeInclusive<u64> = 5..=200;
 
-/// Least and largest community; a size s is drawn with a probability proportional to 1/s.
+/// Range of community sizes; size s has a probability proportional to 1/s.
 const SIZES: std::ops::RangeInclusive<u64> = 20..=1000;
 
-/// The percentage of a vertex's edges that lead to any vertex of the graph.
+/// Percentage of a vertex's edges that lead to any vertex of the graph.
 const MIXING_PERCENT: u64 = 30;
 
 /// Returns the name of the graph for errors and reports.
@@ -23,7 +23,7 @@ pub fn source(scale: u32) -> String {
     format!("LFR of scale {scale}")
 }
 
-/// The graph of `2^scale` vertices, with about 8 edges for each; `scale` is from 4 to 24.
+/// Generates the graph of `2^scale` vertices, with about 8 edges for each; `scale` is from 4 to 24.
 ///
 /// # Errors
 /// It is beyond the limits of a graph.
@@ -38,7 +38,7 @@ pub fn make(scale: u32) -> Result<Input, ReadError> {
 
 fn draw_edges(vertices: usize, random: &mut Random) -> Vec<Edge> {
     let degree_law = PowerLaw::new(DEGREES, |degree| degree * degree);
-    // By place; the places of a community follow each other.
+    // Vertices by position; each community has a contiguous range of positions.
     let mut vertex_at: Vec<u32> = (0..vertices as u32).collect();
     random.shuffle(&mut vertex_at);
     let mut edges = Vec::new();
@@ -51,9 +51,9 @@ fn draw_edges(vertices: usize, random: &mut Random) -> Vec<Edge> {
         inside.clear();
         for &vertex in members {
             let degree = degree_law.draw(random);
-            // Rounded up or down at random, so that the mean is exact.
+            // Round up or down at random, so that the mean is exact.
             let leaving = (degree * MIXING_PERCENT + random.below(100)) / 100;
-            // A community has no room for more edges than to each other member.
+            // A vertex has at most one edge to each other member of its community.
             let staying = (degree - leaving).min(size as u64 - 1);
             inside.extend((0..staying).map(|_| vertex));
             outside.extend((staying..degree).map(|_| vertex));
@@ -64,7 +64,8 @@ fn draw_edges(vertices: usize, random: &mut Random) -> Vec<Edge> {
     edges
 }
 
-/// Sizes of communities that add up to `vertices`. A remainder smaller than a community is added to the last.
+/// Draws community sizes that add up to `vertices`. A remainder smaller than a community is added to the
+/// last.
 fn draw_sizes(vertices: usize, random: &mut Random) -> Vec<usize> {
     let law = PowerLaw::new(SIZES, |size| size);
     let mut sizes = Vec::new();
@@ -80,7 +81,7 @@ fn draw_sizes(vertices: usize, random: &mut Random) -> Vec<usize> {
     sizes
 }
 
-/// Joins the ends of edges, named by their vertices, in pairs. A vertex is not joined with itself.
+/// Pairs edge ends, given as vertices, at random. Self-loops are dropped.
 fn pair(ends: &mut [u32], random: &mut Random, edges: &mut Vec<Edge>) {
     random.shuffle(ends);
     let pairs = ends.as_chunks::<2>().0;
@@ -91,15 +92,15 @@ fn pair(ends: &mut [u32], random: &mut Random, edges: &mut Vec<Edge>) {
     }));
 }
 
-/// A distribution of whole numbers.
+/// Discrete power-law distribution.
 struct PowerLaw {
     first: u64,
-    /// By number, from the first on: the sum of all probabilities up to it, in parts of the last.
+    /// Cumulative probabilities of the numbers from `first` on, as fractions of the last entry.
     sums: Vec<u64>,
 }
 
 impl PowerLaw {
-    /// Each number with a probability in inverse proportion to `inverse` of it.
+    /// Creates the distribution with probabilities inversely proportional to `inverse`.
     fn new(numbers: std::ops::RangeInclusive<u64>, inverse: impl Fn(u64) -> u64) -> Self {
         let mut sum = 0;
         let first = *numbers.start();
@@ -149,7 +150,7 @@ mod tests {
         for _ in 0..13_000 {
             counts[law.draw(&mut random) as usize] += 1;
         }
-        // 1/2, 1/3 and 1/4 of 13/12.
+        // Expected: 1/2, 1/3 and 1/4 of 13/12.
         for (number, expected) in [(0, 0), (1, 0), (2, 6000), (3, 4000), (4, 3000)] {
             assert!((counts[number] - expected).abs() < 300, "{counts:?}");
         }

@@ -6,17 +6,17 @@ use super::text::{Lines, fields, quote};
 use super::weight::EdgeList;
 use super::{Input, MAX_ARCS, MAX_VERTICES, Names, ReadError};
 
-/// The first bytes of every such file, in any case.
+/// First bytes of every such file, case-insensitive.
 pub(super) const BANNER: &[u8] = b"%%MatrixMarket";
 
 const HEADER: &str = "`%%MatrixMarket matrix coordinate pattern|integer|real general|symmetric` (the values of other kinds \
      of matrix are no edge weights)";
 
-/// Vertices that a matrix may have however few its entries are.
+/// Number of vertices that a matrix may have regardless of its number of entries.
 const FREE_VERTICES: u64 = 1 << 16;
 
-/// Beyond these: how many vertices there may be for each entry. A vertex takes memory also where no entry
-/// names it, so that without a bound one line of a small file could ask for all there is.
+/// Maximum number of further vertices per entry. Isolated vertices take memory, so that without a bound one
+/// line of a small file could exhaust it.
 const VERTICES_PER_ENTRY: u64 = 8;
 
 /// Reads `lines`, the current one of which is the banner.
@@ -62,7 +62,7 @@ fn read_banner(lines: &Lines<'_>) -> Result<bool, ReadError> {
     }
 }
 
-/// Returns the number of vertices and that of entries.
+/// Reads the size line and returns the numbers of vertices and entries.
 fn read_size(lines: &mut Lines<'_>) -> Result<(usize, u64), ReadError> {
     const EXPECTED: &str = "the size line, `rows columns entries`";
     loop {

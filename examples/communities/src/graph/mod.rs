@@ -1,4 +1,4 @@
-//! Graphs: how they are held in memory and where they come from.
+//! Graphs: their representation in memory and their sources.
 
 mod csr;
 pub mod debian;
@@ -18,24 +18,23 @@ pub use names::{NameTable, Names};
 pub use text::{Lines, MAX_LINE_BYTES, Progress};
 pub use weight::MAX_EDGE_WEIGHT;
 
-/// A graph with the names of its vertices, as it was read.
+/// Graph as read, with the names of its vertices.
 #[derive(Debug)]
 pub struct Input {
-    /// The graph.
+    /// The graph itself.
     pub graph: Csr,
-    /// The names of its vertices.
+    /// Names of its vertices.
     pub names: Names,
-    /// Where it came from and in what form, for people.
+    /// Source and format of the graph, for reports.
     pub origin: String,
-    /// Lines read.
+    /// Number of lines read.
     pub lines: u64,
-    /// The edges that were merged or dropped.
+    /// Numbers of edges that were merged or dropped.
     pub merged: Merged,
 }
 
 impl Input {
-    /// Reads the graph in a file: an edge list or Matrix Market, plain or gzip, told apart by their first
-    /// bytes.
+    /// Reads a graph from a file: an edge list or Matrix Market, plain or gzip, detected by the first bytes.
     ///
     /// # Errors
     /// The file cannot be read, a line is malformed, or the graph is beyond the limits.
@@ -43,7 +42,7 @@ impl Input {
         Self::read_lines(&mut Lines::open(path, watch)?)
     }
 
-    /// Reads the graph in a stream of lines.
+    /// Reads a graph from a stream of lines.
     ///
     /// # Errors
     /// Those of [`Input::read`].
@@ -75,7 +74,7 @@ impl Input {
     }
 }
 
-/// Why no graph could be read.
+/// Error of reading a graph.
 #[derive(Debug, thiserror::Error)]
 pub enum ReadError {
     /// The source cannot be opened or read.
@@ -95,10 +94,10 @@ pub enum ReadError {
         line: u64,
         /// The expected content.
         expected: &'static str,
-        /// What does.
+        /// The content found instead.
         found: String,
     },
-    /// There is nothing to search.
+    /// The graph has no edges.
     #[error("{name} holds no edge of a weight above 0")]
     NoEdges {
         /// File or command.
@@ -109,29 +108,29 @@ pub enum ReadError {
     Graph {
         /// File or command.
         name: String,
-        /// The error, in words.
+        /// The violated limit.
         source: GraphError,
     },
     /// This machine has no package lists.
     #[error("{problem}; `apt-get update` fetches package lists on Debian, elsewhere give a graph file")]
     NoPackageLists {
-        /// The missing part.
+        /// Description of the problem.
         problem: String,
     },
 }
 
-/// Why arrays or edges do not make a graph.
+/// Reason why arrays or edges do not form a graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum GraphError {
-    /// An edge names a vertex that is not there.
+    /// An edge refers to a vertex that does not exist.
     #[error("an edge leads to vertex {vertex}, but the graph has {vertices} vertices (0 is the first)")]
     NoSuchVertex {
-        /// The vertex named.
+        /// Id of that vertex.
         vertex: u32,
-        /// How many there are.
+        /// Number of vertices.
         vertices: usize,
     },
-    /// More vertices than 32-bit ids can name.
+    /// More vertices than 32-bit ids can represent.
     #[error("{vertices} vertices are more than the {limit} this program can name")]
     TooManyVertices {
         /// How many were given.
@@ -139,7 +138,7 @@ pub enum GraphError {
         /// How many are possible.
         limit: usize,
     },
-    /// More edges than 32-bit offsets can name.
+    /// More edges than 32-bit offsets can represent.
     #[error("{edges} edges are more than the {limit} this program can hold")]
     TooManyEdges {
         /// How many were given.
@@ -147,7 +146,7 @@ pub enum GraphError {
         /// How many are possible.
         limit: usize,
     },
-    /// The weights add up to too much for exact arithmetic.
+    /// The total weight is too large for exact arithmetic.
     #[error("the weights of all edges add up to more than 2^61; scale them down")]
     TooHeavy,
     /// Arrays that contradict each other.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::hash::{BuildHasher, RandomState};
 
-/// The names of the vertices of a graph.
+/// Names of the vertices of a graph.
 #[derive(Debug)]
 pub enum Names {
     /// Vertex 0 is called `first`, vertex 1 `first + 1` and so on.
@@ -16,7 +16,7 @@ pub enum Names {
 }
 
 impl Names {
-    /// The name of `vertex`; bytes that are not UTF-8 are replaced.
+    /// Returns the name of `vertex`; invalid UTF-8 is replaced.
     #[must_use]
     pub fn name(&self, vertex: u32) -> Cow<'_, str> {
         match self {
@@ -26,32 +26,34 @@ impl Names {
     }
 }
 
-/// Gives each distinct byte string a number, in the order of first appearance.
+/// Interning table: numbers distinct byte strings in the order of first appearance.
 ///
-/// Open addressing over one arena: two million names cost their bytes and some 20 bytes each.
+/// A hash table with open addressing over one arena: two million names take their bytes and some 20 bytes
+/// each.
 #[derive(Debug, Default)]
 pub struct NameTable {
     arena: Vec<u8>,
     ends: Vec<usize>,
-    /// Number of a name plus one, or 0 for a free slot. A power of two long, at most half full.
+    /// Number of a name plus one, or 0 for a free slot. The length is a power of two, at most half of which
+    /// is used.
     slots: Vec<u32>,
     hasher: RandomState,
 }
 
 impl NameTable {
-    /// How many names there are.
+    /// Returns the number of names.
     #[must_use]
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is no name yet.
+    /// Returns whether the table has no names.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The name with that number.
+    /// Returns the name with this number.
     #[must_use]
     pub fn bytes(&self, number: u32) -> &[u8] {
         let number = number as usize;
@@ -59,7 +61,7 @@ impl NameTable {
         &self.arena[start..self.ends[number]]
     }
 
-    /// The number of `name`, which is new if the name is. `None` when 32 bits are used up.
+    /// Returns the number of `name`, assigning the next one to a new name. `None` if 32 bits are exhausted.
     pub fn intern(&mut self, name: &[u8]) -> Option<u32> {
         if self.slots.len() <= self.ends.len() * 2 {
             self.grow();
@@ -76,7 +78,7 @@ impl NameTable {
         Some(self.slots[slot] - 1)
     }
 
-    /// The slot that holds `name`, or the free one where it belongs.
+    /// Returns the slot that holds `name`, or the free one where it belongs.
     fn find(&self, name: &[u8]) -> usize {
         let mask = self.slots.len() - 1;
         let mut slot = self.hasher.hash_one(name) as usize & mask;

@@ -1,7 +1,7 @@
-//! A generated graph of any size, the same each time: R-MAT, whose degrees are as uneven as those of the web.
+//! Generated graph of any size, reproducible: R-MAT, with a degree distribution as skewed as that of the web.
 //!
-//! Each edge falls into one quarter of the adjacency matrix, then into one of that, and so on: with the odds
-//! of Graph500, 57, 19, 19 and 5 in a hundred.
+//! Each edge falls into one quadrant of the adjacency matrix, then into one of that quadrant, and so on, with
+//! the probabilities of Graph500: 57, 19, 19 and 5 percent.
 
 use super::{Csr, Duplicates, Edge, Input, Names, ReadError};
 use crate::random::Random;
@@ -15,7 +15,7 @@ pub fn source(scale: u32) -> String {
     format!("R-MAT of scale {scale}")
 }
 
-/// The graph of `2^scale` vertices; `scale` is at most 24.
+/// Generates the graph of `2^scale` vertices; `scale` is at most 24.
 ///
 /// # Errors
 /// It is beyond the limits of a graph.

@@ -10,7 +10,7 @@ use flate2::bufread::MultiGzDecoder;
 use super::ReadError;
 use crate::store;
 
-/// Longest line, in bytes. A file with a longer one is not a text file.
+/// Maximum line length, in bytes. A file with a longer line is not a text file.
 pub const MAX_LINE_BYTES: usize = 1 << 20;
 
 const BUFFER_BYTES: usize = 1 << 18;
@@ -21,13 +21,13 @@ const GZIP_MAGIC: [u8; 2] = [0x1f, 0x8b];
 pub struct Progress {
     /// Lines read.
     pub lines: u64,
-    /// Bytes read, compressed if the file is.
+    /// Number of bytes read, before decompression.
     pub bytes: u64,
-    /// Size of the file in bytes, if it is a file.
+    /// Size of the file in bytes, if known.
     pub file_bytes: Option<u64>,
 }
 
-/// A source of lines.
+/// Reader of lines from a file or stream.
 pub struct Lines<'w> {
     name: String,
     reader: Box<dyn BufRead>,
@@ -50,7 +50,7 @@ impl<'w> Lines<'w> {
         Self::new(name.clone(), stream, file_bytes, watch)
     }
 
-    /// Reads any stream; `name` is what errors call it.
+    /// Reads any stream; errors refer to it as `name`.
     ///
     /// # Errors
     /// The stream cannot be read.
@@ -72,19 +72,19 @@ impl<'w> Lines<'w> {
         Ok(Self { name, reader, line: Vec::new(), number: 0, bytes, file_bytes, watch })
     }
 
-    /// The name of the source in errors.
+    /// Returns the name of the source, for errors.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Number of the line read last; the first is 1.
+    /// Returns the number of the line read last; the first is 1.
     #[must_use]
     pub fn number(&self) -> u64 {
         self.number
     }
 
-    /// The line read last, without its end.
+    /// Returns the line read last, without its terminator.
     #[must_use]
     pub fn line(&self) -> &[u8] {
         &self.line
@@ -118,14 +118,14 @@ impl<'w> Lines<'w> {
         Ok(true)
     }
 
-    /// The error for the line read last.
+    /// Creates the error for the line read last.
     #[must_use]
     pub fn malformed(&self, expected: &'static str, found: impl Into<String>) -> ReadError {
         ReadError::Line { name: self.name.clone(), line: self.number, expected, found: found.into() }
     }
 }
 
-/// Counts what is read through it.
+/// Reader that counts the bytes read through it.
 struct Counted<R> {
     inner: R,
     bytes: Rc<Cell<u64>>,
@@ -139,12 +139,12 @@ impl<R: Read> Read for Counted<R> {
     }
 }
 
-/// The fields of a line, separated by blanks and tabs.
+/// Splits a line into its fields, separated by white space.
 pub(super) fn fields(line: &[u8]) -> impl Iterator<Item = &[u8]> {
     line.split(|byte| byte.is_ascii_whitespace()).filter(|field| !field.is_empty())
 }
 
-/// A piece of a line for an error message, quoted and cut to a readable length.
+/// Quotes a piece of a line for an error message, cut to a readable length.
 pub(super) fn quote(bytes: &[u8]) -> String {
     const LONGEST: usize = 60;
     let cut = &bytes[..bytes.len().min(LONGEST)];

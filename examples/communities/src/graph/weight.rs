@@ -1,4 +1,4 @@
-//! Weights in text: whole numbers, or decimal fractions as whole numbers of millionths.
+//! Parsing of weights: whole numbers, or decimal fractions as whole numbers of millionths.
 
 use super::{Duplicates, Edge};
 
@@ -8,18 +8,18 @@ const SCALE: u64 = 1_000_000;
 /// Largest weight of one edge in a file.
 pub const MAX_EDGE_WEIGHT: u64 = 1_000_000_000_000;
 
-/// Gathers the edges of a file and settles at its end what their weights mean.
+/// Collects the edges of a file and determines at its end how to interpret their weights.
 #[derive(Debug, Default)]
 pub(super) struct EdgeList {
     edges: Vec<Edge>,
-    /// Whether some edge has a weight of its own.
+    /// Whether some edge has an explicit weight.
     weighted: bool,
     /// Whether some weight is not a whole number.
     fractions: bool,
 }
 
 impl EdgeList {
-    /// Adds an edge with its weight as text, `None` for 1. `false` if the weight is malformed.
+    /// Adds an edge with its weight as text, `None` for 1. Returns `false` if the weight is malformed.
     pub(super) fn push(&mut self, source: u32, target: u32, weight: Option<&[u8]>) -> bool {
         let millionths = match weight {
             None => Some(SCALE),
@@ -45,7 +45,8 @@ impl EdgeList {
         Some(millionths)
     }
 
-    /// The edges and the treatment of duplicates. Weights are whole unless some were fractions.
+    /// Returns the edges and the treatment of duplicates. Weights are whole numbers unless some were
+    /// fractions.
     pub(super) fn finish(mut self) -> (Vec<Edge>, Duplicates) {
         if !self.fractions {
             for edge in &mut self.edges {

@@ -1,7 +1,7 @@
-//! A channel of a domain as a port, with a pool for data that is too long for a message.
+//! [`Port`] over a channel of a domain, with a pool for data that is too long for a message.
 //!
 //! The master writes long data to a buffer of the pool, moves the buffer over the bulk channel, and sends a
-//! message of one byte in its place, so that everything arrives in the order in which it was sent.
+//! one-byte message in its place, so that the order of messages is preserved.
 
 use std::time::Duration;
 
@@ -10,21 +10,20 @@ use tombolo::{BulkChannel, Channel, Domain, Error, Pool, PoolOptions, TransportK
 
 use crate::port::{Port, PortError};
 
-/// Length of the buffers that the graph is sent in: 2 MiB for each worker, in the window to its node if it
-/// has one.
+/// Length of the buffers for the graph. They take 2 MiB per worker, in the window to its node if it has one.
 const BUFFER_BYTES: u64 = 512 << 10;
 const BUFFERS: u32 = 4;
 
-/// Shorter data is sent as a message, which is faster.
+/// Minimum length of data that is sent in a buffer; messages are faster for shorter data.
 const BULK_FROM_BYTES: usize = 8 << 10;
 
-/// Message that stands for one in a buffer.
+/// Message that announces one in a buffer.
 const IN_A_BUFFER: [u8; 1] = [0];
 
-/// Timeout for moving a buffer when there is room for it.
+/// Timeout for moving a buffer, for which there is always room.
 const SOON: Duration = Duration::from_secs(60);
 
-/// A channel of a domain as a port.
+/// Port over a channel of a domain.
 #[derive(Debug)]
 pub struct DomainPort {
     channel: Channel,
@@ -32,17 +31,18 @@ pub struct DomainPort {
     uses_bulk: bool,
 }
 
-/// The pool beside the channel.
+/// Bulk channel that accompanies the channel.
 #[derive(Debug)]
 enum Beside {
-    /// To a worker.
+    /// To a worker, with the pool.
     Out(BulkChannel, Pool),
     /// From the master.
     In(BulkChannel),
 }
 
 impl DomainPort {
-    /// The port to a worker. The error is the reason why it has no pool: then everything is sent by messages.
+    /// Creates the port to a worker. The error is the reason why it has no pool: then everything is sent by
+    /// messages.
     pub(super) fn of_master(
         domain: &Domain,
         channel: Channel,
@@ -54,15 +54,15 @@ impl DomainPort {
         });
         let (beside, result) = match pool {
             Ok(pool) => (Some(Beside::Out(bulk, pool)), Ok(())),
-            // The end of the bulk channel tells the worker.
+            // The worker notices that the bulk channel was closed.
             Err(error) => (None, Err(error)),
         };
         (DomainPort { channel, beside, uses_bulk: true }, result)
     }
 
-    /// To the master.
+    /// Creates the port to the master.
     pub(super) fn of_worker(channel: Channel, mut bulk: BulkChannel, timeout: Duration) -> DomainPort {
-        // If there is none, the master does not use it, or is gone, which the channel reports.
+        // Without a pool, the master does not use one or is gone, which the channel reports.
         let beside = bulk.within(timeout).recv_pool().ok().map(|_| Beside::In(bulk));
         DomainPort { channel, beside, uses_bulk: true }
     }
@@ -88,7 +88,7 @@ impl DomainPort {
         Ok(true)
     }
 
-    /// Receives the buffer that a received message stands for, if it does.
+    /// If a message announces a buffer, replaces it with the buffer's content.
     fn receive_beside(&mut self, message: &mut Vec<u8>) -> Result<(), Error> {
         let Some(Beside::In(bulk)) = &mut self.beside else { return Ok(()) };
         if *message != IN_A_BUFFER {
@@ -98,12 +98,12 @@ impl DomainPort {
         message.resize(buffer.len_bytes() as usize, 0);
         buffer.read(0, message)?;
         drop(buffer);
-        // It goes back now: the master waits for it.
+        // Return the buffer at once: the master waits for it.
         bulk.settle()
     }
 }
 
-/// A pool that both ends of a channel reach.
+/// Creates a pool that both ends of a channel can access.
 fn make_pool(domain: &Domain, channel: &Channel) -> Result<Pool, Error> {
     let mut options = PoolOptions::new(BUFFER_BYTES, BUFFERS);
     if channel.transport() == TransportKind::Window {
@@ -169,7 +169,7 @@ impl Port for DomainPort {
 
     fn wait_any(ports: &mut [&mut Self], timeout: Duration) {
         let mut channels: Vec<&mut Channel> = ports.iter_mut().map(|port| &mut port.channel).collect();
-        // Whatever happened to one of them shows when it is received from.
+        // Errors are reported by the next receive.
         let _ = tombolo::wait_any(&mut channels, timeout);
     }
 }

@@ -1,10 +1,10 @@
-//! The graph of communities: one vertex per community, edges added up.
+//! Contraction of a graph: one vertex per community, edge weights added up.
 
 use super::SearchError;
 use crate::graph::{Csr, Weights};
 
 /// Numbers the labels in use `0, 1, …` in the order of their first vertex. Returns the number of each
-/// vertex's community and how many there are.
+/// vertex's community and the number of communities.
 #[must_use]
 pub fn number_communities(labels: &[u32]) -> (Vec<u32>, usize) {
     const NONE: u32 = u32::MAX;
@@ -24,8 +24,8 @@ pub fn number_communities(labels: &[u32]) -> (Vec<u32>, usize) {
     (members, count as usize)
 }
 
-/// Names each community by its first vertex. Then a vertex that wants to be alone finds the label that bears
-/// its own number free, unless it is the one that gave its community the name.
+/// Labels each community with its first vertex. Then a vertex that leaves to be alone finds the label with
+/// its own number free, unless its community bears that label.
 #[must_use]
 pub(super) fn name_by_first_vertex(labels: &[u32]) -> Vec<u32> {
     const NONE: u32 = u32::MAX;
@@ -43,8 +43,8 @@ pub(super) fn name_by_first_vertex(labels: &[u32]) -> Vec<u32> {
         .collect()
 }
 
-/// The labels to start from on the contracted graph: parts of one community bear the same. `members[v]` is
-/// the part of v.
+/// Returns the start labels on the contracted graph: parts of one community have the same label. `members[v]`
+/// is the part of v.
 pub(super) fn labels_of_parts(communities: &[u32], members: &[u32], count: usize) -> Vec<u32> {
     let (communities, _) = number_communities(communities);
     let mut labels = vec![0; count];
@@ -57,7 +57,7 @@ pub(super) fn labels_of_parts(communities: &[u32], members: &[u32], count: usize
 /// Contracts each of the `count` communities to one vertex. `members[v]` is the community of v.
 ///
 /// # Errors
-/// None that a graph within its limits can cause.
+/// None for a graph within its limits.
 pub fn contract(graph: &Csr, members: &[u32], count: usize) -> Result<Csr, SearchError> {
     let (starts, sorted) = sort_by_community(members, count);
     let mut offsets = Vec::with_capacity(count + 1);
@@ -94,7 +94,7 @@ pub fn contract(graph: &Csr, members: &[u32], count: usize) -> Result<Csr, Searc
     Ok(Csr::from_parts(offsets, targets, Weights::narrowest(weights), loops)?)
 }
 
-/// The vertices in the order of their communities, and where each community starts.
+/// Returns the start of each community and the vertices sorted by community.
 fn sort_by_community(members: &[u32], count: usize) -> (Vec<u32>, Vec<u32>) {
     let mut starts = vec![0u32; count + 1];
     for &community in members {

@@ -1,15 +1,15 @@
-//! The vertices that are to be looked at.
+//! The set of vertices to be visited.
 
 use crate::graph::Csr;
 use crate::random::mix;
 
-/// A set of vertices, one bit each.
+/// Set of vertices, one bit each.
 pub(super) struct Dirty {
     words: Vec<u64>,
 }
 
 impl Dirty {
-    /// All vertices that have edges.
+    /// Creates the set of all vertices that have edges.
     pub(super) fn all(graph: &Csr) -> Self {
         let mut dirty = Self { words: vec![0; graph.vertices().div_ceil(64)] };
         for vertex in 0..graph.vertices() as u32 {
@@ -28,8 +28,8 @@ impl Dirty {
         self.words.iter().all(|&word| word == 0)
     }
 
-    /// Takes out, in ascending order, the vertices whose turn it is: which of the `turns` a vertex has is a
-    /// hash of it and `salt`.
+    /// Removes, in ascending order, the vertices whose turn it is. The turn of a vertex, one of `turns`, is a
+    /// hash of the vertex and `salt`.
     pub(super) fn take(&mut self, salt: u64, turn: u32, turns: u32, taken: &mut Vec<u32>) {
         taken.clear();
         for (index, word) in self.words.iter_mut().enumerate() {

@@ -1,21 +1,21 @@
 //! The search on one level: rounds in which a part of the vertices move simultaneously.
 //!
-//! Vertices that all move simultaneously chase each other. Three things damp that. In each round only a
-//! pseudo-random part of the vertices may move; a vertex is looked at again only after a neighbour has left
-//! or entered its surroundings; and what counts in the end is the best labelling met, by exact modularity.
+//! Vertices that all move simultaneously chase each other. Three measures damp that: in each round only a
+//! pseudo-random part of the vertices may move; a vertex is visited again only after a neighbour has left or
+//! entered its community; and the result is the best labelling seen, by exact modularity.
 
 use super::dirty::Dirty;
 use super::{Crew, Modularity, Move, Partition, Tally};
 use crate::graph::Csr;
 use crate::random::mix;
 
-/// Rounds per sweep: each vertex has its turn in one of them.
+/// Number of rounds per sweep: each vertex has its turn in one of them.
 pub const ROUNDS_PER_SWEEP: u32 = 8;
 
-/// Sweeps after which a level ends in any case.
+/// Maximum number of sweeps on a level.
 pub const MAX_SWEEPS: u32 = 64;
 
-/// Sweeps without a noticeable gain after which a level ends.
+/// Number of sweeps without a noticeable gain after which a level ends.
 const PATIENCE_SWEEPS: u32 = 2;
 
 /// State of the search on one level.
@@ -24,12 +24,12 @@ pub(super) struct Climb<'a> {
     partition: Partition,
     modularity: Modularity,
     dirty: Dirty,
-    /// Label each vertex had before the round it moved in last, and that round.
+    /// Label of each vertex before the round in which it moved last, and that round.
     before: Vec<u32>,
     moved_in: Vec<u32>,
     round: u32,
     best: i128,
-    /// The moves since the best labelling: (vertex, label before).
+    /// Undo log since the best labelling: (vertex, label before).
     undo: Vec<Move>,
 }
 
@@ -49,7 +49,7 @@ impl<'a> Climb<'a> {
         }
     }
 
-    /// Searches until nothing is left to gain. Returns the best labelling met and its modularity.
+    /// Searches until no move gains. Returns the best labelling seen and its modularity.
     pub(super) fn run<C: Crew>(
         mut self,
         tally: &mut Tally,
@@ -94,9 +94,9 @@ impl<'a> Climb<'a> {
     /// Applies the moves of a round together, keeps the modularity exact and marks the vertices to visit
     /// again.
     ///
-    /// Takes out of `moves` those that pass each other by: to a community that its only member leaves in the
-    /// same round, and of a vertex that was alone and is joined in the same round. So of two vertices that
-    /// would change places one joins the other.
+    /// Removes moves that conflict from `moves`: moves to a community that its only member leaves in the same
+    /// round, and moves of a single vertex whose community is joined in the same round. Thus of two vertices
+    /// that would swap places, one joins the other.
     fn apply(&mut self, moves: &mut Vec<Move>) {
         self.round += 1;
         let alone: Vec<bool> =
@@ -123,8 +123,8 @@ impl<'a> Climb<'a> {
             let source = self.before[vertex as usize];
             for (target, weight) in self.graph.arcs_of(vertex) {
                 let now = self.partition.label(target);
-                // Of an edge between two that moved, each end accounts for its own arc; otherwise the one
-                // that moved accounts for both.
+                // If both ends of an edge moved, each accounts for its own arc; otherwise the one that moved
+                // accounts for both.
                 let (then, arcs) = if self.moved_in[target as usize] == self.round {
                     (self.before[target as usize], weight)
                 } else {
@@ -145,10 +145,10 @@ impl<'a> Climb<'a> {
         }
     }
 
-    /// Goes back to the best labelling, and tells the crew.
+    /// Restores the best labelling, and tells the crew.
     fn finish<C: Crew>(mut self, crew: &mut C) -> Result<(Partition, Modularity), C::Error> {
         if !self.undo.is_empty() {
-            // Of each vertex the oldest entry: the label that it had in the best labelling.
+            // Keep the oldest entry of each vertex: its label in the best labelling.
             self.undo.sort_by_key(|undone| undone.vertex);
             self.undo.dedup_by_key(|undone| undone.vertex);
             for &Move { vertex, label } in &self.undo {

@@ -31,24 +31,24 @@ use std::time::{Duration, Instant};
 use crate::graph::{Csr, GraphError};
 use crate::random::mix;
 
-/// The most passes through all levels, down and up.
+/// Maximum number of passes through all levels, down and up.
 pub const MAX_PASSES: u32 = 6;
 
-/// Contracted graphs with fewer arcs are searched by the master, one vertex after another.
+/// Number of arcs below which contracted graphs are searched by the master, one vertex after another.
 pub const SMALL_ARCS: usize = 1 << 22;
 
-/// Why a labelling does not fit a graph.
+/// Reason why a labelling does not fit a graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SearchError {
-    /// Not one label per vertex.
+    /// The number of labels differs from the number of vertices.
     #[error("{labels} labels for {vertices} vertices")]
     LabelCount {
-        /// Labels given.
+        /// Number of labels given.
         labels: usize,
         /// Vertices there are.
         vertices: usize,
     },
-    /// A label out of range.
+    /// A label is out of range.
     #[error("label {label} is not below the number of vertices, {vertices}")]
     NoSuchLabel {
         /// The label.
@@ -56,33 +56,32 @@ pub enum SearchError {
         /// Vertices there are.
         vertices: usize,
     },
-    /// A contracted graph that cannot be.
+    /// A contracted graph is inconsistent.
     #[error(transparent)]
     Graph(#[from] GraphError),
 }
 
-/// Which graph a search is at.
+/// Identity of the graph that is being searched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stage {
-    /// How often it was contracted; 0 is the input.
+    /// Number of contractions; 0 is the input.
     pub depth: usize,
-    /// Tells graphs of one depth apart; the same number is the same graph.
+    /// Serial number, which distinguishes graphs of one depth.
     pub serial: u32,
 }
 
 /// Workers that compute the best moves of a round.
 pub trait Crew {
-    /// Errors of graphs.
+    /// Error type of the crew.
     type Error: From<SearchError>;
 
-    /// The search continues with `graph` from `partition`.
+    /// Switches to `graph`, starting from `partition`.
     ///
     /// # Errors
     /// The crew cannot follow.
     fn enter(&mut self, stage: Stage, graph: &Csr, partition: &Partition) -> Result<(), Self::Error>;
 
-    /// The search continues with the same graph: communities become bounds, and each vertex starts alone
-    /// within them.
+    /// Stays on the same graph: the communities become bounds, and each vertex starts alone within them.
     ///
     /// # Errors
     /// The crew cannot follow.
@@ -91,7 +90,7 @@ pub trait Crew {
     /// Appends the best moves of the `active` vertices (ascending) to `moves`, in the same order.
     ///
     /// # Errors
-    /// The crew cannot do it.
+    /// The crew cannot compute the moves.
     fn best_moves(
         &mut self,
         graph: &Csr,
@@ -100,13 +99,13 @@ pub trait Crew {
         moves: &mut Vec<Move>,
     ) -> Result<(), Self::Error>;
 
-    /// The master has applied `moves` to its partition.
+    /// Notifies the crew that the master has applied `moves` to its partition.
     ///
     /// # Errors
     /// The crew cannot follow.
     fn applied(&mut self, moves: &[Move]) -> Result<(), Self::Error>;
 
-    /// The master searched a small graph by itself: the number of arcs it looked at, and the time.
+    /// Reports that the master searched a small graph itself: number of arcs examined, and time.
     fn spared(&mut self, _arcs: u64, _time: Duration) {}
 }
 
@@ -143,14 +142,14 @@ impl Crew for Alone {
     }
 }
 
-/// The counters of a search.
+/// Counters of a search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Levels, the input among them.
+    /// Number of levels, including the input.
     pub levels: u32,
     /// Rounds on all levels.
     pub rounds: u32,
-    /// Best moves asked for.
+    /// Number of vertices evaluated for a move.
     pub evaluations: u64,
     /// Moves applied.
     pub moves: u64,
@@ -165,7 +164,7 @@ pub struct Step {
     pub vertices: usize,
     /// Edges on that level.
     pub edges: u64,
-    /// Whether this was on the way back.
+    /// Whether the search was on the way back to finer levels.
     pub refining: bool,
     /// Modularity reached.
     pub modularity: f64,
@@ -178,20 +177,20 @@ pub struct Step {
 pub struct Communities {
     /// Community of each vertex; communities are numbered in the order of their first vertex.
     pub members: Vec<u32>,
-    /// How many communities there are.
+    /// Number of communities.
     pub count: usize,
-    /// How good they are.
+    /// Modularity of the communities.
     pub modularity: Modularity,
-    /// What it took.
+    /// Counters of the search.
     pub tally: Tally,
 }
 
 /// A search with its seed and its observer.
 pub struct Search<'w> {
     seed: u64,
-    /// Searches on one level begun so far; each draws its own numbers.
+    /// Number of single-level searches begun; salts their random numbers.
     climbs: u64,
-    /// Contracted graphs made so far.
+    /// Number of contracted graphs so far.
     serial: u32,
     tally: Tally,
     small_arcs: usize,
@@ -200,7 +199,7 @@ pub struct Search<'w> {
 }
 
 impl<'w> Search<'w> {
-    /// A search whose course is fixed by `seed`.
+    /// Creates a search that is determined by `seed`.
     #[must_use]
     pub fn new(seed: u64) -> Self {
         Self {
@@ -221,8 +220,8 @@ impl<'w> Search<'w> {
         self
     }
 
-    /// Another limit in place of [`SMALL_ARCS`], which gives another answer: 0 leaves contracted graphs to
-    /// the crew too.
+    /// Replaces the limit [`SMALL_ARCS`], which changes the answer: with 0, the crew also searches contracted
+    /// graphs.
     #[must_use]
     pub fn small_below(mut self, arcs: usize) -> Self {
         self.small_arcs = arcs;
@@ -273,8 +272,7 @@ impl<'w> Search<'w> {
         let start = coarsen::labels_of_parts(partition.labels(), &members, count);
         let start = Partition::from_labels(&coarse, start).map_err(C::Error::from)?;
         let (mut found, reached) = self.climb(&coarse, below, start, false, crew)?;
-        // Parts of the input are much smaller than its communities, so that a second contraction is worth it
-        // in any case.
+        // Parts of the input are much smaller than its communities, so that a second contraction always pays.
         if stage.depth == 0 || reached.noticeably_above(&modularity) {
             (found, _) = self.improve(&coarse, below, found, reached, whole, crew)?;
         }
@@ -288,13 +286,13 @@ impl<'w> Search<'w> {
         stage.depth > 0 && graph.arcs() < self.small_arcs
     }
 
-    /// A number of its own for each search on one level.
+    /// Returns a different number for each single-level search.
     fn salt(&mut self) -> u64 {
         self.climbs += 1;
         mix(self.seed ^ mix(self.climbs))
     }
 
-    /// Divides the communities that the last climb has found on the same graph.
+    /// Divides the communities that the last climb found on the same graph.
     fn refine<C: Crew>(
         &mut self,
         graph: &Csr,

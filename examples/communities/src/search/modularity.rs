@@ -1,9 +1,9 @@
-//! Modularity, exact.
+//! Exact modularity.
 
 use super::Partition;
 use crate::graph::Csr;
 
-/// The smallest gain of modularity worth going on for is 1 divided by this.
+/// Reciprocal of the smallest gain of modularity that is worth continuing for.
 const NOTICEABLE_PARTS: i128 = 20_000;
 
 /// Modularity of a partition as the exact fraction `numerator / total²`.
@@ -18,7 +18,7 @@ pub struct Modularity {
 }
 
 impl Modularity {
-    /// Computed from nothing, by a scan over the whole graph.
+    /// Computes the modularity from scratch, by a scan over the whole graph.
     #[must_use]
     pub fn of(graph: &Csr, partition: &Partition) -> Self {
         let mut internal = 0;
@@ -36,31 +36,31 @@ impl Modularity {
         Self { total: graph.total_weight(), internal, squares }
     }
 
-    /// The numerator; two partitions of one graph compare by it.
+    /// Returns the numerator, by which partitions of one graph compare.
     #[must_use]
     pub fn numerator(&self) -> i128 {
         i128::from(self.total) * i128::from(self.internal) - self.squares as i128
     }
 
-    /// The denominator, `total²`.
+    /// Returns the denominator, `total²`.
     #[must_use]
     pub fn denominator(&self) -> i128 {
         square(self.total) as i128
     }
 
-    /// The fraction, for people. 0 for a graph without edges.
+    /// Returns the value as a floating-point number; 0 for a graph without edges.
     #[must_use]
     pub fn value(&self) -> f64 {
         if self.total == 0 { 0.0 } else { self.numerator() as f64 / self.denominator() as f64 }
     }
 
-    /// The smallest gain of the numerator that is worth going on for.
+    /// Returns the smallest gain of the numerator that is worth continuing for.
     #[must_use]
     pub fn noticeable(&self) -> i128 {
         (self.denominator() / NOTICEABLE_PARTS).max(1)
     }
 
-    /// Whether this exceeds `other`, of the same total weight, by enough to continue.
+    /// Returns whether this exceeds `other`, of the same total weight, by enough to continue.
     #[must_use]
     pub fn noticeably_above(&self, other: &Self) -> bool {
         self.numerator() - other.numerator() >= self.noticeable()

@@ -1,4 +1,4 @@
-//! The step that all the time goes into: the best move of one vertex, in exact integers.
+//! The inner loop of the search: the best move of one vertex, in exact integers.
 //!
 //! Moving v from C to D changes modularity by `2·gain / total²`, where total is the sum of all degrees and
 //! `gain = total·(f(v,D) − f(v,C∖v)) − k(v)·(w(D) − w(C∖v))`. The comparison needs `gain` only, which is an
@@ -7,7 +7,7 @@
 use super::Partition;
 use crate::graph::{Csr, Weights};
 
-/// A vertex and the community it should join.
+/// Move of a vertex to a community.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Move {
     /// The vertex that moves.
@@ -16,19 +16,19 @@ pub struct Move {
     pub label: u32,
 }
 
-/// Finds best moves; holds the sparse map from labels to gathered edge weight, which is used again and again.
+/// Finds best moves; holds a reusable sparse map from labels to edge weights.
 #[derive(Debug, Default)]
 pub struct Finder {
     /// Edge weight from the vertex to each label; all zero between two vertices.
     gathered: Vec<u64>,
-    /// The labels whose entry in `gathered` is not zero.
+    /// Labels whose entry in `gathered` is not zero.
     touched: Vec<u32>,
 }
 
 impl Finder {
-    /// Appends to `moves` the best move of each of the `active` vertices that gains by one, in the order of
-    /// `active`, all judged against `partition` as it is and within its bounds. Returns the number of arcs
-    /// looked at.
+    /// Appends to `moves` the best move of each of the `active` vertices that has a move with a gain, in the
+    /// order of `active`. All are evaluated against the unchanged `partition` and within its bounds. Returns
+    /// the number of arcs examined.
     pub fn best_moves(
         &mut self,
         graph: &Csr,
@@ -39,7 +39,7 @@ impl Finder {
         if self.gathered.len() < graph.vertices() {
             self.gathered.resize(graph.vertices(), 0);
         }
-        // One copy of the loop with bounds and one without: the test stays out of it.
+        // Separate instances of the loop with and without bounds keep the test out of the loop.
         match partition.bounds() {
             None => self.scan_weighted(graph, partition, active, moves, |_, _| true),
             Some(bounds) => self.scan_weighted(graph, partition, active, moves, |vertex, target| {
@@ -48,7 +48,7 @@ impl Finder {
         }
     }
 
-    /// The same for each kind of weight.
+    /// Instantiates the scan for each kind of weight.
     fn scan_weighted(
         &mut self,
         graph: &Csr,
@@ -99,7 +99,7 @@ impl Finder {
         arcs
     }
 
-    /// Picks the best label out of `touched` and empties the map.
+    /// Picks the best label from `touched` and clears the map.
     fn choose(&mut self, graph: &Csr, partition: &Partition, vertex: u32) -> Option<u32> {
         let total = i128::from(graph.total_weight());
         let degree = graph.degree(vertex);
@@ -109,7 +109,7 @@ impl Finder {
         };
         let staying = value(self.gathered[own as usize], partition.weight(own) - degree);
         let mut best = (staying, own);
-        // Leaving for an empty community is worth 0; a vertex may only found the one that bears its number.
+        // Leaving for an empty community is worth 0; a vertex may only found the one with its own number.
         if staying < 0 && partition.weight(vertex) == 0 {
             best = (0, vertex);
         }

@@ -1,4 +1,4 @@
-//! Which community each vertex is in, and what each community weighs.
+//! Assignment of vertices to communities, with the weight of each community.
 
 use super::SearchError;
 use crate::graph::Csr;
@@ -8,12 +8,12 @@ use crate::graph::Csr;
 pub struct Partition {
     labels: Vec<u32>,
     weights: Vec<u64>,
-    /// Communities that the labels divide further, while they are refined.
+    /// Communities that the labels subdivide, during refinement.
     bounds: Option<Vec<u32>>,
 }
 
 impl Partition {
-    /// Every vertex by itself.
+    /// Creates the partition with every vertex alone.
     #[must_use]
     pub fn singletons(graph: &Csr) -> Self {
         let vertices = 0..graph.vertices() as u32;
@@ -24,14 +24,14 @@ impl Partition {
         }
     }
 
-    /// Every vertex by itself, to be joined only with vertices that have the same label in `bounds`, one
-    /// label per vertex.
+    /// Creates the partition with every vertex alone, to be joined only with vertices of the same label in
+    /// `bounds`, which has one label per vertex.
     #[must_use]
     pub fn singletons_within(graph: &Csr, bounds: Vec<u32>) -> Self {
         Self { bounds: Some(bounds), ..Self::singletons(graph) }
     }
 
-    /// The partition that `labels` describe.
+    /// Creates the partition that `labels` describe.
     ///
     /// # Errors
     /// Not one label per vertex, or a label that is not below the number of vertices.
@@ -49,31 +49,31 @@ impl Partition {
         Ok(Self { labels, weights, bounds: None })
     }
 
-    /// The label of `vertex`.
+    /// Returns the label of `vertex`.
     #[must_use]
     pub fn label(&self, vertex: u32) -> u32 {
         self.labels[vertex as usize]
     }
 
-    /// The labels of all vertices.
+    /// Returns the labels of all vertices.
     #[must_use]
     pub fn labels(&self) -> &[u32] {
         &self.labels
     }
 
-    /// The communities that no move may cross, if there are any.
+    /// Returns the communities that no move may cross, if there are any.
     #[must_use]
     pub fn bounds(&self) -> Option<&[u32]> {
         self.bounds.as_deref()
     }
 
-    /// Whether `vertex`, which has edges, is the only one of its label.
+    /// Returns whether `vertex`, which has edges, is the only one of its label.
     #[must_use]
     pub fn is_alone(&self, graph: &Csr, vertex: u32) -> bool {
         self.weight(self.label(vertex)) == graph.degree(vertex)
     }
 
-    /// Sum of the degrees of the vertices that bear `label`.
+    /// Returns the sum of the degrees of the vertices with `label`.
     #[must_use]
     pub fn weight(&self, label: u32) -> u64 {
         self.weights[label as usize]
@@ -88,7 +88,7 @@ impl Partition {
         before
     }
 
-    /// Gives up the weights.
+    /// Returns the labels, dropping the weights.
     #[must_use]
     pub fn into_labels(self) -> Vec<u32> {
         self.labels

@@ -1,4 +1,4 @@
-//! The search on a small graph: one vertex at a time, each judged against what the moves before it left.
+//! The search on a small graph: one vertex at a time, each evaluated after all moves before it.
 //!
 //! This finds better communities than rounds do, and a small graph is searched faster than it could be sent
 //! to workers.
@@ -9,8 +9,8 @@ use super::{Finder, MAX_SWEEPS, Move, Partition, Tally};
 use crate::graph::Csr;
 use crate::random::mix;
 
-/// Moves vertices until none gains by moving. Each vertex waits in a queue, and comes back to it when a
-/// neighbour has moved away. Returns the number of arcs looked at.
+/// Moves vertices until no move gains. Vertices wait in a queue and are queued again when a neighbour has
+/// moved away. Returns the number of arcs examined.
 pub(super) fn climb(
     graph: &Csr,
     partition: &mut Partition,
@@ -22,7 +22,7 @@ pub(super) fn climb(
     let mut waits = vec![false; graph.vertices()];
     queue.iter().for_each(|&vertex| waits[vertex as usize] = true);
     let mut judge = Judge { graph, finder, found: Vec::new(), arcs: 0 };
-    // Every move gains, so this ends; the limit is on how long that takes.
+    // Every move gains, so this terminates; the limit bounds the time.
     let limit = queue.len() as u64 * u64::from(MAX_SWEEPS);
     let mut evaluations = 0;
     while let Some(vertex) = queue.pop_front().filter(|_| evaluations < limit) {
@@ -41,8 +41,8 @@ pub(super) fn climb(
     judge.arcs
 }
 
-/// Joins vertices that are alone, each at most once, within the bounds of `partition`. Returns the number of
-/// arcs looked at.
+/// Joins single vertices to communities, each at most once, within the bounds of `partition`. Returns the
+/// number of arcs examined.
 pub(super) fn refine(
     graph: &Csr,
     partition: &mut Partition,
@@ -80,7 +80,7 @@ impl Judge<'_> {
     }
 }
 
-/// The vertices that have edges, in a pseudo-random order.
+/// Returns the vertices that have edges, in a pseudo-random order.
 fn shuffled(graph: &Csr, salt: u64) -> Vec<u32> {
     let with_edges = (0..graph.vertices() as u32).filter(|&vertex| graph.neighbours(vertex) > 0);
     let mut order: Vec<u32> = with_edges.collect();

@@ -1,14 +1,15 @@
 //! Communities divided into parts that belong together: the refinement of the Leiden method (Traag, Waltman
 //! and van Eck 2019).
 //!
-//! These parts are contracted, not whole communities. So a part can move to another community on the
-//! contracted graph, which a community as a whole never would.
+//! The parts are contracted instead of whole communities, so that a part can move to another community on the
+//! contracted graph, which the community as a whole would not.
 
 use super::dirty::Dirty;
 use super::{Crew, Partition, ROUNDS_PER_SWEEP, Tally};
 use crate::graph::Csr;
 
-/// Sweeps, at most: one for all vertices, and more for those whose goal had left when they were to join it.
+/// Maximum number of sweeps: the first visits all vertices, later ones those whose target had moved away when
+/// they were to join it.
 const SWEEPS: u32 = 4;
 
 /// Joins vertices that are alone, each at most once, with neighbours within the bounds of `partition`.
@@ -30,7 +31,8 @@ pub(super) fn refine<C: Crew>(
             }
             moves.clear();
             crew.best_moves(graph, partition, &active, &mut moves)?;
-            // All were judged against the same state. One after another they may join what is still there.
+            // All were evaluated against the same state. Apply them one after another, if their target is
+            // still there.
             moves.retain(|found| {
                 if !partition.is_alone(graph, found.vertex) {
                     return false;

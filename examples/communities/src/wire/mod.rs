@@ -32,19 +32,19 @@ pub use write::{
 /// Version of these messages; both sides must have the same.
 pub const VERSION: u32 = 3;
 
-/// Longest message that carries `count` moves, in bytes.
+/// Returns the maximum length of a message with `count` moves, in bytes.
 #[must_use]
 pub const fn moves_bytes_max(count: usize) -> usize {
     FIXED_BYTES_MAX + count * 2 * VARINT_BYTES_MAX
 }
 
-/// Bytes of the fixed fields of any message, at most.
+/// Maximum length of the fixed fields of any message, in bytes.
 pub const FIXED_BYTES_MAX: usize = 32;
 
-/// Bytes of a variable-length 32-bit number, at most.
+/// Maximum length of a variable-length 32-bit number, in bytes.
 pub const VARINT_BYTES_MAX: usize = 5;
 
-/// Longest text in a message, in bytes.
+/// Maximum length of text in a message, in bytes.
 pub const TEXT_BYTES_MAX: usize = 200;
 
 const GRAPH: u8 = 1;
@@ -61,31 +61,31 @@ const SUMMARY: u8 = 131;
 const GIVE_UP: u8 = 132;
 const ARRIVED: u8 = 133;
 
-/// Why bytes are no message.
+/// Reason why bytes are not a valid message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WireError {
     /// The message ends too early.
     #[error("a message ends within its {0}")]
     Truncated(&'static str),
-    /// The message goes on after its last field.
+    /// The message continues after its last field.
     #[error("a message has {0} bytes too many")]
     Trailing(usize),
     /// The first byte is unknown.
     #[error("a message of unknown kind {0}")]
     UnknownKind(u8),
-    /// A field has a value that it cannot have.
+    /// A field has an invalid value.
     #[error("a message with an impossible {0}")]
     Impossible(&'static str),
 }
 
-/// An array that is sent in pieces.
+/// Array that is sent in pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Array {
-    /// Where each vertex's arcs start, u32.
+    /// Start of each vertex's arcs, u32.
     Offsets = 0,
-    /// Where each arc leads, u32.
+    /// Target of each arc, u32.
     Targets = 1,
-    /// The weights of arcs, u32 or u64.
+    /// Weights of arcs, u32 or u64.
     Weights = 2,
     /// Weights of the self-loops, u64.
     Loops = 3,
@@ -106,10 +106,10 @@ impl Array {
     }
 }
 
-/// The shape of a graph whose arrays follow.
+/// Shape of a graph whose arrays follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shape {
-    /// How often it was contracted.
+    /// Number of contractions.
     pub depth: u8,
     /// Number of vertices.
     pub vertices: u32,
@@ -121,14 +121,14 @@ pub struct Shape {
     pub loops: bool,
 }
 
-/// A message from the master, its lists still encoded.
+/// Message from the master, with lists still encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Order<'a> {
     /// A graph follows.
     Graph(Shape),
     /// A piece of an array follows from index `first` on.
     Piece {
-        /// Of which array.
+        /// The array.
         array: Array,
         /// Index of its first element.
         first: u32,
@@ -137,35 +137,35 @@ pub enum Order<'a> {
     },
     /// Search the graph of this depth.
     Enter {
-        /// Which graph.
+        /// Depth of the graph.
         depth: u8,
-        /// Every vertex starts by itself; otherwise labels follow.
+        /// Whether every vertex starts alone; otherwise labels follow.
         singletons: bool,
     },
     /// Find best moves.
     Work {
-        /// Number of the part, to be given back.
+        /// Number of the part, to be repeated in the answer.
         part: u32,
         /// The vertices.
         vertices: Packed<'a>,
     },
     /// Moves to apply.
     Moves(Packed<'a>),
-    /// The search is over.
+    /// The search has ended.
     Finish,
-    /// Say whether everything before this has arrived.
+    /// Request to confirm that everything before this has arrived.
     HasArrived,
-    /// Divide the communities of the current graph: they become bounds, and every vertex starts by itself
-    /// within them.
+    /// Divide the communities of the current graph: they become bounds, and every vertex starts alone within
+    /// them.
     Refine,
 }
 
-/// A message from a worker, its lists still encoded.
+/// Message from a worker, with lists still encoded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Answer<'a> {
-    /// The worker is there.
+    /// The worker is ready.
     Hello {
-        /// Which messages it speaks.
+        /// Protocol version of the worker.
         version: u32,
         /// The number of the worker.
         number: u32,
@@ -174,16 +174,16 @@ pub enum Answer<'a> {
     },
     /// The best moves of a part.
     Found {
-        /// Which part.
+        /// Number of the part.
         part: u32,
-        /// Arcs looked at.
+        /// Number of arcs examined.
         arcs: u64,
         /// Time it took, in nanoseconds.
         compute_ns: u64,
         /// The moves.
         moves: Packed<'a>,
     },
-    /// The work of a worker.
+    /// Summary of the worker's work.
     Summary(Summary),
     /// The worker gives up.
     GiveUp(&'a str),
@@ -191,18 +191,18 @@ pub enum Answer<'a> {
     Arrived,
 }
 
-/// The work of a worker in the whole search.
+/// Work of a worker in the whole search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// Time spent finding moves, in nanoseconds.
     pub compute_ns: u64,
     /// Time spent waiting for messages, in nanoseconds.
     pub wait_ns: u64,
-    /// Most memory its graphs and labels took, in bytes.
+    /// Peak memory of its graphs and labels, in bytes.
     pub memory_bytes: u64,
 }
 
-/// An encoded list of vertices or moves.
+/// Encoded list of vertices or moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packed<'a> {
     count: u32,

@@ -1,4 +1,4 @@
-//! Bytes into messages. Every length is bounded by what really arrived.
+//! Decoding of messages. Every length is bounded by the received bytes.
 
 use super::{
     ARRIVED, Answer, Array, ENTER, FINISH, FOUND, GIVE_UP, GRAPH, HAS_ARRIVED, HELLO, MOVES, Order, PIECE,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::search::Move;
 
-/// Reads an order of the master.
+/// Decodes an order of the master.
 ///
 /// # Errors
 /// The bytes are not an order.
@@ -40,7 +40,7 @@ pub fn read_order(bytes: &[u8]) -> Result<Order<'_>, WireError> {
     Ok(order)
 }
 
-/// Reads an answer of a worker.
+/// Decodes an answer of a worker.
 ///
 /// # Errors
 /// The bytes are not an answer.
@@ -72,7 +72,7 @@ pub fn read_answer(bytes: &[u8]) -> Result<Answer<'_>, WireError> {
 }
 
 impl Packed<'_> {
-    /// Appends the vertices, which ascend and are below `limit`.
+    /// Decodes the list and appends its vertices, which ascend and are below `limit`.
     ///
     /// # Errors
     /// The bytes are not a valid list.
@@ -87,7 +87,8 @@ impl Packed<'_> {
         reader.end()
     }
 
-    /// Appends the moves, whose vertices ascend and are below `limit`, as are the labels.
+    /// Decodes the list and appends its moves, whose vertices ascend and are below `limit`, as are the
+    /// labels.
     ///
     /// # Errors
     /// The bytes are not a valid list.
@@ -157,7 +158,7 @@ impl<'a> Reader<'a> {
     fn packed(&mut self) -> Result<Packed<'a>, WireError> {
         let count = self.u32("count")?;
         let bytes = self.rest();
-        // Every element takes a byte at least, so a count cannot make anybody reserve more than was sent.
+        // Every element takes at least one byte, so a count cannot cause a larger allocation than was sent.
         if count as usize > bytes.len() {
             return Err(WireError::Truncated("list"));
         }
@@ -176,7 +177,7 @@ impl<'a> Reader<'a> {
         Err(WireError::Impossible("number"))
     }
 
-    /// A vertex given as the gap from `next`.
+    /// Decodes a vertex given as the gap from `next`.
     fn vertex(&mut self, next: u32, limit: u32) -> Result<u32, WireError> {
         let vertex = next.checked_add(self.varint()?);
         vertex.filter(|&vertex| vertex < limit).ok_or(WireError::Impossible("vertex"))

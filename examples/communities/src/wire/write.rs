@@ -1,4 +1,4 @@
-//! Messages into bytes.
+//! Encoding of messages.
 
 use super::{
     ARRIVED, Array, ENTER, FINISH, FOUND, GIVE_UP, GRAPH, HAS_ARRIVED, HELLO, MOVES, PIECE, REFINE, SUMMARY,
@@ -6,7 +6,7 @@ use super::{
 };
 use crate::search::Move;
 
-/// Writes one message.
+/// Encoder of one message.
 struct Writer {
     bytes: Vec<u8>,
 }
@@ -61,14 +61,14 @@ impl Writer {
     }
 }
 
-/// `Order::Graph`.
+/// Encodes `Order::Graph`.
 #[must_use]
 pub fn graph(shape: Shape) -> Vec<u8> {
     let writer = Writer::new(GRAPH).u8(shape.depth).u32(shape.vertices).u32(shape.arcs);
     writer.u8(shape.weight_bytes).u8(u8::from(shape.loops)).bytes
 }
 
-/// `Order::Piece` of 32-bit elements.
+/// Encodes `Order::Piece` with 32-bit elements.
 #[must_use]
 pub fn piece_u32(array: Array, first: u32, elements: &[u32]) -> Vec<u8> {
     let mut bytes = Writer::new(PIECE).u8(array as u8).u32(first).bytes;
@@ -77,7 +77,7 @@ pub fn piece_u32(array: Array, first: u32, elements: &[u32]) -> Vec<u8> {
     bytes
 }
 
-/// `Order::Piece` of 64-bit elements.
+/// Encodes `Order::Piece` with 64-bit elements.
 #[must_use]
 pub fn piece_u64(array: Array, first: u32, elements: &[u64]) -> Vec<u8> {
     let mut bytes = Writer::new(PIECE).u8(array as u8).u32(first).bytes;
@@ -86,13 +86,13 @@ pub fn piece_u64(array: Array, first: u32, elements: &[u64]) -> Vec<u8> {
     bytes
 }
 
-/// `Order::Enter`.
+/// Encodes `Order::Enter`.
 #[must_use]
 pub fn enter(depth: u8, singletons: bool) -> Vec<u8> {
     Writer::new(ENTER).u8(depth).u8(u8::from(singletons)).bytes
 }
 
-/// `Order::Work`. `vertices` ascend.
+/// Encodes `Order::Work`. `vertices` must ascend.
 #[must_use]
 pub fn work(part: u32, vertices: &[u32]) -> Vec<u8> {
     let mut writer = Writer::new(WORK).u32(part).u32(vertices.len() as u32);
@@ -104,55 +104,55 @@ pub fn work(part: u32, vertices: &[u32]) -> Vec<u8> {
     writer.bytes
 }
 
-/// `Order::Moves`. The vertices of `moves` ascend.
+/// Encodes `Order::Moves`. The vertices of `moves` must ascend.
 #[must_use]
 pub fn moves(moves: &[Move]) -> Vec<u8> {
     Writer::new(MOVES).moves(moves)
 }
 
-/// `Order::Finish`.
+/// Encodes `Order::Finish`.
 #[must_use]
 pub fn finish() -> Vec<u8> {
     Writer::new(FINISH).bytes
 }
 
-/// `Order::HasArrived`.
+/// Encodes `Order::HasArrived`.
 #[must_use]
 pub fn has_arrived() -> Vec<u8> {
     Writer::new(HAS_ARRIVED).bytes
 }
 
-/// `Order::Refine`.
+/// Encodes `Order::Refine`.
 #[must_use]
 pub fn refine() -> Vec<u8> {
     Writer::new(REFINE).bytes
 }
 
-/// `Answer::Arrived`.
+/// Encodes `Answer::Arrived`.
 #[must_use]
 pub fn arrived() -> Vec<u8> {
     Writer::new(ARRIVED).bytes
 }
 
-/// `Answer::Hello`.
+/// Encodes `Answer::Hello`.
 #[must_use]
 pub fn hello(number: u32, isa: &str) -> Vec<u8> {
     Writer::new(HELLO).u32(VERSION).u32(number).text(isa).bytes
 }
 
-/// `Answer::Found`. The vertices of `moves` ascend.
+/// Encodes `Answer::Found`. The vertices of `moves` must ascend.
 #[must_use]
 pub fn found(part: u32, arcs: u64, compute_ns: u64, moves: &[Move]) -> Vec<u8> {
     Writer::new(FOUND).u32(part).u64(arcs).u64(compute_ns).moves(moves)
 }
 
-/// `Answer::Summary`.
+/// Encodes `Answer::Summary`.
 #[must_use]
 pub fn summary(summary: Summary) -> Vec<u8> {
     Writer::new(SUMMARY).u64(summary.compute_ns).u64(summary.wait_ns).u64(summary.memory_bytes).bytes
 }
 
-/// `Answer::GiveUp`; a long reason is cut.
+/// Encodes `Answer::GiveUp`; a long reason is truncated.
 #[must_use]
 pub fn give_up(why: &str) -> Vec<u8> {
     Writer::new(GIVE_UP).text(why).bytes

@@ -11,7 +11,7 @@ pub(crate) fn graph_of(vertices: usize, pairs: impl IntoIterator<Item = (u32, u3
     Csr::from_edges(vertices, &edges, Duplicates::Collapse).expect("a valid test graph").0
 }
 
-/// `groups` groups of `size` vertices; each vertex draws `inside` partners in its group and `outside`
+/// Creates `groups` groups of `size` vertices; each vertex draws `inside` partners in its group and `outside`
 /// anywhere.
 pub(crate) fn planted(groups: u32, size: u32, inside: u32, outside: u32, seed: u64) -> Csr {
     let mut random = Random::new(seed);
@@ -29,7 +29,7 @@ pub(crate) fn planted(groups: u32, size: u32, inside: u32, outside: u32, seed: u
     graph_of(vertices as usize, pairs.into_iter().filter(|(source, target)| source != target))
 }
 
-/// The Louvain method as published (Blondel et al. 2008): one vertex at a time, in a shuffled order.
+/// Runs the Louvain method as published (Blondel et al. 2008): one vertex at a time, in a shuffled order.
 /// Returns the modularity reached.
 pub(crate) fn classic_louvain(graph: &Csr, seed: u64) -> Modularity {
     let mut random = Random::new(seed);

@@ -1,10 +1,10 @@
-//! Clients and servers.
+//! Generated C clients and servers.
 
 use super::names::Names;
 use super::{CError, Text};
 use crate::model::{Interface, Message, MessageKind, Model, Type};
 
-/// A call with what answers it.
+/// Call with the records of its results and its error, as indices into the model.
 struct Call<'m> {
     message: &'m Message,
     output: usize,
@@ -22,7 +22,7 @@ fn of_kind<'m>(interface: &'m Interface, kind: &'m MessageKind) -> impl Iterator
     interface.messages.iter().filter(move |message| message.kind == *kind)
 }
 
-/// The names that an interface takes.
+/// Passes every name that an interface defines to `add`.
 pub(super) fn names(
     names: &Names<'_>,
     interface: &Interface,
@@ -60,7 +60,7 @@ struct Interfaces<'a, 'm> {
     model: &'m Model,
     names: &'a Names<'m>,
     interface: &'m Interface,
-    /// What its names begin with.
+    /// Prefix of the interface's names.
     own: String,
 }
 
@@ -71,23 +71,23 @@ impl Interfaces<'_, '_> {
         self.text.line(0, &format!("{line}{} */", "-".repeat(100_usize.saturating_sub(line.len()))));
     }
 
-    /// The type of a record, if it has fields.
+    /// Returns the C type of a record; `None` for a record without fields.
     fn of(&self, record: usize) -> Option<String> {
         self.names.has_fields(record).then(|| self.names.lower(&self.model.records[record].name))
     }
 
-    /// What the fields of a record take on the wire.
+    /// Returns the size of a record's fields on the wire, as a C expression.
     fn bytes(&self, record: usize) -> String {
         let named = self.names.has_fields(record);
         if named { self.names.value(&self.model.records[record].name, "BYTES") } else { "0".to_owned() }
     }
 
-    /// Parameters of a function, those that are there.
+    /// Joins the parameters that are present.
     fn parameters(list: &[Option<String>]) -> String {
         list.iter().flatten().cloned().collect::<Vec<_>>().join(", ")
     }
 
-    /// Opens a function; a long head goes on in the next line.
+    /// Writes the head and the opening brace of a function. Breaks a long head into two lines.
     fn function(&mut self, result: &str, name: &str, parameters: &str) {
         let head = format!("static inline {result} {name}(");
         if head.len() + parameters.len() < 110 {
@@ -123,7 +123,7 @@ impl Interfaces<'_, '_> {
         self.text.lines(0, "    return options;\n}");
     }
 
-    /// The most memory that lists of one message take: a C expression.
+    /// Returns the maximum memory that the lists of one message need, as a C expression.
     fn list_bytes(&self) -> String {
         let records = self.interface.messages.iter().flat_map(|message| self.model.records_of(message));
         let mut longest: Vec<String> = Vec::new();
@@ -142,7 +142,7 @@ impl Interfaces<'_, '_> {
             .unwrap_or_else(|| "0".into())
     }
 
-    /// Appends to `terms` the memory that the lists in `times` values of the type `of` take, as C
+    /// Appends the memory that the lists in `times` values of the type `of` need to `terms`, as C
     /// expressions.
     fn lists(&self, of: &Type, times: u64, terms: &mut Vec<String>) {
         match of {
@@ -171,7 +171,8 @@ impl Interfaces<'_, '_> {
         }
     }
 
-    /// What is needed of a link, as arguments of `tombolo_port_bind`.
+    /// Returns the requirements on the link, as a C initializer: whether it must carry capabilities and
+    /// buffers, and the message length that it must at least support.
     fn needs(&self) -> String {
         let records = self.interface.messages.iter().flat_map(|message| self.model.records_of(message));
         let fixed =
@@ -242,7 +243,7 @@ impl Interfaces<'_, '_> {
             );
             return;
         }
-        // The base is the first member.
+        // `base` is the first member of the client, so the cast is valid.
         self.text.line(1, &format!("{own}_client *client = ({own}_client *)(void *)base;"));
         if events.iter().all(|event| self.of(event.input).is_none()) {
             self.text.lines(1, "(void)r;\n(void)body;");
@@ -355,7 +356,7 @@ impl Interfaces<'_, '_> {
         self.text.lines(0, "    return tombolo_client_read(&client->base, &r, status);\n}");
     }
 
-    /// The type that a call declines with: the one field of its error record.
+    /// Returns the C type of a call's declared error, the only field of its error record.
     fn error_type(&self, record: usize) -> String {
         self.model.records[record]
             .fields
@@ -459,7 +460,7 @@ impl Interfaces<'_, '_> {
         }
     }
 
-    /// The function that answers a call, now or later.
+    /// Writes the function that replies to a call, immediately or later.
     fn answer(&mut self, call: &Call<'_>) {
         let (own, message) = (self.own.clone(), call.message);
         let output = self.of(call.output);
@@ -590,7 +591,7 @@ impl Interfaces<'_, '_> {
             given(&output, "&reply"),
             given(&error, "&error"),
         ]);
-        // A handler may answer it before it returns.
+        // Keep the call first: the handler may answer it before it returns.
         self.text.line(2, "(void)tombolo_server_keep(&server->base, pending);");
         self.text.line(2, &format!("if (server->handler->{field} != NULL) {{"));
         self.text.line(3, &format!("status = server->handler->{field}({arguments});"));

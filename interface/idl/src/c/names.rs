@@ -1,9 +1,9 @@
-//! Names and types as C spells them.
+//! Spelling of names and types in C.
 
 use crate::check::names::snake;
 use crate::model::{Model, Type};
 
-/// Words of C and C++, and what the headers below define as macros.
+/// Keywords of C and C++, and macros that the included headers define.
 const KEYWORDS: &[&str] = &[
     "alignas",
     "alignof",
@@ -104,7 +104,7 @@ const KEYWORDS: &[&str] = &[
     "xor_eq",
 ];
 
-/// What names are made of.
+/// Naming context: the model and the prefix of its names.
 pub(super) struct Names<'a> {
     pub(super) model: &'a Model,
     prefix: String,
@@ -115,34 +115,34 @@ impl<'a> Names<'a> {
         Names { model, prefix }
     }
 
-    /// Whether the file itself declares it, and none that it includes.
+    /// Returns whether the file itself declares `name`, rather than an included file.
     pub(super) fn is_own(&self, name: &str) -> bool {
         !self.model.included.contains_key(name)
     }
 
-    /// What a name begins with: those of included files with what their own headers let them begin with.
+    /// Returns the prefix of a name. Names from included files have the prefix of their own headers.
     fn prefix_of(&self, name: &str) -> String {
         let module = self.model.included.get(name);
         let package = module.and_then(|module| self.model.packages.get(module));
         package.map_or_else(|| self.prefix.clone(), |package| default_prefix(package))
     }
 
-    /// A name of a type or function.
+    /// Returns the name of a type or function.
     pub(super) fn lower(&self, name: &str) -> String {
         format!("{}{}", self.prefix_of(name), snake(name))
     }
 
-    /// A name of a macro.
+    /// Returns the name of a macro.
     pub(super) fn upper(&self, name: &str) -> String {
         format!("{}{name}", self.prefix_of(name)).to_uppercase()
     }
 
-    /// A value of an enum, or the number of a case.
+    /// Returns the name of an enum's value, or of the number of a union's case.
     pub(super) fn value(&self, of: &str, value: &str) -> String {
         format!("{}_{value}", self.lower(of)).to_uppercase()
     }
 
-    /// A type as a part of another one's name.
+    /// Returns the part that a type contributes to the name of a composite type.
     pub(super) fn part(&self, of: &Type) -> String {
         match of {
             Type::Bool => "bool".to_owned(),
@@ -161,7 +161,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// The type of a value; of an array the one that wraps it, as an element of a list.
+    /// Returns the C type of a value. For an array, this is the struct that wraps it as an element of a list.
     pub(super) fn element(&self, of: &Type) -> String {
         match of {
             Type::Bool => "bool".to_owned(),
@@ -180,7 +180,7 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Whether other headers may have a type of that name too, which is then the same.
+    /// Returns whether other headers may define the same composite type under the same name.
     pub(super) fn is_shared(&self, of: &Type) -> bool {
         match of {
             Type::Array { of, .. } | Type::List { of, .. } | Type::Optional(of) => self.is_shared(of),
@@ -191,12 +191,12 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// What is behind the element of a list to get at its value.
+    /// Returns the member access that leads from a list element to its value.
     pub(super) fn inside(of: &Type) -> &'static str {
         if matches!(of, Type::Array { .. }) { ".items" } else { "" }
     }
 
-    /// A declaration of something of that type.
+    /// Returns a C declaration of `name` with the type `of`.
     pub(super) fn declare(&self, of: &Type, name: &str) -> String {
         match of {
             Type::Array { of, count } => self.declare(of, &format!("{name}[{count}]")),
@@ -204,18 +204,18 @@ impl<'a> Names<'a> {
         }
     }
 
-    /// Whether a record has fields; those that have none are no types in C.
+    /// Returns whether a record has fields. A record without fields has no C type.
     pub(super) fn has_fields(&self, record: usize) -> bool {
         !self.model.records[record].fields.is_empty()
     }
 }
 
-/// What names begin with by default.
+/// Returns the default prefix of names in `package`.
 pub(super) fn default_prefix(package: &str) -> String {
     format!("{}_", package.rsplit('.').next().unwrap_or_default())
 }
 
-/// Whether `tombolo/wire.h` has it: lists and optional values of what is no type of an interface file.
+/// Returns whether `tombolo/wire.h` defines the type: a list or an optional value of a built-in type.
 pub(super) fn is_of_the_runtime(of: &Type) -> bool {
     let (Type::List { of, .. } | Type::Optional(of)) = of else { return false };
     !matches!(
@@ -229,12 +229,12 @@ pub(super) fn is_of_the_runtime(of: &Type) -> bool {
     )
 }
 
-/// A name of a field.
+/// Returns the name of a field.
 pub(super) fn field(name: &str) -> String {
     if KEYWORDS.contains(&name) { format!("{name}_") } else { name.to_owned() }
 }
 
-/// A number.
+/// Returns a number as a C literal of sufficient width.
 pub(super) fn literal(value: i128) -> String {
     match value {
         value if value == i128::from(i64::MIN) => "INT64_MIN".to_owned(),
@@ -245,7 +245,7 @@ pub(super) fn literal(value: i128) -> String {
     }
 }
 
-/// Text that does not end a comment.
+/// Escapes comment delimiters in `text`.
 pub(super) fn comment(text: &str) -> String {
     text.replace("*/", "* /").replace("/*", "/ *")
 }

@@ -1,10 +1,10 @@
-//! Bytes to values.
+//! Generated C decoders.
 
 use super::Text;
 use super::names::{Names, field};
 use crate::model::{Record, Type, Union, round_up};
 
-/// Reads the fields of a record from an offset on. What is read into is zero before.
+/// Writes the decoder of a record's fields. The decoder expects a zeroed value.
 pub(super) fn record(text: &mut Text, names: &Names<'_>, record: &Record) {
     let name = names.lower(&record.name);
     text.blank();
@@ -19,7 +19,7 @@ pub(super) fn record(text: &mut Text, names: &Names<'_>, record: &Record) {
     text.line(0, "}");
 }
 
-/// Reads a union at an offset.
+/// Writes the decoder of a union.
 pub(super) fn union(text: &mut Text, names: &Names<'_>, union: &Union) {
     let name = names.lower(&union.name);
     text.blank();
@@ -56,7 +56,7 @@ struct Reading<'a, 'm> {
 }
 
 impl Reading<'_, '_> {
-    /// `place` is the record and the offset in the message.
+    /// Writes statements that decode a value of type `of`. `place` names the record and the offset.
     fn get(&mut self, depth: usize, of: &Type, place: (&str, &str), value: &str, level: usize) {
         let names = self.names;
         let (inside, at) = place;

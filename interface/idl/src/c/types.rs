@@ -1,4 +1,4 @@
-//! Types, each after those that it has inside.
+//! Generated C types, each after the types that it contains.
 
 use std::collections::BTreeSet;
 
@@ -6,10 +6,10 @@ use super::names::{Names, comment, field, is_of_the_runtime, literal};
 use super::{Text, read, write};
 use crate::model::{Enum, Field, Model, Origin, Record, Type, Union};
 
-/// Writes all types; returns the names of those that the language has no name for.
+/// Writes all types. Returns the composite types, as pairs of name and description.
 pub(super) fn all(text: &mut Text, model: &Model, names: &Names<'_>) -> Vec<(String, String)> {
     let mut types = Types { text, model, names, done: BTreeSet::new(), composites: Vec::new() };
-    // Those of included files are done: they have headers of their own.
+    // Types of included files are defined in their own headers.
     types.done.extend(model.included.keys().cloned());
     model.enums.iter().filter(|of| names.is_own(&of.name)).for_each(|of| types.enumeration(of));
     for index in 0..model.records.len() {
@@ -30,7 +30,8 @@ struct Types<'a, 'm> {
 }
 
 impl Types<'_, '_> {
-    /// Writes a type unless it is there, after what it needs. Nothing contains itself, so this ends.
+    /// Writes a type after the types that it contains, unless it is written already. Types are not recursive,
+    /// so this terminates.
     fn need(&mut self, of: &Type) {
         match of {
             Type::Array { of, .. } => self.need(of),
@@ -76,7 +77,8 @@ impl Types<'_, '_> {
         }
     }
 
-    /// A type that the language has no name for: what a list or an optional value is.
+    /// Writes a composite type: a list, an optional value or a wrapped array, which the interface file does
+    /// not name.
     fn composite(&mut self, of: &Type, what: &str, declaration: &str) {
         let name = self.names.element(of);
         if is_of_the_runtime(of) || !self.done.insert(name.clone()) {
@@ -85,7 +87,7 @@ impl Types<'_, '_> {
         self.composites.push((name.clone(), what.to_owned()));
         self.text.blank();
         if self.names.is_shared(of) {
-            // Another header with the same beginning of names may have it, and one program include both.
+            // A program may include another header with the same prefix that defines the type too.
             let guard = format!("{name}_TYPE").to_uppercase();
             self.text.lines(0, &format!("#ifndef {guard}\n#define {guard}\n{declaration}\n#endif"));
         } else {
@@ -193,7 +195,7 @@ impl Types<'_, '_> {
     }
 }
 
-/// What a comment says of how much there may be.
+/// Returns the size limit of a type for a comment; `None` if it has none.
 fn limit(of: &Type) -> Option<String> {
     Some(match of {
         Type::Text { max } | Type::Bytes { max } => format!("up to {max} bytes"),

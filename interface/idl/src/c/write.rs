@@ -1,10 +1,10 @@
-//! Values to bytes.
+//! Generated C encoders.
 
 use super::Text;
 use super::names::{Names, field};
 use crate::model::{Record, Type, Union, round_up};
 
-/// Writes the fields of a record at an offset.
+/// Writes the encoder of a record's fields.
 pub(super) fn record(text: &mut Text, names: &Names<'_>, record: &Record) {
     let name = names.lower(&record.name);
     text.blank();
@@ -20,7 +20,7 @@ pub(super) fn record(text: &mut Text, names: &Names<'_>, record: &Record) {
     text.line(0, "}");
 }
 
-/// Writes a union at an offset.
+/// Writes the encoder of a union.
 pub(super) fn union(text: &mut Text, names: &Names<'_>, union: &Union) {
     let name = names.lower(&union.name);
     text.blank();
@@ -54,7 +54,7 @@ pub(super) fn union(text: &mut Text, names: &Names<'_>, union: &Union) {
 struct Writing<'a, 'm> {
     text: &'a mut Text,
     names: &'a Names<'m>,
-    /// How errors call the field.
+    /// Name of the field in error messages.
     label: &'a str,
 }
 

@@ -1,4 +1,4 @@
-//! Interfaces and their messages.
+//! Checks of interfaces and their messages.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::diagnostic::{Diagnostic, Span};
 use crate::fingerprint;
 use crate::model::{Field, Interface, MAX_MESSAGE_BYTES, Message, MessageKind, Needs, Origin};
 
-/// Ordinals up to this one can be used.
+/// Largest ordinal of a message.
 const MAX_ORDINAL: i128 = 65_535;
 
 impl<'a> Checker<'a> {
@@ -89,7 +89,7 @@ impl<'a> Checker<'a> {
         Ok(Message { docs: message.docs.clone(), ordinal, name: message.name.text.clone(), kind, input })
     }
 
-    /// A name for what a message carries that no declaration has.
+    /// Returns the type name of a message's body. Fails if the name is taken.
     fn body_name(&mut self, interface: &Name, message: &Name, ending: &str) -> Checked<String> {
         let name = format!("{}{}{ending}", interface.text, names::camel(&message.text));
         if self.used.insert(name.clone()) {

@@ -1,4 +1,4 @@
-//! How things are called, and what is said when that goes wrong.
+//! Naming rules, and the diagnostics for names that break them.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::suggest;
 
 const MAX_NAME_BYTES: usize = 64;
 
-/// Types that need no declaration.
+/// Names of the built-in types.
 pub(crate) const BUILT_IN: [&str; 18] = [
     "bool",
     "u8",
@@ -31,7 +31,7 @@ pub(crate) const BUILT_IN: [&str; 18] = [
     "buffer",
 ];
 
-/// Names that are all different.
+/// Set of names that must differ from each other.
 #[derive(Default)]
 pub(super) struct Distinct<'a> {
     seen: BTreeMap<&'a str, &'a Span>,
@@ -53,7 +53,7 @@ impl<'a> Distinct<'a> {
     }
 }
 
-/// Types are `CamelCase`, constants `UPPER_CASE`.
+/// Checks the name of a declaration: `UPPER_CASE` for constants, `CamelCase` for types and interfaces.
 pub(super) fn declaration(name: &Name, constant: bool) -> Result<(), Diagnostic> {
     length(name)?;
     if BUILT_IN.contains(&&*name.text) {
@@ -74,7 +74,7 @@ pub(super) fn declaration(name: &Name, constant: bool) -> Result<(), Diagnostic>
     Err(spelling(name, "a type", "CamelCase", &camel(text)))
 }
 
-/// Fields, parameters, values and messages are `lower_case`.
+/// Checks the name of a field, parameter, value or message: `lower_case`.
 pub(super) fn lower(name: &Name, what: &str) -> Result<(), Diagnostic> {
     length(name)?;
     let text = &name.text;
@@ -100,7 +100,7 @@ fn spelling(name: &Name, what: &str, case: &str, better: &str) -> Diagnostic {
         .hint(format!("call it `{better}`: back ends spell names as their languages do"))
 }
 
-/// `two_words` as `TwoWords`.
+/// Converts `two_words` to `TwoWords`.
 pub(crate) fn camel(text: &str) -> String {
     let word = |word: &str| {
         let mut letters = word.chars();
@@ -111,7 +111,7 @@ pub(crate) fn camel(text: &str) -> String {
     text.split('_').map(word).collect()
 }
 
-/// `TwoWords` as `two_words`.
+/// Converts `TwoWords` to `two_words`.
 pub(crate) fn snake(text: &str) -> String {
     let mut snake = String::new();
     let mut previous_lower = false;
@@ -127,7 +127,7 @@ pub(crate) fn snake(text: &str) -> String {
     snake.trim_end_matches('_').to_owned()
 }
 
-/// The type of an enum's numbers.
+/// Returns the integer type `name` that stores an enum or flags. Flags must be unsigned.
 pub(super) fn repr(name: &Name, flags: bool) -> Result<Int, Diagnostic> {
     let int = Int::named(&name.text).filter(|int| !(flags && int.signed));
     int.ok_or_else(|| {

@@ -1,4 +1,4 @@
-//! Types, structs and unions.
+//! Checks of types, structs and unions.
 
 use super::{Checked, Checker, names, unplaced};
 use crate::ast::{Declaration, Field as Written, Name, Number, TypeExpr, TypeKind};
@@ -18,7 +18,7 @@ impl<'a> Checker<'a> {
             TypeKind::List(of, number) => {
                 let (of, max) = (self.type_of(of)?, self.count(number)?);
                 let byte = Type::Int(Int { signed: false, bits: 8 });
-                // The same bytes on the wire, and easier to use.
+                // `[u8; ..N]` has the same wire format as `bytes<N>`, which is easier to use.
                 Ok(if of == byte { Type::Bytes { max } } else { Type::List { of: Box::new(of), max } })
             }
             TypeKind::Optional(of) => {
@@ -81,7 +81,7 @@ impl<'a> Checker<'a> {
         }
     }
 
-    /// Places the fields, in the order in which they come.
+    /// Assigns the fields' offsets in the given order and adds the record to the model. Returns its index.
     pub(super) fn record(
         &mut self,
         mut record: Record,
@@ -162,7 +162,7 @@ impl<'a> Checker<'a> {
     }
 }
 
-/// A record without fields.
+/// Returns a record without fields.
 pub(super) fn blank(docs: Vec<String>, name: String, origin: Origin, frozen: bool) -> Record {
     Record {
         docs,
@@ -178,7 +178,7 @@ pub(super) fn blank(docs: Vec<String>, name: String, origin: Origin, frozen: boo
     }
 }
 
-/// Capabilities, by their words in the language.
+/// Kinds of handles, by their keywords in the language.
 const HANDLES: [(&str, HandleKind); 4] = [
     ("endpoint", HandleKind::Endpoint),
     ("region", HandleKind::Region),

@@ -1,4 +1,4 @@
-//! Clients, handlers and servers.
+//! Generated Go clients, handlers and servers.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::{GoError, Text};
 use crate::check::names::camel;
 use crate::model::{Field, HEADER_BYTES, Interface, Message, MessageKind, Model, Record, Type};
 
-/// The names that an interface takes.
+/// Passes every name that an interface defines to `add`.
 pub(super) fn names(
     interface: &Interface,
     add: &mut dyn FnMut(String, String) -> Result<(), GoError>,
@@ -31,12 +31,13 @@ pub(super) fn names(
     Ok(())
 }
 
-/// What describes a message.
+/// Returns the name of the variable that describes a message.
 fn variable(interface: &Interface, message: &Message) -> String {
     format!("{}{}", uncapitalised(&interface.name), camel(&message.name))
 }
 
-/// Writes only what describes an interface and some of its messages, for a program with a client of its own.
+/// Writes only the descriptions of an interface and of the messages in `only`, for programs that implement
+/// their own client.
 pub(super) fn messages(text: &mut Text, model: &Model, interface: &Interface, only: &[String]) {
     let writer = &mut Interfaces { text, model, interface };
     writer.declaration();
@@ -79,13 +80,13 @@ impl<'a> Interfaces<'a> {
         &self.model.records[message.input]
     }
 
-    /// The results of a call, where it has any.
+    /// Returns the results of a call, if it has any.
     fn output(&self, message: &Message) -> Option<&'a Record> {
         let MessageKind::Call { output, .. } = message.kind else { return None };
         Some(&self.model.records[output]).filter(|output| !output.fields.is_empty())
     }
 
-    /// What declines a call: its record, and the field in it.
+    /// Returns the declared error of a call: its record, and the only field in it.
     fn error(&self, message: &Message) -> Option<(&'a Record, &'a Field)> {
         let MessageKind::Call { error: Some(error), .. } = message.kind else { return None };
         let record = &self.model.records[error];
@@ -101,7 +102,7 @@ impl<'a> Interfaces<'a> {
         self.text
             .line(0, &format!("// {}Interface is what both sides of a channel agree on.", interface.name));
         self.text.line(0, &format!("var {}Interface = stubs.Interface{{", interface.name));
-        // An empty line between fields, because gofmt aligns those that follow each other.
+        // Empty lines between the fields keep gofmt from aligning them.
         let fields = [
             format!("Name: \"{name}\","),
             format!("Version: {},", interface.version),
@@ -135,14 +136,14 @@ impl<'a> Interfaces<'a> {
         self.text.line(0, "}}");
     }
 
-    /// Parameters with their types.
+    /// Returns the parameter list of a method, with types.
     fn parameters(&self, message: &Message) -> String {
         let fields = self.input(message).fields.iter();
         let one = |field: &Field| format!(", {} {}", lower(&field.name), spelled(self.model, &field.of));
         format!("ctx context.Context{}", fields.map(one).collect::<String>())
     }
 
-    /// What a client's method returns, or a handler's.
+    /// Returns the result type of a client's or handler's method.
     fn result(&self, message: &Message) -> String {
         match (self.output(message), &message.kind) {
             (Some(output), _) => format!("({}, error)", output.name),
@@ -150,7 +151,7 @@ impl<'a> Interfaces<'a> {
         }
     }
 
-    /// The value of a message from its parameters.
+    /// Returns the composite literal of a message, built from the parameters.
     fn literal(&self, message: &Message) -> String {
         let input = self.input(message);
         let one = |field: &Field| format!("{}: {}", upper(&field.name), lower(&field.name));
@@ -334,7 +335,7 @@ impl<'a> Interfaces<'a> {
         }
     }
 
-    /// Statements that hand a message to a method of `to`.
+    /// Writes statements that dispatch a received message to a method of `to`.
     fn dispatch(&mut self, depth: usize, to: &str, messages: &[&'a Message]) {
         self.text.line(depth, "switch r.Ordinal() {");
         for message in messages {

@@ -1,9 +1,10 @@
-//! Names and types as Go spells them.
+//! Spelling of names and types in Go.
 
 use crate::check::names::camel;
 use crate::model::{Case, Model, Origin, Record, Type, Union};
 
-/// What Go keeps for itself, and what generated methods call their own values.
+/// Keywords and predeclared identifiers of Go, and identifiers that generated code uses. None of them can be
+/// the name of a parameter or package.
 const RESERVED: [&str; 34] = [
     "break",
     "case",
@@ -41,7 +42,8 @@ const RESERVED: [&str; 34] = [
     "type",
 ];
 
-/// More of them, apart because a list of names is easier to read in order.
+/// Further names that parameters cannot have. Unlike those in [`RESERVED`], all but `var` can be package
+/// names.
 const OWN: [&str; 12] = ["c", "in", "m", "ok", "out", "r", "reply", "request", "s", "server", "var", "err"];
 
 pub(super) fn is_package(name: &str) -> bool {
@@ -50,18 +52,18 @@ pub(super) fn is_package(name: &str) -> bool {
     begins && name.chars().all(letters) && !RESERVED.contains(&name) && name != "var"
 }
 
-/// A field, or a method.
+/// Returns the exported name of a field or method.
 pub(super) fn upper(name: &str) -> String {
     let name = camel(name);
-    // What generated types have by themselves.
+    // Methods and fields of the generated types.
     let own = ["EncodeWire", "DecodeWire", "WireBytes", "Case", "Stub", "Serve"];
     if own.contains(&name.as_str()) { format!("{name}_") } else { name }
 }
 
-/// A parameter.
+/// Returns the name of a parameter.
 pub(super) fn lower(name: &str) -> String {
     let name = uncapitalised(&camel(name));
-    // Types that the compiler knows by name may be needed behind it.
+    // A parameter must not shadow a predeclared type that later parameters or the body may use.
     let is_type = name.starts_with(['u', 'i', 'f']) && name.ends_with(|last: char| last.is_ascii_digit());
     let taken = RESERVED.contains(&name.as_str()) || OWN.contains(&name.as_str()) || is_type;
     if taken || ["bool", "byte", "make", "new", "len"].contains(&name.as_str()) {
@@ -80,7 +82,7 @@ pub(super) fn constant(name: &str) -> String {
     camel(&name.to_ascii_lowercase())
 }
 
-/// A value of an enum or of flags.
+/// Returns the name of a value of an enum or of flags.
 pub(super) fn value(of: &str, value: &str) -> String {
     format!("{of}{}", camel(value))
 }
@@ -89,12 +91,12 @@ pub(super) fn case(union: &Union, case: &Case) -> String {
     format!("{}Case{}", union.name, camel(&case.name))
 }
 
-/// Whether a record gets a type: an answer without fields needs none.
+/// Returns whether a record gets a Go type. Results without fields need none.
 pub(super) fn is_written(record: &Record) -> bool {
     record.origin != Origin::Output || !record.fields.is_empty()
 }
 
-/// A type.
+/// Returns the Go type for a type of the model.
 pub(super) fn spelled(model: &Model, of: &Type) -> String {
     match of {
         Type::Bool => "bool".to_owned(),
@@ -114,7 +116,7 @@ pub(super) fn spelled(model: &Model, of: &Type) -> String {
     }
 }
 
-/// What a comment says of how much there may be.
+/// Returns the size limit of a type for a comment; `None` if it has none.
 pub(super) fn limit(of: &Type) -> Option<String> {
     Some(match of {
         Type::Text { max } | Type::Bytes { max } => format!("Up to {max} bytes."),

@@ -1,11 +1,11 @@
-//! Enums, structs and unions.
+//! Generated Go enums, structs and unions.
 
 use super::Text;
 use super::names::{case, is_written, limit, spelled, upper, value};
 use super::values::Values;
 use crate::model::{Case, Enum, Field, Model, Origin, Record, Union, round_up};
 
-/// Writes the types whose names are wanted.
+/// Writes the types whose names `own` accepts.
 pub(super) fn all(text: &mut Text, model: &Model, own: impl Fn(&str) -> bool) {
     for of in model.enums.iter().filter(|of| own(&of.name)) {
         enumeration(text, of);
@@ -18,7 +18,7 @@ pub(super) fn all(text: &mut Text, model: &Model, own: impl Fn(&str) -> bool) {
     }
 }
 
-/// Documentation that begins with the name, as Go has it.
+/// Writes documentation that begins with the name, as is the convention in Go.
 fn documented(text: &mut Text, depth: usize, name: &str, docs: &[String], plain: &str) {
     match docs {
         [] => text.line(depth, &format!("// {name} {plain}")),

@@ -1,29 +1,29 @@
-//! Values to bytes, and back.
+//! Generated Go encoders and decoders.
 
 use super::Text;
 use super::names::spelled;
 use crate::model::{Int, Layout, Model, Type};
 
-/// A place in a message to write to: a variable and what is added to it.
+/// Returns the Go expression of the offset `base + plus`.
 fn place(base: &str, plus: u64) -> String {
     if plus == 0 { base.to_owned() } else { format!("{base}+{plus}") }
 }
 
-/// An element of a list or array, which may be behind a pointer.
+/// Returns the Go expression of an element of a list or array. `value` may dereference a pointer.
 fn element(value: &str, index: usize) -> String {
     if value.starts_with('*') { format!("({value})[i{index}]") } else { format!("{value}[i{index}]") }
 }
 
-/// What a method is called on, which Go reaches through a pointer by itself.
+/// Returns the receiver expression for a method call. Go dereferences pointers there implicitly.
 fn receiver(value: &str) -> &str {
     value.strip_prefix('*').unwrap_or(value)
 }
 
-/// Writes the statements of one function: local variables are numbered.
+/// Writer of the statements of one function. Numbers the local variables.
 pub(super) struct Values<'a> {
     text: &'a mut Text,
     model: &'a Model,
-    /// How errors call the field.
+    /// Name of the field in error messages.
     label: String,
     variables: usize,
 }
@@ -51,7 +51,7 @@ impl<'a> Values<'a> {
         self.variables - 1
     }
 
-    /// Statements that write a value of a type to offset `plus` from the variable `base`.
+    /// Writes statements that encode a value at offset `plus` from the variable `base`.
     pub(super) fn put(&mut self, depth: usize, of: &Type, value: &str, base: &str, plus: u64) {
         let (at, label) = (place(base, plus), self.label.clone());
         let line = match of {
@@ -102,7 +102,7 @@ impl<'a> Values<'a> {
         self.text.line(depth, &line);
     }
 
-    /// Statements that read a value of a type from offset `at` of a view.
+    /// Writes statements that decode a value at offset `at` of a view.
     pub(super) fn get(&mut self, depth: usize, of: &Type, value: &str, view: &str, at: u64) {
         let model = self.model;
         let line = match of {

@@ -1,4 +1,4 @@
-//! Clients, handlers and servers.
+//! Generated Python clients, handlers and servers.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use super::types::fields;
 use super::{PythonNameTaken, Text};
 use crate::model::{HEADER_BYTES, Interface, Message, MessageKind, Model, Record, Type};
 
-/// A call with what answers it.
+/// Results, declared error and idempotence of a call.
 struct Call<'m> {
     output: &'m Record,
     error: Option<&'m Type>,
@@ -20,25 +20,25 @@ fn call<'m>(model: &'m Model, message: &Message) -> Option<Call<'m>> {
     Some(Call { output: &model.records[output], error, idempotent })
 }
 
-/// The exception for a declared error.
+/// Returns the name of the exception class for a declared error.
 fn declined(model: &Model, error: &Type) -> String {
     let name = match error {
         Type::Enum(index) => &model.enums[*index].name,
         Type::Union(index) => &model.unions[*index].name,
         Type::Record(index) => &model.records[*index].name,
-        // The checker allows no other.
+        // Unreachable: the checker accepts only enums and unions.
         _ => "Error",
     };
     format!("{name}Declined")
 }
 
-/// The exceptions that calls of an interface raise, each once.
+/// Returns the exception classes that calls of an interface raise, by name, with their error types.
 fn exceptions(model: &Model, interface: &Interface) -> BTreeMap<String, Type> {
     let calls = interface.messages.iter().filter_map(|message| call(model, message));
     calls.filter_map(|call| call.error).map(|error| (declined(model, error), error.clone())).collect()
 }
 
-/// The names that an interface takes.
+/// Passes every name that an interface defines to `add`.
 pub(super) fn names(
     model: &Model,
     interface: &Interface,
@@ -105,7 +105,7 @@ impl<'a> Interfaces<'a> {
 
     fn exceptions(&mut self) {
         for (name, error) in exceptions(self.model, self.interface) {
-            // Another interface of the file may have it too.
+            // Another interface of the file may have defined it already.
             let head = format!("class {name}(_stubs.Declined):");
             if self.text.contains(&head) {
                 continue;
@@ -121,7 +121,7 @@ impl<'a> Interfaces<'a> {
         }
     }
 
-    /// What the layout of a message is called.
+    /// Returns the name of the variable that holds a message's layout.
     fn private(&self, message: &Message) -> String {
         private(&format!("{}_{}", self.interface.name, message.name))
     }
@@ -154,7 +154,7 @@ impl<'a> Interfaces<'a> {
         self.text.line(0, ")");
     }
 
-    /// Declares a record that has no class: its fields are passed one by one.
+    /// Declares the layout of a record without a class: its fields are separate parameters.
     fn parameters_of(&mut self, record: &Record) {
         let name = private(&record.name);
         if record.fields.is_empty() {
@@ -190,7 +190,8 @@ impl<'a> Interfaces<'a> {
         self.text.lines(0, &format!("    heard=[{heard}],\n)"));
     }
 
-    /// Parameters of a method, with their types; those that can be left out have a default.
+    /// Returns the parameters of a client's method, with types. Trailing optional parameters default to
+    /// `None`.
     fn parameters(&self, message: &Message) -> Vec<String> {
         let fields = &self.model.records[message.input].fields;
         let optional = fields.iter().rev().take_while(|field| matches!(field.of, Type::Optional(_)));
@@ -202,7 +203,7 @@ impl<'a> Interfaces<'a> {
         fields.iter().enumerate().map(parameter).collect()
     }
 
-    /// What a handler's method is given, with their types as they are received.
+    /// Returns the parameters of a handler's method, with their types as received.
     fn received(&self, message: &Message) -> Vec<String> {
         let fields = &self.model.records[message.input].fields;
         let hint = |field: &crate::model::Field| {
@@ -211,7 +212,7 @@ impl<'a> Interfaces<'a> {
         fields.iter().map(hint).collect()
     }
 
-    /// The values of a message, as a tuple.
+    /// Returns the values of a message, as a Python tuple.
     fn values(&self, message: &Message) -> String {
         let fields = &self.model.records[message.input].fields;
         let values: Vec<String> = fields.iter().map(|field| lower(&field.name)).collect();
@@ -221,7 +222,7 @@ impl<'a> Interfaces<'a> {
         }
     }
 
-    /// The first line of a method; a long one goes on in the next lines.
+    /// Writes the head of a method. Breaks a long head into several lines.
     fn head(&mut self, name: &str, parameters: &[String], result: &str, is_async: bool) {
         let word = if is_async { "async def" } else { "def" };
         let line = format!("{word} {name}({}) -> {result}:", parameters.join(", "));
@@ -242,7 +243,7 @@ impl<'a> Interfaces<'a> {
         }
     }
 
-    /// Documentation, with what the method raises of its own.
+    /// Writes the docstring of a method, with the exception for its declared error.
     fn documented(&mut self, message: &Message) {
         let mut docs = message.docs.clone();
         let error = call(self.model, message).and_then(|call| call.error);
@@ -289,7 +290,7 @@ impl<'a> Interfaces<'a> {
                 self.text.line(2, &format!("{wait}self._tell({private}, {values}, timeout)"));
                 continue;
             }
-            // Type checkers mind when nothing is returned.
+            // Type checkers reject the use of a call's value if its result type is `None`.
             let given = if result == "None" { "" } else { "return " };
             self.text.line(2, &format!("{given}{wait}self._call({private}, {values}, timeout)"));
             if !is_async {

@@ -1,17 +1,17 @@
-//! Names and types as Python spells them.
+//! Spelling of names and types in Python.
 
 use crate::model::{Case, Model, Type, Union};
 
 use crate::check::names::camel;
 
-/// What Python keeps for itself, at the level of a function or a field.
+/// Keywords of Python.
 const KEYWORDS: [&str; 35] = [
     "False", "None", "True", "and", "as", "assert", "async", "await", "break", "class", "continue", "def",
     "del", "elif", "else", "except", "finally", "for", "from", "global", "if", "import", "in", "is",
     "lambda", "nonlocal", "not", "or", "pass", "raise", "return", "try", "while", "with", "yield",
 ];
 
-/// Methods that clients and servers have by themselves, and parameters of every method.
+/// Methods of every client and server, and parameters of every method.
 const OWN: [&str; 14] = [
     "self",
     "timeout",
@@ -29,27 +29,27 @@ const OWN: [&str; 14] = [
     "run",
 ];
 
-/// A name of a field, a parameter or a method.
+/// Returns the name of a field, parameter or method.
 pub(super) fn lower(name: &str) -> String {
     if KEYWORDS.contains(&name) || OWN.contains(&name) { format!("{name}_") } else { name.to_owned() }
 }
 
-/// A name of a constant, or of a value of an enum.
+/// Returns the name of a constant or of an enum's value.
 pub(super) fn constant(name: &str) -> String {
     name.to_ascii_uppercase()
 }
 
-/// A name of a class.
+/// Returns the name of a class.
 pub(super) fn class(name: &str) -> String {
     if KEYWORDS.contains(&name) { format!("{name}_") } else { name.to_owned() }
 }
 
-/// The class of a case of a union.
+/// Returns the class name of a union's case.
 pub(super) fn case(union: &Union, case: &Case) -> String {
     format!("{}{}", union.name, camel(&case.name))
 }
 
-/// A line of documentation inside of three quotation marks.
+/// Escapes a line of documentation for a docstring.
 pub(super) fn documentation(line: &str) -> String {
     let line = line.replace('\\', "\\\\").replace("\"\"\"", "\\\"\\\"\\\"");
     match line.strip_suffix('"') {
@@ -58,12 +58,12 @@ pub(super) fn documentation(line: &str) -> String {
     }
 }
 
-/// What a type checker is told of a value that is received, and held by a struct.
+/// Returns the type hint of a value that is received or stored in a struct.
 pub(super) fn hint(model: &Model, of: &Type) -> String {
     spelled(model, of, false)
 }
 
-/// What a type checker is told of a parameter.
+/// Returns the type hint of a parameter.
 pub(super) fn parameter(model: &Model, of: &Type) -> String {
     spelled(model, of, true)
 }
@@ -94,7 +94,7 @@ fn spelled(model: &Model, of: &Type, sent: bool) -> String {
     }
 }
 
-/// How the runtime is told of a type.
+/// Returns the expression that describes a type's layout to the runtime.
 pub(super) fn layout(model: &Model, of: &Type) -> String {
     match of {
         Type::Bool => "_stubs.BOOL".to_owned(),
@@ -113,7 +113,7 @@ pub(super) fn layout(model: &Model, of: &Type) -> String {
     }
 }
 
-/// What the layout of a type is called.
+/// Returns the name of the variable that holds a type's layout.
 pub(super) fn private(name: &str) -> String {
     format!("_{name}")
 }
@@ -122,7 +122,7 @@ pub(super) fn truth(value: bool) -> &'static str {
     if value { "True" } else { "False" }
 }
 
-/// What a comment says of how much there may be.
+/// Returns the size limit of a type for a comment; `None` if it has none.
 pub(super) fn limit(of: &Type) -> Option<String> {
     Some(match of {
         Type::Text { max } | Type::Bytes { max } => format!("up to {max} bytes"),

@@ -1,4 +1,4 @@
-//! Enums, structs and unions.
+//! Generated Python enums, structs and unions.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::Text;
 use super::names::{self, class, constant, hint, layout, lower, private, truth};
 use crate::model::{Enum, Model, Origin, Record, Type, Union};
 
-/// Writes all types, each after those that it needs.
+/// Writes all types, each after the types that it contains.
 pub(super) fn all(text: &mut Text, model: &Model) {
     let mut types = Types { text, model, done: BTreeSet::new() };
     for of in &model.enums {
@@ -20,7 +20,7 @@ pub(super) fn all(text: &mut Text, model: &Model) {
     }
 }
 
-/// The parts of a record as the runtime is told of them.
+/// Writes the list that describes a record's fields to the runtime.
 pub(super) fn fields(text: &mut Text, model: &Model, record: &Record, ending: &str) {
     if record.fields.is_empty() {
         return text.lines(0, &format!("    [],\n{ending}"));
@@ -41,7 +41,8 @@ struct Types<'a> {
 }
 
 impl Types<'_> {
-    /// Writes a type unless it is there, after what it needs. Nothing contains itself, so this ends.
+    /// Writes a type after the types that it contains, unless it is written already. Types are not recursive,
+    /// so this terminates.
     fn need(&mut self, of: &Type) {
         match of {
             Type::Array { of, .. } | Type::List { of, .. } | Type::Optional(of) => self.need(of),
@@ -103,7 +104,7 @@ impl Types<'_> {
         }];
         text.docstring(1, if record.docs.is_empty() { &plain } else { &record.docs });
         text.blank();
-        // A field can be left out only if all behind it can.
+        // A field can have a default only if all fields after it have one.
         let optional = record.fields.iter().rev().take_while(|field| matches!(field.of, Type::Optional(_)));
         let required = record.fields.len() - optional.count();
         for (index, field) in record.fields.iter().enumerate() {

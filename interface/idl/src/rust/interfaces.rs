@@ -1,4 +1,4 @@
-//! Clients, servers and handlers.
+//! Generated Rust clients, servers and handlers.
 
 use super::Text;
 use super::names::{borrows, camel, lower, value, view};
@@ -8,28 +8,28 @@ pub(super) fn is_call(message: &Message) -> bool {
     matches!(message.kind, MessageKind::Call { .. })
 }
 
-/// The type that stands for a call.
+/// Returns the name of the marker type of a call.
 pub(super) fn marker(interface: &Interface, message: &Message) -> String {
     format!("{}{}", interface.name, camel(&message.name))
 }
 
-/// The function for a message; `bind` and `connect` make clients and servers, and `within` sets how long they
-/// wait.
+/// Returns the name of a message's method. `bind`, `connect` and `within` are methods of every client or
+/// server, so they get an underscore.
 fn function(name: &str) -> String {
     if matches!(name, "bind" | "connect" | "within") { format!("{name}_") } else { lower(name) }
 }
 
-/// What back-end code says about a message.
+/// Names and types of a message in the generated code.
 struct Spelled<'a> {
     message: &'a Message,
-    /// As a function.
+    /// Name of its methods.
     name: String,
-    /// As a variant.
+    /// Name of its enum variants.
     variant: String,
     marker: String,
-    /// What is sent, with the lifetime `'_`.
+    /// Type that is sent, with the lifetime `'_`.
     input: String,
-    /// What is read, with the lifetime `'_`.
+    /// Type that is received, with the lifetime `'_`.
     input_view: String,
 }
 
@@ -68,7 +68,7 @@ impl Spelling<'_> {
         self.messages.iter().filter(move |message| message.message.kind == *kind)
     }
 
-    /// The calls, with their results and the errors that they declare.
+    /// Returns the calls, with the types of their results and declared errors.
     fn calls(&self) -> impl Iterator<Item = (&Spelled<'_>, Type, Option<Type>)> {
         self.messages.iter().filter_map(|message| {
             let MessageKind::Call { output, error, .. } = message.message.kind else { return None };
@@ -80,12 +80,12 @@ impl Spelling<'_> {
         })
     }
 
-    /// The error of a call as it is sent.
+    /// Returns the type of a call's error as sent.
     fn sent_error(&self, error: Option<&Type>, life: &str) -> String {
         error.map_or("rt::Never".to_owned(), |declared| value(self.model, declared, life))
     }
 
-    /// The error of a call as it is read.
+    /// Returns the type of a call's error as received.
     fn read_error(&self, error: Option<&Type>, life: &str) -> String {
         error.map_or("rt::Never".to_owned(), |declared| view(self.model, declared, life))
     }
@@ -113,7 +113,7 @@ client {name}Client<{name}Events>, server {name}Server;",
         text.line(0, "}");
     }
 
-    /// What belongs to which ordinal.
+    /// Writes the types that associate each message with its ordinal.
     fn messages(&self, text: &mut Text) {
         let name = &self.interface.name;
         for (call, reply, error) in self.calls() {
@@ -182,7 +182,7 @@ pub fn {}(&mut self, request: &{}) -> rt::Called<'_, {}, P::Error> {{
         text.line(0, "}");
     }
 
-    /// Sends a one-way message, from either side.
+    /// Writes the method that sends a one-way message, of a client or a server.
     fn told(&self, text: &mut Text, message: &Spelled<'_>) {
         text.docs(1, &message.message.docs, &format!("Sends `{}`.", message.message.name));
         text.lines(
@@ -296,7 +296,7 @@ fn {}(&mut self, message: {}) -> Result<(), rt::Malformed>;",
         text.line(0, "}");
     }
 
-    /// The type of what is sent back, with that lifetime.
+    /// Returns the type of a server's replies, with the lifetime `life` if a reply borrows.
     fn answers_type(&self, life: &str) -> String {
         let borrowed = |of: &Type| borrows(self.model, of);
         if self.calls().next().is_none() {
@@ -329,7 +329,7 @@ fn {}(&mut self, message: {}) -> Result<(), rt::Malformed>;",
         text.line(0, "}");
     }
 
-    /// What a server does with each ordinal.
+    /// Writes the server's dispatch of messages to handler methods by ordinal.
     fn dispatch(&self, text: &mut Text) {
         let name = &self.interface.name;
         let mut arms = String::new();

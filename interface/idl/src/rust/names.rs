@@ -1,4 +1,4 @@
-//! Names and types as Rust spells them.
+//! Spelling of names and types in Rust.
 
 use crate::model::{Model, Type};
 
@@ -10,7 +10,7 @@ const KEYWORDS: [&str; 35] = [
     "static", "struct", "trait", "true", "type", "unsafe", "use", "where", "while",
 ];
 
-/// A name of a field or function.
+/// Returns the name of a field or function: raw if it is a keyword.
 pub(super) fn lower(name: &str) -> String {
     let reserved =
         ["abstract", "become", "box", "do", "final", "macro", "override", "priv", "try", "typeof", "unsized"];
@@ -21,14 +21,14 @@ pub(super) fn lower(name: &str) -> String {
     if raw { format!("r#{name}") } else { name.to_owned() }
 }
 
-/// A name of a variant.
+/// Returns the name of a variant.
 pub(super) fn variant(name: &str) -> String {
     let variant = camel(name);
-    // Not even `r#Self` is allowed, and `Unknown` is what unions have for cases that are not known.
+    // `r#Self` is not allowed, and `Unknown` is the variant of unions for unknown cases.
     if ["Self", "Unknown"].contains(&&*variant) { format!("{variant}_") } else { variant }
 }
 
-/// Whether the type that is sent has a lifetime.
+/// Returns whether the type as sent has a lifetime parameter.
 pub(super) fn borrows(model: &Model, of: &Type) -> bool {
     match of {
         Type::Text { .. } | Type::Bytes { .. } | Type::List { .. } => true,
@@ -42,7 +42,7 @@ pub(super) fn borrows(model: &Model, of: &Type) -> bool {
     }
 }
 
-/// Whether the type that is read has a lifetime.
+/// Returns whether the type as received has a lifetime parameter.
 pub(super) fn view_borrows(model: &Model, of: &Type) -> bool {
     match of {
         Type::Text { .. } | Type::Bytes { .. } | Type::List { .. } | Type::Array { .. } | Type::Record(_) => {
@@ -57,7 +57,7 @@ pub(super) fn view_borrows(model: &Model, of: &Type) -> bool {
     }
 }
 
-/// What is sent, with its lifetime.
+/// Returns the type of a value that is sent, with the lifetime `life`.
 pub(super) fn value(model: &Model, of: &Type, life: &str) -> String {
     let generic = |name: &str| if borrows(model, of) { format!("{name}<{life}>") } else { name.to_owned() };
     match of {
@@ -72,7 +72,7 @@ pub(super) fn value(model: &Model, of: &Type, life: &str) -> String {
     }
 }
 
-/// What is read, with its lifetime.
+/// Returns the type of a value that is received, with the lifetime `life`.
 pub(super) fn view(model: &Model, of: &Type, life: &str) -> String {
     match of {
         Type::Text { max } => format!("rt::Text<{life}, {max}>"),

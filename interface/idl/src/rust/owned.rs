@@ -1,4 +1,4 @@
-//! Rust types of messages that own what they hold, in place of borrowing it.
+//! Rust message types that own their content instead of borrowing it.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -9,22 +9,21 @@ use crate::check::names::camel;
 use crate::model::{Case, Field, Interface, Message, MessageKind, Model, Origin, Record, Type, Union};
 use crate::text::Text;
 
-/// How a declared type is held, if not as it is declared.
+/// Substitute for a declared type in owned messages.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Held {
-    /// As a type from elsewhere, by its path; `stands_for!` of the runtime says how the two are made of each
-    /// other.
+    /// Another type, by its path. The runtime's `stands_for!` defines the conversions between the two.
     As(String),
-    /// A struct of two fields, as a pair.
+    /// Tuple of two elements, for a struct with two fields.
     Pair,
-    /// A struct of two fields: lists of it as a map from the first to the second.
+    /// Like `Pair`; a list of the structs becomes a map from the first field to the second.
     Map,
 }
 
 impl std::str::FromStr for Held {
     type Err = std::convert::Infallible;
 
-    /// `pair`, `map`, or a path.
+    /// Parses `pair`, `map`, or the path of a type.
     fn from_str(how: &str) -> Result<Self, Self::Err> {
         Ok(match how {
             "pair" => Held::Pair,
@@ -34,14 +33,15 @@ impl std::str::FromStr for Held {
     }
 }
 
-/// How Rust with types that own is written.
+/// Options of the back end for owned Rust types.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OwnedOptions {
-    /// Path of the run-time in the crate that the code is part of, as in [`RustOptions`](super::RustOptions).
+    /// Path of the runtime in the crate that contains the generated code, as in
+    /// [`RustOptions`](super::RustOptions).
     pub runtime: String,
-    /// What the text says that it was written from.
+    /// Source that the header comment of the generated text names.
     pub origin: String,
-    /// By the names of declared types, those that are held otherwise.
+    /// Substitutes of declared types, by the types' names.
     pub held: BTreeMap<String, Held>,
 }
 
@@ -55,50 +55,50 @@ impl Default for OwnedOptions {
     }
 }
 
-/// Why there is no such Rust.
+/// Error of generating owned Rust types.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum OwnedError {
-    /// Two things would have one name.
+    /// Two items would have the same name.
     #[error(transparent)]
     NameTaken(#[from] NameTaken),
-    /// Not all calls of an interface decline with the same type.
+    /// Calls of one interface declare different error types.
     #[error("calls of {interface} decline with different errors: types that own need one for all of them")]
     Errors {
-        /// The interface, by its name.
+        /// Name of the interface.
         interface: String,
     },
-    /// A call's ordinal has no room in what stands for a call.
+    /// The ordinal of a call exceeds 255, the maximum for owned types.
     #[error(
         "call `{call}` of {interface} has ordinal {ordinal}: calls of types that own have ordinals up to 255"
     )]
     Ordinal {
-        /// Of which interface.
+        /// Name of the interface.
         interface: String,
-        /// The call, by its name.
+        /// Name of the call.
         call: String,
-        /// Its ordinal.
+        /// Ordinal of the call.
         ordinal: u16,
     },
-    /// Capabilities need a channel to go with.
+    /// An interface passes capabilities or buffers, which owned types do not support.
     #[error("{interface} passes capabilities or buffers, which types that own do not")]
     Needs {
-        /// The interface, by its name.
+        /// Name of the interface.
         interface: String,
     },
-    /// A type that is said to be held otherwise is not declared, or cannot be held so.
+    /// A type with a substitute is not declared, or cannot have that substitute.
     #[error("there is no {what} `{name}` to be held otherwise")]
     Held {
-        /// What it should be.
+        /// Kind of type that the substitute requires.
         what: &'static str,
-        /// Its name.
+        /// Name of the type.
         name: String,
     },
 }
 
-/// The module for a model.
+/// Generates the Rust module with owned types for a model.
 ///
 /// # Errors
-/// [`OwnedError`].
+/// [`OwnedError`] if names collide, or if owned types cannot represent the model.
 pub fn generate(model: &Model, options: &OwnedOptions) -> Result<String, OwnedError> {
     let writer = Writer { model, held: &options.held };
     writer.check()?;
@@ -187,7 +187,7 @@ impl Writer<'_> {
         })
     }
 
-    /// What a field is held in.
+    /// Returns the owned type of a field.
     fn value(&self, of: &Type) -> String {
         let model = self.model;
         let named = |name: &str| match self.held.get(name) {
@@ -218,7 +218,7 @@ impl Writer<'_> {
         }
     }
 
-    /// The two parts of what is held as a pair.
+    /// Returns the element types of a struct that is replaced by a pair or map.
     fn pair(&self, of: &Type) -> Option<(String, String)> {
         let Type::Record(index) = of else { return None };
         let record = &self.model.records[*index];
@@ -230,7 +230,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Whether values of the type are equal to themselves.
+    /// Returns whether equality of the type is reflexive, so that it can be `Eq`.
     fn total(&self, of: &Type) -> bool {
         let held = |name: &str| matches!(self.held.get(name), Some(Held::As(_)));
         match of {
@@ -253,7 +253,7 @@ impl Writer<'_> {
         fields.iter().all(|field| self.total(&field.of))
     }
 
-    /// Whether values of the type are copied by copying their bytes.
+    /// Returns whether a frozen struct with a field of the type can be `Copy`.
     fn plain(&self, of: &Type) -> bool {
         match of {
             Type::Bool | Type::Int(_) | Type::Float { .. } | Type::Domain => true,
@@ -303,7 +303,8 @@ impl Writer<'_> {
         text.line(0, "}");
     }
 
-    /// The struct whose fields a case has itself: it is called as union and case together.
+    /// Returns the struct whose fields become the fields of the case's variant: its name is that of the union
+    /// followed by that of the case.
     fn inside_case(&self, union: &Union, case: &Case) -> Option<&Record> {
         let Some(Type::Record(index)) = case.of else { return None };
         let record = &self.model.records[index];
@@ -348,7 +349,7 @@ impl Writer<'_> {
         text.line(0, "}");
     }
 
-    /// The messages of both directions, one type each.
+    /// Writes one enum for each direction: requests and replies.
     fn interface(&self, text: &mut Text, interface: &Interface) {
         let name = &interface.name;
         text.line(0, "");
@@ -373,8 +374,8 @@ impl Writer<'_> {
         self.messages(text, &format!("{name}Reply"), "What a server sends", interface, &answers);
     }
 
-    /// What a server says: the results of each call, that a call without results is done, why one is
-    /// declined, and events.
+    /// Returns the variants that a server sends: the results of each call, one variant for all calls without
+    /// results, one for declared errors, and the events.
     fn answers<'a>(&'a self, interface: &'a Interface) -> Vec<Said<'a>> {
         let mut said = Vec::new();
         let (mut done, mut failed, mut fault) = (Vec::new(), Vec::new(), None);
@@ -421,7 +422,7 @@ impl Writer<'_> {
         said
     }
 
-    /// What declines a call, its field called as its type is.
+    /// Returns a call's error record, with its field renamed after its type.
     fn declined(&self, error: usize) -> Record {
         let mut record = self.model.records[error].clone();
         for field in &mut record.fields {
@@ -465,7 +466,7 @@ impl Writer<'_> {
     }
 }
 
-/// Which ordinal each of a client's messages has.
+/// Writes constants for the ordinals of a client's messages.
 fn ordinals(text: &mut Text, interface: &Interface) {
     let asked: Vec<&Message> =
         interface.messages.iter().filter(|message| message.kind != MessageKind::Event).collect();
@@ -481,7 +482,7 @@ fn ordinals(text: &mut Text, interface: &Interface) {
     text.line(0, "}");
 }
 
-/// A message, or an answer, as a variant.
+/// Variant of the enum of requests or of replies. A reply variant may serve several calls.
 struct Said<'a> {
     docs: Vec<String>,
     kind: &'static str,

@@ -1,4 +1,4 @@
-//! Enums, structs and unions, as declarations whose meaning is in the runtime.
+//! Enums, structs and unions. The generated code invokes macros of the runtime, which implement them.
 
 use super::Text;
 use super::names::{borrows, lower, value, variant as variant_name, view, view_borrows};
@@ -34,7 +34,7 @@ pub(super) fn record(text: &mut Text, model: &Model, record: &Record) {
     let what = match record.origin {
         Origin::Struct => format!("`{}`.", record.name),
         Origin::Input => format!("What is sent: {words}."),
-        // What declines a call is the error that it declares.
+        // The declared enum or union serves as the error; the record gets no type.
         Origin::Error => return,
         Origin::Output => format!("What answers: {words}."),
     };

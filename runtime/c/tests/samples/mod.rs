@@ -1,4 +1,4 @@
-//! Messages with every type, and messages with something wrong: what other languages are held against.
+//! Valid messages with every type, and mutated messages, as test data for other languages.
 
 use tombolo_base::Random;
 use tombolo_interface::{Body, Budget, Header, Kind, Malformed, Outgoing, Record, Source, View};
@@ -18,7 +18,7 @@ fn bytes(body: &impl Body) -> Vec<u8> {
     bytes
 }
 
-/// Messages with every type, at limits and in the middle.
+/// Returns messages with every type, at and between the limits.
 pub(crate) fn samples() -> Vec<(u8, Vec<u8>)> {
     let points = [Point { x: 1.5, y: -2.0, tag: 7 }, Point { x: f32::MIN, y: f32::MAX, tag: 255 }];
     let entry = Entry { name: "sixteen bytes ok", points: &points, colour: Some(Colour::Green) };
@@ -75,7 +75,7 @@ pub(crate) fn samples() -> Vec<(u8, Vec<u8>)> {
     ]
 }
 
-/// Whether all of a message can be read in Rust.
+/// Decodes all of a message in Rust.
 pub(crate) fn check(which: u8, message: &[u8]) -> Result<(), Malformed> {
     fn all<'m, V: View<'m> + From<Record<'m>>>(
         body: Record<'m>,
@@ -95,7 +95,7 @@ pub(crate) fn check(which: u8, message: &[u8]) -> Result<(), Malformed> {
     }
 }
 
-/// A message with something wrong in it, most likely.
+/// Returns a mutated message, which most likely is invalid.
 pub(crate) fn mutated(message: &[u8], random: &mut Random) -> Vec<u8> {
     let mut bytes = message.to_vec();
     for _ in 0..=random.below(4) {

@@ -1,4 +1,4 @@
-//! Channels with one end in this process and the other elsewhere.
+//! Carrier for channels with one end in this process and the other on a remote peer.
 
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,7 +22,7 @@ use crate::remote::RemotePeer;
 /// accepts.
 pub(crate) struct Remote<P, const FIRST: bool>(PhantomData<P>);
 
-/// An end of such a channel.
+/// An end of such a channel, near or remote.
 pub(crate) enum SuiteEnd {
     Near(Box<Channel>),
     Remote(Box<RemotePeer>),
@@ -30,7 +30,7 @@ pub(crate) enum SuiteEnd {
 
 tombolo_transport::transport_of_variants!(SuiteEnd { Near, Remote });
 
-/// The channel error that corresponds to an error of the façade.
+/// Converts an error of the façade into the corresponding channel error.
 fn error_of(error: Error) -> ChannelError {
     match error {
         Error::TimedOut { .. } | Error::Monitor(Fault::NoSuchName { .. }) => {
@@ -54,7 +54,7 @@ fn open_near(opening: &Opening) -> Result<Channel, Error> {
     }
 }
 
-/// A name that no channel had before.
+/// Returns an unused channel name.
 fn new_name() -> String {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     format!("tested/{}", NEXT.fetch_add(1, Ordering::Relaxed))
@@ -74,15 +74,16 @@ impl Doomed for Convict {
 
 impl<P: RemoteNode, const FIRST: bool> Carrier for Remote<P, FIRST> {
     type Channel = SuiteEnd;
-    /// The name that the channel goes by: the monitors make it when it is opened.
+    /// The channel's name: the monitors create the channel when it is opened.
     type End = String;
     const NAME: &'static str = P::NAME;
     const CAPABILITIES: Capabilities = P::CAPABILITIES;
     const USED_FLAG: bool = P::USED_FLAG;
-    /// Through a window, by monitors or by the interrupts of a device; on one kernel they arrive at once.
+    /// Doorbells across a window are forwarded by monitors or device interrupts; on one kernel they arrive
+    /// immediately.
     const FORWARDS_RINGS: bool = !P::CAPABILITIES.contains(Capabilities::ATOMICS);
-    /// Programs introduce themselves as they are and open what the monitors make, so that neither false
-    /// handshakes nor memory before one can be had.
+    /// The façade sends a correct handshake and opens what the monitors created, so neither false handshakes
+    /// nor memory before the handshake can be had.
     const RIG: &'static [Rig] = &[Rig::Killable];
     const SHAPE_IS_A_S: bool = true;
     const MAX_SLOTS: u32 = 2048;
@@ -119,7 +120,7 @@ impl<P: RemoteNode, const FIRST: bool> Carrier for Remote<P, FIRST> {
         let [slot, slots, used_flag] = shape.each_ref().map(String::as_str);
         let hash = hello.interface_hash.to_string();
         let words = ["play", &name, role, slot, slots, used_flag, &hash];
-        // What is on the node survives what dies on the host, or the other way round.
+        // The survivor is on the node and the victim on the host, or the other way round.
         let convict = if FIRST { Convict::on_the_host(&words) } else { Convict::start::<P>(&words) };
         let channel = Self::open(name.clone(), Side::A, hello, deadline()).expect("a channel");
         (channel, Box::new(convict))

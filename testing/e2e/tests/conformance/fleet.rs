@@ -1,4 +1,4 @@
-//! The machine, and the programs on its nodes.
+//! The machine under test and the remote peers on its nodes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,25 +14,25 @@ use tombolo_transport::Capabilities;
 
 use crate::carrier::Remote;
 
-/// The most channels under test that a remote peer has at a time: the suite waits on four.
+/// Maximum number of simultaneous channels under test per remote peer: the suite waits on four.
 const CONTROLS: usize = 5;
 
-/// Where a remote peer is.
+/// Location of a remote peer.
 pub(crate) trait RemoteNode: 'static {
-    /// What cases are listed under.
+    /// Name under which its cases are listed.
     const NAME: &'static str;
-    /// The node of the remote peer that follows orders.
+    /// Node of the remote peer that executes orders.
     const NODE: &'static str;
-    /// Nodes for remote peers that are killed, two of which a case may need at the same time: a board runs
+    /// Nodes for remote peers that get killed. A case may need two at the same time, and a board runs only
     /// one program.
     const SPARES: [&'static str; 2];
-    /// What its channels can do.
+    /// Capabilities of its channels.
     const CAPABILITIES: Capabilities;
-    /// Whether slots may be returned by a flag, which takes coherent memory.
+    /// Whether slots may be returned by a flag, which needs coherent memory.
     const USED_FLAG: bool = true;
 }
 
-/// A board of the Arm architecture.
+/// A board with an Arm processor.
 pub(crate) struct ArmBoard;
 
 impl RemoteNode for ArmBoard {
@@ -42,7 +42,7 @@ impl RemoteNode for ArmBoard {
     const CAPABILITIES: Capabilities = Capabilities::OF_WINDOW.without(Capabilities::WHOLE_BATCHES);
 }
 
-/// Boards whose windows are not coherent: the caches of both sides evict a line at every fourth operation.
+/// A board with a non-coherent window: the caches of both sides evict a line at every fourth operation.
 pub(crate) struct EvictingBoard;
 
 impl RemoteNode for EvictingBoard {
@@ -53,7 +53,7 @@ impl RemoteNode for EvictingBoard {
     const USED_FLAG: bool = false;
 }
 
-/// A Linux that joins through a window that is not coherent: this one, with an emulated cache for each side.
+/// A Linux that joins through a non-coherent window: this one, with an emulated cache for each side.
 pub(crate) struct EvictingJoiner;
 
 impl RemoteNode for EvictingJoiner {
@@ -64,7 +64,7 @@ impl RemoteNode for EvictingJoiner {
     const USED_FLAG: bool = false;
 }
 
-/// A board of the RISC-V architecture.
+/// A board with a RISC-V processor.
 pub(crate) struct RiscvBoard;
 
 impl RemoteNode for RiscvBoard {
@@ -84,7 +84,7 @@ impl RemoteNode for S390x {
     const CAPABILITIES: Capabilities = Capabilities::OF_SHARED_MEMORY.without(Capabilities::WHOLE_BATCHES);
 }
 
-/// A virtual machine of x86-64: another kernel behind a window, with the host's instruction set.
+/// An x86-64 virtual machine: another kernel behind a window, with the host's instruction set.
 pub(crate) struct X86Machine;
 
 impl RemoteNode for X86Machine {
@@ -94,7 +94,7 @@ impl RemoteNode for X86Machine {
     const CAPABILITIES: Capabilities = ArmBoard::CAPABILITIES;
 }
 
-/// A virtual machine of RISC-V, which polls its window for interrupts.
+/// A RISC-V virtual machine, which polls its window for interrupts.
 pub(crate) struct RiscvMachine;
 
 impl RemoteNode for RiscvMachine {
@@ -104,7 +104,7 @@ impl RemoteNode for RiscvMachine {
     const CAPABILITIES: Capabilities = ArmBoard::CAPABILITIES;
 }
 
-/// A program of 32 bits on this kernel.
+/// A 32-bit program on this kernel.
 pub(crate) struct I386;
 
 impl RemoteNode for I386 {
@@ -114,7 +114,7 @@ impl RemoteNode for I386 {
     const CAPABILITIES: Capabilities = S390x::CAPABILITIES;
 }
 
-/// Another of 32 bits, under weaker memory order.
+/// A 32-bit program for a weaker memory model.
 pub(crate) struct Armv7;
 
 impl RemoteNode for Armv7 {
@@ -124,7 +124,7 @@ impl RemoteNode for Armv7 {
     const CAPABILITIES: Capabilities = S390x::CAPABILITIES;
 }
 
-/// Nodes that not every kit has what they need for, with their kinds and instruction sets.
+/// Nodes that the kit supports only on request, with their kinds and instruction sets.
 fn optional() -> impl Iterator<Item = (&'static str, &'static str, &'static str)> {
     let all = [
         (X86Machine::NODE, "vm", "x86_64", has_virtual_machine("x86_64")),
@@ -135,7 +135,7 @@ fn optional() -> impl Iterator<Item = (&'static str, &'static str, &'static str)
     all.into_iter().filter(|(.., is_there)| *is_there).map(|(node, kind, isa, _)| (node, kind, isa))
 }
 
-/// The suite for those.
+/// Returns the suite's subjects for these nodes.
 pub(crate) fn optional_subjects() -> Vec<Subject> {
     fn both<P: RemoteNode>() -> [Subject; 2] {
         [Subject::of::<Remote<P, false>>(), Subject::of::<Remote<P, true>>()]
@@ -149,7 +149,7 @@ pub(crate) fn optional_subjects() -> Vec<Subject> {
     optional().flat_map(|(node, ..)| subjects(node)).collect()
 }
 
-/// What a node has.
+/// Remote peer, control channels and spare nodes of a location.
 struct Station {
     _remote_peer: Child,
     controls: Vec<Channel>,
@@ -157,28 +157,28 @@ struct Station {
 }
 
 struct Fleet {
-    /// Before the machine: what it started ends with it.
+    /// Dropped before the machine, which ends its programs.
     stations: Mutex<HashMap<&'static str, Station>>,
     domain: Domain,
     machine: Machine,
-    /// The monitor of the node that joined, and its window.
+    /// The `tombolo join` of the node that joined, and its window.
     joined: Running,
     window: WindowFile,
 }
 
 static FLEET: Mutex<Option<Arc<Fleet>>> = Mutex::new(None);
 
-/// A case that failed may have had it: what is in it is whole all the same.
+/// Ignores poisoning: a failed case leaves the data consistent.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The machine, which the first case brings up.
+/// Returns the machine, which the first call brings up.
 fn fleet() -> Arc<Fleet> {
     lock(&FLEET).get_or_insert_with(|| Arc::new(Fleet::up())).clone()
 }
 
-/// Takes the machine down, if it is up; nothing of it may be left.
+/// Takes the machine down if it is up, and asserts that nothing is left.
 pub(crate) fn down() {
     let Some(fleet) = lock(&FLEET).take() else { return };
     let Fleet { stations, domain, machine, joined, window } =
@@ -191,7 +191,7 @@ pub(crate) fn down() {
 
 impl Fleet {
     fn up() -> Fleet {
-        // The largest message that none must carry has to fit the board's memory all the same.
+        // The board's memory must fit the suite's largest message, which no transport must carry.
         let roomy = "memory_mib = 64";
         let evicting = "coherence = \"flush\"\ncache_seed = 7\nevict_one_in = 4";
         let file = MachineFile::host()
@@ -239,12 +239,12 @@ impl Fleet {
     }
 }
 
-/// This program as a domain.
+/// Returns the domain of this program.
 pub(crate) fn domain() -> Domain {
     fleet().domain.clone()
 }
 
-/// Takes something of a place's station as soon as it has one.
+/// Takes an item from a location's station as soon as there is one.
 fn take<P: RemoteNode, T>(what: &str, take: impl Fn(&mut Station) -> Option<T>) -> T {
     let fleet = fleet();
     let mut taken = None;
@@ -269,19 +269,19 @@ pub(crate) fn control<P: RemoteNode>() -> Channel {
     take::<P, _>("control channel", |station| station.controls.pop())
 }
 
-/// Gives it back, for the next.
+/// Returns a control channel for reuse.
 pub(crate) fn give_back_control<P: RemoteNode>(control: Channel) {
     give_back::<P>(|station| station.controls.push(control));
 }
 
-/// A remote peer that will be killed.
+/// A remote peer that a case kills.
 pub(crate) struct Convict {
     child: Child,
     give_back: Option<Box<dyn FnOnce() + Send>>,
 }
 
 impl Convict {
-    /// Starts one.
+    /// Starts a remote peer on a spare node.
     pub(crate) fn start<P: RemoteNode>(words: &[&str]) -> Convict {
         let spare = take::<P, _>("spare node", |station| station.spares.pop());
         let child = fleet().spawn(spare, words.iter().copied());
@@ -289,13 +289,13 @@ impl Convict {
         Convict { child, give_back: Some(Box::new(give_back)) }
     }
 
-    /// Starts one here.
+    /// Starts a remote peer on the host.
     pub(crate) fn on_the_host(words: &[&str]) -> Convict {
         let child = fleet().spawn("host", words.iter().copied());
         Convict { child, give_back: Some(Box::new(|| ())) }
     }
 
-    /// Ends it, and waits until it has ended.
+    /// Kills the remote peer and waits for its end.
     pub(crate) fn end(&mut self) {
         if let Some(give_back) = self.give_back.take() {
             self.child.kill().expect("the monitor lives");

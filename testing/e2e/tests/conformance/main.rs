@@ -1,8 +1,8 @@
-//! The suite that every transport passes, with its remote peer on a board without an operating system, on one
-//! whose window is not coherent, and in a big-endian program: `remote-peer` runs there and does to its
-//! channel what the suite says over another. Virtual machines of x86-64 and RISC-V, and programs of 32 bits,
-//! take part where the kit has what they need (`cargo xtask kit --vm ISA`, `--also ISA`). Each place takes
-//! both sides, the one that accepts and, as `-first`, the one that connects.
+//! The conformance suite of transports, with its remote peer on a board without an operating system, on a
+//! board with a non-coherent window, and in a big-endian program: `remote-peer` runs there and executes the
+//! suite's orders, which arrive over a second channel. Virtual machines of x86-64 and RISC-V and 32-bit
+//! programs take part if the kit supports them (`cargo xtask kit --vm ISA`, `--also ISA`). Each location is
+//! tested in both roles: as the accepting side and, with the suffix `-first`, as the connecting side.
 
 mod carrier;
 mod fleet;

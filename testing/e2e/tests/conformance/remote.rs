@@ -1,4 +1,4 @@
-//! The end of a channel that is elsewhere: every operation is an order to a program there.
+//! The remote end of a channel: every operation is an order to a program there.
 
 use std::cell::{Cell, RefCell};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -16,26 +16,26 @@ use tombolo_transport::{
 
 use crate::fleet::{self, RemoteNode};
 
-/// How long to look for an answer before sleeping, in nanoseconds.
+/// Time to spin for an answer before sleeping, in nanoseconds.
 const SPIN_NS: u64 = 50_000;
 
-/// An end that is elsewhere.
+/// A remote end of a channel.
 pub(crate) struct RemotePeer {
     control: Option<RefCell<Channel>>,
-    /// What the control channel sleeps on, to be lent while that itself is in use.
+    /// Descriptors on which the control channel sleeps, kept here to be lent while the channel is borrowed.
     bells: Vec<OwnedFd>,
     description: Description,
-    /// As of the last answer: nothing passes there but by an order.
+    /// Counters as of the last answer; they only change by orders.
     counts: Cell<Counts>,
-    /// Its sleep has ended.
+    /// Whether its sleep has ended.
     rung: Cell<bool>,
-    /// What broke the channel.
+    /// Error that broke the channel.
     failure: RefCell<Option<ChannelError>>,
     give_back: fn(Channel),
 }
 
 impl RemotePeer {
-    /// Opens one side there.
+    /// Opens one side of a channel at the remote peer.
     pub(crate) fn open<P: RemoteNode>(opening: Opening) -> Result<RemotePeer, ChannelError> {
         let control = fleet::control::<P>();
         let mut sources = Vec::new();
@@ -63,14 +63,14 @@ impl RemotePeer {
         self.control.as_ref().expect("it is given back when this is dropped")
     }
 
-    /// Gives an order; what was received, if a message was, is then in `received`.
+    /// Sends an order and waits for the answer. A received message is stored in `received`.
     fn obey(&self, order: &Order<'_>, received: &mut Vec<u8>) -> Result<Option<u64>, ChannelError> {
         let mut control = self.control().borrow_mut();
         let mut spin = Spin::new(SPIN_NS);
         wait::send(&mut *control, &mut spin, &order.to_bytes(), patience())
             .unwrap_or_else(|error| panic!("the remote peer cannot be told anything: {error}"));
         let mut bytes = Vec::new();
-        // Opening may take as long as a wait does, and then the answer is on its way.
+        // Opening may take a full wait, after which the answer still has to arrive.
         let time = 2 * patience();
         loop {
             wait::recv_into(&mut *control, &mut spin, &mut bytes, time)
@@ -108,7 +108,7 @@ impl RemotePeer {
         self.number(order).unwrap_or_else(|error| panic!("{order:?}: {error}")) == 1
     }
 
-    /// Whether its sleep ends within `timeout`.
+    /// Waits up to `timeout` for the end of the remote peer's sleep.
     pub(crate) fn is_rung(&self, timeout: Duration) -> bool {
         if !self.rung.get() {
             let mut control = self.control().borrow_mut();
@@ -127,7 +127,7 @@ impl RemotePeer {
 impl Drop for RemotePeer {
     fn drop(&mut self) {
         if self.description.max_message_bytes > 0 {
-            // A remote peer that cannot do even that fails every case that follows.
+            // Ignores errors: a remote peer that fails here fails every later case too.
             let _ = self.obey(&Order::Drop, &mut Vec::new());
         }
         if let Some(control) = self.control.take() {
@@ -139,7 +139,7 @@ impl Drop for RemotePeer {
 fn error_of(failure: Failure) -> ChannelError {
     match failure {
         Failure::WouldBlock => ChannelError::WouldBlock,
-        // Only opening waits.
+        // Only opening has a timeout.
         Failure::TimedOut => ChannelError::TimedOut(error::Awaited::Handshake),
         Failure::Closed => ChannelError::Closed,
         Failure::PeerDied => ChannelError::PeerDied,
@@ -210,7 +210,7 @@ impl Transport for RemotePeer {
 
     fn announce_sleep(&mut self, awaited: Interest) -> Announced {
         self.is_so(&Order::Announce(of(awaited)));
-        // Where it takes a barrier, the remote peer has had it.
+        // The remote peer has executed a barrier if one is needed.
         Announced::Complete
     }
 
@@ -227,7 +227,7 @@ impl Transport for RemotePeer {
 
     fn woken(&mut self, rung: bool) {
         self.control().borrow_mut().woken(true);
-        // A bell that was rung before may be on its way still: what counts is what the remote peer said.
+        // An earlier ring may still be in flight: the remote peer's answer decides.
         let rung = self.is_rung(Duration::ZERO) || rung;
         self.is_so(&Order::Awake(rung));
         self.rung.set(false);

@@ -1,6 +1,6 @@
-//! What tests on machines run and the kit has not: built ahead of them, without a machine.
+//! Builds programs that tests on machines run and the kit lacks, ahead of those tests and without a machine.
 //!
-//! Those tests would build the same where they need it first, with a machine up and nothing else to do.
+//! Otherwise those tests would build them while a machine is up and idle.
 
 use std::fs;
 use std::path::Path;
@@ -36,7 +36,7 @@ fn libraries_for_c_are_in_the_kit() {
 
 #[test]
 fn libraries_for_python_are_built_for_arm() {
-    // If something is missing, the test itself reports it.
+    // The test that needs it reports what is missing.
     let _ = GuestPython::of_arm();
 }
 

@@ -1,5 +1,4 @@
-//! What is installed is enough to build programs in C and C++ out of the tree, with pkg-config, make and
-//! CMake.
+//! An installation suffices to build C and C++ programs outside the tree, with pkg-config, make and CMake.
 
 use std::ffi::OsString;
 use std::fs;
@@ -11,7 +10,7 @@ fn tree() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// A folder of the test's own, with an installation in it.
+/// A temporary folder with an installation.
 struct Installed {
     folder: PathBuf,
     prefix: PathBuf,
@@ -35,7 +34,7 @@ impl Installed {
         run(command.arg(self.folder.join("image")).args(more));
     }
 
-    /// What pkg-config says.
+    /// Returns the words that pkg-config prints.
     fn pkg_config(&self, words: &[&str]) -> Vec<String> {
         let folder = self.prefix.join("lib/multi/pkgconfig");
         let mut command = Command::new("pkg-config");
@@ -47,7 +46,7 @@ impl Installed {
         self.folder.join(name)
     }
 
-    /// Runs a program that was built, which finds the shared library where it is.
+    /// Runs a program with the installed shared library.
     fn runs(&self, program: &Path) {
         let said = run(Command::new(program).env("LD_LIBRARY_PATH", self.prefix.join("lib/multi")));
         assert_eq!(said, format!("{} TOMBOLO_NO_MACHINE key 4\n", env!("CARGO_PKG_VERSION")));
@@ -60,7 +59,7 @@ impl Drop for Installed {
     }
 }
 
-/// The output of a program that must succeed.
+/// Runs a program that must succeed and returns its output.
 #[track_caller]
 fn run(command: &mut Command) -> String {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
@@ -77,8 +76,8 @@ fn is_here(program: &str) -> bool {
     here
 }
 
-/// C and C++ alike: it includes two interfaces that use a third file, calls the library, and writes and reads
-/// a message.
+/// Valid C and C++. It includes two interfaces that use a third file, calls the library, and encodes and
+/// decodes a message.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include "growth.h"
@@ -135,7 +134,7 @@ foreach(language c cpp)
 endforeach()
 "#;
 
-/// A project of a user's.
+/// Creates a user's project.
 fn project(installed: &Installed) -> PathBuf {
     let project = installed.path("project");
     fs::create_dir_all(&project).expect("a folder");
@@ -164,7 +163,7 @@ fn with_make(installed: &Installed, project: &Path) {
     make();
     installed.runs(&project.join("program"));
     assert!(make().contains("up to date"), "nothing has changed");
-    // A file that another one uses: both headers are stale.
+    // This file is used by the other one, so both headers become stale.
     let common = project.join("interfaces/common.tbl");
     let later = std::time::SystemTime::now() + std::time::Duration::from_secs(60);
     fs::File::options().append(true).open(&common).and_then(|file| file.set_modified(later)).expect("a time");
@@ -183,14 +182,14 @@ fn with_cmake(installed: &Installed, project: &Path) {
     if !(is_here("cmake") && is_here("g++") && is_here("make")) {
         return;
     }
-    // The build folder is a link: paths that are only right by accident show.
+    // The build folder is a symlink, so that paths which are only right by accident fail.
     let build = installed.path("build");
     fs::create_dir(installed.path("elsewhere")).expect("a folder");
     symlink(installed.path("elsewhere"), &build).expect("a link");
     let mut configure = Command::new("cmake");
     configure.args(["-G", "Unix Makefiles"]).arg("-S").arg(project).arg("-B").arg(&build);
-    // Where it would look by itself depends on the compiler: a folder below lib/ is the distribution's
-    // business.
+    // CMake's default search path depends on the compiler; the folder below `lib/` is the distribution's
+    // choice.
     let config = installed.prefix.join("lib/multi/cmake/Tombolo");
     run(configure.arg(format!("-DTombolo_DIR={}", config.display())));
     run(Command::new("cmake").arg("--build").arg(&build));
@@ -199,12 +198,12 @@ fn with_cmake(installed: &Installed, project: &Path) {
     }
 }
 
-/// What `tombolo new` makes depends on the sources that are installed, and on nothing of the tree.
+/// Projects of `tombolo new` depend on the installed sources and on nothing in the tree.
 fn new_projects_find_the_crate(installed: &Installed) {
     let tombolo = installed.prefix.join("bin/tombolo");
     run(Command::new(tombolo).current_dir(&installed.folder).args(["new", "fresh", "--typed"]));
     let mut metadata = Command::new("cargo");
-    // What other platforms and the model checker need may not have been downloaded yet.
+    // Dependencies of other platforms and of the model checker may not have been downloaded.
     let here = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     metadata
         .args(["metadata", "--offline", "--format-version=1", "--filter-platform", &here])
@@ -222,9 +221,9 @@ fn new_projects_find_the_crate(installed: &Installed) {
     assert!(!said.contains(&format!("\"{}/", tree().canonicalize().expect("the tree").display())), "{said}");
 }
 
-/// Those that build systems take, as they want no command of two words.
+/// Single-word wrapper commands, for build systems that cannot use a command of two words.
 fn commands_of_one_word(installed: &Installed) {
-    // From a link elsewhere, as users may have under a name that a makefile knows.
+    // Through a symlink elsewhere, as users may have under a name that a makefile expects.
     let link = installed.path("ompcxx");
     symlink(installed.prefix.join("bin/tombolo-ompcxx"), &link).expect("a link");
     assert!(run(Command::new(&link).arg("--help")).contains("tombolo ompcc"));
@@ -232,7 +231,7 @@ fn commands_of_one_word(installed: &Installed) {
     assert!(run(Command::new(mpirun).arg("--help")).contains("tombolo mpirun"));
 }
 
-/// A package for Python has no crates: projects in Rust alone need them.
+/// The Python package contains no crates, which only Rust projects need.
 fn new_projects_without_the_crate(installed: &Installed) {
     let bin = installed.path("python/bin");
     fs::create_dir_all(&bin).expect("a folder");

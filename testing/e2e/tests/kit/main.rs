@@ -1,5 +1,5 @@
-//! What needs the kit and brings no machine up. `cargo xtask ci` runs it beside programs that do, at a low
-//! priority.
+//! Tests that need the kit but no running machine. `cargo xtask ci` runs them in parallel with those that do,
+//! at a low priority.
 
 mod ahead;
 mod install;

@@ -1,11 +1,11 @@
-//! `tombolo ompcc`: one program for unlike processors, with everything at equal addresses.
+//! `tombolo ompcc`: one program for unlike processors, with all symbols at equal addresses.
 
 use std::fs;
 use std::process::Command;
 
 use tombolo_e2e::{Machine, MachineFile, omp};
 
-/// What GCC calls, for one thread: what is under test is where things are.
+/// GCC's OpenMP entry points for one thread: only the placement is under test.
 const ONE_THREAD: &str = "\
 #include <stdbool.h>
 void GOMP_parallel(void (*region)(void *), void *data, unsigned threads, unsigned flags)
@@ -15,7 +15,7 @@ int omp_get_thread_num(void) { return 0; }
 void GOMP_barrier(void) {}
 ";
 
-/// Something of everything that has an address.
+/// A program with one of every kind of object that has an address.
 const MAIN: &str = r#"
 #include <math.h>
 #include <stdio.h>
@@ -73,7 +73,7 @@ int main(int count, char **words)
 }
 "#;
 
-/// Names that are in the other source too, and are others.
+/// Static symbols with the same names as in the other source.
 const OTHER: &str = r#"
 #include <stdio.h>
 static int counter = 9;
@@ -92,7 +92,7 @@ int number_of_other(void)
 const char *name_of_other(void) { return "other"; }
 "#;
 
-/// A machine with a node of emulated Arm programs, and sources in its folder.
+/// Creates a machine with a node of emulated Arm programs, and puts sources into its folder.
 fn machine(sources: &[(&str, &str)]) -> Option<Machine> {
     if !omp::can_compile() {
         return None;
@@ -104,7 +104,7 @@ fn machine(sources: &[(&str, &str)]) -> Option<Machine> {
     Some(machine)
 }
 
-/// What a program of this host prints, without a machine.
+/// Runs a host program without a machine and returns its output.
 fn run_here(machine: &Machine, name: &str) -> String {
     let output = Command::new(machine.folder().join(name)).output().unwrap();
     assert!(output.status.success(), "{output:?}");
@@ -138,14 +138,14 @@ fn all_addresses_are_equal_and_texts_of_either_build_are_read_by_both() {
     let (x86, arm) = (run("host", &[]), run("arm-user", &[]));
     assert_eq!(x86, arm);
     assert!(x86.lines().count() == 23 && x86.contains("\nmemmove 0x1"), "{x86}");
-    // The same text may be at two addresses; that of another build is read as well as one's own.
+    // Equal strings may be at two addresses; a string of another build must be readable like one's own.
     for (of, by) in [("host", "arm-user"), ("arm-user", "host"), ("host", "host")] {
         let places = run(of, &["where"]);
         let places: Vec<&str> = places.split_whitespace().collect();
         let texts = run(by, &[&["read"][..], &places].concat());
         assert_eq!(texts, "text of a pair\nother\na text that only main has\n");
     }
-    // What is where a compiler would put it runs by itself.
+    // The file at the compiler's usual output path runs by itself.
     assert_eq!(run_here(&machine, "job"), x86);
     machine.down();
 }
@@ -257,7 +257,7 @@ fn what_cannot_be_equal_is_refused_by_name_and_reason() {
     }
 }
 
-/// What GCC calls for tasks, which are run at once.
+/// GCC's entry points for tasks, which are executed immediately.
 const TASKS_AT_ONCE: &str = "\
 #include <stdbool.h>
 bool GOMP_single_start(void) { return true; }
@@ -268,8 +268,8 @@ void GOMP_task(void (*task)(void *), void *data, void (*copy)(void *, void *), l
 
 #[test]
 fn regions_whose_body_is_one_call_are_the_same_in_all_builds() {
-    // Each body ends in a jump to another function. They are of many lengths, so that in some builds the next
-    // begins where one ends.
+    // Each body ends in a jump to another function. Their lengths vary, so that in some builds the next
+    // function begins where one ends.
     let mut source = "#include <stdio.h>\nint work(int *sum, ...);\nint main(void)\n{ int sums[2] = { 0 };\n\
                       #pragma omp parallel\n#pragma omp single\nfor (int i = 0; i < 2; i++) {\n"
         .to_owned();
@@ -313,7 +313,7 @@ fn headers_bring_what_those_of_glibc_bring() {
         machine.tombolo(["ompcc", "-O2", "-Wall", "-Werror", name, "-o", "job"]).ok();
         assert!(Command::new(machine.folder().join("job")).status().unwrap().success(), "{name}");
     }
-    // What standard C has not is not there where it is asked for.
+    // Extensions are hidden when standard C is requested.
     machine.tombolo(["ompcc", "-std=c11", "types.c"]).fails_with(1, &["types.c:2:", "int32_t"]);
 }
 
@@ -381,7 +381,7 @@ fn mistakes_and_what_cannot_be_followed_are_told() {
         1,
         &["missing.o has no build for aarch64", "compile it with `tombolo ompcc -c`"],
     );
-    // An object that gcc has made in place of one for all is for this host only, and so is an archive of it.
+    // An object that gcc itself wrote over ours is for this host only, and so is an archive of it.
     machine.tombolo(["ompcc", "-w", "-c", "main.c"]).ok();
     let in_folder = |words: &[&str]| {
         let mut command = Command::new(words[0]);

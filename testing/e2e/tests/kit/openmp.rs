@@ -1,5 +1,4 @@
-//! Programs that GCC compiled for OpenMP, run on our `libgomp.so.1`. Each checks itself
-//! (`testing/omp/programs`).
+//! OpenMP programs compiled by GCC, run with our `libgomp.so.1`. Each checks itself (`testing/omp/programs`).
 
 use std::collections::BTreeMap;
 use std::os::unix::process::ExitStatusExt;
@@ -10,14 +9,15 @@ use std::sync::{Mutex, PoisonError};
 
 use tombolo_e2e::{libgomp, skipped};
 
-/// As many threads as there are, more than there are processors, and numbers that divide nothing.
+/// Fewer and more threads than processors, and a number that divides no loop evenly.
 const THREADS: [&str; 4] = ["1", "2", "4", "7"];
 
 fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../omp/programs").join(name)
 }
 
-/// Compiles a program as its author would; `None`, with a skip report, where the compiler is missing.
+/// Compiles a program with the author's options. Returns `None` and reports a skipped test if the compiler is
+/// missing.
 fn compile(compiler: &str, name: &str) -> Option<PathBuf> {
     static COMPILED: Mutex<BTreeMap<String, Option<PathBuf>>> = Mutex::new(BTreeMap::new());
     let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
@@ -46,14 +46,14 @@ fn compile_anew(compiler: &str, name: &str) -> Option<PathBuf> {
     }
 }
 
-/// Runs a program on our library, with a deadline.
+/// Runs a program with our library and a timeout.
 fn run(program: &Path, variables: &[(&str, &str)]) -> Output {
     let mut command = Command::new("timeout");
     command.arg("120").arg(program).env("LD_LIBRARY_PATH", libgomp());
     command.envs(variables.iter().copied()).output().expect("it starts")
 }
 
-/// What workers are: threads, or processes.
+/// Modes of `OMP_TOMBOLO`: workers are threads or processes.
 const MODES: [&str; 2] = ["shared", "exclusive"];
 
 fn is_right(compiler: &str, name: &str, variables: &[(&str, &str)]) {
@@ -214,7 +214,7 @@ fn a_report_names_regions() {
     assert!(output.status.success() && said.contains("main._omp_fn.0"), "{said}");
 }
 
-/// The lines of a report for programs that are about regions, by the name of the region.
+/// Parses the lines of a report for programs that concern regions, by the name of the region.
 fn regions_of(report: &str) -> BTreeMap<String, serde_json::Value> {
     let parse = |line: &str| -> serde_json::Value {
         serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line}"))
@@ -248,7 +248,7 @@ fn a_report_says_who_did_what() {
                     (3 * iterations, 3 * tasks),
                     "{line}"
                 );
-                // Who did nothing waited.
+                // A thread is either busy or waiting.
                 let total = line["total_ns"].as_u64().expect("a number");
                 assert_eq!(sum(list, "busy_ns") + sum(list, "waited_ns"), 3 * total, "{line}");
             }
@@ -283,10 +283,11 @@ fn a_device_that_must_be_used_and_is_not_there_is_an_error() {
     assert!(!output.status.success() && said.contains("OMP_TARGET_OFFLOAD is mandatory"), "{said}");
 }
 
-/// The output and the end of `ends.c`, with workers that are processes; none of them must be left afterwards.
+/// Runs `ends.c` with workers that are processes and returns status and output; asserts that no worker is
+/// left.
 fn ends(how: &str, more: &[(&str, &str)]) -> (Option<i32>, String) {
     let program = compile("gcc", "ends.c").expect("gcc is there");
-    // Other tests may run the same at the same time.
+    // Other tests may run the same program concurrently.
     static NUMBERS: AtomicU64 = AtomicU64::new(0);
     let mark = format!("{}-{}", std::process::id(), NUMBERS.fetch_add(1, Ordering::Relaxed));
     let mut command = Command::new("timeout");
@@ -321,7 +322,7 @@ fn workers_with_processes_of_their_own_end_with_the_program() {
     ends_so("main", &[], 5, &["2 of 2"]);
     ends_so("shell", &[], 0, &["out of a shell"]);
     for mode in MODES.into_iter().chain(["hybrid"]) {
-        // What the program has to do at its end is done once, or not at all.
+        // Exit handlers of the program run once, or not at all.
         for (how, status, times) in [("exit", 7, 1), ("gone", 6, 0)] {
             let (code, said) = ends(how, &[("OMP_TOMBOLO", mode)]);
             assert_eq!(
@@ -351,7 +352,7 @@ fn what_threads_print_in_turn_comes_out_in_turn() {
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         let lines: Vec<&str> = said.lines().collect();
         assert_eq!(lines[..1002], expected, "{mode}");
-        // Under `critical` in any order, but whole.
+        // Lines written under `critical` come in any order, but unbroken.
         let whole = |line: &&str| line.starts_with("a whole line of ") && line.ends_with(" at once");
         assert_eq!(lines[1002..].iter().filter(|line| whole(line)).count(), 1000, "{mode}");
         assert_eq!(lines.len(), 2002, "{mode}");
@@ -388,11 +389,11 @@ fn a_stack_of_main_that_is_too_small_is_said_with_what_makes_it_larger() {
         "OMP_TOMBOLO_ARENA=64M gives it more",
     ];
     for mode in ["exclusive", "hybrid"] {
-        // Step by step into the guard, and by a frame that skips it.
+        // Overflow into the guard pages step by step, and with a frame that skips them.
         for how in ["main-deep", "main-wide"] {
             ends_so(how, &[arena, ("OMP_TOMBOLO", mode)], 128 + 11, &words);
         }
-        // What the system allows is less than the arena would.
+        // The system's stack limit is lower than the arena's.
         let (code, said) = ends("main-deep", &[("OMP_TOMBOLO", mode)]);
         let is_said = said.contains("`ulimit -s` sets its size") && !said.contains("OMP_TOMBOLO_ARENA");
         assert!(code == Some(128 + 11) && is_said, "{said}");
@@ -414,7 +415,7 @@ fn a_stack_of_the_system_that_is_too_small_is_said_with_what_makes_it_larger() {
         ["thread 2 of a team of 3 on node host overflowed its stack of 256 KiB; OMP_STACKSIZE sets its size"];
     ends_so("stack", &[shared, ("OMP_STACKSIZE", "256K")], 128 + 11, &words);
     ends_so("frames", &[shared], 0, &["0 of 2 workers"]);
-    // Any other fault ends the program as ever.
+    // Any other fault ends the program as usual.
     let (code, said) = ends("fault", &[shared]);
     assert!(code == Some(128 + 11) && !said.contains("overflowed"), "{said}");
 }
@@ -423,7 +424,7 @@ fn a_stack_of_the_system_that_is_too_small_is_said_with_what_makes_it_larger() {
 fn a_full_arena_is_said_with_what_makes_it_larger() {
     let arena = ("OMP_TOMBOLO_ARENA", "64M");
     for mode in ["exclusive", "hybrid"] {
-        // Large blocks leave room for small ones, small blocks leave none.
+        // Exhausts the heap with large blocks, which leave room for small ones, and with small blocks.
         for how in ["heap", "blocks"] {
             let words =
                 ["all 64 MiB of the arena are in use; OMP_TOMBOLO_ARENA=128M gives it more", "no memory"];

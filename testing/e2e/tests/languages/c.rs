@@ -1,4 +1,4 @@
-//! Programs in C over generated interfaces, with servers and clients in Rust, on this host.
+//! C programs with generated interfaces, against servers and clients in Rust, on this host.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use tombolo_stubs::kv::{
 };
 use tombolo_stubs::rights::Buffers;
 
-/// Builds an example in C.
+/// Builds a C example and returns its path.
 fn built(machine: &Machine, name: &str) -> PathBuf {
     let program = machine.folder().join(name);
     let library = HOST.library().expect("this test depends on it");
@@ -24,7 +24,7 @@ fn built(machine: &Machine, name: &str) -> PathBuf {
     program
 }
 
-/// A store in Rust.
+/// A Rust server of the key-value store.
 #[derive(Default)]
 struct Store {
     entries: Vec<(String, Vec<u8>, u64)>,
@@ -59,7 +59,7 @@ impl KvHandler for Store {
     }
 
     fn list<'s>(&'s mut self, _: Call<'_, KvList>) -> Result<Response<KvListReply<'s>>, Decline<Never>> {
-        // The only entry that the client has left.
+        // The client left one entry.
         Ok(KvListReply { keys: &["größte Insel: 島"][..self.entries.len().min(1)] }.into())
     }
 
@@ -81,7 +81,7 @@ fn options() -> ChannelOptions {
     ChannelOptions::default().interface_hash(Kv::HASH)
 }
 
-/// Serves a client in C from this process; the number of messages that were refused.
+/// Serves a C client from this process and returns the number of refused messages.
 fn serve(channel: Channel) -> u64 {
     let mut server = KvServer::bind(channel).expect("the channel fits");
     let mut store = Store::default();
@@ -168,14 +168,13 @@ fn c_and_rust_serve_each_other_on_the_host() {
     machine.down();
 }
 
-/// A program of one node, with its words.
+/// Arguments that run a program on one node.
 fn on<'a>(node: &'a str, program: &'a Path, words: &[&'a str]) -> Vec<&'a OsStr> {
     let start = ["run", "--on", node].map(OsStr::new);
     start.into_iter().chain([program.as_os_str()]).chain(words.iter().map(|word| OsStr::new(*word))).collect()
 }
 
-/// What goes wrong with regions and buffers, one after the other; the peer dies in the end, with buffers in
-/// its hands.
+/// Errors with regions and buffers, one after the other; finally the peer dies while it has buffers.
 #[test]
 fn mistakes_with_memory_in_c_are_told_and_change_nothing() {
     let machine = Machine::up(&MachineFile::host());
@@ -192,7 +191,7 @@ fn mistakes_with_memory_in_c_are_told_and_change_nothing() {
     machine.down();
 }
 
-/// Buffers and memory in common between two programs in C.
+/// Buffers and shared memory between two C programs.
 fn send_and_receive(
     machine: &Machine,
     (to, receiver): (&str, &Path),
@@ -232,7 +231,7 @@ fn buffers_go_through_a_window_between_programs_in_c() {
     machine.down();
 }
 
-/// An invalid call fails alone: the server in C continues, and reports what it refused.
+/// An invalid call only fails itself: the C server continues and reports what it refused.
 #[test]
 fn a_server_in_c_refuses_what_is_wrong_and_goes_on() {
     let machine = Machine::up(&MachineFile::host());
@@ -249,7 +248,7 @@ fn a_server_in_c_refuses_what_is_wrong_and_goes_on() {
     let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up").with_timeout(PATIENCE);
     let mut channel = options().connect(&domain, "kv-bad").unwrap();
     let mut answer = Vec::new();
-    // Ordinal, words of the body, kind, number of the call; and what the fault says.
+    // Header: ordinal, body length in words, kind, call number. With each, the text of the expected fault.
     let head = |ordinal: u8, words: u8, kind: u8, call: u8| [ordinal, 0, words, 0, kind, call, 0, 0];
     let key = |offset: u8, length: u8| [offset, 0, 0, 0, length, 0, 0, 0];
     let bad: &[(&[[u8; 8]], u8)] = &[
@@ -265,7 +264,7 @@ fn a_server_in_c_refuses_what_is_wrong_and_goes_on() {
         channel.recv_into(&mut answer).unwrap();
         assert_eq!((answer[4], answer[8]), (5, *fault), "{words:?}: {answer:?}");
     }
-    // No call, no answer: counted.
+    // Messages that are no calls get no reply but are counted.
     for words in
         [&[1_u8, 2, 3][..], &head(5, 9, 1, 0), &head(77, 0, 1, 0), &head(1, 0, 9, 1), &head(1, 0, 3, 1)]
     {
@@ -296,7 +295,7 @@ fn a_client_in_c_is_told_of_the_end_of_its_server() {
     ];
     let running = machine.start(words);
     let mut channel = listener.accept().unwrap();
-    // Its first call, which is not answered.
+    // Receives its first call and does not answer.
     channel.recv_into(&mut Vec::new()).unwrap();
     drop(channel);
     running.finish().fails_with(1, &["TOMBOLO_CLOSED"]);
@@ -304,7 +303,7 @@ fn a_client_in_c_is_told_of_the_end_of_its_server() {
     machine.down();
 }
 
-/// What a link cannot carry is refused when a client or a server is bound, before anything is called.
+/// An interface that a link cannot carry is refused when a client or server is bound, before any call.
 #[test]
 fn an_interface_that_a_link_cannot_carry_is_refused_in_c_when_bound() {
     let machine = Machine::up(&MachineFile::host());
@@ -363,7 +362,7 @@ fn channels_are_opened_with_requests_between_c_and_rust() {
         "{said}"
     );
     assert!(said.contains("done"), "{said}");
-    // A program that names no request does not open the channel, and others still do.
+    // A connection without a request is refused.
     let connecting = std::thread::spawn(move || domain.connect("store-rust").map(drop));
     assert!(matches!(listener.accept(), Err(Error::Refused { .. })));
     assert!(matches!(connecting.join().expect("no panic"), Err(Error::Refused { .. })));

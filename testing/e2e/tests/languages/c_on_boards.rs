@@ -1,4 +1,4 @@
-//! Programs with `tombolo.h` on boards without an operating system.
+//! C programs with `tombolo.h` on boards without an operating system.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use tombolo_e2e::c::{boards, host_and, put_into_kit};
 use tombolo_e2e::{Machine, MachineFile};
 
-/// A board of each of two instruction sets, or two of one, which share a window with the host whose caches
-/// evict now and then.
+/// Brings up two boards, of two instruction sets if possible, and a window that they share with the host.
+/// Their emulated caches evict now and then.
 fn machine(of_boards: &[&str]) -> Option<(Machine, String)> {
     let (first, second) = (of_boards.first()?, of_boards.last()?);
     put_into_kit("x86_64");
@@ -29,7 +29,7 @@ fn build(machine: &Machine, isas: &str, source: &Path) -> String {
     image
 }
 
-/// The projects of `tombolo new`, of which the first is the quick start's, are built unchanged.
+/// Projects of `tombolo new`, the first of which is the quick start's, build unchanged.
 #[test]
 fn projects_in_c_run_on_boards_unchanged() {
     let of_boards = boards();
@@ -66,11 +66,11 @@ fn calls_of_programs_in_c_on_boards_do_what_the_header_says() {
         let said = machine.tombolo(["run", "--on", on, &checks]).ok();
         assert_eq!(said.matches("all as it should be").count(), 2, "{on}: {said}");
     }
-    // The program that measures RCCE beside channels and typed calls has all of them.
+    // The benchmark that compares RCCE with channels and typed calls uses all of them.
     let words = ["bench", "rcce", "--on", "b0", "--sizes", "64", "--rounds", "1", "--slice-ms", "1"];
     let row = &machine.json(&words)["rows"][0];
     assert!(["send_ns", "put_ns", "channel_ns", "stubs_ns"].iter().all(|name| row[name].is_f64()), "{row}");
-    // What boards have not is named by the linker.
+    // The linker names functions that boards lack.
     let spawns = machine.folder().join("spawns.c");
     let program = "#include <tombolo.h>\nint main(void) { return tombolo_spawn(0, 0, 0) != TOMBOLO_OK; }\n";
     fs::write(&spawns, program).expect("a program");

@@ -1,4 +1,4 @@
-//! Files of the host that a job was granted, in C and Python, on the host and on nodes without them.
+//! Host files granted to a job, used from C and Python, on the host and on nodes without them.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -9,7 +9,7 @@ use tombolo_e2e::c::{AARCH64, HOST, S390X, Toolchain};
 use tombolo_e2e::python::{GuestPython, Python};
 use tombolo_e2e::{Machine, MachineFile, Running};
 
-/// What the programs are granted, in a folder of the machine.
+/// Creates the granted files in the machine's folder.
 fn put_files(machine: &Machine) {
     let files = machine.folder().join("files");
     fs::create_dir_all(files.join("data/below")).unwrap();
@@ -19,7 +19,7 @@ fn put_files(machine: &Machine) {
     fs::write(files.join("data/île"), "abcdefgh").unwrap();
 }
 
-/// A command in that folder that runs a program on a node with the files.
+/// Returns a command in that folder that runs a program on a node with the files granted.
 fn granted(machine: &Machine, node: &str, variables: &[(&str, &OsStr)]) -> Command {
     let files = machine.folder().join("files");
     let _ = fs::remove_dir_all(files.join("out"));
@@ -48,7 +48,7 @@ fn run_c(machine: &Machine, node: &str, toolchain: Toolchain) {
     assert_eq!(left.len(), 4096, "what was written is in the file");
 }
 
-/// The interpreter itself, which may stand behind scripts.
+/// Returns the path of the interpreter itself, which may be behind wrapper scripts.
 fn interpreter(python: &Python, machine: &Machine) -> String {
     let mut ask = python.command(machine);
     let said = Running::start(ask.args(["-I", "-c", "import sys; print(sys.executable)"])).finish().ok();

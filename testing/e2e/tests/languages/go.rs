@@ -1,11 +1,11 @@
-//! Programs in Go: the package's own tests, on a machine of this test, and examples on unlike nodes.
+//! Go programs: the package's own tests against a machine of this test, and examples on unlike nodes.
 
 use std::path::{Path, PathBuf};
 
 use tombolo_e2e::go::Go;
 use tombolo_e2e::{Machine, MachineFile, Running, built, tombolo};
 
-/// Those that need hubs serve them by the command.
+/// Tests that need hubs serve them with the command.
 #[test]
 fn the_tests_of_the_go_package_pass() {
     let Some(go) = Go::find() else { return };
@@ -21,7 +21,7 @@ fn the_tests_of_the_go_package_pass() {
             None => test.env_remove(name),
         };
     }
-    // The race detector needs a C compiler, which tests have.
+    // The race detector needs a C compiler, which tests require anyway.
     test.env("TOMBOLO_COMMAND", tombolo()).args(["test", "-count=1", "-race", "./..."]);
     let said = Running::start(&mut test).finish().ok();
     for package in ["tombolo", "tombolo/hub", "tombolo/stubs", "tombolo/internal/ring"] {
@@ -30,8 +30,8 @@ fn the_tests_of_the_go_package_pass() {
     machine.down();
 }
 
-/// Where numbers of the language have 32 bits: this processor runs such programs as they are. The race
-/// detector does not.
+/// The same where `int` has 32 bits: this processor runs such programs directly. Without the race detector,
+/// which does not support them.
 #[test]
 #[cfg(target_arch = "x86_64")]
 fn the_tests_of_the_go_package_pass_with_32_bits() {
@@ -45,20 +45,20 @@ fn the_tests_of_the_go_package_pass_with_32_bits() {
     }
 }
 
-/// An image of an example, with builds for this host and for s390x.
+/// Builds an image of an example for this host and for s390x.
 fn image(go: Go, machine: &Machine, example: &str) -> PathBuf {
     let image = machine.folder().join(format!("{example}.tbi"));
     let isas = format!("{},s390x", std::env::consts::ARCH);
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/go").join(example);
     let mut build = machine.command();
     build.envs(go.settings()).arg("build").arg(source).args(["--isa", &isas, "-o"]).arg(&image);
-    // Compilers have no deadline.
+    // No timeout for compilers.
     let output = build.output().expect("the command runs");
     assert!(output.status.success(), "{example}: {}", String::from_utf8_lossy(&output.stderr));
     image
 }
 
-/// One image with builds for all instruction sets; the two ends of a channel differ in byte order.
+/// One image with builds for all instruction sets; the two ends of a channel have different byte orders.
 #[test]
 fn a_program_in_go_runs_on_unlike_nodes() {
     let Some(go) = Go::find() else { return };
@@ -76,8 +76,8 @@ fn a_program_in_go_runs_on_unlike_nodes() {
     machine.down();
 }
 
-/// The best of four islands, before they have found what they look for: in one process in each language, and
-/// in a job of both languages and two byte orders.
+/// Evolves four islands for few enough generations that they have not converged, and compares the best
+/// results: in one process in each language, and in a job of both languages and byte orders.
 fn islands_in_go_and_rust_evolve_alike(go: Go, machine: &Machine) {
     let (in_go, in_rust) = (image(go, machine, "islands"), built("islands"));
     let (in_go, in_rust) = (in_go.to_string_lossy(), in_rust.to_string_lossy());

@@ -7,7 +7,7 @@ use tombolo_e2e::c::{AARCH64, HOST, Toolchain};
 use tombolo_e2e::python::Python;
 use tombolo_e2e::{Machine, MachineFile, Running};
 
-/// What each member that lived on took: by its number, of each source the count and hash of all messages.
+/// Received messages of each survivor: by its number, the count and hash of all messages per source.
 type Took = BTreeMap<String, BTreeMap<String, String>>;
 
 fn took(said: &[String]) -> Took {
@@ -15,7 +15,7 @@ fn took(said: &[String]) -> Took {
     for text in said {
         let mut own = String::new();
         for line in text.lines() {
-            // What `tombolo run` shows of a job begins with the rank and node.
+            // `tombolo run` prefixes a job's lines with rank and node.
             let line = line.split_once("] ").map_or(line, |(_, rest)| rest);
             match line.split(' ').collect::<Vec<_>>().as_slice() {
                 ["member", id] => (*id).clone_into(&mut own),
@@ -58,14 +58,15 @@ fn members_in_rust_c_and_python_take_the_same_when_one_is_killed() {
             in_c("arm0", &on_arm, &words),
             Running::start(&mut in_python),
         ];
-        // A count of 0 has it kill itself, when it has sent and forwarded some.
+        // A count of 0 makes it kill itself after it has sent and forwarded some messages.
         let victim = in_c("arm0", &on_arm, &["in-languages", "5", "0", order]).finish();
         assert_eq!(victim.status, 137, "it kills itself: {victim}");
         let said: Vec<String> = survivors.into_iter().map(|member| member.finish().ok()).collect();
         let members = took(&said);
         assert_eq!(members.len(), 4, "{said:?}");
         for (one, of_one) in &members {
-            // With an order per source a member has not its own; with a total one there is one line for all.
+            // With an order per source a member does not count itself; with a total order there is one line
+            // for all.
             assert_eq!(of_one.len(), if order == "total" { 1 } else { 4 }, "{one}: {of_one:?}");
             for (other, of_other) in &members {
                 for (source, what) in of_one.iter().filter(|(source, _)| *source != other) {

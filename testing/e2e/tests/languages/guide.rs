@@ -1,4 +1,4 @@
-//! The book's key-value service: every client with every server.
+//! The book's key-value service: every client against every server.
 
 use std::path::{Path, PathBuf};
 
@@ -33,7 +33,7 @@ impl Program {
     }
 }
 
-/// The client or server in each language.
+/// Builds the client or server in each language.
 fn programs(machine: &Machine, name: &str, python: Option<&Python>) -> Vec<(&'static str, Program)> {
     let in_c = machine.folder().join(format!("{name}_c"));
     let library = HOST.library().expect("this test depends on it");
@@ -66,7 +66,7 @@ fn every_client_of_the_book_understands_every_server() {
                 said.contains("declined: not_found\nkey: größte Insel: 島\nawait_change: "),
                 "{name}: {said}"
             );
-            // The one in C leaves with its client; the others serve until they are told to end.
+            // The C server ends with its client; the others serve until they are told to end.
             if *serving == "c" {
                 let served = running.finish().ok();
                 assert!(served.contains("0 unknown, 0 malformed"), "{name}: {served}");

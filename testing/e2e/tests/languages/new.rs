@@ -1,5 +1,5 @@
-//! `tombolo new`: its projects build and run unchanged, outside the tree; `tombolo build` of C, and what both
-//! refuse.
+//! `tombolo new`: its projects build and run unchanged outside the tree. Also `tombolo build` for C, and what
+//! both commands refuse.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use tombolo_e2e::{Finished, Machine, MachineFile, Running, outside};
 
 const PINGPONG: &str = include_str!("../../../../cli/templates/c/plain/main.c");
 
-/// This host and an Arm machine, as in the quick start.
+/// Brings up this host and an Arm virtual machine, as in the quick start.
 fn two_nodes() -> Machine {
     Machine::up(&MachineFile::host().with_vm("arm0", ""))
 }
@@ -23,7 +23,7 @@ fn tombolo_in(machine: &Machine, folder: &Path, words: &[&str]) -> Finished {
     Running::start(command.current_dir(folder).args(words)).finish()
 }
 
-/// Builds in a folder, and returns what is said: compilers have no deadline.
+/// Builds in a folder and returns both output streams. No timeout, because compilers have none.
 #[track_caller]
 fn build(machine: &Machine, folder: &Path, words: &[&str]) -> (String, String) {
     let mut command = machine.command();
@@ -36,7 +36,7 @@ fn build(machine: &Machine, folder: &Path, words: &[&str]) -> (String, String) {
     (said, errors)
 }
 
-/// Makes a project in the machine's folder.
+/// Creates a project in the machine's folder.
 fn project(machine: &Machine, words: &[&str]) -> PathBuf {
     let made = machine.tombolo(["new"].iter().chain(words));
     made.ok();
@@ -44,7 +44,7 @@ fn project(machine: &Machine, words: &[&str]) -> PathBuf {
     machine.folder().join(words[0])
 }
 
-/// Builds a project, whose image is called like it, and runs that.
+/// Builds a project and runs its image, which has the project's name.
 fn build_and_run(machine: &Machine, folder: &Path, on: &str) -> String {
     let name = folder.file_name().and_then(|name| name.to_str()).expect("a name");
     let (built, _) = build(machine, folder, &[]);
@@ -52,7 +52,7 @@ fn build_and_run(machine: &Machine, folder: &Path, on: &str) -> String {
     tombolo_in(machine, folder, &["run", "--on", on, &format!("{name}.tbi")]).ok()
 }
 
-/// What the programs say, which is the same in all languages but for the first line of each.
+/// Asserts the programs' output, which differs between languages only in the first line of each.
 fn is_greeted(said: &str, clients: &[&str]) {
     let said: Vec<&str> =
         said.lines().map(|line| line.split_once("] ").map_or(line, |(_, rest)| rest)).collect();
@@ -83,7 +83,7 @@ fn projects_in_rust_build_and_run_outside_the_tree() {
     machine.down();
 }
 
-/// What `tombolo idl compile` writes by default compiles in a crate that depends on `tombolo` alone.
+/// Generated code of `tombolo idl compile` compiles in a crate that depends on `tombolo` alone.
 fn stubs_compile(machine: &Machine, project: &Path) {
     let compile = |lang: &str, output: &str| {
         let words = ["idl", "compile", "greeter.tbl", "--lang", lang, "--output", output];
@@ -118,7 +118,7 @@ fn projects_in_c_build_and_run_outside_the_tree() {
     machine.down();
 }
 
-/// The quick start: a file, without a project. Options for the compiler come after `--`.
+/// The quick start: a single file without a project. Compiler options come after `--`.
 fn one_command_builds_a_file(machine: &Machine) {
     let folder = machine.folder();
     fs::create_dir(folder.join("include")).expect("a folder");
@@ -183,12 +183,12 @@ fn projects_in_go_build_and_run_outside_the_tree() {
     machine.down();
 }
 
-/// A machine that is not up: what is refused needs none.
+/// Creates a machine without bringing it up: refusals need none.
 fn nowhere() -> Machine {
     Machine::new(&MachineFile::host())
 }
 
-/// The files of a folder, with those of a machine that is not up left out.
+/// Lists the files of a folder, except those of a machine that is not up.
 fn listing(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).expect("a folder").map(|entry| entry.expect("an entry").file_name());
     let mut names: Vec<String> = entries.map(|name| name.to_string_lossy().into_owned()).collect();
@@ -219,7 +219,7 @@ fn what_cannot_be_made_is_refused_and_leaves_nothing() {
     machine.tombolo(["new"]).fails_with(2, &["<NAME>"]);
     assert_eq!(listing(machine.folder()), [""; 0]);
 
-    // One that is not empty stays as it is; an empty one becomes the project.
+    // A non-empty folder stays unchanged; an empty one becomes the project.
     fs::create_dir(machine.folder().join("full")).expect("a folder");
     fs::write(machine.folder().join("full/notes"), "mine").expect("a file");
     machine.tombolo(["new", "full"]).fails_with(2, &["full exists and is not empty"]);
@@ -232,14 +232,14 @@ fn what_cannot_be_made_is_refused_and_leaves_nothing() {
     assert_eq!(listing(&machine.folder().join("empty")), [".gitignore", "README.md", "main.c"]);
     assert_eq!(listing(machine.folder()), ["empty", "file", "full"]);
 
-    // Nothing can be made in /proc, by root either.
+    // Not even root can create anything in /proc.
     let refused = tombolo_in(&machine, Path::new("/proc"), &["new", "project"]);
     refused.fails_with(1, &["cannot create the folder project: "]);
     machine.assert_gone();
 }
 
-/// Two processes that create the same project simultaneously: one succeeds, the other is refused, and nothing
-/// is half done.
+/// Of two processes that create the same project simultaneously one succeeds and the other is refused; no
+/// partial project remains.
 #[test]
 fn a_project_is_there_as_a_whole_or_not_at_all() {
     static NEXT: AtomicU32 = AtomicU32::new(0);
@@ -280,7 +280,7 @@ fn what_cannot_be_built_is_refused_with_what_can() {
         machine.tombolo(["build", path]).fails_with(2, &[why]);
     }
     machine.tombolo(["build", "main.rs", "page.html"]).fails_with(2, &["main.rs cannot be built"]);
-    // An interface with a mistake is shown in its line, and nothing is compiled.
+    // An error in an interface is reported with its line, and nothing is compiled.
     fs::write(folder.join("main.c"), "#include \"greeter.h\"\nint main(void) { return 0; }\n")
         .expect("a file");
     fs::write(folder.join("greeter.tbl"), "package a;\nstruct A { @1 b: Enty }\n").expect("a file");

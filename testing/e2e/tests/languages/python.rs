@@ -1,4 +1,4 @@
-//! Programs in Python: the package's own tests, on a machine of this test, with what cargo built.
+//! Python programs: the package's own tests against a machine of this test, with the library built by cargo.
 
 use std::fs;
 
@@ -11,7 +11,7 @@ mod samples;
 
 use samples::{check, mutated, samples};
 
-/// What `test_hubs.py` uses.
+/// Hubs used by `test_hubs.py`.
 const HUBS: &[&str] = &[
     "py-fifo:fifo:2",
     "py-bytes:fifo:4",
@@ -37,7 +37,7 @@ fn the_tests_of_the_python_package_pass() {
         serving.wait_for("ready: ");
         let mut unittest = python.command(&machine);
         unittest.env("TOMBOLO_SERVED_HUBS", served);
-        // What a test leaves open is a mistake of the test.
+        // Resources that a test leaves open are errors.
         unittest.args(["-W", "error::ResourceWarning", "-m", "unittest", "discover", "-v"]);
         let finished = Running::start(&mut unittest).finish();
         let said = finished.stderr.clone();
@@ -47,7 +47,7 @@ fn the_tests_of_the_python_package_pass() {
     machine.down();
 }
 
-/// The programs that the book's chapter on Python shows.
+/// Programs in the book's chapter on Python.
 #[test]
 fn the_examples_in_python_serve_and_call() {
     let machine = Machine::up(&MachineFile::host());
@@ -67,7 +67,7 @@ fn the_examples_in_python_serve_and_call() {
     machine.down();
 }
 
-/// Every type, at limits and in the middle; and some thousand messages with something wrong.
+/// The benchmark measures calls and, for comparison, a `multiprocessing.Pipe`.
 #[test]
 fn the_benchmark_in_python_measures_calls_beside_a_pipe() {
     let machine = Machine::up(&MachineFile::host());
@@ -113,7 +113,7 @@ fn the_benchmark_in_python_hands_arrays_over() {
                 assert!(least > Some(0.0) && least <= p50 && p50 <= most, "{json}");
             }
         }
-        // What is not there is said to be so, and not left out.
+        // A missing competitor is reported as missing, not left out.
         let ray = &json["latency_ns"]["Ray"];
         assert!(ray.is_object() || ray == "not installed" || ray == "needs numpy", "{json}");
         assert_eq!(json["aims"].as_array().map(Vec::len), Some(2), "{json}");
@@ -137,7 +137,7 @@ fn python_reads_and_writes_what_rust_does_and_refuses_what_rust_refuses() {
         file.extend(u32::try_from(message.len()).expect("a short message").to_le_bytes());
         file.extend(message);
     }
-    // Nothing attaches to it; it says where the package is.
+    // Only provides the path of the package; the machine stays down.
     let machine = Machine::new(&MachineFile::host());
     if let Some(python) = Python::of(&machine) {
         let path = machine.folder().join("messages");

@@ -1,14 +1,14 @@
-//! Programs of RCCE on the host, on foreign processors of the other byte order, across windows, on boards.
+//! RCCE programs on the host, on foreign processors of the other byte order, across windows, and on boards.
 
 use std::path::{Path, PathBuf};
 
 use tombolo_e2e::c::{AARCH64, S390X, boards, host_and, put_into_kit};
 use tombolo_e2e::{Machine, MachineFile};
 
-/// A virtual machine whose window is coherent, one whose window is not and whose cache evicts at every fourth
-/// operation, and foreign programs of the other byte order.
+/// Brings up a virtual machine with a coherent window, one with a non-coherent window and a cache that evicts
+/// at every fourth operation, and a node of foreign programs of the other byte order.
 fn machine() -> Option<Machine> {
-    // These bring the libraries in the kit up to date.
+    // Updates the kit's libraries.
     AARCH64.library()?;
     S390X.library()?;
     put_into_kit("x86_64");
@@ -24,7 +24,7 @@ fn built(machine: &Machine, source: &str, arguments: &[&str]) -> String {
     built_for(machine, source, &[], arguments)
 }
 
-/// Builds a program of the tree for what the options say.
+/// Builds a program of the tree with options that select the targets.
 fn built_for(machine: &Machine, source: &str, options: &[&str], arguments: &[&str]) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(source);
     let name = path.file_stem().and_then(|name| name.to_str()).expect("a name");
@@ -67,8 +67,8 @@ fn programs_of_rcce_run_on_all_nodes_and_their_mistakes_end_the_job() {
     machine.down();
 }
 
-/// On an Arm board with caches that evict at every fourth operation, and on one of each instruction set whose
-/// window is coherent, as far as their C library is installed.
+/// Runs on an Arm board with caches that evict at every fourth operation, and on a board of each instruction
+/// set with a coherent window, as far as the C library for boards is installed.
 #[test]
 fn programs_in_c_and_ranks_run_on_boards() {
     let of_boards = boards();
@@ -108,8 +108,8 @@ fn programs_in_c_and_ranks_run_on_boards() {
     machine.down();
 }
 
-/// Ranks on two boards and the host, rank 0 on any of them, where their common window is coherent and where
-/// each has caches that evict at every fourth operation.
+/// Runs ranks on two boards and the host, with rank 0 on any of them and with coherent and non-coherent
+/// common windows.
 #[test]
 fn ranks_run_on_several_boards() {
     let of_boards = boards();
@@ -163,7 +163,7 @@ fn ranks_run_on_several_boards() {
     machine.down();
 }
 
-/// Jobs that cannot go on: each ends, and its error names rank and call.
+/// Jobs that cannot continue end with an error that names rank and call.
 fn mistakes(machine: &Machine, pingpong: &str) {
     let image = built(machine, "testing/e2e/c/rcce_mistakes.c", &[]);
     for (mistake, said) in [
@@ -180,7 +180,7 @@ fn mistakes(machine: &Machine, pingpong: &str) {
     machine.tombolo(["rccerun", "-nue", "3", &image, "aborts"]).fails_with(134, &["SIGABRT"]);
     let told = machine.tombolo(["rccerun", "-nue", "2", &image, "length"]).ok();
     assert!(told.contains("told"), "{told}");
-    // Buffers of two lengths, too little room, and nodes without a common window.
+    // Different buffer lengths, too little room, and nodes without a common window.
     let longer = built(machine, "examples/rcce/pingpong.c", &["-DRCCE_BUFF_SIZE_MAX=16384"]);
     let unequal = "rank 1 on host was built for message buffers of 16384 bytes, rank 0 for 8192";
     machine.tombolo(["run", pingpong, ":", &longer]).fails_with(1, &[unequal]);

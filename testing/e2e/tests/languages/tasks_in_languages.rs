@@ -4,7 +4,7 @@ use tombolo_e2e::c::{AARCH64, HOST, S390X, Toolchain};
 use tombolo_e2e::python::Python;
 use tombolo_e2e::{Machine, MachineFile, Running, actor_image, eventually};
 
-/// What a starter says of workers in this language on this node.
+/// Asserts a starter's output about workers in this language on this node.
 #[track_caller]
 fn has_all(said: &str, language: &str, node: &str) {
     let why = if language == "python" { "ValueError: on purpose" } else { "on purpose" };

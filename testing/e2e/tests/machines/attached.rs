@@ -1,7 +1,7 @@
 //! Nodes that join by themselves: `tombolo join` on this host, with a file that both sides map as the window.
 //!
-//! Everything but the way to the memory is as with a card: no interrupts, no common process tree, and all
-//! that the two sides say to each other is in the window.
+//! Apart from how the memory is mapped, everything is as with a card: no interrupts, no common process tree,
+//! and all communication between the two sides is in the window.
 
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -22,14 +22,14 @@ fn file(window: &WindowFile, mib: u64, settings: &str) -> MachineFile {
     ))
 }
 
-/// `tombolo join` with these words; it knows nothing of the machine but the window.
+/// Starts `tombolo join` with these arguments; it knows nothing of the machine but the window.
 fn join(machine: &Machine, window: &WindowFile, words: &[&str]) -> Running {
     let mut command: Command = machine.command();
     command.env_remove("TOMBOLO_MACHINE");
     Running::start(command.arg("join").arg(window.source()).args(["--silence", "2"]).args(words))
 }
 
-/// Starts the test program of this host on these nodes: they have its instruction set.
+/// Starts the host's build of the test program on these nodes, which have its instruction set.
 fn start_actor(machine: &Machine, on: &str, words: &[&str]) -> Running {
     let program = tombolo_e2e::host_actor().display().to_string();
     machine.start(["run", "--on", on, &program].iter().chain(words))
@@ -65,19 +65,19 @@ fn a_node_joins_is_used_dies_and_is_replaced() {
     is_down(&machine, "waiting for `tombolo join`");
     actor(&machine, "card0", &["exit", "0"]).fails_with(1, &["waiting for `tombolo join`"]);
 
-    // It is a node like others.
+    // The joined node behaves like any other.
     let joined = join(&machine, &window, &["--key", &key]);
     is_up(&machine);
     actor(&machine, "host,card0", &["exchange", "2000"]).ok();
     actor(&machine, "card0,card0", &["exchange", "200"]).ok();
     assert_eq!(actor(&machine, "card0", &["exit", "7"]).status, 7);
 
-    // Another one, and one with another key.
+    // A second joiner, and one with another key.
     join(&machine, &window, &["--key", &key])
         .finish()
         .fails_with(1, &["another `tombolo join` has this node"]);
 
-    // It dies, with a channel open: its peer learns of it, and nothing stays lent.
+    // It dies with a channel open: its peer learns of it and no memory stays lent.
     let peer = start_actor(&machine, "card0", &["hold", "victim"]);
     peer.wait_for("serving");
     let survivor = start_actor(&machine, "host", &["lose-peer", "recv", "victim"]);
@@ -91,7 +91,7 @@ fn a_node_joins_is_used_dies_and_is_replaced() {
     assert!(eventually(|| lent_bytes(&machine) == 0), "{}", machine.node("card0"));
     let _ = joined.finish();
 
-    // One with another key is refused on both sides, and then the right one is taken.
+    // A joiner with another key is refused on both sides; after it the right one is accepted.
     std::fs::write(machine.folder().join("other"), [8; 32]).expect("a key");
     let other = machine.folder().join("other").display().to_string();
     join(&machine, &window, &["--key", &other]).finish().fails_with(1, &["another key"]);
@@ -101,7 +101,7 @@ fn a_node_joins_is_used_dies_and_is_replaced() {
     assert_eq!(machine.node("card0")["generation"], 2);
     actor(&machine, "host,card0", &["exchange", "200"]).ok();
 
-    // The host goes and comes back: the node joins anew.
+    // The host's machine goes down and comes back: the node joins again.
     machine.tombolo(["down"]).ok();
     machine.bring_up();
     is_up(&machine);
@@ -110,12 +110,12 @@ fn a_node_joins_is_used_dies_and_is_replaced() {
     // The root is killed; its node waits for the next.
     let root = machine.processes("serve");
     machine.kill(root[0]);
-    // Its supervisor cleans up before the name is free again.
+    // The name is free once the root's supervisor has cleaned up.
     assert!(eventually(|| machine.tombolo([Path::new("up"), machine.file()]).status == 0));
     is_up(&machine);
     actor(&machine, "host,card0", &["exchange", "200"]).ok();
 
-    // It leaves when it is asked to, and says so.
+    // It leaves on SIGTERM and exits with success.
     joined.signal(Signal::TERM);
     joined.finish().ok();
     is_down(&machine, "it left");
@@ -126,13 +126,13 @@ fn a_node_joins_is_used_dies_and_is_replaced() {
 fn what_does_not_agree_is_said_on_both_sides() {
     let window = WindowFile::new(4);
     let machine = Machine::up(&file(&window, 4, ""));
-    // Before a root is heard of: another size than the file has.
+    // Fails before there is a root: the size differs from the file's.
     let words = ["--size-mib", "8", "--timeout", "5"];
     join(&machine, &window, &words).finish().fails_with(1, &["4194304 bytes", "8388608"]);
     join(&machine, &window, &["--node", "card1", "--timeout", "20"])
         .finish()
         .fails_with(1, &["belongs to node 'card0', not to 'card1'"]);
-    // The other side maps less than this one.
+    // The host maps less than this side.
     let longer = std::fs::File::options().write(true).open(window.path()).expect("the window");
     longer.set_len(8 << 20).expect("a size");
     join(&machine, &window, &["--timeout", "20"]).finish().fails_with(1, &["maps 4194304 bytes"]);
@@ -146,7 +146,7 @@ fn what_does_not_agree_is_said_on_both_sides() {
     joined.finish().ok();
 }
 
-/// A word of a window that is lost whenever it is written: a thread sets it to 0 again and again.
+/// A word of a window that loses every write: a thread keeps setting it to 0.
 struct LostWord(Arc<AtomicBool>, Option<JoinHandle<()>>);
 
 impl LostWord {
@@ -170,8 +170,8 @@ impl Drop for LostWord {
     }
 }
 
-/// The end of a joiner that finds what the window loses. One that joins while nothing happens to be lost
-/// leaves again.
+/// Runs joiners until one is refused because of the lost writes, and returns its result. A joiner that joins
+/// because nothing happened to be lost leaves again.
 fn refused(machine: &Machine, window: &WindowFile) -> Finished {
     for _ in 0..50 {
         let mut joiner = join(machine, window, &["--once", "--timeout", "20"]);
@@ -186,8 +186,8 @@ fn refused(machine: &Machine, window: &WindowFile) -> Finished {
     panic!("it joined 50 times");
 }
 
-/// Both sides of the rendezvous write a trial (`docs/specs/rendezvous.md`): the root from word 328 on, the
-/// joiner from word 456 on.
+/// Both sides of the rendezvous write a test pattern (`docs/specs/rendezvous.md`): the root from word 328 on,
+/// the joiner from word 456 on.
 #[test]
 fn a_window_that_loses_what_is_written_is_refused_unless_forced() {
     for word in [330, 460] {
@@ -208,7 +208,7 @@ fn a_window_that_loses_what_is_written_is_refused_unless_forced() {
     }
 }
 
-/// Whichever order their stores come in, one gets the node and each other is told that it is taken: none is
+/// In any order of their stores, one joiner gets the node and each other learns that it is taken. None is
 /// told that its key is wrong or that the window is unsound.
 #[test]
 fn of_joiners_at_the_same_time_one_gets_the_node() {
@@ -241,7 +241,7 @@ fn of_joiners_at_the_same_time_one_gets_the_node() {
     machine.down();
 }
 
-/// The two sides see only what the other writes back, beginning with the rendezvous.
+/// Each side sees only what the other has written back, from the rendezvous on.
 #[test]
 fn a_node_joins_through_memory_that_is_not_coherent() {
     for (seed, one_in) in [(1, 0), (2, 2)] {
@@ -251,7 +251,7 @@ fn a_node_joins_through_memory_that_is_not_coherent() {
         let machine = Machine::up(&file(&window, 64, &settings));
         let as_said = ["--coherence", "flush", "--cache-seed", &seed, "--evict-one-in", &one_in];
 
-        // What is said of coherence must be the same on both sides.
+        // Both sides must declare the same coherence.
         join(&machine, &window, &["--timeout", "20"])
             .finish()
             .fails_with(1, &["different things about coherence", "coherent here, flush, emulated"]);
@@ -271,7 +271,7 @@ fn a_node_joins_through_memory_that_is_not_coherent() {
         let said = machine.tombolo(["run", "--on", "host,card0,host", &frames]).ok();
         assert!(said.contains("200 frames of 640x480 in 4 buffers") && said.contains("by card0"), "{said}");
 
-        // A peer learns of the death of the other, and the node comes back by itself.
+        // A peer learns of the other's death, and the node comes back by itself.
         let peer = start_actor(&machine, "card0", &["hold", "victim"]);
         peer.wait_for("serving");
         let survivor = start_actor(&machine, "host", &["lose-peer", "recv", "victim"]);

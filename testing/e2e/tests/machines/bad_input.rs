@@ -1,4 +1,4 @@
-//! Any process that reaches the monitor's socket may send anything, or nothing, and disconnect at any time.
+//! Any process with access to a monitor's socket may send anything, or nothing, and disconnect at any time.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
@@ -17,14 +17,14 @@ fn machine() -> Machine {
     Machine::up(&MachineFile::host().with_vm("arm0", "").with_user("riscv-user", "riscv64"))
 }
 
-/// The sockets of monitors of this kernel: of the root, and of the agent of a node.
+/// Monitors with a socket on this kernel: the root and the agent of a node.
 const AGENTS: [Option<&str>; 2] = [None, Some("riscv-user")];
 
 fn connect(machine: &Machine, node: Option<&str>) -> OwnedFd {
     socket::connect(&socket_name(process::user_id(), machine.name(), node)).expect("the monitor listens")
 }
 
-/// Sends a message; false when the monitor has hung up.
+/// Sends a message; returns false if the monitor has hung up.
 fn send(client: &OwnedFd, bytes: &[u8], fds: &[&OwnedFd]) -> bool {
     let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
     let until = Deadline::after(Duration::from_secs(60));
@@ -40,7 +40,7 @@ fn send(client: &OwnedFd, bytes: &[u8], fds: &[&OwnedFd]) -> bool {
     }
 }
 
-/// Sends a message unless the monitor does not take it for a while.
+/// Sends a message; returns false if the monitor does not accept it within a while.
 fn takes_soon(client: &OwnedFd, bytes: &[u8]) -> bool {
     let soon = Deadline::after(Duration::from_secs(2));
     loop {
@@ -60,7 +60,7 @@ fn attach(client: &OwnedFd) {
     assert!(send(client, &ClientMessage { request: 1, body }.to_bytes().unwrap(), &[]));
 }
 
-/// Everything still works.
+/// Asserts that all nodes still work.
 #[track_caller]
 fn assert_well(machine: &Machine) {
     for node in ["host", "arm0", "riscv-user"] {
@@ -143,7 +143,7 @@ fn requests_with_a_flipped_byte_harm_nobody() {
             for request in &requests {
                 let mut bytes = ClientMessage { request: 2, body: request.clone() }.to_bytes().unwrap();
                 let at = random.below(bytes.len() as u64) as usize;
-                // A `Down` made of something else would be obeyed: leave the kind of request alone.
+                // Do not change the kind of request: an accidental `Down` would be obeyed.
                 if round > 0 && at >= 8 {
                     bytes[at] ^= 1 << random.below(8);
                 }
@@ -185,14 +185,14 @@ fn a_client_that_asks_and_does_not_listen_is_no_longer_heard() {
             asked += 1;
         }
         assert!(asked < 400_000, "the monitor keeps all answers for whoever does not listen");
-        // A quarter of a MiB of answers, and what an allocator makes of it.
+        // A quarter of a MiB of queued answers, plus allocator overhead.
         assert!(
             machine.memory_kib(root) < before + (16 << 10),
             "{before} KiB before, {} after",
             machine.memory_kib(root)
         );
         assert_well(&machine);
-        // Who listens after all is heard again.
+        // A client that starts to read is served again.
         let mut answers = 0;
         let all = eventually(|| {
             while socket::receive(&client, &mut [0; MAX_MESSAGE_BYTES]).is_ok_and(|answer| answer.length > 0)
@@ -211,19 +211,19 @@ fn a_client_that_asks_and_does_not_listen_is_no_longer_heard() {
 fn long_messages_and_many_descriptors_harm_nobody() {
     let machine = machine();
     let root = machine.pid_of("host");
-    // Programs that have run once are kept.
+    // The monitor caches programs after their first run.
     assert_well(&machine);
     let before = machine.open_descriptors(root);
     let null: OwnedFd = std::fs::File::open("/dev/null").expect("it is there").into();
     for node in AGENTS {
-        // As long as the system lets through: longer than a monitor takes.
+        // Lengths around the monitor's limit and around 64 KiB.
         for length in
             [MAX_MESSAGE_BYTES - 1, MAX_MESSAGE_BYTES, MAX_MESSAGE_BYTES + 1, 64 << 10, (64 << 10) + 1]
         {
             let client = connect(&machine, node);
             attach(&client);
             send(&client, &vec![0; length], &[]);
-            // What echoes as much as it can of what it was given.
+            // Requests whose answers repeat as much of their input as possible.
             for name_bytes in [100, MAX_GIVEN_NAME as usize - 1, MAX_GIVEN_NAME as usize] {
                 let client = connect(&machine, node);
                 attach(&client);

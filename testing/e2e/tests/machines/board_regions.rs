@@ -1,4 +1,4 @@
-//! Regions on boards without an operating system, which have them in their windows.
+//! Regions on boards without an operating system, which are in the boards' windows.
 
 use std::sync::atomic::Ordering;
 
@@ -6,7 +6,7 @@ use tombolo::region::{CapabilityId, Region, RegionOptions, Rights};
 use tombolo::{Channel, Domain};
 use tombolo_e2e::{Machine, MachineFile, PATIENCE, Running, image};
 
-/// A board's program that follows orders about regions, and the channel to it.
+/// Starts a program on a board that executes orders about regions, and opens the channel to it.
 pub(crate) fn with_regions(machine: &Machine, node: &str) -> (Running, Domain, Channel) {
     let image = image("remote-peer").display().to_string();
     let running = machine.start(["run", "--on", node, &image, "regions", &format!("regions/{node}")]);
@@ -22,8 +22,8 @@ pub(crate) fn order(channel: &mut Channel, order: &str) -> String {
     String::from_utf8(answer).expect("text")
 }
 
-/// What may be done with regions from a board: of the host's making and its own, mapped, written next to each
-/// other byte by byte, refused, revoked, kept beyond that, and left behind.
+/// A board uses regions created by the host and by itself: maps them, writes adjacent bytes, is refused,
+/// loses them by revocation, keeps them beyond that, and leaves them behind.
 #[test]
 fn boards_map_regions_in_their_windows() {
     let boards = MachineFile::host().with_board("arm", "aarch64", "").with_board("riscv", "riscv64", "");
@@ -47,7 +47,7 @@ fn boards_map_regions_in_their_windows() {
         assert!(order(&mut channel, "write 8190 abc").contains("error: bytes"));
         assert!(order(&mut channel, "read 8192 1").contains("error: bytes"));
 
-        // Taken back: the board lets go by itself, and may not reach what others have there next.
+        // Revoked: the board unmaps by itself and must not reach what is there next.
         let revoked = region.revoke(PATIENCE).expect("it lets go");
         assert_eq!((revoked.removed, revoked.killed.len()), (1, 0));
         assert!(order(&mut channel, "read 0 1").contains("was taken back"));
@@ -63,12 +63,13 @@ fn boards_map_regions_in_their_windows() {
         assert_eq!(order(&mut channel, "revoke"), "removed 1");
         assert!(matches!(theirs.read(0, &mut bytes), Err(tombolo::Error::Revoked { .. })));
 
-        // Memory of the host's kernel is out of reach, and said to be.
+        // The board cannot reach memory of the host's kernel and gets an error.
         let far = domain.create_region(&RegionOptions::new(4096)).expect("memory");
         let id = far.grant(channel.peer(), Rights::READ).expect("it lives").id.0;
         assert!(order(&mut channel, &format!("view {id}")).contains("error: "));
 
-        // Who keeps the memory is waited for, and ended in the end; so is who does not listen.
+        // A program that keeps the memory after the grace period is killed; so is one that does not react at
+        // all.
         drop((here, theirs, far));
         does_not_let_go(running, &region, &mut channel, "keep", "kept 1");
         let (running, domain, mut channel) = with_regions(&machine, node);
@@ -78,7 +79,7 @@ fn boards_map_regions_in_their_windows() {
     machine.down();
 }
 
-/// The program on the board maps a region and does not let go of it when it is taken back.
+/// Revokes a region that the program on the board maps and does not unmap, and checks that it is killed.
 fn does_not_let_go(running: Running, region: &Region, channel: &mut Channel, misdeed: &str, answer: &str) {
     let granted = region.grant(channel.peer(), Rights::READ_WRITE).expect("it lives").id.0;
     assert!(order(channel, &format!("map {granted}")).ends_with("bytes"));
@@ -88,7 +89,8 @@ fn does_not_let_go(running: Running, region: &Region, channel: &mut Channel, mis
     assert_eq!(running.finish().status, 137);
 }
 
-/// The same memory for a board and the host where neither's stores reach the other by themselves.
+/// Shares memory between a board and the host where neither's stores reach the other without cache
+/// operations.
 #[test]
 fn boards_see_regions_that_are_not_coherent_as_such() {
     let file = MachineFile::host().with_board("arm", "aarch64", "coherence = \"flush\"\ncache_seed = 5");
@@ -109,7 +111,7 @@ fn boards_see_regions_that_are_not_coherent_as_such() {
     machine.down();
 }
 
-/// A program that calls nothing is ended too.
+/// A program that never calls the library can be killed, too.
 #[test]
 fn a_loop_on_a_board_is_killed() {
     let machine = Machine::up(&MachineFile::host().with_board("arm", "aarch64", ""));

@@ -1,4 +1,4 @@
-//! Windows that boards share with each other, with the host in them or not.
+//! Windows between boards, with and without the host.
 
 use std::sync::atomic::Ordering;
 
@@ -7,8 +7,8 @@ use tombolo_e2e::{Machine, MachineFile, eventually, image};
 
 use crate::board_regions::{order, with_regions};
 
-/// Two boards with a window of their own, and one with the host whose caches evict at every fourth operation,
-/// which a third board is in too.
+/// Describes three boards: two with a window between them, and all three with the host in a window whose
+/// emulated caches evict at every fourth operation.
 fn boards() -> MachineFile {
     let evicting = "size_mib = 4\ndoorbells = 4\ncoherence = \"flush\"\ncache_seed = 5\nevict_one_in = 4";
     MachineFile::host()
@@ -25,8 +25,8 @@ fn talk(machine: &Machine, on: &str) {
     assert!(said.contains("10000 round trips"), "{on}: {said}");
 }
 
-/// By the window that they share, whether coherent or not, and whether a doorbell is left or shared; the host
-/// relays nothing. A board that comes again finds the window as it is.
+/// Boards communicate through their common window, whether coherent or not and with an own or a shared
+/// doorbell; the host relays nothing. A restarted board finds the window unchanged.
 #[test]
 fn boards_in_one_window_talk_directly() {
     let machine = Machine::up(&boards());
@@ -44,7 +44,7 @@ fn boards_in_one_window_talk_directly() {
     machine.down();
 }
 
-/// A region in a window of several boards: what one publishes the others see.
+/// Regions in a window of several boards: what one publishes the others see.
 #[test]
 fn boards_map_regions_in_windows_that_they_share() {
     let machine = Machine::up(&boards());
@@ -64,7 +64,7 @@ fn boards_map_regions_in_windows_that_they_share() {
     assert_eq!(order(&mut riscv, "publish 8 78"), "published");
     assert_eq!(order(&mut arm, "current 8"), "78");
     assert_eq!(view.load_current_le(8, Ordering::Acquire), 78);
-    // A window that a board is not in is out of its reach.
+    // A board cannot reach a window that it is not in.
     let (_other, _domain, mut other) = with_regions(&machine, "other");
     order(&mut arm, "make 4096 boards").parse::<u64>().expect("a capability's id");
     assert!(order(&mut other, "make 4096 boards").contains("is not in window boards"));

@@ -1,4 +1,5 @@
-//! Boards without an operating system: up, used, killed, and told apart from what cannot be.
+//! Boards without an operating system: they come up, run programs, are killed, and refuse what they cannot
+//! run.
 
 use rustix::process::{Pid, Signal, kill_process};
 use tombolo_e2e::{Machine, MachineFile, eventually, host_actor, image};
@@ -30,8 +31,8 @@ fn boards_come_up_talk_both_ways_and_go_down() {
     machine.down();
 }
 
-/// Windows with emulated caches, one of which evicts nothing and one much: the monitor of a board, its
-/// program and the host each have one.
+/// Windows with emulated caches, one of which never evicts and one often. The monitor of a board, its program
+/// and the host each have their own cache.
 #[test]
 fn boards_talk_through_windows_that_are_not_coherent() {
     let flushed = |one_in| format!("coherence = \"flush\"\ncache_seed = 5\nevict_one_in = {one_in}");
@@ -47,7 +48,8 @@ fn boards_talk_through_windows_that_are_not_coherent() {
     machine.down();
 }
 
-/// RISC-V has no cache instructions for programs, which the board says where its own caches are to be used.
+/// RISC-V has no cache instructions for programs; the board reports that where its real caches are to be
+/// used.
 #[test]
 fn a_board_without_cache_instructions_says_so() {
     let machine = Machine::new(&MachineFile::host().with_board("riscv", "riscv64", "coherence = \"flush\""));
@@ -78,7 +80,7 @@ fn a_killed_board_is_noticed_and_starts_again() {
     machine.down();
 }
 
-/// Whether the whole numbers in what `bounded` printed twice differ by no more than may be.
+/// Whether the integers in two outputs of `bounded` differ by at most `may_differ`.
 fn is_alike(one: &str, other: &str, may_differ: impl Fn(u64) -> u64) -> bool {
     let counts =
         |said: &str| -> Vec<u64> { said.split_whitespace().filter_map(|word| word.parse().ok()).collect() };
@@ -86,8 +88,8 @@ fn is_alike(one: &str, other: &str, may_differ: impl Fn(u64) -> u64) -> bool {
     one.len() == other.len() && one.iter().zip(&other).all(|(a, b)| a.abs_diff(*b) <= may_differ(*a))
 }
 
-/// On a clock that counts instructions, what was measured once is measured again: to the instruction where
-/// the clock shows each, and to one of its ticks where it shows every 100 ns, 7 instructions.
+/// On a clock that counts instructions, measurements repeat: to the instruction where the clock shows each,
+/// and to one tick where it advances every 100 ns, 7 instructions.
 #[test]
 fn bounded_operations_take_the_same_time_again_and_stay_within_their_bounds() {
     let counting = "instruction_clock = 4";
@@ -102,10 +104,11 @@ fn bounded_operations_take_the_same_time_again_and_stay_within_their_bounds() {
         }
         let [(first, late_first), (second, late_second)] =
             [&first, &second].map(|said| said.split_once("interrupt ").expect("its last part"));
-        // The sums of the control loop have many measured parts.
+        // The control loop's sums add up many measured parts.
         let sums = tick.min(1);
         assert!(is_alike(first, second, |count| tick.max(sums * count / 1000)), "{node}: {first}{second}");
-        // What the monitor finds in its link to the root differs, so that some sleeps take a branch more.
+        // The traffic that the monitor finds on its link to the root varies, so some sleeps take another
+        // branch.
         let branches = |count| 20.max(count / 20);
         assert!(is_alike(late_first, late_second, branches), "{node}: {late_first}{late_second}");
         machine.tombolo(["run", "--on", node, &image, "none"]).fails_with(2, &["nanoseconds an instruction"]);
@@ -133,7 +136,7 @@ fn what_cannot_run_on_a_board_is_refused() {
     machine
         .tombolo(["run", "--on", "arm", &actor])
         .fails_with(1, &["no build for aarch64-none", "which node arm runs"]);
-    // Started alone, it reports that and fails; the board continues.
+    // Started alone, the program reports that and fails; the board stays up.
     pingpong(&machine, "arm").fails_with(1, &["start two of me"]);
     pingpong(&machine, "arm,arm").fails_with(1, &["one program at a time"]);
     pingpong(&machine, "host,arm").ok();

@@ -1,4 +1,4 @@
-//! Random kills under load, again and again; afterwards nothing is left.
+//! Repeated random kills under load; afterwards nothing is left.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ fn zoo() -> MachineFile {
         .with_user("s390x-user", "s390x")
 }
 
-/// A job that keeps two nodes busy: messages, output, children.
+/// Starts a job that keeps two nodes busy with messages, output or children.
 fn start_job(machine: &Machine, random: &mut Random) -> Running {
     let one = NODES[random.below(4) as usize];
     let other = NODES[random.below(4) as usize];
@@ -26,7 +26,7 @@ fn start_job(machine: &Machine, random: &mut Random) -> Running {
     }
 }
 
-/// A job that fails because it was ended, or because something it needs was, must report that and blame no
+/// Asserts that a job which failed because it, or something it needs, was killed reports that and blames no
 /// other program.
 fn failed(job: Running) {
     let finished = job.finish();
@@ -36,13 +36,13 @@ fn failed(job: Running) {
     }
 }
 
-/// Kills something of the machine; false when that was the machine itself.
+/// Kills a random part of the machine; returns false if that was the whole machine.
 fn kill_something(machine: &Machine, random: &mut Random, jobs: &mut Vec<Running>) -> bool {
     match random.below(10) {
         0..4 => {
             let domains: Vec<_> = NODES.iter().flat_map(|node| machine.domains_on(node)).collect();
             if let Some((id, _)) = domains.get(random.below(domains.len().max(1) as u64) as usize) {
-                // It may have ended since.
+                // The domain may have ended meanwhile.
                 let _ = machine.tombolo(["kill", id, "--grace", "0"]);
             }
         }
@@ -90,7 +90,7 @@ fn chaos(seed: u64, rounds: u32) {
         job.signal(Signal::TERM);
         failed(job);
     }
-    // After all that it works as on the first day.
+    // The machine still works.
     for node in NODES {
         assert!(eventually(|| machine.domains_on(node).is_empty()), "{node}: {:?}", machine.domains_on(node));
         machine.actor(node, &["exit", "6"]).fails_with(6, &[]);

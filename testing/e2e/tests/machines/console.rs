@@ -37,7 +37,7 @@ fn commands_are_typed_and_answered_and_remembered() {
 #[test]
 fn what_nobody_took_is_dropped_and_counted() {
     let machine = Machine::up(&duo());
-    // 400 KiB, of which 256 KiB are remembered.
+    // 400 KiB of output, of which the monitor keeps 256 KiB.
     type_in(
         &machine,
         "i=0; while [ $i -lt 6400 ]; do printf '%063d\\n' $i; i=$((i+1)); done; echo the' 'end\n",

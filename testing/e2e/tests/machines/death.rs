@@ -1,4 +1,4 @@
-//! Whatever is killed, at any moment: all peers learn of it, and nothing is left.
+//! Kills of every component at any moment: all peers learn of it, and nothing is left.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ fn duo() -> MachineFile {
     MachineFile::host().with_vm("arm0", "")
 }
 
-/// A peer that echoes or holds on `node`, and a domain elsewhere that has a channel to it.
+/// Starts a peer that echoes or holds on `node`, and a domain elsewhere with a channel to it.
 fn pair(machine: &Machine, how: &str, node: &str, survivor: &str, name: &str) -> (Running, Running) {
     let peer_words: &[&str] =
         if how == "traffic" { &["serve", name, "64", "256", "0"] } else { &["hold", name] };
@@ -29,13 +29,13 @@ fn pair(machine: &Machine, how: &str, node: &str, survivor: &str, name: &str) ->
     (peer, survivor)
 }
 
-/// Waits until the end that will survive sleeps, has met a full ring, or exchanges messages: what [`pair`]
-/// was asked for.
+/// Waits until the surviving end sleeps, has met a full ring, or exchanges messages, as requested from
+/// [`pair`].
 fn wait_until_busy(machine: &Machine, how: &str) {
     let is_busy = |direction: &Value| {
         let count = |key: &str| direction[key].as_u64().unwrap_or(0);
         match how {
-            // The one that holds the channel sends nothing.
+            // The peer that holds the channel sends nothing.
             "recv" => count("sent") == 0 && count("sleeps") > 0,
             "send" => count("stalls") > 0,
             _ => count("received") > 1,
@@ -202,7 +202,7 @@ fn children_of_a_domain_go_with_it() {
     machine.down();
 }
 
-/// Ways in which processes outlive the one that started them.
+/// Shell commands whose processes outlive their parent.
 const ESCAPES: [&str; 4] = [
     "sleep 1001 &",
     "setsid sleep 1001 &",
@@ -220,7 +220,7 @@ fn what_a_domain_leaves_behind_is_ended() {
             assert!(gone, "on {node}, {escape:?} leaves {:?}", machine.processes("sleep 1001"));
         }
     }
-    // In a virtual machine its own process table is looked at.
+    // In a virtual machine, check the guest's process table.
     for escape in ESCAPES {
         machine.actor("arm0", &["leave-behind", escape, "0.3"]).ok();
         let left = || {
@@ -236,7 +236,8 @@ fn what_a_domain_leaves_behind_is_ended() {
 #[test]
 fn what_a_living_domain_started_lives() {
     let machine = Machine::up(&duo());
-    // Orphans of a running domain belong to it and end with it; the end of another domain changes nothing.
+    // Orphans of a running domain belong to it and end with it; the end of another domain does not affect
+    // them.
     let job = machine.start_actor("host", &["leave-behind", "(setsid sleep 1002 &)", "1000"]);
     job.wait_for("left behind");
     machine.actor("host", &["leave-behind", "(setsid sleep 1001 &)", "0.3"]).ok();
@@ -292,7 +293,7 @@ fn killed_while_it_comes_up_it_leaves_nothing() {
             monitors.first().into_iter().for_each(|pid| machine.kill(*pid));
             let finished = up.finish();
             assert!(finished.status <= 1, "{finished}");
-            // It ends by itself, or has ended, or was not touched: down is right in the first and the last
+            // The machine is ending, has ended, or was not hit: `down` succeeds in the first and the last
             // case.
             if finished.status == 0 && !leftovers::sockets(machine.name()).is_empty() {
                 let down = machine.tombolo(["down"]);
@@ -300,7 +301,7 @@ fn killed_while_it_comes_up_it_leaves_nothing() {
             }
         }
         machine.assert_gone();
-        // Leftovers of what was killed must not be in the way.
+        // Leftovers of the killed machine must not prevent the next start.
         if round >= 6 {
             machine.bring_up();
             machine.down();

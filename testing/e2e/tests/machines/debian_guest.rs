@@ -1,5 +1,5 @@
-//! A Debian that joins by itself and has nothing of Tombolo but the installed package, whose service systemd
-//! starts. `scripts/test-guest-package.sh` makes its disk and then runs this.
+//! A Debian guest that joins by itself. It has nothing of Tombolo but the installed package, whose service
+//! systemd starts. `scripts/test-guest-package.sh` creates its disk and then runs this test.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +12,7 @@ const ISA: &str = std::env::consts::ARCH;
 
 const WINDOW_MIB: u64 = 64;
 
-/// Where the kernel, its first files, the disk and the key are.
+/// Folder with the kernel, the initramfs, the disk and the key.
 fn guest_folder() -> Option<PathBuf> {
     let folder = std::env::var_os("TOMBOLO_GUEST").map(PathBuf::from);
     if folder.is_none() {
@@ -21,8 +21,8 @@ fn guest_folder() -> Option<PathBuf> {
     folder.filter(|_| has_virtual_machine(ISA))
 }
 
-/// Starts the emulator, which ends with the test. Nothing is written to the disk's file: what the guest
-/// writes is kept apart until then. Not with KVM, which hangs where it is there but is itself emulated.
+/// Starts the emulator, which ends with the test. The guest's writes go to a temporary overlay, not to the
+/// disk's file. KVM is not used, because it hangs where it is available but itself emulated.
 fn boot(folder: &Path, window: &WindowFile) -> Running {
     let computer = Computer::of(ISA);
     let mut command = Command::new("setpriv");
@@ -37,7 +37,7 @@ fn boot(folder: &Path, window: &WindowFile) -> Running {
     Running::start(command.args(Device::Ivshmem.words(window.path(), WINDOW_MIB)))
 }
 
-/// Booting a distribution takes minutes where it is emulated on a busy host.
+/// Waits for the boot, which takes minutes when emulated on a busy host.
 #[track_caller]
 fn booted(machine: &Machine, guest: &Running, generation: u64) {
     let up = || machine.node("card0")["state"] == "up" && machine.node("card0")["generation"] == generation;
@@ -45,13 +45,13 @@ fn booted(machine: &Machine, guest: &Running, generation: u64) {
     is_up(machine, guest, generation);
 }
 
-/// Asks the guest's systemd for something.
+/// Runs `systemctl` in the guest.
 fn systemctl(machine: &Machine, words: &str) -> Running {
     tool(machine, ISA, &["sh", "-c", &format!("exec /usr/bin/systemctl {words}")])
 }
 
-/// Systemd starts the service at boot and again when it was killed, ends it when the guest reboots or is
-/// switched off, and the host's part may go and come back under it.
+/// Systemd starts the service at boot and restarts it after a kill, and stops it when the guest reboots or
+/// powers off. The host's part may go down and come back meanwhile.
 #[test]
 fn a_debian_with_the_package_lives_as_a_node() {
     let Some(folder) = guest_folder() else { return };
@@ -81,7 +81,7 @@ fn a_debian_with_the_package_lives_as_a_node() {
 
     let asked = systemctl(&machine, "poweroff");
     assert!(eventually(|| machine.node("card0")["state"] != "up"), "{}", machine.node("card0"));
-    // It ends before or with its node.
+    // The command ends before or with its node.
     let _ = asked.finish();
     assert!(eventually(|| !guest.is_running()), "{}", guest.so_far());
     let ended = guest.finish();

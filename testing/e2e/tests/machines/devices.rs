@@ -1,4 +1,4 @@
-//! Networks of nodes, and disks of one node on another: kernels and their programs use them.
+//! Networks between nodes, and disks of one node on another, used by kernels and their programs.
 
 use std::fs;
 use std::io::{Read, Write};
@@ -22,7 +22,7 @@ fn start_busybox(machine: &Machine, words: &[&str]) -> Running {
     machine.start(["run", "--on", "arm0", &tool].iter().chain(words))
 }
 
-/// Bytes of which no two blocks are the same.
+/// Returns bytes of which no two blocks are equal.
 fn pattern(length: usize, seed: u64) -> Vec<u8> {
     let mut state = seed;
     let mut bytes = Vec::with_capacity(length + 8);
@@ -34,7 +34,7 @@ fn pattern(length: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Whether this kernel and user may have network devices; reports if not.
+/// Whether this user can create network devices on this kernel; reports if not.
 fn has_network_devices() -> bool {
     match Tap::create(&format!("try{}", std::process::id())) {
         Ok(_) => true,
@@ -59,20 +59,20 @@ fn a_network_of_two_nodes() {
     net.wait_for("[host] link up: arm0");
     net.wait_for("[arm0] link up: host");
     let ping = |bytes: &str| busybox(&machine, &["ping", "-c", "3", "-w", "60", "-s", bytes, &host]).ok();
-    // The longest that fits one packet, and one that is cut.
+    // Short, the longest that fits into one packet, and one that is fragmented.
     for bytes in ["56", "8972", "20000"] {
         assert!(ping(bytes).contains(" 0% packet loss"), "{bytes}");
     }
     there_and_back(&machine, &host);
 
-    // An end that dies takes the link of the other down, and brings it up when it is back.
+    // The death of one end takes the other's link down; its return brings the link up.
     let port = machine.domains_on("arm0")[0].1.to_string();
     busybox(&machine, &["kill", "-9", &port]).ok();
     net.wait_for("[host] link down: arm0");
     let both = |text: &str, count: usize| eventually(|| net.so_far().matches(text).count() >= count);
     assert!(both("[arm0] link up: host", 2), "{}", net.so_far());
     assert!(ping("56").contains(" 0% packet loss"));
-    // The same of the whole node.
+    // The same with the whole node.
     machine.tombolo(["restart", "arm0", "--force"]).ok();
     assert!(both("[arm0] link up: host", 3), "{}", net.so_far());
     assert!(ping("56").contains(" 0% packet loss"));
@@ -90,7 +90,7 @@ fn has_card(name: &str) -> bool {
     cards.lines().any(|line| line.trim_start().starts_with(&format!("{name}:")))
 }
 
-/// A stream of bytes from this host to a file on the Arm machine, and back from there.
+/// Sends a byte stream from this host to a file on the Arm machine and back.
 fn there_and_back(machine: &Machine, host: &str) {
     let bytes = pattern(8 << 20, 7);
     let accept = || {
@@ -115,7 +115,7 @@ fn there_and_back(machine: &Machine, host: &str) {
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
     let mut back = Vec::new();
     stream.read_to_end(&mut back).unwrap();
-    // Its tool ends with the connection.
+    // The guest's tool ends with the connection.
     drop(stream);
     client.finish().ok();
     assert!(back == bytes, "{} of {} bytes are back, or others", back.len(), bytes.len());
@@ -137,7 +137,7 @@ fn what_a_network_refuses() {
 
 const DISK_BYTES: usize = 8 << 20;
 
-/// Writes what comes on standard input, in the middle of the disk and not at its pages.
+/// Command that writes standard input to the middle of the disk, not aligned to pages.
 const WRITE: &str = "/tombolo/busybox cat >/tmp/some && /tombolo/busybox dd if=/tmp/some of=/dev/nbd0 bs=96k seek=7 conv=notrunc,fsync";
 
 #[test]
@@ -152,7 +152,7 @@ fn a_disk_of_the_host_on_the_arm_machine() {
     let all = || busybox(&machine, &["cat", "/dev/nbd0"]).ok_quietly().to_vec();
     assert!(all() == content);
 
-    // What the Arm machine writes is in the file when it has said so.
+    // Completed writes of the Arm machine are in the file.
     let some = pattern(40 << 16, 2);
     let mut write = start_busybox(&machine, &["sh", "-c", WRITE]);
     write.feed(some.clone());
@@ -161,14 +161,14 @@ fn a_disk_of_the_host_on_the_arm_machine() {
     let expected = [&content[..from], &some, &content[to..]].concat();
     assert!(fs::read(&file).unwrap() == expected && all() == expected);
 
-    // No other has the disk, or the file.
+    // No second client gets the disk or the file.
     let second = machine.tombolo(["block", "attach", "d0", "--socket", "@second", "--timeout", "1"]);
     assert_ne!(second.status, 0, "{second}");
     server.wait_for("refused: host");
     let path = file.display().to_string();
     machine.tombolo(["block", "serve", "d1", &path]).fails_with(1, &["served for writing already"]);
 
-    // A server that dies in the middle of writing: an error, soon, and no hang.
+    // If the server dies during writes, the client soon gets an error and does not hang.
     let writes = "B=/tombolo/busybox; echo begun; \
                   while $B dd if=/dev/zero of=/dev/nbd0 bs=64k count=128 conv=notrunc,fsync; do :; done; echo failed";
     let uncached = |command: &str| {
@@ -191,7 +191,7 @@ fn a_disk_of_the_host_on_the_arm_machine() {
         assert!(uncached("cat /dev/nbd0").ok_quietly() == fs::read(&file).unwrap());
     }
 
-    // The disk goes with its command, also by SIGKILL.
+    // The disk goes away with its command, even after SIGKILL.
     disk.signal(Signal::KILL);
     let _ = disk.finish();
     let size = || busybox(&machine, &["cat", "/sys/block/nbd0/size"]).ok();
@@ -208,7 +208,7 @@ fn serve(machine: &Machine, file: &Path, options: &[&str]) -> Running {
     server
 }
 
-/// A client of the protocol of network block devices, as small as can be.
+/// A minimal client of the network block device protocol.
 struct Client {
     stream: UnixStream,
     bytes: u64,
@@ -222,7 +222,7 @@ impl Client {
         let mut greeting = [0; 18];
         stream.read_exact(&mut greeting).unwrap();
         assert_eq!(&greeting[..16], b"NBDMAGICIHAVEOPT");
-        // No zeros; and the option that has no reply.
+        // The flag that omits the zero padding; then the option without a reply.
         stream.write_all(&[0, 0, 0, 3]).unwrap();
         stream.write_all(b"IHAVEOPT\0\0\0\x01\0\0\0\x02d0").unwrap();
         let mut export = [0; 10];
@@ -242,7 +242,7 @@ impl Client {
         self.stream.write_all(&request).unwrap();
     }
 
-    /// The error of the next answer, and what it is an answer to.
+    /// Returns error and cookie of the next reply.
     fn answer(&mut self) -> (u32, u64) {
         let mut answer = [0; 16];
         self.stream.read_exact(&mut answer).unwrap();
@@ -281,14 +281,14 @@ fn a_disk_on_a_socket_for_other_programs() {
     let attached = attach();
     let mut client = Client::connect(&socket);
     assert_eq!((client.bytes, client.flags), (DISK_BYTES as u64, 0b110_1101));
-    // Longer than a buffer, and than what can be under way at once: 64 of 128 KiB.
+    // Longer than a buffer and than the maximum in flight, 64 times 128 KiB.
     let bytes = pattern(DISK_BYTES, 3);
     assert_eq!(client.do_it(1, 0, DISK_BYTES as u32, &bytes), 0);
     assert_eq!(client.do_it(3, 0, 0, &[]), 0, "a flush");
     assert!(fs::read(&file).unwrap() == bytes);
     assert!(client.read(0, DISK_BYTES as u32) == bytes);
     assert!(client.read(512, 1 << 20) == bytes[512..][..1 << 20]);
-    // Several at once, answered in whatever order.
+    // Several requests at once, answered in any order.
     for block in 0..32 {
         client.ask(1, block * 4096, 4096, &pattern(4096, block));
     }
@@ -297,7 +297,7 @@ fn a_disk_on_a_socket_for_other_programs() {
     answered.sort_unstable();
     assert_eq!(answered, (0..32).map(|block| block * 4096).collect::<Vec<_>>());
     assert!(client.read(5 * 4096, 4096) == pattern(4096, 5));
-    // Discarded and zeroed blocks; ranges that are not there; what this has not.
+    // Discarded and zeroed blocks, ranges out of bounds, unsupported commands.
     assert_eq!(client.do_it(4, 4096, 4096, &[]), 0);
     assert_eq!(client.do_it(6, 65536, 65536, &[]), 0);
     assert!(client.read(65536, 65536).iter().all(|byte| *byte == 0));
@@ -305,7 +305,7 @@ fn a_disk_on_a_socket_for_other_programs() {
     assert_eq!(client.do_it(1, 1, 512, &[0; 512]), 22);
     assert_eq!(client.do_it(9, 0, 0, &[]), 95);
 
-    // The server dies and comes back: errors, and then the same bytes.
+    // The server dies and comes back: errors first, then the same bytes.
     machine.kill(server_pid);
     attached.wait_for("connection lost");
     assert_eq!(client.do_it(0, 0, 512, &[]), 5);
@@ -316,7 +316,7 @@ fn a_disk_on_a_socket_for_other_programs() {
     server.signal(Signal::INT);
     server.finish().ok();
 
-    // Read-only, and to a client that comes after another. One of another size ends it.
+    // A read-only server, for a client that reconnects. A server of another size ends it.
     let server = serve(&machine, &file, &["--read-only"]);
     let ended = attached.finish_within(PATIENCE);
     ended.fails_with(1, &["another size or other abilities"]);
@@ -326,7 +326,7 @@ fn a_disk_on_a_socket_for_other_programs() {
     assert_eq!(client.flags & 2, 2);
     assert_eq!(client.do_it(1, 0, 512, &[0; 512]), 1);
     assert!(client.read(5 * 4096, 4096) == pattern(4096, 5));
-    // Nonsense ends a client, and no more.
+    // Invalid requests only end their client.
     client.stream.write_all(&[0xff; 64]).unwrap();
     let mut rest = Vec::new();
     let _ = client.stream.read_to_end(&mut rest);

@@ -1,11 +1,11 @@
-//! `tombolo up --foreground`: what a supervisor sees of a machine.
+//! `tombolo up --foreground`: a machine as seen by a supervisor.
 
 use std::os::unix::net::UnixDatagram;
 
 use rustix::process::Signal;
 use tombolo_e2e::{Machine, MachineFile, PATIENCE, Running, eventually};
 
-/// A machine that is kept in the foreground, and has reported that it is up.
+/// Starts a machine in the foreground and waits until it reports that it is up.
 fn kept(file: &MachineFile) -> (Machine, Running) {
     kept_with(file, &[])
 }
@@ -45,7 +45,7 @@ fn the_end_of_its_input_takes_the_machine_down() {
     machine.has_ended();
 }
 
-/// While it brings the machine up, and while it measures.
+/// Killed while it brings the machine up and while it measures.
 #[test]
 fn a_benchmark_that_is_killed_takes_its_machine_along() {
     for measures in [false, true] {

@@ -1,4 +1,5 @@
-//! What `tombolo litmus` and `tombolo bench link` find of links is written into the machine file and used.
+//! Findings of `tombolo litmus` and `tombolo bench link` about links are written to the machine file and
+//! used.
 
 use tombolo_e2e::{Machine, MachineFile};
 
@@ -12,7 +13,7 @@ fn place(machine: &Machine, needs: &str) -> Vec<(String, String)> {
     candidates.iter().map(of).collect()
 }
 
-/// The commands write their findings, and the machine is the same with them, but knows more.
+/// The commands write their findings; the machine otherwise stays the same.
 #[test]
 fn what_was_found_is_written_read_and_used() {
     let file = MachineFile::host()
@@ -85,7 +86,7 @@ fn a_machine_file_that_cannot_be_written_is_said_before_anything_is_measured() {
     machine.down();
 }
 
-/// A `[[found]]` with these settings between the host and each of these nodes.
+/// Writes `[[found]]` tables with these settings between the host and each of these nodes.
 fn with_found(machine: &Machine, before: &str, found: &[(&str, &str)]) {
     let tables = found.iter().map(|(node, settings)| {
         format!("[[found]]\nbetween = [\"host\", \"{node}\"]\ntransport = \"shm\"\n{settings}\n")

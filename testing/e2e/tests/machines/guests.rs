@@ -1,9 +1,9 @@
-//! Virtual machines that Tombolo does not start and that join by themselves.
+//! Virtual machines that are not started by Tombolo and join by themselves.
 //!
-//! A guest boots Debian's kernel and a root that has nothing of Tombolo but installed programs and a service,
-//! which runs the command of the package's unit. The emulator has no connection to the machine but memory: a
-//! file behind an `ivshmem` device, behind an NVDIMM that the guest's DAX driver has, or behind the guest's
-//! own memory, a part of which its kernel leaves alone.
+//! A guest boots Debian's kernel and a root file system that has nothing of Tombolo but installed programs
+//! and a service, which runs the command of the package's unit. The emulator shares nothing with the machine
+//! but memory: a file behind an `ivshmem` device, behind an NVDIMM with the guest's DAX driver, or behind
+//! guest memory that its kernel leaves alone.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -13,15 +13,16 @@ use tombolo_e2e::{
 };
 use tombolo_machine::vm::Archive;
 
-/// After how long without a sign of life a side counts as lost: both are emulated on a host that is busy.
+/// Time without a sign of life after which a side counts as lost; long, because both are emulated on a busy
+/// host.
 const SILENCE_S: u32 = 5;
 
-/// What differs between emulated computers.
+/// Properties that differ between emulated computers.
 pub(crate) struct Computer {
     isa: &'static str,
-    /// Its emulator's options.
+    /// Options of its emulator.
     pub(crate) words: &'static str,
-    /// The kernel's parameters.
+    /// Parameters of its kernel.
     pub(crate) kernel_line: &'static str,
 }
 
@@ -45,19 +46,19 @@ impl Computer {
     }
 }
 
-/// The memory that a guest and the host have in common.
+/// Device that gives a guest memory shared with the host.
 #[derive(Clone, Copy)]
 pub(crate) enum Device {
     /// BAR 2 of a PCI device, found through sysfs.
     Ivshmem,
-    /// `/dev/dax0.0`, which the guest's kernel makes of an NVDIMM.
+    /// `/dev/dax0.0`, which the guest's kernel creates for an NVDIMM.
     Dax,
     /// The end of an Arm guest's memory, which its kernel does not use.
     Reserved,
 }
 
 impl Device {
-    /// As `tombolo join` in the guest names it.
+    /// Returns the name of the window for `tombolo join` in the guest.
     fn join(self) -> &'static str {
         match self {
             Device::Ivshmem => "ivshmem",
@@ -66,7 +67,7 @@ impl Device {
         }
     }
 
-    /// The options that give the emulated computer a file as this device.
+    /// Returns the emulator options that present a file as this device.
     pub(crate) fn words(self, file: &Path, mib: u64) -> Vec<String> {
         let file = file.display();
         let memory = format!("memory-backend-file,id=window,size={mib}M,mem-path={file},share=on");
@@ -78,7 +79,7 @@ impl Device {
         ["-object", &memory, option, value].map(str::to_owned).to_vec()
     }
 
-    /// The kernel's parameters for it.
+    /// Returns the kernel parameters for the device.
     fn kernel_line(self) -> String {
         match self {
             Device::Ivshmem | Device::Dax => String::new(),
@@ -87,10 +88,10 @@ impl Device {
     }
 }
 
-/// The memory of a guest.
+/// Size of a guest's memory, in MiB.
 const MEMORY_MIB: u64 = 256;
 
-/// The start of every guest.
+/// Beginning of the start script, common to all guests.
 const START: &str = "#!/bin/busybox sh
 /bin/busybox --install -s /bin
 mount -t devtmpfs dev /dev
@@ -101,8 +102,8 @@ mount -t tmpfs shm /dev/shm
 ifconfig lo 127.0.0.1 up
 ";
 
-/// Makes `/dev/dax0.0` of the NVDIMM, as `ndctl create-namespace --mode=devdax --map=mem --align=4k` does.
-/// The kernel keeps its description of that in the first 2 MiB and finds it when it boots again.
+/// Creates `/dev/dax0.0` on the NVDIMM, as `ndctl create-namespace --mode=devdax --map=mem --align=4k` does.
+/// The kernel keeps the namespace's description in the first 2 MiB and finds it at the next boot.
 const START_DAX: &str = "cd /modules
 for module in $(cat order); do insmod $module; done
 cd /sys/bus/nd/devices
@@ -116,11 +117,11 @@ if ! [ -e /dev/dax0.0 ]; then
 fi
 ";
 
-/// Where the window begins in the file behind an NVDIMM.
+/// Offset of the window in the file behind an NVDIMM.
 const DAX_OFFSET_MIB: u64 = 2;
 
-/// The service: the command of the package's unit with the same file of settings, started again when it
-/// ends.
+/// Returns the service script, which runs the command of the package's unit with the same settings file.
+/// `init` restarts it when it ends.
 fn service(program: &str) -> String {
     let unit = include_str!("../../../../packaging/tombolo-join@.service");
     let command = unit.lines().find_map(|line| line.strip_prefix("ExecStart=")).expect("a command");
@@ -128,7 +129,7 @@ fn service(program: &str) -> String {
     format!("#!/bin/sh\nJOIN=$(sed -n s/^JOIN=//p /etc/tombolo/join/card0.conf)\nexec {program} {words}\n")
 }
 
-/// Adds a folder and all that is in it.
+/// Adds a folder with its contents.
 fn add_folder(archive: &mut Archive, from: &Path, to: &str) {
     let entries = std::fs::read_dir(from).unwrap_or_else(|error| panic!("{from:?}: {error}"));
     for entry in entries.flatten() {
@@ -147,11 +148,11 @@ fn add_folder(archive: &mut Archive, from: &Path, to: &str) {
     }
 }
 
-/// The root file system, which the kernel unpacks into memory.
+/// Builds the root file system as an initramfs.
 fn root(computer: &Computer, device: Device, key: &[u8]) -> Vec<u8> {
     let kit = computer.kit();
     let mut archive = Archive::new();
-    // Libraries of programs that are not static, as this host's are not.
+    // Libraries for dynamically linked programs, such as this host's.
     let libraries = kit.join("root");
     let has_libraries = libraries.is_dir();
     match has_libraries {
@@ -165,7 +166,7 @@ fn root(computer: &Computer, device: Device, key: &[u8]) -> Vec<u8> {
     archive.file("bin/busybox", 0o755, &read(kit.join("busybox")));
     archive.symlink("bin/sh", "busybox");
     archive.symlink("init", "bin/busybox");
-    // Of others the kit has the monitor alone, which the command does no more than start.
+    // For other instruction sets the kit has only the monitor, which is all that the command would start.
     let program = if has_libraries && computer.isa == std::env::consts::ARCH {
         archive.file("usr/bin/tombolo", 0o755, &read(tombolo()));
         archive.file("usr/bin/tombolod", 0o755, &read(tombolo().with_file_name("tombolod")));
@@ -190,7 +191,7 @@ fn root(computer: &Computer, device: Device, key: &[u8]) -> Vec<u8> {
     archive.finish()
 }
 
-/// Starts the emulator. It is nothing of the machine's; with the test it ends, however that ends.
+/// Starts the emulator. It does not belong to the machine but ends with the test in any case.
 fn boot(machine: &Machine, computer: &Computer, device: Device, window: &WindowFile, mib: u64) -> Running {
     let key = std::fs::read(machine.folder().join("key")).expect("a key");
     let image = machine.folder().join("root.cpio");
@@ -198,7 +199,7 @@ fn boot(machine: &Machine, computer: &Computer, device: Device, window: &WindowF
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL"]).arg(format!("qemu-system-{}", computer.isa));
     command.args(computer.words.split_whitespace());
-    // Never one processor at most, for which the emulator leaves memory barriers out.
+    // With a maximum of one processor the emulator would omit memory barriers.
     command.args("-smp 1,maxcpus=2 -nodefaults -nographic -serial stdio".split(' '));
     command.args(["-m", &format!("{MEMORY_MIB},slots=2,maxmem=1G")]);
     command.arg("-kernel").arg(computer.kit().join("vmlinuz")).arg("-initrd").arg(image);
@@ -207,8 +208,8 @@ fn boot(machine: &Machine, computer: &Computer, device: Device, window: &WindowF
     Running::start(command.args(device.words(window.path(), mib)))
 }
 
-/// This host, and guests as the nodes `card0` and so on, each behind one of the windows `sources`, with this
-/// key or one of the machine's own.
+/// Creates a machine, without bringing it up: this host, and guests as nodes `card0` and so on, each behind
+/// one of the windows `sources`, with this key or one derived from the machine's name.
 pub(crate) fn machine(isa: &str, sources: &[String], key: Option<&[u8]>) -> Machine {
     let settings = format!("kind = \"attached\"\nisa = \"{isa}\"\nkey = \"key\"\nsilence_s = {SILENCE_S}");
     let nodes = sources.iter().enumerate().map(|(number, source)| {
@@ -235,13 +236,13 @@ pub(crate) fn is_up(machine: &Machine, guest: &Running, generation: u64) {
     is_up_as(machine, "card0", guest, generation);
 }
 
-/// Starts a tool of the guest.
+/// Starts a command in the guest.
 pub(crate) fn tool(machine: &Machine, isa: &str, words: &[&str]) -> Running {
     let busybox = kit_folder().join(isa).join("busybox").display().to_string();
     machine.start(["run", "--on", "card0", &busybox].iter().chain(words))
 }
 
-/// Programs on both sides, and two on the guest, over channels in the window.
+/// Runs programs on both sides, and two on the guest, over channels in the window.
 pub(crate) fn is_used(machine: &Machine, isa: &str) {
     machine.actor("host,card0", &["exchange", "2000"]).ok();
     machine.actor("card0,card0", &["exchange", "200"]).ok();
@@ -249,7 +250,8 @@ pub(crate) fn is_used(machine: &Machine, isa: &str) {
     assert_eq!(said.trim(), isa);
 }
 
-/// The guest starts anew while a channel of the host is open: its peer learns of it.
+/// Runs a command in the guest that ends its service or kernel while a program on the host has a channel to
+/// it, and checks that the program learns of it.
 pub(crate) fn starts_anew(machine: &Machine, isa: &str, words: &[&str]) {
     let peer = machine.start_actor("card0", &["hold", "victim"]);
     peer.wait_for("serving");
@@ -263,8 +265,8 @@ pub(crate) fn starts_anew(machine: &Machine, isa: &str, words: &[&str]) {
     assert_ne!(cause.finish().status, 0);
 }
 
-/// A life of the node: it is there before the machine, its service is killed, it boots anew, the host part
-/// goes down and comes back, dies and comes back, and at last the guest is switched off.
+/// Runs through a node's life: it waits before the machine is up, its service is killed, it reboots, the
+/// host's part goes down and comes back, dies and comes back, and finally the guest is powered off.
 fn lives(mut machine: Machine, isa: &str, guest: Running) {
     guest.wait_for("waiting for a machine to offer the window");
     machine.bring_up();
@@ -284,7 +286,7 @@ fn lives(mut machine: Machine, isa: &str, guest: Running) {
     machine.bring_up();
     is_up(&machine, &guest, 1);
     machine.kill(machine.processes("serve")[0]);
-    // Its supervisor cleans up before the name is free again.
+    // The name is free once the root's supervisor has cleaned up.
     assert!(eventually(|| machine.tombolo([Path::new("up"), machine.file()]).status == 0));
     is_up(&machine, &guest, 1);
     is_used(&machine, isa);
@@ -310,7 +312,7 @@ fn an_arm_guest_joins_through_a_pci_device() {
     lives_behind_ivshmem("aarch64");
 }
 
-/// As reserved memory between unlike cores is: there is no device, and `/dev/mem` maps an address.
+/// Like reserved memory between unlike cores: there is no device, and `/dev/mem` maps an address.
 #[test]
 fn an_arm_guest_joins_through_memory_that_its_kernel_leaves_alone() {
     let isa = "aarch64";
@@ -326,7 +328,7 @@ fn an_arm_guest_joins_through_memory_that_its_kernel_leaves_alone() {
     machine.down();
 }
 
-/// The host relays between guests that have no memory in common, and the death of one is heard by the other.
+/// The host relays between guests without common memory, and the death of one is reported to the other.
 #[test]
 fn two_guests_reach_each_other_through_the_host() {
     let isa = "aarch64";

@@ -1,5 +1,5 @@
-//! Malicious peers and clients: they break only what is their own, what they take has a limit, and others are
-//! served.
+//! Malicious peers and clients: they only break what is their own, their resources are limited, and others
+//! are still served.
 
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -16,7 +16,7 @@ use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::socket::receive;
 use tombolo_platform::{Deadline, Errno, process, socket};
 
-/// Channels that a client without end asks for; the environment may say more.
+/// Number of channels that an endless client requests; `TOMBOLO_STORM` overrides it.
 fn storm() -> u32 {
     std::env::var("TOMBOLO_STORM").ok().and_then(|count| count.parse().ok()).unwrap_or(5000)
 }
@@ -25,7 +25,7 @@ fn connect(machine: &Machine) -> OwnedFd {
     socket::connect(&socket_name(process::user_id(), machine.name(), None)).expect("the monitor listens")
 }
 
-/// Sends, and takes in what comes meanwhile.
+/// Sends a request and receives messages while the socket is full.
 fn send(client: &OwnedFd, request: u32, body: Request, heard: &mut Vec<MonitorMessage>) {
     let bytes = ClientMessage { request, body }.to_bytes().unwrap();
     let until = Deadline::after(tombolo_e2e::PATIENCE);
@@ -57,11 +57,11 @@ fn attach(client: &OwnedFd) {
     assert!(matches!(answer.body, Reply::Attach { .. }), "{answer:?}");
 }
 
-/// What the monitor says first to a client that asks to be attached.
+/// Returns the monitor's first answer to an attaching client.
 fn answer(client: &OwnedFd) -> MonitorMessage {
     let body = Request::Attach { version: FINGERPRINT, program: "hostile".into() };
     let bytes = ClientMessage { request: 1, body }.to_bytes().unwrap();
-    // One that was turned away cannot send any more; it hears why.
+    // A rejected client can no longer send but can read the reason.
     let _ = socket::send(client, &bytes, &[]);
     let mut heard = Vec::new();
     assert!(eventually(|| {
@@ -76,8 +76,8 @@ fn is_limit(body: &Reply, key: &str) -> bool {
         if what.contains(key))
 }
 
-/// An honest client talks to the server until `others` have ended, and then ends the server; what that one
-/// says.
+/// Runs honest clients against the server until `others` have ended, then stops the server and returns its
+/// output.
 fn talk_beside(machine: &Machine, name: &str, server: Running, mut others: Vec<Running>) -> String {
     let mut talks = 0;
     while talks == 0 || others.iter_mut().any(Running::is_running) {
@@ -121,19 +121,19 @@ fn who_never_reads_or_floods_is_held_back_alone() {
 
 #[test]
 fn a_scribbling_virtual_machine_harms_its_own_window_only() {
-    // Built before the others scribble, so that they do not delay it.
+    // Built in advance, so that the scribblers do not delay it.
     let _ = actor_image();
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));
     let root = machine.pid_of("host");
     let server = machine.start_actor("host", &["steadfast", "rock"]);
     server.wait_for("serving");
-    // First into what was lent to it: then its neighbours in the same window have nothing to fear either.
+    // First it scribbles into memory lent to it: its neighbours in the same window must not be affected.
     let scribbler = machine.start_actor("arm0", &["scribble", "rock", "3", "4"]);
     machine.actor("arm0", &["honest", "rock", "20"]).ok();
     let said = talk_beside(&machine, "rock", server, vec![scribbler]);
     assert!(said.contains("others failed") && !said.contains(" 0 others"), "nothing was scribbled: {said}");
 
-    // Then into all that it can reach, while others of the host talk.
+    // Then into everything in its reach, while programs on the host talk.
     let before = machine.memory_kib(root);
     let server = machine.start_actor("host", &["steadfast", "hill"]);
     server.wait_for("serving");
@@ -141,7 +141,7 @@ fn a_scribbling_virtual_machine_harms_its_own_window_only() {
     talk_beside(&machine, "hill", server, scribblers.into());
     let more = machine.memory_kib(root).saturating_sub(before);
     assert!(more < 32 * 1024, "the monitor grew by {more} KiB");
-    // The node may have lost its monitor by that. If so, it reports that and comes back.
+    // The node may have lost its monitor. If so, the cause is reported and it comes back.
     let node = machine.node("arm0");
     if node["state"] == "up" {
         machine.kill(machine.pid_of("arm0"));
@@ -152,7 +152,7 @@ fn a_scribbling_virtual_machine_harms_its_own_window_only() {
     machine.down();
 }
 
-/// Asks for a channel to a name, and keeps of what is lent for it the memory alone: all of the window.
+/// Requests a channel to a name and keeps only the memory descriptor that is lent for it: all of the window.
 fn lent_window(client: &OwnedFd, name: &str) -> OwnedFd {
     let (timeout, config) = (Duration::from_secs(60), ChannelConfig::default());
     let name = name.to_owned();
@@ -178,7 +178,7 @@ fn lent_window(client: &OwnedFd, name: &str) -> OwnedFd {
 
 #[test]
 fn a_program_of_the_host_that_scribbles_over_a_window_harms_the_node_behind_it_only() {
-    // First of all: a server would not wait for ever while the programs of the other nodes are compiled.
+    // Built first: a server would time out while the programs for other nodes are compiled.
     let _ = actor_image();
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", "").with_user("s390x-user", "s390x"));
     let root = machine.pid_of("host");
@@ -195,8 +195,8 @@ fn a_program_of_the_host_that_scribbles_over_a_window_harms_the_node_behind_it_o
 
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // What the monitors say to each other, what is lent first, and all the rest; for as long as the
-        // machine is up.
+        // The monitors' area, the memory that is lent first, or the whole window; as long as the machine is
+        // up.
         scope.spawn(|| {
             let mut random = Random::new(6);
             while !stop.load(Ordering::Relaxed) {
@@ -215,8 +215,7 @@ fn a_program_of_the_host_that_scribbles_over_a_window_harms_the_node_behind_it_o
             for node in ["host", "s390x-user"] {
                 machine.actor(node, &["honest", "rock", "50"]).ok();
             }
-            // The node may have lost its monitor by that, or lose it just now. It comes back with another
-            // window.
+            // The node may have lost its monitor or may be losing it now. It comes back with another window.
             let node = machine.node("arm0");
             if node["state"] == "up" {
                 machine.kill_if_there(node["pid"].as_i64().expect("a process id") as i32);
@@ -258,7 +257,7 @@ fn connections_without_end_are_told_of_the_limit() {
     machine.down();
 }
 
-/// The default of a limit, as the specification of machine files says.
+/// Returns the default of a limit from the specification of machine files.
 fn tombolo_limit(key: &str) -> usize {
     let specification = include_str!("../../../../docs/specs/machine-file.md");
     let row = specification.lines().find(|line| line.starts_with(&format!("| `{key}`"))).expect("a row");

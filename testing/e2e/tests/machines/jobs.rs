@@ -1,4 +1,4 @@
-//! The main job: one answer, wherever it is computed.
+//! The main example job gives one answer on any nodes.
 
 use std::fmt::Write;
 
@@ -6,7 +6,7 @@ use tombolo_e2e::{Machine, MachineFile, image};
 
 const NODES: [&str; 4] = ["host", "arm0", "riscv-user", "s390x-user"];
 
-/// A graph with groups of fifty that know each other better than the rest, as an edge list.
+/// Generates a graph as an edge list, with groups of fifty vertices that are more densely connected.
 fn planted(vertices: u64, edges: u64) -> String {
     let mut state = 1_u64;
     let mut draw = |below: u64| {

@@ -1,4 +1,4 @@
-//! Machines come up, say how they are, go down, and leave nothing.
+//! Machines come up, report their state, go down, and leave nothing.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
@@ -84,7 +84,7 @@ fn a_machine_comes_up_again_under_its_name() {
     for _ in 0..3 {
         machine.bring_up();
         machine.tombolo(["down"]).ok();
-        // `down` returns when everything is gone: the name is free immediately.
+        // `down` returns when everything is gone, so the name is free immediately.
     }
     machine.bring_up();
     machine.down();
@@ -105,7 +105,7 @@ fn what_nodes_are_made_of_is_missed_by_name() {
     assert_eq!(output.status.code(), Some(1), "{said}");
     assert!(said.contains("arm0") && said.contains("TOMBOLO_KIT is /nonexistent"), "{said}");
     assert!(said.contains("or unset it"), "{said}");
-    // A folder, but of something else.
+    // An existing folder that is not a kit.
     let mut command = machine.command();
     command.arg("up").arg(machine.file()).env("TOMBOLO_KIT", machine.folder());
     let output = command.output().expect("it runs");
@@ -118,7 +118,7 @@ fn what_nodes_are_made_of_is_missed_by_name() {
     machine.has_ended();
 }
 
-/// A machine with a node that never comes up, and the `up` that waits for it.
+/// Starts `up` for a machine with a node that never comes up.
 fn starting() -> (Machine, Running) {
     let machine = Machine::new(&MachineFile::host().with_vm("slow", "emulator = \"./slow\""));
     let emulator = machine.folder().join("slow");
@@ -141,7 +141,7 @@ fn when_up_is_killed_the_machine_that_it_waits_for_goes_at_once() {
     up.signal(Signal::KILL);
     let since = Instant::now();
     assert_eq!(up.finish().status, 128 + 9);
-    // The node would be given up later.
+    // A timeout for the node's start would end the machine much later.
     machine.has_ended();
     assert!(since.elapsed() < DEATH_IS_KNOWN, "it took {:?}", since.elapsed());
 }
@@ -190,7 +190,7 @@ fn a_machine_of_another_user_is_named_with_its_user() {
     as_other(&["run", "/bin/true"], true).fails_with(1, &["is up for user 0 alone"]);
     let status = as_other(&["status"], false);
     assert!(status.stderr.contains("no machine is up for this user"), "{status}");
-    // Others of this user may be up as well, more than are named.
+    // Other machines of this user may be up, more than the message lists.
     assert!(status.stderr.contains(" of user root") && status.stderr.contains(advice), "{status}");
     machine.down();
 }
@@ -252,7 +252,7 @@ fn ctrl_c_while_it_comes_up_takes_it_down_again() {
         up.signal(Signal::INT);
         let finished = up.finish();
         if finished.status == 0 {
-            // It was up before the signal came.
+            // The machine came up before the signal.
             machine.tombolo(["down"]).ok();
         } else {
             assert_eq!(finished.status, 130, "{finished}");

@@ -1,8 +1,8 @@
-//! Limits are reported with their values, and released again; what has no limit does not leak.
+//! Limits are reported with their values and freed again; unlimited resources do not leak.
 
 use tombolo_e2e::{Machine, MachineFile, eventually};
 
-/// Channels that share a doorbell wake as the others do.
+/// Channels that share a doorbell wake like the others.
 #[test]
 fn there_are_more_channels_than_doorbells() {
     let file =
@@ -43,7 +43,7 @@ fn a_window_that_is_too_small_says_so() {
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", "window_mib = 1"));
     let server = machine.start_actor("host", &["serve", "wide", "128", "16", "0"]);
     server.wait_for("serving");
-    // A program has to fit as well, and this one does not.
+    // A program needs room in the window, and this one does not fit.
     machine.actor("arm0", &["exit", "0"]).fails_with(1, &["the window has no room for a program"]);
     drop(server);
     machine.down();
@@ -69,7 +69,7 @@ fn many_domains_in_a_row_leave_no_trace() {
         let said = machine.tombolo(["run", "--on", from, image, "spawn-in-turn", node, count]).ok();
         assert!(said.contains(&format!("{count} started and ended")), "{said}");
     };
-    // Once to warm up: programs are kept.
+    // Warm-up: the monitor caches programs.
     counts.into_iter().for_each(|(from, node, _)| in_turn(from, node, "2"));
     let settle = || eventually(|| machine.domains_on("host").is_empty());
     assert!(settle());

@@ -1,4 +1,4 @@
-//! Machines and their nodes: coming up, running programs, dying, going down.
+//! Machines and their nodes: start, programs, deaths, and shutdown.
 
 mod attached;
 mod bad_input;

@@ -1,4 +1,4 @@
-//! Files of their own that virtual machines have from their start.
+//! Files of the user that nodes have from their start.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use tombolo_e2e::c::AARCH64;
 use tombolo_e2e::{Finished, Machine, MachineFile};
 
-/// Says what is at each path: what a file holds and its permissions, or what is wrong with it.
+/// C program that prints the contents and permissions of the file at each path, or the error.
 const LOOK: &str = r#"
 #include <errno.h>
 #include <stdio.h>
@@ -46,7 +46,7 @@ fn look(machine: &Machine, words: &[&str]) -> Finished {
     machine.tombolo(head.chain(words.iter().map(OsStr::new)))
 }
 
-/// What the shell of its console says to a line, for so long as it takes to say `until`.
+/// Sends a line to the console's shell until its output contains all of `until`.
 fn ask_console(machine: &Machine, line: &str, until: &[&str]) {
     let mut console = machine.start(["console", "arm0", "--for", "100"]);
     console.feed(format!("{line}\n").into_bytes());
@@ -57,7 +57,7 @@ fn ask_console(machine: &Machine, line: &str, until: &[&str]) {
     let _ = console.finish();
 }
 
-/// The compiler's own C library and its loader, as a system of Arm has them.
+/// Copies the cross compiler's C library and loader to where an Arm system has them.
 fn put_libraries(root: &Path) {
     fs::create_dir_all(root.join("lib")).unwrap();
     for name in ["ld-linux-aarch64.so.1", "libc.so.6"] {
@@ -92,7 +92,7 @@ fn a_program_that_is_linked_dynamically_runs_with_its_libraries() {
                     /tmp/hidden: No such file or directory\n\
                     /tombolo/none: No such file or directory\n";
     assert_eq!(look(&machine, &paths).ok(), expected);
-    // What is not needed any more is there when the node starts again.
+    // A restarted node has the files although the folder is gone.
     fs::remove_dir_all(&mine).unwrap();
     machine.kill(machine.pid_of("arm0"));
     tombolo_e2e::eventually(|| machine.node("arm0")["state"] == "down");
@@ -108,7 +108,7 @@ fn a_whole_root_file_system_may_be_given() {
     let mut machine = Machine::new(&MachineFile::host().with_vm("arm0", r#"files = ["root"]"#));
     let root = machine.folder().join("root");
     put_libraries(&root.join("usr"));
-    // As distributions have it today.
+    // Merged `/usr`, as in current distributions.
     symlink("usr/lib", root.join("lib")).unwrap();
     fs::create_dir_all(root.join("usr/bin")).unwrap();
     symlink("usr/bin", root.join("bin")).unwrap();
@@ -173,7 +173,7 @@ fn without_its_libraries_such_a_program_is_refused_with_the_reason() {
     machine.down();
 }
 
-/// Why a machine with such files does not come up, on which nothing is left of it.
+/// Asserts that a machine with such files does not come up, reports why, and leaves nothing.
 fn refusal(settings: &str, prepare: impl FnOnce(&Path), words: &[&str]) {
     let machine = Machine::new(&MachineFile::host().with_vm("arm0", settings));
     prepare(machine.folder());
@@ -212,7 +212,7 @@ fn files_that_cannot_be_given_keep_the_machine_down_with_the_reason() {
         },
         &[arm0, "other/etc is a folder, and something else in another folder"],
     );
-    // 256 MiB have room for 64.
+    // A node with 256 MiB has room for just under 64 MiB.
     refusal(
         root,
         |folder| {
@@ -234,7 +234,7 @@ fn as_much_as_memory_has_room_for_is_there() {
         .unwrap()
         .map(|file| file.unwrap().metadata().unwrap().len().next_multiple_of(4096))
         .sum();
-    // All of 64 MiB but what else there is, and the names: to the last byte that is allowed.
+    // The rest of 64 MiB after the libraries and file names, up to the last permitted byte.
     let length = (64 << 20) - libraries - 64 * 1024;
     fs::create_dir_all(machine.folder().join("root")).unwrap();
     let large = fs::File::create(machine.folder().join("root/large")).unwrap();

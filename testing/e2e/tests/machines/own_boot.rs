@@ -1,5 +1,5 @@
-//! A kernel, a root file system and disks of the user's, for virtual machines of every instruction set that
-//! the kit has.
+//! The user's own kernel, root file system and disks, for virtual machines of every instruction set in the
+//! kit.
 
 use std::fs;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// Debian's kernel as if it were another: a copy, with its modules in one folder and one order.
+/// Copies Debian's kernel as a user's own, with its modules in a folder and a file with their order.
 fn put_kernel(folder: &Path, isa: &str) {
     let kit = kit_folder().join(isa);
     fs::copy(kit.join("vmlinuz"), folder.join("kernel")).unwrap();
@@ -38,7 +38,7 @@ fn put_kernel(folder: &Path, isa: &str) {
     fs::write(modules.join("order"), order.join("\n") + "\n").unwrap();
 }
 
-/// A raw image with ext4, which has a file, and the libraries of programs where they are not static.
+/// Creates a raw ext4 image that contains a file and, for dynamically linked programs, their libraries.
 fn put_root(folder: &Path, isa: &str) {
     let root = folder.join("root");
     fs::create_dir_all(root.join("etc")).unwrap();
@@ -59,7 +59,7 @@ fn has_mke2fs() -> bool {
     found
 }
 
-/// The node with what is at `settings`; its files lie beside the machine file.
+/// Brings up a machine whose node has these settings; its files are beside the machine file.
 fn up(isa: &str, settings: &str) -> Machine {
     let settings = format!("memory_mib = 256\n{settings}");
     let mut machine = Machine::new(&MachineFile::host().with_node("vm0", "vm", isa, &settings));
@@ -80,7 +80,7 @@ fn disks_are_read_and_written(machine: &Machine, isa: &str, disk: &str) {
     assert_eq!((bytes.len(), &bytes[2048..2060]), (DISK_BYTES, b"by the node\n".as_slice()));
 }
 
-/// Messages, and with them the interrupts of the window, which the modules of that kernel give to programs.
+/// Checks messages and thus the window's interrupts, which modules of that kernel deliver to programs.
 fn messages_pass(machine: &Machine) {
     let pingpong = image("pingpong").display().to_string();
     let said = machine.tombolo(["run", "--on", "host,vm0", &pingpong]).ok();
@@ -98,7 +98,7 @@ fn a_virtual_machine_boots_a_kernel_a_root_and_disks_of_the_users() {
         assert_eq!(busybox(&machine, isa, &["cat", "/etc/motto"]).ok(), "on a disk\n");
         disks_are_read_and_written(&machine, isa, "/dev/vdb");
         messages_pass(&machine);
-        // What the node has written to its root is there when it starts again.
+        // The node's writes to its root survive a restart.
         busybox(&machine, isa, &["sh", "-c", "echo kept > /etc/kept && sync"]).ok();
         machine.tombolo(["restart", "vm0", "--force"]).ok();
         assert_eq!(busybox(&machine, isa, &["cat", "/etc/kept"]).ok(), "kept\n");
@@ -106,7 +106,7 @@ fn a_virtual_machine_boots_a_kernel_a_root_and_disks_of_the_users() {
     }
 }
 
-/// The kit's kernel has the drivers and the file system, too.
+/// The kit's kernel has the needed drivers and the file system.
 #[test]
 fn a_root_and_disks_of_the_users_do_with_the_kits_kernel() {
     if !has_mke2fs() {

@@ -1,9 +1,9 @@
-//! One address range over the memories of a host and an Arm machine.
+//! Shared pages: one address range over the memories of a host and an Arm machine.
 
 use serde_json::{Value, json};
 use tombolo_e2e::{Finished, Machine, MachineFile, actor_image, eventually, unsupported};
 
-/// Whether a node has no such memory; reports it if so.
+/// Whether a node does not support shared pages; reports it if so.
 fn is_refused(finished: &Finished) -> bool {
     let refused = finished.stderr.lines().find(|line| line.contains("this node cannot have pages in common"));
     if let Some(refused) = refused {
@@ -15,7 +15,7 @@ fn is_refused(finished: &Finished) -> bool {
 #[test]
 fn pages_of_the_host_and_an_arm_machine() {
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", "").with_user("big", "s390x"));
-    // A counter that all contend for, others beside it in the same page, and an array that all fill in turn.
+    // A contended counter, other counters in the same page, and an array that all fill in turn.
     for (on, increments, total) in
         [("host:2", "200000", "400000"), ("host,arm0", "50000", "100000"), ("arm0,host:2", "50000", "150000")]
     {
@@ -55,8 +55,8 @@ fn pages_of_the_host_and_an_arm_machine() {
     machine.down();
 }
 
-/// The last of three ranks is killed. The others go on with every page that one of them has, learn which one
-/// is lost, and one of them accesses it in spite of that.
+/// Kills the last of three ranks. The others continue with every page that one of them has and learn which
+/// one is lost; one of them accesses the lost page anyway.
 fn killed(machine: &Machine, on: &str, dies_on: &str) {
     let image = actor_image().display().to_string();
     let finished = machine.tombolo(["run", "--keep-going", "--on", on, &image, "pages-lose"]);
@@ -66,13 +66,13 @@ fn killed(machine: &Machine, on: &str, dies_on: &str) {
     }
     let closed = text.lines().any(|line| line.starts_with("[0@host] closed: rank 1 on "));
     assert!(closed, "{on}: {finished:?}");
-    // Rank 1 ended by SIGBUS, and the reason was said before.
+    // Rank 1 was killed by SIGBUS after the reason was reported.
     let reason = format!("page 0 (0x100000000000) existed only at rank 2 on {dies_on}, which ended");
     finished.fails_with(135, &[&reason, "SIGBUS", "2 of 3 domains failed"]);
 }
 
-/// While a job runs, `tombolo pages` tells pages whose ranks access different words from those whose ranks
-/// access one.
+/// While a job runs, `tombolo pages` distinguishes pages whose ranks access different words from those whose
+/// ranks access the same word.
 fn shown(machine: &Machine) {
     let running = machine.start_actor("host,arm0", &["pages-share"]);
     let hot = |report: &Value, page: u64| {
@@ -93,6 +93,6 @@ fn shown(machine: &Machine) {
     machine.tombolo(["names", "set", "enough"]).ok();
     assert_eq!(running.finish().ok().matches("shared").count(), 2);
     machine.tombolo(["names", "delete", "enough"]).ok();
-    // A range that is closed is not shown.
+    // A closed range is not shown.
     assert_eq!(machine.json(&["pages"])["pages"], json!([]));
 }

@@ -1,4 +1,4 @@
-//! Choosing nodes: `tombolo place`, `--on auto`.
+//! Placement on nodes: `tombolo place` and `--on auto`.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ fn nodes_are_chosen_by_needs_and_jobs_run_there() {
     let file = MachineFile::host().with_vm_of("arm0", 512, "").with_user("s390", "s390x");
     let machine = Machine::up(&file);
     let (actor, host) = (actor_image().display().to_string(), host_actor().display().to_string());
-    // The status is 1 if no node fits; the report says so too.
+    // The status is 1 if no node fits; the report is printed anyway.
     let place = |needs: &str| -> Value {
         let said = machine.tombolo(["place", "--needs", needs, "--json"]).text();
         serde_json::from_str(&said).unwrap_or_else(|error| panic!("{error}: {said}"))
@@ -23,8 +23,8 @@ fn nodes_are_chosen_by_needs_and_jobs_run_there() {
 
     assert_eq!(nodes(&place("isa=aarch64,memory>=256M,near=arm0")), ["arm0"]);
     assert_eq!(nodes(&place("isa=s390x")), ["s390"]);
-    // Samples and round trips come a few seconds after a node does. Which node has more free processor time,
-    // and which is nearer, depends on what else runs here.
+    // Load samples and round-trip times arrive a few seconds after a node comes up. Which node has more free
+    // processor time and which is nearer depends on other load on this host.
     let fit = |needs: &str, expected: [&str; 2]| {
         let both = BTreeSet::from(expected);
         assert!(eventually(|| BTreeSet::from_iter(nodes(&place(needs))) == both), "{}", place(needs));

@@ -1,10 +1,9 @@
-//! The guide's service that takes frames: whichever side is killed, the other gets its buffers back and
-//! continues.
+//! The guide's frame service: if either side is killed, the other gets its buffers back and continues.
 
 use rustix::process::{Pid, Signal, kill_process};
 use tombolo_e2e::{Machine, MachineFile, Running, built};
 
-/// The domain with the highest number on the host: the one that started last.
+/// Returns the process id of the domain on the host that started last.
 fn youngest(machine: &Machine) -> i32 {
     let number = |id: &str| id.rsplit('.').next().and_then(|it| it.parse::<u32>().ok()).expect("an id");
     let started = machine.domains_on("host");
@@ -24,7 +23,7 @@ fn frames_in_flight_outlive_the_server() {
     let pid = youngest(&machine);
     let client = start(&machine, &["send", "2000"]);
     client.wait_for("100 frames answered");
-    // A server that is stopped answers nothing: all that may be in flight is.
+    // A stopped server does not answer, so the maximum number of frames is in flight.
     kill_process(Pid::from_raw(pid).expect("not 0"), Signal::STOP).expect("a server to stop");
     client.wait_for("3 frames in flight");
     machine.kill(pid);
@@ -34,7 +33,7 @@ fn frames_in_flight_outlive_the_server() {
     let said = client.finish().ok();
     assert!(said.contains("; 3 frames in flight are recovered"), "{said}");
     assert!(said.contains("2000 frames answered, 3 of them sent again"), "{said}");
-    // The client closes its channel, which is not a death.
+    // The client closes its channel, which does not count as a death.
     next.wait_for("4 of 4 buffers are free after client");
     next.signal(Signal::TERM);
     assert_ne!(next.finish().status, 0);
@@ -52,7 +51,7 @@ fn a_server_has_its_buffers_back_from_a_client_that_died() {
     machine.kill(pid);
     assert_eq!(client.finish().status, 137);
     server.wait_for("4 of 4 buffers are free after client");
-    // The next one is served from the same pool.
+    // The next client is served from the same pool.
     let said = start(&machine, &["send", "300"]).finish().ok();
     assert!(said.contains("300 frames answered, 0 of them sent again"), "{said}");
     server.signal(Signal::TERM);

@@ -1,16 +1,16 @@
-//! Channels between nodes without a link: relayed by the host, with the contract of direct ones.
+//! Channels between nodes without a link: relayed by the host, with the contract of direct channels.
 
 use std::time::Instant;
 
 use rustix::process::Signal;
 use tombolo_e2e::{DEATH_IS_KNOWN, Finished, Machine, MachineFile, Running, eventually, image};
 
-/// Two virtual machines, each with a window with the host and none with the other.
+/// Describes two virtual machines, each with a window to the host and none to the other.
 fn two_arms() -> MachineFile {
     MachineFile::host().with_vm("arm0", "").with_vm("arm1", "")
 }
 
-/// The relay of the host: its id and process.
+/// Returns domain id and process id of the host's relay.
 fn relay(machine: &Machine) -> (String, i32) {
     let domains = machine.json(&["ps"])["domains"].as_array().expect("domains").clone();
     let relay = domains.iter().find(|domain| domain["program"] == "relay").expect("a relay");
@@ -19,7 +19,7 @@ fn relay(machine: &Machine) -> (String, i32) {
     (relay["id"].as_str().expect("an id").to_owned(), pid)
 }
 
-/// A peer on arm0 that echoes or holds, and a domain on arm1 with a channel to it.
+/// Starts a peer on arm0 that echoes or holds, and a domain on arm1 with a channel to it.
 fn pair(machine: &Machine, how: &str) -> (Running, Running) {
     let peer_words: &[&str] =
         if how == "traffic" { &["serve", "far", "64", "256", "0"] } else { &["hold", "far"] };
@@ -44,7 +44,7 @@ fn nothing_is_lent(machine: &Machine) {
     assert!(back, "what channels took of the windows did not come back: {} {}", lent("arm0"), lent("arm1"));
 }
 
-/// Buffers go between the two machines, which have no memory in common: their content is copied.
+/// Buffers between two machines without common memory are copied.
 fn buffers_are_copied(machine: &Machine) {
     let frames = image("frames").display().to_string();
     let said = machine.tombolo(["run", "--on", "arm0,arm1,arm0", &frames]).ok();
@@ -52,7 +52,7 @@ fn buffers_are_copied(machine: &Machine) {
     let said = machine.actor("arm1,host,arm0", &["bulk-chain", "full", "-", "20"]).ok();
     assert!((0..3).all(|rank| said.contains(&format!("rank {rank} is done"))), "{said}");
 
-    // What a domain had that has died is free again at once: its copies are its own.
+    // The buffers of a dead domain are free immediately, because it had copies.
     let holder = machine.start_actor("arm1", &["bulk-hold", "held", "full", "-"]);
     holder.wait_for("exported");
     let giver = machine.start_actor("arm0", &["bulk-outlive", "held", "full", "-", "forwarded"]);
@@ -70,7 +70,7 @@ fn two_virtual_machines_reach_each_other_through_the_host() {
     works(&machine);
     buffers_are_copied(&machine);
 
-    // Both ends, and who relays, are shown.
+    // `channels` shows both ends and the relay.
     let (peer, client) = pair(&machine, "recv");
     let shown = || machine.json(&["channels"])["channels"].as_array().expect("channels").clone();
     let via_host = eventually(|| shown().iter().any(|direction| direction["via"][0] == "host"));
@@ -84,7 +84,7 @@ fn two_virtual_machines_reach_each_other_through_the_host() {
     assert_eq!(peer.finish().status, 137);
     assert!(client.finish().ok().contains("peer died"));
 
-    // What does not fit is refused at both ends, with both values.
+    // Mismatched options are refused at both ends, with both values.
     let server = machine.start_actor("arm0", &["serve", "strict", "64", "256", "4660"]);
     server.wait_for("serving");
     machine.actor("arm1", &["connect", "strict", "128", "256", "4660"]).fails_with(1, &["64", "128"]);
@@ -95,7 +95,7 @@ fn two_virtual_machines_reach_each_other_through_the_host() {
     assert!(said.contains("on arm1") && said.matches("refused: ").count() == 2, "{said}");
     drop(server);
 
-    // The death of an end, however its peer waits.
+    // Death of an end, for every way in which its peer waits.
     for how in ["send", "traffic"] {
         let (peer, survivor) = pair(&machine, how);
         let (id, _) = machine.domains_on("arm0").pop().expect("the peer");
@@ -108,7 +108,7 @@ fn two_virtual_machines_reach_each_other_through_the_host() {
     }
     nothing_is_lent(&machine);
 
-    // The death of the relay is no death of the peer. The next channel has another relay.
+    // Death of the relay is reported as such, not as a death of the peer. The next channel gets a new relay.
     for how in ["traffic", "recv", "send"] {
         let (peer, survivor) = pair(&machine, how);
         let (id, pid) = relay(&machine);
@@ -128,7 +128,7 @@ fn two_virtual_machines_reach_each_other_through_the_host() {
         assert_ne!(relay(&machine).0, id);
     }
 
-    // The loss of a node is the death of the peer on it.
+    // Loss of a node counts as death of the peer on it.
     let (peer, survivor) = pair(&machine, "recv");
     machine.kill(machine.pid_of("arm0"));
     assert!(survivor.finish().ok().contains("peer died: domain"), "with its node");
@@ -140,7 +140,7 @@ fn two_virtual_machines_reach_each_other_through_the_host() {
     machine.down();
 }
 
-/// A channel of a board that the host relays, from or to a program on arm0 that waits as `how` says.
+/// Opens a relayed channel between a board and a program on arm0 that waits as `how` says.
 fn board_and_machine(machine: &Machine, role: &str, how: &str) -> (Running, Running) {
     let program = image("remote-peer").display().to_string();
     let words = ["run", "--on", "bare0", &program, "play", "far", role, "64", "256", "false", "0"];
@@ -151,7 +151,7 @@ fn board_and_machine(machine: &Machine, role: &str, how: &str) -> (Running, Runn
     (board, survivor)
 }
 
-/// One program runs on a board, and there is no relay on it: what it needs lies behind the host.
+/// A board runs only one program, so it cannot have a relay: the host does the relaying for it.
 #[test]
 fn a_board_reaches_virtual_machines_and_other_boards_through_the_host() {
     let file = MachineFile::host().with_vm("arm0", "");
@@ -165,7 +165,7 @@ fn a_board_reaches_virtual_machines_and_other_boards_through_the_host() {
         assert!(said.contains(&measured), "{said}");
     }
 
-    // Each end hears which of the relay and the other end died; what a hop had of a window comes back.
+    // Each end learns whether the relay or the other end died, and the window memory of each hop is freed.
     let lent = |node: &str| machine.node(node)["window_used_bytes"].clone();
     let comes_back = || assert!(eventually(|| lent("bare0") == 0 && lent("arm0") == 0));
     for (role, how) in [("sends", "recv"), ("receives", "send"), ("idles", "recv")] {
@@ -194,7 +194,7 @@ fn a_board_reaches_virtual_machines_and_other_boards_through_the_host() {
         comes_back();
     }
 
-    // The loss of the board is the death of its program.
+    // Loss of the board counts as death of its program.
     for (role, how) in [("sends", "recv"), ("receives", "send"), ("idles", "recv")] {
         let (board, survivor) = board_and_machine(&machine, role, how);
         machine.kill(machine.pid_of("bare0"));

@@ -1,4 +1,4 @@
-//! Jobs: where they run, what goes in and out, how they end.
+//! Jobs: placement, streams, and how they end.
 
 use rustix::process::Signal;
 use tombolo_e2e::{Finished, Machine, MachineFile, actor_image, host_actor};
@@ -98,7 +98,7 @@ fn a_reader_that_pauses_loses_nothing() {
     let machine = Machine::up(&MachineFile::host().with_user("riscv-user", "riscv64"));
     let (count, nodes) = (40_000, ["host", "riscv-user"]);
     for node in nodes {
-        // Many small pieces, and a reader that takes none for a while, as `less` does.
+        // Many small writes, and a reader that reads nothing for a while, like `less`.
         let words = format!(
             "{} run --no-input --on {node} {} mutter {count} 2>&1 >/dev/null | (sleep 2; cat)",
             tombolo_e2e::tombolo().display(),
@@ -160,7 +160,7 @@ fn what_cannot_run_is_refused_before_anything_starts() {
     run(&["/etc/passwd"]).fails_with(1, &["passwd"]);
     run(&["/etc"]).fails_with(1, &["/etc"]);
     run(&["--on", "host:0", host_only]).fails_with(2, &["host:0"]);
-    // Looks like a program of this host, but is not one.
+    // An ELF header of this host without a valid program.
     let broken = machine.folder().join("broken");
     let mut bytes = std::fs::read(host_only).expect("the actor");
     bytes.truncate(4096);
@@ -254,14 +254,14 @@ fn what_follows_the_image_is_the_programs_whatever_it_looks_like() {
     assert_eq!(said, "x -n 24 --on mars --env A=b -q --help\n");
     let said = machine.tombolo(["run", "/bin/echo", "--on", "mars"]).ok();
     assert_eq!(said, "--on mars\n");
-    // Who meant it for `run` is told when the program does not take it.
+    // If the program fails on an option after the image, the error says that the program got it.
     let failed = machine.tombolo(["run", "/bin/false", "--on", "host"]);
     failed.fails_with(1, &["ended with status 1", "the program got --on, because it follows the image"]);
     machine.tombolo(["run", "--fast", "/bin/true"]).fails_with(2, &["--fast"]);
     machine.down();
 }
 
-/// Runs a job of two shells. The second hears when the first has ended.
+/// Runs a job of two shells. The second can wait for the end of the first.
 fn two_shells(machine: &Machine, options: &[&str], first: &str, second: &str) -> Finished {
     let fifo = machine.folder().join("fifo");
     let _ = std::fs::remove_file(&fifo);
@@ -289,7 +289,7 @@ fn with_keep_going_one_that_fails_does_not_end_the_others() {
     let finished = two_shells(&machine, &["--keep-going"], "exit 3", "sleep 3; echo went on");
     finished.fails_with(3, &["rank 0 on host", "ended with status 3"]);
     assert_eq!(finished.text(), "[1@host] went on\n");
-    // Which of the two ends is heard of first is chance; the lowest rank counts.
+    // The order in which the ends are reported is random; the status of the lowest rank counts.
     let finished = two_shells(&machine, &["--keep-going"], "exit 3", "exit 4");
     finished.fails_with(3, &["rank 0 on host", "2 of 2 domains failed"]);
     machine.down();
@@ -330,8 +330,8 @@ fn a_job_whose_reader_is_gone_ends() {
 
 #[test]
 fn a_plain_host_needs_no_machine() {
-    // The machine `local` belongs to everybody of this user: others may use it at the same time, and its
-    // monitor ends by itself a while after the last.
+    // The machine `local` is shared by all programs of this user; its monitor ends by itself a while after
+    // the last use.
     let machine = Machine::new(&MachineFile::host());
     let start = || {
         let mut command = machine.command();
@@ -348,7 +348,7 @@ fn a_plain_host_needs_no_machine() {
 #[test]
 fn output_that_cannot_be_written_fails_the_command() {
     let machine = Machine::up(&MachineFile::host());
-    // Several times: the domain may end before or after the command notices.
+    // Repeated, because the domain may end before or after the command notices.
     for _ in 0..5 {
         let full = std::fs::File::options().write(true).open("/dev/full").expect("the device");
         let mut command = machine.command();

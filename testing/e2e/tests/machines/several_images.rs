@@ -1,4 +1,4 @@
-//! Jobs of several images, and ranks that are restarted after a failure.
+//! Jobs of several images, and ranks that restart after a failure.
 
 use rustix::process::Signal;
 use tombolo_e2e::{Finished, Machine, MachineFile, actor_image, eventually, host_actor};
@@ -86,7 +86,7 @@ fn bad_jobs_of_several_images_are_refused_before_anything_starts() {
     machine.down();
 }
 
-/// A script that fails until its rank was restarted twice.
+/// A script that fails until its rank has been restarted twice.
 const THIRD_TIME: &str =
     "echo life $TOMBOLO_RESTARTS of $TOMBOLO_RANK/$TOMBOLO_SIZE; [ $TOMBOLO_RESTARTS = 2 ] || exit 3";
 

@@ -1,11 +1,12 @@
-//! A virtual machine that only streams of bytes join to the host: its life, its channels, and the deaths of
+//! A virtual machine linked to the host only by byte streams: its life cycle, its channels, and the deaths of
 //! programs, of the machine and of the root.
 
 use std::time::Instant;
 
 use tombolo_e2e::{DEATH_IS_KNOWN, Machine, MachineFile, eventually, image};
 
-/// Beside it a program on the host's kernel, and a machine that reaches it through the host.
+/// Describes a machine with that node, and a node of foreign programs on the host's kernel that it reaches
+/// through the host.
 fn file() -> MachineFile {
     MachineFile::host().with_vm("arm0", "").with_user("s390x-user", "s390x").with_socket("host", "arm0")
 }
@@ -47,7 +48,7 @@ fn a_virtual_machine_without_a_window_is_a_node_like_others() {
 #[test]
 fn deaths_hang_up_its_streams() {
     let machine = Machine::up(&file());
-    // A program there dies; then the program here; then the machine.
+    // The program there dies; then the program here; then the machine.
     for victim in ["far", "near", "machine"] {
         let name = format!("held-by-{victim}");
         let far = machine.start_actor("arm0", &["hold", &name]);
@@ -84,7 +85,7 @@ fn deaths_hang_up_its_streams() {
     machine.down();
 }
 
-/// No other program has to wait for one that does not read.
+/// A program that does not read blocks no other program.
 #[test]
 fn a_reader_that_stops_stops_nobody_else() {
     let machine = Machine::up(&file());

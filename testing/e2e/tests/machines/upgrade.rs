@@ -1,4 +1,4 @@
-//! What is of two releases: it works, or is refused in words that say what to do.
+//! Parts of two releases work together or are refused with a message that says what to do.
 
 use std::fs;
 use std::os::fd::{AsFd, OwnedFd};
@@ -12,7 +12,7 @@ use tombolo_e2e::{Machine, MachineFile, PATIENCE, image, tombolo};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::{Deadline, process, socket};
 
-/// The kit of the tests, under the version of another release.
+/// Creates a copy of the kit with the version of another release.
 fn kit_of_another_release(machine: &Machine) -> PathBuf {
     let parts = tombolo().parent().expect("a profile").with_file_name("kit");
     let kit = machine.folder().join("kit");
@@ -67,8 +67,8 @@ fn a_program_of_another_release_is_refused_and_others_are_served() {
     machine.down();
 }
 
-/// What the monitor of a release before says to a program of this one: the bytes of docs/specs/control.md,
-/// with another text.
+/// Returns the answer of an earlier release's monitor to a program of this release: the bytes of
+/// docs/specs/control.md, with another text.
 fn refusal(request: u32) -> Vec<u8> {
     let why = "this program is of another release".to_owned();
     let body = Reply::Failed { fault: Fault::Refused { why } };

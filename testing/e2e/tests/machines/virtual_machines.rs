@@ -1,5 +1,5 @@
-//! Virtual machines of other instruction sets than Arm: what they share with those is tested there; here what
-//! is of each alone. Their kernels are in the kit only where `cargo xtask kit --vm ISA` has put them.
+//! Virtual machines of instruction sets other than Arm. Only what is specific to them is tested here. Their
+//! kernels are in the kit only after `cargo xtask kit --vm ISA`.
 
 use std::time::Instant;
 
@@ -7,7 +7,7 @@ use tombolo_e2e::{DEATH_IS_KNOWN, Machine, MachineFile, eventually, has_virtual_
 
 const ISAS: [&str; 2] = ["x86_64", "riscv64"];
 
-/// Its life on one machine: programs, the console, the death of a program and of the node, another start.
+/// Runs programs, uses the console, kills a program and the node, and restarts it.
 #[test]
 fn a_virtual_machine_of_another_instruction_set_is_a_node_like_others() {
     for isa in ISAS.into_iter().filter(|isa| has_virtual_machine(isa)) {
@@ -27,7 +27,7 @@ fn exchanges_messages(machine: &Machine, isa: &str) {
     let path = pingpong.to_str().expect("a path in UTF-8");
     let said = machine.tombolo(["run", "--on", "host,vm0", path]).ok();
     assert!(said.contains(&format!("{isa} on vm0")), "{said}");
-    // Of a sleeping receiver on either side, which interrupts or polling must wake.
+    // A sleeping receiver on either side, which interrupts or polling must wake.
     let far = machine.start_actor("vm0", &["serve", "sleepers", "64", "256", "0"]);
     far.wait_for("serving");
     let near = machine.start_actor("host", &["lose-peer", "traffic", "sleepers"]);
@@ -55,7 +55,7 @@ fn answers_on_its_console(machine: &Machine, isa: &str) {
     assert!(eventually(answered), "no answer on the console of {isa}");
 }
 
-/// Its emulator is killed while a program on the host waits for a message from it.
+/// Kills the emulator while a program on the host waits for a message from the node.
 fn deaths_are_known(machine: &Machine) {
     let far = machine.start_actor("vm0", &["hold", "held"]);
     far.wait_for("serving");
@@ -70,8 +70,8 @@ fn deaths_are_known(machine: &Machine) {
     assert!(eventually(|| machine.node("vm0")["state"] == "down"), "{}", machine.node("vm0"));
 }
 
-/// Where KVM works the node is one like others. Where its device is there and guests hang, as in some virtual
-/// machines, or the emulator cannot use it, the node is given up in words.
+/// Where KVM works, the node comes up. Where guests hang despite the device, as in some virtual machines, or
+/// the emulator cannot use it, the node is given up with a message.
 #[test]
 fn a_node_by_kvm_comes_up_or_is_given_up() {
     let isa = std::env::consts::ARCH;
@@ -94,7 +94,7 @@ fn a_node_by_kvm_comes_up_or_is_given_up() {
     machine.assert_gone();
 }
 
-/// A kit without its kernel names the command that fetches it.
+/// If the kit lacks a kernel, the error names the command that fetches it.
 #[test]
 fn a_kit_without_the_kernel_says_what_fetches_it() {
     for isa in ISAS {

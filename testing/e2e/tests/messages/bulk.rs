@@ -1,8 +1,8 @@
-//! Bulk data between domains: moved, shared, handed on without a copy, and come back from the dead.
+//! Bulk data between domains: moved, shared, passed on without a copy, and recovered after a death.
 
 use tombolo_e2e::{Machine, MachineFile, image};
 
-/// Buffers go along the chain and back, marked by all its domains.
+/// Passes buffers along a chain of domains and back; all domains mark them.
 fn chain(machine: &Machine, on: &str, trust: &str, window: &str) {
     let said = machine.actor(on, &["bulk-chain", trust, window, "20"]).ok();
     for rank in 0..on.split(',').count() {
@@ -86,13 +86,13 @@ fn what_went_through_a_dead_domain_is_taken_back_first() {
     let said = giver.finish().ok();
     assert!(said.contains("died"), "{said}");
     assert_eq!(middle.finish().status, 137);
-    // The domain that had it from the dead one has lost it, and is told.
+    // The domain that got the buffer from the dead one loses it and gets an error.
     let said = last.finish().ok();
     assert!(said.contains("lost its buffers"), "{said}");
     machine.down();
 }
 
-/// The number of a domain in its node.
+/// Returns the number of a domain on its node.
 fn index(id: &str) -> u32 {
     id.rsplit('.').next().and_then(|index| index.parse().ok()).expect("an id")
 }
@@ -120,7 +120,7 @@ fn a_pool_larger_than_the_window_is_refused() {
     let sink = machine.start_actor("arm0", &["bulk-hold", "sink", "full", "-"]);
     sink.wait_for("exported");
     machine.actor("host", &["bulk-too-large", "arm0"]).fails_with(1, &["window"]);
-    // Of one that the other side cannot reach, the content is copied.
+    // The contents of a pool out of the other side's reach are copied.
     let giver = machine.start_actor("host", &["bulk-outlive", "sink", "full", "-", "forwarded"]);
     sink.wait_for("holding");
     giver.wait_for("given");
@@ -131,7 +131,8 @@ fn a_pool_larger_than_the_window_is_refused() {
     machine.down();
 }
 
-/// Several channels of one domain, and another one's, each with bulk beside it: none is taken for another's.
+/// Several channels of one domain and one of another, each with bulk buffers: no channel gets another's
+/// buffers.
 #[test]
 fn buffers_go_along_with_messages() {
     let machine = Machine::up(&MachineFile::host());

@@ -1,4 +1,4 @@
-//! Channels between every pair of node kinds: what they carry, and what they refuse.
+//! Channels between every pair of node kinds: traffic, wake-ups, and refusals.
 
 use tombolo_e2e::{Machine, MachineFile, actor_image};
 
@@ -13,7 +13,7 @@ fn zoo() -> MachineFile {
         .with_socket("arm-user", "s390x-user")
 }
 
-/// Both directions of opening, both directions of sending, over each pair.
+/// Exchanges messages over each pair, in both directions of opening and of sending.
 fn exchange(machine: &Machine, pairs: &[(&str, &str)]) {
     for (a, b) in pairs {
         let on = format!("{a},{b}");
@@ -53,7 +53,7 @@ fn messages_cross_between_foreign_programs() {
         &[
             ("s390x-user", "s390x-user"),
             ("s390x-user", "riscv-user"),
-            // A byte stream, by the machine file.
+            // Linked by a byte stream in the machine file.
             ("arm-user", "s390x-user"),
         ],
     );
@@ -99,7 +99,7 @@ fn two_sides_that_do_not_fit_refuse_each_other_with_both_values() {
         assert!(said.contains("64") && said.contains("128"), "{from} to {to}:\n{said}");
         let interface = machine.actor(from, &["connect", &name, "64", "256", "22136"]);
         interface.fails_with(1, &["1234", "5678"]);
-        // The number of slots is the connecting side's choice; and a refused client disturbs no other.
+        // The connecting side chooses the number of slots. A refused client does not disturb others.
         machine.actor(from, &["connect", &name, "64", "16", "4660"]).ok();
         let said = server.wait_for("served ");
         assert_eq!(said.matches("refused: ").count(), 2, "{from} to {to}:\n{said}");
@@ -128,7 +128,7 @@ fn names_have_one_owner_and_a_form() {
     let (id, _) = machine.domains_on("arm0").pop().expect("it runs");
     machine.tombolo(["kill", &id, "--grace", "0"]).ok();
     assert_eq!(owner.finish().status, 137);
-    // With its owner the name is gone, and free.
+    // After the death of its owner the name is free.
     let next = machine.start_actor("host", &["export", "service/one"]);
     next.wait_for("exported");
     drop(next);
@@ -139,8 +139,8 @@ fn names_have_one_owner_and_a_form() {
 }
 
 #[test]
-/// Messages, wake-ups on shared doorbells, a node that comes again, and a peer that dies, between two virtual
-/// machines whose window the host is not in.
+/// Messages, wake-ups on shared doorbells, a restarted node and a dying peer, between two virtual machines
+/// with a window that excludes the host.
 fn two_virtual_machines_with_a_window_talk_directly() {
     let file = MachineFile::host().with_vm("arm0", "").with_vm("arm1", "").with_window(
         "arms",
@@ -165,7 +165,7 @@ fn two_virtual_machines_with_a_window_talk_directly() {
     let said = machine.actor("arm1", &["region-borrow", "land"]).ok();
     assert!(said.contains("borrowed from arm0"), "{said}");
     lender.finish().ok();
-    // It comes again to the window that the other has had all the time.
+    // The restarted node joins the window that the other kept using.
     machine.tombolo(["restart", "arm1", "--force"]).ok();
     wake(&machine);
 

@@ -1,4 +1,4 @@
-//! Copy services: clients on unlike nodes at once, one that is killed while it copies, and what is left.
+//! Copy services: concurrent clients on unlike nodes, a client killed while it copies, and no leftovers.
 
 use rustix::process::Signal;
 use tombolo_e2e::{Machine, MachineFile, eventually};
@@ -15,7 +15,7 @@ fn clients_on_unlike_nodes_copy_at_once_and_one_that_is_killed_leaves_nothing() 
     service.wait_for("ready: copies/big");
     let again = machine.tombolo(["copies", "--on", "host"]);
     again.fails_with(1, &["copies/host"]);
-    // Three at a time, of three instruction sets; one of them dies with copies under way.
+    // Three concurrent clients of three instruction sets, one of which dies with copies in flight.
     let held = machine.start_actor("arm", &["copies-hold", "host", "memory:host"]);
     held.wait_for("holding");
     let (node, place) = ("host", "memory:host");
@@ -27,7 +27,7 @@ fn clients_on_unlike_nodes_copy_at_once_and_one_that_is_killed_leaves_nothing() 
     for other in others {
         assert!(other.finish().ok().contains("copied"));
     }
-    // The service of the other byte order, for a client of this one.
+    // A service of the other byte order, with a client of this one.
     assert!(machine.actor("host", &["copies", "big", "memory:host"]).ok().contains("copied"));
     assert!(eventually(|| regions(&machine) == 0), "what clients had registered is gone");
     let twice = machine.tombolo(["copies", "--on", "host,host"]);

@@ -1,6 +1,6 @@
-//! Each language on each kind of node serves each, and calls each: every type of the interface language with
-//! its limits, rights to memory and to endpoints, bulk buffers, and the versions of an interface as it was
-//! and as it is.
+//! Each language on each kind of node serves and calls each other one: every type of the interface language
+//! with its limits, capabilities to memory and endpoints, bulk buffers, and old and new versions of an
+//! interface.
 
 use std::ffi::OsStr;
 use std::path::PathBuf;
@@ -18,16 +18,16 @@ struct Speaker {
     program: Program,
 }
 
-/// What it is.
+/// Kind of a speaker.
 enum Program {
-    /// The test program, whose verbs begin with a word.
+    /// The test program, whose commands have a common prefix.
     Rust(PathBuf),
     C(PathBuf),
-    /// Not started by the machine, as interpreters mostly are not: it attaches to it.
+    /// An interpreter that is not started by the machine but attaches to it, as is usual.
     Python(Python),
-    /// An interpreter that the machine starts, with files of its own on its node.
+    /// An interpreter that the machine starts, on a node with its own files.
     GuestPython(GuestPython),
-    /// It passes neither rights nor buffers.
+    /// A Go program, which passes neither capabilities nor buffers.
     Go(PathBuf),
 }
 
@@ -63,7 +63,7 @@ const SOURCES: [&str; 5] = [
     "testing/e2e/c/buffers.c",
 ];
 
-/// All that there are here, of these nodes; those that cannot be built were said to be skipped.
+/// Returns all available speakers on these nodes; those that cannot be built were reported as skipped.
 fn speakers(machine: &Machine, nodes: &[&str], on_arm: Option<GuestPython>) -> Vec<Speaker> {
     let in_rust = [
         ("rust-host", "host", host_actor as fn() -> PathBuf),
@@ -99,11 +99,11 @@ fn speakers(machine: &Machine, nodes: &[&str], on_arm: Option<GuestPython>) -> V
         ("go-host", "host", std::env::consts::ARCH),
         ("go-arm", "arm0", "aarch64"),
         ("go-s390x", "s390x-user", "s390x"),
-        // Go's programs for i386 end with a fault of their own run-time while they start under `qemu-i386`.
+        // No Go for i386: its run-time crashes during start under `qemu-i386`.
         ("go-armv7", "armv7-user", "armv7"),
     ];
     if let Some(go) = Go::find() {
-        // Last, because servers expect those that pass no rights last.
+        // Last, because servers expect clients without capabilities last.
         all.extend(in_go.into_iter().filter(|(_, node, _)| here(node)).map(|(name, node, isa)| {
             let program = machine.folder().join(name);
             go.build("runtime/go", "./internal/speaker", isa, &program);
@@ -113,12 +113,11 @@ fn speakers(machine: &Machine, nodes: &[&str], on_arm: Option<GuestPython>) -> V
     all
 }
 
-/// How long a client may take for all servers: an interpreter under emulation takes its time, and more with
-/// each.
+/// Timeout of a client for all servers: an interpreter under emulation is slow, and each server adds to it.
 const ALL_SERVERS: Duration = Duration::from_secs(1000);
 
-/// Each calls each. Rights are to memory in the window of that node, which all of them reach, or of the one
-/// kernel.
+/// Lets each speaker call each other one. Capabilities are to memory in the window of node `window`, which
+/// all of them reach, or in host memory.
 fn each_understands_each(machine: &Machine, speakers: &[Speaker], window: &str) {
     let names: Vec<&str> = speakers.iter().map(|speaker| speaker.name).collect();
     let clients = names.len().to_string();
@@ -174,7 +173,7 @@ fn every_language_on_every_kind_of_node_understands_every_other() {
     machine.down();
 }
 
-/// Where the kit has what nodes of 32 bits need: languages whose numbers have the width of an address there.
+/// 32-bit nodes, if the kit supports them: languages whose native integers have the width of an address.
 #[test]
 fn every_language_understands_programs_of_32_bits() {
     let narrow = [("i386-user", "i386", "qemu-i386"), ("armv7-user", "armv7", "qemu-arm")];

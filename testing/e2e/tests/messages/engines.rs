@@ -1,4 +1,4 @@
-//! Engines on a real machine: which one is chosen, why, and what the machine keeps of it.
+//! Engines on a real machine: which one is chosen and why, and the cache of measurements in the machine.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn costs_are_kept_with_the_machine_and_go_with_it() {
     let records = kept();
     assert!(records.iter().any(|record| record.name == "copy.costs/host/caller"), "{records:?}");
     assert!(records.iter().all(|record| record.owner.is_none()), "they outlive who measured");
-    // No other domain measures again.
+    // Other domains do not measure again.
     assert_eq!(explain(&machine, "1MiB"), first);
     machine.down();
 }

@@ -1,4 +1,4 @@
-//! Files of the host that a job was granted, on every kind of node.
+//! Host files granted to a job, on every kind of node.
 
 use std::path::PathBuf;
 
@@ -21,7 +21,7 @@ impl GrantedFiles {
         GrantedFiles { machine, files }
     }
 
-    /// Words of `tombolo run` with what is granted, relative to the folder of files.
+    /// Arguments of `tombolo run` with the grants, relative to the folder of files.
     fn words(&self, on: &str, grants: &[&str], words: &[&str]) -> Vec<String> {
         let grants = grants.iter().flat_map(|grant| ["--grant", *grant]);
         let all = ["run", "--on", on].into_iter().chain(grants);
@@ -42,7 +42,7 @@ impl GrantedFiles {
         self.start(on, grants, words).finish()
     }
 
-    /// Writes a file of `length` bytes whose parts all differ; returns its length and sum.
+    /// Writes a file of `length` pseudo-random bytes; returns its length and sum.
     fn write(&self, name: &str, length: usize) -> String {
         let mut state = length as u64 | 1;
         let mut bytes = Vec::with_capacity(length + 8);
@@ -63,7 +63,7 @@ impl GrantedFiles {
     }
 }
 
-/// Everything that works, on one node.
+/// Tests all permitted operations on one node.
 fn all_works(place: &GrantedFiles, on: &str) {
     let said = place
         .run(on, &["data", "secret:ro"], &["file-show", "data/hello", "./data/below/../hello", "secret"])
@@ -71,7 +71,7 @@ fn all_works(place: &GrantedFiles, on: &str) {
     assert!(said.contains("data/hello: hello from the host\n"), "{on}: {said}");
     assert!(said.contains("data/below/../hello: hello from the host\n"), "{on}: {said}");
     assert!(said.contains("secret: nobody may see this\n"), "{on}: {said}");
-    // By the path from the root as well.
+    // By the absolute path, too.
     let path = place.files.join("data/hello").canonicalize().unwrap().display().to_string();
     let said = place.run(on, &["data/hello"], &["file-show", &path]).ok();
     assert!(said.contains("hello from the host"), "{on}: {said}");
@@ -91,7 +91,7 @@ fn all_works(place: &GrantedFiles, on: &str) {
     std::fs::remove_file(to).unwrap();
 }
 
-/// Everything that is refused, on one node.
+/// Tests all refused operations on one node.
 fn all_is_refused(place: &GrantedFiles, on: &str) {
     let link = |to: &str, name: &str| {
         let _ = std::os::unix::fs::symlink(to, place.files.join("data").join(name));
@@ -136,7 +136,7 @@ fn all_is_refused(place: &GrantedFiles, on: &str) {
             assert!(line.contains(expected), "{on}: {path:?}: {expected:?} is not in {line:?}\n{said}");
         }
     }
-    // Where a folder may be written, what leads out of it may not.
+    // A writable folder does not permit paths that lead out of it.
     let said = place.run(on, &["data:rw"], &["file-try", "data/out", "data/../secret", "data/hello"]).ok();
     assert!(said.contains("data/out: write: cannot open data/out: it leads out"), "{on}: {said}");
     assert!(said.contains("data/../secret: write: cannot open data/../secret: it leads out"), "{on}: {said}");
@@ -182,7 +182,7 @@ fn only_those_that_it_started_are_served_and_only_so_much() {
     let mut owner = place.start("host", &["data"], &["file-tell-name"]);
     let said = owner.wait_for("\n");
     let name = said.trim().trim_start_matches("name ");
-    // One that the same user started, and one of a job with files of its own.
+    // A program of the same user, and one of a job with grants of its own.
     for grants in [&[][..], &["secret"]] {
         let said = place.run("host", grants, &["file-intrude", name]).ok();
         assert!(said.contains("turned away"), "{said}");
@@ -207,7 +207,7 @@ fn a_client_that_talks_nonsense_loses_its_channel_alone() {
     place.down();
 }
 
-/// Clients and servers that are killed during transfers leave nothing, and the others of a job continue.
+/// Clients and servers killed during transfers leave nothing, and the other domains of a job continue.
 #[test]
 fn the_killed_leave_nothing() {
     let place = GrantedFiles::new(&MachineFile::host());
@@ -218,16 +218,16 @@ fn the_killed_leave_nothing() {
     let server = job.pid();
     let before = place.machine.open_descriptors(server);
     assert!(before > 0);
-    // The client dies: its job reports that, and its server ends with it.
+    // The client dies: the job reports that, and its server ends with it.
     place.machine.kill(domains[0].1);
     job.finish().fails_with(137, &["SIGKILL"]);
-    // The server dies, which is `tombolo run` itself: the monitor ends the job.
+    // The server, which is `tombolo run` itself, dies: the monitor ends the job.
     let job = place.start("host", &["data"], &["file-for-ever", "data/large"]);
     job.wait_for("reading");
     place.machine.kill(job.pid());
     assert_eq!(job.finish().status, 137);
     assert!(tombolo_e2e::eventually(|| place.machine.domains_on("host").is_empty()));
-    // Its resources are free: another does the same.
+    // Its resources are freed: another job does the same.
     let said = place.run("host", &["data"], &["file-many", "data/hello"]).ok();
     assert!(said.contains("many were right"), "{said}");
     place.down();
@@ -253,12 +253,12 @@ fn files_of_the_host_are_read_and_written_elsewhere() {
     for on in ["arm0", "s390x-user"] {
         all_works(&place, on);
         all_is_refused(&place, on);
-        // The next one finds what this one found.
+        // Restore the folder for the next node.
         for left in ["absolute", "in", "out", "some"] {
             std::fs::remove_file(place.files.join("data").join(left)).unwrap();
         }
     }
-    // A large one, by all of them at the same time.
+    // All nodes read a large file at the same time.
     let sum = place.write("data/large", 64 << 20);
     let said = place.run("host,arm0,s390x-user", &["data/large"], &["file-sum", "data/large"]).ok();
     assert_eq!(said.matches(sum.trim_end()).count(), 3, "{said}");

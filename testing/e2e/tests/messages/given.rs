@@ -1,4 +1,4 @@
-//! Programs that are started with capabilities to parts of memory, to pools and to services.
+//! Programs started with capabilities to parts of memory, to pools and to services.
 
 use tombolo_e2e::{Machine, MachineFile, actor_image, eventually};
 
@@ -18,7 +18,7 @@ fn a_program_is_started_with_capabilities_that_are_taken_back() {
 
 #[test]
 fn programs_of_all_kinds_of_nodes_are_started_with_capabilities() {
-    // The image, also for a starter on the host: its children run on other nodes.
+    // The image for all nodes, even for a starter on the host: its children run on other nodes.
     let image = actor_image().display().to_string();
     let file = MachineFile::host().with_vm("arm0", "").with_user("s390x-user", "s390x");
     let machine = Machine::up(&file);

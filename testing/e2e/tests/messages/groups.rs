@@ -1,10 +1,10 @@
-//! Groups across nodes: what members take is the same for all, also when one in the middle of the trees dies.
+//! Groups across nodes: all members receive the same messages, even if an inner member of the trees dies.
 
 use std::collections::BTreeMap;
 
 use tombolo_e2e::{Machine, MachineFile};
 
-/// What the survivors printed, by member: its lines `took SOURCE COUNT HASH`, by source.
+/// Returns the survivors' lines `took SOURCE COUNT HASH`, by member and source.
 fn survivors(
     machine: &Machine,
     group: &str,
@@ -20,7 +20,7 @@ fn survivors(
     let text = job.finish().ok();
     let mut members: BTreeMap<String, (String, BTreeMap<String, String>)> = BTreeMap::new();
     for line in text.lines() {
-        // Lines of a job begin with the rank and node.
+        // `tombolo run` prefixes lines with rank and node.
         let (rank, rest) = line.split_once("] ").unwrap_or(("", line));
         let member = members.entry(rank.to_owned()).or_default();
         match rest.split(' ').collect::<Vec<_>>().as_slice() {
@@ -54,7 +54,7 @@ fn survivors_of_an_inner_member_took_the_same() {
         }
         assert_eq!(took.len(), members.len(), "{one} took of all others, the dead one included: {took:?}");
     }
-    // And with one order for all messages.
+    // With a total order of messages.
     let members = survivors(&machine, "all-in-order", NODES, "total");
     for (member, took) in &members {
         assert_eq!(took, &members[0].1, "{member} and {}", members[0].0);

@@ -1,4 +1,4 @@
-//! Hubs on real nodes: served by the real command, used by tasks in this process and in others, killed.
+//! Hubs on real nodes, served by the real command and used by tasks in this and other processes; kills.
 
 use std::fs;
 use std::sync::Mutex;
@@ -12,10 +12,10 @@ use tombolo_hubs::{Chan, Fault, HubError, Semaphore, Task};
 
 use crate::names_async::run;
 
-/// Deadline of everything that is known to happen.
+/// Timeout for events that must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Long enough that it would show, where nothing should happen.
+/// Time to wait where nothing should happen.
 const QUIET: Duration = Duration::from_millis(100);
 
 fn task(machine: &Machine) -> Task {
@@ -36,7 +36,7 @@ fn fault<T>(result: Result<T, impl Into<HubError>>) -> Fault {
     error.fault().unwrap_or_else(|| panic!("{error}"))
 }
 
-/// The same on whatever node the hubs are.
+/// Tests hubs of all kinds served on `node`.
 fn all_kinds(machine: &Machine, node: &str) {
     let hubs =
         ["meet:port", "queue:fifo:2", "go:event", "count:semaphore:3", "guard:resource", "blocks:pool:2:512"];
@@ -49,7 +49,7 @@ fn all_kinds(machine: &Machine, node: &str) {
     let unsent = queue.try_send(3).unwrap_err();
     assert_eq!((unsent.value, unsent.error.fault()), (3, Some(Fault::WouldBlock)));
     thread::scope(|scope| {
-        // The other side of all that follows.
+        // The other side of the following operations.
         scope.spawn(|| {
             let other = task(machine);
             let meet = other.port::<String>("meet").unwrap();
@@ -77,7 +77,7 @@ fn all_kinds(machine: &Machine, node: &str) {
     let pool = one.pool("blocks").unwrap();
     let (mut first, second) = (pool.allocate().unwrap(), pool.allocate().unwrap());
     assert_ne!(first.number(), second.number());
-    // Memory is for tasks on the kernel of the hub's node.
+    // A pool's memory is only mapped by tasks on the kernel of the hub's node.
     assert_eq!((pool.is_mapped(), pool.blocks(), pool.block_bytes()), (node == "host", 2, 512));
     if pool.is_mapped() {
         first.write(508, b"kept").unwrap();
@@ -86,7 +86,7 @@ fn all_kinds(machine: &Machine, node: &str) {
     assert_eq!(fault(pool.try_allocate()), Fault::WouldBlock);
     let number = first.number();
     drop(first);
-    // Another task gets the block that was freed, with what was left in it.
+    // Another task gets the freed block with its old contents.
     let other = task(machine).pool("blocks").unwrap();
     let again = other.allocate().unwrap();
     assert_eq!(again.number(), number);
@@ -96,7 +96,7 @@ fn all_kinds(machine: &Machine, node: &str) {
         assert_eq!(&left, b"kept");
     }
     drop((again, second));
-    // What is opened as another thing than it is, or is not there.
+    // Hubs of another kind, and missing hubs.
     assert!(matches!(one.semaphore("queue"), Err(HubError::OtherKind { .. })));
     let hasty = one.within(QUIET);
     assert!(matches!(hasty.event("nowhere"), Err(HubError::Unknown { .. })));
@@ -106,7 +106,7 @@ fn all_kinds(machine: &Machine, node: &str) {
     assert!(eventually(|| machine.json(&["hubs"])["hubs"].as_array().unwrap().is_empty()));
 }
 
-/// A select over hubs of both nodes takes exactly one.
+/// A select over hubs of both nodes completes exactly one operation.
 fn select(machine: &Machine) {
     let far = serve(machine, "arm0", &["far:fifo:4"]);
     let near = serve(machine, "host", &["near:fifo:4"]);
@@ -143,7 +143,7 @@ fn select(machine: &Machine) {
             near_queue.send(number).unwrap();
             far_queue.send(100 + number).unwrap();
         }
-        // Both are empty when the first of them is closed, so that no value is left behind.
+        // Both queues must be empty before the first is closed, so that no value is left behind.
         while !near_queue.is_empty().unwrap() || !far_queue.is_empty().unwrap() {
             thread::sleep(Duration::from_millis(5));
         }
@@ -154,7 +154,7 @@ fn select(machine: &Machine) {
         got.sort_unstable();
         assert_eq!(got, (0..20).chain(100..120).collect::<Vec<_>>());
     });
-    // The far server dies: a wait there ends, and says where.
+    // The far server dies: a wait there fails with an error that names the node.
     let domain = machine.domains_on("arm0");
     assert_eq!(domain.len(), 1);
     thread::scope(|scope| {
@@ -174,7 +174,7 @@ fn select(machine: &Machine) {
     near.finish().ok();
 }
 
-/// Values under way keep their order, and those that were not sent come back.
+/// Pipelined values keep their order, and unsent values come back.
 fn pipelined(machine: &Machine) {
     let serving = serve(machine, "arm0", &["stream:fifo:8"]);
     let one = task(machine);
@@ -203,7 +203,7 @@ fn pipelined(machine: &Machine) {
     kept(machine);
 }
 
-/// What a receiver has and does not use is for the next operations of its task, in order.
+/// Values that a receiver holds unused go to the next operations of its task, in order.
 fn kept(machine: &Machine) {
     let serving = serve(machine, "host", &["kept:fifo:8", "other:fifo:8"]);
     let one = task(machine);
@@ -222,7 +222,7 @@ fn kept(machine: &Machine) {
     let rest: Vec<u32> = (2..8).map(|_| stream.recv().unwrap()).collect();
     assert_eq!(rest, [2, 3, 4, 5, 6, 7]);
     assert!(stream.try_recv().unwrap_err().is_not_ready());
-    // More than fits: the values that were not sent come back.
+    // More values than fit: the unsent ones come back.
     let hasty = one.within(Duration::from_millis(50)).fifo::<u32>("other").unwrap();
     let mut sender = hasty.sender(32);
     let failed = (0..40).find_map(|number| sender.send(number).err());
@@ -235,7 +235,7 @@ fn kept(machine: &Machine) {
     serving.finish().ok();
 }
 
-/// Futures of one task wait each for itself, for hubs of both nodes, and one that is dropped is withdrawn.
+/// Futures of one task wait independently on hubs of both nodes; dropping one withdraws its operation.
 fn futures(machine: &Machine) {
     let far = serve(machine, "arm0", &["far:fifo:2", "far-done:semaphore:40"]);
     let near = serve(machine, "host", &["near:fifo:2", "guard:resource", "go:event", "blocks:pool:1:64"]);
@@ -287,7 +287,7 @@ fn futures(machine: &Machine) {
             drop(pool.allocate_async().await.unwrap());
             go.raise_async().await.unwrap();
         }),
-        // Begun and dropped: the event is not this one's.
+        // Started and dropped: this operation does not get the event.
         Box::pin(async { assert!(go.hub().start_get().unwrap().try_take().unwrap().is_none()) }),
         Box::pin(async {
             let mut select = one.select();
@@ -302,7 +302,7 @@ fn futures(machine: &Machine) {
     }
 }
 
-/// Counts are shared with tasks of the server's kernel, which need the server only to wait.
+/// Semaphore counts are shared memory for tasks on the server's kernel, which need the server only to wait.
 #[test]
 fn counts_without_their_server() {
     let machine = &Machine::up(&MachineFile::host());
@@ -322,7 +322,7 @@ fn counts_without_their_server() {
         their_event.wait().unwrap();
     }
     signal("CONT");
-    // One that waits has the unit which is signalled next, not a task that tries.
+    // The next unit goes to a waiting task, not to one that tries.
     thread::scope(|scope| {
         let waiter = scope.spawn(|| theirs.wait());
         let waits = || !units.hub().status().unwrap().getters.is_empty();
@@ -343,7 +343,7 @@ fn counts_without_their_server() {
     let _ = serving.finish();
 }
 
-/// A task that dies while it waits leaves nothing behind.
+/// A task that dies while waiting leaves nothing behind.
 fn death_of_a_waiter(machine: &Machine) {
     let hubs = ["jobs:fifo:4", "results:port", "done:semaphore:4"];
     let serving = serve(machine, "host", &hubs);
@@ -374,7 +374,7 @@ fn death_of_a_waiter(machine: &Machine) {
     serving.finish().ok();
 }
 
-/// The example, in three places: nothing but the topology changes.
+/// Runs the example in three placements; only the topology file changes.
 fn an_application(machine: &Machine) {
     let folder = machine.folder().join("pipeline");
     fs::create_dir_all(&folder).unwrap();
@@ -393,7 +393,7 @@ fn an_application(machine: &Machine) {
     assert!(big_endian.contains("[worker-a@z0]") && big_endian.contains("338350"), "{big_endian}");
     let together = machine.tombolo(["hubs", "run", &app, "--on", "host"]).ok();
     assert!(together.contains("[collector@host] the sum is 338350"), "{together}");
-    // What is wrong is named, and nothing is started.
+    // Errors in the topology are named, and nothing is started.
     let check = |topology: &str, words: &[&str]| {
         fs::write(folder.join("bad.toml"), topology).unwrap();
         let bad = path("bad.toml");

@@ -1,10 +1,10 @@
-//! Windows that are not coherent: each side of each mapping works through an emulated cache of its own, over
-//! real processes and virtual machines.
+//! Non-coherent windows: each side of each mapping works through its own emulated cache, over real processes
+//! and virtual machines.
 
 use tombolo_e2e::{Machine, MachineFile, image};
 
-/// Virtual machines by how often their caches evict: one that never does finds an operation that is missing,
-/// one that does all the time one in the wrong order, and one does so now and then.
+/// Virtual machines by how often their caches evict: never, which exposes missing cache operations; often,
+/// which exposes operations in the wrong order; and seldom.
 const NODES: [(&str, u32); 3] = [("never", 0), ("seldom", 64), ("often", 2)];
 
 fn machine() -> Machine {

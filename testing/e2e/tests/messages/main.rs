@@ -1,4 +1,4 @@
-//! What passes between nodes: messages, bulk data, regions, files, and the names by which they are found.
+//! Communication between nodes: messages, bulk data, regions, files, and the names by which they are found.
 
 mod bulk;
 mod channels;

@@ -1,5 +1,5 @@
-//! Names on a real machine. The first part asks what the tests of Barrelfish's Octopus ask, and is named
-//! after them; the second what they could not: what is left after a death.
+//! Names on a real machine. The first part has the cases of the tests of Barrelfish's Octopus, with their
+//! names; the second what those could not test: the state after a death.
 
 use std::time::Duration;
 
@@ -11,10 +11,10 @@ use tombolo::names::{
 use tombolo_admin::ObjectInfo;
 use tombolo_e2e::{Machine, MachineFile, Running, eventually};
 
-/// Deadline of everything that is known to happen.
+/// Timeout for events that must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Long enough that it would show, where nothing should happen.
+/// Time to wait where nothing should happen.
 const QUIET: Duration = Duration::from_millis(100);
 
 fn host() -> (Machine, Domain) {
@@ -23,7 +23,7 @@ fn host() -> (Machine, Domain) {
     (machine, domain)
 }
 
-/// The locks, semaphores and barriers of the machine.
+/// Returns the locks, semaphores and barriers of the machine.
 fn locks(domain: &Domain) -> Vec<ObjectInfo> {
     tombolo_admin::Machine::of(domain).locks("").expect("the machine is up")
 }
@@ -211,7 +211,7 @@ fn d2sem() {
     machine.down();
 }
 
-/// Octopus takes its lock 100 000 times and looks at nothing; here every turn is checked.
+/// Octopus takes its lock 100 000 times without a check; here every turn is checked.
 #[test]
 fn d2locksimple() {
     let (machine, domain) = host();
@@ -237,7 +237,7 @@ fn d2barrier() {
         let met = said.lines().filter(|line| line.starts_with("met ")).count();
         assert!(met == 20 && said.contains("met 20"), "{said}");
     }
-    // Whom Octopus would let wait for ever.
+    // Waiters that Octopus would block forever.
     let names = domain.names();
     let _first = names.barrier("b", 1).unwrap();
     assert_eq!(fault(names.barrier("b", 1)), NameFault::BarrierFull { name: "b".into(), parties: 1 });
@@ -245,7 +245,7 @@ fn d2barrier() {
     machine.down();
 }
 
-/// Octopus keeps records under capabilities that serve as ids; here ids are names that never come twice.
+/// Octopus stores records under capabilities as ids; here ids are unique names.
 #[test]
 fn d2getset_idcap() {
     let (machine, domain) = host();
@@ -333,14 +333,14 @@ fn an_export_of_a_node_is_reached_from_there_and_from_elsewhere() {
         let said = machine.actor(node, &["connect", name, "64", "64", "0"]).ok();
         assert!(said.contains("connected to s390x-user by"), "{node} {name}: {said}");
     }
-    // It is shown there, but is not a name of the machine, nor of another node.
+    // Listed there, but not a name of the machine or of another node.
     let listed = machine.json(&["names", "@s390x-user/*"]);
     assert_eq!((&listed["names"][0]["name"], &listed["names"][0]["kind"]), (&"svc".into(), &"export".into()));
     assert_eq!(machine.json(&["names"])["names"], serde_json::json!([]));
     for (name, missing) in [("svc", "svc"), ("@/svc", "@host/svc"), ("@host/svc", "@host/svc")] {
         assert_eq!(refused(name, QUIET), Fault::NoSuchName { name: missing.into() });
     }
-    // Each node may have its own.
+    // Each node may have its own name `svc`.
     let listener = options.export(&domain, "@host/svc").unwrap();
     assert!(matches!(
         options.export(&domain, "@/svc"),
@@ -361,7 +361,7 @@ fn an_export_of_a_node_is_reached_from_there_and_from_elsewhere() {
     assert!(matches!(elsewhere, tombolo::Error::Monitor(Fault::Refused { .. })), "{elsewhere}");
     assert!(matches!(refused("@bare0/svc", PATIENCE), Fault::Refused { .. }));
     assert!(matches!(refused("@nowhere/svc", PATIENCE), Fault::NoSuchNode { .. }));
-    // With the node goes the name, and domains that wait for another of its names are told.
+    // The name ends with its node, and waiters for another of the node's names get an error.
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| refused("@s390x-user/later", PATIENCE));
         machine.kill(machine.node("s390x-user")["pid"].as_i64().expect("a process") as i32);
@@ -374,7 +374,7 @@ fn an_export_of_a_node_is_reached_from_there_and_from_elsewhere() {
     machine.down();
 }
 
-/// Immediately kills the program on the host that was started last.
+/// Kills the program on `node` that was started last.
 fn kill_last(machine: &Machine, node: &str) {
     let (_, pid) = machine.domains_on(node).pop().expect("a domain");
     machine.kill(pid);
@@ -394,7 +394,7 @@ fn a_lock_passes_on_when_its_holder_or_one_in_the_queue_is_killed() {
     let survivor = machine.start_actor("host", &["queue-for-lock", "l"]);
     assert!(waiting(2));
     let before = locks(&domain)[0].count;
-    // The first in the queue dies, then the holder: the second in the queue has it.
+    // The first in the queue dies, then the holder: the second in the queue gets the lock.
     let queued_pid = machine.domains_on("host")[machine.domains_on("host").len() - 2].1;
     machine.kill(queued_pid);
     assert!(waiting(1));

@@ -1,4 +1,4 @@
-//! Names on a real machine, awaited: by an executor that is as simple as one can be.
+//! Names on a real machine with async calls, on a minimal executor.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -10,7 +10,7 @@ use tombolo::names::{Change, NameFault, NewRecord, WatchOptions};
 use tombolo::{Domain, Error};
 use tombolo_e2e::{Machine, MachineFile};
 
-/// Deadline of everything that is known to happen.
+/// Timeout for events that must happen.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 fn host() -> (Machine, Domain) {
@@ -34,7 +34,7 @@ impl Wake for Signal {
 
 pub(crate) type Task<'a> = Pin<Box<dyn Future<Output = ()> + Send + 'a>>;
 
-/// Runs all tasks on this thread, each when it was woken.
+/// Runs all tasks on this thread, each when woken.
 pub(crate) fn run(tasks: Vec<Task<'_>>) {
     let signal = Arc::new(Signal::default());
     let waker = Waker::from(Arc::clone(&signal));
@@ -126,7 +126,7 @@ fn one_thread_waits_for_many_at_once() {
         })
     });
     let watches: Task<'_> = Box::pin(async move {
-        // Those who were held back are all served before this is.
+        // Completes only after all queued tasks were served.
         let done = names.wait_for_async(&format!("counter {{ count: {TASKS} }}"), PATIENCE).await;
         assert_eq!(done.unwrap().integer("count"), Ok(TASKS as i64));
     });
@@ -147,7 +147,7 @@ fn parties_of_one_thread_meet() {
         })
     };
     run(vec![party(), party(), party()]);
-    // One whose wait is dropped is waited for.
+    // A party that drops its wait has not arrived: the barrier still waits for it.
     let (one, two) = (names.barrier("pair", 2).unwrap(), names.barrier("pair", 2).unwrap());
     assert!(is_pending(pin!(one.wait_async(PATIENCE))));
     assert!(is_pending(pin!(two.wait_async(PATIENCE))));
@@ -174,7 +174,7 @@ fn what_a_dropped_future_waited_for_goes_to_the_next() {
             let lock = dropper.names().lock(&name).unwrap();
             let mut dropped = Box::pin(lock.acquire_async(PATIENCE));
             assert!(is_pending(dropped.as_mut()));
-            // In the queue for certain: what is asked after it has been answered.
+            // A later request was answered, so the dropper is in the queue.
             assert!(!dropper.names().exists(&format!("{scope}nothing")).unwrap());
             let guard = if given_meanwhile { guard.release().map(|()| None) } else { Ok(Some(guard)) };
             drop(dropped);
@@ -194,7 +194,7 @@ fn what_a_dropped_future_waited_for_goes_to_the_next() {
             let semaphore = next.names().semaphore(&name, 2).unwrap();
             drop(block_on(semaphore.acquire_async(2, PATIENCE)).unwrap());
         }
-        // No task is left waiting.
+        // No waiter is left.
         let objects = tombolo_admin::Machine::of(&holder).locks(scope).unwrap();
         assert!(objects.iter().all(|object| object.waiting == 0), "{objects:?}");
     }
@@ -219,7 +219,7 @@ fn a_stream_loses_nothing_with_what_is_dropped() {
         });
         block_on(async {
             for number in 0..EVENTS {
-                // As `select!` does with what was not ready: polled once, and dropped.
+                // Polled once and dropped, as `select!` does with a branch that was not ready.
                 let event = match now_or_never(subscriber.next_async(PATIENCE)) {
                     Some(event) => event,
                     None => subscriber.next_async(PATIENCE).await,

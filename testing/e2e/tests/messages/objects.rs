@@ -1,5 +1,5 @@
 //! Shared objects of ranks on the host, on foreign processors of the other byte order, and across windows,
-//! coherent and not; and a rank that dies while it writes.
+//! coherent and not; and a rank that dies during a write.
 
 use tombolo_e2e::{Machine, MachineFile, actor_image};
 
@@ -14,7 +14,7 @@ fn ranks_share_objects_on_all_nodes_and_survive_a_writer() {
         let said = machine.actor(on, &["objects", "12"]).ok();
         assert_eq!(said.matches("agrees").count(), ranks, "{on}: {said}");
     }
-    // The last rank dies: on the host, on a foreign processor, and across either window.
+    // The last rank dies on the host, on a foreign processor, and across either window.
     let actor = actor_image().display().to_string();
     for (on, survivors) in
         [("host:2,arm0:1", 2), ("host:1,often:1", 1), ("often:1,host:2", 2), ("host:2,big:1", 2)]

@@ -1,14 +1,14 @@
-//! Memory that domains of the host share by capabilities, and that is taken back while it is in use.
+//! Memory shared by capabilities and revoked while in use.
 
 use rustix::process::{Pid, Signal, kill_process};
 use tombolo::Domain;
 use tombolo::region::{RegionOptions, Rights};
 use tombolo_e2e::{Machine, MachineFile, Running, eventually};
 
-/// Longer than any test lasts, so that no domain is killed for being slow.
+/// Grace period longer than any test, so that no domain is killed for being slow.
 const FOR_EVER_MS: u32 = 1_000_000;
 
-/// A domain that lends a region, and one on each of these nodes that has it mapped.
+/// Starts a domain that lends a region, and a holder on each of these nodes that maps it.
 fn lent(machine: &Machine, lender: &str, place: &str, holders: &[(&str, &str)]) -> (Running, Vec<Running>) {
     let count = holders.len().to_string();
     let lender = machine.start_actor(lender, &["region-take-back", "lender", place, &count]);
@@ -19,7 +19,7 @@ fn lent(machine: &Machine, lender: &str, place: &str, holders: &[(&str, &str)]) 
     (lender, holders)
 }
 
-/// Has it taken back; what came of that.
+/// Makes the lender revoke the region.
 fn take_back(lender: &mut Running) -> std::process::ChildStdin {
     use std::io::Write;
     let mut stdin = lender.stdin();
@@ -75,7 +75,7 @@ fn memory_is_taken_back_while_it_is_read() {
         let said = holding.finish().ok();
         assert!(said.contains("it was taken back"), "{how:?}: {said}");
     }
-    // How many there were is not known: with a holder that ends its rights go, too.
+    // The number of removed capabilities is not known: an ending holder's vanish by themselves.
     lending.wait_for(", killed 0");
     lending.wait_for("written anew");
     drop(input);
@@ -198,7 +198,8 @@ fn a_node_that_is_killed_in_the_middle_ends_what_waits_for_it() {
     let emulator = machine.pid_of("arm0");
     send_signal(emulator, Signal::STOP);
     let input = take_back(&mut lender);
-    // The holder on the host unmaps; the node does not answer any more, and then is dead, which is evidence.
+    // The holder on the host unmaps. The node does not answer and then is dead, which proves that nothing is
+    // mapped.
     let mut holders = holders.into_iter();
     let inside = holders.next().expect("two");
     holders.next().expect("two").finish().ok();
@@ -229,14 +230,14 @@ fn memory_that_a_silent_node_may_reach_is_given_to_nobody() {
     send_signal(emulator, Signal::CONT);
     nothing_is_left(&machine);
     for holder in holders {
-        // It unmaps, or was killed before it could.
+        // It unmapped, or was killed before it could.
         let status = holder.finish().status;
         assert!(status == 0 || status == 137, "{status}");
     }
     machine.down();
 }
 
-/// One domain passes rights to another, of memory in the window of that node, or of the kernel.
+/// Passes capabilities between two domains, to memory in the window of a node or in host memory.
 fn pass_rights(machine: &Machine, (server, client, window): (&str, &str, &str)) {
     let serving = machine.start_actor(server, &["rights-serve", "adder"]);
     serving.wait_for("serving");
@@ -255,7 +256,7 @@ fn rights_go_along_with_messages() {
 
 #[test]
 fn rights_go_along_with_messages_between_all_kinds_of_nodes() {
-    // Built before anybody waits for it.
+    // Built first, so that no domain waits for it.
     let _ = tombolo_e2e::actor_image();
     let machine = Machine::up(&zoo());
     for pair in [

@@ -1,8 +1,8 @@
-//! One waitset over channels from every kind of node, and programs that are placed.
+//! One waitset over channels from every kind of node; placement and priority of programs.
 
 use tombolo_e2e::{Machine, MachineFile};
 
-/// Channels from each node: fewer than the 24 across windows that one domain may open.
+/// Channels per node: fewer than the 24 across windows that one domain may open.
 const EACH: &str = "20";
 
 #[test]
@@ -13,7 +13,7 @@ fn one_waitset_serves_every_kind_of_node_at_once() {
             .with_user("arm-user", "aarch64")
             .with_user("s390x-user", "s390x"),
     );
-    // The server is the host, then a foreign one; some of the clients are killed in the middle.
+    // The server runs on the host, then on a foreign node; some clients are killed in the middle.
     for server_node in ["host", "s390x-user"] {
         let name = format!("everybody/{server_node}");
         let server = machine.start_actor(server_node, &["serve-all", &name, "100"]);
@@ -45,7 +45,7 @@ fn a_program_runs_where_it_is_put_or_the_reason_is_said() {
     let said = machine.tombolo(["run", "--pin", "0", "/bin/sh", "-c", status]).ok();
     assert!(said.contains("Cpus_allowed_list:\t0\n"), "{said}");
     machine.tombolo(["run", "--pin", "1000", "/bin/sh", "-c", status]).fails_with(1, &["processor 1000"]);
-    // The user who runs the tests may be allowed real-time priorities or not.
+    // The user running the tests may or may not be allowed real-time priorities.
     let prioritised = machine.tombolo(["run", "--priority", "7", "/bin/sh", "-c", status]);
     if prioritised.status == 0 {
         let said = prioritised.text();

@@ -1,5 +1,5 @@
 //! Message devices between the host, foreign processors of the other byte order, and across windows, coherent
-//! and not; programs that use the devices which `tombolo xipx` serves; and nodes and programs that die.
+//! and not; programs that use devices served by `tombolo xipx`; and deaths of nodes and programs.
 
 use rustix::process::Signal;
 use tombolo_e2e::{Machine, MachineFile, Running, actor_image};
@@ -38,7 +38,7 @@ fn answers(machine: &Machine, on: &str, channel: &str) -> Running {
     program
 }
 
-/// Programs that know nothing but a socket, two at a time on one node.
+/// Runs programs that only use the device's socket, two at a time on one node.
 fn served(machine: &Machine) {
     let devices = machine.start(["xipx", "--on", "host,often,big", "--fifo", "1024"]);
     for node in 0..3 {
@@ -56,7 +56,7 @@ fn served(machine: &Machine) {
     machine.actor("host", &words).fails_with(1, &["a message of 497 bytes is too long"]);
     let twice = machine.tombolo(["xipx", "--on", "host"]);
     twice.fails_with(1, &["use another group (--group)"]);
-    // A program that is ended frees its channel; one that stops by itself, too.
+    // An interrupted program frees its channel; so does one that exits.
     one.signal(Signal::INT);
     one.finish().fails_with(130, &[]);
     machine.actor("host", &["xipx-ask", "xipx", "1", "8", "stop"]).ok();

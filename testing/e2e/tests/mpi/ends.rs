@@ -1,5 +1,5 @@
-//! How MPI jobs end that do not end by themselves: what `tombolo mpirun` says is the reason, and what stays
-//! behind. And what of MPI's beginning and end a program may do twice, or give up.
+//! Abnormal ends of MPI jobs: the cause that `tombolo mpirun` reports, and leftovers. Also calls at the
+//! beginning and end of MPI that a program may repeat or abandon.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use tombolo_e2e::mpi::Mpi;
 use tombolo_e2e::{Finished, Machine, MachineFile, actor_image, eventually};
 
-/// Runs the test program, which speaks with its process manager as MPI does.
+/// Runs the test program, which talks to its process manager as MPI does.
 fn actors(machine: &Machine, words: &str) -> Finished {
     let image = actor_image();
     let image = image.to_str().expect("a path of text");
@@ -18,28 +18,28 @@ fn actors(machine: &Machine, words: &str) -> Finished {
     }))
 }
 
-/// Compiles a program of MPI.
+/// Compiles an MPI program.
 fn compile(machine: &Machine, name: &str, source: &str) {
     std::fs::write(machine.folder().join(name).with_extension("c"), source).expect("a source");
     let image = format!("{name}.tbi");
     machine.tombolo(["mpicc", "-O2", &format!("{name}.c"), "-o", &image]).ok();
 }
 
-/// What MPICH gives to `MPI_Abort` when a peer is gone.
+/// Error code that MPICH passes to `MPI_Abort` when a peer is gone.
 const ERROR_OF_MPICH: &str = "678509711";
 
 #[test]
 fn the_rank_that_explains_most_is_the_reason() {
     let machine = Machine::up(&MachineFile::host().with_user("arm-user", "aarch64"));
     let run = |words: &str| actors(&machine, &format!("--on host:2,arm-user IMAGE pmi {words}"));
-    // Those that die of an abort, whatever they say before.
+    // Ranks that die as a consequence of the abort, with or without an abort of their own.
     let others = format!("0?sleep:50 0?abort:{ERROR_OF_MPICH} 0?raise:11 2?abort:{ERROR_OF_MPICH} 2?raise:6");
     run(&format!("init 1?abort:37 {others} hang"))
         .fails_with(37, &["rank 1 on host", "called MPI_Abort(37)"]);
     run(&format!("init {others} 1?abort:37 hang"))
         .fails_with(37, &["rank 1 on host", "called MPI_Abort(37)"]);
-    // What others make of an end comes before the news of it. Signals are also those that mpirun sends
-    // itself.
+    // The reactions of other ranks arrive before the death itself is reported. mpirun also sends some of
+    // these signals itself.
     for (signal, name) in [(9, "SIGKILL"), (15, "SIGTERM"), (6, "SIGABRT")] {
         let killed = run(&format!("init barrier 0?abort:{ERROR_OF_MPICH} 2?sleep:20 2?raise:{signal} hang"));
         killed.fails_with(128 + signal, &["rank 2 on arm-user", name]);
@@ -51,7 +51,7 @@ fn the_rank_that_explains_most_is_the_reason() {
     machine.down();
 }
 
-/// Meets at barriers for ever, but for a rank that aborts.
+/// Waits at barriers forever, except for a rank that aborts.
 const BARRIERS: &str = r#"
 #include <mpi.h>
 #include <stdio.h>
@@ -68,7 +68,7 @@ int main(int count, char **words) {
 }
 "#;
 
-/// With MPI, whose ranks see that others are gone and end themselves in many ways.
+/// With real MPI, whose ranks notice that others are gone and end in many ways.
 #[test]
 fn an_abort_and_a_killed_rank_are_told_from_what_others_make_of_them() {
     let Some(mpi) = Mpi::find() else { return };
@@ -91,7 +91,7 @@ fn an_abort_and_a_killed_rank_are_told_from_what_others_make_of_them() {
     machine.down();
 }
 
-/// Connects to a port at which no process accepts: its owner waits in MPI, or sleeps outside.
+/// Connects to a port where no process accepts: its owner waits in MPI or sleeps outside.
 const CONNECT: &str = r#"
 #include <mpi.h>
 #include <stdio.h>
@@ -134,7 +134,7 @@ fn to_connect_where_nobody_accepts_is_given_up_in_time() {
     machine.down();
 }
 
-/// Begins with MPI three times.
+/// Initializes MPI three times, with sessions.
 const SESSIONS: &str = r#"
 #include <mpi.h>
 #include <stdio.h>
@@ -168,13 +168,13 @@ fn a_program_begins_with_mpi_again_and_says_nothing_else() {
         let job = machine.tombolo(["mpirun", "--on", on, "--timeout", "90", "sessions.tbi"]);
         let expected: String = (0..3).map(|turn| format!("session {turn}: {sum}\n")).collect();
         assert_eq!(job.ok(), expected, "{on}");
-        // The loader of the host complained of the library of another processor that an emulator was to load.
+        // Regression: the host's loader complained about a library for the emulated processor.
         assert_eq!(job.stderr, "", "{on}");
     }
     machine.down();
 }
 
-/// The files of MPICH that a process of this host has mapped.
+/// Returns MPICH's shared-memory files that a process of this host has mapped.
 fn files_of(pid: i32) -> BTreeSet<PathBuf> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("a process of ours");
     let paths = maps.lines().filter_map(|line| line.split_ascii_whitespace().nth(5));
@@ -232,7 +232,7 @@ fn files_are_refused_where_nodes_have_their_own() {
     machine.down();
 }
 
-/// Writes and reads without a look at any error, by a handle that has a stale value at first.
+/// Writes and reads without checking for errors, with a file handle that initially has a stale value.
 const CARELESS: &str = r#"
 #include <mpi.h>
 #include <stdio.h>

@@ -1,4 +1,4 @@
-//! MPI: compilers, jobs and how they end.
+//! MPI: compiler wrappers, jobs and their ends.
 
 mod ends;
 mod mpicc;

@@ -1,4 +1,4 @@
-//! `tombolo mpicc` takes gcc's options, for all instruction sets.
+//! `tombolo mpicc` accepts gcc's options and builds for all instruction sets.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -25,7 +25,7 @@ int main(int count, char **words)
 }
 "#;
 
-/// A machine with a node of emulated Arm programs, and sources in its folder.
+/// Creates a machine with a node of emulated Arm programs, and puts sources into its folder.
 fn machine(mpi: Mpi, sources: &[(&str, &str)]) -> Machine {
     let machine = Machine::new(&mpi.with_user(MachineFile::host(), "arm-user"));
     for (name, source) in sources {
@@ -55,11 +55,11 @@ fn objects_and_sources_become_a_program_for_each_processor() {
         .collect();
     assert_eq!(isas, ["x86_64", "aarch64"]);
     machine.bring_up();
-    // The host's build runs by itself; every build runs where its libraries are, and `char` is the same
-    // there.
+    // The host's build runs by itself; every build runs where its libraries are, and the signedness of `char`
+    // is the same everywhere.
     assert_eq!(machine.tombolo(["run", "./job"]).ok(), "7 of 1, char signed\n");
     assert_eq!(machine.tombolo(["run", "--on", "arm-user", "job.tbi"]).ok(), "7 of 1, char signed\n");
-    // All builds go where the object goes: under another name, and into an archive that any `ar` makes.
+    // All builds travel with the object: under another name, and into an archive of any `ar`.
     machine.tombolo(["mpicc", "-O2", "-DNUMBER=8", "-c", "util.c"]).ok();
     fs::rename(machine.folder().join("util.o"), machine.folder().join("other.o")).unwrap();
     archive(&machine, "libutil.a", "other.o");
@@ -72,9 +72,9 @@ fn objects_and_sources_become_a_program_for_each_processor() {
             assert_eq!(machine.tombolo(["run", "--on", on, build]).ok(), "8 of 1, char signed\n");
         }
     }
-    // Libraries of the host, in a folder that the caller names, have no other builds, and need none.
+    // Host libraries in a folder named by the caller have no other builds and need none.
     machine.tombolo(["mpicc", "main.c", "other.o", "-L/usr/lib/x86_64-linux-gnu", "-lm", "-o", "job"]).ok();
-    // A shared library is for this host alone.
+    // A shared library is for this host only.
     machine.tombolo(["mpicc", "-shared", "-fPIC", "-DNUMBER=9", "util.c", "-o", "libutil.so"]).ok();
     let refused = machine.tombolo(["mpicc", "main.c", "libutil.so", "-o", "job"]);
     refused.fails_with(1, &["libutil.so is a shared library", "--disable-shared"]);
@@ -176,7 +176,7 @@ add_executable(jobxx main.cpp)
 target_link_libraries(jobxx MPI::MPI_CXX)
 ";
 
-/// The scripts of one word, beside a link to the command, as in an installation.
+/// Creates the single-word wrapper scripts beside a link to the command, as in an installation.
 fn wrappers(machine: &Machine) -> PathBuf {
     let folder = machine.folder().join("bin");
     fs::create_dir(&folder).unwrap();

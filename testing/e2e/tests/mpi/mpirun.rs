@@ -1,6 +1,7 @@
-//! `tombolo mpirun`: ranks on every kind of node, how they find each other, and how all of them end.
+//! `tombolo mpirun`: ranks on every kind of node, how they find each other, and how jobs end.
 //!
-//! They speak with their process manager as MPI does, and use no MPI: that has tests of its own.
+//! Most tests use ranks that talk to their process manager as MPI does, but without MPI, which has its own
+//! tests.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt;
@@ -20,12 +21,12 @@ fn start(machine: &Machine, words: &str) -> Running {
     machine.start(["mpirun".to_owned()].into_iter().chain(words))
 }
 
-/// Runs `tombolo mpirun` with these words, in which `IMAGE` and `HOST` stand for the test program.
+/// Runs `tombolo mpirun` with these words, replacing `IMAGE` and `HOST` by the paths of the test program.
 fn mpirun(machine: &Machine, words: &str) -> Finished {
     start(machine, words).finish()
 }
 
-/// The lines of what a job said, in order.
+/// Returns the sorted lines of a job's output.
 fn lines(finished: &Finished) -> Vec<String> {
     let mut lines: Vec<String> = finished.ok().lines().map(str::to_owned).collect();
     lines.sort();
@@ -65,7 +66,7 @@ fn ranks_on_every_kind_of_node_find_each_other() {
         .collect();
     expected.sort();
     assert_eq!(lines(&meet), expected);
-    // One that is killed takes all others with it, wherever they are.
+    // A killed rank takes all others with it, on every node.
     for (rank, node) in [(1, "host"), (2, "arm0"), (4, "arm-user")] {
         let killed = mpirun(&machine, &format!("--on {on} IMAGE pmi init {rank}?raise:9 barrier"));
         killed.fails_with(
@@ -77,7 +78,7 @@ fn ranks_on_every_kind_of_node_find_each_other() {
     alone.fails_with(1, &["rank 1 on arm0", "ended before MPI_Init, while others"]);
     let aborted = mpirun(&machine, &format!("--on {on} IMAGE pmi init 3?abort:7 barrier"));
     aborted.fails_with(7, &["rank 3 on arm0", "called MPI_Abort(7)"]);
-    // A node that goes takes the job with it.
+    // The loss of a node ends the job.
     let lost = start(&machine, "--on host,arm0 --label IMAGE pmi init barrier tell:met hang");
     lost.wait_for("[1@arm0] met");
     machine.kill(machine.pid_of("arm0"));
@@ -99,7 +100,7 @@ fn the_first_that_fails_ends_the_job_and_gives_its_status() {
     run("init 0?exit:0 barrier").fails_with(1, &["rank 0 on host", "without MPI_Finalize, while others"]);
     run("init 2?abort:300 barrier").fails_with(300 - 256, &["rank 2 on arm-user", "MPI_Abort(300)"]);
     run("init 2?abort:0 barrier").fails_with(1, &["MPI_Abort(0)"]);
-    // The last rank leaves without finalizing and keeps no other waiting.
+    // The last rank exits without finalizing and must not keep others waiting.
     run("init barrier finalize 0?sleep:100").ok();
     let late = mpirun(&machine, "--on host:2,arm-user --timeout 1.5 IMAGE pmi init hang");
     late.fails_with(124, &["did not end within 1.5 s", "3 ranks"]);
@@ -160,10 +161,10 @@ fn a_rank_starts_others_which_are_of_the_job() {
         nowhere.iter().any(|said| said.starts_with("[0@host] cmd=spawn_result rc=-1 msg=")),
         "{nowhere:#?}"
     );
-    // A number of ranks behind a node holds as it does for `--on`.
+    // A count after the node's name works as in `--on`.
     let few = lines(&run("arm-user:1", child));
     assert!(few.iter().any(|said| said.starts_with("[0@host] cmd=spawn_result rc=-1 msg=")), "{few:#?}");
-    // They end with the others, and the others with them.
+    // Spawned ranks end with the others, and the others with them.
     let failed = run("arm-user", "init,raise:9");
     failed.fails_with(128 + 9, &["rank 1:", "on arm-user", "SIGKILL"]);
     assert_eq!(machine.domains_on("arm-user"), []);
@@ -238,19 +239,19 @@ fn commands_of_the_host_run_where_they_lie() {
         path
     };
     let shown = script("shown", "#!/bin/sh\necho $0 $PMI_RANK $1 $HERE_ALONE\n");
-    // With the environment and working directory of the user.
+    // Ranks get the environment and working directory of the user.
     let mut command = machine.command();
     command.args(["mpirun", "-n", "2", shown.to_str().expect("text"), "a b"]).env("HERE_ALONE", "yes");
     let said = lines(&Running::start(&mut command).finish());
     let path = shown.display();
     assert_eq!(said, [format!("{path} 0 a b yes"), format!("{path} 1 a b yes")]);
-    // On PATH, and in the folder where it is called for.
+    // Programs are found on PATH and relative to the current folder.
     assert_eq!(mpirun(&machine, "-n 2 sh -c true").ok(), "");
     assert_eq!(mpirun(&machine, "-n 1 own/shown x").ok().split(' ').nth(1), Some("0"));
     mpirun(&machine, &format!("--on arm-user {path}"))
         .fails_with(1, &["is a script, which runs on the host alone"]);
     mpirun(&machine, "--on arm-user HOST pmi").fails_with(1, &["no build for aarch64", "node arm-user"]);
-    // An executable knows its own folder, as one that is copied would not.
+    // An executable is not copied, so it knows its own folder.
     let own = mpirun(&machine, "-n 1 HOST tell").ok();
     assert!(own.contains(&format!("argument 0: \"{}\"", host_actor().display())), "{own}");
     machine.down();
@@ -318,7 +319,7 @@ fn many_ranks_start_and_meet() {
     machine.down();
 }
 
-/// A program of MPI that stays until it is killed, or tells the files that MPICH has in shared memory.
+/// MPI program that stays until it is killed, or lists MPICH's files in shared memory.
 const STAY: &str = r#"
 #include <dirent.h>
 #include <mpi.h>
@@ -341,14 +342,14 @@ int main(int count, char **words) {
 }
 "#;
 
-/// The files of MPICH that a process of this host has mapped.
+/// Returns MPICH's shared-memory files that a process of this host has mapped.
 fn files_of(pid: i32) -> BTreeSet<PathBuf> {
     let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).expect("a process of ours");
     let paths = maps.lines().filter_map(|line| line.split_ascii_whitespace().nth(5));
     paths.filter(|path| path.starts_with("/dev/shm/mpich_")).map(PathBuf::from).collect()
 }
 
-/// With MPI: its files in shared memory go with the job, however that ends.
+/// With real MPI: its files in shared memory are removed with the job, however that ends.
 #[test]
 fn a_job_that_is_killed_leaves_no_files_of_mpi() {
     let Some(mpi) = Mpi::find() else { return };
@@ -379,7 +380,7 @@ fn a_job_that_is_killed_leaves_no_files_of_mpi() {
         assert!(none_stays(&files), "{end}: {files:?}");
         assert_eq!(on_arm0(), Vec::<String>::new(), "{end}");
     }
-    // An mpirun that is killed cannot remove them; the next does, once they are old.
+    // A killed mpirun cannot remove them; a later one does, once they are old.
     let (job, _, files) = run("host,arm-user");
     job.signal(Signal::KILL);
     assert_eq!(job.finish().status, 137);
@@ -395,7 +396,7 @@ fn a_job_that_is_killed_leaves_no_files_of_mpi() {
     machine.down();
 }
 
-/// With MPI: MPICH, over Tombolo's provider.
+/// With real MPI: MPICH over Tombolo's provider.
 #[test]
 fn programs_of_mpi_run_on_unlike_nodes_as_they_are() {
     let Some(mpi) = Mpi::find() else { return };
@@ -406,7 +407,7 @@ fn programs_of_mpi_run_on_unlike_nodes_as_they_are() {
         let said = machine.tombolo(["mpirun", "--on", on, "--timeout", "90", ring]).ok();
         assert!(said.contains("ring: right on"), "{on}: {said}");
     }
-    // What is said of memory that ranks share is so.
+    // `MPI_Comm_split_type` reports shared memory correctly.
     let source = "#include <mpi.h>\n#include <stdio.h>\nint main(int count, char **words) { MPI_Comm near; int ranks, rank; \
                   MPI_Init(&count, &words); MPI_Comm_rank(MPI_COMM_WORLD, &rank); \
                   MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &near); \
@@ -415,7 +416,7 @@ fn programs_of_mpi_run_on_unlike_nodes_as_they_are() {
                   if (count > 1) MPI_Barrier(MPI_COMM_WORLD); return MPI_Finalize(); }\n";
     std::fs::write(machine.folder().join("near.c"), source).expect("a source");
     machine.tombolo(["mpicc", "near.c", "-o", "near"]).ok();
-    // The executable of the host, and the image beside it for the other node.
+    // The host runs the executable, the other node the image beside it.
     let near = |whose: &str| {
         let words =
             ["mpirun", "--on", "host:2,arm-user", "--shared-memory", whose, "--timeout", "90", "./near"];

@@ -1,4 +1,4 @@
-//! MPI programs on the host, and across processors that share a kernel or none.
+//! MPI programs on the host, and across processors with and without a common kernel.
 
 use std::ffi::OsStr;
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use tombolo_e2e::mpi::{Mpi, PROGRAMS};
 use tombolo_e2e::{Finished, Machine, MachineFile, Running};
 
-/// Runs a program of ours on these nodes in turn.
+/// Runs a test program with its ranks on these nodes in turn.
 fn run(machine: &Machine, mpi: Mpi, (program, ranks): (&str, usize), on: &str) -> Finished {
     let image = mpi.image(program);
     let ranks = ranks.to_string();
@@ -29,7 +29,7 @@ fn programs_are_right_on_the_host() {
     let Some(mpi) = Mpi::find() else { return };
     let machine = Machine::up(&MachineFile::host());
     all_are_right(&machine, mpi, "host", &[1, 2, 4]);
-    // Many more than processors, each of which connects to all others.
+    // Many more ranks than processors, each of which connects to all others.
     let said = run(&machine, mpi, ("everyone", 40), "host").ok();
     assert_eq!(said, "everyone: right on 40 ranks\n");
     machine.down();
@@ -77,8 +77,8 @@ fn programs_of_the_standards_binary_interface_run_on_unlike_nodes() {
     machine.down();
 }
 
-/// A program of others, linked with Open MPI and started by its own launcher: the provider is found by its
-/// environment.
+/// A third-party program, linked with Open MPI and started by Open MPI's launcher. Environment variables
+/// select the provider.
 #[test]
 fn netpipe_runs_over_open_mpi() {
     let Some(mpi) = Mpi::find() else { return };

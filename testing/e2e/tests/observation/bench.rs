@@ -1,4 +1,4 @@
-//! What the command measures, as its user and its readers get it. Not how fast anything is.
+//! Reports of `tombolo bench`, for users and for programs. Not the speed of anything.
 
 use serde_json::Value;
 use tombolo_e2e::{Machine, MachineFile};
@@ -33,7 +33,7 @@ fn rings_of_every_size_are_measured_on_every_link_that_has_memory() {
     machine.down();
 }
 
-/// Of a peer's metric there is a row for each of the eight lengths between nodes, which says its route.
+/// Asserts that a metric of a peer has a row with its route for each of the eight lengths between nodes.
 fn every_length_is_there(rows: &[Value], peer: &str, metric: &str, figure: &str) {
     let of = |row: &&Value| row["peer"] == peer && row["metric"][metric]["bytes"].is_u64();
     let lengths: Vec<_> = rows.iter().filter(of).collect();
@@ -43,8 +43,8 @@ fn every_length_is_there(rows: &[Value], peer: &str, metric: &str, figure: &str)
     }
 }
 
-/// Two virtual machines have no link: a program of the host is between them. And each is measured by TCP,
-/// too, in a machine of its own, of which nothing is left.
+/// Two virtual machines without a link are measured through a program on the host. Each is also measured over
+/// TCP, in a separate machine of which nothing is left.
 #[test]
 fn virtual_machines_are_measured_by_way_of_the_host_and_by_tcp() {
     let machine = Machine::up(&MachineFile::cheap().with_vm("arm0", "").with_vm("arm1", ""));
@@ -119,7 +119,7 @@ fn bulk_data_is_measured_to_every_node_and_back() {
             every_length_is_there(rows, &peer, metric, figure);
         }
     }
-    // Without the host: a foreign processor on its kernel makes memory in the window.
+    // Not the host itself: a foreign program on its kernel creates memory in the window.
     for (peer, metric, figure) in [
         ("s390x-user → arm0", "bandwidth", "rate_per_s"),
         ("arm0 → s390x-user", "bandwidth", "rate_per_s"),
@@ -138,7 +138,7 @@ fn bulk_data_is_measured_to_every_node_and_back() {
         {
             assert!(pair["figures"][figure].as_f64().is_some_and(|figure| figure > 0.0), "{figure}: {pair}");
         }
-        // Only where it is asked for; no test does.
+        // Only measured on request; no test does.
         assert!(pair["no_priority"].is_string() && pair["figures"]["priority_mean_ns"].is_null(), "{pair}");
     }
     machine.tombolo(["bench", "bulk", "--parts=memory"]).fails_with(2, &["memory", "nodes"]);
@@ -156,7 +156,8 @@ fn what_cannot_be_measured_is_said() {
     machine.down();
 }
 
-/// Each run-time that is here has each row of a section, and what is not measured is said with its reason.
+/// Each available run-time has every row of a section, and missing measurements are reported with their
+/// reason.
 #[test]
 fn openmp_is_measured_on_every_run_time_of_this_host() {
     let machine = Machine::up(&MachineFile::host().with_user("arm-user", "aarch64"));
@@ -165,7 +166,7 @@ fn openmp_is_measured_on_every_run_time_of_this_host() {
     let sections = ["constructs", "schedules", "tasks", "start", "sharing", "regions", "matmul"];
     for section in sections {
         let of = |stack: &str| {
-            // Only ours has copies for nodes.
+            // Only our run-time has replicated data.
             let of_all = |row: &&Value| !row["metric"].to_string().contains("replicated");
             let rows = rows.iter().filter(|row| row["group"] == section && row["stack"] == stack);
             let rows = rows.filter(of_all);

@@ -1,4 +1,4 @@
-//! What a machine shows of itself, and what may be changed while it runs.
+//! Observation of a machine, and changes while it runs.
 
 mod bench;
 mod steer;

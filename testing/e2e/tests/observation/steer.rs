@@ -1,5 +1,5 @@
-//! What a page that steers does to a machine beyond one domain: moving a domain to another node, and how fast
-//! processors run.
+//! Changes by a steering page beyond a single domain: moving a domain to another node, starting jobs, and
+//! setting the speed of processors.
 
 use std::path::{Path, PathBuf};
 
@@ -42,11 +42,11 @@ fn a_domain_that_can_be_restarted_is_moved_to_another_instruction_set() {
     );
     let row = live.row("d", "its end here", |row| row["key"] == before.as_str() && !row["exit"].is_null());
     assert_eq!(row["exit"], "killed by SIGTERM");
-    // It does there what it did here.
+    // It continues its work on the new node.
     let mut output = web.look(&json!([{"id": "o", "view": "output", "domain": after}]));
     let _ = output.until("its output", |message| message.to_string().contains("sleeping"));
 
-    // What cannot be moved stays.
+    // Impossible moves are refused.
     assert!(refusal(&move_to(&after, "s390x-user"), 409).contains("already"));
     assert!(refusal(&move_to(&after, "mars"), 404).contains("mars"));
     let _ = refusal(&move_to(&before, "host"), 404);
@@ -101,7 +101,7 @@ fn a_job_has_its_ranks_its_environment_and_its_files_and_is_stopped_whole() {
     assert!(refusal(&start(json!([{"node": "mars", "count": 1}])), 404).contains("mars"));
     assert!(refusal(&start(json!([{"node": "host", "count": 0}])), 400).contains("from 1 to 4096"));
 
-    // It ends with the server that started it.
+    // The job ends with the server that started it.
     let _ = start(json!([{"node": "host", "count": 3}])).ok();
     assert!(eventually(|| actors().count() == 3));
     assert_eq!(web.stop().status, 0);
@@ -109,12 +109,12 @@ fn a_job_has_its_ranks_its_environment_and_its_files_and_is_stopped_whole() {
     machine.down();
 }
 
-/// The environment that a process was started with; nothing of one that is gone.
+/// Returns the initial environment of a process; empty if it is gone.
 fn environment(pid: i32) -> String {
     String::from_utf8_lossy(&std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default()).into_owned()
 }
 
-/// A sysfs of as many processors as there are here, as a kernel with frequencies to set shows it.
+/// A fake sysfs with as many processors as this host, as shown by a kernel that can set frequencies.
 struct Sysfs {
     folder: PathBuf,
     processors: usize,
@@ -156,7 +156,7 @@ impl Sysfs {
         std::fs::read_to_string(path).expect("a file").trim_end().to_owned()
     }
 
-    /// Whether all is as a kernel had it.
+    /// Whether all settings are as the kernel had them at first.
     fn is_as_before(&self) -> bool {
         let is_former =
             |processor| Sysfs::FORMER.iter().all(|(name, value)| self.says(processor, name) == *value);
@@ -164,7 +164,7 @@ impl Sysfs {
     }
 }
 
-/// A machine whose host can be told how fast to run.
+/// Brings up a machine whose host has adjustable frequencies.
 fn with_frequencies() -> (Machine, Sysfs) {
     let mut machine = Machine::new(&MachineFile::host());
     let sysfs = Sysfs::new(&machine);
@@ -199,7 +199,7 @@ fn how_fast_processors_run_is_set_and_given_back() {
         core["governor"] == "powersave" && core["ceiling_khz"] == 2_000_000
     });
 
-    // What makes no sense changes nothing.
+    // Invalid settings change nothing.
     for (change, said) in [
         (json!({"node": "host", "cores": [], "governor": "warp"}), "no governor warp"),
         (json!({"node": "host", "cores": [0], "max_khz": 9_000_000}), "supports 800000 to 3000000 kHz"),
@@ -217,7 +217,7 @@ fn how_fast_processors_run_is_set_and_given_back() {
     let _ = web.post("/api/restore", &json!({"node": "host"})).ok();
     assert!(sysfs.is_as_before());
 
-    // A client that set it and leaves restores it, however it ends.
+    // The settings of a client are restored when it leaves, however it ends.
     let _ = set(&web, &powersave).ok();
     assert_eq!(web.stop().status, 0);
     assert!(eventually(|| sysfs.is_as_before()), "not given back when the server ended");

@@ -7,10 +7,10 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::termios::LocalModes;
 use tombolo_e2e::{Machine, MachineFile, Running, Terminal, eventually, tombolo};
 
-/// What gives the terminal back.
+/// Escape sequence that leaves the alternate screen.
 const LEAVE: &str = "\u{1b}[?1049l";
 
-/// Starts `tombolo top` on a terminal of its own, which `script` makes.
+/// Starts `tombolo top` on its own terminal, created by `script`.
 fn on_a_terminal(machine: &Machine, words: &str) -> Running {
     let line = format!("stty cols 100 rows 24; exec {} top {words}", tombolo().display());
     let environment = machine.command();
@@ -25,7 +25,7 @@ fn on_a_terminal(machine: &Machine, words: &str) -> Running {
     Running::start(&mut command)
 }
 
-/// What a terminal shows that was told this: only what moves the cursor matters, for that is all that is used
+/// Renders output as a terminal would. Interprets only cursor movements, the only sequences that `top` uses
 /// to write less.
 fn screen(told: &str) -> String {
     let mut lines = vec![vec![' '; 120]; 30];
@@ -55,7 +55,7 @@ fn screen(told: &str) -> String {
     lines.into_iter().map(|line| line.into_iter().collect::<String>().trim_end().to_owned() + "\n").collect()
 }
 
-/// Waits until the terminal shows something.
+/// Waits until the terminal shows `text`.
 #[track_caller]
 fn shows(top: &Running, text: &str) {
     let shown = || screen(&top.wait_for(""));
@@ -74,7 +74,7 @@ fn a_domain_is_found_looked_into_and_killed() {
     shows(&top, "actor");
     press("/sleep 600\r");
     shows(&top, "/sleep 600");
-    // The only row that is left is chosen. Details show what it wrote.
+    // Selects the only remaining row. The details show its output.
     press("\r");
     shows(&top, "started");
     shows(&top, "sleeping");
@@ -102,7 +102,7 @@ fn the_terminal_is_given_back_when_it_is_ended() {
     let finished = top.finish();
     assert!(finished.ok().contains(LEAVE), "{finished}");
 
-    // It stays when the machine goes down, and shows that.
+    // It keeps running when the machine goes down, and shows that.
     let mut top = on_a_terminal(&machine, "");
     shows(&top, "1 of 1 node up");
     let mut keys = top.stdin();
@@ -113,7 +113,7 @@ fn the_terminal_is_given_back_when_it_is_ended() {
     machine.has_ended();
 }
 
-/// `tombolo top` on a terminal, showing something.
+/// Starts `tombolo top` on a terminal and waits for its first screen.
 fn showing(machine: &Machine, controlling: bool) -> Terminal {
     let mut top = Terminal::start(machine, &["top", "--view", "nodes"], controlling);
     assert!(eventually(|| screen(&top.said()).contains("PROCESSORS")), "{}", top.said());
@@ -137,7 +137,7 @@ fn each_signal_ends_it_and_the_terminal_is_as_before() {
 #[test]
 fn it_ends_when_its_terminal_is_gone() {
     let machine = Machine::up(&MachineFile::host());
-    // With the signal that a controlling terminal sends, and without.
+    // With a controlling terminal, which sends SIGHUP, and without.
     for controlling in [true, false] {
         let mut top = showing(&machine, controlling);
         top.hang_up();

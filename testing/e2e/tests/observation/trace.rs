@@ -1,4 +1,4 @@
-//! Traces, counters and captures of machines that run.
+//! Traces, counters and captures of running machines.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tombolo_e2e::{Machine, MachineFile, Running, actor_image, eventually, host_actor};
 
-/// Records the test program on two nodes.
+/// Records a run of the test program and returns the trace file.
 fn record(machine: &Machine, on: &str, words: &[&str]) -> PathBuf {
     let file = machine.folder().join(format!("{}.tbt", on.replace([',', ':'], "-")));
     let tombolo = tombolo_e2e::tombolo();
@@ -19,7 +19,7 @@ fn record(machine: &Machine, on: &str, words: &[&str]) -> PathBuf {
     file
 }
 
-/// The events that `trace show` tells of.
+/// Returns the events printed by `trace show`.
 fn show(machine: &Machine, file: &Path) -> Vec<Value> {
     let text = machine.tombolo(["trace".as_ref(), "show".as_ref(), file.as_os_str(), "--json".as_ref()]).ok();
     text.lines().map(|line| serde_json::from_str(line).expect("a line is an object")).collect()
@@ -29,7 +29,7 @@ fn stats(machine: &Machine, file: &Path) -> Value {
     machine.json(&["trace", "stats", file.to_str().expect("a path of ours")])
 }
 
-/// Nothing comes before its cause, on any of the clocks.
+/// Asserts that no event precedes its cause, across the nodes' clocks.
 fn assert_causal(events: &[Value]) {
     let number =
         |event: &Value, key: &str| event[key].as_u64().unwrap_or_else(|| panic!("no {key}: {event}"));
@@ -53,7 +53,7 @@ fn assert_causal(events: &[Value]) {
     }
 }
 
-/// The fields of a protocol buffer; numbers as they are, the rest as bytes.
+/// Parses the fields of a protocol buffer: numbers by value, others as bytes.
 fn fields(mut input: &[u8]) -> Vec<(u64, u64, &[u8])> {
     fn varint(input: &mut &[u8]) -> u64 {
         let length = input.iter().position(|byte| byte & 0x80 == 0).expect("the end of a number") + 1;
@@ -83,7 +83,7 @@ fn fields(mut input: &[u8]) -> Vec<(u64, u64, &[u8])> {
     found
 }
 
-/// The export has a packet for each event, and an arrow from each send to its receive.
+/// Asserts that the export consists of packets and has a flow from each of `messages` sends to its receive.
 fn assert_perfetto(machine: &Machine, file: &Path, messages: usize) {
     let export = file.with_extension("pftrace");
     let words =
@@ -120,7 +120,7 @@ fn a_run_over_three_kinds_of_nodes_is_one_trace_in_causal_order() {
             "{stats}"
         );
         let directions = stats["directions"].as_array().expect("directions");
-        // Two channels, both ways: 200 messages each and two last words.
+        // Two channels in both directions: 200 messages each and two last messages.
         assert_eq!(directions.len(), 4, "{stats}");
         let received: u64 = directions.iter().map(|one| one["received"].as_u64().expect("a number")).sum();
         assert_eq!(received, 802, "{stats}");
@@ -132,7 +132,7 @@ fn a_run_over_three_kinds_of_nodes_is_one_trace_in_causal_order() {
             "{stats}"
         );
         assert_perfetto(&machine, &file, 802);
-        // The program that started them is in the trace too, and comes first.
+        // The program that started them is in the trace, too, and comes first.
         assert_eq!(events[0]["event"], "spawn", "{}", events[0]);
     }
     machine.down();
@@ -154,7 +154,7 @@ fn a_domain_that_is_killed_leaves_its_last_events_behind() {
 
     let file = machine.folder().join("crash.tbt");
     let dump = || machine.tombolo(["trace".as_ref(), "dump".as_ref(), "-o".as_ref(), file.as_os_str()]).ok();
-    // While the machine traces, as often as one likes.
+    // Repeated dumps while the machine traces.
     dump();
     dump();
     machine.tombolo(["trace", "stop"]).ok();
@@ -174,7 +174,7 @@ fn a_domain_that_is_killed_leaves_its_last_events_behind() {
     let dead =
         stats["domains"].as_array().expect("domains").iter().find(|domain| domain["id"] == id.as_str());
     assert_eq!(dead.expect("the victim")["alive"], false);
-    // Read, then dropped.
+    // The monitor drops the events of ended domains once they are read.
     dump();
     assert!(show(&machine, &file).is_empty());
     machine.down();
@@ -202,7 +202,7 @@ fn programs_add_spans_markers_and_values() {
         ]
     );
     assert_eq!(texts.len(), 60);
-    // Without a recording the program costs nothing and leaves nothing.
+    // Without a recording, marks of the program have no effect.
     machine.actor("host", &["marks"]).ok();
     machine.down();
 }
@@ -214,7 +214,7 @@ fn counters_are_read_from_outside_while_a_domain_is_stuck() {
     holder.wait_for("serving");
     let sender = machine.start_actor("host", &["lose-peer", "send", "stuck"]);
     holder.wait_for("holding");
-    // It takes the first message and no more; the sender fills the ring and sleeps.
+    // The peer receives only the first message; the sender fills the ring and sleeps.
     let channels = || machine.json(&["channels"])["channels"].as_array().expect("channels").clone();
     let is_stuck = |one: &Value| {
         let number = |key: &str| one[key].as_u64().unwrap_or(0);
@@ -281,7 +281,7 @@ fn a_captured_conversation_is_replayed_to_either_end() {
     let ping = ["sent      4 B \"ping\"", "received  4 B \"ping\"", "closed here", "end: 1 sent, 1 received"];
     assert_eq!(said, ping, "{shown}");
 
-    // The client without its server.
+    // Replays the server's part against a real client.
     let replay = |file: &Path, name: &str| {
         let words = ["replay".as_ref(), file.as_os_str(), "--name".as_ref(), name.as_ref()];
         machine.start(words.into_iter().chain(["--timeout".as_ref(), "60".as_ref()]))
@@ -289,13 +289,13 @@ fn a_captured_conversation_is_replayed_to_either_end() {
     let server = replay(&connecting, "again");
     machine.actor("host", &["connect", "again", "64", "64", "0"]).ok();
     server.finish().ok();
-    // Another program says something else.
+    // A client that sends something else is detected.
     let server = replay(&connecting, "other");
     let _ = machine.actor("host", &["lose-peer", "recv", "other"]);
     server
         .finish()
         .fails_with(1, &["channel-1-connecting.tbc: at byte 64", "\"ping\" then", "\"first\" now"]);
-    // The server without its client.
+    // Replays the client's part against a real server.
     let server = machine.start_actor("host", &["serve", "real", "64", "64", "0"]);
     server.wait_for("serving");
     replay(&accepting, "real").finish().ok();
@@ -335,7 +335,7 @@ fn damaged_files_are_refused_by_name_and_offset() {
     machine.down();
 }
 
-/// Starts to record everything until it is told to stop, and waits until the machine traces.
+/// Starts a recording of everything that runs until stopped, and waits until the machine traces.
 fn start_recording(machine: &Machine) -> (Running, PathBuf) {
     let file = machine.folder().join("all.tbt");
     let mut command = machine.command();
@@ -346,7 +346,7 @@ fn start_recording(machine: &Machine) -> (Running, PathBuf) {
     (recorder, file)
 }
 
-/// How many messages were sent from each node, as a trace has it.
+/// Counts the messages sent from each node in a trace.
 fn sent_from(machine: &Machine, file: &Path) -> BTreeMap<String, usize> {
     let mut sent = BTreeMap::new();
     for event in show(machine, file).iter().filter(|event| event["event"] == "send") {
@@ -359,7 +359,7 @@ fn sent_from(machine: &Machine, file: &Path) -> BTreeMap<String, usize> {
 fn what_a_virtual_machine_traced_is_read_before_the_machine_goes_down() {
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));
     let (recorder, file) = start_recording(&machine);
-    // It sleeps over all that happens, and wakes up when the machine is to go down.
+    // The recorder is stopped during all events and continues when the machine is about to go down.
     recorder.signal(Signal::STOP);
     machine.actor("host,arm0", &["exchange", "200"]).ok();
     let down = machine.start(["down"]);
@@ -380,18 +380,19 @@ fn what_was_read_of_a_virtual_machine_that_is_killed_is_kept() {
     let stays = machine.start_actor("arm0", &["export", "stays"]);
     stays.wait_for("exported");
     machine.actor("host,arm0", &["exchange", "200"]).ok();
-    // A recorder writes what it has when there is nothing more to be read of anybody.
+    // The recorder writes its buffers when there is nothing more to read.
     let read = || std::fs::metadata(&file).is_ok_and(|file| file.len() > 4 * 200 * 32);
     assert!(eventually(read));
     machine.kill(machine.node("arm0")["pid"].as_i64().expect("a process") as i32);
     assert!(eventually(|| machine.node("arm0")["state"] == "down"));
     recorder.signal(Signal::INT);
     let said = recorder.finish();
-    // The one that stays, and the other if the recorder had not come to its end yet.
+    // The events of `stays` are lost, and those of the other domain if the recorder had not read them to the
+    // end.
     assert!(said.stderr.contains("lost with a node, and the latest events"), "{said}");
     let sent = sent_from(&machine, &file);
     assert!(sent["host"] >= 200 && sent.get("arm0").is_some_and(|sent| *sent > 0), "{sent:?}");
-    // A reader that asks for more than was kept is told what is missing.
+    // A reader that asks for more than was kept learns what is missing.
     let late = machine.folder().join("late.tbt");
     let dump = machine.tombolo(["trace".as_ref(), "dump".as_ref(), "-o".as_ref(), late.as_os_str()]);
     dump.ok();

@@ -1,4 +1,4 @@
-//! `tombolo web`: access, views, changes, and what stays when the machine goes down.
+//! `tombolo web`: access control, views, changes, and behaviour when the machine goes down.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ fn path(path: &std::path::Path) -> &str {
     path.to_str().expect("a path of text")
 }
 
-/// A server that steers, with the test program to start.
+/// Starts a server with `--steer`, and returns the path of the test program.
 fn steering(machine: &Machine) -> (Web, String) {
     let actor = host_actor();
     let web = Web::start(machine, &["--steer", "--images", path(&actor)]);
@@ -22,7 +22,7 @@ fn start(web: &Web, image: &str, words: &[&str]) -> String {
     started["domain"].as_str().expect("an id").to_owned()
 }
 
-/// Everything that a domain writes, with whether it was text, until it ends.
+/// Collects a domain's output until its end; also returns whether it contained invalid text.
 fn output(live: &mut Live, id: &str) -> (String, bool) {
     let (mut text, mut binary) = (String::new(), false);
     let _ = live.until("the end of the output", |message| {
@@ -52,7 +52,7 @@ fn only_who_holds_the_link_is_let_in() {
     let bearer = format!("Bearer {}", web.token);
     assert_eq!(status("/metrics", &with(&["Cookie", "Origin"], &[("Authorization", &bearer)])), 200);
 
-    // No token, a wrong one, one of another port.
+    // No cookie, a cookie for another port, and a cookie with a wrong token.
     for cookie in
         ["", "tombolo-1=0", &format!("tombolo-{}=0123456789abcdef0123456789abcdef", web.address.port())]
     {
@@ -66,7 +66,7 @@ fn only_who_holds_the_link_is_let_in() {
     assert!(refused.text().contains("open the link"), "{}", refused.text());
     assert!(!refused.text().contains(&web.token), "it tells the token");
 
-    // The link itself sets the cookie, and leaves no token in the address.
+    // The login link sets the cookie and redirects to an address without the token.
     let login = web.ask("GET", &format!("/?token={}", web.token), &with(&["Cookie", "Origin"], &[]), b"");
     assert_eq!(login.status, 303);
     assert!(
@@ -76,7 +76,7 @@ fn only_who_holds_the_link_is_let_in() {
     );
     assert_eq!(status("/?token=0", &with(&["Cookie"], &[])), 401);
 
-    // Another name for this computer, and other sites.
+    // Other host names and other sites.
     let port = web.address.port();
     for host in [format!("evil.example:{port}"), "127.0.0.1".into(), format!("127.0.0.1:{}", port ^ 1)] {
         assert_eq!(status("/", &with(&["Host"], &[("Host", &host)])), 421, "{host}");
@@ -87,7 +87,7 @@ fn only_who_holds_the_link_is_let_in() {
     let upgrade = [("Upgrade", "websocket"), ("Sec-WebSocket-Version", "13"), ("Sec-WebSocket-Key", "eA==")];
     assert_eq!(status("/live", &with(&["Origin"], &upgrade)), 403);
 
-    // What every answer tells a browser, refusals included.
+    // Security headers of every answer, including refusals.
     for path in ["/", "/metrics", "/nothing"] {
         let answer = web.get(path);
         assert!(
@@ -106,7 +106,8 @@ fn only_who_holds_the_link_is_let_in() {
 fn another_user_of_this_computer_is_refused() {
     let machine = Machine::up(&MachineFile::host());
     let web = Web::start(&machine, &[]);
-    // The table of sockets tells who asks: all that a stranger lacks is the right user.
+    // The kernel's socket table identifies the user of a connection. This request has everything except the
+    // right user.
     let ask = format!(
         "exec 3<>/dev/tcp/127.0.0.1/{port}; printf 'GET / HTTP/1.1\\r\\nHost: 127.0.0.1:{port}\\r\\nConnection: close\\r\\n\
          Cookie: tombolo-{port}={token}\\r\\n\\r\\n' >&3; cat <&3",
@@ -209,7 +210,7 @@ fn a_domain_is_started_paused_resumed_repeated_and_ended() {
     let _ = live
         .row("e", "that it is told", |row| row["what"] == "domain ended" && row["domain"] == again.as_str());
 
-    // What cannot be done is said.
+    // Impossible requests get an error.
     assert_eq!(web.post("/api/kill", &json!({"domain": id})).status, 404);
     assert_eq!(web.post("/api/pause", &json!({"domain": "x"})).status, 404);
     assert_eq!(web.post("/api/start", &json!({"image": "/bin/true", "node": null})).status, 404);
@@ -222,7 +223,7 @@ fn a_domain_is_started_paused_resumed_repeated_and_ended() {
     assert_eq!(web.ask("POST", "/api/kill", &plain, b"{}").status, 415);
     assert_eq!(web.get("/api/kill").status, 405);
 
-    // Its children end with it.
+    // Domains started by the server end with it.
     let _ = start(&web, &actor, &["sleep", "600"]);
     assert_eq!(web.stop().status, 0);
     assert!(eventually(|| machine.domains_on("host").is_empty()), "it goes on without who started it");
@@ -243,14 +244,14 @@ fn whatever_is_written_is_text() {
     let (text, binary) = output(&mut live, "o");
     assert!(text.contains("argument 2") && !binary, "{text}");
 
-    // Invalid bytes, and more than is kept: both are reported, and the server continues.
+    // Invalid bytes and more output than is kept: both are reported, and the server continues.
     let id = start(&web, &actor, &["flood", "stdout", "3000000"]);
     live.want(&json!([{"id": "f", "view": "output", "domain": id}]));
     let (text, binary) = output(&mut live, "f");
     assert!(binary && text.contains('\u{fffd}'), "{} characters", text.len());
     assert_eq!(web.get("/").status, 200);
 
-    // Nonsense is told to be such, and ends nothing.
+    // Invalid messages get an error and do not end the connection.
     for (said, about) in [
         ("{", "invalid request"),
         ("[]", "invalid request"),
@@ -340,7 +341,7 @@ fn others_get_metrics_and_traces() {
     let trace = web.get("/trace?seconds=1");
     assert_eq!(trace.status, 200, "{}", trace.text());
     assert!(trace.head.contains(".pftrace"), "{}", trace.head);
-    // A packet of Perfetto: field 1, with a length.
+    // A Perfetto packet: field 1, length-delimited.
     assert_eq!(trace.body.first(), Some(&0x0a));
     assert!(!machine.json(&["channels"]).to_string().is_empty());
     assert_eq!(web.stop().status, 0);
@@ -352,13 +353,13 @@ fn others_get_metrics_and_traces() {
 fn connections_are_limited_and_slow_ones_do_not_hold_the_server() {
     let machine = Machine::up(&MachineFile::host());
     let web = Web::start(&machine, &[]);
-    // Each holds a place and says nothing.
+    // Each idle connection occupies one of the server's slots.
     let held: Vec<_> = (0..64).map(|_| web.connect()).collect();
     let full = eventually(|| web.get("/").status == 503);
     assert!(full, "the 65th is answered");
     drop(held);
     assert!(eventually(|| web.get("/").status == 200), "places do not come back");
-    // A page that takes nothing does not keep others from being served, nor the server from ending.
+    // A page that does not read blocks neither other pages nor the end of the server.
     let _sleeping = web.look(&json!([{"id": "n", "view": "nodes"}, {"id": "m", "view": "machine"}]));
     assert_eq!(web.get("/").status, 200);
     assert_eq!(web.stop().status, 0);

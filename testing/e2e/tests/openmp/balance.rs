@@ -1,7 +1,7 @@
 //! `tombolo run --balance`: marked functions run where they are fastest (`testing/omp/programs/balance.c`).
 //!
-//! The function sleeps for a second on all nodes but one: more than a call and a move take on the slowest
-//! node of a busy host. So what is fastest does not depend on how fast nodes are and what the host does.
+//! The function sleeps for a second on all nodes but one, longer than a call and a migration on the slowest
+//! node of a busy host. So the fastest node depends neither on the speed of nodes nor on other load.
 
 use std::io::Write as _;
 
@@ -17,8 +17,8 @@ fn said(machine: &Machine, words: &[&str], calls: &str) -> String {
     machine.tombolo([&["run", "--balance"], words, &[IMAGE, calls]].concat()).ok()
 }
 
-/// Runs the program, whose function is fast on one of the nodes. All nodes are tried, most calls are made on
-/// that one, and the report says the same.
+/// Runs the program, whose function is fast on one of the nodes. Asserts that all nodes are tried, most calls
+/// run on the fast one, and the report agrees.
 fn balances(machine: &Machine, words: &[&str], (calls, fast): (&str, usize), nodes: &[&str]) {
     let report = ["run", "--balance", "--env", "OMP_TOMBOLO_REPORT=json"];
     let done = machine.tombolo([&report, words, &[IMAGE, calls, &fast.to_string()]].concat());
@@ -41,14 +41,14 @@ fn balances(machine: &Machine, words: &[&str], (calls, fast): (&str, usize), nod
 #[test]
 fn functions_run_where_they_are_fastest() {
     let Some(machine) = machine(&with_user(), &["balance"]) else { return };
-    // Wherever the program begins, and wherever the function is fast.
+    // For every initial node and every fast node.
     let emulated = ["--on", "arm-user", "--env", "OMP_TOMBOLO_NODES=host"];
     for fast in [0, 1] {
         balances(&machine, &[], ("100", fast), &["host", "arm-user"]);
         balances(&machine, &["--env", "OMP_TOMBOLO=exclusive"], ("100", fast), &["host", "arm-user"]);
         balances(&machine, &emulated, ("100", fast), &["arm-user", "host"]);
     }
-    // Without it, and without other nodes, threads stay.
+    // Without `--balance`, and without other nodes, threads stay.
     let plain =
         machine.tombolo(["run", "--env", "OMP_TOMBOLO=hybrid", "--env", "OMP_TOMBOLO_NODES=all", IMAGE]);
     assert_eq!(plain.ok(), "balance: right on 1 nodes, most on node 0\n");
@@ -67,7 +67,7 @@ fn functions_run_where_they_are_fastest() {
         (Some("arm-user"), Some("arm-user")),
         "{jobs}"
     );
-    // All nodes are tried; how often it went back later depends on what else the host does.
+    // All nodes are tried; the number of later moves depends on the host's load.
     assert!(main["moves"].as_u64() >= Some(2), "there and back: {jobs}");
     input.write_all(b"\n").unwrap();
     let _ = program.finish().ok();

@@ -1,5 +1,5 @@
-//! Signal handlers, and threads that leave calls on other nodes: by jumps, by their end, because they are
-//! cancelled. The programs check themselves (`testing/omp/programs`).
+//! Signal handlers, and threads that leave calls on other nodes by `longjmp`, exit, cancellation and
+//! exceptions. The programs check themselves (`testing/omp/programs`).
 
 use tombolo_e2e::{Machine, MachineFile, eventually};
 
@@ -13,7 +13,7 @@ fn leave<'a>(words: &[&'a str]) -> Vec<&'a str> {
     [&["leave.tbi"], words].concat()
 }
 
-/// Handlers are the program's, jumps and ends of threads lead out of calls on other nodes.
+/// Signal handlers belong to the whole program; jumps and exits of threads leave calls on other nodes.
 fn are_left(machine: &Machine, variables: &[&str]) {
     for word in ["handlers", "jumps", "exits", "main"] {
         let said = run(machine, variables, &leave(&[word])).ok();
@@ -21,7 +21,7 @@ fn are_left(machine: &Machine, variables: &[&str]) {
     }
 }
 
-/// Threads are cancelled wherever they wait; a handler of a signal interrupts calls that wait.
+/// Threads are cancelled at every wait, and signal handlers interrupt blocking calls.
 fn cancels(machine: &Machine, variables: &[&str]) {
     for word in ["cancel", "interrupts"] {
         let said = run(machine, variables, &leave(&[word])).ok();
@@ -43,9 +43,9 @@ fn calls_on_an_emulated_node_are_left() {
     are_left(&machine, &[]);
     are_left(&machine, &[HYBRID]);
     cancels(&machine, &[HYBRID]);
-    // Without the run-time's part, where all is the C library's.
+    // Without the run-time, with the C library's implementation alone.
     cancels(&machine, &[]);
-    // What would migrate in a handler ends the program, wherever the handler runs.
+    // A migration inside a handler ends the program, on every node.
     for (word, node) in [("moves", "host"), ("moves-there", "arm-user"), ("calls", "host")] {
         let ended = run(&machine, &[HYBRID, USER], &leave(&[word]));
         ended.fails_with(1, &[IN_HANDLER, "where the program reads it"]);
@@ -68,15 +68,15 @@ fn calls_on_virtual_machines_are_left() {
     are_left(&machine, &[HYBRID, VM]);
     cancels(&machine, &[HYBRID, VM]);
     cancels(&machine, &[HYBRID, VM, OTHERS]);
-    // Three nodes, of which two share no memory: jumps lead over nodes to others.
+    // Three nodes, of which two share no memory: jumps cross several nodes.
     let both = [HYBRID, "OMP_TOMBOLO_NODES=arm0,arm1", PAGES];
     are_left(&machine, &both);
     cancels(&machine, &[&both[..], &[SPREAD]].concat());
     machine.down();
 }
 
-/// Exceptions are caught on the node where they are thrown, and on that of a caller; what none catches ends
-/// the program as everywhere, and nothing is left.
+/// Exceptions are caught on the node where they are thrown or on a caller's node. An uncaught one ends the
+/// program as usual, and nothing is left.
 fn are_caught(machine: &Machine, on: &str, variables: &[&str], nodes: u32) {
     let begin = ["run", "--on", on];
     let variables: Vec<&str> = variables.iter().flat_map(|variable| ["--env", variable]).collect();
@@ -115,7 +115,7 @@ fn exceptions_leave_calls_on_virtual_machines() {
     machine.down();
 }
 
-/// What a program says whose thread of `main` makes two objects and ends.
+/// Output of a program whose main thread creates two objects and ends.
 const OBJECTS: [(&str, &str); 2] =
     [("main", "main: right\ndestroyed 2\ndestroyed 1\n"), ("exits", "1 2\ndestroyed 2\ndestroyed 1\n")];
 

@@ -1,4 +1,4 @@
-//! OpenMP with teams over unlike nodes. On the host alone: the program `kit`.
+//! OpenMP teams over unlike nodes. Tests on the host alone are in the program `kit`.
 
 mod balance;
 mod leave;

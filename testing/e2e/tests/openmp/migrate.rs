@@ -1,5 +1,5 @@
-//! Threads that migrate: functions that `TOMBOLO_MIGRATE` marks run on other nodes, with arguments and
-//! results of C's types. The programs check themselves (`testing/omp/programs`).
+//! Migrating threads: functions marked with `TOMBOLO_MIGRATE` run on other nodes, with arguments and results
+//! of C types. The programs check themselves (`testing/omp/programs`).
 
 use std::fs;
 use std::process::Command;
@@ -29,7 +29,7 @@ pub(crate) fn with_user() -> MachineFile {
     MachineFile::host().with_user("arm-user", "aarch64")
 }
 
-/// What programs say, where a thread has really moved.
+/// Expected output of programs whose threads really move.
 const MOVES: [(&[&str], &str); 6] = [
     (&["migrate.tbi", "creates"], "creates: right\n"),
     (&["migrate.tbi", "join"], "join: right\n"),
@@ -39,8 +39,8 @@ const MOVES: [(&[&str], &str); 6] = [
     (&["migrate.tbi", "threads", "2"], "threads: right, moved\n"),
 ];
 
-/// In C++, functions with names as in C migrate. What they catch there, and what they are pointed to, may be
-/// of any kind.
+/// C++ program: functions with C linkage migrate. They may catch exceptions of any type and take pointers to
+/// objects of any type.
 const CXX: &str = r#"
 #include <cstdio>
 #include <string>
@@ -90,21 +90,21 @@ fn calls_run_on_a_node_of_another_instruction_set() {
     fs::write(machine.folder().join("moves.cpp"), CXX).unwrap();
     compile(&machine, "moves.cpp", "moves", &[]);
     assert_eq!(run(&machine, &[HYBRID, USER], &["moves.tbi"]).ok(), "3 45 on 1\n");
-    // One that handles an exception as well.
+    // Also while the thread handles an exception.
     assert_eq!(run(&machine, &[HYBRID, USER], &["moves.tbi", "holds"]).ok(), "3 45 on 1\n1\n");
     assert_eq!(run(&machine, &[], &["moves.tbi", "holds"]).ok(), "3 45 on 0\n0\n");
     let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/omp/migrate.c");
     compile(&machine, example, "example", &["-Wall", "-Wextra"]);
     let said = run(&machine, &[HYBRID, USER, "OMP_NUM_THREADS=2"], &["example.tbi", "20"]).ok();
-    // 20 times 100 calls of both functions, those on the node, and the regions.
+    // 20 times 100 calls of both functions on the host, the calls on the node, and the regions.
     assert!(said.contains("to node 1 and back") && said.contains("\n4043 calls, result 4022\n"), "{said}");
-    // Without other nodes the program is one like any.
+    // Without other nodes it is an ordinary program.
     for variables in [&[][..], &[HYBRID]] {
         assert_eq!(run(&machine, variables, &["migrate.tbi", "types"]).ok(), "types: right\n");
         let said = run(&machine, variables, &["migrate_threads.tbi", "4", "5"]).ok();
         assert_eq!(said, "threads: right on 1 nodes\n");
     }
-    // It ends where it is.
+    // The program ends on the node where it is.
     let ends = |word: &str| run(&machine, &[HYBRID, USER], &["migrate.tbi", word]);
     ends("ends").fails_with(7, &[]);
     assert_eq!(ends("leaps").ok(), "leaps: right\n");
@@ -124,14 +124,14 @@ fn threads_move_between_the_host_and_virtual_machines() {
     }
     let said = run(&machine, &[HYBRID, VM, "OMP_STACKSIZE=96K"], &["migrate_threads.tbi", "64", "3"]).ok();
     assert_eq!(said, "threads: right on 2 nodes\n");
-    // Three nodes of which two share no memory: all is sent in pages.
+    // Three nodes of which two share no memory: everything is sent in pages.
     let both = "OMP_TOMBOLO_NODES=arm0,arm1";
     for (words, said) in &MOVES[..5] {
         assert_eq!(run(&machine, &[HYBRID, both, PAGES], words).ok(), *said, "pages {words:?}");
     }
     let said = run(&machine, &[HYBRID, both], &["migrate_threads.tbi", "4", "3"]).ok();
     assert_eq!(said, "threads: right on 3 nodes\n");
-    // The node of a call is lost.
+    // Loss of the node that executes a call.
     for (node, nodes) in [("arm1", both), ("arm0", VM)] {
         let job = machine.start(all_words(&[HYBRID, nodes], &["migrate.tbi", "stays"]));
         job.wait_for("begun\n");
@@ -141,7 +141,7 @@ fn threads_move_between_the_host_and_virtual_machines() {
     machine.down();
 }
 
-/// What cannot migrate: what stands before `main`, and what is said of it.
+/// Functions that cannot migrate, with the expected message.
 const REFUSED: [(&str, &str); 12] = [
     ("int f(const char *text, ...) { return *text; }", "it takes a variable number of arguments"),
     ("int f(a) int a; { return a; }", "its parameters are not declared in parentheses"),
@@ -206,8 +206,8 @@ fn programs_of_another_compiler_have_one_node() {
 
 const LOCALS: &str = "thread_locals.tbi";
 
-/// Threads have their thread-local variables on all nodes: in calls that migrate, where they begin on another
-/// node, and in regions.
+/// Threads keep their thread-local variables on all nodes: in migrating calls, in threads that start on
+/// another node, and in regions.
 fn have_their_variables(machine: &Machine, variables: &[&str], nodes: u32) {
     for word in ["moves", "threads", "regions"] {
         for place in ["OMP_TOMBOLO_PTHREADS=here", "OMP_TOMBOLO_PTHREADS=spread"] {
@@ -218,7 +218,7 @@ fn have_their_variables(machine: &Machine, variables: &[&str], nodes: u32) {
     }
 }
 
-/// A variable of C++ that each thread makes where it first uses it.
+/// A C++ thread-local object that each thread constructs at its first use.
 const CXX_LOCAL: &str = r#"
 #include <cstdio>
 #include <pthread.h>
@@ -249,7 +249,7 @@ int main()
 }
 "#;
 
-/// Code that finds a variable by the thread pointer, on one processor.
+/// Code that addresses a variable through the thread pointer, for one instruction set.
 const BY_POINTER: &str = r#"
 #include <pthread.h>
 _Thread_local int number;

@@ -1,5 +1,4 @@
-//! OpenMP teams whose workers are domains on unlike nodes: images of `tombolo ompcc` with the run-time of the
-//! kit.
+//! OpenMP teams whose workers are domains on unlike nodes: images of `tombolo ompcc` with the kit's run-time.
 
 use std::fs;
 use std::path::Path;
@@ -9,10 +8,11 @@ use tombolo_e2e::{Machine, MachineFile, eventually, omp};
 use tombolo_machine::Image;
 use tombolo_machine::image::ImageBuilder;
 
-/// What has workers with address spaces of their own.
+/// Modes with workers in separate address spaces.
 const MODES: [&str; 2] = ["exclusive", "hybrid"];
 
-/// A machine with these nodes, and programs compiled for it; none, aloud, where they cannot be compiled.
+/// Brings up a machine with these nodes and compiles programs. Returns `None` and reports a skipped test if
+/// they cannot be compiled.
 pub(crate) fn machine(file: &MachineFile, programs: &[&str]) -> Option<Machine> {
     if !omp::can_link() {
         return None;
@@ -37,7 +37,7 @@ fn with_users() -> MachineFile {
     MachineFile::host().with_user("arm-user", "aarch64")
 }
 
-/// The words that run a program on a node with variables.
+/// Returns the arguments that run a program on a node with environment variables.
 fn run<'a>(on: &'a str, variables: &[&'a str], program: &'a [&'a str]) -> Vec<&'a str> {
     let mut words = vec!["run", "--on", on];
     for variable in variables {
@@ -121,7 +121,7 @@ fn teams_larger_than_the_window_is_made_for_fit_and_what_does_not_is_told_what_w
         let said = machine.tombolo(run("host", &[mode, nodes, &count], &["counts.tbi"])).ok();
         assert_eq!(said, format!("{threads} threads\n"));
     }
-    // What is said helps.
+    // The size advised by the message suffices.
     let large = [mode, nodes, "OMP_NUM_THREADS=64", "OMP_STACKSIZE=4M"];
     let said = machine.tombolo(run("host", &large, &["counts.tbi"]));
     said.fails_with(
@@ -130,8 +130,8 @@ fn teams_larger_than_the_window_is_made_for_fit_and_what_does_not_is_told_what_w
     );
     let small = [mode, nodes, "OMP_NUM_THREADS=64", "OMP_STACKSIZE=64K"];
     assert_eq!(machine.tombolo(run("host", &small, &["counts.tbi"])).ok(), "64 threads\n");
-    // What is said of an arena that is too large is one that fits, also where the program has not been on the
-    // node before.
+    // For an arena that is too large the message advises one that fits, even if the program is not on the
+    // node yet.
     let said = machine.tombolo(run("host", &[mode, nodes, "OMP_TOMBOLO_ARENA=1G"], &["ends.tbi", "well"]));
     said.fails_with(1, &["the arena cannot be had, 1073741824 bytes", "M makes it smaller"]);
     let smaller = format!("OMP_TOMBOLO_ARENA={}", advised(&said.stderr));
@@ -151,13 +151,12 @@ fn teams_larger_than_the_window_is_made_for_fit_and_what_does_not_is_told_what_w
     machine.down();
 }
 
-/// The size of the arena that a message names.
+/// Returns the arena size that a message advises.
 fn advised(said: &str) -> &str {
     said.split("OMP_TOMBOLO_ARENA=").nth(1).and_then(|rest| rest.split(' ').next()).expect("a size")
 }
 
-/// Regions on a device after regions of one thread on the host: threads that are woken find nothing to do,
-/// and sleep again.
+/// Regions on a device after regions of one thread on the host: woken threads find no work and sleep again.
 const TURNS: &str = r#"
 #include <stdio.h>
 int main(void)
@@ -208,7 +207,7 @@ fn a_report_of_a_program_on_a_virtual_machine_goes_to_a_file_that_is_granted() {
         assert!(report.contains("\"node\":\"arm0\"") && report.contains("loops._omp_fn.0"), "{report}");
         fs::remove_file(path).unwrap();
     }
-    // Threads of one process are no part of the machine: what was measured is said all the same.
+    // Threads of one process do not use the machine; their measurements are printed all the same.
     let variables = ["OMP_NUM_THREADS=2", "OMP_TOMBOLO_REPORT=/no/such/folder/report.jsonl"];
     let said = machine.tombolo(run("arm0", &variables, &["report.tbi"]));
     said.ok();
@@ -217,7 +216,7 @@ fn a_report_of_a_program_on_a_virtual_machine_goes_to_a_file_that_is_granted() {
     machine.down();
 }
 
-/// What a team works on: numbers, functions, a list in the heap, texts, thread-local variables.
+/// Data shared by a team: numbers, functions, a list on the heap, strings, thread-local variables.
 const TOGETHER: &str = r#"
 #include <omp.h>
 #include <stdio.h>
@@ -294,7 +293,7 @@ fn workers_on_unlike_processors_share_data_functions_and_texts() {
     let said = machine.tombolo(run("host", &variables, &["together.tbi"])).ok();
     let right = "x86_64 and aarch64: 2499975000.0 100000, 9 64 8, 12 items make 246, 42 22 told\n";
     assert_eq!(said, right);
-    // What the one who runs it has in the environment is the program's too.
+    // The program inherits the environment of the command.
     let mut command = machine.command();
     command.args(["run", "together.tbi"]).env("OMP_TOMBOLO", "exclusive").env("OMP_OF_TEST", "told");
     let output = command.env("OMP_TOMBOLO_NODES", "arm-user").output().unwrap();
@@ -369,13 +368,13 @@ fn a_job_ends_whole_however_one_of_it_ends() {
     ] {
         for mode in MODES {
             let mode = format!("OMP_TOMBOLO={mode}");
-            // The last of three threads is the second on that node.
+            // The last of three threads is the second thread on arm-user.
             let nodes = "OMP_TOMBOLO_NODES=host:1,arm-user";
             let variables = [&mode, nodes, "OMP_TOMBOLO_ARENA=64M"];
             machine.tombolo(run("host", &variables, &["ends.tbi", how])).fails_with(status, said);
         }
     }
-    // Threads have the stacks that the system gives, and one that is too small is said.
+    // Threads have stacks of the system's size; the message for an overflow names that.
     let shared = "OMP_TOMBOLO=shared";
     machine.tombolo(run("host", &[shared], &["ends.tbi", "frames"])).ok();
     machine
@@ -385,9 +384,9 @@ fn a_job_ends_whole_however_one_of_it_ends() {
         139,
         &["thread 2 of a team of 3 on node host overflowed its stack of", "OMP_STACKSIZE sets its size"],
     );
-    // The job's end is heard of before that of its last worker.
+    // The end of the job may be reported before that of its last worker.
     assert!(eventually(|| machine.domains_on("arm-user").is_empty()), "{:?}", machine.domains_on("arm-user"));
-    // A stream that the program has opened is every worker's, on whatever node, and nothing of it is lost.
+    // A stream opened by the program works in every worker, on any node, and nothing written is lost.
     for mode in MODES {
         let mode = format!("OMP_TOMBOLO={mode}");
         machine

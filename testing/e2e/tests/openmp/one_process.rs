@@ -1,5 +1,5 @@
-//! A job is one process to its program: number, files, streams, signals, threads and end are the same on
-//! every node. The program checks itself (`testing/omp/programs/one_process.c`).
+//! A job looks like one process to its program: process id, files, streams, signals, threads and exit are the
+//! same on every node. The program checks itself (`testing/omp/programs/one_process.c`).
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use crate::nodes::machine;
 
 const IMAGE: &str = "one_process.tbi";
 
-/// What the program checks by itself.
+/// Runs the program's own checks.
 fn is_right(machine: &Machine, variables: &[&str], nodes: u32) {
     for word in ["files", "signals", "threads"] {
         let said = run(machine, variables, &[IMAGE, word]).ok();
@@ -18,7 +18,7 @@ fn is_right(machine: &Machine, variables: &[&str], nodes: u32) {
     }
 }
 
-/// Lines of threads of all nodes come in the order in which they were written, and one input is read by all.
+/// Lines of threads on all nodes arrive in the order of writing, and all threads read one input.
 fn has_one_output_and_input(machine: &Machine, variables: &[&str]) {
     let spread = [variables, &["OMP_TOMBOLO_PTHREADS=spread"]].concat();
     let mut lines = String::new();
@@ -31,7 +31,7 @@ fn has_one_output_and_input(machine: &Machine, variables: &[&str]) {
     assert_eq!(job.finish().ok(), "node 0: a\nnode 1: b\nnode 0: c\n", "{variables:?}");
 }
 
-/// However the program ends on another node, that is how its process ends.
+/// The job's exit status is that of the program, even if it ends on another node.
 fn ends_as_it_says(machine: &Machine, variables: &[&str]) {
     for (word, status, at_end) in [
         ("exit", 7, true),
@@ -55,7 +55,7 @@ fn processes_of_the_host_and_of_an_emulator_are_one() {
         has_one_output_and_input(&machine, &[mode, USER]);
         ends_as_it_says(&machine, &[mode, USER]);
     }
-    // Without other nodes the program is one like any.
+    // Without other nodes it is an ordinary program.
     is_right(&machine, &[], 1);
     assert!(eventually(|| machine.domains_on("host").is_empty()), "{:?}", machine.domains_on("host"));
     machine.down();

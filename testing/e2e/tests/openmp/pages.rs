@@ -60,18 +60,18 @@ fn processes_that_send_each_other_pages_are_a_team() {
     assert!(shown.lines().any(|line| line.contains("  variables ") && line.contains("begun")), "{shown}");
     job.signal(Signal::TERM);
     drop(job.finish());
-    // An emulator has no userfaultfd, and words that make no sense are refused.
+    // Emulators have no userfaultfd, and invalid values are refused.
     let variables = [HYBRID, PAGES, "OMP_TOMBOLO_NODES=arm-user"];
     run(&machine, "host", &variables, &["ends.tbi", "well"])
         .fails_with(1, &["node arm-user cannot be in a job whose memory is sent in pages", "userfaultfd"]);
     run(&machine, "host", &[HYBRID, "OMP_TOMBOLO_MEMORY=some"], &["ends.tbi", "well"])
         .fails_with(1, &["OMP_TOMBOLO_MEMORY=some: there are `shared` and `pages`"]);
-    // The job's end is heard of before that of its last worker.
+    // The end of the job may be reported before that of its last worker.
     assert!(eventually(|| machine.domains_on("host").is_empty()), "{:?}", machine.domains_on("host"));
     machine.down();
 }
 
-/// Says that it has begun, and goes on for ever, each thread with variables of its own and of all.
+/// Prints that it has started and then runs forever; each thread uses private and shared variables.
 const STAYS: &str = r#"
 #include <stdio.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-//! Programs with threads of POSIX and nothing else, whose threads begin on other nodes. The programs check
-//! themselves (`testing/omp/programs`).
+//! Programs that only use POSIX threads, which start on other nodes. The programs check themselves
+//! (`testing/omp/programs`).
 
 use tombolo_e2e::{MachineFile, eventually};
 
@@ -36,11 +36,11 @@ fn threads_begin_on_a_node_of_another_instruction_set() {
         );
         assert_eq!(run(&machine, &[mode, USER], &["own_names.tbi"]).ok(), "own names: right\n", "{mode}");
     }
-    // What `main` leaves goes on, and what ends the program does so wherever it is said.
+    // Threads outlive the main thread, and a call that ends the program works from any node.
     let calls = |word: &str| run(&machine, &[HYBRID, USER, OTHERS], &["pthread_calls.tbi", word]);
     assert_eq!(calls("last").ok(), "last: right\n");
     calls("fail").fails_with(9, &[]);
-    // Without other nodes, and without the run-time's part, the program is one like any.
+    // Without other nodes or without the run-time it is an ordinary program.
     for variables in [&[OTHERS][..], &[HYBRID, OTHERS], &[]] {
         assert_eq!(run(&machine, variables, &["pthread_calls.tbi"]).ok(), "calls: right on nodes 0\n");
         let said = run(&machine, variables, &kernel(KERNELS[2])).ok();
@@ -63,7 +63,7 @@ fn threads_begin_on_virtual_machines_with_and_without_a_common_window() {
     for words in KERNELS {
         let said = run(&machine, &[HYBRID, VM, SPREAD], &kernel(words)).ok();
         assert_eq!(said, format!("{}: right, 2 instruction sets\n", words[0]));
-        // Two nodes that share no memory: all is sent in pages.
+        // Two nodes that share no memory: everything is sent in pages.
         let both = [HYBRID, "OMP_TOMBOLO_NODES=arm0,arm1", OTHERS, PAGES];
         let few = [&words[..2], &["2", "2"]].concat();
         let said = run(&machine, &both, &kernel(&few)).ok();

@@ -1,12 +1,11 @@
-//! Teams of OpenMP whose threads are on nodes of unlike speed: an x86-64 host and an emulated Arm processor
-//! on it.
+//! OpenMP teams with threads on nodes of unlike speed: an x86-64 host and an emulated Arm processor on it.
 
 use std::fs;
 
 use serde_json::Value;
 use tombolo_e2e::{Machine, MachineFile, omp};
 
-/// Loops whose results are known, and how many threads there would be.
+/// Loops with known results, and the number of threads.
 const PROGRAM: &str = r#"
 #include <omp.h>
 #include <stdio.h>
@@ -46,7 +45,7 @@ int main(void)
 }
 "#;
 
-/// What a program printed, and its report: the nodes, and the regions.
+/// Output of a program and its parsed report: the nodes and the regions.
 struct Ran {
     text: String,
     said: String,
@@ -72,7 +71,7 @@ impl Ran {
         region.unwrap_or_else(|| panic!("{name} is not in the report: {:?}", self.regions))
     }
 
-    /// Threads of a region on each node, and their iterations.
+    /// Returns the threads of a region on each node, and their iterations.
     fn shares(&self, name: &str) -> Vec<(u64, u64)> {
         let nodes = self.region(name)["by_node"].as_array().expect("a list").iter();
         nodes.map(|node| (number(&node["threads"]), number(&node["iterations"]))).collect()
@@ -108,13 +107,13 @@ fn work_is_shared_out_by_how_fast_nodes_are() {
         assert_eq!(shares.iter().map(|share| share.0).collect::<Vec<_>>(), [2, 1], "{name}");
         assert_eq!(shares.iter().map(|share| share.1).sum::<u64>(), 3000, "{name}: {shares:?}");
     }
-    // In proportion to what was measured, unless that is as good as equal.
+    // Proportional to the measured speeds, unless they are nearly equal.
     let fair = 3000 * arm / (2 * host + arm);
     let share = few.shares("shared")[1].1;
     let equal = arm.abs_diff(host) <= host.max(arm) / 16;
     assert!(share.abs_diff(fair) <= 2 || equal && share == 1000, "{share} of 3000 for {arm} beside {host}");
 
-    // Without a number of workers: as many as follows, with some on each node.
+    // Without a number of workers: the default number, with some on each node.
     let many = run(&machine, &["OMP_TOMBOLO_NODES=arm-user"]);
     let threads: u64 = many.shares("in_place").iter().map(|share| share.0).sum();
     assert_eq!(many.text, format!("{threads} threads: right\n"));
@@ -124,7 +123,7 @@ fn work_is_shared_out_by_how_fast_nodes_are() {
     let limited = run(&machine, &variables);
     assert!(limited.said.contains("OMP_TOMBOLO_NODES = 'host,arm-user:1'"), "{}", limited.said);
     assert_eq!(limited.shares("in_place").iter().map(|share| share.0).collect::<Vec<_>>(), [4, 1]);
-    // One node is not measured.
+    // A single node is not measured.
     let alone = run(&machine, &["OMP_NUM_THREADS=2"]);
     assert_eq!((alone.nodes.len(), alone.speed(0)), (1, 0));
     machine.down();

@@ -1,11 +1,11 @@
-//! `target` regions on nodes of a machine, and data that a node has a copy of. The programs check themselves
+//! `target` regions on nodes of a machine, and data replicated on a node. The programs check themselves
 //! (`testing/omp/programs`).
 
 use std::fs;
 
 use tombolo_e2e::{Finished, Machine, MachineFile, omp};
 
-/// A machine with a node of emulated Arm programs, and programs in its folder.
+/// Brings up a machine with these nodes and compiles programs into its folder.
 fn machine(file: &MachineFile, names: &[&str]) -> Option<Machine> {
     if !omp::can_compile() {
         return None;
@@ -23,7 +23,7 @@ fn machine(file: &MachineFile, names: &[&str]) -> Option<Machine> {
     Some(machine)
 }
 
-/// Runs a program with devices.
+/// Runs a program on the host with environment variables.
 fn run(machine: &Machine, variables: &[&str], words: &[&str]) -> Finished {
     let mut all = vec!["run", "--on", "host"];
     for variable in ["OMP_NUM_THREADS=4"].iter().chain(variables) {
@@ -70,7 +70,7 @@ fn each_node_is_a_device_of_its_own() {
     machine.down();
 }
 
-/// What a program does that cannot be done, by its word.
+/// A program with invalid constructs, selected by its argument.
 const WRONG: &str = r#"
 #include <omp.h>
 #include <stdio.h>
@@ -123,7 +123,7 @@ fn what_cannot_be_is_said_with_its_construct() {
     );
     assert_eq!(wrong(&[HYBRID, ARM], "name").ok(), "8 arm-user -1\n");
     assert_eq!(wrong(&[HYBRID, ARM], "").ok(), "1 0\n");
-    // Without other nodes, or with none that may be a device, all is on the host.
+    // Without other nodes, or with offloading disabled, everything runs on the host.
     assert_eq!(wrong(&[], "").ok(), "0 1\n");
     assert_eq!(wrong(&[HYBRID, ARM, "OMP_TARGET_OFFLOAD=disabled"], "").ok(), "0 1\n");
     wrong(&["OMP_TARGET_OFFLOAD=mandatory"], "").fails_with(1, &["the host is the only device"]);

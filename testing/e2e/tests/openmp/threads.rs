@@ -12,7 +12,7 @@ use crate::nodes::machine;
 
 const IMAGE: &str = "seen.tbi";
 
-/// The only job of the machine.
+/// Returns the only job of the machine.
 fn job(machine: &Machine) -> Value {
     let jobs = machine.json(&["ps", "--threads"])["jobs"].take();
     let Value::Array(mut jobs) = jobs else { panic!("{jobs}") };
@@ -20,7 +20,7 @@ fn job(machine: &Machine) -> Value {
     jobs.remove(0)
 }
 
-/// What is said of the thread that has this handle: where it is, its state, function and number of moves.
+/// Returns the entry of the thread with this handle: its node, state, function and number of moves.
 fn thread(job: &Value, handle: u64) -> (String, String, String, u64) {
     let threads = job["threads"].as_array().unwrap();
     let found: Vec<&Value> =
@@ -30,7 +30,7 @@ fn thread(job: &Value, handle: u64) -> (String, String, String, u64) {
     (text("node"), text("state"), text("function"), found["moves"].as_u64().unwrap())
 }
 
-/// Waits until these threads are as they should be.
+/// Waits until these threads are in the expected states.
 fn comes_to(machine: &Machine, expected: &[(u64, &str, &str, &str, u64)]) -> Value {
     let mut last = Value::Null;
     let same = eventually(|| {
@@ -65,7 +65,7 @@ fn has_its_threads_on_their_nodes(machine: &Machine, variables: &[&str], there: 
         seen["nodes"].as_array().unwrap().iter().map(|of| of["name"].as_str().unwrap()).collect();
     assert_eq!((nodes[0], nodes[nodes.len() - 1]), ("host", there));
     assert!(seen["descriptors"].as_array().unwrap().iter().any(|of| of["number"] == 0), "{seen}");
-    // Both kinds of numbers are those of the process.
+    // Domain id and process id are those of the process.
     let host = machine.domains_on("host");
     assert!(host.iter().any(|(id, pid)| seen["id"] == id.as_str() && seen["pid"] == *pid), "{seen} {host:?}");
     let time = |job: &Value| {
@@ -74,7 +74,7 @@ fn has_its_threads_on_their_nodes(machine: &Machine, variables: &[&str], there: 
     };
     let before = time(&seen);
     assert!(eventually(|| time(&job(machine)) > before), "{variables:?}");
-    // A worker of the job names the job.
+    // For a worker, `ps` names its job.
     let worker = seen["nodes"][nodes.len() - 1]["domain"].as_str().unwrap().to_owned();
     machine
         .tombolo(["ps", "--threads", &worker])
@@ -96,7 +96,7 @@ fn has_its_threads_on_their_nodes(machine: &Machine, variables: &[&str], there: 
     let _ = program.finish().ok();
 }
 
-/// The page of the program's domain has the same, and what `/proc` has of a process.
+/// The page of the program's domain shows the same, and the process data of `/proc`.
 #[test]
 fn the_page_shows_a_job_as_one_process() {
     let Some(machine) = machine(&with_user(), &["seen"]) else { return };

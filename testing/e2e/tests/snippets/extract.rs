@@ -1,65 +1,65 @@
-//! Fenced blocks of Markdown pages, with the marks that stand before them.
+//! Fenced blocks of Markdown pages, with the marks before them.
 //!
-//! A mark is a comment on the line before a fence, `<!-- snippet: MARK -->`. Readers do not see it; a block
+//! A mark is a comment on the line before a fence, `<!-- snippet: MARK -->`. Readers do not see it. A block
 //! may have several, one per line.
 
 use std::fmt;
 
-/// What a page says of a block to this test.
+/// Instruction of a page to this test about a block.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Mark {
-    /// The parameters of the function that a fragment is the body of.
+    /// The block is the body of a function with these parameters.
     Given(String),
-    /// The block is written into the folder of its page's session, under this name.
+    /// The block is written to this file in the folder of the page's session.
     File(String),
-    /// The program is put there compiled, under this name.
+    /// The compiled block is put into that folder under this name.
     Program(String),
-    /// The commands are run, in the folder of the session.
+    /// The commands are run in that folder.
     Run,
-    /// What the commands before it print, in this order; lines of `…` stand for any.
+    /// Output of the preceding commands, in this order; lines of `…` stand for any.
     Output,
-    /// Whole lines of this file of the tree.
+    /// A quotation of whole lines of this file of the tree.
     From(String),
-    /// Not checked, for this reason.
+    /// The block is not checked, for this reason.
     Unchecked(String),
 }
 
 /// A fenced block.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Snippet {
-    /// The page, from the root of the tree.
+    /// Path of the page, relative to the root of the tree.
     pub(crate) page: String,
-    /// The line of the opening fence, from 1.
+    /// Line number of the opening fence, from 1.
     pub(crate) line: usize,
-    /// The first word of the fence; empty where it has none.
+    /// First word after the fence; may be empty.
     pub(crate) language: String,
-    /// What is between the fences, less the indentation of the fence.
+    /// Text between the fences, without the indentation of the fence.
     pub(crate) text: String,
     pub(crate) marks: Vec<Mark>,
 }
 
 impl Snippet {
-    /// The reason why it is not checked.
+    /// Returns the reason why the block is not checked.
     pub(crate) fn unchecked(&self) -> Option<&str> {
         self.of(|mark| if let Mark::Unchecked(reason) = mark { Some(reason) } else { None })
     }
 
-    /// The file of the tree that it quotes.
+    /// Returns the file of the tree that the block quotes.
     pub(crate) fn from(&self) -> Option<&str> {
         self.of(|mark| if let Mark::From(path) = mark { Some(path) } else { None })
     }
 
-    /// The file of the session that it is.
+    /// Returns the file of the session to which the block is written.
     pub(crate) fn file(&self) -> Option<&str> {
         self.of(|mark| if let Mark::File(path) = mark { Some(path) } else { None })
     }
 
-    /// The name of the program in the session.
+    /// Returns the name of the compiled program in the session.
     pub(crate) fn program(&self) -> Option<&str> {
         self.of(|mark| if let Mark::Program(name) = mark { Some(name) } else { None })
     }
 
-    /// The parameters of the function that it is the body of.
+    /// Returns the parameters of the function whose body is the block.
     pub(crate) fn given(&self) -> &str {
         self.of(|mark| if let Mark::Given(given) = mark { Some(given) } else { None }).unwrap_or_default()
     }
@@ -68,7 +68,7 @@ impl Snippet {
         self.marks.iter().find_map(text).map(String::as_str)
     }
 
-    /// An identifier that no other block has.
+    /// Returns a unique identifier of the block.
     pub(crate) fn name(&self) -> String {
         let page = self.page.rsplit('/').next().unwrap_or_default().trim_end_matches(".md");
         format!("{}_{}", page.to_lowercase().replace(['-', '.'], "_"), self.line)
@@ -83,10 +83,10 @@ impl fmt::Display for Snippet {
 
 const MARK: &str = "<!-- snippet:";
 
-/// All blocks of a page.
+/// Returns all fenced blocks of a page.
 ///
 /// # Errors
-/// A fence without an end, a mark without a block or with words that mean nothing; with the line.
+/// Fails for a fence without an end and for a mark without a block or with unknown words; names the line.
 pub(crate) fn snippets(page: &str, text: &str) -> Result<Vec<Snippet>, String> {
     let (mut all, mut marks) = (Vec::new(), Vec::new());
     let mut lines = text.lines().enumerate();

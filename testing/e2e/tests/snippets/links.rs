@@ -1,10 +1,10 @@
-//! Links of pages lead to files and headings that are there.
+//! Links in pages must lead to existing files and headings.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// What is wrong with the links of a page.
+/// Returns the errors in the links of a page.
 pub(crate) fn broken(root: &Path, page: &str) -> Vec<String> {
     let text = fs::read_to_string(root.join(page)).unwrap_or_else(|error| panic!("{page}: {error}"));
     let folder = Path::new(page).parent().unwrap_or(Path::new(""));
@@ -37,11 +37,11 @@ fn prose(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// The targets of all links and pictures of a page.
+/// Returns the targets of all links and pictures of a page.
 fn links(text: &str) -> Vec<String> {
     let mut all = Vec::new();
     for line in prose(text) {
-        // What is code may look like a link.
+        // Inline code may look like a link.
         let line: String = line.split('`').step_by(2).collect::<Vec<_>>().join("``");
         for part in line.split("](").skip(1) {
             all.extend(part.split_once(')').map(|(target, _)| target.to_owned()));
@@ -53,7 +53,7 @@ fn links(text: &str) -> Vec<String> {
     all
 }
 
-/// The anchors of headings, as GitHub and mdBook make them.
+/// Returns the anchors of headings, as created by GitHub and mdBook.
 fn anchors(text: &str) -> BTreeSet<String> {
     let headings = prose(text).filter(|line| line.starts_with('#'));
     let anchor = |line: &str| {

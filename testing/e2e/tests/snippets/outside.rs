@@ -1,5 +1,4 @@
-//! Rust, C and Python out of the pages, compiled in a project outside the workspace, as a user of the crate
-//! would.
+//! Compiles Rust, C and Python blocks in a project outside the workspace, as a user of the crate would.
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
@@ -13,7 +12,7 @@ use tombolo_e2e::{Machine, outside};
 use crate::extract::Snippet;
 use crate::tree;
 
-/// Interface files of the tree of which fragments may use the stubs, as `crate::kv` and the like.
+/// Interface files of the tree whose stubs fragments may use, as `crate::kv` and the like.
 const INTERFACES: [&str; 3] = ["greeter", "kv", "rights"];
 
 /// A cargo workspace outside the tree.
@@ -21,18 +20,18 @@ pub(crate) struct Project {
     folder: PathBuf,
 }
 
-/// The triple of this host. `tombolo build` names it too, so sessions find crates that are compiled.
+/// Target triple of this host. `tombolo build` passes the same target, so sessions reuse compiled crates.
 fn host() -> String {
     format!("{}-unknown-linux-gnu", std::env::consts::ARCH)
 }
 
-/// The program that a block was compiled into.
+/// Path of the program compiled from a block.
 pub(crate) fn program(block: &Snippet) -> PathBuf {
     outside::folder().join(host()).join("release").join(block.name())
 }
 
 impl Project {
-    /// An empty one, with the versions that the tree is built with.
+    /// Creates an empty workspace with the tree's versions of dependencies.
     pub(crate) fn new(folder: &Path) -> Project {
         fs::create_dir_all(folder).expect("a folder for the project");
         fs::copy(tree().join("Cargo.lock"), folder.join("Cargo.lock")).expect("a lock file");
@@ -45,7 +44,7 @@ impl Project {
         fs::write(path, text).expect("a file of the project");
     }
 
-    /// Puts blocks of Rust into it, and the packages that blocks quote.
+    /// Adds blocks of Rust, and the packages that blocks quote.
     pub(crate) fn add(&self, blocks: &[&Snippet]) {
         let quoted: BTreeSet<&str> = blocks.iter().filter_map(|block| package_of(block.from()?)).collect();
         let mut members = vec!["snippets".to_owned()];
@@ -80,7 +79,7 @@ impl Project {
     /// Compiles everything.
     ///
     /// # Errors
-    /// What the compiler says; files are called by page and line.
+    /// The compiler's messages; file names contain page and line.
     pub(crate) fn check(&self) -> Result<(), String> {
         let mut command = Command::new("cargo");
         command.args(["build", "--quiet", "--workspace", "--release", "--target", &host()]);
@@ -88,12 +87,12 @@ impl Project {
     }
 }
 
-/// The package of the tree that a file belongs to.
+/// Returns the package of the tree that contains a file.
 fn package_of(path: &str) -> Option<&str> {
     path.strip_prefix("examples/")?.split_once('/').map(|(package, _)| package)
 }
 
-/// The dependency as a user would write it; `Cargo.lock` fixes the versions.
+/// Returns a manifest with the dependency as a user would write it; `Cargo.lock` fixes the versions.
 fn manifest(name: &str) -> String {
     let root = fs::canonicalize(tree()).expect("the tree");
     let root = root.display();
@@ -124,7 +123,7 @@ fn main() {
 }
 "#;
 
-/// A fragment as a function of a module of its own.
+/// Wraps a fragment into a function in its own module.
 fn module(block: &Snippet) -> String {
     let asynchronous = if block.text.contains(".await") { "async " } else { "" };
     let text = &block.text;
@@ -155,11 +154,11 @@ fn run(command: &mut Command) -> Result<(), String> {
     if output.status.success() { Ok(()) } else { Err(String::from_utf8_lossy(&said).into_owned()) }
 }
 
-/// Compiles a block of C with the headers that are installed. A fragment is the body of a function, or what
-/// stands outside of functions if it is given nothing.
+/// Compiles a C block with the installed headers. A fragment with `given` parameters is the body of a
+/// function; one without is compiled at file scope.
 ///
 /// # Errors
-/// What the compiler says.
+/// The compiler's messages.
 pub(crate) fn check_c(block: &Snippet, folder: &Path) -> Result<(), String> {
     let (includes, rest): (Vec<&str>, Vec<&str>) =
         block.text.lines().partition(|line| line.starts_with("#include"));
@@ -183,11 +182,11 @@ pub(crate) fn check_c(block: &Snippet, folder: &Path) -> Result<(), String> {
     run(gcc.arg(&source)).map_err(|error| format!("{block}: {error}"))
 }
 
-/// Checks blocks of Python page by page: their syntax, that what they take from `tombolo` is there, and that
-/// names which they use were made before on the page.
+/// Checks Python blocks page by page: their syntax, that names imported from `tombolo` exist, and that other
+/// names were defined earlier on the page.
 ///
 /// # Errors
-/// All that is wrong.
+/// A list of all errors.
 pub(crate) fn check_python(blocks: &[&Snippet], python: &Python, machine: &Machine) -> Result<(), String> {
     let folder = machine.folder().join("python");
     fs::create_dir_all(&folder).expect("a folder for blocks");

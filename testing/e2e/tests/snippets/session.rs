@@ -1,5 +1,5 @@
-//! What a page says to run, run: its files in a folder beside a clone, its commands one block after the
-//! other, and what they print compared with what the page shows.
+//! Runs the commands of a page: writes its files to a folder beside a clone, runs its commands block by
+//! block, and compares their output with the page.
 
 use std::ffi::OsString;
 use std::fs;
@@ -14,30 +14,29 @@ use tombolo_e2e::{Machine, MachineFile, Running, image, tombolo};
 use crate::extract::{Mark, Snippet};
 use crate::{outside, shell, tree};
 
-/// How long a block may take: some compile all that a program stands on, for each instruction set.
+/// Timeout of a block: some compile all dependencies of a program, for each instruction set.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// A machine like that of `machines/default.toml`, under a name of its own, and a shell whose folder is a
-/// clone.
+/// A machine like that of `machines/default.toml` with a unique name, and a shell whose folder is a clone.
 pub(crate) struct Session {
     machine: Machine,
     folder: PathBuf,
-    /// Where Python finds the package, if there is a Python that is new enough.
+    /// Search path of the Python package, if there is a recent enough Python.
     python: Option<OsString>,
-    /// What the last commands printed.
+    /// Output of the last commands.
     said: Option<String>,
-    /// The page has taken the machine down itself.
+    /// Whether the page has taken the machine down itself.
     is_down: bool,
 }
 
 impl Session {
-    /// Pages that do not bring a machine up themselves find one that is up.
+    /// Creates a session. With `is_up` the machine is up, for pages that do not bring one up themselves.
     pub(crate) fn new(is_up: bool) -> Session {
         let mut machine = Machine::new(&MachineFile::host().with_vm("arm0", "window_mib = 64"));
         if is_up {
             machine.bring_up();
         }
-        // The tree, but for the machine file, which has this test's name of the machine.
+        // The tree, except the machine file, which has this test's machine name.
         let clone = machine.folder().join("tombolo");
         fs::create_dir_all(clone.join("machines")).expect("a folder");
         for entry in fs::read_dir(tree()).expect("the tree") {
@@ -48,7 +47,7 @@ impl Session {
             }
         }
         fs::copy(machine.file(), clone.join("machines/default.toml")).expect("a machine file");
-        // Images of examples that pages run without building them. Copies: a page may build one anew.
+        // Images of examples that pages run without building them. Copied, because a page may rebuild one.
         for name in ["pingpong", "frames"] {
             fs::copy(image(name), clone.join(format!("{name}.tbi"))).expect("a copy of an image");
         }
@@ -60,10 +59,10 @@ impl Session {
         Session { folder: clone, machine, python, said: None, is_down: false }
     }
 
-    /// Does what the marks of a block say.
+    /// Executes the marks of a block.
     ///
     /// # Errors
-    /// What its commands print when they fail, or the first line that they did not print.
+    /// The output of failed commands, or the first expected line that was not printed.
     pub(crate) fn step(&mut self, block: &Snippet) -> Result<(), String> {
         if let Some(path) = block.file() {
             let path = self.folder.join(path);
@@ -88,13 +87,13 @@ impl Session {
         Ok(())
     }
 
-    /// Runs commands, where the last ones ended, and returns all that they print.
+    /// Runs commands in the folder where the last ones ended, and returns their output.
     fn run(&mut self, script: &str) -> Result<String, String> {
         let end = self.machine.folder().join("folder-of-the-session");
         let path = std::env::var_os("PATH").unwrap_or_default();
         let own = tombolo().parent().expect("a folder").to_owned();
         let path = std::env::join_paths([own].into_iter().chain(std::env::split_paths(&path)));
-        // The tree by its own path, which is the same in each run: crates are compiled once for all of them.
+        // The tree by its real path, which is the same in each run, so that crates are compiled once.
         let tree = fs::canonicalize(tree()).expect("the tree");
         let script = script.replace("../tombolo/", &format!("{}/", tree.display()));
         let script =
@@ -128,14 +127,14 @@ impl Session {
         Ok(done.text().replace(self.machine.name(), "default"))
     }
 
-    /// Ends it; nothing may be left.
+    /// Ends the session and asserts that nothing is left.
     pub(crate) fn end(self) {
         if self.is_down { self.machine.has_ended() } else { self.machine.down() }
     }
 }
 
-/// Whether all lines were printed, in this order, with any others between them. Numbers differ from run to
-/// run, and a busy machine may have more to say at the end of a line.
+/// Checks that all lines were printed in this order, with any lines between them. Numbers may differ, and an
+/// output line may be longer than shown, as on a busy machine.
 fn printed<'a>(shown: impl Iterator<Item = &'a str>, said: &str) -> Result<(), String> {
     let mut lines = said.lines().map(shape);
     for line in shown.filter(|line| !line.trim().is_empty() && line.trim() != "…") {
@@ -147,7 +146,7 @@ fn printed<'a>(shown: impl Iterator<Item = &'a str>, said: &str) -> Result<(), S
     Ok(())
 }
 
-/// A line with every number as `0`, and one space for any.
+/// Normalizes a line: every number becomes `0`, and runs of spaces become one.
 fn shape(line: &str) -> String {
     let mut shape = String::new();
     for word in line.split_whitespace() {

@@ -1,29 +1,30 @@
-//! Commands in `sh` and `console` blocks: each is parsed by the program that it names.
+//! Commands in `sh` and `console` blocks: each is parsed by its program.
 //!
-//! `tombolo` parses its own command line: the words of the page with `--help` before the first that the
-//! program would act on. That finds subcommands, options and values that do not exist, and runs nothing.
+//! `tombolo` parses its own command line: the page's words, with `--help` inserted before the first word for
+//! another program. That detects unknown subcommands, options and values, and runs nothing.
 
 use std::collections::BTreeMap;
 use std::process::Command;
 
 use crate::extract::Snippet;
 
-/// What commands may name besides `tombolo`, `make` and `cargo`: of these only the syntax is checked.
+/// Permitted programs besides `tombolo`, `make` and `cargo`. Only the shell syntax of their commands is
+/// checked.
 const OTHERS: &str = "cat cd cp curl done echo export for gcc git head jq mkdir mpiexec mpirun pip pkg-config printf python \
                       python3 rm rustup ssh sudo umask wait";
 
-/// A command as the shell sees it: words without quotes, less variables that are set for it and redirections.
+/// A command after shell parsing: words without quotes, without variable assignments and redirections.
 pub(crate) type Words = Vec<String>;
 
-/// The commands of a block. In a console block they are what stands after `$ `.
+/// Returns the commands of a block. In a console block they follow `$ `.
 ///
 /// # Errors
-/// A quote or a console block without an end.
+/// Fails for an unterminated quote or console block.
 pub(crate) fn commands(snippet: &Snippet) -> Result<Vec<Words>, String> {
     script(snippet).and_then(|script| split(&script)).map_err(|error| format!("{snippet}: {error}"))
 }
 
-/// The block as a script.
+/// Returns the block as a shell script.
 pub(crate) fn script(snippet: &Snippet) -> Result<String, String> {
     if snippet.language != "console" {
         return Ok(snippet.text.clone());
@@ -58,7 +59,7 @@ fn split(script: &str) -> Result<Vec<Words>, String> {
                 }
             }
             '$' if characters.peek() == Some(&'(') => {
-                // What a command prints is one word here; the command in it is one of the others.
+                // A command substitution counts as one word; the command in it is checked like others.
                 let inner: String = characters.by_ref().take_while(|character| *character != ')').collect();
                 all.extend(split(inner.trim_start_matches('('))?);
                 word.get_or_insert_default().push_str("SUBSTITUTED");
@@ -77,7 +78,7 @@ fn split(script: &str) -> Result<Vec<Words>, String> {
     Ok(all)
 }
 
-/// Takes a command out of its words: variables before it and redirections are not its own.
+/// Takes the command out of the collected words, without leading variables and redirections.
 fn finish(words: &mut Words) -> Option<Words> {
     let is_variable = |word: &String| {
         word.split_once('=').is_some_and(|(name, _)| {
@@ -93,9 +94,9 @@ fn finish(words: &mut Words) -> Option<Words> {
     (!own.is_empty()).then_some(own)
 }
 
-/// Programs that parse command lines, with what they said of themselves so far.
+/// Programs that parse command lines, with cached help texts.
 pub(crate) struct Programs {
-    /// Makes the command `tombolo`.
+    /// Creates a `tombolo` command.
     tombolo: Box<dyn Fn() -> Command>,
     makefile: String,
     help: BTreeMap<Words, String>,
@@ -109,7 +110,7 @@ impl Programs {
     /// Checks one command.
     ///
     /// # Errors
-    /// What its program does not understand.
+    /// The error message of the program.
     pub(crate) fn check(&mut self, words: &[String]) -> Result<(), String> {
         let rest = &words[1..];
         match &*words[0] {
@@ -132,7 +133,7 @@ impl Programs {
         Ok(())
     }
 
-    /// The help of a subcommand, which has to be one.
+    /// Returns the help text of a subcommand, or an error if there is none.
     fn help(&mut self, path: &[String]) -> Result<String, String> {
         if let Some(known) = self.help.get(path) {
             return Ok(known.clone());
@@ -142,7 +143,7 @@ impl Programs {
         Ok(said)
     }
 
-    /// What `tombolo` says to words with `--help` among them.
+    /// Runs `tombolo` with words that contain `--help`, and returns its output.
     fn parse(&self, words: &[String]) -> Result<String, String> {
         let output = (self.tombolo)().args(words).output().map_err(|error| format!("tombolo: {error}"))?;
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -164,14 +165,14 @@ impl Programs {
         if path.is_empty() && !words.first().is_some_and(|word| word.starts_with('-')) {
             return Err(format!("there is no `tombolo {}`", words.join(" ")));
         }
-        // The words of a compiler are not ours.
+        // Compiler options are not parsed by `tombolo`.
         if matches!(path.first().map(|word| &**word), Some("mpicc" | "ompcc")) {
             return Ok(());
         }
         let end = own_words(&help, words, path.len());
         let asked = [&words[..end], &["--help".to_owned()], &words[end..]].concat();
         self.parse(&asked)?;
-        // A command that it runs is a command.
+        // A `tombolo` command after `--` is checked, too.
         match words.iter().position(|word| word == "--") {
             Some(at) if words.get(at + 1).is_some_and(|word| word == "tombolo") => {
                 self.check(&words[at + 1..])
@@ -181,15 +182,15 @@ impl Programs {
     }
 }
 
-/// The names under `Commands:` in a help text.
+/// Returns the names under `Commands:` in a help text.
 fn subcommands(help: &str) -> Vec<String> {
     let list = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let list = list.take_while(|line| !line.trim().is_empty()).filter(|line| !line.starts_with("   "));
     list.filter_map(|line| line.split_whitespace().next()).map(str::to_owned).collect()
 }
 
-/// How many words are read before any that belong to another program: those after the first argument of a
-/// command that hands on the rest, and all after `--`.
+/// Returns the number of words before those that belong to another program: the words after the first
+/// argument of a command that passes on the rest, and all after `--`.
 fn own_words(help: &str, words: &[String], path: usize) -> usize {
     let usage = help.lines().find(|line| line.starts_with("Usage:")).unwrap_or_default();
     let hands_on =
@@ -197,7 +198,7 @@ fn own_words(help: &str, words: &[String], path: usize) -> usize {
     let takes_value = |option: &str| {
         help.lines().map(str::trim).any(|line| {
             let (names, value) = line.split_once(" <").unwrap_or((line, ""));
-            // With one dash as well: `-nue`, as RCCE's launcher has it.
+            // Also with a single dash: `-nue`, as in RCCE's launcher.
             let is_it = |name: &str| name == option || name.strip_prefix('-') == Some(option);
             !value.is_empty() && names.split(", ").any(is_it)
         })

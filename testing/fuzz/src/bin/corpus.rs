@@ -1,5 +1,5 @@
-//! Writes the inputs that every target starts from into a folder, one folder a target: where libFuzzer
-//! begins.
+//! Writes the seeds and the kept inputs of each target into a folder of its own, as the initial corpus of
+//! libFuzzer.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

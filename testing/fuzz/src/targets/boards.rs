@@ -1,4 +1,4 @@
-//! What a board reads: programs, the tree of its devices, the bus.
+//! Inputs of a board: programs, its device tree, and its PCI bus.
 
 use std::collections::HashMap;
 
@@ -7,18 +7,19 @@ use tombolo_platform_bare::{elf, fdt};
 
 use crate::read::Choices;
 
-/// The addresses of programs on the board of the target.
+/// Start of the address range of programs on the board.
 const FROM: u64 = 0x4050_0000;
+/// End of that range.
 const TO: u64 = 0x4060_0000;
 
-/// The ELF machine number of that board's processor.
+/// ELF machine number of the board's processor.
 const AARCH64: u16 = 183;
 
 pub(super) fn program(input: &[u8]) {
     match elf::Executable::read(input, AARCH64, FROM, TO) {
         Ok(program) => {
             for segment in program.segments() {
-                // The monitor copies the one and clears the rest of the other without another look.
+                // The monitor copies the file bytes and clears the rest of the memory without further checks.
                 assert!(input.get(segment.offset..segment.offset + segment.file_bytes).is_some());
                 assert!(segment.address >= FROM && segment.address + segment.memory_bytes <= TO);
                 assert!(segment.file_bytes as u64 <= segment.memory_bytes);
@@ -43,7 +44,7 @@ pub(super) fn program_seeds() -> Vec<Vec<u8>> {
     put(32, elf::HEADER_BYTES as u64, 8);
     put(54, elf::SEGMENT_BYTES as u64, 2);
     put(56, 2, 2);
-    // What is loaded, and the note, which is the same bytes.
+    // A load segment and a note segment over the same bytes.
     for (index, kind) in [(0, 1), (1, 4)] {
         let head = elf::HEADER_BYTES + index * elf::SEGMENT_BYTES;
         for (offset, value) in [(0, kind), (8, note_at as u64), (24, FROM), (32, 24), (40, 88)] {
@@ -79,7 +80,7 @@ pub(super) fn device_tree_seeds() -> Vec<Vec<u8>> {
     vec![tree]
 }
 
-/// A bus whose one device has these words, of which only the bits of a mask can be written.
+/// Bus with one device. `masks` are the writable bits of its configuration words.
 struct Bus {
     words: HashMap<u16, u32>,
     masks: HashMap<u16, u32>,
@@ -109,7 +110,7 @@ impl DeviceMemory for Entries {
 
 const PLACES: Places = Places { registers: 0x1020_0000, interrupts: 0x1000_0000, window: 0x80_0000_0000 };
 
-/// The addresses that there are for windows.
+/// Size of the address space for windows, in bytes.
 const SPACE_BYTES: u64 = 256 << 30;
 
 pub(super) fn pci_bus(input: &[u8]) {

@@ -1,4 +1,4 @@
-//! What a peer says on a channel for bulk data.
+//! Messages of a peer on a bulk channel.
 
 use tombolo_bulk::table::UPSTREAM;
 use tombolo_bulk::wire::{Offer, PIECE_WORDS, PoolId, PoolIndex, Preface, decode};
@@ -9,7 +9,7 @@ use crate::read::Choices;
 const TERMS: Terms = Terms { trust: Trust::Full, max_pools: 3, max_segments: 4, max_metadata_bytes: 32 };
 const COUNT: u32 = 5;
 
-/// One side, which trusts nothing, receives messages of another, each preceded by its length.
+/// Feeds one side of a session untrusted messages, each preceded by its length.
 pub(super) fn session(input: &[u8]) {
     let mut choices = Choices::new(input);
     let mut session = Session::new(true, TERMS);
@@ -87,7 +87,7 @@ pub(super) fn session_seeds() -> Vec<Vec<u8>> {
     vec![seed_with(5), seed_with(0)]
 }
 
-/// What a peer says whose pool has this capability: with none, content is copied.
+/// Builds the messages of a peer whose pool has this capability. With capability 0 content is copied.
 fn seed_with(capability: u64) -> Vec<u8> {
     let place = PoolIndex::new(false, 0).expect("a place");
     let layout = Layout::new(4096, COUNT).expect("a layout");
@@ -100,7 +100,7 @@ fn seed_with(capability: u64) -> Vec<u8> {
         seed.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
         seed.extend_from_slice(bytes);
     };
-    // As if the other side heard the answers.
+    // The other side receives the answers that it expects.
     let exchanges =
         [(Message::Terms(TERMS), Message::Terms(TERMS)), (Message::Assign(offer), Message::Assigned(place))];
     for (message, answer) in exchanges {
@@ -126,7 +126,7 @@ fn seed_with(capability: u64) -> Vec<u8> {
     seed
 }
 
-/// The words of what may be the transfer of one piece.
+/// Splits a message of the length of a one-piece transfer into its words.
 fn piece_of(bytes: &[u8]) -> Option<[u64; PIECE_WORDS]> {
     let (words, []) = bytes.as_chunks::<8>() else { return None };
     Some(<[[u8; 8]; PIECE_WORDS]>::try_from(words).ok()?.map(u64::from_le_bytes))

@@ -1,4 +1,4 @@
-//! What the other side of a copy across a channel commands.
+//! Commands of a peer for copies across a channel.
 
 use std::time::Duration;
 
@@ -11,8 +11,8 @@ use tombolo_transport::{ChannelError, StreamChannel};
 const BYTES: usize = 4096;
 const MARK: u8 = 0x5A;
 
-/// Commands from a peer of a stream, its hello included, to one who offers memory to be read, memory to be
-/// written, and has memory between them that it offers to no other process.
+/// Feeds a server the bytes of a stream peer, its hello included. The server offers one memory for reading
+/// and one for writing; the private memory between them must stay unreachable.
 pub(super) fn commands(input: &[u8]) {
     let Ok((theirs, own)) = socket::pair(socket::SocketKind::Stream) else { return };
     if socket::send(&theirs, input, &[]).is_err()
@@ -34,10 +34,10 @@ pub(super) fn commands(input: &[u8]) {
     offers.offer(writable, Access::Write).expect("the second");
     let mut server = Server::new(channel, offers);
     let mut drain = vec![0; 4 * BYTES];
-    // Each command takes some of the input.
+    // Each command consumes at least one byte of the input.
     for _ in 0..=input.len() {
         match server.serve_one(Duration::ZERO) {
-            // Answers are read to make room for the next.
+            // Reads the answers, to make room for the next.
             Ok(()) => while matches!(socket::receive(&theirs, &mut drain), Ok(heard) if heard.length > 0) {},
             Err(ChannelError::Closed | ChannelError::PeerDied | ChannelError::Violation(_)) => break,
             Err(error) => panic!("{error:?}"),
@@ -65,7 +65,7 @@ pub(super) fn commands_seeds() -> Vec<Vec<u8>> {
         message
     };
     let nothing = [0, 0];
-    // Index in the low half, generation in the high one.
+    // First word: index in the low half, generation in the high half.
     let (readable, writable) = (|at| [1 << 32, at], |at| [1 << 32 | 1, at]);
     let orders = [
         command(1, 0, 5, nothing, writable(100), b"bytes"),

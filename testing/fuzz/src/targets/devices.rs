@@ -1,4 +1,4 @@
-//! What a peer says on a channel to a device.
+//! Messages of a peer on a device channel.
 
 use tombolo_virtqueue::{
     Brought, Configuration, Device, Features, Message, Operation, Request, Requester, Server, Status,
@@ -13,8 +13,8 @@ fn disk() -> Configuration {
     Configuration { device: Device::Block, features, depth: 4, block_bytes: 512, capacity_bytes: 1 << 20 }
 }
 
-/// Both sides of a queue hear whatever a peer says. Requests of the server's peer are answered; those of the
-/// requester come back once each.
+/// Feeds both sides of a queue the messages of a peer. The server answers requests, and each request of the
+/// requester must come back exactly once.
 pub(super) fn queue(input: &[u8]) {
     let mut choices = Choices::new(input);
     let (mut requester, mut server) = (Requester::new(8), Server::new(disk()));

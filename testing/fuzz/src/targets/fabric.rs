@@ -1,4 +1,4 @@
-//! What other endpoints of reliable datagrams say to one, while its program uses it.
+//! Messages of peers to a reliable-datagram endpoint while its program uses it.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -12,7 +12,7 @@ use tombolo_mpi_fabric::{
 
 use crate::read::Choices;
 
-/// The peers, and what their links are called.
+/// Number of peers; their links have the numbers below it.
 const PEERS: u8 = 2;
 const CHUNKS: u16 = 2;
 const CHUNK_BYTES: u32 = 4096;
@@ -20,17 +20,17 @@ const KEY: u64 = 7;
 const BASE: u64 = 4096;
 const REGION_BYTES: usize = 64;
 
-/// Messages that a link has room for until the peer has listened.
+/// Number of messages that a link holds until the peer receives.
 const ROOM: usize = 8;
 
-/// Messages of the endpoint that a peer remembers.
+/// Number of the endpoint's messages that a peer remembers.
 const REMEMBERED: u8 = 4;
 
 fn address(of: u64) -> Address {
     Address { endpoint: of + 1, domain: 1000 * (of + 1) }
 }
 
-/// Memory of the program; what lies outside is an error of the engine.
+/// Memory of the program. Panics on accesses out of bounds, which are bugs of the engine.
 #[derive(Clone, Debug)]
 struct Buffer {
     bytes: Rc<RefCell<Vec<u8>>>,
@@ -70,7 +70,7 @@ impl Memory for Buffer {
     }
 }
 
-/// Memory of the endpoint that peers read. What is written outside of it is an error of the engine.
+/// Memory of the endpoint that peers read. Panics on writes out of bounds, which are bugs of the engine.
 struct Chunks(Vec<u8>);
 
 impl Stages for Chunks {
@@ -80,17 +80,17 @@ impl Stages for Chunks {
     }
 }
 
-/// Links whose other ends the input is. Memory of a peer is as long as that peer said.
+/// Links whose remote ends are played by the input. A view is the length that the peer claimed.
 struct Wire {
     events: VecDeque<Event<usize>>,
     incoming: HashMap<LinkId, VecDeque<Vec<u8>>>,
-    /// The messages on each, the last first, and the number of those that have not been received yet.
+    /// Messages sent on each link, newest first, and the number of those not received yet.
     said: HashMap<LinkId, (VecDeque<Vec<u8>>, usize)>,
     open: Vec<LinkId>,
     chunks: Chunks,
 }
 
-/// The endpoint's side of it; the input keeps the other.
+/// The endpoint's side of the links.
 struct Ends(Rc<RefCell<Wire>>);
 
 impl Net for Ends {
@@ -106,7 +106,7 @@ impl Net for Ends {
     }
 
     fn forgo(&mut self, _: Address) -> bool {
-        // Each is answered at once.
+        // Every connection attempt is answered at once.
         false
     }
 
@@ -236,12 +236,12 @@ fn hello(peer: u64) -> Vec<u8> {
     [&1_u64.to_le_bytes()[..], &address(peer).to_bytes()].concat()
 }
 
-/// Operations that are under way, by their contexts.
+/// Operations in flight, by context.
 #[derive(Default)]
 struct Begun {
     last: usize,
     open: HashSet<usize>,
-    /// Those that complete more than once.
+    /// Operations that complete more than once.
     multi: HashSet<usize>,
 }
 
@@ -253,7 +253,7 @@ impl Begun {
     }
 
     fn ends(&mut self, context: usize) {
-        // Without a context it is what a peer wrote with data.
+        // Context 0 reports a peer's write with data.
         if context != 0 && !self.multi.contains(&context) {
             assert!(self.open.remove(&context), "operation {context} ended twice");
         }
@@ -305,15 +305,15 @@ fn link(choices: &mut Choices<'_>) -> LinkId {
     LinkId(choices.below(PEERS).into())
 }
 
-/// A peer receives a message.
+/// Lets a peer receive all waiting messages.
 fn listen(choices: &mut Choices<'_>, wire: &RefCell<Wire>) {
     if let Some((_, waiting)) = wire.borrow_mut().said.get_mut(&link(choices)) {
         *waiting = 0;
     }
 }
 
-/// A peer says a piece of the input. Of an answer one word is one of what the endpoint has said: it names its
-/// operations.
+/// Sends a piece of the input as a message of a peer. In an answer one word is copied from an earlier message
+/// of the endpoint, so that it can name the endpoint's operations.
 fn say(choices: &mut Choices<'_>, wire: &RefCell<Wire>, answer: bool) {
     let link = link(choices);
     let mut chosen = |limit: u8| if answer { choices.below(limit) } else { 0 };
@@ -331,7 +331,7 @@ fn say(choices: &mut Choices<'_>, wire: &RefCell<Wire>, answer: bool) {
     wire.incoming.entry(link).or_default().push_back(bytes);
 }
 
-/// The program does something.
+/// Performs an operation of the program.
 fn use_endpoint(choices: &mut Choices<'_>, engine: &mut Engine<Ends, Buffer>, begun: &mut Begun) {
     const LENGTHS: [usize; 4] = [3, 2000, 9000, 70_000];
     let what = choices.below(7);
@@ -404,8 +404,8 @@ pub(super) fn endpoint_seeds() -> Vec<Vec<u8>> {
     let head =
         |kind: u64, flags: u64, small: u64, length: u64| kind | flags << 8 | small << 16 | length << 32;
     let says = |bytes: Vec<u8>| [vec![1, 0], piece(bytes)].concat();
-    // Their first word after the head names an operation: that in word `from` of the message `back` messages
-    // ago.
+    // The first word after the head names an operation. It is copied from word `from` of the message `back`
+    // messages ago.
     let answers = |back: u8, from: u8, bytes: Vec<u8>| [vec![2, 0, 1, back, from], piece(bytes)].concat();
     let does = |what: u8, length: u8, options: u8| vec![4, what, 0, length, options];
     let eager = message(head(2, 1, 0, 3), &[5], b"abc");
@@ -419,11 +419,11 @@ pub(super) fn endpoint_seeds() -> Vec<Vec<u8>> {
     let reachable = message(head(18, 0, 7, 0), &[KEY, 3, 4096, 0, BASE, 64], b"");
     let data = |bytes: &[u8]| message(head(6, 0, 0, bytes.len() as u64), &[0, 0], bytes);
     let seeds: [&[Vec<u8>]; 8] = [
-        // Messages that are expected, and not; one is claimed.
+        // Expected and unexpected messages; one is claimed.
         &[does(0, 0, 1), says(eager), says(wanted), does(5, 0, 2), does(0, 1, 1 | 8), does(0, 1, 1)],
-        // One that is offered, and its bytes.
+        // An offered message, and its bytes.
         &[does(0, 2, 1), says(offered), answers(0, 2, data(b"12345678"))],
-        // One that this side offers, beside its chunks, and of which the peer wants all.
+        // A message offered by this side with its chunks, which the peer requests completely.
         &[
             does(2, 3, 1),
             says(message(head(12, 0, 1, 0), &[], b"")),
@@ -432,11 +432,12 @@ pub(super) fn endpoint_seeds() -> Vec<Vec<u8>> {
             says(message(head(8, 0, 1, 0), &[], b"")),
             listens.clone(),
         ],
-        // Memory, from both sides; who asked for some asked beside whether it could be reached.
+        // Remote memory, from both sides. With its first access the endpoint also asks whether it can reach
+        // the memory directly, so the request is one message back.
         &[says(written), says(asked), does(3, 0, 0), answers(1, 3, done.clone())],
         &[does(4, 0, 0), answers(1, 3, data(b"abc")), does(6, 0, 2), answers(0, 3, data(b"12345678"))],
         &[does(3, 0, 0), answers(1, 3, done), says(reachable), listens.clone(), does(3, 0, 0), does(4, 0, 0)],
-        // Chunks of the peer, and a buffer for several messages.
+        // Chunks of the peer, and a multi-receive buffer.
         &[
             says(staged),
             says(by_chunk),
@@ -444,7 +445,7 @@ pub(super) fn endpoint_seeds() -> Vec<Vec<u8>> {
             says(message(head(2, 0, 0, 3), &[], b"abc")),
             does(0, 2, 1),
         ],
-        // Credit for what was sent, and memory that is to be reached.
+        // Credit for sent messages, and a request to reach memory directly.
         &[
             does(2, 0, 1),
             says(message(head(10, 0, 0, 0), &[3, 1], b"")),

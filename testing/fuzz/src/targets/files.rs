@@ -1,4 +1,4 @@
-//! File formats and texts.
+//! Binary file formats and text formats.
 
 use std::io::{Cursor, Write};
 use std::path::Path;
@@ -48,7 +48,7 @@ pub(super) fn image(input: &[u8]) {
     let Ok(image) = Image::from_bytes("fuzz", input.to_vec()) else { return };
     for program in image.programs() {
         assert!(program.bytes.len() <= input.len());
-        // What is offered for an instruction set is of it.
+        // Each program has the instruction set that it is listed for.
         let inspected = elf_format::inspect(program.bytes).map(|executable| executable.target);
         assert_eq!(inspected.ok(), Some(program.target));
     }
@@ -176,15 +176,15 @@ pub(super) fn trace_seeds() -> Vec<Vec<u8>> {
     vec![trace_file::header(7).to_vec(), file]
 }
 
-/// Bytes of the first part of a page, which a target cannot be fed in whole: what of it is a line of words
-/// each is fed with the rest zero.
+/// Maximum number of words of the page head taken from the input. The head is too large to fuzz whole, so the
+/// other words are zero.
 const FED_HEAD_WORDS: usize = 48;
 
-/// A page as a domain that wants to harm its readers leaves it, and what they make of it.
+/// Feeds the readers a trace page as a malicious domain may leave it.
 pub(super) fn trace_page(input: &[u8]) {
     let (fed, rest) = input.split_at(input.len().min(FED_HEAD_WORDS * 9));
     let mut bytes = vec![0; layout::HEAD_BYTES];
-    // Each word with its place before it, so that mutations reach all of the head.
+    // Each word is preceded by its place, so that mutations reach the whole head.
     for (number, place) in fed.chunks_exact(9).enumerate() {
         let word =
             if number < 6 { number } else { 16 + 2 * usize::from(place[0]) % (layout::HEAD_BYTES / 8 - 16) };
@@ -205,7 +205,7 @@ pub(super) fn trace_page(input: &[u8]) {
     assert_eq!(events.len() + senseless as usize, rest.len() / layout::EVENT_BYTES);
     assert!(snapshot::rows(rest).len() <= rest.len() / layout::ROW_BYTES);
     assert!(snapshot::texts(rest).len() <= rest.len());
-    // As the domain itself takes it up.
+    // Opens the page as the domain itself does.
     let memory = SharedMemory::zeroed(bytes.len().next_multiple_of(8));
     if memory.copy_in(0, &bytes).is_ok() && Page::open(memory).is_ok() {
         assert!(length_bytes <= bytes.len().next_multiple_of(8));
@@ -243,7 +243,7 @@ pub(super) fn trace_page_seeds() -> Vec<Vec<u8>> {
     vec![seed]
 }
 
-/// Whatever a file of results holds, if it is one, a page is made of it.
+/// Parses a results file. A report must be possible from any valid one.
 pub(super) fn results(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     match Results::parse(text) {

@@ -1,4 +1,4 @@
-//! What other members of a group send.
+//! Messages of the other members of a group.
 
 use tombolo_broadcast::wire::{Chunk, Message, Progress, Sync};
 use tombolo_broadcast::{Config, Member, MemberId, Order, View};
@@ -11,8 +11,8 @@ fn config(order: Order) -> Config {
     Config { fan_out: 2, chunk_bytes: 16, buffers: 2, window_chunks: 4, max_message_bytes: 64, order }
 }
 
-/// A member of a group, or one that joins it, hears whatever the others say. It does not fail, keeps no more
-/// than its limits allow, and what it sends is valid.
+/// Feeds a founding or joining member the messages of others. It must not fail, must stay within its limits,
+/// and must send only valid messages.
 pub(super) fn member(input: &[u8]) {
     let mut choices = Choices::new(input);
     let kind = choices.byte();
@@ -78,7 +78,7 @@ pub(super) fn member_seeds() -> Vec<Vec<u8>> {
     let mut seeds = Vec::new();
     for kind in 0..4 {
         let mut seed = vec![kind];
-        // From each of the others, and what the program does between.
+        // Messages from each other member, with operations of the program between them.
         for message in &messages {
             for peer in [165, 166, 167] {
                 let mut bytes = Vec::new();

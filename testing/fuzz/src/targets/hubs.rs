@@ -1,4 +1,4 @@
-//! What tasks ask of hubs, what hubs answer, and the files that declare and place them.
+//! Requests to hubs, their answers, and the files that declare and place hubs.
 
 use tombolo_hub::{
     Answer, BatchBuf, Client, Description, Fault, Hubs, Kind, Limits, Operation, Outcome, Request, Taken,
@@ -7,7 +7,7 @@ use tombolo_hubs::plan::{Application, Plan, Topology, from_word, to_word};
 
 use crate::read::Choices;
 
-/// Hubs of all kinds hear whatever three clients say, with deaths and time between.
+/// Feeds hubs of all kinds the requests of three clients, with deaths and timeouts between them.
 pub(super) fn hubs(input: &[u8]) {
     let mut choices = Choices::new(input);
     let mut hubs = Hubs::new(Limits { requests_per_client: 4, offer_ns: 1000 });
@@ -100,7 +100,7 @@ pub(super) fn answer_seeds() -> Vec<Vec<u8>> {
     encoded.into()
 }
 
-/// An application file and a topology file, with a line of dashes between them.
+/// Parses an application file and a topology file, separated by a line of dashes.
 pub(super) fn files(input: &[u8]) {
     let text = String::from_utf8_lossy(input);
     let (application, topology) = text.split_once("\n---\n").unwrap_or((&text, ""));

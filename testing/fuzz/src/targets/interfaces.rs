@@ -1,4 +1,4 @@
-//! Interface files, and what stubs receive.
+//! Interface files, and messages received by stubs.
 
 use tombolo_interface::local::pair;
 use tombolo_interface::{Budget, Header, Kind, Outgoing, Source, View};
@@ -10,7 +10,7 @@ use tombolo_stubs::kv::{KvClient, KvGetRequest};
 const KV: &str = include_str!("../../../../interfaces/kv.tbl");
 const EVERYTHING: &str = include_str!("../../../../interfaces/everything.tbl");
 
-/// A file that the compiler takes means the same when it is formatted, and formatting twice changes nothing.
+/// Checks that formatting keeps the meaning of a valid interface file, and that it is idempotent.
 pub(super) fn file(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let Ok(formatted) = tombolo_idl::format(text) else {
@@ -25,7 +25,7 @@ pub(super) fn file_seeds() -> Vec<Vec<u8>> {
     [KV, EVERYTHING].map(|text| text.as_bytes().to_vec()).into()
 }
 
-/// Every part of a message of any shape, read by views; and a client that receives it as an answer.
+/// Reads all parts of a message with views, and delivers it to a client as a reply.
 pub(super) fn message(input: &[u8]) {
     let source = Source::Bytes(input);
     if let Ok((_, body)) = Header::read(source) {
@@ -53,7 +53,7 @@ pub(super) fn message_seeds() -> Vec<Vec<u8>> {
     ];
     let seed = |shape| {
         let reply = EverythingPartsReply { entry, shape, maybe_shape: Some(shape) };
-        // The number of the first call of a client.
+        // 0x100 is the number of a client's first call.
         let header = Header::new(1, Kind::Reply, 0x100);
         let message = Outgoing::new(header, &reply).expect("within the limits");
         let mut bytes = vec![0; message.length_bytes()];

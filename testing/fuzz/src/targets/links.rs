@@ -1,4 +1,4 @@
-//! What opens a link or a channel, and what divides a window.
+//! Handshakes of links and channels, and the allocator of windows.
 
 use tombolo_base::SharedMemory;
 use tombolo_base::sync::Ordering::Relaxed;
@@ -25,7 +25,7 @@ pub(super) fn hello(input: &[u8]) {
         assert_eq!(Hello::proposed_config(&theirs), Some(ours().config), "{agreed:?}");
     }
     if let Some(config) = Hello::proposed_config(&theirs) {
-        // What is proposed can be laid out, and its size is bounded.
+        // Every proposed configuration has a valid layout of bounded size.
         assert!(ChannelLayout::new(config).length_bytes() <= 64 << 20);
     }
 }
@@ -34,7 +34,7 @@ pub(super) fn hello_seeds() -> Vec<Vec<u8>> {
     vec![ours().to_bytes().to_vec(), Hello::new(ChannelConfig::default(), 0, None).to_bytes().to_vec()]
 }
 
-/// What a virtual machine without a window may write to its port.
+/// Feeds the host the bytes that a virtual machine without a window writes to its port.
 pub(super) fn streams(input: &[u8]) {
     let mut side = Streams::new();
     side.open(1);
@@ -64,7 +64,7 @@ pub(super) fn streams_seeds() -> Vec<Vec<u8>> {
     vec![far.outgoing().to_vec()]
 }
 
-/// The peer's line is written word by word while our side takes its steps.
+/// Writes the shared header word by word between the steps of this side's handshake.
 pub(super) fn handshake(input: &[u8]) {
     let memory = SharedMemory::zeroed(ChannelLayout::new(ours().config).length_bytes());
     let Ok(mut handshake) = Handshake::start(&memory, Side::B, ours()) else { return };
@@ -89,7 +89,7 @@ pub(super) fn handshake(input: &[u8]) {
 }
 
 pub(super) fn handshake_seeds() -> Vec<Vec<u8>> {
-    // The hello of side A word by word, then its verdict.
+    // The hello of side A, word by word, then its verdict.
     let mut seed = Vec::new();
     let mut words: Vec<(u8, u64)> = (0..8).zip(ours().to_words()).collect();
     words.push((7, 1));
@@ -126,7 +126,7 @@ pub(super) fn window_header_seeds() -> Vec<Vec<u8>> {
     vec![bytes]
 }
 
-/// Ranges that are lent do not overlap, lie inside, and come back once.
+/// Checks that lent ranges do not overlap, lie inside the window, and can be returned exactly once.
 pub(super) fn allocator(input: &[u8]) {
     const START: u64 = 3 * PAGE_BYTES as u64;
     const END: u64 = 40 * PAGE_BYTES as u64;

@@ -1,4 +1,4 @@
-//! The monitors' messages: what can be read can be written, and is then read as the same.
+//! Messages of the monitors: each decoded message can be encoded, and decodes to the same message again.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use tombolo_naming::Scope;
 
 fn round_trip<M: Wire + PartialEq + std::fmt::Debug>(input: &[u8]) {
     let Ok(message) = M::from_bytes(input) else { return };
-    // Parts may have overlapped: what they are apart can be longer than may be sent.
+    // Parts of the input may overlap; encoded separately they may exceed the maximum length.
     match message.to_bytes() {
         Ok(bytes) => assert_eq!(M::from_bytes(&bytes), Ok(message)),
         Err(Unsendable::TooLong { length_bytes, .. }) => assert!(length_bytes <= 2 * input.len() + 64),
@@ -22,7 +22,7 @@ fn round_trip<M: Wire + PartialEq + std::fmt::Debug>(input: &[u8]) {
     }
 }
 
-/// Seeds are short.
+/// Encodes a seed message, which is short enough to be sent.
 pub(super) fn bytes(message: &impl Wire) -> Vec<u8> {
     message.to_bytes().unwrap_or_default()
 }
@@ -33,7 +33,7 @@ pub(super) fn client(input: &[u8]) {
 
 pub(super) fn monitor(input: &[u8]) {
     round_trip::<MonitorMessage>(input);
-    // What people are shown of a fault is made of what the other side wrote.
+    // The text of a fault contains strings written by the other side.
     if let Ok(MonitorMessage { body: Reply::Failed { fault }, .. }) = MonitorMessage::from_bytes(input) {
         assert!(fault.to_string().len() < 100_000);
     }
@@ -129,7 +129,7 @@ pub(super) fn monitor_seeds() -> Vec<Vec<u8>> {
         Reply::Output { domain: domain(), stream: 2, bytes: vec![7; 20] },
         Reply::Ended { domain: domain(), exit: Exit::NodeLost { cause: "gone".into() } },
     ];
-    // What may answer several calls answers one of them here.
+    // Replies that fit several calls answer one of them here.
     let asked = |body: &Reply| match body {
         Reply::Failed { .. } | Reply::Done => request(Request::KILL, 9),
         _ => 9,

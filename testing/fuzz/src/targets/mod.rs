@@ -1,4 +1,4 @@
-//! The targets, by what they feed.
+//! All fuzz targets, grouped by the code they exercise.
 
 mod boards;
 mod bulk;

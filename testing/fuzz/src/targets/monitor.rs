@@ -1,4 +1,4 @@
-//! The root's decisions, fed with what agents and clients of any mind may say, in any order.
+//! The core of the root, fed with arbitrary messages of agents and clients in any order.
 
 use std::path::Path;
 
@@ -29,10 +29,10 @@ window_channels_per_domain = 4
 children_per_domain = 5
 "#;
 
-/// Connections that clients come by: few, so that their messages meet.
+/// Number of client connections; few, so that their messages interact.
 const CONNECTIONS: u8 = 4;
 
-/// A step is a byte for its kind, and then its arguments.
+/// Runs the steps of an input: node, kind, and then the arguments of each step.
 pub(super) fn run(input: &[u8]) {
     let Ok(machine) = Machine::parse(MACHINE, Path::new("fuzz.toml"), Isa::X86_64) else { return };
     let mut core = Core::new(machine, 0);
@@ -75,7 +75,7 @@ pub(super) fn run(input: &[u8]) {
             },
         }
         effects += core.take_effects().len();
-        // Nothing that is said makes work without bound: a message to each of those there are, at most.
+        // The work per message is bounded: at most one message to each existing party.
         assert!(effects <= 64 + steps * 256, "{effects} effects after {steps} steps");
     }
     let _ = (core.next_tick(), core.idle_since(), core.boot_progress());

@@ -1,10 +1,11 @@
-//! What ranks say to their process manager.
+//! Messages of ranks to their process manager.
 
 use tombolo_mpi_launch::pmi::{Event, MemberId, Server};
 
 const RANKS: usize = 3;
 
-/// The first byte of each part says whose it is, and the second how long: as ranks are heard, in pieces.
+/// Feeds the server pieces of the ranks' streams. Each is preceded by a byte for the rank and one for its
+/// length.
 pub(super) fn pmi(input: &[u8]) {
     let mut server = Server::new("fuzz");
     let (_, members) = server.add_world(&[0; RANKS], "(vector,(0,1,3))".into(), &[]);

@@ -1,12 +1,12 @@
-//! Patterns and queries as people and programs write them.
+//! Patterns, records and queries written by users and programs.
 
 use tombolo_naming::pattern::Pattern;
 use tombolo_naming::{parse_query, parse_record};
 
-/// Steps that a pattern gets: what needs more gives up.
+/// Maximum number of matching steps before a match gives up.
 const STEPS: u64 = 100_000;
 
-/// The first line is a pattern, the rest is matched.
+/// Compiles the first line as a pattern and matches the rest against it.
 pub(super) fn pattern(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
     let (pattern, subject) = text.split_once('\n').unwrap_or((text, "a/b.c"));

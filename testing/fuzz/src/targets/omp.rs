@@ -1,4 +1,4 @@
-//! What `tombolo ompcc` reads of objects and of programs that were linked.
+//! Object files and linked programs read by `tombolo ompcc`.
 
 use std::collections::HashMap;
 
@@ -9,8 +9,7 @@ use tombolo_omp_image::script::{Input, script};
 use tombolo_omp_image::symbols::{Symbols, address_in_file, agreement, section_in_file};
 use tombolo_omp_image::types;
 
-/// An object for each of two builds, which may be anything: the first as it is, the second from a place in it
-/// that it says.
+/// Reads the input as an object and as a linked program, and uses it as both builds of a two-target program.
 pub(super) fn object(input: &[u8]) {
     if let Ok(object) = Object::read(input, "a.o", Owner::Program) {
         let demand = Demand {
@@ -40,7 +39,7 @@ pub(super) fn object(input: &[u8]) {
 
 pub(super) fn object_seeds() -> Vec<Vec<u8>> {
     // `struct pair { int n; struct pair *next; double d[3]; } *list; static int calls; int f(void) { return
-    // ++calls; }` by gcc 12 with -g -O1 -ffunction-sections -fdata-sections.
+    // ++calls; }`, compiled by gcc 12 with -g -O1 -ffunction-sections -fdata-sections.
     vec![
         include_bytes!("../../seeds/object-x86_64.o").to_vec(),
         include_bytes!("../../seeds/object-aarch64.o").to_vec(),

@@ -1,4 +1,4 @@
-//! What the other ranks of a job say about pages.
+//! Messages of the other ranks of a job about pages.
 
 use tombolo_directory::world::Memory;
 use tombolo_directory::{Access, Consistency, Geometry, Message, Node, Rank, wire};
@@ -8,8 +8,8 @@ use crate::read::Choices;
 const PAGES: u32 = 6;
 const CONTENT_BYTES: usize = 8;
 
-/// A rank hears whatever two others say, while its program accesses pages and others die. What it does to its
-/// memory always makes sense.
+/// Feeds a rank the messages of two others, while its program accesses pages and other ranks die. Its
+/// operations on memory must always be valid.
 pub(super) fn rank(input: &[u8]) {
     let mut choices = Choices::new(input);
     let geometry = Geometry {
@@ -58,7 +58,7 @@ pub(super) fn rank(input: &[u8]) {
     }
 }
 
-/// The same of a rank with release consistency, whose program also releases and refreshes.
+/// Does the same for a rank with release consistency, whose program also releases and refreshes.
 pub(super) fn released(input: &[u8]) {
     let mut choices = Choices::new(input);
     let geometry = Geometry {
@@ -119,7 +119,7 @@ pub(super) fn released_seeds() -> Vec<Vec<u8>> {
             .chain(content.to_vec())
             .collect::<Vec<u8>>()
     });
-    // After a fault that writes to page 2, and then a release and a refresh.
+    // A write fault on page 2, the messages, a release and a refresh.
     vec![[0, 0, 1, 2].into_iter().chain(bytes).chain([2, 3]).collect()]
 }
 
@@ -141,6 +141,6 @@ pub(super) fn rank_seeds() -> Vec<Vec<u8>> {
         let content = message.content().copied().unwrap_or_default();
         [*from, length as u8, 0].into_iter().chain(head).chain(content.iter().copied()).collect::<Vec<u8>>()
     });
-    // After a fault of page 2, so that its grant is awaited.
+    // A read fault on page 2 first, so that its grant is expected.
     vec![[0, 0, 0, 2].into_iter().chain(bytes).collect()]
 }

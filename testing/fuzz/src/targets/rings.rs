@@ -1,4 +1,4 @@
-//! Channels whose other side writes what it likes where it likes.
+//! Channels whose peer writes arbitrary data into the shared memory or the stream.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use tombolo_transport::{EndError, StreamChannel, TransportExt};
 
 use crate::read::Choices;
 
-/// Both ends of a ring are used while its memory is scribbled on.
+/// Uses both ends of a ring while its memory is corrupted.
 pub(super) fn ring(input: &[u8]) {
     let mut choices = Choices::new(input);
     let size = SlotSize::ALL[usize::from(choices.below(3))];
@@ -66,7 +66,7 @@ pub(super) fn ring(input: &[u8]) {
             }
         }
     }
-    // Memory that is no longer written holds at most a ring of messages.
+    // Without further writes the ring holds at most as many messages as slots.
     for _ in 0..=config.slot_count().get() {
         match consumer.try_recv() {
             Ok(Some(_)) => {}
@@ -85,13 +85,13 @@ fn ours() -> Hello {
     Hello::new(ChannelConfig::default(), 0, None)
 }
 
-/// Bytes from a peer of a stream, its hello included.
+/// Feeds a channel the bytes of a stream peer, its hello included.
 pub(super) fn stream(input: &[u8]) {
     let Ok((theirs, own)) = socket::pair(socket::SocketKind::Stream) else { return };
     if socket::send(&theirs, input, &[]).is_err() {
         return;
     }
-    // Nothing else comes.
+    // The peer sends nothing more.
     if rustix::net::shutdown(&theirs, rustix::net::Shutdown::Write).is_err() {
         return;
     }
@@ -114,7 +114,7 @@ pub(super) fn stream(input: &[u8]) {
 
 pub(super) fn stream_seeds() -> Vec<Vec<u8>> {
     let mut open = ours().to_bytes().to_vec();
-    // The verdict, two messages, and a close.
+    // The verdict, two messages, and the close marker.
     open.extend(1_u64.to_le_bytes());
     let hello_only = open.clone();
     open.extend([3, 0, 0, 0, b'a', b'b', b'c', 0, 0, 0, 0]);

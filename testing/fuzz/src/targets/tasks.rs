@@ -1,11 +1,11 @@
-//! What workers say of tasks to their starter.
+//! Messages of workers to the starter of their tasks.
 
 use tombolo_task::{Bytes, Limits, Message, Output, Scheduler, WorkerId};
 
 use crate::read::Choices;
 
-/// A starter hears whatever three workers say, with starts of its own, cancellations, deaths and time
-/// between.
+/// Feeds a scheduler the messages of three workers, with starts, cancellations, deaths and timeouts between
+/// them.
 pub(super) fn tasks(input: &[u8]) {
     let mut choices = Choices::new(input);
     let mut scheduler = Scheduler::new(Limits { tasks: 8, wanted: 4 });
@@ -45,7 +45,7 @@ pub(super) fn tasks(input: &[u8]) {
     assert_eq!(started, ended, "every task of the program ends once");
 }
 
-/// How many tasks of the program have ended.
+/// Takes the outputs and counts the ended tasks of the program.
 fn ends(scheduler: &mut Scheduler) -> usize {
     let outputs = scheduler.take_outputs().into_iter();
     outputs

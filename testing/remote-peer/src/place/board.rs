@@ -1,4 +1,4 @@
-//! What a board's program has.
+//! Channel operations on a board.
 
 use tombolo_bare::{Awaited as Sleep, Channel, Domain, Error};
 use tombolo_remote_peer::Awaited;
@@ -34,12 +34,12 @@ pub(crate) fn close(end: &mut Channel) {
     end.close();
 }
 
-/// Sleeps until there are orders or an end that sleeps is rung.
+/// Sleeps until an order arrives or a sleeping end is rung.
 ///
-/// A doorbell does not say whose it is: what ended the sleep is looked for. An end that was not rung is not
-/// looked at before something else rings, so a ring that was lost shows as a wait in vain on the other side.
+/// A doorbell does not identify its channel, so all ends are checked after the sleep. They are not checked
+/// without a ring, so that a lost ring makes the test time out on the other side.
 pub(crate) fn sleep(domain: &Domain, stations: &mut [Station]) -> Outcome<()> {
-    // A report that came before the last order was followed has been taken in, and ends no sleep.
+    // A hang-up reported before the last order was executed was already consumed and would not end the sleep.
     for station in stations.iter_mut().filter(|station| station.asleep.is_some()) {
         station.rung = station.end.as_ref().is_some_and(Channel::is_hung_up);
     }
@@ -53,9 +53,8 @@ pub(crate) fn sleep(domain: &Domain, stations: &mut [Station]) -> Outcome<()> {
             let (Some(end), Some(awaited)) = (&mut station.end, station.announced) else { continue };
             station.rung = station.asleep.is_some() && end.is_rung(of(awaited));
             if !station.rung {
-                // It may have been rung for less room than it waits for, and is rung once for each
-                // announcement; also before the order to sleep, which then would sleep on a bell that has
-                // rung already.
+                // Each announcement is rung once. The ring may have come for less room than awaited, or
+                // before the order to sleep, so announce again and check.
                 end.announce_sleep(of(awaited));
                 station.rung = station.asleep.is_some() && end.is_rung(of(awaited));
             }

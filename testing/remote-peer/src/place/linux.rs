@@ -1,4 +1,4 @@
-//! What a program on Linux has.
+//! Channel operations on Linux.
 
 use tombolo::{Channel, Domain, Error};
 use tombolo_platform::event::{Interest, poll};
@@ -40,7 +40,7 @@ pub(crate) fn close(end: &mut Channel) {
     Transport::close(end);
 }
 
-/// Sleeps until there are orders or an end that sleeps is rung.
+/// Sleeps until an order arrives or a sleeping end is rung.
 pub(crate) fn sleep(_domain: &Domain, stations: &mut [Station]) -> Outcome<()> {
     stations.iter_mut().for_each(|station| announce(&mut station.control, Awaited::Message));
     let mut rung = Vec::new();

@@ -1,4 +1,4 @@
-//! What programs have where this one runs, as far as it differs.
+//! Operations that differ between Linux and boards.
 
 #[cfg(target_os = "none")]
 mod board;
@@ -17,7 +17,7 @@ use tombolo::{ChannelOptions, Error};
 use tombolo_link::ChannelConfig;
 use tombolo_ring::Variant;
 
-/// Of channels of this shape.
+/// Returns the options of a channel with this configuration.
 pub(crate) fn options(config: ChannelConfig, interface_hash: u64) -> Result<ChannelOptions, Error> {
     let options = ChannelOptions::default().slot_bytes(config.slot.bytes())?.slots(config.slots)?;
     let options = options.interface_hash(interface_hash);

@@ -1,5 +1,5 @@
-//! Who has which right to which buffer, as an observer of all programs and messages sees it. Shares no code
-//! with tables.
+//! Reference model of the rights to buffers, fed with all messages and actions of programs. It shares no code
+//! with the tables under test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,22 +8,22 @@ use tombolo_bulk::Verb;
 
 use crate::audit::Audit;
 
-/// The state of a right.
+/// Holder of a right to a buffer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Holder {
     Process(i32),
-    /// In a message of this channel, to this side.
+    /// In flight over this channel, to this side.
     Message(ChannelId, usize),
 }
 
 #[derive(Debug)]
 struct Buffer {
     writer: Holder,
-    /// Rights to read beside the writer's own.
+    /// Number of read rights per holder, without the writer's own.
     readers: BTreeMap<Holder, u32>,
 }
 
-/// A pool on a channel: from which process, and to which once it was taken.
+/// Assignment of a pool to a channel: the offering process, and the receiving one after it accepted.
 #[derive(Clone, Copy, Debug)]
 struct Edge {
     from: i32,
@@ -35,21 +35,21 @@ struct Pool {
     owner: i32,
     buffers: Vec<Buffer>,
     edges: BTreeMap<ChannelId, Edge>,
-    /// Processes that the pool's memory was taken away from.
+    /// Processes whose access to the pool was revoked.
     revoked: BTreeSet<i32>,
 }
 
-/// The state of all pools, and the dead processes.
+/// State of all pools and the set of dead processes.
 #[derive(Debug, Default)]
 pub struct Book {
     pools: BTreeMap<u64, Pool>,
     dead: BTreeSet<i32>,
-    /// Buffers whose transfer arrived.
+    /// Number of buffer transfers that arrived.
     transfers: u64,
 }
 
 impl Book {
-    /// A process makes a pool. Its number is never used again.
+    /// Creates a pool of a process and returns its number, which is never reused.
     pub fn create(&mut self, owner: i32, buffers: u32) -> u64 {
         let number = self.pools.len() as u64;
         let buffer = || Buffer { writer: Holder::Process(owner), readers: BTreeMap::new() };
@@ -58,14 +58,15 @@ impl Book {
         number
     }
 
-    /// A process offers a pool to the other end of a channel.
+    /// Records that a process offers a pool over a channel.
     pub fn offered(&mut self, pool: u64, channel: ChannelId, from: i32) {
         if let Some(pool) = self.pools.get_mut(&pool) {
             pool.edges.insert(channel, Edge { from, to: None });
         }
     }
 
-    /// A process wants to take a pool that is offered. False: its memory cannot be had any more.
+    /// Records that a process accepts an offered pool. Returns `false` if the offering process is dead or was
+    /// itself revoked, so that the memory is unreachable.
     pub fn take_up(&mut self, pool: u64, channel: ChannelId, to: i32) -> bool {
         let Some(pool) = self.pools.get_mut(&pool) else { return false };
         let Some(edge) = pool.edges.get_mut(&channel) else { return false };
@@ -73,31 +74,31 @@ impl Book {
             return false;
         }
         edge.to = Some(to);
-        // It may have had the pool before.
+        // An earlier assignment to this process may have been revoked.
         pool.revoked.remove(&to);
         true
     }
 
-    /// A pool is off a channel, in order.
+    /// Removes a pool from a channel after an orderly unassignment.
     pub fn off(&mut self, pool: u64, channel: ChannelId) {
         if let Some(pool) = self.pools.get_mut(&pool) {
             pool.edges.remove(&channel);
         }
     }
 
-    /// Whether the pool's memory was taken away from a process.
+    /// Returns whether a process's access to the pool was revoked.
     #[must_use]
     pub fn is_revoked(&self, pool: u64, pid: i32) -> bool {
         self.pools.get(&pool).is_some_and(|pool| pool.revoked.contains(&pid))
     }
 
-    /// The number of buffers of which a transfer arrived.
+    /// Returns the number of buffer transfers that arrived.
     #[must_use]
     pub fn transfers(&self) -> u64 {
         self.transfers
     }
 
-    /// A process ended, or counts as ended and does nothing any more.
+    /// Records that a process ended, or is cut off and does nothing more.
     pub fn ended(&mut self, pid: i32) {
         self.dead.insert(pid);
         for buffer in self.pools.values_mut().flat_map(|pool| &mut pool.buffers) {
@@ -105,7 +106,7 @@ impl Book {
         }
     }
 
-    /// A channel took a transfer of one buffer, to `to`.
+    /// Checks and records the transfer of one buffer that a channel accepted for side `to`.
     pub fn sent(
         &mut self,
         audit: &mut Audit,
@@ -134,7 +135,7 @@ impl Book {
         }
     }
 
-    /// A transfer of one buffer was received at `to`, and its table took it.
+    /// Checks and records the transfer of one buffer that side `to` received and its table accepted.
     pub fn received(
         &mut self,
         audit: &mut Audit,
@@ -160,14 +161,14 @@ impl Book {
         }
     }
 
-    /// A process gives up rights to read that came over a channel whose other end is gone.
+    /// Records that a process drops a read right received over a channel whose other end is gone.
     pub fn forgot(&mut self, pool: u64, buffer: u32, pid: i32) {
         if let Some(entry) = self.buffer(pool, buffer) {
             entry.take_reader(Holder::Process(pid));
         }
     }
 
-    /// A process reads or writes a buffer, which its table allows.
+    /// Checks an access to a buffer that the process's table allows.
     pub fn used(&mut self, audit: &mut Audit, (pool, buffer): (u64, u32), pid: i32, writes: bool) {
         let Some(entry) = self.buffer(pool, buffer) else { return audit.fail("a use of no buffer") };
         let is_writer = entry.writer == Holder::Process(pid);
@@ -181,7 +182,7 @@ impl Book {
         }
     }
 
-    /// Nothing of a pool arrives over a channel any more at the end that assigned it.
+    /// Removes a pool from a channel that ended, with the read rights in flight on it.
     pub fn lost(&mut self, pool: u64, channel: ChannelId) {
         let Some(pool) = self.pools.get_mut(&pool) else { return };
         pool.edges.remove(&channel);
@@ -190,8 +191,8 @@ impl Book {
         }
     }
 
-    /// The monitors take a pool's memory from the process beyond a channel, and from all that got it from
-    /// there.
+    /// Revokes the access of the process at the other end of a channel, and of all processes that received
+    /// the pool from it.
     pub fn revoke_beyond(&mut self, pool: u64, channel: ChannelId) {
         let Some(pool) = self.pools.get_mut(&pool) else { return };
         let mut beyond = vec![channel];
@@ -208,7 +209,7 @@ impl Book {
         }
     }
 
-    /// A process takes a buffer back that was beyond a channel: no other process may reach it.
+    /// Checks that no other process can reach a buffer that its owner reclaims after the loss of a channel.
     pub fn reclaimed(&mut self, audit: &mut Audit, number: u64, buffer: u32, by: i32) {
         let Some(pool) = self.pools.get_mut(&number) else { return };
         let Some(entry) = pool.buffers.get_mut(buffer as usize) else { return };
@@ -222,7 +223,7 @@ impl Book {
         entry.writer = Holder::Process(by);
     }
 
-    /// A buffer of a living owner that no living process has, once nothing happens any more.
+    /// Finds a buffer of a living owner that no living process holds; for use when the simulation is at rest.
     #[must_use]
     pub fn lost_buffer(&self) -> Option<String> {
         self.pools.iter().filter(|(_, pool)| !self.dead.contains(&pool.owner)).find_map(|(number, pool)| {

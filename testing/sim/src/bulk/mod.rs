@@ -1,8 +1,8 @@
-//! Bulk channels: the real sessions and tables of `protocol/bulk` over simulated channels, and a checker
-//! beside them.
+//! Bulk channels: the real sessions and tables of `protocol/bulk` over simulated channels, checked by a
+//! reference model.
 //!
-//! What programs say about buffers is real, as are the rings and streams that it travels on. Memory is not:
-//! that a pool is taken away from a program is an entry of the [`Book`].
+//! The messages about buffers are real, and so are the rings and streams that carry them. The memory of pools
+//! is not simulated: the revocation of a pool is an entry of the [`Book`].
 
 mod book;
 mod pools;

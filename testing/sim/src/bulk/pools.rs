@@ -1,5 +1,5 @@
-//! What a program does with pools: it makes them, assigns them to bulk channels, transfers buffers by every
-//! verb, reads and writes them, and takes back what channels that end had.
+//! Pool operations of simulated programs: they create pools, assign them to bulk channels, transfer buffers
+//! with every verb, read and write them, and reclaim buffers from channels that end.
 
 use std::collections::VecDeque;
 
@@ -10,24 +10,24 @@ use tombolo_bulk::{Layout, Message, PoolChannel, Segment, Session, SessionEvent,
 
 use crate::shared::Shared;
 
-/// Buffers of a pool.
+/// Number of buffers in a pool.
 const BUFFERS: u32 = 4;
-/// Pools that a process makes at most.
+/// Maximum number of pools that a process creates.
 const OWN_POOLS: usize = 2;
-/// Slots that hold the longest message that is said here.
+/// Number of slots that the longest message here occupies.
 pub const MIN_SLOTS: u32 = 16;
 
 const TERMS: Terms = Terms { trust: Trust::Full, max_pools: 4, max_segments: 3, max_metadata_bytes: 16 };
 
-/// The state of one end of a channel besides its pools: the session, and messages that the channel has not
-/// yet accepted.
+/// State of one end of a bulk channel, except its pools: the session, and the messages that the channel has
+/// not accepted yet.
 pub struct BulkEnd {
     session: Session,
     unsent: VecDeque<Vec<u8>>,
 }
 
 impl BulkEnd {
-    /// Begins with this side's terms.
+    /// Creates an end and queues the message with this side's terms.
     #[must_use]
     pub fn new(is_accepting: bool) -> Self {
         let mut end = BulkEnd { session: Session::new(is_accepting, TERMS), unsent: VecDeque::new() };
@@ -36,7 +36,7 @@ impl BulkEnd {
         end
     }
 
-    /// Sends what both ends expect in this state; returns `false` if it cannot be sent.
+    /// Queues a message. Returns `false` if the session does not permit it in its state.
     fn say(&mut self, message: &Message<'_>) -> bool {
         let mut out = Vec::new();
         let sayable = self.session.prepare(message, &mut out).is_ok();
@@ -47,39 +47,39 @@ impl BulkEnd {
         sayable
     }
 
-    /// The next message for the channel.
+    /// Returns the next message to send over the channel.
     #[must_use]
     pub fn next(&self) -> Option<&Vec<u8>> {
         self.unsent.front()
     }
 
-    /// The channel took it.
+    /// Removes the next message, which the channel accepted.
     pub fn accepted(&mut self) {
         self.unsent.pop_front();
     }
 
-    /// The channel takes no more.
+    /// Drops all queued messages after the end of the channel.
     pub fn clear(&mut self) {
         self.unsent.clear();
     }
 
-    /// The number of messages that the channel has not taken.
+    /// Returns the number of messages that the channel has not accepted yet.
     #[must_use]
     pub fn unsent(&self) -> u64 {
         self.unsent.len() as u64
     }
 }
 
-/// A pool that a process knows.
+/// A pool that a process created or accepted.
 struct Pool {
     number: u64,
     table: Table,
     may_forward: bool,
-    /// The channels that it is on.
+    /// Channels that the pool is assigned to.
     links: Vec<(ChannelId, PoolChannel, PoolIndex)>,
-    /// Buffers in the program's hands, shared with others or not.
+    /// Buffers that the program holds, shared with others or not.
     held: Vec<u32>,
-    /// Rights to read in the program's hands, and the channels that they came over.
+    /// Buffers that the program may only read, and the channel each came over.
     borrowed: Vec<(u32, ChannelId)>,
 }
 
@@ -89,24 +89,24 @@ impl Pool {
     }
 }
 
-/// A transfer that is prepared and may still be given up.
+/// A prepared transfer, which can still be aborted.
 pub struct Transfer {
-    /// The options of the channel.
+    /// Encoded message of the transfer.
     pub message: Vec<u8>,
     verb: Verb,
-    /// Pool, buffer and link of each piece.
+    /// Pool, buffer and pool channel of each piece.
     pieces: Vec<(u64, u32, PoolChannel)>,
 }
 
-/// The pools that a process knows.
+/// All pools that a process created or accepted.
 #[derive(Default)]
 pub struct Pools {
     known: Vec<Pool>,
 }
 
 impl Pools {
-    /// Notes which pools were taken away from this process. Before anything else in each turn: nothing can be
-    /// done with their memory from then on.
+    /// Updates the tables of pools that were revoked from this process. Must run first in each turn: the
+    /// memory of a revoked pool is inaccessible.
     pub fn note_revoked(&mut self, shared: &Shared, pid: i32) {
         for pool in &mut self.known {
             if shared.bulk.is_revoked(pool.number, pid) && !pool.table.is_revoked() {
@@ -117,7 +117,7 @@ impl Pools {
         }
     }
 
-    /// Does something of its own accord that needs no transfer.
+    /// Performs one random operation other than a transfer.
     pub fn act(&mut self, shared: &mut Shared, pid: i32, ends: &mut [(ChannelId, &mut BulkEnd)]) {
         let index = shared.random.below(ends.len() as u64) as usize;
         match shared.random.below(8) {
@@ -179,12 +179,12 @@ impl Pools {
         let Some(pool) = self.any(shared) else { return };
         let Some((link, place)) = pool.on(*channel) else { return };
         if pool.table.leave(link).is_ok() && !end.say(&Message::Unassign(place)) {
-            // The other side has not taken it yet.
+            // The other side has not accepted the pool yet.
             pool.table.stay(link);
         }
     }
 
-    /// Reads or writes a buffer in the program's hands if the table allows it.
+    /// Reads or writes a buffer that the program holds, if the table allows it.
     fn use_any(&mut self, shared: &mut Shared, pid: i32) {
         let buffer = shared.random.below(BUFFERS.into()) as u32;
         let writes = shared.random.chance(500);
@@ -201,7 +201,7 @@ impl Pools {
         shared.bulk.used(&mut shared.audit, (number, buffer), pid, writes);
     }
 
-    /// Prepares a transfer of up to three buffers by a verb that is drawn; none if nothing can be
+    /// Prepares a transfer of up to three buffers with a random verb. Returns `None` if nothing can be
     /// transferred.
     pub fn begin(&mut self, shared: &mut Shared, channel: ChannelId, end: &BulkEnd) -> Option<Transfer> {
         let verb = *shared.random.pick(&Verb::ALL)?;
@@ -212,7 +212,7 @@ impl Pools {
             let index = shared.random.below(here.len() as u64) as usize;
             let Some(pool) = here.get_mut(index) else { break };
             let Some((link, place)) = pool.on(channel) else { continue };
-            // Now and then one that is not in the program's hands, which the table has to refuse.
+            // Sometimes a buffer that the program does not hold, which the table must refuse.
             let drawn = shared.random.below(u64::from(BUFFERS) + 1) as u32;
             let mine: Vec<u32> = match verb {
                 Verb::Release => pool.borrowed.iter().map(|(buffer, _)| *buffer).collect(),
@@ -231,7 +231,7 @@ impl Pools {
             }
         }
         let mut transfer = Transfer { message: Vec::new(), verb, pieces };
-        // Control goes first, or a waiting transfer would be a right without a holder.
+        // Control messages go first: a transfer that waits behind them would be a right without a holder.
         let prepared = end.session.prepare_transfer(verb, &segments, b"meta", &mut transfer.message);
         if prepared.is_err() || end.unsent() > 0 {
             self.abort(&transfer);
@@ -240,7 +240,7 @@ impl Pools {
         Some(transfer)
     }
 
-    /// The channel did not take it.
+    /// Aborts a transfer that the channel did not accept.
     pub fn abort(&mut self, transfer: &Transfer) {
         for (number, buffer, _) in &transfer.pieces {
             if let Some(pool) = self.known.iter_mut().find(|pool| pool.number == *number) {
@@ -249,7 +249,7 @@ impl Pools {
         }
     }
 
-    /// The channel took it, to its side `to`.
+    /// Commits a transfer that the channel accepted for side `to`.
     pub fn commit(
         &mut self,
         shared: &mut Shared,
@@ -275,7 +275,7 @@ impl Pools {
         }
     }
 
-    /// Does what a message says.
+    /// Handles a received message.
     pub fn hear(
         &mut self,
         shared: &mut Shared,
@@ -345,7 +345,7 @@ impl Pools {
     ) {
         let pool = &mut self.known[at];
         if pool.table.is_revoked() {
-            // It was true when it was said.
+            // The sender had the right when it sent this; the revocation came later.
             return;
         }
         if let Err(error) = pool.table.receive(verb, buffer, link) {
@@ -370,7 +370,7 @@ impl Pools {
         offer: &Offer,
     ) {
         let number = offer.pool.number;
-        // One that was taken away, and that the program has dropped, can come again.
+        // A revoked pool that is on no channel may be offered again.
         self.known.retain(|pool| pool.number != number || !pool.table.is_revoked() || !pool.links.is_empty());
         let veto = if self.known.iter().any(|pool| pool.number == number) {
             Some(Veto::Known)
@@ -398,7 +398,7 @@ impl Pools {
         }
     }
 
-    /// A pool leaves a channel, in order.
+    /// Removes a pool from a channel after an orderly unassignment or a veto.
     fn off(&mut self, shared: &mut Shared, channel: ChannelId, place: PoolIndex) {
         let Some((at, link)) = self.at(channel, place) else {
             return shared.audit.fail(format!("{channel}: no pool is at {place:?}"));
@@ -417,7 +417,8 @@ impl Pools {
         }
     }
 
-    /// A channel has ended, `dead` if with the program at its other end: what was beyond it is taken back.
+    /// Handles the end of a channel and reclaims the buffers beyond it. `dead` if the program at the other
+    /// end died.
     pub fn lose(&mut self, shared: &mut Shared, pid: i32, channel: ChannelId, dead: bool) {
         for pool in &mut self.known {
             let Some((link, _)) = pool.on(channel) else { continue };
@@ -441,7 +442,7 @@ impl Pools {
 }
 
 impl Pool {
-    /// Drops rights to read that came over a closed channel: their release is not awaited any more.
+    /// Drops the read rights received over a closed channel, where no release is expected any more.
     fn forget(&mut self, shared: &mut Shared, pid: i32, channel: ChannelId) {
         let Pool { number, table, borrowed, .. } = self;
         borrowed.retain(|(buffer, from)| {

@@ -1,19 +1,19 @@
-//! What tasks were told, and what must hold of it.
+//! Reference model of the hubs: records replies to tasks and checks the invariants.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use tombolo_hub::{Outcome, Taken};
 
-/// A value: no two that are sent are the same.
+/// Value sent through a hub; each is sent only once.
 pub(super) type Value = u64;
 
-/// A hub in one life of its node.
+/// A hub in one life of its node: node, life, hub.
 pub(super) type HubLife = (usize, u32, u32);
 
-/// An operation of a task: the number of the task and of the operation.
+/// Operation of a task: numbers of the task and of the operation.
 pub(super) type Deed = (u64, u32);
 
-/// A request that a node has and has not answered for good.
+/// A request without a final answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
     pub(super) deed: Deed,
@@ -22,29 +22,31 @@ pub(super) struct Open {
     pub(super) gets: bool,
     pub(super) tentative: bool,
     pub(super) port: bool,
-    /// The first value that it puts, and how many.
+    /// First value that it puts, and the number of values.
     pub(super) values: Option<(Value, u64)>,
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Book {
     pub(super) open: BTreeMap<(u64, u32), Open>,
-    /// Requests that are on their way to a node, with their priorities.
+    /// Priorities of requests in flight to a node.
     arriving: BTreeMap<(u64, u32), u8>,
     done: BTreeSet<Deed>,
-    /// Values in order of acceptance, by hub.
+    /// Accepted values of each hub, in order.
     pub(super) accepted: BTreeMap<HubLife, Vec<Value>>,
     pub(super) delivered: BTreeSet<Value>,
-    /// Values of requests that were not answered when their tasks ended. Of several at once some may be in.
+    /// Values of requests that were unanswered when their tasks ended. The hub may have accepted some of
+    /// them.
     unknown: BTreeSet<Value>,
-    /// Units that are in a hub.
+    /// Number of units in each semaphore.
     pub(super) units: BTreeMap<HubLife, i64>,
-    /// Tokens by hub, with the task that holds each.
+    /// Task that holds each token of a hub.
     pub(super) held: BTreeMap<(HubLife, u64), u64>,
 }
 
 impl Book {
-    /// A node answered a request. `lifted` says that some task inherits a priority there.
+    /// Records and checks an answer to a request. `lifted` is set if any task inherits a priority at the
+    /// node.
     pub(super) fn hear(&mut self, key: (u64, u32), outcome: &Outcome, lifted: bool) -> Result<(), String> {
         if !outcome.is_final() {
             return Ok(());
@@ -75,7 +77,7 @@ impl Book {
         Ok(())
     }
 
-    /// The first values of a request, or all of them, are in the hub.
+    /// Records that the hub accepted the first `most` values of a request.
     fn accept(&mut self, open: &Open, most: u64) {
         if let Some((first, count)) = open.values {
             self.accepted.entry(open.hub).or_default().extend(first..first + count.min(most));
@@ -87,7 +89,7 @@ impl Book {
         if self.delivered.insert(value) { Ok(()) } else { Err(format!("value {value} was delivered twice")) }
     }
 
-    /// Compares what was taken out of a hub with what is to be in it, in any order.
+    /// Compares the values taken out of a hub with the expected ones, in any order.
     pub(super) fn check_left(&self, hub: HubLife, taken: &[Value]) -> Result<(), String> {
         let known = |value: &&Value| !self.unknown.contains(value);
         let taken: BTreeSet<Value> = taken.iter().filter(known).copied().collect();
@@ -95,8 +97,8 @@ impl Book {
         if taken == left { Ok(()) } else { Err(format!("{taken:?} are in {hub:?}, and should be {left:?}")) }
     }
 
-    /// The one that got something was at least as urgent as the others that waited for it. At a port a pair
-    /// that is claimed late was formed before others came.
+    /// Checks that no waiting request had a higher priority than the one served. Ports are exempt: there a
+    /// pair may have been matched before the others arrived.
     fn check_priority(&self, served: &Open, lifted: bool) -> Result<(), String> {
         let passed = self.open.values().find(|open| {
             (open.hub, open.gets) == (served.hub, served.gets)
@@ -112,12 +114,12 @@ impl Book {
         }
     }
 
-    /// A task has sent a request; it counts for nothing until its node has it.
+    /// Records a request in flight. Its priority does not count until it arrives at the node.
     pub(super) fn arriving(&mut self, task: u64, number: u32, priority: u8) {
         self.arriving.insert((task, number), priority);
     }
 
-    /// A node has the request.
+    /// Records that a request arrived at its node.
     pub(super) fn arrived(&mut self, task: u64, number: u32) {
         if let Some(priority) = self.arriving.remove(&(task, number))
             && let Some(open) = self.open.get_mut(&(task, number))
@@ -126,7 +128,7 @@ impl Book {
         }
     }
 
-    /// A task ended: what it waited for and held.
+    /// Removes the requests and tokens of a task that ended.
     pub(super) fn ended(&mut self, task: u64) {
         let ended = self.open.iter().filter(|((of, _), _)| *of == task);
         let values =
@@ -137,7 +139,7 @@ impl Book {
         self.held.retain(|_, holder| *holder != task);
     }
 
-    /// A node was lost, with all of its hubs.
+    /// Removes all hubs of a lost node.
     pub(super) fn lost(&mut self, node: usize, life: u32) {
         let there = |hub: &HubLife| hub.0 == node && hub.1 == life;
         self.open.retain(|_, open| !there(&open.hub));
@@ -146,7 +148,7 @@ impl Book {
         self.held.retain(|(hub, _), _| !there(hub));
     }
 
-    /// The values that are to be in a hub, in order.
+    /// Lists the values that a hub must contain, in order.
     pub(super) fn left(&self, hub: HubLife) -> Vec<Value> {
         let accepted = self.accepted.get(&hub).into_iter().flatten();
         accepted.filter(|value| !self.delivered.contains(value)).copied().collect()

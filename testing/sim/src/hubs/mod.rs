@@ -1,5 +1,5 @@
-//! Hubs of two nodes and the tasks that use them: the real state machines of `protocol/hub`, with messages
-//! that are delayed, deaths of tasks and losses of nodes, and a book beside them.
+//! Hubs of two nodes and the tasks that use them: the real state machines of `protocol/hub`, with delayed
+//! messages, deaths of tasks and losses of nodes, checked by a reference model.
 
 mod book;
 mod town;

@@ -1,4 +1,4 @@
-//! Tasks, nodes and the messages between them.
+//! Simulated tasks, nodes, and the messages between them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -13,7 +13,7 @@ use super::book::{Book, HubLife, Open};
 const NODES: usize = 2;
 const TASKS: usize = 4;
 
-/// The hubs of each node.
+/// Kind and capacity of each hub of a node.
 const HUBS: [(Kind, u32); 6] = [
     (Kind::Port, 0),
     (Kind::Fifo, 2),
@@ -23,15 +23,16 @@ const HUBS: [(Kind, u32); 6] = [
     (Kind::Fifo, 3),
 ];
 
-/// The fifo that also takes several values at once. Others may go between these, so that their order is not
-/// looked at.
+/// Index of the FIFO that is also used with batches. Other values may come between those of a batch, so the
+/// order is not checked.
 const BATCHES: u32 = 5;
 
-/// Steps with faults, and steps in which everything has to come to rest.
+/// Number of steps with faults.
 const FAULTY_STEPS: u64 = 400;
+/// Number of steps without faults, in which all requests must complete.
 const QUIET_STEPS: u64 = 4000;
 
-/// What travels: bytes, or the end of the other side.
+/// Queue of messages in flight; `None` is the end of the other side.
 type Line = VecDeque<Option<Vec<u8>>>;
 
 struct Node {
@@ -39,22 +40,22 @@ struct Node {
     life: u32,
 }
 
-/// What a task waits for.
+/// Requests that a task waits for.
 enum Waiting {
     Nothing,
-    /// One request at a node.
+    /// One request: node and number.
     One(usize, u32),
     /// A select: node and number of each arm.
     Several(Select, Vec<(usize, u32)>),
 }
 
 struct Task {
-    /// No two have the same.
+    /// Unique over the whole run.
     id: u64,
     operations: u32,
     next_number: u32,
     waiting: Waiting,
-    /// Node, life of the node, hub and token of what it holds.
+    /// Node, life of the node, hub and token of each block that it holds.
     holds: Vec<(usize, u32, u32, u64)>,
     to_node: [Line; NODES],
     from_node: [Line; NODES],
@@ -69,14 +70,14 @@ struct Town {
     values: u64,
     ids: u64,
     messages: u64,
-    /// Whether some task inherited a priority at each node when that was last heard.
+    /// For each node, whether any task inherited a priority when its outputs were last sent.
     lifted: [bool; NODES],
 }
 
-/// Lives through one seed: how many messages there were.
+/// Simulates the hubs of one seed. Returns the number of messages.
 ///
 /// # Errors
-/// What did not hold.
+/// Description of the invariant that was violated.
 pub fn simulate(seed: u64) -> Result<u64, String> {
     let nodes = std::array::from_fn(|_| Node { hubs: hubs(), life: 0 });
     let random = Random::new(seed ^ 0x6875_6273);
@@ -152,7 +153,7 @@ impl Town {
         Ok(())
     }
 
-    /// A task begins something, unless it waits.
+    /// Starts an operation of a task, unless the task waits.
     fn begin(&mut self, index: usize) {
         if !matches!(self.tasks[index].waiting, Waiting::Nothing) {
             return;
@@ -191,7 +192,7 @@ impl Town {
         }
     }
 
-    /// Puts or gets, as the hub allows; the number of the request.
+    /// Sends a put or a get, as the hub allows. Returns the request's number.
     fn ask_something(&mut self, index: usize, node: usize, hub: u32, tentative: bool) -> u32 {
         let (kind, _) = HUBS[hub as usize];
         if hub == BATCHES && !tentative && self.random.chance(600) {
@@ -207,7 +208,7 @@ impl Town {
         self.ask(index, node, hub, tentative, &Operation::Put { value: bytes }, value)
     }
 
-    /// Puts or gets several values at once; the number of the request.
+    /// Sends a put or a get of several values. Returns the request's number.
     fn ask_many(&mut self, index: usize, node: usize) -> u32 {
         let count = 1 + self.random.below(4);
         let mut batch = BatchBuf::new();
@@ -244,7 +245,7 @@ impl Town {
             let port = HUBS[hub as usize].0 == Kind::Port;
             let open = Open { deed, hub: (node, life, hub), priority, gets, tentative, port, values };
             task.send(node, &request);
-            // Whether a request waits is known once the node has it.
+            // Its priority counts once the request arrives at the node.
             self.book.open.insert((task.id, number), Open { priority: 0, ..open });
             self.book.arriving(task.id, number, priority);
         } else {
@@ -253,7 +254,7 @@ impl Town {
         number
     }
 
-    /// A task gives back what another holds, which must fail.
+    /// Makes a task return a token that another task holds, which must fail.
     fn steal(&mut self, index: usize, node: usize) {
         let id = self.tasks[index].id;
         let held = self.book.held.iter().find(|((hub, _), holder)| hub.0 == node && **holder != id);
@@ -267,7 +268,7 @@ impl Town {
         }
     }
 
-    /// A node takes the next message of a task.
+    /// Delivers the next message of a task to a node.
     fn take(&mut self, index: usize, node: usize) -> Result<(), String> {
         let Some(message) = self.tasks[index].to_node[node].pop_front() else { return Ok(()) };
         self.messages += 1;
@@ -287,7 +288,7 @@ impl Town {
         self.spread(node)
     }
 
-    /// Sends what a node has to say.
+    /// Queues the outputs of a node for its tasks.
     fn spread(&mut self, node: usize) -> Result<(), String> {
         let hubs = &mut self.nodes[node].hubs;
         let lifts = self.tasks.iter().any(|task| hubs.inherited(Client(task.id)).unwrap_or(0) > 0);
@@ -312,7 +313,7 @@ impl Town {
         self.check_inheritance(node)
     }
 
-    /// The owner of a resource is as urgent as those that wait for it.
+    /// Checks that the owner of a resource inherits the highest priority among the waiting requests.
     fn check_inheritance(&self, node: usize) -> Result<(), String> {
         let (hubs, life) = (&self.nodes[node].hubs, self.nodes[node].life);
         for ((hub, _), holder) in &self.book.held {
@@ -328,7 +329,7 @@ impl Town {
         Ok(())
     }
 
-    /// A task hears the next message of a node.
+    /// Delivers the next message of a node to a task.
     fn hear(&mut self, index: usize, node: usize) -> Result<(), String> {
         let Some(message) = self.tasks[index].from_node[node].pop_front() else { return Ok(()) };
         self.messages += 1;
@@ -352,19 +353,19 @@ impl Town {
         Ok(())
     }
 
-    /// A task dies, and another takes its place.
+    /// Kills a task and replaces it with a new one.
     fn kill(&mut self, index: usize) -> Result<(), String> {
         let fresh = self.new_task();
         let dead = std::mem::replace(&mut self.tasks[index], fresh);
         self.book.ended(dead.id);
         for node in &mut self.nodes {
-            // What it had sent and was not taken yet may or may not be.
+            // Its messages in flight are lost with it; those already delivered count.
             node.hubs.ended(self.now, Client(dead.id));
         }
         (0..NODES).try_for_each(|node| self.spread(node))
     }
 
-    /// A node is lost, and comes back with empty hubs.
+    /// Restarts a node with empty hubs.
     fn lose(&mut self, node: usize) {
         self.book.lost(node, self.nodes[node].life);
         self.nodes[node] = Node { hubs: hubs(), life: self.nodes[node].life + 1 };
@@ -376,7 +377,7 @@ impl Town {
         }
     }
 
-    /// When there are no faults any more, everything comes to an end.
+    /// Checks that all requests complete once there are no more faults.
     fn check_rest(&mut self) -> Result<(), String> {
         for node in 0..NODES {
             self.now += 1_000_000_000;
@@ -403,7 +404,7 @@ impl Town {
         Ok(())
     }
 
-    /// Looks at what is left in the hubs, then ends all tasks.
+    /// Checks the remaining contents of the hubs, then ends all tasks.
     fn end(&mut self) -> Result<(), String> {
         let reader = Client(u64::MAX);
         for node in 0..NODES {
@@ -422,7 +423,7 @@ impl Town {
         Ok(())
     }
 
-    /// Takes everything out of a hub, and compares it with the book.
+    /// Takes everything out of a hub and compares it with the book.
     fn drain(&mut self, reader: Client, hub: HubLife) -> Result<(), String> {
         let hubs = &mut self.nodes[hub.0].hubs;
         let (mut values, mut units, mut blocks) = (Vec::new(), 0, 0);
@@ -464,7 +465,7 @@ impl Town {
     }
 }
 
-/// Numbers of requests that must fail begin here.
+/// First number of requests that must fail.
 const STOLEN: u32 = 1 << 30;
 
 impl Task {
@@ -493,7 +494,7 @@ impl Task {
         self.waiting = waiting;
     }
 
-    /// A node was lost: its hubs will not answer.
+    /// Handles the loss of a node, whose hubs never answer.
     fn lost(&mut self, node: usize) {
         self.holds.retain(|(at, ..)| *at != node);
         let mut waiting = std::mem::replace(&mut self.waiting, Waiting::Nothing);

@@ -1,4 +1,4 @@
-//! What may be answered.
+//! Checks of replies.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use tombolo_monitor_core::root::Client;
 use super::{Capability, Expected, Granted, PAGE, Region, RightsModel};
 
 impl RightsModel {
-    /// A client is answered; `number` is what a mapping is called.
+    /// Checks a reply to a client. `number` identifies the mapping, if one was granted.
     pub fn answered(
         &mut self,
         (client, request): (Client, u32),
@@ -96,7 +96,7 @@ impl RightsModel {
                 _ => wrong(),
             },
             Expected::Sealed(region) => match fault {
-                // Its kernel could not, or is dead.
+                // The kernel of the region failed to seal it, or its node is down.
                 Some(Fault::System { .. } | Fault::NodeDown { .. }) => Ok(()),
                 None if self.regions.get(region).is_none_or(|region| region.seal != Seal::Open) => Ok(()),
                 _ => wrong(),

@@ -1,4 +1,4 @@
-//! What ends, what is lost, and what may be lent to others then.
+//! Ends of domains, losses of nodes and memory, and reuse of memory afterwards.
 
 use tombolo_base::DomainId;
 use tombolo_capability::{Backing, CapabilityId, RegionId};
@@ -8,7 +8,7 @@ use super::{Granted, Region, RightsModel, tell};
 use crate::maps::Mapped;
 
 impl RightsModel {
-    /// A domain is known no more: what it held ends.
+    /// Removes an ended domain: deletes its capabilities and its foreign regions.
     pub fn domain_ended(&mut self, domain: DomainId) {
         self.gifts.remove(&domain);
         let held: Vec<CapabilityId> = self
@@ -25,7 +25,7 @@ impl RightsModel {
         self.complete_what_can_be();
     }
 
-    /// A node is lost, with what is mapped there and with its memory.
+    /// Removes a lost node with its mappings and its regions.
     pub fn node_lost(&mut self, node: u16) {
         let there = |granted: &Granted| granted.holder.node().0 == node;
         let gone: Vec<u64> =
@@ -44,8 +44,7 @@ impl RightsModel {
         self.complete_what_can_be();
     }
 
-    /// Its bytes are gone and will not be used again: it does not matter which processes still have them
-    /// mapped.
+    /// Removes a lost region. Its memory is never used again, so processes may still have it mapped.
     pub(super) fn region_lost(&mut self, region: RegionId) {
         self.regions.remove(&region);
         self.capabilities.retain(|_, record| record.region != region);
@@ -67,7 +66,7 @@ impl RightsModel {
         }
     }
 
-    /// A client's connection is gone: answers are not awaited there any more.
+    /// Removes a disconnected client, which no longer expects replies.
     pub fn client_gone(&mut self, client: Client) {
         self.expected.retain(|(of, _), _| *of != client);
         for revocation in &mut self.revocations {
@@ -76,7 +75,7 @@ impl RightsModel {
         self.revocations.retain(|open| !open.complete || open.asked.is_some());
     }
 
-    /// An agent sealed a region, or could not.
+    /// Records the result of a seal by the agent.
     pub fn sealed(&mut self, region: RegionId, done: bool) {
         if let Some(region) = self.regions.get_mut(&region)
             && let Some(seal) = region.sealing.take()
@@ -86,7 +85,7 @@ impl RightsModel {
         }
     }
 
-    /// A kernel freezes a region.
+    /// Checks that a region is not mapped for writing when its kernel freezes it.
     pub fn frozen(&mut self, region: RegionId) {
         let writable = self.maps.of(region).find(|mapped| mapped.writable).copied();
         if let Some(mapped) = writable {
@@ -94,13 +93,14 @@ impl RightsModel {
         }
     }
 
-    /// A range of the window of a node is cleared, to be lent.
+    /// Records that a range of a node's window is cleared before it is lent.
     pub fn cleared(&mut self, node: u16, generation: u16, first: u64, length_bytes: u64) {
         self.cleared = Some((node, first, length_bytes));
         self.lent(node, generation, first, length_bytes);
     }
 
-    /// A range of the window of a node is lent to a domain.
+    /// Checks that a range of a node's window is neither mapped nor part of a region when it is lent to a
+    /// domain.
     pub fn lent(&mut self, node: u16, generation: u16, first: u64, length_bytes: u64) {
         let end = first + length_bytes;
         if let Some(mapped) = self.maps.in_window(node, generation, first, end).copied() {
@@ -115,7 +115,7 @@ impl RightsModel {
         }
     }
 
-    /// The region that has any of a range of a window.
+    /// Finds a region that overlaps a range of a window.
     fn region_in(&self, node: u16, generation: u16, first: u64, length_bytes: u64) -> Option<RegionId> {
         let overlaps = |(id, region): &(&RegionId, &Region)| {
             let there = (id.node().0, id.generation().get()) == (node, generation);
@@ -125,7 +125,7 @@ impl RightsModel {
         self.regions.iter().find(overlaps).map(|(id, _)| *id)
     }
 
-    /// An agent is told to let the memory of a region go.
+    /// Checks that the memory of a region is unused when its agent is told to free it.
     pub fn forgotten(&mut self, region: RegionId) {
         if self.regions.contains_key(&region) {
             self.fail(format!("the memory of region {region} is freed while a domain has a right to it"));
@@ -136,9 +136,9 @@ impl RightsModel {
         }
     }
 
-    /// A process maps a region that it was granted.
+    /// Checks and records a mapping that a process makes.
     pub fn map(&mut self, number: u64, mapped: Mapped) {
-        // The root may know of the loss of a node, or of memory, before a process sees it.
+        // The root may learn of a lost node or region before the process does.
         let Some(granted) = self.granted.get(&number) else { return };
         let fits = (granted.region, granted.extent, granted.holder)
             == (mapped.region, mapped.extent, mapped.holder)

@@ -1,4 +1,4 @@
-//! What programs are started with: rights that are derived before anything is ordered, all or none.
+//! Capabilities given to programs at their start: all are derived before the start is ordered, or none.
 
 use std::collections::BTreeSet;
 
@@ -9,16 +9,16 @@ use tombolo_control::{Fault, Reply, is_name};
 
 use super::{Capability, RightsModel};
 
-/// Why a start is refused.
+/// Reason for refusing a start.
 #[derive(Debug)]
 enum Refused {
-    /// A name is none, or is another's too.
+    /// A name is invalid or used twice.
     Name,
     Capability(CapabilityFault),
 }
 
 impl RightsModel {
-    /// A start is ordered: the starter may give all of this, and the domain has it, on its way.
+    /// Checks that the starter may give these capabilities, and records them as granted and not yet accepted.
     pub fn started_with(
         &mut self,
         by: DomainId,
@@ -80,7 +80,7 @@ impl RightsModel {
         Ok(given)
     }
 
-    /// A start is answered. One that was ordered was looked at then.
+    /// Checks the reply to a start. Successful starts are checked in [`RightsModel::started_with`].
     pub(super) fn start_answered(
         &self,
         by: DomainId,
@@ -90,7 +90,7 @@ impl RightsModel {
         let Reply::Failed { fault: Fault::Capability { fault: found } } = reply else { return Ok(()) };
         match self.may_be_given(by, asked) {
             Err(Refused::Capability(fault)) if fault == *found => Ok(()),
-            // A number that was guessed, and that something given before it in this start has got.
+            // A guessed number, which an earlier capability of the same start received.
             Err(Refused::Capability(CapabilityFault::Gone { capability }))
                 if capability.0 > self.newest_capability
                     && *found == (CapabilityFault::NotYours { capability }) =>
@@ -101,7 +101,7 @@ impl RightsModel {
         }
     }
 
-    /// What a domain was started with by this name.
+    /// Looks up a capability that a domain was started with, by name.
     pub(super) fn gift(&self, domain: DomainId, name: &str) -> Option<CapabilityId> {
         let given = self.gifts.get(&domain)?;
         given.iter().find(|(of, _)| of == name).map(|(_, capability)| *capability)

@@ -1,9 +1,9 @@
-//! What must hold of regions and capabilities: `docs/specs/capability.md` in a model of its own, beside what
-//! processes really have mapped.
+//! Reference model of regions and capabilities, after `docs/specs/capability.md`, and the mappings that
+//! processes really have.
 //!
-//! It hears what domains ask for and what is answered. What it does not expect is a failure: an answer, a
-//! fault or a refusal that changed something, which shows in the lists that domains ask for. It is as slow
-//! and as simple as may be.
+//! The model observes requests and replies. A reply or fault that it does not expect is a failure; so is a
+//! refused request that changed something, which the listings of domains reveal. The model favors simplicity
+//! over speed.
 
 mod answers;
 mod ends;
@@ -20,11 +20,10 @@ use tombolo_monitor_core::root::Client;
 
 use crate::maps::Maps;
 
-/// Entries of one answer to a listing.
+/// Maximum number of entries in one reply to a listing.
 const PAGE: usize = 100;
 
-/// How long after it is due something may be done, in nanoseconds: a root whose clock was set back is woken
-/// for that.
+/// Tolerance after a deadline, in nanoseconds: a root whose clock was set back must first be woken.
 const SLACK_NS: u64 = 1_000_000_000;
 
 #[derive(Clone, Debug)]
@@ -35,7 +34,7 @@ struct Region {
     maker: DomainId,
     seal: Seal,
     sealing: Option<Seal>,
-    /// Its offset in its window.
+    /// Offset in the window, if the region is in one.
     window_offset_bytes: Option<u64>,
 }
 
@@ -44,48 +43,49 @@ struct Capability {
     region: RegionId,
     extent: Extent,
     kind: Kind,
-    /// The part that it is to; `None`: to the region.
+    /// Number of the part that it refers to; `None` for the whole region.
     part: Option<u64>,
     rights: Rights,
     holder: DomainId,
     parent: Option<CapabilityId>,
-    /// Itself and all that it was ever derived from.
+    /// This capability and all its ancestors, deleted ones included.
     line: BTreeSet<CapabilityId>,
     revoked: bool,
-    /// The domain that granted it and over which channel, until it is accepted.
+    /// Granter and channel, until the capability is accepted.
     on_its_way: Option<(DomainId, ChannelId)>,
 }
 
-/// A mapping that the root granted and that is not known to be gone.
+/// A mapping that the root granted and whose removal it has not been told of.
 #[derive(Clone, Debug)]
 struct Granted {
     region: RegionId,
     extent: Extent,
-    /// The part that it was mapped as.
+    /// Number of the part that it was mapped as.
     part: Option<u64>,
     writable: bool,
     holder: DomainId,
     by: CapabilityId,
     line: BTreeSet<CapabilityId>,
-    /// The process that mapped it no longer holds the right.
+    /// The capability was deleted, or passed on to another holder.
     orphan: bool,
-    /// It is to be unmapped.
+    /// The holder was told to unmap it.
     told: bool,
 }
 
 #[derive(Debug)]
 struct Revocation {
-    /// The node of who asked and how many were asked for before: of those that can be completed the first is.
+    /// Node of the requester and a serial number; revocations that are ready complete in this order.
     number: (u16, u64),
-    /// The client that waits for the answer, as long as it exists.
+    /// Client and request that wait for the reply, as long as the client is connected.
     asked: Option<(Client, u32)>,
     capability: CapabilityId,
     marked: BTreeSet<CapabilityId>,
-    /// All mappings under revoked rights, and those that are not known to be gone.
+    /// All mappings made under the revoked capabilities.
     mapped: BTreeSet<u64>,
+    /// Those of them that are not known to be gone.
     pending: BTreeSet<u64>,
     holders: BTreeSet<DomainId>,
-    /// When it was asked for: the time, and what the root's clock said.
+    /// Time of the request, and the time on the root's clock.
     at: (u64, u64),
     jumped_back_ns: u64,
     removed: u32,
@@ -100,24 +100,24 @@ enum Expected {
     Sealed(RegionId),
     Refused(CapabilityFault),
     NoSuchDomain(DomainId),
-    /// The domain was started with nothing of this name.
+    /// The domain was not started with a capability of this name.
     NotGiven(String),
 }
 
-/// Counts of events of memory.
+/// Counters of memory operations.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    /// Regions made.
+    /// Regions that were created.
     pub regions: u64,
-    /// Rights derived, granted or given.
+    /// Capabilities that were derived or granted.
     pub rights: u64,
     /// Parts that memory was split into.
     pub parts: u64,
-    /// Rights that programs were started with.
+    /// Capabilities given to programs at their start.
     pub gifts: u64,
     /// Mappings that processes made.
     pub mappings: u64,
-    /// Revocations that were complete in time.
+    /// Revocations that completed in time.
     pub revoked: u64,
     /// Revocations after which a domain still held the memory.
     pub still_held: u64,
@@ -152,59 +152,60 @@ impl std::fmt::Display for Counts {
     }
 }
 
-/// The model of rights to memory.
+/// Reference model of capabilities for memory.
 #[derive(Debug, Default)]
 pub struct RightsModel {
-    /// The mappings of processes, as they really are.
+    /// Real mappings of the processes.
     pub maps: Maps,
-    /// The event.
+    /// Counters of memory operations.
     pub counts: Counts,
     regions: BTreeMap<RegionId, Region>,
     capabilities: BTreeMap<CapabilityId, Capability>,
     granted: BTreeMap<u64, Granted>,
     parts: BTreeMap<u64, parts::Part>,
     parts_ever: u64,
-    /// What living domains were started with, by name.
+    /// Names and numbers of the capabilities that each living domain was started with.
     gifts: BTreeMap<DomainId, Vec<(String, CapabilityId)>>,
     revocations: Vec<Revocation>,
     revocations_ever: u64,
     expected: BTreeMap<(Client, u32), Expected>,
     newest_capability: u64,
     regions_ever: BTreeSet<u32>,
-    /// The range of a window that was cleared last, and of whose window.
+    /// Range of a window that was cleared last: node, offset and length in bytes.
     cleared: Option<(u16, u64, u64)>,
-    /// Nodes with a window.
+    /// Nodes that have a window.
     windowed: BTreeSet<u16>,
-    /// The time that a domain has to unmap.
+    /// Time that a domain has to unmap, in nanoseconds.
     let_go_ns: u64,
     now: u64,
     root_clock: u64,
     jumped_back_ns: u64,
-    /// Answers that are due now.
+    /// Requests that must be answered now.
     due: Vec<(Client, u32)>,
-    /// Mappings to be unmapped, of which a node is to be told now.
+    /// Hang-ups that must be sent now: node and mapping.
     hang_ups: Vec<(u16, u64)>,
     failure: Option<String>,
 }
 
 impl RightsModel {
-    /// The model of a machine whose nodes have these windows, and whose domains have this time to unmap.
+    /// Creates the model of a machine. `windowed` are the nodes with a window, `let_go_ns` is the time to
+    /// unmap.
     #[must_use]
     pub fn new(windowed: BTreeSet<u16>, let_go_ns: u64) -> Self {
         RightsModel { windowed, let_go_ns, ..RightsModel::default() }
     }
 
-    /// Takes the first thing that did not hold.
+    /// Takes the first failure, if there was one.
     pub fn take_failure(&mut self) -> Option<String> {
         self.failure.take()
     }
 
-    /// Takes the answers that are due.
+    /// Takes the requests that must be answered now.
     pub fn take_due(&mut self) -> Vec<(Client, u32)> {
         std::mem::take(&mut self.due)
     }
 
-    /// Takes the mappings that are to be let go, and their nodes.
+    /// Takes the hang-ups that must be sent now: node and mapping.
     pub fn take_hang_ups(&mut self) -> Vec<(u16, u64)> {
         std::mem::take(&mut self.hang_ups)
     }
@@ -213,12 +214,12 @@ impl RightsModel {
         self.failure.get_or_insert(what.into());
     }
 
-    /// The time, and the time by the root's clock.
+    /// Sets the current time and the time on the root's clock.
     pub fn at(&mut self, now: u64, root_clock: u64) {
         (self.now, self.root_clock) = (now, root_clock);
     }
 
-    /// The root's clock jumps.
+    /// Records that the root's clock jumps by `by_ns`.
     pub fn clock_jumps(&mut self, by_ns: i64) {
         if by_ns < 0 {
             self.jumped_back_ns += by_ns.unsigned_abs();
@@ -251,7 +252,7 @@ impl RightsModel {
         Ok(record)
     }
 
-    /// A domain asks for something. What can be decided without the answer is done here.
+    /// Observes a request of a domain. Applies it if its result does not depend on the reply.
     pub fn asked(
         &mut self,
         (client, request): (Client, u32),
@@ -374,7 +375,7 @@ impl RightsModel {
         lost.into_iter().for_each(|capability| self.delete(capability));
     }
 
-    /// It ends. What hangs on it hangs on its parent.
+    /// Deletes a capability and moves its children to its parent.
     fn delete(&mut self, capability: CapabilityId) {
         let Some(record) = self.capabilities.remove(&capability) else { return };
         for child in self.capabilities.values_mut().filter(|child| child.parent == Some(capability)) {
@@ -431,7 +432,7 @@ impl RightsModel {
         Ok(id)
     }
 
-    /// What is left, by what it is.
+    /// Counts the objects left in the model, by kind.
     #[must_use]
     pub fn left(&self) -> [(&'static str, usize); 8] {
         [
@@ -447,7 +448,7 @@ impl RightsModel {
     }
 }
 
-/// The domain that has this mapped is to be told once to unmap it.
+/// Queues a hang-up for a mapping, unless one was queued before.
 fn tell(hang_ups: &mut Vec<(u16, u64)>, number: u64, granted: &mut Granted) {
     if !std::mem::replace(&mut granted.told, true) {
         hang_ups.push((granted.holder.node().0, number));

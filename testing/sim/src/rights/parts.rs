@@ -1,4 +1,4 @@
-//! What memory is split into: parts that do not overlap, and are kept apart by mappings.
+//! Parts that memory is split into. Parts do not overlap, and no bytes are mapped as two parts at once.
 
 use std::collections::BTreeSet;
 
@@ -9,13 +9,13 @@ use tombolo_control::{Fault, Reply};
 use super::{Capability, RightsModel};
 use crate::maps::Mapped;
 
-/// A part that memory was split into.
+/// One part of a split.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Part {
     region: RegionId,
     extent: Extent,
     kind: Kind,
-    /// What it was split from; `None`: the region.
+    /// Number of the part that it was split from; `None` for the region.
     of: Option<u64>,
 }
 
@@ -25,7 +25,7 @@ fn overlap(one: Extent, other: Extent) -> bool {
 }
 
 impl RightsModel {
-    /// Memory was to be split: all of it, or nothing and the fault says why.
+    /// Checks the reply to a split, which creates all parts or none, and records the parts.
     pub(super) fn split(
         &mut self,
         by: DomainId,
@@ -110,7 +110,7 @@ impl RightsModel {
         self.parts.values().filter(fits)
     }
 
-    /// No part of what a capability is to has bytes of it. Of several the last is named.
+    /// Checks that no bytes of `extent` were split off. The fault names the last of several parts.
     pub(super) fn is_not_split(
         &self,
         region: RegionId,
@@ -124,7 +124,7 @@ impl RightsModel {
         }
     }
 
-    /// Whether memory of a kind is mapped so.
+    /// Checks that the kind of the memory fits the mapping, a pool or not.
     pub(super) fn is_of_kind(
         capability: CapabilityId,
         kind: Kind,
@@ -138,7 +138,7 @@ impl RightsModel {
         Err(CapabilityFault::WrongKind { capability, kind, needed })
     }
 
-    /// A part goes with the last that keeps it: capabilities, what is or may be mapped, parts of it.
+    /// Drops each part that no capability, granted mapping or part of it refers to.
     pub(super) fn drop_unused_parts(&mut self) {
         loop {
             let rights = self.capabilities.values().filter_map(|record| record.part);
@@ -153,7 +153,7 @@ impl RightsModel {
         }
     }
 
-    /// Everything that a part was split from, itself first and the region last.
+    /// Lists a part and its ancestors, the region (`None`) last.
     fn line_of(&self, part: Option<u64>) -> Vec<Option<u64>> {
         let mut line = vec![part];
         while let Some(part) = line.last().copied().flatten() {
@@ -162,8 +162,8 @@ impl RightsModel {
         line
     }
 
-    /// A process maps memory: no process has the same bytes mapped as those of a part of that, or of what
-    /// that is a part of. What a process has mapped counts, whatever is known of it.
+    /// Checks that no bytes of a new mapping are mapped as an ancestor or a descendant of its part. Counts
+    /// every real mapping, even if the root no longer knows of it.
     pub(super) fn is_kept_apart(&mut self, number: u64, mapped: &Mapped) {
         let Some(part) = self.granted.get(&number).map(|granted| granted.part) else { return };
         let line = self.line_of(part);

@@ -1,4 +1,4 @@
-//! What is taken back, until when, and what may be said of it.
+//! Revocations: their effects, deadlines and replies.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,8 @@ use tombolo_monitor_core::root::Client;
 use super::{Capability, Granted, Revocation, RightsModel, SLACK_NS, tell};
 
 impl RightsModel {
-    /// A holder, with whom an open revocation waits, of those that `may_be_killed`: none, once all are told
-    /// and killed.
+    /// Finds a holder that `may_be_killed` and that an open revocation waits for. There is none once every
+    /// holder has been told and killed.
     #[must_use]
     pub fn unkilled(&self, may_be_killed: impl Fn(DomainId) -> bool) -> Option<(DomainId, CapabilityId)> {
         let held = self.revocations.iter().flat_map(|open| {
@@ -84,7 +84,7 @@ impl RightsModel {
         self.revocations.retain(|open| !open.complete || (open.asked.is_some() && !open.answered));
     }
 
-    /// An agent says that a mapping is gone.
+    /// Handles an agent's report that a mapping is gone.
     pub fn released(&mut self, node: u16, number: u64) {
         if self.granted.get(&number).is_none_or(|granted| granted.holder.node().0 != node) {
             return;
@@ -115,7 +115,7 @@ impl RightsModel {
         open.answered = true;
         let open = &self.revocations[index];
         let waited = self.root_clock.saturating_sub(open.at.1);
-        // Domains may have been killed before the root's clock was set back.
+        // The root may have killed domains before its clock was set back.
         let set_back = self.jumped_back_ns - open.jumped_back_ns;
         let most_waited = (self.root_clock + set_back).saturating_sub(open.at.1);
         let right = match reply {
@@ -159,7 +159,7 @@ impl RightsModel {
         right
     }
 
-    /// After the root was asked something: no revocation waits for longer than it may.
+    /// Checks, after the root has handled a request, that no revocation has passed its deadline.
     pub fn settled(&mut self) {
         let late = self.revocations.iter().find(|open| {
             let jumped_ns = self.jumped_back_ns - open.jumped_back_ns;

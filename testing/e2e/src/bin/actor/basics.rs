@@ -1,4 +1,4 @@
-//! Starting, talking to the outside, ending.
+//! Start, arguments, streams and end of a program.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -16,7 +16,7 @@ pub(crate) fn raise(signal: &str) -> Outcome {
     Ok(())
 }
 
-/// Prints everything that it was given, one item per line.
+/// Prints arguments, variables, working directory and input, one item per line.
 pub(crate) fn tell() -> Outcome {
     for (index, argument) in std::env::args().enumerate() {
         println!("argument {index}: {argument:?}");
@@ -40,12 +40,12 @@ pub(crate) fn cat() -> Outcome {
     Ok(())
 }
 
-/// The byte at a position of a flood.
+/// Returns the byte at a position of a flood.
 pub(crate) fn flood_byte(position: u64) -> u8 {
     (position ^ (position >> 8) ^ (position >> 16)) as u8
 }
 
-/// Writes that many bytes of a known pattern.
+/// Writes `bytes` bytes of a known pattern.
 pub(crate) fn flood(stream: &str, bytes: &str) -> Outcome {
     let total: u64 = bytes.parse()?;
     let mut target: Box<dyn Write> =
@@ -61,7 +61,7 @@ pub(crate) fn flood(stream: &str, bytes: &str) -> Outcome {
     Ok(())
 }
 
-/// Writes many lines, each by a write of its own.
+/// Writes many lines, each in a separate write.
 pub(crate) fn mutter(count: &str) -> Outcome {
     let mut errors = std::io::stderr();
     for number in 0..count.parse()? {
@@ -77,17 +77,17 @@ pub(crate) fn sleep(seconds: &str) -> Outcome {
     Ok(())
 }
 
-/// Starts a shell that ignores SIGTERM, as this program's own group does not survive it otherwise, and
-/// becomes it.
+/// Replaces this process with a shell that ignores SIGTERM: this program's own process group would not
+/// survive the signal.
 pub(crate) fn ignore_term() -> Outcome {
     use std::os::unix::process::CommandExt;
     let error = Command::new("sh").args(["-c", "trap '' TERM; echo ignoring; sleep 1000"]).exec();
     Err(error.into())
 }
 
-/// Has a shell start a process that outlives it, and continues for a while.
+/// Runs a shell that starts a process which outlives it, then continues for a while.
 pub(crate) fn leave_behind(script: &str, seconds: &str) -> Outcome {
-    // Its output is not ours: a pipe held by what is left behind would keep readers waiting.
+    // Its output is discarded: a pipe held open by the orphan would keep readers waiting.
     let mut shell = Command::new("sh");
     shell.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let status = shell.status()?;
@@ -105,7 +105,7 @@ pub(crate) fn parent(node: &str, words: &[&str]) -> Outcome {
     Ok(())
 }
 
-/// Starts this image on a node again and again.
+/// Starts this image on a node `count` times, one child after the other.
 pub(crate) fn spawn_in_turn(node: &str, count: &str) -> Outcome {
     let domain = crate::attach()?;
     let count: u32 = count.parse()?;

@@ -1,5 +1,5 @@
-//! Bulk data along a chain of domains: what is moved, shared, passed and released, and what happens when one
-//! dies.
+//! Bulk data along a chain of domains: moving, sharing, passing and releasing buffers, and the death of a
+//! peer.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -13,7 +13,7 @@ use tombolo_base::Random;
 
 use crate::{Outcome, PATIENCE};
 
-/// Bytes of a buffer, many pages and no round number of them; and how many there are.
+/// Length of a buffer, many pages and not a multiple of one, and the number of buffers in the pool.
 const BUFFER_BYTES: u64 = 300 * 1024 + 64;
 const BUFFERS: u32 = 3;
 
@@ -26,7 +26,7 @@ fn trust_of(word: &str) -> Result<Trust, String> {
     }
 }
 
-/// The pool's options: in the window to a node unless that is `-`.
+/// Options of a pool in the window to `node`, or in host memory for `-`.
 fn pool_options(trust: Trust, node: &str) -> PoolOptions {
     let options = PoolOptions::new(BUFFER_BYTES, BUFFERS).trust(trust);
     if node == "-" { options } else { options.reachable_from(node) }
@@ -35,7 +35,7 @@ fn pool_options(trust: Trust, node: &str) -> PoolOptions {
 fn pattern(round: u64) -> Vec<u8> {
     let mut random = Random::new(round);
     let mut bytes: Vec<u8> = (0..BUFFER_BYTES / 8).flat_map(|_| random.word().to_le_bytes()).collect();
-    // Where each domain of the chain leaves its mark.
+    // Room for the mark of each domain in the chain.
     bytes[..8].fill(0);
     bytes
 }
@@ -77,7 +77,7 @@ impl ChainMember {
         format!("{}/bulk-{rank}", self.job)
     }
 
-    /// The channel from the domain before, and the pool that comes over it.
+    /// Accepts the channel from the previous domain and the pool assigned to it.
     fn before(&self) -> Result<Option<(BulkChannel, Pool)>, Error> {
         if self.rank == 0 {
             return Ok(None);
@@ -88,7 +88,7 @@ impl ChainMember {
         Ok(Some((before, pool)))
     }
 
-    /// The channel to the domain behind, to which the pool is assigned.
+    /// Connects to the next domain and assigns the pool to the channel.
     fn behind(&self, pool: &Pool) -> Result<Option<BulkChannel>, Error> {
         if self.rank + 1 == self.size {
             return Ok(None);
@@ -99,7 +99,7 @@ impl ChainMember {
     }
 }
 
-/// A chain of domains, by rank: buffers go to its end and back, each domain leaving its mark in them.
+/// Passes buffers along a chain of domains, ordered by rank, and back; each domain marks them.
 pub(crate) fn chain(trust: &str, window: &str, rounds: &str) -> Outcome {
     let (trust, rounds) = (trust_of(trust)?, rounds.parse()?);
     let member = ChainMember::find(trust)?;
@@ -133,7 +133,7 @@ fn first(member: &ChainMember, pool: &Pool, mut behind: BulkChannel, rounds: u64
             return Err(format!("buffer {number} came back as {}, with {metadata:?}", back.number()).into());
         }
     }
-    // Parts of several buffers at the same time, to read.
+    // Share parts of several buffers at once, read-only.
     let mut buffers = Vec::new();
     for index in 0..BUFFERS as u8 {
         let mut buffer = pool.take()?;
@@ -155,7 +155,7 @@ fn first(member: &ChainMember, pool: &Pool, mut behind: BulkChannel, rounds: u64
             }
         }
     }
-    // All are released: the pool is whole.
+    // All buffers are released: the pool is complete again.
     if pool.counts().free != BUFFERS {
         return Err(format!("not all came back: {:?}", pool.counts()).into());
     }
@@ -168,7 +168,7 @@ fn first(member: &ChainMember, pool: &Pool, mut behind: BulkChannel, rounds: u64
     }
 }
 
-/// Handles whatever arrives next.
+/// Handles the next arrival, if one comes soon.
 fn wait_for_something(bulk: &mut BulkChannel) -> Outcome {
     match bulk.within(Duration::from_millis(50)).recv(&mut Vec::new()) {
         Ok(_) | Err(Error::TimedOut { .. }) => Ok(()),
@@ -180,7 +180,7 @@ fn mark(buffer: &mut Buffer, rank: u64) -> Result<(), Error> {
     buffer.write(rank, &[rank as u8])
 }
 
-/// Hands on, one way and the other, waiting for both at once.
+/// Forwards buffers in both directions with one waitset.
 fn middle(
     member: &ChainMember,
     pool: &Pool,
@@ -199,7 +199,7 @@ fn middle(
                 let arrival = match set[from].within(Duration::ZERO).recv(&mut metadata) {
                     Ok(arrival) => arrival,
                     Err(Error::WouldBlock) => break,
-                    // This part is done, and the domain behind it in the chain leaves first.
+                    // All rounds are done; the next domain in the chain leaves first.
                     Err(error) if error.is_peer_gone() && from == behind && moved_back == rounds => break,
                     Err(error) => return Err(error.into()),
                 };
@@ -224,7 +224,8 @@ fn middle(
                 }
             }
         }
-        // Behind before: when all there have released, the pool comes off there, and can come off here.
+        // Unassign from the next domain first: once all domains there have released the pool, the previous
+        // domain can unassign it from this one.
         let counts = pool.counts();
         if is_shared && counts.away == pool.count() {
             match set[behind].unassign(pool) {
@@ -269,7 +270,7 @@ fn last(member: &ChainMember, mut before: BulkChannel, rounds: u64) -> Outcome {
     }
 }
 
-/// Gives a peer buffers of each kind, waits until it has died, and has all of them again.
+/// Sends a peer buffers of each kind, waits for its death, and checks that all buffers come back.
 pub(crate) fn outlive(name: &str, trust: &str, window: &str, forwarded: &str) -> Outcome {
     let trust = trust_of(trust)?;
     let domain = crate::attach()?;
@@ -295,7 +296,7 @@ pub(crate) fn outlive(name: &str, trust: &str, window: &str, forwarded: &str) ->
     if pool.counts().free == BUFFERS { Ok(()) } else { Err(format!("{:?}", pool.counts()).into()) }
 }
 
-/// Takes what it is given, passes it on to `next` unless that is `-`, and keeps it.
+/// Receives buffers, passes them on to `next` unless that is `-`, and keeps the rest.
 pub(crate) fn hold(name: &str, trust: &str, next: &str) -> Outcome {
     let options = BulkOptions::default().trust(trust_of(trust)?);
     let domain = crate::attach()?;
@@ -323,7 +324,7 @@ pub(crate) fn hold(name: &str, trust: &str, next: &str) -> Outcome {
     }
     println!("holding");
     let ended = wait_for_the_end(&mut bulk);
-    // The owner of the pool takes it back now; then no buffer of it or of any other pool may be available
+    // The owner now takes the pool back; after that no buffer of it or of any other pool may be accessible
     // here.
     let until = Instant::now() + PATIENCE;
     let mut bytes = [0; 4];
@@ -350,7 +351,8 @@ fn wait_for_the_end(bulk: &mut BulkChannel) -> Outcome {
     }
 }
 
-/// Moves and shares buffers without trust, having kept descriptors of their memory, and tries to get at it.
+/// Moves and shares buffers without trust but keeps descriptors of their memory, and tries to access them
+/// later.
 pub(crate) fn cheat(name: &str) -> Outcome {
     let options = BulkOptions::default().trust(Trust::None);
     let domain = crate::attach()?;
@@ -370,8 +372,8 @@ pub(crate) fn cheat(name: &str) -> Outcome {
         } else {
             shared = Some(bulk.share(buffer, b"").map_err(Error::from)?);
         }
-        // By the time of its answer the other side has written to what was moved, and tried to write to what
-        // is shared.
+        // When the answer arrives, the other side has written to the moved buffer and tried to write to the
+        // shared one.
         while !matches!(bulk.recv(&mut Vec::new())?, Arrival::Moved(_) | Arrival::Released(_)) {}
         for file in &kept {
             let mut bytes = vec![0; verb.len()];
@@ -386,7 +388,7 @@ pub(crate) fn cheat(name: &str) -> Outcome {
     Ok(())
 }
 
-/// Descriptors of the buffers of this process, opened for reading and writing.
+/// Opens all buffers of this process for reading and writing through `/proc/self/fd`.
 fn kept_descriptors() -> std::io::Result<Vec<File>> {
     let mut kept = Vec::new();
     for entry in std::fs::read_dir("/proc/self/fd")? {
@@ -413,7 +415,7 @@ pub(crate) fn trusting(name: &str) -> Outcome {
     moved.bytes_mut()?[..4].copy_from_slice(b"mine");
     bulk.move_to(moved, b"done").map_err(Error::from)?;
     let shared = bulk.recv_shared(&mut metadata)?;
-    // A receiver cannot write to what is shared, by whatever it was sent.
+    // A receiver cannot write to shared buffers through any of its descriptors.
     for file in kept_descriptors()? {
         if file.write_all_at(b"x", 0).is_ok() {
             return Err("a receiver wrote to what was shared".into());
@@ -425,7 +427,7 @@ pub(crate) fn trusting(name: &str) -> Outcome {
     wait_for_the_end(&mut bulk)
 }
 
-/// Makes a pool in the window to a node that is larger than that.
+/// Tries to create a pool that is larger than the window to the node.
 pub(crate) fn too_large(node: &str) -> Outcome {
     let options = PoolOptions::new(1 << 30, 64).reachable_from(node);
     crate::attach()?.create_pool(&options)?;

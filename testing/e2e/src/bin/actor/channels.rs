@@ -1,4 +1,4 @@
-//! Names, refusals, limits and ends of channels.
+//! Channels: names, refusals, limits and how they end.
 
 use std::time::{Duration, Instant};
 
@@ -31,7 +31,7 @@ fn ping(channel: &mut Channel) -> Outcome {
     if message == b"ping" { Ok(()) } else { Err(format!("an echo of something else: {message:?}").into()) }
 }
 
-/// Takes up a name and keeps it.
+/// Exports a name and keeps it.
 pub(crate) fn export(name: &str) -> Outcome {
     let _listener = crate::attach()?.export(name)?;
     println!("exported");
@@ -39,7 +39,7 @@ pub(crate) fn export(name: &str) -> Outcome {
     Ok(())
 }
 
-/// Echoes for one client after the other, and prints which were refused and why.
+/// Serves clients one at a time with echoes; prints which clients were refused and why.
 pub(crate) fn serve(name: &str, slot_bytes: &str, slots: &str, hash: &str) -> Outcome {
     let domain = crate::attach()?;
     let listener = options(slot_bytes, slots, hash)?.export(&domain, name)?;
@@ -56,7 +56,7 @@ pub(crate) fn serve(name: &str, slot_bytes: &str, slots: &str, hash: &str) -> Ou
     }
 }
 
-/// Opens a channel and says hello, or says why that is not possible.
+/// Opens a channel and sends a greeting, or prints why that failed.
 pub(crate) fn connect(name: &str, slot_bytes: &str, slots: &str, hash: &str) -> Outcome {
     let options = options(slot_bytes, slots, hash)?;
     let mut channel = options.connect(&crate::attach()?.within(Duration::from_secs(20)), name)?;
@@ -81,7 +81,7 @@ pub(crate) fn keep(name: &str) -> Outcome {
     }
 }
 
-/// Opens channels until that is refused; then closes one, and can open one again.
+/// Opens channels until one is refused, closes one, and checks that another can be opened.
 pub(crate) fn connect_in_turn(name: &str, count: &str) -> Outcome {
     let domain = crate::attach()?;
     let mut open = Vec::new();
@@ -97,7 +97,7 @@ pub(crate) fn connect_in_turn(name: &str, count: &str) -> Outcome {
     };
     println!("after {} channels: {refused}", open.len());
     drop(open.pop());
-    // The far side closes its end when it notices, and only then is there room again.
+    // There is room again only after the far side noticed and closed its end.
     let until = Instant::now() + PATIENCE;
     loop {
         match domain.connect(name) {
@@ -114,7 +114,7 @@ pub(crate) fn connect_in_turn(name: &str, count: &str) -> Outcome {
     Ok(())
 }
 
-/// Returns every message of every client, each in a thread that sleeps on its channel.
+/// Echoes to all clients, with one thread per channel that sleeps on it.
 pub(crate) fn echo_many(name: &str) -> Outcome {
     let domain = crate::attach()?;
     let listener = ChannelOptions::default().slots(16)?.spin_ns(0).export(&domain, name)?;
@@ -129,8 +129,8 @@ pub(crate) fn echo_many(name: &str) -> Outcome {
     }
 }
 
-/// Opens many channels to a domain that echoes, and has a thread for each send and wait for the reply,
-/// several times. No thread polls: each reply is a wake-up of the right thread on both sides.
+/// Opens many channels to an echo server; one thread per channel repeatedly sends and waits for the reply. No
+/// thread polls, so each reply needs a wake-up of the right thread on both sides.
 pub(crate) fn wake_many(name: &str, count: &str, rounds: &str) -> Outcome {
     let domain = crate::attach()?;
     let (count, rounds): (usize, u64) = (count.parse()?, rounds.parse()?);
@@ -163,7 +163,7 @@ pub(crate) fn wake_many(name: &str, count: &str, rounds: &str) -> Outcome {
     Ok(())
 }
 
-/// Opens many channels to itself at the same time, and uses all of them.
+/// Opens many channels to itself and uses all of them.
 pub(crate) fn many(count: &str) -> Outcome {
     let count: usize = count.parse()?;
     let job = std::env::var("TOMBOLO_JOB")?;
@@ -194,7 +194,7 @@ pub(crate) fn many(count: &str) -> Outcome {
     Ok(())
 }
 
-/// Accepts one channel, takes a first message, and does nothing with the channel from then on.
+/// Accepts one channel, receives the first message, and ignores the channel from then on.
 pub(crate) fn hold(name: &str) -> Outcome {
     let domain = crate::attach()?;
     let listener = domain.export(name)?;
@@ -207,8 +207,8 @@ pub(crate) fn hold(name: &str) -> Outcome {
     Ok(())
 }
 
-/// Opens a channel to a peer that will die, and prints how that shows: blocked in `recv`, blocked in `send`
-/// with full rings, or in the middle of `traffic`.
+/// Opens a channel to a peer that will die and prints the resulting error: while blocked in `recv`, blocked
+/// in `send` on a full ring, or in the middle of `traffic`.
 pub(crate) fn lose_peer(how: &str, name: &str) -> Outcome {
     let domain = crate::attach()?;
     let mut channel = domain.connect(name)?;
@@ -236,6 +236,6 @@ pub(crate) fn lose_peer(how: &str, name: &str) -> Outcome {
         _ => "something else",
     };
     println!("{what}: {error}");
-    // Everything but a death is a failure of the test.
+    // Any error other than a death fails the test.
     if matches!(error, Error::PeerDied { .. } | Error::RelayDied { .. }) { Ok(()) } else { Err(error.into()) }
 }

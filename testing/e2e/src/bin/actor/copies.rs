@@ -9,7 +9,7 @@ use tombolo_copies::{Copies, CopiesError, Copy, CopyFault, Fill, MAX_DESCRIPTORS
 use crate::regions::{PAGE_BYTES, pattern, require};
 use crate::{Outcome, PATIENCE};
 
-/// Several pieces of the server.
+/// Length of a copy that the server splits into several pieces.
 const LONG_BYTES: u64 = 9 << 20;
 
 fn region(domain: &Domain, place: &str, bytes: u64) -> Result<Region, Box<dyn std::error::Error>> {
@@ -21,7 +21,7 @@ fn region(domain: &Domain, place: &str, bytes: u64) -> Result<Region, Box<dyn st
     })?)
 }
 
-/// Memory that this program fills and looks at, if it reaches it, and the service copies.
+/// Memory that this program fills and checks and that the service copies.
 struct Shared {
     region: Region,
     mapping: Mapping,
@@ -57,7 +57,7 @@ fn fault<T>(outcome: Result<T, CopiesError>) -> Result<CopyFault, Box<dyn std::e
     }
 }
 
-/// The end of a copy.
+/// Runs a copy and waits for its completion.
 fn ended(copies: &mut Copies, copy: &Copy) -> Result<(), CopiesError> {
     let descriptor = copies.enqueue(copy)?;
     copies.wait(descriptor, PATIENCE)
@@ -68,7 +68,7 @@ fn refused(copies: &mut Copies, copy: &Copy, expected: CopyFault, what: &str) ->
     require(found == expected, &format!("{what}: {found:?}"))
 }
 
-/// Copies with the service of a node between memories of a place, and finds every limit.
+/// Copies between memories of a place with the service of a node, and tests all limits.
 pub(crate) fn work(node: &str, place: &str) -> Outcome {
     let domain = crate::attach()?;
     let mut copies = Copies::connect(&domain, node)?;
@@ -86,11 +86,11 @@ pub(crate) fn work(node: &str, place: &str) -> Outcome {
     in_order(&mut copies, &from, &to, &whole)?;
     many(&mut copies, &from, &to, &whole)?;
     parts(&domain, &mut copies, place)?;
-    // What is withdrawn is gone, there and here.
+    // Withdrawn memory is unknown to the service.
     copies.withdraw(from.memory)?;
     let gone = Copy::new(from.memory.at(0), to.memory.at(0), 8);
     refused(&mut copies, &gone, CopyFault::UNKNOWN_MEMORY, "it was withdrawn")?;
-    // What is revoked is not copied.
+    // Revoked memory is not accessed.
     let revoked = to.region.revoke(PATIENCE)?;
     require(revoked.removed >= 1, "the service had a right")?;
     let descriptor = copies.enqueue_fill(&Fill::new(to.memory.at(0), 1, 64))?;
@@ -100,7 +100,7 @@ pub(crate) fn work(node: &str, place: &str) -> Outcome {
     Ok(())
 }
 
-/// What is wrong with a copy is said by its end.
+/// Invalid copies complete with the matching fault.
 fn faults(copies: &mut Copies, from: &Shared, to: &Shared) -> Outcome {
     let (from, to) = (from.memory, to.memory);
     let length = from.length_bytes();
@@ -112,11 +112,11 @@ fn faults(copies: &mut Copies, from: &Shared, to: &Shared) -> Outcome {
     Ok(())
 }
 
-/// Descriptors end in the order of the engine; fenced ones after those before.
+/// Descriptors complete in the engine's order; fenced ones complete after all earlier ones.
 fn in_order(copies: &mut Copies, from: &Shared, to: &Shared, whole: &[u8]) -> Outcome {
     let half = LONG_BYTES / 2;
     let fill = copies.enqueue_fill(&Fill::new(to.memory.at(0), 9, half))?;
-    // The same bytes, without a fence: refused if the fill has not ended, and done if it has.
+    // The same bytes without a fence: refused while the fill is running, accepted once it has completed.
     let early = copies.enqueue(&Copy::new(from.memory.at(0), to.memory.at(0), 8))?;
     let fenced = copies.enqueue(&Copy::new(from.memory.at(0), to.memory.at(half - 100), 100).fenced())?;
     let mut order = Vec::new();
@@ -133,7 +133,7 @@ fn in_order(copies: &mut Copies, from: &Shared, to: &Shared, whole: &[u8]) -> Ou
     require(matches!(taken, Err(CopiesError::NotInProgress { .. })), "its end was taken")
 }
 
-/// As many descriptors as there may be, and one more.
+/// Enqueues the maximum number of descriptors, and one more.
 fn many(copies: &mut Copies, from: &Shared, to: &Shared, whole: &[u8]) -> Outcome {
     let length = 1000;
     for number in 0..MAX_DESCRIPTORS {
@@ -152,7 +152,7 @@ fn many(copies: &mut Copies, from: &Shared, to: &Shared, whole: &[u8]) -> Outcom
     to.holds(0, &whole[..bytes], "and all of them arrived")
 }
 
-/// A part for a pool and a plain one: each is registered as it is.
+/// Registers two parts of a region, one of kind pool and one plain.
 fn parts(domain: &Domain, copies: &mut Copies, place: &str) -> Outcome {
     let memory = region(domain, place, 4 * PAGE_BYTES)?.into_capability();
     let of = |page| Extent::new(page * PAGE_BYTES, PAGE_BYTES);
@@ -169,7 +169,7 @@ fn parts(domain: &Domain, copies: &mut Copies, place: &str) -> Outcome {
     require(found.iter().all(|byte| *byte == 5), "from a buffer of a pool to a frame")
 }
 
-/// Registers memory and keeps the service busy until this is killed.
+/// Registers memory and keeps the service busy until this program is killed.
 pub(crate) fn hold(node: &str, place: &str) -> Outcome {
     let domain = crate::attach()?;
     let mut copies = Copies::connect(&domain, node)?;

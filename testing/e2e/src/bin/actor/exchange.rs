@@ -7,10 +7,10 @@ use tombolo_base::Random;
 
 use crate::{Outcome, PATIENCE};
 
-/// What rank `from` sends as message `number`.
+/// Fills `buffer` with message `number` of rank `from`.
 pub(crate) fn message(from: u64, number: u64, max_bytes: usize, buffer: &mut Vec<u8>) {
     let mut random = Random::new(from << 32 | number);
-    // Mostly short; one in a hundred as long as can be, or nearly.
+    // Mostly short; one in a hundred up to the maximum length.
     let limit = match random.word() % 100 {
         0 => max_bytes as u64,
         1..10 => 2000,
@@ -24,7 +24,7 @@ pub(crate) fn message(from: u64, number: u64, max_bytes: usize, buffer: &mut Vec
     buffer.truncate(length);
 }
 
-/// Ranks 0 and 1 open two channels, one each way round, and exchange messages over both.
+/// Opens two channels between ranks 0 and 1, one in each direction, and exchanges messages over both.
 pub(crate) fn run(count: &str) -> Outcome {
     let count: u64 = count.parse()?;
     let rank: u64 = std::env::var("TOMBOLO_RANK")?.parse()?;
@@ -93,7 +93,7 @@ fn exchange(channel: &mut Channel, rank: u64, count: u64) -> Outcome {
     Ok(())
 }
 
-/// The end of a channel comes after everything that was sent: one side says a last word and closes.
+/// Checks that all messages arrive before the end of the channel: one side sends a last message and closes.
 fn finish(mut channel: Channel, rank: u64) -> Outcome {
     if rank == 0 {
         channel.send(b"the last word")?;

@@ -1,4 +1,4 @@
-//! Files that the job was granted: read, written, listed, and what is refused.
+//! Files granted to the job: reading, writing, listing, and refusals.
 
 use std::io::{Read, Seek, SeekFrom, Write};
 use std::time::Duration;
@@ -15,7 +15,7 @@ fn files() -> Result<Files, FileError> {
     Files::connect(&crate::attach()?)
 }
 
-/// A hash of bytes, by which two sides compare them: FNV-1a.
+/// FNV-1a hash for comparing contents on two sides.
 struct Sum(u64);
 
 impl Sum {
@@ -47,7 +47,7 @@ pub(crate) fn sum(path: &str) -> Outcome {
     Ok(())
 }
 
-/// Prints the content of a file as text.
+/// Prints the contents of files as text.
 pub(crate) fn show(paths: &[&str]) -> Outcome {
     let files = files()?;
     for path in paths {
@@ -57,7 +57,7 @@ pub(crate) fn show(paths: &[&str]) -> Outcome {
     Ok(())
 }
 
-/// Prints the result of opening a path.
+/// Prints the result of opening each path.
 pub(crate) fn try_open(paths: &[&str]) -> Outcome {
     let files = files()?;
     for path in paths {
@@ -74,7 +74,7 @@ pub(crate) fn try_open(paths: &[&str]) -> Outcome {
     Ok(())
 }
 
-/// Copies a file to another, and checks the copy in every way there is to read one.
+/// Copies a file and checks the copy with every way of reading a file.
 pub(crate) fn copy(from: &str, to: &str) -> Outcome {
     let files = files()?;
     let source = files.open(from)?;
@@ -86,7 +86,7 @@ pub(crate) fn copy(from: &str, to: &str) -> Outcome {
     check(copied == source.len_bytes()? && copied == target.len_bytes()?, "lengths differ")?;
     let (one, other) = (source.map()?, target.map()?);
     check(one[..] == other[..], "the copy is another")?;
-    // From the middle, where it lies, and as a stream that goes back and forth.
+    // Read from the middle, through a mapping, and as a stream with seeks.
     let middle = copied / 2;
     let mut piece = vec![0; 1000.min((copied - middle) as usize)];
     target.read_exact_at(middle, &mut piece)?;
@@ -102,7 +102,7 @@ pub(crate) fn copy(from: &str, to: &str) -> Outcome {
         reader.read_exact(&mut few)?;
         check(few[..] == one[at..][..5], "a stream that was moved reads something else")?;
     }
-    // What is changed in a map is the file's after a flush.
+    // Changes in a mapping reach the file with `flush`.
     let mut map = target.map_range(middle, 1000.min(copied - middle))?;
     map.range_mut(1..4)?.copy_from_slice(b"new");
     map.flush()?;
@@ -120,7 +120,7 @@ fn check(holds: bool, otherwise: &'static str) -> Result<(), &'static str> {
     if holds { Ok(()) } else { Err(otherwise) }
 }
 
-/// Prints the granted folders and their content.
+/// Prints the granted paths and the contents of folders.
 pub(crate) fn list(folders: &[&str]) -> Outcome {
     let files = files()?;
     let granted: Vec<_> = files.granted()?.iter().map(|path| path.display().to_string()).collect();
@@ -138,7 +138,7 @@ pub(crate) fn list(folders: &[&str]) -> Outcome {
     Ok(())
 }
 
-/// Reads a file to its end while it becomes shorter: what is gone is an end, never a fault or a hang.
+/// Reads a file while it is truncated: the reader sees an early end, never a fault or a hang.
 pub(crate) fn read_while_it_shrinks(path: &str) -> Outcome {
     let file = files()?.open(path)?;
     let length = file.len_bytes()?;
@@ -159,7 +159,7 @@ pub(crate) fn read_while_it_shrinks(path: &str) -> Outcome {
     }
 }
 
-/// Keeps a file open and reads it again and again, until something is wrong.
+/// Keeps a file open and reads it repeatedly until an error occurs.
 pub(crate) fn read_for_ever(path: &str) -> Outcome {
     let file = files()?.open(path)?;
     println!("reading");
@@ -169,7 +169,7 @@ pub(crate) fn read_for_ever(path: &str) -> Outcome {
     }
 }
 
-/// Uses more files, readers and threads at the same time than there are buffers.
+/// Uses more files, readers and threads at once than there are buffers.
 pub(crate) fn many(path: &str) -> Outcome {
     let files = Files::connect_with(&crate::attach()?, &FilesOptions::default().buffers(4096, 4)?)?;
     let expected = files.open(path)?.map()?;
@@ -178,7 +178,7 @@ pub(crate) fn many(path: &str) -> Outcome {
         readers.push(files.open(path)?.reader());
     }
     let mut read = vec![Vec::new(); readers.len()];
-    // In turn, a little of each.
+    // Read a little of each in turn.
     for _ in 0..expected.len().div_ceil(1000) {
         for (reader, read) in readers.iter_mut().zip(&mut read) {
             reader.by_ref().take(1000).read_to_end(read)?;
@@ -198,7 +198,7 @@ pub(crate) fn many(path: &str) -> Outcome {
     Ok(())
 }
 
-/// Connects to the files of a job that is not its own, by a name that it was told.
+/// Tries to connect to the file server of another job by its name.
 pub(crate) fn intrude(name: &str) -> Outcome {
     match Files::connect_with(&crate::attach()?, &FilesOptions::default().server(name)) {
         Err(FileError::NotServed { .. }) => {
@@ -218,7 +218,7 @@ pub(crate) fn tell_name() -> Outcome {
     Ok(())
 }
 
-/// Serves a file to its children: to one at a time, with two files and little memory.
+/// Serves a file to its children with tight limits: one client, two open files and little memory.
 pub(crate) fn serve(path: &str) -> Outcome {
     let domain = crate::attach()?;
     let options = ServeFilesOptions::default().max_clients(1).max_open(2).max_pool_bytes(4 * 4096);
@@ -236,7 +236,7 @@ pub(crate) fn serve(path: &str) -> Outcome {
     drop(channel);
     first.wait(PATIENCE)?;
     println!("the next: {:?}", run(&["file-limits", path, "4", "4096"])?);
-    // Clients that are served when it ends are told.
+    // A client that is connected when the server ends gets an error.
     let last = start(&["file-client", "file-client"])?;
     let channel = domain.connect("file-client")?;
     let name = server.name().to_owned();
@@ -249,7 +249,7 @@ pub(crate) fn serve(path: &str) -> Outcome {
     Ok(())
 }
 
-/// Uses so much memory and as many files as are allowed, and no more.
+/// Uses as many buffers and open files as allowed, and checks that one file more is refused.
 pub(crate) fn limits(path: &str, buffers: &str, buffer_bytes: &str) -> Outcome {
     let options = FilesOptions::default().buffers(buffer_bytes.parse()?, buffers.parse()?)?;
     let files = Files::connect_with(&crate::attach()?, &options)?;
@@ -263,7 +263,7 @@ pub(crate) fn limits(path: &str, buffers: &str, buffer_bytes: &str) -> Outcome {
     Ok(())
 }
 
-/// Is a client, until the peer that connects has closed the channel.
+/// Stays a client of the file server until a peer connects to `name` and closes that channel.
 pub(crate) fn client(name: &str) -> Outcome {
     let domain = crate::attach()?;
     let files = Files::connect_with(&domain, &FilesOptions::default().buffers(4096, 4)?)?;
@@ -274,7 +274,7 @@ pub(crate) fn client(name: &str) -> Outcome {
     Ok(())
 }
 
-/// Sends invalid messages to the server of its files, in many ways; each must end its own channel only.
+/// Sends invalid messages to its file server in many ways; each may only end its own channel.
 pub(crate) fn hostile(path: &str) -> Outcome {
     let domain = crate::attach()?;
     let good = Files::connect(&domain)?;
@@ -286,7 +286,7 @@ pub(crate) fn hostile(path: &str) -> Outcome {
         let mut bulk = options.connect(&domain, &name)?;
         let pool = domain.create_pool(&PoolOptions::new(4096, 4))?;
         if nonsense == 5 {
-            // Two pools, where one is allowed.
+            // A second pool, where one is allowed.
             bulk.assign(&pool)?;
             let refused = bulk.assign(&domain.create_pool(&PoolOptions::new(4096, 4))?);
             check(refused.is_err(), "a second pool was taken")?;

@@ -1,4 +1,4 @@
-//! Programs that are started with capabilities: to parts of memory, to memory for a pool, to a service.
+//! Programs started with capabilities to parts of memory, to memory for a pool, and to a service.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::{Outcome, PATIENCE};
 
 const BUFFER_BYTES: u64 = 512;
 
-/// What a child is given, with what it needs.
+/// Capabilities given to a child, and the objects behind them.
 struct Gifts {
     memory: Capability,
     frame: Capability,
@@ -49,7 +49,7 @@ impl Gifts {
             .give("service", &self.service, Rights::CONNECT)
     }
 
-    /// The capabilities to the memory and the service that are there: of all holders.
+    /// Counts the existing capabilities to the memory and the service, of all holders.
     fn capabilities(&self, domain: &Domain) -> Result<u32, Error> {
         let regions = Machine::of(domain).regions()?;
         let ours = [self.memory.region(), self.service.region()];
@@ -66,19 +66,20 @@ impl Gifts {
     }
 }
 
-/// Starts children on a node with capabilities to memory of a place; what they leave behind is nothing.
+/// Starts children on a node with capabilities to memory of a place, and checks that they leave nothing
+/// behind.
 pub(crate) fn give(node: &str, place: &str) -> Outcome {
     let domain = crate::attach()?;
     let gifts = Gifts::make(&domain, place)?;
     conflicts_are_named(&gifts)?;
-    // A child that is refused.
+    // A refused child.
     let nowhere = domain.spawn(&gifts.child("nowhere", "use"));
     require(matches!(nowhere, Err(Error::Monitor(Fault::NoSuchNode { .. }))), "there is no such node")?;
     let more = gifts.child(node, "use").give("more", &gifts.service, Rights::READ);
     let more = refused(domain.spawn(&more).map(|_| ()))?;
     require(matches!(more, CapabilityFault::Lacks { .. }), "rights do not grow")?;
     gifts.only_ours_are_left(&domain, "a refused start leaves nothing")?;
-    // One that uses all of it, until it is taken back.
+    // A child that uses everything until it is revoked.
     let child = domain.spawn(&gifts.child(node, "use"))?;
     let mut channel = gifts.listener.accept()?;
     require(channel.peer() == child.id(), "the child came")?;
@@ -101,7 +102,8 @@ pub(crate) fn give(node: &str, place: &str) -> Outcome {
     Ok(())
 }
 
-/// While parts are there, the memory is neither mapped nor split where they lie.
+/// Checks that memory can be neither mapped nor split where it already has parts, and that the error names
+/// them.
 fn conflicts_are_named(gifts: &Gifts) -> Outcome {
     let mapped = refused(gifts.memory.map(Rights::READ).map(|_| ()))?;
     let named =
@@ -122,7 +124,7 @@ fn killed_child_leaves_nothing(domain: &Domain, node: &str, place: &str) -> Outc
     child.kill()?;
     child.wait(PATIENCE)?;
     gifts.only_ours_are_left(domain, "a dead child leaves nothing")?;
-    // Its part comes back with the last capability to it, and with the evidence that it is not mapped.
+    // A part merges back once its last capability is gone and the monitor knows that it is not mapped.
     let Gifts { memory, frame, pool, .. } = gifts;
     drop((frame, pool));
     let until = Instant::now() + PATIENCE;
@@ -133,7 +135,7 @@ fn killed_child_leaves_nothing(domain: &Domain, node: &str, place: &str) -> Outc
     Ok(())
 }
 
-/// The child.
+/// Runs the child's side.
 pub(crate) fn take(does: &str) -> Outcome {
     let domain = crate::attach()?;
     let frame = domain.given("frame")?;

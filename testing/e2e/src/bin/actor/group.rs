@@ -1,7 +1,7 @@
-//! A member of a group. It prints what it took, so that the test can compare members.
+//! A member of a group. It prints what it received, so that the test can compare members.
 //!
-//! Its output, a line each: `member ID`, `left ID DIED`, and at the end for each source `took ID COUNT
-//! HASH`, or with a total order `took all COUNT HASH`.
+//! Its output, one line each: `member ID`, `left ID DIED`, and at the end for each source `took ID COUNT
+//! HASH`, or `took all COUNT HASH` with a total order.
 
 use std::collections::BTreeMap;
 
@@ -10,10 +10,10 @@ use tombolo_group::{Event, Group, GroupOptions, MemberId};
 
 use crate::{Outcome, PATIENCE, attach};
 
-/// Messages after which the member that dies does so.
+/// Number of messages that the dying member sends first.
 const LAST_WORDS: u64 = 40;
 
-/// A message: its number, and bytes that follow from it. Every seventh is of several chunks.
+/// Returns message `number`, whose contents follow from the number. Every seventh spans several chunks.
 fn message(number: u64) -> Vec<u8> {
     let length = if number.is_multiple_of(7) { 3000 } else { 8 + number as usize % 90 };
     let mut message = vec![number as u8; length];
@@ -23,7 +23,7 @@ fn message(number: u64) -> Vec<u8> {
 
 struct Taken {
     count: u64,
-    /// FNV-1a, which members in C and Python compute, too.
+    /// FNV-1a, as in the C and Python members.
     hash: u64,
 }
 
@@ -35,11 +35,11 @@ impl Taken {
     }
 }
 
-/// Takes what comes, until all others have been heard to the end.
+/// Receives and checks messages until all other members have sent their last.
 struct Audience {
     total: bool,
     took: BTreeMap<Option<MemberId>, Taken>,
-    /// The last number of each source.
+    /// Last message number of each source.
     last: BTreeMap<MemberId, u64>,
     joined: usize,
     died: usize,
@@ -64,7 +64,7 @@ impl Audience {
                 let key = (!self.total).then_some(from);
                 let taken = self.took.entry(key).or_insert(Taken { count: 0, hash: 0xcbf2_9ce4_8422_2325 });
                 taken.count += 1;
-                // Byte by byte, for the nodes' byte orders differ.
+                // In little-endian order on every node, so that hashes agree.
                 taken.add(&from.0.to_le_bytes());
                 taken.add(&data);
             }
@@ -73,12 +73,12 @@ impl Audience {
     }
 }
 
-/// Joins a group of `parties`, broadcasts `count` messages and takes those of all others. One of the group
-/// dies; a count of 0 makes it this one.
+/// Joins a group of `parties`, broadcasts `count` messages and receives those of all others. One member dies;
+/// a count of 0 selects this one.
 pub(crate) fn run(name: &str, parties: &str, count: &str, order: &str) -> Outcome {
     let (parties, count): (usize, u64) = (parties.parse()?, count.parse()?);
     let domain = attach()?;
-    // In a chain each member but the last is an inner one.
+    // A chain: every member but the last forwards messages.
     let options = GroupOptions::default().fan_out(1)?.chunk_bytes(1024)?.buffers(1)?.window_chunks(8)?;
     let total = order == "total";
     let options = if total { options.total_order() } else { options };

@@ -1,4 +1,4 @@
-//! Malicious peers, and the programs that have to cope with them.
+//! Malicious peers, and honest programs that must survive them.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;
@@ -11,18 +11,17 @@ use tombolo_platform::guest::pci::{Registers, WindowDevice};
 use crate::exchange::message;
 use crate::{Outcome, PATIENCE};
 
-/// The first message of an honest client, and the one that ends its server.
+/// First message of an honest client, and the message that ends its server.
 const HONEST: &[u8] = b"honest";
 const LAST: &[u8] = b"the last";
 
-/// How often a scribbler writes into one channel, if it does not fail before.
+/// Rounds in which a scribbler writes into one channel, unless the channel fails first.
 const ROUNDS: u32 = 300;
 
-/// Time in which an honest peer makes room.
+/// Time within which an honest peer makes room in its ring.
 const ROOM: Duration = Duration::from_secs(2);
 
-/// The places in this process's memory where channels lie: files in memory, or the window as the guest has
-/// it.
+/// Finds the address ranges of channels in this process: mapped memfds, or the guest's mapping of the window.
 fn channel_memory() -> Result<Vec<(u64, u64)>, Box<dyn std::error::Error>> {
     let maps = std::fs::read_to_string("/proc/self/maps")?;
     let place = |line: &str| {
@@ -33,7 +32,7 @@ fn channel_memory() -> Result<Vec<(u64, u64)>, Box<dyn std::error::Error>> {
     Ok(maps.lines().filter(is_shared).filter_map(place).collect())
 }
 
-/// A number that is meaningful to its reader, as often as one that is not.
+/// Returns a random number, often one that is meaningful to the protocol.
 fn anything(random: &mut Random) -> u64 {
     match random.word() % 3 {
         0 => random.word(),
@@ -42,8 +41,8 @@ fn anything(random: &mut Random) -> u64 {
     }
 }
 
-/// Writes anything anywhere into the memory that it shares with a peer, while it sends and receives as if
-/// nothing were, through one channel after the other.
+/// Writes random values at random offsets into the memory that it shares with a peer while it sends and
+/// receives normally, through one channel after the other.
 pub(crate) fn scribble(name: &str, seed: &str, channels: &str) -> Outcome {
     let domain = crate::attach()?;
     let own_memory = OpenOptions::new().write(true).open("/proc/self/mem")?;
@@ -57,7 +56,7 @@ pub(crate) fn scribble(name: &str, seed: &str, channels: &str) -> Outcome {
     Ok(())
 }
 
-/// Whether the channel failed, as this end has it.
+/// Scribbles on one channel and returns whether the channel failed at this end.
 fn scribble_on(
     channel: &mut Channel,
     own_memory: &File,
@@ -69,7 +68,7 @@ fn scribble_on(
     let mut buffer = Vec::new();
     for _ in 0..ROUNDS {
         for _ in 0..random.word() % 16 {
-            // Headers and lines as often as all the rest.
+            // Half of the writes hit the headers and first lines.
             let length = if random.word().is_multiple_of(2) { 4096.min(end - start) } else { end - start };
             let at = start + random.word() % (length / 8) * 8;
             own_memory.write_all_at(&anything(random).to_le_bytes(), at)?;
@@ -79,21 +78,21 @@ fn scribble_on(
         for result in [sent, received] {
             match result {
                 Ok(()) | Err(Error::WouldBlock) => {}
-                // It may well have hurt itself.
+                // The scribbler may break its own end.
                 Err(Error::Closed { .. } | Error::PeerDied { .. } | Error::Violation { .. }) => {
                     return Ok(true);
                 }
                 Err(error) => return Err(error.into()),
             }
         }
-        // The peer is to see what was written before it is written over.
+        // Give the peer a chance to see this write before the next one.
         std::thread::yield_now();
     }
     Ok(false)
 }
 
-/// Inside a virtual machine: writes anything anywhere into the window that it shares with the host, the
-/// monitors' own part included, and rings every doorbell of everybody.
+/// Inside a virtual machine: writes random values at random offsets into the window to the host, including
+/// the monitors' part, and rings random doorbells of all peers.
 pub(crate) fn scribble_window(seed: &str, rounds: &str) -> Outcome {
     let device = WindowDevice::find()?;
     let window = device.open_memory()?;
@@ -102,7 +101,7 @@ pub(crate) fn scribble_window(seed: &str, rounds: &str) -> Outcome {
     let mut random = Random::new(seed.parse()?);
     println!("{} bytes are in reach", memory.len_bytes());
     for _ in 0..rounds.parse::<u64>()? {
-        // What the monitors say to each other, what is lent first, and all the rest.
+        // The monitors' area, the memory that is lent first, or the whole window.
         let reach = [1 << 16, 1 << 20, memory.len_bytes()][(random.word() % 3) as usize];
         let at = (random.word() as usize % (reach.min(memory.len_bytes()) / 8)) * 8;
         memory.copy_in(at, &anything(&mut random).to_le_bytes())?;
@@ -112,7 +111,7 @@ pub(crate) fn scribble_window(seed: &str, rounds: &str) -> Outcome {
     Ok(())
 }
 
-/// Sends without end and never reads what comes back, until its server has had enough.
+/// Sends forever and never reads replies, until its server gives up.
 pub(crate) fn mute(name: &str) -> Outcome {
     let mut channel = crate::attach()?.connect(name)?;
     channel.send(HONEST)?;
@@ -135,7 +134,7 @@ pub(crate) fn mute(name: &str) -> Outcome {
     Err("the server waits for ever".into())
 }
 
-/// Sends `count` messages as fast as they are taken.
+/// Sends `count` messages as fast as the ring accepts them.
 pub(crate) fn flood_channel(name: &str, count: &str) -> Outcome {
     let mut channel = crate::attach()?.connect(name)?;
     let (count, mut refused): (u64, u64) = (count.parse()?, 0);
@@ -152,7 +151,7 @@ pub(crate) fn flood_channel(name: &str, count: &str) -> Outcome {
     Ok(())
 }
 
-/// Sends numbered messages, which come back, and looks at every byte.
+/// Sends numbered messages to an echo server and checks every byte of the replies.
 pub(crate) fn honest(name: &str, count: &str, last: bool) -> Outcome {
     let domain = crate::attach()?;
     let mut channel = domain.connect(name)?;
@@ -174,14 +173,14 @@ pub(crate) fn honest(name: &str, count: &str, last: bool) -> Outcome {
     Ok(())
 }
 
-/// A client of the steadfast server.
+/// A client of [`steadfast`].
 struct Guest {
     channel: Channel,
     honest: bool,
 }
 
-/// Serves all clients until an honest one says that it was the last: echoes what is honest, drops what comes
-/// from others, and counts how their channels end.
+/// Serves all clients until an honest one sends the last message: echoes honest messages, drops the others',
+/// and counts how their channels end.
 pub(crate) fn steadfast(name: &str) -> Outcome {
     let domain = crate::attach()?;
     let listener = domain.export(name)?;
@@ -193,7 +192,7 @@ pub(crate) fn steadfast(name: &str) -> Outcome {
         match listener.within(Duration::ZERO).accept() {
             Ok(channel) => guests.push(Guest { channel, honest: false }),
             Err(Error::TimedOut { .. } | Error::Refused { .. }) => {}
-            // What its opening lacks is scribbled over, or it is gone already.
+            // The client scribbled over the handshake, or is gone already.
             Err(Error::PeerDied { .. } | Error::Closed { .. } | Error::Violation { .. }) => failed += 1,
             Err(error) => return Err(error.into()),
         }

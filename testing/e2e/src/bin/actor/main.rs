@@ -1,4 +1,4 @@
-//! The program that the end-to-end tests run on nodes: each word makes it behave in one way.
+//! Test program that the end-to-end tests run on nodes; the first argument selects its behaviour.
 
 mod basics;
 mod bulk;
@@ -28,12 +28,12 @@ use std::time::Duration;
 
 use tombolo::Domain;
 
-/// Deadline of everything that is known to happen.
+/// Timeout for events that must happen.
 const PATIENCE: Duration = Duration::from_secs(100);
 
 type Outcome = Result<(), Box<dyn Error>>;
 
-/// This program as a domain that waits for whatever is known to happen.
+/// Attaches this program as a domain whose operations time out after [`PATIENCE`].
 fn attach() -> Result<Domain, tombolo::Error> {
     Ok(Domain::attach()?.with_timeout(PATIENCE))
 }
@@ -55,7 +55,7 @@ fn main() -> ExitCode {
         ["sleep", seconds] => basics::sleep(seconds),
         ["ignore-term"] => basics::ignore_term(),
         ["leave-behind", script, seconds] => basics::leave_behind(script, seconds),
-        // Channels that work.
+        // Working channels.
         ["exchange", count] => exchange::run(count),
         ["many-channels", count] => channels::many(count),
         ["marks"] => marks::run(),
@@ -89,7 +89,7 @@ fn main() -> ExitCode {
         ["xipx-die"] => xipx::die(),
         ["xipx-answer", group, channel] => xipx::answer(group, channel),
         ["xipx-ask", group, node, channel, words] => xipx::ask(group, node, channel, words),
-        // Pages in common.
+        // Shared pages.
         ["pages-count", increments] => pages::count(increments),
         ["pages-lose"] => pages::lose(),
         ["pages-share"] => pages::share(),
@@ -103,7 +103,7 @@ fn main() -> ExitCode {
         ["bulk-cheat", name] => bulk::cheat(name),
         ["bulk-trusting", name] => bulk::trusting(name),
         ["bulk-too-large", node] => bulk::too_large(node),
-        // Files that were granted.
+        // Granted files.
         ["file-sum", path] => files::sum(path),
         ["file-show", paths @ ..] => files::show(paths),
         ["file-try", paths @ ..] => files::try_open(paths),
@@ -129,7 +129,7 @@ fn main() -> ExitCode {
         // One waitset and its clients.
         ["serve-all", name, clients] => waitset::serve(name, clients),
         ["use-many", name, channels, rounds, then] => waitset::use_many(name, channels, rounds, then),
-        // A population under chaos.
+        // Members of the chaos run.
         ["member", name, pause_us, peers @ ..] => member::run(name, pause_us, peers),
         // Malicious peers.
         ["scribble", name, seed, channels] => hostile::scribble(name, seed, channels),
@@ -142,7 +142,7 @@ fn main() -> ExitCode {
         ["open-without-end", name, count] => hostile::open_without_end(name, count),
         // Groups.
         ["group", name, parties, count, order] => group::run(name, parties, count, order),
-        // Ends.
+        // Deaths of peers.
         ["hold", name] => channels::hold(name),
         ["lose-peer", how, name] => channels::lose_peer(how, name),
         // Names, locks, barriers.
@@ -154,9 +154,9 @@ fn main() -> ExitCode {
         ["set-and-stay", record] => names::set_and_stay(record),
         ["hold-permit", name] => names::hold_permit(name),
         ["use-own-node"] => names::use_own_node(),
-        // A rank, without MPI.
+        // A rank of `tombolo mpirun`, without MPI.
         ["pmi", steps @ ..] => pmi::run(steps),
-        // Children of its own.
+        // Child domains.
         ["parent", node, rest @ ..] => basics::parent(node, rest),
         ["spawn-in-turn", node, count] => basics::spawn_in_turn(node, count),
         _ => Err(format!("no such behaviour: {words:?}").into()),

@@ -1,10 +1,10 @@
-//! What a program adds to a trace.
+//! Events that a program adds to a trace.
 
 use tombolo::trace;
 
 use crate::Outcome;
 
-/// Spans within spans, markers and values, ten times.
+/// Records nested spans, markers and values, ten times.
 pub(crate) fn run() -> Outcome {
     let _domain = crate::attach()?;
     for round in 0..10 {

@@ -1,9 +1,9 @@
-//! A member of a population whose other members die at any moment: it keeps channels to some of them, checks
-//! every byte, and reports how each channel ended and when.
+//! A member of the chaos run, in which other members die at any moment. It keeps channels to some of them,
+//! checks every byte, and reports how and when each channel ended.
 //!
-//! Its output, a line each: `ready PID`, `open CHANNEL PEER`, `end CHANNEL PEER HOW MONOTONIC_NS STARVED_NS
-//! WHY`, `unconnected NAME HOW WHY`, `alive MESSAGES`. Starved is the time of this turn in which this was
-//! ready to run and had no processor. On its standard input `drop` closes one of its channels.
+//! Its output, one line each: `ready PID`, `open CHANNEL PEER`, `end CHANNEL PEER HOW MONOTONIC_NS STARVED_NS
+//! WHY`, `unconnected NAME HOW WHY`, `alive MESSAGES`. `STARVED_NS` is the time of the current turn in which
+//! the thread was runnable but not running. A line on standard input closes one of its channels.
 
 use std::io::BufRead;
 use std::os::unix::fs::FileExt;
@@ -16,26 +16,26 @@ use tombolo::{Channel, ChannelOptions, Domain, Error, Listener, wait_any};
 use crate::Outcome;
 use crate::exchange::message;
 
-/// How long a member sleeps at most before it looks for new channels.
+/// Longest sleep before a member looks for new channels.
 const TURN: Duration = Duration::from_millis(10);
 
-/// Time between two signs of life.
+/// Interval between `alive` lines.
 const SIGN_OF_LIFE: Duration = Duration::from_secs(1);
 
-/// How long a member waits for another to be there, or to open a channel.
+/// Timeout for connecting to another member and for accepting a channel.
 const OPENING: Duration = Duration::from_secs(5);
 
-/// Messages of one channel that are served before others get their turn.
+/// Number of messages of one channel that are served before the other channels.
 const BURST: u32 = 64;
 
 /// The traffic of a channel. The connecting side announces it with its first message.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Mode {
-    /// One message at a time, which comes back.
+    /// One message at a time, echoed by the peer.
     Echo,
-    /// As many messages as fit, one way.
+    /// As many messages as fit, in one direction.
     Flood,
-    /// Nothing: both ends sleep.
+    /// No messages: both ends sleep.
     Idle,
 }
 
@@ -43,20 +43,20 @@ impl Mode {
     const ALL: [Mode; 3] = [Mode::Echo, Mode::Flood, Mode::Idle];
 }
 
-/// One of its channels.
+/// A channel of the member.
 struct MemberChannel {
     channel: Channel,
-    /// The name that was connected to, and who connects again; none on the accepting side.
+    /// Wakes the connecting thread, which opens the channel again; `None` on the accepting side.
     reconnect: Option<Sender<()>>,
-    /// Not known to the accepting side before the first message.
+    /// Unknown to the accepting side until the first message.
     mode: Option<Mode>,
     sent: u64,
     received: u64,
-    /// Nothing is sent earlier.
+    /// Earliest time of the next send.
     next: Instant,
 }
 
-/// Reports of the accepting and connecting threads.
+/// Events from the accepting, connecting and input threads.
 enum News {
     Opened(Box<MemberChannel>),
     Drop,
@@ -73,7 +73,7 @@ fn monotonic_ns() -> i64 {
     now.tv_sec * 1_000_000_000 + now.tv_nsec
 }
 
-/// One word for an error, by which the chaos run counts it.
+/// Returns the word under which the chaos run counts an error.
 fn kind(error: &Error) -> &'static str {
     match error {
         Error::PeerDied { .. } => "died",
@@ -178,7 +178,7 @@ fn listen_to_orders(news: &Sender<News>) {
     }
 }
 
-/// The scheduler's statistics of this thread.
+/// The kernel's scheduler statistics for this thread.
 struct Scheduler(Option<std::fs::File>);
 
 impl Scheduler {
@@ -186,8 +186,8 @@ impl Scheduler {
         Scheduler(std::fs::File::open("/proc/thread-self/schedstat").ok())
     }
 
-    /// How long this thread has been ready to run without a processor since it started; 0 if the kernel does
-    /// not count it.
+    /// Returns the total time that this thread was runnable but not running, in nanoseconds; 0 if the kernel
+    /// does not count it.
     fn starved_ns(&self) -> i64 {
         let mut line = [0; 64];
         let read = self.0.as_ref().and_then(|file| file.read_at(&mut line, 0).ok());
@@ -198,7 +198,7 @@ impl Scheduler {
 
 struct Member {
     scheduler: Scheduler,
-    /// How long it had been ready without a processor when this turn began, in ns.
+    /// [`Scheduler::starved_ns`] at the start of this turn.
     starved_before_ns: i64,
     lines: Vec<MemberChannel>,
     arriving: Receiver<News>,
@@ -215,7 +215,7 @@ impl Member {
                 match news {
                     News::Opened(line) => self.open(*line),
                     News::Drop => self.drop_one(),
-                    // It dies with its monitor. To close its channels in order would be to say otherwise.
+                    // A member dies with its monitor. An orderly close would tell peers otherwise.
                     News::Ended => std::process::exit(3),
                 }
             }
@@ -245,7 +245,7 @@ impl Member {
         self.lines.push(line);
     }
 
-    /// Closes a channel in order; its peer must see that, and not a death.
+    /// Closes the oldest channel in order; its peer must see a close, not a death.
     fn drop_one(&mut self) {
         if self.lines.is_empty() {
             return;
@@ -254,7 +254,7 @@ impl Member {
         self.say_end(&line, "dropped", &"as told");
     }
 
-    /// Takes note of the end of a channel. What no death explains ends this member.
+    /// Records the end of a channel. Fails on an error that no death or close explains.
     fn note(&mut self, index: usize, result: Result<(), Error>) -> Outcome {
         let Err(error) = result else { return Ok(()) };
         let line = self.lines.swap_remove(index);
@@ -285,7 +285,7 @@ impl Member {
             line.received += 1;
             self.messages += 1;
             if mode == Mode::Echo && line.reconnect.is_none() {
-                // The one message that is on its way has room on its way back.
+                // Cannot block: there is one message in flight, so its echo has room.
                 line.channel.send(&buffer)?;
             }
         }
@@ -318,7 +318,7 @@ impl Member {
             if !due {
                 break;
             }
-            // The first message was not one of these.
+            // The first message announced the mode and is not counted.
             message(line.channel.id().0, line.sent - 1, max_bytes, &mut outgoing);
             match line.channel.try_send(&outgoing) {
                 Ok(()) => line.sent += 1,
@@ -329,7 +329,7 @@ impl Member {
         Ok(())
     }
 
-    /// Reports how a channel ended, and has it opened again.
+    /// Reports how a channel ended and has the connecting side open it again.
     fn say_end(&self, line: &MemberChannel, how: &str, why: &dyn std::fmt::Display) {
         let now_ns = monotonic_ns();
         let starved_ns = self.scheduler.starved_ns() - self.starved_before_ns;

@@ -1,4 +1,4 @@
-//! Names between programs: which program holds what, which ones wait, and which ones are told.
+//! Names shared between programs: holders, waiters, and subscribers.
 
 use std::io::BufRead;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tombolo::names::{Condition, NewRecord, Value};
 use crate::{Outcome, PATIENCE};
 
 fn wait_for_end() -> Outcome {
-    // The test that started this kills it, or closes its input.
+    // The test kills this program or closes its input.
     let mut line = String::new();
     std::io::stdin().lock().read_line(&mut line)?;
     std::thread::sleep(PATIENCE);
@@ -32,8 +32,8 @@ pub(crate) fn queue_for_lock(name: &str) -> Outcome {
     Ok(())
 }
 
-/// Raises a counter under a lock: reads, and writes one more, only ever with the token of the lock. Anything
-/// that two do at the same time is lost, or refused.
+/// Increments a counter under a lock with a read and a write, using only the lock's fencing token. A lost
+/// update or a refusal shows that two held the lock at once.
 pub(crate) fn count_under_lock(name: &str, rounds: &str) -> Outcome {
     let domain = crate::attach()?;
     let names = domain.names();
@@ -57,7 +57,7 @@ pub(crate) fn count_under_lock(name: &str, rounds: &str) -> Outcome {
     Ok(())
 }
 
-/// Meets others at a barrier, so often.
+/// Waits at a barrier `times` times.
 pub(crate) fn meet(name: &str, parties: &str, times: &str) -> Outcome {
     let domain = crate::attach()?;
     let barrier = domain.names().barrier(name, parties.parse()?)?;
@@ -74,7 +74,7 @@ pub(crate) fn meet(name: &str, parties: &str, times: &str) -> Outcome {
     Ok(())
 }
 
-/// Joins a barrier and never comes to it.
+/// Joins a barrier and never waits at it.
 pub(crate) fn stay_away(name: &str, parties: &str) -> Outcome {
     let domain = crate::attach()?;
     let _barrier = domain.names().barrier(name, parties.parse()?)?;
@@ -82,7 +82,7 @@ pub(crate) fn stay_away(name: &str, parties: &str) -> Outcome {
     wait_for_end()
 }
 
-/// Sets a record that goes with this program, in the scope that its name says.
+/// Sets a record that lives as long as this program, in the scope that its name selects.
 pub(crate) fn set_and_stay(record: &str) -> Outcome {
     let domain = crate::attach()?;
     domain.names().set(&record.parse::<NewRecord>()?)?;
@@ -90,7 +90,7 @@ pub(crate) fn set_and_stay(record: &str) -> Outcome {
     wait_for_end()
 }
 
-/// Takes a permit of a semaphore until it is killed.
+/// Holds a permit of a semaphore until it is killed.
 pub(crate) fn hold_permit(name: &str) -> Outcome {
     let domain = crate::attach()?;
     let _permit = domain.names().semaphore(name, 1)?.acquire(1, PATIENCE)?;
@@ -98,7 +98,7 @@ pub(crate) fn hold_permit(name: &str) -> Outcome {
     wait_for_end()
 }
 
-/// Uses the names of its own node, each kind of thing once.
+/// Uses node-local names of its own node: records, watches and locks.
 pub(crate) fn use_own_node() -> Outcome {
     let domain = crate::attach()?;
     let names = domain.names();

@@ -8,7 +8,7 @@ use tombolo_objects::{Caching, Consistency, Job, JoinOptions, Method, Methods, O
 use crate::{Outcome, PATIENCE, attach};
 
 tombolo_objects::plain! {
-    /// A number twice, with a chunk between: half a write shows.
+    /// The same number in two different chunks, so that a torn write shows.
     struct Twice {
         first: u64,
         between: [u64; 512],
@@ -18,7 +18,7 @@ tombolo_objects::plain! {
 
 const ALL: [Consistency; 3] = [Consistency::Broadcast, Consistency::Overlapped, Consistency::Timestamp];
 
-/// Adds to an object, and returns what it was.
+/// Adds to an object and returns its previous value.
 struct Add;
 
 impl Method for Add {
@@ -45,7 +45,7 @@ fn check<T: PartialEq + std::fmt::Debug>(what: &str, found: T, expected: T) -> O
     if found == expected { Ok(()) } else { Err(format!("{what}: {found:?}, not {expected:?}").into()) }
 }
 
-/// Everything that ranks do together, each of them `rounds` times.
+/// Runs all operations that ranks do together, `rounds` times each.
 pub(crate) fn work(rounds: &str) -> Outcome {
     let rounds: u64 = rounds.parse()?;
     let mut job = join()?;
@@ -86,7 +86,7 @@ pub(crate) fn work(rounds: &str) -> Outcome {
     Ok(())
 }
 
-/// Ranks add to all values of a mapping, which grows meanwhile.
+/// All ranks add to all values of a mapping that grows meanwhile.
 fn mapping(job: &mut Job, rounds: u64, consistency: Consistency, caching: Caching) -> Outcome {
     let pointers = if job.rank() == 0 {
         let space = job.create_space(1500, 2000, consistency)?;
@@ -101,7 +101,7 @@ fn mapping(job: &mut Job, rounds: u64, consistency: Consistency, caching: Cachin
     let (mut space, mut mapping) = (job.open_space(space)?, job.open_mapping::<u32>(mapping)?);
     for round in 0..rounds {
         let mut writer = mapping.write(job)?;
-        // A value in each chunk, and one that shares a word with another.
+        // One value in each chunk, and one that shares a word with another.
         for index in [0, 1, 1023, 1024, 1499] {
             let value = writer.get(index).ok_or("no such index")?;
             writer.set(index, &(value + 1))?;
@@ -130,7 +130,7 @@ fn mapping(job: &mut Job, rounds: u64, consistency: Consistency, caching: Cachin
     Ok(())
 }
 
-/// Ranks move an amount between two accounts, which they name in different orders.
+/// Ranks transfer an amount between two accounts, naming them in different orders.
 fn transfers(job: &mut Job, rounds: u64, consistency: Consistency) -> Outcome {
     let mut here = job.share(0, &1000_i64, consistency)?;
     let mut there = job.share(job.size() - 1, &0_i64, consistency)?;
@@ -158,13 +158,13 @@ fn transfers(job: &mut Job, rounds: u64, consistency: Consistency) -> Outcome {
     Ok(())
 }
 
-/// All ranks but the first call it.
+/// All ranks but the first call methods of an object.
 fn calls(job: &mut Job) -> Outcome {
     let mut total = job.share(0, &0_u64, Consistency::Timestamp)?;
     let callers = u64::from(job.size() - 1);
     if job.rank() == 0 {
         let mut methods = Methods::new().with::<Add>();
-        // Two calls of each, one of which fails.
+        // Two calls of each rank, one of which fails.
         let mut asked = Instant::now();
         let mut done = job.open(total.pointer())?;
         job.serve(&mut methods, || {
@@ -224,7 +224,7 @@ pub(crate) fn die() -> Outcome {
         })?;
         *done.write(&job)? += 1;
         println!("rank {} lives on", job.rank());
-        // The memory is that of rank 0.
+        // Rank 0 owns the memory.
         if job.rank() == 0 {
             until(|| Ok(*done.read(&job)? == victim))?;
         }
@@ -243,7 +243,8 @@ fn until(mut holds: impl FnMut() -> Result<bool, ObjectError>) -> Outcome {
     Ok(())
 }
 
-/// Ranks die in the middle of collectives, those of each word at the same time, and the others go on without.
+/// Ranks die in the middle of collectives, those of one argument at the same time, and the others continue
+/// without them.
 pub(crate) fn shrink(deaths: &[&str]) -> Outcome {
     let mut job = join()?;
     let mut left: Vec<u32> = (0..job.size()).collect();
@@ -254,7 +255,7 @@ pub(crate) fn shrink(deaths: &[&str]) -> Outcome {
         loop {
             match job.all_reduce(1_u32, |a, b| a + b) {
                 Ok(found) if counted < 20 => check("a count", found, count)?,
-                // It may have ended well for the rank that dies, and not for others.
+                // The collective may have succeeded at the dying rank and failed at others.
                 Err(ObjectError::RankEnded { rank, .. }) if counted >= 19 && victims.contains(&rank) => break,
                 other => {
                     return Err(format!("{counted} collectives before {victims:?} die: {other:?}").into());
@@ -267,7 +268,7 @@ pub(crate) fn shrink(deaths: &[&str]) -> Outcome {
         }
         check("no collective before", matches!(job.barrier(), Err(ObjectError::RankEnded { .. })), true)?;
         left.retain(|rank| !victims.contains(rank));
-        // The others wait for the decision, as they cannot know whether this one comes.
+        // The last survivor is late: the others must wait for its decision, because it may be alive.
         if left.last() == Some(&job.rank()) {
             std::thread::sleep(Duration::from_millis(300));
         }

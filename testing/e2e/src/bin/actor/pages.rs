@@ -1,4 +1,4 @@
-//! One address range over the memories of a job.
+//! Shared pages: one address range over the memories of a job.
 
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{Relaxed, SeqCst};
@@ -11,19 +11,19 @@ use tombolo_pages::{Access, Consistency, Error, Pages, PagesOptions};
 
 use crate::{Outcome, PATIENCE};
 
-/// Pages of the range.
+/// Number of pages in the range.
 const PAGES: u64 = 64;
-/// Bytes of a page of every node here.
+/// Page size of every node in these tests.
 const PAGE_BYTES: u64 = 4096;
-/// Numbers of the array.
+/// Length of the array, in words.
 const NUMBERS: usize = 8192;
 
 fn number(index: usize) -> u64 {
     index as u64 * 3 + 1
 }
 
-/// All ranks count in one word, and each in a word of its own beside it; then they fill an array in turn, and
-/// each sums all of it; then two threads of each count in words of many pages at random.
+/// All ranks increment one word, and each rank also its own word beside it. Then they fill an array in turn
+/// and each sums all of it. Finally two threads of each rank increment random words of all pages.
 pub(crate) fn count(increments: &str) -> Outcome {
     let increments: u64 = increments.parse()?;
     let domain = crate::attach()?;
@@ -31,7 +31,7 @@ pub(crate) fn count(increments: &str) -> Outcome {
     let pages = PagesOptions::new("count").open(&domain, &job, PAGES * PAGE_BYTES)?;
     let (rank, size) = (job.rank() as usize, job.size() as usize);
     let words = pages.memory().words();
-    // All at once.
+    // All ranks start counting together.
     pages.barrier(PATIENCE)?;
     let started = Instant::now();
     for _ in 0..increments {
@@ -99,7 +99,7 @@ fn wait_for(word: &AtomicU64, value: u64) -> Outcome {
     Ok(())
 }
 
-/// Three ranks; the last is killed. What only it had is lost and nothing else.
+/// Runs three ranks, the last of which is killed: only pages without another copy are lost.
 pub(crate) fn lose() -> Outcome {
     let domain = crate::attach()?;
     let job = domain.job()?;
@@ -131,7 +131,7 @@ pub(crate) fn lose() -> Outcome {
         other => return Err(format!("the lost page: {other:?}").into()),
     }
     assert_eq!((get(&pages, 3), get(&pages, 5)), (9, 8));
-    // The others count on, on pages with a home that lives and with one that died and of which there is a
+    // The survivors continue on pages whose home is alive and on one whose home died but which has another
     // copy.
     let words = pages.memory().words();
     for word in [&words[4 * pages.page_bytes() / 8], &words[5 * pages.page_bytes() / 8 + 1]] {
@@ -141,7 +141,7 @@ pub(crate) fn lose() -> Outcome {
         wait_for(word, 2000)?;
     }
     println!("counted on");
-    // Rank 1 ends when rank 0 needs nothing of it any more.
+    // Rank 1 ends once rank 0 needs nothing more from it.
     if rank == 0 {
         put(&pages, 1, 1);
     } else {
@@ -154,7 +154,7 @@ pub(crate) fn lose() -> Outcome {
     Ok(())
 }
 
-/// Opens a range that is not the same at all ranks, or cannot be.
+/// Tries to open a range that differs between ranks or is impossible.
 pub(crate) fn refuse(bytes: &str) -> Outcome {
     let domain = Domain::attach()?;
     let job = domain.job()?;
@@ -168,7 +168,7 @@ pub(crate) fn refuse(bytes: &str) -> Outcome {
     }
 }
 
-/// Each rank writes to a word of its own of one page, `apart`, and all to one word of the next, until the
+/// Each rank writes its own word of one page, `apart`, and all ranks write one word of the next, until the
 /// record `enough` is set.
 pub(crate) fn share() -> Outcome {
     let domain = crate::attach()?;
@@ -198,8 +198,8 @@ pub(crate) fn share() -> Outcome {
     Ok(())
 }
 
-/// Release consistency: all ranks write at the same time to words of the same pages, and see what the others
-/// wrote after a barrier; and count in one word under a lock.
+/// Tests release consistency: all ranks concurrently write different words of the same pages and see the
+/// others' writes after a barrier; then they increment words under a lock.
 pub(crate) fn release(rounds: &str) -> Outcome {
     let rounds: u64 = rounds.parse()?;
     let domain = crate::attach()?;
@@ -221,7 +221,7 @@ pub(crate) fn release(rounds: &str) -> Outcome {
                 return Err(format!("round {round}: word {index} is {value}, not {expected}").into());
             }
         }
-        // Before the next round is written.
+        // All have read before the next round is written.
         pages.barrier(PATIENCE)?;
     }
     let counts: Vec<&AtomicU64> = (0..3).map(|page| &words[(40 + page) * 512]).collect();
@@ -245,7 +245,7 @@ pub(crate) fn release(rounds: &str) -> Outcome {
     Ok(())
 }
 
-/// The last of three ranks is killed, which is the home of a page that others have copies of and write to.
+/// Kills the last of three ranks, the home of a page that others have copies of and write to.
 pub(crate) fn lose_home() -> Outcome {
     let domain = crate::attach()?;
     let job = domain.job()?;
@@ -257,11 +257,11 @@ pub(crate) fn lose_home() -> Outcome {
     } else {
         put(&pages, 5, 8);
     }
-    // Not for rank 0, whose write is gone with rank 2.
+    // Rank 0 does not release, so its write is lost with rank 2.
     if job.rank() > 0 {
         pages.release(PATIENCE)?;
     }
-    // All have written.
+    // All ranks have written.
     domain.names().barrier(&job.name("written"), 3)?.wait(PATIENCE)?;
     if job.rank() == 2 {
         kill_process(getpid(), Signal::KILL)?;

@@ -1,4 +1,4 @@
-//! A rank as its process manager sees it: what it says on the socket of `PMI_FD`, without any MPI.
+//! A rank as seen by its process manager: it speaks PMI on the socket `PMI_FD`, without any MPI.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::net::UnixStream;
@@ -26,7 +26,7 @@ impl Manager {
         Ok(self.socket.write_all(line.as_bytes())?)
     }
 
-    /// Asks for something, and returns the answer, without its end.
+    /// Sends a request and returns the reply without its line end.
     fn ask(&mut self, line: &str) -> Result<String, Box<dyn std::error::Error>> {
         self.say(&format!("{line}\n"))?;
         let mut answer = String::new();
@@ -36,14 +36,14 @@ impl Manager {
         Ok(answer.trim_end().to_owned())
     }
 
-    /// Sends requests that must succeed.
+    /// Sends a request that must succeed.
     fn get(&mut self, line: &str) -> Result<String, Box<dyn std::error::Error>> {
         let answer = self.ask(line)?;
         if answer.contains(" rc=0") { Ok(answer) } else { Err(format!("{line}: {answer}").into()) }
     }
 }
 
-/// Does one thing after the other; what begins with `N?` only as rank N.
+/// Runs the steps in order; a step with the prefix `N?` only as rank N.
 pub(crate) fn run(steps: &[&str]) -> Outcome {
     let mut manager = Manager::connect()?;
     let rank = std::env::var("PMI_RANK")?;
@@ -72,7 +72,7 @@ pub(crate) fn run(steps: &[&str]) -> Outcome {
             "unpublish" => println!("{}", manager.ask(&format!("cmd=unpublish_name service={rest}"))?),
             "spawn" => println!("{}", manager.ask(&spawning(rest)?)?),
             "raw" => manager.say(&rest.replace("\\n", "\n"))?,
-            // Asks without end, and reads nothing.
+            // Sends requests forever and reads no reply.
             "deaf" => loop {
                 manager.say("cmd=get_maxes\n")?;
             },
@@ -98,7 +98,7 @@ pub(crate) fn run(steps: &[&str]) -> Outcome {
     Ok(())
 }
 
-/// `COUNT,NODE,PROGRAM,STEPS…` as a request; no node if that is empty.
+/// Builds a spawn request from `COUNT,NODE,PROGRAM,STEPS…`; an empty node means any.
 fn spawning(what: &str) -> Result<String, Box<dyn std::error::Error>> {
     let mut words = what.split(',');
     let (count, node) = (words.next().ok_or("a count")?, words.next().ok_or("a node")?);

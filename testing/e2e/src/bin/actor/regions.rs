@@ -13,7 +13,7 @@ pub(crate) const PAGE_BYTES: u64 = 4096;
 const PAGES: u64 = 4;
 const ALIGNMENT_BYTES: usize = 1 << 18;
 
-/// A region where the words say: `memory:NODE`, or `window:NODE`.
+/// Options of a region at a place: `memory:NODE` or `window:NODE`.
 pub(crate) fn options(place: &str) -> Result<RegionOptions, Box<dyn std::error::Error>> {
     let options = RegionOptions::new(PAGES * PAGE_BYTES - 100);
     match place.split_once(':') {
@@ -35,7 +35,7 @@ pub(crate) fn hear(channel: &mut Channel) -> Result<u64, Box<dyn std::error::Err
     Ok(u64::from_le_bytes(message.as_slice().try_into()?))
 }
 
-/// The content of a place, in which every byte depends on its position.
+/// Returns test data in which every byte depends on its position.
 pub(crate) fn pattern(seed: u8, length_bytes: usize) -> Vec<u8> {
     (0..length_bytes).map(|at| (at as u8).wrapping_mul(31) ^ (at >> 8) as u8 ^ seed).collect()
 }
@@ -52,8 +52,8 @@ pub(crate) fn require(holds: bool, what: &str) -> Outcome {
     if holds { Ok(()) } else { Err(what.into()) }
 }
 
-/// Makes a region, lends it to each client, for reading and a part of it for writing, and finds there what
-/// the other wrote.
+/// Creates a region, grants a client read access to all of it and write access to a part, and checks what the
+/// client wrote.
 pub(crate) fn lend(name: &str, place: &str) -> Outcome {
     let domain = crate::attach()?;
     let listener = domain.export(name)?;
@@ -84,10 +84,10 @@ pub(crate) fn lend(name: &str, place: &str) -> Outcome {
     require(found[..start] == whole[..start] && found[end..] == whole[end..], "the rest is as it was")?;
     require(found[start..end] == pattern(2, end - start), "what the other wrote is there")?;
     let shown = region.show()?;
-    // What the other derived besides these and dropped again may not have arrived.
+    // At least: capabilities that the client derived and dropped may still be counted.
     require(shown.region.capabilities >= 3 && shown.region.mappings >= 2, "both have it")?;
     tell(&mut channel, 1)?;
-    // The other lets both go; with this program's own mapping and capability the region goes.
+    // The client drops both; the region ends with this program's own mapping and capability.
     hear(&mut channel)?;
     let id = region.region();
     drop((mapping, region));
@@ -100,7 +100,7 @@ pub(crate) fn lend(name: &str, place: &str) -> Outcome {
     Ok(())
 }
 
-/// Borrows what [`lend`] lends, and tries what it may not.
+/// Borrows the region of [`lend`] and attempts forbidden operations.
 pub(crate) fn borrow(name: &str) -> Outcome {
     let domain = crate::attach()?;
     let mut channel = domain.connect(name)?;
@@ -143,7 +143,7 @@ pub(crate) fn borrow(name: &str) -> Outcome {
     Ok(())
 }
 
-/// A mapping of all of a region, and one of its second and third page.
+/// Checks address translation between a mapping of the whole region and one of its second and third page.
 fn addresses_are_translated(whole: &Mapping, part: &Mapping) -> Outcome {
     let page = PAGE_BYTES as usize;
     let (first, end) = (part.as_ptr(), part.as_ptr().wrapping_add(part.length_bytes()));

@@ -1,4 +1,4 @@
-//! Memory that is taken back while others use it.
+//! Memory that is revoked while others use it.
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,8 @@ use tombolo::{Channel, Error};
 use crate::regions::{PAGE_BYTES, hear, options, pattern, refused, require, tell};
 use crate::{Outcome, PATIENCE};
 
-/// Lends a region to `holders` clients. When it reads a line, revokes it from all, prints the outcome, and
-/// writes something else where it was. Ends with its input.
+/// Lends a region to `holders` clients. On a line of input, revokes it from all, prints the outcome, and
+/// overwrites the memory. Ends at the end of input.
 pub(crate) fn take_back(name: &str, place: &str, holders: &str) -> Outcome {
     let domain = crate::attach()?;
     let listener = domain.export(name)?;
@@ -37,7 +37,7 @@ pub(crate) fn take_back(name: &str, place: &str, holders: &str) -> Outcome {
         }
         Err(other) => return Err(other.into()),
     }
-    // What a holder reads from now on does not matter. Its window may be gone with its node.
+    // Holders must get an error, not these bytes. The window may be gone with its node.
     match mapping.write(0, &pattern(9, length)) {
         Ok(()) | Err(Error::Revoked { .. }) => println!("written anew"),
         Err(other) => return Err(other.into()),
@@ -46,8 +46,8 @@ pub(crate) fn take_back(name: &str, place: &str, holders: &str) -> Outcome {
     Ok(())
 }
 
-/// Borrows a region until it is taken back: `busy` reads all of it all the time, `idle` does not touch it,
-/// and `deep` has it by a right below the one that it was granted.
+/// Borrows a region until it is revoked: `busy` reads all of it continuously, `idle` does not touch it, and
+/// `deep` maps it by a capability derived from the granted one.
 pub(crate) fn hold(name: &str, how: &str) -> Outcome {
     let domain = crate::attach()?;
     let mut channel = domain.connect(name)?;
@@ -74,7 +74,8 @@ pub(crate) fn hold(name: &str, how: &str) -> Outcome {
         }
     }
     require(read_before == mapping.length_bytes(), "all of it was read before")?;
-    // Reading stays harmless, or is refused. The rights end as soon as all holders have unmapped the region.
+    // A revoked mapping refuses reads without a fault. Capabilities end as soon as all holders have unmapped
+    // the region.
     require(matches!(check(&mapping), Err(Error::Revoked { .. })), "it is not given back")?;
     let gone = |fault: &CapabilityFault| {
         matches!(fault, CapabilityFault::Revoked { .. } | CapabilityFault::Gone { .. })
@@ -85,7 +86,7 @@ pub(crate) fn hold(name: &str, how: &str) -> Outcome {
     Ok(())
 }
 
-/// Reads all; what comes without an error is what was written before.
+/// Reads the whole mapping. A read without an error must return the lender's data.
 fn check(mapping: &Mapping) -> Result<usize, Error> {
     let mut found = vec![0; mapping.length_bytes()];
     mapping.read(0, &mut found)?;
@@ -96,7 +97,7 @@ fn check(mapping: &Mapping) -> Result<usize, Error> {
     Ok(found.len())
 }
 
-/// Seals regions in all ways, and makes one of a file, which then becomes shorter.
+/// Seals regions in all ways, and creates a region of a file that is then truncated.
 pub(crate) fn seal(path: &str) -> Outcome {
     let domain = crate::attach()?;
     let region = domain.create_region(&RegionOptions::new(2 * PAGE_BYTES))?;
@@ -112,7 +113,7 @@ pub(crate) fn seal(path: &str) -> Outcome {
     drop(writer);
     let until = Instant::now() + PATIENCE;
     while let Err(error) = region.freeze() {
-        // That the mapping is gone is known a moment later.
+        // The monitor learns of the unmapping a moment later.
         let mapped =
             matches!(&error, Error::Monitor(Fault::Capability { fault: CapabilityFault::Mapped { .. } }));
         require(mapped && Instant::now() < until, &format!("not frozen: {error}"))?;

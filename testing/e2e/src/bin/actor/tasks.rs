@@ -1,5 +1,6 @@
-//! Tasks of programs in several languages: what `testing/e2e/c/tasks.c` and `task_functions.py` do, too. As
-//! a worker it has the functions of all three, and as a starter it prints the same lines.
+//! Tasks of programs in several languages, with the same functions as `testing/e2e/c/tasks.c` and
+//! `task_functions.py`. As a worker it registers the same functions as those, and as a starter it prints the
+//! same lines.
 
 use std::process::ExitCode;
 
@@ -17,10 +18,10 @@ const SEND: Function<(String, u64), u64> = Function::new("send");
 const NESTED: Function<u64, u64> = Function::new("nested");
 const DIE: Function<(), ()> = Function::new("die");
 
-/// How many values each sender sends.
+/// Number of values per sender.
 const VALUES: u64 = 10;
 
-/// Runs tasks, where this domain was started for that.
+/// Runs as a worker if this domain was started as one.
 pub(crate) fn run_worker() -> Option<ExitCode> {
     Functions::new()
         .register(SQUARE, async |_, number| number * number)
@@ -71,7 +72,7 @@ fn print_end<R: Value>(what: &str, task: JoinHandle<R>) -> Outcome {
     }
 }
 
-/// Starts tasks on workers of the program `worker`, or of this one.
+/// Starts tasks on workers that run the program `worker`, or this one.
 pub(crate) fn start(on: &str, fifo: &str, worker: &[&str]) -> Outcome {
     let domain = attach()?;
     let tasks = match worker {
@@ -98,7 +99,7 @@ pub(crate) fn start(on: &str, fifo: &str, worker: &[&str]) -> Outcome {
     let sent: Result<Vec<u64>, TaskError> = senders.into_iter().map(JoinHandle::join).collect();
     println!("sum {sum} of {}", sent?.iter().sum::<u64>());
     println!("nested {}", tasks.go(NESTED, 10)?.join()?);
-    // In builds that abort, a panic ends the worker, and what it has then is lost.
+    // In builds with `panic = "abort"`, a panic ends the worker and its other tasks are lost.
     print_end("failed", tasks.go(FAILS, "on purpose".to_owned())?)?;
     print_end("lost", tasks.go(DIE, ())?)?;
     println!("again {}", tasks.go(SQUARE, 10)?.join()?);

@@ -11,8 +11,8 @@ fn options() -> Result<ChannelOptions, Error> {
     ChannelOptions::default().slots(16)
 }
 
-/// Serves all clients from one waitset, until `clients` of them have come, been served and closed. Prints
-/// from which nodes they were and how many channels there were at most.
+/// Serves all clients from one waitset until `clients` channels have come, been served and closed. Prints
+/// from which nodes they came and the largest number of open channels.
 pub(crate) fn serve(name: &str, clients: &str) -> Outcome {
     let clients: usize = clients.parse()?;
     let listener = options()?.export(&crate::attach()?, name)?;
@@ -61,8 +61,8 @@ fn serve_one(
     Ok(0)
 }
 
-/// Opens `channels` channels to a server, uses each for `rounds` rounds, in turn, and then closes them or
-/// keeps them.
+/// Opens `channels` channels to a server, uses all of them for `rounds` rounds, and then closes or keeps
+/// them.
 pub(crate) fn use_many(name: &str, channels: &str, rounds: &str, then: &str) -> Outcome {
     let (channels, rounds): (usize, u32) = (channels.parse()?, rounds.parse()?);
     let domain = crate::attach()?;

@@ -1,4 +1,4 @@
-//! Message devices: nodes that send to each other, programs that use one node's, and nodes that end.
+//! Message devices: nodes that send to each other, programs that use a node's device, and deaths of nodes.
 
 use std::process::exit;
 use std::time::Duration;
@@ -25,7 +25,7 @@ fn seed(from: Address, to: Address, index: u64) -> u64 {
     part(from) << 48 | part(to) << 32 | index
 }
 
-/// Every node has two devices, in threads of their own, and each sends to every device of every node.
+/// Runs a node with two devices, each served by its own threads, which sends to every device of every node.
 pub(crate) fn work(rounds: &str) -> Outcome {
     let rounds: u64 = rounds.parse()?;
     let node = join()?;
@@ -51,7 +51,7 @@ pub(crate) fn work(rounds: &str) -> Outcome {
         return Err(format!("{counters:?}").into());
     }
     println!("node {}: {} messages, all as they were sent", node.number(), counters.delivered);
-    // Others may still wait for what this one has sent.
+    // Other nodes may not have received everything from this one yet.
     farewell(&node, &devices[0])
 }
 
@@ -71,7 +71,7 @@ fn send_all(device: &Device, rounds: u64) -> Result<(), XipxError> {
     Ok(())
 }
 
-/// Sends, to a device that may not be open yet.
+/// Sends a message to a device that may not be open yet.
 fn send(device: &Device, to: Address, message: &[u8]) -> Result<(), XipxError> {
     let start = std::time::Instant::now();
     loop {
@@ -102,7 +102,7 @@ fn receive_all(device: &Device, rounds: u64) -> Result<(), Box<dyn std::error::E
     Ok(())
 }
 
-/// Waits until all nodes have everything: node 0 hears of each, and then tells each.
+/// Waits until all nodes have received everything: each reports to node 0, which then answers each.
 fn farewell(node: &Node, device: &Device) -> Outcome {
     let others = 1..node.names().len() as u16;
     if node.number() == 0 {
@@ -117,7 +117,7 @@ fn farewell(node: &Node, device: &Device) -> Outcome {
     Ok(())
 }
 
-/// What is refused, each by an error that names it.
+/// Checks that invalid sends fail with an error that names the cause.
 fn refusals(device: &Device) -> Outcome {
     let own = device.node().number();
     let most_bytes = device.node().max_message_bytes();
@@ -142,13 +142,13 @@ fn refusals(device: &Device) -> Outcome {
     Ok(())
 }
 
-/// The last node dies while node 0 waits for it and others send to it; the others go on.
+/// The last node dies while node 0 waits for it and others send to it; the others continue.
 pub(crate) fn die() -> Outcome {
     let node = join()?;
     let device = node.open(Some(1))?;
     let last = node.names().len() as u16 - 1;
     if node.number() == last {
-        // Others send as well.
+        // Skip messages of other nodes.
         let mut message = device.receive(PATIENCE)?;
         while message.bytes != b"die" {
             message = device.receive(PATIENCE)?;
@@ -167,7 +167,7 @@ pub(crate) fn die() -> Outcome {
             other => return Err(format!("after a death: {other:?}").into()),
         }
     }
-    // A send is refused as soon as the death is known; before that the buffer only fills.
+    // A send fails as soon as the death is known; until then the buffer only fills.
     let start = std::time::Instant::now();
     loop {
         match device.send(dying, &[0; 512], PATIENCE) {
@@ -196,7 +196,7 @@ fn client(group: &str, channel: Option<u16>) -> Result<Client, Box<dyn std::erro
     Ok(Client::open(&address_of(domain.machine_name(), group, domain.node_name()), channel)?)
 }
 
-/// Answers everything that comes, by the device that another program serves, until it is told to stop.
+/// Answers every message on a device served by another program until told to stop.
 pub(crate) fn answer(group: &str, channel: &str) -> Outcome {
     let mut client = client(group, Some(channel.parse()?))?;
     println!("open: channel {} of node {}", client.address().channel, client.address().node);
@@ -209,7 +209,7 @@ pub(crate) fn answer(group: &str, channel: &str) -> Outcome {
     }
 }
 
-/// Asks a device that answers.
+/// Sends a request to an answering device.
 pub(crate) fn ask(group: &str, node: &str, channel: &str, words: &str) -> Outcome {
     let to = Address { node: node.parse()?, channel: channel.parse()? };
     let mut client = client(group, None)?;

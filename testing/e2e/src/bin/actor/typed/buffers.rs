@@ -1,4 +1,4 @@
-//! Bulk memory that goes along with messages: moved, lent, several, none; and buffers that are not there.
+//! Bulk buffers passed along with messages: moved, lent, several, none; and invalid handles.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::{Outcome, PATIENCE};
 
 pub(super) const HASH: u64 = Buffers::HASH;
 
-/// Calls that are refused, of each client.
+/// Number of refused calls per client.
 const REFUSED: u64 = 3;
 const BUFFER_BYTES: u64 = 65_536;
 const COUNT: u32 = 6;
@@ -24,8 +24,8 @@ fn sum_of(bytes: &[u8]) -> u64 {
     bytes.iter().map(|byte| u64::from(*byte)).sum()
 }
 
-/// How `host`, `none` or the node of a window is meant: how far the ends trust each other, and in whose
-/// window the pool is.
+/// Options for `-`, `none` or the node of a window: trust between the ends, and the window that contains the
+/// pool.
 fn place(place: &str) -> (BulkOptions, PoolOptions) {
     let options = PoolOptions::new(BUFFER_BYTES, COUNT);
     match place {
@@ -118,7 +118,7 @@ pub(super) fn call(domain: &Domain, mut channel: Channel, how: &str) -> Outcome 
         }
         drop(kept);
     }
-    // Claimed before; never sent; and lent where it says moved. The last is lost by that.
+    // Handles that were claimed before, never sent, and lent but declared as moved. The last is lost by that.
     let claimed = claimed.ok_or("nothing was claimed")?;
     let never = Handle { object: claimed.object ^ 0x4000_0000 };
     let lent = filled(&pool, 1, 64)?;

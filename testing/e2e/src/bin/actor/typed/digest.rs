@@ -1,12 +1,11 @@
-//! Values as a number that depends on every bit of them, and on nothing of how they lie in memory or on a
-//! wire.
+//! Digest of values that depends on every bit of them, but not on their layout in memory or on the wire.
 
 use tombolo::interface::{Blob, List, Malformed, Text, View};
 use tombolo_stubs::everything::{EntryView, EverythingPartsRequestView, PointView, ShapeView};
 
 type Read = Result<(), Malformed>;
 
-/// FNV-1a.
+/// FNV-1a hash of the values.
 pub(super) struct Digest(u64);
 
 impl Default for Digest {
@@ -123,7 +122,7 @@ impl Digest {
     }
 }
 
-/// The numbers of a request or a reply, each as 64 bits.
+/// Collects the numbers of a request or reply as 64-bit words.
 macro_rules! numbers {
     ($view:expr) => {{
         let view = $view;

@@ -1,4 +1,4 @@
-//! Every type of the language, there and back.
+//! Every type of the interface language, in both directions.
 
 use std::error::Error;
 use std::time::{Duration, Instant};
@@ -22,10 +22,10 @@ use crate::{Outcome, PATIENCE};
 
 pub(super) const HASH: u64 = Everything::HASH;
 
-/// What is drawn after a poke, and what stands for the names of a shape in an answer.
+/// Names sent after a poke and in answers with a list of names.
 const NAMES: [&str; 3] = ["ä", "", "𝄞𝄞"];
 
-/// What a shape is kept as until it is answered.
+/// Shape of a request, kept until it is returned.
 enum Kept {
     Nothing,
     Number(u64),
@@ -34,7 +34,7 @@ enum Kept {
     Names,
 }
 
-/// The server, which keeps every message until it has sent it back.
+/// The server, which keeps a request's parts until it has sent them back.
 #[derive(Default)]
 struct Mirror {
     name: String,
@@ -158,7 +158,7 @@ pub(super) fn serve(channel: Channel) -> Outcome {
     expect("messages that were refused", (counts.unknown, counts.malformed), (0, 0))
 }
 
-/// The sample values of the server.
+/// Digests of the events that the server sent.
 #[derive(Default)]
 struct Drawn(Vec<u64>);
 
@@ -175,7 +175,7 @@ fn shape_digest(shape: ShapeView<'_>) -> Result<u64, Malformed> {
     Ok(digest.value())
 }
 
-/// Reads a message of this program's own, as its receiver will.
+/// Decodes a message of this program as its receiver would.
 fn read_own<R>(
     body: &impl Body,
     read: impl FnOnce(tombolo::interface::Record<'_>) -> Result<R, Malformed>,
@@ -186,7 +186,7 @@ fn read_own<R>(
     Ok(read(Header::read(Source::Bytes(&bytes))?.1)?)
 }
 
-/// Calls everything, with values at their limits and in between.
+/// Calls every method with values at and between their limits.
 pub(super) fn call(channel: Channel) -> Outcome {
     let mut client = EverythingClient::bind(channel, Drawn::default())?;
     for request in &all_numbers() {
@@ -273,7 +273,7 @@ fn all_numbers() -> [EverythingNumbersRequest; 3] {
     [highest, lowest, zero]
 }
 
-/// Messages with every type: empty, at their limits, and with each shape.
+/// Builds messages with every type: empty, at the limits, and with each shape.
 fn with_parts<R>(number: u32, then: impl FnOnce(&EverythingPartsRequest<'_>) -> R) -> R {
     let points = [Point { x: 1.5, y: -2.0, tag: 7 }, Point { x: f32::MIN, y: f32::MAX, tag: 255 }];
     let full_points = [points[0], points[1], points[0], points[1]];
@@ -356,7 +356,7 @@ fn call_parts(
     expect("parts", (all, entry.value(), maybe_shape), sent)
 }
 
-/// Messages at a limit arrive; messages above it are not sent.
+/// Checks that messages at a limit arrive and messages above it are not sent.
 fn limits(client: &mut EverythingClient<Channel, Drawn>) -> Outcome {
     let texts = ["x".repeat(31), "x".repeat(32), "x".repeat(33), "é".repeat(16), "é".repeat(17)];
     for (text, allowed) in texts.iter().zip([true, true, false, true, false]) {

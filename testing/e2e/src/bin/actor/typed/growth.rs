@@ -1,4 +1,4 @@
-//! An interface as it was and as it is: each talks to the other.
+//! Old and new version of an interface: each talks to the other.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ pub(super) enum Peer {
     Before,
 }
 
-/// Serves the interface as it is.
+/// Server of the new version.
 #[derive(Default)]
 struct Now {
     text: String,
@@ -37,7 +37,7 @@ impl growth::GrowthHandler for Now {
         self.text = note.text()?.to_string()?;
         let (mood, due, count) = (note.mood()?, note.due()?, note.tags()?.len() as u32);
         let note = growth::Note { text: &self.text, mood, tags: &["a", "ü"], due };
-        // A client of the old interface asks without detail, which it does not know.
+        // A client of the old version does not know `detail`.
         let thing = if request.detail()? { growth::Thing::Number(4) } else { growth::Thing::Name("name") };
         Ok(growth::GrowthLookReply { note, thing, stamp: STAMP, count: Some(count) }.into())
     }
@@ -60,7 +60,7 @@ impl growth::GrowthHandler for Now {
     }
 }
 
-/// Serves the interface as it was.
+/// Server of the old version.
 #[derive(Default)]
 struct Before {
     text: String,
@@ -84,7 +84,7 @@ impl growth_before::GrowthHandler for Before {
     }
 }
 
-/// Serves until the client leaves; the client's version shows only in what the older of both does not know.
+/// Serves until the client leaves. The versions of both ends only matter for fields that the older one lacks.
 macro_rules! serve {
     ($server:ty, $handler:ty, $channel:expr, |$bound:ident| $tell:expr) => {{
         let mut $bound = <$server>::bind($channel)?;
@@ -117,7 +117,7 @@ pub(super) fn serve_before(channel: Channel) -> Outcome {
     })
 }
 
-/// The answers that a client received.
+/// Events that a client received.
 #[derive(Default)]
 struct Told(Vec<String>);
 
@@ -135,7 +135,7 @@ impl growth_before::GrowthEvents for Told {
     }
 }
 
-/// Waits until a client was told of something.
+/// Waits until a client received an event.
 macro_rules! listen {
     ($client:expr) => {{
         let until = Instant::now() + PATIENCE;
@@ -157,7 +157,7 @@ pub(super) fn call_as_now(channel: Channel, peer: Peer) -> Outcome {
     let text = note.text()?.to_string()?;
     let grown = (note.mood()?.0, note.tags()?.len(), note.due()?, reply.count()?);
     let got = (text, thing, grown, stamp.at_ns()?, stamp.node()?);
-    // What an older server does not say is zero, or nothing.
+    // Fields that an older server does not send are zero or absent.
     let grown = if peer == Peer::Now { (77, 2, Some(1), Some(4)) } else { (0, 0, None, None) };
     let expected = ("größte Insel: 島".to_owned(), true, grown, STAMP.at_ns, STAMP.node);
     expect("look, now", got, expected)?;
@@ -187,7 +187,7 @@ pub(super) fn call_as_before(channel: Channel, peer: Peer) -> Outcome {
     client.forget(&growth_before::GrowthForget { id: 3 })?;
     listen!(client);
     expect("told", &client.events().0, &vec!["8".to_owned()])?;
-    // It does not know the event.
+    // The old version does not know the event.
     let unknown = u64::from(peer == Peer::Now);
     expect("unknown events", client.counts().unknown, unknown)
 }

@@ -1,4 +1,4 @@
-//! Typed interfaces: every type there and back, and old and new versions of one interface. A program in C
+//! Typed interfaces: every type in both directions, and old and new versions of one interface. A C program
 //! (`testing/e2e/c/typed.c`) does the same; each serves and calls each, on every kind of node.
 
 mod buffers;
@@ -13,12 +13,11 @@ use tombolo::{Channel, ChannelOptions, Listener};
 
 use crate::Outcome;
 
-/// How long the next client may take to come: it calls other servers before, and may be an interpreter under
-/// emulation.
+/// Timeout for the next client: it calls other servers first and may be an interpreter under emulation.
 const NEXT_CLIENT: Duration = Duration::from_secs(1000);
 
-/// Serves `clients` clients, one after the other: each opens these channels in this order. The last `plain`
-/// of them pass neither rights nor buffers.
+/// Serves `clients` clients, one after the other. Each opens these channels in this order. The last `plain`
+/// of them pass neither capabilities nor buffers.
 pub(crate) fn serve(name: &str, clients: &str, plain: &str) -> Outcome {
     let (clients, plain): (u32, u32) = (clients.parse()?, plain.parse()?);
     let domain = crate::attach()?;
@@ -47,8 +46,8 @@ pub(crate) fn serve(name: &str, clients: &str, plain: &str) -> Outcome {
     Ok(())
 }
 
-/// Calls each of these servers. Rights are to memory in the window of that node; servers called `plain:NAME`
-/// get neither rights nor buffers.
+/// Calls each of these servers. Capabilities are to memory in the window of node `window`; servers written as
+/// `plain:NAME` get neither capabilities nor buffers.
 pub(crate) fn call(window: &str, names: &[&str]) -> Outcome {
     let domain = crate::attach()?;
     for word in names {
@@ -72,7 +71,7 @@ pub(crate) fn call(window: &str, names: &[&str]) -> Outcome {
     Ok(())
 }
 
-/// Serves one client that passes rights.
+/// Serves one client that passes capabilities.
 pub(crate) fn serve_rights(name: &str) -> Outcome {
     let domain = crate::attach()?;
     let listener = ChannelOptions::default().interface_hash(rights::HASH).export(&domain, name)?;
@@ -82,7 +81,7 @@ pub(crate) fn serve_rights(name: &str) -> Outcome {
     Ok(())
 }
 
-/// Passes rights to memory that both reach: in the window of that node, or if it is `-` of the kernel.
+/// Passes capabilities to memory that both reach: in the window of node `window`, or in host memory for `-`.
 pub(crate) fn call_rights(name: &str, window: &str) -> Outcome {
     let domain = crate::attach()?;
     let channel = ChannelOptions::default().interface_hash(rights::HASH).connect(&domain, name)?;
@@ -91,7 +90,7 @@ pub(crate) fn call_rights(name: &str, window: &str) -> Outcome {
     Ok(())
 }
 
-/// Serves clients that pass buffers, one after the other; `clients` of them are connected at the same time.
+/// Serves clients that pass buffers; `clients` of them are connected at the same time.
 pub(crate) fn serve_buffers(name: &str, how: &str, clients: &str) -> Outcome {
     let clients: usize = clients.parse()?;
     let domain = crate::attach()?;
@@ -133,7 +132,7 @@ pub(crate) fn call_buffers(name: &str, how: &str, channels: &str) -> Outcome {
     Ok(())
 }
 
-/// Ends a program whose peer broke the protocol.
+/// Fails unless a value is as expected.
 fn expect<T: PartialEq + std::fmt::Debug>(what: &str, actual: T, expected: T) -> Outcome {
     if actual == expected { Ok(()) } else { Err(format!("{what}: {actual:?}, not {expected:?}").into()) }
 }

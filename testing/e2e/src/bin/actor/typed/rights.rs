@@ -1,4 +1,4 @@
-//! Rights that go along with messages: copied, moved, several, none; and those that are refused.
+//! Capabilities passed along with messages: copied, moved, several, none; and refused ones.
 
 use tombolo::interface::{Call, CallError, Decline, Fault, Handle, Never, Response, ServeError};
 use tombolo::region::{Capability, Extent, FarEnd, Region, RegionOptions, Rights};
@@ -14,10 +14,10 @@ use crate::{Outcome, PATIENCE};
 
 pub(super) const HASH: u64 = Interface::HASH;
 
-/// Calls that are refused, of each client.
+/// Number of refused calls per client.
 const REFUSED: u64 = 4;
 
-/// All bytes of memory, added up.
+/// Returns the sum of all bytes of a region.
 fn sum(capability: &Capability) -> Result<u64, tombolo::Error> {
     let mapping = capability.map(Rights::READ)?;
     let mut bytes = vec![0; mapping.length_bytes()];
@@ -32,7 +32,7 @@ fn sum_of(bytes: &[u8]) -> u64 {
 struct Adder {
     domain: Domain,
     client: FarEnd,
-    /// Whom to tell which sum.
+    /// Endpoint to notify, and the sum to send.
     told: Option<(Endpoint, u64)>,
 }
 
@@ -48,7 +48,7 @@ impl RightsHandler for Adder {
         for part in request.parts()?.iter() {
             total += sum(&domain.accept(client, part?)?)?;
         }
-        // With this program's own right to it the region would go, were there not this one.
+        // The region would end with this program's capability; the copy keeps it alive.
         let back = (*region).copy_to(client, Rights::READ)?;
         self.told = Some((endpoint, total));
         Ok(RightsPassReply { sum: total, back: Some(back) }.into())
@@ -74,7 +74,7 @@ pub(super) fn serve(domain: &Domain, channel: Channel) -> Outcome {
     expect("calls refused", server.counts().refused, REFUSED)
 }
 
-/// A region that every node of the machine reaches, with something in it.
+/// Creates a region within reach of all involved nodes and fills it.
 fn filled(domain: &Domain, window: Option<&str>, seed: u8) -> Result<Region, tombolo::Error> {
     let options = RegionOptions::new(2 * PAGE_BYTES);
     let options = window.map_or(options.clone(), |node| options.in_window_of(node));
@@ -83,7 +83,7 @@ fn filled(domain: &Domain, window: Option<&str>, seed: u8) -> Result<Region, tom
     Ok(region)
 }
 
-/// `window` is the node in whose window the memory is, if the two are not on one kernel.
+/// Runs the client. `window` names the node whose window contains the memory, if both are not on one kernel.
 pub(super) fn call(domain: &Domain, channel: Channel, window: Option<&str>) -> Outcome {
     let server = FarEnd::from(&channel);
     let mut client = RightsClient::bind(channel, ())?;
@@ -115,7 +115,7 @@ pub(super) fn call(domain: &Domain, channel: Channel, window: Option<&str>) -> O
         expect("what the endpoint was told", told, expected.to_le_bytes().to_vec())?;
         stale = Some(region);
     }
-    // Taken up before; taken back; one that was never granted; and one that was revoked.
+    // Capabilities that were accepted before, taken back, never granted, and revoked.
     let stale = stale.ok_or("nothing was moved")?;
     let fresh = filled(domain, window, 3)?;
     let returned = fresh.move_to(server)?;
