@@ -14,7 +14,7 @@ fn main() {
     }
 }
 
-/// Plays the part of this domain's rank.
+/// Runs this domain's rank.
 fn play() -> Result<(), Box<dyn Error>> {
     let domain = Domain::attach()?;
     let job = domain.job()?;
@@ -25,7 +25,7 @@ fn play() -> Result<(), Box<dyn Error>> {
     }
 }
 
-/// Rank 0 sends each message when the one before has come back, and measures.
+/// Rank 0 sends each message after the previous one has returned, and measures the time.
 fn measure(domain: &Domain, mut channel: Channel) -> Result<(), Box<dyn Error>> {
     let (mut message, mut times_us) = (Vec::new(), Vec::new());
     channel.recv_into(&mut message)?;
@@ -44,7 +44,7 @@ fn measure(domain: &Domain, mut channel: Channel) -> Result<(), Box<dyn Error>> 
     Ok(())
 }
 
-/// Rank 1 says what it runs on, and returns every message until rank 0 closes the channel.
+/// Rank 1 reports its platform, and returns every message until rank 0 closes the channel.
 fn return_all(mut channel: Channel) -> Result<(), Box<dyn Error>> {
     let mut message = Isa::current().name().as_bytes().to_vec();
     loop {
