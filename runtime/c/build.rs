@@ -1,4 +1,4 @@
-//! The name under which programs look for the shared library when they start.
+//! Sets the soname of the shared library, under which the dynamic linker finds it.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -9,13 +9,13 @@ import (
 	"tombolo/internal/ring"
 )
 
-// withdrawal is the byte on a doorbell by which a side without channel memory says that it stopped waiting.
+// withdrawal is the doorbell byte by which a side without channel memory reports that it stopped waiting.
 const withdrawal = 4
 
-// A bell wakes one end of a channel, rings the other, and knows when the peer is gone. Its goroutines wait in
-// the runtime's poller, which takes no thread.
+// A bell is the doorbell of one end of a channel: it wakes this end, rings the peer and detects the peer's
+// end. Its goroutines wait in the runtime's poller, and do not occupy threads.
 type bell struct {
-	// A message may be there, or room.
+	// Signalled when there may be a message or room.
 	message, room chan struct{}
 
 	// Closed when the peer is gone.
@@ -26,10 +26,10 @@ type bell struct {
 
 	withdrawn atomic.Bool
 	lifeline  *os.File
-	incoming  *os.File // of a window; otherwise the lifeline wakes
+	incoming  *os.File // of a window; otherwise the lifeline carries the rings
 	lifeFd    int
 
-	// Of a window: an event counter or the mapped registers that ring the peer, and the word that counts the
+	// In a window: an event counter or the mapped registers that ring the peer, and the word that counts the
 	// rings.
 	counterFd int
 	registers []byte
@@ -37,7 +37,7 @@ type bell struct {
 	counted   *uint64
 	rings     uint64
 
-	// The page with the word that counts the rings of other channels too, where there is one.
+	// The page with the ring count that other channels share, if there is one.
 	groupPage []byte
 	group     *uint64
 
@@ -54,7 +54,7 @@ func newBell() *bell {
 	}
 }
 
-// poller gives a descriptor to the runtime's poller.
+// poller registers a descriptor with the runtime's poller.
 func poller(fd int, name string) (*os.File, error) {
 	if err := syscall.SetNonblock(fd, true); err != nil {
 		return nil, err
@@ -62,7 +62,7 @@ func poller(fd int, name string) (*os.File, error) {
 	return os.NewFile(uintptr(fd), name), nil
 }
 
-// listen starts to wait for rings and for the end of the peer.
+// listen starts waiting for rings and for the end of the peer.
 func (b *bell) listen() {
 	if b.incoming != nil {
 		b.waiting.Add(1)
@@ -132,14 +132,14 @@ func (b *bell) ring() {
 	}
 	switch {
 	case b.registers != nil:
-		// A plain store, as devices want it; the addition orders everything stored before.
+		// Device registers need a plain store; the atomic addition orders all earlier stores before it.
 		b.order.Add(1)
 		*registerAt(b.registers, doorbellRegister) = b.target
 	case b.counterFd >= 0:
-		// A counter that is full wakes the peer as well.
+		// A saturated counter wakes the peer as well.
 		_, _ = syscall.Write(b.counterFd, one[:])
 	default:
-		// A full socket holds enough rings; that the peer is gone is noticed by the one who reads.
+		// A full socket holds enough rings; the reading goroutine detects a dead peer.
 		_ = sendMessage(b.lifeFd, []byte{1}, nil)
 	}
 }

@@ -13,31 +13,31 @@ import (
 	"tombolo/internal/ring"
 )
 
-// A Channel joins this program with another domain and carries whole messages both ways, in order. Any number
-// of goroutines may send and receive; each message goes to one of them.
+// A Channel connects this program to another domain and carries whole messages in both directions, in order.
+// Any number of goroutines may send and receive; each message goes to one of them.
 //
-// Operations wait until their context ends; with a context that has no deadline they wait as long as the
-// domain's timeout, 30 seconds by default. A message that was not sent is still the caller's.
+// Operations wait until their context ends. With a context that has no deadline they wait for the domain's
+// timeout, 30 seconds by default. A failed send has no effect.
 type Channel struct {
 	memory  []uint64
 	mapping []byte
 	me      side
 	shape   ring.Shape
 	bell    *bell
-	stream  *stream // instead of memory and bell
+	stream  *stream // used instead of memory and bell
 	peer    DomainID
 	node    string
 	op      string
 	timeout time.Duration
 	spin    time.Duration
 
-	// Each is held by one goroutine at a time, which waits with its context for it.
+	// Context-aware locks, each held by one goroutine at a time.
 	sending, receiving turn
 	producer           *ring.Producer
 	consumer           *ring.Consumer
 	message, room      sleeper
 
-	// What the other direction needs to know.
+	// State that one direction passes to the other.
 	consumed atomic.Uint64
 	hint     atomic.Uint32
 
@@ -48,7 +48,7 @@ type Channel struct {
 	rangWords uint64
 }
 
-// turn is a lock that is waited for with a context.
+// turn is a lock whose waiters honour a context.
 type turn chan struct{}
 
 func newTurn() turn { return make(turn, 1) }
@@ -75,7 +75,7 @@ func (t turn) tryTake() bool {
 
 func (t turn) give() { <-t }
 
-// sleeper is the word by which a side says that it sleeps.
+// sleeper is the word by which a side announces that it sleeps: odd while it does.
 type sleeper struct {
 	mutex  sync.Mutex
 	word   *uint64
@@ -103,7 +103,7 @@ func (s *sleeper) disarm() {
 	}
 }
 
-// close stores an odd number that was never used, for good.
+// close stores an unused odd number, permanently, so that the peer rings once more and notices.
 func (s *sleeper) close() {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -111,7 +111,7 @@ func (s *sleeper) close() {
 	ring.Store(s.word, (s.number|1)+2)
 }
 
-// newChannel opens one end of a channel in memory, which it owns from then on, as it does the bell.
+// newChannel opens one end of a channel in memory. The channel takes ownership of the memory and the bell.
 func newChannel(ctx context.Context, d *Domain, op string, mapping []byte, memory []uint64, me side, mine hello,
 	b *bell) (*Channel, error) {
 	b.listen()
@@ -131,8 +131,8 @@ func newChannel(ctx context.Context, d *Domain, op string, mapping []byte, memor
 	return c, nil
 }
 
-// spinTime is how long a waiting goroutine polls before it sleeps: about the cost of a wake-up. On one
-// processor the peer cannot answer meanwhile.
+// spinTime returns how long a waiting goroutine polls before it sleeps: about the cost of a wake-up. With a
+// single processor polling is useless, as the peer cannot run meanwhile.
 var spinTime = func() time.Duration {
 	if runtime.NumCPU() == 1 {
 		return 0
@@ -140,40 +140,41 @@ var spinTime = func() time.Duration {
 	return 50 * time.Microsecond
 }()
 
-// Peer is the domain at the other end.
+// Peer returns the id of the domain at the other end.
 func (c *Channel) Peer() DomainID { return c.peer }
 
-// PeerNode is the name of the peer's node.
+// PeerNode returns the name of the peer's node.
 func (c *Channel) PeerNode() string { return c.node }
 
-// MaxMessageBytes is the length of the longest message.
+// MaxMessageBytes returns the maximum length of a message.
 func (c *Channel) MaxMessageBytes() int { return c.shape.MaxMessageBytes() }
 
-// SetTimeout sets how long operations wait whose context has no deadline. Not while others use the channel.
+// SetTimeout sets the timeout of operations whose context has no deadline. It must not be called while other
+// goroutines use the channel.
 func (c *Channel) SetTimeout(timeout time.Duration) { c.timeout = timeout }
 
-// SetSpin sets how long a goroutine polls before it sleeps; 0 sleeps at once. Not while others use the
-// channel.
+// SetSpin sets how long a goroutine polls before it sleeps; 0 sleeps at once. It must not be called while
+// other goroutines use the channel.
 func (c *Channel) SetSpin(spin time.Duration) { c.spin = spin }
 
 func (c *Channel) what(verb string) string {
 	return fmt.Sprintf("%s domain %v on node %s", verb, c.peer, c.node)
 }
 
-// wakePeer rings if the peer sleeps by that word, once for each sleep.
+// wakePeer rings the doorbell if the word shows that the peer sleeps, once per sleep.
 func (c *Channel) wakePeer(word int, rang *uint64) {
 	asleep := ring.Load(&line(c.memory, 2+int(c.me.other()))[word])
 	if asleep&1 == 1 && asleep != *rang {
 		*rang = asleep
 		c.bell.ring()
-		// A peer that closes leaves an odd number behind, so that those who only send look.
+		// A closing peer leaves an odd number, so that goroutines that only send notice.
 		if ring.Load(&line(c.memory, 6+int(c.me.other()))[1]) != 0 {
 			c.left.Store(true)
 		}
 	}
 }
 
-// bounded is a context with a deadline.
+// bounded returns the context if it has a deadline, or else a child with the timeout.
 func bounded(ctx context.Context, timeout time.Duration) (context.Context, context.CancelFunc) {
 	if _, ok := ctx.Deadline(); ok {
 		return ctx, func() {}
@@ -210,7 +211,7 @@ func (c *Channel) turnError(verb string, err error) error {
 	return waitError(c.what(verb), err)
 }
 
-// TrySend sends a message if there is room for it now; otherwise its error is ErrWouldBlock.
+// TrySend sends a message if there is room now, and otherwise returns ErrWouldBlock.
 func (c *Channel) TrySend(message []byte) error {
 	if c.stream != nil {
 		return c.stream.send(nil, c.what("send to"), message)
@@ -229,7 +230,7 @@ func (c *Channel) trySend(message []byte) (done bool, err error) {
 	return c.sendNow(message)
 }
 
-// sendNow sends if there is room. The caller has the turn.
+// sendNow sends if there is room. The caller holds the turn.
 func (c *Channel) sendNow(message []byte) (done bool, err error) {
 	if c.closed.Load() {
 		return true, failure(ErrClosed, c.what("send to"), "this side closed it")
@@ -254,7 +255,7 @@ func (c *Channel) sendNow(message []byte) (done bool, err error) {
 	return true, ringError(c.what("send to"), err)
 }
 
-// sendHeld waits for room, with the turn.
+// sendHeld waits for room and sends. The caller holds the turn.
 func (c *Channel) sendHeld(ctx context.Context, message []byte) error {
 	var cancel context.CancelFunc
 	for start := time.Now(); ; {
@@ -284,7 +285,7 @@ func (c *Channel) sendHeld(ctx context.Context, message []byte) error {
 	}
 }
 
-// sleep waits until the bell rings, the peer is gone or this side closes.
+// sleep waits until the doorbell rings, the peer is gone or this side closes.
 func (c *Channel) sleep(ctx context.Context, rung <-chan struct{}) error {
 	select {
 	case <-rung:
@@ -296,7 +297,8 @@ func (c *Channel) sleep(ctx context.Context, rung <-chan struct{}) error {
 	return nil
 }
 
-// endError is the error of a channel whose peer is gone: closed if it closed before, and a death otherwise.
+// endError returns the error of a channel whose peer is gone: closed if it closed the channel before, and
+// otherwise died.
 func (c *Channel) endError(verb string) error {
 	peer := line(c.memory, int(c.me.other()))
 	if word := ring.Load(&peer[verdictWord]); uint32(word) == verdictFarEnd {
@@ -311,7 +313,7 @@ func (c *Channel) endError(verb string) error {
 // Recv receives a message, waiting for one.
 func (c *Channel) Recv(ctx context.Context) ([]byte, error) { return c.RecvInto(ctx, nil) }
 
-// RecvInto receives a message into the buffer's memory, which grows if need be, and returns it.
+// RecvInto receives a message into the buffer, which grows if necessary, and returns it.
 func (c *Channel) RecvInto(ctx context.Context, buffer []byte) ([]byte, error) {
 	if c.stream != nil {
 		ctx, cancel := bounded(ctx, c.timeout)
@@ -346,7 +348,7 @@ func (c *Channel) RecvInto(ctx context.Context, buffer []byte) ([]byte, error) {
 			c.message.disarm()
 			continue
 		}
-		// The last poll returned slots, for which the peer may wait.
+		// The last poll returned slots that the peer may be waiting for.
 		c.wakePeer(8, &c.rangRoom)
 		err := c.sleep(ctx, c.bell.message)
 		c.message.disarm()
@@ -357,7 +359,7 @@ func (c *Channel) RecvInto(ctx context.Context, buffer []byte) ([]byte, error) {
 	}
 }
 
-// TryRecv receives a message if there is one now; otherwise its error is ErrWouldBlock.
+// TryRecv receives a message if there is one now, and otherwise returns ErrWouldBlock.
 func (c *Channel) TryRecv() ([]byte, error) {
 	if c.stream != nil {
 		return c.stream.receive(nil, c.what("receive from"), nil)
@@ -371,12 +373,12 @@ func (c *Channel) TryRecv() ([]byte, error) {
 	return nil, &Error{Status: ErrWouldBlock, Op: c.what("receive from")}
 }
 
-// recvNow receives if there is a message. The caller has the turn.
+// recvNow receives if there is a message. The caller holds the turn.
 func (c *Channel) recvNow(target []byte) (message []byte, done bool, err error) {
 	if c.closed.Load() {
 		return nil, true, failure(ErrClosed, c.what("receive from"), "this side closed it")
 	}
-	// Asked first: what a peer that is gone by now has sent is there.
+	// Checked before the ring: everything that a dead peer sent is visible by then.
 	gone := c.bell.isGone()
 	message, returned, err := c.consumer.TryRecv(target)
 	if returned {
@@ -399,9 +401,9 @@ func (c *Channel) recvNow(target []byte) (message []byte, done bool, err error) 
 	return nil, true, ringError(c.what("receive from"), err)
 }
 
-// Close closes both directions: the peer receives what was sent before, and then finds the channel closed.
-// Operations of this side that wait end with ErrClosed. Over a byte stream it waits until what was accepted
-// has been sent, up to 10 seconds.
+// Close closes both directions: the peer receives everything sent before, and then finds the channel closed.
+// Waiting operations of this side return ErrClosed. Over a byte stream Close waits until accepted messages
+// have been sent, up to 10 seconds.
 func (c *Channel) Close() error {
 	c.closing.Do(func() {
 		if c.stream != nil {
@@ -410,7 +412,7 @@ func (c *Channel) Close() error {
 		}
 		c.closed.Store(true)
 		close(c.bell.stop)
-		// Those who wait have seen that, or will.
+		// Waiting goroutines have noticed the close, or will.
 		c.sending <- struct{}{}
 		c.receiving <- struct{}{}
 		c.producer.Close()

@@ -17,7 +17,7 @@ import (
 	"tombolo/internal/ring"
 )
 
-// patience is more than anything here takes.
+// patience is a timeout longer than anything here takes.
 const patience = 60 * time.Second
 
 func soon(t testing.TB) context.Context {
@@ -26,14 +26,14 @@ func soon(t testing.TB) context.Context {
 	return ctx
 }
 
-// nowhere is a domain without a machine.
+// nowhere returns a domain without a machine.
 func nowhere() *Domain {
 	d := &Domain{id: 7}
 	d.SetTimeout(patience)
 	return d
 }
 
-// sockets is what a monitor hands out for a channel in memory of one kernel.
+// sockets returns the descriptors that a monitor grants for a channel in shared memory of one kernel.
 func sockets(t testing.TB) (fds, fds) {
 	t.Helper()
 	pair, err := syscall.Socketpair(syscall.AF_UNIX, syscall.SOCK_STREAM|syscall.SOCK_CLOEXEC, 0)
@@ -115,7 +115,7 @@ func TestMessagesBothWays(t *testing.T) {
 	}
 }
 
-// Many goroutines share both ends; each message arrives once.
+// Many goroutines share both ends; each message arrives exactly once.
 func TestSharedByGoroutines(t *testing.T) {
 	a, b := pair(t, Options{Slots: 4})
 	ctx := soon(t)
@@ -177,7 +177,7 @@ func TestDeadlines(t *testing.T) {
 	if err := a.TrySend(nil); !errors.Is(err, ErrWouldBlock) {
 		t.Error(err)
 	}
-	// Without a deadline of the context the channel's own holds.
+	// Without a deadline in the context, the channel's timeout applies.
 	b.SetTimeout(time.Millisecond)
 	for {
 		if _, err := b.Recv(context.Background()); err != nil {
@@ -200,8 +200,8 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// What was sent before a close or a death is received before either is reported, and both wake those who
-// wait.
+// Messages sent before a close or a death are received before either is reported, and both wake waiting
+// goroutines.
 func TestCloseAndDeath(t *testing.T) {
 	for _, dies := range []bool{false, true} {
 		a, b := pair(t, Options{})
@@ -234,7 +234,7 @@ func TestCloseAndDeath(t *testing.T) {
 			t.Errorf("%v, not %v", err, expected)
 		}
 	}
-	// Of one that waits.
+	// The end of a peer wakes waiting goroutines.
 	a, b := pair(t, Options{})
 	time.AfterFunc(5*time.Millisecond, func() { b.Close() })
 	if _, err := a.Recv(soon(t)); !errors.Is(err, ErrClosed) {
@@ -260,7 +260,7 @@ func TestHandshakeRefusals(t *testing.T) {
 			t.Errorf("%+v: %v; %v", other, errA, errB)
 		}
 	}
-	// The connecting side chooses slots and variant.
+	// The connecting side chooses the number of slots and the variant.
 	a, b, errA, errB := open(t, Options{Slots: 128, UsedFlag: true}, Options{})
 	if errA != nil || errB != nil {
 		t.Fatal(errA, errB)
@@ -284,7 +284,7 @@ func TestHandshakeRefusals(t *testing.T) {
 	}
 }
 
-// Bytes of channel memory as docs/specs/channel.md has them: what the two sides write of its example.
+// The bytes of channel memory match the example of docs/specs/channel.md on both sides.
 func TestGoldenBytes(t *testing.T) {
 	options := Options{SlotBytes: 32, Slots: 4, InterfaceHash: 0x1122334455667788}
 	a, b := pair(t, options)
@@ -318,7 +318,7 @@ func TestGoldenBytes(t *testing.T) {
 	}
 }
 
-// Whatever the peer writes into channel memory, this side ends with errors, and before its deadlines.
+// For any contents of channel memory, this side ends with errors, and before its deadlines.
 func scribble(t *testing.T, seed []byte) {
 	a, b := pair(t, Options{SlotBytes: 32, Slots: 4})
 	for i, value := range seed {

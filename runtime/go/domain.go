@@ -1,12 +1,12 @@
-// Package tombolo lets programs in Go take part in a machine: send messages to domains on processors of other
-// instruction sets, under other kernels, on this host and behind shared-memory windows.
+// Package tombolo connects Go programs to a machine: they exchange messages with domains on processors of
+// other instruction sets, under other kernels, on this host and behind shared-memory windows.
 //
 //	domain, err := tombolo.Attach(ctx)
 //	channel, err := domain.Connect(ctx, "pong")
 //	err = channel.Send(ctx, []byte("ping"))
 //	answer, err := channel.Recv(ctx)
 //
-// It is written from docs/specs and needs neither cgo nor other modules. Waiting goroutines take no thread.
+// It implements docs/specs without cgo or other modules. Waiting goroutines do not occupy threads.
 package tombolo
 
 import (
@@ -29,10 +29,10 @@ import (
 	"tombolo/stubs"
 )
 
-// DomainID names a domain of the machine.
+// DomainID identifies a domain of the machine.
 type DomainID = stubs.DomainID
 
-// DefaultTimeout is how long operations wait whose context has no deadline.
+// DefaultTimeout is the timeout of operations whose context has no deadline.
 const DefaultTimeout = 30 * time.Second
 
 // localMachine is the machine of a plain host, which the first program starts.
@@ -53,14 +53,14 @@ type Domain struct {
 	early     map[uint32][]arrival
 }
 
-// arrival is a domain that has connected.
+// arrival is a domain that has connected and waits to be accepted.
 type arrival struct {
 	grant control.Grant
 	fds   fds
 }
 
 // Attach attaches to the machine of this program: the one that started it, or the one that TOMBOLO_MACHINE
-// names, or the only one that is up. On a plain host with none it starts a monitor for this host alone.
+// names, or the only one that is up. If no machine is up, it starts a monitor for this host alone.
 func Attach(ctx context.Context) (*Domain, error) {
 	if socket := os.Getenv("TOMBOLO_MONITOR"); socket != "" {
 		return attach(ctx, socket, false)
@@ -79,13 +79,13 @@ func Attach(ctx context.Context) (*Domain, error) {
 	return AttachTo(ctx, localMachine)
 }
 
-// AttachTo attaches to the machine of that name.
+// AttachTo attaches to the named machine.
 func AttachTo(ctx context.Context, machine string) (*Domain, error) {
 	return attach(ctx, fmt.Sprintf("tombolo/%d/%s", os.Getuid(), machine), machine == localMachine)
 }
 
-// machinesUp is the machines of this user, by their listening sockets; not that of a plain host, whose
-// monitor lingers after its last program.
+// machinesUp returns the machines of this user, found by their listening sockets, without that of a plain
+// host, whose monitor lingers after its last program.
 func machinesUp() (names []string) {
 	table, err := os.ReadFile("/proc/net/unix")
 	if err != nil {
@@ -119,7 +119,7 @@ func attach(ctx context.Context, socket string, start bool) (*Domain, error) {
 			if !start || !errors.Is(err, ErrMonitorLost) || ctx.Err() != nil {
 				return d, err
 			}
-			// The monitor of a plain host ended as this program came.
+			// The monitor of a plain host exited while this program connected.
 			started = false
 			continue
 		}
@@ -144,7 +144,7 @@ func attach(ctx context.Context, socket string, start bool) (*Domain, error) {
 	}
 }
 
-// connectSocket connects to an abstract name, held by a process of this user.
+// connectSocket connects to an abstract socket name, and checks that a process of this user owns it.
 func connectSocket(name string) (int, error) {
 	fd, err := syscall.Socket(syscall.AF_UNIX, syscall.SOCK_SEQPACKET|syscall.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -154,7 +154,7 @@ func connectSocket(name string) (int, error) {
 		syscall.Close(fd)
 		return -1, os.NewSyscallError("connect", err)
 	}
-	// Every user can listen on an abstract name.
+	// Any user can listen on an abstract name.
 	credentials, err := syscall.GetsockoptUcred(fd, syscall.SOL_SOCKET, syscall.SO_PEERCRED)
 	if err == nil && int(credentials.Uid) != os.Getuid() {
 		err = fmt.Errorf("@%s is held by a process of user %d, not ours", name, credentials.Uid)
@@ -191,8 +191,8 @@ func startLocal() error {
 		return systemError("start "+program, err)
 	}
 	go func() { _ = command.Wait() }()
-	// It prints lines until it is ready; what begins with "error: " is why it does not start. That another
-	// program has started it meanwhile is found by connecting.
+	// The monitor prints lines until it is ready; "error: " precedes the reason why it does not start. If
+	// another program has started it meanwhile, connecting succeeds.
 	for lines := bufio.NewScanner(output); lines.Scan(); {
 		if lines.Text() == "ready" || strings.HasPrefix(lines.Text(), "error: ") {
 			break
@@ -222,41 +222,41 @@ func attachOver(ctx context.Context, fd int) (*Domain, error) {
 		monitor.file.Close()
 		return nil, err
 	}
-	// The page for traces, which this package does not write.
+	// The trace page, which this package does not use.
 	came.close()
 	d.id, d.node, d.machine, d.spawned = reply.Domain, reply.Node, reply.Machine, reply.Spawned
 	return d, nil
 }
 
-// ID is the domain's id.
+// ID returns the domain's id.
 func (d *Domain) ID() DomainID { return d.id }
 
-// NodeName is the name of the node that the program runs on.
+// NodeName returns the name of the node that the program runs on.
 func (d *Domain) NodeName() string { return d.node }
 
-// MachineName is the name of the machine.
+// MachineName returns the name of the machine.
 func (d *Domain) MachineName() string { return d.machine }
 
-// WasSpawned reports whether the machine started the program, so that it has an image.
+// WasSpawned reports whether the machine started the program, from an image.
 func (d *Domain) WasSpawned() bool { return d.spawned }
 
-// Timeout is how long operations wait whose context has no deadline.
+// Timeout returns the timeout of operations whose context has no deadline.
 func (d *Domain) Timeout() time.Duration { return time.Duration(d.timeout.Load()) }
 
-// SetTimeout sets it, for the domain, and for channels that are opened from now on.
+// SetTimeout sets the timeout of the domain, and of channels that are opened from now on.
 func (d *Domain) SetTimeout(timeout time.Duration) { d.timeout.Store(int64(timeout)) }
 
-// Done is closed when the monitor is gone, and the machine with it.
+// Done returns a channel that is closed when the monitor is gone, and the machine with it.
 func (d *Domain) Done() <-chan struct{} { return d.monitor.done }
 
-// Close leaves the machine: names are given back. Channels stay open until they are closed.
+// Close leaves the machine and releases this domain's names. Channels stay open until they are closed.
 func (d *Domain) Close() error {
 	err := d.monitor.file.Close()
 	<-d.monitor.done
 	return err
 }
 
-// incoming files a domain that has connected.
+// incoming queues a domain that has connected at its listener.
 func (d *Domain) incoming(listener uint32, grant control.Grant, came fds) {
 	d.mutex.Lock()
 	defer d.mutex.Unlock()
@@ -269,11 +269,11 @@ func (d *Domain) incoming(listener uint32, grant control.Grant, came fds) {
 		d.throwAway(arrival{grant, came})
 		return
 	}
-	// The answer to the export may still be on its way to the one who asked.
+	// The reply to the export may not have reached its caller yet.
 	d.early[listener] = append(d.early[listener], arrival{grant, came})
 }
 
-// event does what a message of the monitor asks for that belongs to no request.
+// event handles a message of the monitor that belongs to no request.
 func (d *Domain) event(ordinal uint16, message []byte) {
 	if ordinal != control.MonitorOutputMessage.Ordinal {
 		return
@@ -293,7 +293,7 @@ func (d *Domain) event(ordinal uint16, message []byte) {
 	})
 }
 
-// scoped is the scope and the rest of a name: "@/NAME" belongs to the own node, "@NODE/NAME" to that node.
+// scoped splits a name into its scope and the rest: "@/NAME" is on this node, "@NODE/NAME" on that node.
 func (d *Domain) scoped(name string) (control.Scope, string) {
 	if strings.HasPrefix(name, "@") {
 		if node, rest, ok := strings.Cut(name[1:], "/"); ok {
@@ -306,19 +306,19 @@ func (d *Domain) scoped(name string) (control.Scope, string) {
 	return control.Scope{Case: control.ScopeCaseMachine}, name
 }
 
-// Options say how a channel is opened. Both sides must have the same slot size and interface; the number of
-// slots and the variant are chosen by the side that connects.
+// Options of a channel. Slot size and interface must match on both sides; the connecting side chooses the
+// number of slots and the variant.
 type Options struct {
 	// Bytes of a slot: 32, 64 or 128, 8 of which carry no payload. 64 if it is 0.
 	SlotBytes int
 
-	// Slots of each ring: a power of two from 2 to 65,536. 64 if it is 0. A message can take them all.
+	// Slots of each ring: a power of two from 2 to 65,536. 64 if it is 0. A message can use all of them.
 	Slots uint32
 
 	// Whether slots are returned by a flag in them instead of by credit.
 	UsedFlag bool
 
-	// Stands for what the messages mean: the Hash of an interface; 0 for raw messages.
+	// Hash of the interface that the messages belong to; 0 for raw messages.
 	InterfaceHash uint64
 }
 
@@ -338,8 +338,8 @@ func (o Options) shape(op string) (ring.Shape, error) {
 	return shape, nil
 }
 
-// Connect opens a channel to the domain that exports a name, waiting for one to do so and to accept. "@/NAME"
-// is a name of this program's node, "@NODE/NAME" one of that node; others belong to the machine.
+// Connect opens a channel to the domain that exports a name. It waits for the name to be exported and for the
+// peer to accept. "@/NAME" is a name on this node, "@NODE/NAME" one on that node; others are machine-wide.
 func (d *Domain) Connect(ctx context.Context, name string) (*Channel, error) {
 	return d.ConnectWith(ctx, name, Options{})
 }
@@ -364,7 +364,7 @@ func (d *Domain) ConnectWith(ctx context.Context, name string, options Options) 
 		Config: control.ChannelConfig{SlotBytes: uint16(shape.SlotBytes), Slots: shape.Slots, Variant: variant},
 	}
 	var reply control.MonitorConnectReply
-	// The monitor watches the deadline; it is asked for a little longer, for its answer.
+	// The monitor enforces the deadline; wait a little longer for its reply.
 	patient, done := patient(ctx, deadline.Add(answerTimeout))
 	defer done()
 	came, err := d.monitor.ask(patient, op, &control.MonitorConnectMessage, &request, &reply)
@@ -374,7 +374,7 @@ func (d *Domain) ConnectWith(ctx context.Context, name string, options Options) 
 	return d.open(ctx, op, &reply.Grant, came, options)
 }
 
-// patient is a context that is cancelled as another is, but ends at a deadline of its own.
+// patient returns a context that is cancelled with another one, but has its own deadline.
 func patient(ctx context.Context, deadline time.Time) (context.Context, context.CancelFunc) {
 	patient, done := context.WithDeadline(context.Background(), deadline)
 	go func() {
@@ -389,7 +389,7 @@ func patient(ctx context.Context, deadline time.Time) (context.Context, context.
 	return patient, done
 }
 
-// remaining is the time until a deadline, in nanoseconds; 0 if it has passed.
+// remaining returns the time until a deadline, in nanoseconds; 0 if it has passed.
 func remaining(deadline time.Time) uint64 {
 	if left := time.Until(deadline); left > 0 {
 		return uint64(left)

@@ -71,7 +71,7 @@ func TestLocks(t *testing.T) {
 	if _, err := other.Lock(short, name); err == nil {
 		t.Error("a lock for two")
 	}
-	// A request that is cancelled leaves nothing behind.
+	// A cancelled request leaves nothing behind.
 	cancelled, stop := context.WithCancel(ctx)
 	time.AfterFunc(5*time.Millisecond, stop)
 	if _, err := other.Lock(cancelled, name); !errors.Is(err, context.Canceled) {
@@ -142,7 +142,7 @@ func TestConnecting(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	// One that was not accepted finds its channel closed, as it would be by a program that declines.
+	// A client that was not accepted finds its channel closed, as if the program had declined it.
 	refused := make(chan error)
 	go func() {
 		_, err := client.Connect(ctx, name)

@@ -10,35 +10,35 @@ import (
 	"tombolo/internal/ring"
 )
 
-// Status is what went wrong: errors.Is(err, tombolo.ErrClosed). C and Python have the same numbers and names.
+// Status identifies an error: errors.Is(err, tombolo.ErrClosed). C and Python have the same numbers and names.
 type Status int
 
 // The statuses.
 const (
-	ErrWouldBlock      Status = 1  // no room, or nothing there, right now
+	ErrWouldBlock      Status = 1  // no room to send, or no message to receive, right now
 	ErrTimedOut        Status = 2  // the deadline passed; also context.DeadlineExceeded
 	ErrClosed          Status = 3  // the peer closed the channel; all that it sent was received; also io.EOF
 	ErrPeerDied        Status = 4  // the peer died, or its node was lost; all that it sent was received
-	ErrTooLong         Status = 5  // the message is longer than the channel carries
-	ErrRefused         Status = 6  // the two sides of a channel do not fit
-	ErrViolation       Status = 7  // the peer broke the protocol; its channel is of no use any more
-	ErrNoSuchName      Status = 8  // there is no such name, or no program took it up in time
-	ErrNameTaken       Status = 9  // another program has it already
-	ErrBadName         Status = 10 // it is not a name
+	ErrTooLong         Status = 5  // the message exceeds the channel's maximum
+	ErrRefused         Status = 6  // the options of the channel's two sides do not match
+	ErrViolation       Status = 7  // the peer violated the protocol; the channel is unusable from now on
+	ErrNoSuchName      Status = 8  // no such name, or no program exported it in time
+	ErrNameTaken       Status = 9  // another program owns the name
+	ErrBadName         Status = 10 // not a valid name
 	ErrNoSuchNode      Status = 11 // no node of that name in the machine
 	ErrNodeDown        Status = 12 // the node is not running
 	ErrNoSuchDomain    Status = 13 // no live domain with that id
-	ErrBadImage        Status = 14 // the image cannot be read, or has no build for the node
+	ErrBadImage        Status = 14 // the image is unreadable, or has no build for the node
 	ErrStartFailed     Status = 15 // the program did not start
 	ErrNoLink          Status = 16 // the two nodes cannot reach each other
-	ErrLimit           Status = 17 // a limit of the machine was met
-	ErrDenied          Status = 18 // the monitor declined
+	ErrLimit           Status = 17 // a limit of the machine was reached
+	ErrDenied          Status = 18 // the monitor refused the request
 	ErrMonitorLost     Status = 19 // the monitor is gone, and the machine with it
 	ErrNoMachine       Status = 20 // there is no machine to attach to
-	ErrMonitorProtocol Status = 21 // the monitor said something that cannot be
-	ErrSystem          Status = 23 // the operating system refused something
+	ErrMonitorProtocol Status = 21 // the monitor sent an invalid message
+	ErrSystem          Status = 23 // a call to the operating system failed
 	ErrInvalidArgument Status = 24 // an argument is out of range
-	ErrCannotCarry     Status = 51 // this SDK cannot use such a link
+	ErrCannotCarry     Status = 52 // this SDK cannot use such a link
 )
 
 var statusText = map[Status]string{
@@ -55,25 +55,25 @@ var statusText = map[Status]string{
 	ErrInvalidArgument: "an argument is out of range", ErrCannotCarry: "this link cannot be used from Go",
 }
 
-// Error is what the status stands for.
+// Error describes the status.
 func (s Status) Error() string { return statusText[s] }
 
-// Error is the error of all operations of this package. It says what was done, with whom, and what is wrong.
+// Error is the error type of all operations of this package.
 type Error struct {
-	// What went wrong.
+	// Kind of error.
 	Status Status
 
-	// What was done: "receive from domain 0.1.3 on node arm0".
+	// Operation that failed: "receive from domain 0.1.3 on node arm0".
 	Op string
 
-	// More about it, and what can be done.
+	// Details and possible remedies.
 	Detail string
 
-	// The error of the operating system or the context that is behind it, if any.
+	// Underlying error of the operating system or the context, if any.
 	Err error
 }
 
-// Error says all of it.
+// Error combines operation, status, details and underlying error.
 func (e *Error) Error() string {
 	text := e.Op + ": " + e.Status.Error()
 	if e.Detail != "" {
@@ -85,11 +85,11 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Unwrap is the error behind it.
+// Unwrap returns the underlying error.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is makes errors.Is find the status, io.EOF for a channel that was closed, and context.DeadlineExceeded for
-// a deadline.
+// Is makes errors.Is match the status, io.EOF for a closed channel, and context.DeadlineExceeded for an
+// exceeded deadline.
 func (e *Error) Is(target error) bool {
 	switch target {
 	case io.EOF:
@@ -107,16 +107,16 @@ func failure(status Status, op, detail string, arguments ...any) *Error {
 
 func systemError(op string, err error) *Error { return &Error{Status: ErrSystem, Op: op, Err: err} }
 
-// waitError is the error of a wait that a context ended.
+// waitError returns the error of a wait that a context ended.
 func waitError(op string, err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return &Error{Status: ErrTimedOut, Op: op}
 	}
-	// Cancelled: not a failure of ours.
+	// Cancelled by the caller: wrapped without a status.
 	return fmt.Errorf("%s: %w", op, err)
 }
 
-// ringError is the error of a ring.
+// ringError converts an error of a ring.
 func ringError(op string, err error) error {
 	var violation ring.Violation
 	switch {
@@ -128,7 +128,7 @@ func ringError(op string, err error) error {
 	return &Error{Status: ErrSystem, Op: op, Err: err}
 }
 
-// faultError is the error of a request that the monitor refused.
+// faultError converts the fault of a request that the monitor refused.
 func faultError(op string, fault *control.Fault) error {
 	text := func(status Status, detail string, arguments ...any) error {
 		return failure(status, op, detail, arguments...)
@@ -168,7 +168,7 @@ func faultError(op string, fault *control.Fault) error {
 	return text(ErrDenied, "%v", fault.Case)
 }
 
-// nameError is the error of a request about names.
+// nameError converts the fault of a request about names.
 func nameError(op string, fault *control.NameFault) error {
 	switch fault.Case {
 	case control.NameFaultCaseBadName:

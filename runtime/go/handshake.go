@@ -8,7 +8,7 @@ import (
 	"tombolo/internal/ring"
 )
 
-// Layout of channel memory, in words; docs/specs/channel.md has it in bytes.
+// Layout of channel memory, in words; docs/specs/channel.md specifies it in bytes.
 const (
 	lineWords     = 16
 	headerWords   = 8 * lineWords
@@ -27,7 +27,7 @@ const (
 	verdictFarEnd    = 5
 )
 
-// hello is how a side describes itself.
+// hello describes a side in the handshake.
 type hello struct {
 	shape  ring.Shape
 	hash   uint64
@@ -52,7 +52,7 @@ func (h hello) bytes() []byte {
 	return bytes[:]
 }
 
-// difference is the first thing in which two hellos differ, in the order of the specification.
+// difference returns the first property in which two hellos differ, in the order of the specification.
 func difference(ours, theirs [8]uint64) string {
 	parts := []struct {
 		what       string
@@ -73,7 +73,7 @@ func difference(ours, theirs [8]uint64) string {
 	return ""
 }
 
-// proposedShape is the shape of the rings that a hello proposes, if it is of this version and valid.
+// proposedShape returns the ring shape that a hello proposes, if it has this version and is valid.
 func proposedShape(words [8]uint64) (ring.Shape, bool) {
 	variant := words[1] >> 48 & 0xff
 	shape := ring.Shape{
@@ -83,18 +83,18 @@ func proposedShape(words [8]uint64) (ring.Shape, bool) {
 	return shape, is && shape.Valid()
 }
 
-// channelBytes is the length of channel memory.
+// channelBytes returns the length of channel memory.
 func channelBytes(shape ring.Shape) int {
 	bytes := headerWords*8 + 2*shape.RingBytes()
 	return (bytes + pageBytes - 1) / pageBytes * pageBytes
 }
 
-// line is a line of channel memory.
+// line returns a cache line of channel memory.
 func line(memory []uint64, number int) []uint64 {
 	return memory[number*lineWords : (number+1)*lineWords]
 }
 
-// side is an end of a channel: 0 is A, which connects, 1 is B.
+// side is a role in a channel: 0 is A, which connects, 1 is B, which accepts.
 type side int
 
 func (s side) other() side { return 1 - s }
@@ -129,7 +129,7 @@ func shake(ctx context.Context, op string, memory []uint64, me side, mine hello,
 	b.ring()
 	if err := await(ctx, op, &peer[verdictWord], peer, b); err != nil {
 		if withdraw(own, b, err) {
-			// The peer may have seen that this side accepted, and use the channel.
+			// The peer may have seen that this side accepted, and be using the channel.
 			closeRings(memory, me)
 		}
 		return theirs, err
@@ -137,7 +137,7 @@ func shake(ctx context.Context, op string, memory []uint64, me side, mine hello,
 	return theirs, verdictError(op, ring.Load(&peer[verdictWord]))
 }
 
-// verdictError is what a verdict of the peer means.
+// verdictError returns the error for a verdict of the peer.
 func verdictError(op string, verdict uint64) error {
 	switch uint32(verdict) {
 	case verdictAccepted:
@@ -154,7 +154,7 @@ func verdictError(op string, verdict uint64) error {
 	return failure(ErrViolation, op, "verdict %#x", verdict)
 }
 
-// farEndError is what a relay says of the far end.
+// farEndError returns the error that a relay reports about the far end.
 func farEndError(op string, word uint64) error {
 	switch node := word >> 48; word >> 32 & 0xffff {
 	case 0:
@@ -165,10 +165,10 @@ func farEndError(op string, word uint64) error {
 	return failure(ErrViolation, op, "the domain at the far end broke the protocol")
 }
 
-// await waits until a word of the peer is not 0, or its verdict says that it will stay so.
+// await waits until a word of the peer is not 0, or the peer's verdict shows that it will stay 0.
 func await(ctx context.Context, op string, word *uint64, peer []uint64, b *bell) error {
 	for {
-		// Asked before the memory is read: a peer that is gone by now has written all it ever will.
+		// Checked before the memory is read: a dead peer has written all it ever will.
 		gone := b.isGone()
 		if ring.Load(word) != 0 {
 			return nil
@@ -193,7 +193,7 @@ func await(ctx context.Context, op string, word *uint64, peer []uint64, b *bell)
 	}
 }
 
-// withdraw tells the peer that this side does not wait any more, if that is why the handshake failed.
+// withdraw notifies the peer that this side stopped waiting, if that is why the handshake failed.
 func withdraw(own []uint64, b *bell, err error) bool {
 	if status, ok := err.(*Error); ok && status.Status != ErrTimedOut {
 		return false
@@ -203,17 +203,17 @@ func withdraw(own []uint64, b *bell, err error) bool {
 	return true
 }
 
-// rings is the rings of one end, in channel memory.
+// rings returns the two rings of one end, in channel memory.
 func rings(memory []uint64, me side, shape ring.Shape) (*ring.Producer, *ring.Consumer) {
 	words := shape.RingBytes() / 8
 	slots := [2][]uint64{memory[headerWords : headerWords+words], memory[headerWords+words : headerWords+2*words]}
 	out, in := int(me), int(me.other())
-	// The credit line of the ring from A to B is written by B.
+	// B writes the credit line of the ring from A to B.
 	producer := ring.NewProducer(shape, slots[out], line(memory, 4+out), line(memory, 6+in))
 	return producer, ring.NewConsumer(shape, slots[in], line(memory, 4+in), line(memory, 6+out))
 }
 
-// closeRings closes rings that were never used.
+// closeRings closes the rings of an end that was never used.
 func closeRings(memory []uint64, me side) {
 	ring.Store(&line(memory, 4+int(me))[0], 1)
 	ring.Store(&line(memory, 6+int(me))[1], 1)

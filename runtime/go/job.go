@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// A Job is the domains that one `tombolo run` started, with ranks from 0, and this one's place among them.
+// A Job is the set of domains that one `tombolo run` started, with ranks from 0, and this domain's rank.
 type Job struct {
 	domain *Domain
 	rank   int
@@ -16,7 +16,7 @@ type Job struct {
 	id     string
 }
 
-// Job is the job that this program was started in.
+// Job returns the job that this program was started in.
 func (d *Domain) Job() (*Job, error) {
 	const op = "find the job"
 	id := os.Getenv("TOMBOLO_JOB")
@@ -28,17 +28,17 @@ func (d *Domain) Job() (*Job, error) {
 	return &Job{domain: d, rank: rank, size: size, id: id}, nil
 }
 
-// Rank is this domain's rank, in the order in which nodes were given to `tombolo run`.
+// Rank returns this domain's rank, in the order in which nodes were given to `tombolo run`.
 func (j *Job) Rank() int { return j.rank }
 
-// Size is the number of domains.
+// Size returns the number of domains in the job.
 func (j *Job) Size() int { return j.size }
 
-// Name is a name that is unique to the job.
+// Name returns a name that is private to the job.
 func (j *Job) Name(name string) string { return j.id + "/" + name }
 
-// ChannelTo opens the channel between this domain and another of the job, which does the same: one for each
-// pair.
+// ChannelTo opens the channel to another domain of the job, which must make the matching call. There is one
+// channel per pair.
 func (j *Job) ChannelTo(ctx context.Context, rank int) (*Channel, error) {
 	if rank < 0 || rank >= j.size || rank == j.rank {
 		return nil, failure(ErrInvalidArgument, fmt.Sprintf("open a channel to rank %d", rank),
@@ -60,7 +60,7 @@ func (j *Job) ChannelTo(ctx context.Context, rank int) (*Channel, error) {
 	return listener.Accept(ctx)
 }
 
-// Isa is the name of the instruction set that this program runs on, as the machine calls it.
+// Isa returns the machine's name for the instruction set that this program runs on.
 func Isa() string {
 	switch runtime.GOARCH {
 	case "amd64":

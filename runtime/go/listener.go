@@ -9,7 +9,7 @@ import (
 	"tombolo/stubs"
 )
 
-// A Listener is a name under which other domains connect.
+// A Listener accepts connections to a name that this domain exports.
 type Listener struct {
 	domain  *Domain
 	number  uint32
@@ -23,15 +23,15 @@ type Listener struct {
 	waiting []arrival
 }
 
-// Export takes up a name under which others connect.
+// Export exports a name that other domains can connect to.
 func (d *Domain) Export(ctx context.Context, name string) (*Listener, error) {
 	return d.ExportWith(ctx, name, Options{})
 }
 
-// maxArrived is the largest backlog that a machine file can allow: how many domains may wait to be accepted.
+// maxArrived is the largest backlog that a machine file can allow: domains that wait to be accepted.
 const maxArrived = 65536
 
-// A monitor that sends more than it may is refused for what is too much.
+// add queues an arrival, and refuses it if a faulty monitor exceeds the backlog.
 func (l *Listener) add(one arrival) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -46,7 +46,7 @@ func (l *Listener) add(one arrival) {
 	}
 }
 
-// take takes the first domain that waits.
+// take removes the first arrival from the backlog.
 func (l *Listener) take() (one arrival, ok bool) {
 	l.mutex.Lock()
 	defer l.mutex.Unlock()
@@ -64,7 +64,7 @@ func (l *Listener) take() (one arrival, ok bool) {
 	return one, true
 }
 
-// throwAway refuses a domain that has connected, and makes room for another.
+// throwAway refuses an arrival, and makes room for another in the backlog.
 func (d *Domain) throwAway(one arrival) {
 	d.refuse(&one.grant, one.fds)
 	_ = d.monitor.tell(&control.MonitorAcceptedMessage, stubs.KindMessage, &control.MonitorAccepted{Count: 1})
@@ -100,11 +100,11 @@ func (d *Domain) ExportWith(ctx context.Context, name string, options Options) (
 	return l, nil
 }
 
-// Name is the name.
+// Name returns the exported name.
 func (l *Listener) Name() string { return l.name }
 
-// Accept waits for a domain to connect, and opens the channel. After ErrRefused, when the two sides do not
-// fit, others can still be accepted.
+// Accept waits for a domain to connect and opens the channel. After ErrRefused, when the options of the two
+// sides do not match, the listener can still accept others.
 func (l *Listener) Accept(ctx context.Context) (*Channel, error) {
 	op := "accept at '" + l.name + "'"
 	ctx, cancel := bounded(ctx, l.domain.Timeout())
@@ -112,7 +112,7 @@ func (l *Listener) Accept(ctx context.Context) (*Channel, error) {
 	for {
 		if one, ok := l.take(); ok {
 			_ = l.domain.monitor.tell(&control.MonitorAcceptedMessage, stubs.KindMessage, &control.MonitorAccepted{Count: 1})
-			// It has connected, but may be slow to open its end.
+			// The peer has connected, but may be slow to open its end.
 			opening, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 			defer cancel()
 			return l.domain.open(opening, op, &one.grant, one.fds, l.options)
@@ -129,7 +129,7 @@ func (l *Listener) Accept(ctx context.Context) (*Channel, error) {
 	}
 }
 
-// Close gives the name back. Domains that have connected and were not accepted find their channel closed.
+// Close releases the name. Domains that have connected but were not accepted find their channel closed.
 func (l *Listener) Close() error {
 	l.closing.Do(func() {
 		close(l.closed)

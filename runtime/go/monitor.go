@@ -13,10 +13,10 @@ import (
 	"tombolo/stubs"
 )
 
-// answerTimeout is how long a monitor may take to answer what it can answer at once.
+// answerTimeout is the time limit for replies that the monitor can give at once.
 const answerTimeout = 30 * time.Second
 
-// fingerprint is what this package was built with: docs/specs/control.md.
+// fingerprint identifies the protocol that this package was built with: docs/specs/control.md.
 func fingerprint() uint32 {
 	hash := fold(fold(control.MonitorInterface.Fingerprint, control.AgentInterface.Fingerprint), channelFormat)
 	return uint32(hash) ^ uint32(hash>>32)
@@ -33,7 +33,7 @@ func fold(a, b uint64) uint64 {
 	return fnv1a(bytes[:])
 }
 
-// fnv1a is the hash FNV-1a, of 64 bits.
+// fnv1a returns the 64-bit FNV-1a hash.
 func fnv1a(bytes []byte) uint64 {
 	hash := uint64(0xcbf29ce484222325)
 	for _, one := range bytes {
@@ -42,7 +42,7 @@ func fnv1a(bytes []byte) uint64 {
 	return hash
 }
 
-// answer is what a monitor said to a request.
+// answer is the monitor's reply to a request.
 type answer struct {
 	message []byte
 	fds     fds
@@ -53,7 +53,7 @@ type monitor struct {
 	file *os.File
 	raw  syscall.RawConn
 
-	// Events that have a place of their own.
+	// Handlers of events.
 	incoming func(listener uint32, grant control.Grant, came fds)
 	other    func(ordinal uint16, message []byte)
 
@@ -78,7 +78,7 @@ func newMonitor(fd int) (*monitor, error) {
 	return &monitor{file: file, raw: raw, done: make(chan struct{}), waiting: map[uint32]chan answer{}}, nil
 }
 
-// read files what arrives until the connection ends.
+// read dispatches messages until the connection ends.
 func (m *monitor) read() {
 	buffer := make([]byte, maxPacketBytes)
 	for {
@@ -104,7 +104,7 @@ func (m *monitor) read() {
 	}
 }
 
-// arrived files one message.
+// arrived dispatches one message.
 func (m *monitor) arrived(message []byte, came fds) error {
 	kind, ordinal, number, err := stubs.Head(message)
 	if err != nil {
@@ -146,7 +146,7 @@ func (m *monitor) arrived(message []byte, came fds) error {
 	return errors.New("a message of a kind that monitors do not send")
 }
 
-// end ends all that wait.
+// end fails all waiting requests.
 func (m *monitor) end(err error) {
 	m.mutex.Lock()
 	defer m.mutex.Unlock()
@@ -189,7 +189,7 @@ func (m *monitor) send(op string, message []byte, descriptors []int) error {
 	return &Error{Status: ErrMonitorLost, Op: op, Err: err}
 }
 
-// tell sends a message that is not answered.
+// tell sends a one-way message.
 func (m *monitor) tell(what *stubs.Message, kind stubs.Kind, body stubs.Body) error {
 	message, err := stubs.Encode(nil, kind, what.Ordinal, 0, body)
 	if err != nil {
@@ -198,7 +198,7 @@ func (m *monitor) tell(what *stubs.Message, kind stubs.Kind, body stubs.Body) er
 	return m.send("tell the monitor "+what.Name, message, nil)
 }
 
-// ask sends a request and waits for its answer. Descriptors that came with it are the caller's.
+// ask sends a request and waits for its reply. The caller owns the descriptors that came with it.
 func (m *monitor) ask(ctx context.Context, op string, what *stubs.Message, request, reply stubs.Body,
 	descriptors ...int) (fds, error) {
 	waiting := make(chan answer, 1)
@@ -223,7 +223,7 @@ func (m *monitor) ask(ctx context.Context, op string, what *stubs.Message, reque
 		return m.answered(op, what, answer, reply)
 	case <-ctx.Done():
 		m.forget(number)
-		// It may have come at the same time.
+		// The reply may have arrived at the same time.
 		select {
 		case answer := <-waiting:
 			answer.fds.close()
@@ -236,7 +236,7 @@ func (m *monitor) ask(ctx context.Context, op string, what *stubs.Message, reque
 	}
 }
 
-// cancel makes the monitor give back what a request about names would acquire.
+// cancel makes the monitor release what a cancelled request about names would acquire.
 func (m *monitor) cancel(number uint32, request stubs.Body) {
 	if names, ok := request.(*control.MonitorNamesRequest); ok {
 		_ = m.tell(&control.MonitorNamesMessage, stubs.KindCall, &control.MonitorNamesRequest{
@@ -269,7 +269,7 @@ func (m *monitor) forget(number uint32) {
 	delete(m.waiting, number)
 }
 
-// answered reads an answer.
+// answered decodes a reply.
 func (m *monitor) answered(op string, what *stubs.Message, answer answer, reply stubs.Body) (fds, error) {
 	kind, ordinal, _, err := stubs.Head(answer.message)
 	if err == nil && kind == stubs.KindReply {
@@ -279,7 +279,7 @@ func (m *monitor) answered(op string, what *stubs.Message, answer answer, reply 
 	}
 	answer.fds.close()
 	if err == nil && kind == stubs.KindError && ordinal == what.Ordinal {
-		// All errors of the monitor are a fault.
+		// The monitor declares all errors as a fault.
 		var declined control.MonitorAttachError
 		if err = stubs.Decode(answer.message, kind, ordinal, &declined); err == nil {
 			return nil, faultError(op, &declined.Error)

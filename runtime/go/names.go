@@ -14,13 +14,13 @@ type Record struct {
 	// The name, without its scope.
 	Name string
 
-	// Values are int64, float64, string, bool or []byte.
+	// Attributes; values are int64, float64, string, bool or []byte.
 	Attributes map[string]any
 
-	// Grows with every change in the scope.
+	// Version, which grows with every change in the scope.
 	Version uint64
 
-	// The domain with which the record ends; 0 if it lives as long as its scope.
+	// The domain whose end deletes the record; 0 if it lives as long as its scope.
 	Owner DomainID
 
 	// Whether the owner exports the name, so that domains can connect to it.
@@ -30,13 +30,13 @@ type Record struct {
 // Lifetime is how long a record lives.
 type Lifetime = control.Lifetime
 
-// Records end with the domain that set them, or with their machine or node.
+// Lifetimes: records end with the domain that set them, or with their machine or node.
 const (
 	Transient  = control.LifetimeTransient
 	Persistent = control.LifetimePersistent
 )
 
-// names makes a request about names.
+// names sends a request about names.
 func (d *Domain) names(ctx context.Context, op string, scope control.Scope, operation control.Operation) (control.Answer, error) {
 	var reply control.MonitorNamesReply
 	request := control.MonitorNamesRequest{Scope: scope, Operation: operation}
@@ -45,7 +45,7 @@ func (d *Domain) names(ctx context.Context, op string, scope control.Scope, oper
 	return reply.Answer, err
 }
 
-// attributes are sorted by name, as the monitor wants them.
+// attributes encodes attributes, sorted by name as the monitor requires.
 func attributes(op string, values map[string]any) ([]control.Attribute, error) {
 	var list []control.Attribute
 	for name, value := range values {
@@ -104,7 +104,7 @@ func recordOf(of *control.Record) Record {
 	return record
 }
 
-// SetRecord sets a record, and returns its version. Its scope is as in Connect.
+// SetRecord sets a record and returns its version. Scopes in names are as for Connect.
 func (d *Domain) SetRecord(ctx context.Context, name string, values map[string]any, lifetime Lifetime) (uint64, error) {
 	op := "set the record '" + name + "'"
 	list, err := attributes(op, values)
@@ -132,13 +132,13 @@ func (d *Domain) DeleteRecord(ctx context.Context, name string) error {
 	return err
 }
 
-// query finds the names that a glob matches.
+// query returns the query for names that match a glob.
 func query(glob string) control.Query {
 	return control.Query{Name: control.NamePattern{Case: control.NamePatternCaseGlob, Glob: glob}}
 }
 
-// FindRecords lists the records whose names a glob matches, in which * stands for any text and ? for any
-// character; in natural order.
+// FindRecords lists the records whose names match a glob, in natural order. In globs * matches any text and ?
+// any character.
 func (d *Domain) FindRecords(ctx context.Context, glob string) ([]Record, error) {
 	ctx, cancel := bounded(ctx, d.Timeout())
 	defer cancel()
@@ -162,7 +162,7 @@ func (d *Domain) FindRecords(ctx context.Context, glob string) ([]Record, error)
 	}
 }
 
-// AwaitRecord waits for a record whose name a glob matches.
+// AwaitRecord waits for a record whose name matches a glob.
 func (d *Domain) AwaitRecord(ctx context.Context, glob string) (Record, error) {
 	ctx, cancel := bounded(ctx, d.Timeout())
 	defer cancel()
@@ -180,17 +180,17 @@ func (d *Domain) AwaitRecord(ctx context.Context, glob string) (Record, error) {
 	return recordOf(&answer.There.Record), nil
 }
 
-// A Lock is a lock of the machine or of a node that this domain holds. It passes on when it is unlocked, or
-// when the domain ends.
+// A Lock is a lock of the machine or of a node that this domain holds. It passes to the next waiter when it
+// is unlocked or the domain ends.
 type Lock struct {
 	domain *Domain
 	name   string
 
-	// Larger than the tokens of all earlier holders: for what must not be done by one that has lost the lock.
+	// Fencing token, larger than those of all earlier holders: rejects operations of one that lost the lock.
 	Token uint64
 }
 
-// Lock waits for a lock, in the order of the requests.
+// Lock acquires a lock; requests are served in order.
 func (d *Domain) Lock(ctx context.Context, name string) (*Lock, error) {
 	ctx, cancel := bounded(ctx, d.Timeout())
 	defer cancel()
@@ -208,7 +208,7 @@ func (d *Domain) Lock(ctx context.Context, name string) (*Lock, error) {
 	return &Lock{domain: d, name: name, Token: answer.Locked.Token}, nil
 }
 
-// Unlock passes the lock on.
+// Unlock releases the lock to the next waiter.
 func (l *Lock) Unlock(ctx context.Context) error {
 	ctx, cancel := bounded(ctx, l.domain.Timeout())
 	defer cancel()

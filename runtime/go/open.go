@@ -36,13 +36,13 @@ func (d *Domain) open(ctx context.Context, op string, grant *control.Grant, came
 	return c, nil
 }
 
-// noRoom is the error of descriptors that did not come: the kernel drops those that a process has no room
-// for.
+// noRoom returns the error for descriptors that did not arrive: the kernel drops those beyond the process's
+// limit.
 func noRoom(op string) error {
 	return failure(ErrSystem, op, "descriptors were lost: this process can open no more files (see `ulimit -n`)")
 }
 
-// openShared opens an end in memory of one kernel.
+// openShared opens an end in shared memory of one kernel.
 func (d *Domain) openShared(ctx context.Context, op string, me side, mine hello, came fds) (*Channel, error) {
 	socket := came.take(0)
 	if socket < 0 {
@@ -93,7 +93,7 @@ func (d *Domain) openSocket(ctx context.Context, op string, mine hello, came fds
 	return &Channel{stream: s, shape: mine.shape, timeout: d.Timeout()}, nil
 }
 
-// propose makes the memory of a channel and sends it to the side that accepts.
+// propose creates the memory of a channel and sends it to the accepting side.
 func propose(op string, socket int, mine hello) (int, error) {
 	memory, err := createSealed(channelBytes(mine.shape))
 	if err != nil {
@@ -131,7 +131,7 @@ func proposal(ctx context.Context, op string, b *bell, mine hello) (hello, int, 
 	_ = b.lifeline.SetReadDeadline(time.Time{})
 	switch {
 	case err != nil:
-		// Without channel memory the doorbell says that this side stopped waiting.
+		// Without channel memory, only the doorbell can report that this side stopped waiting.
 		_ = sendMessage(b.lifeFd, []byte{withdrawal}, nil)
 		return mine, -1, 0, &Error{Status: ErrTimedOut, Op: op}
 	case failed == nil && count == 1 && bytes[0] == withdrawal:
@@ -159,12 +159,12 @@ func proposal(ctx context.Context, op string, b *bell, mine hello) (hello, int, 
 	}
 	if !valid {
 		err := answerDifference(op, memory, mine, words)
-		// The bell is not listened to: the peer finds the answer by polling at its next ring.
+		// The bell is not listening yet, so ring directly: the peer then polls and finds the answer.
 		_ = sendMessage(b.lifeFd, []byte{1}, nil)
 		syscall.Close(memory)
 		return mine, -1, 0, err
 	}
-	// A different slot size is found by the handshake.
+	// The handshake detects a different slot size.
 	mine.shape.Slots, mine.shape.UsedFlag = shape.Slots, shape.UsedFlag
 	return mine, memory, channelBytes(shape), nil
 }
@@ -221,7 +221,7 @@ func (d *Domain) openWindow(ctx context.Context, op string, grant *control.Grant
 	return newChannel(ctx, d, op, mapping, memory, me, mine, b)
 }
 
-// windowBell is the bell of a channel in a window.
+// windowBell creates the doorbell of a channel in a window.
 func windowBell(place *control.WindowPlace, memory []uint64, me side, came fds) (*bell, error) {
 	b := newBell()
 	b.counted = &line(memory, 4+int(me))[8]
@@ -258,7 +258,7 @@ func windowBell(place *control.WindowPlace, memory []uint64, me side, came fds) 
 	return b, nil
 }
 
-// refuse tells the peer of a channel that it will not be opened; otherwise it would take the end for a death.
+// refuse notifies the peer that a channel will not be opened; otherwise the peer would report a death.
 func (d *Domain) refuse(grant *control.Grant, came fds) {
 	defer came.close()
 	switch {

@@ -12,29 +12,29 @@ import (
 	"tombolo/internal/ring"
 )
 
-// Lengths of frames that are not messages.
+// Frame lengths that mark control frames.
 const (
 	frameClose  = 0xffffffff
 	frameFarEnd = 0xfffffffe
 )
 
-// queued is how many messages wait on either side of a stream: for the socket, or to be received.
+// queued is the capacity of the queues of a stream: messages waiting for the socket, or to be received.
 const queued = 64
 
-// flushTime is how long a closed stream may take to send what was accepted before.
+// flushTime limits how long a closed stream may take to send the messages accepted before.
 const flushTime = 10 * time.Second
 
 // A stream is the end of a channel over a byte stream: docs/specs/channel.md, Streams. One goroutine reads
-// and one writes, so that a message that was accepted is sent whole, whatever deadline its sender has.
+// and one writes, so that an accepted message is sent whole, regardless of its sender's deadline.
 type stream struct {
 	file     *os.File
 	max      int
 	in, out  chan []byte
 	stop     chan struct{} // closed when this side closes
-	finished chan struct{} // closed when nothing more is written
+	finished chan struct{} // closed when the writer has ended
 
 	mutex sync.Mutex
-	end   error // why nothing more comes, when `in` is closed
+	end   error // reason of the end, once `in` is closed
 }
 
 // openStream performs the handshake.
@@ -51,7 +51,7 @@ func openStream(ctx context.Context, op string, file *os.File, mine hello) (*str
 	}
 	ended := func(err error) error {
 		if errors.Is(err, os.ErrDeadlineExceeded) {
-			// It may have been said only in part; then the peer finds a violation.
+			// The withdrawal may be sent only in part; then the peer finds a violation.
 			_ = file.SetWriteDeadline(time.Now().Add(time.Second))
 			_ = verdict(verdictWithdrawn)
 			return &Error{Status: ErrTimedOut, Op: op}
@@ -102,7 +102,7 @@ func openStream(ctx context.Context, op string, file *os.File, mine hello) (*str
 	return s, nil
 }
 
-// read takes frames until the direction ends.
+// read receives frames until the direction ends.
 func (s *stream) read() {
 	defer close(s.in)
 	var head [8]byte
@@ -163,7 +163,7 @@ func (s *stream) failure(op string) error {
 	}
 }
 
-// write sends what was accepted, and a close at last.
+// write sends accepted messages, and finally a close frame.
 func (s *stream) write() {
 	defer close(s.finished)
 	frame := func(message []byte) bool {
@@ -195,7 +195,7 @@ func (s *stream) write() {
 	}
 }
 
-// send hands a message over to be sent. With no context it only tries.
+// send queues a message for the writer. With a nil context it does not wait.
 func (s *stream) send(ctx context.Context, op string, message []byte) error {
 	if len(message) > s.max {
 		return failure(ErrTooLong, op, "%d bytes; it carries up to %d", len(message), s.max)
@@ -229,7 +229,7 @@ func (s *stream) send(ctx context.Context, op string, message []byte) error {
 	}
 }
 
-// receive receives a message. With no context it only tries.
+// receive receives a message. With a nil context it does not wait.
 func (s *stream) receive(ctx context.Context, op string, target []byte) ([]byte, error) {
 	take := func(message []byte, ok bool) ([]byte, error) {
 		if ok {
@@ -263,10 +263,10 @@ func (s *stream) receive(ctx context.Context, op string, target []byte) ([]byte,
 	}
 }
 
-// close closes the stream, once, when what was accepted has been sent, or could not be for a while.
+// close closes the stream, once, after accepted messages have been sent or flushTime has passed.
 func (s *stream) close() {
 	close(s.stop)
-	// A write that began before has no deadline yet.
+	// A write that began earlier has no deadline yet.
 	_ = s.file.SetWriteDeadline(time.Now().Add(flushTime))
 	<-s.finished
 	s.file.Close()

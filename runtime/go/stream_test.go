@@ -13,7 +13,7 @@ import (
 	"tombolo/internal/ring"
 )
 
-// streams is both ends of a channel over a byte stream.
+// streams returns both ends of a channel over a byte stream.
 func streams(t *testing.T, ours, theirs hello) (a, b *Channel, errA, errB error) {
 	t.Helper()
 	left, right := sockets(t)
@@ -76,7 +76,7 @@ func TestStreams(t *testing.T) {
 	c.Close()
 }
 
-// What side A of the example of docs/specs/channel.md sends, and what is not a frame.
+// The bytes that side A sends match the example of docs/specs/channel.md, and invalid frames are refused.
 func TestStreamBytes(t *testing.T) {
 	mine := hello{shape: ring.Shape{SlotBytes: 32, Slots: 4}, hash: 0x1122334455667788, domain: 1<<48 | 2<<32 | 3}
 	said := strings.ReplaceAll("54 4d 42 4c 48 45 4c 4f  01 00 00 00 20 00 00 00"+

@@ -7,7 +7,7 @@ import (
 	"unsafe"
 )
 
-// What the package syscall has no names for.
+// Constants that the package syscall lacks.
 const (
 	mfdCloexec       = 0x1
 	mfdAllowSealing  = 0x2
@@ -20,7 +20,7 @@ const (
 	doorbellRegister = 12 // of the window's device, in bytes
 )
 
-// memfdNumber is the number of memfd_create.
+// memfdNumber returns the syscall number of memfd_create.
 func memfdNumber() uintptr {
 	switch runtime.GOARCH {
 	case "amd64":
@@ -36,7 +36,7 @@ func memfdNumber() uintptr {
 	return 279
 }
 
-// createSealed makes a memory file of a size that cannot change.
+// createSealed creates a memfd whose size is sealed.
 func createSealed(bytes int) (int, error) {
 	name, err := syscall.BytePtrFromString("tombolo-channel")
 	if err != nil {
@@ -58,13 +58,13 @@ func createSealed(bytes int) (int, error) {
 	return fd, nil
 }
 
-// isSealed reports whether a file can not become shorter, so that no access to its memory can fault.
+// isSealed reports whether a file is sealed against shrinking, so that no access to its mapping can fault.
 func isSealed(fd int) bool {
 	seals, _, errno := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), fGetSeals, 0)
 	return errno == 0 && seals&sealShrink != 0
 }
 
-// fileBytes is the length of a file; 0 for a device.
+// fileBytes returns the length of a file; 0 for a device.
 func fileBytes(fd int) int64 {
 	var stat syscall.Stat_t
 	if syscall.Fstat(fd, &stat) != nil || stat.Mode&syscall.S_IFMT != syscall.S_IFREG {
@@ -73,20 +73,20 @@ func fileBytes(fd int) int64 {
 	return stat.Size
 }
 
-// mapWords maps a part of a file, from a page on, as words.
+// mapWords maps a page-aligned part of a file as words.
 func mapWords(fd int, offset int64, bytes int) ([]byte, []uint64, error) {
 	mapping, err := syscall.Mmap(fd, offset, bytes, syscall.PROT_READ|syscall.PROT_WRITE, syscall.MAP_SHARED)
 	if err != nil {
 		return nil, nil, os.NewSyscallError("mmap", err)
 	}
-	// Mappings begin at pages, so the words are aligned.
+	// Mappings are page-aligned, so the words are aligned.
 	return mapping, unsafe.Slice((*uint64)(unsafe.Pointer(&mapping[0])), bytes/8), nil
 }
 
-// registerAt is a register of a mapped device.
+// registerAt returns a register of a mapped device.
 func registerAt(mapping []byte, at int) *uint32 { return (*uint32)(unsafe.Pointer(&mapping[at])) }
 
-// fds are descriptors that came with a message. Those that are not taken are closed.
+// fds are descriptors that came with a message. close closes those that were not taken.
 type fds []int
 
 func (f fds) close() {
@@ -97,7 +97,7 @@ func (f fds) close() {
 	}
 }
 
-// take is the descriptor at a place, which is the caller's then; -1 if it did not come.
+// take transfers the descriptor at an index to the caller; -1 if it did not arrive.
 func (f fds) take(place int) int {
 	if place >= len(f) {
 		return -1
@@ -107,7 +107,7 @@ func (f fds) take(place int) int {
 	return fd
 }
 
-// receiveMessage receives what is there, with its descriptors.
+// receiveMessage receives the available bytes with their descriptors.
 func receiveMessage(fd int, buffer []byte) (int, fds, error) {
 	var space [128]byte
 	for {
@@ -135,7 +135,7 @@ func descriptors(oob []byte) (all fds) {
 	return all
 }
 
-// sendMessage sends what there is room for at once.
+// sendMessage sends a message with descriptors, without waiting.
 func sendMessage(fd int, message []byte, descriptors []int) error {
 	var oob []byte
 	if len(descriptors) > 0 {
@@ -149,7 +149,7 @@ func sendMessage(fd int, message []byte, descriptors []int) error {
 	}
 }
 
-// one is the number 1 as this processor has it in memory: what an event counter is written.
+// one is the number 1 in native byte order, as written to an eventfd.
 var one = func() [8]byte {
 	number := uint64(1)
 	return *(*[8]byte)(unsafe.Pointer(&number))

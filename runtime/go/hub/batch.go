@@ -5,9 +5,9 @@ import (
 	"encoding/binary"
 )
 
-// SendMany sends values in order, up to 256 of them in a message where the hub is a fifo: a value costs no
-// round trip of its own. It waits for room as Send does. The first values, as many as it says, were sent; the
-// error is why the others were not.
+// SendMany sends values in order. For a fifo it packs up to 256 of them into a message, so that values do not
+// cost a round trip each. It waits for room as Send does. It returns how many of the first values were sent,
+// and the error that stopped the others.
 func (c *Chan[T]) SendMany(ctx context.Context, values ...T) (int, error) {
 	if c.place.kind != kindFifo {
 		for sent, value := range values {
@@ -36,7 +36,7 @@ func (c *Chan[T]) SendMany(ctx context.Context, values ...T) (int, error) {
 	return sent, nil
 }
 
-// putMany sends a batch; how many of its values are in the hub, and why the others are not.
+// putMany sends a batch, and returns how many of its values are in the hub and why the others are not.
 func (c *Chan[T]) putMany(ctx context.Context, batch []byte, count int) (int, error) {
 	p := c.place
 	r := request{operation: opPutMany, timeoutUs: p.service.session.micros(ctx), tail: batch}
@@ -54,8 +54,8 @@ func (c *Chan[T]) putMany(ctx context.Context, batch []byte, count int) (int, er
 	return put, p.fail(Fault(got.detail), detail(&got))
 }
 
-// RecvMany receives what there is, up to `most` values in a message where the hub is a fifo, waiting for the
-// first of them. Its error is ErrClosed when the hub is closed and empty.
+// RecvMany receives the available values, waiting for the first; for a fifo up to `most` in one message. It
+// returns ErrClosed when the hub is closed and empty.
 func (c *Chan[T]) RecvMany(ctx context.Context, most int) ([]T, error) {
 	if value, ok := c.takeHeld(); ok || c.place.kind != kindFifo {
 		if !ok {

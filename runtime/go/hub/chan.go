@@ -10,20 +10,20 @@ import (
 	"unicode/utf8"
 )
 
-// Value is a type of values that has a form of its own in hubs: a pointer to it implements Value. Numbers,
-// bool, string, []byte and struct{} need no methods.
+// Value is implemented by a pointer to a type with its own encoding in hubs. Numbers, bool, string, []byte
+// and struct{} need no methods.
 type Value interface {
-	// HubType is the name of the type, as application files have it.
+	// HubType returns the name of the type, as used in application files.
 	HubType() string
 
-	// EncodeHub is the value as bytes, which do not depend on the processor.
+	// EncodeHub encodes the value. The encoding must not depend on the processor.
 	EncodeHub() []byte
 
-	// DecodeHub reads the value.
+	// DecodeHub decodes the value.
 	DecodeHub(bytes []byte) error
 }
 
-// typeOf is the name of a type of values.
+// typeOf returns the name of the type of a value.
 func typeOf(value any) (string, error) {
 	switch value := value.(type) {
 	case *uint8:
@@ -53,7 +53,7 @@ func typeOf(value any) (string, error) {
 	case *string:
 		return "text", nil
 	case *[]byte:
-		// Bytes fit hubs of every type.
+		// Bytes match hubs of every type.
 		return "", nil
 	case Value:
 		return value.HubType(), nil
@@ -80,7 +80,7 @@ func encode(value any) []byte {
 	return nil
 }
 
-// number is a number as little-endian bytes.
+// number encodes a number as little-endian bytes.
 func number(value any) []byte {
 	var bytes [8]byte
 	put := func(length int, word uint64) []byte {
@@ -160,13 +160,13 @@ func decode(value any, bytes []byte) error {
 	return nil
 }
 
-// A Chan is a port or fifo of values: an unbuffered or buffered channel of Go that many programs share. Any
-// number of goroutines may use it.
+// A Chan is a port or fifo of values: an unbuffered or buffered channel of Go that programs share. Any number
+// of goroutines may use it.
 type Chan[T any] struct {
 	place *place
 
 	mutex sync.Mutex
-	held  []T // taken by a receiver's channel that ended before it was received from
+	held  []T // taken ahead by a Receiver that ended before they were received
 	err   error
 }
 
@@ -186,16 +186,16 @@ func Open[T any](ctx context.Context, s *Session, name string) (*Chan[T], error)
 	return &Chan[T]{place: place}, nil
 }
 
-// Name is the name of the hub.
+// Name returns the name of the hub.
 func (c *Chan[T]) Name() string { return c.place.name }
 
-// Send sends a value: of a port it waits until one receives it, of a fifo until there is room. After an error
-// the value was not sent, unless the hub was lost or its server did not answer.
+// Send sends a value. It waits for a receiver if the hub is a port, and for room if it is a fifo. After an
+// error the value was not sent, unless the hub was lost or its server did not answer.
 func (c *Chan[T]) Send(ctx context.Context, value T) error {
 	return c.put(ctx, value, c.place.service.session.micros(ctx))
 }
 
-// TrySend sends a value if that needs no waiting; otherwise its error is ErrWouldBlock.
+// TrySend sends a value if it need not wait, and otherwise returns ErrWouldBlock.
 func (c *Chan[T]) TrySend(ctx context.Context, value T) error { return c.put(ctx, value, 0) }
 
 func (c *Chan[T]) put(ctx context.Context, value T, micros uint32) error {
@@ -203,12 +203,12 @@ func (c *Chan[T]) put(ctx context.Context, value T, micros uint32) error {
 	return err
 }
 
-// Recv receives a value, waiting for one. Its error is ErrClosed when the hub is closed and empty.
+// Recv receives a value, waiting for one. It returns ErrClosed when the hub is closed and empty.
 func (c *Chan[T]) Recv(ctx context.Context) (T, error) {
 	return c.get(ctx, c.place.service.session.micros(ctx))
 }
 
-// TryRecv receives a value if there is one; otherwise its error is ErrWouldBlock.
+// TryRecv receives a value if there is one, and otherwise returns ErrWouldBlock.
 func (c *Chan[T]) TryRecv(ctx context.Context) (T, error) { return c.get(ctx, 0) }
 
 func (c *Chan[T]) get(ctx context.Context, micros uint32) (T, error) {
@@ -248,13 +248,11 @@ func (c *Chan[T]) Close(ctx context.Context) error {
 	return err
 }
 
-// Receiver is a native channel of what is received: range ends when the hub is closed and empty, and select
-// waits for it beside other channels. It is closed too when the context ends or the hub is lost; Err says
-// why.
+// Receiver returns a native channel of received values, for range and select. It is closed when the hub is
+// closed and empty, when the context ends or when the hub is lost; Err returns the reason.
 //
-// It takes one value ahead, which it cannot know to be wanted. If the context ends before that is received,
-// the next Recv or Receiver of this Chan gets it; a program that must not hold a value that it does not use
-// selects with Select instead.
+// It takes one value ahead. If the context ends before that value is received, the next Recv or Receiver of
+// this Chan returns it. A program that must not hold a value that it does not use should use Select instead.
 func (c *Chan[T]) Receiver(ctx context.Context) <-chan T {
 	values := make(chan T)
 	go func() {
@@ -281,10 +279,10 @@ func (c *Chan[T]) Receiver(ctx context.Context) <-chan T {
 	return values
 }
 
-// Sender is a native channel of what is sent, until the context ends. Closing it closes the hub, as closing a
-// channel does; done is closed when all that went in was sent, or could not be, which Err says.
+// Sender returns a native channel whose values are sent to the hub, until the context ends. Closing it closes
+// the hub. done is closed when all values have been sent, or a send failed, which Err reports.
 //
-// A send to it is done when the value is taken, which is before the hub has it.
+// A send to the channel completes when the value is taken from it, before the hub has it.
 func (c *Chan[T]) Sender(ctx context.Context) (values chan<- T, done <-chan struct{}) {
 	in, finished := make(chan T), make(chan struct{})
 	go func() {
@@ -326,7 +324,7 @@ func (c *Chan[T]) setErr(err error) {
 	}
 }
 
-// Err is why a Receiver or Sender of this Chan ended; nil for a hub that was closed.
+// Err returns why a Receiver or Sender of this Chan ended; nil if the hub was closed.
 func (c *Chan[T]) Err() error {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()

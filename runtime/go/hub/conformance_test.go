@@ -13,15 +13,15 @@ import (
 	"time"
 )
 
-// Random programs of goroutines over channels are run on native channels and on hubs. Every outcome of both
-// has to be one that the model of Go's semantics allows: a search through all orders in which operations can
-// begin, wait, time out and be done.
+// Random programs of goroutines over channels run on native channels and on hubs. Every outcome must be one
+// that a model of Go's semantics allows: a search through all orders in which operations can begin, wait,
+// time out and complete.
 //
-// Hubs are allowed two things that native channels are not, because a select on hubs sets items aside before
-// it decides: a receive may pass over an item that is set aside, and so may arrive out of order beside a
+// Hubs are allowed two deviations from native channels, because a select on hubs sets items aside before it
+// decides: a receive may skip an item that is set aside, and so values may arrive out of order beside a
 // select. (A try may find nothing for the same reason; programs have tries or selects, not both.)
 
-// op is an operation: what, on which channel, with which value; a select has two.
+// op is an operation: its kind, channel and value. A select has two arms, one per channel.
 type op struct {
 	what  string // send, recv, close, try-send, try-recv, select
 	on    int
@@ -29,13 +29,13 @@ type op struct {
 	arms  []op
 }
 
-// program is a list of operations for each goroutine, and the capacities of two channels.
+// program has a list of operations per goroutine, and the capacities of two channels.
 type program struct {
 	capacities [2]int
 	goroutines [][]op
 }
 
-// randomProgram makes a program; values are unique.
+// randomProgram generates a program with unique values.
 func randomProgram(random *rand.Rand) program {
 	p := program{capacities: [2]int{random.Intn(3), random.Intn(3)}}
 	words := [2][]string{{"send", "send", "recv", "recv", "close", "try-send", "try-recv"},
@@ -60,7 +60,7 @@ func randomProgram(random *rand.Rand) program {
 	return p
 }
 
-// model is a state of a program.
+// model is a state of a program in the search.
 type model struct {
 	buffers [2][]int
 	closed  [2]bool
@@ -97,7 +97,7 @@ func (m *model) finish(g int, result string) *model {
 	return n
 }
 
-// search finds all outcomes.
+// search enumerates all outcomes.
 type search struct {
 	program  program
 	asHubs   bool
@@ -129,7 +129,7 @@ func (s *search) visit(m *model) {
 			s.begin(m, g, of)
 			continue
 		}
-		// It may time out whenever it waits, and it may be done.
+		// A waiting operation may time out or complete.
 		s.visit(m.finish(g, "timeout"))
 		for _, n := range s.done(m, g, of) {
 			s.visit(n)
@@ -140,7 +140,7 @@ func (s *search) visit(m *model) {
 	}
 }
 
-// begin starts an operation: one that can wait does so at first.
+// begin starts an operation: one that can wait first enters the waiting state.
 func (s *search) begin(m *model, g int, of op) {
 	switch of.what {
 	case "close":
@@ -167,7 +167,7 @@ func (s *search) begin(m *model, g int, of op) {
 	}
 }
 
-// done is the states in which an operation was done.
+// done returns the states in which an operation has completed.
 func (s *search) done(m *model, g int, of op) (all []*model) {
 	if of.what == "select" {
 		for i, arm := range of.arms {
@@ -206,7 +206,7 @@ func (s *search) done(m *model, g int, of op) (all []*model) {
 	return s.met(m, g, c)
 }
 
-// aside is how many items selects of others may have set aside.
+// aside returns how many items selects of other goroutines may have set aside.
 func (s *search) aside(g, c int) (count int) {
 	if !s.asHubs {
 		return 0
@@ -221,8 +221,8 @@ func (s *search) aside(g, c int) (count int) {
 	return count
 }
 
-// met is a receive from senders that wait; of a buffered channel only those of an empty one, whose sends are
-// done at once, so that nothing is left to do for them here.
+// met returns the states after a receive from a waiting sender, for unbuffered channels. A receive finds a
+// buffered channel empty only if no sender waits, as sends to an empty one complete at once.
 func (s *search) met(m *model, g, c int) (all []*model) {
 	if s.program.capacities[c] > 0 {
 		return nil
@@ -243,7 +243,7 @@ func (s *search) met(m *model, g, c int) (all []*model) {
 	return all
 }
 
-// metBySend is a send to receivers that wait.
+// metBySend returns the states after a send to a waiting receiver.
 func (s *search) metBySend(m *model, g int, of op) (all []*model) {
 	for other := range s.program.goroutines {
 		if other == g || !m.waits[other] || s.program.capacities[of.on] > 0 {
@@ -261,7 +261,7 @@ func (s *search) metBySend(m *model, g int, of op) (all []*model) {
 	return all
 }
 
-// runner does operations, on native channels or on hubs.
+// runner performs operations, on native channels or on hubs.
 type runner interface{ do(g int, of op) string }
 
 func run(p program, r runner) string {
@@ -290,7 +290,7 @@ func (n native) do(_ int, of op) (result string) {
 		if recover() != nil {
 			result = "closed"
 			if of.what == "select" {
-				// Which arm it was does not show: by the model one that sends to what is closed.
+				// The panicking arm is not visible: in the model, one that sends to a closed channel.
 				result = "panic"
 			}
 		}
@@ -418,7 +418,7 @@ func said(err error, good string) string {
 	return err.Error()
 }
 
-// isPossible reports whether an outcome is in a set; a select that panicked may have been any that failed.
+// isPossible reports whether an outcome is in a set; a select that panicked matches any failed one.
 func isPossible(outcomes map[string]bool, found string) bool {
 	if !strings.Contains(found, "panic") {
 		return outcomes[found]
@@ -431,7 +431,7 @@ func isPossible(outcomes map[string]bool, found string) bool {
 	return false
 }
 
-// The model refuses what cannot be: otherwise it would show nothing.
+// The model rejects impossible outcomes: otherwise it would prove nothing.
 func TestModel(t *testing.T) {
 	p := program{goroutines: [][]op{{{what: "send", value: 1}}, {{what: "recv"}}, {{what: "recv"}}}}
 	outcomes := possible(p, false)
@@ -490,7 +490,7 @@ func TestConformance(t *testing.T) {
 					t.Errorf("native channels: %+v\nended as %s", p, found)
 				}
 			}
-			// Without a machine there are no hubs, and this is a test of the model.
+			// Without a machine there are no hubs, and this only tests the model.
 			if h := opened(i); h != nil {
 				if found := run(p, h); !possible(p, true)[found] {
 					t.Errorf("hubs: %+v\nended as %s", p, found)

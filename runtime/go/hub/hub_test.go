@@ -18,7 +18,7 @@ import (
 	"tombolo"
 )
 
-// patience is more than anything here takes.
+// patience is a timeout longer than anything here takes.
 const patience = 60 * time.Second
 
 func soon(t testing.TB) context.Context {
@@ -27,7 +27,7 @@ func soon(t testing.TB) context.Context {
 	return ctx
 }
 
-// served serves hubs on a machine, by the command that TOMBOLO_COMMAND names.
+// served serves hubs on a machine, with the command that TOMBOLO_COMMAND names.
 func served(t testing.TB, hubs ...string) *tombolo.Domain {
 	t.Helper()
 	command := os.Getenv("TOMBOLO_COMMAND")
@@ -78,7 +78,7 @@ func open[T any](t testing.TB, s *Session, name string) *Chan[T] {
 	return c
 }
 
-// Requests and answers as docs/specs/hub.md has them, and what is not an answer.
+// Requests and answers match docs/specs/hub.md, and malformed answers are refused.
 func TestWire(t *testing.T) {
 	r := request{operation: opPut, priority: 100, tentative: true, number: 0x01020304, hub: 5, timeoutUs: 7, tail: []byte{9}}
 	expected := []byte{2, 100, 1, 0, 4, 3, 2, 1, 5, 0, 0, 0, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9}
@@ -103,7 +103,7 @@ func TestWire(t *testing.T) {
 	}
 }
 
-// Batches as docs/specs/hub.md has them, and what is not one.
+// Batches match docs/specs/hub.md, and malformed batches are refused.
 func TestBatchesOnTheWire(t *testing.T) {
 	batch, count := join([][]byte{{7}, {}, []byte("ab")})
 	if count != 3 || !bytes.Equal(batch, []byte{1, 0, 7, 0, 0, 2, 0, 'a', 'b'}) {
@@ -142,7 +142,7 @@ func TestBatchesOnTheWire(t *testing.T) {
 	}
 }
 
-// A value costs no round trip; what was not sent is told by number.
+// A value costs no round trip, and the number of sent values is reported.
 func TestManyValues(t *testing.T) {
 	domain := served(t, "go-many:fifo:64", "go-meet:port")
 	one, other := joined(t, domain), joined(t, domain)
@@ -175,7 +175,7 @@ func TestManyValues(t *testing.T) {
 	if err := <-sent; err != nil {
 		t.Fatal(err)
 	}
-	// More than there is room for: those that are in, and why the others are not.
+	// More values than there is room for: returns how many were sent, and the error of the others.
 	short, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	put, err := sends.SendMany(short, make([]uint64, 100)...)
@@ -202,7 +202,7 @@ func TestManyValues(t *testing.T) {
 	if left != 64 {
 		t.Fatalf("%d values were left", left)
 	}
-	// At a port, one after another.
+	// A port takes values one by one.
 	meets, met := open[string](t, one, "go-meet"), open[string](t, other, "go-meet")
 	go func() { _, err := meets.SendMany(soon(t), "a", "b"); sent <- err }()
 	for _, expected := range []string{"a", "b"} {
@@ -308,7 +308,7 @@ func TestQueues(t *testing.T) {
 	locks(t, s, joined(t, domain))
 }
 
-// locks is the other kinds of hubs.
+// locks tests the other kinds of hubs.
 func locks(t *testing.T, s, other *Session) {
 	ctx := soon(t)
 	n, err := OpenSemaphore(ctx, s, "go-n")
@@ -358,7 +358,7 @@ func locks(t *testing.T, s, other *Session) {
 	}
 }
 
-// Native channels on both sides: a select waits for hubs and for Go's own, and closing goes across.
+// Native channels on both sides: a select waits for hubs and for Go's own channels, and a close propagates.
 func TestPumps(t *testing.T) {
 	domain := served(t, "go-a:port", "go-b:fifo:4")
 	s, ctx := joined(t, domain), soon(t)
@@ -402,7 +402,7 @@ func TestPumps(t *testing.T) {
 	if sum != 190 || length != 30 || ticks != 1 || a.Err() != nil || b.Err() != nil {
 		t.Error(sum, length, ticks, a.Err(), b.Err())
 	}
-	// What a receiver took ahead is not lost when its context ends.
+	// A value that a receiver took ahead is not lost when its context ends.
 	c := open[uint64](t, joined(t, served(t, "go-c:fifo:4")), "go-c")
 	for i := uint64(0); i < 3; i++ {
 		if err := c.Send(ctx, i); err != nil {
@@ -415,7 +415,7 @@ func TestPumps(t *testing.T) {
 		t.Error("not the first")
 	}
 	cancel()
-	// It is closed when the goroutine behind it has ended.
+	// The channel is closed when its goroutine has ended.
 	rest := []uint64{}
 	for value := range receiver {
 		rest = append(rest, value)
@@ -432,7 +432,7 @@ func TestPumps(t *testing.T) {
 	}
 }
 
-// Many select from and to two ports at once: every value arrives once.
+// Many goroutines select from and to two ports concurrently: every value arrives exactly once.
 func TestSelect(t *testing.T) {
 	domain := served(t, "go-x:port", "go-y:port", "go-s:semaphore:5")
 	ctx := soon(t)

@@ -2,7 +2,7 @@ package hub
 
 import "context"
 
-// An Event is a bit: raised by one, awaited and cleared by another.
+// An Event is a bit, raised by one task, awaited and cleared by another.
 type Event struct{ place *place }
 
 // OpenEvent opens an event, waiting for its name.
@@ -11,13 +11,13 @@ func OpenEvent(ctx context.Context, s *Session, name string) (*Event, error) {
 	return &Event{place}, err
 }
 
-// Raise raises it; it has no effect on one that is raised.
+// Raise raises the event, waiting while it is still raised.
 func (e *Event) Raise(ctx context.Context) error {
 	_, err := e.place.operate(ctx, request{operation: opPut, timeoutUs: e.place.service.session.micros(ctx)})
 	return err
 }
 
-// Wait waits until it is raised, and clears it.
+// Wait waits until the event is raised, and clears it.
 func (e *Event) Wait(ctx context.Context) error {
 	_, err := e.place.operate(ctx, request{operation: opGet, timeoutUs: e.place.service.session.micros(ctx)})
 	return err
@@ -44,14 +44,14 @@ func (m *Semaphore) Wait(ctx context.Context) error {
 	return err
 }
 
-// TryWait counts down if the count is not 0; otherwise its error is ErrWouldBlock.
+// TryWait counts down if the count is not 0, and otherwise returns ErrWouldBlock.
 func (m *Semaphore) TryWait(ctx context.Context) error {
 	_, err := m.place.operate(ctx, request{operation: opGet})
 	return err
 }
 
-// A Resource is a lock of sessions: with an owner, which inherits the highest priority that waits, and a
-// fencing token.
+// A Resource is a lock that a session owns, with a fencing token. The owner inherits the highest priority
+// of its waiters.
 type Resource struct{ place *place }
 
 // OpenResource opens a resource, waiting for its name.
@@ -64,19 +64,19 @@ func OpenResource(ctx context.Context, s *Session, name string) (*Resource, erro
 type Owned struct {
 	place *place
 
-	// Larger than the tokens of all earlier owners.
+	// Fencing token, larger than those of all earlier owners.
 	Token uint64
 
-	// Whether the owner before died with it.
+	// Whether the previous owner died while it owned the resource.
 	Abandoned bool
 }
 
-// Lock waits for the resource.
+// Lock locks the resource, waiting while another session owns it.
 func (r *Resource) Lock(ctx context.Context) (*Owned, error) {
 	return r.lock(ctx, r.place.service.session.micros(ctx))
 }
 
-// TryLock locks the resource if it is free; otherwise its error is ErrWouldBlock.
+// TryLock locks the resource if it is free, and otherwise returns ErrWouldBlock.
 func (r *Resource) TryLock(ctx context.Context) (*Owned, error) { return r.lock(ctx, 0) }
 
 func (r *Resource) lock(ctx context.Context, micros uint32) (*Owned, error) {
@@ -91,7 +91,7 @@ func (r *Resource) lock(ctx context.Context, micros uint32) (*Owned, error) {
 	return &Owned{place: r.place, Token: number, Abandoned: got.detail == 1}, nil
 }
 
-// Unlock gives the resource to the next.
+// Unlock releases the resource to the next waiter.
 func (o *Owned) Unlock(ctx context.Context) error {
 	_, err := o.place.operate(ctx, request{operation: opGiveBack, argument: o.Token})
 	return err

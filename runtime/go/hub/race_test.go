@@ -2,6 +2,6 @@
 
 package hub
 
-// isRace: sending on a channel that another goroutine closes is a race to the detector, whatever becomes of
-// it.
+// isRace is whether the race detector is on: it reports a send on a channel that another goroutine closes,
+// even if the send panics as expected.
 const isRace = true

@@ -15,12 +15,12 @@ type Case struct {
 	done  func(*answer) error
 }
 
-// Sending is sending this value, as a case of a Select.
+// Sending returns the Case of a Select that sends a value.
 func (c *Chan[T]) Sending(value T) Case {
 	return Case{place: c.place, put: true, bytes: encode(&value)}
 }
 
-// Receiving is receiving into value, as a case of a Select.
+// Receiving returns the Case of a Select that receives into value.
 func (c *Chan[T]) Receiving(value *T) Case {
 	return Case{place: c.place, done: func(got *answer) (err error) {
 		*value, err = c.value(got)
@@ -28,16 +28,16 @@ func (c *Chan[T]) Receiving(value *T) Case {
 	}}
 }
 
-// Waiting is waiting for the semaphore, as a case of a Select.
+// Waiting returns the Case of a Select that waits for the semaphore.
 func (m *Semaphore) Waiting() Case { return Case{place: m.place} }
 
-// Waiting is waiting for the event, as a case of a Select.
+// Waiting returns the Case of a Select that waits for the event.
 func (e *Event) Waiting() Case { return Case{place: e.place} }
 
-// maxCases is the most cases of a Select.
+// maxCases is the maximum number of cases of a Select.
 const maxCases = 256
 
-// State of a case that is under way.
+// States of a case in progress.
 const (
 	posted = iota
 	offered
@@ -45,7 +45,7 @@ const (
 	ended
 )
 
-// selecting is a Select that is under way.
+// selecting is a Select in progress.
 type selecting struct {
 	cases    []Case
 	waiter   *waiter
@@ -62,13 +62,13 @@ type selecting struct {
 	decided  bool
 }
 
-// Select waits for the first of several operations, on hubs of any nodes, and does exactly one of them. It
-// returns the index of the case that was done, or of the one whose hub is closed or lost, with the error.
+// Select waits for the first of several operations, on hubs of any nodes, and performs exactly one. It
+// returns the index of that case, or of a case whose hub is closed or lost, with the error.
 func Select(ctx context.Context, cases ...Case) (int, error) {
 	return selectWith(ctx, false, cases)
 }
 
-// TrySelect does one of several operations if one needs no waiting; otherwise its error is ErrWouldBlock.
+// TrySelect performs one of several operations if one is ready, and otherwise returns ErrWouldBlock.
 func TrySelect(ctx context.Context, cases ...Case) (int, error) {
 	return selectWith(ctx, true, cases)
 }
@@ -98,7 +98,7 @@ func selectWith(ctx context.Context, try bool, cases []Case) (int, error) {
 	return s.run(ctx)
 }
 
-// before is the order of hubs that all tasks agree on.
+// before is the global order of hubs, the same for all tasks.
 func (c *Case) before(other *Case) bool {
 	ours, theirs := c.place.service.channel.Peer(), other.place.service.channel.Peer()
 	return ours < theirs || ours == theirs && c.place.number < other.place.number
@@ -118,7 +118,7 @@ func (s *selecting) post(ctx context.Context, i int, try bool) error {
 	return err
 }
 
-// abandon withdraws what was posted of a select that did not begin.
+// abandon withdraws the posted requests of a select that failed to begin.
 func (s *selecting) abandon() {
 	for i, number := range s.numbers {
 		if number != 0 && s.state[i] != ended {
@@ -128,7 +128,7 @@ func (s *selecting) abandon() {
 	}
 }
 
-// forget drops the answers to what was withdrawn.
+// forget drops the answers to withdrawn requests.
 func (s *selecting) forget() {
 	for i, number := range s.numbers {
 		s.cases[i].place.service.forget(number)
@@ -171,7 +171,7 @@ func (s *selecting) finish() (int, error) {
 	return s.chosen, s.result
 }
 
-// nothing is the error of a select of which nothing was done.
+// nothing returns the error of a select that performed no operation.
 func (s *selecting) nothing(ctx context.Context) (int, error) {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return -1, ctx.Err()
@@ -183,7 +183,7 @@ func (s *selecting) nothing(ctx context.Context) (int, error) {
 		case errors.Is(fault, ErrTimedOut), errors.Is(fault, ErrWouldBlock):
 			nothing = fault
 		default:
-			// It was closed, say, as the time was up.
+			// Another fault, such as a close at the deadline, takes precedence.
 			return i, fault
 		}
 	}
@@ -205,7 +205,7 @@ func (s *selecting) choose(i int, err error) {
 	}
 }
 
-// hear takes in an answer.
+// hear processes an answer.
 func (s *selecting) hear(one heard) {
 	i := one.index
 	release := func() {
@@ -217,7 +217,7 @@ func (s *selecting) hear(one heard) {
 	if one.err != nil {
 		s.state[i], s.faults[i] = ended, place.fail(ErrLost, one.err.Error())
 		if s.claimed == i {
-			// The hub may have done it.
+			// The hub may have performed the operation.
 			s.choose(i, s.faults[i])
 		}
 		release()

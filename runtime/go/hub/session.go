@@ -12,14 +12,14 @@ import (
 	"tombolo"
 )
 
-// grace is how long after a deadline the last answer of a server is waited for.
+// grace is how long to wait for the last answer of a server after a deadline.
 const grace = 5 * time.Second
 
-// defaultPriority is that of a session which sets none, and whose application file sets none.
+// defaultPriority applies if neither the session nor its application file sets a priority.
 const defaultPriority = 100
 
-// A Session is a task that uses hubs: it holds locks, and inherits priorities. Goroutines may share it;
-// those that are to exclude each other by a Resource need one each.
+// A Session is a task that uses hubs: it holds locks and inherits priorities. Goroutines may share it, but
+// goroutines that exclude each other with a Resource need one each.
 type Session struct {
 	domain   *tombolo.Domain
 	priority uint8
@@ -38,10 +38,10 @@ func Join(domain *tombolo.Domain) *Session {
 	return &Session{domain: domain, priority: priority, services: map[string]*service{}}
 }
 
-// SetPriority sets the priority of operations, 0 to 255; larger is more urgent. Before hubs are used.
+// SetPriority sets the priority of operations, 0 to 255; larger is more urgent. Call it before using hubs.
 func (s *Session) SetPriority(priority uint8) { s.priority = priority }
 
-// Close ends the session: what it held goes to others.
+// Close ends the session and releases what it holds.
 func (s *Session) Close() error {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
@@ -65,7 +65,7 @@ type service struct {
 	lost     error
 }
 
-// arm is where the answers to a request go: a waiter, and which of its requests it is.
+// arm is the destination of the answers to a request: a waiter, and the index of the request at the waiter.
 type arm struct {
 	waiter *waiter
 	index  int
@@ -78,7 +78,7 @@ type waiter struct {
 	wake  chan struct{}
 }
 
-// heard is an answer to one of a waiter's requests; one whose server is lost has the error.
+// heard is an answer to one of a waiter's requests, or the error if its server is lost.
 type heard struct {
 	index  int
 	answer answer
@@ -105,7 +105,7 @@ func (w *waiter) take() []heard {
 	return all
 }
 
-// place is a hub as it was opened.
+// place is an open hub.
 type place struct {
 	service *service
 	name    string
@@ -117,7 +117,7 @@ func (p *place) fail(fault Fault, detail string) error {
 	return &Error{Hub: p.name, Node: p.service.node, Fault: fault, Detail: detail}
 }
 
-// connect is the connection to a server.
+// connect returns the connection to a server, and opens it on first use.
 func (s *Session) connect(ctx context.Context, name, node string) (*service, error) {
 	s.mutex.Lock()
 	known := s.services[name]
@@ -131,7 +131,7 @@ func (s *Session) connect(ctx context.Context, name, node string) (*service, err
 	}
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
-	// Another goroutine may have been faster.
+	// Another goroutine may have connected first.
 	if now := s.services[name]; now != nil && now != known {
 		channel.Close()
 		return now, nil
@@ -148,7 +148,7 @@ func (v *service) failure() error {
 	return v.lost
 }
 
-// hear hands out answers until the server is gone.
+// hear dispatches answers until the server is gone.
 func (v *service) hear() {
 	var buffer []byte
 	for {
@@ -188,7 +188,7 @@ func (v *service) hear() {
 	}
 }
 
-// inherit tells the other servers what this session inherits here.
+// inherit notifies the other servers of the priority that this session inherits here.
 func (v *service) inherit(priority uint8) {
 	s := v.session
 	v.mutex.Lock()
@@ -219,7 +219,7 @@ func (v *service) sendTo(to *service, r *request) error {
 	return to.channel.Send(ctx, r.encode())
 }
 
-// send sends a request whose answers go to a waiter; its number.
+// send sends a request whose answers go to a waiter, and returns the request's number.
 func (p *place) send(w *waiter, index int, r request) (uint32, error) {
 	s, v := p.service.session, p.service
 	s.mutex.Lock()
@@ -244,12 +244,12 @@ func (p *place) send(w *waiter, index int, r request) (uint32, error) {
 	return r.number, nil
 }
 
-// about sends what is about another request.
+// about sends a request that refers to another request.
 func (p *place) about(number uint32, operation byte, offer uint64) {
 	r := request{
 		operation: operation, priority: p.service.session.priority, number: number, hub: p.number, argument: offer,
 	}
-	// A server that is gone is heard of by its answers.
+	// Errors are ignored: a lost server is reported through the waiter.
 	_ = p.service.sendTo(p.service, &r)
 }
 
@@ -259,7 +259,7 @@ func (v *service) forget(number uint32) {
 	delete(v.waiting, number)
 }
 
-// micros is the time-out of a request by a context: 0 only tries, so what waits at all is at least 1.
+// micros returns the timeout of a request for a context, at least 1, as 0 would not wait.
 func (s *Session) micros(ctx context.Context) uint32 {
 	left := s.domain.Timeout()
 	if deadline, ok := ctx.Deadline(); ok {
@@ -275,8 +275,8 @@ func (s *Session) micros(ctx context.Context) uint32 {
 	return uint32(micros)
 }
 
-// operate does one operation, waiting as long as the context says. What a hub did is never lost: one that is
-// cancelled is withdrawn, and if it was done first, it was done.
+// operate performs one operation, waiting as long as the context allows. Results are never lost: a cancelled
+// operation is withdrawn, and succeeds if the hub performed it before the withdrawal.
 func (p *place) operate(ctx context.Context, r request) (answer, error) {
 	w := newWaiter()
 	number, err := p.send(w, 0, r)
@@ -314,7 +314,7 @@ func (p *place) operate(ctx context.Context, r request) (answer, error) {
 	}
 }
 
-// ended is the error of a wait that its context ended.
+// ended returns the error of a wait that its context ended.
 func (p *place) ended(ctx context.Context) error {
 	if errors.Is(ctx.Err(), context.Canceled) {
 		return ctx.Err()
@@ -322,7 +322,7 @@ func (p *place) ended(ctx context.Context) error {
 	return p.fail(ErrTimedOut, "")
 }
 
-// detail is what a fault's argument says.
+// detail describes the argument of a fault.
 func detail(a *answer) string {
 	switch Fault(a.detail) {
 	case ErrTooLong:
@@ -373,7 +373,7 @@ func (s *Session) open(ctx context.Context, name string, kind byte, valueType st
 	return p, nil
 }
 
-// typeNumber is FNV-1a of the name of a type.
+// typeNumber returns the FNV-1a hash of a type's name.
 func typeNumber(name string) uint64 {
 	hash := uint64(0xcbf29ce484222325)
 	for i := 0; i < len(name); i++ {
@@ -382,5 +382,5 @@ func typeNumber(name string) uint64 {
 	return hash
 }
 
-// token is the fencing token and the number of a block.
+// token returns the fencing token and the number of a block.
 func token(a *answer) (uint64, uint32) { return a.argument, binary.LittleEndian.Uint32(a.tail) }

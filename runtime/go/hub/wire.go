@@ -1,6 +1,6 @@
-// Package hub uses hubs: what many programs share, on whatever nodes they run. A Chan is a queue or a
-// rendezvous, and can be a native channel of Go: select, range and close then work across nodes. The protocol
-// is that of docs/specs/hub.md.
+// Package hub provides hubs, which programs on any nodes share. A Chan is a queue or a rendezvous, and can
+// act as a native channel of Go: select, range and close then work across nodes. docs/specs/hub.md specifies
+// the protocol.
 //
 //	session := hub.Join(domain)
 //	jobs, err := hub.Open[uint64](ctx, session, "jobs")
@@ -70,22 +70,22 @@ const (
 	kindResource
 )
 
-// Fault is why a hub did not do an operation: errors.Is(err, hub.ErrClosed).
+// Fault is the reason why a hub did not perform an operation: errors.Is(err, hub.ErrClosed).
 type Fault uint8
 
-// The faults. The last two are of this side.
+// The faults. The last two are detected on this side.
 const (
-	ErrWouldBlock    Fault = 1   // nothing was ready, and the time-out was 0
-	ErrTimedOut      Fault = 2   // the deadline passed; it is context.DeadlineExceeded too
-	ErrClosed        Fault = 3   // the hub is closed, and empty for those who receive; it is io.EOF too
-	ErrClosedBefore  Fault = 4   // it was closed before
+	ErrWouldBlock    Fault = 1   // not ready, and the timeout was 0
+	ErrTimedOut      Fault = 2   // the deadline passed; also context.DeadlineExceeded
+	ErrClosed        Fault = 3   // the hub is closed, and for a receive also empty; also io.EOF
+	ErrClosedBefore  Fault = 4   // the hub was closed already
 	ErrNoSuchHub     Fault = 5   // no hub has the name
 	ErrOtherKind     Fault = 6   // the hub is of another kind
 	ErrOtherType     Fault = 7   // the values of the hub have another type
-	ErrTooLong       Fault = 8   // the value is longer than those of the hub
+	ErrTooLong       Fault = 8   // the value exceeds the hub's maximum
 	ErrNotHeld       Fault = 9   // the session does not hold it
 	ErrHeldAlready   Fault = 10  // the session holds it already
-	ErrTooMany       Fault = 11  // too many requests of the session wait
+	ErrTooMany       Fault = 11  // too many requests of the session are waiting
 	ErrNoSuchRequest Fault = 12  // hubs of that kind have no such operation
 	ErrLost          Fault = 100 // the server of the hub, or its node, is gone
 	ErrNoAnswer      Fault = 101 // the server did not answer in time: it may be stopped
@@ -101,7 +101,7 @@ var faultText = map[Fault]string{
 	ErrNoAnswer: "its server does not answer: it may be stopped",
 }
 
-// Error is what the fault stands for.
+// Error describes the fault.
 func (f Fault) Error() string {
 	if text, ok := faultText[f]; ok {
 		return text
@@ -111,20 +111,20 @@ func (f Fault) Error() string {
 
 // Error is the error of an operation on a hub.
 type Error struct {
-	// The hub.
+	// Name of the hub.
 	Hub string
 
-	// Its node, as far as known.
+	// Node of the hub, if known.
 	Node string
 
-	// Why.
+	// Reason of the failure.
 	Fault Fault
 
-	// More about it.
+	// Details of the failure.
 	Detail string
 }
 
-// Error names the hub and its node.
+// Error names the hub, its node and the reason.
 func (e *Error) Error() string {
 	text := "hub '" + e.Hub + "'"
 	if e.Node != "" {
@@ -137,7 +137,7 @@ func (e *Error) Error() string {
 	return text
 }
 
-// Is makes errors.Is find the fault, io.EOF for a closed hub and context.DeadlineExceeded for a deadline.
+// Is makes errors.Is match the fault, io.EOF for a closed hub and context.DeadlineExceeded for a deadline.
 func (e *Error) Is(target error) bool {
 	switch target {
 	case io.EOF:
@@ -149,7 +149,7 @@ func (e *Error) Is(target error) bool {
 	return ok && fault == e.Fault
 }
 
-// request is what is sent to a server.
+// request is a message to a server.
 type request struct {
 	operation byte
 	priority  byte
@@ -175,7 +175,7 @@ func (r *request) encode() []byte {
 	return append(bytes, r.tail...)
 }
 
-// answer is what a server says.
+// answer is a message from a server.
 type answer struct {
 	what     byte
 	detail   byte
@@ -186,7 +186,7 @@ type answer struct {
 
 var errMalformed = errors.New("an answer with other bytes than it can have")
 
-// decodeAnswer reads an answer; its tail is a copy.
+// decodeAnswer decodes an answer; its tail is a copy.
 func decodeAnswer(bytes []byte) (answer, error) {
 	if len(bytes) < 16 || bytes[2] != 0 || bytes[3] != 0 {
 		return answer{}, errMalformed
@@ -231,7 +231,7 @@ func decodeAnswer(bytes []byte) (answer, error) {
 	return a, nil
 }
 
-// isFinal reports whether no further answer comes to the request.
+// isFinal reports whether this is the last answer to the request.
 func (a *answer) isFinal() bool {
 	switch a.what {
 	case gotOffered, gotRevoked, gotUnclaimed:
@@ -240,7 +240,7 @@ func (a *answer) isFinal() bool {
 	return true
 }
 
-// split is the values of a batch; false when the bytes are not one.
+// split returns the values of a batch; false if the bytes are malformed.
 func split(bytes []byte) ([][]byte, bool) {
 	var values [][]byte
 	whole := len(bytes)
@@ -255,14 +255,14 @@ func split(bytes []byte) ([][]byte, bool) {
 		values = append(values, bytes[2:2+length:2+length])
 		bytes = bytes[2+length:]
 	}
-	// A single value may have as many bytes as a batch, beside its length.
+	// A single value may be as long as a batch, not counting its length prefix.
 	if whole > maxBatchBytes && len(values) != 1 || len(values) == 1 && len(values[0]) > maxBatchBytes {
 		return nil, false
 	}
 	return values, true
 }
 
-// join is a batch of the first values that fit one, and how many these are: at least one.
+// join encodes the first values that fit into a batch, and returns their number: at least one.
 func join(values [][]byte) ([]byte, int) {
 	var batch []byte
 	for count, value := range values {

@@ -8,16 +8,16 @@ import (
 	"sync/atomic"
 )
 
-// Ended is the error of a call whose channel ended before the answer came.
+// Ended is the error of a call whose channel ended before the answer arrived.
 type Ended struct {
-	// Why the channel ended.
+	// Reason why the channel ended.
 	Err error
 
-	// Whether the call can be repeated on another channel: it was not sent, or is idempotent.
+	// Whether the call may be repeated on another channel: it was not sent, or is idempotent.
 	MayRepeat bool
 }
 
-// Error says why the channel ended, and whether the call may be repeated.
+// Error describes why the channel ended, and whether the call may be repeated.
 func (e *Ended) Error() string {
 	if e.MayRepeat {
 		return fmt.Sprintf("%v (the call can be repeated)", e.Err)
@@ -25,31 +25,31 @@ func (e *Ended) Error() string {
 	return fmt.Sprintf("%v (the call may have been served)", e.Err)
 }
 
-// Unwrap is why the channel ended.
+// Unwrap returns the reason why the channel ended.
 func (e *Ended) Unwrap() error { return e.Err }
 
-// Counts is what has passed through a client or a server.
+// Counts are the counters of a client or a server.
 type Counts struct {
 	// Calls made or received.
 	Calls uint64
 
-	// Answers received or given.
+	// Answers received or sent.
 	Answers uint64
 
 	// One-way messages received.
 	Messages uint64
 
-	// Answers that came after their call was given up.
+	// Answers that arrived after their call was cancelled.
 	Late uint64
 
 	// Messages with an ordinal that this side does not know.
 	Unknown uint64
 
-	// Messages that were refused as malformed.
+	// Malformed messages.
 	Malformed uint64
 }
 
-// counters is Counts while they grow.
+// counters are the live atomic counters behind Counts.
 type counters struct{ calls, answers, messages, late, unknown, malformed atomic.Uint64 }
 
 func (c *counters) counts() Counts {
@@ -63,7 +63,7 @@ type pending struct {
 	answer  chan []byte
 }
 
-// A Client makes calls over a channel: any number of goroutines at once.
+// A Client makes calls over a channel. Any number of goroutines may use it.
 type Client struct {
 	port     Port
 	hear     func(*Request)
@@ -77,8 +77,8 @@ type Client struct {
 	err    error
 }
 
-// NewClient calls over a channel that was opened with the interface's hash, until the client is closed.
-// Events are given to hear, in order; nil drops them.
+// NewClient returns a client over a channel that was opened with the interface's hash. Events are passed to
+// hear, in order; nil drops them.
 func NewClient(port Port, of *Interface, hear func(*Request)) (*Client, error) {
 	if err := of.bind(port); err != nil {
 		return nil, err
@@ -89,10 +89,10 @@ func NewClient(port Port, of *Interface, hear func(*Request)) (*Client, error) {
 	return c, nil
 }
 
-// Counts is what has passed through this client.
+// Counts returns this client's counters.
 func (c *Client) Counts() Counts { return c.counters.counts() }
 
-// Close closes the channel, and ends the calls that are in flight.
+// Close closes the channel, and fails the calls in flight.
 func (c *Client) Close() error {
 	c.stop()
 	err := c.port.Close()
@@ -100,7 +100,7 @@ func (c *Client) Close() error {
 	return err
 }
 
-// receive files answers until the channel ends.
+// receive dispatches answers until the channel ends.
 func (c *Client) receive(ctx context.Context) {
 	defer close(c.done)
 	var buffer []byte
@@ -150,7 +150,7 @@ func (c *Client) file(ctx context.Context, message []byte) {
 	}
 }
 
-// start finds a number for a call.
+// start allocates a number for a call.
 func (c *Client) start(ordinal uint16) (uint32, *pending, error) {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -170,10 +170,10 @@ func (c *Client) start(ordinal uint16) (uint32, *pending, error) {
 	}
 }
 
-// MaxInFlight is the most calls of one client that wait for answers at once.
+// MaxInFlight is the maximum number of calls in flight per client.
 const MaxInFlight = 256
 
-// forget gives a call up; it reports whether the call was still in flight.
+// forget removes a call; it reports whether the call was still in flight.
 func (c *Client) forget(number uint32, call *pending) bool {
 	c.mutex.Lock()
 	defer c.mutex.Unlock()
@@ -184,8 +184,8 @@ func (c *Client) forget(number uint32, call *pending) bool {
 	return true
 }
 
-// Call makes a call and waits for its answer, which is read into reply; nil for one without results. When the
-// context ends first the call is cancelled; it may have been served.
+// Call makes a call and waits for its answer, which it decodes into reply; nil for a call without results. If
+// the context ends first, the call is cancelled, but may have been served.
 func (c *Client) Call(ctx context.Context, what *Message, request, reply Body) error {
 	number, call, err := c.start(what.Ordinal)
 	if err != nil {
@@ -208,7 +208,7 @@ func (c *Client) Call(ctx context.Context, what *Message, request, reply Body) e
 		return read(answer, what, reply)
 	case <-ctx.Done():
 		if c.forget(number, call) {
-			// The server is told if there is room at once; an answer that comes all the same is counted.
+			// Notify the server if there is room; an answer that arrives anyway is counted as late.
 			if cancel, err := Encode(nil, KindCancel, what.Ordinal, number, nil); err == nil {
 				_ = c.port.Send(now, cancel)
 			}
@@ -217,7 +217,7 @@ func (c *Client) Call(ctx context.Context, what *Message, request, reply Body) e
 	}
 }
 
-// now is a context that has ended, for what is only tried.
+// now is an expired context, for operations that must not wait.
 var now = func() context.Context {
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -230,7 +230,7 @@ func (c *Client) ending() error {
 	return c.err
 }
 
-// unsent is the error of what was not sent: a channel that ended is told apart.
+// unsent returns the error of a message that was not sent: Ended, unless a limit or the context caused it.
 func unsent(err error) error {
 	var limit *OverLimit
 	if errors.As(err, &limit) || errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
@@ -268,7 +268,7 @@ func (c *Client) Tell(ctx context.Context, what *Message, body Body) error {
 	return tell(ctx, c.port, what, body)
 }
 
-// send sends a message that the channel can carry.
+// send sends a message if the channel can carry its length.
 func send(ctx context.Context, port Port, message []byte) error {
 	if max := port.MaxMessageBytes(); len(message) > max {
 		why := fmt.Sprintf("has %d bytes, but the channel carries up to %d: open it with larger rings", len(message), max)

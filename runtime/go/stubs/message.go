@@ -7,17 +7,17 @@ import (
 	"io"
 )
 
-// Kind is what a message is.
+// Kind is the kind of a message.
 type Kind uint8
 
 // The kinds of messages.
 const (
 	KindMessage Kind = 1 // one-way
-	KindCall    Kind = 2 // wants an answer
+	KindCall    Kind = 2 // expects an answer
 	KindReply   Kind = 3 // the results of a call
 	KindError   Kind = 4 // the declared error of a call
 	KindFault   Kind = 5 // a call that was not served
-	KindCancel  Kind = 6 // the client does not want the answer any more
+	KindCancel  Kind = 6 // the client no longer wants the answer
 )
 
 // Fault is the error of a call that the server did not serve.
@@ -29,12 +29,12 @@ const (
 	ErrBadRequest    Fault = 2 // the server refused the request as malformed
 	ErrUnserved      Fault = 3 // the server does not serve the call
 	ErrAnswerTooLong Fault = 4 // the answer is longer than the interface or the channel allows
-	ErrBusy          Fault = 5 // too many calls of this client wait for their answers
-	ErrRightRefused  Fault = 6 // a right or buffer of the request is not the server's to take
+	ErrBusy          Fault = 5 // too many calls of this client are outstanding
+	ErrRightRefused  Fault = 6 // the server may not take a right or buffer of the request
 	ErrDropped       Fault = 7 // the server dropped the call without an answer
 )
 
-// Error says what the server said.
+// Error describes the fault.
 func (f Fault) Error() string {
 	switch f {
 	case ErrUnknownCall:
@@ -55,7 +55,7 @@ func (f Fault) Error() string {
 	return fmt.Sprintf("the server gave reason %d, which is unknown here", uint32(f))
 }
 
-// WireBytes is the length of the fields, in bytes.
+// WireBytes returns the length of the fields, in bytes.
 func (f *Fault) WireBytes() int { return 8 }
 
 // EncodeWire writes the fields at an offset of a message.
@@ -64,37 +64,37 @@ func (f *Fault) EncodeWire(w *Writer, at int) { w.U32(at, uint32(*f)) }
 // DecodeWire reads the fields.
 func (f *Fault) DecodeWire(v View) { *f = Fault(v.U32(0)) }
 
-// Declined is the error of a call that was declined with an error that the interface declares, an E.
+// Declined is the error of a call that the server declined with a declared error of the interface, an E.
 type Declined[E any] struct {
 	// The declared error.
 	With E
 }
 
-// Error says what the server said.
+// Error describes the declared error.
 func (d Declined[E]) Error() string { return fmt.Sprintf("the server declined the call: %v", d.With) }
 
-// Decline is what a handler returns to decline a call with an error that the interface declares.
+// Decline returns the error with which a handler declines a call, from a declared error of the interface.
 func Decline[E any](with E) error { return Declined[E]{With: with} }
 
-// DeclinedWith is the declared error that an error stands for, if it does.
+// DeclinedWith returns the declared error that err wraps, if any.
 func DeclinedWith[E any](err error) (E, bool) {
 	var declined Declined[E]
 	ok := errors.As(err, &declined)
 	return declined.With, ok
 }
 
-// Interface is what both sides of a channel agree on; generated code has one for each interface.
+// Interface describes an interface that both sides of a channel agree on; generated code has one for each.
 type Interface struct {
-	// The package and the name.
+	// Name with its package.
 	Name string
 
-	// Grows when older peers cannot be served.
+	// Version, which grows when older peers cannot be served.
 	Version int
 
-	// What both sides of a channel must have in common: the interface hash of the handshake.
+	// Interface hash of the handshake, which must match on both sides of a channel.
 	Hash uint64
 
-	// Of everything that matters to peers.
+	// Hash of everything that is visible to peers.
 	Fingerprint uint64
 
 	// Whether it passes capabilities, which channels of this package do not carry.
@@ -103,35 +103,35 @@ type Interface struct {
 	// Whether it passes buffers, which channels of this package do not carry.
 	Buffers bool
 
-	// The longest message when everything of variable length is empty, in bytes.
+	// Length of the longest message with everything of variable length empty, in bytes.
 	MessageBytes int
 }
 
 // Message describes a message of an interface; generated code has one for each.
 type Message struct {
-	// Its number in the interface.
+	// Ordinal of the message in the interface.
 	Ordinal uint16
 
-	// The interface's name and its own.
+	// Name of the interface and of the message.
 	Name string
 
-	// Whether a call may be repeated when it is not known whether it was served.
+	// Whether a call may be repeated if it may have been served.
 	Idempotent bool
 
-	// Reads what declines a call, as an error; nil if the interface declares none.
+	// Decodes the declared error of a call; nil if the interface declares none.
 	Declined func(v View) error
 }
 
-// A Port carries whole messages, in order: a channel. Its methods return an error that is io.EOF (errors.Is)
-// when the peer has closed it, and context.DeadlineExceeded when the time is up.
+// A Port carries whole messages, in order, as a channel does. Its methods return an error that is io.EOF
+// (errors.Is) when the peer has closed it, and context.DeadlineExceeded when the deadline has passed.
 type Port interface {
 	// Send sends a message. Goroutines may share it. A failed send had no effect.
 	Send(ctx context.Context, message []byte) error
 
-	// RecvInto receives a message into the buffer, which grows if need be. One goroutine at a time.
+	// RecvInto receives a message into the buffer, which grows if necessary. One goroutine at a time.
 	RecvInto(ctx context.Context, buffer []byte) ([]byte, error)
 
-	// MaxMessageBytes is the length of the longest message.
+	// MaxMessageBytes returns the maximum length of a message.
 	MaxMessageBytes() int
 
 	// Close closes both directions.
@@ -150,7 +150,7 @@ func (i *Interface) bind(port Port) error {
 	return nil
 }
 
-// receive waits for a message until the context ends: a time-out of the port itself is no reason to stop.
+// receive waits for a message until the context ends: it retries when the port's own timeout expires.
 func receive(ctx context.Context, port Port, buffer []byte) ([]byte, error) {
 	for {
 		message, err := port.RecvInto(ctx, buffer)
@@ -160,5 +160,5 @@ func receive(ctx context.Context, port Port, buffer []byte) ([]byte, error) {
 	}
 }
 
-// isEnd reports whether an error is a peer that closed the channel.
+// isEnd reports whether an error means that the peer closed the channel.
 func isEnd(err error) bool { return errors.Is(err, io.EOF) }

@@ -7,10 +7,10 @@ import (
 	"time"
 )
 
-// answerTimeout is how long an answer waits for room before the server gives the client up.
+// answerTimeout is how long an answer waits for room before the server gives up on the client.
 const answerTimeout = 10 * time.Second
 
-// A Request is a message that is to be served or heard. Generated code hands it to a method of a handler.
+// A Request is a received call or one-way message. Generated code passes it to a method of a handler.
 type Request struct {
 	ctx      context.Context
 	head     header
@@ -20,14 +20,14 @@ type Request struct {
 	decoded  func()
 }
 
-// Context ends when the client cancels the call, or the channel ends.
+// Context returns a context that ends when the client cancels the call, or the channel ends.
 func (r *Request) Context() context.Context { return r.ctx }
 
-// Ordinal is the number of the message in its interface.
+// Ordinal returns the number of the message in its interface.
 func (r *Request) Ordinal() uint16 { return r.head.ordinal }
 
-// Decode reads what the message carries, which has to be a call or a one-way message as the interface
-// declares it. If it fails the message has been answered as malformed.
+// Decode decodes the message, which must be a call or a one-way message as the interface declares it. If it
+// returns false, the message has been answered as malformed.
 func (r *Request) Decode(body Body, isCall bool) bool {
 	err := decode(r.view, body)
 	if err != nil || isCall != (r.head.kind == KindCall) {
@@ -40,7 +40,7 @@ func (r *Request) Decode(body Body, isCall bool) bool {
 	return true
 }
 
-// free says that the bytes of the message are not needed any more.
+// free releases the buffer of the message.
 func (r *Request) free() {
 	if r.decoded != nil {
 		r.decoded()
@@ -55,10 +55,10 @@ func (r *Request) Unknown() {
 	r.free()
 }
 
-// Ignore does nothing with a message.
+// Ignore drops the message.
 func (r *Request) Ignore() { r.free() }
 
-// Answer answers a call with its results, or with the fault that the error is.
+// Answer answers a call with its results, or with the fault for the error.
 func (r *Request) Answer(reply Body, err error) {
 	if err == nil {
 		r.send(KindReply, reply)
@@ -90,7 +90,7 @@ func (r *Request) send(kind Kind, body Body) {
 	ctx, cancel := context.WithTimeout(context.Background(), answerTimeout)
 	defer cancel()
 	if err := r.server.port.Send(ctx, message); err != nil {
-		// A client that takes no answers, or is gone.
+		// The client does not receive answers, or is gone.
 		r.server.end(err)
 		return
 	}
@@ -109,7 +109,7 @@ type Server struct {
 	err         error
 }
 
-// NewServer serves what arrives on a channel that was opened with the interface's hash, once Serve is called.
+// NewServer returns a server for a channel that was opened with the interface's hash. Serve starts it.
 func NewServer(port Port, of *Interface, handle func(*Request)) (*Server, error) {
 	if err := of.bind(port); err != nil {
 		return nil, err
@@ -117,12 +117,12 @@ func NewServer(port Port, of *Interface, handle func(*Request)) (*Server, error)
 	return &Server{port: port, handle: handle, outstanding: map[uint32]context.CancelFunc{}}, nil
 }
 
-// Counts is what has passed through this server.
+// Counts returns this server's counters.
 func (s *Server) Counts() Counts { return s.counters.counts() }
 
-// Serve serves until the client closes the channel, which is no error, the channel fails, or the context
-// ends. Each call runs in a goroutine of its own; one-way messages are handled in order, between the calls.
-// It returns when all calls have returned.
+// Serve serves until the client closes the channel, which is not an error, the channel fails, or the context
+// ends. Each call runs in its own goroutine; one-way messages are handled in order, between the calls. It
+// returns when all calls have returned.
 func (s *Server) Serve(ctx context.Context) error {
 	ctx, stop := context.WithCancel(ctx)
 	s.mutex.Lock()
@@ -137,7 +137,7 @@ func (s *Server) Serve(ctx context.Context) error {
 		if err != nil {
 			s.mutex.Lock()
 			defer s.mutex.Unlock()
-			// An answer may have found the end before the next message did.
+			// Sending an answer may have detected the end before receiving did.
 			if s.err != nil {
 				err = s.err
 			}
@@ -170,7 +170,7 @@ func (s *Server) take(ctx context.Context, message []byte, calls *sync.WaitGroup
 			cancel()
 			return
 		}
-		// The handler reads the message here, before the next one takes its place, and waits there.
+		// Wait until the handler has decoded the message, before the next one overwrites the buffer.
 		read := make(chan struct{})
 		request.decoded = func() { close(read) }
 		calls.Add(1)
@@ -188,8 +188,8 @@ func (s *Server) take(ctx context.Context, message []byte, calls *sync.WaitGroup
 	}
 }
 
-// begin remembers a call that is served; it answers one that is too many, and ignores one whose number is in
-// use.
+// begin records a call as outstanding. It answers a call beyond the limit with a fault, and ignores one whose
+// number is in use.
 func (s *Server) begin(head header, cancel context.CancelFunc) bool {
 	s.mutex.Lock()
 	if head.number == 0 || s.outstanding[head.number] != nil {
@@ -211,12 +211,12 @@ func (s *Server) cancel(number uint32) {
 	cancel := s.outstanding[number]
 	s.mutex.Unlock()
 	if cancel != nil {
-		// The call is still answered; the client counts that as late.
+		// The call is still answered; the client counts that answer as late.
 		cancel()
 	}
 }
 
-// finished forgets a call, and reports whether it was outstanding.
+// finished removes a call, and reports whether it was outstanding.
 func (s *Server) finished(number uint32) bool {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()

@@ -18,7 +18,7 @@ import (
 	"tombolo/stubs"
 )
 
-// patience is more than anything here takes.
+// patience is a timeout longer than anything here takes.
 const patience = 60 * time.Second
 
 func soon(t testing.TB) context.Context {
@@ -43,7 +43,7 @@ func golden(t *testing.T, kind stubs.Kind, ordinal uint16, number uint32, body, 
 	}
 }
 
-// The messages of docs/specs/control.md that never change, and its example.
+// The frozen messages of docs/specs/control.md, and its example.
 func TestGoldenBytesOfControl(t *testing.T) {
 	golden(t, stubs.KindCall, 1, 1, &control.MonitorAttachRequest{Version: 0x04030201, Program: "p"},
 		&control.MonitorAttachRequest{}, "0100020002010000", "0102030400000000", "1800000001000000", "7000000000000000")
@@ -58,7 +58,7 @@ func TestGoldenBytesOfControl(t *testing.T) {
 		"0000000000000000", "0000000000000000", "5000000001000000", "6e00000000000000", "706f6e6700000000")
 }
 
-// As interface/stubs/tests/wire.rs has them.
+// The same cases as in interface/stubs/tests/wire.rs.
 func TestGoldenBytesOfEveryShape(t *testing.T) {
 	green := everything.ColourGreen
 	point := everything.Point{X: 1, Y: -2, Tag: 9}
@@ -90,7 +90,7 @@ func TestOverLimits(t *testing.T) {
 	}
 }
 
-// Numbers that are negative, or wrap around, as an int of 32 bits: no message has room for what they say.
+// Lengths that are negative or wrap around as a 32-bit int are refused: no message has room for them.
 func TestNumbersOfMoreThan31Bits(t *testing.T) {
 	list := func(start, count uint32) []byte {
 		// The header with a body of two words, and an entry: name, then points, which have 12 bytes each.
@@ -109,7 +109,7 @@ func TestNumbersOfMoreThan31Bits(t *testing.T) {
 	}
 }
 
-// Whatever bytes come, reading them ends, without panics and without more memory than the message is long.
+// Decoding arbitrary bytes terminates, without panics and without allocating more than the message's length.
 func FuzzDecode(f *testing.F) {
 	shape := everything.Shape{Case: everything.ShapeCaseNames, Names: []string{"b", "", "c"}}
 	maybe := uint64(5)
@@ -139,7 +139,7 @@ func FuzzDecode(f *testing.F) {
 			if stubs.Decode(message, kind, ordinal, body) != nil {
 				continue
 			}
-			// What was read can be written, and reads the same, except cases of newer peers.
+			// Decoded values can be encoded and decode to the same, except union cases of newer peers.
 			again, err := stubs.Encode(nil, kind, ordinal, number, body)
 			if err == nil && stubs.Decode(again, kind, ordinal, body) != nil {
 				t.Errorf("% x was read, and % x was not", message, again)
@@ -148,7 +148,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// port is one end of a channel in memory of the test.
+// port is one end of a channel in the test's memory.
 type port struct {
 	in, out chan []byte
 	closing *sync.Once
@@ -215,7 +215,7 @@ func (s *slow) Look(_ context.Context, note growth.Note, detail bool) (growth.Gr
 	return growth.GrowthLookReply{Note: note}, nil
 }
 
-// serving serves at one end; it returns a client at the other, and what Serve will return.
+// serving serves at one end; it returns a client at the other, and a channel with the result of Serve.
 func serving(t *testing.T, near, far stubs.Port, handler *slow) (*growth.GrowthClient, <-chan error) {
 	server, err := growth.NewGrowthServer(far, handler)
 	if err != nil {
@@ -246,7 +246,7 @@ func TestCallsThatFail(t *testing.T) {
 	if _, err := client.Look(soon(t), growth.Note{}, false); !errors.Is(err, stubs.ErrAnswerTooLong) {
 		t.Error(err)
 	}
-	// More calls than may be in flight.
+	// Exceed the maximum number of calls in flight.
 	var calls sync.WaitGroup
 	all, stop := context.WithCancel(soon(t))
 	busy := make(chan error, stubs.MaxInFlight+1)
@@ -282,7 +282,7 @@ func TestCallsThatFail(t *testing.T) {
 	}
 }
 
-// ended is a port whose sends find the end of the channel before its receives do.
+// ended is a port whose sends detect the end of the channel before its receives do.
 type ended struct{ *port }
 
 func (e ended) Send(context.Context, []byte) error { return io.EOF }

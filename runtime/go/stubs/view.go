@@ -7,22 +7,22 @@ import (
 	"unicode/utf8"
 )
 
-// Malformed is the error of a message that was refused.
+// Malformed is the error of a malformed message.
 type Malformed struct {
-	// Where in the message, in bytes from its start.
+	// Offset of the error in the message, in bytes.
 	At int
 
-	// What is wrong there.
+	// Description of the error.
 	What string
 }
 
-// Error says what is wrong.
+// Error describes the error and its offset.
 func (e *Malformed) Error() string {
 	return fmt.Sprintf("the message was refused: %s at byte %d", e.What, e.At)
 }
 
-// reading is a message that is read: what is wrong with it, and how much of it may still be looked at, so
-// that parts which overlap cannot make a short message expensive.
+// reading is a message being decoded: its first error, and a budget of bytes that may still be decoded. The
+// budget bounds the cost of short messages whose parts overlap.
 type reading struct {
 	bytes  []byte
 	budget int
@@ -36,16 +36,15 @@ func (r *reading) fail(at int, what string) {
 }
 
 // A View is an object of a message: the fields of a struct, the elements of a list. Generated code calls its
-// methods; offsets are bytes from the start of the object. One that is shorter than expected comes from an
-// older peer, and what is missing reads as zero. What is wrong is remembered, and everything after it reads
-// as zero.
+// methods; offsets are bytes from the start of the object. Fields beyond the end of the object, which an
+// older peer does not send, read as zero. The first error is sticky: everything after it reads as zero.
 type View struct {
 	r     *reading
 	start int
 	bytes int
 }
 
-// parse is the header of a message and a view of its body.
+// parse returns the header of a message and a view of its body.
 func parse(message []byte) (header, View, error) {
 	if len(message) < headerBytes || len(message)%8 != 0 || len(message) > maxMessageBytes {
 		return header{}, View{}, &Malformed{What: fmt.Sprintf("a length of %d bytes", len(message))}
@@ -75,7 +74,7 @@ func decode(v View, body Body) error {
 	return v.r.err
 }
 
-// Decode reads a message as one of a kind and ordinal with that body; for connections that are not channels.
+// Decode decodes a message of the given kind and ordinal into body; for connections that are not channels.
 func Decode(message []byte, kind Kind, ordinal uint16, body Body) error {
 	head, view, err := parse(message)
 	if err != nil {
@@ -87,13 +86,13 @@ func Decode(message []byte, kind Kind, ordinal uint16, body Body) error {
 	return decode(view, body)
 }
 
-// Head is the kind, ordinal and number of a message.
+// Head returns the kind, ordinal and number of a message.
 func Head(message []byte) (kind Kind, ordinal uint16, number uint32, err error) {
 	head, _, err := parse(message)
 	return head.kind, head.ordinal, head.number, err
 }
 
-// field is the bytes of a field; zeros if it is missing.
+// field returns the bytes of a field; zeros if it is missing.
 func (v View) field(at, bytes int) []byte {
 	if v.r.err != nil || at >= v.bytes {
 		return zeros[:bytes]
@@ -108,7 +107,7 @@ func (v View) field(at, bytes int) []byte {
 
 var zeros [16]byte
 
-// Bool reads a truth value.
+// Bool reads a boolean.
 func (v View) Bool(at int) bool {
 	value := v.U8(at)
 	if value > 1 {
@@ -135,14 +134,14 @@ func (v View) F32(at int) float32 { return math.Float32frombits(v.U32(at)) }
 // F64 reads a number of 64 bits.
 func (v View) F64(at int) float64 { return math.Float64frombits(v.U64(at)) }
 
-// Known fails unless the value at an offset is one that the interface names.
+// Known fails unless the value at an offset is one that the interface declares.
 func (v View) Known(at int, known bool) {
 	if !known {
 		v.r.fail(v.start+at, "a value that the interface does not name")
 	}
 }
 
-// Inline is an object that lies in this one.
+// Inline returns an object embedded in this one.
 func (v View) Inline(at, bytes int) View {
 	rest := v.bytes - at
 	if rest < 0 {
@@ -154,8 +153,8 @@ func (v View) Inline(at, bytes int) View {
 	return View{r: v.r, start: v.start + at, bytes: bytes}
 }
 
-// bounded is a number of the peer as an int, which has 32 bits on some processors: never negative, and too
-// large where it was too large for every message.
+// bounded converts a number of the peer to an int, which has 32 bits on some processors. The result is never
+// negative, and numbers too large for any message stay too large.
 func bounded(number uint32) int {
 	if number > maxMessageBytes {
 		return maxMessageBytes
@@ -163,7 +162,7 @@ func bounded(number uint32) int {
 	return int(number)
 }
 
-// outside is an object that lies out of line.
+// outside returns an out-of-line object.
 func (v View) outside(at, start, bytes int) View {
 	empty := View{r: v.r}
 	if v.r.err != nil {
@@ -191,7 +190,7 @@ func (v View) spend(bytes int) {
 	}
 }
 
-// List is the elements of a list, and their number.
+// List returns the elements of a list, and their number.
 func (v View) List(at, each, max int) (View, int) {
 	start, count := bounded(v.U32(at)), bounded(v.U32(at+4))
 	if count > max {
@@ -204,7 +203,7 @@ func (v View) List(at, each, max int) (View, int) {
 	}
 	list := v.outside(at, start, bytes)
 	if each == 0 {
-		// Elements without bytes are looked at as well.
+		// Elements without bytes are charged to the budget too.
 		v.spend(count)
 	}
 	if v.r.err != nil {
@@ -213,7 +212,7 @@ func (v View) List(at, each, max int) (View, int) {
 	return list, count
 }
 
-// Object is the fields of a struct that lies out of line.
+// Object returns the fields of an out-of-line struct.
 func (v View) Object(at int) View {
 	start, bytes := bounded(v.U32(at)), bounded(v.U32(at+4))
 	if bytes%8 != 0 {
@@ -222,7 +221,7 @@ func (v View) Object(at int) View {
 	return v.outside(at, start, bytes)
 }
 
-// Case is the number of a union's case, and what it carries.
+// Case returns the number of a union's case, and its value.
 func (v View) Case(at int) (uint32, View) {
 	ordinal, bytes, start := v.U32(at), bounded(v.U32(at+4)), v.U64(at+8)
 	if ordinal == 0 {
@@ -235,7 +234,7 @@ func (v View) Case(at int) (uint32, View) {
 	return ordinal, v.outside(at, int(start), bytes)
 }
 
-// Exactly fails unless the object has that length.
+// Exactly fails unless the object has the given length.
 func (v View) Exactly(bytes int) {
 	if v.bytes != bytes {
 		v.r.fail(v.start, "the value of a case with another length")
@@ -253,7 +252,7 @@ func (v View) Text(at, max int) string {
 	return text
 }
 
-// Bytes reads bytes: a copy.
+// Bytes returns a copy of bytes.
 func (v View) Bytes(at, max int) []byte {
 	list, count := v.List(at, 1, max)
 	if count == 0 {
@@ -269,7 +268,7 @@ func (v View) part(count int) []byte {
 	return v.r.bytes[v.start : v.start+count]
 }
 
-// Right reads a right of a kind, which was sent as it is declared: copied or given away.
+// Right reads a right of a kind, and fails unless it was copied or given away as declared.
 func (v View) Right(at int, kind uint8, moved bool) Right {
 	mark := uint64(kind)
 	if moved {

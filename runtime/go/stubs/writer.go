@@ -1,8 +1,8 @@
-// Package stubs is what the code that `tombolo idl compile --lang go` writes stands on: the encoding of
+// Package stubs is the runtime of the code that `tombolo idl compile --lang go` generates: the encoding of
 // messages, and the calling and the serving end of a channel. Programs use it for errors: Decline,
 // DeclinedWith, Fault.
 //
-// The encoding is that of docs/specs/interface.md.
+// docs/specs/interface.md specifies the encoding.
 package stubs
 
 import (
@@ -16,34 +16,34 @@ import (
 // headerBytes is the length of the header of every message.
 const headerBytes = 8
 
-// maxBodyBytes is the longest body: its length in words has 16 bits.
+// maxBodyBytes is the maximum length of a body: the header has 16 bits for its length in words.
 const maxBodyBytes = 0xffff * 8
 
-// maxMessageBytes is the longest message.
+// maxMessageBytes is the maximum length of a message.
 const maxMessageBytes = 1 << 30
 
-// A DomainID names a domain of the machine: its index in bits 0 to 31, its generation in 32 to 47, the number
-// of its node in 48 to 63. 0 is no domain.
+// A DomainID identifies a domain of the machine: its index in bits 0 to 31, its generation in 32 to 47, the
+// number of its node in 48 to 63. 0 is no domain.
 type DomainID uint64
 
-// String is the id as tools print it: node.generation.index.
+// String formats the id as tools print it: node.generation.index.
 func (d DomainID) String() string {
 	return fmt.Sprintf("%d.%d.%d", uint64(d)>>48, uint64(d)>>32&0xffff, uint32(d))
 }
 
-// A Right is what a message carries for an endpoint, a region, another capability or a buffer: a number,
-// which is to be accepted before it is used, and is not trusted.
+// A Right represents an endpoint, a region, another capability or a buffer in a message: an untrusted number,
+// which must be accepted before use.
 type Right struct {
-	// What the kind of right calls it by; see docs/specs/interface.md.
+	// Identifier of the object, depending on the kind of right; see docs/specs/interface.md.
 	Object uint64
 }
 
-// Unnamed is how a value without a name is printed.
+// Unnamed formats a value that has no name.
 func Unnamed(value int64) string { return strconv.FormatInt(value, 10) }
 
-// Body is what a message carries; types of generated code are bodies.
+// Body is the contents of a message; types of generated code implement it.
 type Body interface {
-	// WireBytes is the length of the fields, in bytes.
+	// WireBytes returns the length of the fields, in bytes.
 	WireBytes() int
 
 	// EncodeWire writes the fields at an offset of a message.
@@ -53,22 +53,22 @@ type Body interface {
 	DecodeWire(v View)
 }
 
-// OverLimit is the error of a value that the interface does not allow: nothing was sent.
+// OverLimit is the error of a value that the interface does not allow. Nothing was sent.
 type OverLimit struct {
-	// Which field it is.
+	// Name of the field.
 	Field string
 
-	// How long it is; 0 if its value is not one of the interface's.
+	// Length of the value; 0 if the interface does not declare the value.
 	Length int
 
-	// How long it may be.
+	// Maximum length.
 	Max int
 
-	// What is wrong with it, where it is not the length that the interface limits.
+	// Description of the error, if it is not the length.
 	Why string
 }
 
-// Error says which field it is.
+// Error names the field and its limit.
 func (e *OverLimit) Error() string {
 	if e.Why != "" {
 		return fmt.Sprintf("%s %s: nothing was sent", e.Field, e.Why)
@@ -77,14 +77,14 @@ func (e *OverLimit) Error() string {
 		e.Field, e.Length, e.Max)
 }
 
-// A Writer writes one message. Generated code calls its methods; their offsets are bytes from the start of
-// the message. The first value that the interface does not allow is remembered as the error.
+// A Writer encodes one message. Generated code calls its methods; offsets are bytes from the start of the
+// message. The first value that the interface does not allow is kept as the error.
 type Writer struct {
 	bytes []byte
 	err   error
 }
 
-// header is what begins a message.
+// header is the header of a message.
 type header struct {
 	ordinal uint16
 	words   uint16
@@ -92,8 +92,8 @@ type header struct {
 	number  uint32
 }
 
-// Encode is a message with that body, which may be nil for one without fields; the target is reused if it is
-// long enough.
+// Encode encodes a message; body may be nil for a message without fields. It reuses target if that is long
+// enough.
 func Encode(target []byte, kind Kind, ordinal uint16, number uint32, body Body) ([]byte, error) {
 	bytes := 0
 	if body != nil {
@@ -113,7 +113,7 @@ func Encode(target []byte, kind Kind, ordinal uint16, number uint32, body Body) 
 	return w.bytes, w.err
 }
 
-// extend adds zeros and returns where they begin.
+// extend appends zeros and returns their offset.
 func (w *Writer) extend(bytes int) int {
 	at, end := len(w.bytes), len(w.bytes)+(bytes+7)&^7
 	if w.err != nil {
@@ -146,16 +146,16 @@ func (w *Writer) refuse(field, why string) {
 	}
 }
 
-// at is the bytes from an offset on; those of a scratch buffer once something has failed.
+// at returns the bytes at an offset, or a scratch buffer after an error.
 func (w *Writer) at(at, bytes int) []byte {
 	if at < 0 || at+bytes > len(w.bytes) {
-		// After a failure offsets can lie beyond the end.
+		// After an error, offsets can lie beyond the end.
 		return make([]byte, bytes)
 	}
 	return w.bytes[at : at+bytes]
 }
 
-// Bool writes a truth value.
+// Bool writes a boolean.
 func (w *Writer) Bool(at int, value bool) {
 	if value {
 		w.at(at, 1)[0] = 1
@@ -180,14 +180,14 @@ func (w *Writer) F32(at int, value float32) { w.U32(at, math.Float32bits(value))
 // F64 writes a number of 64 bits.
 func (w *Writer) F64(at int, value float64) { w.U64(at, math.Float64bits(value)) }
 
-// Known fails unless the value of a field is one that the interface names.
+// Known fails unless the value of a field is one that the interface declares.
 func (w *Writer) Known(known bool, field string) {
 	if !known {
 		w.refuse(field, "has a value that the interface does not name")
 	}
 }
 
-// Text writes a string, which has to be UTF-8.
+// Text writes a string, which must be UTF-8.
 func (w *Writer) Text(at int, value string, max int, field string) {
 	if !utf8.ValidString(value) {
 		w.refuse(field, "has text that is not UTF-8")
@@ -204,7 +204,7 @@ func (w *Writer) Bytes(at int, value []byte, max int, field string) {
 	}
 }
 
-// List makes room for elements, and returns where, and how many are to be written.
+// List reserves room for elements, and returns its offset and how many elements to write.
 func (w *Writer) List(at, count, each, max int, field string) (from, number int) {
 	if count > max {
 		w.fail(field, count, max)
@@ -224,7 +224,7 @@ func (w *Writer) List(at, count, each, max int, field string) (from, number int)
 	return from, count
 }
 
-// Object makes room for a struct that lies out of line.
+// Object reserves room for an out-of-line struct.
 func (w *Writer) Object(at, bytes int) int {
 	if bytes == 0 {
 		return 0
@@ -235,7 +235,7 @@ func (w *Writer) Object(at, bytes int) int {
 	return from
 }
 
-// Case makes room for the value of a case of a union.
+// Case reserves room for the value of a union's case.
 func (w *Writer) Case(at int, ordinal uint32, bytes int) int {
 	w.U32(at, ordinal)
 	if bytes == 0 {

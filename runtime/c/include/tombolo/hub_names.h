@@ -2,7 +2,7 @@
  * Hubs under the names of OpenComRTOS (L1_...) and of Go's channels on the SCC (channel_...): inline functions over tombolo/hubs.h,
  * for programs that were written for one of them. The names are not Tombolo's own, so no other header includes this one.
  *
- * L1_..._NW only tries, L1_..._W waits, L1_..._WT waits for a time in nanoseconds. Each returns a tombolo_status.
+ * L1_..._NW does not wait, L1_..._W waits without limit, L1_..._WT waits for a time in nanoseconds. All return a tombolo_status.
  */
 #ifndef TOMBOLO_HUB_NAMES_H
 #define TOMBOLO_HUB_NAMES_H
@@ -13,7 +13,7 @@
 extern "C" {
 #endif
 
-/* Go's channels. A port is an unbuffered one, a fifo a buffered one. */
+/* Go's channels: a port is an unbuffered channel, a fifo a buffered one. */
 
 static inline tombolo_status channel_open(const tombolo_task *task, const char *name, const char *value_type, tombolo_hub **channel)
 {
@@ -40,7 +40,7 @@ static inline void channel_free(tombolo_hub *channel)
     tombolo_hub_drop(channel);
 }
 
-/* How many values it holds at most; 0 for an unbuffered one. */
+/* Returns how many values the channel can hold; 0 if it is unbuffered. */
 static inline tombolo_status channel_capacity(const tombolo_hub *channel, uint32_t *capacity)
 {
     tombolo_hub_info info;
@@ -50,7 +50,7 @@ static inline tombolo_status channel_capacity(const tombolo_hub *channel, uint32
     return status;
 }
 
-/* How many values are in it; a hint, for others use it meanwhile. */
+/* Returns how many values the channel holds; a hint, as others use it concurrently. */
 static inline tombolo_status channel_buffered(const tombolo_hub *channel, uint32_t *depth)
 {
     tombolo_hub_info info;
@@ -107,7 +107,7 @@ TOMBOLO_L1_SERVICE(L1_TestSemaphore, TOMBOLO_L1_ARGUMENTS(const tombolo_hub *sem
 TOMBOLO_L1_WT(L1_TestSemaphore, TOMBOLO_L1_ARGUMENTS(const tombolo_hub *semaphore, uint64_t timeout_ns),
               tombolo_hub_get(semaphore, NULL, 0, NULL, timeout_ns))
 
-/* Locks and blocks: `held` has the token that gives them back. */
+/* Locks and blocks: `held` contains the token that releases them. */
 TOMBOLO_L1_SERVICE(L1_LockResource, TOMBOLO_L1_ARGUMENTS(const tombolo_hub *resource, tombolo_held *held),
                    tombolo_hub_take(resource, timeout_ns, held))
 TOMBOLO_L1_WT(L1_LockResource, TOMBOLO_L1_ARGUMENTS(const tombolo_hub *resource, tombolo_held *held, uint64_t timeout_ns),

@@ -1,8 +1,8 @@
 /*
- * What generated clients and servers stand on. Programs use the functions of the generated headers.
+ * Runtime of generated clients and servers. Programs use the functions of the generated headers.
  *
- * A client or server uses memory of the caller's: for messages, and for the lists in them. What it hands out lies there, and is
- * good until it is used next. It belongs to its channel's thread, and does not close the channel.
+ * A client or server uses memory supplied by the caller for messages and the lists in them. Values that it returns point into that
+ * memory and are valid until its next use. It belongs to its channel's thread, and does not close the channel.
  */
 #ifndef TOMBOLO_INTERFACE_H
 #define TOMBOLO_INTERFACE_H
@@ -13,28 +13,28 @@
 extern "C" {
 #endif
 
-/* The most calls of a client whose answers may be outstanding. */
+/* Maximum number of outstanding calls per client. */
 #define TOMBOLO_MAX_OUTSTANDING 256
 
-/* How long an answer waits for room before the server gives its client up. */
+/* How long a server waits for room for an answer before it gives up on the client. */
 #define TOMBOLO_ANSWER_TIMEOUT (10 * TOMBOLO_SECOND)
 
-/* What has passed through a client or a server. */
+/* Counters of a client or a server. */
 typedef struct tombolo_counts {
-    uint64_t calls;     /* made, or received */
-    uint64_t answers;   /* received, or given */
+    uint64_t calls;     /* made or received */
+    uint64_t answers;   /* received or sent */
     uint64_t messages;  /* one-way, received */
-    uint64_t late;      /* answers that came after their call was given up */
+    uint64_t late;      /* answers that arrived after their call was given up */
     uint64_t unknown;   /* with an ordinal that this side does not know */
     uint64_t malformed; /* refused */
     uint64_t refused;   /* calls with a right that the server was not given */
 } tombolo_counts;
 
-/* What an interface needs of a link. */
+/* Requirements of an interface on its link. */
 typedef struct tombolo_needs {
     bool capabilities;      /* rights to memory and endpoints */
     bool buffers;           /* bulk memory */
-    uint32_t message_bytes; /* the longest message when everything of variable length is empty */
+    uint32_t message_bytes; /* length of the longest message, with everything of variable length empty */
 } tombolo_needs;
 
 /* --- a channel with its memory ------------------------------------------------------------------------------------- */
@@ -42,13 +42,13 @@ typedef struct tombolo_needs {
 typedef struct tombolo_port {
     tombolo_channel *channel;
     uint8_t *received; /* as long as any message of the channel */
-    uint8_t *sent;     /* the same again: what is sent may refer to what was received */
+    uint8_t *sent;     /* as long; separate, as what is sent may refer to what was received */
     size_t max_bytes;
     tombolo_memory lists;
     tombolo_counts counts;
 } tombolo_port;
 
-/* So much memory do a message each way take, and lists of up to `list_bytes`. */
+/* Returns the memory needed for one message each way and for lists of up to `list_bytes`. */
 static inline size_t tombolo_port_memory(const tombolo_channel *channel, size_t list_bytes)
 {
     return 2 * (tombolo_max_message_bytes(channel) + 8) + list_bytes + 8;
@@ -86,7 +86,7 @@ static inline tombolo_status tombolo_port_bind(tombolo_port *port, tombolo_chann
     return TOMBOLO_OK;
 }
 
-/* What is left until a point of tombolo_now_ns(). */
+/* Returns the time left until a deadline on the clock of tombolo_now_ns(). */
 static inline uint64_t tombolo_left_ns(uint64_t deadline_ns)
 {
     const uint64_t now_ns = tombolo_now_ns();
@@ -99,7 +99,7 @@ static inline uint64_t tombolo_deadline(uint64_t timeout_ns)
     return timeout_ns > UINT64_MAX - now_ns ? UINT64_MAX : now_ns + timeout_ns;
 }
 
-/* Sends what was written, if it could be. TOMBOLO_NO_ROOM: nothing was sent. */
+/* Sends the written message, or returns the writer's error. TOMBOLO_NO_ROOM: nothing was sent. */
 static inline tombolo_status tombolo_port_send(tombolo_port *port, const tombolo_writer *w, uint64_t timeout_ns)
 {
     tombolo_status status = w->status;
@@ -133,17 +133,17 @@ static inline tombolo_status tombolo_port_receive(tombolo_port *port, uint64_t t
 
 typedef struct tombolo_client tombolo_client;
 
-/* Takes an event. False for an ordinal that is unknown. */
+/* Handles an event. Returns false for an unknown ordinal. */
 typedef bool tombolo_on_event(tombolo_client *client, uint16_t ordinal, tombolo_reader *r, tombolo_record body);
 
-/* The calling end of a channel: one call at a time. */
+/* Calling end of a channel, with one call in flight at a time. */
 struct tombolo_client {
     tombolo_port port;
     tombolo_on_event *on_event;
-    uint32_t call; /* the number of the last one */
+    uint32_t call; /* number of the last call */
 };
 
-/* Begins a call, or a message. */
+/* Begins a call or a one-way message. */
 static inline tombolo_writer tombolo_client_begin(tombolo_client *client, uint16_t ordinal, uint8_t kind,
                                                   uint32_t body_bytes)
 {
@@ -158,7 +158,7 @@ static inline tombolo_writer tombolo_client_begin(tombolo_client *client, uint16
     return tombolo_write(client->port.sent, client->port.max_bytes, header, body_bytes);
 }
 
-/* What a call came to, after its results or its error were read. */
+/* Returns the status of a call whose results or error have been read: malformed ones become an error. */
 static inline tombolo_status tombolo_client_read(tombolo_client *client, const tombolo_reader *r, tombolo_status status)
 {
     if ((status != TOMBOLO_OK && status != TOMBOLO_DECLINED) || tombolo_is_reading(r)) {
@@ -190,7 +190,7 @@ static inline tombolo_status tombolo_fault_status(uint32_t fault)
     }
 }
 
-/* Takes a message that is no answer. */
+/* Processes a message that is not the awaited answer. */
 static inline void tombolo_client_take(tombolo_client *client, const tombolo_header *header, tombolo_reader *r,
                                        tombolo_record body)
 {
@@ -208,7 +208,7 @@ static inline void tombolo_client_take(tombolo_client *client, const tombolo_hea
     }
 }
 
-/* Takes the messages that have come, waiting for the first. TOMBOLO_TIMED_OUT: there was none. */
+/* Processes the messages that have arrived, waiting for the first. TOMBOLO_TIMED_OUT: none arrived. */
 static inline tombolo_status tombolo_client_poll(tombolo_client *client, uint64_t timeout_ns)
 {
     tombolo_status status = TOMBOLO_OK;
@@ -225,8 +225,8 @@ static inline tombolo_status tombolo_client_poll(tombolo_client *client, uint64_
     return status;
 }
 
-/* Sends a call and waits for its answer: TOMBOLO_OK with results to read, TOMBOLO_DECLINED with an error to read if it `declines`, or
- * why there is none. After TOMBOLO_TIMED_OUT it may have been served; the server is told that the client does not wait any more. */
+/* Sends a call and waits for its answer: TOMBOLO_OK with results to read, TOMBOLO_DECLINED with a declared error to read (only if
+ * `declines`), or another status. TOMBOLO_TIMED_OUT: the call was cancelled at the server, but may have been served. */
 static inline tombolo_status tombolo_client_call(tombolo_client *client, const tombolo_writer *w, uint16_t ordinal,
                                                  bool declines, uint64_t timeout_ns, tombolo_reader *r,
                                                  tombolo_record *body)
@@ -265,7 +265,7 @@ static inline tombolo_status tombolo_client_call(tombolo_client *client, const t
         } else if (status != TOMBOLO_TIMED_OUT) {
             return status;
         }
-        /* A peer that floods this end does not keep it past its deadline. */
+        /* The deadline applies even while a peer floods this end with messages. */
         if (status == TOMBOLO_TIMED_OUT || left_ns == 0) {
             header.ordinal = ordinal;
             header.kind = TOMBOLO_CANCEL;
@@ -279,20 +279,20 @@ static inline tombolo_status tombolo_client_call(tombolo_client *client, const t
 
 /* --- servers ------------------------------------------------------------------------------------------------------- */
 
-/* A call that is to be answered. */
+/* A call that awaits an answer. */
 typedef struct tombolo_pending {
-    uint32_t call; /* 0 for none: calls whose answer is not awaited have it too */
+    uint32_t call; /* 0 for none, and for calls whose answer is not awaited */
     uint16_t ordinal;
 } tombolo_pending;
 
-/* The serving end of a channel. */
+/* Serving end of a channel. */
 typedef struct tombolo_server {
     tombolo_port port;
     uint32_t outstanding_count;
     tombolo_pending outstanding[TOMBOLO_MAX_OUTSTANDING];
 } tombolo_server;
 
-/* Its place among those that are outstanding, or their number. */
+/* Returns the call's index among the outstanding calls, or their number if it is not one of them. */
 static inline uint32_t tombolo_server_find(const tombolo_server *server, tombolo_pending pending)
 {
     uint32_t index = 0;
@@ -313,7 +313,7 @@ static inline bool tombolo_server_forget(tombolo_server *server, tombolo_pending
     return true;
 }
 
-/* Begins an answer, or an event. */
+/* Begins an answer or an event. */
 static inline tombolo_writer tombolo_server_begin(tombolo_server *server, tombolo_pending pending, uint8_t kind,
                                                   uint32_t body_bytes)
 {
@@ -324,7 +324,7 @@ static inline tombolo_writer tombolo_server_begin(tombolo_server *server, tombol
     return tombolo_write(server->port.sent, server->port.max_bytes, header, body_bytes);
 }
 
-/* Answers that there is no answer. */
+/* Answers a call with a fault instead of a result. */
 static inline tombolo_status tombolo_server_fault(tombolo_server *server, tombolo_pending pending, uint32_t fault)
 {
     tombolo_writer w = tombolo_server_begin(server, pending, TOMBOLO_NOT_SERVED, 8);
@@ -340,13 +340,13 @@ static inline tombolo_status tombolo_server_fault(tombolo_server *server, tombol
     return tombolo_port_send(&server->port, &w, TOMBOLO_ANSWER_TIMEOUT);
 }
 
-/* The fault of a handler that has no answer. */
+/* Returns the fault for the status of a handler that has no answer. */
 static inline uint32_t tombolo_server_why(tombolo_status result)
 {
     return result == TOMBOLO_RIGHT_REFUSED ? 6 : 3;
 }
 
-/* Sends an answer that was written; one that cannot be is a fault. */
+/* Sends a written answer, or a fault if it could not be written or is too long. */
 static inline tombolo_status tombolo_server_answer(tombolo_server *server, tombolo_pending pending,
                                                    const tombolo_writer *w)
 {
@@ -358,14 +358,14 @@ static inline tombolo_status tombolo_server_answer(tombolo_server *server, tombo
     return status;
 }
 
-/* Remembers a call that is answered later. */
+/* Records a call that is answered later. */
 static inline tombolo_status tombolo_server_keep(tombolo_server *server, tombolo_pending pending)
 {
     server->outstanding[server->outstanding_count++] = pending;
     return TOMBOLO_OK;
 }
 
-/* Receives what is to be served: TOMBOLO_OK and a kind of TOMBOLO_CALL or TOMBOLO_MESSAGE, or 0 if nothing is left to do. */
+/* Receives the next message. On TOMBOLO_OK `*kind` is TOMBOLO_CALL or TOMBOLO_MESSAGE, or 0 if there is nothing to serve. */
 static inline tombolo_status tombolo_server_receive(tombolo_server *server, uint64_t timeout_ns, uint8_t *kind,
                                                     tombolo_pending *pending, tombolo_reader *r, tombolo_record *body)
 {
@@ -393,7 +393,7 @@ static inline tombolo_status tombolo_server_receive(tombolo_server *server, uint
     return TOMBOLO_OK;
 }
 
-/* Takes note of what became of a one-way message. */
+/* Counts a one-way message as handled, unknown or malformed. */
 static inline tombolo_status tombolo_server_took(tombolo_server *server, const tombolo_reader *r, bool known)
 {
     if (!known) {

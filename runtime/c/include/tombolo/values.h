@@ -1,6 +1,6 @@
 /*
- * Values of hubs and tasks as bytes: numbers are little-endian, a text is UTF-8 without an end, a tuple is its values, each with its
- * length in 4 bytes before it. The bytes do not depend on the processor.
+ * Encoding of the values of hubs and tasks: numbers are little-endian, a text is UTF-8 without a terminator, a tuple is its values,
+ * each preceded by its length in 4 bytes. The encoding does not depend on the processor.
  */
 #ifndef TOMBOLO_VALUES_H
 #define TOMBOLO_VALUES_H
@@ -14,7 +14,7 @@
 extern "C" {
 #endif
 
-/* Writes a number of 1, 2, 4 or 8 bytes; how many that are. */
+/* Writes a number of 1, 2, 4 or 8 bytes and returns that size. */
 static inline size_t tombolo_value_put_number(void *to, uint64_t number, size_t bytes)
 {
     for (size_t byte = 0; byte < bytes; byte++) {
@@ -23,7 +23,7 @@ static inline size_t tombolo_value_put_number(void *to, uint64_t number, size_t 
     return bytes;
 }
 
-/* Reads one without a sign. */
+/* Reads an unsigned number. */
 static inline uint64_t tombolo_value_number(const void *from, size_t bytes)
 {
     uint64_t number = 0;
@@ -34,7 +34,7 @@ static inline uint64_t tombolo_value_number(const void *from, size_t bytes)
     return number;
 }
 
-/* Reads one with a sign. */
+/* Reads a signed number. */
 static inline int64_t tombolo_value_signed(const void *from, size_t bytes)
 {
     const uint64_t number = tombolo_value_number(from, bytes);
@@ -60,7 +60,7 @@ static inline double tombolo_value_f64(const void *from)
     return number;
 }
 
-/* Writes a value of a tuple; how many bytes that are: 4 more than the value has. */
+/* Writes a value of a tuple and returns the bytes written: 4 more than its length. */
 static inline size_t tombolo_value_put_field(void *to, const void *field, size_t length)
 {
     tombolo_value_put_number(to, length, 4);
@@ -70,7 +70,7 @@ static inline size_t tombolo_value_put_field(void *to, const void *field, size_t
     return 4 + length;
 }
 
-/* What is left of a tuple that is read. */
+/* Unread rest of a tuple. */
 typedef struct tombolo_tuple {
     const uint8_t *next;
     size_t left;
@@ -84,7 +84,7 @@ static inline tombolo_tuple tombolo_tuple_of(const void *bytes, size_t length)
     return tuple;
 }
 
-/* The next value, and its length; null and 0 when there is none. */
+/* Returns the next value and its length; null and 0 at the end, or if the value is truncated. */
 static inline const uint8_t *tombolo_tuple_next(tombolo_tuple *tuple, size_t *length)
 {
     const uint8_t *field;

@@ -1,9 +1,9 @@
 /*
- * The bytes of typed messages: what generated headers read and write with. docs/specs/interface.md says what they are.
+ * Encoding and decoding of typed messages, for generated headers. docs/specs/interface.md specifies the format.
  *
- * Nothing here allocates, calls the library, or reads or writes outside of what it was given, whatever a peer sent. Messages are
- * read from memory of this program's own, which does not change meanwhile. What is wrong makes a reader or writer fail
- * for good: everything after that is zero, or is not written, and who uses it asks once, at the end.
+ * Nothing here allocates, calls the library, or accesses memory outside of its arguments, for any input from a peer. Messages
+ * are decoded from private memory, which does not change meanwhile. The first error of a reader or writer is sticky: all later
+ * reads return zero, all later writes do nothing, and the caller checks once, at the end.
  */
 #ifndef TOMBOLO_WIRE_H
 #define TOMBOLO_WIRE_H
@@ -19,7 +19,7 @@ extern "C" {
 /* Bytes before the body of a message. */
 #define TOMBOLO_HEADER_BYTES UINT32_C(8)
 
-/* UTF-8, not ended by a zero byte: print it with "%.*s", (int)text.length, text.data. */
+/* UTF-8, not zero-terminated: print it with "%.*s", (int)text.length, text.data. */
 typedef struct tombolo_text {
     const char *data;
     uint32_t length;
@@ -31,7 +31,7 @@ typedef struct tombolo_bytes {
     uint32_t length;
 } tombolo_bytes;
 
-/* The types of lists and of optional values, as fields of messages. */
+/* Types of lists and of optional values, as fields of messages. */
 #define TOMBOLO_LIST(name, item) \
     typedef struct name {        \
         const item *items;       \
@@ -75,7 +75,7 @@ TOMBOLO_OPTIONAL(tombolo_optional_bytes, tombolo_bytes value);
 TOMBOLO_OPTIONAL(tombolo_optional_domain, uint64_t value);
 TOMBOLO_OPTIONAL(tombolo_optional_right, tombolo_right value);
 
-/* Returns a name if `value` is what is called so. */
+/* Returns `name` from the function if `value` is `known`. */
 #define TOMBOLO_NAME(known, name) \
     do {                          \
         if (value == (known)) {   \
@@ -83,7 +83,7 @@ TOMBOLO_OPTIONAL(tombolo_optional_right, tombolo_right value);
         }                         \
     } while (0)
 
-/* A C string as text. */
+/* Returns a C string as text. */
 static inline tombolo_text tombolo_text_of(const char *string)
 {
     tombolo_text text;
@@ -93,7 +93,7 @@ static inline tombolo_text tombolo_text_of(const char *string)
     return text;
 }
 
-/* Memory as bytes. */
+/* Returns memory as bytes. */
 static inline tombolo_bytes tombolo_bytes_of(const void *data, size_t length)
 {
     tombolo_bytes bytes;
@@ -102,20 +102,20 @@ static inline tombolo_bytes tombolo_bytes_of(const void *data, size_t length)
     return bytes;
 }
 
-/* Whether a text is that C string. */
+/* Returns whether a text equals a C string. */
 static inline bool tombolo_text_is(tombolo_text text, const char *string)
 {
     size_t length = strlen(string);
     return text.length == length && (length == 0 || memcmp(text.data, string, length) == 0);
 }
 
-/* Up to the next multiple of eight. */
+/* Rounds up to a multiple of eight. */
 static inline uint32_t tombolo_round_up(uint32_t bytes)
 {
     return (bytes + 7) & ~UINT32_C(7);
 }
 
-/* Whether bytes are UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF. */
+/* Returns whether bytes are UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF. */
 static inline bool tombolo_is_utf8(const uint8_t *bytes, size_t length)
 {
     size_t at = 0;
@@ -170,14 +170,14 @@ static inline void tombolo_store_le(uint8_t *to, uint64_t value, uint32_t bytes)
 
 /* --- memory for lists ---------------------------------------------------------------------------------------------- */
 
-/* Memory of the caller's, taken from its start on. */
+/* Bump allocator over memory supplied by the caller. */
 typedef struct tombolo_memory {
     uint8_t *start;
     size_t bytes;
     size_t used;
 } tombolo_memory;
 
-/* Takes `bytes` zero bytes, aligned to eight; null if fewer are left. */
+/* Allocates `bytes` zeroed bytes, aligned to eight; null if there is too little left. */
 static inline void *tombolo_memory_take(tombolo_memory *memory, size_t bytes)
 {
     const size_t gap = (size_t)(-(uintptr_t)(memory->start + memory->used) & 7);
@@ -193,16 +193,16 @@ static inline void *tombolo_memory_take(tombolo_memory *memory, size_t bytes)
 
 /* --- writing ------------------------------------------------------------------------------------------------------- */
 
-/* A message that is being written, into memory of the caller's. */
+/* A message being written into memory supplied by the caller. */
 typedef struct tombolo_writer {
     uint8_t *start;
     uint32_t capacity;
-    uint32_t next; /* where the next object will lie */
+    uint32_t next; /* offset of the next object */
     tombolo_status status;
-    const char *field; /* what could not be written */
+    const char *field; /* name of the field that could not be written */
 } tombolo_writer;
 
-/* TOMBOLO_OVER_LIMIT: a value that the interface does not allow. TOMBOLO_TOO_LONG: the message does not fit. */
+/* Records the first error: TOMBOLO_OVER_LIMIT for a disallowed value, TOMBOLO_TOO_LONG for a message that does not fit. */
 static inline void tombolo_put_fail(tombolo_writer *w, tombolo_status status, const char *field)
 {
     if (w->status == TOMBOLO_OK) {
@@ -216,7 +216,7 @@ static inline bool tombolo_is_writing(const tombolo_writer *w)
     return w->status == TOMBOLO_OK;
 }
 
-/* Fails for a value that the interface does not name. */
+/* Fails for a value that the interface does not declare. */
 static inline void tombolo_put_known(tombolo_writer *w, bool is_known, const char *field)
 {
     if (!is_known) {
@@ -224,7 +224,7 @@ static inline void tombolo_put_known(tombolo_writer *w, bool is_known, const cha
     }
 }
 
-/* Room for an object of that many bytes, all zero; its offset. */
+/* Reserves zeroed room for an object of that many bytes, and returns its offset. */
 static inline uint32_t tombolo_put_object(tombolo_writer *w, uint32_t bytes)
 {
     const uint32_t start = w->next, left = w->capacity - w->next;
@@ -239,7 +239,7 @@ static inline uint32_t tombolo_put_object(tombolo_writer *w, uint32_t bytes)
     return start;
 }
 
-/* Stores a number of up to eight bytes at an offset of an object. */
+/* Stores a number of up to eight bytes at an offset of the message. */
 static inline void tombolo_put(tombolo_writer *w, uint32_t at, uint64_t value, uint32_t bytes)
 {
     if (tombolo_is_writing(w) && at <= w->next && bytes <= w->next - at) {
@@ -271,14 +271,14 @@ static inline void tombolo_put_right(tombolo_writer *w, uint32_t at, tombolo_rig
     tombolo_put(w, at + 8, mark, 8);
 }
 
-/* Where something out of line lies, and how much of it there is. */
+/* Writes a reference to an out-of-line object: its offset and its element count. */
 static inline void tombolo_put_reference(tombolo_writer *w, uint32_t at, uint32_t start, uint32_t count)
 {
     tombolo_put(w, at, start, 4);
     tombolo_put(w, at + 4, count, 4);
 }
 
-/* Room for the elements of a list, of `each` bytes; its offset. */
+/* Reserves room for the elements of a list, of `each` bytes, and returns its offset; 0 if the list is empty. */
 static inline uint32_t tombolo_put_list(tombolo_writer *w, uint32_t at, const void *items, uint32_t count, uint32_t each,
                                         uint32_t max, const char *field)
 {
@@ -318,7 +318,7 @@ static inline void tombolo_put_text(tombolo_writer *w, uint32_t at, tombolo_text
     tombolo_put_bytes(w, at, tombolo_bytes_of(data, text.length), max, field);
 }
 
-/* Room for the fields of a struct that lies out of line; its offset. */
+/* Reserves room for the fields of an out-of-line struct, and returns its offset. */
 static inline uint32_t tombolo_put_record(tombolo_writer *w, uint32_t at, uint32_t bytes)
 {
     const uint32_t start = tombolo_put_object(w, bytes);
@@ -326,7 +326,7 @@ static inline uint32_t tombolo_put_record(tombolo_writer *w, uint32_t at, uint32
     return start;
 }
 
-/* The case of a union, and room for its value; its offset. */
+/* Writes the case of a union, reserves room for its value, and returns the value's offset. */
 static inline uint32_t tombolo_put_case(tombolo_writer *w, uint32_t at, uint32_t which, uint32_t bytes)
 {
     const uint32_t start = bytes == 0 ? 0 : tombolo_put_object(w, bytes);
@@ -337,24 +337,24 @@ static inline uint32_t tombolo_put_case(tombolo_writer *w, uint32_t at, uint32_t
 
 /* --- reading ------------------------------------------------------------------------------------------------------- */
 
-/* A message that is being read: memory of this program's own. */
+/* A message being read from private memory. */
 typedef struct tombolo_reader {
     const uint8_t *start;
     uint32_t length;
-    uint32_t budget; /* bytes that may still be looked at, so that parts which overlap cannot make it expensive */
+    uint32_t budget; /* bytes that may still be decoded: bounds the cost of messages whose parts overlap */
     tombolo_memory *memory;
     tombolo_status status;
-    const char *why; /* what was wrong */
-    uint32_t at;     /* where, in bytes */
+    const char *why; /* description of the error */
+    uint32_t at;     /* offset of the error, in bytes */
 } tombolo_reader;
 
-/* Fields, or elements: from `start` to `end`. What lies behind the end comes from an older peer and is zero. */
+/* Fields or elements, from `start` to `end`. Fields beyond the end, which an older peer does not send, read as zero. */
 typedef struct tombolo_record {
     uint32_t start;
     uint32_t end;
 } tombolo_record;
 
-/* TOMBOLO_MALFORMED, or TOMBOLO_NO_MEMORY when the memory for lists was used up. */
+/* Records the first error: TOMBOLO_MALFORMED, or TOMBOLO_NO_MEMORY when the memory for lists is used up. */
 static inline void tombolo_get_fail(tombolo_reader *r, tombolo_status status, uint32_t at, const char *why)
 {
     if (r->status == TOMBOLO_OK) {
@@ -376,7 +376,7 @@ static inline void tombolo_get_known(tombolo_reader *r, uint32_t at, bool is_kno
     }
 }
 
-/* A number of up to eight bytes; its upper bits are what follows it. */
+/* Reads a number of up to eight bytes. Upper bits come from the bytes that follow it; the caller truncates. */
 static inline uint64_t tombolo_get(tombolo_reader *r, tombolo_record in, uint32_t at)
 {
     const uint32_t word = at & ~UINT32_C(7);
@@ -435,7 +435,7 @@ static inline void tombolo_get_spend(tombolo_reader *r, uint32_t bytes)
     r->budget -= bytes;
 }
 
-/* The object there, if it lies in the message. */
+/* Returns the object at `start`; fails unless it lies within the message. */
 static inline tombolo_record tombolo_get_lying(tombolo_reader *r, uint64_t start, uint64_t bytes, uint32_t at)
 {
     tombolo_record object = {0, 0};
@@ -451,7 +451,7 @@ static inline tombolo_record tombolo_get_lying(tombolo_reader *r, uint64_t start
     return object;
 }
 
-/* The object that is referred to, of elements of `each` bytes; their number goes to `count`. */
+/* Follows a reference to elements of `each` bytes, and stores their number in `*count`. */
 static inline tombolo_record tombolo_get_object(tombolo_reader *r, tombolo_record in, uint32_t at, uint32_t each,
                                                 uint32_t max, uint32_t *count)
 {
@@ -472,7 +472,7 @@ static inline tombolo_record tombolo_get_object(tombolo_reader *r, tombolo_recor
     return object;
 }
 
-/* Room for the elements of a list; null if it is empty. */
+/* Follows the reference of a list and allocates memory for its elements; null if it is empty. */
 static inline void *tombolo_get_list(tombolo_reader *r, tombolo_record in, uint32_t at, uint32_t each, uint32_t max,
                                      size_t size, tombolo_record *object, uint32_t *count)
 {
@@ -507,7 +507,7 @@ static inline tombolo_text tombolo_get_text(tombolo_reader *r, tombolo_record in
     return text;
 }
 
-/* The fields of a struct that lies out of line. */
+/* Follows the reference of an out-of-line struct. */
 static inline tombolo_record tombolo_get_record(tombolo_reader *r, tombolo_record in, uint32_t at)
 {
     uint32_t bytes;
@@ -518,7 +518,7 @@ static inline tombolo_record tombolo_get_record(tombolo_reader *r, tombolo_recor
     return object;
 }
 
-/* The case of a union, and what it carries. */
+/* Returns the case of a union, and its value in `*inside`. */
 static inline uint32_t tombolo_get_case(tombolo_reader *r, tombolo_record in, uint32_t at, tombolo_record *inside)
 {
     const uint64_t word = tombolo_get(r, in, at), start = tombolo_get(r, in, at + 8);
@@ -530,7 +530,7 @@ static inline uint32_t tombolo_get_case(tombolo_reader *r, tombolo_record in, ui
     return (uint32_t)word;
 }
 
-/* Whether a case carries what it has to, which is then counted as looked at. */
+/* Returns whether the value of a union has the required length, and charges it to the budget. */
 static inline bool tombolo_get_exactly(tombolo_reader *r, tombolo_record inside, uint32_t bytes)
 {
     if (inside.end - inside.start != bytes) {
@@ -544,21 +544,21 @@ static inline bool tombolo_get_exactly(tombolo_reader *r, tombolo_record inside,
 
 enum {
     TOMBOLO_MESSAGE = 1, /* one-way */
-    TOMBOLO_CALL = 2,    /* wants an answer */
+    TOMBOLO_CALL = 2,    /* expects an answer */
     TOMBOLO_REPLY = 3,   /* the results of a call */
     TOMBOLO_ERROR = 4,   /* the declared error of a call */
     TOMBOLO_NOT_SERVED = 5,
-    TOMBOLO_CANCEL = 6   /* the client does not want the answer any more */
+    TOMBOLO_CANCEL = 6   /* the client no longer wants the answer */
 };
 
-/* What a message begins with. */
+/* Header of a message. */
 typedef struct tombolo_header {
     uint16_t ordinal;
     uint8_t kind;
     uint32_t call; /* 24 bits; 0 for messages that belong to no call */
 } tombolo_header;
 
-/* Begins a message whose body has that many bytes inline; they begin at TOMBOLO_HEADER_BYTES. */
+/* Begins a message with `body_bytes` inline bytes of body, which start at TOMBOLO_HEADER_BYTES. */
 static inline tombolo_writer tombolo_write(void *buffer, size_t capacity, tombolo_header header, uint32_t body_bytes)
 {
     tombolo_writer w;
@@ -575,7 +575,7 @@ static inline tombolo_writer tombolo_write(void *buffer, size_t capacity, tombol
     return w;
 }
 
-/* Begins to read a message; its lists will lie in `memory`. */
+/* Begins reading a message. Its lists are allocated from `memory`. */
 static inline tombolo_reader tombolo_read(const void *message, size_t length, tombolo_memory *memory,
                                           tombolo_header *header, tombolo_record *body)
 {

@@ -12,20 +12,19 @@ var (
 	ErrFull = errors.New("the ring is full")
 	// ErrEmpty: there is no message right now.
 	ErrEmpty = errors.New("the ring is empty")
-	// ErrClosed: the other side closed the ring, or this one did.
+	// ErrClosed: either side closed the ring.
 	ErrClosed = errors.New("the ring is closed")
-	// ErrTooLong: the message is longer than agreed.
+	// ErrTooLong: the message exceeds the ring's maximum.
 	ErrTooLong = errors.New("the message is too long")
 )
 
-// Violation is what the other side wrote that the specification does not allow. The ring is of no use any
-// more.
+// Violation is the error of a peer that violated the specification. The ring is unusable from then on.
 type Violation string
 
-// Error says what it wrote.
+// Error describes the violation.
 func (v Violation) Error() string { return string(v) }
 
-// Shape is what the two sides agreed on.
+// Shape is the geometry of a ring, on which the two sides agreed.
 type Shape struct {
 	SlotBytes int    // 32, 64 or 128
 	Slots     uint32 // a power of two from 2 to 65,536
@@ -38,13 +37,13 @@ func (s Shape) Valid() bool {
 	return slot && s.Slots >= 2 && s.Slots <= 1<<16 && bits.OnesCount32(s.Slots) == 1
 }
 
-// PayloadBytes is what a slot carries.
+// PayloadBytes returns the payload of a slot.
 func (s Shape) PayloadBytes() int { return s.SlotBytes - 8 }
 
-// MaxMessageBytes is the longest message of a ring of that shape.
+// MaxMessageBytes returns the maximum length of a message.
 func (s Shape) MaxMessageBytes() int { return s.PayloadBytes() * int(s.Slots) }
 
-// RingBytes is the length of the slots.
+// RingBytes returns the length of all slots.
 func (s Shape) RingBytes() int { return s.SlotBytes * int(s.Slots) }
 
 // The control word of a slot.
@@ -57,7 +56,7 @@ const (
 	creditShift = 32
 )
 
-// place is what both ends do with slots.
+// place is the part of a ring that both ends share.
 type place struct {
 	Shape
 	slots     []uint64
@@ -74,17 +73,17 @@ func newPlace(shape Shape, slots []uint64) place {
 	}
 }
 
-// at is the slot of a position: its payload, and its control word.
+// at returns the payload and the control word of the slot at a position.
 func (p *place) at(position uint64) ([]uint64, *uint64) {
 	from := position & uint64(p.Slots-1) * p.slotWords
 	words := p.slots[from : from+p.slotWords]
 	return words[:p.slotWords-1], &words[p.slotWords-1]
 }
 
-// tag is what the control word of a position begins with once it is published.
+// tag returns the low 16 bits of a position's control word once the slot is published.
 func (p *place) tag(position uint64) uint64 { return position>>p.lapShift&(written-1) | written }
 
-// idle is what it begins with before.
+// idle returns the same bits as they are before the slot is published.
 func (p *place) idle(position uint64) uint64 {
 	if p.UsedFlag || position < uint64(p.Slots) {
 		return 0
@@ -92,7 +91,7 @@ func (p *place) idle(position uint64) uint64 {
 	return p.tag(position - uint64(p.Slots))
 }
 
-// slotsOf is how many slots a message takes.
+// slotsOf returns how many slots a message occupies.
 func (p *place) slotsOf(length int) uint64 {
 	if length == 0 {
 		return 1
@@ -105,22 +104,22 @@ type Producer struct {
 	place
 	line, credit []uint64
 	position     uint64
-	limit        uint64 // slots before it may be written
-	hinted       uint64 // the credit by the last hint
+	limit        uint64 // slots before this position may be written
+	hinted       uint64 // credit according to the last hint
 	ended        error
 }
 
-// NewProducer is the sending end of a ring in zeroed memory: its slots, the producer's line and the credit
-// line.
+// NewProducer returns the sending end of a ring in zeroed memory: its slots, the producer's line and the
+// credit line.
 func NewProducer(shape Shape, slots, line, credit []uint64) *Producer {
 	return &Producer{place: newPlace(shape, slots), line: line, credit: credit, limit: uint64(shape.Slots)}
 }
 
-// Position is the number of slots sent.
+// Position returns the number of slots sent.
 func (p *Producer) Position() uint64 { return p.position }
 
-// TrySend sends a message whole, or changes nothing. With it goes the number of slots consumed of the reverse
-// ring; hint is what last came that way of this one.
+// TrySend sends a whole message, or changes nothing. The message carries `reverse`, the number of slots
+// consumed of the reverse ring; hint is the last such number received for this ring.
 func (p *Producer) TrySend(message []byte, reverse uint64, hint uint32) error {
 	if p.ended != nil {
 		return p.ended
@@ -157,13 +156,13 @@ func (p *Producer) TrySend(message []byte, reverse uint64, hint uint32) error {
 	return nil
 }
 
-// HasRoom reports whether a message of that length could be sent, or whether a send would fail for good.
+// HasRoom reports whether a send of that length would return at once: there is room, or it fails for good.
 func (p *Producer) HasRoom(length int, hint uint32) bool {
 	count := p.slotsOf(length)
 	return p.ended != nil || p.position+count <= p.limit || !errors.Is(p.look(count, hint), ErrFull)
 }
 
-// look looks for room in what the consumer writes.
+// look checks the consumer's words for room.
 func (p *Producer) look(count uint64, hint uint32) error {
 	if err := p.credits(count, hint); err != nil {
 		p.ended = err
@@ -181,7 +180,7 @@ func (p *Producer) look(count uint64, hint uint32) error {
 
 func (p *Producer) credits(count uint64, hint uint32) error {
 	if p.UsedFlag {
-		// The last slot that is needed was cleared after all before it.
+		// The consumer clears slots in order: the last one needed is cleared after all others.
 		if _, word := p.at(p.position + count - 1); Load(word) == 0 {
 			p.limit = p.position + count
 		}
@@ -189,7 +188,7 @@ func (p *Producer) credits(count uint64, hint uint32) error {
 	}
 	consumed := p.limit - uint64(p.Slots)
 	if p.position-p.hinted < 1<<32 {
-		// A hint says as much more than the hint before as its low bits do.
+		// The advance since the previous hint is the difference of the low bits.
 		p.hinted += uint64(hint - uint32(p.hinted))
 		if p.hinted > p.position {
 			return Violation(fmt.Sprintf("credit for %d slots where %d were sent", p.hinted, p.position))
@@ -199,7 +198,7 @@ func (p *Producer) credits(count uint64, hint uint32) error {
 		}
 	}
 	if p.position+count > consumed+uint64(p.Slots) {
-		// The line is stored in order, so it is never behind itself; it may be behind a hint.
+		// The credit line is monotonic, but may lag behind a hint.
 		line := Load(&p.credit[0])
 		if line > p.position {
 			return Violation(fmt.Sprintf("credit for %d slots where %d were sent", line, p.position))
@@ -212,7 +211,7 @@ func (p *Producer) credits(count uint64, hint uint32) error {
 	return nil
 }
 
-// Close says that no message follows.
+// Close announces that no message follows.
 func (p *Producer) Close() {
 	if Load(&p.line[0]) == 0 {
 		Store(&p.line[0], p.position+1)
@@ -232,19 +231,19 @@ type Consumer struct {
 	ended        error
 }
 
-// NewConsumer is the receiving end of a ring in zeroed memory.
+// NewConsumer returns the receiving end of a ring in zeroed memory.
 func NewConsumer(shape Shape, slots, line, credit []uint64) *Consumer {
 	return &Consumer{place: newPlace(shape, slots), line: line, credit: credit}
 }
 
-// Position is the number of slots consumed.
+// Position returns the number of slots consumed.
 func (c *Consumer) Position() uint64 { return c.position }
 
-// Hint is the low bits of the number of slots that the peer has consumed of the reverse ring.
+// Hint returns the low bits of the number of slots that the peer has consumed of the reverse ring.
 func (c *Consumer) Hint() uint32 { return c.hint }
 
-// TryRecv appends the next message to the target. It reports whether slots were returned, for which the
-// producer may wait.
+// TryRecv appends the next message to the target. It reports whether slots were returned, which the producer
+// may be waiting for.
 func (c *Consumer) TryRecv(target []byte) (message []byte, returned bool, err error) {
 	if c.ended != nil {
 		return target, false, c.ended
@@ -281,7 +280,7 @@ func (c *Consumer) read(target []byte, control uint64) ([]byte, uint64, error) {
 	for i, total := uint64(0), 0; ; i++ {
 		words, word := c.at(c.position + i)
 		if i > 0 {
-			// All slots of a message are visible with the first.
+			// All slots of a message become visible with the first.
 			control = Load(word)
 			if control&tagMask != c.tag(c.position+i) {
 				return nil, 0, Violation("a slot is missing from a published message")
@@ -309,7 +308,7 @@ func (c *Consumer) read(target []byte, control uint64) ([]byte, uint64, error) {
 	}
 }
 
-// nothing examines a slot without a new message.
+// nothing handles a slot without a new message: empty, closed or a violation.
 func (c *Consumer) nothing(control uint64) (returned bool, err error) {
 	if control&tagMask != c.idle(c.position) {
 		c.ended = Violation(fmt.Sprintf("tag %#x in a slot where %#x or %#x is expected", control&tagMask,
@@ -321,7 +320,7 @@ func (c *Consumer) nothing(control uint64) (returned bool, err error) {
 	if closed == 0 {
 		return returned, ErrEmpty
 	}
-	// What was sent before the close is visible by now.
+	// Everything sent before the close is visible by now.
 	if _, word := c.at(c.position); Load(word)&tagMask == c.tag(c.position) {
 		return returned, ErrEmpty
 	}
@@ -357,7 +356,7 @@ func (c *Consumer) HasMessage() bool {
 	return !errors.Is(err, ErrEmpty)
 }
 
-// Close says that this side receives no more.
+// Close announces that this side receives no more.
 func (c *Consumer) Close() {
 	Store(&c.credit[1], 1)
 	if c.ended == nil {

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// memory is a ring in memory of this program.
+// memory is a ring in the test's memory.
 type memory struct {
 	shape               Shape
 	slots, line, credit []uint64
@@ -70,8 +70,8 @@ func TestGoldenBytes(t *testing.T) {
 	send("", 0x01020304)
 	send("!", 0x01020304)
 	expect(3, "00 00 00 00 00 00 00 00  00 00 00 00 00 00 00 00  00 00 00 00 00 00 00 00  00 80 00 00 04 03 02 01")
-	// The specification says that bytes after the message have no meaning; this side clears only its last
-	// word.
+	// By the specification, bytes after the message have no meaning; this side clears only those of its
+	// last word.
 	expect(0, "21 00 00 00 00 00 00 00  00 00 00 00 00 00 00 00  00 00 00 00 00 00 00 00  01 80 01 00 04 03 02 01")
 	p.Close()
 	if Load(&m.line[0]) != 6 || Load(&m.credit[0]) != 3 {
@@ -100,7 +100,7 @@ func TestRandomMessages(t *testing.T) {
 				random.Read(message)
 				err := p.TrySend(message, uint64(round), 0)
 				if errors.Is(err, ErrFull) && len(waiting) == 0 {
-					// A consumer that polls returns what it holds back.
+					// A polling consumer returns the slots that it has held back.
 					if _, returned, _ := c.TryRecv(nil); !returned {
 						t.Fatalf("%+v: full although all was returned", shape)
 					}
@@ -141,7 +141,7 @@ func shapes() (all []Shape) {
 	return all
 }
 
-// A hint carries the low bits only, and credit that is more than was sent is a violation.
+// A hint carries only the low bits, and credit beyond what was sent is a violation.
 func TestCredit(t *testing.T) {
 	shape := Shape{SlotBytes: 32, Slots: 4}
 	start := uint64(1)<<32 - 2
@@ -182,8 +182,8 @@ func TestCredit(t *testing.T) {
 	}
 }
 
-// Whatever the other side writes, a consumer and a producer neither panic nor read out of the ring, and end
-// for good at the first violation.
+// For any writes of the other side, a consumer and a producer neither panic nor access memory outside of the
+// ring, and end for good at the first violation.
 func hostile(t *testing.T, seed []byte) {
 	random := rand.New(rand.NewSource(int64(len(seed))))
 	for _, shape := range shapes() {
@@ -193,7 +193,7 @@ func hostile(t *testing.T, seed []byte) {
 			where := [][]uint64{m.slots, m.line, m.credit}[i%3]
 			place := int(word) % len(where)
 			if i%3 == 0 && word%2 == 0 {
-				// Most other words are no control words.
+				// Most other words are not valid control words.
 				place = (int(word)/2%int(shape.Slots)+1)*shape.SlotBytes/8 - 1
 			}
 			value := uint64(word)<<uint(i*7%64) ^ uint64(random.Uint32())>>uint(word%33)

@@ -1,8 +1,8 @@
 // Package ring implements docs/specs/ring.md: one-way rings of slots in memory that two programs map.
 //
-// Memory is words of eight bytes. Numbers are little-endian and are loaded and stored by sync/atomic, which
-// is sequentially consistent: that is more than the release, acquire and fences that the specification asks
-// for. Payload is bytes in address order, moved by whole words; its order comes from the control words.
+// Memory consists of 8-byte words. Numbers are little-endian, and are loaded and stored with sync/atomic,
+// whose sequential consistency is stronger than the release, acquire and fences that the specification
+// requires. Payload is bytes in address order, copied as whole words; the control words order it.
 package ring
 
 import (
@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 )
 
-// bigEndian is whether this processor has the other byte order than the memory.
+// bigEndian is whether this processor's byte order differs from the memory's.
 const bigEndian = runtime.GOARCH == "s390x" || runtime.GOARCH == "ppc64" || runtime.GOARCH == "mips64"
 
 func swap(value uint64) uint64 {
@@ -25,11 +25,10 @@ func swap(value uint64) uint64 {
 // Load loads a number.
 func Load(word *uint64) uint64 { return swap(atomic.LoadUint64(word)) }
 
-// Store stores a number: everything stored before it is visible to those who see it.
+// Store stores a number with release ordering: a side that loads it sees everything stored before it.
 func Store(word *uint64, value uint64) { atomic.StoreUint64(word, swap(value)) }
 
-// Add adds one to a number that others of this node add to as well. As with Store, everything stored before
-// is visible to those who see it.
+// Add increments a number that others on this node increment too. It orders earlier stores as Store does.
 func Add(word *uint64) {
 	for {
 		old := atomic.LoadUint64(word)
@@ -39,7 +38,7 @@ func Add(word *uint64) {
 	}
 }
 
-// put stores bytes into words, the last of which is filled with zeros.
+// put stores bytes into words, and pads the last word with zeros.
 func put(words []uint64, payload []byte) {
 	for len(payload) >= 8 {
 		words[0] = native(payload)
@@ -67,7 +66,7 @@ func get(target []byte, words []uint64, length int) []byte {
 	return target
 }
 
-// native is the word whose bytes in memory are these.
+// native returns the word that has these bytes in memory.
 func native(bytes []byte) uint64 {
 	if bigEndian {
 		return binary.BigEndian.Uint64(bytes)

@@ -6,7 +6,7 @@ import (
 	"tombolo/internal/speaker/everything"
 )
 
-// digest is values as a number that depends on every bit of them: FNV-1a.
+// digest is an FNV-1a hash that depends on every bit of the values.
 type digest uint64
 
 func newDigest() *digest {

@@ -22,7 +22,7 @@ func names() everything.Shape {
 	return everything.Shape{Case: everything.ShapeCaseNames, Names: []string{"ä", "", "𝄞𝄞"}}
 }
 
-// mirror sends back what it is sent.
+// mirror serves the interface by returning its arguments.
 type mirror struct{ server *everything.EverythingServer }
 
 func (m *mirror) Numbers(_ context.Context, a bool, b uint8, c uint16, d uint32, e uint64, f int8, g int16, h int32,
@@ -54,7 +54,7 @@ func (m *mirror) Parts(_ context.Context, text string, blob []byte, numbers []ui
 	return reply, nil
 }
 
-// again is what answers a shape.
+// again returns the shape with which a shape is answered.
 func again(shape everything.Shape) *everything.Shape {
 	switch shape.Case {
 	case everything.ShapeCaseNothing:
@@ -150,7 +150,7 @@ func callParts(ctx context.Context, client *everything.EverythingClient, p every
 	return nil
 }
 
-// wire is a body as a message, which is the same for equal values.
+// wire encodes a body as a message; equal values give equal messages.
 func wire(body stubs.Body) string {
 	message, err := stubs.Encode(nil, stubs.KindReply, 1, 1, body)
 	check("encode", err)

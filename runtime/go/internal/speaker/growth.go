@@ -19,7 +19,7 @@ const (
 	observer = "some" + "body"
 )
 
-// now serves the interface as it is.
+// now serves the current version of the interface.
 type now struct{ server *growth.GrowthServer }
 
 func (n *now) Look(_ context.Context, note growth.Note, detail bool) (growth.GrowthLookReply, error) {
@@ -57,7 +57,7 @@ func serveNow(ctx context.Context, channel *tombolo.Channel) {
 	channel.Close()
 }
 
-// then serves the interface as it was.
+// then serves the previous version of the interface.
 type then struct{ server *before.GrowthServer }
 
 func (t *then) Look(_ context.Context, note before.Note) (before.GrowthLookReply, error) {
@@ -95,7 +95,7 @@ type seenBefore chan string
 
 func (s seenBefore) Seen(_ context.Context, id uint32) { s <- fmt.Sprint(id) }
 
-// callAsNow calls a server of the interface as it is, or as it was.
+// callAsNow calls a server of either version with the current version.
 func callAsNow(ctx context.Context, channel *tombolo.Channel, isNow bool) {
 	told := make(seen, 1)
 	client, err := growth.NewGrowthClient(channel, told)
@@ -104,7 +104,7 @@ func callAsNow(ctx context.Context, channel *tombolo.Channel, isNow bool) {
 	note := growth.Note{Text: because, Mood: 77, Tags: []string{"x", "x", "x", "x"}, Due: &due}
 	reply, err := client.Look(ctx, note, true)
 	check("look", err)
-	// What an older server does not say is zero, or nothing.
+	// Fields that an older server does not send are zero or absent.
 	expected := growth.GrowthLookReply{
 		Note: growth.Note{Text: because}, Thing: growth.Thing{Case: growth.ThingCaseNumber, Number: 4},
 		Stamp: growth.Stamp{AtNs: stampAt, Node: stampNode},
@@ -126,7 +126,7 @@ func callAsNow(ctx context.Context, channel *tombolo.Channel, isNow bool) {
 	check("close", client.Stub().Close())
 }
 
-// callAsBefore calls either as programs did before.
+// callAsBefore calls a server of either version with the previous version.
 func callAsBefore(ctx context.Context, channel *tombolo.Channel, isNow bool) {
 	told := make(seenBefore, 1)
 	client, err := before.NewGrowthClient(channel, told)

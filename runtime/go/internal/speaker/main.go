@@ -1,4 +1,5 @@
-// Typed interfaces in Go, as testing/e2e/src/bin/actor/typed does in Rust: each serves and calls each.
+// Test program for typed interfaces in Go, the counterpart of testing/e2e/src/bin/actor/typed in Rust: every
+// language serves and calls every other.
 //
 //	speaker serve NAME CLIENTS
 //	speaker call NAME...
@@ -21,10 +22,10 @@ import (
 )
 
 const (
-	// patience is more than any operation takes.
+	// patience is a timeout longer than any operation takes.
 	patience = 100 * time.Second
 
-	// nextClient is how long the next client may take to come: it calls other servers before.
+	// nextClient is how long the next client may take to connect: it calls other servers first.
 	nextClient = 1000 * time.Second
 )
 
@@ -39,14 +40,14 @@ func check(what string, err error) {
 	}
 }
 
-// expect ends the program if its peer did not say what it should.
+// expect exits the program if the peer did not send the expected value.
 func expect[T comparable](what string, actual, expected T) {
 	if actual != expected {
 		fail(what, fmt.Sprintf("%v, not %v", actual, expected))
 	}
 }
 
-// wait waits for what is told.
+// wait waits for the expected events.
 func wait[T any](ctx context.Context, told <-chan T) (value T) {
 	select {
 	case value = <-told:

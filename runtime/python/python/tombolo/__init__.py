@@ -1,7 +1,7 @@
-"""Message passing between programs on unlike processors.
+"""Message passing between programs on processors of different kinds.
 
 A *machine* is a set of *nodes*: this host, Arm programs under emulation, virtual machines behind a shared-memory window. A
-program that runs on one is a *domain*; two domains talk over a *channel*, the same whatever lies between them::
+program that runs on a node is a *domain*. Two domains communicate over a *channel*, which works the same over any link::
 
     import tombolo
 
@@ -10,11 +10,11 @@ program that runs on one is a *domain*; two domains talk over a *channel*, the s
         channel.send(b"ping")
         print(channel.peer_node, "said", channel.receive().decode())
 
-* Every wait has a deadline, in seconds (30 unless said), and ends early, with ``PeerDied``, when the peer dies.
-* Other threads run while one waits.
-* A send that did not happen is an exception.
-* On a plain host nothing has to be set up: the first program starts a monitor, the ``tombolod`` that came with this package,
-  else the one on ``PATH``. ``TOMBOLO_TOMBOLOD`` names another.
+* Every wait has a timeout, in seconds (30 by default), and fails early, with ``PeerDied``, when the peer dies.
+* Waits release the GIL: other threads continue to run.
+* A send that fails raises an exception.
+* A plain host needs no setup: the first program starts a monitor, the ``tombolod`` installed with this package or else the
+  one on ``PATH``. ``TOMBOLO_TOMBOLOD`` overrides it.
 """
 
 from . import _monitor, errors, files, groups, hubs, interfaces, regions, tasks

@@ -8,7 +8,7 @@ VARIABLE = "TOMBOLO_TOMBOLOD"
 
 
 def installed():
-    """The path of `tombolod` in the folder of scripts that belongs to the folder this package was installed into, or None."""
+    """Returns the path of `tombolod` in the scripts folder of the installation scheme of this package, or None."""
     packages = pathlib.Path(__file__).resolve().parent.parent
     for scheme in sysconfig.get_scheme_names():
         paths = sysconfig.get_paths(scheme)
@@ -20,7 +20,7 @@ def installed():
 
 
 def set_default():
-    """Lets programs of this process start that monitor, unless the user named another one."""
+    """Sets the monitor that this process starts, and its children inherit, unless the user named another one."""
     if VARIABLE not in os.environ:
         program = installed()
         if program is not None:

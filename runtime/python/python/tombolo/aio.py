@@ -15,7 +15,7 @@ Buffers = Union[Buffer, Iterable[Buffer]]
 
 
 class AsyncBulkChannel:
-    """A :class:`BulkChannel <tombolo.BulkChannel>` whose waits let the event loop do other things::
+    """A :class:`BulkChannel <tombolo.BulkChannel>` whose waits do not block the event loop::
 
         async with await AsyncBulkChannel.connect(domain, "frames") as bulk:
             pool = domain.create_pool(1 << 20, 8)
@@ -23,13 +23,13 @@ class AsyncBulkChannel:
             await bulk.move_to(pool.copy(frame), b"number 1")
             arrival = await bulk.recv()
 
-    Tasks may send and receive at the same time. A wait whose task is cancelled has done nothing.
+    Tasks may send and receive concurrently. Cancelling a waiting task leaves the channel unchanged.
     """
 
     def __init__(self, bulk: BulkChannel) -> None:
         self._bulk = bulk
         self._loop = asyncio.get_running_loop()
-        #: Those who wait, and whether for room.
+        #: Waiting tasks, and whether each waits for room.
         self._waiting: dict[asyncio.Future[None], bool] = {}
         self._watched: Optional[int] = None
 
@@ -46,7 +46,7 @@ class AsyncBulkChannel:
 
     @property
     def bulk(self) -> BulkChannel:
-        """The channel itself."""
+        """The underlying channel."""
         return self._bulk
 
     async def recv(self, timeout: float = 30.0) -> Arrival:
@@ -70,19 +70,19 @@ class AsyncBulkChannel:
         await self._until(lambda: self._bulk.release(shared, metadata, 0), True, timeout)
 
     def settle(self) -> None:
-        """As :meth:`BulkChannel.settle <tombolo.BulkChannel.settle>`. Of what it finds tasks that receive are told here and nowhere else:
-        so the channel's own is not for a channel on which tasks wait.
+        """As :meth:`BulkChannel.settle <tombolo.BulkChannel.settle>`, and wakes the tasks that receive. Do not call the method of the
+        underlying channel while tasks wait: it consumes the wake-ups of what it finds.
         """
         self._bulk.settle()
         self._wake(but_room=True)
 
     async def assign(self, pool: Pool, timeout: float = 30.0) -> None:
-        """As :meth:`BulkChannel.assign <tombolo.BulkChannel.assign>`, on a thread: nothing else is done with the channel meanwhile."""
+        """As :meth:`BulkChannel.assign <tombolo.BulkChannel.assign>`, on a thread; the channel is not usable meanwhile."""
         await self._loop.run_in_executor(None, self._bulk.assign, pool, timeout)
         self._wake()
 
     async def recv_pool(self, timeout: float = 30.0) -> Pool:
-        """Waits until the other side has assigned a pool. What else arrives before is let go."""
+        """Waits until the peer has assigned a pool. Drops everything else that arrives before."""
         return await self._before(self._next_pool(), timeout, "that a pool was assigned")
 
     async def _next_pool(self) -> Pool:
@@ -113,7 +113,7 @@ class AsyncBulkChannel:
                 return attempt()
             except WouldBlock:
                 if for_room:
-                    # What has come meanwhile is told to those who receive, and not again by the descriptor.
+                    # The descriptor does not signal again what the attempt has taken in: wake the receivers.
                     self.settle()
 
     async def _changed(self, for_room: bool) -> None:
@@ -121,9 +121,9 @@ class AsyncBulkChannel:
         self._waiting[waiting] = for_room
         try:
             if self._bulk.arm(any(self._waiting.values())):
-                # Those who are told have to run before there is anything to look for again: what is done
-                # already is no wait. Who waits for room may find that it is something else that came, again
-                # and again.
+                # Something is ready already: yield, so that the tasks that were woken run before this one
+                # looks again. Arrivals may wake a task that waits for room over and over, so it backs off
+                # for a millisecond.
                 self._wake()
                 await asyncio.sleep(0.001 if for_room else 0)
             else:
@@ -152,7 +152,7 @@ class AsyncBulkChannel:
             self._watched = None
 
     def close(self) -> None:
-        """Closes the channel. Those who wait on it are told ``Closed``."""
+        """Closes the channel. Waiting tasks get ``Closed``."""
         self._wake()
         self._bulk.close()
 

@@ -1,8 +1,8 @@
-"""What can go wrong.
+"""Exceptions of this package.
 
-Every exception of this package is an :class:`Error`. Its class says what happened, by the name that Rust and C have for
-it (``PeerDied`` here, ``Error::PeerDied`` there, ``TOMBOLO_PEER_DIED`` in C), its text to whom, and what can be done.
-Nothing is half done: what was to be sent was not sent unless the class says otherwise.
+Every exception is an :class:`Error`. Its class identifies the error, by the name that Rust and C use too (``PeerDied`` here,
+``Error::PeerDied`` in Rust, ``TOMBOLO_PEER_DIED`` in C). Its text describes the failure and possible remedies. A failed
+operation has no effect: a message was not sent, unless the class says otherwise.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from typing import ClassVar
 
 
 class Error(Exception):
-    """Why an operation did not happen."""
+    """Reason why an operation failed."""
 
-    #: The number that ``tombolo.h`` has for it; 0 for what C knows under other names.
+    #: Status in ``tombolo.h``; 0 for errors that C reports under other names.
     status: ClassVar[int] = 0
 
-    # : Of a call that ended with its channel: whether it may be made again over another one, as it is
-    # idempotent.
+    #: Whether a call that failed with its channel may be repeated over another one, as it is
+    #: idempotent.
     may_repeat: bool = False
 
 
 class WouldBlock(Error, BlockingIOError):
-    """No room, or nothing there, right now."""
+    """No room to send, or no message to receive, right now."""
 
     status = 1
 
@@ -34,7 +34,7 @@ class TimedOut(Error, TimeoutError):
 
 
 class PeerGone(Error, ConnectionError):
-    """The other end of a channel is gone, in whatever way."""
+    """The other end of a channel is gone, for any reason."""
 
 
 class Closed(PeerGone):
@@ -50,31 +50,31 @@ class PeerDied(PeerGone):
 
 
 class RelayDied(PeerGone):
-    """A relay between the two ends of the channel died; the peer may live."""
+    """A relay between the two ends of the channel died; the peer may be alive."""
 
     status = 64
 
 
 class TooLong(Error, ValueError):
-    """The message is longer than the channel carries."""
+    """The message exceeds the channel's maximum."""
 
     status = 5
 
 
 class Refused(Error):
-    """The two sides of a channel do not fit."""
+    """The options of the channel's two sides do not match."""
 
     status = 6
 
 
 class OpeningRefused(Error):
-    """The listener refused the request with which a channel was to be opened."""
+    """The listener refused the opening request."""
 
     status = 65
 
 
 class Violation(Error):
-    """The peer broke the protocol; its channel is of no use any more."""
+    """The peer violated the protocol; the channel is unusable from now on."""
 
     status = 7
 
@@ -84,19 +84,19 @@ class MonitorRefused(Error):
 
 
 class NoSuchName(MonitorRefused, LookupError):
-    """There is no such name, or no program took it up in time."""
+    """No such name, or no program exported it in time."""
 
     status = 8
 
 
 class NameTaken(MonitorRefused):
-    """Another program has the name already."""
+    """Another program owns the name."""
 
     status = 9
 
 
 class BadName(MonitorRefused, ValueError):
-    """It is no name."""
+    """Not a valid name."""
 
     status = 10
 
@@ -120,7 +120,7 @@ class NoSuchDomain(MonitorRefused, LookupError):
 
 
 class BadImage(MonitorRefused):
-    """The image cannot be read, or has no build for the node."""
+    """The image is unreadable, or has no build for the node."""
 
     status = 14
 
@@ -138,13 +138,13 @@ class NoLink(MonitorRefused):
 
 
 class Limit(MonitorRefused):
-    """A limit of the machine was met."""
+    """A limit of the machine was reached."""
 
     status = 17
 
 
 class Denied(MonitorRefused):
-    """The monitor declined."""
+    """The monitor refused the request."""
 
     status = 18
 
@@ -162,19 +162,19 @@ class NoMachine(Error):
 
 
 class MonitorProtocol(Error):
-    """The monitor said something that cannot be."""
+    """The monitor sent an invalid message."""
 
     status = 21
 
 
 class BadText(Error, ValueError):
-    """A record or query as it was written cannot be understood."""
+    """The text of a record or query cannot be parsed."""
 
     status = 22
 
 
 class System(Error):
-    """The operating system refused something."""
+    """A call to the operating system failed."""
 
     status = 23
 
@@ -192,89 +192,89 @@ class BufferTooShort(Error, ValueError):
 
 
 class Busy(Error):
-    """Another thread uses the object: channels, clients and servers are used by one thread at a time."""
+    """Another thread is using the object: channels, clients and servers may be used by one thread at a time."""
 
     status = 26
 
 
 class Revoked(Error, PermissionError):
-    """The right was taken back. What was read before this was not the region's any more, but zeros."""
+    """The right was revoked. The preceding reads may have returned zeros instead of the region's bytes."""
 
     status = 28
 
 
 class OutOfRange(Error, IndexError):
-    """The bytes do not lie in the memory, or do not begin and end between pages where they have to."""
+    """The range is outside the memory, or not page-aligned where it must be."""
 
     status = 29
 
 
 class NoSuchCapability(MonitorRefused, LookupError):
-    """The capability is gone, or another domain's."""
+    """The capability does not exist any more, or another domain holds it."""
 
     status = 30
 
 
 class LacksRight(MonitorRefused, PermissionError):
-    """The capability does not give the right."""
+    """The capability does not include the right."""
 
     status = 31
 
 
 class NotReachable(MonitorRefused):
-    """This node cannot reach the bytes: they have to be copied."""
+    """The memory cannot be mapped on this node: copy the bytes."""
 
     status = 32
 
 
 class StillHeld(MonitorRefused):
-    """It was revoked, but some have not let go of the memory, which is not given out again until they do or are dead."""
+    """Revoked, but some programs still hold the memory, which is not reused until they release it or die."""
 
     status = 33
 
 
 class Sealed(MonitorRefused, PermissionError):
-    """A seal of the region is in the way, or something is in the way of a seal."""
+    """A seal of the region prevents the operation, or something prevents sealing."""
 
     status = 34
 
 
 class NoBuffer(Error):
-    """All buffers of the pool are in use: wait until some come back, or make the pool larger."""
+    """All buffers of the pool are in use: wait until some are returned, or create a larger pool."""
 
     status = 35
 
 
 class BufferState(Error):
-    """What the buffer is doing does not allow it: it was moved away, or is shared."""
+    """Not allowed in the buffer's current state: it was moved away, or is shared."""
 
     status = 36
 
 
 class PoolRefused(Error):
-    """The pool is not on the channel, or was not taken there."""
+    """The pool is not assigned to the channel, or the peer did not take it."""
 
     status = 37
 
 
 class ContentLost(Error):
-    """Buffers arrived without their content: this process can open no more files."""
+    """Buffers arrived without content: this process is out of file descriptors."""
 
     status = 38
 
 
 class Exported(Error, BufferError):
-    """Something still looks at the memory: a memoryview, an array, a tensor. Let go of it first."""
+    """A view of the memory still exists: a memoryview, an array, a tensor. Release it first."""
 
 
 class CallError(Error):
-    """A call of a typed interface has no answer."""
+    """A call of a typed interface failed."""
 
 
 class Declined(CallError):
-    """The server answered with the error that the interface declares.
+    """The server replied with the error that the interface declares.
 
-    Stubs have a class below this one for each type of errors; ``error`` is its value.
+    Stubs have a subclass for each type of error; ``error`` is its value.
     """
 
     status = 40
@@ -285,19 +285,19 @@ class Declined(CallError):
 
 
 class OverLimit(CallError, ValueError):
-    """A value is longer than the interface allows, or has no form on the wire. Nothing was sent."""
+    """A value exceeds the interface's limit, or has no wire representation. Nothing was sent."""
 
     status = 41
 
 
 class Malformed(CallError):
-    """What the peer sent was refused."""
+    """The peer sent a malformed message."""
 
     status = 42
 
 
 class Fault(CallError):
-    """The server did not serve the call, for a reason that is unknown here."""
+    """The server did not serve the call, for a reason that this side does not know."""
 
     status = 48
 
@@ -315,7 +315,7 @@ class RequestRefused(Fault):
 
 
 class Unserved(Fault):
-    """The server does not serve the call. Raised by a handler, it says so."""
+    """The server does not serve the call. A handler can raise it to report that to the client."""
 
     status = 45
 
@@ -327,139 +327,139 @@ class AnswerTooLong(Fault):
 
 
 class ServerBusy(Fault):
-    """Too many calls of this client wait for their answers."""
+    """Too many calls of this client are outstanding."""
 
     status = 47
 
 
 class RightRefused(Fault):
-    """A right or a buffer that came with a message is not its receiver's to take. A handler that lets it pass refuses the call."""
+    """The receiver may not take a right or buffer that came with a message. A handler that does not catch it refuses the call."""
 
     status = 55
 
 
 class NotOutstanding(Error):
-    """The client does not wait for that answer any more: it was given, or the call was cancelled."""
+    """The client no longer waits for that answer: it was sent, or the call was cancelled."""
 
     status = 51
 
 
 class CannotCarry(Error):
-    """The link cannot carry what the interface passes: capabilities, buffers, or messages so long."""
+    """The link cannot carry what the interface passes: capabilities, buffers, or messages of that length."""
 
     status = 52
 
 
 class NoRoom(CallError):
-    """There was no room for the message in time: nothing was sent."""
+    """No room for the message before the deadline: nothing was sent."""
 
     status = 53
 
 
 class InFlight(CallError):
-    """All places for calls in flight are taken: wait for one, or cancel it. Nothing was sent."""
+    """Too many calls are in flight: wait for one, or cancel it. Nothing was sent."""
 
 
 class NotInFlight(CallError):
-    """The call is not in flight any more: it was answered, or cancelled."""
+    """The call is no longer in flight: it was answered or cancelled."""
 
 
 class FileError(Error, OSError):
-    """Something about files could not be done. Nothing has changed, but what a write that failed may have written."""
+    """An operation on files failed. It had no effect, except that a failed write may have written some of its bytes."""
 
 
 class NotGranted(FileError, PermissionError):
-    """The file was not granted to this program, or not for that; or no files were."""
+    """The file was not granted to this program, or not for this access; or no files were granted."""
 
     status = 56
 
 
 class NoSuchFile(FileError, FileNotFoundError):
-    """There is nothing there."""
+    """No file or folder at that path."""
 
     status = 57
 
 
 class FileExists(FileError, FileExistsError):
-    """There is something already."""
+    """A file or folder exists at that path."""
 
     status = 58
 
 
 class IsFolder(FileError, IsADirectoryError):
-    """It is a folder."""
+    """The path is a folder."""
 
     status = 59
 
 
 class NotFolder(FileError, NotADirectoryError):
-    """It, or something on the way to it, is no folder."""
+    """The path, or one of its parents, is not a folder."""
 
     status = 60
 
 
 class FileEnded(FileError, EOFError):
-    """The file ended before all was read."""
+    """The file ended before everything was read."""
 
     status = 61
 
 
 class FileFault(FileError):
-    """It cannot be done to that file, for another reason."""
+    """The operation failed on that file for another reason."""
 
     status = 62
 
 
 class NotInJob(Error):
-    """The program was not started as one of a job, or there is no such rank in it."""
+    """The program was not started as part of a job, or the job has no such rank."""
 
     status = 63
 
 
 class HubClosed(Error):
-    """The hub is closed, and for one that receives it is empty; or it was closed before."""
+    """The hub is closed, and for a receive also empty; or it was closed already."""
 
     status = 66
 
 
 class HubHeld(Error):
-    """A lock or block is not held by this task; or it is, and was to be taken again."""
+    """This task does not hold the resource or block, or holds it already."""
 
     status = 67
 
 
 class HubRefused(Error):
-    """The hub is of another kind or has values of another type, or it has no such operation."""
+    """The hub is of another kind, has values of another type, or has no such operation."""
 
     status = 68
 
 
 class Expelled(Error):
-    """The other members of a group took this one for dead, as its channel to one of them broke; it may join again."""
+    """The other members of a group consider this one dead, as its channel to one of them broke; it may join again."""
 
     status = 69
 
 
 class InUse(MonitorRefused):
-    """The bytes are those of a part that was split off, or are mapped."""
+    """The bytes belong to a part that was split off, or are mapped."""
 
     status = 70
 
 
 class WrongKind(MonitorRefused):
-    """The capability is to something of another kind."""
+    """The capability refers to an object of another kind."""
 
     status = 71
 
 
 class TaskFailed(Error):
-    """A task ended with an exception, a panic or an error, whose text this has."""
+    """A task ended with an exception, a panic or an error, whose text is included."""
 
     status = 72
 
 
 class TaskLost(Error):
-    """The worker of a task died; the task may have run, and is not run again."""
+    """The worker of a task died; the task may have run, and is not retried."""
 
     status = 73
 
@@ -477,7 +477,7 @@ class TaskCancelled(Error):
 
 
 class Mistakes(Error, ValueError):
-    """An interface file has mistakes; the text shows where they are and what to do."""
+    """An interface file has errors; the text shows where they are and how to fix them."""
 
 
 __all__ = [name for name, kind in list(globals().items()) if isinstance(kind, type) and issubclass(kind, Error)]

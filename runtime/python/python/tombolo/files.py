@@ -1,6 +1,6 @@
-"""Files of the host, or of another program that serves some, as Python has files.
+"""Files of the host, or of a program that serves files, as Python file objects.
 
-A job that was started with ``tombolo run --grant PATH`` opens them on whatever node it runs::
+A job started with ``tombolo run --grant PATH`` can open them on any node::
 
     files = tombolo.attach().files()
     with files.open("web.mtx") as lines:
@@ -21,34 +21,34 @@ from .errors import FileEnded
 
 PathLike = Union[str, "os.PathLike[str]"]
 
-# : How much a buffered file reads and writes at once: as much as makes a way that is long no slower than a
-# short one.
+#: How much a buffered file reads and writes at once: large enough to hide the latency of a long
+#: path to the server.
 BUFFER_BYTES = 1 << 20
 
 
 class FileInfo(NamedTuple):
-    """What is known of a file or folder."""
+    """Metadata of a file or folder."""
 
     is_folder: bool
-    #: It was granted for writing.
+    #: Whether it was granted for writing.
     writable: bool
-    #: In bytes; of a folder 0.
+    #: In bytes; 0 for a folder.
     length: int
-    #: When its content last changed, in nanoseconds since 1970.
+    #: Time of the last change of its content, in nanoseconds since 1970.
     modified_ns: int
 
 
 class FolderEntry(NamedTuple):
-    """A name in a folder."""
+    """An entry of a folder."""
 
     name: str
     is_folder: bool
 
 
 class RawFile(io.RawIOBase):
-    """An open file without a buffer: each call is one to its server. From ``files.open(path, mode, buffering=0)``.
+    """An unbuffered open file: each call is a call to the server. Opened by ``files.open(path, mode, buffering=0)``.
 
-    It is what ``io.BufferedReader`` and its like work with. Beside what such files do it reads and writes at any offset.
+    It is a raw file for ``io.BufferedReader`` and the like. In addition, it reads and writes at any offset.
     """
 
     def __init__(self, file: OpenFile, path: PathLike, mode: str) -> None:
@@ -82,21 +82,21 @@ class RawFile(io.RawIOBase):
             raise io.UnsupportedOperation(f"it was not opened for {what}")
 
     def readinto(self, target: Any) -> int:
-        """Reads up to as much as the target holds, from the position on."""
+        """Reads at the current position, up to the size of the target."""
         self._check_mode(self.readable(), "reading")
         count = self._file.read_into(self._at, target)
         self._at += count
         return count
 
     def readall(self) -> bytes:
-        """All bytes from the position on."""
+        """Reads all bytes from the current position."""
         self._check_mode(self.readable(), "reading")
         data = self._file.read_at(self._at, (1 << 63) - 1)
         self._at += len(data)
         return data
 
     def write(self, data: Any) -> int:
-        """Writes all of it at the position."""
+        """Writes all bytes at the current position."""
         self._check_mode(self.writable(), "writing")
         if "a" in self.mode:
             self._at = self._file.length()
@@ -105,7 +105,7 @@ class RawFile(io.RawIOBase):
         return count
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Goes to a position, and returns it."""
+        """Sets the position and returns it."""
         self._check()
         if whence == io.SEEK_SET:
             at = offset
@@ -121,12 +121,12 @@ class RawFile(io.RawIOBase):
         return at
 
     def tell(self) -> int:
-        """The position."""
+        """Returns the current position."""
         self._check()
         return self._at
 
     def truncate(self, size: Optional[int] = None) -> int:
-        """Cuts the file at `size`, at the position if none is said, or makes it longer by zeros."""
+        """Truncates the file to `size`, or to the current position by default, or extends it with zeros."""
         self._check_mode(self.writable(), "writing")
         length = self._at if size is None else size
         if length < 0:
@@ -135,63 +135,63 @@ class RawFile(io.RawIOBase):
         return length
 
     def read_at(self, offset: int, length: int) -> bytes:
-        """Reads up to `length` bytes from `offset` on; fewer only at the end of the file."""
+        """Reads up to `length` bytes at `offset`; fewer only at the end of the file."""
         self._check_mode(self.readable(), "reading")
         return self._file.read_at(offset, length)
 
     def read_into(self, offset: int, target: Any) -> int:
-        """Reads into anything that has bytes to be written, an array of numpy's too. Says how much: less at the end alone."""
+        """Reads into any writable buffer, such as a numpy array. Returns the number of bytes: fewer only at the end of the file."""
         self._check_mode(self.readable(), "reading")
         return self._file.read_into(offset, target)
 
     def write_at(self, offset: int, data: Any) -> int:
-        """Writes all of it at `offset`; what lies between the end and there becomes zeros."""
+        """Writes all bytes at `offset`; a gap after the end of the file is filled with zeros."""
         self._check_mode(self.writable(), "writing")
         return self._file.write(offset, data)
 
     def length(self) -> int:
-        """Its length, in bytes, as it is now."""
+        """Returns the file's current length, in bytes."""
         self._check()
         return self._file.length()
 
     def sync(self) -> None:
-        """Waits until what was written is on the disk."""
+        """Waits until all writes are on disk."""
         self._check()
         self._file.sync()
 
     def map(self, offset: int = 0, length: Optional[int] = None) -> "FileMap":
-        """Brings a part of it here, to its end if no length is said. See :class:`FileMap`."""
+        """Copies a part of the file into memory, to its end by default. See :class:`FileMap`."""
         self._check_mode(self.readable(), "reading")
         if length is None:
             length = max(self._file.length() - offset, 0)
         return FileMap(self, offset, length)
 
     def close(self) -> None:
-        """Closes it. Doing it again does nothing."""
+        """Closes the file. Closing it again does nothing."""
         if not self.closed:
             super().close()
             self._file.close()
 
 
 class FileMap(bytearray):
-    """A part of a file that was brought here: a copy that belongs to this program alone.
+    """A private copy of a part of a file in this program's memory.
 
-    ``numpy.frombuffer(mapped, "float32")`` and ``memoryview(mapped)`` look at them without a copy. What is changed is the file's after
-    :meth:`flush`, or at the end of a ``with`` that no exception ended, and is lost otherwise. It is not to grow or shrink.
+    ``numpy.frombuffer(mapped, "float32")`` and ``memoryview(mapped)`` access it without another copy. Changes reach the file with
+    :meth:`flush`, or at the end of a ``with`` without an exception, and are lost otherwise. Do not change its size.
     """
 
     def __init__(self, file: RawFile, offset: int, length: int) -> None:
         super().__init__(length)
         self.file = file
         self.offset = offset
-        # A view keeps them at their length; this does until it is gone.
+        # Length at creation, to detect changes: only a view would prevent resizing.
         self._length = length
         count = file.read_into(offset, self) if length else 0
         if count < length:
             raise FileEnded(f"{os.fspath(file.name)} ends after {count} of the {length} bytes to be read")
 
     def flush(self, start: int = 0, end: Optional[int] = None) -> None:
-        """Writes back what is from `start` to `end`, all of it if nothing is said."""
+        """Writes back the bytes from `start` to `end`, all by default."""
         if len(self) != self._length:
             raise ValueError(f"{self._length} bytes of the file are {len(self)} by now: write them by themselves")
         with memoryview(self) as whole:
@@ -206,9 +206,9 @@ class FileMap(bytearray):
 
 
 class Files:
-    """The files that were granted to this program's job. From :meth:`Domain.files`. Threads may share it, and take turns.
+    """The files that were granted to this program's job, from :meth:`Domain.files`. Threads may share it; operations are serialized.
 
-    Paths are those that the user wrote after ``--grant``, and what is below them.
+    Paths are those that the user wrote after ``--grant``, and paths below them.
     """
 
     def __init__(self, service: FileService) -> None:
@@ -223,8 +223,8 @@ class Files:
         errors: Optional[str] = None,
         newline: Optional[str] = None,
     ) -> Any:
-        """Opens a file as ``open`` does, with its modes: text, or with ``b`` in the mode bytes, buffered, or with
-        ``buffering=0`` as :class:`RawFile`. Text is UTF-8 unless another encoding is said.
+        """Opens a file with the modes of the built-in ``open``: text, or bytes with ``b`` in the mode; buffered, or a
+        :class:`RawFile` with ``buffering=0``. Text is UTF-8 by default.
         """
         kind, binary = _mode(mode)
         if binary and (encoding, errors, newline) != (None, None, None):
@@ -242,26 +242,26 @@ class Files:
             raise
 
     def map(self, path: PathLike, mode: str = "r", offset: int = 0, length: Optional[int] = None) -> FileMap:
-        """Brings a file here, to its end if no length is said: ``"r"`` to look at it, ``"r+"`` to change it. See :class:`FileMap`."""
+        """Copies a file into memory, to its end by default: ``"r"`` to read it, ``"r+"`` to change it. See :class:`FileMap`."""
         if mode not in ("r", "r+"):
             raise ValueError(f"mode {mode!r} is neither 'r' nor 'r+'")
         return self.open(path, mode.replace("r", "rb"), buffering=0).map(offset, length)
 
     def stat(self, path: PathLike) -> FileInfo:
-        """What is known of a file or folder."""
+        """Returns the metadata of a file or folder."""
         return FileInfo(*self._service.stat(os.fspath(path)))
 
     def list(self, path: PathLike) -> list[FolderEntry]:
-        """What is in a folder, in the order of the names' bytes."""
+        """Lists the entries of a folder, in byte order of their names."""
         return [FolderEntry(*entry) for entry in self._service.list(os.fspath(path))]
 
     def granted(self) -> list[str]:
-        """All that was granted, as it was written: what can be opened or listed."""
+        """Lists the granted paths as the user wrote them; they can be opened or listed."""
         return self._service.granted()
 
 
 def _mode(mode: str) -> tuple[str, bool]:
-    """A mode of ``open`` without what says text or bytes, and whether it is bytes."""
+    """Parses a mode of ``open``: returns it without the text or binary flag, and whether it is binary."""
     letters = sorted(mode)
     kinds = [letter for letter in letters if letter in "rwxa"]
     rest = [letter for letter in letters if letter not in "rwxa"]
@@ -271,7 +271,7 @@ def _mode(mode: str) -> tuple[str, bool]:
 
 
 def _layered(raw: RawFile, binary: bool, buffering: int, text: tuple[Any, Any, Any]) -> Any:
-    """As ``open`` puts files together."""
+    """Wraps a raw file in the layers that ``open`` would use."""
     if buffering == 0:
         return raw
     size = BUFFER_BYTES if buffering in (-1, 1) else buffering

@@ -1,6 +1,6 @@
 """Groups: sets of domains on any nodes in which each broadcasts to all others.
 
-Members join and leave while the others go on; when one dies, all that live on get the same of its messages::
+Members join and leave while the others continue. When a member dies, all survivors receive the same set of its messages::
 
     import tombolo
     from tombolo.groups import Group, Joined, Left, Message
@@ -15,10 +15,10 @@ Members join and leave while the others go on; when one dies, all that live on g
             elif isinstance(event, Left):
                 print(event.member, "is gone, died:", event.died)
 
-* A member takes part while it calls: every method that may wait also receives and forwards what is for others. A program that computes
-  for long calls :meth:`Group.try_recv` meanwhile, or has a thread for its group.
-* Every wait has a deadline, in seconds (30 unless said). With 0, an operation only tries, and raises ``WouldBlock``.
-* ``Expelled``: the other members took this one for dead, as its channel to one of them broke. It may join again.
+* A member makes progress only inside calls: every method that may wait also receives and forwards messages for others. A program that
+  computes for long should call :meth:`Group.try_recv` now and then, or run its group in a thread.
+* Every wait has a timeout, in seconds (30 by default). With 0, operations do not wait, and raise ``WouldBlock``.
+* ``Expelled``: the other members consider this one dead, as its channel to one of them broke. It may join again.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ _Self = TypeVar("_Self", bound="Group")
 
 
 class Joined(NamedTuple):
-    """A member has joined. Comes before its first message, and at first for each member that there is, this one included."""
+    """A member has joined. Precedes its first message; initially there is one per member, this one included."""
 
     member: int
 
 
 class Message(NamedTuple):
-    """A message of the member ``source``."""
+    """A message from the member ``source``."""
 
     source: int
     data: bytes
 
 
 class Left(NamedTuple):
-    """A member is gone. Comes after the last of its messages that any living member has. ``died``: it did not leave in order: it died,
-    its node was lost, or its channel to a member broke.
+    """A member is gone. Follows the last of its messages that any living member has. ``died``: it did not leave properly: it died, its
+    node was lost, or its channel to a member broke.
     """
 
     member: int
@@ -55,14 +55,14 @@ class Left(NamedTuple):
 
 
 class Peer(NamedTuple):
-    """Another member, as this one reaches it."""
+    """Another member that this one has a channel to."""
 
     member: int
     domain: int
     node: str
 
 
-#: What happens in a group.
+#: An event in a group.
 Event = Union[Joined, Message, Left]
 
 
@@ -86,13 +86,14 @@ def _options(
 
 
 class Group:
-    """A member of a group, used by one thread at a time. From :meth:`join` or :meth:`of_job`.
+    """A member of a group, used by one thread at a time. Created by :meth:`join` or :meth:`of_job`.
 
-    Options, which all members choose the same but for the last two; a program with others is refused when it joins: ``fan_out``, the most
-    members that one forwards a chunk to (1 to 255); ``chunk_bytes``, the longest part of a message that travels as one (1 to 1 MiB);
-    ``buffers``, chunks that a member forwards at a time (1 to 256); ``window_chunks``, chunks of one source that not all members have
-    taken (1 to 65,536); ``max_message_bytes`` (1 to 1 GiB); ``total_order``, all members take all messages in one order, their own
-    included; ``inbox_bytes``, messages held for this program, beyond which sources wait for it; ``spin_ns``, before sleeping.
+    All members must choose the same options, except for the last two; a program with other options is refused when it joins:
+    ``fan_out``, maximum number of members to which one member forwards a chunk (1 to 255); ``chunk_bytes``, size of the chunks that
+    messages are sent in (1 to 1 MiB); ``buffers``, chunks that a member forwards at a time (1 to 256); ``window_chunks``, maximum of a
+    source's chunks that not all members have taken (1 to 65,536); ``max_message_bytes`` (1 to 1 GiB); ``total_order``, all members
+    receive all messages in the same order, their own included; ``inbox_bytes``, limit of messages queued for this program, beyond
+    which sources wait for it; ``spin_ns``, how long to spin before sleeping.
     """
 
     def __init__(self, end: GroupEnd) -> None:
@@ -100,12 +101,12 @@ class Group:
 
     @classmethod
     def join(cls: type[_Self], domain: Domain, name: str, *, timeout: float = DEFAULT_TIMEOUT, **options: Any) -> _Self:
-        """Joins a group, or founds it, if the machine has no group of this name; made of letters, digits and ``._-/:``."""
+        """Joins a group, or creates it if the machine has none of this name. Names consist of letters, digits and ``._-/:``."""
         return cls(GroupEnd.join(domain, name, _options(**options), timeout))
 
     @classmethod
     def of_job(cls: type[_Self], domain: Domain, job: Job, *, timeout: float = DEFAULT_TIMEOUT, **options: Any) -> _Self:
-        """The group of all domains of a job, each of which calls this. Members have the numbers of their ranks; no others can join."""
+        """Joins the group of all domains of a job, each of which must call this. Member numbers are ranks; no others can join."""
         return cls(GroupEnd.of_job(domain, job, _options(**options), timeout))
 
     @property
@@ -120,17 +121,17 @@ class Group:
 
     @property
     def peers(self) -> list[Peer]:
-        """The other members that it has channels to."""
+        """The members that this one has channels to."""
         return [Peer(*peer) for peer in self._end.peers()]
 
     def broadcast(self, message: bytes, timeout: float = DEFAULT_TIMEOUT) -> None:
-        """Broadcasts a message to all other members, and with a total order to this one, too; waits for room. Returns when the message is
-        accepted, not when it has arrived. ``TimedOut``: members did not take enough of the messages before it, and it was not sent.
+        """Broadcasts a message to all other members, and in total order to this one too; waits for room. Returns when the message is
+        accepted, not when it has arrived. ``TimedOut``: members did not take enough of the earlier messages, and it was not sent.
         """
         self._end.broadcast(message, timeout)
 
     def try_broadcast(self, message: bytes) -> bool:
-        """Broadcasts a message if there is room; False if there is none."""
+        """Broadcasts a message if there is room; returns False otherwise."""
         try:
             self._end.broadcast(message, 0.0)
         except WouldBlock:
@@ -142,28 +143,28 @@ class Group:
         return _event(*self._end.recv(timeout))
 
     def try_recv(self) -> Optional[Event]:
-        """The next event, if there is one. Also receives and forwards what has come for others."""
+        """Returns the next event, if there is one. Also receives and forwards messages for others."""
         try:
             return self.recv(0.0)
         except WouldBlock:
             return None
 
     def flush(self, timeout: float = DEFAULT_TIMEOUT) -> None:
-        """Waits until all members have taken everything that this one has broadcast."""
+        """Waits until all members have taken everything that this one broadcast."""
         self._end.flush(timeout)
 
     def leave(self, timeout: float = DEFAULT_TIMEOUT) -> None:
-        """Leaves: waits until all others have taken everything that this member broadcast. It has left whatever this raises, and doing
-        it again does nothing.
+        """Leaves the group: waits until all others have taken everything that this member broadcast. The member has left even if this
+        raises; calling it again does nothing.
         """
         self._end.leave(timeout)
 
     def close(self) -> None:
-        """Leaves without waiting: what it broadcast just before may be lost."""
+        """Leaves the group without waiting: recent broadcasts may be lost."""
         self._end.close()
 
     def __iter__(self) -> Iterator[Event]:
-        """Receives without end, waiting up to 30 s for each event."""
+        """Receives events endlessly, waiting up to 30 s for each."""
         while True:
             yield self.recv()
 
@@ -173,7 +174,7 @@ class Group:
     def __exit__(
         self, kind: Optional[type[BaseException]], error: Optional[BaseException], trace: Optional[TracebackType]
     ) -> None:
-        # After an error the others need not be waited for.
+        # Do not wait for the others after an error.
         if kind is None:
             self.leave()
         else:

@@ -1,7 +1,7 @@
 """Hubs: channels, semaphores, locks, events and pools that programs on all nodes share.
 
-A hub lies on one node and is found by its name, wherever it is. ``tombolo hubs serve`` or an application file makes them. A
-:class:`Task` is what uses hubs: one thread of a program, with a priority::
+A hub is on one node, and any node finds it by name. ``tombolo hubs serve`` or an application file creates hubs. A
+:class:`Task` is the user of hubs: one thread of a program, with a priority::
 
     import tombolo
     from tombolo.hubs import Task
@@ -16,9 +16,9 @@ A hub lies on one node and is found by its name, wherever it is. ``tombolo hubs 
 
 In asyncio, :class:`AsyncTask` has the same operations as coroutines.
 
-* Every wait has a deadline, in seconds (30 unless said). With 0, an operation only tries, and raises ``WouldBlock``.
+* Every wait has a timeout, in seconds (30 by default). With 0, operations do not wait, and raise ``WouldBlock``.
 * Waiters are served by priority, then in order of arrival.
-* When the node of a hub dies, or the server of its hubs, waits there end with ``PeerDied``.
+* When a hub's node or the server of its hubs dies, waits on the hub end with ``PeerDied``.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from .errors import HubClosed, HubRefused
 _Self = TypeVar("_Self")
 _Lent = TypeVar("_Lent", bound="_Held")
 
-#: Of the types of values that hubs name, as ``struct`` says them.
+#: ``struct`` formats of the numeric value types.
 _NUMBERS = {
     "u8": "<B",
     "u16": "<H",
@@ -62,7 +62,7 @@ def _nothing(value: Any) -> bytes:
 
 
 def _parts(value_type: str) -> list[str]:
-    """The types in a tuple."""
+    """Splits the type of a tuple into its element types."""
     parts, depth, begun = [], 0, 1
     for at, letter in enumerate(value_type):
         depth += {"(": 1, ")": -1}.get(letter, 0)
@@ -117,38 +117,38 @@ def _decoded(hub: HubEnd, codec: _Codec, data: bytes) -> Any:
 
 
 class _Hub:
-    """What all hubs have."""
+    """Base class of all hubs."""
 
     def __init__(self, end: HubEnd) -> None:
         self._end = end
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The hub's name."""
         return self._end.name
 
     @property
     def node(self) -> str:
-        """The node that it is on."""
+        """The node that the hub is on."""
         return self._end.node
 
     @property
     def capacity(self) -> int:
-        """How many values, units or blocks it holds at most; 0 for a port."""
+        """Maximum number of values, units or blocks; 0 for a port."""
         return self._end.capacity
 
     def __repr__(self) -> str:
         return f"<tombolo.hubs.{type(self).__name__} {self.name!r} on {self.node}>"
 
-    # What a select takes of it becomes this.
+    # Converts what a get or a select returns.
     def _lend(self, taken: Any) -> Any:
         return taken
 
 
 class _Closable(_Hub):
     def close(self) -> None:
-        """Closes it: what is put in is refused from now on, and those that wait learn it when it is empty. ``HubClosed`` the second
-        time.
+        """Closes the hub: it accepts nothing from now on, and waiters get ``HubClosed`` once it is empty. Raises ``HubClosed`` if it
+        was closed already.
         """
         self._end.close()
 
@@ -159,11 +159,11 @@ class _Valued(_Closable):
         self._codec = _codec(value_type)
 
     def __len__(self) -> int:
-        """How many values are in it; a hint, for others send and receive meanwhile."""
+        """Number of values in the channel; a hint, as others send and receive concurrently."""
         return self._end.depth()
 
     def __bool__(self) -> bool:
-        # Of an empty channel too.
+        # An empty channel is true too, although its length is 0.
         return True
 
     def _lend(self, taken: Any) -> Any:
@@ -180,11 +180,11 @@ class _Held:
 
     @property
     def fencing_token(self) -> int:
-        """Larger than that of every earlier holder. What a resource protects can refuse a smaller one."""
+        """A number larger than that of every earlier holder. Whatever the lock protects can reject smaller ones."""
         return self._token
 
     def release(self) -> None:
-        """Gives it back, and does not wait for the answer."""
+        """Releases the lock or block without waiting for the answer."""
         if self._held:
             self._held = False
             self._end.release(self._token)
@@ -206,11 +206,11 @@ class Owned(_Held):
 
     @property
     def was_abandoned(self) -> bool:
-        """Whether the owner before died while it owned the resource: what it protects may be half-changed."""
+        """Whether the previous owner died while it owned the resource: what it protects may be inconsistent."""
         return self._abandoned
 
     def unlock(self) -> None:
-        """Gives it back, and waits until that is done."""
+        """Unlocks the resource, and waits until that is done."""
         self._held = False
         self._end.give_back(self._token)
 
@@ -224,13 +224,13 @@ class Block(_Held):
 
     @property
     def number(self) -> int:
-        """Its number, from 0."""
+        """Number of the block, from 0."""
         return self._number
 
     @property
     def memory(self) -> memoryview:
-        """Its bytes, shared with whoever holds it later: let the view go before the block. ``HubRefused`` where the kernel of this
-        task is not that of the pool.
+        """The block's bytes, which its next holder shares: release the view before the block. Raises ``HubRefused`` if this task and
+        the pool are on different kernels.
         """
         if self._memory is None:
             raise HubRefused(f"pool {self._end.name!r} is on {self._end.node}, whose memory this program cannot map")
@@ -239,8 +239,8 @@ class Block(_Held):
 
 
 class Chan(_Valued):
-    """A port or fifo. A port is Go's unbuffered channel: a value is sent when a receiver takes it. A fifo is Go's buffered channel:
-    a value is sent when it is in the store. From :meth:`Task.chan`.
+    """A port or fifo, opened by :meth:`Task.chan`. A port is Go's unbuffered channel: a send completes when a receiver takes the
+    value. A fifo is Go's buffered channel: a send completes when the value is stored.
     """
 
     def send(self, value: Any, timeout: float = DEFAULT_TIMEOUT) -> None:
@@ -248,7 +248,7 @@ class Chan(_Valued):
         self._end.put(self._codec.encode(value), timeout)
 
     def recv(self, timeout: float = DEFAULT_TIMEOUT) -> Any:
-        """Receives a value; ``HubClosed`` when it was closed and is empty."""
+        """Receives a value. Raises ``HubClosed`` when the channel is closed and empty."""
         return self._lend(self._end.get(timeout))
 
     def __iter__(self) -> Iterator[Any]:
@@ -262,14 +262,14 @@ class Chan(_Valued):
 
 
 class Event(_Closable):
-    """One bit, raised by one task, awaited and cleared by another."""
+    """A bit, raised by one task, awaited and cleared by another."""
 
     def raise_(self, timeout: float = DEFAULT_TIMEOUT) -> None:
-        """Raises it, waiting while it is raised and was not awaited yet."""
+        """Raises the event, waiting while it is still raised."""
         self._end.put(b"", timeout)
 
     def wait(self, timeout: float = DEFAULT_TIMEOUT) -> None:
-        """Waits until it is raised, and clears it."""
+        """Waits until the event is raised, and clears it."""
         self._end.get(timeout)
 
 
@@ -277,7 +277,7 @@ class Semaphore(_Closable):
     """A count, from 0 to its capacity."""
 
     def signal(self, timeout: float = DEFAULT_TIMEOUT) -> None:
-        """Increases the count, waiting while it is as high as it can be."""
+        """Increases the count, waiting while it is at its maximum."""
         self._end.put(b"", timeout)
 
     def wait(self, timeout: float = DEFAULT_TIMEOUT) -> None:
@@ -286,15 +286,15 @@ class Semaphore(_Closable):
 
     @property
     def count(self) -> int:
-        """The count; a hint, for others change it meanwhile."""
+        """The count; a hint, as others change it concurrently."""
         return self._end.depth()
 
 
 class Resource(_Hub):
-    """A lock with an owner, which inherits the highest priority that waits for it."""
+    """A lock with an owner, which inherits the highest priority of its waiters."""
 
     def lock(self, timeout: float = DEFAULT_TIMEOUT) -> Owned:
-        """Waits until no other task owns it, and owns it then; ``HubHeld`` when this task does."""
+        """Locks the resource, waiting while another task owns it. Raises ``HubHeld`` if this task owns it."""
         return self._lend(self._end.get(timeout))
 
     def _lend(self, taken: Any) -> Owned:
@@ -302,7 +302,7 @@ class Resource(_Hub):
 
 
 class Pool(_Hub):
-    """Blocks of memory of one size, each held by one task at a time."""
+    """Blocks of memory of equal size, each held by one task at a time."""
 
     def __init__(self, end: HubEnd) -> None:
         super().__init__(end)
@@ -315,18 +315,18 @@ class Pool(_Hub):
 
     @property
     def is_mapped(self) -> bool:
-        """Whether this task has the memory of the blocks: those on other kernels have numbers only."""
+        """Whether the blocks' memory is mapped here: on other kernels, blocks are only numbers."""
         return self._memory is not None
 
     def allocate(self, timeout: float = DEFAULT_TIMEOUT) -> Block:
-        """Takes a block, waiting until one is free. Its content is what its last holder left."""
+        """Allocates a block, waiting until one is free. It contains what its last holder left."""
         return self._lend(self._end.get(timeout))
 
     def _lend(self, taken: Any) -> Block:
         return Block(self._end, taken, self._memory)
 
 
-#: What a select waits for: a hub to take from, or a channel and the value that is sent.
+#: Arm of a select: a hub to take from, or a channel and the value to send.
 Arm = Union[_Hub, "tuple[_Valued, Any]"]
 
 
@@ -348,27 +348,27 @@ def _chosen(arms: Sequence[Arm], result: tuple[int, Any]) -> tuple[int, Any]:
 
 
 class _Opens:
-    """What tasks of both kinds have."""
+    """Base class of both kinds of tasks."""
 
     def __init__(self, domain: Domain, priority: Optional[int] = None) -> None:
         self._end = TaskEnd(domain, priority)
 
     @property
     def inherited_priority(self) -> int:
-        """The highest priority that waits for a resource which this task owns; 0 for none."""
+        """The highest priority waiting for a resource that this task owns; 0 for none."""
         return self._end.inherited_priority()
 
 
 class Task(_Opens):
-    """What uses hubs: one thread of a program.
+    """The user of hubs: one thread of a program.
 
-    `priority`, 0 to 255, is that of its requests in the queues of hubs; larger is more urgent. It is that of the application file, or
-    else 100, unless said. A task that ends, with its program or before, waits for nothing and holds nothing any more.
+    `priority`, 0 to 255, is that of the task's requests in the queues of hubs; larger is more urgent. The default is the one in the
+    application file, or else 100. When a task ends, its waits are cancelled, and its locks and blocks are released.
     """
 
     def chan(self, name: str, value_type: str = "", timeout: float = DEFAULT_TIMEOUT) -> Chan:
-        """Opens a port or fifo of ``u8`` to ``u64``, ``i8`` to ``i64``, ``f32``, ``f64``, ``bool``, ``text`` or ``unit``, or of tuples,
-        ``(u64, text)`` say; of bytes with any other type, which the hub has to have, or none.
+        """Opens a port or fifo of ``u8`` to ``u64``, ``i8`` to ``i64``, ``f32``, ``f64``, ``bool``, ``text`` or ``unit``, or of tuples
+        such as ``(u64, text)``. Values of any other type, which must be the hub's, and of the empty type are bytes.
         """
         return Chan(self._end.open(name, ["port", "fifo"], value_type, timeout), value_type)
 
@@ -385,11 +385,11 @@ class Task(_Opens):
         return Resource(self._end.open(name, ["resource"], "", timeout))
 
     def pool(self, name: str, timeout: float = DEFAULT_TIMEOUT) -> Pool:
-        """Opens a pool, and maps its memory where the kernel is the same."""
+        """Opens a pool, and maps its memory if the pool is on the same kernel."""
         return Pool(self._end.open(name, ["pool"], "", timeout))
 
     def select(self, *arms: Arm, timeout: float = DEFAULT_TIMEOUT) -> tuple[int, Any]:
-        """Waits for the first of several operations, on hubs of any nodes, and does exactly one: its index, and what it took.
+        """Waits for the first of several operations, on hubs of any nodes, and performs one. Returns its index and what it took.
 
         An arm is a hub to take from, or a channel and a value to send::
 
@@ -406,11 +406,11 @@ class AsyncChan(_Valued):
         self._task = task
 
     async def send(self, value: Any, timeout: float = DEFAULT_TIMEOUT) -> None:
-        """As :meth:`Chan.send`. One that is cancelled may have sent the value."""
+        """As :meth:`Chan.send`. A cancelled send may have sent the value."""
         await self._task._done(self._end.start_put(self._codec.encode(value), timeout))
 
     async def recv(self, timeout: float = DEFAULT_TIMEOUT) -> Any:
-        """As :meth:`Chan.recv`. What comes for one that is cancelled is for the next that receives."""
+        """As :meth:`Chan.recv`. A value that arrives for a cancelled receive goes to the next one."""
         return self._lend(await self._task._done(self._end.start_get(timeout)))
 
     def __aiter__(self) -> AsyncChan:
@@ -466,14 +466,14 @@ class AsyncResource(_AsyncHub):
 
 
 class AsyncTask(_Opens):
-    """A :class:`Task` in the event loop of asyncio: any number of coroutines use it, each waiting for itself::
+    """A :class:`Task` in the event loop of asyncio. Any number of coroutines may use it, and wait concurrently::
 
         task = AsyncTask(tombolo.attach())
         jobs = await task.chan("jobs", "u64")
         async for job in jobs:
             print(job)
 
-    An operation that is cancelled is withdrawn.
+    A cancelled operation is withdrawn.
     """
 
     def __init__(self, domain: Domain, priority: Optional[int] = None) -> None:
@@ -484,7 +484,7 @@ class AsyncTask(_Opens):
     async def _open(self, name: str, kinds: list[str], value_type: str, timeout: float) -> HubEnd:
         opening = self._loop.run_in_executor(None, self._end.open, name, kinds, value_type, timeout)
         while not opening.done():
-            # What the thread hears meanwhile may be what others wait for.
+            # The thread may receive answers that other coroutines wait for.
             await asyncio.wait({opening}, timeout=0.02)
             self._wake()
         return opening.result()

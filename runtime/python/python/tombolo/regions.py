@@ -1,4 +1,4 @@
-"""What is said of regions, the rights to them, and pools."""
+"""Descriptions of regions, of rights to them, and of pools."""
 
 from __future__ import annotations
 
@@ -7,55 +7,55 @@ from typing import NamedTuple, Optional
 
 
 class Rights(enum.IntFlag):
-    """What may be done with a region."""
+    """Rights of a capability."""
 
     NONE = 0
-    #: To map it for reading, or have it copied from.
+    #: Map the region for reading, or copy from it.
     READ = 1
-    #: To map it for writing, or have it copied to.
+    #: Map the region for writing, or copy to it.
     WRITE = 2
-    #: To give others capabilities to it.
+    #: Grant capabilities to it to others.
     GRANT = 4
-    #: To open channels to a service.
+    #: Open channels to a service.
     CONNECT = 8
     READ_WRITE = 3
-    #: All that there are to memory.
+    #: All rights to memory.
     ALL = 7
 
 
 class Kind(enum.IntEnum):
-    """What a capability is to."""
+    """Kind of object that a capability refers to."""
 
     #: Memory, which can be mapped or split.
     MEMORY = 0
-    #: A part that can be mapped and not split.
+    #: A part that can be mapped, but not split.
     FRAME = 1
-    #: A part that only a pool maps.
+    #: A part that only a pool can map.
     POOL = 2
     #: A service, to which channels are opened.
     SERVICE = 3
 
 
 class Backing(enum.IntEnum):
-    """Where the bytes of a region are."""
+    """Location of a region's bytes."""
 
     MEMORY = 0
-    #: Between the host and another node.
+    #: In the window between the host and another node.
     WINDOW = 1
     FILE = 2
-    #: In memory that a program had already: others reach it by copying alone.
+    #: In memory that a program registered: others can only copy from and to it.
     FOREIGN = 3
-    #: Nowhere: it is a service.
+    #: No memory: it is a service.
     SERVICE = 4
 
 
 class Seal(enum.IntEnum):
-    """What no program can do with a region any more, whatever rights it holds."""
+    """Restriction on a region that applies to all programs, regardless of their rights."""
 
     OPEN = 0
-    #: To map it for writing, for who has not yet.
+    #: No new writable mappings; an existing one stays.
     SOLE_WRITER = 1
-    #: To write to it.
+    #: No writes.
     FROZEN = 2
 
 
@@ -67,20 +67,20 @@ class Extent(NamedTuple):
 
 
 class Right(NamedTuple):
-    """A right as a parameter of an interface: what ``copy_to`` and ``move_to`` of a capability return, and what a message has of it.
+    """A right as a parameter of an interface: returned by ``copy_to`` and ``move_to`` of a capability, and received in messages.
 
-    It is a name. What is behind it is taken up by :meth:`Domain.accept <tombolo.Domain.accept>`, or, of an endpoint, connected to by
-    :meth:`Domain.connect_to <tombolo.Domain.connect_to>`.
+    It only names the object. The receiver takes the object with :meth:`Domain.accept <tombolo.Domain.accept>`, or connects to an
+    endpoint with :meth:`Domain.connect_to <tombolo.Domain.connect_to>`.
     """
 
     object: int
-    #: 1 an endpoint, 2 a region, 3 any capability, 4 a buffer.
+    #: 1 for an endpoint, 2 for a region, 3 for any capability, 4 for a buffer.
     kind: int
-    #: It was given away, not copied.
+    #: Whether it was given away rather than copied.
     moved: bool
 
     def given_away(self) -> Right:
-        """Of an endpoint, for a parameter ``move endpoint``: a promise not to use it any more."""
+        """Returns an endpoint for a parameter ``move endpoint``: the caller promises not to use it any more."""
         return self._replace(moved=True)
 
 
@@ -91,39 +91,39 @@ class CapabilityInfo(NamedTuple):
     region: int
     extent: Extent
     rights: Rights
-    #: A domain.
+    #: Id of the domain that holds it.
     holder: int
-    #: What it was derived from, if that is still there.
+    #: Id of the capability it was derived from, if that still exists.
     parent: Optional[int]
-    #: It is being revoked, and good for nothing.
+    #: Whether it is being revoked, and unusable.
     revoked: bool
 
 
 class RegionInfo(NamedTuple):
-    """A region."""
+    """A region as the machine describes it."""
 
     id: int
     #: In bytes.
     length: int
-    #: Who made it: a domain.
+    #: Id of the domain that created it.
     maker: int
     backing: Backing
     seal: Seal
-    #: How many there are.
+    #: Number of capabilities to it.
     capabilities: int
-    #: In how many places it is mapped.
+    #: Number of its mappings.
     mappings: int
 
 
 class ForeignPlace(NamedTuple):
-    """Where memory is that a program had already."""
+    """Process and address of registered memory."""
 
     pid: int
     address: int
 
 
 class Shown(NamedTuple):
-    """What a capability is to, as the machine has it now."""
+    """Current state of a capability and its region."""
 
     capability: CapabilityInfo
     region: RegionInfo
@@ -131,24 +131,24 @@ class Shown(NamedTuple):
 
 
 class Revocation(NamedTuple):
-    """What a revocation came to."""
+    """Result of a revocation."""
 
-    #: How many capabilities are gone.
+    #: Number of capabilities removed.
     removed: int
-    #: Domains that were killed because they did not let go in time; the first of them.
+    #: Domains killed because they did not release the memory in time; only the first ones.
     killed: list[int]
 
 
 class Counts(NamedTuple):
-    """What the buffers of a pool are doing, as one program knows it."""
+    """Number of a pool's buffers in each state, as one program knows it."""
 
-    #: Here, and ready to be taken.
+    #: Here and available.
     free: int
-    #: Here, and in the hands of the program.
+    #: Here, with a handle in the program.
     held: int
-    #: Here, and read-only, for other programs may read them.
+    #: Here and read-only, as other programs may read them.
     lent: int
-    #: Elsewhere, and may be read here.
+    #: Elsewhere, but readable here.
     borrowed: int
     #: Elsewhere.
     away: int

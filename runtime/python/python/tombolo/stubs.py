@@ -1,7 +1,7 @@
-"""What generated stubs stand on. Programs use the stubs; what they meet of this module is named in ``tombolo`` too.
+"""Runtime of generated stubs. Programs use the stubs; the names of this module that they need are in ``tombolo`` too.
 
-A stub declares: types with the places of their fields, messages with their ordinals, and methods by name. What that means is
-in the compiled half of the package, which reads and writes messages by these declarations.
+A stub consists of declarations: types with the offsets of their fields, messages with their ordinals, and methods by name.
+The compiled half of the package interprets them to encode and decode messages.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ Results = TypeVar("Results")
 
 @dataclasses.dataclass(frozen=True)
 class UnknownCase:
-    """A case of a union that this side does not know: the peer is newer. It cannot be sent."""
+    """A case of a union that this side does not know, from a newer peer. It cannot be sent."""
 
     ordinal: int
 
@@ -69,13 +69,13 @@ _serving: contextvars.ContextVar[Any] = contextvars.ContextVar("tombolo.serving"
 
 
 def current_server() -> Any:
-    """From a handler: the server that calls it, to send its client events."""
+    """Returns the server that is calling the current handler, to send events to its client."""
     server = _serving.get(None)
     return _blocking_server() if server is None else server
 
 
 class Pending(Generic[Results]):
-    """A call in flight, made by a client's ``start_…``."""
+    """A call in flight, started with a client's ``start_…``."""
 
     def __init__(self, client: Client, message: Message, values: Tuple[Any, ...], timeout: Optional[float]) -> None:
         self._client = client
@@ -86,24 +86,24 @@ class Pending(Generic[Results]):
 
     @property
     def is_ready(self) -> bool:
-        """Whether :meth:`wait` would return at once, as far as is known: see the client's ``poll``."""
+        """Whether :meth:`wait` would return at once. Updated by the client's ``poll``."""
         return self._client._is_ready(self._number)
 
     def wait(self) -> Results:
-        """Waits for the answer until the call's deadline. Answers to other calls are kept for them."""
+        """Waits for the answer until the call's deadline. Answers to other calls are kept."""
         left = max(0.0, self._end - time.monotonic())
         return self._client._wait(self._message, self._number, left, self._timeout)
 
     def cancel(self) -> None:
-        """Gives the call up: its answer is dropped when it comes, and the server is told."""
+        """Cancels the call: notifies the server, and drops the answer if one arrives."""
         self._client._give_up(self._number)
 
 
 class Client(ClientEnd):
-    """The calling end of a channel: calls wait for their answers, and several are in flight with ``start_…``.
+    """The calling end of a channel: calls wait for their answers, and ``start_…`` allows several calls in flight.
 
-    One thread at a time uses it. ``events`` is an object with methods for what the server tells; they are called from whatever
-    uses the client.
+    One thread at a time may use it. ``events`` is an object with methods for the server's events, which are called from within
+    methods of the client.
     """
 
     INTERFACE: ClassVar[Interface]
@@ -135,16 +135,16 @@ class Client(ClientEnd):
 
 
 class Server(ServerEnd):
-    """The serving end of a channel: ``serve`` until the client is gone, or ``serve_one`` message after the other.
+    """The serving end of a channel: ``serve`` until the client is gone, or ``serve_one`` message at a time.
 
-    One thread at a time uses it; what its handler calls may.
+    One thread at a time may use it; its handler may use it too.
     """
 
     INTERFACE: ClassVar[Interface]
 
     @classmethod
     def export(cls, domain: Domain, name: str, *, spin: Optional[float] = None) -> Listener:
-        """Takes up a name for clients of this interface."""
+        """Exports a name for clients of this interface."""
         return domain.export(name, interface_hash=cls.INTERFACE.hash, spin=spin)
 
     def __enter__(self) -> Any:
@@ -165,14 +165,14 @@ def _wake(waiting: asyncio.Future[None]) -> None:
 
 
 class _Watcher:
-    """Wakes tasks when something can be done with an end of a channel: one reader of the loop for all of them."""
+    """Wakes tasks when an end of a channel becomes readable or has room, with one reader in the loop for all."""
 
     def __init__(self, end: Any, happened: Callable[[], None]) -> None:
         self._end = end
         self._happened = happened
         self._loop = asyncio.get_running_loop()
         self._descriptor = end.fileno()
-        # Who waits for room: the others wait for this one.
+        # The sender that waits for room; the others queue behind it on the lock.
         self._for_room: Optional[asyncio.Future[None]] = None
         self._queue = asyncio.Lock()
         self._scheduled = False
@@ -186,7 +186,7 @@ class _Watcher:
         self.arm()
 
     def arm(self) -> None:
-        """Has the loop come back when something happens; soon, if it has."""
+        """Arms the descriptor, or schedules `_readable` if something is ready already."""
         if self._descriptor < 0 or self._scheduled:
             return
         try:
@@ -198,8 +198,8 @@ class _Watcher:
             self._loop.call_soon(self._readable)
 
     async def send(self, attempt: Callable[[], Any], seconds: float) -> Any:
-        """Makes an attempt to send until there is room, each sender in its turn. Waiting for room takes so many seconds at
-        most, and waiting for one's turn as long as those before take."""
+        """Retries a send until there is room, one sender at a time, in order. `seconds` limits the wait for room, but not the
+        wait for the senders before it."""
         if not self._queue.locked():
             try:
                 return attempt()
@@ -214,7 +214,7 @@ class _Watcher:
                     await self._room(end)
 
     async def send_before(self, attempt: Callable[[], Any], seconds: float) -> Any:
-        """As :meth:`send`, all of it within so many seconds."""
+        """As :meth:`send`, but `seconds` limits the total time."""
         if not self._queue.locked():
             try:
                 return attempt()
@@ -238,17 +238,17 @@ class _Watcher:
             raise NoRoom(_NO_ROOM)
 
     def close(self) -> None:
-        """Leaves the loop alone."""
+        """Removes the reader from the loop."""
         if self._descriptor >= 0:
             self._loop.remove_reader(self._descriptor)
             self._descriptor = -1
 
 
 class AsyncClient:
-    """The calling end of a channel, for the tasks of an event loop: each call is awaited, several at a time.
+    """The calling end of a channel, for an event loop: calls are coroutines, and several may be in flight.
 
-    A call whose task is cancelled is given up, and the server is told. ``events`` is an object with methods for what the
-    server tells, called by the loop.
+    Cancelling a task cancels its call at the server. ``events`` is an object with methods for the server's events, which
+    the loop calls.
     """
 
     INTERFACE: ClassVar[Interface]
@@ -298,7 +298,7 @@ class AsyncClient:
             if not waiting.done() and (self._failure is not None or self._client._is_ready(number)):
                 waiting.set_result(None)
 
-    # What stubs say that it is: the declaration of the message decides.
+    # The stubs annotate the result; the declaration of the message determines it.
     async def _call(
         self, message: Message, values: Tuple[Any, ...], timeout: Optional[float]
     ) -> Results:
@@ -306,7 +306,7 @@ class AsyncClient:
         seconds = self._timeout if timeout is None else timeout
         start = self._client._start
         number = await self._watcher.send_before(lambda: start(message, values, seconds, False), seconds)
-        # What came meanwhile is taken with what this looks for.
+        # The answer may have arrived during the send.
         self._take()
         try:
             if self._failure is None and not self._client._is_ready(number):
@@ -319,7 +319,7 @@ class AsyncClient:
                 finally:
                     timer.cancel()
                     del self._waiting[number]
-            # The answer is here, or never comes: nothing is waited for.
+            # The answer has arrived, or never will: this does not wait.
             answer: Results = self._client._wait(message, number, 0.0, seconds)
             return answer
         except BaseException:
@@ -367,9 +367,9 @@ class AsyncClient:
 
 
 class AsyncServer:
-    """The serving end of a channel, for an event loop: each call is a task of its own, and is answered when that ends.
+    """The serving end of a channel, for an event loop: each call runs in its own task, and is answered when the task ends.
 
-    A handler's methods may be ``async`` or not. A task whose client has given the call up is cancelled.
+    A handler's methods may be ``async`` or not. When the client cancels a call, its task is cancelled.
     """
 
     INTERFACE: ClassVar[Interface]
@@ -393,7 +393,7 @@ class AsyncServer:
 
     @classmethod
     async def run(cls, domain: Domain, name: str, handler: Any) -> None:
-        """Serves everybody who connects to a name, until this is cancelled. One handler serves them all."""
+        """Serves all clients that connect to a name with one handler, until this is cancelled."""
         with domain.export(name, interface_hash=cls.INTERFACE.hash) as listener:
             await accept_each(listener, lambda channel: cls(channel, handler))
 
@@ -420,12 +420,12 @@ class AsyncServer:
         except PeerGone:
             self.close()
         except NoRoom:
-            # The client takes no answers, not even refusals.
+            # The client does not receive answers, not even refusals.
             self.close()
 
     async def _serve(self, message: Message, number: int, values: Tuple[Any, ...]) -> None:
         value, error = None, None
-        # The task has a context of its own.
+        # Each task has its own context.
         _serving.set(self)
         try:
             value = getattr(self._server.handler, message.name)(*values)
@@ -444,7 +444,7 @@ class AsyncServer:
         except (NotOutstanding, PeerGone):
             return
         except NoRoom:
-            # It takes no answers.
+            # The client does not receive answers.
             self.close()
             return
         self._watcher.arm()
@@ -473,7 +473,7 @@ class AsyncServer:
         return self._server.counts
 
     def close(self) -> None:
-        """Closes the channel, and cancels what is being served. Doing it again does nothing."""
+        """Closes the channel, and cancels the calls being served. Closing it again does nothing."""
         self._watcher.close()
         self._server.close()
         for task in [*self._tasks.values(), *self._others]:
@@ -483,7 +483,7 @@ class AsyncServer:
 
 
 async def accept_each(listener: Listener, serve: Callable[[Channel], AsyncServer]) -> None:
-    """Accepts clients until this is cancelled; then those that are served are closed."""
+    """Accepts clients until this is cancelled, then closes their servers."""
     loop = asyncio.get_running_loop()
     served: set[AsyncServer] = set()
     came = asyncio.Event()
@@ -498,7 +498,7 @@ async def accept_each(listener: Listener, serve: Callable[[Channel], AsyncServer
                 channel = await loop.run_in_executor(None, listener.accept, 0.0)
             except (TimedOut, WouldBlock):
                 continue
-            except Exception as error:  # One that does not fit keeps no other out.
+            except Exception as error:  # A client with a mismatch must not stop the loop.
                 loop.call_exception_handler({"message": "a client was not accepted", "exception": error})
                 continue
             server = serve(channel)

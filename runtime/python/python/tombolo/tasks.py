@@ -1,7 +1,7 @@
 """Tasks: functions that a program starts on any node, as Go starts goroutines.
 
-A program registers functions, and calls :meth:`Functions.run_worker` before anything else. A starter has workers, which run that
-program again, on nodes of its choice::
+A program registers functions and calls :meth:`Functions.run_worker` before it does anything else. A starter has workers, further
+instances of that program on nodes of its choice::
 
     import tombolo
     from tombolo.tasks import Functions, Tasks
@@ -18,11 +18,11 @@ program again, on nodes of its choice::
             started = [tasks.go(square, number) for number in range(100)]
             print(sum(task.join() for task in started))
 
-* A function is known by its name and the types of its argument and result, as values of hubs have them: ``u64``, ``text``,
+* A function is identified by its name and the types of its argument and result, which are types of hub values: ``u64``, ``text``,
   ``(u64, text)`` for a tuple. Starters and workers may be programs in Rust, C and Python.
-* A worker runs its tasks in one event loop of asyncio: one that awaits something, a hub say (:attr:`Context.hubs`), lets others run.
+* A worker runs its tasks in one asyncio event loop: a task that awaits something, a hub say (:attr:`Context.hubs`), lets others run.
 * A task ends once: with its result, or with ``TaskFailed`` and the text of its exception, ``TaskLost`` when its worker died,
-  ``TaskCancelled``, ``TaskRefused`` when its worker has no such function. What a dead worker had is not run again.
+  ``TaskCancelled``, or ``TaskRefused`` when its worker has no such function. The tasks of a dead worker are not retried.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ from .hubs import AsyncTask, _codec
 
 _Self = TypeVar("_Self", bound="Tasks")
 
-#: What runs a task: a coroutine function, or a function that does not wait.
+#: Body of a task: a coroutine function, or a function that does not wait.
 Body = Callable[["Context", Any], Union[Any, Awaitable[Any]]]
 
 _NOT_A_VALUE = (struct.error, UnicodeError, TypeError, ValueError, AttributeError)
 
 
 class Function:
-    """The name of a function that tasks run, with the types of its argument and result."""
+    """Identity of a function that tasks run: its name and the types of its argument and result."""
 
     def __init__(self, name: str, argument: str = "unit", result: str = "unit") -> None:
         self.name, self.argument, self.result = name, argument, result
@@ -82,7 +82,7 @@ class Function:
 
 
 class Join:
-    """A task that was started. ``await`` it in an event loop; tasks on workers do. Forgotten, it goes on."""
+    """A started task. ``await`` it in an event loop, such as a worker's. If this is dropped, the task continues."""
 
     def __init__(self, end: JoinEnd, function: Function, flush: Callable[[], None] = lambda: None) -> None:
         self._end, self._function, self._flush = end, function, flush
@@ -91,11 +91,11 @@ class Join:
         return f"<tombolo.tasks.Join of {self._function!r}>"
 
     def join(self, timeout: float = DEFAULT_TIMEOUT) -> Any:
-        """Waits for its result, once."""
+        """Waits for the task's result, once."""
         return self._function._decode(self._end.wait(timeout))
 
     def cancel(self) -> None:
-        """Ends it: at once where it has not begun, and otherwise where it awaits something next. What it has started goes on."""
+        """Cancels the task: at once if it has not begun, otherwise at its next await. Tasks that it has started continue."""
         self._end.cancel()
         self._flush()
 
@@ -127,19 +127,19 @@ class Worker(NamedTuple):
     """A worker of :class:`Tasks`."""
 
     node: str
-    #: How many tasks it has ended.
+    #: Number of tasks that have ended on it.
     ended: int
-    #: How many it has, those that wait included.
+    #: Number of its current tasks, including waiting ones.
     tasks: int
     alive: bool
 
 
 class Tasks:
-    """Workers of a program, and the tasks on them. It ends them at the end of a ``with``, or by :meth:`end`; tasks that run then are
-    cancelled.
+    """The workers of a program, and the tasks on them. :meth:`end`, or the end of a ``with``, ends the workers and cancels running
+    tasks.
 
-    `on` says where they are, as ``--on`` of ``tombolo run``: ``host:2,arm0``. `program` is a file with its arguments, an image or an
-    executable of each node's instruction set; this script by this interpreter unless said.
+    `on` lists their nodes, as ``--on`` of ``tombolo run``: ``host:2,arm0``. `program` is a file and its arguments: an image, or an
+    executable for each node's instruction set. The default is this script, run by this interpreter.
     """
 
     def __init__(
@@ -152,12 +152,12 @@ class Tasks:
         self._end = TasksEnd(domain, on, list(program), dict(environment or {}))
 
     def go(self, function: Function, argument: Any = None, node: Optional[str] = None) -> Join:
-        """Starts a task on a worker of this node, or of any. It runs when a worker asks for it."""
+        """Starts a task on a worker of `node`, or of any node. The task runs when a worker asks for it."""
         return Join(self._end.go(function._names, function._encode(argument), node), function)
 
     @property
     def workers(self) -> list[Worker]:
-        """What is known of each worker."""
+        """Current state of each worker."""
         return [Worker(*worker) for worker in self._end.workers()]
 
     def end(self) -> None:
@@ -174,7 +174,7 @@ class Tasks:
 
 
 class Context:
-    """What a task knows of its worker."""
+    """A task's access to its worker."""
 
     def __init__(self, domain: Domain, employment: EmploymentEnd) -> None:
         self._domain, self._employment = domain, employment
@@ -182,38 +182,38 @@ class Context:
 
     @property
     def domain(self) -> Domain:
-        """The domain of the worker."""
+        """The worker's domain."""
         return self._domain
 
     @property
     def node_name(self) -> str:
-        """The node of the worker."""
+        """The name of the worker's node."""
         return self._domain.node_name
 
     @property
     def hubs(self) -> AsyncTask:
-        """Hubs, which all tasks of the worker use as one task. A resource is owned by the worker: a task that locks one against others
-        of its worker has an ``AsyncTask`` of its own.
+        """The ``AsyncTask`` through which all tasks of the worker use hubs. The worker owns the resources locked with it: to lock one
+        against other tasks of the same worker, create a separate ``AsyncTask``.
         """
         if self._hubs is None:
             self._hubs = AsyncTask(self._domain)
         return self._hubs
 
     def go(self, function: Function, argument: Any = None, node: Optional[str] = None) -> Join:
-        """Starts a task on any worker, this one included, or on one of this node."""
+        """Starts a task on a worker of `node`, or on any worker, this one included."""
         end = self._employment.go(function._names, function._encode(argument), node)
         return Join(end, function, self._employment.flush)
 
 
 class Functions:
-    """The functions of a program that tasks run."""
+    """The functions of a program that tasks can run."""
 
     def __init__(self) -> None:
         self._bodies: dict[int, tuple[Function, Body]] = {}
 
     def register(self, name: str, argument: str = "unit", result: str = "unit") -> Callable[[Body], Function]:
-        """Registers the function that follows, which is called with a :class:`Context` and its argument. In its place stands what
-        tasks are started with.
+        """Registers the decorated function, which is called with a :class:`Context` and its argument. Replaces it by the
+        :class:`Function` that tasks are started with.
         """
 
         def add(body: Body) -> Function:
@@ -224,16 +224,14 @@ class Functions:
         return add
 
     def run_worker(self) -> None:
-        """Where this program was started as a worker: runs tasks until the starter ends, and exits. Does nothing in every other
-        program.
-        """
+        """Runs tasks until the starter ends and then exits, if this program was started as a worker. Otherwise does nothing."""
         if _native.is_worker():
             asyncio.run(_Worker(self._bodies).run())
             sys.exit(0)
 
 
 class _Light(collections.abc.Coroutine[Any, Any, Any]):
-    """The coroutine of a task: its worker is told how long it ran when it waits for the first time, or ends."""
+    """The coroutine of a task: reports how long it ran to its worker when it first waits, or ends."""
 
     def __init__(self, coroutine: collections.abc.Coroutine[Any, Any, Any], release: Callable[[float], None]) -> None:
         self._coroutine, self._release = coroutine, release
@@ -246,7 +244,7 @@ class _Light(collections.abc.Coroutine[Any, Any, Any]):
         except BaseException:
             self._ran(begun)
             raise
-        # One that only lets others run yields None, and goes on.
+        # A coroutine that only yields to others (`sleep(0)`) yields None: that is not a wait.
         if awaited is not None:
             self._ran(begun)
         return awaited
@@ -270,7 +268,7 @@ class _Light(collections.abc.Coroutine[Any, Any, Any]):
 
 
 class _Worker:
-    """Runs the tasks of a starter in the event loop."""
+    """Runs a starter's tasks in the event loop."""
 
     def __init__(self, bodies: dict[int, tuple[Function, Body]]) -> None:
         self._bodies = bodies

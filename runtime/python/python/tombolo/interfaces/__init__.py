@@ -1,8 +1,8 @@
-"""Stubs from interface files, at import.
+"""Stubs compiled from interface files at import.
 
-``from tombolo.interfaces import kv`` finds ``kv.tbl`` in one of :data:`folders`, in a folder of ``sys.path`` or in the folder
-``interfaces`` of one, and compiles it. :func:`load` does it for a path. Both give what ``tombolo idl compile --lang python``
-writes ahead of time; that is for type checkers and for installations without the file.
+``from tombolo.interfaces import kv`` finds ``kv.tbl`` in one of :data:`folders`, in a folder of ``sys.path`` or in its
+subfolder ``interfaces``, and compiles it. :func:`load` does so for a path. Both give what ``tombolo idl compile --lang
+python`` writes ahead of time, for type checkers and for installations without the interface file.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Optional, Sequence, Union
 
 from .._native import compile_interface
 
-#: Where else interface files are looked for, first of all.
+#: Additional folders in which interface files are looked up, before those of ``sys.path``.
 folders: list[str] = []
 
 _loaded: dict[str, ModuleType] = {}
 
 
 class _Loader(importlib.abc.InspectLoader):
-    """A module whose source the interface compiler writes."""
+    """Loader of modules whose source the interface compiler generates."""
 
     def __init__(self, path: str) -> None:
         self._path = path
@@ -33,7 +33,7 @@ class _Loader(importlib.abc.InspectLoader):
         return compile_interface(self._path)
 
     def get_filename(self, fullname: str) -> str:
-        # Lines of a traceback are those of the stubs, and not of the file that they come from.
+        # Line numbers in tracebacks refer to the stubs, not to the interface file.
         return f"<stubs of {self._path}>"
 
     def exec_module(self, module: ModuleType) -> None:
@@ -59,7 +59,7 @@ class _Finder(importlib.abc.MetaPathFinder):
 
 
 def load(path: Union[str, "os.PathLike[str]"]) -> ModuleType:
-    """The stubs of an interface file. The same path gives the same module.
+    """Returns the stubs of an interface file. The same path returns the same module.
 
     Raises :class:`Mistakes <tombolo.errors.Mistakes>`, whose text shows what is wrong and where, or ``OSError``.
     """
@@ -71,7 +71,7 @@ def load(path: Union[str, "os.PathLike[str]"]) -> ModuleType:
         spec = importlib.util.spec_from_loader(name, _Loader(file), origin=file)
         assert spec is not None and spec.loader is not None
         module = importlib.util.module_from_spec(spec)
-        # Dataclasses look their module up by its name.
+        # Dataclasses look up their module by name.
         sys.modules[name] = module
         try:
             spec.loader.exec_module(module)
