@@ -1,4 +1,4 @@
-//! The library stays loaded once it is: threads of it may still run when libfabric lets it go.
+//! Links the provider so that it is never unloaded: its threads may still run when libfabric calls `dlclose`.
 
 fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");

@@ -1,4 +1,4 @@
-//! Names the library.
+//! Sets the soname of the library.
 
 fn main() {
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libtombolo-yield.so");

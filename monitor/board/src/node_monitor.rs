@@ -298,7 +298,7 @@ impl<B: Board> NodeMonitor<B> {
             Order::NamesAsked { domain, connection, request, .. } => {
                 self.refuse_names(domain, connection, request);
             }
-            // Unexpected: the root places no regions on boards, which have no memory for them.
+            // Unexpected: the root refuses regions in the memory of boards, which have none for them.
             Order::RegionMake { region, .. } => {
                 let failed = Some("a board keeps no memory for regions".into());
                 self.report(&Report::RegionMade { region, failed, read_only: false });

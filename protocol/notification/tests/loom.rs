@@ -1,4 +1,4 @@
-//! Every schedule of a FIFO that wraps, with the doorbell that wakes its receiver.
+//! Checks all schedules of a FIFO that wraps, with the doorbell that wakes its receiver.
 //!
 //! `RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p tombolo-notification --release --test loom`
 #![cfg(loom)]

@@ -1,4 +1,4 @@
-//! Every schedule of a put with its flag, and every outcome that the memory model allows.
+//! Checks a put and its flag in all schedules and with all outcomes that the memory model allows.
 //!
 //! `RUSTFLAGS="--cfg loom" LOOM_MAX_PREEMPTIONS=3 cargo test -p tombolo-onesided --release --test loom`
 #![cfg(loom)]

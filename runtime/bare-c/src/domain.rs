@@ -1,4 +1,4 @@
-//! The program as a domain.
+//! The program's attachment to the machine as a domain.
 
 use tombolo_bare::{Domain, Error};
 
@@ -6,7 +6,7 @@ use crate::Global;
 
 static DOMAIN: Global<Option<Domain>> = Global::new(None);
 
-/// The program's domain, of which a board has one: RCCE and `tombolo.h` share it.
+/// Returns the program's domain. RCCE and `tombolo.h` share it, because a program on a board has only one.
 ///
 /// # Errors
 /// As [`Domain::attach`].

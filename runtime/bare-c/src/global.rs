@@ -1,8 +1,8 @@
-//! Variables of the whole program.
+//! Global variables of a single-threaded program.
 
 use core::cell::{RefCell, RefMut};
 
-/// A variable of the whole program, which has one thread.
+/// Global variable of a program, which has one thread on a board.
 #[derive(Debug)]
 pub struct Global<T>(RefCell<T>);
 
@@ -10,12 +10,15 @@ pub struct Global<T>(RefCell<T>);
 unsafe impl<T> Sync for Global<T> {}
 
 impl<T> Global<T> {
-    /// One with this value.
+    /// Creates the variable with an initial value.
     pub const fn new(value: T) -> Self {
         Global(RefCell::new(value))
     }
 
-    /// The variable, for one user at a time.
+    /// Borrows the variable exclusively.
+    ///
+    /// # Panics
+    /// If it is already borrowed.
     pub fn lock(&self) -> RefMut<'_, T> {
         self.0.borrow_mut()
     }

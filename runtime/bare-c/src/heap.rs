@@ -1,26 +1,26 @@
-//! `malloc` and its like, over the heap of programs in Rust.
+//! `malloc` and related functions, over the heap of programs in Rust.
 //!
-//! Before each block lies what its release needs: where the allocation begins, and its length and alignment.
+//! A header before each block records the start of the allocation and its layout, which `free` needs.
 
 use alloc::alloc::{alloc, dealloc};
 use core::alloc::Layout;
 use core::ffi::c_int;
 use core::ptr::{copy_nonoverlapping, null_mut, write_bytes};
 
-/// What C expects of a block without saying so.
+/// Minimum alignment of a block, as C programs expect of `malloc`.
 const ALIGNMENT_BYTES: usize = 16;
 
-/// No memory, and a wrong argument, as the C library numbers them.
+/// Error numbers of the C library: out of memory, invalid argument.
 const ENOMEM: c_int = 12;
 const EINVAL: c_int = 22;
 
-/// What lies right before a block.
+/// Header immediately before a block.
 #[derive(Clone, Copy)]
 #[repr(C)]
 struct Head {
     allocation: *mut u8,
     layout: Layout,
-    /// Of the block, as it was asked for.
+    /// Length of the block as requested.
     length_bytes: usize,
 }
 
@@ -31,12 +31,12 @@ fn allocate(alignment_bytes: usize, length_bytes: usize) -> *mut u8 {
         .checked_add(length_bytes)
         .and_then(|total_bytes| Layout::from_size_align(total_bytes, alignment_bytes).ok());
     let Some(layout) = layout else { return null_mut() };
-    // SAFETY: the layout is not empty: it has room for the head.
+    // SAFETY: the layout is not empty, since it has room for the header.
     let allocation = unsafe { alloc(layout) };
     if allocation.is_null() {
         return null_mut();
     }
-    // SAFETY: the block begins inside the allocation, after room for the head, and all is aligned.
+    // SAFETY: the block begins inside the allocation, after room for the header, and both are aligned.
     unsafe {
         let block = allocation.add(head_bytes);
         block.cast::<Head>().sub(1).write(Head { allocation, layout, length_bytes });
@@ -47,7 +47,7 @@ fn allocate(alignment_bytes: usize, length_bytes: usize) -> *mut u8 {
 /// # Safety
 /// `block` came from [`allocate`] and was not released.
 unsafe fn head(block: *mut u8) -> Head {
-    // SAFETY: by the contract the head lies right before it.
+    // SAFETY: by the contract the header lies immediately before the block.
     unsafe { block.cast::<Head>().sub(1).read() }
 }
 
@@ -61,7 +61,7 @@ extern "C" fn calloc(count: usize, each_bytes: usize) -> *mut u8 {
     let Some(length_bytes) = count.checked_mul(each_bytes) else { return null_mut() };
     let block = allocate(ALIGNMENT_BYTES, length_bytes);
     if !block.is_null() {
-        // SAFETY: a new block of that length.
+        // SAFETY: the new block has this length.
         unsafe { write_bytes(block, 0, length_bytes) };
     }
     block
@@ -72,7 +72,7 @@ extern "C" fn calloc(count: usize, each_bytes: usize) -> *mut u8 {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn free(block: *mut u8) {
     if !block.is_null() {
-        // SAFETY: by the contract; the head says how it was allocated.
+        // SAFETY: by the contract; the header has the layout of the allocation.
         unsafe {
             let head = head(block);
             dealloc(head.allocation, head.layout);
@@ -86,7 +86,7 @@ unsafe extern "C" fn free(block: *mut u8) {
 unsafe extern "C" fn realloc(block: *mut u8, length_bytes: usize) -> *mut u8 {
     let new = allocate(ALIGNMENT_BYTES, length_bytes);
     if !new.is_null() && !block.is_null() {
-        // SAFETY: by the contract; both blocks have that many bytes, and they are not the same.
+        // SAFETY: by the contract; both blocks have at least this many bytes, and they do not overlap.
         unsafe {
             copy_nonoverlapping(block, new, head(block).length_bytes.min(length_bytes));
             free(block);

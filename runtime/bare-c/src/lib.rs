@@ -1,10 +1,10 @@
 //! Programs in C on boards without an operating system, with picolibc as their C library.
 //!
-//! - `start` sets up what C code expects, runs `main` with the arguments of the start order, and ends the
+//! - `start` initializes the C runtime, runs `main` with the arguments of the start order, and ends the
 //!   program.
 //! - `heap` is `malloc`, over the heap of programs in Rust.
-//! - `support/board.c`, which is compiled with each program, has the streams and what else picolibc asks of a
-//!   system. It is C because the types are picolibc's.
+//! - `support/board.c`, which is compiled with each program, has the streams and the system functions that
+//!   picolibc calls. It is C because it uses picolibc's types.
 //!
 //! On all other targets the crate is empty.
 #![no_std]

@@ -1,4 +1,4 @@
-//! How a program in C begins and ends, and what it writes.
+//! Startup, exit and output of a program in C.
 
 use alloc::ffi::CString;
 use alloc::vec::Vec;
@@ -9,15 +9,15 @@ use core::time::Duration;
 use tombolo_bare::{env, time};
 use tombolo_platform_bare::program;
 
-// SAFETY: their types are those of the C library and of `support/board.c`.
+// SAFETY: the signatures are those of the C library and of `support/board.c`.
 unsafe extern "C" {
-    /// The program's.
+    /// Entry point of the C program.
     fn main(argc: c_int, argv: *mut *mut c_char) -> c_int;
-    /// Of `support/board.c`: sets up what C code expects before `main`.
+    /// Initializes thread-local storage and runs constructors. In `support/board.c`.
     fn tombolo_board_begin();
-    /// Of `support/board.c`: writes what the streams hold.
+    /// Flushes the standard streams. In `support/board.c`.
     fn tombolo_board_flush();
-    /// Of the C library: runs what `atexit` was given, and `_exit`.
+    /// Runs the `atexit` handlers and calls `_exit`. In the C library.
     #[link_name = "exit"]
     fn exit_of_library(status: c_int) -> !;
 }
@@ -25,41 +25,42 @@ unsafe extern "C" {
 tombolo_bare::main!(begin);
 
 fn begin() -> u8 {
-    // A zero byte in an argument, which no shell gives, ends it.
+    // Truncates an argument at a zero byte, which a C string cannot contain and a shell never passes.
     let until_zero = |text: alloc::string::String| CString::new(text.split('\0').next().unwrap_or_default());
     let arguments = env::args().map(|text| until_zero(text).unwrap_or_default().into_raw());
     let mut arguments: Vec<*mut c_char> = arguments.collect();
     let count = arguments.len() as c_int;
     arguments.push(null_mut());
-    // C programs may keep and change their arguments until they end.
+    // Leaked, because C programs may keep and modify their arguments until they exit.
     let argv = arguments.leak().as_mut_ptr();
-    // SAFETY: the first code in C that runs, once; `argv` is as C has it, and stays.
+    // SAFETY: no C code has run before, and this runs once. `argv` ends with a null pointer and is never
+    // freed.
     unsafe {
         tombolo_board_begin();
         exit_of_library(main(count, argv))
     }
 }
 
-/// Ends the program with a status, after what its streams hold was written.
+/// Flushes the standard streams and ends the program with an exit status.
 pub fn exit(status: u8) -> ! {
-    // SAFETY: the streams are there from before `main` on, and a program has one thread.
+    // SAFETY: the streams are initialized statically, and a program has one thread.
     unsafe { tombolo_board_flush() };
     program::exit(status)
 }
 
-/// `_exit`: the end of the program.
+/// `_exit`: ends the program.
 #[unsafe(no_mangle)]
 extern "C" fn _exit(status: c_int) -> ! {
     exit(status as u8)
 }
 
-/// `abort`, with the status that a shell shows for it.
+/// `abort`: ends the program with the status that a shell reports for SIGABRT.
 #[unsafe(no_mangle)]
 extern "C" fn abort() -> ! {
     exit(134)
 }
 
-/// Writes to a stream of the program, 1 or 2. What finds no room is counted and dropped.
+/// Writes to stream 1 or 2 of the program. Bytes that do not fit are dropped and counted.
 ///
 /// # Safety
 /// `bytes` is valid for reads of `length` bytes.
@@ -71,19 +72,19 @@ unsafe extern "C" fn tombolo_board_write(stream: c_int, bytes: *const c_void, le
     }
 }
 
-/// Nanoseconds since the board started.
+/// Returns the nanoseconds since the board started.
 #[must_use]
 pub fn now_ns() -> u64 {
     program::clock_ns()
 }
 
-/// As [`now_ns`], for `support/board.c`.
+/// Exports [`now_ns`] to `support/board.c`.
 #[unsafe(no_mangle)]
 extern "C" fn tombolo_board_now_ns() -> u64 {
     now_ns()
 }
 
-/// Sleeps for that long.
+/// Sleeps for a duration in nanoseconds.
 #[unsafe(no_mangle)]
 extern "C" fn tombolo_board_sleep(duration_ns: u64) {
     time::sleep(Duration::from_nanos(duration_ns));

@@ -27,7 +27,7 @@ fn main() -> ExitCode {
 fn serve() -> Result<Infallible, Error> {
     let domain = Domain::attach()?;
     let server = Server::start(&domain, ServerOptions::default())?;
-    // It serves even without a reader.
+    // The server runs even if the output has no reader.
     let _ = writeln!(std::io::stdout(), "ready: {}", name_on(domain.node_name()));
     server.run()
 }

@@ -1,14 +1,15 @@
-//! What a node does for devices across the machine. `tombolo net` and `tombolo block` start it:
+//! Device service of a node: network cards and disks across the machine. `tombolo net` and `tombolo block`
+//! start it:
 //!
 //! ```text
-//! tombolo-devices switch NAME DEVICE ADDRESS/PREFIX|- MTU    a card of this node, and the switch of the network
-//! tombolo-devices port NAME DEVICE ADDRESS/PREFIX|- MTU      a card of this node, on that network
+//! tombolo-devices switch NAME DEVICE ADDRESS/PREFIX|- MTU    a card of this node, and the switch of the
+//! network tombolo-devices port NAME DEVICE ADDRESS/PREFIX|- MTU      a card of this node, on that network
 //! tombolo-devices serve NAME FILE rw|ro BYTES|-              serves a file or disk of this node
 //! tombolo-devices attach NAME TIMEOUT_S device PATH|-        provides it as a disk of this node
 //! tombolo-devices attach NAME TIMEOUT_S socket PATH          serves it by the NBD protocol on a socket
 //! ```
 //!
-//! Each prints a line `ready: …` when it serves, and a line at each change after that.
+//! Each prints a line `ready: …` when it is ready, and a line for each later change.
 
 mod block;
 mod failure;
@@ -65,8 +66,8 @@ fn parse<T: std::str::FromStr>(what: &str, word: &str) -> Result<T, Failure> {
     word.parse().map_err(|_| Failure::Usage(format!("invalid {what} '{word}'; give a number")))
 }
 
-/// Tells the command that started this.
+/// Prints a status line for the command that started this process.
 fn say(line: &str) {
-    // Without a reader the devices still serve.
+    // The devices keep running if the output has no reader.
     let _ = writeln!(std::io::stdout(), "{line}");
 }

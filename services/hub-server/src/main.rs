@@ -4,7 +4,7 @@
 //! tombolo-hub-server NAME:KIND:CAPACITY:INITIAL:BYTES:TYPE:INHERITANCE …
 //! ```
 //!
-//! It prints a line `ready: …` when it serves.
+//! It prints a line `ready: …` when it is ready.
 #![forbid(unsafe_code)]
 
 use std::io::Write;
@@ -37,7 +37,7 @@ fn serve(hubs: Vec<Description>) -> Result<(), HubError> {
     let domain = Domain::attach()?;
     let count = hubs.len();
     let server = Server::start(&domain, hubs)?;
-    // The hubs are served even without a reader.
+    // The hubs are served even if the output has no reader.
     let _ = writeln!(std::io::stdout(), "ready: {count} hubs on {}", domain.node_name());
     server.run()
 }

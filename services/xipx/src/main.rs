@@ -1,10 +1,10 @@
-//! Serves the message device of a node to the programs there. `tombolo xipx` starts one on each node:
+//! Serves the message device of a node to the node's programs. `tombolo xipx` starts one on each node:
 //!
 //! ```text
 //! tombolo-xipx-server GROUP FIFO_BYTES
 //! ```
 //!
-//! It prints a line `ready: …` when it serves.
+//! It prints a line `ready: …` when it is ready.
 #![forbid(unsafe_code)]
 
 use std::io::Write;
@@ -37,7 +37,7 @@ fn serve(group: &str, fifo_bytes: usize) -> Result<(), XipxError> {
     let name = address_of(domain.machine_name(), group, domain.node_name());
     let node = Node::join(&domain, &JoinOptions { fifo_bytes, ..JoinOptions::default() })?;
     let server = Server::new(node.clone(), &name)?;
-    // The device is served even without a reader.
+    // The device is served even if the output has no reader.
     let _ = writeln!(
         std::io::stdout(),
         "ready: node {} of {}, messages of up to {} bytes, at @{name}",

@@ -1,4 +1,4 @@
-//! Every order of steps of ranks in barriers, with deaths, within bounds.
+//! Explores all interleavings of the ranks' steps in barriers, with deaths, within bounds.
 
 use stateright::{Checker, Model};
 use tombolo_modelcheck::collectives::{CollectiveMistake, CollectiveModel};

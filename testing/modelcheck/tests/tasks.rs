@@ -1,4 +1,4 @@
-//! Every order of messages between a starter and two workers, within bounds.
+//! Explores all orders of messages between a starter and two workers, within bounds.
 
 use stateright::{Checker, Model};
 use tombolo_modelcheck::tasks::{TaskMistake, TaskModel};

@@ -88,13 +88,13 @@ impl SyntheticMachine {
         })
     }
 
-    /// When [`step`](Self::step) has to be called next.
+    /// Returns the time at which [`step`](Self::step) has to be called next.
     #[must_use]
     pub fn next_step(&self) -> Nanos {
         self.nodes.next_round().unwrap_or(Nanos::MAX).min(self.next_churn)
     }
 
-    /// Number of simulated domains that are alive.
+    /// Returns the number of simulated domains that are alive.
     #[must_use]
     pub fn domains(&self) -> usize {
         self.nodes.domains()
@@ -260,7 +260,7 @@ impl SyntheticMachine {
         Ok(())
     }
 
-    /// The order for the host's agent, which is real, if the effect is one.
+    /// Returns the order if the effect is one for the host, whose agent is real.
     #[must_use]
     pub fn for_host(effect: &Effect) -> Option<&Order> {
         match effect {

@@ -183,7 +183,7 @@ fn read_image(file: OwnedFd) -> Result<Image, String> {
     Image::from_bytes("the image", bytes).map_err(|error| error.to_string())
 }
 
-/// Sleeps until a client asks for something, or something is due.
+/// Sleeps until a client sends a request or a simulated event is due.
 fn wait(agent: &mut Agent, machine: &SyntheticMachine) -> Result<(), String> {
     // Signals only set a flag, which is polled at this interval.
     let longest = now_ns() + 100_000_000;

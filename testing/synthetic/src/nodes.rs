@@ -20,7 +20,7 @@ const ROUND_NS: Nanos = 1_000_000_000;
 /// Number of processors per node.
 const CORES: u16 = 4;
 
-/// In each sampling period one in this number of domains changes its load, moves bytes, or writes a line.
+/// In each sampling period, one in this many domains changes its load, moves bytes, or writes a line.
 const CHANGES: u64 = 10;
 const MOVES: u64 = 5;
 const WRITES: u64 = 100;
@@ -44,7 +44,7 @@ struct Domain {
     sample: DomainSample,
     /// A signal received while stopped; it ends the domain when the domain continues.
     pending: Option<u8>,
-    /// Its end of the channel to another domain.
+    /// The domain's end of its channel to another domain.
     end: Option<EndSample>,
 }
 
@@ -396,7 +396,7 @@ impl Node {
     }
 }
 
-/// A number at most `step` away from `value`, from 0 to `max`.
+/// Returns a random number at most `step` away from `value`, between 0 and `max`.
 fn near(random: &mut Random, value: u64, step: u64, max: u64) -> u64 {
     (value + random.below(2 * step + 1)).saturating_sub(step).min(max)
 }

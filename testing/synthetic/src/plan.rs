@@ -29,7 +29,7 @@ pub struct Plan {
     pub seed: u64,
 }
 
-/// How often domains are ended and started, per second.
+/// Number of times per second that domains are ended and started.
 const CHURNS: u64 = 10;
 
 /// Number of `user` nodes. Each of them is linked with every other node, so there are few.
@@ -49,7 +49,7 @@ impl Plan {
         self.ends_per_second.div_ceil(CHURNS as usize)
     }
 
-    /// Enough for all domains to be alive after five seconds.
+    /// Returns the number of starts per churn: enough for all domains to be alive after five seconds.
     pub(crate) fn starts_per_churn(&self) -> usize {
         (self.domains / 50).max(self.ends_per_churn()) + 1
     }

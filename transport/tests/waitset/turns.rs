@@ -10,7 +10,7 @@ use tombolo_transport::waitset::{Ready, Schedule, Trigger};
 
 use crate::pairs::{ChannelPair, next, next_channel, nothing, recv, set_of, spins};
 
-/// Answers within which every ready member is reported, beside three that always are.
+/// Number of waits within which every ready member is reported, besides three that are always ready.
 const SOON: usize = 64;
 
 pub(crate) fn a_flood_does_not_starve<K: ChannelPair>() {

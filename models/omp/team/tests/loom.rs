@@ -1,9 +1,9 @@
-//! Every schedule and every outcome that the memory model allows, of going to sleep and being woken.
+//! Checks sleeping and waking in all schedules and with all outcomes that the memory model allows.
 //!
 //! `cargo xtask model`
 //!
-//! What the kernel does for a word that threads sleep on is modelled by a lock and a condition variable. A
-//! lost wake-up is a deadlock, which loom reports.
+//! The kernel's futexes are modelled by a lock and a condition variable. A lost wake-up is a deadlock, which
+//! loom reports.
 #![cfg(loom)]
 
 use loom::sync::Arc;
@@ -17,7 +17,7 @@ struct Shared {
     parker: Parker,
     bell: Bell,
     sleepers: Sleepers,
-    /// What is waited for.
+    /// Value that the conditions of the waiting threads test.
     count: AtomicU32,
 }
 
@@ -43,7 +43,7 @@ fn the_last_to_finish_wakes_the_master() {
             .map(|_| {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
-                    // As `team::finish_work` does.
+                    // Like `team::finish_work`.
                     if shared.count.fetch_add(1, Ordering::SeqCst) + 1 == 2 {
                         shared.parker.tell();
                     }
@@ -62,11 +62,11 @@ fn the_last_at_a_barrier_wakes_all_who_are_there() {
         let others: Vec<_> = (0..2)
             .map(|_| {
                 let shared = Arc::clone(&shared);
-                // As `barrier::barrier` does.
+                // Like `barrier::barrier`.
                 thread::spawn(move || shared.wait_together(|| shared.count.load(Ordering::Acquire) == 1))
             })
             .collect();
-        // As `barrier::barrier` and `Team::notify` do.
+        // Like `barrier::barrier` and `Team::notify`.
         shared.count.swap(1, Ordering::SeqCst);
         fence(Ordering::SeqCst);
         shared.bell.ring(u32::MAX >> 1);
@@ -81,8 +81,8 @@ fn a_task_wakes_one_of_those_at_a_barrier() {
         let other = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
-                // As `tasking::enqueue` and `Team::notify_one` do; a thread that is woken for one looks for
-                // the other too.
+                // Like `tasking::enqueue` and `Team::notify_one`. A thread that is woken for one task also
+                // looks for the other.
                 for number in 1..=2 {
                     shared.count.store(number, Ordering::Relaxed);
                     fence(Ordering::SeqCst);
@@ -105,7 +105,7 @@ fn a_worker_on_a_bell_notices_what_it_is_given() {
         let master = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
-                // As `engage` and `Team::call` do.
+                // Like `engage` and `Team::call`.
                 shared.count.store(7, Ordering::Relaxed);
                 shared.parker.give(1);
                 fence(Ordering::SeqCst);
@@ -125,7 +125,7 @@ fn who_is_counted_is_woken() {
         let other = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
-                // As `Team::notify` does for those that sleep on their parkers.
+                // Like `Team::notify` for threads that sleep on their parkers.
                 shared.count.swap(1, Ordering::SeqCst);
                 fence(Ordering::SeqCst);
                 if shared.sleepers.any() {

@@ -1,8 +1,8 @@
 //! Teams whose threads are on several nodes.
 //!
-//! The nodes are labels: all threads are of this process, and their nodes are said to be as fast as the test
-//! likes. What is tested is who is on which node and who gets which work; that workers on other nodes run is
-//! for the tests of whole programs.
+//! The nodes are only labels: all threads belong to this process, and the test sets the nodes' speeds. The
+//! tests check the placement of threads and the distribution of work; tests of whole programs check that
+//! workers run on other nodes.
 #![cfg(not(loom))]
 
 use std::ffi::c_void;
@@ -25,15 +25,15 @@ use tombolo_omp_team::team::share::Range;
 use tombolo_omp_team::team::tally::{RegionTally, Sum};
 use tombolo_omp_team::team::thread::Thread;
 
-/// The host with two processors, one less than half as fast with two, and one a tenth as fast with one, which
-/// may have two threads.
+/// Number of processors and measured speed of each node: the host, one less than half as fast, and one a
+/// tenth as fast, which may have two threads.
 const SPEEDS: [(u32, u32); 3] = [(2, 30_000), (2, 12_000), (1, 3_000)];
 
 fn start(thread: &'static Thread) -> Result<(), String> {
     sys::start_thread(0, worker::worker, thread).map_err(|error| format!("error {error}"))
 }
 
-/// The job of this process. Its nodes were measured, in a manner of speaking.
+/// Returns the job of this process, created on first use. The nodes' speeds are set instead of measured.
 fn job() -> &'static Root {
     static MADE: Once = Once::new();
     MADE.call_once(|| {
@@ -59,10 +59,10 @@ fn job() -> &'static Root {
     start::root()
 }
 
-/// One region at a time, so that it has all threads.
+/// Serializes the regions of all tests, so that each can use all threads.
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Runs something in a region; what it returned, by the number of the thread.
+/// Runs `run` in a region and returns the results by thread number.
 fn region<T: Send>(threads: u32, run: impl Fn(&'static Thread) -> T + Sync) -> Vec<T> {
     struct Job<'a, T> {
         run: &'a (dyn Fn(&'static Thread) -> T + Sync),
@@ -71,7 +71,7 @@ fn region<T: Send>(threads: u32, run: impl Fn(&'static Thread) -> T + Sync) -> V
     /// # Safety
     /// The argument is a job that outlives the call.
     unsafe extern "C" fn outlined<T>(data: *mut c_void) {
-        // SAFETY: the frame of `region`, which waits for the end.
+        // SAFETY: `job` is in the frame of `region`, which waits for the end of the region.
         let job = unsafe { &*data.cast::<Job<'_, T>>() };
         let me = start::current();
         let result = (job.run)(me);
@@ -83,7 +83,7 @@ fn region<T: Send>(threads: u32, run: impl Fn(&'static Thread) -> T + Sync) -> V
     let job = Job { run: &run, results: Mutex::new(Vec::new()) };
     let data = ptr::from_ref(&job).cast_mut().cast();
     region::begin(me, Region { function: outlined::<T>, data, threads, bind: 0, group: None }, |_, _| {});
-    // SAFETY: as `outlined` wants it.
+    // SAFETY: `data` is a job that lives until the end of this function.
     unsafe { outlined::<T>(data) };
     region::end(me);
     let mut results = job.results.into_inner().unwrap_or_else(PoisonError::into_inner);
@@ -115,7 +115,8 @@ fn where_nobody_says_how_many_the_slowest_node_has_one_for_each_processor() {
     assert_eq!((count(0), count(1), count(2)), (20, 8, 1));
 }
 
-/// How many iterations of a loop each thread got, by number. Asserts that the chunks cover the loop once.
+/// Returns the number of iterations that each thread got, by thread number. Asserts that the chunks cover the
+/// loop exactly once.
 fn shares(threads: u32, count: u64, schedule: (ScheduleKind, u64), ordered: bool) -> Vec<u64> {
     let chunks = region(threads, |me| {
         loops::start(me, Range::counted(count), schedule);
@@ -145,15 +146,15 @@ fn shares(threads: u32, count: u64, schedule: (ScheduleKind, u64), ordered: bool
 
 #[test]
 fn shares_are_in_proportion_where_they_are_left_to_us() {
-    // Weights are 10, 4 and 1.
+    // The weights of the three threads are 10, 4 and 1.
     assert_eq!(shares(3, 15_000, (ScheduleKind::Auto, 0), false), [10_000, 4_000, 1_000]);
     assert_eq!(shares(3, 15_000, (ScheduleKind::Auto, 0), true), [10_000, 4_000, 1_000]);
-    // The program said equal, and may count on it.
+    // A static schedule guarantees equal shares, regardless of the nodes' speeds.
     assert_eq!(shares(3, 15_000, (ScheduleKind::Static, 0), false), [5_000; 3]);
     assert_eq!(shares(3, 15_000, (ScheduleKind::Static, 5_000), false), [5_000; 3]);
-    // Threads as many as each node is worth are equal.
+    // With as many threads on each node as its weight, all shares are equal.
     assert_eq!(shares(29, 2_900, (ScheduleKind::Auto, 0), false), [100; 29]);
-    // What a team of one has is no share of anything.
+    // A small loop is divided by weight too, but a team of one gets all of it.
     assert_eq!(shares(3, 15, (ScheduleKind::Auto, 0), false), [10, 4, 1]);
     assert_eq!(shares(1, 15, (ScheduleKind::Auto, 0), false), [15]);
 }
@@ -190,7 +191,7 @@ fn each_chunk_of_a_nest_whose_iterations_wait_is_of_one_thread() {
             let mut mine = Vec::new();
             while let Some((low, high)) = loops::next(me) {
                 for iteration in low..high {
-                    // Not the one before, so that threads do not wait for each other in turns.
+                    // A dependence over a distance of 7: with 1, the threads would run in lockstep.
                     if let Some(before) = iteration.checked_sub(7) {
                         doacross::wait(me, &[before]);
                     }
@@ -210,7 +211,7 @@ fn each_chunk_of_a_nest_whose_iterations_wait_is_of_one_thread() {
 
 #[test]
 fn the_report_knows_what_each_node_did() {
-    /// A type of its own, so that the region is one of its own.
+    /// Distinct result type, so that this region has its own instance of `outlined` and its own tally.
     struct Reported;
     region(4, |me| {
         loops::start(me, Range::counted(15_000), (ScheduleKind::Static, 3_750));
@@ -241,7 +242,7 @@ fn the_report_knows_what_each_node_did() {
 #[test]
 fn regions_within_regions_may_have_more_threads_than_a_node_takes() {
     let sums = region(3, |me| {
-        // The master of the inner region is on its own node, whatever else it gets.
+        // The master of the inner region stays on its node, wherever the other threads are.
         let outer = me.node;
         let inner = Region { function: nothing, data: ptr::null_mut(), threads: 4, bind: 0, group: None };
         region::begin(me, inner, |_, _| {});
@@ -255,25 +256,25 @@ fn regions_within_regions_may_have_more_threads_than_a_node_takes() {
 }
 
 /// # Safety
-/// Any argument will do.
+/// Safe with any argument, which is ignored.
 unsafe extern "C" fn nothing(_: *mut c_void) {}
 
-/// What a call by a thread that migrates gets: where to go from there, as digits of base 3, and what it
-/// found.
+/// Argument of a call by a migrating thread: the nodes to visit next, as digits of base 3 in `way`, and the
+/// findings so far.
 struct Visit {
     way: u64,
     depth: u32,
-    /// Which thread of each node this caller has met, by number.
+    /// Address of the thread that served this chain of calls on each node; 0 for none yet.
     met: [usize; 3],
     calls: u64,
 }
 
-/// Executed on the node that the caller wants, it goes on to three others.
+/// Runs on the node that the caller chose, and makes three nested calls until `depth` is 0.
 ///
 /// # Safety
 /// The argument is a [`Visit`] that no other thread uses.
 unsafe extern "C" fn visit(frame: *mut c_void) {
-    // SAFETY: the caller says so.
+    // SAFETY: by this function's contract.
     let here = unsafe { &mut *frame.cast::<Visit>() };
     let me = start::current();
     let who = ptr::from_ref(me) as usize;
@@ -293,13 +294,13 @@ unsafe extern "C" fn visit(frame: *mut c_void) {
     sys::set_errno(here.calls as usize);
 }
 
-/// A thunk: calls on a node, or here.
+/// Thunk of a migrating call: calls [`visit`] on a node, or directly if the thread is already there.
 fn go(me: &'static Thread, node: u32, frame: &mut Visit) {
     assert!(migrate::set_node(me, node));
     let data = ptr::from_mut(frame).cast();
     if migrate::call(me, visit, data) == Called::NotYet {
         assert_eq!(me.node, node);
-        // SAFETY: the frame is this thread's.
+        // SAFETY: the frame belongs to this thread.
         unsafe { visit(data) };
     }
     assert_eq!(sys::errno() as u64, frame.calls, "errno comes back");
@@ -320,6 +321,6 @@ fn threads_that_migrate_have_one_thread_on_each_node() {
         assert_eq!(migrate::call(me, visit, ptr::null_mut()), Called::NotYet, "it is there");
         frame.calls
     });
-    // 1 + 3 + 9 + … + 243 for each of five.
+    // 1 + 3 + 9 + … + 243 calls for each of the five calls in the loop.
     assert_eq!(calls, [1820; 5]);
 }

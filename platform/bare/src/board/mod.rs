@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(Sleep::of(5, None), Sleep::Halted(None));
         assert_eq!(Sleep::of(5, Some(6 + LOOKING_NS)), Sleep::Halted(Some(6)));
         assert_eq!(Sleep::of(6, Some(6 + LOOKING_NS)), Sleep::Looking(6 + LOOKING_NS));
-        // A time that has passed.
+        // The time has already passed.
         assert_eq!(Sleep::of(5, Some(2)), Sleep::Looking(2));
     }
 

@@ -300,7 +300,7 @@ impl<'a> Attached<'a> {
 
     /// Handles the reply to a part, with the data read.
     fn finish(&mut self, part: Part, status: Status, content: Option<&tombolo::Buffer>) {
-        // The client of an unknown one has gone.
+        // Unknown if its client has disconnected.
         let Some(transaction) = self.transactions.get_mut(&part.transaction) else { return };
         let mut status = status;
         if let Some(buffer) = content {

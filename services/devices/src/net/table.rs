@@ -94,7 +94,7 @@ mod tests {
         assert_eq!(table.route(Port::Card, frame(1, 9), now), None, "to all, while it is not known");
         assert_eq!(table.route(a, frame(9, 1), now), Some(Port::Card));
         assert_eq!(table.route(b, frame(1, 2), now), Some(a));
-        // It moved.
+        // The address moved to another port.
         assert_eq!(table.route(b, frame(9, 1), now), Some(Port::Card));
         assert_eq!(table.route(Port::Card, frame(1, 9), now), Some(b));
         assert_eq!(table.route(Port::Card, frame(1, 9), now + REMEMBERED), None, "forgotten");

@@ -1,4 +1,4 @@
-//! Conversations as MPICH and others have them, and what no client says.
+//! Request sequences of MPICH and other clients, and malformed input.
 
 use proptest::prelude::*;
 
@@ -15,7 +15,7 @@ fn events(server: &mut Server) -> Vec<Event> {
     std::iter::from_fn(|| server.next_event()).collect()
 }
 
-/// What a rank is told when it says this, and nothing else happens.
+/// Sends a line as a rank and returns the reply. Panics if there is any other event.
 fn ask(server: &mut Server, member: MemberId, line: &str) -> String {
     server.receive(member, format!("{line}\n").as_bytes());
     let said: Vec<Event> =
@@ -35,7 +35,7 @@ fn init(server: &mut Server, member: MemberId) {
     );
 }
 
-/// Why a rank cannot go on after this.
+/// Sends bytes as an initialized rank and returns the reason why the server refuses it.
 fn refusal(bytes: &[u8]) -> String {
     let (mut server, members) = server(2);
     init(&mut server, members[0]);
@@ -61,7 +61,7 @@ fn two_ranks_find_each_other() {
     }
     let get = "cmd=get kvsname=job-1.2.3-0 key=PMI_process_mapping";
     assert_eq!(ask(&mut server, a, get), "cmd=get_result rc=0 value=(vector,(0,2,1))");
-    // A value is kept as it is written, escaped blanks and all.
+    // Values are stored verbatim, including escaped blanks.
     let put = "cmd=put kvsname=job-1.2.3-0 key=P0-bc value=a\\ b=c#$";
     assert_eq!(ask(&mut server, a, put), "cmd=put_result rc=0");
     server.receive(a, b"cmd=barrier_in\n");
@@ -84,7 +84,7 @@ fn two_ranks_find_each_other() {
     );
     assert_eq!(ask(&mut server, b, "cmd=finalize"), "cmd=finalize_ack rc=0");
     assert_eq!(server.phase(b), Phase::Finalized);
-    // A program that uses MPI sessions begins again, whether it has said that it is done or not.
+    // A program that uses MPI sessions may initialize again, whether it has finalized or not.
     init(&mut server, b);
     assert_eq!(
         ask(&mut server, b, "cmd=init pmi_version=1 pmi_subversion=1"),
@@ -101,7 +101,7 @@ fn a_rank_starts_others_which_have_a_world_of_their_own() {
                    preput_num=1\npreput_key_0=PARENT_ROOT_PORT_NAME\npreput_val_0=tag#0$\ninfo_num=1\n\
                    info_key_0=host\ninfo_val_0=arm0\nendcmd\n\
                    mcmd=spawn\nnprocs=1\nexecname=other\ntotspawns=2\nspawnssofar=2\nargcnt=0\ninfo_num=0\nendcmd\n";
-    // As it comes, in any pieces.
+    // The request arrives in arbitrary pieces.
     for piece in request.as_bytes().chunks(7) {
         server.receive(members[0], piece);
     }
@@ -121,7 +121,7 @@ fn a_rank_starts_others_which_have_a_world_of_their_own() {
     let get = "cmd=get kvsname=job-1.2.3-1 key=PARENT_ROOT_PORT_NAME";
     assert_eq!(ask(&mut server, children[2], get), "cmd=get_result rc=0 value=tag#0$");
     assert_eq!(server.world_of(children[0]), children);
-    // Their barrier is theirs.
+    // The barrier of the first world does not wait for the children.
     assert_eq!(ask(&mut server, by, "cmd=barrier_in"), "cmd=barrier_out rc=0");
     server.spawned(by, Err("no such node".into()));
     let not = Event::Say(by, b"cmd=spawn_result rc=-1 msg=no_such_node\n".to_vec());
@@ -201,7 +201,7 @@ fn nonsense_is_told_by_what_it_is_and_ends_the_talk() {
     assert!(
         spawn("nprocs=1\nexecname=a\ntotspawns=1\nspawnssofar=1\nargcnt=99999999\n").contains("'argcnt'")
     );
-    // Nothing more is heard of it, nor said to it.
+    // Further input of a refused rank is ignored and not answered.
     let (mut server, members) = server(1);
     server.receive(members[0], b"nonsense\n");
     events(&mut server);
@@ -237,7 +237,7 @@ fn keys_are_bounded() {
     assert!(matches!(&said[..], [Event::Broken(_, Refusal::Full(1088))]), "{said:?}");
 }
 
-/// Something like what clients say, and like what they do not.
+/// Generates valid requests, requests with one changed byte, and random bytes.
 fn line() -> impl Strategy<Value = Vec<u8>> {
     let command = prop::sample::select(vec![
         "cmd=init pmi_version=1 pmi_subversion=1\n",
@@ -266,8 +266,8 @@ fn line() -> impl Strategy<Value = Vec<u8>> {
 }
 
 proptest! {
-    /// Whatever comes, in whatever pieces: no panic, the same in one piece or many, and no other member is
-    /// refused.
+    /// Arbitrary input in arbitrary pieces does not panic, has the same result as in one piece, and breaks
+    /// each member at most once.
     #[test]
     fn bytes_mean_the_same_in_any_pieces(
         said in prop::collection::vec((0_usize..3, line()), 0..30),
@@ -290,7 +290,7 @@ proptest! {
             prop_assert!(broken <= 1);
         }
         let in_pieces = run(size);
-        // What is cut in its first line may be shown shorter.
+        // If the first line arrives in pieces, the refusal may quote less of it, so reasons are not compared.
         let kind = |event: &Event| match event {
             Event::Broken(id, _) => Event::Broken(*id, Refusal::Full(0)),
             other => other.clone(),

@@ -92,7 +92,7 @@ impl Virt {
         gic::show_clock_to_programs();
         mmu::switch_on(division, &devices, own_window_bytes);
         heap(division.heap, (division.end - division.heap) as usize);
-        // SAFETY: `mmu` has mapped every window there, and the monitor accesses it by nothing else.
+        // SAFETY: `mmu` has mapped every window there, and the monitor accesses it only by this mapping.
         let windows =
             unsafe { device::windows(&devices, |device| mmu::window_address(device.places.window)) };
         Ok(Virt { division, windows, registers: NO_REGISTERS, frequency_hz: gic::frequency_hz() })

@@ -75,8 +75,8 @@ impl Virt {
         interrupts::show_clock_to_programs();
         protection::set_up(division, &devices, own_window_bytes);
         heap(division.heap, (division.end - division.heap) as usize);
-        // SAFETY: the devices have the memory of their windows there, and the monitor accesses it by nothing
-        // else.
+        // SAFETY: the memory of the devices' windows is at these addresses, and the monitor accesses it only
+        // through these objects.
         let windows = unsafe { device::windows(&devices, |device| device.places.window) };
         Ok(Virt { division, windows, registers: NO_REGISTERS })
     }
