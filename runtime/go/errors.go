@@ -10,7 +10,7 @@ import (
 	"tombolo/internal/ring"
 )
 
-// Status identifies an error: errors.Is(err, tombolo.ErrClosed). C and Python have the same numbers and names.
+// Status identifies an error: errors.Is(err, tombolo.ErrClosed). Numbers and names are those of C and Python.
 type Status int
 
 // The statuses.

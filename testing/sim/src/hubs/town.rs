@@ -377,7 +377,7 @@ impl Town {
         }
     }
 
-    /// Checks that all requests complete once there are no more faults.
+    /// Checks that all requests complete after the last fault.
     fn check_rest(&mut self) -> Result<(), String> {
         for node in 0..NODES {
             self.now += 1_000_000_000;
