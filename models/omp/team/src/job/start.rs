@@ -41,11 +41,8 @@ fn make() -> &'static Root {
     install(ordinary_store(&read), read, start_thread)
 }
 
-/// Called in the child of a `fork`, which has the calling thread only.
+/// Called in the child of a `fork`, which has the calling thread only. Registered where workers are threads.
 extern "C" fn forget_workers() {
-    if exclusive::is_on() {
-        return;
-    }
     if let Some(root) = root::current() {
         root.forget_workers(thread::known());
     }
