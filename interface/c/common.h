@@ -1,5 +1,5 @@
 /*
- * What several interfaces use.
+ * Types that several interfaces use.
  *
  * Written by `tombolo idl compile --lang c` from interfaces/common.tbl.
  */
@@ -15,12 +15,12 @@ extern "C" {
 /* The longest name, in bytes. */
 #define TESTING_MAX_NAME 16
 
-/* When and where. */
+/* A time and a place. */
 typedef struct testing_stamp {
     uint64_t at_ns;
     uint16_t node;
 } testing_stamp;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define TESTING_STAMP_BYTES 16
 
 static inline void testing_stamp_put(tombolo_writer *w, uint32_t at, const testing_stamp *value)

@@ -15,38 +15,40 @@ extern "C" {
 /* The most descriptors of a client that have not ended. */
 #define COPIES_MAX_DESCRIPTORS 256
 
-/* The most memories that a client registers. */
+/* The most memories that a client can register. */
 #define COPIES_MAX_MEMORIES 64
 
-/* Why something was not done. Of a copy that failed, the bytes of its target are unspecified. */
+/* Why an operation failed. After a failed copy, the contents of its target are unspecified. */
 typedef uint8_t copies_copy_fault;
-/* There is no memory of that number: it was not registered, or was withdrawn. */
+/* The memory is not registered, or was withdrawn. */
 #define COPIES_COPY_FAULT_UNKNOWN_MEMORY ((copies_copy_fault)1)
-/* The bytes do not lie in the memory. */
+/* The bytes do not lie inside the memory. */
 #define COPIES_COPY_FAULT_OUT_OF_RANGE ((copies_copy_fault)2)
-/* The memory was registered for reading. */
+/* The memory was registered for reading only. */
 #define COPIES_COPY_FAULT_READ_ONLY ((copies_copy_fault)3)
-/* Bytes that are written are the same as those that are read. */
+/* The source and the target of a copy overlap. */
 #define COPIES_COPY_FAULT_OVERLAP ((copies_copy_fault)4)
-/* A descriptor that has not ended, perhaps of another client, and this one use the same bytes, and one
- * of both writes them; or one uses the memory that is to be withdrawn. */
+/* The descriptor conflicts with one that has not ended: both use the same bytes, and at least one writes
+ * them. With a fence, only descriptors of other clients conflict. For `withdraw`: such a descriptor uses
+ * the memory. */
 #define COPIES_COPY_FAULT_IN_USE ((copies_copy_fault)5)
-/* The descriptor is fenced, and one that it waited for failed. Nothing was written. */
+/* The descriptor is fenced, and an earlier one that it waited for failed. Nothing was written. */
 #define COPIES_COPY_FAULT_EARLIER ((copies_copy_fault)6)
-/* It was cancelled. */
+/* The descriptor was cancelled. */
 #define COPIES_COPY_FAULT_CANCELLED ((copies_copy_fault)7)
 /* The right to the memory was revoked. */
 #define COPIES_COPY_FAULT_REVOKED ((copies_copy_fault)8)
-/* As many descriptors or memories as a client may have. */
+/* The client has as many descriptors or memories as it may have. */
 #define COPIES_COPY_FAULT_TOO_MANY ((copies_copy_fault)9)
-/* A descriptor of that number has not ended. */
+/* A descriptor with that number has not ended. */
 #define COPIES_COPY_FAULT_NUMBER_IN_USE ((copies_copy_fault)10)
-/* The memory is not coherent, or is no memory: a file, or memory of a program that keeps it to itself. */
+/* The memory cannot be copied: it is not coherent, is a file or a service, is private to its program, or
+ * cannot be reached from this node. */
 #define COPIES_COPY_FAULT_NOT_COPIED ((copies_copy_fault)11)
 /* An engine failed. */
 #define COPIES_COPY_FAULT_FAILED ((copies_copy_fault)12)
 
-/* Its name in the interface file, or "unknown". */
+/* Returns the name in the interface file, or "unknown". */
 static inline const char *copies_copy_fault_name(copies_copy_fault value)
 {
     TOMBOLO_NAME(COPIES_COPY_FAULT_UNKNOWN_MEMORY, "unknown_memory");
@@ -64,14 +66,14 @@ static inline const char *copies_copy_fault_name(copies_copy_fault value)
     return "unknown";
 }
 
-/* Bytes of a memory that was registered. */
+/* A position in a registered memory. */
 typedef struct copies_copy_place {
-    /* The number that it was registered by. */
+    /* The number from `register`. */
     uint32_t memory;
-    /* From where on, in bytes. */
+    /* The offset in the memory, in bytes. */
     uint64_t offset_bytes;
 } copies_copy_place;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define COPIES_COPY_PLACE_BYTES 16
 
 static inline void copies_copy_place_put(tombolo_writer *w, uint32_t at, const copies_copy_place *value)
@@ -86,11 +88,11 @@ static inline void copies_copy_place_get(tombolo_reader *r, tombolo_record in, u
     value->offset_bytes = (uint64_t)tombolo_get(r, in, at + 8);
 }
 
-/* What is sent. */
+/* The parameters of a message. */
 typedef struct copies_copies_register_request {
     tombolo_right memory; /* copies: capability */
 } copies_copies_register_request;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define COPIES_COPIES_REGISTER_REQUEST_BYTES 16
 
 static inline void copies_copies_register_request_put(tombolo_writer *w, uint32_t at, const copies_copies_register_request *value)
@@ -103,13 +105,13 @@ static inline void copies_copies_register_request_get(tombolo_reader *r, tombolo
     value->memory = tombolo_get_right(r, in, at, 0x3);
 }
 
-/* What answers. */
+/* The results of a call. */
 typedef struct copies_copies_register_reply {
     uint32_t memory;
     uint64_t length_bytes;
     bool writable;
 } copies_copies_register_reply;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define COPIES_COPIES_REGISTER_REPLY_BYTES 24
 
 static inline void copies_copies_register_reply_put(tombolo_writer *w, uint32_t at, const copies_copies_register_reply *value)
@@ -126,11 +128,11 @@ static inline void copies_copies_register_reply_get(tombolo_reader *r, tombolo_r
     value->writable = tombolo_get_bool(r, in, at + 16);
 }
 
-/* What declines. */
+/* The declared error of a call. */
 typedef struct copies_copies_register_error {
     copies_copy_fault error;
 } copies_copies_register_error;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define COPIES_COPIES_REGISTER_ERROR_BYTES 8
 
 static inline void copies_copies_register_error_put(tombolo_writer *w, uint32_t at, const copies_copies_register_error *value)
@@ -143,11 +145,11 @@ static inline void copies_copies_register_error_get(tombolo_reader *r, tombolo_r
     value->error = (copies_copy_fault)tombolo_get(r, in, at);
 }
 
-/* What is sent. */
+/* The parameters of a message. */
 typedef struct copies_copies_withdraw_request {
     uint32_t memory;
 } copies_copies_withdraw_request;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define COPIES_COPIES_WITHDRAW_REQUEST_BYTES 8
 
 static inline void copies_copies_withdraw_request_put(tombolo_writer *w, uint32_t at, const copies_copies_withdraw_request *value)
@@ -160,11 +162,11 @@ static inline void copies_copies_withdraw_request_get(tombolo_reader *r, tombolo
     value->memory = (uint32_t)tombolo_get(r, in, at);
 }
 
-/* What declines. */
+/* The declared error of a call. */
 typedef struct copies_copies_withdraw_error {
     copies_copy_fault error;
 } copies_copies_withdraw_error;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define COPIES_COPIES_WITHDRAW_ERROR_BYTES 8
 
 static inline void copies_copies_withdraw_error_put(tombolo_writer *w, uint32_t at, const copies_copies_withdraw_error *value)
@@ -177,7 +179,7 @@ static inline void copies_copies_withdraw_error_get(tombolo_reader *r, tombolo_r
     value->error = (copies_copy_fault)tombolo_get(r, in, at);
 }
 
-/* What is sent. */
+/* The parameters of a message. */
 typedef struct copies_copies_copy {
     uint32_t descriptor;
     bool fence;
@@ -185,7 +187,7 @@ typedef struct copies_copies_copy {
     copies_copy_place source;
     copies_copy_place target;
 } copies_copies_copy;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define COPIES_COPIES_COPY_BYTES 48
 
 static inline void copies_copies_copy_put(tombolo_writer *w, uint32_t at, const copies_copies_copy *value)
@@ -206,7 +208,7 @@ static inline void copies_copies_copy_get(tombolo_reader *r, tombolo_record in, 
     copies_copy_place_get(r, in, at + 32, &value->target);
 }
 
-/* What is sent. */
+/* The parameters of a message. */
 typedef struct copies_copies_fill {
     uint32_t descriptor;
     bool fence;
@@ -214,7 +216,7 @@ typedef struct copies_copies_fill {
     uint64_t length_bytes;
     copies_copy_place target;
 } copies_copies_fill;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define COPIES_COPIES_FILL_BYTES 32
 
 static inline void copies_copies_fill_put(tombolo_writer *w, uint32_t at, const copies_copies_fill *value)
@@ -235,11 +237,11 @@ static inline void copies_copies_fill_get(tombolo_reader *r, tombolo_record in, 
     copies_copy_place_get(r, in, at + 16, &value->target);
 }
 
-/* What is sent. */
+/* The parameters of a message. */
 typedef struct copies_copies_cancel {
     uint32_t descriptor;
 } copies_copies_cancel;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define COPIES_COPIES_CANCEL_BYTES 8
 
 static inline void copies_copies_cancel_put(tombolo_writer *w, uint32_t at, const copies_copies_cancel *value)
@@ -254,12 +256,12 @@ static inline void copies_copies_cancel_get(tombolo_reader *r, tombolo_record in
 
 TOMBOLO_OPTIONAL(copies_optional_copy_fault, copies_copy_fault value);
 
-/* What is sent. */
+/* The parameters of a message. */
 typedef struct copies_copies_ended {
     uint32_t descriptor;
     copies_optional_copy_fault fault;
 } copies_copies_ended;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define COPIES_COPIES_ENDED_BYTES 8
 
 static inline void copies_copies_ended_put(tombolo_writer *w, uint32_t at, const copies_copies_ended *value)
@@ -282,16 +284,16 @@ static inline void copies_copies_ended_get(tombolo_reader *r, tombolo_record in,
 
 /* --- interface Copies ---------------------------------------------------------------------------- */
 
-/* Copies between memories of several clients, and tells the end of each copy by its descriptor. */
+/* Copies and fills registered memories, and reports the end of each operation by its descriptor. */
 #define COPIES_COPIES_VERSION 1
-/* What both sides must have in common: its package, name and version. */
+/* Hash of its package, name and version, which must be the same on both sides. */
 #define COPIES_COPIES_HASH UINT64_C(0x1601b3c7d8d08854)
-/* Of everything that peers can notice: tells builds apart. */
+/* Hash of all declarations that affect peers; distinguishes builds. */
 #define COPIES_COPIES_FINGERPRINT UINT64_C(0xfa31f8452274bc7c)
-/* Memory for the lists of a message, at most. */
+/* Maximum memory for the lists of a message, in bytes. */
 #define COPIES_COPIES_LIST_BYTES (0)
 
-/* How to open its channels, for tombolo_connect and tombolo_export. */
+/* Returns the options of its channels, for tombolo_connect and tombolo_export. */
 static inline tombolo_options copies_copies_options(void)
 {
     tombolo_options options = {0, 0, 0, 0, 0, 0};
@@ -301,20 +303,20 @@ static inline tombolo_options copies_copies_options(void)
 
 /* --- client of Copies ---------------------------------------------------------------------------- */
 
-/* What is done with one-way messages of the server; null for those that are passed over. */
+/* Handlers of the server's one-way messages; null to ignore a message. */
 typedef struct copies_copies_events {
-    /* A descriptor has ended. In the order in which they end. */
+    /* A descriptor has ended. Events are in the order in which descriptors end. */
     void (*ended)(void *context, const copies_copies_ended *event);
 } copies_copies_events;
 
 /* The calling end of a channel. */
 typedef struct copies_copies_client {
-    tombolo_client base; /* base.port.counts says what has passed */
+    tombolo_client base; /* base.port.counts has the counters */
     const copies_copies_events *events;
     void *context;
 } copies_copies_client;
 
-/* What this client does with a one-way message. */
+/* Handles a one-way message. Returns false if its ordinal is unknown. */
 static inline bool copies_copies_client_event(
     tombolo_client *base, uint16_t ordinal, tombolo_reader *r, tombolo_record body)
 {
@@ -334,14 +336,14 @@ static inline bool copies_copies_client_event(
     }
 }
 
-/* The memory that a client of this channel needs, in bytes. */
+/* Returns the memory that a client of this channel needs, in bytes. */
 static inline size_t copies_copies_client_memory(const tombolo_channel *channel)
 {
     return tombolo_port_memory(channel, COPIES_COPIES_LIST_BYTES);
 }
 
-/* Makes a client of an open channel, in memory of the caller's, which both have to outlive it. Less memory than
- * copies_copies_client_memory() says does while no message has lists that do not fit. */
+/* Creates a client on an open channel, in memory of the caller. Both must outlive it. Less memory than
+ * copies_copies_client_memory() returns suffices as long as the lists of every message fit. */
 static inline tombolo_status copies_copies_client_bind(
     copies_copies_client *client, tombolo_channel *channel, void *memory, size_t bytes, const copies_copies_events *events, void *context)
 {
@@ -353,14 +355,14 @@ static inline tombolo_status copies_copies_client_bind(
     return tombolo_port_bind(&client->base.port, channel, memory, bytes, needs);
 }
 
-/* Takes the one-way messages that have come, waiting for the first. TOMBOLO_TIMED_OUT: there was none. */
+/* Waits for a one-way message and handles all that have arrived. Returns TOMBOLO_TIMED_OUT if there was none. */
 static inline tombolo_status copies_copies_client_poll(copies_copies_client *client, uint64_t timeout_ns)
 {
     return tombolo_client_poll(&client->base, timeout_ns);
 }
 
-/* Registers memory: all bytes of the capability, for reading, and for writing if it gives that right. */
-/* TOMBOLO_DECLINED: `error` says why. */
+/* Registers memory: all bytes of the capability, for reading, and also for writing if it has that right. */
+/* Returns TOMBOLO_DECLINED if the server declined it; `error` has the reason. */
 static inline tombolo_status copies_copies_call_register(
     copies_copies_client *client, const copies_copies_register_request *request, copies_copies_register_reply *reply, copies_copy_fault *error, uint64_t timeout_ns)
 {
@@ -383,8 +385,8 @@ static inline tombolo_status copies_copies_call_register(
     return tombolo_client_read(&client->base, &r, status);
 }
 
-/* Withdraws memory, which is unmapped then. Refused while a descriptor that has not ended uses it. */
-/* TOMBOLO_DECLINED: `error` says why. */
+/* Withdraws memory, which is then unmapped. Refused while a descriptor that has not ended uses it. */
+/* Returns TOMBOLO_DECLINED if the server declined it; `error` has the reason. */
 static inline tombolo_status copies_copies_call_withdraw(
     copies_copies_client *client, const copies_copies_withdraw_request *request, copies_copy_fault *error, uint64_t timeout_ns)
 {
@@ -403,8 +405,9 @@ static inline tombolo_status copies_copies_call_withdraw(
     return tombolo_client_read(&client->base, &r, status);
 }
 
-/* Copies. The client chooses the number of the descriptor. */
-/* One-way. TOMBOLO_NO_ROOM: nothing was sent. */
+/* Copies bytes. The client chooses the number of the descriptor. With `fence`, the copy starts after the
+ * client's earlier descriptors have ended. */
+/* One-way. Returns TOMBOLO_NO_ROOM if it was not sent. */
 static inline tombolo_status copies_copies_send_copy(
     copies_copies_client *client, const copies_copies_copy *message, uint64_t timeout_ns)
 {
@@ -413,8 +416,8 @@ static inline tombolo_status copies_copies_send_copy(
     return tombolo_port_send(&client->base.port, &w, timeout_ns);
 }
 
-/* Fills with one byte. */
-/* One-way. TOMBOLO_NO_ROOM: nothing was sent. */
+/* Fills memory with copies of one byte. */
+/* One-way. Returns TOMBOLO_NO_ROOM if it was not sent. */
 static inline tombolo_status copies_copies_send_fill(
     copies_copies_client *client, const copies_copies_fill *message, uint64_t timeout_ns)
 {
@@ -423,8 +426,8 @@ static inline tombolo_status copies_copies_send_fill(
     return tombolo_port_send(&client->base.port, &w, timeout_ns);
 }
 
-/* Cancels a descriptor. It still ends, by this or with its result. */
-/* One-way. TOMBOLO_NO_ROOM: nothing was sent. */
+/* Cancels a descriptor. It still ends, either as cancelled or with its result. */
+/* One-way. Returns TOMBOLO_NO_ROOM if it was not sent. */
 static inline tombolo_status copies_copies_send_cancel(
     copies_copies_client *client, const copies_copies_cancel *message, uint64_t timeout_ns)
 {
@@ -435,37 +438,38 @@ static inline tombolo_status copies_copies_send_cancel(
 
 /* --- server of Copies ---------------------------------------------------------------------------- */
 
-/* What serves. A call's function fills in the reply and returns TOMBOLO_OK, or the error and TOMBOLO_DECLINED, or
- * keeps `pending` for the function that answers it and returns TOMBOLO_LATER. All else, and null, is not served. The
- * request and its texts are good until it returns; what the reply refers to has to be good a moment longer. */
+/* Handlers. That of a call fills in the reply and returns TOMBOLO_OK, or fills in the error and returns TOMBOLO_DECLINED,
+ * or keeps `pending` for an answer later and returns TOMBOLO_LATER. With any other status, or a null handler, it is not
+ * served. The request and its texts are valid until the handler returns; what the reply refers to, until it is sent. */
 typedef struct copies_copies_handler {
-    /* Registers memory: all bytes of the capability, for reading, and for writing if it gives that right. */
+    /* Registers memory: all bytes of the capability, for reading, and also for writing if it has that right. */
     tombolo_status (*register_)(void *context, tombolo_pending pending, const copies_copies_register_request *request, copies_copies_register_reply *reply, copies_copy_fault *error);
-    /* Withdraws memory, which is unmapped then. Refused while a descriptor that has not ended uses it. */
+    /* Withdraws memory, which is then unmapped. Refused while a descriptor that has not ended uses it. */
     tombolo_status (*withdraw)(void *context, tombolo_pending pending, const copies_copies_withdraw_request *request, copies_copy_fault *error);
-    /* Copies. The client chooses the number of the descriptor. */
+    /* Copies bytes. The client chooses the number of the descriptor. With `fence`, the copy starts after the
+     * client's earlier descriptors have ended. */
     void (*copy)(void *context, const copies_copies_copy *message);
-    /* Fills with one byte. */
+    /* Fills memory with copies of one byte. */
     void (*fill)(void *context, const copies_copies_fill *message);
-    /* Cancels a descriptor. It still ends, by this or with its result. */
+    /* Cancels a descriptor. It still ends, either as cancelled or with its result. */
     void (*cancel)(void *context, const copies_copies_cancel *message);
 } copies_copies_handler;
 
 /* The serving end of a channel. */
 typedef struct copies_copies_server {
-    tombolo_server base; /* base.port.counts says what has passed */
+    tombolo_server base; /* base.port.counts has the counters */
     const copies_copies_handler *handler;
     void *context;
 } copies_copies_server;
 
-/* The memory that a server of this channel needs, in bytes. */
+/* Returns the memory that a server of this channel needs, in bytes. */
 static inline size_t copies_copies_server_memory(const tombolo_channel *channel)
 {
     return tombolo_port_memory(channel, COPIES_COPIES_LIST_BYTES);
 }
 
-/* Makes a server of an open channel, in memory of the caller's, which both have to outlive it. Less memory than
- * copies_copies_server_memory() says does while no message has lists that do not fit. */
+/* Creates a server on an open channel, in memory of the caller. Both must outlive it. Less memory than
+ * copies_copies_server_memory() returns suffices as long as the lists of every message fit. */
 static inline tombolo_status copies_copies_server_bind(
     copies_copies_server *server, tombolo_channel *channel, void *memory, size_t bytes, const copies_copies_handler *handler, void *context)
 {
@@ -476,13 +480,13 @@ static inline tombolo_status copies_copies_server_bind(
     return tombolo_port_bind(&server->base.port, channel, memory, bytes, needs);
 }
 
-/* Answers a call of `register` that was kept: with the reply for TOMBOLO_OK, the error for TOMBOLO_DECLINED, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
+/* Answers a kept call of `register`: with the reply for TOMBOLO_OK, with the error for TOMBOLO_DECLINED, otherwise as not served or refused.
+ * Returns TOMBOLO_NOT_OUTSTANDING if the client no longer waits for it. */
 static inline tombolo_status copies_copies_answer_register(
     copies_copies_server *server, tombolo_pending pending, tombolo_status result, const copies_copies_register_reply *reply, const copies_copy_fault *error)
 {
     if (pending.ordinal != 1 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client no longer waits for the answer");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, COPIES_COPIES_REGISTER_REPLY_BYTES);
@@ -499,13 +503,13 @@ static inline tombolo_status copies_copies_answer_register(
     return tombolo_server_fault(&server->base, pending, tombolo_server_why(result));
 }
 
-/* Answers a call of `withdraw` that was kept: with the reply for TOMBOLO_OK, the error for TOMBOLO_DECLINED, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
+/* Answers a kept call of `withdraw`: with the reply for TOMBOLO_OK, with the error for TOMBOLO_DECLINED, otherwise as not served or refused.
+ * Returns TOMBOLO_NOT_OUTSTANDING if the client no longer waits for it. */
 static inline tombolo_status copies_copies_answer_withdraw(
     copies_copies_server *server, tombolo_pending pending, tombolo_status result, const copies_copy_fault *error)
 {
     if (pending.ordinal != 2 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client no longer waits for the answer");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, 0);
@@ -521,8 +525,8 @@ static inline tombolo_status copies_copies_answer_withdraw(
     return tombolo_server_fault(&server->base, pending, tombolo_server_why(result));
 }
 
-/* A descriptor has ended. In the order in which they end. */
-/* One-way. TOMBOLO_NO_ROOM: nothing was sent. */
+/* A descriptor has ended. Events are in the order in which descriptors end. */
+/* One-way. Returns TOMBOLO_NO_ROOM if it was not sent. */
 static inline tombolo_status copies_copies_send_ended(
     copies_copies_server *server, const copies_copies_ended *message, uint64_t timeout_ns)
 {
@@ -532,8 +536,8 @@ static inline tombolo_status copies_copies_send_ended(
     return tombolo_port_send(&server->base.port, &w, timeout_ns);
 }
 
-/* Takes one message, waiting for it, and serves it. TOMBOLO_TIMED_OUT: there was none. TOMBOLO_CLOSED, TOMBOLO_PEER_DIED:
- * the client is gone. TOMBOLO_NO_ROOM: it takes no answers, and its channel should be closed. */
+/* Waits for one message and serves it. Returns TOMBOLO_TIMED_OUT if there was none, TOMBOLO_CLOSED or TOMBOLO_PEER_DIED
+ * if the client is gone, and TOMBOLO_NO_ROOM if it does not take its answers: close the channel then. */
 static inline tombolo_status copies_copies_serve(copies_copies_server *server, uint64_t timeout_ns)
 {
     tombolo_pending pending = {0, 0};

@@ -1,5 +1,5 @@
 /*
- * Every type of the language, in every place: what back ends are tested with.
+ * Every type of the language in every position, for tests of the back ends.
  *
  * Written by `tombolo idl compile --lang c` from interfaces/everything.tbl.
  */
@@ -12,20 +12,20 @@
 extern "C" {
 #endif
 
-/* Known values only. */
+/* An enumeration without unknown values. */
 typedef uint8_t testing_colour;
 #define TESTING_COLOUR_NONE ((testing_colour)0)
 #define TESTING_COLOUR_RED ((testing_colour)1)
-/* After red. */
+/* The value after red. */
 #define TESTING_COLOUR_GREEN ((testing_colour)2)
 
-/* Whether it has no other values than those above. */
+/* Returns whether it is one of the values above. */
 static inline bool testing_colour_is_known(testing_colour value)
 {
     return value == TESTING_COLOUR_NONE || value == TESTING_COLOUR_RED || value == TESTING_COLOUR_GREEN;
 }
 
-/* Its name in the interface file, or "unknown". */
+/* Returns the name in the interface file, or "unknown". */
 static inline const char *testing_colour_name(testing_colour value)
 {
     TOMBOLO_NAME(TESTING_COLOUR_NONE, "none");
@@ -34,13 +34,13 @@ static inline const char *testing_colour_name(testing_colour value)
     return "unknown";
 }
 
-/* Others may come. */
+/* An enumeration that may get further values. */
 typedef int16_t testing_step;
 #define TESTING_STEP_BACK ((testing_step)(-INT64_C(1)))
 #define TESTING_STEP_STAY ((testing_step)0)
 #define TESTING_STEP_FORTH ((testing_step)1)
 
-/* Its name in the interface file, or "unknown". */
+/* Returns the name in the interface file, or "unknown". */
 static inline const char *testing_step_name(testing_step value)
 {
     TOMBOLO_NAME(TESTING_STEP_BACK, "back");
@@ -49,30 +49,30 @@ static inline const char *testing_step_name(testing_step value)
     return "unknown";
 }
 
-/* Known bits only. */
+/* Flags without unknown bits. */
 typedef uint16_t testing_rights;
 #define TESTING_RIGHTS_READ ((testing_rights)1)
 #define TESTING_RIGHTS_WRITE ((testing_rights)2)
 #define TESTING_RIGHTS_GRANT ((testing_rights)32768)
 
-/* Whether it has no other values than those above. */
+/* Returns whether all bits are among those above. */
 static inline bool testing_rights_is_known(testing_rights value)
 {
     return (value & ~UINT64_C(0x8003)) == 0;
 }
 
-/* Others may come. */
+/* Flags that may get further bits. */
 typedef uint64_t testing_hints;
 #define TESTING_HINTS_NEAR ((testing_hints)1)
 #define TESTING_HINTS_FAR ((testing_hints)UINT64_C(9223372036854775808))
 
-/* Lies inline. */
+/* A structure that is encoded inline. */
 typedef struct testing_point {
     float x;
     float y;
     uint8_t tag;
 } testing_point;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define TESTING_POINT_BYTES 12
 
 static inline void testing_point_put(tombolo_writer *w, uint32_t at, const testing_point *value)
@@ -93,13 +93,13 @@ TOMBOLO_LIST(testing_list_point, testing_point);
 
 TOMBOLO_OPTIONAL(testing_optional_colour, testing_colour value);
 
-/* Can grow. */
+/* A structure that may get further fields. */
 typedef struct testing_entry {
     tombolo_text name; /* up to 16 bytes */
     testing_list_point points; /* up to 4 */
     testing_optional_colour colour;
 } testing_entry;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define TESTING_ENTRY_BYTES 24
 
 static inline void testing_entry_put(tombolo_writer *w, uint32_t at, const testing_entry *value)
@@ -136,7 +136,7 @@ static inline void testing_entry_get(tombolo_reader *r, tombolo_record in, uint3
     }
 }
 
-/* What is sent. */
+/* The parameters of a message. */
 typedef struct testing_everything_numbers_request {
     bool a;
     uint8_t b;
@@ -155,7 +155,7 @@ typedef struct testing_everything_numbers_request {
     testing_hints hints;
     uint64_t domain;
 } testing_everything_numbers_request;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define TESTING_EVERYTHING_NUMBERS_REQUEST_BYTES 72
 
 static inline void testing_everything_numbers_request_put(tombolo_writer *w, uint32_t at, const testing_everything_numbers_request *value)
@@ -202,7 +202,7 @@ static inline void testing_everything_numbers_request_get(tombolo_reader *r, tom
     value->domain = tombolo_get(r, in, at + 64);
 }
 
-/* What answers. */
+/* The results of a call. */
 typedef struct testing_everything_numbers_reply {
     bool a;
     uint8_t b;
@@ -221,7 +221,7 @@ typedef struct testing_everything_numbers_reply {
     testing_hints hints;
     uint64_t domain;
 } testing_everything_numbers_reply;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define TESTING_EVERYTHING_NUMBERS_REPLY_BYTES 72
 
 static inline void testing_everything_numbers_reply_put(tombolo_writer *w, uint32_t at, const testing_everything_numbers_reply *value)
@@ -276,9 +276,9 @@ TOMBOLO_LIST(testing_list_entry, testing_entry);
 #define TESTING_SHAPE_ENTRY UINT32_C(4)
 #define TESTING_SHAPE_NAMES UINT32_C(5)
 
-/* One of several. */
+/* A union with cases of several types. */
 typedef struct testing_shape {
-    uint32_t which; /* one of the numbers above; another one comes from a newer peer */
+    uint32_t which; /* one of the numbers above; others come from newer peers */
     union {
         uint64_t number;
         testing_point point;
@@ -374,7 +374,7 @@ TOMBOLO_OPTIONAL(testing_optional_entry, testing_entry value);
 TOMBOLO_LIST(testing_list_list_u32, tombolo_list_u32);
 #endif
 
-/* What is sent. */
+/* The parameters of a message. */
 typedef struct testing_everything_parts_request {
     tombolo_text text; /* up to 32 bytes */
     tombolo_bytes blob; /* up to 32 bytes */
@@ -392,7 +392,7 @@ typedef struct testing_everything_parts_request {
     uint8_t matrix[3][2];
     testing_list_list_u32 nested; /* up to 3, each of up to 2 */
 } testing_everything_parts_request;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define TESTING_EVERYTHING_PARTS_REQUEST_BYTES 168
 
 static inline void testing_everything_parts_request_put(tombolo_writer *w, uint32_t at, const testing_everything_parts_request *value)
@@ -552,13 +552,13 @@ static inline void testing_everything_parts_request_get(tombolo_reader *r, tombo
 
 TOMBOLO_OPTIONAL(testing_optional_shape, testing_shape value);
 
-/* What answers. */
+/* The results of a call. */
 typedef struct testing_everything_parts_reply {
     testing_entry entry;
     testing_shape shape;
     testing_optional_shape maybe_shape;
 } testing_everything_parts_reply;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define TESTING_EVERYTHING_PARTS_REPLY_BYTES 48
 
 static inline void testing_everything_parts_reply_put(tombolo_writer *w, uint32_t at, const testing_everything_parts_reply *value)
@@ -590,7 +590,7 @@ static inline void testing_everything_parts_reply_get(tombolo_reader *r, tombolo
 
 /* Why a call failed. */
 typedef struct testing_failure {
-    uint32_t which; /* one of the numbers above; another one comes from a newer peer */
+    uint32_t which; /* one of the numbers above; others come from newer peers */
     union {
         uint32_t retry;
         tombolo_text because; /* up to 32 bytes */
@@ -640,11 +640,11 @@ static inline void testing_failure_get(tombolo_reader *r, tombolo_record in, uin
     }
 }
 
-/* What declines. */
+/* The declared error of a call. */
 typedef struct testing_everything_parts_error {
     testing_failure error;
 } testing_everything_parts_error;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define TESTING_EVERYTHING_PARTS_ERROR_BYTES 16
 
 static inline void testing_everything_parts_error_put(tombolo_writer *w, uint32_t at, const testing_everything_parts_error *value)
@@ -657,11 +657,11 @@ static inline void testing_everything_parts_error_get(tombolo_reader *r, tombolo
     testing_failure_get(r, in, at, &value->error);
 }
 
-/* What is sent. */
+/* The parameters of a message. */
 typedef struct testing_everything_drawn {
     testing_shape shape;
 } testing_everything_drawn;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define TESTING_EVERYTHING_DRAWN_BYTES 16
 
 static inline void testing_everything_drawn_put(tombolo_writer *w, uint32_t at, const testing_everything_drawn *value)
@@ -676,16 +676,16 @@ static inline void testing_everything_drawn_get(tombolo_reader *r, tombolo_recor
 
 /* --- interface Everything ------------------------------------------------------------------------ */
 
-/* Every type of the language. */
+/* Messages with every type of the language. */
 #define TESTING_EVERYTHING_VERSION 1
-/* What both sides must have in common: its package, name and version. */
+/* Hash of its package, name and version, which must be the same on both sides. */
 #define TESTING_EVERYTHING_HASH UINT64_C(0x0b1c7ef0df4148c5)
-/* Of everything that peers can notice: tells builds apart. */
+/* Hash of all declarations that affect peers; distinguishes builds. */
 #define TESTING_EVERYTHING_FINGERPRINT UINT64_C(0xc59ebf719ba11b2f)
-/* Memory for the lists of a message, at most. */
+/* Maximum memory for the lists of a message, in bytes. */
 #define TESTING_EVERYTHING_LIST_BYTES (((8 * sizeof(uint16_t) + 8 + 9 * sizeof(bool) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(testing_entry) + 8 + 12 * sizeof(testing_point) + 24 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8 + 3 * sizeof(testing_shape) + 8 + 12 * sizeof(testing_point) + 24 + 9 * sizeof(tombolo_text) + 24 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_list_u32) + 8 + 6 * sizeof(uint32_t) + 24) > (4 * sizeof(testing_point) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8) ? (8 * sizeof(uint16_t) + 8 + 9 * sizeof(bool) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(testing_entry) + 8 + 12 * sizeof(testing_point) + 24 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8 + 3 * sizeof(testing_shape) + 8 + 12 * sizeof(testing_point) + 24 + 9 * sizeof(tombolo_text) + 24 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_list_u32) + 8 + 6 * sizeof(uint32_t) + 24) : (4 * sizeof(testing_point) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8)) > (4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8) ? ((8 * sizeof(uint16_t) + 8 + 9 * sizeof(bool) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(testing_entry) + 8 + 12 * sizeof(testing_point) + 24 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8 + 3 * sizeof(testing_shape) + 8 + 12 * sizeof(testing_point) + 24 + 9 * sizeof(tombolo_text) + 24 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_list_u32) + 8 + 6 * sizeof(uint32_t) + 24) > (4 * sizeof(testing_point) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8) ? (8 * sizeof(uint16_t) + 8 + 9 * sizeof(bool) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(testing_entry) + 8 + 12 * sizeof(testing_point) + 24 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8 + 3 * sizeof(testing_shape) + 8 + 12 * sizeof(testing_point) + 24 + 9 * sizeof(tombolo_text) + 24 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_list_u32) + 8 + 6 * sizeof(uint32_t) + 24) : (4 * sizeof(testing_point) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8 + 4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8)) : (4 * sizeof(testing_point) + 8 + 3 * sizeof(tombolo_text) + 8))
 
-/* How to open its channels, for tombolo_connect and tombolo_export. */
+/* Returns the options of its channels, for tombolo_connect and tombolo_export. */
 static inline tombolo_options testing_everything_options(void)
 {
     tombolo_options options = {0, 0, 0, 0, 0, 0};
@@ -695,20 +695,20 @@ static inline tombolo_options testing_everything_options(void)
 
 /* --- client of Everything ------------------------------------------------------------------------ */
 
-/* What is done with one-way messages of the server; null for those that are passed over. */
+/* Handlers of the server's one-way messages; null to ignore a message. */
 typedef struct testing_everything_events {
-    /* A shape, the other way. */
+    /* An event with a shape. */
     void (*drawn)(void *context, const testing_everything_drawn *event);
 } testing_everything_events;
 
 /* The calling end of a channel. */
 typedef struct testing_everything_client {
-    tombolo_client base; /* base.port.counts says what has passed */
+    tombolo_client base; /* base.port.counts has the counters */
     const testing_everything_events *events;
     void *context;
 } testing_everything_client;
 
-/* What this client does with a one-way message. */
+/* Handles a one-way message. Returns false if its ordinal is unknown. */
 static inline bool testing_everything_client_event(
     tombolo_client *base, uint16_t ordinal, tombolo_reader *r, tombolo_record body)
 {
@@ -728,14 +728,14 @@ static inline bool testing_everything_client_event(
     }
 }
 
-/* The memory that a client of this channel needs, in bytes. */
+/* Returns the memory that a client of this channel needs, in bytes. */
 static inline size_t testing_everything_client_memory(const tombolo_channel *channel)
 {
     return tombolo_port_memory(channel, TESTING_EVERYTHING_LIST_BYTES);
 }
 
-/* Makes a client of an open channel, in memory of the caller's, which both have to outlive it. Less memory than
- * testing_everything_client_memory() says does while no message has lists that do not fit. */
+/* Creates a client on an open channel, in memory of the caller. Both must outlive it. Less memory than
+ * testing_everything_client_memory() returns suffices as long as the lists of every message fit. */
 static inline tombolo_status testing_everything_client_bind(
     testing_everything_client *client, tombolo_channel *channel, void *memory, size_t bytes, const testing_everything_events *events, void *context)
 {
@@ -747,15 +747,15 @@ static inline tombolo_status testing_everything_client_bind(
     return tombolo_port_bind(&client->base.port, channel, memory, bytes, needs);
 }
 
-/* Takes the one-way messages that have come, waiting for the first. TOMBOLO_TIMED_OUT: there was none. */
+/* Waits for a one-way message and handles all that have arrived. Returns TOMBOLO_TIMED_OUT if there was none. */
 static inline tombolo_status testing_everything_client_poll(
     testing_everything_client *client, uint64_t timeout_ns)
 {
     return tombolo_client_poll(&client->base, timeout_ns);
 }
 
-/* Numbers come back as they are. */
-/* It may be called again when it is unknown whether it was served. */
+/* Returns the numbers unchanged. */
+/* Idempotent: it may be repeated if it is unknown whether it was served. */
 static inline tombolo_status testing_everything_call_numbers(
     testing_everything_client *client, const testing_everything_numbers_request *request, testing_everything_numbers_reply *reply, uint64_t timeout_ns)
 {
@@ -772,8 +772,8 @@ static inline tombolo_status testing_everything_call_numbers(
     return tombolo_client_read(&client->base, &r, status);
 }
 
-/* Text, bytes and what is made of them. */
-/* TOMBOLO_DECLINED: `error` says why. */
+/* Exchanges text, bytes and composite types. */
+/* Returns TOMBOLO_DECLINED if the server declined it; `error` has the reason. */
 static inline tombolo_status testing_everything_call_parts(
     testing_everything_client *client, const testing_everything_parts_request *request, testing_everything_parts_reply *reply, testing_failure *error, uint64_t timeout_ns)
 {
@@ -796,8 +796,8 @@ static inline tombolo_status testing_everything_call_parts(
     return tombolo_client_read(&client->base, &r, status);
 }
 
-/* Nothing, both ways. */
-/* It may be called again when it is unknown whether it was served. */
+/* Sends nothing and returns nothing. */
+/* Idempotent: it may be repeated if it is unknown whether it was served. */
 static inline tombolo_status testing_everything_call_null(
     testing_everything_client *client, uint64_t timeout_ns)
 {
@@ -809,8 +809,8 @@ static inline tombolo_status testing_everything_call_null(
     return tombolo_client_read(&client->base, &r, status);
 }
 
-/* Nothing, one way. */
-/* One-way. TOMBOLO_NO_ROOM: nothing was sent. */
+/* A message without content. */
+/* One-way. Returns TOMBOLO_NO_ROOM if it was not sent. */
 static inline tombolo_status testing_everything_send_poke(
     testing_everything_client *client, uint64_t timeout_ns)
 {
@@ -820,35 +820,35 @@ static inline tombolo_status testing_everything_send_poke(
 
 /* --- server of Everything ------------------------------------------------------------------------ */
 
-/* What serves. A call's function fills in the reply and returns TOMBOLO_OK, or the error and TOMBOLO_DECLINED, or
- * keeps `pending` for the function that answers it and returns TOMBOLO_LATER. All else, and null, is not served. The
- * request and its texts are good until it returns; what the reply refers to has to be good a moment longer. */
+/* Handlers. That of a call fills in the reply and returns TOMBOLO_OK, or fills in the error and returns TOMBOLO_DECLINED,
+ * or keeps `pending` for an answer later and returns TOMBOLO_LATER. With any other status, or a null handler, it is not
+ * served. The request and its texts are valid until the handler returns; what the reply refers to, until it is sent. */
 typedef struct testing_everything_handler {
-    /* Numbers come back as they are. */
+    /* Returns the numbers unchanged. */
     tombolo_status (*numbers)(void *context, tombolo_pending pending, const testing_everything_numbers_request *request, testing_everything_numbers_reply *reply);
-    /* Text, bytes and what is made of them. */
+    /* Exchanges text, bytes and composite types. */
     tombolo_status (*parts)(void *context, tombolo_pending pending, const testing_everything_parts_request *request, testing_everything_parts_reply *reply, testing_failure *error);
-    /* Nothing, both ways. */
+    /* Sends nothing and returns nothing. */
     tombolo_status (*null)(void *context, tombolo_pending pending);
-    /* Nothing, one way. */
+    /* A message without content. */
     void (*poke)(void *context);
 } testing_everything_handler;
 
 /* The serving end of a channel. */
 typedef struct testing_everything_server {
-    tombolo_server base; /* base.port.counts says what has passed */
+    tombolo_server base; /* base.port.counts has the counters */
     const testing_everything_handler *handler;
     void *context;
 } testing_everything_server;
 
-/* The memory that a server of this channel needs, in bytes. */
+/* Returns the memory that a server of this channel needs, in bytes. */
 static inline size_t testing_everything_server_memory(const tombolo_channel *channel)
 {
     return tombolo_port_memory(channel, TESTING_EVERYTHING_LIST_BYTES);
 }
 
-/* Makes a server of an open channel, in memory of the caller's, which both have to outlive it. Less memory than
- * testing_everything_server_memory() says does while no message has lists that do not fit. */
+/* Creates a server on an open channel, in memory of the caller. Both must outlive it. Less memory than
+ * testing_everything_server_memory() returns suffices as long as the lists of every message fit. */
 static inline tombolo_status testing_everything_server_bind(
     testing_everything_server *server, tombolo_channel *channel, void *memory, size_t bytes, const testing_everything_handler *handler, void *context)
 {
@@ -859,13 +859,13 @@ static inline tombolo_status testing_everything_server_bind(
     return tombolo_port_bind(&server->base.port, channel, memory, bytes, needs);
 }
 
-/* Answers a call of `numbers` that was kept: with the reply for TOMBOLO_OK, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
+/* Answers a kept call of `numbers`: with the reply for TOMBOLO_OK, otherwise as not served or refused.
+ * Returns TOMBOLO_NOT_OUTSTANDING if the client no longer waits for it. */
 static inline tombolo_status testing_everything_answer_numbers(
     testing_everything_server *server, tombolo_pending pending, tombolo_status result, const testing_everything_numbers_reply *reply)
 {
     if (pending.ordinal != 1 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client no longer waits for the answer");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, TESTING_EVERYTHING_NUMBERS_REPLY_BYTES);
@@ -875,13 +875,13 @@ static inline tombolo_status testing_everything_answer_numbers(
     return tombolo_server_fault(&server->base, pending, tombolo_server_why(result));
 }
 
-/* Answers a call of `parts` that was kept: with the reply for TOMBOLO_OK, the error for TOMBOLO_DECLINED, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
+/* Answers a kept call of `parts`: with the reply for TOMBOLO_OK, with the error for TOMBOLO_DECLINED, otherwise as not served or refused.
+ * Returns TOMBOLO_NOT_OUTSTANDING if the client no longer waits for it. */
 static inline tombolo_status testing_everything_answer_parts(
     testing_everything_server *server, tombolo_pending pending, tombolo_status result, const testing_everything_parts_reply *reply, const testing_failure *error)
 {
     if (pending.ordinal != 2 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client no longer waits for the answer");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, TESTING_EVERYTHING_PARTS_REPLY_BYTES);
@@ -898,13 +898,13 @@ static inline tombolo_status testing_everything_answer_parts(
     return tombolo_server_fault(&server->base, pending, tombolo_server_why(result));
 }
 
-/* Answers a call of `null` that was kept: with the reply for TOMBOLO_OK, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
+/* Answers a kept call of `null`: with the reply for TOMBOLO_OK, otherwise as not served or refused.
+ * Returns TOMBOLO_NOT_OUTSTANDING if the client no longer waits for it. */
 static inline tombolo_status testing_everything_answer_null(
     testing_everything_server *server, tombolo_pending pending, tombolo_status result)
 {
     if (pending.ordinal != 3 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client no longer waits for the answer");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, 0);
@@ -913,8 +913,8 @@ static inline tombolo_status testing_everything_answer_null(
     return tombolo_server_fault(&server->base, pending, tombolo_server_why(result));
 }
 
-/* A shape, the other way. */
-/* One-way. TOMBOLO_NO_ROOM: nothing was sent. */
+/* An event with a shape. */
+/* One-way. Returns TOMBOLO_NO_ROOM if it was not sent. */
 static inline tombolo_status testing_everything_send_drawn(
     testing_everything_server *server, const testing_everything_drawn *message, uint64_t timeout_ns)
 {
@@ -924,8 +924,8 @@ static inline tombolo_status testing_everything_send_drawn(
     return tombolo_port_send(&server->base.port, &w, timeout_ns);
 }
 
-/* Takes one message, waiting for it, and serves it. TOMBOLO_TIMED_OUT: there was none. TOMBOLO_CLOSED, TOMBOLO_PEER_DIED:
- * the client is gone. TOMBOLO_NO_ROOM: it takes no answers, and its channel should be closed. */
+/* Waits for one message and serves it. Returns TOMBOLO_TIMED_OUT if there was none, TOMBOLO_CLOSED or TOMBOLO_PEER_DIED
+ * if the client is gone, and TOMBOLO_NO_ROOM if it does not take its answers: close the channel then. */
 static inline tombolo_status testing_everything_serve(testing_everything_server *server, uint64_t timeout_ns)
 {
     tombolo_pending pending = {0, 0};

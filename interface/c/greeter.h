@@ -12,11 +12,11 @@
 extern "C" {
 #endif
 
-/* What is sent. */
+/* The parameters of a message. */
 typedef struct greeter_greeter_greet_request {
     tombolo_text name; /* up to 64 bytes */
 } greeter_greeter_greet_request;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define GREETER_GREETER_GREET_REQUEST_BYTES 8
 
 static inline void greeter_greeter_greet_request_put(tombolo_writer *w, uint32_t at, const greeter_greeter_greet_request *value)
@@ -29,11 +29,11 @@ static inline void greeter_greeter_greet_request_get(tombolo_reader *r, tombolo_
     value->name = tombolo_get_text(r, in, at, 64);
 }
 
-/* What answers. */
+/* The results of a call. */
 typedef struct greeter_greeter_greet_reply {
     tombolo_text greeting; /* up to 128 bytes */
 } greeter_greeter_greet_reply;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define GREETER_GREETER_GREET_REPLY_BYTES 8
 
 static inline void greeter_greeter_greet_reply_put(tombolo_writer *w, uint32_t at, const greeter_greeter_greet_reply *value)
@@ -50,14 +50,14 @@ static inline void greeter_greeter_greet_reply_get(tombolo_reader *r, tombolo_re
 
 /* Greets by name. */
 #define GREETER_GREETER_VERSION 1
-/* What both sides must have in common: its package, name and version. */
+/* Hash of its package, name and version, which must be the same on both sides. */
 #define GREETER_GREETER_HASH UINT64_C(0x7c8380208b766fea)
-/* Of everything that peers can notice: tells builds apart. */
+/* Hash of all declarations that affect peers; distinguishes builds. */
 #define GREETER_GREETER_FINGERPRINT UINT64_C(0x6ede78eccb49fdbd)
-/* Memory for the lists of a message, at most. */
+/* Maximum memory for the lists of a message, in bytes. */
 #define GREETER_GREETER_LIST_BYTES (0)
 
-/* How to open its channels, for tombolo_connect and tombolo_export. */
+/* Returns the options of its channels, for tombolo_connect and tombolo_export. */
 static inline tombolo_options greeter_greeter_options(void)
 {
     tombolo_options options = {0, 0, 0, 0, 0, 0};
@@ -69,10 +69,10 @@ static inline tombolo_options greeter_greeter_options(void)
 
 /* The calling end of a channel. */
 typedef struct greeter_greeter_client {
-    tombolo_client base; /* base.port.counts says what has passed */
+    tombolo_client base; /* base.port.counts has the counters */
 } greeter_greeter_client;
 
-/* What this client does with a one-way message. */
+/* Handles a one-way message. Returns false if its ordinal is unknown. */
 static inline bool greeter_greeter_client_event(
     tombolo_client *base, uint16_t ordinal, tombolo_reader *r, tombolo_record body)
 {
@@ -83,14 +83,14 @@ static inline bool greeter_greeter_client_event(
     return false;
 }
 
-/* The memory that a client of this channel needs, in bytes. */
+/* Returns the memory that a client of this channel needs, in bytes. */
 static inline size_t greeter_greeter_client_memory(const tombolo_channel *channel)
 {
     return tombolo_port_memory(channel, GREETER_GREETER_LIST_BYTES);
 }
 
-/* Makes a client of an open channel, in memory of the caller's, which both have to outlive it. Less memory than
- * greeter_greeter_client_memory() says does while no message has lists that do not fit. */
+/* Creates a client on an open channel, in memory of the caller. Both must outlive it. Less memory than
+ * greeter_greeter_client_memory() returns suffices as long as the lists of every message fit. */
 static inline tombolo_status greeter_greeter_client_bind(
     greeter_greeter_client *client, tombolo_channel *channel, void *memory, size_t bytes)
 {
@@ -100,13 +100,13 @@ static inline tombolo_status greeter_greeter_client_bind(
     return tombolo_port_bind(&client->base.port, channel, memory, bytes, needs);
 }
 
-/* Takes the one-way messages that have come, waiting for the first. TOMBOLO_TIMED_OUT: there was none. */
+/* Waits for a one-way message and handles all that have arrived. Returns TOMBOLO_TIMED_OUT if there was none. */
 static inline tombolo_status greeter_greeter_client_poll(greeter_greeter_client *client, uint64_t timeout_ns)
 {
     return tombolo_client_poll(&client->base, timeout_ns);
 }
 
-/* A greeting for a name. */
+/* Returns a greeting for a name. */
 static inline tombolo_status greeter_greeter_call_greet(
     greeter_greeter_client *client, const greeter_greeter_greet_request *request, greeter_greeter_greet_reply *reply, uint64_t timeout_ns)
 {
@@ -125,29 +125,29 @@ static inline tombolo_status greeter_greeter_call_greet(
 
 /* --- server of Greeter --------------------------------------------------------------------------- */
 
-/* What serves. A call's function fills in the reply and returns TOMBOLO_OK, or the error and TOMBOLO_DECLINED, or
- * keeps `pending` for the function that answers it and returns TOMBOLO_LATER. All else, and null, is not served. The
- * request and its texts are good until it returns; what the reply refers to has to be good a moment longer. */
+/* Handlers. That of a call fills in the reply and returns TOMBOLO_OK, or fills in the error and returns TOMBOLO_DECLINED,
+ * or keeps `pending` for an answer later and returns TOMBOLO_LATER. With any other status, or a null handler, it is not
+ * served. The request and its texts are valid until the handler returns; what the reply refers to, until it is sent. */
 typedef struct greeter_greeter_handler {
-    /* A greeting for a name. */
+    /* Returns a greeting for a name. */
     tombolo_status (*greet)(void *context, tombolo_pending pending, const greeter_greeter_greet_request *request, greeter_greeter_greet_reply *reply);
 } greeter_greeter_handler;
 
 /* The serving end of a channel. */
 typedef struct greeter_greeter_server {
-    tombolo_server base; /* base.port.counts says what has passed */
+    tombolo_server base; /* base.port.counts has the counters */
     const greeter_greeter_handler *handler;
     void *context;
 } greeter_greeter_server;
 
-/* The memory that a server of this channel needs, in bytes. */
+/* Returns the memory that a server of this channel needs, in bytes. */
 static inline size_t greeter_greeter_server_memory(const tombolo_channel *channel)
 {
     return tombolo_port_memory(channel, GREETER_GREETER_LIST_BYTES);
 }
 
-/* Makes a server of an open channel, in memory of the caller's, which both have to outlive it. Less memory than
- * greeter_greeter_server_memory() says does while no message has lists that do not fit. */
+/* Creates a server on an open channel, in memory of the caller. Both must outlive it. Less memory than
+ * greeter_greeter_server_memory() returns suffices as long as the lists of every message fit. */
 static inline tombolo_status greeter_greeter_server_bind(
     greeter_greeter_server *server, tombolo_channel *channel, void *memory, size_t bytes, const greeter_greeter_handler *handler, void *context)
 {
@@ -158,13 +158,13 @@ static inline tombolo_status greeter_greeter_server_bind(
     return tombolo_port_bind(&server->base.port, channel, memory, bytes, needs);
 }
 
-/* Answers a call of `greet` that was kept: with the reply for TOMBOLO_OK, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
+/* Answers a kept call of `greet`: with the reply for TOMBOLO_OK, otherwise as not served or refused.
+ * Returns TOMBOLO_NOT_OUTSTANDING if the client no longer waits for it. */
 static inline tombolo_status greeter_greeter_answer_greet(
     greeter_greeter_server *server, tombolo_pending pending, tombolo_status result, const greeter_greeter_greet_reply *reply)
 {
     if (pending.ordinal != 1 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client no longer waits for the answer");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, GREETER_GREETER_GREET_REPLY_BYTES);
@@ -174,8 +174,8 @@ static inline tombolo_status greeter_greeter_answer_greet(
     return tombolo_server_fault(&server->base, pending, tombolo_server_why(result));
 }
 
-/* Takes one message, waiting for it, and serves it. TOMBOLO_TIMED_OUT: there was none. TOMBOLO_CLOSED, TOMBOLO_PEER_DIED:
- * the client is gone. TOMBOLO_NO_ROOM: it takes no answers, and its channel should be closed. */
+/* Waits for one message and serves it. Returns TOMBOLO_TIMED_OUT if there was none, TOMBOLO_CLOSED or TOMBOLO_PEER_DIED
+ * if the client is gone, and TOMBOLO_NO_ROOM if it does not take its answers: close the channel then. */
 static inline tombolo_status greeter_greeter_serve(greeter_greeter_server *server, uint64_t timeout_ns)
 {
     tombolo_pending pending = {0, 0};

@@ -1,5 +1,5 @@
 /*
- * What an interface has become: tests let it talk to what it was.
+ * The later version of an interface: tests connect it with the earlier one.
  *
  * Written by `tombolo idl compile --lang c` from interfaces/growth.tbl.
  */
@@ -14,12 +14,12 @@
 extern "C" {
 #endif
 
-/* Others may come. */
+/* An enumeration that may get further values. */
 typedef uint8_t testing_mood;
 #define TESTING_MOOD_CALM ((testing_mood)0)
 #define TESTING_MOOD_MERRY ((testing_mood)1)
 
-/* Its name in the interface file, or "unknown". */
+/* Returns the name in the interface file, or "unknown". */
 static inline const char *testing_mood_name(testing_mood value)
 {
     TOMBOLO_NAME(TESTING_MOOD_CALM, "calm");
@@ -27,14 +27,14 @@ static inline const char *testing_mood_name(testing_mood value)
     return "unknown";
 }
 
-/* Has grown. */
+/* A structure that has got further fields. */
 typedef struct testing_note {
     tombolo_text text; /* up to 32 bytes */
     testing_mood mood;
     tombolo_list_text tags; /* up to 4, each of up to 16 bytes */
     tombolo_optional_u64 due;
 } testing_note;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define TESTING_NOTE_BYTES 40
 
 static inline void testing_note_put(tombolo_writer *w, uint32_t at, const testing_note *value)
@@ -71,12 +71,12 @@ static inline void testing_note_get(tombolo_reader *r, tombolo_record in, uint32
     }
 }
 
-/* What is sent. */
+/* The parameters of a message. */
 typedef struct testing_growth_look_request {
     testing_note note;
     bool detail;
 } testing_growth_look_request;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define TESTING_GROWTH_LOOK_REQUEST_BYTES 16
 
 static inline void testing_growth_look_request_put(tombolo_writer *w, uint32_t at, const testing_growth_look_request *value)
@@ -97,9 +97,9 @@ static inline void testing_growth_look_request_get(tombolo_reader *r, tombolo_re
 #define TESTING_THING_NUMBER UINT32_C(1)
 #define TESTING_THING_NAME UINT32_C(2)
 
-/* One of several. */
+/* A union that has got another case. */
 typedef struct testing_thing {
-    uint32_t which; /* one of the numbers above; another one comes from a newer peer */
+    uint32_t which; /* one of the numbers above; others come from newer peers */
     union {
         uint32_t number;
         tombolo_text name; /* up to 16 bytes */
@@ -143,14 +143,14 @@ static inline void testing_thing_get(tombolo_reader *r, tombolo_record in, uint3
     }
 }
 
-/* What answers. */
+/* The results of a call. */
 typedef struct testing_growth_look_reply {
     testing_note note;
     testing_thing thing;
     testing_stamp stamp;
     tombolo_optional_u32 count;
 } testing_growth_look_reply;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define TESTING_GROWTH_LOOK_REPLY_BYTES 48
 
 static inline void testing_growth_look_reply_put(tombolo_writer *w, uint32_t at, const testing_growth_look_reply *value)
@@ -178,12 +178,12 @@ static inline void testing_growth_look_reply_get(tombolo_reader *r, tombolo_reco
     }
 }
 
-/* What is sent. */
+/* The parameters of a message. */
 typedef struct testing_growth_forget {
     uint32_t id;
     tombolo_text why; /* up to 16 bytes */
 } testing_growth_forget;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define TESTING_GROWTH_FORGET_BYTES 16
 
 static inline void testing_growth_forget_put(tombolo_writer *w, uint32_t at, const testing_growth_forget *value)
@@ -198,12 +198,12 @@ static inline void testing_growth_forget_get(tombolo_reader *r, tombolo_record i
     value->why = tombolo_get_text(r, in, at + 8, 16);
 }
 
-/* What is sent. */
+/* The parameters of a message. */
 typedef struct testing_growth_seen {
     uint32_t id;
     tombolo_text by; /* up to 16 bytes */
 } testing_growth_seen;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define TESTING_GROWTH_SEEN_BYTES 16
 
 static inline void testing_growth_seen_put(tombolo_writer *w, uint32_t at, const testing_growth_seen *value)
@@ -218,11 +218,11 @@ static inline void testing_growth_seen_get(tombolo_reader *r, tombolo_record in,
     value->by = tombolo_get_text(r, in, at + 8, 16);
 }
 
-/* What answers. */
+/* The results of a call. */
 typedef struct testing_growth_number_reply {
     uint64_t id;
 } testing_growth_number_reply;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define TESTING_GROWTH_NUMBER_REPLY_BYTES 8
 
 static inline void testing_growth_number_reply_put(tombolo_writer *w, uint32_t at, const testing_growth_number_reply *value)
@@ -237,16 +237,16 @@ static inline void testing_growth_number_reply_get(tombolo_reader *r, tombolo_re
 
 /* --- interface Growth ---------------------------------------------------------------------------- */
 
-/* As it is. */
+/* The interface with its additions. */
 #define TESTING_GROWTH_VERSION 1
-/* What both sides must have in common: its package, name and version. */
+/* Hash of its package, name and version, which must be the same on both sides. */
 #define TESTING_GROWTH_HASH UINT64_C(0xc8fdb15f720b47d3)
-/* Of everything that peers can notice: tells builds apart. */
+/* Hash of all declarations that affect peers; distinguishes builds. */
 #define TESTING_GROWTH_FINGERPRINT UINT64_C(0x89c2a7c0adc72a8d)
-/* Memory for the lists of a message, at most. */
+/* Maximum memory for the lists of a message, in bytes. */
 #define TESTING_GROWTH_LIST_BYTES (4 * sizeof(tombolo_text) + 8)
 
-/* How to open its channels, for tombolo_connect and tombolo_export. */
+/* Returns the options of its channels, for tombolo_connect and tombolo_export. */
 static inline tombolo_options testing_growth_options(void)
 {
     tombolo_options options = {0, 0, 0, 0, 0, 0};
@@ -256,22 +256,22 @@ static inline tombolo_options testing_growth_options(void)
 
 /* --- client of Growth ---------------------------------------------------------------------------- */
 
-/* What is done with one-way messages of the server; null for those that are passed over. */
+/* Handlers of the server's one-way messages; null to ignore a message. */
 typedef struct testing_growth_events {
     /* A note was seen. */
     void (*seen)(void *context, const testing_growth_seen *event);
-    /* Is new, the other way. */
+    /* An event that the earlier version does not have. */
     void (*news)(void *context);
 } testing_growth_events;
 
 /* The calling end of a channel. */
 typedef struct testing_growth_client {
-    tombolo_client base; /* base.port.counts says what has passed */
+    tombolo_client base; /* base.port.counts has the counters */
     const testing_growth_events *events;
     void *context;
 } testing_growth_client;
 
-/* What this client does with a one-way message. */
+/* Handles a one-way message. Returns false if its ordinal is unknown. */
 static inline bool testing_growth_client_event(
     tombolo_client *base, uint16_t ordinal, tombolo_reader *r, tombolo_record body)
 {
@@ -297,14 +297,14 @@ static inline bool testing_growth_client_event(
     }
 }
 
-/* The memory that a client of this channel needs, in bytes. */
+/* Returns the memory that a client of this channel needs, in bytes. */
 static inline size_t testing_growth_client_memory(const tombolo_channel *channel)
 {
     return tombolo_port_memory(channel, TESTING_GROWTH_LIST_BYTES);
 }
 
-/* Makes a client of an open channel, in memory of the caller's, which both have to outlive it. Less memory than
- * testing_growth_client_memory() says does while no message has lists that do not fit. */
+/* Creates a client on an open channel, in memory of the caller. Both must outlive it. Less memory than
+ * testing_growth_client_memory() returns suffices as long as the lists of every message fit. */
 static inline tombolo_status testing_growth_client_bind(
     testing_growth_client *client, tombolo_channel *channel, void *memory, size_t bytes, const testing_growth_events *events, void *context)
 {
@@ -316,14 +316,14 @@ static inline tombolo_status testing_growth_client_bind(
     return tombolo_port_bind(&client->base.port, channel, memory, bytes, needs);
 }
 
-/* Takes the one-way messages that have come, waiting for the first. TOMBOLO_TIMED_OUT: there was none. */
+/* Waits for a one-way message and handles all that have arrived. Returns TOMBOLO_TIMED_OUT if there was none. */
 static inline tombolo_status testing_growth_client_poll(testing_growth_client *client, uint64_t timeout_ns)
 {
     return tombolo_client_poll(&client->base, timeout_ns);
 }
 
-/* A note comes back, with something. */
-/* It may be called again when it is unknown whether it was served. */
+/* Returns the note, with details. */
+/* Idempotent: it may be repeated if it is unknown whether it was served. */
 static inline tombolo_status testing_growth_call_look(
     testing_growth_client *client, const testing_growth_look_request *request, testing_growth_look_reply *reply, uint64_t timeout_ns)
 {
@@ -340,7 +340,7 @@ static inline tombolo_status testing_growth_call_look(
     return tombolo_client_read(&client->base, &r, status);
 }
 
-/* Is new. */
+/* A call that the earlier version does not have. */
 static inline tombolo_status testing_growth_call_number(
     testing_growth_client *client, testing_growth_number_reply *reply, uint64_t timeout_ns)
 {
@@ -356,8 +356,8 @@ static inline tombolo_status testing_growth_call_number(
     return tombolo_client_read(&client->base, &r, status);
 }
 
-/* Forgets a note. */
-/* One-way. TOMBOLO_NO_ROOM: nothing was sent. */
+/* Deletes a note. */
+/* One-way. Returns TOMBOLO_NO_ROOM if it was not sent. */
 static inline tombolo_status testing_growth_send_forget(
     testing_growth_client *client, const testing_growth_forget *message, uint64_t timeout_ns)
 {
@@ -366,8 +366,8 @@ static inline tombolo_status testing_growth_send_forget(
     return tombolo_port_send(&client->base.port, &w, timeout_ns);
 }
 
-/* Is new, one way. */
-/* One-way. TOMBOLO_NO_ROOM: nothing was sent. */
+/* A message that the earlier version does not have. */
+/* One-way. Returns TOMBOLO_NO_ROOM if it was not sent. */
 static inline tombolo_status testing_growth_send_poke(testing_growth_client *client, uint64_t timeout_ns)
 {
     tombolo_writer w = tombolo_client_begin(&client->base, 5, TOMBOLO_MESSAGE, 0);
@@ -376,35 +376,35 @@ static inline tombolo_status testing_growth_send_poke(testing_growth_client *cli
 
 /* --- server of Growth ---------------------------------------------------------------------------- */
 
-/* What serves. A call's function fills in the reply and returns TOMBOLO_OK, or the error and TOMBOLO_DECLINED, or
- * keeps `pending` for the function that answers it and returns TOMBOLO_LATER. All else, and null, is not served. The
- * request and its texts are good until it returns; what the reply refers to has to be good a moment longer. */
+/* Handlers. That of a call fills in the reply and returns TOMBOLO_OK, or fills in the error and returns TOMBOLO_DECLINED,
+ * or keeps `pending` for an answer later and returns TOMBOLO_LATER. With any other status, or a null handler, it is not
+ * served. The request and its texts are valid until the handler returns; what the reply refers to, until it is sent. */
 typedef struct testing_growth_handler {
-    /* A note comes back, with something. */
+    /* Returns the note, with details. */
     tombolo_status (*look)(void *context, tombolo_pending pending, const testing_growth_look_request *request, testing_growth_look_reply *reply);
-    /* Forgets a note. */
+    /* Deletes a note. */
     void (*forget)(void *context, const testing_growth_forget *message);
-    /* Is new. */
+    /* A call that the earlier version does not have. */
     tombolo_status (*number)(void *context, tombolo_pending pending, testing_growth_number_reply *reply);
-    /* Is new, one way. */
+    /* A message that the earlier version does not have. */
     void (*poke)(void *context);
 } testing_growth_handler;
 
 /* The serving end of a channel. */
 typedef struct testing_growth_server {
-    tombolo_server base; /* base.port.counts says what has passed */
+    tombolo_server base; /* base.port.counts has the counters */
     const testing_growth_handler *handler;
     void *context;
 } testing_growth_server;
 
-/* The memory that a server of this channel needs, in bytes. */
+/* Returns the memory that a server of this channel needs, in bytes. */
 static inline size_t testing_growth_server_memory(const tombolo_channel *channel)
 {
     return tombolo_port_memory(channel, TESTING_GROWTH_LIST_BYTES);
 }
 
-/* Makes a server of an open channel, in memory of the caller's, which both have to outlive it. Less memory than
- * testing_growth_server_memory() says does while no message has lists that do not fit. */
+/* Creates a server on an open channel, in memory of the caller. Both must outlive it. Less memory than
+ * testing_growth_server_memory() returns suffices as long as the lists of every message fit. */
 static inline tombolo_status testing_growth_server_bind(
     testing_growth_server *server, tombolo_channel *channel, void *memory, size_t bytes, const testing_growth_handler *handler, void *context)
 {
@@ -415,13 +415,13 @@ static inline tombolo_status testing_growth_server_bind(
     return tombolo_port_bind(&server->base.port, channel, memory, bytes, needs);
 }
 
-/* Answers a call of `look` that was kept: with the reply for TOMBOLO_OK, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
+/* Answers a kept call of `look`: with the reply for TOMBOLO_OK, otherwise as not served or refused.
+ * Returns TOMBOLO_NOT_OUTSTANDING if the client no longer waits for it. */
 static inline tombolo_status testing_growth_answer_look(
     testing_growth_server *server, tombolo_pending pending, tombolo_status result, const testing_growth_look_reply *reply)
 {
     if (pending.ordinal != 1 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client no longer waits for the answer");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, TESTING_GROWTH_LOOK_REPLY_BYTES);
@@ -431,13 +431,13 @@ static inline tombolo_status testing_growth_answer_look(
     return tombolo_server_fault(&server->base, pending, tombolo_server_why(result));
 }
 
-/* Answers a call of `number` that was kept: with the reply for TOMBOLO_OK, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
+/* Answers a kept call of `number`: with the reply for TOMBOLO_OK, otherwise as not served or refused.
+ * Returns TOMBOLO_NOT_OUTSTANDING if the client no longer waits for it. */
 static inline tombolo_status testing_growth_answer_number(
     testing_growth_server *server, tombolo_pending pending, tombolo_status result, const testing_growth_number_reply *reply)
 {
     if (pending.ordinal != 4 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client no longer waits for the answer");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, TESTING_GROWTH_NUMBER_REPLY_BYTES);
@@ -448,7 +448,7 @@ static inline tombolo_status testing_growth_answer_number(
 }
 
 /* A note was seen. */
-/* One-way. TOMBOLO_NO_ROOM: nothing was sent. */
+/* One-way. Returns TOMBOLO_NO_ROOM if it was not sent. */
 static inline tombolo_status testing_growth_send_seen(
     testing_growth_server *server, const testing_growth_seen *message, uint64_t timeout_ns)
 {
@@ -458,8 +458,8 @@ static inline tombolo_status testing_growth_send_seen(
     return tombolo_port_send(&server->base.port, &w, timeout_ns);
 }
 
-/* Is new, the other way. */
-/* One-way. TOMBOLO_NO_ROOM: nothing was sent. */
+/* An event that the earlier version does not have. */
+/* One-way. Returns TOMBOLO_NO_ROOM if it was not sent. */
 static inline tombolo_status testing_growth_send_news(testing_growth_server *server, uint64_t timeout_ns)
 {
     const tombolo_pending none = {0, 6};
@@ -467,8 +467,8 @@ static inline tombolo_status testing_growth_send_news(testing_growth_server *ser
     return tombolo_port_send(&server->base.port, &w, timeout_ns);
 }
 
-/* Takes one message, waiting for it, and serves it. TOMBOLO_TIMED_OUT: there was none. TOMBOLO_CLOSED, TOMBOLO_PEER_DIED:
- * the client is gone. TOMBOLO_NO_ROOM: it takes no answers, and its channel should be closed. */
+/* Waits for one message and serves it. Returns TOMBOLO_TIMED_OUT if there was none, TOMBOLO_CLOSED or TOMBOLO_PEER_DIED
+ * if the client is gone, and TOMBOLO_NO_ROOM if it does not take its answers: close the channel then. */
 static inline tombolo_status testing_growth_serve(testing_growth_server *server, uint64_t timeout_ns)
 {
     tombolo_pending pending = {0, 0};

@@ -1,5 +1,5 @@
 /*
- * An interface as it was: tests let it talk to what it has become.
+ * The earlier version of an interface: tests connect it with the later one.
  *
  * Written by `tombolo idl compile --lang c` from interfaces/growth_before.tbl.
  */
@@ -14,11 +14,11 @@
 extern "C" {
 #endif
 
-/* Can grow. */
+/* A structure that will get further fields. */
 typedef struct before_note {
     tombolo_text text; /* up to 32 bytes */
 } before_note;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define BEFORE_NOTE_BYTES 8
 
 static inline void before_note_put(tombolo_writer *w, uint32_t at, const before_note *value)
@@ -31,11 +31,11 @@ static inline void before_note_get(tombolo_reader *r, tombolo_record in, uint32_
     value->text = tombolo_get_text(r, in, at, 32);
 }
 
-/* What is sent. */
+/* The parameters of a message. */
 typedef struct before_growth_look_request {
     before_note note;
 } before_growth_look_request;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define BEFORE_GROWTH_LOOK_REQUEST_BYTES 8
 
 static inline void before_growth_look_request_put(tombolo_writer *w, uint32_t at, const before_growth_look_request *value)
@@ -53,9 +53,9 @@ static inline void before_growth_look_request_get(tombolo_reader *r, tombolo_rec
 
 #define BEFORE_THING_NUMBER UINT32_C(1)
 
-/* One of several. */
+/* A union that will get another case. */
 typedef struct before_thing {
-    uint32_t which; /* one of the numbers above; another one comes from a newer peer */
+    uint32_t which; /* one of the numbers above; others come from newer peers */
     union {
         uint32_t number;
     } as;
@@ -89,13 +89,13 @@ static inline void before_thing_get(tombolo_reader *r, tombolo_record in, uint32
     }
 }
 
-/* What answers. */
+/* The results of a call. */
 typedef struct before_growth_look_reply {
     before_note note;
     before_thing thing;
     testing_stamp stamp;
 } before_growth_look_reply;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define BEFORE_GROWTH_LOOK_REPLY_BYTES 40
 
 static inline void before_growth_look_reply_put(tombolo_writer *w, uint32_t at, const before_growth_look_reply *value)
@@ -115,11 +115,11 @@ static inline void before_growth_look_reply_get(tombolo_reader *r, tombolo_recor
     testing_stamp_get(r, in, at + 24, &value->stamp);
 }
 
-/* What is sent. */
+/* The parameters of a message. */
 typedef struct before_growth_forget {
     uint32_t id;
 } before_growth_forget;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define BEFORE_GROWTH_FORGET_BYTES 8
 
 static inline void before_growth_forget_put(tombolo_writer *w, uint32_t at, const before_growth_forget *value)
@@ -132,11 +132,11 @@ static inline void before_growth_forget_get(tombolo_reader *r, tombolo_record in
     value->id = (uint32_t)tombolo_get(r, in, at);
 }
 
-/* What is sent. */
+/* The parameters of a message. */
 typedef struct before_growth_seen {
     uint32_t id;
 } before_growth_seen;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define BEFORE_GROWTH_SEEN_BYTES 8
 
 static inline void before_growth_seen_put(tombolo_writer *w, uint32_t at, const before_growth_seen *value)
@@ -151,16 +151,16 @@ static inline void before_growth_seen_get(tombolo_reader *r, tombolo_record in, 
 
 /* --- interface Growth ---------------------------------------------------------------------------- */
 
-/* As it was. */
+/* The interface before its additions. */
 #define BEFORE_GROWTH_VERSION 1
-/* What both sides must have in common: its package, name and version. */
+/* Hash of its package, name and version, which must be the same on both sides. */
 #define BEFORE_GROWTH_HASH UINT64_C(0xc8fdb15f720b47d3)
-/* Of everything that peers can notice: tells builds apart. */
+/* Hash of all declarations that affect peers; distinguishes builds. */
 #define BEFORE_GROWTH_FINGERPRINT UINT64_C(0x8d1b8bc1f63a2486)
-/* Memory for the lists of a message, at most. */
+/* Maximum memory for the lists of a message, in bytes. */
 #define BEFORE_GROWTH_LIST_BYTES (0)
 
-/* How to open its channels, for tombolo_connect and tombolo_export. */
+/* Returns the options of its channels, for tombolo_connect and tombolo_export. */
 static inline tombolo_options before_growth_options(void)
 {
     tombolo_options options = {0, 0, 0, 0, 0, 0};
@@ -170,7 +170,7 @@ static inline tombolo_options before_growth_options(void)
 
 /* --- client of Growth ---------------------------------------------------------------------------- */
 
-/* What is done with one-way messages of the server; null for those that are passed over. */
+/* Handlers of the server's one-way messages; null to ignore a message. */
 typedef struct before_growth_events {
     /* A note was seen. */
     void (*seen)(void *context, const before_growth_seen *event);
@@ -178,12 +178,12 @@ typedef struct before_growth_events {
 
 /* The calling end of a channel. */
 typedef struct before_growth_client {
-    tombolo_client base; /* base.port.counts says what has passed */
+    tombolo_client base; /* base.port.counts has the counters */
     const before_growth_events *events;
     void *context;
 } before_growth_client;
 
-/* What this client does with a one-way message. */
+/* Handles a one-way message. Returns false if its ordinal is unknown. */
 static inline bool before_growth_client_event(
     tombolo_client *base, uint16_t ordinal, tombolo_reader *r, tombolo_record body)
 {
@@ -203,14 +203,14 @@ static inline bool before_growth_client_event(
     }
 }
 
-/* The memory that a client of this channel needs, in bytes. */
+/* Returns the memory that a client of this channel needs, in bytes. */
 static inline size_t before_growth_client_memory(const tombolo_channel *channel)
 {
     return tombolo_port_memory(channel, BEFORE_GROWTH_LIST_BYTES);
 }
 
-/* Makes a client of an open channel, in memory of the caller's, which both have to outlive it. Less memory than
- * before_growth_client_memory() says does while no message has lists that do not fit. */
+/* Creates a client on an open channel, in memory of the caller. Both must outlive it. Less memory than
+ * before_growth_client_memory() returns suffices as long as the lists of every message fit. */
 static inline tombolo_status before_growth_client_bind(
     before_growth_client *client, tombolo_channel *channel, void *memory, size_t bytes, const before_growth_events *events, void *context)
 {
@@ -222,14 +222,14 @@ static inline tombolo_status before_growth_client_bind(
     return tombolo_port_bind(&client->base.port, channel, memory, bytes, needs);
 }
 
-/* Takes the one-way messages that have come, waiting for the first. TOMBOLO_TIMED_OUT: there was none. */
+/* Waits for a one-way message and handles all that have arrived. Returns TOMBOLO_TIMED_OUT if there was none. */
 static inline tombolo_status before_growth_client_poll(before_growth_client *client, uint64_t timeout_ns)
 {
     return tombolo_client_poll(&client->base, timeout_ns);
 }
 
-/* A note comes back, with something. */
-/* It may be called again when it is unknown whether it was served. */
+/* Returns the note, with details. */
+/* Idempotent: it may be repeated if it is unknown whether it was served. */
 static inline tombolo_status before_growth_call_look(
     before_growth_client *client, const before_growth_look_request *request, before_growth_look_reply *reply, uint64_t timeout_ns)
 {
@@ -246,8 +246,8 @@ static inline tombolo_status before_growth_call_look(
     return tombolo_client_read(&client->base, &r, status);
 }
 
-/* Forgets a note. */
-/* One-way. TOMBOLO_NO_ROOM: nothing was sent. */
+/* Deletes a note. */
+/* One-way. Returns TOMBOLO_NO_ROOM if it was not sent. */
 static inline tombolo_status before_growth_send_forget(
     before_growth_client *client, const before_growth_forget *message, uint64_t timeout_ns)
 {
@@ -258,31 +258,31 @@ static inline tombolo_status before_growth_send_forget(
 
 /* --- server of Growth ---------------------------------------------------------------------------- */
 
-/* What serves. A call's function fills in the reply and returns TOMBOLO_OK, or the error and TOMBOLO_DECLINED, or
- * keeps `pending` for the function that answers it and returns TOMBOLO_LATER. All else, and null, is not served. The
- * request and its texts are good until it returns; what the reply refers to has to be good a moment longer. */
+/* Handlers. That of a call fills in the reply and returns TOMBOLO_OK, or fills in the error and returns TOMBOLO_DECLINED,
+ * or keeps `pending` for an answer later and returns TOMBOLO_LATER. With any other status, or a null handler, it is not
+ * served. The request and its texts are valid until the handler returns; what the reply refers to, until it is sent. */
 typedef struct before_growth_handler {
-    /* A note comes back, with something. */
+    /* Returns the note, with details. */
     tombolo_status (*look)(void *context, tombolo_pending pending, const before_growth_look_request *request, before_growth_look_reply *reply);
-    /* Forgets a note. */
+    /* Deletes a note. */
     void (*forget)(void *context, const before_growth_forget *message);
 } before_growth_handler;
 
 /* The serving end of a channel. */
 typedef struct before_growth_server {
-    tombolo_server base; /* base.port.counts says what has passed */
+    tombolo_server base; /* base.port.counts has the counters */
     const before_growth_handler *handler;
     void *context;
 } before_growth_server;
 
-/* The memory that a server of this channel needs, in bytes. */
+/* Returns the memory that a server of this channel needs, in bytes. */
 static inline size_t before_growth_server_memory(const tombolo_channel *channel)
 {
     return tombolo_port_memory(channel, BEFORE_GROWTH_LIST_BYTES);
 }
 
-/* Makes a server of an open channel, in memory of the caller's, which both have to outlive it. Less memory than
- * before_growth_server_memory() says does while no message has lists that do not fit. */
+/* Creates a server on an open channel, in memory of the caller. Both must outlive it. Less memory than
+ * before_growth_server_memory() returns suffices as long as the lists of every message fit. */
 static inline tombolo_status before_growth_server_bind(
     before_growth_server *server, tombolo_channel *channel, void *memory, size_t bytes, const before_growth_handler *handler, void *context)
 {
@@ -293,13 +293,13 @@ static inline tombolo_status before_growth_server_bind(
     return tombolo_port_bind(&server->base.port, channel, memory, bytes, needs);
 }
 
-/* Answers a call of `look` that was kept: with the reply for TOMBOLO_OK, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
+/* Answers a kept call of `look`: with the reply for TOMBOLO_OK, otherwise as not served or refused.
+ * Returns TOMBOLO_NOT_OUTSTANDING if the client no longer waits for it. */
 static inline tombolo_status before_growth_answer_look(
     before_growth_server *server, tombolo_pending pending, tombolo_status result, const before_growth_look_reply *reply)
 {
     if (pending.ordinal != 1 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client no longer waits for the answer");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, BEFORE_GROWTH_LOOK_REPLY_BYTES);
@@ -310,7 +310,7 @@ static inline tombolo_status before_growth_answer_look(
 }
 
 /* A note was seen. */
-/* One-way. TOMBOLO_NO_ROOM: nothing was sent. */
+/* One-way. Returns TOMBOLO_NO_ROOM if it was not sent. */
 static inline tombolo_status before_growth_send_seen(
     before_growth_server *server, const before_growth_seen *message, uint64_t timeout_ns)
 {
@@ -320,8 +320,8 @@ static inline tombolo_status before_growth_send_seen(
     return tombolo_port_send(&server->base.port, &w, timeout_ns);
 }
 
-/* Takes one message, waiting for it, and serves it. TOMBOLO_TIMED_OUT: there was none. TOMBOLO_CLOSED, TOMBOLO_PEER_DIED:
- * the client is gone. TOMBOLO_NO_ROOM: it takes no answers, and its channel should be closed. */
+/* Waits for one message and serves it. Returns TOMBOLO_TIMED_OUT if there was none, TOMBOLO_CLOSED or TOMBOLO_PEER_DIED
+ * if the client is gone, and TOMBOLO_NO_ROOM if it does not take its answers: close the channel then. */
 static inline tombolo_status before_growth_serve(before_growth_server *server, uint64_t timeout_ns)
 {
     tombolo_pending pending = {0, 0};

@@ -1,5 +1,5 @@
 /*
- * A store of values by name: the service that the guide builds.
+ * A key-value store: the example service of the book.
  *
  * Written by `tombolo idl compile --lang c` from interfaces/kv.tbl.
  */
@@ -20,14 +20,14 @@ extern "C" {
 
 /* Why a call was declined. */
 typedef uint8_t example_kv_error;
-/* There is no such key. */
+/* The key does not exist. */
 #define EXAMPLE_KV_ERROR_NOT_FOUND ((example_kv_error)1)
-/* The value has another version than was expected. */
+/* The key does not have the expected version. */
 #define EXAMPLE_KV_ERROR_CONFLICT ((example_kv_error)2)
-/* There is no room for more. */
+/* The store is full. */
 #define EXAMPLE_KV_ERROR_FULL ((example_kv_error)3)
 
-/* Its name in the interface file, or "unknown". */
+/* Returns the name in the interface file, or "unknown". */
 static inline const char *example_kv_error_name(example_kv_error value)
 {
     TOMBOLO_NAME(EXAMPLE_KV_ERROR_NOT_FOUND, "not_found");
@@ -36,11 +36,11 @@ static inline const char *example_kv_error_name(example_kv_error value)
     return "unknown";
 }
 
-/* What is sent. */
+/* The parameters of a message. */
 typedef struct example_kv_get_request {
     tombolo_text key; /* up to 64 bytes */
 } example_kv_get_request;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define EXAMPLE_KV_GET_REQUEST_BYTES 8
 
 static inline void example_kv_get_request_put(tombolo_writer *w, uint32_t at, const example_kv_get_request *value)
@@ -53,12 +53,12 @@ static inline void example_kv_get_request_get(tombolo_reader *r, tombolo_record 
     value->key = tombolo_get_text(r, in, at, 64);
 }
 
-/* What answers. */
+/* The results of a call. */
 typedef struct example_kv_get_reply {
     tombolo_bytes value; /* up to 2048 bytes */
     uint64_t version;
 } example_kv_get_reply;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define EXAMPLE_KV_GET_REPLY_BYTES 16
 
 static inline void example_kv_get_reply_put(tombolo_writer *w, uint32_t at, const example_kv_get_reply *value)
@@ -73,11 +73,11 @@ static inline void example_kv_get_reply_get(tombolo_reader *r, tombolo_record in
     value->version = (uint64_t)tombolo_get(r, in, at + 8);
 }
 
-/* What declines. */
+/* The declared error of a call. */
 typedef struct example_kv_get_error {
     example_kv_error error;
 } example_kv_get_error;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define EXAMPLE_KV_GET_ERROR_BYTES 8
 
 static inline void example_kv_get_error_put(tombolo_writer *w, uint32_t at, const example_kv_get_error *value)
@@ -90,13 +90,13 @@ static inline void example_kv_get_error_get(tombolo_reader *r, tombolo_record in
     value->error = (example_kv_error)tombolo_get(r, in, at);
 }
 
-/* What is sent. */
+/* The parameters of a message. */
 typedef struct example_kv_put_request {
     tombolo_text key; /* up to 64 bytes */
     tombolo_bytes value; /* up to 2048 bytes */
     tombolo_optional_u64 expected;
 } example_kv_put_request;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define EXAMPLE_KV_PUT_REQUEST_BYTES 32
 
 static inline void example_kv_put_request_put(tombolo_writer *w, uint32_t at, const example_kv_put_request *value)
@@ -119,11 +119,11 @@ static inline void example_kv_put_request_get(tombolo_reader *r, tombolo_record 
     }
 }
 
-/* What answers. */
+/* The results of a call. */
 typedef struct example_kv_put_reply {
     uint64_t version;
 } example_kv_put_reply;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define EXAMPLE_KV_PUT_REPLY_BYTES 8
 
 static inline void example_kv_put_reply_put(tombolo_writer *w, uint32_t at, const example_kv_put_reply *value)
@@ -136,11 +136,11 @@ static inline void example_kv_put_reply_get(tombolo_reader *r, tombolo_record in
     value->version = (uint64_t)tombolo_get(r, in, at);
 }
 
-/* What declines. */
+/* The declared error of a call. */
 typedef struct example_kv_put_error {
     example_kv_error error;
 } example_kv_put_error;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define EXAMPLE_KV_PUT_ERROR_BYTES 8
 
 static inline void example_kv_put_error_put(tombolo_writer *w, uint32_t at, const example_kv_put_error *value)
@@ -153,11 +153,11 @@ static inline void example_kv_put_error_get(tombolo_reader *r, tombolo_record in
     value->error = (example_kv_error)tombolo_get(r, in, at);
 }
 
-/* What is sent. */
+/* The parameters of a message. */
 typedef struct example_kv_list_request {
     tombolo_text prefix; /* up to 64 bytes */
 } example_kv_list_request;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define EXAMPLE_KV_LIST_REQUEST_BYTES 8
 
 static inline void example_kv_list_request_put(tombolo_writer *w, uint32_t at, const example_kv_list_request *value)
@@ -170,11 +170,11 @@ static inline void example_kv_list_request_get(tombolo_reader *r, tombolo_record
     value->prefix = tombolo_get_text(r, in, at, 64);
 }
 
-/* What answers. */
+/* The results of a call. */
 typedef struct example_kv_list_reply {
     tombolo_list_text keys; /* up to 64, each of up to 64 bytes */
 } example_kv_list_reply;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define EXAMPLE_KV_LIST_REPLY_BYTES 8
 
 static inline void example_kv_list_reply_put(tombolo_writer *w, uint32_t at, const example_kv_list_reply *value)
@@ -199,11 +199,11 @@ static inline void example_kv_list_reply_get(tombolo_reader *r, tombolo_record i
     }
 }
 
-/* What is sent. */
+/* The parameters of a message. */
 typedef struct example_kv_await_change_request {
     tombolo_text key; /* up to 64 bytes */
 } example_kv_await_change_request;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define EXAMPLE_KV_AWAIT_CHANGE_REQUEST_BYTES 8
 
 static inline void example_kv_await_change_request_put(tombolo_writer *w, uint32_t at, const example_kv_await_change_request *value)
@@ -216,11 +216,11 @@ static inline void example_kv_await_change_request_get(tombolo_reader *r, tombol
     value->key = tombolo_get_text(r, in, at, 64);
 }
 
-/* What answers. */
+/* The results of a call. */
 typedef struct example_kv_await_change_reply {
     uint64_t version;
 } example_kv_await_change_reply;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define EXAMPLE_KV_AWAIT_CHANGE_REPLY_BYTES 8
 
 static inline void example_kv_await_change_reply_put(tombolo_writer *w, uint32_t at, const example_kv_await_change_reply *value)
@@ -233,11 +233,11 @@ static inline void example_kv_await_change_reply_get(tombolo_reader *r, tombolo_
     value->version = (uint64_t)tombolo_get(r, in, at);
 }
 
-/* What declines. */
+/* The declared error of a call. */
 typedef struct example_kv_await_change_error {
     example_kv_error error;
 } example_kv_await_change_error;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define EXAMPLE_KV_AWAIT_CHANGE_ERROR_BYTES 8
 
 static inline void example_kv_await_change_error_put(tombolo_writer *w, uint32_t at, const example_kv_await_change_error *value)
@@ -250,11 +250,11 @@ static inline void example_kv_await_change_error_get(tombolo_reader *r, tombolo_
     value->error = (example_kv_error)tombolo_get(r, in, at);
 }
 
-/* What is sent. */
+/* The parameters of a message. */
 typedef struct example_kv_forget {
     tombolo_text key; /* up to 64 bytes */
 } example_kv_forget;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define EXAMPLE_KV_FORGET_BYTES 8
 
 static inline void example_kv_forget_put(tombolo_writer *w, uint32_t at, const example_kv_forget *value)
@@ -267,12 +267,12 @@ static inline void example_kv_forget_get(tombolo_reader *r, tombolo_record in, u
     value->key = tombolo_get_text(r, in, at, 64);
 }
 
-/* What is sent. */
+/* The parameters of a message. */
 typedef struct example_kv_changed {
     tombolo_text key; /* up to 64 bytes */
     uint64_t version;
 } example_kv_changed;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define EXAMPLE_KV_CHANGED_BYTES 16
 
 static inline void example_kv_changed_put(tombolo_writer *w, uint32_t at, const example_kv_changed *value)
@@ -289,16 +289,16 @@ static inline void example_kv_changed_get(tombolo_reader *r, tombolo_record in, 
 
 /* --- interface Kv -------------------------------------------------------------------------------- */
 
-/* A store of values by name. */
+/* A key-value store. */
 #define EXAMPLE_KV_VERSION 1
-/* What both sides must have in common: its package, name and version. */
+/* Hash of its package, name and version, which must be the same on both sides. */
 #define EXAMPLE_KV_HASH UINT64_C(0x07b5d475eb0914df)
-/* Of everything that peers can notice: tells builds apart. */
+/* Hash of all declarations that affect peers; distinguishes builds. */
 #define EXAMPLE_KV_FINGERPRINT UINT64_C(0xe720e3936141ea35)
-/* Memory for the lists of a message, at most. */
+/* Maximum memory for the lists of a message, in bytes. */
 #define EXAMPLE_KV_LIST_BYTES (64 * sizeof(tombolo_text) + 8)
 
-/* How to open its channels, for tombolo_connect and tombolo_export. */
+/* Returns the options of its channels, for tombolo_connect and tombolo_export. */
 static inline tombolo_options example_kv_options(void)
 {
     tombolo_options options = {0, 0, 0, 0, 0, 0};
@@ -308,20 +308,20 @@ static inline tombolo_options example_kv_options(void)
 
 /* --- client of Kv -------------------------------------------------------------------------------- */
 
-/* What is done with one-way messages of the server; null for those that are passed over. */
+/* Handlers of the server's one-way messages; null to ignore a message. */
 typedef struct example_kv_events {
-    /* A key was set, by whomever. */
+    /* A key was set by any client. */
     void (*changed)(void *context, const example_kv_changed *event);
 } example_kv_events;
 
 /* The calling end of a channel. */
 typedef struct example_kv_client {
-    tombolo_client base; /* base.port.counts says what has passed */
+    tombolo_client base; /* base.port.counts has the counters */
     const example_kv_events *events;
     void *context;
 } example_kv_client;
 
-/* What this client does with a one-way message. */
+/* Handles a one-way message. Returns false if its ordinal is unknown. */
 static inline bool example_kv_client_event(
     tombolo_client *base, uint16_t ordinal, tombolo_reader *r, tombolo_record body)
 {
@@ -341,14 +341,14 @@ static inline bool example_kv_client_event(
     }
 }
 
-/* The memory that a client of this channel needs, in bytes. */
+/* Returns the memory that a client of this channel needs, in bytes. */
 static inline size_t example_kv_client_memory(const tombolo_channel *channel)
 {
     return tombolo_port_memory(channel, EXAMPLE_KV_LIST_BYTES);
 }
 
-/* Makes a client of an open channel, in memory of the caller's, which both have to outlive it. Less memory than
- * example_kv_client_memory() says does while no message has lists that do not fit. */
+/* Creates a client on an open channel, in memory of the caller. Both must outlive it. Less memory than
+ * example_kv_client_memory() returns suffices as long as the lists of every message fit. */
 static inline tombolo_status example_kv_client_bind(
     example_kv_client *client, tombolo_channel *channel, void *memory, size_t bytes, const example_kv_events *events, void *context)
 {
@@ -360,15 +360,15 @@ static inline tombolo_status example_kv_client_bind(
     return tombolo_port_bind(&client->base.port, channel, memory, bytes, needs);
 }
 
-/* Takes the one-way messages that have come, waiting for the first. TOMBOLO_TIMED_OUT: there was none. */
+/* Waits for a one-way message and handles all that have arrived. Returns TOMBOLO_TIMED_OUT if there was none. */
 static inline tombolo_status example_kv_client_poll(example_kv_client *client, uint64_t timeout_ns)
 {
     return tombolo_client_poll(&client->base, timeout_ns);
 }
 
-/* The value of a key, and how often it was set. */
-/* It may be called again when it is unknown whether it was served. */
-/* TOMBOLO_DECLINED: `error` says why. */
+/* Returns the value of a key and its version: the number of times it was set. */
+/* Idempotent: it may be repeated if it is unknown whether it was served. */
+/* Returns TOMBOLO_DECLINED if the server declined it; `error` has the reason. */
 static inline tombolo_status example_kv_call_get(
     example_kv_client *client, const example_kv_get_request *request, example_kv_get_reply *reply, example_kv_error *error, uint64_t timeout_ns)
 {
@@ -391,8 +391,8 @@ static inline tombolo_status example_kv_call_get(
     return tombolo_client_read(&client->base, &r, status);
 }
 
-/* Sets a key, if its version is the expected one or none is expected. */
-/* TOMBOLO_DECLINED: `error` says why. */
+/* Sets a key and returns its new version. Fails if another version was expected. */
+/* Returns TOMBOLO_DECLINED if the server declined it; `error` has the reason. */
 static inline tombolo_status example_kv_call_put(
     example_kv_client *client, const example_kv_put_request *request, example_kv_put_reply *reply, example_kv_error *error, uint64_t timeout_ns)
 {
@@ -415,8 +415,8 @@ static inline tombolo_status example_kv_call_put(
     return tombolo_client_read(&client->base, &r, status);
 }
 
-/* Up to 64 keys that begin with a prefix. */
-/* It may be called again when it is unknown whether it was served. */
+/* Returns up to 64 keys that begin with a prefix. */
+/* Idempotent: it may be repeated if it is unknown whether it was served. */
 static inline tombolo_status example_kv_call_list(
     example_kv_client *client, const example_kv_list_request *request, example_kv_list_reply *reply, uint64_t timeout_ns)
 {
@@ -433,9 +433,9 @@ static inline tombolo_status example_kv_call_list(
     return tombolo_client_read(&client->base, &r, status);
 }
 
-/* Waits until a key is set, and answers then. */
-/* It may be called again when it is unknown whether it was served. */
-/* TOMBOLO_DECLINED: `error` says why. */
+/* Waits until a key is set, and returns its new version. */
+/* Idempotent: it may be repeated if it is unknown whether it was served. */
+/* Returns TOMBOLO_DECLINED if the server declined it; `error` has the reason. */
 static inline tombolo_status example_kv_call_await_change(
     example_kv_client *client, const example_kv_await_change_request *request, example_kv_await_change_reply *reply, example_kv_error *error, uint64_t timeout_ns)
 {
@@ -458,8 +458,8 @@ static inline tombolo_status example_kv_call_await_change(
     return tombolo_client_read(&client->base, &r, status);
 }
 
-/* Forgets a key, if it is there. There is no answer. */
-/* One-way. TOMBOLO_NO_ROOM: nothing was sent. */
+/* Deletes a key if it exists. There is no answer. */
+/* One-way. Returns TOMBOLO_NO_ROOM if it was not sent. */
 static inline tombolo_status example_kv_send_forget(
     example_kv_client *client, const example_kv_forget *message, uint64_t timeout_ns)
 {
@@ -470,37 +470,37 @@ static inline tombolo_status example_kv_send_forget(
 
 /* --- server of Kv -------------------------------------------------------------------------------- */
 
-/* What serves. A call's function fills in the reply and returns TOMBOLO_OK, or the error and TOMBOLO_DECLINED, or
- * keeps `pending` for the function that answers it and returns TOMBOLO_LATER. All else, and null, is not served. The
- * request and its texts are good until it returns; what the reply refers to has to be good a moment longer. */
+/* Handlers. That of a call fills in the reply and returns TOMBOLO_OK, or fills in the error and returns TOMBOLO_DECLINED,
+ * or keeps `pending` for an answer later and returns TOMBOLO_LATER. With any other status, or a null handler, it is not
+ * served. The request and its texts are valid until the handler returns; what the reply refers to, until it is sent. */
 typedef struct example_kv_handler {
-    /* The value of a key, and how often it was set. */
+    /* Returns the value of a key and its version: the number of times it was set. */
     tombolo_status (*get)(void *context, tombolo_pending pending, const example_kv_get_request *request, example_kv_get_reply *reply, example_kv_error *error);
-    /* Sets a key, if its version is the expected one or none is expected. */
+    /* Sets a key and returns its new version. Fails if another version was expected. */
     tombolo_status (*put)(void *context, tombolo_pending pending, const example_kv_put_request *request, example_kv_put_reply *reply, example_kv_error *error);
-    /* Up to 64 keys that begin with a prefix. */
+    /* Returns up to 64 keys that begin with a prefix. */
     tombolo_status (*list)(void *context, tombolo_pending pending, const example_kv_list_request *request, example_kv_list_reply *reply);
-    /* Waits until a key is set, and answers then. */
+    /* Waits until a key is set, and returns its new version. */
     tombolo_status (*await_change)(void *context, tombolo_pending pending, const example_kv_await_change_request *request, example_kv_await_change_reply *reply, example_kv_error *error);
-    /* Forgets a key, if it is there. There is no answer. */
+    /* Deletes a key if it exists. There is no answer. */
     void (*forget)(void *context, const example_kv_forget *message);
 } example_kv_handler;
 
 /* The serving end of a channel. */
 typedef struct example_kv_server {
-    tombolo_server base; /* base.port.counts says what has passed */
+    tombolo_server base; /* base.port.counts has the counters */
     const example_kv_handler *handler;
     void *context;
 } example_kv_server;
 
-/* The memory that a server of this channel needs, in bytes. */
+/* Returns the memory that a server of this channel needs, in bytes. */
 static inline size_t example_kv_server_memory(const tombolo_channel *channel)
 {
     return tombolo_port_memory(channel, EXAMPLE_KV_LIST_BYTES);
 }
 
-/* Makes a server of an open channel, in memory of the caller's, which both have to outlive it. Less memory than
- * example_kv_server_memory() says does while no message has lists that do not fit. */
+/* Creates a server on an open channel, in memory of the caller. Both must outlive it. Less memory than
+ * example_kv_server_memory() returns suffices as long as the lists of every message fit. */
 static inline tombolo_status example_kv_server_bind(
     example_kv_server *server, tombolo_channel *channel, void *memory, size_t bytes, const example_kv_handler *handler, void *context)
 {
@@ -511,13 +511,13 @@ static inline tombolo_status example_kv_server_bind(
     return tombolo_port_bind(&server->base.port, channel, memory, bytes, needs);
 }
 
-/* Answers a call of `get` that was kept: with the reply for TOMBOLO_OK, the error for TOMBOLO_DECLINED, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
+/* Answers a kept call of `get`: with the reply for TOMBOLO_OK, with the error for TOMBOLO_DECLINED, otherwise as not served or refused.
+ * Returns TOMBOLO_NOT_OUTSTANDING if the client no longer waits for it. */
 static inline tombolo_status example_kv_answer_get(
     example_kv_server *server, tombolo_pending pending, tombolo_status result, const example_kv_get_reply *reply, const example_kv_error *error)
 {
     if (pending.ordinal != 1 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client no longer waits for the answer");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, EXAMPLE_KV_GET_REPLY_BYTES);
@@ -534,13 +534,13 @@ static inline tombolo_status example_kv_answer_get(
     return tombolo_server_fault(&server->base, pending, tombolo_server_why(result));
 }
 
-/* Answers a call of `put` that was kept: with the reply for TOMBOLO_OK, the error for TOMBOLO_DECLINED, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
+/* Answers a kept call of `put`: with the reply for TOMBOLO_OK, with the error for TOMBOLO_DECLINED, otherwise as not served or refused.
+ * Returns TOMBOLO_NOT_OUTSTANDING if the client no longer waits for it. */
 static inline tombolo_status example_kv_answer_put(
     example_kv_server *server, tombolo_pending pending, tombolo_status result, const example_kv_put_reply *reply, const example_kv_error *error)
 {
     if (pending.ordinal != 2 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client no longer waits for the answer");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, EXAMPLE_KV_PUT_REPLY_BYTES);
@@ -557,13 +557,13 @@ static inline tombolo_status example_kv_answer_put(
     return tombolo_server_fault(&server->base, pending, tombolo_server_why(result));
 }
 
-/* Answers a call of `list` that was kept: with the reply for TOMBOLO_OK, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
+/* Answers a kept call of `list`: with the reply for TOMBOLO_OK, otherwise as not served or refused.
+ * Returns TOMBOLO_NOT_OUTSTANDING if the client no longer waits for it. */
 static inline tombolo_status example_kv_answer_list(
     example_kv_server *server, tombolo_pending pending, tombolo_status result, const example_kv_list_reply *reply)
 {
     if (pending.ordinal != 3 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client no longer waits for the answer");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, EXAMPLE_KV_LIST_REPLY_BYTES);
@@ -573,13 +573,13 @@ static inline tombolo_status example_kv_answer_list(
     return tombolo_server_fault(&server->base, pending, tombolo_server_why(result));
 }
 
-/* Answers a call of `await_change` that was kept: with the reply for TOMBOLO_OK, the error for TOMBOLO_DECLINED, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
+/* Answers a kept call of `await_change`: with the reply for TOMBOLO_OK, with the error for TOMBOLO_DECLINED, otherwise as not served or refused.
+ * Returns TOMBOLO_NOT_OUTSTANDING if the client no longer waits for it. */
 static inline tombolo_status example_kv_answer_await_change(
     example_kv_server *server, tombolo_pending pending, tombolo_status result, const example_kv_await_change_reply *reply, const example_kv_error *error)
 {
     if (pending.ordinal != 4 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client no longer waits for the answer");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, EXAMPLE_KV_AWAIT_CHANGE_REPLY_BYTES);
@@ -596,8 +596,8 @@ static inline tombolo_status example_kv_answer_await_change(
     return tombolo_server_fault(&server->base, pending, tombolo_server_why(result));
 }
 
-/* A key was set, by whomever. */
-/* One-way. TOMBOLO_NO_ROOM: nothing was sent. */
+/* A key was set by any client. */
+/* One-way. Returns TOMBOLO_NO_ROOM if it was not sent. */
 static inline tombolo_status example_kv_send_changed(
     example_kv_server *server, const example_kv_changed *message, uint64_t timeout_ns)
 {
@@ -607,8 +607,8 @@ static inline tombolo_status example_kv_send_changed(
     return tombolo_port_send(&server->base.port, &w, timeout_ns);
 }
 
-/* Takes one message, waiting for it, and serves it. TOMBOLO_TIMED_OUT: there was none. TOMBOLO_CLOSED, TOMBOLO_PEER_DIED:
- * the client is gone. TOMBOLO_NO_ROOM: it takes no answers, and its channel should be closed. */
+/* Waits for one message and serves it. Returns TOMBOLO_TIMED_OUT if there was none, TOMBOLO_CLOSED or TOMBOLO_PEER_DIED
+ * if the client is gone, and TOMBOLO_NO_ROOM if it does not take its answers: close the channel then. */
 static inline tombolo_status example_kv_serve(example_kv_server *server, uint64_t timeout_ns)
 {
     tombolo_pending pending = {0, 0};

@@ -1,5 +1,5 @@
 /*
- * Rights that go along with messages, for tests.
+ * Capabilities and buffers passed in messages, for tests.
  *
  * Written by `tombolo idl compile --lang c` from interfaces/rights.tbl.
  */
@@ -12,18 +12,18 @@
 extern "C" {
 #endif
 
-/* What is sent. */
+/* The parameters of a message. */
 typedef struct testing_rights_pass_request {
-    /* Told the sum, as a message of 8 bytes, little-endian. */
+    /* The endpoint to which the server sends the sum, as a message of 8 bytes, little-endian. */
     tombolo_right endpoint; /* copies: endpoint */
-    /* It is the server's from then on. */
-    tombolo_right region; /* gives away: region */
-    /* Perhaps. */
+    /* Memory that the server owns from then on. */
+    tombolo_right region; /* moves: region */
+    /* An optional capability. */
     tombolo_optional_right any; /* copies: capability */
-    /* Several. */
+    /* Several capabilities. */
     tombolo_list_right parts; /* up to 4, each of copies: capability */
 } testing_rights_pass_request;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define TESTING_RIGHTS_PASS_REQUEST_BYTES 64
 
 static inline void testing_rights_pass_request_put(tombolo_writer *w, uint32_t at, const testing_rights_pass_request *value)
@@ -60,14 +60,14 @@ static inline void testing_rights_pass_request_get(tombolo_reader *r, tombolo_re
     }
 }
 
-/* What answers. */
+/* The results of a call. */
 typedef struct testing_rights_pass_reply {
-    /* The sum. */
+    /* The sum of all bytes. */
     uint64_t sum;
-    /* A right to read what was the caller's. */
+    /* A capability to read the moved region. */
     tombolo_optional_right back; /* copies: capability */
 } testing_rights_pass_reply;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define TESTING_RIGHTS_PASS_REPLY_BYTES 32
 
 static inline void testing_rights_pass_reply_put(tombolo_writer *w, uint32_t at, const testing_rights_pass_reply *value)
@@ -88,14 +88,14 @@ static inline void testing_rights_pass_reply_get(tombolo_reader *r, tombolo_reco
     }
 }
 
-/* What is sent. */
+/* The parameters of a message. */
 typedef struct testing_buffers_pass_request {
-    /* They are the server's from then on. */
-    tombolo_list_right given; /* up to 4, each of gives away: buffer */
-    /* The caller keeps it, and the server reads it. */
+    /* Buffers that the server owns from then on. */
+    tombolo_list_right given; /* up to 4, each of moves: buffer */
+    /* A buffer that the caller keeps and the server reads. */
     tombolo_optional_right lent; /* copies: buffer */
 } testing_buffers_pass_request;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define TESTING_BUFFERS_PASS_REQUEST_BYTES 32
 
 static inline void testing_buffers_pass_request_put(tombolo_writer *w, uint32_t at, const testing_buffers_pass_request *value)
@@ -128,14 +128,14 @@ static inline void testing_buffers_pass_request_get(tombolo_reader *r, tombolo_r
     }
 }
 
-/* What answers. */
+/* The results of a call. */
 typedef struct testing_buffers_pass_reply {
-    /* The sum. */
+    /* The sum of all bytes. */
     uint64_t sum;
-    /* The first of those that were given. */
-    tombolo_optional_right back; /* gives away: buffer */
+    /* The first of the given buffers. */
+    tombolo_optional_right back; /* moves: buffer */
 } testing_buffers_pass_reply;
-/* Its fields on the wire. */
+/* Length of its fields on the wire, in bytes. */
 #define TESTING_BUFFERS_PASS_REPLY_BYTES 32
 
 static inline void testing_buffers_pass_reply_put(tombolo_writer *w, uint32_t at, const testing_buffers_pass_reply *value)
@@ -158,16 +158,16 @@ static inline void testing_buffers_pass_reply_get(tombolo_reader *r, tombolo_rec
 
 /* --- interface Rights ---------------------------------------------------------------------------- */
 
-/* Passes rights to memory and to endpoints on. */
+/* Passes capabilities to memory and to endpoints. */
 #define TESTING_RIGHTS_VERSION 1
-/* What both sides must have in common: its package, name and version. */
+/* Hash of its package, name and version, which must be the same on both sides. */
 #define TESTING_RIGHTS_HASH UINT64_C(0x7e6393de63d8dffb)
-/* Of everything that peers can notice: tells builds apart. */
+/* Hash of all declarations that affect peers; distinguishes builds. */
 #define TESTING_RIGHTS_FINGERPRINT UINT64_C(0x90770588f71af1f6)
-/* Memory for the lists of a message, at most. */
+/* Maximum memory for the lists of a message, in bytes. */
 #define TESTING_RIGHTS_LIST_BYTES (4 * sizeof(tombolo_right) + 8)
 
-/* How to open its channels, for tombolo_connect and tombolo_export. */
+/* Returns the options of its channels, for tombolo_connect and tombolo_export. */
 static inline tombolo_options testing_rights_options(void)
 {
     tombolo_options options = {0, 0, 0, 0, 0, 0};
@@ -179,10 +179,10 @@ static inline tombolo_options testing_rights_options(void)
 
 /* The calling end of a channel. */
 typedef struct testing_rights_client {
-    tombolo_client base; /* base.port.counts says what has passed */
+    tombolo_client base; /* base.port.counts has the counters */
 } testing_rights_client;
 
-/* What this client does with a one-way message. */
+/* Handles a one-way message. Returns false if its ordinal is unknown. */
 static inline bool testing_rights_client_event(
     tombolo_client *base, uint16_t ordinal, tombolo_reader *r, tombolo_record body)
 {
@@ -193,14 +193,14 @@ static inline bool testing_rights_client_event(
     return false;
 }
 
-/* The memory that a client of this channel needs, in bytes. */
+/* Returns the memory that a client of this channel needs, in bytes. */
 static inline size_t testing_rights_client_memory(const tombolo_channel *channel)
 {
     return tombolo_port_memory(channel, TESTING_RIGHTS_LIST_BYTES);
 }
 
-/* Makes a client of an open channel, in memory of the caller's, which both have to outlive it. Less memory than
- * testing_rights_client_memory() says does while no message has lists that do not fit. */
+/* Creates a client on an open channel, in memory of the caller. Both must outlive it. Less memory than
+ * testing_rights_client_memory() returns suffices as long as the lists of every message fit. */
 static inline tombolo_status testing_rights_client_bind(
     testing_rights_client *client, tombolo_channel *channel, void *memory, size_t bytes)
 {
@@ -210,13 +210,13 @@ static inline tombolo_status testing_rights_client_bind(
     return tombolo_port_bind(&client->base.port, channel, memory, bytes, needs);
 }
 
-/* Takes the one-way messages that have come, waiting for the first. TOMBOLO_TIMED_OUT: there was none. */
+/* Waits for a one-way message and handles all that have arrived. Returns TOMBOLO_TIMED_OUT if there was none. */
 static inline tombolo_status testing_rights_client_poll(testing_rights_client *client, uint64_t timeout_ns)
 {
     return tombolo_client_poll(&client->base, timeout_ns);
 }
 
-/* Of all kinds. The server adds up the bytes of all memory that it is given a right to. */
+/* Passes capabilities of all kinds. The server adds up the bytes of all memory that it gets access to. */
 static inline tombolo_status testing_rights_call_pass(
     testing_rights_client *client, const testing_rights_pass_request *request, testing_rights_pass_reply *reply, uint64_t timeout_ns)
 {
@@ -235,29 +235,29 @@ static inline tombolo_status testing_rights_call_pass(
 
 /* --- server of Rights ---------------------------------------------------------------------------- */
 
-/* What serves. A call's function fills in the reply and returns TOMBOLO_OK, or the error and TOMBOLO_DECLINED, or
- * keeps `pending` for the function that answers it and returns TOMBOLO_LATER. All else, and null, is not served. The
- * request and its texts are good until it returns; what the reply refers to has to be good a moment longer. */
+/* Handlers. That of a call fills in the reply and returns TOMBOLO_OK, or fills in the error and returns TOMBOLO_DECLINED,
+ * or keeps `pending` for an answer later and returns TOMBOLO_LATER. With any other status, or a null handler, it is not
+ * served. The request and its texts are valid until the handler returns; what the reply refers to, until it is sent. */
 typedef struct testing_rights_handler {
-    /* Of all kinds. The server adds up the bytes of all memory that it is given a right to. */
+    /* Passes capabilities of all kinds. The server adds up the bytes of all memory that it gets access to. */
     tombolo_status (*pass)(void *context, tombolo_pending pending, const testing_rights_pass_request *request, testing_rights_pass_reply *reply);
 } testing_rights_handler;
 
 /* The serving end of a channel. */
 typedef struct testing_rights_server {
-    tombolo_server base; /* base.port.counts says what has passed */
+    tombolo_server base; /* base.port.counts has the counters */
     const testing_rights_handler *handler;
     void *context;
 } testing_rights_server;
 
-/* The memory that a server of this channel needs, in bytes. */
+/* Returns the memory that a server of this channel needs, in bytes. */
 static inline size_t testing_rights_server_memory(const tombolo_channel *channel)
 {
     return tombolo_port_memory(channel, TESTING_RIGHTS_LIST_BYTES);
 }
 
-/* Makes a server of an open channel, in memory of the caller's, which both have to outlive it. Less memory than
- * testing_rights_server_memory() says does while no message has lists that do not fit. */
+/* Creates a server on an open channel, in memory of the caller. Both must outlive it. Less memory than
+ * testing_rights_server_memory() returns suffices as long as the lists of every message fit. */
 static inline tombolo_status testing_rights_server_bind(
     testing_rights_server *server, tombolo_channel *channel, void *memory, size_t bytes, const testing_rights_handler *handler, void *context)
 {
@@ -268,13 +268,13 @@ static inline tombolo_status testing_rights_server_bind(
     return tombolo_port_bind(&server->base.port, channel, memory, bytes, needs);
 }
 
-/* Answers a call of `pass` that was kept: with the reply for TOMBOLO_OK, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
+/* Answers a kept call of `pass`: with the reply for TOMBOLO_OK, otherwise as not served or refused.
+ * Returns TOMBOLO_NOT_OUTSTANDING if the client no longer waits for it. */
 static inline tombolo_status testing_rights_answer_pass(
     testing_rights_server *server, tombolo_pending pending, tombolo_status result, const testing_rights_pass_reply *reply)
 {
     if (pending.ordinal != 1 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client no longer waits for the answer");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, TESTING_RIGHTS_PASS_REPLY_BYTES);
@@ -284,8 +284,8 @@ static inline tombolo_status testing_rights_answer_pass(
     return tombolo_server_fault(&server->base, pending, tombolo_server_why(result));
 }
 
-/* Takes one message, waiting for it, and serves it. TOMBOLO_TIMED_OUT: there was none. TOMBOLO_CLOSED, TOMBOLO_PEER_DIED:
- * the client is gone. TOMBOLO_NO_ROOM: it takes no answers, and its channel should be closed. */
+/* Waits for one message and serves it. Returns TOMBOLO_TIMED_OUT if there was none, TOMBOLO_CLOSED or TOMBOLO_PEER_DIED
+ * if the client is gone, and TOMBOLO_NO_ROOM if it does not take its answers: close the channel then. */
 static inline tombolo_status testing_rights_serve(testing_rights_server *server, uint64_t timeout_ns)
 {
     tombolo_pending pending = {0, 0};
@@ -329,16 +329,16 @@ static inline tombolo_status testing_rights_serve(testing_rights_server *server,
 
 /* --- interface Buffers --------------------------------------------------------------------------- */
 
-/* Passes bulk memory on. */
+/* Passes buffers of bulk channels. */
 #define TESTING_BUFFERS_VERSION 1
-/* What both sides must have in common: its package, name and version. */
+/* Hash of its package, name and version, which must be the same on both sides. */
 #define TESTING_BUFFERS_HASH UINT64_C(0x59fe21477ee3a955)
-/* Of everything that peers can notice: tells builds apart. */
+/* Hash of all declarations that affect peers; distinguishes builds. */
 #define TESTING_BUFFERS_FINGERPRINT UINT64_C(0x23572504c922e154)
-/* Memory for the lists of a message, at most. */
+/* Maximum memory for the lists of a message, in bytes. */
 #define TESTING_BUFFERS_LIST_BYTES (4 * sizeof(tombolo_right) + 8)
 
-/* How to open its channels, for tombolo_connect and tombolo_export. */
+/* Returns the options of its channels, for tombolo_connect and tombolo_export. */
 static inline tombolo_options testing_buffers_options(void)
 {
     tombolo_options options = {0, 0, 0, 0, 0, 0};
@@ -350,10 +350,10 @@ static inline tombolo_options testing_buffers_options(void)
 
 /* The calling end of a channel. */
 typedef struct testing_buffers_client {
-    tombolo_client base; /* base.port.counts says what has passed */
+    tombolo_client base; /* base.port.counts has the counters */
 } testing_buffers_client;
 
-/* What this client does with a one-way message. */
+/* Handles a one-way message. Returns false if its ordinal is unknown. */
 static inline bool testing_buffers_client_event(
     tombolo_client *base, uint16_t ordinal, tombolo_reader *r, tombolo_record body)
 {
@@ -364,14 +364,14 @@ static inline bool testing_buffers_client_event(
     return false;
 }
 
-/* The memory that a client of this channel needs, in bytes. */
+/* Returns the memory that a client of this channel needs, in bytes. */
 static inline size_t testing_buffers_client_memory(const tombolo_channel *channel)
 {
     return tombolo_port_memory(channel, TESTING_BUFFERS_LIST_BYTES);
 }
 
-/* Makes a client of an open channel, in memory of the caller's, which both have to outlive it. Less memory than
- * testing_buffers_client_memory() says does while no message has lists that do not fit. */
+/* Creates a client on an open channel, in memory of the caller. Both must outlive it. Less memory than
+ * testing_buffers_client_memory() returns suffices as long as the lists of every message fit. */
 static inline tombolo_status testing_buffers_client_bind(
     testing_buffers_client *client, tombolo_channel *channel, void *memory, size_t bytes)
 {
@@ -381,13 +381,13 @@ static inline tombolo_status testing_buffers_client_bind(
     return tombolo_port_bind(&client->base.port, channel, memory, bytes, needs);
 }
 
-/* Takes the one-way messages that have come, waiting for the first. TOMBOLO_TIMED_OUT: there was none. */
+/* Waits for a one-way message and handles all that have arrived. Returns TOMBOLO_TIMED_OUT if there was none. */
 static inline tombolo_status testing_buffers_client_poll(testing_buffers_client *client, uint64_t timeout_ns)
 {
     return tombolo_client_poll(&client->base, timeout_ns);
 }
 
-/* The server adds up the bytes of all buffers, each from its start for as long as it says. */
+/* Passes buffers. The server adds up the bytes of the selected part of each. */
 static inline tombolo_status testing_buffers_call_pass(
     testing_buffers_client *client, const testing_buffers_pass_request *request, testing_buffers_pass_reply *reply, uint64_t timeout_ns)
 {
@@ -406,29 +406,29 @@ static inline tombolo_status testing_buffers_call_pass(
 
 /* --- server of Buffers --------------------------------------------------------------------------- */
 
-/* What serves. A call's function fills in the reply and returns TOMBOLO_OK, or the error and TOMBOLO_DECLINED, or
- * keeps `pending` for the function that answers it and returns TOMBOLO_LATER. All else, and null, is not served. The
- * request and its texts are good until it returns; what the reply refers to has to be good a moment longer. */
+/* Handlers. That of a call fills in the reply and returns TOMBOLO_OK, or fills in the error and returns TOMBOLO_DECLINED,
+ * or keeps `pending` for an answer later and returns TOMBOLO_LATER. With any other status, or a null handler, it is not
+ * served. The request and its texts are valid until the handler returns; what the reply refers to, until it is sent. */
 typedef struct testing_buffers_handler {
-    /* The server adds up the bytes of all buffers, each from its start for as long as it says. */
+    /* Passes buffers. The server adds up the bytes of the selected part of each. */
     tombolo_status (*pass)(void *context, tombolo_pending pending, const testing_buffers_pass_request *request, testing_buffers_pass_reply *reply);
 } testing_buffers_handler;
 
 /* The serving end of a channel. */
 typedef struct testing_buffers_server {
-    tombolo_server base; /* base.port.counts says what has passed */
+    tombolo_server base; /* base.port.counts has the counters */
     const testing_buffers_handler *handler;
     void *context;
 } testing_buffers_server;
 
-/* The memory that a server of this channel needs, in bytes. */
+/* Returns the memory that a server of this channel needs, in bytes. */
 static inline size_t testing_buffers_server_memory(const tombolo_channel *channel)
 {
     return tombolo_port_memory(channel, TESTING_BUFFERS_LIST_BYTES);
 }
 
-/* Makes a server of an open channel, in memory of the caller's, which both have to outlive it. Less memory than
- * testing_buffers_server_memory() says does while no message has lists that do not fit. */
+/* Creates a server on an open channel, in memory of the caller. Both must outlive it. Less memory than
+ * testing_buffers_server_memory() returns suffices as long as the lists of every message fit. */
 static inline tombolo_status testing_buffers_server_bind(
     testing_buffers_server *server, tombolo_channel *channel, void *memory, size_t bytes, const testing_buffers_handler *handler, void *context)
 {
@@ -439,13 +439,13 @@ static inline tombolo_status testing_buffers_server_bind(
     return tombolo_port_bind(&server->base.port, channel, memory, bytes, needs);
 }
 
-/* Answers a call of `pass` that was kept: with the reply for TOMBOLO_OK, else that it is not served, or refused.
- * TOMBOLO_NOT_OUTSTANDING: the client does not wait for it any more. */
+/* Answers a kept call of `pass`: with the reply for TOMBOLO_OK, otherwise as not served or refused.
+ * Returns TOMBOLO_NOT_OUTSTANDING if the client no longer waits for it. */
 static inline tombolo_status testing_buffers_answer_pass(
     testing_buffers_server *server, tombolo_pending pending, tombolo_status result, const testing_buffers_pass_reply *reply)
 {
     if (pending.ordinal != 1 || !tombolo_server_forget(&server->base, pending)) {
-        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client does not wait for the answer any more");
+        return tombolo_explain(TOMBOLO_NOT_OUTSTANDING, "the client no longer waits for the answer");
     }
     if (result == TOMBOLO_OK) {
         tombolo_writer w = tombolo_server_begin(&server->base, pending, TOMBOLO_REPLY, TESTING_BUFFERS_PASS_REPLY_BYTES);
@@ -455,8 +455,8 @@ static inline tombolo_status testing_buffers_answer_pass(
     return tombolo_server_fault(&server->base, pending, tombolo_server_why(result));
 }
 
-/* Takes one message, waiting for it, and serves it. TOMBOLO_TIMED_OUT: there was none. TOMBOLO_CLOSED, TOMBOLO_PEER_DIED:
- * the client is gone. TOMBOLO_NO_ROOM: it takes no answers, and its channel should be closed. */
+/* Waits for one message and serves it. Returns TOMBOLO_TIMED_OUT if there was none, TOMBOLO_CLOSED or TOMBOLO_PEER_DIED
+ * if the client is gone, and TOMBOLO_NO_ROOM if it does not take its answers: close the channel then. */
 static inline tombolo_status testing_buffers_serve(testing_buffers_server *server, uint64_t timeout_ns)
 {
     tombolo_pending pending = {0, 0};

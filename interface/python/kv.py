@@ -1,4 +1,4 @@
-"""A store of values by name: the service that the guide builds.
+"""A key-value store: the example service of the book.
 
 Written by `tombolo idl compile --lang python` from interfaces/kv.tbl.
 """
@@ -21,13 +21,13 @@ MAX_VALUE = 2048
 class KvError(_enum.IntEnum):
     """Why a call was declined."""
 
-    #: There is no such key.
+    #: The key does not exist.
     NOT_FOUND = 1
 
-    #: The value has another version than was expected.
+    #: The key does not have the expected version.
     CONFLICT = 2
 
-    #: There is no room for more.
+    #: The store is full.
     FULL = 3
 
 
@@ -36,7 +36,7 @@ _KvError = _stubs.number(KvError, _stubs.U8, True, False)
 
 @_dataclasses.dataclass
 class KvGetReply:
-    """What answers a call."""
+    """The results of a call."""
 
     value: bytes  # up to 2048 bytes
     version: int  # u64
@@ -56,7 +56,7 @@ _KvGetReply = _stubs.record(
 
 @_dataclasses.dataclass
 class KvPutReply:
-    """What answers a call."""
+    """The results of a call."""
 
     version: int  # u64
 
@@ -74,7 +74,7 @@ _KvPutReply = _stubs.record(
 
 @_dataclasses.dataclass
 class KvListReply:
-    """What answers a call."""
+    """The results of a call."""
 
     keys: _typing.List[str]  # up to 64, each of up to 64 bytes
 
@@ -92,7 +92,7 @@ _KvListReply = _stubs.record(
 
 @_dataclasses.dataclass
 class KvAwaitChangeReply:
-    """What answers a call."""
+    """The results of a call."""
 
     version: int  # u64
 
@@ -109,7 +109,7 @@ _KvAwaitChangeReply = _stubs.record(
 
 
 class KvErrorDeclined(_stubs.Declined):
-    """A call was declined, with a Union[KvError, int] as `error`."""
+    """The server declined a call; `error` is a Union[KvError, int]."""
 
     error: _typing.Union[KvError, int]
 
@@ -184,7 +184,7 @@ _KvChanged = _stubs.parameters(
 _Kv_changed = _stubs.message(6, "changed", _KvChanged)
 
 
-#: A store of values by name.
+#: A key-value store.
 Kv = _stubs.Interface(
     "tombolo.example.Kv", 1,
     hash=0x07b5d475eb0914df,
@@ -198,26 +198,26 @@ Kv = _stubs.Interface(
 
 
 class KvEvents:
-    """What is done with one-way messages of the server: override what matters."""
+    """Handles the one-way messages of the server: override the methods that are needed."""
 
     def changed(self, key: str, version: int) -> None:
-        """A key was set, by whomever."""
+        """A key was set by any client."""
 
 
 class KvClient(_stubs.Client):
-    """A store of values by name."""
+    """A key-value store."""
 
     INTERFACE = Kv
 
     def get(self, key: str, *, timeout: _typing.Optional[float] = None) -> KvGetReply:
-        """The value of a key, and how often it was set.
+        """Returns the value of a key and its version: the number of times it was set.
 
         Raises :class:`KvErrorDeclined`.
         """
         return self._call(_Kv_get, (key,), timeout)
 
     def start_get(self, key: str, *, timeout: _typing.Optional[float] = None) -> _stubs.Pending[KvGetReply]:
-        """Makes the call :meth:`get`, to be waited for later."""
+        """Starts the call :meth:`get`, to be waited for later."""
         return _stubs.Pending(self, _Kv_get, (key,), timeout)
 
     def put(
@@ -228,7 +228,7 @@ class KvClient(_stubs.Client):
         *,
         timeout: _typing.Optional[float] = None,
     ) -> KvPutReply:
-        """Sets a key, if its version is the expected one or none is expected.
+        """Sets a key and returns its new version. Fails if another version was expected.
 
         Raises :class:`KvErrorDeclined`.
         """
@@ -242,19 +242,19 @@ class KvClient(_stubs.Client):
         *,
         timeout: _typing.Optional[float] = None,
     ) -> _stubs.Pending[KvPutReply]:
-        """Makes the call :meth:`put`, to be waited for later."""
+        """Starts the call :meth:`put`, to be waited for later."""
         return _stubs.Pending(self, _Kv_put, (key, value, expected), timeout)
 
     def list(self, prefix: str, *, timeout: _typing.Optional[float] = None) -> KvListReply:
-        """Up to 64 keys that begin with a prefix."""
+        """Returns up to 64 keys that begin with a prefix."""
         return self._call(_Kv_list, (prefix,), timeout)
 
     def start_list(self, prefix: str, *, timeout: _typing.Optional[float] = None) -> _stubs.Pending[KvListReply]:
-        """Makes the call :meth:`list`, to be waited for later."""
+        """Starts the call :meth:`list`, to be waited for later."""
         return _stubs.Pending(self, _Kv_list, (prefix,), timeout)
 
     def await_change(self, key: str, *, timeout: _typing.Optional[float] = None) -> KvAwaitChangeReply:
-        """Waits until a key is set, and answers then.
+        """Waits until a key is set, and returns its new version.
 
         Raises :class:`KvErrorDeclined`.
         """
@@ -266,21 +266,21 @@ class KvClient(_stubs.Client):
         *,
         timeout: _typing.Optional[float] = None,
     ) -> _stubs.Pending[KvAwaitChangeReply]:
-        """Makes the call :meth:`await_change`, to be waited for later."""
+        """Starts the call :meth:`await_change`, to be waited for later."""
         return _stubs.Pending(self, _Kv_await_change, (key,), timeout)
 
     def forget(self, key: str, *, timeout: _typing.Optional[float] = None) -> None:
-        """Forgets a key, if it is there. There is no answer."""
+        """Deletes a key if it exists. There is no answer."""
         self._tell(_Kv_forget, (key,), timeout)
 
 
 class KvAsyncClient(_stubs.AsyncClient):
-    """A store of values by name."""
+    """A key-value store."""
 
     INTERFACE = Kv
 
     async def get(self, key: str, *, timeout: _typing.Optional[float] = None) -> KvGetReply:
-        """The value of a key, and how often it was set.
+        """Returns the value of a key and its version: the number of times it was set.
 
         Raises :class:`KvErrorDeclined`.
         """
@@ -294,33 +294,33 @@ class KvAsyncClient(_stubs.AsyncClient):
         *,
         timeout: _typing.Optional[float] = None,
     ) -> KvPutReply:
-        """Sets a key, if its version is the expected one or none is expected.
+        """Sets a key and returns its new version. Fails if another version was expected.
 
         Raises :class:`KvErrorDeclined`.
         """
         return await self._call(_Kv_put, (key, value, expected), timeout)
 
     async def list(self, prefix: str, *, timeout: _typing.Optional[float] = None) -> KvListReply:
-        """Up to 64 keys that begin with a prefix."""
+        """Returns up to 64 keys that begin with a prefix."""
         return await self._call(_Kv_list, (prefix,), timeout)
 
     async def await_change(self, key: str, *, timeout: _typing.Optional[float] = None) -> KvAwaitChangeReply:
-        """Waits until a key is set, and answers then.
+        """Waits until a key is set, and returns its new version.
 
         Raises :class:`KvErrorDeclined`.
         """
         return await self._call(_Kv_await_change, (key,), timeout)
 
     async def forget(self, key: str, *, timeout: _typing.Optional[float] = None) -> None:
-        """Forgets a key, if it is there. There is no answer."""
+        """Deletes a key if it exists. There is no answer."""
         await self._tell(_Kv_forget, (key,), timeout)
 
 
 class KvHandler:
-    """What serves: override what is served, and raise what is declined."""
+    """Handles requests: override the methods that are served, and raise errors to decline calls."""
 
     def get(self, key: str) -> _typing.Union[KvGetReply, _stubs.Later]:
-        """The value of a key, and how often it was set.
+        """Returns the value of a key and its version: the number of times it was set.
 
         Raises :class:`KvErrorDeclined`.
         """
@@ -332,74 +332,74 @@ class KvHandler:
         value: bytes,
         expected: _typing.Optional[int],
     ) -> _typing.Union[KvPutReply, _stubs.Later]:
-        """Sets a key, if its version is the expected one or none is expected.
+        """Sets a key and returns its new version. Fails if another version was expected.
 
         Raises :class:`KvErrorDeclined`.
         """
         raise _stubs.Unserved("Kv.put is not served here")
 
     def list(self, prefix: str) -> _typing.Union[KvListReply, _stubs.Later]:
-        """Up to 64 keys that begin with a prefix."""
+        """Returns up to 64 keys that begin with a prefix."""
         raise _stubs.Unserved("Kv.list is not served here")
 
     def await_change(self, key: str) -> _typing.Union[KvAwaitChangeReply, _stubs.Later]:
-        """Waits until a key is set, and answers then.
+        """Waits until a key is set, and returns its new version.
 
         Raises :class:`KvErrorDeclined`.
         """
         raise _stubs.Unserved("Kv.await_change is not served here")
 
     def forget(self, key: str) -> None:
-        """Forgets a key, if it is there. There is no answer."""
+        """Deletes a key if it exists. There is no answer."""
 
 
 class KvAsyncHandler:
-    """What serves: override what is served, and raise what is declined."""
+    """Handles requests: override the methods that are served, and raise errors to decline calls."""
 
     async def get(self, key: str) -> KvGetReply:
-        """The value of a key, and how often it was set.
+        """Returns the value of a key and its version: the number of times it was set.
 
         Raises :class:`KvErrorDeclined`.
         """
         raise _stubs.Unserved("Kv.get is not served here")
 
     async def put(self, key: str, value: bytes, expected: _typing.Optional[int]) -> KvPutReply:
-        """Sets a key, if its version is the expected one or none is expected.
+        """Sets a key and returns its new version. Fails if another version was expected.
 
         Raises :class:`KvErrorDeclined`.
         """
         raise _stubs.Unserved("Kv.put is not served here")
 
     async def list(self, prefix: str) -> KvListReply:
-        """Up to 64 keys that begin with a prefix."""
+        """Returns up to 64 keys that begin with a prefix."""
         raise _stubs.Unserved("Kv.list is not served here")
 
     async def await_change(self, key: str) -> KvAwaitChangeReply:
-        """Waits until a key is set, and answers then.
+        """Waits until a key is set, and returns its new version.
 
         Raises :class:`KvErrorDeclined`.
         """
         raise _stubs.Unserved("Kv.await_change is not served here")
 
     async def forget(self, key: str) -> None:
-        """Forgets a key, if it is there. There is no answer."""
+        """Deletes a key if it exists. There is no answer."""
 
 
 class KvServer(_stubs.Server):
-    """The serving end of a channel; a handler is called for what arrives."""
+    """The serving end of a channel: passes requests to a handler."""
 
     INTERFACE = Kv
 
     def changed(self, key: str, version: int, *, timeout: float = 10.0) -> None:
-        """A key was set, by whomever."""
+        """A key was set by any client."""
         self._tell(_Kv_changed, (key, version), timeout)
 
 
 class KvAsyncServer(_stubs.AsyncServer):
-    """The serving end of a channel; a handler is called for what arrives."""
+    """The serving end of a channel: passes requests to a handler."""
 
     INTERFACE = Kv
 
     async def changed(self, key: str, version: int, *, timeout: float = 10.0) -> None:
-        """A key was set, by whomever."""
+        """A key was set by any client."""
         await self._tell(_Kv_changed, (key, version), timeout)

@@ -66,14 +66,14 @@ pub fn generate(model: &Model, options: &COptions) -> Result<String, CError> {
     let names = Names::new(model, prefix);
     let mut text = Text::default();
     head(&mut text, model, options, &names);
-    for constant in model.constants.iter().filter(|constant| names.is_own(&constant.name)) {
+    for constant in model.constants.iter().filter(|constant| names.is_declared_here(&constant.name)) {
         text.blank();
         text.comment(0, &constant.docs);
         let value = names::literal(constant.value);
         text.line(0, &format!("#define {} {value}", names.upper(&constant.name)));
     }
     let composites = types::all(&mut text, model, &names);
-    distinct(model, &names, composites)?;
+    check_distinct_names(model, &names, composites)?;
     for interface in &model.interfaces {
         interfaces::interface(&mut text, model, &names, interface);
     }
@@ -99,7 +99,7 @@ fn head(text: &mut Text, model: &Model, options: &COptions, names: &Names<'_>) {
     let first = model.interfaces.first().map(|interface| &interface.name);
     let records = model.records.iter().map(|record| &record.name);
     let others = model.enums.iter().map(|of| &of.name).chain(model.unions.iter().map(|union| &union.name));
-    let first = first.or(records.chain(others).find(|name| names.is_own(name)));
+    let first = first.or(records.chain(others).find(|name| names.is_declared_here(name)));
     let guard = names.upper(&format!("{}_H", snake(first.map_or("types", String::as_str))));
     text.line(0, &format!("#ifndef {guard}\n#define {guard}\n\n#include <tombolo/interface.h>\n"));
     let modules: BTreeSet<&String> = model.included.values().collect();
@@ -111,7 +111,11 @@ fn head(text: &mut Text, model: &Model, options: &COptions, names: &Names<'_>) {
 }
 
 /// Checks that all names in the header are distinct.
-fn distinct(model: &Model, names: &Names<'_>, composites: Vec<(String, String)>) -> Result<(), CError> {
+fn check_distinct_names(
+    model: &Model,
+    names: &Names<'_>,
+    composites: Vec<(String, String)>,
+) -> Result<(), CError> {
     let mut taken: BTreeMap<String, String> = BTreeMap::new();
     let mut add = |name: String, what: String| match taken.insert(name.clone(), what.clone()) {
         Some(first) if first != what => Err(CError::NameTaken { name, first, second: what }),

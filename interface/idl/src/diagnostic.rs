@@ -30,7 +30,7 @@ struct Details {
     related: Option<(Span, String)>,
     hint: String,
     /// Whether it only follows from another mistake; not shown if there are mistakes that do not.
-    consequence: bool,
+    secondary: bool,
 }
 
 impl Diagnostic {
@@ -41,7 +41,7 @@ impl Diagnostic {
             label: label.into(),
             related: None,
             hint: String::new(),
-            consequence: false,
+            secondary: false,
         }))
     }
 
@@ -58,7 +58,7 @@ impl Diagnostic {
     }
 
     /// Moves all spans by `bytes`, for a text that starts there in the concatenation of all sources.
-    pub(crate) fn shifted(mut self, bytes: usize) -> Self {
+    pub(crate) fn shift_spans(mut self, bytes: usize) -> Self {
         let shift = |span: &mut Span| *span = span.start + bytes..span.end + bytes;
         shift(&mut self.0.span);
         if let Some((span, _)) = &mut self.0.related {
@@ -68,10 +68,9 @@ impl Diagnostic {
     }
 
     /// Creates a diagnostic that follows from another, reported mistake.
-    pub(crate) fn consequence(span: &Span) -> Self {
-        let mistake = Diagnostic::new(span, "what stands here has a mistake of its own", "used here");
-        Diagnostic(Box::new(Details { consequence: true, ..*mistake.0 }))
-            .hint("put its declaration right first")
+    pub(crate) fn secondary(span: &Span) -> Self {
+        let mistake = Diagnostic::new(span, "this depends on a declaration with an error", "used here");
+        Diagnostic(Box::new(Details { secondary: true, ..*mistake.0 })).hint("fix its declaration first")
     }
 
     /// Returns the description of the mistake, in one line.
@@ -151,8 +150,8 @@ pub struct Mistakes(pub Vec<Diagnostic>);
 
 impl Mistakes {
     pub(crate) fn sorted(mut found: Vec<Diagnostic>) -> Self {
-        if found.iter().any(|diagnostic| !diagnostic.0.consequence) {
-            found.retain(|diagnostic| !diagnostic.0.consequence);
+        if found.iter().any(|diagnostic| !diagnostic.0.secondary) {
+            found.retain(|diagnostic| !diagnostic.0.secondary);
         }
         found.sort_by_key(|diagnostic| (diagnostic.0.span.start, diagnostic.0.span.end));
         Mistakes(found)

@@ -106,7 +106,7 @@ mod tests {
             Kind::Comment => &["comment.line.double-slash"],
             Kind::Path => &["string.quoted.double"],
             Kind::Number => &["constant.numeric"],
-            Kind::Mark => {
+            Kind::Punctuation => {
                 &["punctuation", "keyword.operator", "constant.numeric.ordinal", "entity.name.type"]
             }
             Kind::Word | Kind::End => {
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn words_are_what_they_are_where_they_stand() {
+    fn words_are_highlighted_by_context() {
         let patterns: Vec<(Regex, Pattern)> = patterns()
             .into_iter()
             .map(|pattern| (Regex::new(&pattern.expression).unwrap(), pattern))

@@ -152,14 +152,14 @@ impl Reader {
         match self.done.get(&normal(&path)) {
             Some(true) => return Ok(()),
             Some(false) => {
-                return Err(wrong(format!("`{}` includes itself", used.text), "here the circle closes")
-                    .hint("put what both need into a third file"));
+                return Err(wrong(format!("`{}` includes itself", used.text), "the cycle closes here")
+                    .hint("move what both need to a third file"));
             }
             None => {}
         }
         if self.sources.len() >= MAX_FILES {
             return Err(wrong(format!("more than {MAX_FILES} files are included"), "one too many")
-                .hint("join some of them"));
+                .hint("merge some of them"));
         }
         let text = fs::read_to_string(&path).map_err(|error| {
             wrong(format!("cannot read {}: {error}", path.display()), "included here")

@@ -35,13 +35,13 @@ fn canonical(model: &Model, interface: &Interface) -> String {
         });
         for record in model.records_of(message) {
             text.push(' ');
-            spell(model, &Type::Record(record), &mut text, &mut seen);
+            append_type(model, &Type::Record(record), &mut text, &mut seen);
         }
     }
     text
 }
 
-fn spell(model: &Model, of: &Type, text: &mut String, seen: &mut Vec<Type>) {
+fn append_type(model: &Model, of: &Type, text: &mut String, seen: &mut Vec<Type>) {
     let named = matches!(of, Type::Record(_) | Type::Union(_) | Type::Enum(_));
     if named && let Some(place) = seen.iter().position(|earlier| earlier == of) {
         let _ = write!(text, "#{place}");
@@ -60,9 +60,9 @@ fn spell(model: &Model, of: &Type, text: &mut String, seen: &mut Vec<Type>) {
         Type::Handle { kind, moved } => {
             let _ = write!(text, "{} {}", if *moved { "move" } else { "copy" }, kind.word());
         }
-        Type::Array { of, count } => spell_inside(model, of, text, seen, &format!(";{count}")),
-        Type::List { of, max } => spell_inside(model, of, text, seen, &format!(";..{max}")),
-        Type::Optional(of) => spell_inside(model, of, text, seen, "?"),
+        Type::Array { of, count } => append_nested_type(model, of, text, seen, &format!(";{count}")),
+        Type::List { of, max } => append_nested_type(model, of, text, seen, &format!(";..{max}")),
+        Type::Optional(of) => append_nested_type(model, of, text, seen, "?"),
         Type::Enum(index) => {
             let of = &model.enums[*index];
             let _ =
@@ -78,7 +78,7 @@ fn spell(model: &Model, of: &Type, text: &mut String, seen: &mut Vec<Type>) {
             text.push('{');
             for field in &record.fields {
                 let _ = write!(text, "{}:", field.name);
-                spell(model, &field.of, text, seen);
+                append_type(model, &field.of, text, seen);
                 text.push(',');
             }
             text.push('}');
@@ -88,7 +88,7 @@ fn spell(model: &Model, of: &Type, text: &mut String, seen: &mut Vec<Type>) {
             for case in &model.unions[*index].cases {
                 let _ = write!(text, "{}:", case.name);
                 if let Some(of) = &case.of {
-                    spell(model, of, text, seen);
+                    append_type(model, of, text, seen);
                 }
                 text.push(',');
             }
@@ -97,9 +97,9 @@ fn spell(model: &Model, of: &Type, text: &mut String, seen: &mut Vec<Type>) {
     }
 }
 
-fn spell_inside(model: &Model, of: &Type, text: &mut String, seen: &mut Vec<Type>, ending: &str) {
+fn append_nested_type(model: &Model, of: &Type, text: &mut String, seen: &mut Vec<Type>, ending: &str) {
     text.push('[');
-    spell(model, of, text, seen);
+    append_type(model, of, text, seen);
     text.push_str(ending);
     text.push(']');
 }

@@ -52,7 +52,7 @@ impl Printer<'_> {
         let breaks = gap.matches('\n').count();
         let comment = matches!(token.kind, Kind::Comment | Kind::Doc);
         let ends_list = token.text == ")" && self.documented;
-        let closes = (token.text == "}" || ends_list) && token.kind == Kind::Mark;
+        let closes = (token.text == "}" || ends_list) && token.kind == Kind::Punctuation;
         if closes {
             self.depth = self.depth.saturating_sub(1);
             self.end_item();
@@ -67,7 +67,7 @@ impl Printer<'_> {
         if comment && breaks > 0 && !self.last().text.is_empty() {
             self.new_line();
         }
-        if !self.last().text.is_empty() && spaced(previous, token) {
+        if !self.last().text.is_empty() && needs_space(previous, token) {
             self.last().text.push(' ');
         }
         self.last().text.push_str(token.text);
@@ -94,7 +94,7 @@ impl Printer<'_> {
         }
         match token.kind {
             Kind::Comment | Kind::Doc => true,
-            Kind::Mark => {
+            Kind::Punctuation => {
                 let list = self.documented && self.parentheses > 0;
                 let item = token.text == "," && (self.parentheses == 0 || list);
                 let statement = token.text == ";" && !self.in_brackets();
@@ -144,7 +144,7 @@ impl Printer<'_> {
             if line.apart && !text.is_empty() {
                 text.push('\n');
             }
-            for part in fold(&line.text, WIDTH.saturating_sub(margin.len())) {
+            for part in wrap_line(&line.text, WIDTH.saturating_sub(margin.len())) {
                 text.push_str(&margin);
                 text.push_str(part.trim_end());
                 text.push('\n');
@@ -155,7 +155,7 @@ impl Printer<'_> {
 }
 
 /// Returns whether a space separates two tokens of a line.
-fn spaced(previous: Option<Token<'_>>, token: Token<'_>) -> bool {
+fn needs_space(previous: Option<Token<'_>>, token: Token<'_>) -> bool {
     let Some(previous) = previous else { return false };
     if matches!(token.kind, Kind::Comment | Kind::Doc) || token.text == "{" || token.text == "->" {
         return true;
@@ -178,7 +178,7 @@ fn spaced(previous: Option<Token<'_>>, token: Token<'_>) -> bool {
 
 /// Splits a line longer than `width`, with each parameter on its own line. Leaves other lines, and lines with
 /// comments, as they are.
-fn fold(line: &str, width: usize) -> Vec<String> {
+fn wrap_line(line: &str, width: usize) -> Vec<String> {
     let has_list = line.contains('(') && !line.starts_with("//") && !line.contains("//");
     if line.len() <= width || !has_list {
         return vec![line.to_owned()];

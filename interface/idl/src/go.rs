@@ -53,7 +53,7 @@ pub enum GoError {
 /// # Errors
 /// [`GoError`] if the package name is invalid, or if two items would have the same name.
 pub fn generate(model: &Model, options: &GoOptions) -> Result<String, GoError> {
-    distinct(model)?;
+    check_distinct_names(model)?;
     let package = match &options.package {
         Some(package) => package.clone(),
         None => model.package.rsplit('.').next().unwrap_or_default().replace('_', ""),
@@ -92,7 +92,7 @@ pub fn generate(model: &Model, options: &GoOptions) -> Result<String, GoError> {
         model.interfaces.iter().for_each(|interface| interfaces::interface(&mut text, model, interface));
         return Ok(with_tabs(&text.into_string()));
     };
-    let needed = needed(model, only);
+    let needed = needed_types(model, only);
     types::all(&mut text, model, |name| needed.contains(name));
     model.interfaces.iter().for_each(|interface| interfaces::messages(&mut text, model, interface, only));
     Ok(with_tabs(&text.into_string()))
@@ -115,29 +115,37 @@ fn with_tabs(text: &str) -> String {
 }
 
 /// Returns the names of the types that the messages in `only` need.
-fn needed(model: &Model, only: &[String]) -> BTreeSet<String> {
+fn needed_types(model: &Model, only: &[String]) -> BTreeSet<String> {
     let mut needed = BTreeSet::new();
     let messages = model.interfaces.iter().flat_map(|interface| &interface.messages);
     for message in messages.filter(|message| only.contains(&message.name)) {
-        model.records_of(message).for_each(|record| need(model, &Type::Record(record), &mut needed));
+        model
+            .records_of(message)
+            .for_each(|record| add_needed_types(model, &Type::Record(record), &mut needed));
     }
     needed
 }
 
-fn need(model: &Model, of: &Type, needed: &mut BTreeSet<String>) {
+fn add_needed_types(model: &Model, of: &Type, needed: &mut BTreeSet<String>) {
     match of {
-        Type::Array { of, .. } | Type::List { of, .. } | Type::Optional(of) => need(model, of, needed),
+        Type::Array { of, .. } | Type::List { of, .. } | Type::Optional(of) => {
+            add_needed_types(model, of, needed)
+        }
         Type::Enum(index) => drop(needed.insert(model.enums[*index].name.clone())),
         Type::Record(index) => {
             let record = &model.records[*index];
             if needed.insert(record.name.clone()) {
-                record.fields.iter().for_each(|field| need(model, &field.of, needed));
+                record.fields.iter().for_each(|field| add_needed_types(model, &field.of, needed));
             }
         }
         Type::Union(index) => {
             let union = &model.unions[*index];
             if needed.insert(union.name.clone()) {
-                union.cases.iter().filter_map(|case| case.of.as_ref()).for_each(|of| need(model, of, needed));
+                union
+                    .cases
+                    .iter()
+                    .filter_map(|case| case.of.as_ref())
+                    .for_each(|of| add_needed_types(model, of, needed));
             }
         }
         _ => {}
@@ -145,7 +153,7 @@ fn need(model: &Model, of: &Type, needed: &mut BTreeSet<String>) {
 }
 
 /// Checks that all names in the file are distinct.
-fn distinct(model: &Model) -> Result<(), GoError> {
+fn check_distinct_names(model: &Model) -> Result<(), GoError> {
     let mut taken: BTreeMap<String, String> = BTreeMap::new();
     let mut add = |name: String, what: String| match taken.insert(name.clone(), what.clone()) {
         Some(first) if first != what => Err(GoError::NameTaken { name, first, second: what }),

@@ -11,8 +11,8 @@ pub(crate) enum Kind {
     Number,
     /// Path in quotation marks; the token's text includes the quotes.
     Path,
-    /// Punctuation mark, one of [`MARKS`].
-    Mark,
+    /// Punctuation mark, one of [`PUNCTUATION`].
+    Punctuation,
     /// Documentation comment: `///` to the end of the line.
     Doc,
     /// Other comment: `//` to the end of the line.
@@ -38,14 +38,14 @@ impl Token<'_> {
 /// Maximum size of an interface file, in bytes.
 pub(crate) const MAX_SOURCE_BYTES: usize = 4 << 20;
 
-const MARKS: [&str; 18] =
+const PUNCTUATION: [&str; 18] =
     ["->", "..", "{", "}", "(", ")", "[", "]", "<", ">", ",", ";", ":", ".", "=", "?", "@", "|"];
 
 /// Returns all tokens, including comments; the last one is [`Kind::End`].
 pub(crate) fn tokens(text: &str) -> Result<Vec<Token<'_>>, Diagnostic> {
     if text.len() > MAX_SOURCE_BYTES {
         let message = format!("the file has {} bytes, more than {MAX_SOURCE_BYTES}", text.len());
-        return Err(Diagnostic::new(&(0..0), message, "here").hint("divide it into several interfaces"));
+        return Err(Diagnostic::new(&(0..0), message, "here").hint("split it into several interfaces"));
     }
     let mut tokens = Vec::new();
     let mut at = 0;
@@ -89,22 +89,20 @@ fn token(rest: &str, first: char) -> Option<(Kind, usize)> {
         let end = rest[1..].find(|letter| !allowed(letter)).filter(|end| rest[1 + end..].starts_with('"'))?;
         return Some((Kind::Path, end + 2));
     }
-    let mark = MARKS.iter().find(|mark| rest.starts_with(**mark))?;
-    Some((Kind::Mark, mark.len()))
+    let mark = PUNCTUATION.iter().find(|mark| rest.starts_with(**mark))?;
+    Some((Kind::Punctuation, mark.len()))
 }
 
 fn unknown(character: char, at: usize) -> Diagnostic {
     let hint = match character {
-        '"' => {
-            "a path consists of ASCII letters, digits and `_ - . /`; other literals of text there are none"
-        }
-        '\'' => "the language has no literals of text",
-        '#' => "comments start with `//`, those of documentation with `///`",
+        '"' => "a path consists of ASCII letters, digits and `_ - . /`; there are no other string literals",
+        '\'' => "the language has no string literals",
+        '#' => "comments start with `//`, documentation comments with `///`",
         '/' => "comments start with `//` and go to the end of the line",
         '*' | '&' => "there are no pointers: use a struct, an optional field or a capability",
         character if character.is_alphabetic() => "names consist of ASCII letters, digits and `_`",
         _ => "remove it",
     };
     let span = at..at + character.len_utf8();
-    Diagnostic::new(&span, format!("unexpected character {character:?}"), "means nothing here").hint(hint)
+    Diagnostic::new(&span, format!("unexpected character {character:?}"), "not valid here").hint(hint)
 }

@@ -34,10 +34,10 @@ pub(crate) const KEYWORDS: [&str; 18] = [
 ];
 
 /// Keywords that start a declaration.
-const STARTS: [&str; 9] =
+const DECLARATION_KEYWORDS: [&str; 9] =
     ["const", "type", "enum", "flags", "struct", "union", "interface", "open", "frozen"];
 
-type Parsed<T> = Result<T, Diagnostic>;
+type ParseResult<T> = Result<T, Diagnostic>;
 
 /// Parses a file. Returns its syntax tree, or all mistakes found.
 pub(crate) fn parse(text: &str) -> Result<File, Vec<Diagnostic>> {
@@ -46,18 +46,18 @@ pub(crate) fn parse(text: &str) -> Result<File, Vec<Diagnostic>> {
 
 /// Like [`parse`], for a text that starts at offset `base` in the concatenation of all sources.
 pub(crate) fn parse_at(text: &str, base: usize) -> Result<File, Vec<Diagnostic>> {
-    let tokens = lexer::tokens(text).map_err(|mistake| vec![mistake.shifted(base)])?;
+    let tokens = lexer::tokens(text).map_err(|mistake| vec![mistake.shift_spans(base)])?;
     let tokens = tokens.into_iter().filter(|token| token.kind != Kind::Comment);
     let tokens = tokens.map(|token| Token { start: token.start + base, ..token }).collect();
     let mut parser = Parser { tokens, at: 0 };
     let mut file = File::default();
     let mut mistakes = Vec::new();
-    if let Err(mistake) = parser.package(&mut file) {
+    if let Err(mistake) = parser.parse_package(&mut file) {
         mistakes.push(mistake);
         parser.recover();
     }
     while parser.is("use") {
-        match parser.included() {
+        match parser.parse_include() {
             Ok(path) => file.uses.push(path),
             Err(mistake) => {
                 mistakes.push(mistake);
@@ -66,7 +66,7 @@ pub(crate) fn parse_at(text: &str, base: usize) -> Result<File, Vec<Diagnostic>>
         }
     }
     while parser.peek().kind != Kind::End {
-        match parser.declaration() {
+        match parser.parse_declaration() {
             Ok(declaration) => file.declarations.push(declaration),
             Err(mistake) => {
                 mistakes.push(mistake);
@@ -100,10 +100,10 @@ impl<'a> Parser<'a> {
     }
 
     fn is(&self, text: &str) -> bool {
-        self.peek().text == text && matches!(self.peek().kind, Kind::Mark | Kind::Word)
+        self.peek().text == text && matches!(self.peek().kind, Kind::Punctuation | Kind::Word)
     }
 
-    fn eat(&mut self, text: &str) -> bool {
+    fn accept(&mut self, text: &str) -> bool {
         let found = self.is(text);
         if found {
             self.at += 1;
@@ -111,9 +111,9 @@ impl<'a> Parser<'a> {
         found
     }
 
-    fn expect(&mut self, text: &str, after: &str) -> Parsed<Span> {
+    fn expect(&mut self, text: &str, after: &str) -> ParseResult<Span> {
         let token = self.peek();
-        if self.eat(text) {
+        if self.accept(text) {
             return Ok(token.span());
         }
         let hint = format!("{after} is followed by `{text}`");
@@ -125,9 +125,9 @@ impl<'a> Parser<'a> {
         loop {
             let token = self.peek();
             let docs = token.kind == Kind::Doc;
-            let starts_one = token.kind == Kind::Word && STARTS.contains(&token.text);
+            let starts_one = token.kind == Kind::Word && DECLARATION_KEYWORDS.contains(&token.text);
             let closed = self.at > 0 && ["}", ";"].contains(&self.tokens[self.at - 1].text);
-            if token.kind == Kind::End || (closed && (starts_one || docs) && self.declares()) {
+            if token.kind == Kind::End || (closed && (starts_one || docs) && self.is_at_declaration()) {
                 return;
             }
             self.at += 1;
@@ -135,12 +135,12 @@ impl<'a> Parser<'a> {
     }
 
     /// Returns whether a declaration starts here, after its documentation.
-    fn declares(&self) -> bool {
+    fn is_at_declaration(&self) -> bool {
         let after = (0..).map(|ahead| self.peek_at(ahead)).find(|token| token.kind != Kind::Doc);
-        after.is_some_and(|token| STARTS.contains(&token.text))
+        after.is_some_and(|token| DECLARATION_KEYWORDS.contains(&token.text))
     }
 
-    fn docs(&mut self) -> Vec<String> {
+    fn parse_docs(&mut self) -> Vec<String> {
         let mut docs = Vec::new();
         while self.peek().kind == Kind::Doc {
             let line = &self.next().text[3..];
@@ -149,16 +149,16 @@ impl<'a> Parser<'a> {
         docs
     }
 
-    fn package(&mut self, file: &mut File) -> Parsed<()> {
+    fn parse_package(&mut self, file: &mut File) -> ParseResult<()> {
         let ahead = (0..).find(|ahead| self.peek_at(*ahead).kind != Kind::Doc).unwrap_or(0);
         if self.peek_at(ahead).text != "package" {
             return Ok(());
         }
-        file.docs = self.docs();
+        file.docs = self.parse_docs();
         self.at += 1;
-        let mut name = self.name("the package")?;
-        while self.eat(".") {
-            let part = self.name("the package")?;
+        let mut name = self.parse_name("the package")?;
+        while self.accept(".") {
+            let part = self.parse_name("the package")?;
             name.text = format!("{}.{}", name.text, part.text);
             name.span.end = part.span.end;
         }
@@ -168,7 +168,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses `use "path";`.
-    fn included(&mut self) -> Parsed<Name> {
+    fn parse_include(&mut self) -> ParseResult<Name> {
         self.at += 1;
         let token = self.next();
         if token.kind != Kind::Path {
@@ -179,10 +179,10 @@ impl<'a> Parser<'a> {
         Ok(Name { text: token.text.trim_matches('"').to_owned(), span: token.span() })
     }
 
-    fn declaration(&mut self) -> Parsed<Declaration> {
-        let docs = self.docs();
-        let open = self.eat("open");
-        let frozen = !open && self.eat("frozen");
+    fn parse_declaration(&mut self) -> ParseResult<Declaration> {
+        let docs = self.parse_docs();
+        let open = self.accept("open");
+        let frozen = !open && self.accept("frozen");
         let token = self.next();
         let wrong_mark = |mark: &str, allowed: &str| {
             Diagnostic::new(
@@ -190,7 +190,7 @@ impl<'a> Parser<'a> {
                 format!("`{}` cannot be {mark}", token.text),
                 format!("not {allowed}"),
             )
-            .hint(format!("`{mark}` stands before {allowed}"))
+            .hint(format!("`{mark}` precedes {allowed}"))
         };
         if open && !["enum", "flags"].contains(&token.text) {
             return Err(wrong_mark("open", "an enum or flags"));
@@ -200,37 +200,42 @@ impl<'a> Parser<'a> {
         }
         let (name, body) = match token.text {
             "const" => {
-                let name = self.declared("a constant")?;
+                let name = self.parse_declared_name("a constant")?;
                 self.expect("=", "the name of a constant")?;
-                let number = self.number()?;
+                let number = self.parse_number()?;
                 self.expect(";", "the value of a constant")?;
                 (name, Body::Const(number))
             }
             "type" => {
-                let name = self.declared("a type")?;
+                let name = self.parse_declared_name("a type")?;
                 self.expect("=", "the name of a type")?;
-                let of = self.type_expr(0)?;
+                let of = self.parse_type(0)?;
                 self.expect(";", "a type's definition")?;
                 (name, Body::Alias(of))
             }
             "enum" | "flags" => {
-                let name = self.declared(if token.text == "enum" { "an enum" } else { "flags" })?;
+                let name =
+                    self.parse_declared_name(if token.text == "enum" { "an enum" } else { "flags" })?;
                 self.expect(":", "its name")
-                    .map_err(|mistake| mistake.hint("say how it is stored, as in `enum Colour : u8`"))?;
-                let repr = self.name("an integer type")?;
-                let values = self.braced(Parser::value)?;
+                    .map_err(|mistake| mistake.hint("give its integer type, as in `enum Colour : u8`"))?;
+                let repr = self.parse_name("an integer type")?;
+                let values = self.parse_braced(Parser::parse_value)?;
                 (name, Body::Enum { flags: token.text == "flags", open, repr, values })
             }
-            "struct" => {
-                (self.declared("a struct")?, Body::Struct { frozen, fields: self.braced(Parser::field)? })
-            }
-            "union" => (self.declared("a union")?, Body::Union { cases: self.braced(Parser::case)? }),
+            "struct" => (
+                self.parse_declared_name("a struct")?,
+                Body::Struct { frozen, fields: self.parse_braced(Parser::parse_field)? },
+            ),
+            "union" => (
+                self.parse_declared_name("a union")?,
+                Body::Union { cases: self.parse_braced(Parser::parse_case)? },
+            ),
             "interface" => {
-                let name = self.declared("an interface")?;
+                let name = self.parse_declared_name("an interface")?;
                 self.expect("version", "the name of an interface")
                     .map_err(|mistake| mistake.hint("give it a version, as in `interface Kv version 1 {`"))?;
-                let version = self.literal()?;
-                (name, Body::Interface { version, messages: self.messages()? })
+                let version = self.parse_literal()?;
+                (name, Body::Interface { version, messages: self.parse_messages()? })
             }
             "use" => {
                 return Err(unexpected(token, "a declaration")
@@ -238,151 +243,151 @@ impl<'a> Parser<'a> {
             }
             _ => {
                 let hint = "a declaration starts with const, type, enum, flags, struct, union or interface";
-                return Err(misspelt(token, "a declaration", STARTS, hint));
+                return Err(unexpected_keyword(token, "a declaration", DECLARATION_KEYWORDS, hint));
             }
         };
         Ok(Declaration { docs, name, body, module: None })
     }
 
     /// Parses `{ item, item, }`.
-    fn braced<T>(&mut self, item: fn(&mut Self) -> Parsed<T>) -> Parsed<Vec<T>> {
+    fn parse_braced<T>(&mut self, item: fn(&mut Self) -> ParseResult<T>) -> ParseResult<Vec<T>> {
         self.expect("{", "the name")?;
         let mut items = Vec::new();
         loop {
-            if self.eat("}") {
+            if self.accept("}") {
                 return Ok(items);
             }
             items.push(item(self)?);
-            if !self.eat(",") && !self.is("}") {
+            if !self.accept(",") && !self.is("}") {
                 let hint = "fields and values are separated by commas";
                 return Err(unexpected(self.peek(), "`,` or `}`").hint(hint));
             }
         }
     }
 
-    fn value(&mut self) -> Parsed<Value> {
-        let docs = self.docs();
-        let name = self.name("a value")?;
+    fn parse_value(&mut self) -> ParseResult<Value> {
+        let docs = self.parse_docs();
+        let name = self.parse_name("a value")?;
         self.expect("=", "the name of a value")
             .map_err(|mistake| mistake.hint("values are explicit, as in `red = 0`"))?;
-        Ok(Value { docs, name, number: self.number()? })
+        Ok(Value { docs, name, number: self.parse_number()? })
     }
 
-    fn ordinal(&mut self, what: &str) -> Parsed<(i128, Span)> {
+    fn parse_ordinal(&mut self, what: &str) -> ParseResult<(i128, Span)> {
         if !self.is("@") {
             let hint = format!("each {what} starts with its ordinal, as in `@1`");
             return Err(unexpected(self.peek(), "an ordinal").hint(hint));
         }
         self.at += 1;
-        self.literal()
+        self.parse_literal()
     }
 
-    fn field(&mut self) -> Parsed<Field> {
-        let docs = self.docs();
-        let ordinal = Some(self.ordinal("field")?);
-        let name = self.name("a field")?;
+    fn parse_field(&mut self) -> ParseResult<Field> {
+        let docs = self.parse_docs();
+        let ordinal = Some(self.parse_ordinal("field")?);
+        let name = self.parse_name("a field")?;
         self.expect(":", "the name of a field")?;
-        Ok(Field { docs, ordinal, name, of: Some(self.type_expr(0)?) })
+        Ok(Field { docs, ordinal, name, of: Some(self.parse_type(0)?) })
     }
 
-    fn case(&mut self) -> Parsed<Field> {
-        let docs = self.docs();
-        let ordinal = Some(self.ordinal("case")?);
-        let name = self.name("a case")?;
-        let of = if self.eat(":") { Some(self.type_expr(0)?) } else { None };
+    fn parse_case(&mut self) -> ParseResult<Field> {
+        let docs = self.parse_docs();
+        let ordinal = Some(self.parse_ordinal("case")?);
+        let name = self.parse_name("a case")?;
+        let of = if self.accept(":") { Some(self.parse_type(0)?) } else { None };
         Ok(Field { docs, ordinal, name, of })
     }
 
-    fn messages(&mut self) -> Parsed<Vec<Message>> {
+    fn parse_messages(&mut self) -> ParseResult<Vec<Message>> {
         self.expect("{", "the version of an interface")?;
         let mut messages = Vec::new();
-        while !self.eat("}") {
-            messages.push(self.message()?);
+        while !self.accept("}") {
+            messages.push(self.parse_message()?);
         }
         Ok(messages)
     }
 
-    fn message(&mut self) -> Parsed<Message> {
-        let docs = self.docs();
-        let ordinal = self.ordinal("message")?;
+    fn parse_message(&mut self) -> ParseResult<Message> {
+        let docs = self.parse_docs();
+        let ordinal = self.parse_ordinal("message")?;
         let mark = self.peek().span();
-        let idempotent = self.eat("idempotent").then_some(mark);
+        let idempotent = self.accept("idempotent").then_some(mark);
         let token = self.next();
         let kind = match token.text {
             "call" => MessageKind::Call,
             "message" => MessageKind::Message,
             "event" => MessageKind::Event,
             _ => {
-                let hint = "`call` is answered; `message` goes to the server and `event` to the client";
+                let hint = "`call` has a reply; `message` goes to the server and `event` to the client";
                 let kinds = ["call", "message", "event", "idempotent"];
-                return Err(misspelt(token, "`call`, `message` or `event`", kinds, hint));
+                return Err(unexpected_keyword(token, "`call`, `message` or `event`", kinds, hint));
             }
         };
-        let name = self.name("a message")?;
-        let input = self.parameters()?;
-        let output = if self.eat("->") { self.parameters()? } else { Vec::new() };
-        let error = if self.eat("error") { Some(self.type_expr(0)?) } else { None };
+        let name = self.parse_name("a message")?;
+        let input = self.parse_parameters()?;
+        let output = if self.accept("->") { self.parse_parameters()? } else { Vec::new() };
+        let error = if self.accept("error") { Some(self.parse_type(0)?) } else { None };
         self.expect(";", "a message")?;
         if kind != MessageKind::Call {
             let wrong = if error.is_some() { "an error" } else { "results" };
             if error.is_some() || !output.is_empty() {
                 let span = name.span.clone();
-                let message = format!("`{}` is one-way and has {wrong}", name.text);
-                return Err(Diagnostic::new(&span, message, "it has no answer").hint("make it a `call`"));
+                let message = format!("`{}` is one-way, but has {wrong}", name.text);
+                return Err(Diagnostic::new(&span, message, "it has no reply").hint("make it a `call`"));
             }
             if let Some(span) = &idempotent {
                 return Err(Diagnostic::new(span, "only calls are idempotent", "not a call")
-                    .hint("a one-way message is never sent again: remove `idempotent`"));
+                    .hint("a one-way message is never repeated: remove `idempotent`"));
             }
         }
         Ok(Message { docs, ordinal, idempotent, kind, name, input, output, error })
     }
 
-    fn parameters(&mut self) -> Parsed<Vec<Field>> {
+    fn parse_parameters(&mut self) -> ParseResult<Vec<Field>> {
         self.expect("(", "a name or `->`")?;
         let mut parameters = Vec::new();
         loop {
-            if self.eat(")") {
+            if self.accept(")") {
                 return Ok(parameters);
             }
-            let docs = self.docs();
-            let name = self.name("a parameter")?;
+            let docs = self.parse_docs();
+            let name = self.parse_name("a parameter")?;
             self.expect(":", "the name of a parameter")?;
-            parameters.push(Field { docs, ordinal: None, name, of: Some(self.type_expr(0)?) });
-            if !self.eat(",") && !self.is(")") {
+            parameters.push(Field { docs, ordinal: None, name, of: Some(self.parse_type(0)?) });
+            if !self.accept(",") && !self.is(")") {
                 let hint = "parameters are separated by commas";
                 return Err(unexpected(self.peek(), "`,` or `)`").hint(hint));
             }
         }
     }
 
-    fn type_expr(&mut self, depth: u32) -> Parsed<TypeExpr> {
+    fn parse_type(&mut self, depth: u32) -> ParseResult<TypeExpr> {
         let start = self.peek();
         if depth > MAX_DEPTH {
             return Err(Diagnostic::new(&start.span(), "types are nested too deeply", "here")
-                .hint(format!("at most {MAX_DEPTH} are written into each other: name some with `type`")));
+                .hint(format!("at most {MAX_DEPTH} can be nested: name some with `type`")));
         }
-        let kind = if self.eat("[") {
-            let of = Box::new(self.type_expr(depth + 1)?);
+        let kind = if self.accept("[") {
+            let of = Box::new(self.parse_type(depth + 1)?);
             self.expect(";", "the type of the elements")
                 .map_err(|mistake| mistake.hint("write `[T; 4]` for four of T, `[T; ..4]` for up to four"))?;
-            let list = self.eat("..");
-            let number = self.number()?;
+            let list = self.accept("..");
+            let number = self.parse_number()?;
             self.expect("]", "the number of elements")?;
             if list { TypeKind::List(of, number) } else { TypeKind::Array(of, number) }
         } else if self.is("copy") || self.is("move") {
             let moved = self.next().text == "move";
-            TypeKind::Handle { moved, name: self.name("a capability type")? }
+            TypeKind::Handle { moved, name: self.parse_name("a capability type")? }
         } else {
-            let name = self.name("a type")?;
+            let name = self.parse_name("a type")?;
             // Only `copy` and `move` are followed by a word, so the name is probably one of them misspelt.
             if self.peek().kind == Kind::Word
                 && let Some(hint) = suggest::hint(&name.text, ["copy", "move"])
             {
                 return Err(unexpected(start, "a type").hint(hint));
             }
-            if self.eat("<") {
-                let number = self.number()?;
+            if self.accept("<") {
+                let number = self.parse_number()?;
                 self.expect(">", "a size")?;
                 TypeKind::Sized(name, number)
             } else {
@@ -390,12 +395,12 @@ impl<'a> Parser<'a> {
             }
         };
         let mut of = TypeExpr { kind, span: start.start..self.end() };
-        if self.eat("?") {
+        if self.accept("?") {
             of = TypeExpr { kind: TypeKind::Optional(Box::new(of)), span: start.start..self.end() };
         }
         if self.is("?") {
             return Err(Diagnostic::new(&self.peek().span(), "optional twice", "one `?` too many")
-                .hint("a value is there or not: remove one"));
+                .hint("a value is either present or absent: remove one"));
         }
         Ok(of)
     }
@@ -405,7 +410,7 @@ impl<'a> Parser<'a> {
         self.tokens[self.at.saturating_sub(1).min(self.tokens.len() - 1)].span().end
     }
 
-    fn name(&mut self, what: &str) -> Parsed<Name> {
+    fn parse_name(&mut self, what: &str) -> ParseResult<Name> {
         let token = self.next();
         if token.kind != Kind::Word {
             return Err(unexpected(token, &format!("the name of {what}")));
@@ -414,25 +419,25 @@ impl<'a> Parser<'a> {
     }
 
     /// Parses the name of a declaration, which must not be a keyword.
-    fn declared(&mut self, what: &str) -> Parsed<Name> {
-        let name = self.name(what)?;
+    fn parse_declared_name(&mut self, what: &str) -> ParseResult<Name> {
+        let name = self.parse_name(what)?;
         if KEYWORDS.contains(&&*name.text) {
-            let message = format!("`{}` is a word of the language", name.text);
+            let message = format!("`{}` is a keyword", name.text);
             return Err(Diagnostic::new(&name.span, message, format!("expected the name of {what}"))
                 .hint(format!("choose another name, such as `{}_`", name.text)));
         }
         Ok(name)
     }
 
-    fn number(&mut self) -> Parsed<Number> {
+    fn parse_number(&mut self) -> ParseResult<Number> {
         if self.peek().kind == Kind::Word {
-            return Ok(Number::Constant(self.name("a constant")?));
+            return Ok(Number::Constant(self.parse_name("a constant")?));
         }
-        let (value, span) = self.literal()?;
+        let (value, span) = self.parse_literal()?;
         Ok(Number::Literal(value, span))
     }
 
-    fn literal(&mut self) -> Parsed<(i128, Span)> {
+    fn parse_literal(&mut self) -> ParseResult<(i128, Span)> {
         let token = self.next();
         if token.kind != Kind::Number {
             return Err(unexpected(token, "a number"));
@@ -444,7 +449,7 @@ impl<'a> Parser<'a> {
             None => digits.parse::<u64>(),
         };
         let value = value.map_err(|_| {
-            Diagnostic::new(&token.span(), format!("`{}` is no number", token.text), "here")
+            Diagnostic::new(&token.span(), format!("`{}` is not a number", token.text), "here")
                 .hint("numbers are decimal, or hexadecimal after `0x`, and have up to 64 bits")
         })?;
         let value = i128::from(value);
@@ -455,21 +460,21 @@ impl<'a> Parser<'a> {
 fn unexpected(token: Token<'_>, expected: &str) -> Diagnostic {
     let found = match token.kind {
         Kind::End => "the file ends".to_owned(),
-        Kind::Doc => "a comment of documentation".to_owned(),
+        Kind::Doc => "found a documentation comment".to_owned(),
         _ => format!("found `{}`", token.text),
     };
     let mistake = Diagnostic::new(&token.span(), format!("expected {expected}, {found}"), "here");
     match token.kind {
-        Kind::End => mistake.hint("a `}` or `;` may be missing further up"),
-        Kind::Path => mistake.hint("the language has no literals of text; paths stand after `use`"),
-        Kind::Doc => mistake.hint("`///` stands before what it describes; elsewhere use `//`"),
-        _ => mistake.hint(format!("{expected} stands here")),
+        Kind::End => mistake.hint("a `}` or `;` may be missing above"),
+        Kind::Path => mistake.hint("the language has no string literals; paths follow `use`"),
+        Kind::Doc => mistake.hint("`///` precedes what it documents; elsewhere use `//`"),
+        _ => mistake.hint(format!("write {expected} here")),
     }
 }
 
 /// Like [`unexpected`], at a place where only a few keywords are valid: suggests the closest of `known`, or
 /// falls back to `hint`.
-fn misspelt<const N: usize>(
+fn unexpected_keyword<const N: usize>(
     token: Token<'_>,
     expected: &str,
     known: [&'static str; N],

@@ -39,7 +39,7 @@ pub struct PythonNameTaken {
 /// # Errors
 /// [`PythonNameTaken`] if two items would have the same name.
 pub fn generate(model: &Model, options: &PythonOptions) -> Result<String, PythonNameTaken> {
-    distinct(model)?;
+    check_distinct_names(model)?;
     let mut text = Text::default();
     let mut docs = model.docs.clone();
     if !docs.is_empty() {
@@ -63,7 +63,7 @@ pub fn generate(model: &Model, options: &PythonOptions) -> Result<String, Python
 }
 
 /// Checks that all names in the module are distinct.
-fn distinct(model: &Model) -> Result<(), PythonNameTaken> {
+fn check_distinct_names(model: &Model) -> Result<(), PythonNameTaken> {
     let mut taken: BTreeMap<String, String> = BTreeMap::new();
     let mut add = |name: String, what: String| match taken.insert(name.clone(), what.clone()) {
         Some(first) if first != what => Err(PythonNameTaken { name, first, second: what }),

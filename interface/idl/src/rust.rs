@@ -43,7 +43,7 @@ pub struct NameTaken {
 /// # Errors
 /// [`NameTaken`] if two items would have the same name.
 pub fn generate(model: &Model, options: &RustOptions) -> Result<String, NameTaken> {
-    distinct(model)?;
+    check_distinct_names(model)?;
     let mut text = Text::default();
     head(&mut text, model, &options.runtime, &options.origin);
     let own = |name: &str| !model.included.contains_key(name);
@@ -75,7 +75,7 @@ fn head(text: &mut Text, model: &Model, runtime: &str, origin: &str) {
     text.line(0, &format!("use {runtime} as rt;"));
     let modules: BTreeSet<&String> = model.included.values().collect();
     for module in modules {
-        text.line(0, "#[allow(unused_imports, reason = \"not all of a file is used\")]");
+        text.line(0, "#[allow(unused_imports, reason = \"not every item of the file is used\")]");
         text.line(0, &format!("use super::{}::*;", names::lower(module)));
     }
     let own = |name: &str| !model.included.contains_key(name);
@@ -88,10 +88,11 @@ fn head(text: &mut Text, model: &Model, runtime: &str, origin: &str) {
 }
 
 /// Names that the code of every module uses, unqualified or as type parameters. No item may have them.
-const USED: [&str; 10] = ["E", "Err", "From", "None", "Ok", "Option", "P", "Result", "Self", "Some"];
+const GENERATED_NAMES: [&str; 10] =
+    ["E", "Err", "From", "None", "Ok", "Option", "P", "Result", "Self", "Some"];
 
-fn distinct(model: &Model) -> Result<(), NameTaken> {
-    let used = USED.map(|name| (name.to_owned(), format!("`{name}`, which generated code uses,")));
+fn check_distinct_names(model: &Model) -> Result<(), NameTaken> {
+    let used = GENERATED_NAMES.map(|name| (name.to_owned(), format!("`{name}`, which generated code uses,")));
     let mut names: BTreeMap<String, String> = BTreeMap::from(used);
     let mut add = |name: String, what: String| match names.insert(name.clone(), what.clone()) {
         Some(first) => Err(NameTaken { name, first, second: what }),

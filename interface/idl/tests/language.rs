@@ -39,7 +39,7 @@ fn a_list_of_bytes_is_bytes() {
 }
 
 #[test]
-fn hashes_follow_what_peers_can_notice() {
+fn hashes_cover_what_affects_peers() {
     let of = |body: &str| {
         let interface = model(body).interfaces.remove(0);
         (interface.hash, interface.fingerprint)
@@ -60,7 +60,7 @@ fn changed(old: &str, new: &str) -> Verdict {
 }
 
 #[test]
-fn what_is_added_with_a_default_keeps_peers_working() {
+fn addition_with_a_default_is_compatible() {
     let base = "struct S { @1 a: u8 } interface A version 1 { @1 call a(s: S) -> (b: u8); }";
     for new in [
         base,
@@ -75,7 +75,7 @@ fn what_is_added_with_a_default_keeps_peers_working() {
 }
 
 #[test]
-fn what_peers_would_misunderstand_is_breaking_unless_the_version_grows() {
+fn incompatible_change_is_breaking_unless_versioned() {
     let wrap =
         |of: &str, rest: &str| format!("{rest} interface A version 1 {{ @1 call a(s: {of}) -> (b: u8); }}");
     let base = "interface A version 1 { @1 idempotent call a(s: u8) -> (b: u8); @2 event b(); }";
@@ -125,7 +125,7 @@ fn what_peers_would_misunderstand_is_breaking_unless_the_version_grows() {
 const UNTIDY: &str = "// About this.\npackage  p ;\n\n\nconst A=3 ; // three\n/// Doc.\nstruct B{@1 a:[ u8;..A ]? , @2 b : move  region // last\n}\nopen enum C:u8{a=1,b=2,}\ninterface D version 1{\n/// Gets.\n@1 idempotent call get(key:string<64>,another_parameter:bytes<4096>,and_a_third:[u64;..128])->(value:u8)error C;\n\n\n@2 event gone();}\n";
 
 #[test]
-fn the_formatter_writes_one_form() {
+fn formatter_output_is_canonical() {
     insta::assert_snapshot!("formatted", format(UNTIDY).unwrap());
 }
 
@@ -162,7 +162,7 @@ proptest! {
 }
 
 #[test]
-fn parameters_of_which_something_is_said_have_lines_of_their_own() {
+fn documented_parameters_are_on_separate_lines() {
     let written = "package p;
 
 interface A version 1 {

@@ -1,4 +1,4 @@
-//! What several interfaces use.
+//! Types that several interfaces use.
 //!
 //! Written by `tombolo idl compile` from interfaces/common.tbl.
 
@@ -8,7 +8,7 @@ use tombolo_interface as rt;
 pub const MAX_NAME: u64 = 16;
 
 rt::record! {
-    /// When and where.
+    /// A time and a place.
     pub struct Stamp => StampView<'m>, inline 16 / 8;
     /// `at_ns`.
     at_ns @ 0: u64 => u64,

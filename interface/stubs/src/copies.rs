@@ -7,57 +7,59 @@ use tombolo_interface as rt;
 /// The most descriptors of a client that have not ended.
 pub const MAX_DESCRIPTORS: u64 = 256;
 
-/// The most memories that a client registers.
+/// The most memories that a client can register.
 pub const MAX_MEMORIES: u64 = 64;
 
 rt::number! {
-    /// Why something was not done. Of a copy that failed, the bytes of its target are unspecified.
+    /// Why an operation failed. After a failed copy, the contents of its target are unspecified.
     pub open CopyFault: u8;
-    /// There is no memory of that number: it was not registered, or was withdrawn.
+    /// The memory is not registered, or was withdrawn.
     UNKNOWN_MEMORY = 1,
-    /// The bytes do not lie in the memory.
+    /// The bytes do not lie inside the memory.
     OUT_OF_RANGE = 2,
-    /// The memory was registered for reading.
+    /// The memory was registered for reading only.
     READ_ONLY = 3,
-    /// Bytes that are written are the same as those that are read.
+    /// The source and the target of a copy overlap.
     OVERLAP = 4,
-    /// A descriptor that has not ended, perhaps of another client, and this one use the same bytes, and one
-    /// of both writes them; or one uses the memory that is to be withdrawn.
+    /// The descriptor conflicts with one that has not ended: both use the same bytes, and at least one writes
+    /// them. With a fence, only descriptors of other clients conflict. For `withdraw`: such a descriptor uses
+    /// the memory.
     IN_USE = 5,
-    /// The descriptor is fenced, and one that it waited for failed. Nothing was written.
+    /// The descriptor is fenced, and an earlier one that it waited for failed. Nothing was written.
     EARLIER = 6,
-    /// It was cancelled.
+    /// The descriptor was cancelled.
     CANCELLED = 7,
     /// The right to the memory was revoked.
     REVOKED = 8,
-    /// As many descriptors or memories as a client may have.
+    /// The client has as many descriptors or memories as it may have.
     TOO_MANY = 9,
-    /// A descriptor of that number has not ended.
+    /// A descriptor with that number has not ended.
     NUMBER_IN_USE = 10,
-    /// The memory is not coherent, or is no memory: a file, or memory of a program that keeps it to itself.
+    /// The memory cannot be copied: it is not coherent, is a file or a service, is private to its program, or
+    /// cannot be reached from this node.
     NOT_COPIED = 11,
     /// An engine failed.
     FAILED = 12,
 }
 
 rt::record! {
-    /// Bytes of a memory that was registered.
+    /// A position in a registered memory.
     pub struct CopyPlace => CopyPlaceView<'m>, inline 16 / 8;
-    /// The number that it was registered by.
+    /// The number from `register`.
     memory @ 0: u32 => u32,
-    /// From where on, in bytes.
+    /// The offset in the memory, in bytes.
     offset_bytes @ 8: u64 => u64,
 }
 
 rt::record! {
-    /// What is sent: copies register request.
+    /// The parameters of a message: copies register request.
     pub struct CopiesRegisterRequest => CopiesRegisterRequestView<'m>, apart 16 / 8;
     /// `memory`.
     memory @ 0: rt::Capability<false> => rt::Capability<false>,
 }
 
 rt::record! {
-    /// What answers: copies register reply.
+    /// The results of a call: copies register reply.
     pub struct CopiesRegisterReply => CopiesRegisterReplyView<'m>, apart 24 / 8;
     /// `memory`.
     memory @ 0: u32 => u32,
@@ -68,19 +70,19 @@ rt::record! {
 }
 
 rt::record! {
-    /// What is sent: copies withdraw request.
+    /// The parameters of a message: copies withdraw request.
     pub struct CopiesWithdrawRequest => CopiesWithdrawRequestView<'m>, apart 8 / 8;
     /// `memory`.
     memory @ 0: u32 => u32,
 }
 
 rt::record! {
-    /// What answers: copies withdraw reply.
+    /// The results of a call: copies withdraw reply.
     pub struct CopiesWithdrawReply => CopiesWithdrawReplyView<'m>, apart 0 / 8;
 }
 
 rt::record! {
-    /// What is sent: copies copy.
+    /// The parameters of a message: copies copy.
     pub struct CopiesCopy => CopiesCopyView<'m>, apart 48 / 8;
     /// `descriptor`.
     descriptor @ 0: u32 => u32,
@@ -95,7 +97,7 @@ rt::record! {
 }
 
 rt::record! {
-    /// What is sent: copies fill.
+    /// The parameters of a message: copies fill.
     pub struct CopiesFill => CopiesFillView<'m>, apart 32 / 8;
     /// `descriptor`.
     descriptor @ 0: u32 => u32,
@@ -110,14 +112,14 @@ rt::record! {
 }
 
 rt::record! {
-    /// What is sent: copies cancel.
+    /// The parameters of a message: copies cancel.
     pub struct CopiesCancel => CopiesCancelView<'m>, apart 8 / 8;
     /// `descriptor`.
     descriptor @ 0: u32 => u32,
 }
 
 rt::record! {
-    /// What is sent: copies ended.
+    /// The parameters of a message: copies ended.
     pub struct CopiesEnded => CopiesEndedView<'m>, apart 8 / 8;
     /// `descriptor`.
     descriptor @ 0: u32 => u32,
@@ -126,7 +128,7 @@ rt::record! {
 }
 
 rt::interface! {
-    /// Copies between memories of several clients, and tells the end of each copy by its descriptor.
+    /// Copies and fills registered memories, and reports the end of each operation by its descriptor.
     pub struct Copies = "tombolo.copies.Copies" version 1;
     hash 0x1601b3c7d8d08854, fingerprint 0xfa31f8452274bc7c;
     capabilities true, buffers false, message_bytes 56;
@@ -134,7 +136,7 @@ rt::interface! {
 }
 
 rt::method! {
-    /// Registers memory: all bytes of the capability, for reading, and for writing if it gives that right.
+    /// Registers memory: all bytes of the capability, for reading, and also for writing if it has that right.
     pub struct CopiesRegister of Copies @ 1, idempotent false;
     CopiesRegisterRequest => CopiesRegisterRequestView;
     CopiesRegisterReply => CopiesRegisterReplyView;
@@ -142,7 +144,7 @@ rt::method! {
 }
 
 rt::method! {
-    /// Withdraws memory, which is unmapped then. Refused while a descriptor that has not ended uses it.
+    /// Withdraws memory, which is then unmapped. Refused while a descriptor that has not ended uses it.
     pub struct CopiesWithdraw of Copies @ 2, idempotent false;
     CopiesWithdrawRequest => CopiesWithdrawRequestView;
     CopiesWithdrawReply => CopiesWithdrawReplyView;
@@ -158,55 +160,56 @@ rt::one_way! { OneWay CopiesCancel, of Copies @ 5 }
 rt::one_way! { Event CopiesEnded, of Copies @ 6 }
 
 impl<P: rt::Port, E: CopiesEvents> CopiesClient<P, E> {
-    /// Registers memory: all bytes of the capability, for reading, and for writing if it gives that right.
+    /// Registers memory: all bytes of the capability, for reading, and also for writing if it has that right.
     ///
     /// # Errors
-    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
+    /// [`rt::CallError`]. An error that the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
     pub fn register(&mut self, request: &CopiesRegisterRequest) -> rt::Called<'_, CopiesRegister, P::Error> {
         self.0.call(request)
     }
 
-    /// Withdraws memory, which is unmapped then. Refused while a descriptor that has not ended uses it.
+    /// Withdraws memory, which is then unmapped. Refused while a descriptor that has not ended uses it.
     ///
     /// # Errors
-    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
+    /// [`rt::CallError`]. An error that the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
     pub fn withdraw(&mut self, request: &CopiesWithdrawRequest) -> rt::Called<'_, CopiesWithdraw, P::Error> {
         self.0.call(request)
     }
 
-    /// Copies. The client chooses the number of the descriptor.
+    /// Copies bytes. The client chooses the number of the descriptor. With `fence`, the copy starts after the
+    /// client's earlier descriptors have ended.
     ///
     /// # Errors
-    /// [`rt::CallError`]: it was not sent.
+    /// [`rt::CallError`] if the message was not sent.
     pub fn copy(&mut self, message: &CopiesCopy) -> Result<(), rt::CallError<P::Error>> {
         self.0.tell(message)
     }
 
-    /// Fills with one byte.
+    /// Fills memory with copies of one byte.
     ///
     /// # Errors
-    /// [`rt::CallError`]: it was not sent.
+    /// [`rt::CallError`] if the message was not sent.
     pub fn fill(&mut self, message: &CopiesFill) -> Result<(), rt::CallError<P::Error>> {
         self.0.tell(message)
     }
 
-    /// Cancels a descriptor. It still ends, by this or with its result.
+    /// Cancels a descriptor. It still ends, either as cancelled or with its result.
     ///
     /// # Errors
-    /// [`rt::CallError`]: it was not sent.
+    /// [`rt::CallError`] if the message was not sent.
     pub fn cancel(&mut self, message: &CopiesCancel) -> Result<(), rt::CallError<P::Error>> {
         self.0.tell(message)
     }
 }
 
-/// Takes the events of [`Copies`]; `()` takes none.
+/// Handles the events of [`Copies`]; `()` ignores them.
 pub trait CopiesEvents {
-    /// A descriptor has ended. In the order in which they end.
+    /// A descriptor has ended. Events are in the order in which descriptors end.
     ///
     /// # Errors
-    /// It could not be read; it is counted.
+    /// [`rt::Malformed`] if the event cannot be decoded. Such events are counted.
     fn ended(&mut self, event: CopiesEndedView<'_>) -> Result<(), rt::Malformed> {
         let _ = event;
         Ok(())
@@ -225,41 +228,42 @@ impl<E: CopiesEvents + ?Sized> rt::Hears<E> for Copies {
     }
 }
 
-/// Serves [`Copies`].
+/// Handles the calls and messages of [`Copies`].
 pub trait CopiesHandler {
-    /// Registers memory: all bytes of the capability, for reading, and for writing if it gives that right.
+    /// Registers memory: all bytes of the capability, for reading, and also for writing if it has that right.
     ///
     /// # Errors
-    /// What declines it.
+    /// The call is declined with the error.
     fn register(&mut self, call: rt::Call<'_, CopiesRegister>) -> Result<rt::Response<CopiesRegisterReply>, rt::Decline<CopyFault>>;
 
-    /// Withdraws memory, which is unmapped then. Refused while a descriptor that has not ended uses it.
+    /// Withdraws memory, which is then unmapped. Refused while a descriptor that has not ended uses it.
     ///
     /// # Errors
-    /// What declines it.
+    /// The call is declined with the error.
     fn withdraw(&mut self, call: rt::Call<'_, CopiesWithdraw>) -> Result<rt::Response<CopiesWithdrawReply>, rt::Decline<CopyFault>>;
 
-    /// Copies. The client chooses the number of the descriptor.
+    /// Copies bytes. The client chooses the number of the descriptor. With `fence`, the copy starts after the
+    /// client's earlier descriptors have ended.
     ///
     /// # Errors
-    /// It could not be read; it is counted.
+    /// [`rt::Malformed`] if the message cannot be decoded. Such messages are counted.
     fn copy(&mut self, message: CopiesCopyView<'_>) -> Result<(), rt::Malformed>;
 
-    /// Fills with one byte.
+    /// Fills memory with copies of one byte.
     ///
     /// # Errors
-    /// It could not be read; it is counted.
+    /// [`rt::Malformed`] if the message cannot be decoded. Such messages are counted.
     fn fill(&mut self, message: CopiesFillView<'_>) -> Result<(), rt::Malformed>;
 
-    /// Cancels a descriptor. It still ends, by this or with its result.
+    /// Cancels a descriptor. It still ends, either as cancelled or with its result.
     ///
     /// # Errors
-    /// It could not be read; it is counted.
+    /// [`rt::Malformed`] if the message cannot be decoded. Such messages are counted.
     fn cancel(&mut self, message: CopiesCancelView<'_>) -> Result<(), rt::Malformed>;
 }
 
 rt::answers! {
-    /// What a server of [`Copies`] sends back.
+    /// Answers of a server of [`Copies`].
     pub enum CopiesAnswer;
     RegisterReply(CopiesRegisterReply),
     RegisterDeclined(rt::Declined<CopiesRegister, CopyFault>),
@@ -293,10 +297,10 @@ impl<H: CopiesHandler + ?Sized> rt::Serves<H> for Copies {
 }
 
 impl<P: rt::Port> CopiesServer<P> {
-    /// A descriptor has ended. In the order in which they end.
+    /// A descriptor has ended. Events are in the order in which descriptors end.
     ///
     /// # Errors
-    /// [`rt::CallError`]: it was not sent.
+    /// [`rt::CallError`] if the message was not sent.
     pub fn ended(&mut self, message: &CopiesEnded) -> Result<(), rt::CallError<P::Error>> {
         self.0.tell(message)
     }

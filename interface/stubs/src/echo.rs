@@ -1,4 +1,4 @@
-//! What `tombolo bench rpc` measures calls with.
+//! The interface by which `tombolo bench rpc` measures calls.
 //!
 //! Written by `tombolo idl compile` from interfaces/echo.tbl.
 
@@ -8,31 +8,31 @@ use tombolo_interface as rt;
 pub const MAX_DATA: u64 = 65536;
 
 rt::record! {
-    /// What is sent: echo null request.
+    /// The parameters of a message: echo null request.
     pub struct EchoNullRequest => EchoNullRequestView<'m>, apart 0 / 8;
 }
 
 rt::record! {
-    /// What answers: echo null reply.
+    /// The results of a call: echo null reply.
     pub struct EchoNullReply => EchoNullReplyView<'m>, apart 0 / 8;
 }
 
 rt::record! {
-    /// What is sent: echo echo request.
+    /// The parameters of a message: echo echo request.
     pub struct EchoEchoRequest<'a> => EchoEchoRequestView<'m>, apart 8 / 8;
     /// `data`, up to 65536 bytes.
     data @ 0: &'a [u8] => rt::Blob<'m, 65536>,
 }
 
 rt::record! {
-    /// What answers: echo echo reply.
+    /// The results of a call: echo echo reply.
     pub struct EchoEchoReply<'a> => EchoEchoReplyView<'m>, apart 8 / 8;
     /// `data`, up to 65536 bytes.
     data @ 0: &'a [u8] => rt::Blob<'m, 65536>,
 }
 
 rt::interface! {
-    /// Answers at once.
+    /// Answers calls immediately.
     pub struct Echo = "tombolo.bench.Echo" version 1;
     hash 0xcc62e016a1a74357, fingerprint 0xf273bb2bcba33c44;
     capabilities false, buffers false, message_bytes 16;
@@ -40,7 +40,7 @@ rt::interface! {
 }
 
 rt::method! {
-    /// Nothing, there and back.
+    /// Sends nothing and returns nothing.
     pub struct EchoNull of Echo @ 1, idempotent true;
     EchoNullRequest => EchoNullRequestView;
     EchoNullReply => EchoNullReplyView;
@@ -48,7 +48,7 @@ rt::method! {
 }
 
 rt::method! {
-    /// Data comes back as it is.
+    /// Returns the data unchanged.
     pub struct EchoEcho of Echo @ 2, idempotent true;
     EchoEchoRequest<'_> => EchoEchoRequestView;
     EchoEchoReply<'a> => EchoEchoReplyView;
@@ -56,26 +56,26 @@ rt::method! {
 }
 
 impl<P: rt::Port, E: EchoEvents> EchoClient<P, E> {
-    /// Nothing, there and back.
+    /// Sends nothing and returns nothing.
     ///
     /// # Errors
-    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
+    /// [`rt::CallError`]. An error that the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
     pub fn null(&mut self, request: &EchoNullRequest) -> rt::Called<'_, EchoNull, P::Error> {
         self.0.call(request)
     }
 
-    /// Data comes back as it is.
+    /// Returns the data unchanged.
     ///
     /// # Errors
-    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
+    /// [`rt::CallError`]. An error that the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
     pub fn echo(&mut self, request: &EchoEchoRequest<'_>) -> rt::Called<'_, EchoEcho, P::Error> {
         self.0.call(request)
     }
 }
 
-/// Takes the events of [`Echo`]; `()` takes none.
+/// Handles the events of [`Echo`]; `()` ignores them.
 pub trait EchoEvents {
 }
 
@@ -88,23 +88,23 @@ impl<E: EchoEvents + ?Sized> rt::Hears<E> for Echo {
     }
 }
 
-/// Serves [`Echo`].
+/// Handles the calls and messages of [`Echo`].
 pub trait EchoHandler {
-    /// Nothing, there and back.
+    /// Sends nothing and returns nothing.
     ///
     /// # Errors
-    /// What declines it.
+    /// The call is declined with the error.
     fn null(&mut self, call: rt::Call<'_, EchoNull>) -> Result<rt::Response<EchoNullReply>, rt::Decline<rt::Never>>;
 
-    /// Data comes back as it is.
+    /// Returns the data unchanged.
     ///
     /// # Errors
-    /// What declines it.
+    /// The call is declined with the error.
     fn echo<'s>(&'s mut self, call: rt::Call<'_, EchoEcho>) -> Result<rt::Response<EchoEchoReply<'s>>, rt::Decline<rt::Never>>;
 }
 
 rt::answers! {
-    /// What a server of [`Echo`] sends back.
+    /// Answers of a server of [`Echo`].
     pub enum EchoAnswer<'s>;
     NullReply(EchoNullReply),
     EchoReply(EchoEchoReply<'s>),

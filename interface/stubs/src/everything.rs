@@ -1,22 +1,22 @@
-//! Every type of the language, in every place: what back ends are tested with.
+//! Every type of the language in every position, for tests of the back ends.
 //!
 //! Written by `tombolo idl compile` from interfaces/everything.tbl.
 
 use tombolo_interface as rt;
 
 rt::number! {
-    /// Known values only.
+    /// An enumeration without unknown values.
     pub enum Colour: u8;
     /// `none`.
     None = 0,
     /// `red`.
     Red = 1,
-    /// After red.
+    /// The value after red.
     Green = 2,
 }
 
 rt::number! {
-    /// Others may come.
+    /// An enumeration that may get further values.
     pub open Step: i16;
     /// `back`.
     BACK = -1,
@@ -27,7 +27,7 @@ rt::number! {
 }
 
 rt::number! {
-    /// Known bits only.
+    /// Flags without unknown bits.
     pub flags Rights: u16 in 0x8003;
     /// `read`.
     READ = 1,
@@ -38,7 +38,7 @@ rt::number! {
 }
 
 rt::number! {
-    /// Others may come.
+    /// Flags that may get further bits.
     pub flags Hints: u64 in 0xffffffffffffffff;
     /// `near`.
     NEAR = 1,
@@ -47,7 +47,7 @@ rt::number! {
 }
 
 rt::record! {
-    /// Lies inline.
+    /// A structure that is encoded inline.
     pub struct Point => PointView<'m>, inline 12 / 4;
     /// `x`.
     x @ 0: f32 => f32,
@@ -58,7 +58,7 @@ rt::record! {
 }
 
 rt::record! {
-    /// Can grow.
+    /// A structure that may get further fields.
     pub struct Entry<'a> => EntryView<'m>, apart 24 / 8;
     /// `name`, up to 16 bytes.
     name @ 0: &'a str => rt::Text<'m, 16>,
@@ -69,7 +69,7 @@ rt::record! {
 }
 
 rt::record! {
-    /// What is sent: everything numbers request.
+    /// The parameters of a message: everything numbers request.
     pub struct EverythingNumbersRequest => EverythingNumbersRequestView<'m>, apart 72 / 8;
     /// `a`.
     a @ 0: bool => bool,
@@ -106,7 +106,7 @@ rt::record! {
 }
 
 rt::record! {
-    /// What answers: everything numbers reply.
+    /// The results of a call: everything numbers reply.
     pub struct EverythingNumbersReply => EverythingNumbersReplyView<'m>, apart 72 / 8;
     /// `a`.
     a @ 0: bool => bool,
@@ -143,7 +143,7 @@ rt::record! {
 }
 
 rt::record! {
-    /// What is sent: everything parts request.
+    /// The parameters of a message: everything parts request.
     pub struct EverythingPartsRequest<'a> => EverythingPartsRequestView<'m>, apart 168 / 8;
     /// `text`, up to 32 bytes.
     text @ 0: &'a str => rt::Text<'m, 32>,
@@ -178,7 +178,7 @@ rt::record! {
 }
 
 rt::record! {
-    /// What answers: everything parts reply.
+    /// The results of a call: everything parts reply.
     pub struct EverythingPartsReply<'a> => EverythingPartsReplyView<'m>, apart 48 / 8;
     /// `entry`.
     entry @ 0: Entry<'a> => EntryView<'m>,
@@ -189,29 +189,29 @@ rt::record! {
 }
 
 rt::record! {
-    /// What is sent: everything null request.
+    /// The parameters of a message: everything null request.
     pub struct EverythingNullRequest => EverythingNullRequestView<'m>, apart 0 / 8;
 }
 
 rt::record! {
-    /// What answers: everything null reply.
+    /// The results of a call: everything null reply.
     pub struct EverythingNullReply => EverythingNullReplyView<'m>, apart 0 / 8;
 }
 
 rt::record! {
-    /// What is sent: everything poke.
+    /// The parameters of a message: everything poke.
     pub struct EverythingPoke => EverythingPokeView<'m>, apart 0 / 8;
 }
 
 rt::record! {
-    /// What is sent: everything drawn.
+    /// The parameters of a message: everything drawn.
     pub struct EverythingDrawn<'a> => EverythingDrawnView<'m>, apart 16 / 8;
     /// `shape`.
     shape @ 0: Shape<'a> => ShapeView<'m>,
 }
 
 rt::union! {
-    /// One of several.
+    /// A union with cases of several types.
     pub enum Shape<'a> => 'm ShapeView<'m>;
     /// `nothing`.
     1 => Nothing,
@@ -237,7 +237,7 @@ rt::union! {
 }
 
 rt::interface! {
-    /// Every type of the language.
+    /// Messages with every type of the language.
     pub struct Everything = "tombolo.testing.Everything" version 1;
     hash 0x0b1c7ef0df4148c5, fingerprint 0xc59ebf719ba11b2f;
     capabilities false, buffers false, message_bytes 176;
@@ -245,7 +245,7 @@ rt::interface! {
 }
 
 rt::method! {
-    /// Numbers come back as they are.
+    /// Returns the numbers unchanged.
     pub struct EverythingNumbers of Everything @ 1, idempotent true;
     EverythingNumbersRequest => EverythingNumbersRequestView;
     EverythingNumbersReply => EverythingNumbersReplyView;
@@ -253,7 +253,7 @@ rt::method! {
 }
 
 rt::method! {
-    /// Text, bytes and what is made of them.
+    /// Exchanges text, bytes and composite types.
     pub struct EverythingParts of Everything @ 2, idempotent false;
     EverythingPartsRequest<'_> => EverythingPartsRequestView;
     EverythingPartsReply<'a> => EverythingPartsReplyView;
@@ -261,7 +261,7 @@ rt::method! {
 }
 
 rt::method! {
-    /// Nothing, both ways.
+    /// Sends nothing and returns nothing.
     pub struct EverythingNull of Everything @ 3, idempotent true;
     EverythingNullRequest => EverythingNullRequestView;
     EverythingNullReply => EverythingNullReplyView;
@@ -273,48 +273,48 @@ rt::one_way! { OneWay EverythingPoke, of Everything @ 7 }
 rt::one_way! { Event EverythingDrawn<'_>, of Everything @ 8 }
 
 impl<P: rt::Port, E: EverythingEvents> EverythingClient<P, E> {
-    /// Numbers come back as they are.
+    /// Returns the numbers unchanged.
     ///
     /// # Errors
-    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
+    /// [`rt::CallError`]. An error that the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
     pub fn numbers(&mut self, request: &EverythingNumbersRequest) -> rt::Called<'_, EverythingNumbers, P::Error> {
         self.0.call(request)
     }
 
-    /// Text, bytes and what is made of them.
+    /// Exchanges text, bytes and composite types.
     ///
     /// # Errors
-    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
+    /// [`rt::CallError`]. An error that the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
     pub fn parts(&mut self, request: &EverythingPartsRequest<'_>) -> rt::Called<'_, EverythingParts, P::Error> {
         self.0.call(request)
     }
 
-    /// Nothing, both ways.
+    /// Sends nothing and returns nothing.
     ///
     /// # Errors
-    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
+    /// [`rt::CallError`]. An error that the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
     pub fn null(&mut self, request: &EverythingNullRequest) -> rt::Called<'_, EverythingNull, P::Error> {
         self.0.call(request)
     }
 
-    /// Nothing, one way.
+    /// A message without content.
     ///
     /// # Errors
-    /// [`rt::CallError`]: it was not sent.
+    /// [`rt::CallError`] if the message was not sent.
     pub fn poke(&mut self, message: &EverythingPoke) -> Result<(), rt::CallError<P::Error>> {
         self.0.tell(message)
     }
 }
 
-/// Takes the events of [`Everything`]; `()` takes none.
+/// Handles the events of [`Everything`]; `()` ignores them.
 pub trait EverythingEvents {
-    /// A shape, the other way.
+    /// An event with a shape.
     ///
     /// # Errors
-    /// It could not be read; it is counted.
+    /// [`rt::Malformed`] if the event cannot be decoded. Such events are counted.
     fn drawn(&mut self, event: EverythingDrawnView<'_>) -> Result<(), rt::Malformed> {
         let _ = event;
         Ok(())
@@ -333,35 +333,35 @@ impl<E: EverythingEvents + ?Sized> rt::Hears<E> for Everything {
     }
 }
 
-/// Serves [`Everything`].
+/// Handles the calls and messages of [`Everything`].
 pub trait EverythingHandler {
-    /// Numbers come back as they are.
+    /// Returns the numbers unchanged.
     ///
     /// # Errors
-    /// What declines it.
+    /// The call is declined with the error.
     fn numbers(&mut self, call: rt::Call<'_, EverythingNumbers>) -> Result<rt::Response<EverythingNumbersReply>, rt::Decline<rt::Never>>;
 
-    /// Text, bytes and what is made of them.
+    /// Exchanges text, bytes and composite types.
     ///
     /// # Errors
-    /// What declines it.
+    /// The call is declined with the error.
     fn parts<'s>(&'s mut self, call: rt::Call<'_, EverythingParts>) -> Result<rt::Response<EverythingPartsReply<'s>>, rt::Decline<Failure<'s>>>;
 
-    /// Nothing, both ways.
+    /// Sends nothing and returns nothing.
     ///
     /// # Errors
-    /// What declines it.
+    /// The call is declined with the error.
     fn null(&mut self, call: rt::Call<'_, EverythingNull>) -> Result<rt::Response<EverythingNullReply>, rt::Decline<rt::Never>>;
 
-    /// Nothing, one way.
+    /// A message without content.
     ///
     /// # Errors
-    /// It could not be read; it is counted.
+    /// [`rt::Malformed`] if the message cannot be decoded. Such messages are counted.
     fn poke(&mut self, message: EverythingPokeView<'_>) -> Result<(), rt::Malformed>;
 }
 
 rt::answers! {
-    /// What a server of [`Everything`] sends back.
+    /// Answers of a server of [`Everything`].
     pub enum EverythingAnswer<'s>;
     NumbersReply(EverythingNumbersReply),
     PartsReply(EverythingPartsReply<'s>),
@@ -397,10 +397,10 @@ impl<H: EverythingHandler + ?Sized> rt::Serves<H> for Everything {
 }
 
 impl<P: rt::Port> EverythingServer<P> {
-    /// A shape, the other way.
+    /// An event with a shape.
     ///
     /// # Errors
-    /// [`rt::CallError`]: it was not sent.
+    /// [`rt::CallError`] if the message was not sent.
     pub fn drawn(&mut self, message: &EverythingDrawn<'_>) -> Result<(), rt::CallError<P::Error>> {
         self.0.tell(message)
     }

@@ -1,22 +1,22 @@
-//! Every type of the language, in every place: what back ends are tested with.
+//! Every type of the language in every position, for tests of the back ends.
 //!
 //! Written by `tombolo idl compile` from interfaces/everything.tbl.
 
 use tombolo_interface as rt;
 
 rt::number! {
-    /// Known values only.
+    /// An enumeration without unknown values.
     pub enum Colour: u8;
     /// `none`.
     None = 0,
     /// `red`.
     Red = 1,
-    /// After red.
+    /// The value after red.
     Green = 2,
 }
 
 rt::number! {
-    /// Others may come.
+    /// An enumeration that may get further values.
     pub open Step: i16;
     /// `back`.
     BACK = -1,
@@ -27,7 +27,7 @@ rt::number! {
 }
 
 rt::number! {
-    /// Known bits only.
+    /// Flags without unknown bits.
     pub flags Rights: u16 in 0x8003;
     /// `read`.
     READ = 1,
@@ -38,7 +38,7 @@ rt::number! {
 }
 
 rt::number! {
-    /// Others may come.
+    /// Flags that may get further bits.
     pub flags Hints: u64 in 0xffffffffffffffff;
     /// `near`.
     NEAR = 1,
@@ -47,7 +47,7 @@ rt::number! {
 }
 
 rt::owned_record! {
-    /// Lies inline.
+    /// A structure that is encoded inline.
     #[derive(Clone, Copy, PartialEq, Debug)]
     pub struct Point => PointView<'m>, inline 12 / 4;
     /// `x`.
@@ -59,7 +59,7 @@ rt::owned_record! {
 }
 
 rt::owned_record! {
-    /// Can grow.
+    /// A structure that may get further fields.
     #[derive(Clone, PartialEq, Debug)]
     pub struct Entry => EntryView<'m>, apart 24 / 8;
     /// `name`, up to 16 bytes.
@@ -71,7 +71,7 @@ rt::owned_record! {
 }
 
 rt::owned_union! {
-    /// One of several.
+    /// A union with cases of several types.
     #[derive(Clone, PartialEq, Debug)]
     pub enum Shape => 'm ShapeView<'m>;
     /// `nothing`.
@@ -98,14 +98,14 @@ rt::owned_union! {
     3 => Because(item: rt::String => rt::Text<'m, 32>),
 }
 
-/// Of everything that peers of `tombolo.testing.Everything` can notice.
+/// Fingerprint of `tombolo.testing.Everything`: a hash of all declarations that affect its peers.
 pub const EVERYTHING_FINGERPRINT: u64 = 0xc59ebf719ba11b2f;
 
 rt::owned_messages! {
-    /// What a client sends of the interface `Everything`.
+    /// Messages from client to server in the interface `Everything`.
     #[derive(Clone, PartialEq, Debug)]
     pub enum EverythingRequest, 'm;
-    /// Numbers come back as they are.
+    /// Returns the numbers unchanged.
     Call 1 => Numbers, 72 {
         /// `a`.
         a @ 0: bool => bool,
@@ -140,7 +140,7 @@ rt::owned_messages! {
         /// `domain`.
         domain @ 64: rt::DomainId => rt::Domain,
     };
-    /// Text, bytes and what is made of them.
+    /// Exchanges text, bytes and composite types.
     Call 2 => Parts, 168 {
         /// `text`, up to 32 bytes.
         text @ 0: rt::String => rt::Text<'m, 32>,
@@ -173,9 +173,9 @@ rt::owned_messages! {
         /// `nested`, up to 3.
         nested @ 160: rt::Vec<rt::Vec<u32>> => rt::List<'m, rt::List<'m, u32, 2>, 3>,
     };
-    /// Nothing, both ways.
+    /// Sends nothing and returns nothing.
     Call 3 => Null;
-    /// Nothing, one way.
+    /// A message without content.
     Message 7 => Poke;
 }
 
@@ -191,10 +191,10 @@ impl EverythingRequest {
 }
 
 rt::owned_messages! {
-    /// What a server sends of the interface `Everything`.
+    /// Messages from server to client in the interface `Everything`.
     #[derive(Clone, PartialEq, Debug)]
     pub enum EverythingReply, 'm;
-    /// Answers [`EverythingRequest::Numbers`].
+    /// Reply to [`EverythingRequest::Numbers`].
     Reply 1 => Numbers, 72 {
         /// `a`.
         a @ 0: bool => bool,
@@ -229,7 +229,7 @@ rt::owned_messages! {
         /// `domain`.
         domain @ 64: rt::DomainId => rt::Domain,
     };
-    /// Answers [`EverythingRequest::Parts`].
+    /// Reply to [`EverythingRequest::Parts`].
     Reply 2 => Parts, 48 {
         /// `entry`.
         entry @ 0: Entry => EntryView<'m>,
@@ -238,14 +238,14 @@ rt::owned_messages! {
         /// `maybe_shape`.
         maybe_shape @ 24: Option<Shape> => Option<ShapeView<'m>>,
     };
-    /// A shape, the other way.
+    /// An event with a shape.
     Message 8 => Drawn, 16 {
         /// `shape`.
         shape @ 0: Shape => ShapeView<'m>,
     };
-    /// Answers a call without results: it is done.
+    /// Reply to a call without results.
     Reply 3 => Done;
-    /// Answers a call that was declined.
+    /// Reply to a call that was declined.
     Error 2 => Failed, 16 {
         /// `failure`.
         failure @ 0: Failure => FailureView<'m>,

@@ -5,14 +5,14 @@
 use tombolo_interface as rt;
 
 rt::record! {
-    /// What is sent: greeter greet request.
+    /// The parameters of a message: greeter greet request.
     pub struct GreeterGreetRequest<'a> => GreeterGreetRequestView<'m>, apart 8 / 8;
     /// `name`, up to 64 bytes.
     name @ 0: &'a str => rt::Text<'m, 64>,
 }
 
 rt::record! {
-    /// What answers: greeter greet reply.
+    /// The results of a call: greeter greet reply.
     pub struct GreeterGreetReply<'a> => GreeterGreetReplyView<'m>, apart 8 / 8;
     /// `greeting`, up to 128 bytes.
     greeting @ 0: &'a str => rt::Text<'m, 128>,
@@ -27,7 +27,7 @@ rt::interface! {
 }
 
 rt::method! {
-    /// A greeting for a name.
+    /// Returns a greeting for a name.
     pub struct GreeterGreet of Greeter @ 1, idempotent false;
     GreeterGreetRequest<'_> => GreeterGreetRequestView;
     GreeterGreetReply<'a> => GreeterGreetReplyView;
@@ -35,17 +35,17 @@ rt::method! {
 }
 
 impl<P: rt::Port, E: GreeterEvents> GreeterClient<P, E> {
-    /// A greeting for a name.
+    /// Returns a greeting for a name.
     ///
     /// # Errors
-    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
+    /// [`rt::CallError`]. An error that the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
     pub fn greet(&mut self, request: &GreeterGreetRequest<'_>) -> rt::Called<'_, GreeterGreet, P::Error> {
         self.0.call(request)
     }
 }
 
-/// Takes the events of [`Greeter`]; `()` takes none.
+/// Handles the events of [`Greeter`]; `()` ignores them.
 pub trait GreeterEvents {
 }
 
@@ -58,17 +58,17 @@ impl<E: GreeterEvents + ?Sized> rt::Hears<E> for Greeter {
     }
 }
 
-/// Serves [`Greeter`].
+/// Handles the calls and messages of [`Greeter`].
 pub trait GreeterHandler {
-    /// A greeting for a name.
+    /// Returns a greeting for a name.
     ///
     /// # Errors
-    /// What declines it.
+    /// The call is declined with the error.
     fn greet<'s>(&'s mut self, call: rt::Call<'_, GreeterGreet>) -> Result<rt::Response<GreeterGreetReply<'s>>, rt::Decline<rt::Never>>;
 }
 
 rt::answers! {
-    /// What a server of [`Greeter`] sends back.
+    /// Answers of a server of [`Greeter`].
     pub enum GreeterAnswer<'s>;
     GreetReply(GreeterGreetReply<'s>),
 }

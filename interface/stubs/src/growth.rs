@@ -1,13 +1,13 @@
-//! What an interface has become: tests let it talk to what it was.
+//! The later version of an interface: tests connect it with the earlier one.
 //!
 //! Written by `tombolo idl compile` from interfaces/growth.tbl.
 
 use tombolo_interface as rt;
-#[allow(unused_imports, reason = "not all of a file is used")]
+#[allow(unused_imports, reason = "not every item of the file is used")]
 use super::common::*;
 
 rt::number! {
-    /// Others may come.
+    /// An enumeration that may get further values.
     pub open Mood: u8;
     /// `calm`.
     CALM = 0,
@@ -16,7 +16,7 @@ rt::number! {
 }
 
 rt::record! {
-    /// Has grown.
+    /// A structure that has got further fields.
     pub struct Note<'a> => NoteView<'m>, apart 40 / 8;
     /// `text`, up to 32 bytes.
     text @ 0: &'a str => rt::Text<'m, 32>,
@@ -29,7 +29,7 @@ rt::record! {
 }
 
 rt::record! {
-    /// What is sent: growth look request.
+    /// The parameters of a message: growth look request.
     pub struct GrowthLookRequest<'a> => GrowthLookRequestView<'m>, apart 16 / 8;
     /// `note`.
     note @ 0: Note<'a> => NoteView<'m>,
@@ -38,7 +38,7 @@ rt::record! {
 }
 
 rt::record! {
-    /// What answers: growth look reply.
+    /// The results of a call: growth look reply.
     pub struct GrowthLookReply<'a> => GrowthLookReplyView<'m>, apart 48 / 8;
     /// `note`.
     note @ 0: Note<'a> => NoteView<'m>,
@@ -51,7 +51,7 @@ rt::record! {
 }
 
 rt::record! {
-    /// What is sent: growth forget.
+    /// The parameters of a message: growth forget.
     pub struct GrowthForget<'a> => GrowthForgetView<'m>, apart 16 / 8;
     /// `id`.
     id @ 0: u32 => u32,
@@ -60,7 +60,7 @@ rt::record! {
 }
 
 rt::record! {
-    /// What is sent: growth seen.
+    /// The parameters of a message: growth seen.
     pub struct GrowthSeen<'a> => GrowthSeenView<'m>, apart 16 / 8;
     /// `id`.
     id @ 0: u32 => u32,
@@ -69,29 +69,29 @@ rt::record! {
 }
 
 rt::record! {
-    /// What is sent: growth number request.
+    /// The parameters of a message: growth number request.
     pub struct GrowthNumberRequest => GrowthNumberRequestView<'m>, apart 0 / 8;
 }
 
 rt::record! {
-    /// What answers: growth number reply.
+    /// The results of a call: growth number reply.
     pub struct GrowthNumberReply => GrowthNumberReplyView<'m>, apart 8 / 8;
     /// `id`.
     id @ 0: u64 => u64,
 }
 
 rt::record! {
-    /// What is sent: growth poke.
+    /// The parameters of a message: growth poke.
     pub struct GrowthPoke => GrowthPokeView<'m>, apart 0 / 8;
 }
 
 rt::record! {
-    /// What is sent: growth news.
+    /// The parameters of a message: growth news.
     pub struct GrowthNews => GrowthNewsView<'m>, apart 0 / 8;
 }
 
 rt::union! {
-    /// One of several.
+    /// A union that has got another case.
     pub enum Thing<'a> => 'm ThingView<'m>;
     /// `number`.
     1 => Number(item: u32 => u32),
@@ -100,7 +100,7 @@ rt::union! {
 }
 
 rt::interface! {
-    /// As it is.
+    /// The interface with its additions.
     pub struct Growth = "tombolo.testing.Growth" version 1;
     hash 0xc8fdb15f720b47d3, fingerprint 0x89c2a7c0adc72a8d;
     capabilities false, buffers false, message_bytes 56;
@@ -108,7 +108,7 @@ rt::interface! {
 }
 
 rt::method! {
-    /// A note comes back, with something.
+    /// Returns the note, with details.
     pub struct GrowthLook of Growth @ 1, idempotent true;
     GrowthLookRequest<'_> => GrowthLookRequestView;
     GrowthLookReply<'a> => GrowthLookReplyView;
@@ -116,7 +116,7 @@ rt::method! {
 }
 
 rt::method! {
-    /// Is new.
+    /// A call that the earlier version does not have.
     pub struct GrowthNumber of Growth @ 4, idempotent false;
     GrowthNumberRequest => GrowthNumberRequestView;
     GrowthNumberReply => GrowthNumberReplyView;
@@ -132,56 +132,56 @@ rt::one_way! { Event GrowthSeen<'_>, of Growth @ 3 }
 rt::one_way! { Event GrowthNews, of Growth @ 6 }
 
 impl<P: rt::Port, E: GrowthEvents> GrowthClient<P, E> {
-    /// A note comes back, with something.
+    /// Returns the note, with details.
     ///
     /// # Errors
-    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
+    /// [`rt::CallError`]. An error that the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
     pub fn look(&mut self, request: &GrowthLookRequest<'_>) -> rt::Called<'_, GrowthLook, P::Error> {
         self.0.call(request)
     }
 
-    /// Is new.
+    /// A call that the earlier version does not have.
     ///
     /// # Errors
-    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
+    /// [`rt::CallError`]. An error that the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
     pub fn number(&mut self, request: &GrowthNumberRequest) -> rt::Called<'_, GrowthNumber, P::Error> {
         self.0.call(request)
     }
 
-    /// Forgets a note.
+    /// Deletes a note.
     ///
     /// # Errors
-    /// [`rt::CallError`]: it was not sent.
+    /// [`rt::CallError`] if the message was not sent.
     pub fn forget(&mut self, message: &GrowthForget<'_>) -> Result<(), rt::CallError<P::Error>> {
         self.0.tell(message)
     }
 
-    /// Is new, one way.
+    /// A message that the earlier version does not have.
     ///
     /// # Errors
-    /// [`rt::CallError`]: it was not sent.
+    /// [`rt::CallError`] if the message was not sent.
     pub fn poke(&mut self, message: &GrowthPoke) -> Result<(), rt::CallError<P::Error>> {
         self.0.tell(message)
     }
 }
 
-/// Takes the events of [`Growth`]; `()` takes none.
+/// Handles the events of [`Growth`]; `()` ignores them.
 pub trait GrowthEvents {
     /// A note was seen.
     ///
     /// # Errors
-    /// It could not be read; it is counted.
+    /// [`rt::Malformed`] if the event cannot be decoded. Such events are counted.
     fn seen(&mut self, event: GrowthSeenView<'_>) -> Result<(), rt::Malformed> {
         let _ = event;
         Ok(())
     }
 
-    /// Is new, the other way.
+    /// An event that the earlier version does not have.
     ///
     /// # Errors
-    /// It could not be read; it is counted.
+    /// [`rt::Malformed`] if the event cannot be decoded. Such events are counted.
     fn news(&mut self, event: GrowthNewsView<'_>) -> Result<(), rt::Malformed> {
         let _ = event;
         Ok(())
@@ -201,35 +201,35 @@ impl<E: GrowthEvents + ?Sized> rt::Hears<E> for Growth {
     }
 }
 
-/// Serves [`Growth`].
+/// Handles the calls and messages of [`Growth`].
 pub trait GrowthHandler {
-    /// A note comes back, with something.
+    /// Returns the note, with details.
     ///
     /// # Errors
-    /// What declines it.
+    /// The call is declined with the error.
     fn look<'s>(&'s mut self, call: rt::Call<'_, GrowthLook>) -> Result<rt::Response<GrowthLookReply<'s>>, rt::Decline<rt::Never>>;
 
-    /// Is new.
+    /// A call that the earlier version does not have.
     ///
     /// # Errors
-    /// What declines it.
+    /// The call is declined with the error.
     fn number(&mut self, call: rt::Call<'_, GrowthNumber>) -> Result<rt::Response<GrowthNumberReply>, rt::Decline<rt::Never>>;
 
-    /// Forgets a note.
+    /// Deletes a note.
     ///
     /// # Errors
-    /// It could not be read; it is counted.
+    /// [`rt::Malformed`] if the message cannot be decoded. Such messages are counted.
     fn forget(&mut self, message: GrowthForgetView<'_>) -> Result<(), rt::Malformed>;
 
-    /// Is new, one way.
+    /// A message that the earlier version does not have.
     ///
     /// # Errors
-    /// It could not be read; it is counted.
+    /// [`rt::Malformed`] if the message cannot be decoded. Such messages are counted.
     fn poke(&mut self, message: GrowthPokeView<'_>) -> Result<(), rt::Malformed>;
 }
 
 rt::answers! {
-    /// What a server of [`Growth`] sends back.
+    /// Answers of a server of [`Growth`].
     pub enum GrowthAnswer<'s>;
     LookReply(GrowthLookReply<'s>),
     NumberReply(GrowthNumberReply),
@@ -263,15 +263,15 @@ impl<P: rt::Port> GrowthServer<P> {
     /// A note was seen.
     ///
     /// # Errors
-    /// [`rt::CallError`]: it was not sent.
+    /// [`rt::CallError`] if the message was not sent.
     pub fn seen(&mut self, message: &GrowthSeen<'_>) -> Result<(), rt::CallError<P::Error>> {
         self.0.tell(message)
     }
 
-    /// Is new, the other way.
+    /// An event that the earlier version does not have.
     ///
     /// # Errors
-    /// [`rt::CallError`]: it was not sent.
+    /// [`rt::CallError`] if the message was not sent.
     pub fn news(&mut self, message: &GrowthNews) -> Result<(), rt::CallError<P::Error>> {
         self.0.tell(message)
     }

@@ -1,27 +1,27 @@
-//! An interface as it was: tests let it talk to what it has become.
+//! The earlier version of an interface: tests connect it with the later one.
 //!
 //! Written by `tombolo idl compile` from interfaces/growth_before.tbl.
 
 use tombolo_interface as rt;
-#[allow(unused_imports, reason = "not all of a file is used")]
+#[allow(unused_imports, reason = "not every item of the file is used")]
 use super::common::*;
 
 rt::record! {
-    /// Can grow.
+    /// A structure that will get further fields.
     pub struct Note<'a> => NoteView<'m>, apart 8 / 8;
     /// `text`, up to 32 bytes.
     text @ 0: &'a str => rt::Text<'m, 32>,
 }
 
 rt::record! {
-    /// What is sent: growth look request.
+    /// The parameters of a message: growth look request.
     pub struct GrowthLookRequest<'a> => GrowthLookRequestView<'m>, apart 8 / 8;
     /// `note`.
     note @ 0: Note<'a> => NoteView<'m>,
 }
 
 rt::record! {
-    /// What answers: growth look reply.
+    /// The results of a call: growth look reply.
     pub struct GrowthLookReply<'a> => GrowthLookReplyView<'m>, apart 40 / 8;
     /// `note`.
     note @ 0: Note<'a> => NoteView<'m>,
@@ -32,28 +32,28 @@ rt::record! {
 }
 
 rt::record! {
-    /// What is sent: growth forget.
+    /// The parameters of a message: growth forget.
     pub struct GrowthForget => GrowthForgetView<'m>, apart 8 / 8;
     /// `id`.
     id @ 0: u32 => u32,
 }
 
 rt::record! {
-    /// What is sent: growth seen.
+    /// The parameters of a message: growth seen.
     pub struct GrowthSeen => GrowthSeenView<'m>, apart 8 / 8;
     /// `id`.
     id @ 0: u32 => u32,
 }
 
 rt::union! {
-    /// One of several.
+    /// A union that will get another case.
     pub enum Thing => 'm ThingView;
     /// `number`.
     1 => Number(item: u32 => u32),
 }
 
 rt::interface! {
-    /// As it was.
+    /// The interface before its additions.
     pub struct Growth = "tombolo.testing.Growth" version 1;
     hash 0xc8fdb15f720b47d3, fingerprint 0x8d1b8bc1f63a2486;
     capabilities false, buffers false, message_bytes 48;
@@ -61,7 +61,7 @@ rt::interface! {
 }
 
 rt::method! {
-    /// A note comes back, with something.
+    /// Returns the note, with details.
     pub struct GrowthLook of Growth @ 1, idempotent true;
     GrowthLookRequest<'_> => GrowthLookRequestView;
     GrowthLookReply<'a> => GrowthLookReplyView;
@@ -73,30 +73,30 @@ rt::one_way! { OneWay GrowthForget, of Growth @ 2 }
 rt::one_way! { Event GrowthSeen, of Growth @ 3 }
 
 impl<P: rt::Port, E: GrowthEvents> GrowthClient<P, E> {
-    /// A note comes back, with something.
+    /// Returns the note, with details.
     ///
     /// # Errors
-    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
+    /// [`rt::CallError`]. An error that the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
     pub fn look(&mut self, request: &GrowthLookRequest<'_>) -> rt::Called<'_, GrowthLook, P::Error> {
         self.0.call(request)
     }
 
-    /// Forgets a note.
+    /// Deletes a note.
     ///
     /// # Errors
-    /// [`rt::CallError`]: it was not sent.
+    /// [`rt::CallError`] if the message was not sent.
     pub fn forget(&mut self, message: &GrowthForget) -> Result<(), rt::CallError<P::Error>> {
         self.0.tell(message)
     }
 }
 
-/// Takes the events of [`Growth`]; `()` takes none.
+/// Handles the events of [`Growth`]; `()` ignores them.
 pub trait GrowthEvents {
     /// A note was seen.
     ///
     /// # Errors
-    /// It could not be read; it is counted.
+    /// [`rt::Malformed`] if the event cannot be decoded. Such events are counted.
     fn seen(&mut self, event: GrowthSeenView<'_>) -> Result<(), rt::Malformed> {
         let _ = event;
         Ok(())
@@ -115,23 +115,23 @@ impl<E: GrowthEvents + ?Sized> rt::Hears<E> for Growth {
     }
 }
 
-/// Serves [`Growth`].
+/// Handles the calls and messages of [`Growth`].
 pub trait GrowthHandler {
-    /// A note comes back, with something.
+    /// Returns the note, with details.
     ///
     /// # Errors
-    /// What declines it.
+    /// The call is declined with the error.
     fn look<'s>(&'s mut self, call: rt::Call<'_, GrowthLook>) -> Result<rt::Response<GrowthLookReply<'s>>, rt::Decline<rt::Never>>;
 
-    /// Forgets a note.
+    /// Deletes a note.
     ///
     /// # Errors
-    /// It could not be read; it is counted.
+    /// [`rt::Malformed`] if the message cannot be decoded. Such messages are counted.
     fn forget(&mut self, message: GrowthForgetView<'_>) -> Result<(), rt::Malformed>;
 }
 
 rt::answers! {
-    /// What a server of [`Growth`] sends back.
+    /// Answers of a server of [`Growth`].
     pub enum GrowthAnswer<'s>;
     LookReply(GrowthLookReply<'s>),
 }
@@ -159,7 +159,7 @@ impl<P: rt::Port> GrowthServer<P> {
     /// A note was seen.
     ///
     /// # Errors
-    /// [`rt::CallError`]: it was not sent.
+    /// [`rt::CallError`] if the message was not sent.
     pub fn seen(&mut self, message: &GrowthSeen) -> Result<(), rt::CallError<P::Error>> {
         self.0.tell(message)
     }

@@ -1,4 +1,4 @@
-//! A store of values by name: the service that the guide builds.
+//! A key-value store: the example service of the book.
 //!
 //! Written by `tombolo idl compile` from interfaces/kv.tbl.
 
@@ -13,23 +13,23 @@ pub const MAX_VALUE: u64 = 2048;
 rt::number! {
     /// Why a call was declined.
     pub open KvError: u8;
-    /// There is no such key.
+    /// The key does not exist.
     NOT_FOUND = 1,
-    /// The value has another version than was expected.
+    /// The key does not have the expected version.
     CONFLICT = 2,
-    /// There is no room for more.
+    /// The store is full.
     FULL = 3,
 }
 
 rt::record! {
-    /// What is sent: kv get request.
+    /// The parameters of a message: kv get request.
     pub struct KvGetRequest<'a> => KvGetRequestView<'m>, apart 8 / 8;
     /// `key`, up to 64 bytes.
     key @ 0: &'a str => rt::Text<'m, 64>,
 }
 
 rt::record! {
-    /// What answers: kv get reply.
+    /// The results of a call: kv get reply.
     pub struct KvGetReply<'a> => KvGetReplyView<'m>, apart 16 / 8;
     /// `value`, up to 2048 bytes.
     value @ 0: &'a [u8] => rt::Blob<'m, 2048>,
@@ -38,7 +38,7 @@ rt::record! {
 }
 
 rt::record! {
-    /// What is sent: kv put request.
+    /// The parameters of a message: kv put request.
     pub struct KvPutRequest<'a> => KvPutRequestView<'m>, apart 32 / 8;
     /// `key`, up to 64 bytes.
     key @ 0: &'a str => rt::Text<'m, 64>,
@@ -49,49 +49,49 @@ rt::record! {
 }
 
 rt::record! {
-    /// What answers: kv put reply.
+    /// The results of a call: kv put reply.
     pub struct KvPutReply => KvPutReplyView<'m>, apart 8 / 8;
     /// `version`.
     version @ 0: u64 => u64,
 }
 
 rt::record! {
-    /// What is sent: kv list request.
+    /// The parameters of a message: kv list request.
     pub struct KvListRequest<'a> => KvListRequestView<'m>, apart 8 / 8;
     /// `prefix`, up to 64 bytes.
     prefix @ 0: &'a str => rt::Text<'m, 64>,
 }
 
 rt::record! {
-    /// What answers: kv list reply.
+    /// The results of a call: kv list reply.
     pub struct KvListReply<'a> => KvListReplyView<'m>, apart 8 / 8;
     /// `keys`, up to 64.
     keys @ 0: &'a [&'a str] => rt::List<'m, rt::Text<'m, 64>, 64>,
 }
 
 rt::record! {
-    /// What is sent: kv await change request.
+    /// The parameters of a message: kv await change request.
     pub struct KvAwaitChangeRequest<'a> => KvAwaitChangeRequestView<'m>, apart 8 / 8;
     /// `key`, up to 64 bytes.
     key @ 0: &'a str => rt::Text<'m, 64>,
 }
 
 rt::record! {
-    /// What answers: kv await change reply.
+    /// The results of a call: kv await change reply.
     pub struct KvAwaitChangeReply => KvAwaitChangeReplyView<'m>, apart 8 / 8;
     /// `version`.
     version @ 0: u64 => u64,
 }
 
 rt::record! {
-    /// What is sent: kv forget.
+    /// The parameters of a message: kv forget.
     pub struct KvForget<'a> => KvForgetView<'m>, apart 8 / 8;
     /// `key`, up to 64 bytes.
     key @ 0: &'a str => rt::Text<'m, 64>,
 }
 
 rt::record! {
-    /// What is sent: kv changed.
+    /// The parameters of a message: kv changed.
     pub struct KvChanged<'a> => KvChangedView<'m>, apart 16 / 8;
     /// `key`, up to 64 bytes.
     key @ 0: &'a str => rt::Text<'m, 64>,
@@ -100,7 +100,7 @@ rt::record! {
 }
 
 rt::interface! {
-    /// A store of values by name.
+    /// A key-value store.
     pub struct Kv = "tombolo.example.Kv" version 1;
     hash 0x07b5d475eb0914df, fingerprint 0xe720e3936141ea35;
     capabilities false, buffers false, message_bytes 40;
@@ -108,7 +108,7 @@ rt::interface! {
 }
 
 rt::method! {
-    /// The value of a key, and how often it was set.
+    /// Returns the value of a key and its version: the number of times it was set.
     pub struct KvGet of Kv @ 1, idempotent true;
     KvGetRequest<'_> => KvGetRequestView;
     KvGetReply<'a> => KvGetReplyView;
@@ -116,7 +116,7 @@ rt::method! {
 }
 
 rt::method! {
-    /// Sets a key, if its version is the expected one or none is expected.
+    /// Sets a key and returns its new version. Fails if another version was expected.
     pub struct KvPut of Kv @ 2, idempotent false;
     KvPutRequest<'_> => KvPutRequestView;
     KvPutReply => KvPutReplyView;
@@ -124,7 +124,7 @@ rt::method! {
 }
 
 rt::method! {
-    /// Up to 64 keys that begin with a prefix.
+    /// Returns up to 64 keys that begin with a prefix.
     pub struct KvList of Kv @ 3, idempotent true;
     KvListRequest<'_> => KvListRequestView;
     KvListReply<'a> => KvListReplyView;
@@ -132,7 +132,7 @@ rt::method! {
 }
 
 rt::method! {
-    /// Waits until a key is set, and answers then.
+    /// Waits until a key is set, and returns its new version.
     pub struct KvAwaitChange of Kv @ 4, idempotent true;
     KvAwaitChangeRequest<'_> => KvAwaitChangeRequestView;
     KvAwaitChangeReply => KvAwaitChangeReplyView;
@@ -144,57 +144,57 @@ rt::one_way! { OneWay KvForget<'_>, of Kv @ 5 }
 rt::one_way! { Event KvChanged<'_>, of Kv @ 6 }
 
 impl<P: rt::Port, E: KvEvents> KvClient<P, E> {
-    /// The value of a key, and how often it was set.
+    /// Returns the value of a key and its version: the number of times it was set.
     ///
     /// # Errors
-    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
+    /// [`rt::CallError`]. An error that the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
     pub fn get(&mut self, request: &KvGetRequest<'_>) -> rt::Called<'_, KvGet, P::Error> {
         self.0.call(request)
     }
 
-    /// Sets a key, if its version is the expected one or none is expected.
+    /// Sets a key and returns its new version. Fails if another version was expected.
     ///
     /// # Errors
-    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
+    /// [`rt::CallError`]. An error that the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
     pub fn put(&mut self, request: &KvPutRequest<'_>) -> rt::Called<'_, KvPut, P::Error> {
         self.0.call(request)
     }
 
-    /// Up to 64 keys that begin with a prefix.
+    /// Returns up to 64 keys that begin with a prefix.
     ///
     /// # Errors
-    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
+    /// [`rt::CallError`]. An error that the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
     pub fn list(&mut self, request: &KvListRequest<'_>) -> rt::Called<'_, KvList, P::Error> {
         self.0.call(request)
     }
 
-    /// Waits until a key is set, and answers then.
+    /// Waits until a key is set, and returns its new version.
     ///
     /// # Errors
-    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
+    /// [`rt::CallError`]. An error that the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
     pub fn await_change(&mut self, request: &KvAwaitChangeRequest<'_>) -> rt::Called<'_, KvAwaitChange, P::Error> {
         self.0.call(request)
     }
 
-    /// Forgets a key, if it is there. There is no answer.
+    /// Deletes a key if it exists. There is no answer.
     ///
     /// # Errors
-    /// [`rt::CallError`]: it was not sent.
+    /// [`rt::CallError`] if the message was not sent.
     pub fn forget(&mut self, message: &KvForget<'_>) -> Result<(), rt::CallError<P::Error>> {
         self.0.tell(message)
     }
 }
 
-/// Takes the events of [`Kv`]; `()` takes none.
+/// Handles the events of [`Kv`]; `()` ignores them.
 pub trait KvEvents {
-    /// A key was set, by whomever.
+    /// A key was set by any client.
     ///
     /// # Errors
-    /// It could not be read; it is counted.
+    /// [`rt::Malformed`] if the event cannot be decoded. Such events are counted.
     fn changed(&mut self, event: KvChangedView<'_>) -> Result<(), rt::Malformed> {
         let _ = event;
         Ok(())
@@ -213,41 +213,41 @@ impl<E: KvEvents + ?Sized> rt::Hears<E> for Kv {
     }
 }
 
-/// Serves [`Kv`].
+/// Handles the calls and messages of [`Kv`].
 pub trait KvHandler {
-    /// The value of a key, and how often it was set.
+    /// Returns the value of a key and its version: the number of times it was set.
     ///
     /// # Errors
-    /// What declines it.
+    /// The call is declined with the error.
     fn get<'s>(&'s mut self, call: rt::Call<'_, KvGet>) -> Result<rt::Response<KvGetReply<'s>>, rt::Decline<KvError>>;
 
-    /// Sets a key, if its version is the expected one or none is expected.
+    /// Sets a key and returns its new version. Fails if another version was expected.
     ///
     /// # Errors
-    /// What declines it.
+    /// The call is declined with the error.
     fn put(&mut self, call: rt::Call<'_, KvPut>) -> Result<rt::Response<KvPutReply>, rt::Decline<KvError>>;
 
-    /// Up to 64 keys that begin with a prefix.
+    /// Returns up to 64 keys that begin with a prefix.
     ///
     /// # Errors
-    /// What declines it.
+    /// The call is declined with the error.
     fn list<'s>(&'s mut self, call: rt::Call<'_, KvList>) -> Result<rt::Response<KvListReply<'s>>, rt::Decline<rt::Never>>;
 
-    /// Waits until a key is set, and answers then.
+    /// Waits until a key is set, and returns its new version.
     ///
     /// # Errors
-    /// What declines it.
+    /// The call is declined with the error.
     fn await_change(&mut self, call: rt::Call<'_, KvAwaitChange>) -> Result<rt::Response<KvAwaitChangeReply>, rt::Decline<KvError>>;
 
-    /// Forgets a key, if it is there. There is no answer.
+    /// Deletes a key if it exists. There is no answer.
     ///
     /// # Errors
-    /// It could not be read; it is counted.
+    /// [`rt::Malformed`] if the message cannot be decoded. Such messages are counted.
     fn forget(&mut self, message: KvForgetView<'_>) -> Result<(), rt::Malformed>;
 }
 
 rt::answers! {
-    /// What a server of [`Kv`] sends back.
+    /// Answers of a server of [`Kv`].
     pub enum KvAnswer<'s>;
     GetReply(KvGetReply<'s>),
     GetDeclined(rt::Declined<KvGet, KvError>),
@@ -290,10 +290,10 @@ impl<H: KvHandler + ?Sized> rt::Serves<H> for Kv {
 }
 
 impl<P: rt::Port> KvServer<P> {
-    /// A key was set, by whomever.
+    /// A key was set by any client.
     ///
     /// # Errors
-    /// [`rt::CallError`]: it was not sent.
+    /// [`rt::CallError`] if the message was not sent.
     pub fn changed(&mut self, message: &KvChanged<'_>) -> Result<(), rt::CallError<P::Error>> {
         self.0.tell(message)
     }

@@ -1,51 +1,51 @@
-//! Rights that go along with messages, for tests.
+//! Capabilities and buffers passed in messages, for tests.
 //!
 //! Written by `tombolo idl compile` from interfaces/rights.tbl.
 
 use tombolo_interface as rt;
 
 rt::record! {
-    /// What is sent: rights pass request.
+    /// The parameters of a message: rights pass request.
     pub struct RightsPassRequest<'a> => RightsPassRequestView<'m>, apart 64 / 8;
-    /// Told the sum, as a message of 8 bytes, little-endian.
+    /// The endpoint to which the server sends the sum, as a message of 8 bytes, little-endian.
     endpoint @ 0: rt::Endpoint<false> => rt::Endpoint<false>,
-    /// It is the server's from then on.
+    /// Memory that the server owns from then on.
     region @ 16: rt::Region<true> => rt::Region<true>,
-    /// Perhaps.
+    /// An optional capability.
     any @ 32: Option<rt::Capability<false>> => Option<rt::Capability<false>>,
-    /// Several.
+    /// Several capabilities.
     parts @ 56: &'a [rt::Capability<false>] => rt::List<'m, rt::Capability<false>, 4>,
 }
 
 rt::record! {
-    /// What answers: rights pass reply.
+    /// The results of a call: rights pass reply.
     pub struct RightsPassReply => RightsPassReplyView<'m>, apart 32 / 8;
-    /// The sum.
+    /// The sum of all bytes.
     sum @ 0: u64 => u64,
-    /// A right to read what was the caller's.
+    /// A capability to read the moved region.
     back @ 8: Option<rt::Capability<false>> => Option<rt::Capability<false>>,
 }
 
 rt::record! {
-    /// What is sent: buffers pass request.
+    /// The parameters of a message: buffers pass request.
     pub struct BuffersPassRequest<'a> => BuffersPassRequestView<'m>, apart 32 / 8;
-    /// They are the server's from then on.
+    /// Buffers that the server owns from then on.
     given @ 0: &'a [rt::Buffer<true>] => rt::List<'m, rt::Buffer<true>, 4>,
-    /// The caller keeps it, and the server reads it.
+    /// A buffer that the caller keeps and the server reads.
     lent @ 8: Option<rt::Buffer<false>> => Option<rt::Buffer<false>>,
 }
 
 rt::record! {
-    /// What answers: buffers pass reply.
+    /// The results of a call: buffers pass reply.
     pub struct BuffersPassReply => BuffersPassReplyView<'m>, apart 32 / 8;
-    /// The sum.
+    /// The sum of all bytes.
     sum @ 0: u64 => u64,
-    /// The first of those that were given.
+    /// The first of the given buffers.
     back @ 8: Option<rt::Buffer<true>> => Option<rt::Buffer<true>>,
 }
 
 rt::interface! {
-    /// Passes rights to memory and to endpoints on.
+    /// Passes capabilities to memory and to endpoints.
     pub struct Rights = "tombolo.testing.Rights" version 1;
     hash 0x7e6393de63d8dffb, fingerprint 0x90770588f71af1f6;
     capabilities true, buffers false, message_bytes 72;
@@ -53,7 +53,7 @@ rt::interface! {
 }
 
 rt::method! {
-    /// Of all kinds. The server adds up the bytes of all memory that it is given a right to.
+    /// Passes capabilities of all kinds. The server adds up the bytes of all memory that it gets access to.
     pub struct RightsPass of Rights @ 1, idempotent false;
     RightsPassRequest<'_> => RightsPassRequestView;
     RightsPassReply => RightsPassReplyView;
@@ -61,17 +61,17 @@ rt::method! {
 }
 
 impl<P: rt::Port, E: RightsEvents> RightsClient<P, E> {
-    /// Of all kinds. The server adds up the bytes of all memory that it is given a right to.
+    /// Passes capabilities of all kinds. The server adds up the bytes of all memory that it gets access to.
     ///
     /// # Errors
-    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
+    /// [`rt::CallError`]. An error that the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
     pub fn pass(&mut self, request: &RightsPassRequest<'_>) -> rt::Called<'_, RightsPass, P::Error> {
         self.0.call(request)
     }
 }
 
-/// Takes the events of [`Rights`]; `()` takes none.
+/// Handles the events of [`Rights`]; `()` ignores them.
 pub trait RightsEvents {
 }
 
@@ -84,17 +84,17 @@ impl<E: RightsEvents + ?Sized> rt::Hears<E> for Rights {
     }
 }
 
-/// Serves [`Rights`].
+/// Handles the calls and messages of [`Rights`].
 pub trait RightsHandler {
-    /// Of all kinds. The server adds up the bytes of all memory that it is given a right to.
+    /// Passes capabilities of all kinds. The server adds up the bytes of all memory that it gets access to.
     ///
     /// # Errors
-    /// What declines it.
+    /// The call is declined with the error.
     fn pass(&mut self, call: rt::Call<'_, RightsPass>) -> Result<rt::Response<RightsPassReply>, rt::Decline<rt::Never>>;
 }
 
 rt::answers! {
-    /// What a server of [`Rights`] sends back.
+    /// Answers of a server of [`Rights`].
     pub enum RightsAnswer;
     PassReply(RightsPassReply),
 }
@@ -118,7 +118,7 @@ impl<H: RightsHandler + ?Sized> rt::Serves<H> for Rights {
 }
 
 rt::interface! {
-    /// Passes bulk memory on.
+    /// Passes buffers of bulk channels.
     pub struct Buffers = "tombolo.testing.Buffers" version 1;
     hash 0x59fe21477ee3a955, fingerprint 0x23572504c922e154;
     capabilities false, buffers true, message_bytes 40;
@@ -126,7 +126,7 @@ rt::interface! {
 }
 
 rt::method! {
-    /// The server adds up the bytes of all buffers, each from its start for as long as it says.
+    /// Passes buffers. The server adds up the bytes of the selected part of each.
     pub struct BuffersPass of Buffers @ 1, idempotent false;
     BuffersPassRequest<'_> => BuffersPassRequestView;
     BuffersPassReply => BuffersPassReplyView;
@@ -134,17 +134,17 @@ rt::method! {
 }
 
 impl<P: rt::Port, E: BuffersEvents> BuffersClient<P, E> {
-    /// The server adds up the bytes of all buffers, each from its start for as long as it says.
+    /// Passes buffers. The server adds up the bytes of the selected part of each.
     ///
     /// # Errors
-    /// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
+    /// [`rt::CallError`]. An error that the interface declares is in [`Declined`](rt::CallError::Declined).
     #[inline]
     pub fn pass(&mut self, request: &BuffersPassRequest<'_>) -> rt::Called<'_, BuffersPass, P::Error> {
         self.0.call(request)
     }
 }
 
-/// Takes the events of [`Buffers`]; `()` takes none.
+/// Handles the events of [`Buffers`]; `()` ignores them.
 pub trait BuffersEvents {
 }
 
@@ -157,17 +157,17 @@ impl<E: BuffersEvents + ?Sized> rt::Hears<E> for Buffers {
     }
 }
 
-/// Serves [`Buffers`].
+/// Handles the calls and messages of [`Buffers`].
 pub trait BuffersHandler {
-    /// The server adds up the bytes of all buffers, each from its start for as long as it says.
+    /// Passes buffers. The server adds up the bytes of the selected part of each.
     ///
     /// # Errors
-    /// What declines it.
+    /// The call is declined with the error.
     fn pass(&mut self, call: rt::Call<'_, BuffersPass>) -> Result<rt::Response<BuffersPassReply>, rt::Decline<rt::Never>>;
 }
 
 rt::answers! {
-    /// What a server of [`Buffers`] sends back.
+    /// Answers of a server of [`Buffers`].
     pub enum BuffersAnswer;
     PassReply(BuffersPassReply),
 }

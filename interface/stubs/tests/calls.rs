@@ -66,7 +66,7 @@ impl KvHandler for Store {
 const NOT_YOURS: &str = "not yours";
 
 #[test]
-fn a_right_that_is_not_given_fails_its_message_alone_and_is_counted() {
+fn missing_right_fails_only_its_message() {
     let (mut client, mut server) = both();
     let mut store = Store::default();
     let put = start_put(&mut client, NOT_YOURS, None);
@@ -168,7 +168,7 @@ fn several_calls_are_in_flight_and_are_waited_for_in_any_order() {
 }
 
 #[test]
-fn answers_that_come_out_of_order_reach_their_calls() {
+fn out_of_order_answers_reach_their_calls() {
     let (mut client, mut server) = both();
     let mut store = Store::default();
     let late = client.start(&KvAwaitChangeRequest { key: "a" }).unwrap();
@@ -183,7 +183,7 @@ fn answers_that_come_out_of_order_reach_their_calls() {
 }
 
 #[test]
-fn the_call_that_is_cancelled_is_the_one_that_was_meant() {
+fn only_the_intended_call_is_cancelled() {
     let (mut client, mut server) = both();
     let mut store = Store::default();
     let calls = [0, 1].map(|_| client.start(&KvAwaitChangeRequest { key: "a" }).unwrap());
@@ -221,7 +221,7 @@ fn a_deadline_ends_a_call_and_its_late_answer_is_dropped_and_counted() {
 }
 
 #[test]
-fn a_cancelled_call_is_forgotten_by_the_server_too() {
+fn server_drops_a_cancelled_call() {
     let (mut client, mut server) = both();
     let mut store = Store::default();
     let call = client.start(&KvAwaitChangeRequest { key: "a" }).unwrap();
@@ -239,7 +239,7 @@ fn a_cancelled_call_is_forgotten_by_the_server_too() {
 }
 
 #[test]
-fn an_answer_that_nobody_can_give_any_more_is_a_fault() {
+fn dropped_responder_answers_with_a_fault() {
     let (mut client, mut server) = both();
     let mut store = Store::default();
     let call = client.start(&KvAwaitChangeRequest { key: "a" }).unwrap();
@@ -254,7 +254,7 @@ fn an_answer_that_nobody_can_give_any_more_is_a_fault() {
 
 /// The channel has no room for the reply, and the server cannot send it again.
 #[test]
-fn an_answer_that_was_not_sent_is_a_fault_when_there_is_room() {
+fn unsent_reply_becomes_a_fault_once_there_is_room() {
     let (client, server) = pair(1, 4096);
     let mut client = KvClient::bind(client, Events::default()).unwrap();
     let mut server = KvServer::bind(server).unwrap();
@@ -270,7 +270,7 @@ fn an_answer_that_was_not_sent_is_a_fault_when_there_is_room() {
 }
 
 #[test]
-fn places_for_calls_are_limited_and_come_back() {
+fn call_slots_are_limited_and_reused() {
     let (client, _server) = pair(1000, 4096);
     let mut client = KvClient::bind(client, ()).unwrap();
     let request = KvGetRequest { key: "a" };
@@ -329,7 +329,7 @@ fn a_server_notices_why_an_answer_cannot_be_sent() {
 }
 
 #[test]
-fn a_client_counts_what_makes_no_sense_while_it_waits() {
+fn client_counts_malformed_messages_while_waiting() {
     let (near, mut far) = pair(16, 4096);
     let mut client: Client = KvClient::bind(near, Events::default()).unwrap();
     let call = start_put(&mut client, "a", None);
@@ -367,7 +367,7 @@ fn one_way_messages_go_both_ways() {
 }
 
 #[test]
-fn what_one_side_does_not_know_or_cannot_read_fails_that_call_only() {
+fn unknown_or_malformed_message_fails_only_its_call() {
     let (mut client, mut server) = both();
     let mut store = Store::default();
     let list = client.start(&KvListRequest { prefix: "" }).unwrap();
@@ -419,7 +419,7 @@ fn a_message_too_long_for_the_channel_is_not_sent() {
 }
 
 #[test]
-fn a_full_channel_refuses_and_nothing_is_half_done() {
+fn full_channel_refuses_without_side_effects() {
     let (client, _server) = pair(1, 4096);
     let mut client = KvClient::bind(client, ()).unwrap();
     let first = client.within(NOW).start(&KvGetRequest { key: "a" }).unwrap();

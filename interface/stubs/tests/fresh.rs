@@ -24,7 +24,7 @@ fn interfaces(folder: &str) -> Vec<PathBuf> {
 const FACADES: &str = "files";
 
 #[test]
-fn stubs_are_what_the_compiler_writes() {
+fn stubs_are_up_to_date() {
     assert!(!interfaces("").is_empty());
     for path in interfaces("") {
         let stem = path.file_stem().unwrap().to_str().unwrap();
@@ -40,7 +40,7 @@ fn stubs_are_what_the_compiler_writes() {
 }
 
 #[test]
-fn types_that_own_are_what_the_compiler_writes() {
+fn owned_types_are_up_to_date() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     for (stem, path) in
         [("everything", "src/everything_owned.rs"), (FACADES, "../../runtime/files/src/messages.rs")]

@@ -15,11 +15,11 @@ const STAMP: Stamp = Stamp { at_ns: 7, node: 3 };
 
 /// Server of the new version. Records the messages it receives.
 #[derive(Default)]
-struct Now {
+struct NewServer {
     heard: Vec<String>,
 }
 
-impl growth::GrowthHandler for Now {
+impl growth::GrowthHandler for NewServer {
     fn look<'s>(
         &'s mut self,
         request: Call<'_, growth::GrowthLook>,
@@ -56,11 +56,11 @@ impl growth::GrowthHandler for Now {
 
 /// Server of the old version. Records the messages it receives.
 #[derive(Default)]
-struct Before {
+struct OldServer {
     heard: Vec<String>,
 }
 
-impl growth_before::GrowthHandler for Before {
+impl growth_before::GrowthHandler for OldServer {
     fn look<'s>(
         &'s mut self,
         request: Call<'_, growth_before::GrowthLook>,
@@ -79,16 +79,16 @@ impl growth_before::GrowthHandler for Before {
 
 /// Events that a client received.
 #[derive(Default)]
-struct Told(Vec<String>);
+struct ReceivedEvents(Vec<String>);
 
-impl growth::GrowthEvents for Told {
+impl growth::GrowthEvents for ReceivedEvents {
     fn seen(&mut self, event: growth::GrowthSeenView<'_>) -> Result<(), Malformed> {
         self.0.push(format!("{} {:?}", event.id()?, event.by()?.to_string()?));
         Ok(())
     }
 }
 
-impl growth_before::GrowthEvents for Told {
+impl growth_before::GrowthEvents for ReceivedEvents {
     fn seen(&mut self, event: growth_before::GrowthSeenView<'_>) -> Result<(), Malformed> {
         self.0.push(event.id()?.to_string());
         Ok(())
@@ -96,7 +96,7 @@ impl growth_before::GrowthEvents for Told {
 }
 
 #[test]
-fn the_checker_says_that_they_can() {
+fn compatibility_checker_accepts_the_growth() {
     let model = |file: &str| {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interfaces");
         compile_file(folder.join(file)).unwrap().model
@@ -109,11 +109,11 @@ fn the_checker_says_that_they_can() {
 }
 
 #[test]
-fn a_client_of_before_talks_to_a_server_of_now() {
+fn old_client_talks_to_new_server() {
     let (near, far) = pair(16, 4096);
-    let mut client = growth_before::GrowthClient::bind(near, Told::default()).unwrap();
+    let mut client = growth_before::GrowthClient::bind(near, ReceivedEvents::default()).unwrap();
     let mut server: growth::GrowthServer<LocalPort> = growth::GrowthServer::bind(far).unwrap();
-    let mut now = Now::default();
+    let mut now = NewServer::default();
 
     let request = growth_before::GrowthLookRequest { note: growth_before::Note { text: "hello" } };
     let call = client.start(&request).unwrap();
@@ -136,11 +136,11 @@ fn a_client_of_before_talks_to_a_server_of_now() {
 }
 
 #[test]
-fn a_client_of_now_talks_to_a_server_of_before() {
+fn new_client_talks_to_old_server() {
     let (near, far) = pair(16, 4096);
-    let mut client = growth::GrowthClient::bind(near, Told::default()).unwrap();
+    let mut client = growth::GrowthClient::bind(near, ReceivedEvents::default()).unwrap();
     let mut server: growth_before::GrowthServer<LocalPort> = growth_before::GrowthServer::bind(far).unwrap();
-    let mut before = Before::default();
+    let mut before = OldServer::default();
 
     let note = growth::Note { text: "hello", mood: growth::Mood::MERRY, tags: &["x"], due: Some(1) };
     let look = client.start(&growth::GrowthLookRequest { note, detail: true }).unwrap();

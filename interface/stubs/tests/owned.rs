@@ -68,14 +68,14 @@ fn sent() -> Vec<u8> {
 }
 
 #[test]
-fn they_write_what_stubs_write_and_read_it() {
+fn owned_types_encode_like_stubs() {
     let message = Envelope { request: request(2, 5), body: parts() };
     assert_eq!(message.encode(MAX_BYTES), Ok(sent()));
     assert_eq!(Envelope::decode(&sent()), Ok(message));
 }
 
 #[test]
-fn answers_say_which_call_they_answer() {
+fn replies_identify_their_call() {
     let failed = EverythingReply::Failed { failure: Failure::Because("so".into()) };
     let answers = [
         (request(2, 7), failed.clone()),
@@ -111,7 +111,7 @@ fn limits_are_named() {
 }
 
 #[test]
-fn cases_that_are_not_known_are_refused() {
+fn unknown_cases_are_refused() {
     let drawn = Envelope { request: 0, body: EverythingReply::Drawn { shape: Shape::Nothing } };
     let mut bytes = drawn.encode(MAX_BYTES).unwrap();
     bytes[8] = 77;
@@ -121,7 +121,7 @@ fn cases_that_are_not_known_are_refused() {
 
 proptest! {
     #[test]
-    fn what_can_be_read_can_be_written_and_is_read_as_the_same(index in any::<usize>(), value in any::<u8>()) {
+    fn decoded_messages_round_trip(index in any::<usize>(), value in any::<u8>()) {
         let mut bytes = sent();
         let index = index % bytes.len();
         bytes[index] = value;

@@ -231,7 +231,7 @@ proptest! {
     #![proptest_config(config(128))]
 
     #[test]
-    fn what_is_sent_is_what_is_read(owned in owned()) {
+    fn messages_round_trip(owned in owned()) {
         let bytes = request(&owned, |request| bytes(request)).unwrap();
         prop_assert!(bytes.len().is_multiple_of(8));
         check_parts(&bytes).unwrap();
@@ -260,7 +260,7 @@ proptest! {
     }
 
     #[test]
-    fn flipped_bits_do_no_harm(owned in owned(), flips in prop::collection::vec((any::<u16>(), 0_u8..8), 1..8)) {
+    fn flipped_bits_never_panic(owned in owned(), flips in prop::collection::vec((any::<u16>(), 0_u8..8), 1..8)) {
         let mut bytes = request(&owned, |request| bytes(request)).unwrap();
         for (at, bit) in flips {
             let at = usize::from(at) % bytes.len();
@@ -270,7 +270,7 @@ proptest! {
     }
 
     #[test]
-    fn random_bytes_do_no_harm(mut bytes in prop::collection::vec(any::<u8>(), 0..400), small in any::<bool>()) {
+    fn random_bytes_never_panic(mut bytes in prop::collection::vec(any::<u8>(), 0..400), small in any::<bool>()) {
         if small {
             // Keeps only small values, so that most references are inside the message.
             bytes.iter_mut().enumerate().filter(|(at, _)| at % 4 != 0).for_each(|(_, byte)| *byte = 0);
@@ -310,7 +310,7 @@ fn replaced(word: usize, value: u64) -> Malformed {
 }
 
 #[test]
-fn what_is_wrong_is_refused_for_what_it_is() {
+fn malformed_messages_are_refused_with_the_reason() {
     let at_48 = 48;
     assert_eq!(replaced(0, 2 | 100 << 16 | 2 << 32), Malformed::Short);
     assert_eq!(replaced(0, 2 | 4 << 16 | 7 << 32), Malformed::Kind { kind: 7 });

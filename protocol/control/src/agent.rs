@@ -1,27 +1,28 @@
-//! Between the root monitor of a machine and the agent on each node. The root decides; agents do. An agent numbers its
-//! clients' connections, runs processes, keeps lifelines, and passes its clients' requests up unread.
+//! The interface between the root monitor of a machine and the agent on each node. The root decides; agents
+//! carry out its orders. An agent numbers the connections of its clients, runs processes, keeps lifelines,
+//! and forwards requests of its clients to the root without decoding them.
 //!
 //! Written by `tombolo idl compile` from interfaces/control/agent.tbl.
 
 use tombolo_interface as rt;
-#[allow(unused_imports, reason = "not all of a file is used")]
+#[allow(unused_imports, reason = "not every item of the file is used")]
 use super::capabilities::*;
-#[allow(unused_imports, reason = "not all of a file is used")]
+#[allow(unused_imports, reason = "not every item of the file is used")]
 use super::machine::*;
-#[allow(unused_imports, reason = "not all of a file is used")]
+#[allow(unused_imports, reason = "not every item of the file is used")]
 use super::name_faults::*;
-#[allow(unused_imports, reason = "not all of a file is used")]
+#[allow(unused_imports, reason = "not every item of the file is used")]
 use super::names::*;
-#[allow(unused_imports, reason = "not all of a file is used")]
+#[allow(unused_imports, reason = "not every item of the file is used")]
 use super::observation::*;
-#[allow(unused_imports, reason = "not all of a file is used")]
+#[allow(unused_imports, reason = "not every item of the file is used")]
 use super::records::*;
 
 rt::owned_record! {
     /// A window that the agent's node maps.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct AttachmentWindow => AttachmentWindowView<'m>, inline 2 / 2;
-    /// Its number in the machine.
+    /// The number of the window in the machine.
     window @ 0: u16 => u16,
 }
 
@@ -29,19 +30,20 @@ rt::record_view! {
     AttachmentInterrupt => AttachmentInterruptView<'m>, inline 4 / 2;
     /// `vector`.
     vector @ 0 => u16,
-    /// Of this window.
+    /// The number of the window.
     window @ 2 => u16,
 }
 
 rt::record_view! {
     AttachmentSharedBell => AttachmentSharedBellView<'m>, inline 32 / 8;
-    /// The first byte of the channel in the window.
+    /// The offset of the channel in the window.
     offset_bytes @ 0 => u64,
-    /// The window.
+    /// The number of the window.
     window @ 8 => u16,
-    /// The domain is the accepting side, and its peer the connecting one.
+    /// Whether the domain has the accepting end.
     accepting @ 10 => bool,
-    /// The word of the window in which the peer counts its rings with others of its node, where it does.
+    /// The offset of the word in the window that counts the rings of a group of channels, which the peer
+    /// increments. Absent if the channel is in no group.
     group @ 16 => Option<u64>,
 }
 
@@ -49,15 +51,15 @@ rt::record_view! {
     AttachmentRinger => AttachmentRingerView<'m>, inline 4 / 2;
     /// `vector`.
     vector @ 0 => u16,
-    /// Of this window.
+    /// The number of the window.
     window @ 2 => u16,
 }
 
 rt::record_view! {
     AttachmentPairEnd => AttachmentPairEndView<'m>, inline 2 / 1;
-    /// False for the connecting side.
+    /// Whether it is the end of the accepting side.
     accepting @ 0 => bool,
-    /// Bytes rather than messages.
+    /// Whether the sockets carry a byte stream rather than packets.
     stream @ 1 => bool,
 }
 
@@ -71,7 +73,7 @@ rt::record_view! {
     AttachmentRegion => AttachmentRegionView<'m>, inline 16 / 8;
     /// `region`.
     region @ 0 => RegionIdView<'m>,
-    /// Also for writing.
+    /// Whether the descriptor allows writing.
     writable @ 8 => bool,
 }
 
@@ -81,41 +83,42 @@ rt::owned_record! {
     pub struct StartOrder => StartOrderView<'m>, inline 112 / 8;
     /// The id of the new domain.
     domain @ 0: rt::DomainId => rt::Domain,
-    /// SHA-256 of its build, which the agent has.
+    /// The SHA-256 of its build, which the agent has.
     build @ 8: [u8; 32] => rt::Array<'m, u8, 32>,
-    /// How to start it.
+    /// The parameters of the program.
     program @ 40: ProgramSpec => ProgramSpecView<'m>,
 }
 
 rt::owned_union! {
-    /// A descriptor that goes to a domain with a message.
+    /// A descriptor that is sent to a domain with a message.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum Attachment => 'm AttachmentView<'m>;
-    /// It came along with the message to the agent.
+    /// A descriptor that the agent received with the message.
     1 => Passed,
-    /// The domain's end of a fresh lifeline of this channel; the agent keeps the other.
+    /// The domain's end of a new lifeline of the channel or mapping; the agent keeps the other end.
     2 => Lifeline,
     /// The memory of a window.
     3 => WindowMemory(item: AttachmentWindow => AttachmentWindowView<'m>),
-    /// The event counter of this interrupt vector.
+    /// The event counter of an interrupt vector of a window.
     4 => Interrupt {
         record: AttachmentInterruptView<'m>, inline 4;
         /// `vector`.
         vector @ 0: u16 => u16,
-        /// Of this window.
+        /// The number of the window.
         window @ 2: u16 => u16,
     },
     /// The registers of a window's device.
     5 => Registers(item: AttachmentWindow => AttachmentWindowView<'m>),
-    /// One end of a socket pair between two domains of this agent, made at the first mention.
+    /// One end of a socket pair between two domains of this agent, which creates the pair at the first
+    /// mention.
     6 => PairEnd {
         record: AttachmentPairEndView<'m>, inline 2;
-        /// False for the connecting side.
+        /// Whether it is the end of the accepting side.
         accepting @ 0: bool => bool,
-        /// Bytes rather than messages.
+        /// Whether the sockets carry a byte stream rather than packets.
         stream @ 1: bool => bool,
     },
-    /// The memory that a domain traces to. The agent makes it, and keeps it for others to read.
+    /// The trace page of a domain. The agent creates it and keeps it for readers.
     7 => TracePage {
         record: AttachmentTracePageView<'m>, inline 8;
         /// `domain`.
@@ -126,92 +129,95 @@ rt::owned_union! {
         record: AttachmentRegionView<'m>, inline 16;
         /// `region`.
         region @ 0: crate::RegionId => RegionIdView<'m>,
-        /// Also for writing.
+        /// Whether the descriptor allows writing.
         writable @ 8: bool => bool,
     },
-    /// The memory of a window, for reading alone.
+    /// The memory of a window, read-only.
     9 => WindowToRead(item: AttachmentWindow => AttachmentWindowView<'m>),
-    /// The event counter by which this vector of the other side is rung: the agent passes it on.
+    /// An event counter through which the agent rings an interrupt vector of the other side of a window.
     10 => Ringer {
         record: AttachmentRingerView<'m>, inline 4;
         /// `vector`.
         vector @ 0: u16 => u16,
-        /// Of this window.
+        /// The number of the window.
         window @ 2: u16 => u16,
     },
-    /// An event counter for the end of a channel that has no interrupt vector of its own.
+    /// An event counter for an end of a channel without an interrupt vector of its own.
     11 => SharedBell {
         record: AttachmentSharedBellView<'m>, inline 32;
-        /// The first byte of the channel in the window.
+        /// The offset of the channel in the window.
         offset_bytes @ 0: u64 => u64,
-        /// The window.
+        /// The number of the window.
         window @ 8: u16 => u16,
-        /// The domain is the accepting side, and its peer the connecting one.
+        /// Whether the domain has the accepting end.
         accepting @ 10: bool => bool,
-        /// The word of the window in which the peer counts its rings with others of its node, where it does.
+        /// The offset of the word in the window that counts the rings of a group of channels, which the peer
+        /// increments. Absent if the channel is in no group.
         group @ 16: Option<u64> => Option<u64>,
     },
-    /// The domain's end of a stream of the channel's number, which the link between this node and the host carries.
+    /// The domain's end of the stream with the channel's number, which the link between this node and the
+    /// host carries.
     12 => LinkStream,
 }
 
-/// Of everything that peers of `tombolo.control.Agent` can notice.
+/// Fingerprint of `tombolo.control.Agent`: a hash of all declarations that affect its peers.
 pub const AGENT_FINGERPRINT: u64 = 0xe34089757b2525d5;
 
 rt::owned_messages! {
-    /// What a client sends of the interface `Agent`.
+    /// Messages from client to server in the interface `Agent`.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum AgentRequest, 'm;
-    /// Who the agent is. First message.
-    /// It is the same in every release.
+    /// Tells the agent which node it manages. The root's first message. Its encoding is the same in every
+    /// release.
     Message 1 => Welcome, 24 {
-        /// Its node.
+        /// The agent's node.
         node @ 0: tombolo_base::NodeId => NodeIdView<'m>,
-        /// The node's name.
+        /// The name of the node.
         name @ 8: rt::String => rt::Text<'m, 61440>,
-        /// The machine's name.
+        /// The name of the machine.
         machine @ 16: rt::String => rt::Text<'m, 1024>,
     };
-    /// A program, to be kept for later starts. With a descriptor, in the window, or in a stream.
+    /// Delivers a program, which the agent keeps for later starts. It comes as a descriptor, in the window,
+    /// or over a stream.
     Message 2 => Program, 72 {
         /// Its SHA-256.
         hash @ 0: [u8; 32] => rt::Array<'m, u8, 32>,
         /// Its length.
         length_bytes @ 32: u64 => u64,
-        /// Where in the window, if it comes that way.
+        /// Its offset in the window, if it comes that way.
         window_offset_bytes @ 40: Option<u64> => Option<u64>,
-        /// The stream of the link with the host that has it, if it comes that way.
+        /// The stream of the link with the host that carries it, if it comes that way.
         stream @ 56: Option<tombolo_base::ChannelId> => Option<ChannelIdView<'m>>,
     };
-    /// Run something.
+    /// Starts a domain.
     Message 3 => Start, 112 {
         /// `order`.
         order @ 0: StartOrder => StartOrderView<'m>,
     };
-    /// Send a signal to a domain that the agent started.
+    /// Sends a signal to the processes of a domain that the agent started.
     Message 4 => Signal, 16 {
         /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
-        /// Its number.
+        /// The number of the signal.
         signal @ 8: u8 => u8,
     };
-    /// Pass a message, with descriptors, to a client.
+    /// Forwards a message, with descriptors, to a client.
     Message 5 => Deliver, 32 {
         /// `connection`.
         connection @ 0: u32 => u32,
-        /// The channel that the attachments belong to; 0 for none.
+        /// The channel or mapping that the attachments belong to; 0 for none.
         channel @ 8: tombolo_base::ChannelId => ChannelIdView<'m>,
-        /// In order.
+        /// The descriptors, in order.
         attachments @ 16: rt::Vec<Attachment> => rt::List<'m, AttachmentView<'m>, 16>,
         /// An encoded message of a `Monitor` to its client.
         message @ 24: rt::Vec<u8> => rt::Blob<'m, 61440>,
     };
-    /// The other end of a channel is gone: let its lifeline show it.
+    /// Hangs up the lifeline of a channel whose other end is gone, or of a mapping that is revoked.
     Message 6 => HangUp, 8 {
         /// `channel`.
         channel @ 0: tombolo_base::ChannelId => ChannelIdView<'m>,
     };
-    /// Feed a stream of a domain; empty bytes end it.
+    /// Writes to an input stream of a domain; empty bytes close it.
     Message 7 => Input, 24 {
         /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
@@ -220,132 +226,132 @@ rt::owned_messages! {
         /// `bytes`, up to 61440 bytes.
         bytes @ 16: rt::Vec<u8> => rt::Blob<'m, 61440>,
     };
-    /// A domain's output was taken.
+    /// Acknowledges output of a domain.
     Message 8 => OutputTaken, 16 {
         /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
         /// 1, 2 or 3, as in `output`.
         stream @ 8: u8 => u8,
-        /// How much.
+        /// The number of bytes acknowledged.
         bytes @ 12: u32 => u32,
     };
-    /// Kill everything and end.
+    /// Kills all domains and ends the agent.
     Message 9 => Stop;
-    /// Close a client's connection.
+    /// Closes the connection of a client.
     Message 10 => Dismiss, 8 {
         /// `connection`.
         connection @ 0: u32 => u32,
     };
-    /// A program will not be started again soon: let it go.
+    /// Frees a program that will not be started again soon.
     Message 11 => Forget, 32 {
         /// Its SHA-256.
         hash @ 0: [u8; 32] => rt::Array<'m, u8, 32>,
     };
-    /// A client is this domain from now on.
+    /// Tells the agent that a client is a domain from now on.
     Message 30 => Admitted, 16 {
-        /// Which client.
+        /// The client.
         connection @ 0: u32 => u32,
-        /// Who it is.
+        /// The id of the domain.
         domain @ 8: rt::DomainId => rt::Domain,
     };
-    /// A client of another node asks for something about the names of this one.
+    /// Forwards a request about the names of this node from a client of another node.
     Message 31 => NamesAsked, 40 {
-        /// Its node.
+        /// The client's node.
         node @ 0: tombolo_base::NodeId => NodeIdView<'m>,
-        /// Its number there.
+        /// The client's number on that node.
         connection @ 4: u32 => u32,
-        /// Who it is.
+        /// The client's domain.
         domain @ 8: rt::DomainId => rt::Domain,
-        /// The number of its request.
+        /// The number of the request.
         request @ 16: u32 => u32,
-        /// What it asks for.
+        /// The operation requested.
         operation @ 24: Operation => OperationView<'m>,
     };
-    /// That client is gone.
+    /// Tells the agent that such a client has left.
     Message 32 => NamesLeft, 8 {
-        /// Its node.
+        /// The client's node.
         node @ 0: tombolo_base::NodeId => NodeIdView<'m>,
-        /// Its number there.
+        /// The client's number on that node.
         connection @ 4: u32 => u32,
     };
-    /// Serve the names of your node.
+    /// Orders the agent to serve the names of its node.
     Message 33 => ServeNames, 16 {
-        /// Which that is.
+        /// The agent's node.
         node @ 0: tombolo_base::NodeId => NodeIdView<'m>,
-        /// How often it was started.
+        /// The generation of the node.
         generation @ 2: u16 => u16,
-        /// Records that may go with one domain.
+        /// The most records that one domain may own.
         records_per_domain @ 4: u32 => u32,
-        /// Requests of one domain that may wait.
+        /// The most requests of one domain that may wait.
         waits_per_domain @ 8: u32 => u32,
     };
-    /// Store this in the control word of every trace page, also of those to come.
+    /// Stores a control word in all present and future trace pages.
     Message 40 => Trace, 8 {
-        /// 0 to stop.
+        /// The control word; 0 stops tracing.
         word @ 0: u64 => u64,
     };
-    /// Read a part of a domain's trace page.
+    /// Reads a part of a domain's trace page. The result comes as `trace_bytes`.
     Message 41 => TraceRead, 32 {
-        /// For the answer.
+        /// The number of the order, for its result.
         ticket @ 0: u64 => u64,
         /// `domain`.
         domain @ 8: rt::DomainId => rt::Domain,
-        /// First byte.
+        /// The offset of the part in the page.
         offset_bytes @ 16: u64 => u64,
-        /// How much.
+        /// The length of the part.
         length_bytes @ 24: u32 => u32,
     };
-    /// Nobody will read a domain's trace page any more.
+    /// Frees the trace page of a domain.
     Message 42 => TraceForget, 8 {
         /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
     };
-    /// Make memory for a region and keep it.
+    /// Creates memory for a region, which the agent keeps.
     Message 50 => RegionMake, 40 {
         /// `region`.
         region @ 0: crate::RegionId => RegionIdView<'m>,
-        /// How long.
+        /// The length of the region.
         length_bytes @ 8: u64 => u64,
-        /// It is in the file whose descriptor comes along.
+        /// Whether its memory is the file whose descriptor accompanies the message.
         file @ 16: bool => bool,
-        /// What it is made of.
+        /// The kind of memory to allocate.
         options @ 24: MemoryOptions => MemoryOptionsView<'m>,
     };
-    /// Seal the memory of a region.
+    /// Seals the memory of a region.
     Message 51 => RegionSeal, 16 {
         /// `region`.
         region @ 0: crate::RegionId => RegionIdView<'m>,
         /// `seal`.
         seal @ 8: Seal => Seal,
     };
-    /// Let the memory of a region go.
+    /// Frees the memory of a region.
     Message 52 => RegionForget, 8 {
         /// `region`.
         region @ 0: crate::RegionId => RegionIdView<'m>,
     };
-    /// Answer with `probed`, at once.
+    /// Requests a `probed` at once, to measure the round trip.
     Message 60 => Probe, 8 {
-        /// For the answer.
+        /// The number of the order, for its result.
         ticket @ 0: u64 => u64,
     };
-    /// Set how fast processors run, and remember what was.
+    /// Sets the frequencies of processors, and remembers the previous settings.
     Message 61 => SetFrequency, 48 {
-        /// For the answer.
+        /// The number of the order, for its result.
         ticket @ 0: u64 => u64,
-        /// Which; all if none.
+        /// The processors; all if empty.
         cores @ 8: rt::Vec<u16> => rt::List<'m, u16, 1024>,
-        /// The governor to have; as it is if none.
+        /// The governor to set; unchanged if absent.
         governor @ 16: Option<rt::String> => Option<rt::Text<'m, 32>>,
-        /// The slowest they may run, in kHz; as it is if none.
+        /// The lowest frequency, in kHz; unchanged if absent.
         min_khz @ 32: Option<u32> => Option<u32>,
-        /// The fastest they may run, in kHz; as it is if none.
+        /// The highest frequency, in kHz; unchanged if absent.
         max_khz @ 40: Option<u32> => Option<u32>,
     };
-    /// Give all processors back what they had before anything was set.
+    /// Restores the settings that all processors had before any were set.
     Message 62 => RestoreFrequency;
-    /// Take samples, and report what has changed.
+    /// Starts or stops sampling. While it is on, the agent reports changes by `sampled`.
     Message 63 => Sample, 8 {
-        /// The time from one to the next, in ms, unless that costs too much; 0 to stop.
+        /// The time between two samples, in ms; it is longer if samples cost too much. 0 to stop.
         period_ms @ 0: u32 => u32,
     };
 }
@@ -404,155 +410,154 @@ impl AgentRequest {
 }
 
 rt::owned_messages! {
-    /// What a server sends of the interface `Agent`.
+    /// Messages from server to client in the interface `Agent`.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum AgentReply, 'm;
-    /// It runs. First message.
-    /// It is the same in every release.
+    /// The agent is running. Its first message. Its encoding is the same in every release.
     Message 101 => Ready, 16 {
-        /// What it was built with.
+        /// The fingerprint of the protocol that the agent was built with.
         version @ 0: u32 => u32,
-        /// What it was compiled for.
+        /// The instruction set that it was compiled for.
         isa @ 4: tombolo_base::Isa => Isa,
-        /// Processors it has.
+        /// The number of its processors.
         cores @ 6: u16 => u16,
         /// Its process id.
         pid @ 8: i32 => i32,
     };
-    /// A client connected.
+    /// A client has connected.
     Message 102 => Joined, 24 {
-        /// Its number, never given out twice.
+        /// The number of the connection; the agent never reuses it.
         connection @ 0: u32 => u32,
-        /// Its process.
+        /// The process id of the client.
         pid @ 4: i32 => i32,
-        /// The domain that the agent started as that process.
+        /// The domain that the agent started as that process, if it did.
         domain @ 8: Option<rt::DomainId> => Option<rt::Domain>,
     };
-    /// A client asks for something; a descriptor may come with it.
+    /// A client has sent a request. A descriptor may accompany it.
     Message 103 => Asked, 16 {
         /// `connection`.
         connection @ 0: u32 => u32,
         /// An encoded message to a `Monitor`.
         message @ 8: rt::Vec<u8> => rt::Blob<'m, 61440>,
     };
-    /// A client is gone.
+    /// A client has closed its connection.
     Message 104 => Left, 8 {
         /// `connection`.
         connection @ 0: u32 => u32,
     };
-    /// A domain was started.
+    /// A domain has started.
     Message 105 => Started, 16 {
         /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
-        /// Its process.
+        /// Its process id.
         pid @ 8: i32 => i32,
     };
     /// A domain could not be started.
     Message 106 => NotStarted, 16 {
         /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
-        /// Why.
+        /// The reason.
         why @ 8: rt::String => rt::Text<'m, 61440>,
     };
-    /// A domain ended; all its output was sent before.
+    /// A domain has ended. All its output has been sent before.
     Message 107 => Ended, 24 {
         /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
         /// `exit`.
         exit @ 8: Exit => ExitView<'m>,
     };
-    /// A domain wrote something.
+    /// A domain has written output.
     Message 108 => Output, 24 {
         /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
-        /// 1 for its output, 2 for its errors, 3 for its side stream.
+        /// 1 for its standard output, 2 for its standard error, 3 for its side stream.
         stream @ 8: u8 => u8,
-        /// What; empty at the end.
+        /// The output; empty at the end of the stream.
         bytes @ 16: rt::Vec<u8> => rt::Blob<'m, 61440>,
     };
-    /// A program has been copied out of the window.
+    /// A program was copied out of the window, or copying failed: its range can be reused.
     Message 109 => ProgramTaken, 32 {
         /// Its SHA-256.
         hash @ 0: [u8; 32] => rt::Array<'m, u8, 32>,
     };
-    /// A domain let go of its end of a channel.
+    /// A domain has closed its end of the lifeline of a channel or mapping.
     Message 110 => Released, 8 {
         /// `channel`.
         channel @ 0: tombolo_base::ChannelId => ChannelIdView<'m>,
     };
-    /// What was fed to a stream of a domain has been taken.
+    /// The input written to a stream of a domain has been accepted.
     Message 111 => InputTaken, 16 {
         /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
         /// 0 or 3, as in `input`.
         stream @ 8: u8 => u8,
     };
-    /// What this node's names say to a client of another node.
+    /// The names of this node have an answer or event for a client of another node.
     Message 130 => NamesSay, 24 {
-        /// The client's domain, as in `names_asked`: its generation tells the client from one of the same number that
-        /// came after a restart of the node.
+        /// The client's domain, as in `names_asked`. Its generation distinguishes the client from one with
+        /// the same number after a restart of its node.
         domain @ 0: rt::DomainId => rt::Domain,
-        /// The client's number at its node.
+        /// The client's number on its node.
         connection @ 8: u32 => u32,
         /// An encoded message of a `Monitor` to its client.
         message @ 16: rt::Vec<u8> => rt::Blob<'m, 61440>,
     };
     /// A client exports a name of this node.
     Message 131 => Exported, 24 {
-        /// Which client.
+        /// The client.
         connection @ 0: u32 => u32,
         /// The name.
         name @ 8: rt::String => rt::Text<'m, 61440>,
-        /// The agent's number for it, from 2^31 on.
+        /// The agent's number for the listener, from 2^31 on.
         listener @ 16: u32 => u32,
     };
-    /// A name of this node is exported no more.
+    /// A name of this node is no longer exported.
     Message 132 => Withdrawn, 8 {
         /// The name.
         name @ 0: rt::String => rt::Text<'m, 61440>,
     };
-    /// A part of a trace page.
+    /// The result of `trace_read`.
     Message 140 => TraceBytes, 24 {
-        /// Of the order.
+        /// The number of the order.
         ticket @ 0: u64 => u64,
-        /// As much as there is; nothing when there is no such page.
+        /// The content; shorter than requested at the end of the page. Absent if there is no such page.
         bytes @ 8: Option<rt::Vec<u8>> => Option<rt::Blob<'m, 61440>>,
     };
-    /// Memory for a region was made, or not.
+    /// The result of `region_make`.
     Message 150 => RegionMade, 32 {
         /// `region`.
         region @ 0: crate::RegionId => RegionIdView<'m>,
-        /// Why not.
+        /// The reason of a failure.
         failed @ 8: Option<rt::String> => Option<rt::Text<'m, 61440>>,
-        /// It cannot be written to: it came with a descriptor for reading.
+        /// Whether it cannot be written to, because the file was opened for reading only.
         read_only @ 24: bool => bool,
     };
-    /// The memory of a region was sealed, or not.
+    /// The result of `region_seal`.
     Message 151 => RegionSealed, 24 {
         /// `region`.
         region @ 0: crate::RegionId => RegionIdView<'m>,
-        /// Why not.
+        /// The reason of a failure.
         failed @ 8: Option<rt::String> => Option<rt::Text<'m, 61440>>,
     };
-    /// To `probe`.
+    /// The answer to `probe`.
     Message 160 => Probed, 8 {
-        /// Its number.
+        /// The number of the order.
         ticket @ 0: u64 => u64,
     };
-    /// Frequencies were set, or not.
+    /// The result of `set_frequency`.
     Message 161 => FrequencySet, 24 {
-        /// Its number.
+        /// The number of the order.
         ticket @ 0: u64 => u64,
-        /// Why not.
+        /// The reason of a failure.
         failed @ 8: Option<rt::String> => Option<rt::Text<'m, 61440>>,
     };
-    /// What samples showed that is not as it was told before. One round may take several reports.
+    /// Samples that differ from those reported before. One round may take several reports.
     Message 162 => Sampled, 80 {
-        /// The node; in the last report of a round.
+        /// The sample of the node; only in the last report of a round.
         node @ 0: Option<NodeSample> => Option<NodeSampleView<'m>>,
-        /// Domains.
+        /// The samples of domains.
         domains @ 64: rt::Vec<DomainSample> => rt::List<'m, DomainSampleView<'m>, 256>,
-        /// Ends of channels.
+        /// The samples of ends of channels.
         ends @ 72: rt::Vec<EndSample> => rt::List<'m, EndSampleView<'m>, 256>,
     };
 }

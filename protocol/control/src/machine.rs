@@ -1,21 +1,21 @@
-//! What monitors and programs have words for: nodes, channels, domains, and why something could not be done.
+//! Types shared by the interfaces of monitors: nodes, channels, domains, and the reasons of failures.
 //!
 //! Written by `tombolo idl compile` from interfaces/control/machine.tbl.
 
 use tombolo_interface as rt;
-#[allow(unused_imports, reason = "not all of a file is used")]
+#[allow(unused_imports, reason = "not every item of the file is used")]
 use super::capabilities::*;
-#[allow(unused_imports, reason = "not all of a file is used")]
+#[allow(unused_imports, reason = "not every item of the file is used")]
 use super::name_faults::*;
-#[allow(unused_imports, reason = "not all of a file is used")]
+#[allow(unused_imports, reason = "not every item of the file is used")]
 use super::names::*;
-#[allow(unused_imports, reason = "not all of a file is used")]
+#[allow(unused_imports, reason = "not every item of the file is used")]
 use super::records::*;
 
-/// The most bytes of a piece of output, input or memory, bounded by the longest message.
+/// The most bytes of a piece of output, input or memory; limited by the longest message.
 pub const MAX_BYTES: u64 = 61440;
 
-/// The most processors that can be named.
+/// The most processors in a list.
 pub const MAX_CPUS: u64 = 1024;
 
 /// The most relays between the two ends of a channel.
@@ -39,49 +39,49 @@ rt::number! {
 }
 
 rt::number! {
-    /// What a build of a program is for: under Linux the number of the instruction set, on a board 128 more.
+    /// What a build of a program runs on: the number of the instruction set for Linux, 128 more for a board.
     pub open Target: u8;
-    /// 64-bit x86, under Linux.
+    /// 64-bit x86 under Linux.
     LINUX_X86 = 1,
-    /// 64-bit Arm, under Linux.
+    /// 64-bit Arm under Linux.
     LINUX_AARCH64 = 2,
-    /// 64-bit RISC-V, under Linux.
+    /// 64-bit RISC-V under Linux.
     LINUX_RISCV64 = 3,
-    /// IBM z/Architecture, under Linux.
+    /// IBM z/Architecture under Linux.
     LINUX_S390X = 4,
-    /// 32-bit x86, under Linux.
+    /// 32-bit x86 under Linux.
     LINUX_I386 = 5,
-    /// 32-bit Arm of version 7, under Linux.
+    /// 32-bit Arm of version 7 under Linux.
     LINUX_ARMV7 = 6,
-    /// 64-bit Arm, on a board.
+    /// 64-bit Arm on a board.
     BARE_AARCH64 = 130,
-    /// 64-bit RISC-V, on a board.
+    /// 64-bit RISC-V on a board.
     BARE_RISCV64 = 131,
 }
 
 rt::number! {
-    /// What carries a channel.
+    /// The transport of a channel.
     pub enum TransportKind: u8;
     /// Memory of one kernel that both processes map.
     Shm = 0,
-    /// A PCI shared-memory window: both sides map it, at different addresses, under different kernels.
+    /// A shared-memory window: both sides map it, at different addresses, under different kernels.
     Window = 1,
-    /// A byte stream: local or TCP.
+    /// A byte stream, local or TCP.
     Socket = 2,
 }
 
 rt::number! {
-    /// What a node is made of.
+    /// The kind of a node.
     pub enum NodeKind: u8;
     /// The Linux that the machine runs on.
     Host = 0,
-    /// Foreign programs under an emulator on the host's kernel.
+    /// Programs of a foreign instruction set, under an emulator on the host's kernel.
     User = 1,
-    /// A virtual machine, joined by a shared window.
+    /// A virtual machine behind a window.
     Vm = 2,
-    /// A board without an operating system, joined by a shared window.
+    /// A board without an operating system, behind a window.
     Bare = 3,
-    /// A Linux that was there before the machine, joined by a shared window.
+    /// A Linux that existed before the machine, behind a window.
     Attached = 4,
 }
 
@@ -95,89 +95,89 @@ rt::number! {
 }
 
 rt::number! {
-    /// How room in a ring is given back.
+    /// How the receiver of a ring returns slots to the sender.
     pub enum Variant: u8;
-    /// Each side writes its own memory only.
+    /// By credits; each side writes only its own memory.
     EpochCredit = 0,
-    /// The receiver clears the slot.
+    /// By clearing the slot.
     UsedFlag = 1,
 }
 
 rt::owned_record! {
-    /// A node of the machine.
+    /// The id of a node.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct NodeId => NodeIdView<'m>, inline 2 / 2;
-    /// Its place in the machine file; 0 is the host.
+    /// Its index in the machine file; 0 is the host.
     number @ 0: u16 => u16,
 }
 
 rt::owned_record! {
-    /// A channel of the machine.
+    /// The id of a channel.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct ChannelId => ChannelIdView<'m>, inline 8 / 8;
-    /// Given out once; 0 for none.
+    /// Unique in the machine and never reused; 0 for none.
     number @ 0: u64 => u64,
 }
 
 rt::owned_pair! {
     WindowBytes => WindowBytesView<'m>, inline 16 / 8;
-    /// Those that are lent.
+    /// The number of bytes lent.
     lent @ 0: u64 => u64,
-    /// All.
+    /// The number of bytes in all.
     all @ 8: u64 => u64,
 }
 
 rt::owned_record! {
-    /// A node, for lists.
+    /// A node, as listed.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct NodeInfo => NodeInfoView<'m>, inline 80 / 8;
-    /// Its id.
+    /// The id.
     id @ 0: tombolo_base::NodeId => NodeIdView<'m>,
-    /// Its name.
+    /// The name.
     name @ 8: rt::String => rt::Text<'m, 1024>,
-    /// What it is made of.
+    /// The kind.
     kind @ 16: NodeKind => NodeKind,
-    /// What it runs.
+    /// The instruction set.
     isa @ 17: tombolo_base::Isa => Isa,
-    /// How often it was started.
+    /// The number of times it has been started.
     generation @ 18: u16 => u16,
-    /// Whether it runs.
+    /// Whether its monitor answers.
     up @ 20: bool => bool,
-    /// Why not.
+    /// The reason why it is not up; empty if it is.
     cause @ 24: rt::String => rt::Text<'m, 61440>,
-    /// Processors, as its monitor says; 0 while unknown.
+    /// The number of processors as reported by its monitor; 0 while unknown.
     cores @ 32: u16 => u16,
-    /// Live domains.
+    /// The number of live domains.
     domains @ 36: u32 => u32,
-    /// What links it to the host.
+    /// The transport of its link to the host; absent for the host and for a node without such a link.
     transport @ 40: Option<tombolo_link::TransportKind> => Option<TransportKind>,
-    /// Bytes of the window lent and in all; zeros without a window.
+    /// The use of its window to the host; zeros without a window.
     window_bytes @ 48: (u64, u64) => WindowBytesView<'m>,
-    /// Time from start to ready.
+    /// The time from its start until its monitor was ready.
     boot @ 64: core::time::Duration => DurationView<'m>,
-    /// Process of its emulator or monitor on the host.
+    /// The process of its emulator or monitor on the host.
     pid @ 72: i32 => i32,
 }
 
 rt::owned_record! {
-    /// A window: memory that several nodes map.
+    /// A window, as listed: memory that several nodes map.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct WindowInfo => WindowInfoView<'m>, inline 64 / 8;
-    /// Its number in the machine.
+    /// The number in the machine.
     id @ 0: u16 => u16,
-    /// Its name: of the window between a node and the host that of the node.
+    /// The name; a window between a node and the host has that of the node.
     name @ 8: rt::String => rt::Text<'m, 1024>,
-    /// The nodes that map it, in the order of their numbers.
+    /// The nodes that map it, by number.
     nodes @ 16: rt::Vec<tombolo_base::NodeId> => rt::List<'m, NodeIdView<'m>, 8>,
-    /// Bytes lent and in all; zeros while its node is down.
+    /// Its use; zeros while its node is down.
     bytes @ 24: (u64, u64) => WindowBytesView<'m>,
     /// The trust domain of its nodes.
     trust @ 40: rt::String => rt::Text<'m, 1024>,
-    /// The node whose memory it is meant to be, in measurements that model that.
+    /// The node whose memory it is in measurements that model non-uniform access.
     home @ 48: tombolo_base::NodeId => NodeIdView<'m>,
-    /// Modelled: nanoseconds that another node waits to read a line; 0 when nothing is modelled.
+    /// The modelled time of another node to read a cache line, in ns; 0 if nothing is modelled.
     read_ns @ 52: u32 => u32,
-    /// Modelled: nanoseconds that another node takes to write a line.
+    /// The modelled time of another node to write a cache line, in ns.
     line_ns @ 56: u32 => u32,
 }
 
@@ -185,102 +185,103 @@ rt::owned_record! {
     /// The shape of a channel's rings.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct ChannelConfig => ChannelConfigView<'m>, inline 12 / 4;
-    /// Length of a slot, in bytes: 32, 64 or 128.
+    /// The length of a slot, in bytes: 32, 64 or 128.
     slot_bytes @ 0: u16 => u16,
-    /// Slots of each ring.
+    /// The number of slots of each ring.
     slots @ 4: u32 => u32,
-    /// How room is given back.
+    /// How slots are returned.
     variant @ 8: Variant => Variant,
 }
 
 rt::owned_record! {
-    /// How each side keeps its view of a window that is not coherent.
+    /// How each side of a window that is not coherent keeps its view coherent.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct WindowCaches => WindowCachesView<'m>, inline 24 / 8;
-    /// By a cache that is emulated for each mapping; otherwise by the processor's instructions.
+    /// Whether each mapping has an emulated cache; otherwise the processor's instructions for cache
+    /// maintenance are used.
     emulated @ 0: bool => bool,
-    /// Chooses what an emulated cache evicts.
+    /// The seed for the choice of lines that an emulated cache evicts.
     seed @ 8: u64 => u64,
-    /// At one in this many operations an emulated cache evicts a line; 0 never.
+    /// An emulated cache evicts a line at one in this many operations; 0 for never.
     evict_one_in @ 16: u32 => u32,
 }
 
 rt::owned_record! {
-    /// The processors of its node that a domain runs on, and its priority there.
+    /// The processors of its node that a domain runs on, and its priority.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct CpuPlacement => CpuPlacementView<'m>, inline 16 / 8;
-    /// Only these processors, by the node's numbers; any if none are named.
+    /// The processors, by the node's numbers; all if empty.
     cpus @ 0: rt::Vec<u16> => rt::List<'m, u16, 1024>,
-    /// Its real-time priority (SCHED_FIFO), from 1 to 99; 0 for none.
+    /// The real-time priority (SCHED_FIFO), from 1 to 99; 0 for none.
     real_time_priority @ 8: u8 => u8,
 }
 
 rt::owned_pair! {
     Variable => VariableView<'m>, inline 16 / 8;
-    /// Its name.
+    /// The name.
     name @ 0: rt::String => rt::Text<'m, 61440>,
-    /// Its value.
+    /// The value.
     value @ 8: rt::String => rt::Text<'m, 61440>,
 }
 
 rt::owned_record! {
-    /// How a program is started, beside its code.
+    /// The parameters for starting a program.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct ProgramSpec => ProgramSpecView<'m>, inline 72 / 8;
-    /// What it is called: `argv[0]`, and its name in lists.
+    /// Its name: `argv[0]`, and the name in lists.
     name @ 0: rt::String => rt::Text<'m, 61440>,
-    /// `argv[1..]`.
+    /// Its arguments: `argv[1..]`.
     arguments @ 8: rt::Vec<rt::String> => rt::List<'m, rt::Text<'m, 61440>, 4096>,
-    /// Variables that are added to its environment.
+    /// Variables added to its environment.
     environment @ 16: rt::Vec<(rt::String, rt::String)> => rt::List<'m, VariableView<'m>, 4096>,
-    /// Its working directory; that of the node's monitor if the node does not have it.
+    /// Its working directory; that of the node's monitor if the node does not have this one.
     directory @ 24: rt::String => rt::Text<'m, 61440>,
-    /// Its standard input is a pipe, fed by `input`; otherwise it reads end of file.
+    /// Whether its standard input is a pipe, written by `input`; otherwise it reads end of file.
     stdin @ 32: bool => bool,
-    /// Where on its node it runs.
+    /// The processors that it runs on, and its priority.
     cpus @ 40: CpuPlacement => CpuPlacementView<'m>,
-    /// It has a side stream: a socket to the domain that started it, whose descriptor this variable of its environment
-    /// names. That domain alone feeds it, by `input`, and gets what comes from it, as `output`.
+    /// The environment variable with the descriptor of its side stream, a socket to its parent; absent if it
+    /// has none. Only the parent writes to it, by `input`, and receives its output, by `output`.
     side @ 56: Option<rt::String> => Option<rt::Text<'m, 61440>>,
 }
 
 rt::record_view! {
     ExitExited => ExitExitedView<'m>, inline 1 / 1;
-    /// With this status.
+    /// The exit status.
     status @ 0 => u8,
 }
 
 rt::record_view! {
     ExitSignalled => ExitSignalledView<'m>, inline 1 / 1;
-    /// This one.
+    /// The number of the signal.
     signal @ 0 => u8,
 }
 
 rt::record_view! {
     ExitNodeLost => ExitNodeLostView<'m>, inline 8 / 8;
-    /// What happened to the node.
+    /// The reason why the node was lost.
     cause @ 0 => rt::Text<'m, 61440>,
 }
 
 rt::record_view! {
     FaultNoSuchNode => FaultNoSuchNodeView<'m>, inline 16 / 8;
-    /// What was asked for.
+    /// The name that was given.
     name @ 0 => rt::Text<'m, 61440>,
-    /// What there is.
+    /// The names of its nodes.
     available @ 8 => rt::List<'m, rt::Text<'m, 1024>, 256>,
 }
 
 rt::record_view! {
     FaultNodeDown => FaultNodeDownView<'m>, inline 16 / 8;
-    /// Its name.
+    /// The name of the node.
     node @ 0 => rt::Text<'m, 1024>,
-    /// Why, if known.
+    /// The reason, if known.
     cause @ 8 => rt::Text<'m, 61440>,
 }
 
 rt::record_view! {
     FaultNoSuchName => FaultNoSuchNameView<'m>, inline 8 / 8;
-    /// What was asked for.
+    /// The name.
     name @ 0 => rt::Text<'m, 61440>,
 }
 
@@ -288,77 +289,77 @@ rt::record_view! {
     FaultNameTaken => FaultNameTakenView<'m>, inline 16 / 8;
     /// The name.
     name @ 0 => rt::Text<'m, 61440>,
-    /// Who has it.
+    /// The domain that exports it.
     owner @ 8 => rt::Domain,
 }
 
 rt::record_view! {
     FaultBadName => FaultBadNameView<'m>, inline 8 / 8;
-    /// What was given.
+    /// The text that was given.
     name @ 0 => rt::Text<'m, 61440>,
 }
 
 rt::record_view! {
     FaultNoSuchDomain => FaultNoSuchDomainView<'m>, inline 8 / 8;
-    /// What was asked for.
+    /// The id that was given.
     domain @ 0 => rt::Domain,
 }
 
 rt::record_view! {
     FaultNoBuildForIsa => FaultNoBuildForIsaView<'m>, inline 32 / 8;
-    /// The image.
+    /// The name of the image.
     image @ 0 => rt::Text<'m, 61440>,
-    /// The node.
+    /// The name of the node.
     node @ 8 => rt::Text<'m, 1024>,
-    /// What the node runs.
+    /// What a build for the node must run on.
     isa @ 16 => Target,
-    /// What the image has.
+    /// What the builds of the image run on.
     available @ 24 => rt::List<'m, Target, 256>,
 }
 
 rt::record_view! {
     FaultBadImage => FaultBadImageView<'m>, inline 8 / 8;
-    /// Why.
+    /// The reason.
     why @ 0 => rt::Text<'m, 61440>,
 }
 
 rt::record_view! {
     FaultStartFailed => FaultStartFailedView<'m>, inline 16 / 8;
-    /// The node.
+    /// The name of the node.
     node @ 0 => rt::Text<'m, 1024>,
-    /// Why.
+    /// The reason.
     why @ 8 => rt::Text<'m, 61440>,
 }
 
 rt::record_view! {
     FaultNoLink => FaultNoLinkView<'m>, inline 16 / 8;
-    /// One.
+    /// The name of one node.
     from @ 0 => rt::Text<'m, 1024>,
-    /// The other.
+    /// The name of the other node.
     to @ 8 => rt::Text<'m, 1024>,
 }
 
 rt::record_view! {
     FaultLimit => FaultLimitView<'m>, inline 8 / 8;
-    /// Which, its value, and where to raise it.
+    /// The limit, its value, and how to raise it.
     what @ 0 => rt::Text<'m, 61440>,
 }
 
 rt::record_view! {
     FaultRefused => FaultRefusedView<'m>, inline 8 / 8;
-    /// Why.
+    /// The reason.
     why @ 0 => rt::Text<'m, 61440>,
 }
 
 rt::record_view! {
     FaultSystem => FaultSystemView<'m>, inline 8 / 8;
-    /// What, and its answer.
+    /// The operation, and its error.
     what @ 0 => rt::Text<'m, 61440>,
 }
 
 rt::record_view! {
     FaultName => FaultNameView<'m>, inline 16 / 8;
-    /// Why.
+    /// The reason.
     fault @ 0 => NameFaultView<'m>,
 }
 
@@ -366,13 +367,13 @@ rt::record_view! {
     FaultNotGiven => FaultNotGivenView<'m>, inline 16 / 8;
     /// `name`, up to 1024 bytes.
     name @ 0 => rt::Text<'m, 1024>,
-    /// The names of what it was started with, in one line.
+    /// The names of the capabilities that it was started with, in one line.
     given @ 8 => rt::Text<'m, 61440>,
 }
 
 rt::record_view! {
     FaultCapability => FaultCapabilityView<'m>, inline 16 / 8;
-    /// Why.
+    /// The reason.
     fault @ 0 => CapabilityFaultView<'m>,
 }
 
@@ -383,133 +384,133 @@ rt::owned_union! {
     /// Its program returned.
     1 => Exited {
         record: ExitExitedView<'m>, inline 1;
-        /// With this status.
+        /// The exit status.
         status @ 0: u8 => u8,
     },
     /// A signal ended it.
     2 => Signalled {
         record: ExitSignalledView<'m>, inline 1;
-        /// This one.
+        /// The number of the signal.
         signal @ 0: u8 => u8,
     },
-    /// It went with its node.
+    /// It was lost with its node.
     3 => NodeLost {
         record: ExitNodeLostView<'m>, inline 8;
-        /// What happened to the node.
+        /// The reason why the node was lost.
         cause @ 0: rt::String => rt::Text<'m, 61440>,
     },
-    /// It is no child of a monitor, so how it ended is not known.
+    /// It closed its connection. It is not a child of a monitor, so its exit status is unknown.
     4 => Left,
 }
 
 rt::owned_union! {
-    /// Why a monitor refused a request. Each names what it was about and what the user can do.
+    /// Why a monitor refused a request, with the details that a user needs to act on it.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum Fault => 'm FaultView<'m>;
-    /// No node of that name in the machine.
+    /// The machine has no node of that name.
     1 => NoSuchNode {
         record: FaultNoSuchNodeView<'m>, inline 16;
-        /// What was asked for.
+        /// The name that was given.
         name @ 0: rt::String => rt::Text<'m, 61440>,
-        /// What there is.
+        /// The names of its nodes.
         available @ 8: rt::Vec<rt::String> => rt::List<'m, rt::Text<'m, 1024>, 256>,
     },
     /// The node is not running.
     2 => NodeDown {
         record: FaultNodeDownView<'m>, inline 16;
-        /// Its name.
+        /// The name of the node.
         node @ 0: rt::String => rt::Text<'m, 1024>,
-        /// Why, if known.
+        /// The reason, if known.
         cause @ 8: rt::String => rt::Text<'m, 61440>,
     },
-    /// Nobody exports that name, and the deadline passed.
+    /// No domain exported the name before the deadline.
     3 => NoSuchName {
         record: FaultNoSuchNameView<'m>, inline 8;
-        /// What was asked for.
+        /// The name.
         name @ 0: rt::String => rt::Text<'m, 61440>,
     },
-    /// Somebody exports that name already.
+    /// Another domain exports the name.
     4 => NameTaken {
         record: FaultNameTakenView<'m>, inline 16;
         /// The name.
         name @ 0: rt::String => rt::Text<'m, 61440>,
-        /// Who has it.
+        /// The domain that exports it.
         owner @ 8: rt::DomainId => rt::Domain,
     },
-    /// It is no name: empty, too long, or with characters that names cannot have.
+    /// The name is invalid: empty, too long, or with forbidden characters.
     5 => BadName {
         record: FaultBadNameView<'m>, inline 8;
-        /// What was given.
+        /// The text that was given.
         name @ 0: rt::String => rt::Text<'m, 61440>,
     },
-    /// No live domain with that id.
+    /// There is no live domain with that id.
     6 => NoSuchDomain {
         record: FaultNoSuchDomainView<'m>, inline 8;
-        /// What was asked for.
+        /// The id that was given.
         domain @ 0: rt::DomainId => rt::Domain,
     },
     /// The image has no build that the node can run.
     7 => NoBuildForIsa {
         record: FaultNoBuildForIsaView<'m>, inline 32;
-        /// The image.
+        /// The name of the image.
         image @ 0: rt::String => rt::Text<'m, 61440>,
-        /// The node.
+        /// The name of the node.
         node @ 8: rt::String => rt::Text<'m, 1024>,
-        /// What the node runs.
+        /// What a build for the node must run on.
         isa @ 16: tombolo_base::Target => Target,
-        /// What the image has.
+        /// What the builds of the image run on.
         available @ 24: rt::Vec<tombolo_base::Target> => rt::List<'m, Target, 256>,
     },
     /// The image cannot be read.
     8 => BadImage {
         record: FaultBadImageView<'m>, inline 8;
-        /// Why.
+        /// The reason.
         why @ 0: rt::String => rt::Text<'m, 61440>,
     },
-    /// The program did not start.
+    /// The program could not be started.
     9 => StartFailed {
         record: FaultStartFailedView<'m>, inline 16;
-        /// The node.
+        /// The name of the node.
         node @ 0: rt::String => rt::Text<'m, 1024>,
-        /// Why.
+        /// The reason.
         why @ 8: rt::String => rt::Text<'m, 61440>,
     },
-    /// Two nodes that cannot reach each other.
+    /// Two nodes cannot reach each other.
     10 => NoLink {
         record: FaultNoLinkView<'m>, inline 16;
-        /// One.
+        /// The name of one node.
         from @ 0: rt::String => rt::Text<'m, 1024>,
-        /// The other.
+        /// The name of the other node.
         to @ 8: rt::String => rt::Text<'m, 1024>,
     },
-    /// A limit of the machine was met.
+    /// A limit of the machine was reached.
     11 => Limit {
         record: FaultLimitView<'m>, inline 8;
-        /// Which, its value, and where to raise it.
+        /// The limit, its value, and how to raise it.
         what @ 0: rt::String => rt::Text<'m, 61440>,
     },
-    /// The request makes no sense where it was made.
+    /// The request is not valid in this state.
     12 => Refused {
         record: FaultRefusedView<'m>, inline 8;
-        /// Why.
+        /// The reason.
         why @ 0: rt::String => rt::Text<'m, 61440>,
     },
-    /// The operating system refused something on the way.
+    /// An operation of the operating system failed.
     13 => System {
         record: FaultSystemView<'m>, inline 8;
-        /// What, and its answer.
+        /// The operation, and its error.
         what @ 0: rt::String => rt::Text<'m, 61440>,
     },
-    /// A request about names.
+    /// A request about names failed.
     14 => Name {
         record: FaultNameView<'m>, inline 16;
-        /// Why.
+        /// The reason.
         fault @ 0: NameFault => NameFaultView<'m>,
     },
-    /// A request about regions and capabilities.
+    /// A request about regions or capabilities failed.
     15 => Capability {
         record: FaultCapabilityView<'m>, inline 16;
-        /// Why.
+        /// The reason.
         fault @ 0: CapabilityFault => CapabilityFaultView<'m>,
     },
     /// The caller was not started with a capability of that name.
@@ -517,7 +518,7 @@ rt::owned_union! {
         record: FaultNotGivenView<'m>, inline 16;
         /// `name`, up to 1024 bytes.
         name @ 0: rt::String => rt::Text<'m, 1024>,
-        /// The names of what it was started with, in one line.
+        /// The names of the capabilities that it was started with, in one line.
         given @ 8: rt::String => rt::Text<'m, 61440>,
     },
 }

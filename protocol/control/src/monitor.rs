@@ -1,65 +1,70 @@
-//! Between a domain and the monitor of its node. Descriptors travel beside a message, never inside it.
+//! The interface between a domain and the monitor of its node. Descriptors accompany a message; they are not
+//! part of it.
 //!
 //! Written by `tombolo idl compile` from interfaces/control/monitor.tbl.
 
 use tombolo_interface as rt;
-#[allow(unused_imports, reason = "not all of a file is used")]
+#[allow(unused_imports, reason = "not every item of the file is used")]
 use super::capabilities::*;
-#[allow(unused_imports, reason = "not all of a file is used")]
+#[allow(unused_imports, reason = "not every item of the file is used")]
 use super::machine::*;
-#[allow(unused_imports, reason = "not all of a file is used")]
+#[allow(unused_imports, reason = "not every item of the file is used")]
 use super::name_faults::*;
-#[allow(unused_imports, reason = "not all of a file is used")]
+#[allow(unused_imports, reason = "not every item of the file is used")]
 use super::names::*;
-#[allow(unused_imports, reason = "not all of a file is used")]
+#[allow(unused_imports, reason = "not every item of the file is used")]
 use super::observation::*;
-#[allow(unused_imports, reason = "not all of a file is used")]
+#[allow(unused_imports, reason = "not every item of the file is used")]
 use super::records::*;
 
-/// The most capabilities that a program is started with, and the most parts that memory is split into at a time.
+/// The most capabilities that a program is started with, and the most parts of one split.
 pub const MAX_GIVEN: u64 = 64;
 
 rt::owned_record! {
-    /// A capability that a program is started with. It is derived from one of the starter's.
+    /// A capability that a program is started with, derived from one of its parent's.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct GivenCapability => GivenCapabilityView<'m>, inline 48 / 8;
-    /// The name by which the program asks for it.
+    /// The name under which the program requests it.
     name @ 0: rt::String => rt::Text<'m, 1024>,
-    /// From which.
+    /// The parent's capability that it is derived from.
     capability @ 8: crate::CapabilityId => CapabilityIdView<'m>,
-    /// Which part, counted from the start of the capability's own; all of that if none.
+    /// The part of the memory, relative to the start of that capability's extent; all of it if absent.
     extent @ 16: Option<crate::Extent> => Option<ExtentView<'m>>,
-    /// What of its rights.
+    /// The rights that the program gets: those of that capability or fewer.
     rights @ 40: crate::Rights => RightsView<'m>,
 }
 
 rt::owned_record! {
-    /// A program to start.
+    /// A request to start a program.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct SpawnRequest => SpawnRequestView<'m>, inline 96 / 8;
     /// The name of the node to run it on.
     node @ 0: rt::String => rt::Text<'m, 1024>,
-    /// Use the caller's own image; otherwise a descriptor of the image file comes with the message.
+    /// Whether to start the caller's own image. Otherwise a descriptor of the image file accompanies the
+    /// message.
     own_image @ 8: bool => bool,
-    /// How to start it. It is called by the name of its image's file.
+    /// The program's parameters. Its `name` is the file name of the image; with `own_image` the caller's name
+    /// is used.
     program @ 16: ProgramSpec => ProgramSpecView<'m>,
-    /// What it is given.
+    /// The capabilities that it is started with.
     given @ 88: rt::Vec<GivenCapability> => rt::List<'m, GivenCapabilityView<'m>, 64>,
 }
 
 rt::owned_record! {
-    /// A channel's place in a window.
+    /// The location of a channel in a window.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct WindowPlace => WindowPlaceView<'m>, inline 72 / 8;
-    /// First byte.
+    /// The offset of its first byte in the memory of the window.
     offset_bytes @ 0: u64 => u64,
-    /// Length.
+    /// Its length.
     length_bytes @ 8: u64 => u64,
-    /// What to store in the doorbell register to ring the peer, where that is how it is rung.
+    /// The value to store in the device's doorbell register to ring the peer; absent if an event counter
+    /// rings it.
     ring @ 16: Option<u32> => Option<u32>,
-    /// How the window's lines reach the peer, where it is not coherent.
+    /// How this side keeps its view of the window coherent; absent if the window is coherent.
     caches @ 24: Option<tombolo_base::coherence::Caches> => Option<WindowCachesView<'m>>,
-    /// The word of the window in which this end counts its rings with others of its node, where it does.
+    /// The offset of the word in the window that counts the rings of a group of this node's channels; this
+    /// end increments it when it rings. Absent if the channel is in no group.
     group @ 56: Option<u64> => Option<u64>,
 }
 
@@ -74,62 +79,64 @@ rt::owned_record! {
 }
 
 rt::owned_record! {
-    /// One end of a new channel, or of a hop of a relayed one. The descriptors that come with it depend on the transport:
-    /// `shm` and `socket`: the socket to the peer; `window`: the window's memory, the lifeline, the bell that
-    /// wakes this side, and what rings the peer (an event counter, or the device's registers if `ring` is set).
+    /// One end of a new channel, or of one hop of a relayed channel. Its descriptors depend on the transport.
+    /// `shm` and `socket`: the socket to the peer. `window`: the memory of the window, the lifeline, the event
+    /// counter that wakes this end, and what rings the peer: an event counter, or the device's registers if
+    /// `ring` is present.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct Grant => GrantView<'m>, inline 144 / 8;
-    /// The channel.
+    /// The channel; the same for all hops of a relayed one.
     channel @ 0: tombolo_base::ChannelId => ChannelIdView<'m>,
-    /// Which end.
+    /// The side of this end.
     side @ 8: tombolo_link::Side => Side,
-    /// Who is at the other.
+    /// The domain at the other end.
     peer @ 16: rt::DomainId => rt::Domain,
     /// The name of its node.
     peer_node @ 24: rt::String => rt::Text<'m, 1024>,
-    /// What carries it.
+    /// The transport that carries the channel.
     transport @ 32: tombolo_link::TransportKind => TransportKind,
     /// The shape of its rings.
     config @ 36: tombolo_link::ChannelConfig => ChannelConfigView<'m>,
-    /// Where it lies in the window.
+    /// Its location in the window; absent for other transports.
     window @ 48: Option<WindowPlace> => Option<WindowPlaceView<'m>>,
-    /// The monitors' number for this hop and its lifelines; that of the channel where no relay is between.
+    /// The number of this hop, which identifies its lifelines. Equal to `channel` if the channel is not
+    /// relayed.
     hop @ 128: tombolo_base::ChannelId => ChannelIdView<'m>,
-    /// The relays between this end and the other, from this end on.
+    /// The relays between this end and the other one, in order from this end.
     via @ 136: rt::Vec<RelayNode> => rt::List<'m, RelayNodeView<'m>, 8>,
 }
 
 rt::owned_record! {
-    /// A domain, for lists.
+    /// A domain, as listed.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct DomainInfo => DomainInfoView<'m>, inline 64 / 8;
-    /// Its id.
+    /// The id.
     id @ 0: rt::DomainId => rt::Domain,
-    /// Its node's name.
+    /// The name of its node.
     node @ 8: rt::String => rt::Text<'m, 1024>,
-    /// Its program.
+    /// The name of its program.
     program @ 16: rt::String => rt::Text<'m, 61440>,
-    /// Process id in its node's kernel, for people.
+    /// Its process id in its node's kernel, for display; 0 while it starts.
     pid @ 24: i32 => i32,
-    /// Who started it; none for one that attached by itself.
+    /// The domain that started it; absent for a domain that attached by itself, and for a relay.
     parent @ 32: Option<rt::DomainId> => Option<rt::Domain>,
-    /// Since when.
+    /// The time since its start was requested, or since it attached.
     age @ 48: core::time::Duration => DurationView<'m>,
-    /// Channels that it has opened or accepted so far.
+    /// The number of channels that it has opened or accepted so far.
     channels @ 56: u32 => u32,
 }
 
 rt::owned_record! {
-    /// A domain with a trace page, for lists.
+    /// A domain with a trace page, as listed.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct TracedInfo => TracedInfoView<'m>, inline 32 / 8;
-    /// Its id.
+    /// The id.
     id @ 0: rt::DomainId => rt::Domain,
-    /// Its node's name.
+    /// The name of its node.
     node @ 8: rt::String => rt::Text<'m, 1024>,
-    /// Its program.
+    /// The name of its program.
     program @ 16: rt::String => rt::Text<'m, 61440>,
-    /// Whether it lives.
+    /// Whether the domain is alive.
     alive @ 24: bool => bool,
 }
 
@@ -137,182 +144,187 @@ rt::record_view! {
     RegionPlaceMemory => RegionPlaceMemoryView<'m>, inline 24 / 8;
     /// `node`, up to 1024 bytes.
     node @ 0 => rt::Text<'m, 1024>,
-    /// What it is made of.
+    /// The kind of memory to allocate.
     options @ 8 => MemoryOptionsView<'m>,
 }
 
 rt::record_view! {
     RegionPlaceWindow => RegionPlaceWindowView<'m>, inline 24 / 8;
-    /// Whose window.
+    /// The name of a window, or of a node that the caller's node reaches through a window.
     node @ 0 => rt::Text<'m, 1024>,
-    /// What its offset in the window is to be a multiple of: a power of two, or 0 for any page.
+    /// The alignment of its offset in the window: a power of two, or 0 for that of a page.
     alignment_bytes @ 8 => u64,
-    /// Both sides have to see each other's stores without doing anything.
+    /// Whether the window must be coherent: each side sees the other's stores without cache maintenance.
     coherent @ 16 => bool,
 }
 
 rt::record_view! {
     RegionPlaceForeign => RegionPlaceForeignView<'m>, inline 8 / 8;
-    /// Where, in the caller's address space.
+    /// The address of its first byte in the caller's address space.
     address @ 0 => u64,
 }
 
 rt::owned_record! {
-    /// Where the memory of a region is to be found. The descriptors that come with it: what to map, and a lifeline, which
-    /// the domain keeps for as long as it has the memory mapped, and whose hang-up says that it has to let go.
+    /// How to map the memory of a region. Its descriptors are the memory, and a lifeline that the domain keeps
+    /// open while the memory is mapped. When the lifeline hangs up, the domain must unmap the memory and close
+    /// it.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct RegionMap => RegionMapView<'m>, inline 88 / 8;
-    /// Of which region.
+    /// The region.
     region @ 0: crate::RegionId => RegionIdView<'m>,
-    /// Which part of it.
+    /// The part of the region.
     extent @ 8: crate::Extent => ExtentView<'m>,
-    /// What may be done with it.
+    /// The rights that the mapping has.
     rights @ 24: crate::Rights => RightsView<'m>,
-    /// Where that part begins in what the descriptor names.
+    /// The offset of that part in the memory of the descriptor.
     file_offset_bytes @ 32: u64 => u64,
-    /// Where its bytes are.
+    /// What holds the bytes.
     backing @ 40: Backing => Backing,
-    /// Length of its pages; 0 for those that the kernel has anyway.
+    /// The length of its huge pages; 0 for pages of the default length.
     huge_page_bytes @ 48: u64 => u64,
-    /// How its lines reach others, where its memory is not coherent.
+    /// How the domain keeps its view of the memory coherent; absent if the memory is coherent.
     caches @ 56: Option<tombolo_base::coherence::Caches> => Option<WindowCachesView<'m>>,
 }
 
 rt::owned_record! {
-    /// Where foreign memory is.
+    /// The location of foreign memory.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct ForeignPlace => ForeignPlaceView<'m>, inline 16 / 8;
-    /// Process id in its node's kernel.
+    /// The process that has it, as its node's kernel numbers it.
     pid @ 0: i32 => i32,
-    /// The first byte of the part, in that process.
+    /// The address of the capability's first byte in that process.
     address @ 8: u64 => u64,
 }
 
 rt::owned_union! {
-    /// Where a region is to be.
+    /// Where to create a region.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum RegionPlace => 'm RegionPlaceView<'m>;
-    /// In memory of a node.
+    /// New memory of a node.
     1 => Memory {
         record: RegionPlaceMemoryView<'m>, inline 24;
         /// `node`, up to 1024 bytes.
         node @ 0: rt::String => rt::Text<'m, 1024>,
-        /// What it is made of.
+        /// The kind of memory to allocate.
         options @ 8: MemoryOptions => MemoryOptionsView<'m>,
     },
-    /// In memory that the host and a node behind a window reach.
+    /// A range of a window, accessible to the nodes that map the window.
     2 => Window {
         record: RegionPlaceWindowView<'m>, inline 24;
-        /// Whose window.
+        /// The name of a window, or of a node that the caller's node reaches through a window.
         node @ 0: rt::String => rt::Text<'m, 1024>,
-        /// What its offset in the window is to be a multiple of: a power of two, or 0 for any page.
+        /// The alignment of its offset in the window: a power of two, or 0 for that of a page.
         alignment_bytes @ 8: u64 => u64,
-        /// Both sides have to see each other's stores without doing anything.
+        /// Whether the window must be coherent: each side sees the other's stores without cache maintenance.
         coherent @ 16: bool => bool,
     },
-    /// In the file whose descriptor comes with the message.
+    /// The file whose descriptor accompanies the message.
     3 => File,
-    /// In memory that the caller has already.
+    /// Memory that the caller has already.
     4 => Foreign {
         record: RegionPlaceForeignView<'m>, inline 8;
-        /// Where, in the caller's address space.
+        /// The address of its first byte in the caller's address space.
         address @ 0: u64 => u64,
     },
 }
 
-/// Of everything that peers of `tombolo.control.Monitor` can notice.
+/// Fingerprint of `tombolo.control.Monitor`: a hash of all declarations that affect its peers.
 pub const MONITOR_FINGERPRINT: u64 = 0xd450d7342cd9b3a2;
 
 rt::owned_messages! {
-    /// What a client sends of the interface `Monitor`.
+    /// Messages from client to server in the interface `Monitor`.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum MonitorRequest, 'm;
-    /// First call of a connection. It and `Fault.refused` as its error are the same in every release.
+    /// Attaches the caller to the machine. It must be the first call of a connection. Its encoding, and that
+    /// of `Fault.refused` as its error, are the same in every release.
     Call 1 => Attach, 16 {
-        /// What the caller was built with.
+        /// The fingerprint of the protocol that the caller was built with.
         version @ 0: u32 => u32,
-        /// What it is called in lists.
+        /// The program's name in lists; ignored if the machine started the caller.
         program @ 8: rt::String => rt::Text<'m, 61440>,
     };
-    /// Take up a name.
+    /// Claims a name, so that other domains can connect to it.
     Call 2 => Export, 24 {
-        /// The machine's, or the own node's.
+        /// The scope of the name: the machine, or the caller's node.
         scope @ 0: Scope => ScopeView<'m>,
         /// `name`, up to 1024 bytes.
         name @ 16: rt::String => rt::Text<'m, 1024>,
     };
-    /// Give a name back.
+    /// Withdraws a listener and releases its name.
     Call 3 => Withdraw, 8 {
-        /// The listener that `export` named.
+        /// The number of the listener.
         listener @ 0: u32 => u32,
     };
-    /// Open a channel to whoever exports a name, or to the service of a capability. Descriptors come with the answer.
+    /// Opens a channel to the domain that exports a name, or to the service of a capability. Descriptors
+    /// accompany the answer.
     Call 4 => Connect, 64 {
-        /// Whose name.
+        /// The scope of the name.
         scope @ 0: Scope => ScopeView<'m>,
-        /// The name; empty with a capability.
+        /// The name; empty if a capability is given.
         name @ 16: rt::String => rt::Text<'m, 1024>,
-        /// How long to wait for somebody to export it, and for room in the backlog.
+        /// The longest time to wait until a domain exports the name and its backlog has room.
         timeout @ 24: core::time::Duration => DurationView<'m>,
-        /// The shape of its rings.
+        /// The shape of the channel's rings.
         config @ 32: tombolo_link::ChannelConfig => ChannelConfigView<'m>,
-        /// A capability to a service, with the right to open channels; scope and name mean nothing then.
+        /// A capability to a service, with the right to open channels. If present, scope and name are
+        /// ignored.
         by @ 48: Option<crate::CapabilityId> => Option<CapabilityIdView<'m>>,
     };
-    /// Start a program.
+    /// Starts a program as a child of the caller. Answered when it has started.
     Call 5 => Spawn, 96 {
-        /// What and where.
+        /// The program and its node.
         spawn @ 0: SpawnRequest => SpawnRequestView<'m>,
     };
-    /// Send a signal, and kill for certain after a grace.
+    /// Sends a signal to a domain that the machine started, and SIGKILL if it has not ended after a grace
+    /// period.
     Call 6 => Kill, 24 {
         /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
-        /// Signal number: 15 asks, 9 does not.
+        /// The number of the signal, from 1 to 64, such as 15 (SIGTERM) or 9 (SIGKILL).
         signal @ 8: u8 => u8,
-        /// How long until SIGKILL follows.
+        /// The time until SIGKILL follows; 0 if it must not follow.
         grace @ 16: core::time::Duration => DurationView<'m>,
     };
-    /// Up to a page of the machine's domains, from an id on.
+    /// Lists the domains of the machine by id, one page at a time.
     Call 7 => Domains, 8 {
-        /// Ids above this one, as bits; 0 from the start.
+        /// List only ids above this one, as bits; 0 to list from the start.
         after @ 0: u64 => u64,
     };
-    /// Up to a page of the nodes, from a number on.
+    /// Lists the nodes by number, one page at a time.
     Call 8 => Nodes, 8 {
-        /// Numbers from this one on; 0 from the start.
+        /// List nodes from this number on; 0 to list from the start.
         from @ 0: u32 => u32,
     };
-    /// Show a node's console from now on, and what is remembered of it.
+    /// Subscribes to the console of a node: the retained output and all that follows arrive as `console`.
     Call 9 => ConsoleOpen, 8 {
         /// `node`, up to 1024 bytes.
         node @ 0: rt::String => rt::Text<'m, 1024>,
     };
-    /// Type on a node's console.
+    /// Writes input to the console of a node.
     Call 10 => ConsoleInput, 16 {
         /// `node`, up to 1024 bytes.
         node @ 0: rt::String => rt::Text<'m, 1024>,
-        /// What was typed.
+        /// The input.
         bytes @ 8: rt::Vec<u8> => rt::Blob<'m, 61440>,
     };
-    /// Console output was taken; send more.
+    /// Acknowledges console output, so that the monitor sends more.
     Message 11 => ConsoleTaken, 16 {
         /// `node`, up to 1024 bytes.
         node @ 0: rt::String => rt::Text<'m, 1024>,
-        /// How much.
+        /// The number of bytes acknowledged.
         bytes @ 8: u32 => u32,
     };
-    /// A child's output was taken; it may produce more.
+    /// Acknowledges output of a child, which may then write more.
     Message 12 => OutputTaken, 16 {
         /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
         /// 1, 2 or 3, as in `output`.
         stream @ 8: u8 => u8,
-        /// How much.
+        /// The number of bytes acknowledged.
         bytes @ 12: u32 => u32,
     };
-    /// Feed a stream of a child; empty bytes end it. Answered when it has been taken, and until then nothing but an end
-    /// may follow.
+    /// Writes to an input stream of a child; empty bytes close it. Answered when the child's kernel has
+    /// accepted all of them; until then only empty bytes may follow.
     Call 13 => Input, 24 {
         /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
@@ -321,252 +333,263 @@ rt::owned_messages! {
         /// `bytes`, up to 61440 bytes.
         bytes @ 16: rt::Vec<u8> => rt::Blob<'m, 61440>,
     };
-    /// Stop the machine.
+    /// Shuts the machine down.
     Call 14 => Down;
-    /// Start a node that is down, in a new generation.
+    /// Starts a node that is down, in a new generation.
     Call 15 => Restart, 16 {
-        /// The node.
+        /// The name of the node.
         node @ 0: rt::String => rt::Text<'m, 1024>,
-        /// One that is up or starting is stopped first, with its domains.
+        /// Whether to stop the node first, with its domains, if it is up or starting.
         force @ 8: bool => bool,
     };
-    /// Channels that came with `incoming` were accepted or thrown away; others may come.
+    /// Acknowledges channels of `incoming` that the caller has accepted or dropped, so that the monitor sends
+    /// more.
     Message 16 => Accepted, 8 {
-        /// How many.
+        /// The number of channels.
         count @ 0: u32 => u32,
     };
-    /// Up to a page of the windows, from a number on.
+    /// Lists the windows by number, one page at a time.
     Call 17 => Windows, 8 {
-        /// Numbers from this one on; 0 from the start.
+        /// List windows from this number on; 0 to list from the start.
         from @ 0: u32 => u32,
     };
-    /// Something about names.
+    /// Performs an operation on the names of a scope.
     Call 30 => Names, 32 {
         /// `scope`.
         scope @ 0: Scope => ScopeView<'m>,
         /// `operation`.
         operation @ 16: Operation => OperationView<'m>,
     };
-    /// Trace on all nodes, or stop. From the start on the pages of domains that die are kept, until the request
-    /// to stop comes once more, when they have been read.
+    /// Starts or stops tracing on all nodes. After a start, the trace pages of domains that end are retained
+    /// until tracing is stopped a second time, after a reader has read them.
     Call 40 => Trace, 8 {
-        /// Whether to.
+        /// Whether to start rather than stop.
         on @ 0: bool => bool,
-        /// Where there is no more room: keep the first events, rather than the latest.
+        /// Whether a full buffer keeps its first events rather than the latest.
         keep_first @ 1: bool => bool,
-        /// Stop when this domain leaves.
+        /// Whether tracing stops, and retained pages are freed, when the caller leaves.
         while_attached @ 2: bool => bool,
     };
-    /// Up to a page of the domains that have a trace page, from an id on; and of the dead, whose pages are kept.
+    /// Lists the domains with a trace page by id, one page of the list at a time. Includes domains that have
+    /// ended and whose pages are retained.
     Call 41 => Traced, 8 {
-        /// Ids above this one, as bits; 0 from the start.
+        /// List only ids above this one, as bits; 0 to list from the start.
         after @ 0: u64 => u64,
     };
-    /// Read a part of a domain's trace page.
+    /// Reads a part of a domain's trace page.
     Call 42 => TraceRead, 24 {
         /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
-        /// First byte.
+        /// The offset of its first byte in the page.
         offset_bytes @ 8: u64 => u64,
-        /// How much, up to 48 KiB.
+        /// Its length, up to 48 KiB.
         length_bytes @ 16: u32 => u32,
     };
-    /// Make a region. Its maker holds a capability to all of it with all rights.
+    /// Creates a region. The caller gets a capability to all of it, with all rights to memory; for a file
+    /// opened for reading only, without the right to write.
     Call 60 => RegionCreate, 24 {
         /// `place`.
         place @ 0: RegionPlace => RegionPlaceView<'m>,
-        /// How long; it is rounded up to pages.
+        /// The length; rounded up to whole pages in memory of a node and in a window.
         length_bytes @ 16: u64 => u64,
     };
-    /// Derive a capability: to a part of the memory, or with fewer rights, or for somebody else, which takes the right
-    /// to grant.
+    /// Derives a capability: to a part of the memory, with fewer rights, or for another domain. The last
+    /// requires the right to grant.
     Call 61 => CapabilityDerive, 64 {
-        /// From which.
+        /// The capability to derive from.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
-        /// Which part, counted from the start of the capability's own; all of that if none.
+        /// The part, relative to the start of that capability's extent; all of it if absent.
         extent @ 8: Option<crate::Extent> => Option<ExtentView<'m>>,
-        /// What of its rights.
+        /// The rights of the new capability.
         rights @ 32: crate::Rights => RightsView<'m>,
-        /// For whom; the caller if none.
+        /// The domain that will hold it; the caller if absent.
         holder @ 40: Option<rt::DomainId> => Option<rt::Domain>,
-        /// The channel that will bring its number there; 0 for none.
+        /// The channel that will carry its number to the holder; 0 for none.
         channel @ 56: tombolo_base::ChannelId => ChannelIdView<'m>,
     };
-    /// Hand a capability over to somebody else, which takes the right to grant. The caller has it no longer, nor mapped.
+    /// Transfers a capability to another domain, which requires the right to grant. The caller no longer
+    /// holds it, and its mappings by it are revoked.
     Call 62 => CapabilityGive, 24 {
         /// `capability`.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
-        /// To whom.
+        /// The domain that will hold it.
         holder @ 8: rt::DomainId => rt::Domain,
-        /// The channel that will bring its number there; 0 for none.
+        /// The channel that will carry its number to the holder; 0 for none.
         channel @ 16: tombolo_base::ChannelId => ChannelIdView<'m>,
     };
-    /// Let a capability go, and what is mapped by it. What was derived from it stays.
+    /// Deletes a capability, and ends the caller's mappings by it. Capabilities derived from it remain.
     Call 63 => CapabilityDelete, 8 {
         /// `capability`.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
     };
-    /// What a capability is to.
+    /// Returns the description of a capability that the caller holds.
     Call 64 => CapabilityShow, 8 {
         /// `capability`.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
     };
-    /// Up to a page of the caller's capabilities, from an id on.
+    /// Lists the caller's capabilities by number, one page at a time.
     Call 65 => Capabilities, 8 {
-        /// Numbers above this one; 0 from the start.
+        /// List only numbers above this one; 0 to list from the start.
         after @ 0: u64 => u64,
     };
-    /// Up to a page of the machine's regions, from an id on.
+    /// Lists the regions of the machine by id, one page at a time.
     Call 66 => Regions, 8 {
-        /// Ids above this one, as bits; 0 from the start.
+        /// List only ids above this one, as bits; 0 to list from the start.
         after @ 0: u64 => u64,
     };
-    /// Get what it takes to map the memory. Descriptors come with the answer.
+    /// Returns what the caller needs to map memory. Descriptors accompany the answer.
     Call 67 => RegionMap, 16 {
-        /// By which right.
+        /// The capability to the memory.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
-        /// What of its rights is wanted: reading, or reading and writing.
+        /// The rights of the mapping: to read, or to read and write.
         rights @ 8: crate::Rights => RightsView<'m>,
-        /// As the buffers of a pool.
+        /// Whether to map it as the buffers of a pool.
         pool @ 9: bool => bool,
     };
-    /// Take back everything that was derived from a capability, wherever it is, and whatever it was for. Answered when
-    /// nobody has the memory mapped by it any more, or when a limit of time has passed.
+    /// Revokes all capabilities derived from a capability, including those of other domains and those to
+    /// parts. Answered when no domain has memory mapped by them any more, or when a time limit has passed.
     Call 68 => CapabilityRevoke, 16 {
-        /// From which.
+        /// The capability whose descendants to revoke.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
-        /// Also the capability itself.
+        /// Whether to revoke the capability itself too.
         itself @ 8: bool => bool,
     };
-    /// Rule out for good that a region is written to. Takes a capability to all of it with the right to write.
+    /// Limits writing to a region permanently. Requires a capability to all of it with the right to write.
     Call 69 => RegionSeal, 16 {
-        /// By which right.
+        /// The capability to the region.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
         /// `seal`.
         seal @ 8: Seal => Seal,
     };
-    /// Take up a capability that was granted or given to the caller, once.
+    /// Accepts a capability that another domain granted or gave to the caller; each only once if `granter` is
+    /// present.
     Call 70 => CapabilityAccept, 32 {
         /// `capability`.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
-        /// Who has to have granted it; whoever did if none, and then also what has been taken up before.
+        /// The domain that must have granted it. If absent, any capability of the caller is accepted, even if
+        /// it has been accepted before.
         granter @ 8: Option<rt::DomainId> => Option<rt::Domain>,
-        /// It has to be to all of a region.
+        /// Whether the capability must cover all of its region.
         whole @ 24: bool => bool,
     };
-    /// Take a capability back that the caller granted or gave, and that has not been taken up. The caller holds it then.
+    /// Takes back a capability that the caller granted or gave and that has not been accepted. The caller
+    /// then holds it.
     Call 71 => CapabilityTakeBack, 8 {
         /// `capability`.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
     };
-    /// A channel is no more: what was to come over it to the caller, and was not taken up, goes.
+    /// Reports the end of a channel: capabilities sent to the caller over it and not accepted are deleted.
     Call 72 => CapabilityForget, 16 {
-        /// Which channel.
+        /// The channel.
         channel @ 0: tombolo_base::ChannelId => ChannelIdView<'m>,
-        /// Who was at its other end.
+        /// The domain that was at its other end.
         granter @ 8: rt::DomainId => rt::Domain,
     };
-    /// Take up what the caller was started with under a name. May be asked again.
+    /// Accepts the capability that the caller was started with under a name. May be repeated.
     Call 73 => Given, 8 {
         /// `name`, up to 1024 bytes.
         name @ 0: rt::String => rt::Text<'m, 1024>,
     };
-    /// Split memory into parts that do not overlap, each with a kind. Takes the rights to read and write. While a part is
-    /// held or mapped, its bytes can be mapped by capabilities to the part only.
+    /// Splits memory into parts of one kind that do not overlap. Requires the rights to read and write. While
+    /// a part is held or mapped, its bytes can be mapped only by capabilities to the part.
     Call 74 => CapabilitySplit, 24 {
-        /// Which memory.
+        /// The capability to the memory.
         capability @ 0: crate::CapabilityId => CapabilityIdView<'m>,
-        /// What the parts are to be.
+        /// The kind of the parts.
         kind @ 8: Kind => Kind,
-        /// The parts, counted from the start of the capability's own.
+        /// The parts, relative to the start of that capability's extent.
         parts @ 16: rt::Vec<crate::Extent> => rt::List<'m, ExtentView<'m>, 64>,
     };
-    /// Make a capability to a service of the caller: the right to open channels to it, and to grant that.
+    /// Creates a capability to a service of the caller, with the rights to open channels to it and to grant
+    /// it.
     Call 75 => ServiceCreate, 8 {
-        /// One of the caller's listeners; a new one without a name if none.
+        /// One of the caller's listeners; a new one without a name if absent.
         listener @ 0: Option<u32> => Option<u32>,
     };
-    /// What has changed of the machine since a version: first everything, then what is new. Answered at once if there is
-    /// anything, else when there is, or when the time is up. A version is good for as long as the connection; after the
-    /// monitor forgot what is gone since then it starts anew, and says so.
+    /// Returns the changes of the machine since a version: first everything, then what has changed. Answered
+    /// when there are changes, or when the timeout expires. Versions are valid for one connection. If the
+    /// monitor no longer remembers what is gone since a version, it sends everything again and sets `anew`.
     Call 80 => Observe, 16 {
-        /// What the caller has: `until` of the answer before, 0 at first.
+        /// The version that the caller has: `until` of the previous answer, 0 at first.
         since @ 0: u64 => u64,
-        /// How long to wait for something new.
+        /// The longest time to wait for changes.
         timeout @ 8: core::time::Duration => DurationView<'m>,
     };
-    /// What a part of the machine was like, as far as it is remembered.
+    /// Returns past values of a measure of a part of the machine, as far as they are retained.
     Call 81 => History, 24 {
-        /// Which part.
+        /// The part.
         part @ 0: Part => PartView<'m>,
-        /// What of it.
+        /// The measure.
         measure @ 16: Measure => Measure,
-        /// How finely, in ms: the finest that is remembered that is no finer than this, or the coarsest that there is.
+        /// The requested time between two points, in ms. The finest retained series that is not finer is
+        /// used, or else the coarsest.
         step_ms @ 20: u32 => u32,
     };
-    /// What a domain wrote to its output and errors, as far as it is remembered, whoever takes it otherwise. Also of domains
-    /// that have ended, for a while.
+    /// Returns the retained part of a domain's standard output and error, regardless of who reads them
+    /// otherwise. Also for domains that have ended, for a while.
     Call 82 => RememberedOutput, 16 {
         /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
-        /// Bytes that the caller has: `next` of the answer before, 0 at first.
+        /// The number of bytes that the caller has: `next` of the previous answer, 0 at first.
         after @ 8: u64 => u64,
     };
-    /// Stop a domain with all its processes where it is, or let it go on.
+    /// Stops a domain with all its processes by SIGSTOP, or resumes it by SIGCONT.
     Call 83 => Pause, 16 {
         /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
-        /// Stop it, rather than let it go on.
+        /// Whether to stop it rather than resume it.
         paused @ 8: bool => bool,
     };
-    /// Start the same program again with the same arguments, as a child of the caller. The domain may have ended, as long as it
-    /// is remembered.
+    /// Starts the program of a domain again with the same arguments, as a child of the caller. The domain may
+    /// have ended, as long as the machine remembers it.
     Call 84 => Repeat, 24 {
-        /// As which.
+        /// The domain.
         domain @ 0: rt::DomainId => rt::Domain,
-        /// On which node; on the same if none.
+        /// The node to start it on; the same one if absent.
         node @ 8: Option<rt::String> => Option<rt::Text<'m, 1024>>,
     };
-    /// End a domain whose image can be restarted, then start the same elsewhere, as a child of the caller.
+    /// Ends a domain whose image is marked as restartable, then starts its program on another node, as a
+    /// child of the caller.
     Call 85 => MoveTo, 24 {
         /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
-        /// To which node.
+        /// The name of the other node.
         node @ 8: rt::String => rt::Text<'m, 1024>,
-        /// How long it may take to end before it is killed.
+        /// The time that the domain has to end before it is killed; 0 to kill it at once.
         grace @ 16: core::time::Duration => DurationView<'m>,
     };
-    /// Set how fast processors of a node run. What was before comes back when the caller leaves, when it says so, and when the
-    /// machine goes down.
+    /// Sets the frequencies of a node's processors. The previous settings are restored by
+    /// `restore_frequency`, when the caller leaves, and when the machine shuts down.
     Call 86 => SetFrequency, 48 {
-        /// Of which node.
+        /// The name of the node.
         node @ 0: rt::String => rt::Text<'m, 1024>,
-        /// Which processors; all if none.
+        /// The processors; all if empty.
         cores @ 8: rt::Vec<u16> => rt::List<'m, u16, 1024>,
-        /// The governor to have; as it is if none.
+        /// The governor to set; unchanged if absent.
         governor @ 16: Option<rt::String> => Option<rt::Text<'m, 32>>,
-        /// The slowest they may run, in kHz; as it is if none.
+        /// The lowest frequency, in kHz; unchanged if absent.
         min_khz @ 32: Option<u32> => Option<u32>,
-        /// The fastest they may run, in kHz; as it is if none.
+        /// The highest frequency, in kHz; unchanged if absent.
         max_khz @ 40: Option<u32> => Option<u32>,
     };
-    /// Give all processors of a node back what they had before the caller set anything.
+    /// Restores the settings that all processors of a node had before the caller set any.
     Call 87 => RestoreFrequency, 8 {
-        /// Of which node.
+        /// The name of the node.
         node @ 0: rt::String => rt::Text<'m, 1024>,
     };
-    /// Up to a page of the capabilities to a region, from an id on.
+    /// Lists the capabilities to a region by number, one page at a time.
     Call 88 => Holders, 16 {
         /// `region`.
         region @ 0: crate::RegionId => RegionIdView<'m>,
-        /// Numbers above this one; 0 from the start.
+        /// List only numbers above this one; 0 to list from the start.
         after @ 8: u64 => u64,
     };
-    /// What is known of nodes (`node/NAME`) and of the ways between them (`link/NAME/NAME`), as records, computed when asked.
+    /// Returns what is known of nodes (`node/NAME`) and of the links and routes between them
+    /// (`link/NAME/NAME`), as records computed on request.
     Call 89 => Facts, 32 {
-        /// Which of them.
+        /// Selects the records.
         query @ 0: Query => QueryView<'m>,
-        /// Where to go on: `next` of the answer before, 0 at first.
+        /// The position to continue at: `next` of the previous answer, 0 at first.
         from @ 24: u32 => u32,
     };
 }
@@ -669,267 +692,267 @@ impl MonitorRequest {
 }
 
 rt::owned_messages! {
-    /// What a server sends of the interface `Monitor`.
+    /// Messages from server to client in the interface `Monitor`.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum MonitorReply, 'm;
-    /// Answers [`MonitorRequest::Attach`].
+    /// Reply to [`MonitorRequest::Attach`].
     Reply 1 => Attach, 32 {
-        /// Who the caller is.
+        /// The caller's id.
         domain @ 0: rt::DomainId => rt::Domain,
-        /// Its node's name.
+        /// The name of its node.
         node @ 8: rt::String => rt::Text<'m, 1024>,
-        /// The machine's name.
+        /// The name of the machine.
         machine @ 16: rt::String => rt::Text<'m, 1024>,
-        /// Whether it was started by the machine, and so has an image.
+        /// Whether the machine started the caller, which therefore has an image.
         spawned @ 24: bool => bool,
     };
-    /// Answers [`MonitorRequest::Export`].
+    /// Reply to [`MonitorRequest::Export`].
     Reply 2 => Export, 8 {
-        /// Number for `incoming` and `withdraw`.
+        /// The number of the new listener, for `incoming` and `withdraw`.
         listener @ 0: u32 => u32,
     };
-    /// Answers [`MonitorRequest::Connect`].
+    /// Reply to [`MonitorRequest::Connect`].
     Reply 4 => Connect, 144 {
-        /// The end.
+        /// The caller's end of the channel.
         grant @ 0: Grant => GrantView<'m>,
     };
-    /// Answers [`MonitorRequest::Spawn`].
+    /// Reply to [`MonitorRequest::Spawn`].
     Reply 5 => Spawn, 8 {
         /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
     };
-    /// Answers [`MonitorRequest::Domains`].
+    /// Reply to [`MonitorRequest::Domains`].
     Reply 7 => Domains, 16 {
-        /// A page of them, by id.
+        /// A page of domains.
         domains @ 0: rt::Vec<DomainInfo> => rt::List<'m, DomainInfoView<'m>, 256>,
-        /// There are others.
+        /// Whether more domains follow.
         more @ 8: bool => bool,
     };
-    /// Answers [`MonitorRequest::Nodes`].
+    /// Reply to [`MonitorRequest::Nodes`].
     Reply 8 => Nodes, 16 {
-        /// A page of them, by number.
+        /// A page of nodes.
         nodes @ 0: rt::Vec<NodeInfo> => rt::List<'m, NodeInfoView<'m>, 256>,
-        /// There are others.
+        /// Whether more nodes follow.
         more @ 8: bool => bool,
     };
-    /// Answers [`MonitorRequest::Windows`].
+    /// Reply to [`MonitorRequest::Windows`].
     Reply 17 => Windows, 16 {
-        /// A page of them, by number.
+        /// A page of windows.
         windows @ 0: rt::Vec<WindowInfo> => rt::List<'m, WindowInfoView<'m>, 256>,
-        /// There are others.
+        /// Whether more windows follow.
         more @ 8: bool => bool,
     };
-    /// Answers [`MonitorRequest::Names`].
+    /// Reply to [`MonitorRequest::Names`].
     Reply 30 => Names, 24 {
-        /// Whose names: a node's, or the machine's.
+        /// The node whose names answer; absent for those of the machine.
         origin @ 0: Option<tombolo_base::NodeId> => Option<NodeIdView<'m>>,
-        /// What they say.
+        /// The answer of the scope.
         answer @ 8: Answer => AnswerView<'m>,
     };
-    /// Answers [`MonitorRequest::Traced`].
+    /// Reply to [`MonitorRequest::Traced`].
     Reply 41 => Traced, 16 {
-        /// A page of them, by id.
+        /// A page of domains.
         domains @ 0: rt::Vec<TracedInfo> => rt::List<'m, TracedInfoView<'m>, 256>,
-        /// There are others.
+        /// Whether more domains follow.
         more @ 8: bool => bool,
-        /// Whether the machine traces now.
+        /// Whether the machine is tracing.
         on @ 9: bool => bool,
     };
-    /// Answers [`MonitorRequest::TraceRead`].
+    /// Reply to [`MonitorRequest::TraceRead`].
     Reply 42 => TraceRead, 8 {
-        /// As much as there is, up to what was asked for.
+        /// The content; shorter than requested at the end of the page.
         bytes @ 0: rt::Vec<u8> => rt::Blob<'m, 61440>,
     };
-    /// Somebody connected; descriptors come with it.
+    /// A domain has connected to a listener of the caller. Descriptors accompany the event.
     Message 50 => Incoming, 152 {
-        /// To which listener.
+        /// The listener.
         listener @ 0: u32 => u32,
-        /// The end.
+        /// The caller's end of the channel.
         grant @ 8: Grant => GrantView<'m>,
     };
-    /// A child wrote something. Take it with `output_taken`.
+    /// A child has written output. Acknowledge it by `output_taken`.
     Message 51 => Output, 24 {
         /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
-        /// 1 for its output, 2 for its errors, 3 for its side stream.
+        /// 1 for its standard output, 2 for its standard error, 3 for its side stream.
         stream @ 8: u8 => u8,
-        /// What; empty at the end of the stream.
+        /// The output; empty at the end of the stream.
         bytes @ 16: rt::Vec<u8> => rt::Blob<'m, 61440>,
     };
-    /// A child ended. Its output came before.
+    /// A child has ended. All its output has been sent before.
     Message 52 => Ended, 24 {
         /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
         /// `exit`.
         exit @ 8: Exit => ExitView<'m>,
     };
-    /// Console output. Take it with `console_taken`.
+    /// A node has written to its console. Acknowledge it by `console_taken`.
     Message 53 => Console, 24 {
         /// `node`, up to 1024 bytes.
         node @ 0: rt::String => rt::Text<'m, 1024>,
-        /// Bytes lost before these because nobody took them in time.
+        /// The number of bytes lost before these: the caller was too slow, or they are no longer retained.
         dropped @ 8: u64 => u64,
         /// `bytes`, up to 61440 bytes.
         bytes @ 16: rt::Vec<u8> => rt::Blob<'m, 61440>,
     };
-    /// What a watch reports.
+    /// A watch has a notice.
     Message 54 => Noticed, 48 {
-        /// Whose names: a node's, or the machine's.
+        /// The node whose names are watched; absent for those of the machine.
         origin @ 0: Option<tombolo_base::NodeId> => Option<NodeIdView<'m>>,
         /// `notice`.
         notice @ 8: Notice => NoticeView<'m>,
     };
-    /// The connection is not served, and ends.
+    /// The monitor refuses the connection, and closes it.
     Message 55 => TurnedAway, 16 {
-        /// Why.
+        /// The reason.
         fault @ 0: Fault => FaultView<'m>,
     };
-    /// Answers [`MonitorRequest::RegionCreate`].
+    /// Reply to [`MonitorRequest::RegionCreate`].
     Reply 60 => RegionCreate, 96 {
         /// The capability to all of it.
         capability @ 0: CapabilityInfo => CapabilityInfoView<'m>,
     };
-    /// Answers [`MonitorRequest::CapabilityDerive`].
+    /// Reply to [`MonitorRequest::CapabilityDerive`].
     Reply 61 => CapabilityDerive, 96 {
-        /// The new one.
+        /// The new capability.
         capability @ 0: CapabilityInfo => CapabilityInfoView<'m>,
     };
-    /// Answers [`MonitorRequest::CapabilityShow`].
+    /// Reply to [`MonitorRequest::CapabilityShow`].
     Reply 64 => CapabilityShow, 168 {
-        /// That.
+        /// The capability.
         capability @ 0: CapabilityInfo => CapabilityInfoView<'m>,
-        /// The region.
+        /// Its region.
         region @ 96: RegionInfo => RegionInfoView<'m>,
-        /// Where foreign memory is.
+        /// The location of foreign memory, if the caller can copy it.
         foreign @ 144: Option<ForeignPlace> => Option<ForeignPlaceView<'m>>,
     };
-    /// Answers [`MonitorRequest::Capabilities`].
+    /// Reply to [`MonitorRequest::Capabilities`].
     Reply 65 => Capabilities, 16 {
-        /// A page of them, by number.
+        /// A page of capabilities.
         capabilities @ 0: rt::Vec<CapabilityInfo> => rt::List<'m, CapabilityInfoView<'m>, 256>,
-        /// There are others.
+        /// Whether more capabilities follow.
         more @ 8: bool => bool,
     };
-    /// Answers [`MonitorRequest::Regions`].
+    /// Reply to [`MonitorRequest::Regions`].
     Reply 66 => Regions, 16 {
-        /// A page of them, by id.
+        /// A page of regions.
         regions @ 0: rt::Vec<RegionInfo> => rt::List<'m, RegionInfoView<'m>, 256>,
-        /// There are others.
+        /// Whether more regions follow.
         more @ 8: bool => bool,
     };
-    /// Answers [`MonitorRequest::RegionMap`].
+    /// Reply to [`MonitorRequest::RegionMap`].
     Reply 67 => RegionMap, 88 {
-        /// Where it is.
+        /// The location of the memory.
         map @ 0: RegionMap => RegionMapView<'m>,
     };
-    /// Answers [`MonitorRequest::CapabilityRevoke`].
+    /// Reply to [`MonitorRequest::CapabilityRevoke`].
     Reply 68 => CapabilityRevoke, 16 {
-        /// Capabilities that are gone.
+        /// The number of capabilities deleted.
         removed @ 0: u32 => u32,
-        /// Domains that were killed because they did not let go.
+        /// The domains that were killed because they did not unmap the memory in time.
         killed @ 8: rt::Vec<rt::DomainId> => rt::List<'m, rt::Domain, 256>,
     };
-    /// Answers [`MonitorRequest::CapabilityAccept`].
+    /// Reply to [`MonitorRequest::CapabilityAccept`].
     Reply 70 => CapabilityAccept, 168 {
-        /// What it is.
+        /// The capability.
         capability @ 0: CapabilityInfo => CapabilityInfoView<'m>,
-        /// The region.
+        /// Its region.
         region @ 96: RegionInfo => RegionInfoView<'m>,
-        /// Where foreign memory is.
+        /// The location of foreign memory, if the caller can copy it.
         foreign @ 144: Option<ForeignPlace> => Option<ForeignPlaceView<'m>>,
     };
-    /// Answers [`MonitorRequest::CapabilityTakeBack`].
+    /// Reply to [`MonitorRequest::CapabilityTakeBack`].
     Reply 71 => CapabilityTakeBack, 96 {
-        /// What it is.
+        /// The capability.
         capability @ 0: CapabilityInfo => CapabilityInfoView<'m>,
     };
-    /// Answers [`MonitorRequest::Given`].
+    /// Reply to [`MonitorRequest::Given`].
     Reply 73 => Given, 168 {
-        /// What it is.
+        /// The capability.
         capability @ 0: CapabilityInfo => CapabilityInfoView<'m>,
-        /// The region.
+        /// Its region.
         region @ 96: RegionInfo => RegionInfoView<'m>,
-        /// Where foreign memory is.
+        /// The location of foreign memory, if the caller can copy it.
         foreign @ 144: Option<ForeignPlace> => Option<ForeignPlaceView<'m>>,
     };
-    /// Answers [`MonitorRequest::CapabilitySplit`].
+    /// Reply to [`MonitorRequest::CapabilitySplit`].
     Reply 74 => CapabilitySplit, 8 {
-        /// A capability to each part, in order, with the rights of the one that was split.
+        /// A capability to each part, in the same order, with the rights of the capability that was split.
         capabilities @ 0: rt::Vec<CapabilityInfo> => rt::List<'m, CapabilityInfoView<'m>, 64>,
     };
-    /// Answers [`MonitorRequest::ServiceCreate`].
+    /// Reply to [`MonitorRequest::ServiceCreate`].
     Reply 75 => ServiceCreate, 104 {
         /// The capability.
         capability @ 0: CapabilityInfo => CapabilityInfoView<'m>,
-        /// Number for `incoming` and `withdraw`.
+        /// The number of the listener, for `incoming` and `withdraw`.
         listener @ 96: u32 => u32,
     };
-    /// Answers [`MonitorRequest::Observe`].
+    /// Reply to [`MonitorRequest::Observe`].
     Reply 80 => Observe, 40 {
-        /// A page of it, in the order in which it changed.
+        /// A page of parts that have changed, in the order of their last changes.
         observations @ 0: rt::Vec<Observation> => rt::List<'m, ObservationView<'m>, 256>,
-        /// What the caller has now.
+        /// The version that the caller now has.
         until @ 8: u64 => u64,
-        /// There is more at once.
+        /// Whether more changes are available now.
         more @ 16: bool => bool,
-        /// What the caller had is to be forgotten: this is everything anew.
+        /// Whether the caller must discard its state: the answers from this one on contain everything.
         anew @ 17: bool => bool,
-        /// The monitor's clock, by which everything here is dated; it never jumps.
+        /// The time of the monitor's monotonic clock, on which all times in observations are based.
         now_ns @ 24: u64 => u64,
-        /// The same instant since 1970 in UTC, by the host's clock, which may jump.
+        /// The same instant by the host's wall clock, in nanoseconds since 1970 in UTC. It can jump.
         wall_ns @ 32: u64 => u64,
     };
-    /// Answers [`MonitorRequest::History`].
+    /// Reply to [`MonitorRequest::History`].
     Reply 81 => History, 24 {
-        /// The time from a point to the next.
+        /// The time between two points, in ms.
         step_ms @ 0: u32 => u32,
-        /// When the last point was.
+        /// The time of the last point, by the monitor's clock.
         last_ns @ 8: u64 => u64,
-        /// The points, oldest first, in the unit of the measure; the largest number where nothing was known.
+        /// The points, oldest first, in the unit of the measure; 2^64 - 1 where the value is unknown.
         points @ 16: rt::Vec<u64> => rt::List<'m, u64, 512>,
     };
-    /// Answers [`MonitorRequest::RememberedOutput`].
+    /// Reply to [`MonitorRequest::RememberedOutput`].
     Reply 82 => RememberedOutput, 32 {
-        /// A page of it, in order.
+        /// A page of output, in order.
         pieces @ 0: rt::Vec<OutputPiece> => rt::List<'m, OutputPieceView<'m>, 256>,
-        /// What the caller has now.
+        /// The number of bytes that the caller now has.
         next @ 8: u64 => u64,
-        /// Bytes before these that are not remembered.
+        /// The number of bytes before these that are no longer retained.
         lost @ 16: u64 => u64,
-        /// There is more at once.
+        /// Whether more output is available now.
         more @ 24: bool => bool,
-        /// No more will come.
+        /// Whether no more output will follow.
         ended @ 25: bool => bool,
     };
-    /// Answers [`MonitorRequest::Repeat`].
+    /// Reply to [`MonitorRequest::Repeat`].
     Reply 84 => Repeat, 8 {
         /// `domain`.
         domain @ 0: rt::DomainId => rt::Domain,
     };
-    /// Answers [`MonitorRequest::MoveTo`].
+    /// Reply to [`MonitorRequest::MoveTo`].
     Reply 85 => MoveTo, 8 {
-        /// Who it is there.
+        /// The new domain.
         domain @ 0: rt::DomainId => rt::Domain,
     };
-    /// Answers [`MonitorRequest::Holders`].
+    /// Reply to [`MonitorRequest::Holders`].
     Reply 88 => Holders, 16 {
-        /// A page of them, by number.
+        /// A page of capabilities.
         capabilities @ 0: rt::Vec<CapabilityInfo> => rt::List<'m, CapabilityInfoView<'m>, 256>,
-        /// There are others.
+        /// Whether more capabilities follow.
         more @ 8: bool => bool,
     };
-    /// Answers [`MonitorRequest::Facts`].
+    /// Reply to [`MonitorRequest::Facts`].
     Reply 89 => Facts, 16 {
-        /// Some of those that match: nodes by number, then pairs of nodes.
+        /// Some of the records that match: first nodes by number, then pairs of nodes.
         records @ 0: rt::Vec<Record> => rt::List<'m, RecordView<'m>, 256>,
-        /// Where to go on.
+        /// The position to continue at.
         next @ 8: u32 => u32,
-        /// There may be others.
+        /// Whether more records may follow.
         more @ 12: bool => bool,
     };
-    /// Answers a call without results: it is done.
+    /// Reply to a call without results.
     Reply 3 | 6 | 9 | 10 | 13 | 14 | 15 | 40 | 62 | 63 | 69 | 72 | 83 | 86 | 87 => Done;
-    /// Answers a call that was declined.
+    /// Reply to a call that was declined.
     Error 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10 | 13 | 14 | 15 | 17 | 30 | 40 | 41 | 42 | 60 | 61 | 62 | 63 | 64 | 65 | 66 | 67 | 68 | 69 | 70 | 71 | 72 | 73 | 74 | 75 | 80 | 81 | 82 | 83 | 84 | 85 | 86 | 87 | 88 | 89 => Failed, 16 {
         /// `fault`.
         fault @ 0: Fault => FaultView<'m>,

@@ -1,342 +1,344 @@
-//! What a monitor sees of its machine, and says to whoever watches.
+//! What a monitor observes of its machine and reports to observers.
 //!
 //! Written by `tombolo idl compile` from interfaces/control/observation.tbl.
 
 use tombolo_interface as rt;
-#[allow(unused_imports, reason = "not all of a file is used")]
+#[allow(unused_imports, reason = "not every item of the file is used")]
 use super::capabilities::*;
-#[allow(unused_imports, reason = "not all of a file is used")]
+#[allow(unused_imports, reason = "not every item of the file is used")]
 use super::machine::*;
-#[allow(unused_imports, reason = "not all of a file is used")]
+#[allow(unused_imports, reason = "not every item of the file is used")]
 use super::name_faults::*;
-#[allow(unused_imports, reason = "not all of a file is used")]
+#[allow(unused_imports, reason = "not every item of the file is used")]
 use super::names::*;
-#[allow(unused_imports, reason = "not all of a file is used")]
+#[allow(unused_imports, reason = "not every item of the file is used")]
 use super::records::*;
 
-/// The most parts of a machine that one answer tells of.
+/// The most observations in one answer.
 pub const MAX_OBSERVATIONS: u64 = 256;
 
-/// The most ends of channels, or domains, that one report tells of.
+/// The most samples of domains, and of ends of channels, in one report.
 pub const MAX_SAMPLES: u64 = 256;
 
-/// The most governors that a node knows.
+/// The most governors of a node.
 pub const MAX_GOVERNORS: u64 = 16;
 
-/// The most meters of power that a node has.
+/// The most power meters of a node.
 pub const MAX_METERS: u64 = 32;
 
-/// The most points of one answer about the past.
+/// The most points of an answer of `history`.
 pub const MAX_POINTS: u64 = 512;
 
-/// The most pieces of output of one answer.
+/// The most pieces of output in one answer.
 pub const MAX_PIECES: u64 = 256;
 
 rt::number! {
-    /// How far a node is.
+    /// The state of a node.
     pub enum NodePhase: u8;
-    /// Started, has not reported.
+    /// It was started, and its monitor has not reported.
     Starting = 0,
     /// Its monitor answers.
     Up = 1,
-    /// Not running.
+    /// It is not running.
     Down = 2,
 }
 
 rt::number! {
-    /// What sort of thing happened.
+    /// The type of an event.
     pub open Happening: u8;
     /// A node was started.
     NODE_STARTING = 1,
     /// A node is up.
     NODE_UP = 2,
-    /// A node is down, and why.
+    /// A node is down; the text has the reason.
     NODE_DOWN = 3,
     /// A domain started.
     DOMAIN_STARTED = 10,
-    /// A domain did not start, and why.
+    /// A domain could not be started; the text has the reason.
     DOMAIN_NOT_STARTED = 11,
-    /// A domain ended, and how.
+    /// A domain ended; the text says how.
     DOMAIN_ENDED = 12,
     /// A domain was paused.
     DOMAIN_PAUSED = 13,
-    /// A domain goes on.
+    /// A domain was resumed.
     DOMAIN_RESUMED = 14,
-    /// A domain is ended and started elsewhere.
+    /// A domain was ended in order to start it on another node.
     DOMAIN_MOVED = 15,
-    /// A limit was met, and which.
+    /// A limit was reached; the text says which.
     LIMIT_MET = 20,
-    /// Frequencies of a node's processors were changed, or are as they were.
+    /// The frequencies of a node's processors were changed or restored.
     FREQUENCY_CHANGED = 30,
 }
 
 rt::number! {
-    /// What of the past is asked for.
+    /// A measure of a part of the machine whose past values are retained.
     pub enum Measure: u8;
     /// Of a node or domain: processor time, in thousandths of one processor.
     Load = 0,
     /// Of a node or domain: memory in use, in bytes.
     Memory = 1,
-    /// Of a channel or link: messages in a second, in thousandths, both ways together.
+    /// Of a channel or link: messages per second in both directions together, in thousandths.
     Rate = 2,
-    /// Of a channel or link: bytes in a second, both ways together.
+    /// Of a channel or link: bytes per second in both directions together.
     Bytes = 3,
-    /// Of a channel: messages between the ends, both ways together.
+    /// Of a channel: messages in flight in both directions together.
     Depth = 4,
-    /// Of a node: power, in mW, all meters together.
+    /// Of a node: power of all its meters together, in mW.
     Power = 5,
 }
 
 rt::owned_record! {
-    /// A processor of a node, since the sample before.
+    /// A sample of a processor, since the previous sample.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct CoreSample => CoreSampleView<'m>, inline 24 / 4;
-    /// How much of the time it did something, in thousandths.
+    /// The share of time in which it was busy, in thousandths.
     load_permille @ 0: u16 => u16,
-    /// Its governor: a place in the node's list, 255 if it has none that can be seen.
+    /// The index of its governor in the node's list; 255 if unknown.
     governor @ 2: u8 => u8,
-    /// How fast it runs, in kHz; 0 where nothing tells.
+    /// The current frequency, in kHz; 0 if unknown.
     frequency_khz @ 4: u32 => u32,
-    /// The slowest it can run, in kHz; 0 where nothing tells.
+    /// The lowest frequency that it supports, in kHz; 0 if unknown.
     min_khz @ 8: u32 => u32,
-    /// The fastest it can run, in kHz; 0 where nothing tells.
+    /// The highest frequency that it supports, in kHz; 0 if unknown.
     max_khz @ 12: u32 => u32,
-    /// The slowest it may run as it is set now, in kHz; 0 where nothing tells.
+    /// The lowest frequency that is set, in kHz; 0 if unknown.
     floor_khz @ 16: u32 => u32,
-    /// The fastest it may run as it is set now, in kHz; 0 where nothing tells.
+    /// The highest frequency that is set, in kHz; 0 if unknown.
     ceiling_khz @ 20: u32 => u32,
 }
 
 rt::owned_record! {
-    /// What draws power, since the sample before.
+    /// A sample of a power meter.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct PowerSample => PowerSampleView<'m>, inline 16 / 8;
-    /// What the hardware calls it.
+    /// The meter's name in the hardware.
     name @ 0: rt::String => rt::Text<'m, 64>,
-    /// How much, in mW.
+    /// The power, in mW: the mean since the previous sample, or the present value of a sensor.
     power_mw @ 8: u32 => u32,
 }
 
 rt::owned_record! {
-    /// A node as its kernel tells.
+    /// A sample of a node, as reported by its kernel.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct NodeSample => NodeSampleView<'m>, inline 56 / 8;
-    /// Its processors, in order. None where the kernel is another node's: they are that node's, and so is the memory, so that
-    /// sums over nodes count both once.
+    /// Its processors, in order. Empty if its programs run on another node's kernel: processors and memory
+    /// are then that node's, so that sums over nodes count both once.
     cores @ 0: rt::Vec<CoreSample> => rt::List<'m, CoreSampleView<'m>, 1024>,
-    /// Governors that its processors can have; none where nothing tells.
+    /// The governors that its processors support; empty if unknown.
     governors @ 8: rt::Vec<rt::String> => rt::List<'m, rt::Text<'m, 32>, 16>,
-    /// Memory in use, in bytes: by its monitor and domains where the kernel is another node's, else by everything.
+    /// The memory in use, in bytes: by its monitor and domains if the kernel is another node's, otherwise by
+    /// everything.
     memory_used_bytes @ 16: u64 => u64,
-    /// All its memory, in bytes; 0 where the kernel is another node's.
+    /// All its memory, in bytes; 0 if the kernel is another node's.
     memory_bytes @ 24: u64 => u64,
-    /// What draws power, where the hardware tells.
+    /// Its power meters, if the hardware has any.
     power @ 32: rt::Vec<PowerSample> => rt::List<'m, PowerSampleView<'m>, 32>,
-    /// How fast one of its processors is: rounds of a short loop of integer arithmetic in a millisecond, measured once. Compares
-    /// nodes; says nothing by itself. 0 where an emulator runs the programs: what that costs is not measured.
+    /// The speed of one processor: rounds per millisecond of a short loop of integer arithmetic, measured
+    /// once. Useful only to compare nodes. 0 if an emulator runs the programs, whose cost is not measured.
     speed @ 40: u32 => u32,
-    /// Time from this sample to the next, in ms. It grows with what a sample costs.
+    /// The time from this sample to the next, in ms. It grows with the cost of a sample.
     period_ms @ 44: u32 => u32,
-    /// What taking samples costs, in millionths of one processor.
+    /// The cost of sampling, in millionths of one processor.
     cost_ppm @ 48: u32 => u32,
-    /// Processor time of its monitor and domains, in thousandths of one processor, where the kernel is another node's; else 0, and
-    /// its processors tell.
+    /// The processor time of its monitor and domains, in thousandths of one processor, if the kernel is
+    /// another node's; otherwise 0, as `cores` has the load.
     own_load_permille @ 52: u32 => u32,
 }
 
 rt::owned_record! {
-    /// A domain as its kernel tells, since the sample before.
+    /// A sample of a domain, as reported by its kernel, since the previous sample.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct DomainSample => DomainSampleView<'m>, inline 32 / 8;
     /// `domain`.
     domain @ 0: rt::DomainId => rt::Domain,
-    /// Processor time of all its threads, in thousandths of one processor.
+    /// The processor time of all its threads, in thousandths of one processor.
     load_permille @ 8: u32 => u32,
-    /// Memory that it has in use, in bytes.
+    /// The memory in use, in bytes.
     resident_bytes @ 16: u64 => u64,
-    /// Its threads.
+    /// The number of threads.
     threads @ 24: u32 => u32,
-    /// A signal has stopped it.
+    /// Whether a signal has stopped it.
     stopped @ 28: bool => bool,
 }
 
 rt::owned_record! {
-    /// An end of a channel, as its domain counts since it was opened. Allegations of that domain.
+    /// A sample of an end of a channel, as counted by its domain since it was opened. Unverified claims of that
+    /// domain.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct EndSample => EndSampleView<'m>, inline 120 / 8;
-    /// Whose end.
+    /// The domain that has the end.
     domain @ 0: rt::DomainId => rt::Domain,
-    /// Of which channel.
+    /// The channel.
     channel @ 8: tombolo_base::ChannelId => ChannelIdView<'m>,
-    /// The accepting end.
+    /// Whether it is the accepting end.
     accepting @ 16: bool => bool,
-    /// What carries it.
+    /// The transport of the channel.
     transport @ 17: tombolo_link::TransportKind => TransportKind,
-    /// Who is at the other end, as far as this one knows.
+    /// The domain at the other end, as far as this one knows.
     peer @ 24: Option<rt::DomainId> => Option<rt::Domain>,
-    /// It is open.
+    /// Whether it is open.
     open @ 40: bool => bool,
-    /// Messages sent.
+    /// The number of messages sent.
     sent @ 48: u64 => u64,
-    /// Their bytes.
+    /// The number of bytes sent.
     sent_bytes @ 56: u64 => u64,
-    /// Messages received.
+    /// The number of messages received.
     received @ 64: u64 => u64,
-    /// Their bytes.
+    /// The number of bytes received.
     received_bytes @ 72: u64 => u64,
-    /// How often it woke the other.
+    /// The number of times that it woke the peer.
     rings @ 80: u64 => u64,
-    /// How often it slept until something came.
+    /// The number of times that it slept until it was woken.
     sleeps @ 88: u64 => u64,
-    /// How often it found no room to send.
+    /// The number of times that it found no room to send.
     stalls @ 96: u64 => u64,
-    /// Slots of the ring that it sends by; 0 where there are none, or that is not known.
+    /// The number of slots of the ring that it sends on; 0 if there is none, or it is unknown.
     slots @ 104: u32 => u32,
-    /// Of these, how many it knew to be free when it last rang the other, slept or found no room, or a moment ago if it sends
-    /// fast: there may have been more.
+    /// The number of these slots that it knew to be free when it last rang, slept or found no room, or a
+    /// short time ago if it sends fast. More may have been free.
     credit_slots @ 108: u32 => u32,
-    /// The longest message so far, in bytes.
+    /// The length of the longest message so far, in bytes.
     max_message_bytes @ 112: u64 => u64,
 }
 
 rt::owned_record! {
-    /// What copies memory on a node, and what that was found to cost there.
+    /// A copy engine of a node, with its measured cost.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct SeenEngine => SeenEngineView<'m>, inline 24 / 8;
-    /// Its name.
+    /// The name of the engine.
     name @ 0: rt::String => rt::Text<'m, 64>,
-    /// What a copy of nothing takes, in ns.
+    /// The time of an empty copy, in ns.
     latency_ns @ 8: u64 => u64,
-    /// Bytes in a second of a long one.
+    /// The rate of a long copy, in bytes per second.
     bytes_per_s @ 16: u64 => u64,
 }
 
 rt::owned_record! {
-    /// A node.
+    /// The state of a node.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct SeenNode => SeenNodeView<'m>, inline 168 / 8;
-    /// What lists say of it.
+    /// The node, as listed.
     info @ 0: NodeInfo => NodeInfoView<'m>,
-    /// How far it is.
+    /// Its phase.
     phase @ 80: NodePhase => NodePhase,
-    /// Under Linux, or on a board.
+    /// What a build of a program for it must run on.
     target @ 81: tombolo_base::Target => Target,
-    /// As its kernel told last; nothing before the first sample, and for a node that is down.
+    /// The last sample; absent before the first one, and while the node is down.
     sample @ 88: Option<NodeSample> => Option<NodeSampleView<'m>>,
-    /// When that was.
+    /// The time of that sample.
     sampled_ns @ 152: u64 => u64,
-    /// What copies memory there, as far as a program of the node has measured it.
+    /// Its copy engines, as far as a program of the node has measured them.
     engines @ 160: rt::Vec<SeenEngine> => rt::List<'m, SeenEngineView<'m>, 16>,
 }
 
 rt::owned_record! {
-    /// A domain, live or among the last that ended.
+    /// The state of a domain, either live or one of the last that ended.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct SeenDomain => SeenDomainView<'m>, inline 152 / 8;
-    /// Its id.
+    /// The id.
     id @ 0: rt::DomainId => rt::Domain,
     /// Its node.
     node @ 8: tombolo_base::NodeId => NodeIdView<'m>,
-    /// Its program.
+    /// The name of its program.
     program @ 16: rt::String => rt::Text<'m, 61440>,
-    /// Its arguments, as far as they are kept.
+    /// Its arguments in one line, truncated if long.
     arguments @ 24: rt::String => rt::Text<'m, 1024>,
-    /// Process id in its node's kernel, for people; 0 while it starts.
+    /// Its process id in its node's kernel, for display; 0 while it starts.
     pid @ 32: i32 => i32,
-    /// Who started it; none for one that attached by itself.
+    /// The domain that started it; absent for a domain that attached by itself, and for a relay.
     parent @ 40: Option<rt::DomainId> => Option<rt::Domain>,
-    /// When it came.
+    /// The time when its start was requested, or when it attached.
     since_ns @ 56: u64 => u64,
-    /// How it ended, if it has.
+    /// How it ended; absent while it lives.
     exit @ 64: Option<Exit> => Option<ExitView<'m>>,
-    /// When it ended; 0 while it lives.
+    /// The time when it ended; 0 while it lives.
     ended_ns @ 88: u64 => u64,
-    /// It was paused.
+    /// Whether it is paused.
     paused @ 96: bool => bool,
-    /// It can be ended and started again elsewhere, as its image says.
+    /// Whether it can be moved: its image is marked as restartable, and the monitor can start it again.
     restartable @ 97: bool => bool,
-    /// The monitor can start the same again.
+    /// Whether the monitor can start its program again with the same parameters.
     repeatable @ 98: bool => bool,
-    /// Channels that it has opened or accepted so far.
+    /// The number of channels that it has opened or accepted so far.
     channels @ 100: u32 => u32,
-    /// Bytes of output so far, and of errors.
+    /// The number of bytes written to its standard output and error so far.
     output_bytes @ 104: u64 => u64,
-    /// As its kernel told last.
+    /// The last sample.
     sample @ 112: Option<DomainSample> => Option<DomainSampleView<'m>>,
 }
 
 rt::owned_record! {
-    /// What goes one way through a channel or link, over the last period.
+    /// The traffic in one direction of a channel or link, over the last sampling period.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct Flow => FlowView<'m>, inline 16 / 8;
-    /// Messages in a second, in thousandths.
+    /// Messages per second, in thousandths.
     rate_mhz @ 0: u64 => u64,
-    /// Bytes in a second.
+    /// Bytes per second.
     bytes_per_s @ 8: u64 => u64,
 }
 
 rt::owned_record! {
-    /// A channel, by what its ends tell.
+    /// The state of a channel, as reported by its ends.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct SeenChannel => SeenChannelView<'m>, inline 304 / 8;
     /// `id`.
     id @ 0: tombolo_base::ChannelId => ChannelIdView<'m>,
-    /// The end that connected, as far as it tells.
+    /// The end that connected, if reported.
     connecting @ 8: Option<EndSample> => Option<EndSampleView<'m>>,
-    /// The end that accepted, as far as it tells.
+    /// The end that accepted, if reported.
     accepting @ 136: Option<EndSample> => Option<EndSampleView<'m>>,
-    /// From the connecting end to the accepting one.
+    /// The traffic from the connecting to the accepting end.
     forth @ 264: Flow => FlowView<'m>,
-    /// And back.
+    /// The traffic in the other direction.
     back @ 280: Flow => FlowView<'m>,
-    /// The nodes of the relays between, from the connecting end on.
+    /// The nodes of the relays between the ends, in order from the connecting one.
     via @ 296: rt::Vec<tombolo_base::NodeId> => rt::List<'m, NodeIdView<'m>, 8>,
 }
 
 rt::owned_record! {
-    /// A link between two nodes.
+    /// The state of a link between two nodes.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct SeenLink => SeenLinkView<'m>, inline 56 / 8;
-    /// One node.
+    /// The node with the lower number.
     a @ 0: tombolo_base::NodeId => NodeIdView<'m>,
-    /// The other, of a higher number.
+    /// The node with the higher number.
     b @ 2: tombolo_base::NodeId => NodeIdView<'m>,
-    /// What carries channels between them.
+    /// The transport of channels between them.
     transport @ 4: tombolo_link::TransportKind => TransportKind,
-    /// Channels that are open now.
+    /// The number of open channels.
     channels @ 8: u32 => u32,
-    /// From `a` to `b`.
+    /// The traffic from `a` to `b`.
     forth @ 16: Flow => FlowView<'m>,
-    /// And back.
+    /// The traffic from `b` to `a`.
     back @ 32: Flow => FlowView<'m>,
-    /// There and back between the two nodes' monitors, wake-ups and all, at last; 0 where none of them is the host's, or before
-    /// it was measured.
+    /// The last measured round trip between the monitors of the two nodes, including wake-ups, in ns. 0
+    /// before a measurement, and for links without the host, which are not measured.
     round_trip_ns @ 48: u64 => u64,
 }
 
 rt::owned_record! {
-    /// A region of memory.
+    /// The state of a region of memory.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct SeenRegion => SeenRegionView<'m>, inline 48 / 8;
-    /// What lists say of it.
+    /// The region, as listed.
     info @ 0: RegionInfo => RegionInfoView<'m>,
 }
 
 rt::owned_record! {
-    /// Something that happened. The last 1,024 are remembered.
+    /// An event. The monitor remembers the last 1,024.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct SeenEvent => SeenEventView<'m>, inline 48 / 8;
     /// Its number, from 1.
     number @ 0: u64 => u64,
-    /// When.
+    /// The time of the event.
     at_ns @ 8: u64 => u64,
-    /// What sort of thing.
+    /// Its type.
     happening @ 16: Happening => Happening,
-    /// On which node, if on one.
+    /// The node concerned, if any.
     node @ 18: Option<tombolo_base::NodeId> => Option<NodeIdView<'m>>,
-    /// To which domain, if to one.
+    /// The domain concerned, if any.
     domain @ 24: Option<rt::DomainId> => Option<rt::Domain>,
-    /// More about it, for people.
+    /// Details, for display.
     text @ 40: rt::String => rt::Text<'m, 1024>,
 }
 
@@ -350,7 +352,7 @@ rt::record_view! {
     PartLink => PartLinkView<'m>, inline 4 / 2;
     /// One node.
     a @ 0 => NodeIdView<'m>,
-    /// The other.
+    /// The other node.
     b @ 2 => NodeIdView<'m>,
 }
 
@@ -367,17 +369,17 @@ rt::record_view! {
 }
 
 rt::owned_record! {
-    /// A piece of what a domain wrote.
+    /// A piece of a domain's output.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub struct OutputPiece => OutputPieceView<'m>, inline 16 / 8;
-    /// 1 for its output, 2 for its errors.
+    /// 1 for its standard output, 2 for its standard error.
     stream @ 0: u8 => u8,
     /// `bytes`, up to 61440 bytes.
     bytes @ 8: rt::Vec<u8> => rt::Blob<'m, 61440>,
 }
 
 rt::owned_union! {
-    /// What a part of a machine is known by.
+    /// Identifies a part of the machine.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum Part => 'm PartView<'m>;
     /// A node.
@@ -397,7 +399,7 @@ rt::owned_union! {
         record: PartLinkView<'m>, inline 4;
         /// One node.
         a @ 0: tombolo_base::NodeId => NodeIdView<'m>,
-        /// The other.
+        /// The other node.
         b @ 2: tombolo_base::NodeId => NodeIdView<'m>,
     },
     /// An event.
@@ -409,7 +411,7 @@ rt::owned_union! {
 }
 
 rt::owned_union! {
-    /// A part of the machine as it is now, or that it is no more.
+    /// The present state of a part of the machine, or its absence.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum Observation => 'm ObservationView<'m>;
     /// A node.
@@ -422,9 +424,9 @@ rt::owned_union! {
     4 => Region(item: SeenRegion => SeenRegionView<'m>),
     /// A link.
     5 => Link(item: SeenLink => SeenLinkView<'m>),
-    /// Something that happened.
+    /// An event.
     6 => Event(item: SeenEvent => SeenEventView<'m>),
-    /// It is no more, or not remembered.
+    /// The part no longer exists, or is no longer remembered.
     7 => Gone {
         record: ObservationGoneView<'m>, inline 16;
         /// `part`.

@@ -3,7 +3,7 @@
 //! Written by `tombolo idl compile` from interfaces/control/name_faults.tbl.
 
 use tombolo_interface as rt;
-#[allow(unused_imports, reason = "not all of a file is used")]
+#[allow(unused_imports, reason = "not every item of the file is used")]
 use super::records::*;
 
 rt::record_view! {

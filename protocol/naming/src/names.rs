@@ -3,7 +3,7 @@
 //! Written by `tombolo idl compile` from interfaces/control/names.tbl.
 
 use tombolo_interface as rt;
-#[allow(unused_imports, reason = "not all of a file is used")]
+#[allow(unused_imports, reason = "not every item of the file is used")]
 use super::records::*;
 
 rt::number! {
@@ -300,8 +300,8 @@ rt::record_view! {
     AnswerPublished => AnswerPublishedView<'m>, inline 8 / 4;
     /// The number of watches that receive the event.
     told @ 0 => u32,
-    /// The number of watches that lose the event because too many of their notices are unacknowledged. A later
-    /// notice reports the loss.
+    /// The number of watches that lose the event because too many of their notices are unacknowledged. A
+    /// later notice reports the loss.
     refused @ 4 => u32,
 }
 
@@ -624,8 +624,8 @@ rt::owned_union! {
         record: AnswerPublishedView<'m>, inline 8;
         /// The number of watches that receive the event.
         told @ 0: u32 => u32,
-        /// The number of watches that lose the event because too many of their notices are unacknowledged. A later
-        /// notice reports the loss.
+        /// The number of watches that lose the event because too many of their notices are unacknowledged. A
+        /// later notice reports the loss.
         refused @ 4: u32 => u32,
     },
     /// Answer to `Operation.lock`.

@@ -4,7 +4,8 @@
 
 use tombolo_interface as rt;
 
-/// The most bytes of a name in a request. Valid names are shorter; the monitor refuses longer ones with a fault.
+/// The most bytes of a name in a request. Valid names are shorter; the monitor refuses longer ones with a
+/// fault.
 pub const MAX_GIVEN_NAME: u64 = 1024;
 
 /// The most bytes of a pattern in a request; above the limit for valid patterns.
@@ -161,7 +162,8 @@ rt::owned_union! {
     pub enum Test => 'm TestView<'m>;
     /// The attribute exists.
     1 => Present,
-    /// The attribute exists and the comparison holds. Values of different kinds (text and a number) never compare.
+    /// The attribute exists and the comparison holds. Values of different kinds (text and a number) never
+    /// compare.
     2 => Compare {
         record: TestCompareView<'m>, inline 24;
         /// `comparison`.

@@ -1,8 +1,9 @@
-//! Files of one node for programs of others that do not have them.
+//! Access to files of one node for programs on nodes that do not have them.
 //!
-//! Nothing here is a message of its own: each is the metadata of a transfer of exactly one buffer over a bulk channel, whose
-//! pool the client has assigned. A call lends a buffer, its answer brings one back, so a client has as many calls
-//! under way as its pool has buffers, and nobody has to wait for room. Data are in the buffers.
+//! These are not messages on their own: each is the metadata of a transfer of exactly one buffer over a bulk
+//! channel, whose pool the client has assigned. A call passes or moves a buffer to the server, and its answer
+//! returns one, so a client has at most as many calls in flight as its pool has buffers, and neither side
+//! waits for room. File contents are in the buffers.
 //!
 //! Written by `tombolo idl compile` from interfaces/files.tbl.
 
@@ -12,148 +13,149 @@ use tombolo_interface as rt;
 pub const MAX_PATH: u64 = 1024;
 
 rt::number! {
-    /// What a path names.
+    /// The kind of a file.
     pub enum FileKind: u8;
-    /// A file: bytes that have an offset.
+    /// A regular file.
     File = 1,
     /// A folder.
     Folder = 2,
 }
 
 rt::number! {
-    /// How a file is opened; to read it always.
+    /// How a file is opened. It can always be read.
     pub flags OpenMode: u8 in 0xf;
-    /// To write as well.
+    /// The file can also be written.
     WRITE = 1,
-    /// Made if it is not there; takes `write`.
+    /// Create the file if it does not exist; requires `write`.
     CREATE = 2,
-    /// Made, and it must not be there; takes `write`.
+    /// Create the file, which must not exist; requires `write`.
     CREATE_NEW = 4,
-    /// Of length 0 from then on; takes `write`.
+    /// Truncate the file to length 0; requires `write`.
     TRUNCATE = 8,
 }
 
 rt::owned_record! {
-    /// What is known of a file or folder.
+    /// Metadata of a file or folder.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub struct FileInfo => FileInfoView<'m>, inline 24 / 8;
-    /// Which of the two.
+    /// The kind.
     kind @ 0: FileKind => FileKind,
     /// Whether it was granted for writing.
     writable @ 1: bool => bool,
-    /// Its length, in bytes; of a folder 0.
+    /// The length, in bytes; 0 for a folder.
     length_bytes @ 8: u64 => u64,
-    /// When its content last changed, in nanoseconds since 1970.
+    /// The time of its last modification, in nanoseconds since 1970.
     modified_ns @ 16: u64 => u64,
 }
 
 rt::owned_union! {
-    /// Why something about files could not be done. Nothing has changed.
+    /// Why an operation on files failed.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum FileFault => 'm FileFaultView;
-    /// Nothing that was granted holds that path.
+    /// No grant includes the path.
     1 => NotGranted,
-    /// It was granted for reading only.
+    /// The path was granted for reading only.
     2 => ReadOnly,
-    /// It leads out of what was granted, by `..` or a link.
+    /// The path leads out of the grant, by `..` or a link.
     3 => Outside,
-    /// There is nothing there.
+    /// The file does not exist.
     4 => NotFound,
-    /// There is something already.
+    /// The file exists already.
     5 => Exists,
-    /// It is a folder.
+    /// The path names a folder.
     6 => IsFolder,
-    /// It, or something on the way there, is no folder.
+    /// A component of the path is not a folder.
     7 => NotAFolder,
-    /// It is neither file nor folder: a pipe, a device, a socket.
+    /// The path names neither a file nor a folder: a pipe, a device or a socket.
     8 => NotAFile,
-    /// The user that the files are served as may not do that.
+    /// The user that serves the files lacks the permission.
     9 => Denied,
-    /// The file system is full, or the user's share of it.
+    /// The file system is full, or the user's quota is exhausted.
     10 => NoSpace,
-    /// That many files are open already.
+    /// The client has this many files open, which is the limit.
     11 => TooManyOpen(item: u32 => u32),
-    /// There is no open file of that number.
+    /// No open file has this number.
     12 => NotOpen(item: u32 => u32),
     /// The file was opened for reading only.
     13 => OpenedReadOnly,
-    /// More bytes than the buffer has, or an offset that no file has.
+    /// The request exceeds the buffer or the largest offset of a file.
     14 => OutOfRange,
-    /// The mode makes no sense.
+    /// The mode is invalid: it requires `write`.
     15 => BadMode,
-    /// The two sides do not speak the same version.
+    /// Client and server have different versions of this interface.
     16 => Version,
-    /// The operating system refused something; its number for that.
+    /// The operating system returned this error number.
     17 => System(item: i32 => i32),
 }
 
-/// Of everything that peers of `tombolo.files.Files` can notice.
+/// Fingerprint of `tombolo.files.Files`: a hash of all declarations that affect its peers.
 pub const FILES_FINGERPRINT: u64 = 0x2ab0dbc6c895299e;
 
 rt::owned_messages! {
-    /// What a client sends of the interface `Files`.
+    /// Messages from client to server in the interface `Files`.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum FilesRequest, 'm;
-    /// First of all. Passes a buffer; it is passed back, as it is with every other call of which nothing else is said.
+    /// Starts a session; must be the first call. As with all calls that do not state otherwise, the request
+    /// passes an empty buffer, and the answer passes it back.
     Call 1 => Begin, 8 {
-        /// Of this interface, as the caller knows it.
+        /// The fingerprint of this interface that the client was built with.
         fingerprint @ 0: u64 => u64,
     };
     /// Opens a file.
     Call 2 => Open, 16 {
-        /// As the program was told it, or under a folder that was granted.
+        /// A path as it was granted, or one below a granted folder.
         path @ 0: rt::Vec<u8> => rt::Blob<'m, 1024>,
         /// `mode`.
         mode @ 8: OpenMode => OpenMode,
     };
-    /// Reads. A buffer is moved back, of which the part that is meant is what was read: less than asked for at the end of
-    /// the file, nothing beyond it.
+    /// Reads from a file. The answer moves a buffer back, whose selected part is the data: shorter than
+    /// requested at the end of the file, and empty beyond it.
     Call 3 => Read, 24 {
         /// `file`.
         file @ 0: u32 => u32,
-        /// From where on.
+        /// The offset to read from, in bytes.
         offset_bytes @ 8: u64 => u64,
-        /// How much, at most: up to a buffer.
+        /// The most bytes to read, up to the length of a buffer.
         length_bytes @ 16: u64 => u64,
     };
-    /// Writes. A buffer is moved there, of which the part that is meant is written.
+    /// Writes to a file. The request moves a buffer, whose selected part is the data.
     Call 4 => Write, 16 {
         /// `file`.
         file @ 0: u32 => u32,
-        /// From where on.
+        /// The offset to write at, in bytes.
         offset_bytes @ 8: u64 => u64,
     };
-    /// What there is.
+    /// Returns the metadata of a path.
     Call 5 => Stat, 8 {
         /// `path`, up to 1024 bytes.
         path @ 0: rt::Vec<u8> => rt::Blob<'m, 1024>,
     };
-    /// What is in a folder. A buffer is moved back, of which the part that is meant is names in the order of their bytes,
-    /// those of folders with `/` after them, each followed by a zero byte.
+    /// Lists a folder. The answer moves a buffer back, whose selected part has the names in byte order, each
+    /// followed by a zero byte, those of folders with a `/` before it.
     Call 6 => List, 16 {
-        /// Which; if empty, all that was granted, as it was granted.
+        /// The folder; if empty, the granted paths are listed as they were granted.
         path @ 0: rt::Vec<u8> => rt::Blob<'m, 1024>,
-        /// How many names to leave away: those that came before.
+        /// The number of names to skip: those of previous answers.
         from @ 8: u64 => u64,
     };
-    /// The length of a file.
+    /// Returns the length of a file.
     Call 7 => Length, 8 {
         /// `file`.
         file @ 0: u32 => u32,
     };
-    /// Cuts a file, or makes it longer by zeros.
+    /// Truncates a file, or extends it by zeros.
     Call 8 => SetLength, 16 {
         /// `file`.
         file @ 0: u32 => u32,
-        /// In bytes.
+        /// The new length, in bytes.
         length_bytes @ 8: u64 => u64,
     };
-    /// What was written is on the disk when the answer comes.
+    /// Writes a file to the disk; answered when it is there.
     Call 9 => Sync, 8 {
         /// `file`.
         file @ 0: u32 => u32,
     };
-    /// Closes a file. Those that are open when the channel ends are closed then.
+    /// Closes a file. Files that are open when the channel ends are closed as well.
     Call 10 => Close, 8 {
         /// `file`.
         file @ 0: u32 => u32,
@@ -184,36 +186,36 @@ impl FilesRequest {
 }
 
 rt::owned_messages! {
-    /// What a server sends of the interface `Files`.
+    /// Messages from server to client in the interface `Files`.
     #[derive(Clone, PartialEq, Eq, Debug)]
     pub enum FilesReply, 'm;
-    /// Answers [`FilesRequest::Open`].
+    /// Reply to [`FilesRequest::Open`].
     Reply 2 => Open, 16 {
-        /// Its number, on this channel.
+        /// The number of the open file, valid on this channel.
         file @ 0: u32 => u32,
         /// Its length, in bytes.
         length_bytes @ 8: u64 => u64,
     };
-    /// Answers [`FilesRequest::Stat`].
+    /// Reply to [`FilesRequest::Stat`].
     Reply 5 => Stat, 24 {
-        /// What is known of it.
+        /// The metadata.
         info @ 0: FileInfo => FileInfoView<'m>,
     };
-    /// Answers [`FilesRequest::List`].
+    /// Reply to [`FilesRequest::List`].
     Reply 6 => List, 16 {
-        /// How many these are.
+        /// The number of names in the buffer.
         names @ 0: u64 => u64,
-        /// There are others.
+        /// Whether more names follow.
         more @ 8: bool => bool,
     };
-    /// Answers [`FilesRequest::Length`].
+    /// Reply to [`FilesRequest::Length`].
     Reply 7 => Length, 8 {
-        /// In bytes.
+        /// The length, in bytes.
         length_bytes @ 0: u64 => u64,
     };
-    /// Answers a call without results: it is done.
+    /// Reply to a call without results.
     Reply 1 | 3 | 4 | 8 | 9 | 10 => Done;
-    /// Answers a call that was declined.
+    /// Reply to a call that was declined.
     Error 1 | 2 | 3 | 4 | 5 | 6 | 7 | 8 | 9 | 10 => Failed, 16 {
         /// `file_fault`.
         file_fault @ 0: FileFault => FileFaultView,

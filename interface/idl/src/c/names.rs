@@ -116,7 +116,7 @@ impl<'a> Names<'a> {
     }
 
     /// Returns whether the file itself declares `name`, rather than an included file.
-    pub(super) fn is_own(&self, name: &str) -> bool {
+    pub(super) fn is_declared_here(&self, name: &str) -> bool {
         !self.model.included.contains_key(name)
     }
 
@@ -143,16 +143,16 @@ impl<'a> Names<'a> {
     }
 
     /// Returns the part that a type contributes to the name of a composite type.
-    pub(super) fn part(&self, of: &Type) -> String {
+    pub(super) fn name_part(&self, of: &Type) -> String {
         match of {
             Type::Bool => "bool".to_owned(),
             Type::Int(int) => int.name(),
             Type::Float { bits } => format!("f{bits}"),
             Type::Text { .. } => "text".to_owned(),
             Type::Bytes { .. } => "bytes".to_owned(),
-            Type::Array { of, count } => format!("array_{count}_{}", self.part(of)),
-            Type::List { of, .. } => format!("list_{}", self.part(of)),
-            Type::Optional(of) => format!("optional_{}", self.part(of)),
+            Type::Array { of, count } => format!("array_{count}_{}", self.name_part(of)),
+            Type::List { of, .. } => format!("list_{}", self.name_part(of)),
+            Type::Optional(of) => format!("optional_{}", self.name_part(of)),
             Type::Enum(index) => snake(&self.model.enums[*index].name),
             Type::Record(index) => snake(&self.model.records[*index].name),
             Type::Union(index) => snake(&self.model.unions[*index].name),
@@ -162,7 +162,7 @@ impl<'a> Names<'a> {
     }
 
     /// Returns the C type of a value. For an array, this is the struct that wraps it as an element of a list.
-    pub(super) fn element(&self, of: &Type) -> String {
+    pub(super) fn type_name(&self, of: &Type) -> String {
         match of {
             Type::Bool => "bool".to_owned(),
             Type::Int(int) => format!("{}int{}_t", if int.signed { "" } else { "u" }, int.bits),
@@ -175,8 +175,8 @@ impl<'a> Names<'a> {
             Type::Enum(index) => self.lower(&self.model.enums[*index].name),
             Type::Record(index) => self.lower(&self.model.records[*index].name),
             Type::Union(index) => self.lower(&self.model.unions[*index].name),
-            other if is_of_the_runtime(other) => format!("tombolo_{}", self.part(other)),
-            other => format!("{}{}", self.prefix, self.part(other)),
+            other if is_runtime_type(other) => format!("tombolo_{}", self.name_part(other)),
+            other => format!("{}{}", self.prefix, self.name_part(other)),
         }
     }
 
@@ -184,15 +184,15 @@ impl<'a> Names<'a> {
     pub(super) fn is_shared(&self, of: &Type) -> bool {
         match of {
             Type::Array { of, .. } | Type::List { of, .. } | Type::Optional(of) => self.is_shared(of),
-            Type::Enum(index) => !self.is_own(&self.model.enums[*index].name),
-            Type::Record(index) => !self.is_own(&self.model.records[*index].name),
-            Type::Union(index) => !self.is_own(&self.model.unions[*index].name),
+            Type::Enum(index) => !self.is_declared_here(&self.model.enums[*index].name),
+            Type::Record(index) => !self.is_declared_here(&self.model.records[*index].name),
+            Type::Union(index) => !self.is_declared_here(&self.model.unions[*index].name),
             _ => true,
         }
     }
 
     /// Returns the member access that leads from a list element to its value.
-    pub(super) fn inside(of: &Type) -> &'static str {
+    pub(super) fn value_access(of: &Type) -> &'static str {
         if matches!(of, Type::Array { .. }) { ".items" } else { "" }
     }
 
@@ -200,7 +200,7 @@ impl<'a> Names<'a> {
     pub(super) fn declare(&self, of: &Type, name: &str) -> String {
         match of {
             Type::Array { of, count } => self.declare(of, &format!("{name}[{count}]")),
-            other => format!("{} {name}", self.element(other)),
+            other => format!("{} {name}", self.type_name(other)),
         }
     }
 
@@ -216,7 +216,7 @@ pub(super) fn default_prefix(package: &str) -> String {
 }
 
 /// Returns whether `tombolo/wire.h` defines the type: a list or an optional value of a built-in type.
-pub(super) fn is_of_the_runtime(of: &Type) -> bool {
+pub(super) fn is_runtime_type(of: &Type) -> bool {
     let (Type::List { of, .. } | Type::Optional(of)) = of else { return false };
     !matches!(
         &**of,

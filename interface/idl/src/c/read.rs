@@ -14,7 +14,7 @@ pub(super) fn record(text: &mut Text, names: &Names<'_>, record: &Record) {
     );
     for of in &record.fields {
         let at = if of.offset == 0 { "at".to_owned() } else { format!("at + {}", of.offset) };
-        Reading { text, names }.get(1, &of.of, ("in", &at), &format!("value->{}", field(&of.name)), 0);
+        DecodeWriter { text, names }.get(1, &of.of, ("in", &at), &format!("value->{}", field(&of.name)), 0);
     }
     text.line(0, "}");
 }
@@ -38,7 +38,7 @@ pub(super) fn union(text: &mut Text, names: &Names<'_>, union: &Union) {
                 let bytes = round_up(names.model.layout(of).bytes, 8);
                 text.line(2, &format!("if (tombolo_get_exactly(r, inside, {bytes})) {{"));
                 let value = format!("value->as.{}", field(&case.name));
-                Reading { text, names }.get(3, of, ("inside", "inside.start"), &value, 0);
+                DecodeWriter { text, names }.get(3, of, ("inside", "inside.start"), &value, 0);
                 text.line(2, "}");
             }
         }
@@ -50,19 +50,19 @@ pub(super) fn union(text: &mut Text, names: &Names<'_>, union: &Union) {
     text.line(0, "}");
 }
 
-struct Reading<'a, 'm> {
+struct DecodeWriter<'a, 'm> {
     text: &'a mut Text,
     names: &'a Names<'m>,
 }
 
-impl Reading<'_, '_> {
+impl DecodeWriter<'_, '_> {
     /// Writes statements that decode a value of type `of`. `place` names the record and the offset.
     fn get(&mut self, depth: usize, of: &Type, place: (&str, &str), value: &str, level: usize) {
         let names = self.names;
         let (inside, at) = place;
         let line = match of {
             Type::Bool => format!("{value} = tombolo_get_bool(r, {inside}, {at});"),
-            Type::Int(_) => format!("{value} = ({})tombolo_get(r, {inside}, {at});", names.element(of)),
+            Type::Int(_) => format!("{value} = ({})tombolo_get(r, {inside}, {at});", names.type_name(of)),
             Type::Float { bits } => format!("{value} = tombolo_get_f{bits}(r, {inside}, {at});"),
             Type::Text { max } => format!("{value} = tombolo_get_text(r, {inside}, {at}, {max});"),
             Type::Bytes { max } => format!("{value} = tombolo_get_bytes(r, {inside}, {at}, {max});"),
@@ -123,7 +123,7 @@ impl Reading<'_, '_> {
     fn list(&mut self, depth: usize, of: &Type, max: u32, place: (&str, &str), value: &str, level: usize) {
         let (inside, at) = place;
         let each = self.names.model.layout(of).bytes;
-        let element = self.names.element(of);
+        let element = self.names.type_name(of);
         self.text.line(depth, "{");
         self.text.line(depth + 1, &format!("tombolo_record list{level};"));
         let sizes = format!("{each}, {max}, sizeof({element})");
@@ -136,7 +136,7 @@ impl Reading<'_, '_> {
             &format!("for (uint32_t i{level} = 0; i{level} < {value}.count && tombolo_is_reading(r); i{level}++) {{"),
         );
         let at = format!("list{level}.start + i{level} * {each}");
-        let item = format!("items{level}[i{level}]{}", Names::inside(of));
+        let item = format!("items{level}[i{level}]{}", Names::value_access(of));
         self.get(depth + 2, of, (&format!("list{level}"), &at), &item, level + 1);
         self.text.line(depth + 1, "}");
         self.text.line(depth + 1, &format!("{value}.items = items{level};"));

@@ -2,26 +2,30 @@
 
 use std::collections::BTreeSet;
 
-use super::names::{Names, comment, field, is_of_the_runtime, literal};
+use super::names::{Names, comment, field, is_runtime_type, literal};
 use super::{Text, read, write};
 use crate::model::{Enum, Field, Model, Origin, Record, Type, Union};
 
 /// Writes all types. Returns the composite types, as pairs of name and description.
 pub(super) fn all(text: &mut Text, model: &Model, names: &Names<'_>) -> Vec<(String, String)> {
-    let mut types = Types { text, model, names, done: BTreeSet::new(), composites: Vec::new() };
+    let mut types = TypeWriter { text, model, names, done: BTreeSet::new(), composites: Vec::new() };
     // Types of included files are defined in their own headers.
     types.done.extend(model.included.keys().cloned());
-    model.enums.iter().filter(|of| names.is_own(&of.name)).for_each(|of| types.enumeration(of));
+    model
+        .enums
+        .iter()
+        .filter(|of| names.is_declared_here(&of.name))
+        .for_each(|of| types.write_enumeration(of));
     for index in 0..model.records.len() {
-        types.need(&Type::Record(index));
+        types.write_with_dependencies(&Type::Record(index));
     }
     for index in 0..model.unions.len() {
-        types.need(&Type::Union(index));
+        types.write_with_dependencies(&Type::Union(index));
     }
     types.composites
 }
 
-struct Types<'a, 'm> {
+struct TypeWriter<'a, 'm> {
     text: &'a mut Text,
     model: &'m Model,
     names: &'a Names<'m>,
@@ -29,48 +33,52 @@ struct Types<'a, 'm> {
     composites: Vec<(String, String)>,
 }
 
-impl Types<'_, '_> {
+impl TypeWriter<'_, '_> {
     /// Writes a type after the types that it contains, unless it is written already. Types are not recursive,
     /// so this terminates.
-    fn need(&mut self, of: &Type) {
+    fn write_with_dependencies(&mut self, of: &Type) {
         match of {
-            Type::Array { of, .. } => self.need(of),
+            Type::Array { of, .. } => self.write_with_dependencies(of),
             Type::List { of: inner, .. } => {
-                self.need(inner);
+                self.write_with_dependencies(inner);
                 if let Type::Array { of: each, count } = &**inner {
-                    let name = self.names.element(inner);
+                    let name = self.names.type_name(inner);
                     let items = self.names.declare(each, &format!("items[{count}]"));
-                    let what = format!("{count} of `{}`", self.names.part(each));
-                    self.composite(
+                    let what = format!("{count} of `{}`", self.names.name_part(each));
+                    self.write_composite(
                         inner,
                         &what,
                         &format!("typedef struct {name} {{\n    {items};\n}} {name};"),
                     );
                 }
-                let what = format!("a list of `{}`", self.names.part(inner));
-                let (name, item) = (self.names.element(of), self.names.element(inner));
-                self.composite(of, &what, &format!("TOMBOLO_LIST({name}, {item});"));
+                let what = format!("a list of `{}`", self.names.name_part(inner));
+                let (name, item) = (self.names.type_name(of), self.names.type_name(inner));
+                self.write_composite(of, &what, &format!("TOMBOLO_LIST({name}, {item});"));
             }
             Type::Optional(inner) => {
-                self.need(inner);
-                let what = format!("an optional `{}`", self.names.part(inner));
-                let (name, value) = (self.names.element(of), self.names.declare(inner, "value"));
-                self.composite(of, &what, &format!("TOMBOLO_OPTIONAL({name}, {value});"));
+                self.write_with_dependencies(inner);
+                let what = format!("an optional `{}`", self.names.name_part(inner));
+                let (name, value) = (self.names.type_name(of), self.names.declare(inner, "value"));
+                self.write_composite(of, &what, &format!("TOMBOLO_OPTIONAL({name}, {value});"));
             }
             Type::Record(index) => {
                 let record = &self.model.records[*index];
                 if self.names.has_fields(*index) && !self.done.contains(&record.name) {
-                    record.fields.iter().for_each(|field| self.need(&field.of));
+                    record.fields.iter().for_each(|field| self.write_with_dependencies(&field.of));
                     self.done.insert(record.name.clone());
-                    self.record(record);
+                    self.write_record(record);
                 }
             }
             Type::Union(index) => {
                 let union = &self.model.unions[*index];
                 if !self.done.contains(&union.name) {
-                    union.cases.iter().filter_map(|case| case.of.as_ref()).for_each(|of| self.need(of));
+                    union
+                        .cases
+                        .iter()
+                        .filter_map(|case| case.of.as_ref())
+                        .for_each(|of| self.write_with_dependencies(of));
                     self.done.insert(union.name.clone());
-                    self.union(union);
+                    self.write_union(union);
                 }
             }
             _ => {}
@@ -79,9 +87,9 @@ impl Types<'_, '_> {
 
     /// Writes a composite type: a list, an optional value or a wrapped array, which the interface file does
     /// not name.
-    fn composite(&mut self, of: &Type, what: &str, declaration: &str) {
-        let name = self.names.element(of);
-        if is_of_the_runtime(of) || !self.done.insert(name.clone()) {
+    fn write_composite(&mut self, of: &Type, what: &str, declaration: &str) {
+        let name = self.names.type_name(of);
+        if is_runtime_type(of) || !self.done.insert(name.clone()) {
             return;
         }
         self.composites.push((name.clone(), what.to_owned()));
@@ -95,8 +103,8 @@ impl Types<'_, '_> {
         }
     }
 
-    fn enumeration(&mut self, of: &Enum) {
-        let (name, repr) = (self.names.lower(&of.name), self.names.element(&Type::Int(of.repr)));
+    fn write_enumeration(&mut self, of: &Enum) {
+        let (name, repr) = (self.names.lower(&of.name), self.names.type_name(&Type::Int(of.repr)));
         let text = &mut *self.text;
         text.blank();
         text.comment(0, &of.docs);
@@ -110,7 +118,14 @@ impl Types<'_, '_> {
             of.values.iter().map(|value| self.names.value(&of.name, &value.name)).collect();
         if !of.open {
             text.blank();
-            text.line(0, "/* Whether it has no other values than those above. */");
+            text.line(
+                0,
+                if of.flags {
+                    "/* Returns whether all bits are among those above. */"
+                } else {
+                    "/* Returns whether it is one of the values above. */"
+                },
+            );
             text.line(0, &format!("static inline bool {name}_is_known({name} value)\n{{"));
             if of.flags {
                 let mask = of.values.iter().fold(0_u64, |mask, value| mask | value.value as u64);
@@ -123,7 +138,7 @@ impl Types<'_, '_> {
         }
         if !of.flags {
             text.blank();
-            text.line(0, "/* Its name in the interface file, or \"unknown\". */");
+            text.line(0, "/* Returns the name in the interface file, or \"unknown\". */");
             text.line(0, &format!("static inline const char *{name}_name({name} value)\n{{"));
             for (value, known) in of.values.iter().zip(&known) {
                 text.line(1, &format!("TOMBOLO_NAME({known}, \"{}\");", value.name));
@@ -132,15 +147,15 @@ impl Types<'_, '_> {
         }
     }
 
-    fn record(&mut self, record: &Record) {
+    fn write_record(&mut self, record: &Record) {
         let name = self.names.lower(&record.name);
         self.text.blank();
         if record.docs.is_empty() {
             let what = match record.origin {
                 Origin::Struct => "A struct.",
-                Origin::Input => "What is sent.",
-                Origin::Output => "What answers.",
-                Origin::Error => "What declines.",
+                Origin::Input => "The parameters of a message.",
+                Origin::Output => "The results of a call.",
+                Origin::Error => "The declared error of a call.",
             };
             self.text.line(0, &format!("/* {what} */"));
         }
@@ -152,13 +167,13 @@ impl Types<'_, '_> {
             self.text.line(1, &format!("{};{note}", self.names.declare(&of.of, &field(&of.name))));
         }
         self.text.line(0, &format!("}} {name};"));
-        self.text.line(0, "/* Its fields on the wire. */");
+        self.text.line(0, "/* Length of its fields on the wire, in bytes. */");
         self.text.line(0, &format!("#define {} {}", self.names.value(&record.name, "BYTES"), record.bytes));
         write::record(self.text, self.names, record);
         read::record(self.text, self.names, record);
     }
 
-    fn union(&mut self, union: &Union) {
+    fn write_union(&mut self, union: &Union) {
         let name = self.names.lower(&union.name);
         let text = &mut *self.text;
         text.blank();
@@ -172,7 +187,7 @@ impl Types<'_, '_> {
         text.blank();
         text.comment(0, &union.docs);
         text.line(0, &format!("typedef struct {name} {{"));
-        text.line(1, "uint32_t which; /* one of the numbers above; another one comes from a newer peer */");
+        text.line(1, "uint32_t which; /* one of the numbers above; others come from newer peers */");
         let valued: Vec<Field> = union
             .cases
             .iter()
@@ -205,8 +220,7 @@ fn limit(of: &Type) -> Option<String> {
         },
         Type::Optional(of) => limit(of)?,
         Type::Handle { kind, moved } => {
-            format!("{} {}", if *moved { "gives away: " } else { "copies: " }, kind.word())
-                .replace(":  ", ": ")
+            format!("{} {}", if *moved { "moves: " } else { "copies: " }, kind.word()).replace(":  ", ": ")
         }
         _ => return None,
     })

@@ -15,7 +15,13 @@ pub(super) fn record(text: &mut Text, names: &Names<'_>, record: &Record) {
     for of in &record.fields {
         let label = format!("{}.{}", record.name, of.name);
         let at = if of.offset == 0 { "at".to_owned() } else { format!("at + {}", of.offset) };
-        Writing { text, names, label: &label }.put(1, &of.of, &at, &format!("value->{}", field(&of.name)), 0);
+        EncodeWriter { text, names, label: &label }.put(
+            1,
+            &of.of,
+            &at,
+            &format!("value->{}", field(&of.name)),
+            0,
+        );
     }
     text.line(0, "}");
 }
@@ -39,7 +45,7 @@ pub(super) fn union(text: &mut Text, names: &Names<'_>, union: &Union) {
                 text.line(2, &format!("at = tombolo_put_case(w, at, {which}, {bytes});"));
                 let label = format!("{}.{}", union.name, case.name);
                 let value = format!("value->as.{}", field(&case.name));
-                Writing { text, names, label: &label }.put(2, of, "at", &value, 0);
+                EncodeWriter { text, names, label: &label }.put(2, of, "at", &value, 0);
             }
         }
         text.line(2, "break;");
@@ -51,14 +57,14 @@ pub(super) fn union(text: &mut Text, names: &Names<'_>, union: &Union) {
     text.line(0, "}");
 }
 
-struct Writing<'a, 'm> {
+struct EncodeWriter<'a, 'm> {
     text: &'a mut Text,
     names: &'a Names<'m>,
     /// Name of the field in error messages.
     label: &'a str,
 }
 
-impl Writing<'_, '_> {
+impl EncodeWriter<'_, '_> {
     fn put(&mut self, depth: usize, of: &Type, at: &str, value: &str, level: usize) {
         let (names, label) = (self.names, self.label);
         let line = match of {
@@ -132,7 +138,7 @@ impl Writing<'_, '_> {
             &format!("for (uint32_t i{level} = 0; i{level} < {value}.count && tombolo_is_writing(w); i{level}++) {{"),
         );
         let at = format!("list{level} + i{level} * {each}");
-        let item = format!("{value}.items[i{level}]{}", Names::inside(of));
+        let item = format!("{value}.items[i{level}]{}", Names::value_access(of));
         self.put(depth + 2, of, &at, &item, level + 1);
         self.text.line(depth + 1, "}");
         self.text.line(depth, "}");

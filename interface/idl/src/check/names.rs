@@ -39,7 +39,7 @@ pub(super) struct Distinct<'a> {
 
 impl<'a> Distinct<'a> {
     pub(super) fn add(&mut self, name: &'a Name, what: &str) -> Result<(), Diagnostic> {
-        lower(name, what)?;
+        check_lower_case(name, what)?;
         match self.seen.insert(&name.text, &name.span) {
             None => Ok(()),
             Some(first) => Err(Diagnostic::new(
@@ -54,11 +54,11 @@ impl<'a> Distinct<'a> {
 }
 
 /// Checks the name of a declaration: `UPPER_CASE` for constants, `CamelCase` for types and interfaces.
-pub(super) fn declaration(name: &Name, constant: bool) -> Result<(), Diagnostic> {
-    length(name)?;
+pub(super) fn check_declaration_name(name: &Name, constant: bool) -> Result<(), Diagnostic> {
+    check_length(name)?;
     if BUILT_IN.contains(&&*name.text) {
         let message = format!("`{}` is built in", name.text);
-        return Err(Diagnostic::new(&name.span, message, "taken").hint("choose another name"));
+        return Err(Diagnostic::new(&name.span, message, "reserved").hint("choose another name"));
     }
     let text = &name.text;
     if constant {
@@ -66,27 +66,27 @@ pub(super) fn declaration(name: &Name, constant: bool) -> Result<(), Diagnostic>
         if text.starts_with(|first: char| first.is_ascii_uppercase()) && text.chars().all(allowed) {
             return Ok(());
         }
-        return Err(spelling(name, "a constant", "UPPER_CASE", &text.to_ascii_uppercase()));
+        return Err(case_error(name, "a constant", "UPPER_CASE", &text.to_ascii_uppercase()));
     }
     if text.starts_with(|first: char| first.is_ascii_uppercase()) && !text.contains('_') {
         return Ok(());
     }
-    Err(spelling(name, "a type", "CamelCase", &camel(text)))
+    Err(case_error(name, "a type", "CamelCase", &camel(text)))
 }
 
 /// Checks the name of a field, parameter, value or message: `lower_case`.
-pub(super) fn lower(name: &Name, what: &str) -> Result<(), Diagnostic> {
-    length(name)?;
+pub(super) fn check_lower_case(name: &Name, what: &str) -> Result<(), Diagnostic> {
+    check_length(name)?;
     let text = &name.text;
     let allowed = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit() || letter == '_';
     let tidy = !text.ends_with('_') && !text.contains("__");
     if text.starts_with(|first: char| first.is_ascii_lowercase()) && text.chars().all(allowed) && tidy {
         return Ok(());
     }
-    Err(spelling(name, &format!("a {what}"), "lower_case", &snake(text)))
+    Err(case_error(name, &format!("a {what}"), "lower_case", &snake(text)))
 }
 
-fn length(name: &Name) -> Result<(), Diagnostic> {
+fn check_length(name: &Name) -> Result<(), Diagnostic> {
     if name.text.len() <= MAX_NAME_BYTES {
         return Ok(());
     }
@@ -94,10 +94,10 @@ fn length(name: &Name) -> Result<(), Diagnostic> {
     Err(Diagnostic::new(&name.span, message, "too long").hint(format!("at most {MAX_NAME_BYTES} letters")))
 }
 
-fn spelling(name: &Name, what: &str, case: &str, better: &str) -> Diagnostic {
+fn case_error(name: &Name, what: &str, case: &str, better: &str) -> Diagnostic {
     let message = format!("the name of {what} is written in {case}");
-    Diagnostic::new(&name.span, message, "written otherwise")
-        .hint(format!("call it `{better}`: back ends spell names as their languages do"))
+    Diagnostic::new(&name.span, message, "wrong case")
+        .hint(format!("call it `{better}`: back ends adapt names to the style of their languages"))
 }
 
 /// Converts `two_words` to `TwoWords`.
@@ -128,7 +128,7 @@ pub(crate) fn snake(text: &str) -> String {
 }
 
 /// Returns the integer type `name` that stores an enum or flags. Flags must be unsigned.
-pub(super) fn repr(name: &Name, flags: bool) -> Result<Int, Diagnostic> {
+pub(super) fn parse_repr(name: &Name, flags: bool) -> Result<Int, Diagnostic> {
     let int = Int::named(&name.text).filter(|int| !(flags && int.signed));
     int.ok_or_else(|| {
         let (what, allowed) = if flags {
@@ -141,19 +141,19 @@ pub(super) fn repr(name: &Name, flags: bool) -> Result<Int, Diagnostic> {
     })
 }
 
-pub(super) fn empty(name: &Name, what: &str, example: &str) -> Diagnostic {
+pub(super) fn empty_error(name: &Name, what: &str, example: &str) -> Diagnostic {
     Diagnostic::new(&name.span, format!("`{}` has no {what}s", name.text), format!("needs a {what}"))
         .hint(format!("add one, such as `{example}`"))
 }
 
-pub(super) fn unknown_type<'a>(name: &Name, declared: impl Iterator<Item = &'a str>) -> Diagnostic {
+pub(super) fn unknown_type_error<'a>(name: &Name, declared: impl Iterator<Item = &'a str>) -> Diagnostic {
     let mistake = Diagnostic::new(&name.span, format!("there is no type `{}`", name.text), "not declared");
     let hint = match &*name.text {
         "int" | "uint" | "long" | "short" | "size" | "usize" | "isize" => {
             "integers have a fixed width: u8, u16, u32, u64, i8, i16, i32 or i64".to_owned()
         }
         "float" | "double" => "floats have a fixed width: f32 or f64".to_owned(),
-        "String" | "str" | "text" => "text has a maximum: `string<64>`".to_owned(),
+        "String" | "str" | "text" => "text has a maximum length: `string<64>`".to_owned(),
         "char" => "use u8 for a byte and u32 for a Unicode scalar".to_owned(),
         "list" | "vec" | "array" => "arrays are `[T; 4]`, lists `[T; ..4]`".to_owned(),
         other => suggest::hint(other, declared.chain(BUILT_IN))

@@ -1,22 +1,22 @@
 //! Checks of types, structs and unions.
 
-use super::{Checked, Checker, names, unplaced};
+use super::{CheckResult, Checker, field_without_offset, names};
 use crate::ast::{Declaration, Field as Written, Name, Number, TypeExpr, TypeKind};
 use crate::diagnostic::Diagnostic;
 use crate::model::{Case, HandleKind, Int, MAX_RECORD_BYTES, Needs, Origin, Record, Type, Union, round_up};
 use crate::suggest;
 
 impl<'a> Checker<'a> {
-    pub(super) fn type_of(&mut self, written: &TypeExpr) -> Checked<Type> {
+    pub(super) fn type_of(&mut self, written: &TypeExpr) -> CheckResult<Type> {
         match &written.kind {
-            TypeKind::Named(name) => self.named(name),
-            TypeKind::Sized(name, number) => self.sized(name, number),
+            TypeKind::Named(name) => self.resolve_name(name),
+            TypeKind::Sized(name, number) => self.resolve_sized(name, number),
             TypeKind::Array(of, number) => {
-                let (of, count) = (Box::new(self.type_of(of)?), self.count(number)?);
+                let (of, count) = (Box::new(self.type_of(of)?), self.evaluate_count(number)?);
                 Ok(Type::Array { of, count })
             }
             TypeKind::List(of, number) => {
-                let (of, max) = (self.type_of(of)?, self.count(number)?);
+                let (of, max) = (self.type_of(of)?, self.evaluate_count(number)?);
                 let byte = Type::Int(Int { signed: false, bits: 8 });
                 // `[u8; ..N]` has the same wire format as `bytes<N>`, which is easier to use.
                 Ok(if of == byte { Type::Bytes { max } } else { Type::List { of: Box::new(of), max } })
@@ -24,7 +24,7 @@ impl<'a> Checker<'a> {
             TypeKind::Optional(of) => {
                 let of = self.type_of(of)?;
                 if matches!(of, Type::Optional(_)) {
-                    return Err(Diagnostic::new(&written.span, "optional twice", "is optional already")
+                    return Err(Diagnostic::new(&written.span, "optional twice", "already optional")
                         .hint("the alias is optional: remove the `?`"));
                 }
                 Ok(Type::Optional(Box::new(of)))
@@ -34,17 +34,21 @@ impl<'a> Checker<'a> {
                     let word = if *moved { "moved" } else { "copied" };
                     let hint =
                         suggest::hint(&name.text, HANDLES.map(|(name, _)| name)).unwrap_or_else(|| {
-                            "`copy` and `move` stand before endpoint, region, capability or buffer".to_owned()
+                            "`copy` and `move` precede endpoint, region, capability or buffer".to_owned()
                         });
-                    Diagnostic::new(&name.span, format!("`{}` is not {word}", name.text), "no capability")
-                        .hint(hint)
+                    Diagnostic::new(
+                        &name.span,
+                        format!("`{}` cannot be {word}", name.text),
+                        "not a capability",
+                    )
+                    .hint(hint)
                 })?;
                 Ok(Type::Handle { kind, moved: *moved })
             }
         }
     }
 
-    fn named(&mut self, name: &Name) -> Checked<Type> {
+    fn resolve_name(&mut self, name: &Name) -> CheckResult<Type> {
         if let Some(int) = Int::named(&name.text) {
             return Ok(Type::Int(int));
         }
@@ -56,24 +60,24 @@ impl<'a> Checker<'a> {
             "f64" => Ok(Type::Float { bits: 64 }),
             "domain" => Ok(Type::Domain),
             word @ ("string" | "bytes") => {
-                let message = format!("a {word} needs its longest length");
-                wrong(&message, format!("write the most bytes that it can have, as in `{word}<64>`"))
+                let message = format!("a {word} needs a maximum length");
+                wrong(&message, format!("write its maximum length in bytes, as in `{word}<64>`"))
             }
             word if handle(word).is_some() => wrong(
-                "it is not said whether the sender keeps it",
+                "it is not specified whether the sender keeps it",
                 format!("write `copy {word}` or `move {word}`"),
             ),
             _ => self.resolve(name),
         }
     }
 
-    fn sized(&mut self, name: &Name, number: &Number) -> Checked<Type> {
-        let max = self.count(number)?;
+    fn resolve_sized(&mut self, name: &Name, number: &Number) -> CheckResult<Type> {
+        let max = self.evaluate_count(number)?;
         match &*name.text {
             "string" => Ok(Type::Text { max }),
             "bytes" => Ok(Type::Bytes { max }),
             other => {
-                let message = format!("`{other}` takes no size");
+                let message = format!("`{other}` does not take a size");
                 let hint = suggest::hint(other, ["string", "bytes"])
                     .unwrap_or_else(|| format!("an array is `[{other}; 4]`, a list `[{other}; ..4]`"));
                 Err(Diagnostic::new(&name.span, message, "only string and bytes do").hint(hint))
@@ -82,19 +86,19 @@ impl<'a> Checker<'a> {
     }
 
     /// Assigns the fields' offsets in the given order and adds the record to the model. Returns its index.
-    pub(super) fn record(
+    pub(super) fn add_record(
         &mut self,
         mut record: Record,
         name: &Name,
         fields: &[(u32, &'a Written)],
-    ) -> Checked<usize> {
+    ) -> CheckResult<usize> {
         let mut align = 1;
         record.has_default = true;
         for (_, field) in fields {
             let Some(written) = &field.of else { continue };
             let of = self.type_of(written)?;
             let layout = self.model.layout(&of);
-            let mut placed = unplaced(field, of);
+            let mut placed = field_without_offset(field, of);
             placed.offset = round_up(record.bytes, layout.align);
             record.bytes = placed.offset.saturating_add(layout.bytes);
             record.outside_bytes = record.outside_bytes.saturating_add(layout.outside_bytes);
@@ -104,8 +108,8 @@ impl<'a> Checker<'a> {
             if record.bytes > MAX_RECORD_BYTES {
                 let message = format!("`{}` has {} bytes inline", name.text, record.bytes);
                 return Err(Diagnostic::new(&written.span, message, "too large")
-                    .related(&name.span, format!("may have {MAX_RECORD_BYTES}"))
-                    .hint("make the array a list: `[T; ..N]` lies out of line"));
+                    .related(&name.span, format!("the maximum is {MAX_RECORD_BYTES}"))
+                    .hint("make the array a list: `[T; ..N]` is stored out of line"));
             }
             record.fields.push(placed);
         }
@@ -115,25 +119,29 @@ impl<'a> Checker<'a> {
         Ok(self.model.records.len() - 1)
     }
 
-    pub(super) fn structure(
+    pub(super) fn define_struct(
         &mut self,
         declaration: &'a Declaration,
         frozen: bool,
         fields: &'a [Written],
-    ) -> Checked<Type> {
+    ) -> CheckResult<Type> {
         let name = &declaration.name;
         if fields.is_empty() {
-            return Err(names::empty(name, "field", "@1 id: u64"));
+            return Err(names::empty_error(name, "field", "@1 id: u64"));
         }
-        let fields = self.in_order(fields, "field")?;
-        let record = blank(declaration.docs.clone(), name.text.clone(), Origin::Struct, frozen);
-        self.record(record, name, &fields).map(Type::Record)
+        let fields = self.sort_by_ordinal(fields, "field")?;
+        let record = empty_record(declaration.docs.clone(), name.text.clone(), Origin::Struct, frozen);
+        self.add_record(record, name, &fields).map(Type::Record)
     }
 
-    pub(super) fn union(&mut self, declaration: &'a Declaration, cases: &'a [Written]) -> Checked<Type> {
+    pub(super) fn define_union(
+        &mut self,
+        declaration: &'a Declaration,
+        cases: &'a [Written],
+    ) -> CheckResult<Type> {
         let name = &declaration.name;
         if cases.is_empty() {
-            return Err(names::empty(name, "case", "@1 none"));
+            return Err(names::empty_error(name, "case", "@1 none"));
         }
         let mut union = Union {
             docs: declaration.docs.clone(),
@@ -142,14 +150,14 @@ impl<'a> Checker<'a> {
             outside_bytes: 0,
             needs: Needs::default(),
         };
-        for (ordinal, case) in self.in_order(cases, "case")? {
+        for (ordinal, case) in self.sort_by_ordinal(cases, "case")? {
             let of = case.of.as_ref().map(|of| self.type_of(of)).transpose()?;
             if let Some(of) = &of {
                 let layout = self.model.layout(of);
                 if layout.bytes > MAX_RECORD_BYTES {
                     let message = format!("`{}` has {} bytes inline", case.name.text, layout.bytes);
                     return Err(Diagnostic::new(&case.name.span, message, "too large")
-                        .hint("make the array a list: `[T; ..N]` lies out of line"));
+                        .hint("make the array a list: `[T; ..N]` is stored out of line"));
                 }
                 let bytes = round_up(layout.bytes, 8).saturating_add(layout.outside_bytes);
                 union.outside_bytes = union.outside_bytes.max(bytes);
@@ -163,7 +171,7 @@ impl<'a> Checker<'a> {
 }
 
 /// Returns a record without fields.
-pub(super) fn blank(docs: Vec<String>, name: String, origin: Origin, frozen: bool) -> Record {
+pub(super) fn empty_record(docs: Vec<String>, name: String, origin: Origin, frozen: bool) -> Record {
     Record {
         docs,
         name,

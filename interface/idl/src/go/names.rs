@@ -44,7 +44,8 @@ const RESERVED: [&str; 34] = [
 
 /// Further names that parameters cannot have. Unlike those in [`RESERVED`], all but `var` can be package
 /// names.
-const OWN: [&str; 12] = ["c", "in", "m", "ok", "out", "r", "reply", "request", "s", "server", "var", "err"];
+const GENERATED_NAMES: [&str; 12] =
+    ["c", "in", "m", "ok", "out", "r", "reply", "request", "s", "server", "var", "err"];
 
 pub(super) fn is_package(name: &str) -> bool {
     let letters = |letter: char| letter.is_ascii_lowercase() || letter.is_ascii_digit();
@@ -65,7 +66,7 @@ pub(super) fn lower(name: &str) -> String {
     let name = uncapitalised(&camel(name));
     // A parameter must not shadow a predeclared type that later parameters or the body may use.
     let is_type = name.starts_with(['u', 'i', 'f']) && name.ends_with(|last: char| last.is_ascii_digit());
-    let taken = RESERVED.contains(&name.as_str()) || OWN.contains(&name.as_str()) || is_type;
+    let taken = RESERVED.contains(&name.as_str()) || GENERATED_NAMES.contains(&name.as_str()) || is_type;
     if taken || ["bool", "byte", "make", "new", "len"].contains(&name.as_str()) {
         format!("{name}_")
     } else {
@@ -97,7 +98,7 @@ pub(super) fn is_written(record: &Record) -> bool {
 }
 
 /// Returns the Go type for a type of the model.
-pub(super) fn spelled(model: &Model, of: &Type) -> String {
+pub(super) fn go_type(model: &Model, of: &Type) -> String {
     match of {
         Type::Bool => "bool".to_owned(),
         Type::Int(int) if int.signed => format!("int{}", int.bits),
@@ -105,9 +106,9 @@ pub(super) fn spelled(model: &Model, of: &Type) -> String {
         Type::Float { bits } => format!("float{bits}"),
         Type::Text { .. } => "string".to_owned(),
         Type::Bytes { .. } => "[]byte".to_owned(),
-        Type::Array { of, count } => format!("[{count}]{}", spelled(model, of)),
-        Type::List { of, .. } => format!("[]{}", spelled(model, of)),
-        Type::Optional(of) => format!("*{}", spelled(model, of)),
+        Type::Array { of, count } => format!("[{count}]{}", go_type(model, of)),
+        Type::List { of, .. } => format!("[]{}", go_type(model, of)),
+        Type::Optional(of) => format!("*{}", go_type(model, of)),
         Type::Domain => "stubs.DomainID".to_owned(),
         Type::Handle { .. } => "stubs.Right".to_owned(),
         Type::Enum(index) => model.enums[*index].name.clone(),

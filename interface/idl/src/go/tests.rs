@@ -14,7 +14,7 @@ const GREETER: &str = "package example.greeter;
     }";
 
 #[test]
-fn what_would_have_one_name_is_refused() {
+fn conflicting_names_are_refused() {
     let taken = |text: &str| match go(text, &GoOptions::default()) {
         Err(GoError::NameTaken { name, .. }) => name,
         other => panic!("{other:?}"),
@@ -28,7 +28,7 @@ fn what_would_have_one_name_is_refused() {
 }
 
 #[test]
-fn the_package_is_named_by_the_file_or_by_its_reader() {
+fn package_name_comes_from_the_file_or_the_options() {
     let options = |package: &str| GoOptions { package: Some(package.to_owned()), ..GoOptions::default() };
     assert!(go(GREETER, &GoOptions::default()).unwrap().contains("\npackage greeter\n"));
     assert!(go(GREETER, &options("hello2")).unwrap().contains("\npackage hello2\n"));
@@ -38,7 +38,7 @@ fn the_package_is_named_by_the_file_or_by_its_reader() {
 }
 
 #[test]
-fn some_messages_come_with_the_types_that_they_need_and_no_more() {
+fn selected_messages_include_only_needed_types() {
     let options = GoOptions { only: Some(vec!["greet".to_owned()]), ..GoOptions::default() };
     let text = go(GREETER, &options).unwrap();
     for part in
@@ -58,7 +58,7 @@ fn a_file_of_constants_imports_nothing() {
 }
 
 #[test]
-fn words_of_go_are_not_names_of_parameters() {
+fn go_keywords_are_not_parameter_names() {
     let text = "package p; interface Odd version 1 { @1 message odd(type: u8, ctx: u8, range: u8, u8_: u8, x: u8); }";
     let text = text.replace("u8_: u8, ", "");
     let text = go(&text, &GoOptions::default()).unwrap();

@@ -1,8 +1,8 @@
 //! Generated Go enums, structs and unions.
 
 use super::Text;
-use super::names::{case, is_written, limit, spelled, upper, value};
-use super::values::Values;
+use super::names::{case, go_type, is_written, limit, upper, value};
+use super::values::ValueWriter;
 use crate::model::{Case, Enum, Field, Model, Origin, Record, Union, round_up};
 
 /// Writes the types whose names `own` accepts.
@@ -46,7 +46,7 @@ fn enumeration(text: &mut Text, of: &Enum) {
         text.line(0, &format!("const {} {name} = {}", value(name, &one.name), one.value));
     }
     text.blank();
-    text.line(0, "// Known reports whether the interface names the value.");
+    text.line(0, "// Known reports whether the interface file has the value.");
     text.line(0, &format!("func (m {name}) Known() bool {{"));
     if of.flags {
         let mask = of.values.iter().fold(0, |mask, one| mask | one.value);
@@ -61,7 +61,7 @@ fn enumeration(text: &mut Text, of: &Enum) {
     }
     text.lines(0, "    return false\n}");
     text.blank();
-    text.line(0, "// String is the name of the value in the interface file, or its number.");
+    text.line(0, "// String returns the name of the value in the interface file, or its number.");
     text.line(0, &format!("func (m {name}) String() string {{"));
     text.line(1, "switch m {");
     for one in &of.values {
@@ -77,16 +77,16 @@ fn field(text: &mut Text, model: &Model, field: &Field) {
     if let Some(limit) = limit(&field.of) {
         text.line(1, &format!("// {limit}"));
     }
-    text.line(1, &format!("{} {}", upper(&field.name), spelled(model, &field.of)));
+    text.line(1, &format!("{} {}", upper(&field.name), go_type(model, &field.of)));
 }
 
 fn record(text: &mut Text, model: &Model, record: &Record) {
     let name = &record.name;
     let plain = match record.origin {
         Origin::Struct => "is a struct.",
-        Origin::Input => "is what a message carries.",
-        Origin::Output => "is what answers a call.",
-        Origin::Error => "is what declines a call.",
+        Origin::Input => "has the parameters of a message.",
+        Origin::Output => "has the results of a call.",
+        Origin::Error => "has the declared error of a call.",
     };
     text.blank();
     documented(text, 0, name, &record.docs, plain);
@@ -100,7 +100,7 @@ fn record(text: &mut Text, model: &Model, record: &Record) {
                 if let Some(limit) = limit(&of.of) {
                     text.line(1, &format!("// {limit}"));
                 }
-                text.line(1, &format!("{} {}", upper(&of.name), spelled(model, &of.of)));
+                text.line(1, &format!("{} {}", upper(&of.name), go_type(model, &of.of)));
             } else {
                 field(text, model, of);
             }
@@ -108,21 +108,21 @@ fn record(text: &mut Text, model: &Model, record: &Record) {
         text.line(0, "}");
     }
     text.blank();
-    text.line(0, "// WireBytes is the length of the fields, in bytes.");
+    text.line(0, "// WireBytes returns the length of the fields on the wire, in bytes.");
     text.line(0, &format!("func (m *{name}) WireBytes() int {{ return {} }}", record.bytes));
     text.blank();
-    text.line(0, "// EncodeWire writes the fields at an offset of a message.");
+    text.line(0, "// EncodeWire encodes the fields at an offset of a message.");
     text.line(0, &format!("func (m *{name}) EncodeWire(w *stubs.Writer, at int) {{"));
-    let mut values = Values::new(text, model);
+    let mut values = ValueWriter::new(text, model);
     for of in &record.fields {
         let label = format!("{name}.{}", of.name);
-        values.of(label).put(1, &of.of, &format!("m.{}", upper(&of.name)), "at", of.offset);
+        values.with_label(label).put(1, &of.of, &format!("m.{}", upper(&of.name)), "at", of.offset);
     }
     text.line(0, "}");
     text.blank();
-    text.line(0, "// DecodeWire reads the fields; the view remembers what is wrong with them.");
+    text.line(0, "// DecodeWire decodes the fields; the view records errors.");
     text.line(0, &format!("func (m *{name}) DecodeWire(v stubs.View) {{"));
-    let mut values = Values::new(text, model);
+    let mut values = ValueWriter::new(text, model);
     for of in &record.fields {
         values.get(1, &of.of, &format!("m.{}", upper(&of.name)), "v", of.offset);
     }
@@ -132,7 +132,10 @@ fn record(text: &mut Text, model: &Model, record: &Record) {
 fn union(text: &mut Text, model: &Model, union: &Union) {
     let name = &union.name;
     text.blank();
-    text.line(0, &format!("// {name}Case is the number of a case of {name}; others are of newer peers."));
+    text.line(
+        0,
+        &format!("// {name}Case is the number of a case of {name}; unknown ones come from newer peers."),
+    );
     text.line(0, &format!("type {name}Case uint32"));
     for one in &union.cases {
         text.blank();
@@ -140,7 +143,7 @@ fn union(text: &mut Text, model: &Model, union: &Union) {
         text.line(0, &format!("const {} {name}Case = {}", case(union, one), one.ordinal));
     }
     text.blank();
-    text.line(0, "// String is the name of the case in the interface file, or its number.");
+    text.line(0, "// String returns the name of the case in the interface file, or its number.");
     text.line(0, &format!("func (m {name}Case) String() string {{"));
     text.line(1, "switch m {");
     for one in &union.cases {
@@ -151,7 +154,7 @@ fn union(text: &mut Text, model: &Model, union: &Union) {
     text.blank();
     documented(text, 0, name, &union.docs, "is one of several cases.");
     text.line(0, &format!("type {name} struct {{"));
-    text.line(1, "// Which of the fields below holds.");
+    text.line(1, "// Case selects the field below that is valid.");
     text.line(1, &format!("Case {name}Case"));
     let valued = || union.cases.iter().filter_map(|one| Some((one, one.of.as_ref()?)));
     for (one, of) in valued() {
@@ -160,10 +163,10 @@ fn union(text: &mut Text, model: &Model, union: &Union) {
     }
     text.line(0, "}");
     text.blank();
-    text.line(0, "// EncodeWire writes the union at an offset of a message.");
+    text.line(0, "// EncodeWire encodes the union at an offset of a message.");
     text.line(0, &format!("func (m *{name}) EncodeWire(w *stubs.Writer, at int) {{"));
     text.line(1, "switch m.Case {");
-    let mut values = Values::new(text, model);
+    let mut values = ValueWriter::new(text, model);
     for one in &union.cases {
         values.case_to_bytes(name, union, one);
     }
@@ -171,7 +174,7 @@ fn union(text: &mut Text, model: &Model, union: &Union) {
     text.line(2, &format!("w.Known(false, \"{name}\")"));
     text.lines(0, "    }\n}");
     text.blank();
-    text.line(0, "// DecodeWire reads the union; the view remembers what is wrong with it.");
+    text.line(0, "// DecodeWire decodes the union; the view records errors.");
     text.line(0, &format!("func (m *{name}) DecodeWire(v stubs.View) {{"));
     if valued().next().is_none() {
         text.lines(1, "ordinal, _ := v.Case(0)");
@@ -185,12 +188,12 @@ fn union(text: &mut Text, model: &Model, union: &Union) {
         text.line(1, &format!("case {}:", case(union, one)));
         text.line(2, &format!("o.Exactly({})", round_up(model.layout(of).bytes, 8)));
         let field = format!("m.{}", upper(&one.name));
-        Values::new(text, model).get(2, of, &field, "o", 0);
+        ValueWriter::new(text, model).get(2, of, &field, "o", 0);
     }
     text.lines(0, "    }\n}");
 }
 
-impl Values<'_> {
+impl ValueWriter<'_> {
     fn case_to_bytes(&mut self, name: &str, union: &Union, one: &Case) {
         self.line(1, &format!("case {}:", case(union, one)));
         match &one.of {
@@ -199,7 +202,7 @@ impl Values<'_> {
                 let bytes = round_up(self.layout(of).bytes, 8);
                 self.line(2, &format!("o := w.Case(at, {}, {bytes})", one.ordinal));
                 let field = format!("m.{}", upper(&one.name));
-                self.of(format!("{name}.{}", one.name)).put(2, of, &field, "o", 0);
+                self.with_label(format!("{name}.{}", one.name)).put(2, of, &field, "o", 0);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! Generated Go encoders and decoders.
 
 use super::Text;
-use super::names::spelled;
+use super::names::go_type;
 use crate::model::{Int, Layout, Model, Type};
 
 /// Returns the Go expression of the offset `base + plus`.
@@ -20,7 +20,7 @@ fn receiver(value: &str) -> &str {
 }
 
 /// Writer of the statements of one function. Numbers the local variables.
-pub(super) struct Values<'a> {
+pub(super) struct ValueWriter<'a> {
     text: &'a mut Text,
     model: &'a Model,
     /// Name of the field in error messages.
@@ -28,12 +28,12 @@ pub(super) struct Values<'a> {
     variables: usize,
 }
 
-impl<'a> Values<'a> {
+impl<'a> ValueWriter<'a> {
     pub(super) fn new(text: &'a mut Text, model: &'a Model) -> Self {
-        Values { text, model, label: String::new(), variables: 0 }
+        ValueWriter { text, model, label: String::new(), variables: 0 }
     }
 
-    pub(super) fn of(&mut self, label: String) -> &mut Self {
+    pub(super) fn with_label(&mut self, label: String) -> &mut Self {
         self.label = label;
         self
     }
@@ -46,7 +46,7 @@ impl<'a> Values<'a> {
         self.model.layout(of)
     }
 
-    fn variable(&mut self) -> usize {
+    fn next_variable(&mut self) -> usize {
         self.variables += 1;
         self.variables - 1
     }
@@ -78,13 +78,13 @@ impl<'a> Values<'a> {
             }
             Type::Union(_) => format!("{}.EncodeWire(w, {at})", receiver(value)),
             Type::Array { of, .. } => {
-                let (index, each) = (self.variable(), self.model.layout(of).bytes);
+                let (index, each) = (self.next_variable(), self.model.layout(of).bytes);
                 self.text.line(depth, &format!("for i{index} := range {value} {{"));
                 self.put(depth + 1, of, &element(value, index), &format!("{at}+i{index}*{each}"), 0);
                 "}".to_owned()
             }
             Type::List { of, max } => {
-                let (index, each) = (self.variable(), self.model.layout(of).bytes);
+                let (index, each) = (self.next_variable(), self.model.layout(of).bytes);
                 let list = format!("w.List({at}, len({value}), {each}, {max}, \"{label}\")");
                 self.text.line(depth, &format!("l{index}, n{index} := {list}"));
                 self.text.line(depth, &format!("for i{index} := 0; i{index} < n{index}; i{index}++ {{"));
@@ -92,7 +92,7 @@ impl<'a> Values<'a> {
                 "}".to_owned()
             }
             Type::Optional(of) => {
-                let (index, align) = (self.variable(), self.model.layout(of).align);
+                let (index, align) = (self.next_variable(), self.model.layout(of).align);
                 self.text.line(depth, &format!("if p{index} := {value}; p{index} != nil {{"));
                 self.text.line(depth + 1, &format!("w.Bool({at}, true)"));
                 self.put(depth + 1, of, &format!("*p{index}"), base, plus + align);
@@ -133,7 +133,7 @@ impl<'a> Values<'a> {
             Type::Record(_) => format!("{}.DecodeWire({view}.Object({at}))", receiver(value)),
             Type::Union(_) => format!("{}.DecodeWire({view}.Inline({at}, 16))", receiver(value)),
             Type::Array { of, .. } => {
-                let (index, each) = (self.variable(), model.layout(of).bytes);
+                let (index, each) = (self.next_variable(), model.layout(of).bytes);
                 self.text.line(depth, &format!("for i{index} := range {value} {{"));
                 let from = if at == 0 { String::new() } else { format!("{at}+") };
                 let inline = format!("{view}.Inline({from}i{index}*{each}, {each})");
@@ -142,7 +142,7 @@ impl<'a> Values<'a> {
                 "}".to_owned()
             }
             Type::List { of, max } => {
-                let (index, each, go) = (self.variable(), model.layout(of).bytes, spelled(model, of));
+                let (index, each, go) = (self.next_variable(), model.layout(of).bytes, go_type(model, of));
                 self.text.line(depth, &format!("l{index}, n{index} := {view}.List({at}, {each}, {max})"));
                 self.text.line(depth, &format!("{value} = make([]{go}, n{index})"));
                 self.text.line(depth, &format!("for i{index} := range {value} {{"));
@@ -152,9 +152,9 @@ impl<'a> Values<'a> {
                 "}".to_owned()
             }
             Type::Optional(of) => {
-                let (index, align) = (self.variable(), model.layout(of).align);
+                let (index, align) = (self.next_variable(), model.layout(of).align);
                 self.text.line(depth, &format!("if {view}.Bool({at}) {{"));
-                self.text.line(depth + 1, &format!("p{index} := new({})", spelled(model, of)));
+                self.text.line(depth + 1, &format!("p{index} := new({})", go_type(model, of)));
                 self.get(depth + 1, of, &format!("*p{index}"), view, at + align);
                 self.text.line(depth + 1, &format!("{value} = p{index}"));
                 "}".to_owned()

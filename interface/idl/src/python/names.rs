@@ -12,7 +12,7 @@ const KEYWORDS: [&str; 35] = [
 ];
 
 /// Methods of every client and server, and parameters of every method.
-const OWN: [&str; 14] = [
+const GENERATED_NAMES: [&str; 14] = [
     "self",
     "timeout",
     "poll",
@@ -31,7 +31,11 @@ const OWN: [&str; 14] = [
 
 /// Returns the name of a field, parameter or method.
 pub(super) fn lower(name: &str) -> String {
-    if KEYWORDS.contains(&name) || OWN.contains(&name) { format!("{name}_") } else { name.to_owned() }
+    if KEYWORDS.contains(&name) || GENERATED_NAMES.contains(&name) {
+        format!("{name}_")
+    } else {
+        name.to_owned()
+    }
 }
 
 /// Returns the name of a constant or of an enum's value.
@@ -60,15 +64,15 @@ pub(super) fn documentation(line: &str) -> String {
 
 /// Returns the type hint of a value that is received or stored in a struct.
 pub(super) fn hint(model: &Model, of: &Type) -> String {
-    spelled(model, of, false)
+    python_type(model, of, false)
 }
 
 /// Returns the type hint of a parameter.
 pub(super) fn parameter(model: &Model, of: &Type) -> String {
-    spelled(model, of, true)
+    python_type(model, of, true)
 }
 
-fn spelled(model: &Model, of: &Type, sent: bool) -> String {
+fn python_type(model: &Model, of: &Type, sent: bool) -> String {
     match of {
         Type::Bool => "bool".to_owned(),
         Type::Int(_) | Type::Domain => "int".to_owned(),
@@ -78,12 +82,12 @@ fn spelled(model: &Model, of: &Type, sent: bool) -> String {
         Type::Bytes { .. } if sent => "_stubs.Buffer".to_owned(),
         Type::Bytes { .. } => "bytes".to_owned(),
         Type::Array { of, .. } | Type::List { of, .. } if sent => {
-            format!("_typing.Sequence[{}]", spelled(model, of, sent))
+            format!("_typing.Sequence[{}]", python_type(model, of, sent))
         }
         Type::Array { of, .. } | Type::List { of, .. } => {
-            format!("_typing.List[{}]", spelled(model, of, sent))
+            format!("_typing.List[{}]", python_type(model, of, sent))
         }
-        Type::Optional(of) => format!("_typing.Optional[{}]", spelled(model, of, sent)),
+        Type::Optional(of) => format!("_typing.Optional[{}]", python_type(model, of, sent)),
         Type::Enum(index) => {
             let of = &model.enums[*index];
             let name = class(&of.name);
@@ -109,7 +113,7 @@ pub(super) fn layout(model: &Model, of: &Type) -> String {
         Type::Enum(index) => private(&model.enums[*index].name),
         Type::Record(index) => private(&model.records[*index].name),
         Type::Union(index) => private(&model.unions[*index].name),
-        Type::Handle { kind, moved } => format!("_stubs.right({}, {})", kind.number(), truth(*moved)),
+        Type::Handle { kind, moved } => format!("_stubs.right({}, {})", kind.number(), python_bool(*moved)),
     }
 }
 
@@ -118,7 +122,7 @@ pub(super) fn private(name: &str) -> String {
     format!("_{name}")
 }
 
-pub(super) fn truth(value: bool) -> &'static str {
+pub(super) fn python_bool(value: bool) -> &'static str {
     if value { "True" } else { "False" }
 }
 
@@ -130,11 +134,11 @@ pub(super) fn limit(of: &Type) -> Option<String> {
             Some(inner) => format!("up to {max}, each of {inner}"),
             None => format!("up to {max}"),
         },
-        Type::Array { count, .. } => format!("{count} of them"),
+        Type::Array { count, .. } => format!("exactly {count}"),
         Type::Int(int) => int.name(),
         Type::Optional(of) => limit(of)?,
         Type::Handle { kind, moved } => {
-            format!("{} {}", if *moved { "gives away:" } else { "copies:" }, kind.word())
+            format!("{} {}", if *moved { "moves:" } else { "copies:" }, kind.word())
         }
         _ => return None,
     })

@@ -3,20 +3,20 @@
 use std::collections::BTreeSet;
 
 use super::Text;
-use super::names::{self, class, constant, hint, layout, lower, private, truth};
+use super::names::{self, class, constant, hint, layout, lower, private, python_bool};
 use crate::model::{Enum, Model, Origin, Record, Type, Union};
 
 /// Writes all types, each after the types that it contains.
 pub(super) fn all(text: &mut Text, model: &Model) {
-    let mut types = Types { text, model, done: BTreeSet::new() };
+    let mut types = TypeWriter { text, model, done: BTreeSet::new() };
     for of in &model.enums {
-        types.enumeration(of);
+        types.write_enumeration(of);
     }
     for index in 0..model.records.len() {
-        types.need(&Type::Record(index));
+        types.write_with_dependencies(&Type::Record(index));
     }
     for index in 0..model.unions.len() {
-        types.need(&Type::Union(index));
+        types.write_with_dependencies(&Type::Union(index));
     }
 }
 
@@ -34,45 +34,51 @@ pub(super) fn fields(text: &mut Text, model: &Model, record: &Record, ending: &s
     text.line(0, ending);
 }
 
-struct Types<'a> {
+struct TypeWriter<'a> {
     text: &'a mut Text,
     model: &'a Model,
     done: BTreeSet<String>,
 }
 
-impl Types<'_> {
+impl TypeWriter<'_> {
     /// Writes a type after the types that it contains, unless it is written already. Types are not recursive,
     /// so this terminates.
-    fn need(&mut self, of: &Type) {
+    fn write_with_dependencies(&mut self, of: &Type) {
         match of {
-            Type::Array { of, .. } | Type::List { of, .. } | Type::Optional(of) => self.need(of),
+            Type::Array { of, .. } | Type::List { of, .. } | Type::Optional(of) => {
+                self.write_with_dependencies(of)
+            }
             Type::Record(index) => {
                 let record = &self.model.records[*index];
                 if self.done.contains(&record.name) {
                     return;
                 }
-                record.fields.iter().for_each(|field| self.need(&field.of));
+                record.fields.iter().for_each(|field| self.write_with_dependencies(&field.of));
                 self.done.insert(record.name.clone());
                 // Parameters are passed one by one, and declared errors are exceptions.
                 match record.origin {
-                    Origin::Struct => self.record(record),
-                    Origin::Output if !record.fields.is_empty() => self.record(record),
+                    Origin::Struct => self.write_record(record),
+                    Origin::Output if !record.fields.is_empty() => self.write_record(record),
                     _ => {}
                 }
             }
             Type::Union(index) => {
                 let union = &self.model.unions[*index];
                 if !self.done.contains(&union.name) {
-                    union.cases.iter().filter_map(|case| case.of.as_ref()).for_each(|of| self.need(of));
+                    union
+                        .cases
+                        .iter()
+                        .filter_map(|case| case.of.as_ref())
+                        .for_each(|of| self.write_with_dependencies(of));
                     self.done.insert(union.name.clone());
-                    self.union(union);
+                    self.write_union(union);
                 }
             }
             _ => {}
         }
     }
 
-    fn enumeration(&mut self, of: &Enum) {
+    fn write_enumeration(&mut self, of: &Enum) {
         let (text, name) = (&mut *self.text, class(&of.name));
         let base = if of.flags { "IntFlag" } else { "IntEnum" };
         text.gap();
@@ -87,19 +93,19 @@ impl Types<'_> {
         }
         text.gap();
         let repr = of.repr.name().to_ascii_uppercase();
-        let (open, flags) = (truth(of.open), truth(of.flags));
+        let (open, flags) = (python_bool(of.open), python_bool(of.flags));
         text.line(
             0,
             &format!("{} = _stubs.number({name}, _stubs.{repr}, {open}, {flags})", private(&of.name)),
         );
     }
 
-    fn record(&mut self, record: &Record) {
+    fn write_record(&mut self, record: &Record) {
         let (model, text, name) = (self.model, &mut *self.text, class(&record.name));
         text.gap();
         text.line(0, &format!("@_dataclasses.dataclass\nclass {name}:"));
         let plain = [match record.origin {
-            Origin::Output => "What answers a call.".to_owned(),
+            Origin::Output => "The results of a call.".to_owned(),
             _ => "A struct.".to_owned(),
         }];
         text.docstring(1, if record.docs.is_empty() { &plain } else { &record.docs });
@@ -114,7 +120,7 @@ impl Types<'_> {
             text.line(1, &format!("{}: {}{default}{note}", lower(&field.name), hint(model, &field.of)));
         }
         text.gap();
-        let (bytes, align, frozen) = (record.bytes, record.align, truth(record.frozen));
+        let (bytes, align, frozen) = (record.bytes, record.align, python_bool(record.frozen));
         text.line(0, &format!("{} = _stubs.record(", private(&record.name)));
         for word in [&*name, &bytes.to_string(), &align.to_string(), frozen] {
             text.line(1, &format!("{word},"));
@@ -122,7 +128,7 @@ impl Types<'_> {
         fields(text, model, record, ")");
     }
 
-    fn union(&mut self, union: &Union) {
+    fn write_union(&mut self, union: &Union) {
         let (model, text) = (self.model, &mut *self.text);
         let mut classes = Vec::new();
         for case in &union.cases {
@@ -140,7 +146,8 @@ impl Types<'_> {
         }
         text.gap();
         let docs =
-            [&union.docs[..], &["One of these; the last is a case of a newer peer.".to_owned()]].concat();
+            [&union.docs[..], &["One of these; the last stands for a case of a newer peer.".to_owned()]]
+                .concat();
         text.notes(0, &docs);
         let cases = classes.join(", ");
         text.line(0, &format!("{} = _typing.Union[{cases}, _stubs.UnknownCase]", class(&union.name)));

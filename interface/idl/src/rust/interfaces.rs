@@ -20,7 +20,7 @@ fn function(name: &str) -> String {
 }
 
 /// Names and types of a message in the generated code.
-struct Spelled<'a> {
+struct MessageNames<'a> {
     message: &'a Message,
     /// Name of its methods.
     name: String,
@@ -33,16 +33,16 @@ struct Spelled<'a> {
     input_view: String,
 }
 
-struct Spelling<'a> {
+struct InterfaceWriter<'a> {
     model: &'a Model,
     interface: &'a Interface,
-    messages: Vec<Spelled<'a>>,
+    messages: Vec<MessageNames<'a>>,
 }
 
 pub(super) fn interface<'a>(text: &mut Text, model: &'a Model, interface: &'a Interface) {
-    let spelled = |message: &'a Message| {
+    let message_names = |message: &'a Message| {
         let input = Type::Record(message.input);
-        Spelled {
+        MessageNames {
             message,
             name: function(&message.name),
             variant: camel(&message.name),
@@ -51,25 +51,25 @@ pub(super) fn interface<'a>(text: &mut Text, model: &'a Model, interface: &'a In
             input_view: view(model, &input, "'_"),
         }
     };
-    let messages = interface.messages.iter().map(spelled).collect();
-    let spelling = Spelling { model, interface, messages };
-    spelling.identity(text);
-    spelling.messages(text);
-    spelling.client(text);
-    spelling.events(text);
-    spelling.handler(text);
-    spelling.answers(text);
-    spelling.dispatch(text);
-    spelling.server(text);
+    let messages = interface.messages.iter().map(message_names).collect();
+    let writer = InterfaceWriter { model, interface, messages };
+    writer.write_identity(text);
+    writer.write_messages(text);
+    writer.write_client(text);
+    writer.write_events(text);
+    writer.write_handler(text);
+    writer.write_answers(text);
+    writer.write_dispatch(text);
+    writer.write_server(text);
 }
 
-impl Spelling<'_> {
-    fn of_kind(&self, kind: &MessageKind) -> impl Iterator<Item = &Spelled<'_>> {
+impl InterfaceWriter<'_> {
+    fn of_kind(&self, kind: &MessageKind) -> impl Iterator<Item = &MessageNames<'_>> {
         self.messages.iter().filter(move |message| message.message.kind == *kind)
     }
 
     /// Returns the calls, with the types of their results and declared errors.
-    fn calls(&self) -> impl Iterator<Item = (&Spelled<'_>, Type, Option<Type>)> {
+    fn calls(&self) -> impl Iterator<Item = (&MessageNames<'_>, Type, Option<Type>)> {
         self.messages.iter().filter_map(|message| {
             let MessageKind::Call { output, error, .. } = message.message.kind else { return None };
             let declared = |index: usize| {
@@ -90,7 +90,7 @@ impl Spelling<'_> {
         error.map_or("rt::Never".to_owned(), |declared| view(self.model, declared, life))
     }
 
-    fn identity(&self, text: &mut Text) {
+    fn write_identity(&self, text: &mut Text) {
         let Interface { name, version, hash, fingerprint, needs, .. } = self.interface;
         let bytes = |record: usize| u64::from(HEADER_BYTES) + self.model.records[record].bytes;
         let records = self.interface.messages.iter().flat_map(|message| self.model.records_of(message));
@@ -114,7 +114,7 @@ client {name}Client<{name}Events>, server {name}Server;",
     }
 
     /// Writes the types that associate each message with its ordinal.
-    fn messages(&self, text: &mut Text) {
+    fn write_messages(&self, text: &mut Text) {
         let name = &self.interface.name;
         for (call, reply, error) in self.calls() {
             let MessageKind::Call { idempotent, .. } = call.message.kind else { continue };
@@ -149,7 +149,7 @@ error {} => {};",
         }
     }
 
-    fn client(&self, text: &mut Text) {
+    fn write_client(&self, text: &mut Text) {
         let name = &self.interface.name;
         text.line(0, "");
         text.line(0, &format!("impl<P: rt::Port, E: {name}Events> {name}Client<P, E> {{"));
@@ -164,7 +164,7 @@ error {} => {};",
                 &format!(
                     "///
 /// # Errors
-/// [`rt::CallError`]; what the interface declares is in [`Declined`](rt::CallError::Declined).
+/// [`rt::CallError`]. An error that the interface declares is in [`Declined`](rt::CallError::Declined).
 #[inline]
 pub fn {}(&mut self, request: &{}) -> rt::Called<'_, {}, P::Error> {{
     self.0.call(request)
@@ -177,20 +177,20 @@ pub fn {}(&mut self, request: &{}) -> rt::Called<'_, {}, P::Error> {{
             if !std::mem::take(&mut first) {
                 text.line(0, "");
             }
-            self.told(text, message);
+            self.write_one_way(text, message);
         }
         text.line(0, "}");
     }
 
     /// Writes the method that sends a one-way message, of a client or a server.
-    fn told(&self, text: &mut Text, message: &Spelled<'_>) {
+    fn write_one_way(&self, text: &mut Text, message: &MessageNames<'_>) {
         text.docs(1, &message.message.docs, &format!("Sends `{}`.", message.message.name));
         text.lines(
             1,
             &format!(
                 "///
 /// # Errors
-/// [`rt::CallError`]: it was not sent.
+/// [`rt::CallError`] if the message was not sent.
 pub fn {}(&mut self, message: &{}) -> Result<(), rt::CallError<P::Error>> {{
     self.0.tell(message)
 }}",
@@ -199,23 +199,23 @@ pub fn {}(&mut self, message: &{}) -> Result<(), rt::CallError<P::Error>> {{
         );
     }
 
-    fn events(&self, text: &mut Text) {
+    fn write_events(&self, text: &mut Text) {
         let name = &self.interface.name;
         text.line(0, "");
-        text.line(0, &format!("/// Takes the events of [`{name}`]; `()` takes none."));
+        text.line(0, &format!("/// Handles the events of [`{name}`]; `()` ignores them."));
         text.line(0, &format!("pub trait {name}Events {{"));
         let mut arms = String::new();
         for (index, event) in self.of_kind(&MessageKind::Event).enumerate() {
             if index > 0 {
                 text.line(0, "");
             }
-            text.docs(1, &event.message.docs, &format!("Takes `{}`.", event.message.name));
+            text.docs(1, &event.message.docs, &format!("Handles `{}`.", event.message.name));
             text.lines(
                 1,
                 &format!(
                     "///
 /// # Errors
-/// It could not be read; it is counted.
+/// [`rt::Malformed`] if the event cannot be decoded. Such events are counted.
 fn {}(&mut self, event: {}) -> Result<(), rt::Malformed> {{
     let _ = event;
     Ok(())
@@ -251,15 +251,18 @@ impl<E: {name}Events + ?Sized> rt::Hears<E> for {name} {{
         );
     }
 
-    fn handler(&self, text: &mut Text) {
+    fn write_handler(&self, text: &mut Text) {
         let name = &self.interface.name;
-        text.lines(0, &format!("\n/// Serves [`{name}`].\npub trait {name}Handler {{"));
+        text.lines(
+            0,
+            &format!("\n/// Handles the calls and messages of [`{name}`].\npub trait {name}Handler {{"),
+        );
         let mut first = true;
         for (call, reply, error) in self.calls() {
             if !std::mem::take(&mut first) {
                 text.line(0, "");
             }
-            text.docs(1, &call.message.docs, &format!("Serves `{}`.", call.message.name));
+            text.docs(1, &call.message.docs, &format!("Handles `{}`.", call.message.name));
             let borrowed = borrows(self.model, &reply)
                 || error.as_ref().is_some_and(|declared| borrows(self.model, declared));
             let (generic, this) = if borrowed { ("<'s>", "&'s mut self") } else { ("", "&mut self") };
@@ -268,7 +271,7 @@ impl<E: {name}Events + ?Sized> rt::Hears<E> for {name} {{
                 &format!(
                     "///
 /// # Errors
-/// What declines it.
+/// The call is declined with the error.
 fn {}{generic}({this}, call: rt::Call<'_, {}>) -> Result<rt::Response<{}>, rt::Decline<{}>>;",
                     call.name,
                     call.marker,
@@ -281,13 +284,13 @@ fn {}{generic}({this}, call: rt::Call<'_, {}>) -> Result<rt::Response<{}>, rt::D
             if !std::mem::take(&mut first) {
                 text.line(0, "");
             }
-            text.docs(1, &message.message.docs, &format!("Serves `{}`.", message.message.name));
+            text.docs(1, &message.message.docs, &format!("Handles `{}`.", message.message.name));
             text.lines(
                 1,
                 &format!(
                     "///
 /// # Errors
-/// It could not be read; it is counted.
+/// [`rt::Malformed`] if the message cannot be decoded. Such messages are counted.
 fn {}(&mut self, message: {}) -> Result<(), rt::Malformed>;",
                     message.name, message.input_view
                 ),
@@ -297,7 +300,7 @@ fn {}(&mut self, message: {}) -> Result<(), rt::Malformed>;",
     }
 
     /// Returns the type of a server's replies, with the lifetime `life` if a reply borrows.
-    fn answers_type(&self, life: &str) -> String {
+    fn answer_type(&self, life: &str) -> String {
         let borrowed = |of: &Type| borrows(self.model, of);
         if self.calls().next().is_none() {
             return "rt::Never".to_owned();
@@ -308,14 +311,14 @@ fn {}(&mut self, message: {}) -> Result<(), rt::Malformed>;",
         format!("{}Answer{life}", self.interface.name)
     }
 
-    fn answers(&self, text: &mut Text) {
+    fn write_answers(&self, text: &mut Text) {
         if self.calls().next().is_none() {
             return;
         }
         text.line(0, "");
         text.line(0, "rt::answers! {");
-        text.line(1, &format!("/// What a server of [`{}`] sends back.", self.interface.name));
-        text.line(1, &format!("pub enum {};", self.answers_type("'s")));
+        text.line(1, &format!("/// Answers of a server of [`{}`].", self.interface.name));
+        text.line(1, &format!("pub enum {};", self.answer_type("'s")));
         for (call, reply, error) in self.calls() {
             text.line(1, &format!("{}Reply({}),", call.variant, value(self.model, &reply, "'s")));
             if error.is_some() {
@@ -330,7 +333,7 @@ fn {}(&mut self, message: {}) -> Result<(), rt::Malformed>;",
     }
 
     /// Writes the server's dispatch of messages to handler methods by ordinal.
-    fn dispatch(&self, text: &mut Text) {
+    fn write_dispatch(&self, text: &mut Text) {
         let name = &self.interface.name;
         let mut arms = String::new();
         for (call, _, error) in self.calls() {
@@ -371,12 +374,12 @@ impl<H: {name}Handler + ?Sized> rt::Serves<H> for {name} {{
         }}
     }}
 }}",
-                answers = self.answers_type("'s"),
+                answers = self.answer_type("'s"),
             ),
         );
     }
 
-    fn server(&self, text: &mut Text) {
+    fn write_server(&self, text: &mut Text) {
         let name = &self.interface.name;
         let mut events = self.of_kind(&MessageKind::Event).peekable();
         if events.peek().is_none() {
@@ -388,7 +391,7 @@ impl<H: {name}Handler + ?Sized> rt::Serves<H> for {name} {{
             if index > 0 {
                 text.line(0, "");
             }
-            self.told(text, event);
+            self.write_one_way(text, event);
         }
         text.line(0, "}");
     }

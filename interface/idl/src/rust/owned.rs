@@ -62,7 +62,9 @@ pub enum OwnedError {
     #[error(transparent)]
     NameTaken(#[from] NameTaken),
     /// Calls of one interface declare different error types.
-    #[error("calls of {interface} decline with different errors: types that own need one for all of them")]
+    #[error(
+        "calls of {interface} decline with different errors: owned types need one error type for all calls"
+    )]
     Errors {
         /// Name of the interface.
         interface: String,
@@ -100,25 +102,29 @@ pub enum OwnedError {
 /// # Errors
 /// [`OwnedError`] if names collide, or if owned types cannot represent the model.
 pub fn generate(model: &Model, options: &OwnedOptions) -> Result<String, OwnedError> {
-    let writer = Writer { model, held: &options.held };
+    let writer = OwnedWriter { model, held: &options.held };
     writer.check()?;
     let mut text = Text::default();
     head(&mut text, model, &options.runtime, &options.origin);
     let own = |name: &str| !model.included.contains_key(name);
     model.enums.iter().filter(|of| own(&of.name)).for_each(|of| types::enumeration(&mut text, of));
     let structs = model.records.iter().filter(|record| record.origin == Origin::Struct && own(&record.name));
-    structs.for_each(|record| writer.record(&mut text, record));
-    model.unions.iter().filter(|union| own(&union.name)).for_each(|union| writer.union(&mut text, union));
-    model.interfaces.iter().for_each(|interface| writer.interface(&mut text, interface));
+    structs.for_each(|record| writer.write_record(&mut text, record));
+    model
+        .unions
+        .iter()
+        .filter(|union| own(&union.name))
+        .for_each(|union| writer.write_union(&mut text, union));
+    model.interfaces.iter().for_each(|interface| writer.write_interface(&mut text, interface));
     Ok(text.into_string())
 }
 
-struct Writer<'a> {
+struct OwnedWriter<'a> {
     model: &'a Model,
     held: &'a BTreeMap<String, Held>,
 }
 
-impl Writer<'_> {
+impl OwnedWriter<'_> {
     fn check(&self) -> Result<(), OwnedError> {
         let model = self.model;
         for (name, held) in self.held {
@@ -141,7 +147,7 @@ impl Writer<'_> {
             if interface.needs.capabilities || interface.needs.buffers {
                 return Err(OwnedError::Needs { interface: name() });
             }
-            let errors: Vec<&Type> = self.errors(interface).collect();
+            let errors: Vec<&Type> = self.error_types(interface).collect();
             if errors.windows(2).any(|pair| pair[0] != pair[1]) {
                 return Err(OwnedError::Errors { interface: name() });
             }
@@ -150,14 +156,14 @@ impl Writer<'_> {
                 return Err(OwnedError::Ordinal { interface: name(), call, ordinal });
             }
         }
-        self.distinct()?;
+        self.check_distinct_names()?;
         Ok(())
     }
 
-    fn distinct(&self) -> Result<(), NameTaken> {
+    fn check_distinct_names(&self) -> Result<(), NameTaken> {
         for interface in &self.model.interfaces {
             let mut names: BTreeMap<String, String> = BTreeMap::new();
-            for answer in self.answers(interface) {
+            for answer in self.reply_variants(interface) {
                 let second = format!("an answer or event of `{}`", interface.name);
                 if let Some(first) = names.insert(answer.name.clone(), second.clone()) {
                     return Err(NameTaken { name: answer.name, first, second });
@@ -178,7 +184,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn errors(&self, interface: &Interface) -> impl Iterator<Item = &Type> {
+    fn error_types(&self, interface: &Interface) -> impl Iterator<Item = &Type> {
         interface.messages.iter().filter_map(|message| match message.kind {
             MessageKind::Call { error: Some(error), .. } => {
                 self.model.records[error].fields.first().map(|field| &field.of)
@@ -188,7 +194,7 @@ impl Writer<'_> {
     }
 
     /// Returns the owned type of a field.
-    fn value(&self, of: &Type) -> String {
+    fn owned_type(&self, of: &Type) -> String {
         let model = self.model;
         let named = |name: &str| match self.held.get(name) {
             Some(Held::As(path)) => path.clone(),
@@ -203,10 +209,10 @@ impl Writer<'_> {
                 {
                     format!("rt::BTreeMap<{first}, {second}>")
                 }
-                _ => format!("rt::Vec<{}>", self.value(of)),
+                _ => format!("rt::Vec<{}>", self.owned_type(of)),
             },
-            Type::Array { of, count } => format!("[{}; {count}]", self.value(of)),
-            Type::Optional(of) => format!("Option<{}>", self.value(of)),
+            Type::Array { of, count } => format!("[{}; {count}]", self.owned_type(of)),
+            Type::Optional(of) => format!("Option<{}>", self.owned_type(of)),
             Type::Record(index) => match self.pair(of) {
                 Some((first, second)) => format!("({first}, {second})"),
                 None => named(&model.records[*index].name),
@@ -224,66 +230,72 @@ impl Writer<'_> {
         let record = &self.model.records[*index];
         match (self.held.get(&record.name), &record.fields[..]) {
             (Some(Held::Pair | Held::Map), [first, second]) => {
-                Some((self.value(&first.of), self.value(&second.of)))
+                Some((self.owned_type(&first.of), self.owned_type(&second.of)))
             }
             _ => None,
         }
     }
 
     /// Returns whether equality of the type is reflexive, so that it can be `Eq`.
-    fn total(&self, of: &Type) -> bool {
+    fn has_total_equality(&self, of: &Type) -> bool {
         let held = |name: &str| matches!(self.held.get(name), Some(Held::As(_)));
         match of {
             Type::Float { .. } => false,
-            Type::List { of, .. } | Type::Array { of, .. } | Type::Optional(of) => self.total(of),
+            Type::List { of, .. } | Type::Array { of, .. } | Type::Optional(of) => {
+                self.has_total_equality(of)
+            }
             Type::Record(index) => {
                 let record = &self.model.records[*index];
-                held(&record.name) || self.all_total(&record.fields)
+                held(&record.name) || self.all_have_total_equality(&record.fields)
             }
             Type::Union(index) => {
                 let union = &self.model.unions[*index];
                 held(&union.name)
-                    || union.cases.iter().filter_map(|case| case.of.as_ref()).all(|of| self.total(of))
+                    || union
+                        .cases
+                        .iter()
+                        .filter_map(|case| case.of.as_ref())
+                        .all(|of| self.has_total_equality(of))
             }
             _ => true,
         }
     }
 
-    fn all_total(&self, fields: &[Field]) -> bool {
-        fields.iter().all(|field| self.total(&field.of))
+    fn all_have_total_equality(&self, fields: &[Field]) -> bool {
+        fields.iter().all(|field| self.has_total_equality(&field.of))
     }
 
     /// Returns whether a frozen struct with a field of the type can be `Copy`.
-    fn plain(&self, of: &Type) -> bool {
+    fn is_copy(&self, of: &Type) -> bool {
         match of {
             Type::Bool | Type::Int(_) | Type::Float { .. } | Type::Domain => true,
             Type::Enum(index) => !self.held.contains_key(&self.model.enums[*index].name),
-            Type::Optional(of) => self.plain(of),
+            Type::Optional(of) => self.is_copy(of),
             _ => false,
         }
     }
 
-    fn derive(&self, total: bool, plain: bool) -> String {
+    fn derive_attribute(&self, total: bool, plain: bool) -> String {
         let (copy, eq) = (if plain { ", Copy" } else { "" }, if total { ", Eq" } else { "" });
         format!("#[derive(Clone{copy}, PartialEq{eq}, Debug)]")
     }
 
-    fn field(&self, text: &mut Text, depth: usize, field: &Field) {
+    fn write_field(&self, text: &mut Text, depth: usize, field: &Field) {
         text.docs(depth, &field.docs, &types::field_docs(field));
-        let (held, read) = (self.value(&field.of), view(self.model, &field.of, "'m"));
+        let (held, read) = (self.owned_type(&field.of), view(self.model, &field.of, "'m"));
         text.line(depth, &format!("{} @ {}: {held} => {read},", lower(&field.name), field.offset));
     }
 
-    fn record(&self, text: &mut Text, record: &Record) {
+    fn write_record(&self, text: &mut Text, record: &Record) {
         let Record { name, bytes, align, .. } = record;
-        let form = form(record);
+        let form = layout_keyword(record);
         let pair = matches!(self.held.get(name), Some(Held::Pair | Held::Map));
         let view = format!("{name}View<'m>, {form} {bytes} / {align};");
         text.line(0, "");
         if pair {
             text.line(0, "rt::owned_pair! {");
             text.line(1, &format!("{name} => {view}"));
-            record.fields.iter().for_each(|field| self.field(text, 1, field));
+            record.fields.iter().for_each(|field| self.write_field(text, 1, field));
         } else if self.is_inside_case(record) {
             text.line(0, "rt::record_view! {");
             text.line(1, &format!("{name} => {view}"));
@@ -295,10 +307,10 @@ impl Writer<'_> {
         } else {
             text.line(0, "rt::owned_record! {");
             text.docs(1, &record.docs, &format!("`{name}`."));
-            let plain = record.frozen && record.fields.iter().all(|field| self.plain(&field.of));
-            text.line(1, &self.derive(self.all_total(&record.fields), plain));
+            let plain = record.frozen && record.fields.iter().all(|field| self.is_copy(&field.of));
+            text.line(1, &self.derive_attribute(self.all_have_total_equality(&record.fields), plain));
             text.line(1, &format!("pub struct {name} => {view}"));
-            record.fields.iter().for_each(|field| self.field(text, 1, field));
+            record.fields.iter().for_each(|field| self.write_field(text, 1, field));
         }
         text.line(0, "}");
     }
@@ -319,28 +331,28 @@ impl Writer<'_> {
         })
     }
 
-    fn union(&self, text: &mut Text, union: &Union) {
+    fn write_union(&self, text: &mut Text, union: &Union) {
         let (model, name) = (self.model, &union.name);
         let of = || union.cases.iter().filter_map(|case| case.of.as_ref());
         let life = if of().any(|of| view_borrows(model, of)) { "<'m>" } else { "" };
         text.line(0, "");
         text.line(0, "rt::owned_union! {");
         text.docs(1, &union.docs, &format!("`{name}`."));
-        text.line(1, &self.derive(of().all(|of| self.total(of)), false));
+        text.line(1, &self.derive_attribute(of().all(|of| self.has_total_equality(of)), false));
         text.line(1, &format!("pub enum {name} => 'm {name}View{life};"));
         for case in &union.cases {
             text.docs(1, &case.docs, &format!("`{}`.", case.name));
             let head = format!("{} => {}", case.ordinal, variant(&case.name));
             match (self.inside_case(union, case), &case.of) {
                 (Some(record), _) => {
-                    let (struct_name, form, bytes) = (&record.name, form(record), record.bytes);
+                    let (struct_name, form, bytes) = (&record.name, layout_keyword(record), record.bytes);
                     text.line(1, &format!("{head} {{"));
                     text.line(2, &format!("record: {struct_name}View<'m>, {form} {bytes};"));
-                    record.fields.iter().for_each(|field| self.field(text, 2, field));
+                    record.fields.iter().for_each(|field| self.write_field(text, 2, field));
                     text.line(1, "},");
                 }
                 (None, Some(of)) => {
-                    let (held, read) = (self.value(of), view(model, of, "'m"));
+                    let (held, read) = (self.owned_type(of), view(model, of, "'m"));
                     text.line(1, &format!("{head}(item: {held} => {read}),"));
                 }
                 (None, None) => text.line(1, &format!("{head},")),
@@ -350,17 +362,23 @@ impl Writer<'_> {
     }
 
     /// Writes one enum for each direction: requests and replies.
-    fn interface(&self, text: &mut Text, interface: &Interface) {
+    fn write_interface(&self, text: &mut Text, interface: &Interface) {
         let name = &interface.name;
         text.line(0, "");
-        text.line(0, &format!("/// Of everything that peers of `{}.{name}` can notice.", self.model.package));
+        text.line(
+            0,
+            &format!(
+                "/// Fingerprint of `{}.{name}`: a hash of all declarations that affect its peers.",
+                self.model.package
+            ),
+        );
         let constant = crate::check::names::snake(name).to_uppercase();
         text.line(0, &format!("pub const {constant}_FINGERPRINT: u64 = {:#018x};", interface.fingerprint));
-        let asked: Vec<Said<'_>> = interface
+        let requests: Vec<MessageVariant<'_>> = interface
             .messages
             .iter()
             .filter(|message| message.kind != MessageKind::Event)
-            .map(|message| Said {
+            .map(|message| MessageVariant {
                 docs: message.docs.clone(),
                 kind: if matches!(message.kind, MessageKind::Call { .. }) { "Call" } else { "Message" },
                 ordinals: vec![message.ordinal],
@@ -368,16 +386,28 @@ impl Writer<'_> {
                 carries: Some(Cow::Borrowed(&self.model.records[message.input])),
             })
             .collect();
-        self.messages(text, &format!("{name}Request"), "What a client sends", interface, &asked);
-        ordinals(text, interface);
-        let answers = self.answers(interface);
-        self.messages(text, &format!("{name}Reply"), "What a server sends", interface, &answers);
+        self.write_messages(
+            text,
+            &format!("{name}Request"),
+            "Messages from client to server",
+            interface,
+            &requests,
+        );
+        write_ordinals(text, interface);
+        let answers = self.reply_variants(interface);
+        self.write_messages(
+            text,
+            &format!("{name}Reply"),
+            "Messages from server to client",
+            interface,
+            &answers,
+        );
     }
 
     /// Returns the variants that a server sends: the results of each call, one variant for all calls without
     /// results, one for declared errors, and the events.
-    fn answers<'a>(&'a self, interface: &'a Interface) -> Vec<Said<'a>> {
-        let mut said = Vec::new();
+    fn reply_variants<'a>(&'a self, interface: &'a Interface) -> Vec<MessageVariant<'a>> {
+        let mut variants = Vec::new();
         let (mut done, mut failed, mut fault) = (Vec::new(), Vec::new(), None);
         for message in &interface.messages {
             match message.kind {
@@ -386,9 +416,9 @@ impl Writer<'_> {
                     if results.fields.is_empty() {
                         done.push(message.ordinal);
                     } else {
-                        said.push(Said {
+                        variants.push(MessageVariant {
                             docs: vec![format!(
-                                "Answers [`{}Request::{}`].",
+                                "Reply to [`{}Request::{}`].",
                                 interface.name,
                                 variant(&message.name)
                             )],
@@ -400,10 +430,10 @@ impl Writer<'_> {
                     }
                     if let Some(error) = error {
                         failed.push(message.ordinal);
-                        fault = Some(Cow::Owned(self.declined(error)));
+                        fault = Some(Cow::Owned(self.error_record(error)));
                     }
                 }
-                MessageKind::Event => said.push(Said {
+                MessageKind::Event => variants.push(MessageVariant {
                     docs: message.docs.clone(),
                     kind: "Message",
                     ordinals: vec![message.ordinal],
@@ -415,15 +445,21 @@ impl Writer<'_> {
         }
         let several = |docs: &str, kind, ordinals: Vec<u16>, name: &str, carries| {
             let docs = vec![docs.to_owned()];
-            (!ordinals.is_empty()).then(|| Said { docs, kind, ordinals, name: name.to_owned(), carries })
+            (!ordinals.is_empty()).then(|| MessageVariant {
+                docs,
+                kind,
+                ordinals,
+                name: name.to_owned(),
+                carries,
+            })
         };
-        said.extend(several("Answers a call without results: it is done.", "Reply", done, "Done", None));
-        said.extend(several("Answers a call that was declined.", "Error", failed, "Failed", fault));
-        said
+        variants.extend(several("Reply to a call without results.", "Reply", done, "Done", None));
+        variants.extend(several("Reply to a call that was declined.", "Error", failed, "Failed", fault));
+        variants
     }
 
     /// Returns a call's error record, with its field renamed after its type.
-    fn declined(&self, error: usize) -> Record {
+    fn error_record(&self, error: usize) -> Record {
         let mut record = self.model.records[error].clone();
         for field in &mut record.fields {
             let name = match field.of {
@@ -436,27 +472,37 @@ impl Writer<'_> {
         record
     }
 
-    fn messages(&self, text: &mut Text, name: &str, what: &str, interface: &Interface, said: &[Said<'_>]) {
-        if said.is_empty() {
+    fn write_messages(
+        &self,
+        text: &mut Text,
+        name: &str,
+        what: &str,
+        interface: &Interface,
+        variants: &[MessageVariant<'_>],
+    ) {
+        if variants.is_empty() {
             return;
         }
         text.line(0, "");
         text.line(0, "rt::owned_messages! {");
-        text.line(1, &format!("/// {what} of the interface `{}`.", interface.name));
-        let carried = said.iter().filter_map(|said| said.carries.as_deref());
+        text.line(1, &format!("/// {what} in the interface `{}`.", interface.name));
+        let carried = variants.iter().filter_map(|variant| variant.carries.as_deref());
         text.line(
             1,
-            &self.derive(carried.into_iter().all(|record: &Record| self.all_total(&record.fields)), false),
+            &self.derive_attribute(
+                carried.into_iter().all(|record: &Record| self.all_have_total_equality(&record.fields)),
+                false,
+            ),
         );
         text.line(1, &format!("pub enum {name}, 'm;"));
-        for one in said {
+        for one in variants {
             text.docs(1, &one.docs, &format!("`{}`.", one.name));
             let ordinals: Vec<String> = one.ordinals.iter().map(u16::to_string).collect();
             let head = format!("{} {} => {}", one.kind, ordinals.join(" | "), one.name);
             match &one.carries {
                 Some(record) if !record.fields.is_empty() => {
                     text.line(1, &format!("{head}, {} {{", record.bytes));
-                    record.fields.iter().for_each(|field| self.field(text, 2, field));
+                    record.fields.iter().for_each(|field| self.write_field(text, 2, field));
                     text.line(1, "};");
                 }
                 _ => text.line(1, &format!("{head};")),
@@ -467,15 +513,15 @@ impl Writer<'_> {
 }
 
 /// Writes constants for the ordinals of a client's messages.
-fn ordinals(text: &mut Text, interface: &Interface) {
-    let asked: Vec<&Message> =
+fn write_ordinals(text: &mut Text, interface: &Interface) {
+    let requests: Vec<&Message> =
         interface.messages.iter().filter(|message| message.kind != MessageKind::Event).collect();
-    if asked.is_empty() {
+    if requests.is_empty() {
         return;
     }
     text.line(0, "");
     text.line(0, &format!("impl {}Request {{", interface.name));
-    for message in asked {
+    for message in requests {
         text.line(1, &format!("/// The ordinal of `{}`.", message.name));
         text.line(1, &format!("pub const {}: u16 = {};", message.name.to_uppercase(), message.ordinal));
     }
@@ -483,7 +529,7 @@ fn ordinals(text: &mut Text, interface: &Interface) {
 }
 
 /// Variant of the enum of requests or of replies. A reply variant may serve several calls.
-struct Said<'a> {
+struct MessageVariant<'a> {
     docs: Vec<String>,
     kind: &'static str,
     ordinals: Vec<u16>,
@@ -495,6 +541,6 @@ fn calls(interface: &Interface) -> impl Iterator<Item = &Message> {
     interface.messages.iter().filter(|message| matches!(message.kind, MessageKind::Call { .. }))
 }
 
-fn form(record: &Record) -> &'static str {
+fn layout_keyword(record: &Record) -> &'static str {
     if record.frozen { "inline" } else { "apart" }
 }

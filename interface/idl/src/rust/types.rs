@@ -33,10 +33,10 @@ pub(super) fn record(text: &mut Text, model: &Model, record: &Record) {
     let words = snake(&record.name).replace('_', " ");
     let what = match record.origin {
         Origin::Struct => format!("`{}`.", record.name),
-        Origin::Input => format!("What is sent: {words}."),
+        Origin::Input => format!("The parameters of a message: {words}."),
         // The declared enum or union serves as the error; the record gets no type.
         Origin::Error => return,
-        Origin::Output => format!("What answers: {words}."),
+        Origin::Output => format!("The results of a call: {words}."),
     };
     let life = if record.fields.iter().any(|field| borrows(model, &field.of)) { "<'a>" } else { "" };
     let (name, bytes, align) = (&record.name, record.bytes, record.align);
