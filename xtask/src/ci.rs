@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 
+use crate::disk::check_space;
 use crate::failure::Failure;
 use crate::schedule::Schedule;
 use crate::step::{Lane, Outcome, Report, Step, Tests};
@@ -47,7 +48,11 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
         options.steps.is_empty() || options.steps.iter().any(|name| step.name.contains(name.as_str()))
     };
     let mut steps: Vec<Step> = steps(workspace)?.into_iter().filter(wanted).collect();
-    if is_new(&workspace.target) {
+    let is_fresh_target = is_fresh_target(&workspace.target);
+    if options.steps.is_empty() {
+        check_space(&workspace.target, is_fresh_target)?;
+    }
+    if is_fresh_target {
         for step in &mut steps {
             step.command.env("CARGO_INCREMENTAL", "0");
         }
@@ -55,15 +60,15 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     if steps.is_empty() {
         return Err(Failure::Found(format!("no step is called {:?}", options.steps)));
     }
-    let board = Board::new(&steps, &logs, options);
+    let board = ProgressBoard::new(&steps, &logs, options);
     // Run sequentially if output is shown as it comes, or if the first failure must be the last step.
     let mut reports = if options.verbose || options.fail_fast {
         let steps = steps.into_iter().map(|step| step.in_lane(Lane::Machines)).collect();
-        board.work(&Schedule::new(steps), &[Lane::Machines])?
+        board.run_lanes(&Schedule::new(steps), &[Lane::Machines])?
     } else {
-        side_by_side(&board, steps)?
+        run_in_parallel(&board, steps)?
     };
-    reports.sort_by_key(|report| board.order(&report.name));
+    reports.sort_by_key(|report| board.position(&report.name));
     summarise(&reports, board.names.len(), started.elapsed(), &logs)
 }
 
@@ -78,11 +83,11 @@ const WORKERS: [&[Lane]; 4] = [
 ];
 
 /// Runs the lanes in parallel, and the steps of each lane in order.
-fn side_by_side(board: &Board, steps: Vec<Step>) -> Result<Vec<Report>, Failure> {
+fn run_in_parallel(board: &ProgressBoard, steps: Vec<Step>) -> Result<Vec<Report>, Failure> {
     let schedule = Schedule::new(steps);
     let results: Vec<Result<Vec<Report>, Failure>> = thread::scope(|scope| {
         let schedule = &schedule;
-        let workers = WORKERS.map(|lanes| scope.spawn(move || board.work(schedule, lanes)));
+        let workers = WORKERS.map(|lanes| scope.spawn(move || board.run_lanes(schedule, lanes)));
         // A panic is a bug in this tool: propagate it.
         workers.map(|worker| worker.join().unwrap_or_else(|panic| resume_unwind(panic))).into()
     });
@@ -93,20 +98,20 @@ fn side_by_side(board: &Board, steps: Vec<Step>) -> Result<Vec<Report>, Failure>
 /// Returns whether nothing has been compiled incrementally in this target folder yet, as in a fresh clone.
 /// There, incremental compilation would add a quarter to the build time of every workspace crate, although
 /// most never change. It stays enabled on developers' machines.
-fn is_new(target: &Path) -> bool {
+fn is_fresh_target(target: &Path) -> bool {
     // Cargo creates the folder `incremental` in any case; only its content counts.
     std::fs::read_dir(target.join("debug/incremental")).map_or(true, |mut crates| crates.next().is_none())
 }
 
 /// Progress report shared by all lanes.
-struct Board<'a> {
+struct ProgressBoard<'a> {
     names: Vec<String>,
     logs: &'a Path,
     options: &'a Options,
     done: Mutex<usize>,
 }
 
-impl<'a> Board<'a> {
+impl<'a> ProgressBoard<'a> {
     fn new(steps: &[Step], logs: &'a Path, options: &'a Options) -> Self {
         Self {
             names: steps.iter().map(|step| step.name.clone()).collect(),
@@ -116,12 +121,12 @@ impl<'a> Board<'a> {
         }
     }
 
-    fn order(&self, name: &str) -> usize {
+    fn position(&self, name: &str) -> usize {
         self.names.iter().position(|known| *known == name).unwrap_or(self.names.len())
     }
 
     /// Runs steps of these lanes as they become ready, until none is left.
-    fn work(&self, schedule: &Schedule, lanes: &[Lane]) -> Result<Vec<Report>, Failure> {
+    fn run_lanes(&self, schedule: &Schedule, lanes: &[Lane]) -> Result<Vec<Report>, Failure> {
         let mut reports = Vec::new();
         while let Some((step, running)) = schedule.take(lanes) {
             let report = self.run(step)?;
@@ -136,9 +141,9 @@ impl<'a> Board<'a> {
     }
 
     fn run(&self, step: Step) -> Result<Report, Failure> {
-        self.say(|_| format!("      {:<24}started", step.name));
+        self.print_line(|_| format!("      {:<24}started", step.name));
         let report = step.run(self.logs, self.options.verbose)?.required(self.options.complete);
-        self.say(|done| {
+        self.print_line(|done| {
             *done += 1;
             // The excerpt of a failed step's log is printed above its line, in one piece.
             format!(
@@ -153,7 +158,7 @@ impl<'a> Board<'a> {
     }
 
     /// Prints lines without interleaving those of other lanes.
-    fn say(&self, line: impl FnOnce(&mut usize) -> String) {
+    fn print_line(&self, line: impl FnOnce(&mut usize) -> String) {
         let mut done = self.done.lock().unwrap_or_else(PoisonError::into_inner);
         // A closed standard output is not a reason to stop the checks.
         let _ = writeln!(io::stdout(), "{}", line(&mut done)).and_then(|()| io::stdout().flush());
@@ -161,11 +166,11 @@ impl<'a> Board<'a> {
 }
 
 /// Niceness of tests that have deadlines but start no machines.
-const WITH_DEADLINES: &str = "5";
+const NICE_WITH_DEADLINES: &str = "5";
 /// Niceness of steps that share processors with tests that have deadlines; other steps wait for some of them.
-const LOW: &str = "10";
+const NICE_LOW: &str = "10";
 /// Niceness of steps that no other step waits for.
-const LOWEST: &str = "19";
+const NICE_LOWEST: &str = "19";
 
 /// Names of the steps that others wait for: the parts of machines, those of the tests on machines, and the
 /// rest of the kit.
@@ -209,7 +214,7 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
     // CPU-bound, with its own target folder: it uses the processor time that the others leave, which is
     // plenty while machines boot and linkers run, and blocks none of them.
     let beside = |name: &str, words: &[&str]| {
-        Step::new(name, nice(LOWEST, xtask(name, words).command)).in_lane(Lane::Beside)
+        Step::new(name, nice(NICE_LOWEST, xtask(name, words).command)).in_lane(Lane::Beside)
     };
     // At a lower optimisation level than for long explorations: 13 s more to run, 37 s less to build.
     let simulation = |name: &str, words: &[&str]| {
@@ -221,7 +226,7 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
     let checks = workspace.checks();
     let check = |name: &str, mut command: Command| {
         command.env("CARGO_TARGET_DIR", &checks);
-        Step::new(name, nice(LOWEST, command)).in_lane(Lane::Beside)
+        Step::new(name, nice(NICE_LOWEST, command)).in_lane(Lane::Beside)
     };
     let cargo_check = |name: &str, words: &[&str]| check(name, cargo(name, words).command);
     let mut documentation =
@@ -229,6 +234,7 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
     documentation
         .command
         .env("RUSTDOCFLAGS", "-D warnings")
+        .env("RUSTDOC", workspace.root.join("scripts/rustdoc-check.sh"))
         // Invoke the compiler as `cargo clippy -- -D warnings` does, so that crates that it has checked are
         // reused.
         .env("RUSTC_WORKSPACE_WRAPPER", Toolchain::find()?.clippy_driver())
@@ -257,20 +263,20 @@ fn steps(workspace: &Workspace) -> Result<Vec<Step>, Failure> {
         xtask("tidy", &["tidy"]),
         xtask(KIT, &["kit", "--base"]),
         test(TEST_PROGRAMS, &with_machines, &["--no-run"]).in_lane(Lane::Behind),
-        behind(images, LOW).after(&[KIT, TEST_PROGRAMS]),
-        behind(xtask(MODELS, &["kit"]), LOW).after(&[KIT]),
+        behind(images, NICE_LOW).after(&[KIT, TEST_PROGRAMS]),
+        behind(xtask(MODELS, &["kit"]), NICE_LOW).after(&[KIT]),
         // `--bins` would also link programs whose manifests disable their tests.
-        behind(test("tests", &programs.others, &[&["--lib"], &bins[..]].concat()), WITH_DEADLINES),
-        behind(end_to_end(TestPrograms::KIT), LOW).after(&[MODELS, TEST_IMAGES]),
-        behind(test("doc tests", &[], &["--doc"]), LOW),
-        behind(script("wheel", "scripts/wheel.sh"), LOW).after(&[MODELS]),
-        behind(xtask("generated files", &["codegen", "--check"]), LOW).after(&[MODELS]),
+        behind(test("tests", &programs.others, &[&["--lib"], &bins[..]].concat()), NICE_WITH_DEADLINES),
+        behind(end_to_end(TestPrograms::KIT), NICE_LOW).after(&[MODELS, TEST_IMAGES]),
+        behind(test("doc tests", &[], &["--doc"]), NICE_LOW),
+        behind(script("wheel", "scripts/wheel.sh"), NICE_LOW).after(&[MODELS]),
+        behind(xtask("generated files", &["codegen", "--check"]), NICE_LOW).after(&[MODELS]),
     ];
     steps.extend(
         programs
             .with_machines
             .iter()
-            .map(|program| end_to_end(program).after(TestPrograms::needed_by(program))),
+            .map(|program| end_to_end(program).after(TestPrograms::dependencies_of(program))),
     );
     steps.extend([
         script("browser", "scripts/browser.sh").after(&[MODELS]),
@@ -328,7 +334,7 @@ impl<'a> TestPrograms<'a> {
                 "two test programs are called {name}, and one of them brings up machines: rename it"
             )));
         }
-        Self::order(&mut with_machines);
+        Self::sort_by_run_order(&mut with_machines);
         // Several packages may have a test program of the same name; cargo runs all of them.
         others.sort_unstable();
         others.dedup();
@@ -336,7 +342,7 @@ impl<'a> TestPrograms<'a> {
     }
 
     /// Returns the steps that a test program with machines depends on.
-    fn needed_by(program: &str) -> &'static [&'static str] {
+    fn dependencies_of(program: &str) -> &'static [&'static str] {
         match program {
             Self::LITMUS | "conformance" => &[KIT, TEST_PROGRAMS],
             "short" => &[KIT, TEST_PROGRAMS, TEST_IMAGES],
@@ -345,7 +351,7 @@ impl<'a> TestPrograms<'a> {
     }
 
     /// Sorts the programs that start machines into the order in which they run.
-    fn order(programs: &mut Vec<&str>) {
+    fn sort_by_run_order(programs: &mut Vec<&str>) {
         programs.retain(|name| *name != Self::KIT);
         programs.sort_by_key(|name| {
             let first = Self::FIRST.iter().position(|first| first == name);
@@ -386,7 +392,7 @@ fn summarise(reports: &[Report], total: usize, time: Duration, logs: &Path) -> R
         println!("{} steps were not run", total - reports.len());
     }
     println!("{:<25}         {:>8}  logs in {}\n", "all", seconds(time), logs.display());
-    let Tests { passed, failed, skipped } = add_up(reports);
+    let Tests { passed, failed, skipped } = sum_tests(reports);
     if skipped > 0 {
         println!("{skipped} skipped: the logs say what each of them lacks");
     }
@@ -395,7 +401,7 @@ fn summarise(reports: &[Report], total: usize, time: Duration, logs: &Path) -> R
 }
 
 /// Sums up test counts; a step without tests counts as one check.
-fn add_up(reports: &[Report]) -> Tests {
+fn sum_tests(reports: &[Report]) -> Tests {
     let mut sum = Tests::default();
     for report in reports {
         let broken = report.failed();
@@ -425,11 +431,11 @@ mod tests {
     #[test]
     fn a_target_folder_is_new_until_a_crate_was_compiled_incrementally() {
         let target = env::temp_dir().join(format!("tombolo-ci-{}", std::process::id()));
-        assert!(is_new(&target));
+        assert!(is_fresh_target(&target));
         std::fs::create_dir_all(target.join("debug/incremental")).expect("a folder");
-        assert!(is_new(&target));
+        assert!(is_fresh_target(&target));
         std::fs::create_dir(target.join("debug/incremental/tombolo_base-1")).expect("a folder");
-        assert!(!is_new(&target));
+        assert!(!is_fresh_target(&target));
         std::fs::remove_dir_all(&target).expect("it is ours");
     }
 
@@ -462,9 +468,9 @@ mod tests {
             step("four", "[ -e one-ended ] && [ -e two-ended ]", Lane::Machines).after(&["one", "two"]),
         ];
         let options = Options { steps: vec![], fail_fast: false, verbose: false, complete: false };
-        let board = Board::new(&steps, &logs, &options);
-        let mut reports = side_by_side(&board, steps).expect("sh runs");
-        reports.sort_by_key(|report| board.order(&report.name));
+        let board = ProgressBoard::new(&steps, &logs, &options);
+        let mut reports = run_in_parallel(&board, steps).expect("sh runs");
+        reports.sort_by_key(|report| board.position(&report.name));
         let ends: Vec<_> = reports.iter().map(|report| (report.name.as_str(), &report.outcome)).collect();
         assert_eq!(ends, ["one", "other", "two", "three", "four"].map(|name| (name, &Outcome::Passed)));
         std::fs::remove_dir_all(&logs).expect("it is ours");
@@ -472,7 +478,7 @@ mod tests {
 
     /// Guarantees that every step becomes ready eventually, in parallel and sequential runs.
     #[test]
-    fn every_step_stands_behind_those_that_it_needs() {
+    fn steps_follow_their_dependencies() {
         let workspace = Workspace::load().expect("this workspace");
         let steps = steps(&workspace).expect("steps");
         for (index, step) in steps.iter().enumerate() {
@@ -485,9 +491,9 @@ mod tests {
     }
 
     #[test]
-    fn what_says_whether_emulators_work_goes_first_and_what_builds_most_last() {
+    fn emulator_check_first_largest_build_last() {
         let mut programs = vec!["snippets", "kit", "machines", "short", "litmus", "languages", "openmp"];
-        TestPrograms::order(&mut programs);
+        TestPrograms::sort_by_run_order(&mut programs);
         assert_eq!(programs, ["litmus", "short", "machines", "openmp", "snippets", "languages"]);
     }
 
@@ -495,13 +501,13 @@ mod tests {
     fn a_command_at_a_lower_priority_keeps_its_folder_and_its_environment() {
         let mut command = Command::new("sh");
         command.current_dir("/").env("OF_THE_STEP", "kept").args(["-c", "nice; pwd; echo $OF_THE_STEP"]);
-        let output = nice(LOWEST, command).output().expect("nice is everywhere");
+        let output = nice(NICE_LOWEST, command).output().expect("nice is everywhere");
         assert_eq!(String::from_utf8_lossy(&output.stdout), "19\n/\nkept\n");
     }
 
     #[test]
     fn a_step_without_tests_counts_as_one_and_a_failure_is_never_lost() {
-        let sum = |reports: &[Report]| add_up(reports);
+        let sum = |reports: &[Report]| sum_tests(reports);
         assert_eq!(
             sum(&[report(Outcome::Passed, 0, 0), report(Outcome::Passed, 7, 0)]),
             Tests { passed: 8, failed: 0, skipped: 0 }

@@ -9,6 +9,7 @@ mod chaos;
 mod ci;
 mod codegen;
 mod coherent;
+mod disk;
 mod dist;
 mod failure;
 mod foreign;
