@@ -1,12 +1,15 @@
 //! Global options, and the appearance of help.
 
 use std::ffi::OsString;
+use std::io::{self, Write as _};
+use std::process;
 
 use clap::builder::styling::{AnsiColor, Styles};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, Command, Error, Parser, Subcommand, ValueEnum};
 use tombolo_machine::suggest;
 
+use crate::failure::Failure;
 use crate::programs;
 
 /// Colours of help texts and usage errors.
@@ -73,7 +76,22 @@ pub fn parse<P: Parser>() -> P {
 /// Parses a modified command line like [`parse`].
 #[must_use]
 pub fn parse_words<P: Parser>(words: &[OsString]) -> P {
-    try_parse(words).unwrap_or_else(|error| error.exit())
+    try_parse(words).unwrap_or_else(|error| exit_with(&error))
+}
+
+/// Prints clap's message (a usage error, or the help or version that was asked for) and ends the process:
+/// with status 2 after a usage error, and with an error if the help cannot be written.
+pub fn exit_with(message: &Error) -> ! {
+    let written = message.print().and_then(|()| io::stdout().flush());
+    let status = match written {
+        Err(error) if !message.use_stderr() => {
+            let failure = Failure::Output(error);
+            failure.report(false);
+            failure.status().into()
+        }
+        _ => message.exit_code(),
+    };
+    process::exit(status)
 }
 
 /// Parses a command line. Returns a usage error with the nearest command as a suggestion.
@@ -129,7 +147,7 @@ mod tests {
         Set,
     }
 
-    fn said(line: &str) -> String {
+    fn output(line: &str) -> String {
         let words: Vec<OsString> = line.split(' ').map(OsString::from).collect();
         let error = try_parse::<Line>(&words).unwrap_err();
         assert_eq!(error.exit_code(), 2, "{line}");
@@ -137,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_misspelt_command_is_answered_with_the_one_that_was_meant() {
+    fn misspelt_command_gets_a_suggestion() {
         for (line, meant) in [
             ("x rnu", "run"),
             ("x --machine rnu rnu", "run"),
@@ -146,10 +164,10 @@ mod tests {
             ("x names ste", "set"),
             ("x names rnu", "run"),
         ] {
-            let said = said(line);
-            assert!(said.contains(&format!("a similar subcommand exists: '{meant}'")), "{line}: {said}");
+            let output = output(line);
+            assert!(output.contains(&format!("a similar subcommand exists: '{meant}'")), "{line}: {output}");
         }
-        assert!(!said("x frobnicate").contains("similar"));
-        assert!(!said("x names status").contains("similar"), "it is no command of `names`");
+        assert!(!output("x frobnicate").contains("similar"));
+        assert!(!output("x names status").contains("similar"), "it is no command of `names`");
     }
 }

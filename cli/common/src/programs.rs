@@ -15,7 +15,7 @@ use crate::context::Context;
 use crate::failure::Failure;
 
 /// Name of the command that users type.
-pub const FRONT: &str = "tombolo";
+pub const MAIN_PROGRAM: &str = "tombolo";
 
 /// A program beside `tombolo`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,18 +51,20 @@ pub mod about {
     pub const WEB: &str = "Shows a machine in a browser, live";
 }
 
+/// Global options whose value may be the next argument.
+const GLOBAL_OPTIONS_WITH_VALUE: [&str; 2] = ["--machine", "--color"];
+
 /// Commands whose arguments are a compiler's, including those that look like global options.
 const COMPILERS: [&str; 2] = ["mpicc", "ompcc"];
 
 /// Returns this process's command line, with `--` inserted after the name of a compiler.
 #[must_use]
 pub fn command_line() -> Vec<OsString> {
-    with_words_apart(std::env::args_os().collect())
+    with_compiler_arguments_separated(std::env::args_os().collect())
 }
 
-fn with_words_apart(mut words: Vec<OsString>) -> Vec<OsString> {
-    if let Some(command) = command_position(&words)
-        && COMPILERS.iter().any(|name| words[command] == *name)
+fn with_compiler_arguments_separated(mut words: Vec<OsString>) -> Vec<OsString> {
+    if let Some(command) = COMPILERS.iter().find_map(|name| find_command(&words, name))
         && words.get(command + 1).is_some_and(|word| word != "--")
     {
         words.insert(command + 1, "--".into());
@@ -70,20 +72,21 @@ fn with_words_apart(mut words: Vec<OsString>) -> Vec<OsString> {
     words
 }
 
-/// Returns the index of the command after the global options.
-fn command_position(words: &[OsString]) -> Option<usize> {
+/// Returns the index of the command after the global options, if it is called `name`.
+#[must_use]
+pub fn find_command(words: &[OsString], name: &str) -> Option<usize> {
     let mut at = 1;
     while words.get(at)?.as_encoded_bytes().starts_with(b"-") {
-        at += if words[at] == "--machine" || words[at] == "--color" { 2 } else { 1 };
+        at += if GLOBAL_OPTIONS_WITH_VALUE.iter().any(|option| words[at] == *option) { 2 } else { 1 };
     }
-    Some(at)
+    (words[at] == name).then_some(at)
 }
 
 /// Replaces this process by `program`, with this process's arguments.
 ///
 /// # Errors
 /// [`Failure::NoProgram`] if the program is not beside this one and cannot be built.
-pub fn become_program(context: &Context, program: Program) -> Result<u8, Failure> {
+pub fn exec_program(context: &Context, program: Program) -> Result<u8, Failure> {
     let path = find_or_build(context, program)?;
     let error = Command::new(&path).args(std::env::args_os().skip(1)).exec();
     Err(Failure::System { operation: format!("run {}", path.display()), source: error })
@@ -93,8 +96,8 @@ pub fn become_program(context: &Context, program: Program) -> Result<u8, Failure
 ///
 /// # Errors
 /// [`Failure::System`] if this program's own path cannot be read.
-pub fn front() -> Result<PathBuf, Failure> {
-    Ok(folder()?.join(FRONT))
+pub fn main_program_path() -> Result<PathBuf, Failure> {
+    Ok(folder()?.join(MAIN_PROGRAM))
 }
 
 fn folder() -> Result<PathBuf, Failure> {
@@ -110,7 +113,7 @@ fn find_or_build(context: &Context, program: Program) -> Result<PathBuf, Failure
     }
     let missing = || Failure::NoProgram { program: program.name, folder: folder.clone() };
     let tree = source_tree(&folder).ok_or_else(missing)?;
-    context.say(format!("building {}, which is not there yet", program.name));
+    context.info(format!("building {}, which is not there yet", program.name));
     build(&folder, &tree, program).map_err(Failure::system(format!("build {}", program.name)))?;
     if path.is_file() { Ok(path) } else { Err(missing()) }
 }
@@ -123,7 +126,7 @@ fn find_or_build(context: &Context, program: Program) -> Result<PathBuf, Failure
 pub fn build_part(context: &Context, what: &str, options: &[&str]) -> Result<(), Failure> {
     let folder = folder()?;
     let (Some(tree), Some(target)) = (source_tree(&folder), folder.parent()) else { return Ok(()) };
-    context.say(format!("building {what}, which is not there yet"));
+    context.info(format!("building {what}, which is not there yet"));
     let mut cargo = Command::new("cargo");
     cargo.args(["xtask", "kit"]).args(options).current_dir(tree).env("CARGO_TARGET_DIR", target);
     finish(cargo).map_err(Failure::system(format!("build {what}")))
@@ -176,6 +179,7 @@ fn finish(mut cargo: Command) -> io::Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::arguments::Global;
 
     #[test]
     fn a_compiler_gets_all_words_behind_its_name() {
@@ -189,10 +193,19 @@ mod tests {
             ("tombolo --machine", "tombolo --machine"),
             ("tombolo", "tombolo"),
         ] {
-            let words = with_words_apart(line.split(' ').map(OsString::from).collect());
+            let words = with_compiler_arguments_separated(line.split(' ').map(OsString::from).collect());
             let words: Vec<&str> = words.iter().map(|word| word.to_str().unwrap()).collect();
             assert_eq!(words.join(" "), meant, "{line}");
         }
+    }
+
+    #[test]
+    fn global_options_with_a_value_are_those_of_the_grammar() {
+        let grammar = <Global as clap::Args>::augment_args(clap::Command::new("tombolo"));
+        let with_value = grammar.get_arguments().filter(|option| option.get_action().takes_values());
+        let names: Vec<String> =
+            with_value.filter_map(|option| Some(format!("--{}", option.get_long()?))).collect();
+        assert_eq!(names, GLOBAL_OPTIONS_WITH_VALUE);
     }
 
     #[test]

@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 
 use clap::{Args, Parser};
+use tombolo_cli_common::arguments::exit_with;
+use tombolo_cli_common::programs::find_command;
 
 use super::Command;
 use crate::arguments::Arguments;
@@ -61,7 +63,7 @@ pub(crate) struct Options {
 
 impl Options {
     /// Returns the arguments of the same job for `tombolo run`.
-    fn as_run(&self) -> Vec<OsString> {
+    fn to_run_arguments(&self) -> Vec<OsString> {
         let mut words: Vec<OsString> = ["tombolo", "run", "-n"].map(OsString::from).into();
         words.push(self.nue.to_string().into());
         if let Some(on) = &self.on {
@@ -78,18 +80,18 @@ impl Options {
 }
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
-    match Arguments::try_parse_from(options.as_run()) {
+    match Arguments::try_parse_from(options.to_run_arguments()) {
         Ok(Arguments { command: Command::Run(options), .. }) => super::run::run(context, &options),
         Ok(_) => unreachable!("its second word is `run`"),
         // The error refers to options that both commands have.
-        Err(error) => error.exit(),
+        Err(error) => exit_with(&error),
     }
 }
 
 /// Returns the arguments with `-nue` translated to this command's notation.
-pub(crate) fn habits(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+pub(crate) fn translate_arguments(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut words: Vec<OsString> = words.collect();
-    let Some(own) = words.iter().position(|word| word == "rccerun") else { return words };
+    let Some(own) = find_command(&words, "rccerun") else { return words };
     if let Some(nue) = words.iter().skip(own).position(|word| word == "-nue") {
         let nue = own + nue;
         // Arguments after the program belong to the program.
@@ -114,15 +116,15 @@ mod tests {
     use super::*;
 
     fn parse(line: &str) -> Result<Options, clap::Error> {
-        let words = habits(line.split(' ').map(OsString::from));
+        let words = translate_arguments(line.split(' ').map(OsString::from));
         Arguments::try_parse_from(words).map(|arguments| match arguments.command {
             Command::Rccerun(options) => options,
             _ => unreachable!("the line is one of `rccerun`"),
         })
     }
 
-    fn as_run(line: &str) -> String {
-        let words = parse(line).unwrap().as_run();
+    fn to_run_arguments(line: &str) -> String {
+        let words = parse(line).unwrap().to_run_arguments();
         words.iter().map(|word| word.to_string_lossy()).collect::<Vec<_>>().join(" ")
     }
 
@@ -138,18 +140,21 @@ mod tests {
                 "tombolo run -n 2 --env TOMBOLO_RCCE_BUFFER=65536 --env TOMBOLO_RCCE_SHARED=4096 x y",
             ),
         ] {
-            assert_eq!(as_run(line), run, "{line}");
+            assert_eq!(to_run_arguments(line), run, "{line}");
             assert!(Arguments::try_parse_from(run.split(' ')).is_ok(), "{run}");
         }
     }
 
     #[test]
-    fn what_is_no_job_ends_with_status_2() {
+    fn invalid_job_ends_with_status_2() {
         for line in
             ["rccerun x", "rccerun -nue 0 x", "rccerun -nue 257 x", "rccerun -nue 2", "rccerun -n ue 2 x"]
         {
             assert_eq!(parse(&format!("tombolo {line}")).unwrap_err().exit_code(), 2, "{line}");
         }
-        assert_eq!(habits(["tombolo", "run", "-nue"].map(OsString::from).into_iter())[2], "-nue");
+        for other in ["tombolo run -nue", "tombolo run a.tbi rccerun -nue 4"] {
+            let words: Vec<OsString> = other.split(' ').map(OsString::from).collect();
+            assert_eq!(translate_arguments(words.iter().cloned()), words);
+        }
     }
 }

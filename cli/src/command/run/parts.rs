@@ -7,6 +7,7 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser};
 use tombolo::Domain;
 use tombolo::nodes::NodeInfo;
+use tombolo_cli_common::arguments::exit_with;
 use tombolo_cli_common::nodes::{needs, placement_failure, prepare_auto, with_needs};
 use tombolo_machine::Image;
 use tombolo_placement::{Auto, MAX_RANKS, Needs, Placement};
@@ -29,7 +30,7 @@ pub(super) struct PartOptions {
     #[arg(long, value_name = "NODE[:COUNT],…", value_delimiter = ',')]
     on: Vec<Placement>,
 
-    /// What the nodes that `auto` chooses must have, such as 'memory>=256M,near=arm0'; see `tombolo place`.
+    /// Requirements on the nodes that `auto` chooses, such as 'memory>=256M,near=arm0'; see `tombolo place`.
     /// Alone it means `--on auto`
     #[arg(long, value_name = "NEEDS", value_parser = needs)]
     needs: Option<Needs>,
@@ -125,7 +126,7 @@ pub(super) fn parts(
         } else if words.is_empty() {
             return Err(no_image());
         } else {
-            let later = LaterPart::try_parse_from(words).map_err(|error| misused(error, job))?;
+            let later = LaterPart::try_parse_from(words).map_err(|error| part_usage_error(error, job))?;
             Part::new(later.options.after(first), &later.command)?
         };
         parts.push(part);
@@ -141,7 +142,7 @@ fn no_image() -> Failure {
 }
 
 /// Converts mistakes in the options of a later image. Ends the process for those that clap explains well.
-fn misused(error: clap::Error, job: &clap::Command) -> Failure {
+fn part_usage_error(error: clap::Error, job: &clap::Command) -> Failure {
     match (error.kind(), error.get(ContextKind::InvalidArg)) {
         (ErrorKind::UnknownArgument, Some(ContextValue::String(option))) if is_option_of(job, option) => {
             Failure::Usage {
@@ -150,7 +151,7 @@ fn misused(error: clap::Error, job: &clap::Command) -> Failure {
             }
         }
         (ErrorKind::MissingRequiredArgument, _) => no_image(),
-        _ => error.exit(),
+        _ => exit_with(&error),
     }
 }
 
@@ -277,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn later_images_take_what_they_do_not_set_from_the_first() {
+    fn later_images_inherit_from_the_first() {
         let first = PartOptions {
             count: Some(3),
             needs: None,

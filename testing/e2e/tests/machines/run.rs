@@ -18,7 +18,7 @@ fn pattern(bytes: u64) -> Vec<u8> {
 }
 
 #[test]
-fn programs_end_as_they_end_on_every_node() {
+fn exit_status_is_equal_on_every_node() {
     let machine = Machine::up(&zoo());
     for node in NODES {
         assert_eq!(machine.actor(node, &["exit", "0"]).status, 0, "{node}");
@@ -31,7 +31,7 @@ fn programs_end_as_they_end_on_every_node() {
 }
 
 #[test]
-fn arguments_environment_and_streams_travel() {
+fn arguments_environment_and_streams_are_forwarded() {
     let machine = Machine::up(&zoo());
     let image = actor_image();
     let isas = ["x86_64", "aarch64", "aarch64", "riscv64", "s390x"];
@@ -67,7 +67,7 @@ fn arguments_environment_and_streams_travel() {
 }
 
 #[test]
-fn programs_go_before_monitors_when_memory_runs_out() {
+fn oom_killer_prefers_programs_to_monitors() {
     let machine = Machine::up(&MachineFile::host());
     let finished = machine.tombolo(["run", "--on", "host", "/bin/cat", "--", "/proc/self/oom_score_adj"]);
     let own = std::fs::read_to_string("/proc/self/oom_score_adj").expect("what the tests have");
@@ -77,17 +77,17 @@ fn programs_go_before_monitors_when_memory_runs_out() {
 }
 
 #[test]
-fn ten_megabytes_come_out_and_three_go_in_without_loss() {
+fn long_input_and_output_are_lossless() {
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", "").with_user("s390x-user", "s390x"));
     let expected = pattern(10_000_000);
     for node in ["host", "arm0", "s390x-user"] {
         let flooded = machine.actor(node, &["flood", "stdout", "10000000"]);
-        flooded.ok_quietly();
+        flooded.ok_bytes();
         assert!(flooded.stdout == expected, "{node}: {} bytes came", flooded.stdout.len());
         let mut cat = machine.start_actor(node, &["cat"]);
         cat.feed(expected[..3_000_000].to_vec());
         let cat = cat.finish();
-        cat.ok_quietly();
+        cat.ok_bytes();
         assert!(cat.stdout == expected[..3_000_000], "{node}: {} bytes came back", cat.stdout.len());
     }
     machine.down();
@@ -213,7 +213,7 @@ fn domains_start_domains_on_other_nodes() {
         let said = machine.tombolo(["run", "--on", from, image, "parent", to, "exit", "5"]).ok();
         assert!(said.contains("child ended: Exited { status: 5 }"), "{from} to {to}:\n{said}");
         let said = machine.tombolo(["run", "--on", from, image, "parent", to, "flood", "stdout", "100000"]);
-        assert!(said.ok_quietly().len() > 100_000, "the child's output goes to who started the job");
+        assert!(said.ok_bytes().len() > 100_000, "the child's output goes to who started the job");
     }
     machine.down();
 }
@@ -235,7 +235,7 @@ fn ctrl_c_ends_the_job_everywhere() {
 }
 
 #[test]
-fn one_that_fails_ends_the_others() {
+fn failed_rank_ends_the_others() {
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));
     let job = machine.start_actor("host,arm0", &["sleep", "1000"]);
     job.wait_for("[0@host] sleeping");
@@ -247,7 +247,7 @@ fn one_that_fails_ends_the_others() {
 }
 
 #[test]
-fn what_follows_the_image_is_the_programs_whatever_it_looks_like() {
+fn arguments_after_the_image_go_to_the_program() {
     let machine = Machine::up(&MachineFile::host());
     let own = ["-n", "24", "--on", "mars", "--env", "A=b", "-q", "--help"];
     let said = machine.tombolo(["run", "--on", "host", "/bin/echo", "x"].iter().chain(&own)).ok();
@@ -274,7 +274,7 @@ fn two_shells(machine: &Machine, options: &[&str], first: &str, second: &str) ->
 }
 
 #[test]
-fn those_that_notice_a_death_have_time_to_say_so() {
+fn survivors_have_time_to_report_a_death() {
     let machine = Machine::up(&MachineFile::host());
     let finished = two_shells(&machine, &[], "kill -9 $$", "sleep 0.2; echo last words; exit 1");
     finished.fails_with(137, &["rank 0 on host", "SIGKILL"]);
@@ -284,7 +284,7 @@ fn those_that_notice_a_death_have_time_to_say_so() {
 }
 
 #[test]
-fn with_keep_going_one_that_fails_does_not_end_the_others() {
+fn keep_going_spares_the_other_ranks() {
     let machine = Machine::up(&MachineFile::host());
     let finished = two_shells(&machine, &["--keep-going"], "exit 3", "sleep 3; echo went on");
     finished.fails_with(3, &["rank 0 on host", "ended with status 3"]);
@@ -296,7 +296,7 @@ fn with_keep_going_one_that_fails_does_not_end_the_others() {
 }
 
 #[test]
-fn who_ignores_the_request_to_end_is_killed() {
+fn program_that_ignores_sigterm_is_killed() {
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));
     for node in ["host", "arm0"] {
         let job = machine.start_actor(node, &["ignore-term"]);
@@ -315,7 +315,7 @@ fn who_ignores_the_request_to_end_is_killed() {
 }
 
 #[test]
-fn a_job_whose_reader_is_gone_ends() {
+fn job_ends_when_its_output_pipe_closes() {
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));
     let mut command = machine.command();
     command.args(["run", "--on", "arm0"]).arg(actor_image()).args(["flood", "stdout", "100000000"]);
@@ -362,7 +362,21 @@ fn output_that_cannot_be_written_fails_the_command() {
 }
 
 #[test]
-fn a_machine_file_with_a_name_that_is_no_text_is_a_usage_error() {
+fn help_that_cannot_be_written_fails_the_command() {
+    let machine = Machine::new(&MachineFile::host());
+    for arguments in [&["--help"][..], &["--version"], &["run", "--help"], &["mpirun", "--help"]] {
+        let full = std::fs::File::options().write(true).open("/dev/full").expect("the device");
+        let mut command = machine.command();
+        command.args(arguments).stdout(full).stderr(std::process::Stdio::piped());
+        let output = command.spawn().and_then(std::process::Child::wait_with_output).expect("it runs");
+        let message = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}: {message}");
+        assert!(message.contains("cannot write the output: No space left on device"), "{message}");
+    }
+}
+
+#[test]
+fn non_utf8_machine_file_name_is_a_usage_error() {
     use std::os::unix::ffi::OsStrExt;
 
     let machine = Machine::new(&MachineFile::host());
