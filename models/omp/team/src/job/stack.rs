@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use super::{fault, start};
-use crate::primitives::stack_bounds::{MAIN_OF_ARENA, StackBounds};
+use crate::primitives::stack_bounds::{MAIN_STACK_DIVISOR, StackBounds};
 use crate::primitives::store::{self, SPAN, Store};
 use crate::primitives::sys;
 use crate::team::root::Root;
@@ -14,18 +14,19 @@ use crate::team::shown::Role;
 use crate::team::thread::Thread;
 
 /// Minimum sizes of stacks, if the size was set and if it was not.
-const LEAST: usize = 64 * 1024;
-const LEAST_UNSAID: usize = 2 * SPAN - GUARD;
+const STACK_BYTES_MIN: usize = 64 * 1024;
+const DEFAULT_BYTES_MIN: usize = 2 * SPAN;
 /// Extra room for thread-local storage, where the C library puts it on the stack.
-const STORAGE: usize = if cfg!(target_env = "gnu") { 2 << 20 } else { 0 };
+const TLS_BYTES: usize = if cfg!(target_env = "gnu") { 2 << 20 } else { 0 };
 /// Divisor of the arena that limits the default stack size of a worker.
-const OF_WORKER: usize = 64;
+const WORKER_ARENA_SHARE: usize = 64;
 /// The same for threads created by the program: there may be many, each with workers on other nodes.
-const OF_CREATED: usize = 256;
+const CREATED_ARENA_SHARE: usize = 256;
 /// Stack size of `main` if the resource limit is infinite.
-const UNLIMITED: usize = 64 << 20;
-/// Size of the guard area at a stack's end in bytes, a whole number of pages.
-const GUARD: usize = 16 * 1024;
+const UNLIMITED_BYTES: usize = 64 << 20;
+/// Size of the guard area at a stack's end in bytes. A whole number of pages on every node: kernels for Arm
+/// may have pages of 64 KiB, and `mprotect` rounds up.
+const GUARD_BYTES: usize = SPAN;
 
 /// Stack in the arena, with guard pages at its lower end.
 #[derive(Clone, Copy, Debug)]
@@ -41,17 +42,21 @@ unsafe impl Send for Stack {}
 
 impl Stack {
     /// Allocates the stack of a worker. The size is that of the environment, or the system's default limited
-    /// to a small part of the arena. The default also leaves half of the free arena once all hired workers
+    /// to a small part of the arena. The default also leaves half of the free arena once all acquired workers
     /// have their stacks.
     pub fn of_worker(thread: &Thread) -> Self {
         let (root, store) = (thread.root(), thread.store());
-        let due = root.take_stack_due() as usize;
+        let due = root.take_pending_stack() as usize;
         let size = match root.settings.stack {
             0 => {
-                let fair = (store.left() / 2 / due / SPAN * SPAN).saturating_sub(GUARD + STORAGE);
-                size_of_main().min(store.length() / OF_WORKER).min(fair).max(LEAST_UNSAID)
+                let fair =
+                    (store.free_bytes() / 2 / due / SPAN * SPAN).saturating_sub(GUARD_BYTES + TLS_BYTES);
+                default_stack_bytes()
+                    .min(store.length() / WORKER_ARENA_SHARE)
+                    .min(fair)
+                    .max(DEFAULT_BYTES_MIN)
             }
-            size => size.max(LEAST),
+            size => size.max(STACK_BYTES_MIN),
         };
         let stack = Self::new(store, size).unwrap_or_else(|| {
             sys::fatal(format_args!(
@@ -59,7 +64,7 @@ impl Stack {
                  and smaller stacks (OMP_STACKSIZE, {} KiB at least) take less; {}",
                 size >> 10,
                 store.length() >> 20,
-                LEAST >> 10,
+                STACK_BYTES_MIN >> 10,
                 store.advice()
             ))
         });
@@ -70,21 +75,22 @@ impl Stack {
     /// Allocates a stack for a thread created by the program. A size of 0 means the system's default, limited
     /// to a small part of the arena. Returns `None` if the arena has no room.
     pub(super) fn of_created(root: &Root, size: usize) -> Option<Self> {
-        let unsaid = size_of_main().min(root.store.length() / OF_CREATED).max(LEAST_UNSAID);
-        Self::new(root.store, if size == 0 { unsaid } else { size.max(LEAST) })
+        let default_size =
+            default_stack_bytes().min(root.store.length() / CREATED_ARENA_SHARE).max(DEFAULT_BYTES_MIN);
+        Self::new(root.store, if size == 0 { default_size } else { size.max(STACK_BYTES_MIN) })
     }
 
     /// Whether the usable size is at least `size`.
-    pub(super) fn holds(self, size: usize) -> bool {
-        self.size - GUARD - STORAGE >= size
+    pub(super) fn has_room_for(self, size: usize) -> bool {
+        self.size - GUARD_BYTES - TLS_BYTES >= size
     }
 
     pub(super) fn bounds(self, is_main: bool) -> StackBounds {
         let guard = self.memory as usize;
         StackBounds {
             guard,
-            lowest: guard + GUARD,
-            bytes: self.size - GUARD - STORAGE,
+            lowest: guard + GUARD_BYTES,
+            bytes: self.size - GUARD_BYTES - TLS_BYTES,
             is_main,
             in_arena: true,
         }
@@ -92,12 +98,12 @@ impl Stack {
 
     /// Allocates the stack of `main`.
     fn of_main(store: &Store) -> Self {
-        let size = size_of_main().min(store.length() / MAIN_OF_ARENA).max(LEAST_UNSAID);
+        let size = default_stack_bytes().min(store.length() / MAIN_STACK_DIVISOR).max(DEFAULT_BYTES_MIN);
         Self::new(store, size).unwrap_or_else(|| store.exhausted())
     }
 
     fn new(store: &Store, size: usize) -> Option<Self> {
-        let size = (size + STORAGE + GUARD).next_multiple_of(SPAN);
+        let size = (size + TLS_BYTES + GUARD_BYTES).next_multiple_of(SPAN);
         store.allocate(size, SPAN).map(|memory| Self { memory, size })
     }
 
@@ -139,7 +145,7 @@ impl Stack {
     }
 
     /// Calls `create` with attributes for this stack, to create a thread, and returns its result: an error
-    /// number or 0. `storage` is the thread-local storage left by the stack's previous thread, and is set to
+    /// number or 0. `tls` is the thread-local storage left by the stack's previous thread, and is set to
     /// that of the new one.
     ///
     /// # Safety
@@ -147,104 +153,100 @@ impl Stack {
     pub(super) unsafe fn create_with(
         self,
         attributes: &mut libc::pthread_attr_t,
-        storage: &mut (usize, usize),
+        tls: &mut (usize, usize),
         create: impl FnOnce(*const libc::pthread_attr_t) -> i32,
     ) -> i32 {
         let Self { memory, size } = self;
         // SAFETY: the guard is part of the stack's own memory; the stack belongs to the thread alone while it
         // runs.
         unsafe {
-            libc::mprotect(memory.cast(), GUARD, libc::PROT_NONE);
-            libc::pthread_attr_setstack(attributes, memory.add(GUARD).cast(), size - GUARD);
+            libc::mprotect(memory.cast(), GUARD_BYTES, libc::PROT_NONE);
+            libc::pthread_attr_setstack(attributes, memory.add(GUARD_BYTES).cast(), size - GUARD_BYTES);
         }
-        let _held = STARTING.lock().unwrap_or_else(PoisonError::into_inner);
-        GIVEN[0].store(storage.0, Ordering::Relaxed);
-        GIVEN[1].store(storage.1, Ordering::Relaxed);
-        STARTER.store(sys::thread_number(), Ordering::Relaxed);
+        let _held = CREATE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+        TLS_MEMORY[0].store(tls.0, Ordering::Relaxed);
+        TLS_MEMORY[1].store(tls.1, Ordering::Relaxed);
+        CREATING_THREAD.store(sys::thread_id(), Ordering::Relaxed);
         let failure = create(attributes);
-        STARTER.store(0, Ordering::Relaxed);
-        *storage = (GIVEN[0].load(Ordering::Relaxed), GIVEN[1].load(Ordering::Relaxed));
+        CREATING_THREAD.store(0, Ordering::Relaxed);
+        *tls = (TLS_MEMORY[0].load(Ordering::Relaxed), TLS_MEMORY[1].load(Ordering::Relaxed));
         failure
     }
 }
 
-/// Serializes thread creation, which uses `STARTER` and `GIVEN`.
-static STARTING: Mutex<()> = Mutex::new(());
+/// Serializes thread creation, which uses `CREATING_THREAD` and `TLS_MEMORY`.
+static CREATE_LOCK: Mutex<()> = Mutex::new(());
 
 /// Tid of the thread that is creating one on a stack in the arena; 0 if none.
-static STARTER: AtomicU64 = AtomicU64::new(0);
+static CREATING_THREAD: AtomicU64 = AtomicU64::new(0);
 
 /// Alignment of thread-local storage, as for memory from the system.
 const PAGE: usize = 4096;
 
 /// Thread-local storage for the thread being created, address and length: left by an ended thread, or newly
 /// allocated.
-static GIVEN: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
+static TLS_MEMORY: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
 
 /// Allocates zeroed memory in the arena for thread-local storage, if the caller is creating a thread on a
 /// stack in the arena. Called by C libraries that do not place that storage on the stack.
-pub fn storage(length: usize) -> Option<*mut u8> {
-    let starter = STARTER.load(Ordering::Relaxed);
-    if starter == 0 || starter != sys::thread_number() {
+pub fn allocate_tls(length: usize) -> Option<*mut u8> {
+    let creating_thread = CREATING_THREAD.load(Ordering::Relaxed);
+    if creating_thread == 0 || creating_thread != sys::thread_id() {
         return None;
     }
-    let [address, there] = [&GIVEN[0], &GIVEN[1]].map(|word| word.load(Ordering::Relaxed));
+    let [address, there] = [&TLS_MEMORY[0], &TLS_MEMORY[1]].map(|word| word.load(Ordering::Relaxed));
     let memory = if address != 0 && there >= length {
         address as *mut u8
     } else {
         store::current()?.allocate(length, PAGE)?
     };
-    GIVEN[0].store(memory as usize, Ordering::Relaxed);
-    GIVEN[1].store(length.max(there), Ordering::Relaxed);
+    TLS_MEMORY[0].store(memory as usize, Ordering::Relaxed);
+    TLS_MEMORY[1].store(length.max(there), Ordering::Relaxed);
     // SAFETY: the memory has this length and is used by no other thread.
     unsafe { ptr::write_bytes(memory, 0, length) };
     Some(memory)
 }
 
-fn size_of_main() -> usize {
+fn default_stack_bytes() -> usize {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the limit is local.
     unsafe { libc::getrlimit(libc::RLIMIT_STACK, &raw mut limit) };
-    usize::try_from(limit.rlim_cur).ok().filter(|&size| size < 1 << 40).unwrap_or(UNLIMITED)
+    usize::try_from(limit.rlim_cur).ok().filter(|&size| size < 1 << 40).unwrap_or(UNLIMITED_BYTES)
 }
 
 /// Signature of a program's `main`.
 pub type Main = unsafe extern "C" fn(c_int, *mut *mut i8, *mut *mut i8) -> c_int;
 
 /// Call of `main` on a stack in the arena, if any.
-static THE_CALL: AtomicPtr<Call> = AtomicPtr::new(ptr::null_mut());
+static MAIN_CALL: AtomicPtr<MainCall> = AtomicPtr::new(ptr::null_mut());
 
 /// Call of `main` on a stack in the arena.
-pub struct Call {
+pub struct MainCall {
     main: Main,
-    count: c_int,
-    words: *mut *mut i8,
-    environment: *mut *mut i8,
+    argc: c_int,
+    argv: *mut *mut i8,
+    envp: *mut *mut i8,
     at_end: fn(),
     stack: OnceLock<StackBounds>,
     status: AtomicU32,
     ended: AtomicU32,
 }
 
-impl Call {
+impl MainCall {
     /// Creates a call with the arguments of `main` and a function to run after its return.
-    pub fn new(
-        main: Main,
-        (count, words, environment): (c_int, *mut *mut i8, *mut *mut i8),
-        at_end: fn(),
-    ) -> Self {
+    pub fn new(main: Main, (argc, argv, envp): (c_int, *mut *mut i8, *mut *mut i8), at_end: fn()) -> Self {
         let (status, ended) = (AtomicU32::new(0), AtomicU32::new(0));
-        Self { main, count, words, environment, at_end, stack: OnceLock::new(), status, ended }
+        Self { main, argc, argv, envp, at_end, stack: OnceLock::new(), status, ended }
     }
 
     /// Starts a thread that calls `main`. Called once per process.
     pub fn start(&'static self, store: &Store) {
-        THE_CALL.store(ptr::from_ref(self).cast_mut(), Ordering::Release);
+        MAIN_CALL.store(ptr::from_ref(self).cast_mut(), Ordering::Release);
         let argument = ptr::from_ref(self).cast_mut().cast();
         let stack = Stack::of_main(store);
         let _ = self.stack.set(stack.bounds(true));
-        // SAFETY: the stack is new; the argument is what `call` takes.
-        if let Err(text) = unsafe { stack.run(call, argument) } {
+        // SAFETY: the stack is new; the argument is what `main_thread` takes.
+        if let Err(text) = unsafe { stack.run(main_thread, argument) } {
             sys::fatal(format_args!("main cannot be started ({text}); `ulimit -s` sets that"));
         }
     }
@@ -265,22 +267,22 @@ impl Call {
     }
 }
 
-extern "C" fn call(argument: *mut c_void) -> *mut c_void {
-    // SAFETY: the argument is a `Call` that is never freed.
-    let call = unsafe { &*argument.cast::<Call>() };
+extern "C" fn main_thread(argument: *mut c_void) -> *mut c_void {
+    // SAFETY: the argument is a `MainCall` that is never freed.
+    let call = unsafe { &*argument.cast::<MainCall>() };
     let me = start::current();
-    me.shown.becomes(Role::Main);
+    me.status.set_role(Role::Main);
     me.stack.set(call.stack.get().copied());
-    fault::watch(me);
+    fault::watch_stack(me);
     // SAFETY: the program's function, with the arguments from the C library.
-    let status = unsafe { (call.main)(call.count, call.words, call.environment) };
+    let status = unsafe { (call.main)(call.argc, call.argv, call.envp) };
     call.end(status)
 }
 
 /// Ends the program as if `main` had returned. Only the thread that runs `main` may call this.
 pub fn end_main(status: c_int) -> ! {
     // SAFETY: the call is never freed.
-    match unsafe { THE_CALL.load(Ordering::Acquire).as_ref() } {
+    match unsafe { MAIN_CALL.load(Ordering::Acquire).as_ref() } {
         Some(call) => call.end(status),
         None => sys::exit(status),
     }
