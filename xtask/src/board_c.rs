@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use crate::failure::Failure;
-use crate::placing::{RELEASE_FILE, install, stamp};
+use crate::placing::{RELEASE_FILE, install, write_release};
 use crate::workspace::{Workspace, execute};
 
 /// Instruction set of a board, with its Rust target.
@@ -63,6 +63,6 @@ fn build_for(workspace: &Workspace, kit: &Path, target: BoardTarget) -> Result<(
         .map_err(Failure::file("writing", &version))?;
     // The version file is written last: it marks the installation as complete.
     install(&built.join("libtombolo_rcce.a"), &folder.join("lib/libtombolo.a"))?;
-    stamp(&folder.join(RELEASE_FILE))?;
+    write_release(&folder.join(RELEASE_FILE))?;
     install(&version, &folder.join("version"))
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use crate::failure::Failure;
 use crate::kit::select_c;
-use crate::placing::{RELEASE_FILE, install, stamp};
+use crate::placing::{RELEASE_FILE, install, write_release};
 use crate::toolchain::{Toolchain, has_rustup};
 use crate::workspace::{Workspace, execute};
 
@@ -147,7 +147,7 @@ fn build_for(workspace: &Workspace, kit: &Path, target: CTarget, is_host: bool) 
         .map_err(Failure::file("writing", &version))?;
     // The version file is written last: it marks the installation as complete.
     install(&stripped, &folder.join("lib/libtombolo.a"))?;
-    stamp(&folder.join(RELEASE_FILE))?;
+    write_release(&folder.join(RELEASE_FILE))?;
     install(&version, &folder.join("version"))
 }
 

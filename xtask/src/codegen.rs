@@ -56,7 +56,7 @@ const GENERATORS: &[Generator] = &[
     Generator { path: "interface/c/copies.h", cost: Cost::Built, generate: c_stubs },
     Generator { path: "interface/c/everything.h", cost: Cost::Built, generate: c_stubs },
     Generator { path: "interface/c/growth.h", cost: Cost::Built, generate: c_stubs },
-    Generator { path: "interface/c/growth_before.h", cost: Cost::Built, generate: c_stubs_of_before },
+    Generator { path: "interface/c/growth_before.h", cost: Cost::Built, generate: c_stubs_with_old_prefix },
     Generator { path: "interface/c/greeter.h", cost: Cost::Built, generate: c_stubs },
     Generator { path: "interface/c/kv.h", cost: Cost::Built, generate: c_stubs },
     Generator { path: "interface/c/rights.h", cost: Cost::Built, generate: c_stubs },
@@ -144,7 +144,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     let mut stale = 0;
     let wanted = |path: &str| options.files.is_empty() || options.files.iter().any(|file| file == path);
     for generator in GENERATORS.iter().filter(|generator| wanted(generator.path)) {
-        let Some(text) = fresh_text(workspace, generator)? else { continue };
+        let Some(text) = updated_text(workspace, generator)? else { continue };
         stale += 1;
         if options.check {
             println!("{} is stale; `cargo xtask codegen` writes it anew", generator.path);
@@ -167,7 +167,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
 pub(crate) fn stale(workspace: &Workspace, cost: Cost) -> Result<Vec<&'static str>, Failure> {
     let mut paths = Vec::new();
     for generator in GENERATORS.iter().filter(|generator| generator.cost == cost) {
-        if fresh_text(workspace, generator)?.is_some() {
+        if updated_text(workspace, generator)?.is_some() {
             paths.push(generator.path);
         }
     }
@@ -175,7 +175,7 @@ pub(crate) fn stale(workspace: &Workspace, cost: Cost) -> Result<Vec<&'static st
 }
 
 /// Returns the wanted text of a file if it differs from the current one.
-fn fresh_text(workspace: &Workspace, generator: &Generator) -> Result<Option<String>, Failure> {
+fn updated_text(workspace: &Workspace, generator: &Generator) -> Result<Option<String>, Failure> {
     let present = fs::read_to_string(workspace.root.join(generator.path)).unwrap_or_default();
     let wanted = (generator.generate)(workspace, generator.path, &present)?;
     Ok((wanted != present).then_some(wanted))
@@ -226,44 +226,44 @@ fn layer_table(layers: &Layers) -> String {
 
 /// Generates the Rust stubs of the interface file of the same name.
 fn stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
-    compiled(workspace, path, &[])
+    compile_interface(workspace, path, &[])
 }
 
 /// Generates the owned types of an interface, which accompany its stubs.
 fn owned_stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
     let stem = Path::new(path).file_stem().unwrap_or_default().to_string_lossy();
-    compiled_from(workspace, &format!("interfaces/{}.tbl", stem.trim_end_matches("_owned")), &["--owned"])
+    compile_file(workspace, &format!("interfaces/{}.tbl", stem.trim_end_matches("_owned")), &["--owned"])
 }
 
 /// Generates the owned types of the façade's interface for files.
 fn owned_files(workspace: &Workspace, _path: &str, _present: &str) -> Result<String, Failure> {
-    compiled_from(workspace, "interfaces/files.tbl", &["--owned"])
+    compile_file(workspace, "interfaces/files.tbl", &["--owned"])
 }
 
 /// Generates the C header of the interface file of the same name.
 fn c_stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
-    compiled(workspace, path, &["--c"])
+    compile_interface(workspace, path, &["--c"])
 }
 
 /// Generates the C header with another name prefix, so that a program can include the old and the new
 /// version.
-fn c_stubs_of_before(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
-    compiled(workspace, path, &["--c=before_"])
+fn c_stubs_with_old_prefix(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
+    compile_interface(workspace, path, &["--c=before_"])
 }
 
 /// Generates the reference page of the interface file of the same name.
 fn reference(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
-    compiled(workspace, path, &["--doc"])
+    compile_interface(workspace, path, &["--doc"])
 }
 
 /// Generates the reference page of the monitors' interfaces.
 fn control_reference(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
-    compiled_from(workspace, &control_file(path), &["--doc"])
+    compile_file(workspace, &control_file(path), &["--doc"])
 }
 
 /// Types of the monitors' interfaces that are represented by hand-written types of the tree, with the file
 /// that declares each.
-const HELD: [(&str, &str); 18] = [
+const HAND_WRITTEN_TYPES: [(&str, &str); 18] = [
     ("capabilities", "RegionId=crate::RegionId"),
     ("capabilities", "CapabilityId=crate::CapabilityId"),
     ("capabilities", "Rights=crate::Rights"),
@@ -285,7 +285,7 @@ const HELD: [(&str, &str); 18] = [
 ];
 
 /// Interface files of the monitors, each with all files that it includes.
-const INCLUDED: [(&str, &[&str]); 8] = [
+const INCLUDES: [(&str, &[&str]); 8] = [
     ("capabilities", &["capabilities"]),
     ("records", &["records"]),
     ("name_faults", &["records"]),
@@ -300,10 +300,10 @@ const INCLUDED: [(&str, &[&str]); 8] = [
 fn owned(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
     let file = control_file(path);
     let stem = Path::new(path).file_stem().unwrap_or_default();
-    let included = INCLUDED.iter().find(|(file, _)| stem == *file).map_or(&[][..], |(_, included)| included);
-    let held = HELD.iter().filter(|(file, _)| included.contains(file)).map(|(_, held)| *held);
+    let included = INCLUDES.iter().find(|(file, _)| stem == *file).map_or(&[][..], |(_, included)| included);
+    let held = HAND_WRITTEN_TYPES.iter().filter(|(file, _)| included.contains(file)).map(|(_, held)| *held);
     let held: Vec<&str> = held.collect();
-    compiled_from(workspace, &file, &[&format!("--owned={}", held.join(","))])
+    compile_file(workspace, &file, &[&format!("--owned={}", held.join(","))])
 }
 
 fn control_file(path: &str) -> String {
@@ -318,13 +318,13 @@ fn grammar(workspace: &Workspace, _path: &str, _present: &str) -> Result<String,
 
 /// Generates the Python module of the interface file of the same name.
 fn python_stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
-    compiled(workspace, path, &["--python"])
+    compile_interface(workspace, path, &["--python"])
 }
 
 /// Generates the Go file of the interface file of the same name, in the package named after its folder.
 fn go_stubs(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
     let folder = Path::new(path).parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy();
-    compiled(workspace, path, &[&format!("--go={folder}")])
+    compile_interface(workspace, path, &[&format!("--go={folder}")])
 }
 
 /// Monitor messages that the Go runtime uses. Of the agents' interface it needs only the fingerprint.
@@ -334,15 +334,15 @@ const MONITOR_IN_GO: &str =
 /// Generates the Go code for a subset of the messages of the monitors' interfaces.
 fn control_in_go(workspace: &Workspace, path: &str, _present: &str) -> Result<String, Failure> {
     let only = if path.ends_with("monitor.go") { MONITOR_IN_GO } else { "" };
-    compiled_from(workspace, &control_file(path), &[&format!("--go=control:{only}")])
+    compile_file(workspace, &control_file(path), &[&format!("--go=control:{only}")])
 }
 
-fn compiled(workspace: &Workspace, path: &str, options: &[&str]) -> Result<String, Failure> {
+fn compile_interface(workspace: &Workspace, path: &str, options: &[&str]) -> Result<String, Failure> {
     let stem = Path::new(path).file_stem().unwrap_or_default().to_string_lossy();
-    compiled_from(workspace, &format!("interfaces/{stem}.tbl"), options)
+    compile_file(workspace, &format!("interfaces/{stem}.tbl"), options)
 }
 
-fn compiled_from(workspace: &Workspace, file: &str, options: &[&str]) -> Result<String, Failure> {
+fn compile_file(workspace: &Workspace, file: &str, options: &[&str]) -> Result<String, Failure> {
     capture(compiler(workspace)?.args(options).arg(file))
 }
 
@@ -381,14 +381,14 @@ fn command_reference(workspace: &Workspace, _path: &str, _present: &str) -> Resu
     let mut waiting: Vec<Vec<String>> = vec![Vec::new()];
     let mut texts = vec![top];
     while let Some(path) = waiting.pop() {
-        let said = match texts.pop() {
-            Some(said) if path.is_empty() => said,
+        let output = match texts.pop() {
+            Some(output) if path.is_empty() => output,
             _ => help(&program, &path)?,
         };
         let level = "#".repeat(2 + usize::from(path.len() > 1));
         let name = [&["tombolo".to_owned()][..], &path[..]].concat().join(" ");
-        text.push_str(&format!("\n{level} {name}\n\n```text\n{}\n```\n", said.trim_end()));
-        for command in subcommands(&said).into_iter().rev() {
+        text.push_str(&format!("\n{level} {name}\n\n```text\n{}\n```\n", output.trim_end()));
+        for command in subcommands(&output).into_iter().rev() {
             waiting.push([&path[..], &[command]].concat());
         }
     }

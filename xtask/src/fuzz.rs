@@ -34,7 +34,7 @@ const SHOWN_LINES: usize = 30;
 /// For example `cargo xtask fuzz --all --seconds 30`, or `cargo xtask fuzz --seconds 600 machine_file`
 #[derive(Args)]
 pub(crate) struct FuzzOptions {
-    /// Which target; `--list` shows them
+    /// Target to fuzz; `--list` shows them
     target: Option<String>,
 
     /// All targets, in turn; the same as naming none
@@ -289,7 +289,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_libfuzzer_says_at_its_end_is_read() {
+    fn libfuzzer_statistics_are_parsed() {
         let log = "INFO: Seed: 7\nstat::number_of_executed_units: 8123\nstat::average_exec_per_sec:     4061\n\
                    stat::new_units_added:          12\nstat::slowest_unit_time_sec:    0\nstat::peak_rss_mb:              91\n";
         assert_eq!(Statistics::parse(log), Statistics { runs: 8123, new_inputs: 12, peak_mib: 91 });

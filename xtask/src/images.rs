@@ -65,7 +65,7 @@ pub(crate) fn pack(
     programs.extend(targets.iter().map(|target| built(&format!("{}/node", target.triple))));
     let file = folder.join(format!("{}.tbi", image.name));
     let tool = workspace.target.join("release/tombolo");
-    if is_newer(&file, &programs) && holds(&tool, &file, &targets) {
+    if is_newer(&file, &programs) && has_targets(&tool, &file, &targets) {
         return Ok(());
     }
     fs::create_dir_all(folder).map_err(Failure::file("creating", folder))?;
@@ -81,7 +81,7 @@ fn is_newer(file: &Path, inputs: &[PathBuf]) -> bool {
 
 /// Returns whether an image contains a program for each of these targets. It may contain more: an image
 /// packed for every instruction set is kept.
-fn holds(tool: &Path, file: &Path, targets: &[&RustTarget]) -> bool {
+fn has_targets(tool: &Path, file: &Path, targets: &[&RustTarget]) -> bool {
     let Ok(output) = Command::new(tool).args(["image", "inspect", "--json"]).arg(file).output() else {
         return false;
     };

@@ -26,7 +26,7 @@ pub(crate) struct Options {
     #[arg(long, value_name = "FOLDER", default_value = "/usr/local")]
     prefix: PathBuf,
 
-    /// Where libraries go, relative to the prefix
+    /// Folder of libraries, relative to the prefix
     #[arg(long, value_name = "FOLDER", default_value = "lib")]
     libdir: PathBuf,
 

@@ -99,7 +99,7 @@ impl Source<'_> {
             let template = source.join("install").join(name);
             let text = fs::read_to_string(&template).map_err(Failure::file("reading", &template))?;
             let folder = path.parent().unwrap_or(&path);
-            Ok(Item { what: What::Text(filled(&text, folder, libdir, VERSION)), path })
+            Ok(Item { what: What::Text(fill_template(&text, folder, libdir, VERSION)), path })
         };
         let shared = format!("libtombolo.so.{VERSION}");
         let soname = format!("libtombolo.so.{major}");
@@ -193,7 +193,7 @@ fn add_folder(items: &mut Vec<Item>, source: &Path, path: &Path) -> Result<(), F
 }
 
 /// Fills in a template of `runtime/c/install` for its installed location.
-fn filled(text: &str, folder: &Path, libdir: &Path, version: &str) -> String {
+fn fill_template(text: &str, folder: &Path, libdir: &Path, version: &str) -> String {
     let up = vec![".."; folder.components().count()].join("/");
     let mut numbers = version.split('.');
     text.replace("@UP@", &up)
@@ -222,10 +222,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn files_say_where_the_prefix_is_from_where_they_lie() {
+    fn files_locate_the_prefix_relatively() {
         let libdir = Path::new("lib/x86_64-linux-gnu");
-        let text =
-            filled("@UP@ @LIBDIR@ @VERSION@ @MAJOR@ @MINOR@", &libdir.join("pkgconfig"), libdir, "1.2.3");
+        let text = fill_template(
+            "@UP@ @LIBDIR@ @VERSION@ @MAJOR@ @MINOR@",
+            &libdir.join("pkgconfig"),
+            libdir,
+            "1.2.3",
+        );
         assert_eq!(text, "../../.. lib/x86_64-linux-gnu 1.2.3 1 2");
     }
 }

@@ -13,7 +13,7 @@ use crate::images::{IMAGES, Image, pack};
 use crate::mpi;
 use crate::needs::{Needs, RustTarget, VIRTUAL_MACHINES};
 use crate::omp;
-use crate::placing::{install, stamp};
+use crate::placing::{install, write_release};
 use crate::toolchain::add_target;
 use crate::workspace::{Workspace, execute};
 
@@ -118,7 +118,7 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     build_for_boards(workspace, &needs, &images)?;
     install_monitors(workspace, &needs, &kit)?;
     // The command rejects a kit of another version (`machine/src/kit.rs`).
-    stamp(&kit.join("version"))?;
+    write_release(&kit.join("version"))?;
     if options.mpi {
         return mpi::build(workspace, &kit);
     }
@@ -136,8 +136,8 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     if needs.everything && options.images.is_empty() && !options.base {
         gomp::build(workspace, &kit)?;
         if !options.programs_only {
-            mpi::build_if_reached(workspace, &kit)?;
-            omp::build_if_reached(workspace, &kit)?;
+            mpi::build_if_reachable(workspace, &kit)?;
+            omp::build_if_reachable(workspace, &kit)?;
         }
     }
     Ok(())

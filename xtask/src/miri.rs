@@ -7,7 +7,7 @@ use clap::Args;
 
 use crate::failure::Failure;
 use crate::toolchain;
-use crate::workspace::{Workspace, execute, execute_whole};
+use crate::workspace::{Workspace, execute, execute_buffered};
 
 /// Big-endian target, which must still decode the protocol's little-endian bytes.
 const BIG_ENDIAN: &str = "s390x-unknown-linux-gnu";
@@ -39,15 +39,15 @@ pub(crate) fn run(workspace: &Workspace, options: &Options) -> Result<(), Failur
     }
     // Miri uses one processor, so both targets run in parallel; the output of each is printed in one piece.
     let (little, big) = thread::scope(|scope| {
-        let little = scope.spawn(|| interpret(workspace, options, None));
-        let big = interpret(workspace, options, Some(BIG_ENDIAN));
+        let little = scope.spawn(|| run_under_miri(workspace, options, None));
+        let big = run_under_miri(workspace, options, Some(BIG_ENDIAN));
         (little.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), big)
     });
     little.and(big)
 }
 
 /// Runs the tests under miri for a target, or for this machine's own.
-fn interpret(workspace: &Workspace, options: &Options, target: Option<&str>) -> Result<(), Failure> {
+fn run_under_miri(workspace: &Workspace, options: &Options, target: Option<&str>) -> Result<(), Failure> {
     if target == Some(BIG_ENDIAN) {
         let words = tests(workspace, options, target, &[OF_WORDS], &["--lib"]);
         let programs = OF_LAYOUT.map(|program| ["--test", program]);
@@ -80,7 +80,7 @@ fn tests(
         test.args(["--package", package.as_ref()]);
     }
     test.args(&options.filter);
-    execute_whole(&mut test)
+    execute_buffered(&mut test)
 }
 
 fn cargo_miri(workspace: &Workspace, command: &str, target: Option<&str>) -> Command {

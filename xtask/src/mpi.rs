@@ -6,7 +6,7 @@ use std::process::Command;
 
 use crate::failure::Failure;
 use crate::kit::select_installed;
-use crate::placing::{RELEASE_FILE, install, stamp};
+use crate::placing::{RELEASE_FILE, install, write_release};
 use crate::toolchain::{Toolchain, target_variable};
 use crate::workspace::{Workspace, execute, fetch};
 
@@ -28,7 +28,7 @@ pub(crate) fn build(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
 }
 
 /// As [`build`], but prints a notice and continues without MPI if the archives cannot be fetched.
-pub(crate) fn build_if_reached(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
+pub(crate) fn build_if_reachable(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     if fetch(workspace, SCRIPT)? {
         return build_provider(workspace, kit);
     }
@@ -83,5 +83,5 @@ fn build_for(workspace: &Workspace, kit: &Path, (isa, foreign): (&str, Option<&s
         execute(Command::new(tool).arg("-o").arg(&stripped).arg(&built))?;
         install(&stripped, &kit.join("mpi").join(isa).join(MPI).join(place))?;
     }
-    stamp(&kit.join("mpi").join(isa).join(MPI).join(RELEASE_FILE))
+    write_release(&kit.join("mpi").join(isa).join(MPI).join(RELEASE_FILE))
 }

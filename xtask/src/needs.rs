@@ -18,7 +18,7 @@ const BOARDS: [RustTarget; 2] = [
 pub(crate) const VIRTUAL_MACHINES: [&str; 3] = ["aarch64", "riscv64", "x86_64"];
 
 /// Virtual machines that are part of every kit; the files of the others are fetched on request.
-const USUAL_VIRTUAL_MACHINES: [&str; 1] = ["aarch64"];
+const DEFAULT_VIRTUAL_MACHINES: [&str; 1] = ["aarch64"];
 
 /// Build target of a node's programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,7 +73,7 @@ impl Needs {
         for RustTarget { isa, triple } in missing {
             println!("left out: boards of {isa}; this Rust has no library for {triple}");
         }
-        let vm = USUAL_VIRTUAL_MACHINES.to_vec();
+        let vm = DEFAULT_VIRTUAL_MACHINES.to_vec();
         Ok(Self { linux: linux.collect(), boards, vm, everything: true })
     }
 
@@ -127,15 +127,15 @@ impl Needs {
 fn linux(toolchain: &Toolchain, isa: &str) -> Result<RustTarget, Failure> {
     let found = FOREIGN.iter().chain(NARROW).find(|foreign| foreign.name == isa);
     let found = found.and_then(|foreign| Some((foreign.name, toolchain.target_for(foreign)?)));
-    found.map(|(isa, triple)| RustTarget { isa, triple }).ok_or_else(|| lacking(isa))
+    found.map(|(isa, triple)| RustTarget { isa, triple }).ok_or_else(|| missing_library(isa))
 }
 
 fn board(toolchain: &Toolchain, isa: &str) -> Result<RustTarget, Failure> {
     let found = BOARDS.into_iter().find(|target| target.isa == isa && toolchain.has(target.triple));
-    found.ok_or_else(|| lacking(&format!("boards of {isa}")))
+    found.ok_or_else(|| missing_library(&format!("boards of {isa}")))
 }
 
-fn lacking(what: &str) -> Failure {
+fn missing_library(what: &str) -> Failure {
     Failure::Found(format!("this Rust has no library for {what}; with rustup, `make setup` adds it"))
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 
 use crate::failure::Failure;
-use crate::placing::{RELEASE_FILE, install, stamp};
+use crate::placing::{RELEASE_FILE, install, write_release};
 use crate::toolchain::{Toolchain, has_rustup, target_variable};
 use crate::workspace::{Workspace, capture, execute, fetch};
 
@@ -50,7 +50,7 @@ pub(crate) fn build(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
 
 /// As [`build`], but prints a notice and continues if the archives cannot be fetched or Rust has no library
 /// for a target.
-pub(crate) fn build_if_reached(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
+pub(crate) fn build_if_reachable(workspace: &Workspace, kit: &Path) -> Result<(), Failure> {
     if !fetch(workspace, SCRIPT)? {
         println!("SKIPPED: musl is not in the kit, an archive is out of reach; `make omp` tries again");
         return Ok(());
@@ -133,5 +133,5 @@ fn build_run_time(workspace: &Workspace, kit: &Path, (isa, target): (&str, &str)
     let own =
         Path::new(sysroot.trim()).join("lib/rustlib").join(target).join("lib/self-contained/libunwind.a");
     install(&own, &library.join("libunwind.a"))?;
-    stamp(&kit.join("omp").join(isa).join(RELEASE_FILE))
+    write_release(&kit.join("omp").join(isa).join(RELEASE_FILE))
 }

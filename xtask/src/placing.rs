@@ -7,7 +7,7 @@ use crate::atomic_write::replace_file;
 use crate::failure::Failure;
 
 /// Writes the release of the kit, or of a library in it, to a file.
-pub(crate) fn stamp(file: &Path) -> Result<(), Failure> {
+pub(crate) fn write_release(file: &Path) -> Result<(), Failure> {
     let text = format!("{}\n", env!("CARGO_PKG_VERSION"));
     if fs::read_to_string(file).is_ok_and(|present| present == text) {
         return Ok(());

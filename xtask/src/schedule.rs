@@ -19,12 +19,12 @@ struct State {
 
 impl State {
     /// Returns the index of the first waiting step of a lane.
-    fn first_of(&self, lane: Lane) -> Option<usize> {
+    fn first_in_lane(&self, lane: Lane) -> Option<usize> {
         self.waiting.iter().position(|step| step.lane == lane)
     }
 
     /// Returns whether all dependencies of a step have ended or are not part of this run.
-    fn can_begin(&self, step: &Step) -> bool {
+    fn is_ready(&self, step: &Step) -> bool {
         step.after.iter().all(|needed| self.unfinished.iter().all(|name| name != needed))
     }
 }
@@ -40,8 +40,8 @@ impl Schedule {
     pub(crate) fn take(&self, lanes: &[Lane]) -> Option<(Step, Running<'_>)> {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         loop {
-            let next = lanes.iter().find_map(|&lane| state.first_of(lane))?;
-            if state.can_begin(&state.waiting[next]) {
+            let next = lanes.iter().find_map(|&lane| state.first_in_lane(lane))?;
+            if state.is_ready(&state.waiting[next]) {
                 let step = state.waiting.remove(next);
                 let running = Running { schedule: self, name: step.name.clone() };
                 return Some((step, running));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_part_of_a_run_is_not_waited_for() {
+    fn steps_outside_the_run_are_not_awaited() {
         let schedule = Schedule::new(vec![step("two", Lane::Machines).after(&["one"])]);
         assert!(schedule.take(&[Lane::Machines]).is_some());
     }

@@ -105,7 +105,7 @@ impl Step {
         let started = Instant::now();
         let words: Vec<&str> = self.name.split([' ', ':']).filter(|word| !word.is_empty()).collect();
         let path = logs.join(format!("{}.log", words.join("-")));
-        let (succeeded, processor_time, text) = attempt(&mut self.command, &path, started, verbose)?;
+        let (succeeded, processor_time, text) = run_logged(&mut self.command, &path, started, verbose)?;
         let tests = count(&text);
         let outcome = match succeeded {
             Some(true) => skipped(&text).map_or(Outcome::Passed, Outcome::Skipped),
@@ -123,7 +123,7 @@ impl Step {
 
 /// Runs a command with its output in a log. Returns whether it succeeded (`None` if it was killed at the
 /// deadline), its processor time, and its output.
-fn attempt(
+fn run_logged(
     command: &mut Command,
     path: &Path,
     started: Instant,
@@ -164,11 +164,11 @@ fn wait(child: &mut Child, started: Instant, tail: &mut Tail) -> io::Result<(Opt
 
 /// Returns the processor time of a process and of its reaped descendants.
 fn processor_time(process: u32) -> Option<Duration> {
-    used(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
+    parse_processor_time(&fs::read_to_string(format!("/proc/{process}/stat")).ok()?)
 }
 
 /// Parses the processor time from `/proc/PID/stat`.
-fn used(stat: &str) -> Option<Duration> {
+fn parse_processor_time(stat: &str) -> Option<Duration> {
     /// User space sees ticks of 1/100 s regardless of the kernel's timer frequency (`USER_HZ`).
     const TICK: Duration = Duration::from_millis(10);
     /// Index of the first of `utime`, `stime`, `cutime` and `cstime`, counted from the field after the name.
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_reason_for_leaving_out_is_told() {
+    fn first_reason_for_skipping_is_reported() {
         assert_eq!(skipped("a\nSKIPPED: no miri\nSKIPPED x: y\n").as_deref(), Some("no miri"));
         assert_eq!(skipped("SKIPPED s390x: no library\n").as_deref(), Some("s390x: no library"));
         assert_eq!(skipped("not SKIPPED\n"), None);
@@ -327,8 +327,8 @@ mod tests {
     #[test]
     fn processor_time_is_that_of_a_process_and_its_children() {
         let stat = "17 (a) b (c) S 1 2 3 4 5 6 7 8 9 10 100 20 3 4 20 0 1 0";
-        assert_eq!(used(stat), Some(Duration::from_millis(1270)));
-        assert_eq!(used("17"), None);
+        assert_eq!(parse_processor_time(stat), Some(Duration::from_millis(1270)));
+        assert_eq!(parse_processor_time("17"), None);
         assert_eq!(processor_time(u32::MAX), None);
         let busy =
             "until set -- $(cat /proc/$$/stat); [ $((${14} + ${15} + ${16} + ${17})) -gt 1 ]; do :; done";
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_skipped_fails_where_everything_is_required() {
+    fn skipped_step_fails_if_required() {
         let skips = || run("echo SKIPPED: no miri");
         assert!(!skips().required(false).failed());
         let required = skips().required(true);

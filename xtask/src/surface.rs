@@ -269,7 +269,7 @@ mod tests {
 "#;
 
     #[test]
-    fn what_is_public_is_listed_and_nothing_else() {
+    fn only_public_items_are_listed() {
         let text = surface(&[("lib.rs", SOURCE)]);
         assert_eq!(
             text,

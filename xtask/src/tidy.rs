@@ -91,7 +91,7 @@ pub(crate) fn run(workspace: &Workspace) -> Result<(), Failure> {
     for finding in &findings {
         println!("{finding}");
     }
-    for line in english::outlook(&tree) {
+    for line in english::exempt_summary(&tree) {
         println!("tidy: {line}");
     }
     match findings.len() {

@@ -206,17 +206,17 @@ pub(crate) fn fetch(workspace: &Workspace, script: &str) -> Result<bool, Failure
 
 /// Runs a command and writes its output in one piece after it has ended, so that outputs of parallel commands
 /// do not mix.
-pub(crate) fn execute_whole(command: &mut Command) -> Result<(), Failure> {
+pub(crate) fn execute_buffered(command: &mut Command) -> Result<(), Failure> {
     let program = command.get_program().to_string_lossy().into_owned();
     let failed = |source| Failure::NotStarted { program: program.clone(), source };
-    let (mut said, writer) = io::pipe().map_err(failed)?;
+    let (mut reader, writer) = io::pipe().map_err(failed)?;
     let second = writer.try_clone().map_err(failed)?;
     let mut child = command.stdout(writer).stderr(second).spawn().map_err(failed)?;
     // `command` keeps the write ends open until its streams are replaced; otherwise reading would never reach
     // the end.
     command.stdout(Stdio::inherit()).stderr(Stdio::inherit());
     let mut text = Vec::new();
-    said.read_to_end(&mut text).map_err(failed)?;
+    reader.read_to_end(&mut text).map_err(failed)?;
     let status = child.wait().map_err(failed)?;
     // A closed standard output does not stop the checks.
     let _ = io::stdout().lock().write_all(&text);

@@ -14,7 +14,7 @@ use crate::installation::VERSION;
 use crate::workspace::capture;
 
 /// Workspace packages whose programs and libraries are installed.
-const INSTALLED: &[&str] = &[
+const INSTALLED_CRATES: &[&str] = &[
     "tombolo-cli",
     "tombolo-cli-bench",
     "tombolo-cli-mpi",
@@ -41,7 +41,7 @@ const INSTALLED: &[&str] = &[
 ];
 
 /// Third-party files of the kit: the file that lists their packages, their origin and their licence.
-const FETCHED: [(&str, &str, &str); 6] = [
+const PREBUILT_PACKAGES: [(&str, &str, &str); 6] = [
     ("aarch64/vm-kit", "Debian", "GPL-2.0-only"),
     ("riscv64/vm-kit", "Debian", "GPL-2.0-only"),
     ("mpi/x86_64.from", "the Python Package Index", "LicenseRef-MPICH"),
@@ -98,7 +98,7 @@ struct EdgeKind {
 
 impl Package<'_> {
     /// Returns the files of the bill with their names.
-    pub(super) fn bill(&self) -> Result<[(&'static str, String); 2], Failure> {
+    pub(super) fn sbom(&self) -> Result<[(&'static str, String); 2], Failure> {
         let mut cargo = self.workspace.cargo();
         cargo.args([
             "metadata",
@@ -110,20 +110,20 @@ impl Package<'_> {
         ]);
         let metadata: Metadata = serde_json::from_str(&capture(&mut cargo)?)
             .map_err(|error| Failure::malformed("cargo metadata", error))?;
-        let linked = linked(&metadata);
+        let linked = linked_crates(&metadata);
         let others: Vec<&Crate> = linked.iter().copied().filter(|it| it.source.is_some()).collect();
         let lock = self.workspace.root.join("Cargo.lock");
         let lock = fs::read_to_string(&lock).map_err(Failure::file("reading", &lock))?;
-        let fetched = self.fetched();
+        let fetched = self.prebuilt_packages();
         let bill = spdx(self, &others, &checksums(&lock), &fetched);
         Ok([("tombolo.spdx.json", format!("{bill:#}\n")), ("THIRD-PARTY-LICENCES.txt", licences(&others)?)])
     }
 
     /// Returns the prebuilt third-party packages in the kit, with their origin and licence.
-    fn fetched(&self) -> Vec<(String, &'static str, &'static str)> {
+    fn prebuilt_packages(&self) -> Vec<(String, &'static str, &'static str)> {
         let kit = self.workspace.target.join("kit");
         let mut found = Vec::new();
-        for (file, origin, licence) in FETCHED {
+        for (file, origin, licence) in PREBUILT_PACKAGES {
             // A file missing from the kit is missing from the package too.
             let text = fs::read_to_string(kit.join(file)).unwrap_or_default();
             found.extend(text.split_whitespace().skip(1).map(|name| (name.to_owned(), origin, licence)));
@@ -133,7 +133,7 @@ impl Package<'_> {
 }
 
 /// Returns the crates linked into installed programs, by name and version.
-fn linked(metadata: &Metadata) -> Vec<&Crate> {
+fn linked_crates(metadata: &Metadata) -> Vec<&Crate> {
     let crates: BTreeMap<&str, &Crate> = metadata.packages.iter().map(|it| (it.id.as_str(), it)).collect();
     let nodes: BTreeMap<&str, &Node> = metadata.resolve.nodes.iter().map(|it| (it.id.as_str(), it)).collect();
     let runs_in_compilers =
@@ -141,7 +141,7 @@ fn linked(metadata: &Metadata) -> Vec<&Crate> {
     let mut waiting: Vec<&Crate> = metadata
         .packages
         .iter()
-        .filter(|it| it.source.is_none() && INSTALLED.contains(&it.name.as_str()))
+        .filter(|it| it.source.is_none() && INSTALLED_CRATES.contains(&it.name.as_str()))
         .collect();
     let mut found = BTreeMap::new();
     while let Some(it) = waiting.pop() {
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_compilers_run_is_not_contained() {
+    fn compiler_only_crates_are_not_listed() {
         let text = r#"{
             "packages": [
                 {"id": "d", "name": "tombolod", "version": "1", "license": null, "source": null, "manifest_path": "d", "targets": []},
@@ -319,7 +319,7 @@ mod tests {
             ]}
         }"#;
         let metadata: Metadata = serde_json::from_str(text).expect("it is metadata");
-        let names: Vec<&str> = linked(&metadata).into_iter().map(|it| it.name.as_str()).collect();
+        let names: Vec<&str> = linked_crates(&metadata).into_iter().map(|it| it.name.as_str()).collect();
         assert_eq!(names, ["a", "tombolod"]);
     }
 }

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_crate_consists_of_what_it_depends_on_but_not_of_what_its_tests_do() {
+    fn crate_excludes_its_dev_dependencies() {
         let tree = r#"[
             {"name": "a", "manifest_path": "a", "targets": [], "dependencies": [
                 {"name": "b", "path": "b", "kind": null}, {"name": "t", "path": "t", "kind": "dev"}, {"name": "thiserror", "kind": null}]},

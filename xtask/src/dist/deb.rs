@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::Package;
-use super::stage::settle;
+use super::stage::normalise_metadata;
 use crate::failure::Failure;
 use crate::installation::{Item, VERSION, What};
 use crate::workspace::{capture, execute};
@@ -19,13 +19,13 @@ const CONTROL: [(&str, u32); 3] = [("postinst", 0o755), ("postrm", 0o755), ("tri
 
 /// Builds `tombolo_<version>_<architecture>.deb`.
 pub(super) fn make(package: &Package<'_>) -> Result<PathBuf, Failure> {
-    let draft = package.draft("deb")?;
+    let draft = package.create_staging("deb")?;
     let libdir = Path::new("lib").join(package.architecture.multiarch);
     let mut items = package.items(&libdir)?;
     let debian = package.workspace.root.join("packaging/debian");
     let copyright = What::File(debian.join("copyright"), 0o644);
     items.push(Item { path: "share/doc/tombolo/copyright".into(), what: copyright });
-    package.lay_out(&items, &draft.join(PREFIX))?;
+    package.stage_items(&items, &draft.join(PREFIX))?;
 
     let control = draft.join("DEBIAN");
     fs::create_dir(&control).map_err(Failure::file("creating", &control))?;
@@ -57,7 +57,7 @@ pub(super) fn make(package: &Package<'_>) -> Result<PathBuf, Failure> {
 
 /// Packs a draft folder that contains `DEBIAN`.
 pub(super) fn pack(draft: &Path, time: u64, file: &Path) -> Result<(), Failure> {
-    settle(draft, time)?;
+    normalise_metadata(draft, time)?;
     let mut build = Command::new("dpkg-deb");
     build.env("SOURCE_DATE_EPOCH", time.to_string()).env("TZ", "UTC");
     execute(build.args(["--root-owner-group", "-Zxz", "--build"]).arg(draft).arg(file))

@@ -13,7 +13,7 @@ use crate::workspace::{capture, execute};
 
 impl Package<'_> {
     /// Creates an empty staging folder for a package of this kind.
-    pub(super) fn draft(&self, kind: &str) -> Result<PathBuf, Failure> {
+    pub(super) fn create_staging(&self, kind: &str) -> Result<PathBuf, Failure> {
         let folder =
             self.workspace.target.join("dist/draft").join(format!("{kind}-{}", self.architecture.isa));
         if folder.exists() {
@@ -28,14 +28,14 @@ impl Package<'_> {
         let mut items = self.source.items(libdir)?;
         items.extend(self.architecture.foreign_monitors(self.workspace)?);
         let documents = Path::new("share/doc/tombolo");
-        for (name, text) in self.bill()? {
+        for (name, text) in self.sbom()? {
             items.push(Item { path: documents.join(name), what: What::Text(text) });
         }
         Ok(items)
     }
 
     /// Installs items below `prefix` and strips debug information from the files that this project built.
-    pub(super) fn lay_out(&self, items: &[Item], prefix: &Path) -> Result<(), Failure> {
+    pub(super) fn stage_items(&self, items: &[Item], prefix: &Path) -> Result<(), Failure> {
         for item in items {
             item.install(prefix)?;
             let is_archive = item.path.extension().is_some_and(|end| end == "a");
@@ -66,7 +66,7 @@ impl Package<'_> {
                 continue;
             }
             let versions = capture(Command::new("readelf").args(["--version-info", "--wide"]).arg(path))?;
-            newest = newest.max(newest_of(&versions));
+            newest = newest.max(newest_glibc_version(&versions));
         }
         if newest == (0, 0) {
             return Err(Failure::malformed("readelf", "no program uses a version of the C library"));
@@ -95,7 +95,7 @@ fn is_program_or_library(path: &Path) -> Result<bool, Failure> {
 
 /// Normalises modes and times of all files in a draft, so that packages do not depend on the umask and the
 /// clock of this machine.
-pub(super) fn settle(draft: &Path, time: u64) -> Result<(), Failure> {
+pub(super) fn normalise_metadata(draft: &Path, time: u64) -> Result<(), Failure> {
     execute(Command::new("chmod").args(["--recursive", "u=rwX,go=rX"]).arg(draft))?;
     let mut touch = Command::new("find");
     touch.arg(draft).args(["-exec", "touch", "--no-dereference", "--date", &format!("@{time}"), "{}", "+"]);
@@ -111,8 +111,8 @@ fn isa_of_archive(path: &Path) -> Option<&str> {
 }
 
 /// Returns the newest glibc version in the output of `readelf --version-info`.
-fn newest_of(said: &str) -> (u32, u32) {
-    let versions: BTreeSet<(u32, u32)> = said
+fn newest_glibc_version(output: &str) -> (u32, u32) {
+    let versions: BTreeSet<(u32, u32)> = output
         .split("GLIBC_")
         .skip(1)
         .filter_map(|rest| {
@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn archives_of_the_kit_are_told_from_what_lies_beside_them() {
+    fn archives_are_told_from_other_files() {
         let isa = |path: &'static str| isa_of_archive(Path::new(path));
         assert_eq!(isa("lib/tombolo/kit/omp/aarch64/lib/libgomp.a"), Some("aarch64"));
         assert_eq!(isa("lib/tombolo/kit/omp/aarch64/copyright"), None);
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn what_programs_of_the_host_load_counts_for_its_c_library() {
+    fn loaded_libraries_count_for_libc_version() {
         let counts = |path: &str| is_loaded_on("aarch64", Path::new(path));
         assert!(counts("lib/tombolo/kit/gomp/aarch64/libgomp.so.1"));
         assert!(counts("lib/tombolo/kit/mpi/aarch64/opt/tombolo/mpi/fi/libtombolo-fi.so"));
@@ -155,9 +155,9 @@ mod tests {
 
     #[test]
     fn versions_are_compared_as_numbers() {
-        let said = "0x0010: Name: GLIBC_2.3.4  Flags: none\n0x0020:   Name: GLIBC_2.34  Flags: none  Version: 3\n\
+        let output = "0x0010: Name: GLIBC_2.3.4  Flags: none\n0x0020:   Name: GLIBC_2.34  Flags: none  Version: 3\n\
                     0x0030: Name: GLIBC_2.9  Flags: none\n0x40: Name: GLIBC_PRIVATE";
-        assert_eq!(newest_of(said), (2, 34));
-        assert_eq!(newest_of("No version information found in this file."), (0, 0));
+        assert_eq!(newest_glibc_version(output), (2, 34));
+        assert_eq!(newest_glibc_version("No version information found in this file."), (0, 0));
     }
 }

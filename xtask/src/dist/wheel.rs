@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::Package;
-use super::stage::settle;
+use super::stage::normalise_metadata;
 use crate::failure::Failure;
 use crate::installation::{Item, VERSION, What};
 use crate::workspace::{Workspace, capture};
@@ -21,7 +21,7 @@ const C_LIBRARY: &str = "lib/tombolo/kit/c";
 /// Builds `tombolo-<version>-cp39-abi3-manylinux_<glibc>_<isa>.whl`. Files that pip installs below its prefix
 /// have the same layout as in every other installation, so that the command finds its parts.
 pub(super) fn make(package: &Package<'_>) -> Result<PathBuf, Failure> {
-    let draft = package.draft("wheel")?;
+    let draft = package.create_staging("wheel")?;
     let mut items = package.source.programs();
     // Leave out the library for C, which users of the command need: with it, the wheel would exceed the 100
     // MB limit of the package index.
@@ -29,14 +29,14 @@ pub(super) fn make(package: &Package<'_>) -> Result<PathBuf, Failure> {
     items.extend(package.architecture.foreign_monitors(package.workspace)?);
     let native = package.source.built.join("libtombolo_native.so");
     let native = Item { path: "_native.abi3.so".into(), what: What::File(native, 0o755) };
-    package.lay_out(&items, &draft.join("prefix"))?;
-    package.lay_out(&[native], &draft.join("package"))?;
+    package.stage_items(&items, &draft.join("prefix"))?;
+    package.stage_items(&[native], &draft.join("package"))?;
     let licences = draft.join("licences");
     let texts =
-        package.bill()?.into_iter().map(|(name, text)| Item { path: name.into(), what: What::Text(text) });
+        package.sbom()?.into_iter().map(|(name, text)| Item { path: name.into(), what: What::Text(text) });
     let own = ["LICENSE-APACHE", "LICENSE-MIT"]
         .map(|name| Item { path: name.into(), what: What::File(package.workspace.root.join(name), 0o644) });
-    package.lay_out(&texts.chain(own).collect::<Vec<_>>(), &licences)?;
+    package.stage_items(&texts.chain(own).collect::<Vec<_>>(), &licences)?;
 
     let libc = package.libc_version()?.replace('.', "_");
     let tag = format!("{PYTHON}-manylinux_{libc}_{}", package.architecture.isa);
@@ -51,10 +51,10 @@ pub(super) fn pack(
     time: u64,
     output: &Path,
 ) -> Result<PathBuf, Failure> {
-    settle(draft, time)?;
+    normalise_metadata(draft, time)?;
     let mut pack = Command::new(std::env::var_os("TOMBOLO_PYTHON").unwrap_or_else(|| "python3".into()));
     pack.current_dir(&workspace.root).env("SOURCE_DATE_EPOCH", time.to_string());
     pack.arg(PACKER).args(["--version", VERSION, "--tag", tag, "--parts"]).arg(draft);
-    let said = capture(pack.arg("--output").arg(output))?;
-    Ok(output.join(said.trim()))
+    let file_name = capture(pack.arg("--output").arg(output))?;
+    Ok(output.join(file_name.trim()))
 }

@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::{Finding, Tree};
 
 /// Maximum number of modules in a cycle.
-const MOST: usize = 3;
+const MAX_CYCLE_MODULES: usize = 3;
 
 /// Crates with larger cycles, and the size of the largest one. These numbers may only decrease.
 const EXCEPTIONS: &[(&str, usize)] = &[
@@ -30,9 +30,9 @@ pub(super) fn circles(tree: &Tree) -> Vec<Finding> {
             let path = file.path.strip_prefix(&folder)?;
             (!path.ends_with("tests.rs")).then(|| (module(path), file.text.as_str()))
         });
-        let circles = circles_of(&sources.collect());
+        let circles = cycles_of(&sources.collect());
         let exception = EXCEPTIONS.iter().find(|(name, _)| *name == package.name);
-        let most = exception.map_or(MOST, |&(_, most)| most);
+        let most = exception.map_or(MAX_CYCLE_MODULES, |&(_, most)| most);
         for circle in circles.iter().filter(|circle| circle.len() > most) {
             let names: Vec<String> = circle.iter().map(|path| path.join("::")).collect();
             let message = format!(
@@ -58,9 +58,9 @@ fn module(path: &str) -> Path {
 }
 
 /// Returns the cycles (strongly connected components) of more than one module.
-fn circles_of(modules: &BTreeMap<Path, &str>) -> BTreeSet<BTreeSet<Path>> {
+fn cycles_of(modules: &BTreeMap<Path, &str>) -> BTreeSet<BTreeSet<Path>> {
     let needs: BTreeMap<&Path, BTreeSet<Path>> =
-        modules.iter().map(|(module, text)| (module, needed(module, text, modules))).collect();
+        modules.iter().map(|(module, text)| (module, referenced_modules(module, text, modules))).collect();
     let reached = |from: &Path| {
         let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
         while let Some(module) = next.pop() {
@@ -77,7 +77,7 @@ fn circles_of(modules: &BTreeMap<Path, &str>) -> BTreeSet<BTreeSet<Path>> {
 }
 
 /// Returns the other modules that the text refers to, excluding its tests.
-fn needed(module: &Path, text: &str, modules: &BTreeMap<Path, &str>) -> BTreeSet<Path> {
+fn referenced_modules(module: &Path, text: &str, modules: &BTreeMap<Path, &str>) -> BTreeSet<Path> {
     let code: String = text
         .lines()
         .take_while(|line| !line.starts_with("#[cfg(test") && !line.starts_with("#[cfg(all(test"))
@@ -87,7 +87,9 @@ fn needed(module: &Path, text: &str, modules: &BTreeMap<Path, &str>) -> BTreeSet
     let mut paths = Vec::new();
     for (at, _) in code.match_indices("::") {
         let before = &code[..at];
-        let word = before.rfind(|letter: char| !is_of_word(letter)).map_or(before, |end| &before[end + 1..]);
+        let word = before
+            .rfind(|letter: char| !is_identifier_character(letter))
+            .map_or(before, |end| &before[end + 1..]);
         let start = before[..before.len() - word.len()].chars().next_back();
         if start.is_some_and(|letter| letter == '$' || letter == ':') {
             continue;
@@ -106,7 +108,7 @@ fn needed(module: &Path, text: &str, modules: &BTreeMap<Path, &str>) -> BTreeSet
     paths.into_iter().filter_map(known).filter(|path| path != module).collect()
 }
 
-fn is_of_word(letter: char) -> bool {
+fn is_identifier_character(letter: char) -> bool {
     letter.is_alphanumeric() || letter == '_'
 }
 
@@ -126,7 +128,7 @@ fn tree_of_paths<'a>(text: &'a str, base: &[String], paths: &mut Vec<Path>) -> &
                 if after.len() == rest.len() { &after[end.max(1).min(after.len())..] } else { &after[end..] };
         }
     }
-    let end = text.find(|letter| !is_of_word(letter)).unwrap_or(text.len());
+    let end = text.find(|letter| !is_identifier_character(letter)).unwrap_or(text.len());
     let (word, rest) = text.split_at(end);
     let mut path = base.to_vec();
     match word {

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_published_consists_of_what_is_published() {
+    fn published_crates_depend_on_published_ones() {
         let mut tree = tree()
             .with_crate("base", "base", &[])
             .with_crate("platform", "platform/linux", &["base"])
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_keeps_apart_from_those_it_must_not_know() {
+    fn layer_must_not_depend_on_forbidden_ones() {
         assert!(
             refused("ring", "protocol/ring", "platform")
                 .contains("layer protocol does not know layer platform")
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_published_crate_says_what_it_is_and_brings_its_licences() {
+    fn published_crates_have_metadata_and_licences() {
         let mut tree = tree().with_crate("base", "base", &[]);
         assert_eq!(published(&tree), []);
         let package = &mut tree.packages[0];

@@ -11,9 +11,6 @@ use crate::workspace::TextFile;
 /// Maximum column of a comment.
 const MAX_COMMENT_COLUMNS: usize = 110;
 
-/// Whether [`comment_width`] refuses long lines or only counts them.
-const WIDTH_IS_ENFORCED: bool = true;
-
 /// Minimum number of words in the summary of a public item.
 const MIN_SUMMARY_WORDS: usize = 4;
 
@@ -24,12 +21,11 @@ const SELF_EVIDENT: &[&str] = &["new", "len", "is_empty", "id", "name", "iter", 
 const HOLLOW: &[&str] =
     &["which", "what", "why", "how", "who", "whose", "where", "when", "its", "it", "that", "this", "these"];
 
+/// First words of summaries that are relative clauses without a noun ("What it costs").
+const NOUNLESS: &[&str] = &["What", "Which", "Who", "Whose", "Where"];
+
 /// Rule: comments end at column [`MAX_COMMENT_COLUMNS`], so that two files fit side by side.
 pub(super) fn comment_width(tree: &Tree) -> Vec<Finding> {
-    if WIDTH_IS_ENFORCED { long_comments(tree) } else { Vec::new() }
-}
-
-fn long_comments(tree: &Tree) -> Vec<Finding> {
     let mut findings = Vec::new();
     // C headers share their style with generated headers, whose lines are longer.
     let is_c = |path: &str| path.ends_with(".h") || path.ends_with(".c");
@@ -81,7 +77,7 @@ fn hollow_summaries(file: &TextFile) -> Vec<Finding> {
             .take_while(|line| !line.is_empty())
             .collect();
         let item = lines[at + documented..].iter().find(|line| is_item(line)).copied().unwrap_or_default();
-        if let Some(fault) = fault_of(&summary.join(" "), item) {
+        if let Some(fault) = summary_fault(&summary.join(" "), item) {
             findings.push(Finding::new(&file.path, at + 1, fault));
         }
         at += documented;
@@ -95,12 +91,17 @@ fn is_item(line: &str) -> bool {
 }
 
 /// Returns what is wrong with the summary of an item, given the item's first line.
-fn fault_of(summary: &str, item: &str) -> Option<String> {
+fn summary_fault(summary: &str, item: &str) -> Option<String> {
     let words: Vec<&str> =
         summary.split_whitespace().filter(|word| word.contains(char::is_alphanumeric)).collect();
     let plain = summary.trim_end_matches('.').to_lowercase();
     if HOLLOW.contains(&plain.as_str()) {
         return Some(format!("'{summary}' says nothing: say what it is, its unit or its range"));
+    }
+    if let Some(first) = summary.split(' ').next().filter(|first| NOUNLESS.contains(first)) {
+        return Some(format!(
+            "'{first} …' names nothing: begin with a noun ('Address of …') or a verb ('Returns …')"
+        ));
     }
     // A link or code shows where the meaning is.
     if words.len() >= MIN_SUMMARY_WORDS || summary.contains(['`', '[']) {
@@ -133,7 +134,7 @@ pub(super) fn idioms(tree: &Tree) -> Vec<Finding> {
 
 fn idioms_of(tree: &Tree, file: &TextFile) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (index, line) in prose(file).iter().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+    for (index, line) in english_text(file).iter().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let line = line.to_lowercase();
         for (idiom, remedy) in &tree.layers.english.idioms {
             // "is no more than" is plain English.
@@ -166,15 +167,8 @@ fn exemption<'a>(tree: &'a Tree, path: &str) -> Option<&'a str> {
     (!is_mended).then_some(exempt)
 }
 
-/// Reports the remaining work: long comments, and per exempt folder the findings of the other rules.
-pub(super) fn outlook(tree: &Tree) -> Vec<String> {
-    let mut lines = Vec::new();
-    if !WIDTH_IS_ENFORCED {
-        let count = long_comments(tree).len();
-        lines.push(format!(
-            "{count} lines of comments reach beyond column {MAX_COMMENT_COLUMNS}, not enforced yet"
-        ));
-    }
+/// Reports the remaining work: the findings in each exempt folder.
+pub(super) fn exempt_summary(tree: &Tree) -> Vec<String> {
     let mut left: BTreeMap<&str, usize> = BTreeMap::new();
     for file in tree.files.iter().filter(|file| !crate::codegen::is_generated(&file.path)) {
         if let Some(folder) = exemption(tree, &file.path) {
@@ -182,16 +176,14 @@ pub(super) fn outlook(tree: &Tree) -> Vec<String> {
             *left.entry(folder).or_default() += hollow + idioms_of(tree, file).len();
         }
     }
-    lines.extend(
-        left.into_iter()
-            .map(|(folder, count)| format!("{folder} is exempt from rules of English: {count} findings")),
-    );
-    lines
+    left.into_iter()
+        .map(|(folder, count)| format!("{folder} is exempt from rules of English: {count} findings"))
+        .collect()
 }
 
 /// Returns the comments of a file by line, with everything else blanked.
 fn comments(file: &TextFile) -> Vec<String> {
-    match kind_of(&file.path) {
+    match language_of(&file.path) {
         Some(Language::Slashes) => Source::new(&file.text).comments,
         Some(Language::Hashes) => file.text.lines().map(hash_comment).collect(),
         Some(Language::Markdown) | None => Vec::new(),
@@ -204,15 +196,15 @@ fn is_test(path: &str) -> bool {
 }
 
 /// Returns all English text of a file: comments, messages, and the text of pages.
-fn prose(file: &TextFile) -> Vec<String> {
-    match kind_of(&file.path) {
+fn english_text(file: &TextFile) -> Vec<String> {
+    match language_of(&file.path) {
         Some(Language::Slashes) => {
             let source = Source::new(&file.text);
             if is_test(&file.path) {
                 return source.comments;
             }
             let lines = source.comments.iter().zip(&source.literals);
-            lines.map(|(comment, literal)| merged(comment, literal)).collect()
+            lines.map(|(comment, literal)| merge_lines(comment, literal)).collect()
         }
         Some(Language::Hashes) => comments(file),
         Some(Language::Markdown) => outside_fences(&file.text),
@@ -221,7 +213,7 @@ fn prose(file: &TextFile) -> Vec<String> {
 }
 
 /// Merges two lines of equal length, at most one of which has a non-blank character in each column.
-fn merged(one: &str, other: &str) -> String {
+fn merge_lines(one: &str, other: &str) -> String {
     one.chars().zip(other.chars()).map(|(a, b)| if a == ' ' { b } else { a }).collect()
 }
 
@@ -233,7 +225,7 @@ enum Language {
     Markdown,
 }
 
-fn kind_of(path: &str) -> Option<Language> {
+fn language_of(path: &str) -> Option<Language> {
     match path.rsplit('.').next()? {
         "rs" | "c" | "h" | "go" => Some(Language::Slashes),
         "sh" | "py" => Some(Language::Hashes),
@@ -275,22 +267,22 @@ mod tests {
             ("a.sh", format!("#!/bin/sh {long}\n# {long}\n")),
             ("a.py", format!("a = '{long}'\n    # {long}\n")),
         ] {
-            let findings = long_comments(&tree().with_file(path, &text));
+            let findings = comment_width(&tree().with_file(path, &text));
             assert!(
                 only(&findings).starts_with(&format!("{path}:2: the comment ends in column 1")),
                 "{path}"
             );
         }
-        assert_eq!(long_comments(&tree().with_file("a.h", &format!("int a;\n/* {long}*/\n"))), []);
+        assert_eq!(comment_width(&tree().with_file("a.h", &format!("int a;\n/* {long}*/\n"))), []);
     }
 
     #[test]
     fn a_comment_of_110_columns_fits_and_links_may_be_longer() {
         let line = |columns: usize| format!("// a {}\n", "b".repeat(columns - 5));
-        assert_eq!(long_comments(&tree().with_file("a.rs", &line(110))), []);
-        assert_eq!(long_comments(&tree().with_file("a.rs", &line(111))).len(), 1);
+        assert_eq!(comment_width(&tree().with_file("a.rs", &line(110))), []);
+        assert_eq!(comment_width(&tree().with_file("a.rs", &line(111))).len(), 1);
         let link = format!("// see https://{}\n// | a | {} |\n", "b".repeat(120), "c".repeat(120));
-        assert_eq!(long_comments(&tree().with_file("a.rs", &link)), []);
+        assert_eq!(comment_width(&tree().with_file("a.rs", &link)), []);
     }
 
     #[test]
@@ -334,6 +326,16 @@ mod tests {
     }
 
     #[test]
+    fn a_summary_without_a_noun_is_refused_everywhere() {
+        for text in
+            ["/// What the node costs to start.\nfn cost() {}\n", "/// Whose turn it is\nturn: Rank,\n"]
+        {
+            assert!(only(&summary(text)).contains("names nothing"), "{text}");
+        }
+        assert_eq!(summary("/// Whether the node is up.\nup: bool,\n"), []);
+    }
+
+    #[test]
     fn an_idiom_is_refused_in_comments_messages_and_pages_but_not_in_code() {
         for (path, text) in [
             ("base/src/lib.rs", "fn a() {}\n// Private idiom here.\n"),
@@ -361,7 +363,7 @@ mod tests {
         tree.layers.english.mended = vec!["base/deep".to_owned()];
         assert_eq!(summaries(&tree), []);
         assert!(only(&idioms(&tree)).starts_with("base/deep/a.rs:1"));
-        let last = outlook(&tree).pop();
+        let last = exempt_summary(&tree).pop();
         assert_eq!(last.as_deref(), Some("base is exempt from rules of English: 2 findings"));
     }
 }

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unsafe_function_says_what_it_asks_for() {
+    fn unsafe_functions_document_safety() {
         assert_eq!(comments("/// Does.\n///\n/// # Safety\n/// None.\npub unsafe fn f() {}\n"), []);
         assert!(only(&comments("/// Does.\npub unsafe fn f() {}\n")).contains("# Safety"));
         let method = "    fn g() {}\n\n    unsafe fn f() {}\n}\n";

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_added_and_what_was_dropped_are_found() {
+    fn added_and_dropped_packages_are_found() {
         assert_eq!(
             only(&found(&["base", "log"], "[\"base\"]")),
             "bench/peers/Cargo.lock: is stale: `ring` depends on `log`; `cargo metadata` in its folder writes it anew"
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_optional_or_for_tests_may_be_locked_or_not() {
+    fn optional_packages_may_be_unlocked() {
         let mut ring = tree().with_crate("ring", "ring", &["a", "b"]).packages.remove(0);
         ring.dependencies[0].kind = Some("dev".into());
         ring.dependencies[1].optional = true;
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_lock_file_is_told() {
+    fn invalid_lock_file_is_reported() {
         let tree = tree().with_file("bench/peers/Cargo.lock", "[[package");
         assert!(only(&locks(&tree)).starts_with("bench/peers/Cargo.lock: is no lock file"));
     }
