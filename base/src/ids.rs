@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_print_what_they_name() {
+    fn ids_have_readable_text_forms() {
         let id = DomainId::new(NodeId(3), NonZeroU16::new(2).unwrap(), 40);
         assert_eq!((id.node(), id.generation().get(), id.index()), (NodeId(3), 2, 40));
         assert_eq!("3.2.40".parse(), Ok(id));

@@ -24,7 +24,7 @@ impl Isa {
     pub const ALL: [Isa; 6] = [Isa::X86_64, Isa::Aarch64, Isa::Riscv64, Isa::S390x, Isa::I386, Isa::Armv7];
 
     /// Instruction sets with 64-bit addresses: the default targets where no node requires others.
-    pub const WIDE: [Isa; 4] = [Isa::X86_64, Isa::Aarch64, Isa::Riscv64, Isa::S390x];
+    pub const ALL_64_BIT: [Isa; 4] = [Isa::X86_64, Isa::Aarch64, Isa::Riscv64, Isa::S390x];
 
     /// Returns the instruction set this code was compiled for.
     #[must_use]
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn targets_have_names_and_codes_of_their_own_in_order() {
+    fn targets_have_unique_names_and_ordered_codes() {
         let codes = Target::ALL.map(Target::code);
         assert_eq!(codes, [1, 2, 3, 4, 5, 6, 0x82, 0x83]);
         assert!(Target::ALL.is_sorted());
@@ -241,7 +241,7 @@ mod tests {
         };
         assert_eq!(Isa::current().name(), ours);
         assert_eq!(Isa::current().address_bits(), usize::BITS);
-        assert!(Isa::WIDE.into_iter().eq(Isa::ALL.into_iter().filter(|isa| isa.address_bits() == 64)));
+        assert!(Isa::ALL_64_BIT.into_iter().eq(Isa::ALL.into_iter().filter(|isa| isa.address_bits() == 64)));
         assert_eq!(Isa::current().big_endian(), cfg!(target_endian = "big"));
     }
 }

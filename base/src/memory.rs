@@ -470,7 +470,7 @@ mod tests {
     }
 
     #[test]
-    fn a_circle_has_a_power_of_two_of_words() {
+    fn circular_memory_must_be_a_power_of_two_of_words() {
         for words in [0, 4, 12, 24] {
             let made = std::panic::catch_unwind(|| CircularWords::of(SharedMemory::zeroed(8 * words)));
             assert!(made.is_err(), "{words} words");
@@ -478,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_names_the_same_bytes() {
+    fn slice_aliases_the_same_bytes() {
         let memory = SharedMemory::zeroed(64);
         let part = memory.slice(16, 16).unwrap();
         drop(memory.clone());
@@ -523,8 +523,8 @@ mod tests {
 
     #[test]
     fn zeroed_memory_is_rounded_up_to_words() {
-        for (asked, given) in [(0, 0), (1, 8), (8, 8), (9, 16)] {
-            assert_eq!(SharedMemory::zeroed(asked).len_bytes(), given);
+        for (requested_bytes, rounded_bytes) in [(0, 0), (1, 8), (8, 8), (9, 16)] {
+            assert_eq!(SharedMemory::zeroed(requested_bytes).len_bytes(), rounded_bytes);
         }
     }
 

@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_block_that_is_not_whole_is_not_stored() {
+    fn partial_block_is_not_stored() {
         let words: [AtomicU64; 5] = core::array::from_fn(|_| AtomicU64::new(u64::MAX));
         assert!(!store_block::<0, 5>(&words, &[0; 15]), "the source ends before");
         assert!(!store_block::<2, 5>(&words, &[0; 48]), "the words end before");

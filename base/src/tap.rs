@@ -1,13 +1,13 @@
 //! Records every store to shared memory, in program order, for a simulator. Active only with `--cfg sim`.
 //!
 //! A simulated link applies the stores of one side to the other side's copy of the memory, so it must know
-//! their order and the operations that ordered them. `record` starts recording on this thread; `take` returns
-//! the records.
+//! their order and the operations that ordered them. `start_recording` starts recording on this thread;
+//! `take_records` returns the records.
 
 #[cfg(loom)]
 pub use counted::{AtomicU64, fence};
 #[cfg(all(sim, not(loom)))]
-pub use recording::{AtomicU64, fence, record, take};
+pub use recording::{AtomicU64, fence, start_recording, take_records};
 
 /// Words whose accesses are counted while a model checker observes them.
 #[cfg(loom)]
@@ -62,7 +62,7 @@ mod counted {
 
 /// An operation of one side on shared memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Recorded {
+pub enum RecordedAccess {
     /// A store that changed a word, or a release store.
     Store {
         /// Address of the word in this process.
@@ -82,25 +82,26 @@ mod recording {
 
     use core::sync::atomic::Ordering;
 
-    use super::Recorded;
+    use super::RecordedAccess;
     use crate::steps::count;
 
     std::thread_local! {
-        static RECORDS: RefCell<Option<Vec<Recorded>>> = const { RefCell::new(None) };
+        static RECORDS: RefCell<Option<Vec<RecordedAccess>>> = const { RefCell::new(None) };
     }
 
     /// Starts recording on this thread and discards earlier records.
-    pub fn record() {
+    pub fn start_recording() {
         RECORDS.with(|records| *records.borrow_mut() = Some(Vec::new()));
     }
 
-    /// Returns the operations of this thread since the last call; empty unless [`record`] was called.
+    /// Returns the operations of this thread since the last call; empty unless [`start_recording`] was
+    /// called.
     #[must_use]
-    pub fn take() -> Vec<Recorded> {
+    pub fn take_records() -> Vec<RecordedAccess> {
         RECORDS.with(|records| records.borrow_mut().as_mut().map(core::mem::take)).unwrap_or_default()
     }
 
-    fn push(record: Recorded) {
+    fn push(record: RecordedAccess) {
         RECORDS.with(|records| {
             if let Some(records) = records.borrow_mut().as_mut() {
                 records.push(record);
@@ -134,7 +135,7 @@ mod recording {
             count(|steps| &mut steps.stores);
             let release = order != Ordering::Relaxed;
             if release || self.0.load(Ordering::Relaxed) != word {
-                push(Recorded::Store { address: core::ptr::from_ref(self).addr(), word, release });
+                push(RecordedAccess::Store { address: core::ptr::from_ref(self).addr(), word, release });
             }
             self.0.store(word, order);
         }
@@ -143,7 +144,7 @@ mod recording {
         #[inline]
         pub fn swap(&self, word: u64, order: Ordering) -> u64 {
             count(|steps| &mut steps.read_modify_writes);
-            push(Recorded::Store { address: core::ptr::from_ref(self).addr(), word, release: true });
+            push(RecordedAccess::Store { address: core::ptr::from_ref(self).addr(), word, release: true });
             self.0.swap(word, order)
         }
 
@@ -164,14 +165,18 @@ mod recording {
                 word
             })?;
             if let Some(word) = word {
-                push(Recorded::Store { address: core::ptr::from_ref(self).addr(), word, release: true });
+                push(RecordedAccess::Store {
+                    address: core::ptr::from_ref(self).addr(),
+                    word,
+                    release: true,
+                });
             }
             Ok(before)
         }
 
         /// Applies a store that arrived from the peer over a simulated link; not recorded.
         #[inline]
-        pub fn arrive(&self, word: u64) {
+        pub fn apply_peer_store(&self, word: u64) {
             self.0.store(word, Ordering::Release);
         }
     }
@@ -180,7 +185,7 @@ mod recording {
     #[inline]
     pub fn fence(order: Ordering) {
         count(|steps| &mut steps.fences);
-        push(Recorded::Fence);
+        push(RecordedAccess::Fence);
         core::sync::atomic::fence(order);
     }
 }

@@ -47,21 +47,21 @@ impl DomainTimeouts {
 /// Timeout of the operations on one object.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OperationTimeout {
-    usual: Duration,
+    default_timeout: Duration,
     once: Option<Duration>,
 }
 
 impl OperationTimeout {
-    /// Creates a timeout with the default `usual`.
+    /// Creates a timeout with this default.
     #[must_use]
-    pub const fn new(usual: Duration) -> Self {
-        OperationTimeout { usual, once: None }
+    pub const fn new(default_timeout: Duration) -> Self {
+        OperationTimeout { default_timeout, once: None }
     }
 
     /// Returns the default timeout, used unless [`set_once`](Self::set_once) was called.
     #[must_use]
-    pub const fn usual(&self) -> Duration {
-        self.usual
+    pub const fn default_timeout(&self) -> Duration {
+        self.default_timeout
     }
 
     /// Sets the timeout of the next operation only.
@@ -75,7 +75,7 @@ impl OperationTimeout {
     #[inline]
     pub fn take(&mut self) -> Duration {
         match self.once {
-            None => self.usual,
+            None => self.default_timeout,
             Some(timeout) => {
                 self.once = None;
                 timeout
@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn another_timeout_of_a_domain_is_not_its_channels() {
+    fn domain_timeout_does_not_change_channel_timeout() {
         let [second, minute] = [1, 60].map(Duration::from_secs);
         let timeouts = DomainTimeouts::new(second).within(minute);
         assert_eq!([timeouts.operation(), timeouts.channel()], [minute, second]);
@@ -103,6 +103,6 @@ mod tests {
         timeout.set_once(Duration::from_secs(1));
         timeout.set_once(Duration::ZERO);
         assert_eq!(timeout.take(), Duration::ZERO);
-        assert_eq!([timeout.take(), timeout.usual()], [DEFAULT_TIMEOUT; 2]);
+        assert_eq!([timeout.take(), timeout.default_timeout()], [DEFAULT_TIMEOUT; 2]);
     }
 }

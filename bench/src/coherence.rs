@@ -7,7 +7,7 @@
 use serde::Serialize;
 use tombolo_base::SharedMemory;
 use tombolo_base::coherence::{CacheCosts, CacheCounters, EmulatedCache, Evictions, Flushed};
-use tombolo_link::end::{ChannelEnd, Deferred, EndError};
+use tombolo_link::end::{ChannelEnd, DeferredSignals, EndError};
 use tombolo_link::layout::AttachError;
 use tombolo_link::{ChannelConfig, ChannelLayout, Side};
 use tombolo_ring::{LayoutError, SlotSize, Variant, WakeOrder};
@@ -118,7 +118,8 @@ fn count((slot_bytes, message_bytes): (usize, usize)) -> Result<Row, Error> {
     let config = ChannelConfig::new(slot, SLOTS, Variant::EpochCredit)?;
     let memory = SharedMemory::zeroed(ChannelLayout::new(config).length_bytes());
     let views = [(); 2].map(|()| EmulatedCache::view(memory.clone(), Evictions::default()));
-    let attach = |view, side| ChannelEnd::attach(view, side, config, WakeOrder::Fence, Deferred::default());
+    let attach =
+        |view, side| ChannelEnd::attach(view, side, config, WakeOrder::Fence, DeferredSignals::default());
     let (mut sender, mut receiver) = (attach(&views[0], Side::A)?, attach(&views[1], Side::B)?);
     let message = vec![1; message_bytes];
     let mut buffer = vec![0; message_bytes];

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_processors_share_is_in_their_topology() {
+    fn sharing_is_read_from_the_topology() {
         let caches = [vec![0, 4], vec![0, 4], vec![0, 1, 4, 5]];
         assert_eq!(sharing_of(4, &[0, 4], &caches), Some(Sharing::Core));
         assert_eq!(sharing_of(5, &[0, 4], &caches), Some(Sharing::Cache));

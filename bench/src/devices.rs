@@ -34,10 +34,10 @@ pub struct Options {
 const DISK_BYTES: usize = 64 << 20;
 
 /// Timeout for a device to appear, and the time that a program may take beyond the measured time.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Polling interval while waiting for output.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Figures that the programs print, in display order.
 const FIGURES: [(&str, &str, Unit); 11] = [
@@ -101,27 +101,27 @@ struct Row {
 type Figures = BTreeMap<String, u64>;
 
 /// Parses the figures from a program's output.
-fn figures(said: &str) -> Figures {
+fn figures(output_of: &str) -> Figures {
     let figure = |line: &str| {
         let mut words = line.strip_prefix("figure ")?.split(' ');
         Some((words.next()?.to_owned(), words.next()?.parse().ok()?))
     };
-    said.lines().filter_map(figure).collect()
+    output_of.lines().filter_map(figure).collect()
 }
 
-/// Measures on the running machine of `place`. `said` returns the output of a child of `domain` so far;
-/// `progress` is called with a description of each measurement.
+/// Measures on the running machine of `test_files`. `output_of` returns the output of a child of `domain` so
+/// far; `progress` is called with a description of each measurement.
 ///
 /// # Errors
 /// A program cannot be started or fails (the error has its output), or the system refuses the network card.
 pub fn run(
     domain: &Domain,
     options: &Options,
-    place: &Place,
-    said: &dyn Fn(DomainId) -> String,
+    test_files: &TestFiles,
+    output_of: &dyn Fn(DomainId) -> String,
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report, Error> {
-    let [tombolo, virtio] = Bench { domain, options, place, said }.measure(progress)?;
+    let [tombolo, virtio] = Bench { domain, options, test_files, output_of }.measure(progress)?;
     let row = |(name, what, unit): (&'static str, &'static str, Unit)| {
         let of = |figures: &Figures| {
             let found = figures.get(&format!("{name}{}", unit.suffix())).copied();
@@ -155,21 +155,21 @@ impl BenchReport for Report {
 /// Files of a measurement: disks, an emulator wrapper that adds devices, and a machine file that uses it.
 /// Dropping it removes them.
 #[derive(Debug)]
-pub struct Place {
+pub struct TestFiles {
     folder: PathBuf,
     card: String,
 }
 
-impl Place {
+impl TestFiles {
     /// # Errors
     /// The files cannot be written.
-    pub fn create(options: &Options) -> Result<Place, Error> {
+    pub fn create(options: &Options) -> Result<TestFiles, Error> {
         let number = std::process::id();
         let folder = std::env::temp_dir().join(format!("tombolo-bench-devices-{number}"));
-        let place = Place { folder, card: format!("qtap{}", number % 1_000_000) };
-        let written = place.fill(options);
-        written.map_err(Error::system(format!("write to {}", place.folder.display())))?;
-        Ok(place)
+        let test_files = TestFiles { folder, card: format!("qtap{}", number % 1_000_000) };
+        let written = test_files.fill(options);
+        written.map_err(Error::system(format!("write to {}", test_files.folder.display())))?;
+        Ok(test_files)
     }
 
     /// Returns the path of the machine file.
@@ -179,7 +179,7 @@ impl Place {
     }
 
     fn fill(&self, options: &Options) -> std::io::Result<()> {
-        let Place { folder, card } = self;
+        let TestFiles { folder, card } = self;
         fs::create_dir_all(folder)?;
         for disk in ["tombolo.disk", "virtio.disk"] {
             fs::write(folder.join(disk), vec![0x55; DISK_BYTES])?;
@@ -205,7 +205,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestFiles {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
@@ -214,15 +214,15 @@ impl Drop for Place {
 struct Bench<'a> {
     domain: &'a Domain,
     options: &'a Options,
-    place: &'a Place,
-    said: &'a dyn Fn(DomainId) -> String,
+    test_files: &'a TestFiles,
+    output_of: &'a dyn Fn(DomainId) -> String,
 }
 
 impl Bench<'_> {
     /// Measures Tombolo's devices, then the emulator's.
     fn measure(&self, progress: &mut dyn FnMut(&str)) -> Result<[Figures; 2], Error> {
         let ms = (self.options.seconds * 1000).to_string();
-        let (mtu, disk) = (self.options.mtu.to_string(), self.place.folder.join("tombolo.disk"));
+        let (mtu, disk) = (self.options.mtu.to_string(), self.test_files.folder.join("tombolo.disk"));
         let disk = disk.display().to_string();
         let (images, busybox) = (self.options.kit.join("images"), self.options.kit.join("aarch64/busybox"));
         let of_card = |octet: u8| Ipv4Addr::new(10, octet, (std::process::id() % 250) as u8, 1);
@@ -230,7 +230,7 @@ impl Bench<'_> {
         let far = |address: Ipv4Addr| Ipv4Addr::from_bits(address.to_bits() + 1);
         let with = |address: Ipv4Addr| format!("{address}/24");
 
-        let card = Interface::named(&self.place.card)?;
+        let card = Interface::named(&self.test_files.card)?;
         card.set_mtu(self.options.mtu)?;
         card.set_address(theirs, 24)?;
         card.bring_up()?;
@@ -246,8 +246,11 @@ impl Bench<'_> {
         let attached = start("arm0", &["attach", "bench", "30", "device", "-"], "ready: ")?;
         let switch = start("host", &["switch", &name, "bench0", &with(ours), &mtu], "ready: ")?;
         let port = start("arm0", &["port", &name, "bench0", &with(far(ours)), &mtu], "link up: ")?;
-        let said = (self.said)(attached.id());
-        let path = said.strip_prefix("ready: ").and_then(|said| said.split(' ').next()).unwrap_or_default();
+        let output_of = (self.output_of)(attached.id());
+        let path = output_of
+            .strip_prefix("ready: ")
+            .and_then(|output_of| output_of.split(' ').next())
+            .unwrap_or_default();
 
         let bench = images.join("bench.tbi");
         let mut measure = |what: &str, path: &str, address: Ipv4Addr| -> Result<Figures, Error> {
@@ -267,15 +270,15 @@ impl Bench<'_> {
     /// Starts a program and waits until its output contains `until`.
     fn start(&self, (image, node): (&Path, &str), words: &[&str], until: &str) -> Result<Child, Error> {
         let child = self.domain.spawn(&SpawnOptions::image(image).on(node).args(words.iter().copied()))?;
-        let deadline = Instant::now() + PATIENCE;
-        while !(self.said)(child.id()).contains(until) {
-            match child.wait(LOOK) {
+        let deadline = Instant::now() + TIMEOUT;
+        while !(self.output_of)(child.id()).contains(until) {
+            match child.wait(POLL_INTERVAL) {
                 Err(Unreached::TimedOut { .. }) if Instant::now() < deadline => {}
                 _ => {
                     return Err(Error::failed(format!(
                         "{} on {node}: {}",
                         words.join(" "),
-                        (self.said)(child.id())
+                        (self.output_of)(child.id())
                     )));
                 }
             }
@@ -286,14 +289,14 @@ impl Bench<'_> {
     /// Runs a program on the Arm node to completion and returns its output.
     fn run(&self, image: &Path, words: &[&str]) -> Result<String, Error> {
         let child = self.domain.spawn(&SpawnOptions::image(image).on("arm0").args(words.iter().copied()))?;
-        let patience = PATIENCE + Duration::from_secs(self.options.seconds * FIGURES.len() as u64);
-        let exit = child.wait(patience)?;
+        let timeout = TIMEOUT + Duration::from_secs(self.options.seconds * FIGURES.len() as u64);
+        let exit = child.wait(timeout)?;
         // The last output may arrive after the exit notification.
-        let _ = child.wait(LOOK);
-        let said = (self.said)(child.id());
+        let _ = child.wait(POLL_INTERVAL);
+        let output_of = (self.output_of)(child.id());
         match exit {
-            Exit::Exited { status: 0 } => Ok(said),
-            _ => Err(Error::failed(format!("{} on arm0: {}", words.join(" "), said.trim()))),
+            Exit::Exited { status: 0 } => Ok(output_of),
+            _ => Err(Error::failed(format!("{} on arm0: {}", words.join(" "), output_of.trim()))),
         }
     }
 }
@@ -326,8 +329,8 @@ impl Responder {
 }
 
 fn respond(mut stream: TcpStream) -> std::io::Result<()> {
-    stream.set_read_timeout(Some(PATIENCE))?;
-    stream.set_write_timeout(Some(PATIENCE))?;
+    stream.set_read_timeout(Some(TIMEOUT))?;
+    stream.set_write_timeout(Some(TIMEOUT))?;
     let (mut what, mut chunk) = ([0], vec![1; CHUNK_BYTES]);
     stream.read_exact(&mut what)?;
     if what[0] == RECEIVES {
@@ -350,7 +353,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_programs_say_is_read() {
+    fn program_output_is_parsed() {
         let found = figures("figure a_ns 5\nother\nfigure b x\nfigure c 7\n");
         assert_eq!(found.into_iter().collect::<Vec<_>>(), [("a_ns".to_owned(), 5), ("c".to_owned(), 7)]);
         assert_eq!(Unit::Ns.show(1500), "1.5 us");

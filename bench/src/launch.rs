@@ -15,11 +15,8 @@ const GRACE: Duration = Duration::from_secs(3);
 ///
 /// # Errors
 /// A description: its exit status and last output, or that its output has no valid figures.
-pub(crate) fn figures_of<T: DeserializeOwned>(
-    command: Command,
-    patience: Duration,
-) -> Result<Vec<T>, String> {
-    let (status, output, errors) = output_of(command, patience)?;
+pub(crate) fn figures_of<T: DeserializeOwned>(command: Command, timeout: Duration) -> Result<Vec<T>, String> {
+    let (status, output, errors) = output_of(command, timeout)?;
     if !status.success() {
         return Err(format!("{status}: {}", last_lines(&errors)));
     }
@@ -49,19 +46,19 @@ pub(crate) fn last_lines(errors: &str) -> String {
 /// Runs a program to completion; after a timeout, terminates it and all its children.
 pub(crate) fn output_of(
     mut command: Command,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<(ExitStatus, String, String), String> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = command.spawn().map_err(|error| format!("cannot start {name}: {error}"))?;
     let (output, errors) = (drain(child.stdout.take()), drain(child.stderr.take()));
-    let until = Instant::now() + patience;
+    let until = Instant::now() + timeout;
     let status = loop {
         match child.try_wait().map_err(|error| format!("cannot wait for {name}: {error}"))? {
             Some(status) => break status,
             None if Instant::now() >= until => {
                 end(&mut child);
-                return Err(format!("it did not end within {} s", patience.as_secs()));
+                return Err(format!("it did not end within {} s", timeout.as_secs()));
             }
             None => std::thread::sleep(Duration::from_millis(5)),
         }
@@ -115,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn figures_are_found_among_what_else_is_said() {
+    fn figures_are_found_among_other_output() {
         let output = "warning: something\n{\"metric\": \"put\", \"bytes\": 8, \"p50\": 1.5, \"p99\": 2.0, \"samples\": 3}\n";
         let expected = Figure { metric: "put".into(), bytes: 8 };
         assert_eq!(parsed(output), Ok(vec![expected]));
@@ -124,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_launcher_says_last_is_why() {
+    fn last_launcher_output_is_the_reason() {
         assert_eq!(last_lines("a\nb\n\nc\nd\n"), "b; c; d");
         assert_eq!(last_lines(""), "and it said nothing");
         let (status, output, errors) =
@@ -133,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_end_is_ended_with_its_children() {
+    fn timed_out_programs_die_with_children() {
         let marker = format!("tombolo-bench-{}", std::process::id());
         let script = format!("sh -c 'sleep 300 # {marker}' & wait");
         let why = output_of(shell(&script), Duration::from_millis(200)).expect_err("it does not end");

@@ -42,4 +42,4 @@ pub mod xipx;
 pub use limit::Limit;
 pub use report::BenchReport;
 pub use table::significant;
-pub use tombolo_bench_far::Patience;
+pub use tombolo_bench_far::SpinTimeout;

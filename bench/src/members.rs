@@ -14,17 +14,17 @@ pub(crate) fn repeat<F: DeserializeOwned>(
     members: u32,
     arguments: &[OsString],
     trial: &impl Serialize,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Vec<F>, String> {
     let once = || {
-        let figures = run(name, members, arguments, trial, patience)?;
+        let figures = run(name, members, arguments, trial, timeout)?;
         figures.into_iter().next().ok_or_else(|| "rank 0 found nothing".to_owned())
     };
     (0..rounds).map(|_| once()).collect()
 }
 
 /// Runs as a member of a trial, given as JSON, and prints the result of `measure`.
-pub(crate) fn take_part<T: DeserializeOwned, F: Serialize, E: std::fmt::Display>(
+pub(crate) fn run_member_trial<T: DeserializeOwned, F: Serialize, E: std::fmt::Display>(
     trial: &str,
     measure: impl FnOnce(&T) -> Result<F, E>,
 ) -> Result<(), String> {
@@ -41,7 +41,7 @@ pub(crate) fn run<F: DeserializeOwned>(
     members: u32,
     arguments: &[OsString],
     trial: &impl Serialize,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Vec<F>, String> {
     let trial = serde_json::to_string(trial).map_err(|error| error.to_string())?;
     let program = std::env::current_exe().map_err(|error| format!("this program has no path: {error}"))?;
@@ -67,9 +67,9 @@ pub(crate) fn run<F: DeserializeOwned>(
         }
     }
     while children.iter_mut().any(|child| matches!(child.try_wait(), Ok(None))) {
-        if started.elapsed() > patience {
+        if started.elapsed() > timeout {
             end(&mut children);
-            return Err(format!("it took longer than {} s", patience.as_secs()));
+            return Err(format!("it took longer than {} s", timeout.as_secs()));
         }
         std::thread::sleep(Duration::from_millis(5));
     }

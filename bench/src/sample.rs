@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_out_of_range_is_kept_as_the_longest() {
+    fn out_of_range_samples_saturate() {
         let mut samples = Samples::new();
         samples.singles.saturating_record(u64::MAX);
         samples.rounds = 1;

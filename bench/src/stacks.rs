@@ -49,7 +49,7 @@ impl Unit {
 
 /// Result of one run of the program on a stack.
 #[derive(Clone, PartialEq, Debug)]
-pub(crate) struct Found {
+pub(crate) struct Measurement {
     pub(crate) figure: Figure,
     pub(crate) stack: String,
     pub(crate) unit: Unit,
@@ -83,9 +83,9 @@ pub struct Row {
 
 impl Row {
     /// Summarizes at least one run of the same figure on the same stack.
-    fn of(runs: &[Found]) -> Row {
-        let Found { figure, stack, unit, .. } = runs[0].clone();
-        let middle = |of: fn(&Found) -> f64| median_of(runs.iter().map(of)).unwrap_or(f64::NAN);
+    fn of(runs: &[Measurement]) -> Row {
+        let Measurement { figure, stack, unit, .. } = runs[0].clone();
+        let middle = |of: fn(&Measurement) -> f64| median_of(runs.iter().map(of)).unwrap_or(f64::NAN);
         Row {
             figure,
             stack,
@@ -102,25 +102,28 @@ impl Row {
         2 * self.disturbed > self.runs.len()
     }
 
-    /// Compares this row with another one; values below `least` count as `least`. The result is the median of
-    /// the ratios of consecutive runs: a hypervisor that moves processors makes runs of different minutes
-    /// incomparable.
-    pub(crate) fn beside(&self, other: &Row, what: &str, bound: Bound, least: f64) -> Target {
+    /// Compares this row with another one; values below `minimum` count as `minimum`. The result is the
+    /// median of the ratios of consecutive runs: a hypervisor that moves processors makes runs of different
+    /// minutes incomparable.
+    pub(crate) fn compare_with(&self, other: &Row, what: &str, bound: Bound, minimum: f64) -> Target {
         let runs = self.runs.iter().zip(&other.runs);
-        let ratio = median_of(runs.map(|(own, other)| own.max(least) / other.max(least)));
+        let ratio = median_of(runs.map(|(own, other)| own.max(minimum) / other.max(minimum)));
         Target::new(what.to_owned(), bound, ratio, self.is_doubtful() || other.is_doubtful())
     }
 }
 
 /// Returns whether two runs measured the same figure on the same stack.
-pub(crate) fn is_same(a: &Found, b: &Found) -> bool {
+pub(crate) fn is_same(a: &Measurement, b: &Measurement) -> bool {
     a.stack == b.stack && a.figure == b.figure
 }
 
 /// Groups runs into rows, in the order in which they were first found. `is_same` returns whether two runs
 /// belong to one row.
-pub(crate) fn rows(found: Vec<Found>, is_same: impl Fn(&Found, &Found) -> bool) -> Vec<Row> {
-    let mut groups: Vec<Vec<Found>> = Vec::new();
+pub(crate) fn rows(
+    found: Vec<Measurement>,
+    is_same: impl Fn(&Measurement, &Measurement) -> bool,
+) -> Vec<Row> {
+    let mut groups: Vec<Vec<Measurement>> = Vec::new();
     for run in found {
         match groups.iter_mut().find(|group| is_same(&group[0], &run)) {
             Some(group) => group.push(run),
@@ -258,9 +261,9 @@ impl BenchReport for Report {
 pub(crate) mod tests {
     use super::*;
 
-    pub(crate) fn found(group: &str, stack: &str, metric: &str, size: u64, p50: f64) -> Found {
+    pub(crate) fn found(group: &str, stack: &str, metric: &str, size: u64, p50: f64) -> Measurement {
         let figure = Figure { group: group.into(), metric: metric.into(), size };
-        Found { figure, stack: stack.into(), unit: Unit::Ns, p50, p99: 2.0 * p50, disturbed: false }
+        Measurement { figure, stack: stack.into(), unit: Unit::Ns, p50, p99: 2.0 * p50, disturbed: false }
     }
 
     fn report(rows: Vec<Row>, targets: Vec<Target>, absent: Vec<Absent>) -> Report {
@@ -290,16 +293,16 @@ pub(crate) mod tests {
         assert_eq!((rows.len(), rows[0].p50, rows[0].p99), (2, 420.0, 840.0));
         assert_eq!(rows[0].runs, [500.0, 420.0, 410.0]);
         // The processors were moved before the last run: the ratio of the medians would differ.
-        let target = rows[0].beside(&rows[1], "own / other", Bound::AtMost(1.1), 0.0);
+        let target = rows[0].compare_with(&rows[1], "own / other", Bound::AtMost(1.1), 0.0);
         assert_eq!((target.found, target.verdict), (Some(1.05), crate::target::Verdict::Met));
     }
 
     #[test]
-    fn what_is_too_short_to_be_measured_is_not_compared() {
+    fn too_short_times_are_not_compared() {
         let verdict = |own| {
             let runs = vec![found("near", "other", "task", 2, -20.0), found("near", "own", "task", 2, own)];
             let rows = rows(runs, is_same);
-            rows[1].beside(&rows[0], "", Bound::AtMost(1.1), 10.0).verdict
+            rows[1].compare_with(&rows[0], "", Bound::AtMost(1.1), 10.0).verdict
         };
         assert_eq!(verdict(9.0), crate::target::Verdict::Met);
         assert_eq!(verdict(20.0), crate::target::Verdict::Missed);
@@ -308,9 +311,10 @@ pub(crate) mod tests {
     #[test]
     fn a_row_that_was_mostly_disturbed_is_doubtful() {
         let verdict = |disturbed: [bool; 2]| {
-            let own = disturbed.map(|disturbed| Found { disturbed, ..found("near", "own", "task", 2, 1.0) });
+            let own =
+                disturbed.map(|disturbed| Measurement { disturbed, ..found("near", "own", "task", 2, 1.0) });
             let rows = rows([vec![found("near", "other", "task", 2, 1.0)], own.into()].concat(), is_same);
-            rows[1].beside(&rows[0], "", Bound::AtMost(1.1), 0.0).verdict
+            rows[1].compare_with(&rows[0], "", Bound::AtMost(1.1), 0.0).verdict
         };
         assert_eq!(verdict([true, false]), crate::target::Verdict::Met);
         assert_eq!(verdict([true, true]), crate::target::Verdict::Doubtful);
@@ -318,12 +322,12 @@ pub(crate) mod tests {
 
     #[test]
     fn tables_have_a_column_for_each_stack() {
-        let rate = Found { unit: Unit::PerS, ..found("near", "own", "rate", 8, 2.5e6) };
+        let rate = Measurement { unit: Unit::PerS, ..found("near", "own", "rate", 8, 2.5e6) };
         let latency = found("near", "own", "latency", 8, 1200.0);
-        let long = Found { disturbed: true, ..found("near", "other", "start", 8, 1.2e9) };
+        let long = Measurement { disturbed: true, ..found("near", "other", "start", 8, 1.2e9) };
         let mut rows = rows(vec![latency, rate, long], is_same);
         rows[2].limit = Some(1e9);
-        let target = rows[0].beside(&rows[0], "own / own", Bound::AtLeast(2.0), 0.0);
+        let target = rows[0].compare_with(&rows[0], "own / own", Bound::AtLeast(2.0), 0.0);
         let absent = vec![Absent { peer: "third".into(), why: "it is not there".into() }];
         let report = report(rows, vec![target], absent);
         let table = report.table();
@@ -344,12 +348,12 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_not_measured_is_said_once() {
+    fn absent_figures_are_listed_once() {
         let mut absent = vec![Absent { peer: "other".into(), why: "no".into() }];
         for (part, why) in [("tasks", "no"), ("start", "no"), ("tasks", "no"), ("start", "killed")] {
             add_absent(&mut absent, "own", part, why.into());
         }
-        let said: Vec<String> = absent.iter().map(ToString::to_string).collect();
-        assert_eq!(said, ["other: no", "own: tasks, start: no", "own: start: killed"]);
+        let lines: Vec<String> = absent.iter().map(ToString::to_string).collect();
+        assert_eq!(lines, ["other: no", "own: tasks, start: no", "own: start: killed"]);
     }
 }

@@ -10,11 +10,11 @@ use std::time::{Duration, Instant};
 use serde::Serialize;
 use tombolo_base::SharedMemory;
 use tombolo_link::{ChannelConfig, Hello};
-use tombolo_platform::clock::StampClock;
+use tombolo_platform::clock::TimestampClock;
 use tombolo_platform::{Deadline, OsError, socket};
 use tombolo_trace::Shape;
 use tombolo_trace::layout::control_on;
-use tombolo_trace::page::{control, format};
+use tombolo_trace::page::{init_page, set_control};
 use tombolo_transport::trace::{EventKind, NewEvent, Recorder};
 use tombolo_transport::wrap::traced::{Traced, TracedEnd};
 use tombolo_transport::{ChannelError, EndError, MemoryChannel, Transport, TransportExt, shm};
@@ -23,7 +23,7 @@ use tombolo_transport::{ChannelError, EndError, MemoryChannel, Transport, Transp
 const MESSAGES: u32 = 2_000;
 
 /// Timeout of the handshake between the two ends.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Error that prevented the measurement.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +61,7 @@ pub struct Costs {
 fn pair() -> Result<(MemoryChannel, MemoryChannel), Error> {
     let (near, far) = socket::pair(socket::SocketKind::Stream)?;
     let hello = Hello::new(ChannelConfig::default(), 0, None);
-    let deadline = Deadline::after(PATIENCE);
+    let deadline = Deadline::after(TIMEOUT);
     let (connected, accepted) = std::thread::scope(|scope| {
         let connecting = scope.spawn(|| shm::connect(near, hello, deadline));
         let accepted = shm::accept(far, hello, deadline);
@@ -88,7 +88,11 @@ fn slice(mut call: impl FnMut() -> Result<(), Error>) -> Result<f64, Error> {
 
 /// Sends one message from `near` and receives it at `far`.
 #[inline(always)]
-fn carry(near: &mut impl Transport, far: &mut impl Transport, buffer: &mut Vec<u8>) -> Result<(), Error> {
+fn send_and_receive(
+    near: &mut impl Transport,
+    far: &mut impl Transport,
+    buffer: &mut Vec<u8>,
+) -> Result<(), Error> {
     near.try_send(black_box(&[7; 56]))?;
     black_box(far.try_recv_into(buffer)?);
     Ok(())
@@ -106,24 +110,24 @@ fn median(mut values: Vec<f64>) -> f64 {
 pub fn measure(slices: u32) -> Result<Costs, Error> {
     let shape = Shape::default();
     let memory = SharedMemory::zeroed(shape.length_bytes());
-    format(&memory, &shape);
-    let recorder = Recorder::new(memory.clone(), 1, 0).unwrap_or_else(|_| Recorder::none());
+    init_page(&memory, &shape);
+    let recorder = Recorder::new(memory.clone(), 1, 0).unwrap_or_else(|_| Recorder::disabled());
     let (mut plain_near, mut plain_far) = pair()?;
     let [mut near, mut far] = traced(&recorder)?;
-    let clock = StampClock::detect();
+    let clock = TimestampClock::detect();
     let mut buffer = Vec::new();
     let (mut plain, mut off, mut on, mut event, mut stamp) = (vec![], vec![], vec![], vec![], vec![]);
     // Runs twice as many rounds as are counted: the first half is the warm-up.
     for round in 0..2 * slices {
-        let plain_ns = slice(|| carry(&mut plain_near, &mut plain_far, &mut buffer))?;
-        let off_ns = slice(|| carry(&mut near, &mut far, &mut buffer))?;
-        control(&memory, control_on(round, false));
-        let on_ns = slice(|| carry(&mut near, &mut far, &mut buffer))?;
+        let plain_ns = slice(|| send_and_receive(&mut plain_near, &mut plain_far, &mut buffer))?;
+        let off_ns = slice(|| send_and_receive(&mut near, &mut far, &mut buffer))?;
+        set_control(&memory, control_on(round, false));
+        let on_ns = slice(|| send_and_receive(&mut near, &mut far, &mut buffer))?;
         let event_ns = slice(|| {
             recorder.record(black_box(NewEvent::of(EventKind::Marker, 1, 1)));
             Ok(())
         })?;
-        control(&memory, 0);
+        set_control(&memory, 0);
         let stamp_ns = slice(|| {
             black_box(clock.ticks());
             Ok(())

@@ -21,7 +21,7 @@ bandwidth of RCCE in ping-pong and of iRCCE in ping-ping; kernel threads slightl
 not possible with RCCE and iRCCE, as their calls are collective, nor is ping-ping with RCCE, whose calls are synchronous.\n";
 
 /// Timeout of one message.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Channel numbers of a trial: that of nodes with one partner, and those of the node with two.
 const CHANNELS: [u16; 2] = [1, 2];
@@ -59,7 +59,7 @@ impl Pattern {
 
 /// Path from a program to its node's device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub enum Face {
+pub enum AccessPath {
     /// In the process that owns the device: the paper's kernel threads.
     Kernel,
     /// Through its socket: the paper's user threads.
@@ -72,7 +72,7 @@ pub struct Trial {
     /// Communication pattern of the trial.
     pub pattern: Pattern,
     /// Path from programs to their devices.
-    pub face: Face,
+    pub face: AccessPath,
     /// Bytes of each message.
     pub bytes: usize,
     /// Window that holds the memory; `None` for memory of this host.
@@ -95,7 +95,7 @@ pub struct Options {
     /// Arguments that make this program call [`run_member`]; the trial is appended.
     pub member_arguments: Vec<OsString>,
     /// Timeout of one trial.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 /// Result of a trial, reported by node 0.
@@ -149,7 +149,7 @@ pub fn run(options: &Options, rcce: Vec<Rcce>, progress: &mut dyn FnMut(&str)) -
     let mut rows = Vec::new();
     for window in std::iter::once(None).chain(options.windows.iter().cloned().map(Some)) {
         for pattern in Pattern::ALL {
-            for face in [Face::Kernel, Face::User] {
+            for face in [AccessPath::Kernel, AccessPath::User] {
                 for bytes in options.sizes.iter().copied() {
                     let place = window.as_deref().unwrap_or("this host");
                     progress(&format!("{}, {face:?}, {bytes} bytes, memory of {place}", pattern.name()));
@@ -165,8 +165,8 @@ pub fn run(options: &Options, rcce: Vec<Rcce>, progress: &mut dyn FnMut(&str)) -
 
 fn measure(options: &Options, trial: Trial) -> Row {
     let nodes = u32::from(trial.pattern.partners()) + 1;
-    let (arguments, patience) = (&options.member_arguments, options.patience);
-    let all = members::repeat::<Figure>(options.rounds, "xipx", nodes, arguments, &trial, patience);
+    let (arguments, timeout) = (&options.member_arguments, options.timeout);
+    let all = members::repeat::<Figure>(options.rounds, "xipx", nodes, arguments, &trial, timeout);
     match all {
         Ok(mut figures) => {
             figures.sort_by(|a, b| a.message_ns.total_cmp(&b.message_ns));
@@ -181,7 +181,7 @@ fn measure(options: &Options, trial: Trial) -> Row {
 /// # Errors
 /// A description of the failure.
 pub fn run_member(domain: &Domain, trial: &str) -> Result<(), String> {
-    members::take_part(trial, |trial| take_part(domain, trial))
+    members::run_member_trial(trial, |trial| run_trial(domain, trial))
 }
 
 /// Device, opened in this process or reached through its socket.
@@ -193,7 +193,7 @@ enum End {
 impl End {
     fn send(&mut self, to: Address, bytes: &[u8]) -> Result<(), XipxError> {
         match self {
-            End::Kernel(device, _) => device.send(to, bytes, PATIENCE),
+            End::Kernel(device, _) => device.send(to, bytes, TIMEOUT),
             End::User(client, _) => client.send(to, bytes),
         }
     }
@@ -201,31 +201,31 @@ impl End {
     fn receive(&mut self) -> Result<&Message, XipxError> {
         match self {
             End::Kernel(device, message) => {
-                device.receive_into(message, None, PATIENCE)?;
+                device.receive_into(message, None, TIMEOUT)?;
                 Ok(message)
             }
             End::User(client, message) => {
-                *message = client.receive(PATIENCE)?;
+                *message = client.receive(TIMEOUT)?;
                 Ok(message)
             }
         }
     }
 }
 
-fn take_part(domain: &Domain, trial: &Trial) -> Result<Figure, Box<dyn std::error::Error>> {
+fn run_trial(domain: &Domain, trial: &Trial) -> Result<Figure, Box<dyn std::error::Error>> {
     let fifo_bytes = (4 * trial.bytes + 256).next_multiple_of(128).max(16 << 10);
     let options = JoinOptions { fifo_bytes, window: trial.window.clone(), ..JoinOptions::default() };
     let node = Node::join(domain, &options)?;
     let job = domain.job()?;
     let name = format!("tombolo-bench/{}/{}", job.id(), node.number());
-    if trial.face == Face::User {
+    if trial.face == AccessPath::User {
         let server = Server::new(node.clone(), &name)?;
         std::thread::spawn(move || server.run());
     }
     let open = |channel: u16| -> Result<End, XipxError> {
         Ok(match trial.face {
-            Face::Kernel => End::Kernel(node.open(Some(channel))?, Message::default()),
-            Face::User => End::User(Client::open(&name, Some(channel))?, Message::default()),
+            AccessPath::Kernel => End::Kernel(node.open(Some(channel))?, Message::default()),
+            AccessPath::User => End::User(Client::open(&name, Some(channel))?, Message::default()),
         })
     };
     if node.number() > 0 {
@@ -251,11 +251,11 @@ fn take_part(domain: &Domain, trial: &Trial) -> Result<Figure, Box<dyn std::erro
 }
 
 /// Sends to a partner, retrying until it has opened its device.
-fn greet(end: &mut End, to: Address, bytes: &[u8]) -> Result<(), XipxError> {
+fn send_when_open(end: &mut End, to: Address, bytes: &[u8]) -> Result<(), XipxError> {
     let start = Instant::now();
     loop {
         match end.send(to, bytes) {
-            Err(XipxError::NotOpen { .. } | XipxError::Answered { .. }) if start.elapsed() < PATIENCE => {
+            Err(XipxError::NotOpen { .. } | XipxError::Answered { .. }) if start.elapsed() < TIMEOUT => {
                 std::thread::sleep(Duration::from_millis(1));
             }
             sent => return sent,
@@ -266,7 +266,7 @@ fn greet(end: &mut End, to: Address, bytes: &[u8]) -> Result<(), XipxError> {
 /// Plays node 0 with one partner: decides when the time is over and signals that in the first byte.
 fn lead(end: &mut End, to: Address, trial: &Trial) -> Result<Figure, XipxError> {
     let mut bytes = vec![0; trial.bytes.max(1)];
-    greet(end, to, &bytes)?;
+    send_when_open(end, to, &bytes)?;
     end.receive()?;
     let slice = Duration::from_millis(trial.slice_ms);
     let (start, mut trips) = (Instant::now(), 0_u64);
@@ -313,7 +313,13 @@ fn play(end: &mut End, to: Address, trial: &Trial) -> Result<Figure, XipxError> 
 }
 
 impl Report {
-    fn figure(&self, window: &Option<String>, pattern: Pattern, face: Face, bytes: usize) -> Option<Figure> {
+    fn figure(
+        &self,
+        window: &Option<String>,
+        pattern: Pattern,
+        face: AccessPath,
+        bytes: usize,
+    ) -> Option<Figure> {
         let is_it = |row: &&Row| {
             let trial = &row.trial;
             trial.window == *window && trial.pattern == pattern && trial.face == face && trial.bytes == bytes
@@ -329,7 +335,7 @@ impl Report {
             Pattern::TwoToOnePong | Pattern::TwoToOnePing => None,
         });
         let figure = |face| self.figure(window, pattern, face, bytes);
-        let (kernel, user) = (figure(Face::Kernel), figure(Face::User));
+        let (kernel, user) = (figure(AccessPath::Kernel), figure(AccessPath::User));
         let us = |ns: Option<f64>| ns.map_or_else(none, |ns| significant(ns / 1000.0));
         let rate = |figure: Option<Figure>| figure.map_or_else(none, |figure| significant(figure.megabytes));
         let time = |figure: Option<Figure>| us(figure.map(|figure| figure.message_ns));

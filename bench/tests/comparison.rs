@@ -46,7 +46,7 @@ impl Peer for Broken {
     }
 }
 
-/// What has no figure but a reason on a host that lacks something.
+/// Rows with a reason in place of a figure on a host that lacks something.
 struct Lacking;
 
 impl Peer for Lacking {
@@ -130,7 +130,7 @@ fn every_figure_is_there(results: &Results) {
     assert!(results.rows.iter().any(|row| row.peer == "memcpy"));
 }
 
-/// What moves bulk data by engines and TCP: what takes no monitor, and was not compared above.
+/// Bulk transfers by engines and TCP that need no monitor and were not compared above.
 fn moving() -> Vec<Box<dyn Peer>> {
     let wanted = [bulk::COPIED, bulk::ATTACHED, bulk::CARRIED, bulk::TCP];
     bulk::peers().into_iter().filter(|peer| wanted.contains(&peer.name())).collect()

@@ -61,7 +61,7 @@ mod tests {
     #[test]
     fn examples_in_the_help_are_accepted() {
         let parse = |words: &[&str]| {
-            let words = crate::command::rccerun::habits(words.iter().map(Into::into));
+            let words = crate::command::rccerun::translate_arguments(words.iter().map(Into::into));
             Arguments::try_parse_from(words).map(drop)
         };
         let tried = help::assert_examples_parse(&mut Arguments::command(), parse);
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_ends_with_status_2() {
+    fn invalid_usage_ends_with_status_2() {
         for line in ["tombolo", "tombolo frobnicate", "tombolo kill 1.2", "tombolo run", "tombolo up a b"] {
             let error = Arguments::try_parse_from(line.split(' ')).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{line}");

@@ -72,7 +72,7 @@ fn json_is_json_and_nothing_else() {
 }
 
 #[test]
-fn a_reader_that_has_gone_is_no_error() {
+fn closed_reader_is_no_error() {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
     let mut command = tombolo(&["image", "inspect", "/bin/sh"]);

@@ -47,7 +47,7 @@ impl AttachedNode {
 
     /// Returns the window as the node reaches it.
     #[must_use]
-    pub fn as_joined(&self) -> &WindowSource {
+    pub fn joiner_window(&self) -> &WindowSource {
         self.join.as_ref().unwrap_or(&self.window)
     }
 }
@@ -110,11 +110,11 @@ impl std::fmt::Debug for WindowKey {
 impl Secret for WindowKey {
     /// Computes the proof of a message. All parts have a fixed length for each role, so no two messages have
     /// the same digest input.
-    fn proof(&self, role: Role, session: Nonce, attempt: Nonce, said: &[u64]) -> [u64; 4] {
+    fn proof(&self, role: Role, session: Nonce, attempt: Nonce, signed: &[u64]) -> [u64; 4] {
         let mut hash = Sha256::new();
         hash.update(self.0);
         hash.update([role as u8]);
-        for word in [session.get(), attempt.get()].iter().chain(said) {
+        for word in [session.get(), attempt.get()].iter().chain(signed) {
             hash.update(word.to_le_bytes());
         }
         let digest: [u8; 32] = hash.finalize().into();
@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_key_is_a_file_of_some_length() {
+    fn key_file_length_is_checked() {
         let path = std::env::temp_dir().join(format!("tombolo-key-{}", std::process::id()));
         for (bytes, is_good) in [(15, false), (16, true), (MAX_KEY_BYTES, true), (MAX_KEY_BYTES + 1, false)] {
             std::fs::write(&path, vec![7; bytes]).unwrap();

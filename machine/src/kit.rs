@@ -39,15 +39,15 @@ pub enum KitError {
     /// No kit was found.
     #[error(
         "the parts that nodes are made of are not in {}: set TOMBOLO_KIT, or write them by `make kit` in a source tree",
-        list(looked_at)
+        display_paths(searched)
     )]
     NoKit {
         /// Places that were searched.
-        looked_at: Vec<PathBuf>,
+        searched: Vec<PathBuf>,
     },
     /// The kit belongs to another release, whose monitors are incompatible with this one.
     #[error(
-        "the parts that nodes are made of, in {}, are those of Tombolo {theirs}, and this is Tombolo {}: install both of one \
+        "the parts that nodes are made of, in {}, are those of Tombolo {kit_version}, and this is Tombolo {}: install both of one \
          release, or set TOMBOLO_KIT to the folder with the parts of this one (in a source tree, `make kit` writes them)",
         path.display(),
         VERSION
@@ -56,26 +56,26 @@ pub enum KitError {
         /// The kit.
         path: PathBuf,
         /// Version of the kit.
-        theirs: String,
+        kit_version: String,
     },
     /// The kit lacks the monitor for an instruction set.
     #[error(
         "there is no monitor for {isa} nodes in {}: `make kit` in a source tree builds it",
-        list(looked_at)
+        display_paths(searched)
     )]
     NoMonitor {
         /// Instruction set of the monitor.
         isa: Isa,
         /// Places that were searched.
-        looked_at: Vec<PathBuf>,
+        searched: Vec<PathBuf>,
     },
     /// The kit lacks the monitor for boards of an instruction set.
-    #[error("there is no monitor for boards of {isa} in {}: run `make kit`", list(looked_at))]
+    #[error("there is no monitor for boards of {isa} in {}: run `make kit`", display_paths(searched))]
     NoBoard {
         /// Instruction set of the board.
         isa: Isa,
         /// Places that were searched.
-        looked_at: Vec<PathBuf>,
+        searched: Vec<PathBuf>,
     },
     /// A folder that a machine file names is not in the kit.
     #[error(
@@ -112,7 +112,7 @@ pub enum KitError {
     },
 }
 
-fn list(paths: &[PathBuf]) -> String {
+fn display_paths(paths: &[PathBuf]) -> String {
     paths.iter().map(|path| path.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
@@ -142,26 +142,28 @@ impl Kit {
             return match path.is_dir() {
                 false => Err(KitError::NotAFolder { path }),
                 true if !is_kit(&path) => Err(KitError::NotAKit { path }),
-                true => Kit { root: path, named: true }.checked(),
+                true => Kit { root: path, named: true }.check_version(),
             };
         }
         let places = ["../kit", "../../kit", "../lib/tombolo/kit"];
-        let looked_at: Vec<PathBuf> =
-            exe_folder.into_iter().flat_map(|folder| places.map(|place| above(folder, place))).collect();
-        match looked_at.iter().find(|path| path.is_dir()) {
-            Some(root) => Kit { root: root.clone(), named: false }.checked(),
-            None => Err(KitError::NoKit { looked_at }),
+        let searched: Vec<PathBuf> = exe_folder
+            .into_iter()
+            .flat_map(|folder| places.map(|place| resolve_parents(folder, place)))
+            .collect();
+        match searched.iter().find(|path| path.is_dir()) {
+            Some(root) => Kit { root: root.clone(), named: false }.check_version(),
+            None => Err(KitError::NoKit { searched }),
         }
     }
 
     /// Returns the kit, unless it is of another version.
-    fn checked(self) -> Result<Kit, KitError> {
+    fn check_version(self) -> Result<Kit, KitError> {
         let Ok(text) = std::fs::read_to_string(self.root.join(VERSION_FILE)) else { return Ok(self) };
-        let theirs = text.trim();
-        if theirs == VERSION {
+        let kit_version = text.trim();
+        if kit_version == VERSION {
             return Ok(self);
         }
-        Err(KitError::OtherVersion { theirs: theirs.to_owned(), path: self.root })
+        Err(KitError::OtherVersion { kit_version: kit_version.to_owned(), path: self.root })
     }
 
     /// Returns the kit in this folder, without checking its content.
@@ -194,7 +196,7 @@ impl Kit {
     /// [`KitError::NoMonitor`].
     pub fn tombolod(&self, isa: Isa) -> Result<PathBuf, KitError> {
         let path = self.root.join(isa.name()).join("tombolod");
-        if is_program(&path) { Ok(path) } else { Err(KitError::NoMonitor { isa, looked_at: vec![path] }) }
+        if is_program(&path) { Ok(path) } else { Err(KitError::NoMonitor { isa, searched: vec![path] }) }
     }
 
     /// Returns the monitor of a board of `isa`, which the board boots.
@@ -203,7 +205,7 @@ impl Kit {
     /// [`KitError::NoBoard`].
     pub fn board(&self, isa: Isa) -> Result<PathBuf, KitError> {
         let path = self.root.join(isa.name()).join("board");
-        if path.is_file() { Ok(path) } else { Err(KitError::NoBoard { isa, looked_at: vec![path] }) }
+        if path.is_file() { Ok(path) } else { Err(KitError::NoBoard { isa, searched: vec![path] }) }
     }
 }
 
@@ -237,12 +239,13 @@ impl Folder {
 pub fn host_tombolod() -> Result<PathBuf, KitError> {
     // A kit of another version is ignored here; code that depends on the version refuses it.
     let in_kit = Kit::locate().ok().map(|kit| kit.root.join(Isa::current().name()).join("tombolod"));
-    let beside =
-        exe_folder().into_iter().flat_map(|folder| [folder.join("tombolod"), above(&folder, "../tombolod")]);
-    let looked_at: Vec<PathBuf> = in_kit.into_iter().chain(beside).collect();
-    match looked_at.iter().find(|path| is_program(path)) {
+    let beside = exe_folder()
+        .into_iter()
+        .flat_map(|folder| [folder.join("tombolod"), resolve_parents(&folder, "../tombolod")]);
+    let searched: Vec<PathBuf> = in_kit.into_iter().chain(beside).collect();
+    match searched.iter().find(|path| is_program(path)) {
         Some(path) => Ok(path.clone()),
-        None => find_program("tombolod").ok_or(KitError::NoMonitor { isa: Isa::current(), looked_at }),
+        None => find_program("tombolod").ok_or(KitError::NoMonitor { isa: Isa::current(), searched }),
     }
 }
 
@@ -251,7 +254,7 @@ pub fn host_tombolod() -> Result<PathBuf, KitError> {
 /// # Errors
 /// [`KitError::NoEmulator`] names the package to install; [`KitError::BadEmulator`] blames the machine file.
 pub fn emulator(node: &Node) -> Result<Option<PathBuf>, KitError> {
-    let (stated, usual, package) = match &node.settings {
+    let (configured, default_program, package) = match &node.settings {
         NodeSettings::Host | NodeSettings::Attached(_) => return Ok(None),
         NodeSettings::User(user) => {
             let name = if node.isa == Isa::Armv7 { "arm" } else { node.isa.name() };
@@ -266,16 +269,16 @@ pub fn emulator(node: &Node) -> Result<Option<PathBuf>, KitError> {
             (&bare.emulator, program.to_owned(), package)
         }
     };
-    match stated {
-        Some(stated) => match find_program(stated) {
+    match configured {
+        Some(configured) => match find_program(configured) {
             Some(path) => Ok(Some(path)),
-            None => Err(KitError::BadEmulator { node: node.name.clone(), path: stated.clone() }),
+            None => Err(KitError::BadEmulator { node: node.name.clone(), path: configured.clone() }),
         },
         // Debian's qemu-user-static is as good as qemu-user.
-        None => find_program(&usual)
-            .or_else(|| find_program(format!("{usual}-static")))
+        None => find_program(&default_program)
+            .or_else(|| find_program(format!("{default_program}-static")))
             .map(Some)
-            .ok_or(KitError::NoEmulator { node: node.name.clone(), program: usual, package }),
+            .ok_or(KitError::NoEmulator { node: node.name.clone(), program: default_program, package }),
     }
 }
 
@@ -301,7 +304,7 @@ fn exe_folder() -> Option<PathBuf> {
 }
 
 /// Joins `folder` and `relative`, resolving leading `..` textually, so that the path is readable in errors.
-fn above(folder: &Path, relative: &str) -> PathBuf {
+fn resolve_parents(folder: &Path, relative: &str) -> PathBuf {
     let mut path = folder.to_owned();
     for part in relative.split('/') {
         if part == ".." {
@@ -348,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kit_is_beside_the_build_or_installed_or_named() {
+    fn kit_is_located_by_build_installation_or_variable() {
         let scratch = Scratch::new("kit-places");
         let locate = |exe: &str| Kit::locate_from(None, Some(&scratch.0.join(exe))).map(|kit| kit.root);
         let missing = locate("target/release").unwrap_err();
@@ -416,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_of_the_kit_is_found_there() {
+    fn kit_folder_is_located() {
         let scratch = Scratch::new("kit-folder");
         let kit = Kit::at(&scratch.0);
         let folder = Folder::InKit("mpi/aarch64".into());
@@ -445,14 +448,14 @@ mod tests {
     }
 
     #[test]
-    fn an_emulator_that_the_machine_file_names_is_not_replaced() {
-        let stated = PathBuf::from("/nonexistent/qemu");
+    fn configured_emulator_is_not_replaced() {
+        let configured = PathBuf::from("/nonexistent/qemu");
         let node = |settings| Node { id: NodeId(1), name: "n".to_owned(), isa: Isa::Aarch64, settings };
-        let user = NodeSettings::User(UserNode { emulator: Some(stated.clone()), ..UserNode::default() });
-        let vm = NodeSettings::Vm(VmNode { emulator: Some(stated.clone()), ..VmNode::default() });
+        let user = NodeSettings::User(UserNode { emulator: Some(configured.clone()), ..UserNode::default() });
+        let vm = NodeSettings::Vm(VmNode { emulator: Some(configured.clone()), ..VmNode::default() });
         for settings in [user, vm] {
             let error = emulator(&node(settings)).unwrap_err();
-            assert_eq!(error, KitError::BadEmulator { node: "n".to_owned(), path: stated.clone() });
+            assert_eq!(error, KitError::BadEmulator { node: "n".to_owned(), path: configured.clone() });
         }
         assert_eq!(emulator(&node(NodeSettings::Host)), Ok(None));
     }

@@ -151,7 +151,7 @@ impl Limit {
 
     /// Returns the greatest value allowed in a machine file; the smallest is 1.
     #[must_use]
-    pub const fn greatest(self) -> u32 {
+    pub const fn max_value(self) -> u32 {
         match self {
             Limit::Backlog => 65_536,
             // Beyond this a monitor runs out of descriptors.
@@ -177,7 +177,7 @@ impl Limits {
     /// Returns the limits with one value changed, which must be at least 1.
     #[must_use]
     pub fn with(mut self, limit: Limit, value: u32) -> Limits {
-        self.values[limit.index()] = value.clamp(1, limit.greatest());
+        self.values[limit.index()] = value.clamp(1, limit.max_value());
         self
     }
 }
@@ -193,10 +193,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_has_its_place_its_key_and_a_default_in_range() {
+    fn each_limit_has_an_index_a_key_and_a_valid_default() {
         for (index, limit) in Limit::ALL.into_iter().enumerate() {
             assert_eq!(limit.index(), index, "{limit:?}");
-            assert!((1..=limit.greatest()).contains(&limit.default_value()), "{limit:?}");
+            assert!((1..=limit.max_value()).contains(&limit.default_value()), "{limit:?}");
             assert_eq!(Limit::ALL.into_iter().filter(|other| other.key() == limit.key()).count(), 1);
             let changed = Limits::default().with(limit, 7);
             assert_eq!(changed.of(limit), 7);

@@ -348,7 +348,7 @@ impl Machine {
     /// Returns the window between a node and the host, through which their monitors talk.
     #[must_use]
     pub fn own_window(&self, node: NodeId) -> Option<&Window> {
-        self.windows.iter().find(|window| window.own_of == Some(node))
+        self.windows.iter().find(|window| window.private_to == Some(node))
     }
 
     /// Returns the windows that a node maps, its own first.
@@ -459,7 +459,7 @@ impl Node {
 
     /// Returns whether it has its own memory and reaches others only through a window.
     #[must_use]
-    pub fn behind_window(&self) -> bool {
+    pub fn is_behind_window(&self) -> bool {
         self.own_window().is_some()
     }
 
@@ -484,7 +484,7 @@ impl Node {
 }
 
 /// Returns the possible transports between two nodes, best first; none if they cannot be joined.
-pub(crate) fn ways(
+pub(crate) fn possible_transports(
     windows: &CommonWindows<'_>,
     a: &Node,
     b: &Node,
@@ -506,7 +506,7 @@ pub(crate) fn default_links(nodes: &[Node], windows: &CommonWindows<'_>) -> Vec<
     let mut links = Vec::new();
     for (index, a) in nodes.iter().enumerate() {
         for b in &nodes[index + 1..] {
-            if let Some(&(transport, window)) = ways(windows, a, b).first() {
+            if let Some(&(transport, window)) = possible_transports(windows, a, b).first() {
                 links.push(Link { a: a.id, b: b.id, transport, window });
             }
         }

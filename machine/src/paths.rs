@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn the_most_particular_variable_decides() {
+    fn most_specific_variable_wins() {
         let all = [("HOME", "/h"), ("XDG_CACHE_HOME", "/x"), ("TOMBOLO_CACHE", "/t")];
         assert_eq!(with(&all).as_deref(), Ok(Path::new("/t")));
         assert_eq!(with(&all[..2]).as_deref(), Ok(Path::new("/x/tombolo")));

@@ -1,17 +1,17 @@
 //! "Did you mean": finds the allowed word nearest to a mistyped one.
 
 /// Maximum length of words that are compared: longer ones are not misspellings, and comparing takes time.
-const LONGEST_WORD_BYTES: usize = 64;
+const MAX_WORD_BYTES: usize = 64;
 
 /// Returns the word of `allowed` that is nearest to `word`, if it is near enough.
 #[must_use]
 pub fn nearest<'a>(word: &str, allowed: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    if word.is_empty() || word.len() > LONGEST_WORD_BYTES {
+    if word.is_empty() || word.len() > MAX_WORD_BYTES {
         return None;
     }
-    let word = normal(word);
+    let word = normalize(word);
     let scored = allowed.into_iter().filter_map(|candidate| {
-        let normal_candidate = normal(candidate);
+        let normal_candidate = normalize(candidate);
         let begins = normal_candidate.starts_with(&word) && word.len() >= 3;
         let distance = if begins { 1 } else { strsim::osa_distance(&word, &normal_candidate) };
         let tolerable = (normal_candidate.chars().count().max(3)) / 3;
@@ -22,7 +22,7 @@ pub fn nearest<'a>(word: &str, allowed: impl IntoIterator<Item = &'a str>) -> Op
 
 /// Returns the instruction set for which `word` is the name in other systems.
 pub(crate) fn isa_alias(word: &str) -> Option<&'static str> {
-    match normal(word).as_str() {
+    match normalize(word).as_str() {
         "arm64" | "armv8" | "armv8_a" | "arm" => Some("aarch64"),
         "amd64" | "x64" | "x86" => Some("x86_64"),
         "riscv" | "riscv64gc" | "rv64" | "rv64gc" => Some("riscv64"),
@@ -33,7 +33,7 @@ pub(crate) fn isa_alias(word: &str) -> Option<&'static str> {
     }
 }
 
-fn normal(word: &str) -> String {
+fn normalize(word: &str) -> String {
     word.to_lowercase().replace(['-', ' '], "_")
 }
 
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn small_slips_find_their_word() {
+    fn small_typos_find_the_nearest_word() {
         let keys = ["name", "kind", "memory_mib", "window_mib", "doorbells"];
         assert_eq!(nearest("memroy_mib", keys), Some("memory_mib"));
         assert_eq!(nearest("Memory-MiB", keys), Some("memory_mib"));

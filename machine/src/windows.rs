@@ -29,7 +29,7 @@ pub struct Window {
     /// channels without their own.
     pub doorbells: u16,
     /// Node whose window with the host this is; `None` for one that the machine file adds.
-    pub own_of: Option<NodeId>,
+    pub private_to: Option<NodeId>,
     /// Trust domain of its members: each can read and write all of it.
     pub trust: String,
     /// Caches between each member and the memory; `None` if it is coherent.
@@ -88,7 +88,7 @@ pub(crate) fn own_windows(nodes: &[Node]) -> Vec<Window> {
         members: vec![NodeId::HOST, node.id],
         size_mib,
         doorbells,
-        own_of: Some(node.id),
+        private_to: Some(node.id),
         trust: Window::DEFAULT_TRUST.to_owned(),
         caches,
         home: NodeId::HOST,

@@ -65,12 +65,13 @@ fn build_for_all(request: &Request) -> Image {
         }
     })
     .unwrap_or_else(|error| panic!("{error}"));
-    let begun = Isa::WIDE.iter().enumerate().map(|(index, isa)| format!("{isa} {index}/4"));
-    let expected: Vec<String> = begun.chain(Isa::WIDE.iter().map(|isa| format!("{isa} done"))).collect();
+    let begun = Isa::ALL_64_BIT.iter().enumerate().map(|(index, isa)| format!("{isa} {index}/4"));
+    let expected: Vec<String> =
+        begun.chain(Isa::ALL_64_BIT.iter().map(|isa| format!("{isa} done"))).collect();
     assert_eq!(steps, expected);
     let image = Image::open(&built.path).expect("the image is right");
     assert_eq!(image.id(), built.image.id());
-    assert_eq!(image.targets(), Isa::WIDE.map(Target::from));
+    assert_eq!(image.targets(), Isa::ALL_64_BIT.map(Target::from));
     for program in image.programs().filter(|program| program.target.isa != Isa::current()) {
         assert_eq!(program.interpreter, None, "{} must be static", program.target.isa);
     }
@@ -95,11 +96,11 @@ fn a_c_program_runs_on_every_isa() {
          return one.first ? \"little\" : \"big\"; }\n",
     );
     let source = Source::detect(&[main, order], RustProgram::Default).expect("C files");
-    let mut request = Request::new(source, &Isa::WIDE.map(Target::from));
+    let mut request = Request::new(source, &Isa::ALL_64_BIT.map(Target::from));
     request.output = Some(scratch.0.join("out.tbi"));
     let image = build_for_all(&request);
     assert_eq!(image.name(), "hello");
-    for isa in Isa::WIDE {
+    for isa in Isa::ALL_64_BIT {
         assert_eq!(run(&image, isa, &scratch.0), format!("one {}-endian\n", byte_order(isa)));
     }
 }
@@ -118,14 +119,14 @@ fn a_rust_package_of_its_own_runs_on_every_isa() {
          println!(\"{word} {} {order}-endian\", std::env::consts::ARCH);\n}\n",
     );
     let source = Source::detect(std::slice::from_ref(&scratch.0), RustProgram::Default).expect("a package");
-    let mut request = Request::new(source, &Isa::WIDE.map(Target::from));
+    let mut request = Request::new(source, &Isa::ALL_64_BIT.map(Target::from));
     request.profile = "dev".to_owned();
     let target = scratch.0.join("target");
     request.arguments = vec!["--target-dir".to_owned(), target.display().to_string()];
     request.output = Some(scratch.0.join("greeting.tbi"));
     let image = build_for_all(&request);
     assert_eq!(image.name(), "greeting");
-    for isa in Isa::WIDE {
+    for isa in Isa::ALL_64_BIT {
         assert_eq!(run(&image, isa, &scratch.0), format!("one {isa} {}-endian\n", byte_order(isa)));
     }
 }
@@ -135,7 +136,7 @@ fn c(file: PathBuf) -> Source {
 }
 
 #[test]
-fn a_failed_build_says_so_and_writes_nothing() {
+fn failed_build_is_reported_and_writes_nothing() {
     let scratch = Scratch::new("build-fails");
     let source = c(scratch.write("broken.c", "int main(void) { return }\n"));
     let mut request = Request::new(source, &[Isa::current().into()]);
@@ -160,7 +161,7 @@ fn an_image_that_cannot_be_written_is_an_error_with_its_path() {
 }
 
 #[test]
-fn a_manifest_that_cargo_refuses_is_shown_as_cargo_says() {
+fn cargo_manifest_error_is_shown() {
     let scratch = Scratch::new("build-manifest");
     let manifest = scratch.write("Cargo.toml", "[package\n");
     let source = Source::Rust { manifest: manifest.clone(), program: RustProgram::Default };

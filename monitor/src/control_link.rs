@@ -27,7 +27,7 @@ pub struct ControlLink {
     carrier: Carrier,
     queue: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
     queued_bytes: usize,
-    gone: bool,
+    closed: bool,
 }
 
 /// Number of queued bytes from which this side should send no further requests.
@@ -37,7 +37,7 @@ const BACKED_UP_BYTES: usize = 1 << 20;
 const MAX_QUEUED_BYTES: usize = 256 << 20;
 
 /// Received message with its descriptors.
-pub type Arrived = (Vec<u8>, Vec<OwnedFd>);
+pub type Received = (Vec<u8>, Vec<OwnedFd>);
 
 impl ControlLink {
     /// Creates a link over a packet socket.
@@ -59,13 +59,13 @@ impl ControlLink {
     }
 
     fn over(carrier: Carrier) -> Self {
-        ControlLink { carrier, queue: VecDeque::new(), queued_bytes: 0, gone: false }
+        ControlLink { carrier, queue: VecDeque::new(), queued_bytes: 0, closed: false }
     }
 
     /// Returns whether the other end is closed.
     #[must_use]
-    pub fn is_gone(&self) -> bool {
-        self.gone
+    pub fn is_closed(&self) -> bool {
+        self.closed
     }
 
     /// Sends a message, immediately or when the other side has room.
@@ -74,7 +74,7 @@ impl ControlLink {
         self.queue.push_back((message, fds));
         self.flush();
         if self.queued_bytes > MAX_QUEUED_BYTES {
-            self.give_up();
+            self.close();
         }
     }
 
@@ -84,8 +84,8 @@ impl ControlLink {
         self.queued_bytes > BACKED_UP_BYTES
     }
 
-    fn give_up(&mut self) {
-        self.gone = true;
+    fn close(&mut self) {
+        self.closed = true;
         self.queue.clear();
         self.queued_bytes = 0;
     }
@@ -93,7 +93,7 @@ impl ControlLink {
     /// Sends as many queued messages as the other side accepts.
     pub fn flush(&mut self) {
         while let Some((message, fds)) = self.queue.front() {
-            let taken = match &mut self.carrier {
+            let outcome = match &mut self.carrier {
                 Carrier::Packets(socket) => {
                     let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
                     match socket::send(&*socket, message, &fds) {
@@ -102,23 +102,23 @@ impl ControlLink {
                         Err(_) => Err(()),
                     }
                 }
-                Carrier::Window(channel) => sent(channel.try_send(message)),
-                Carrier::Stream(channel) => sent(channel.try_send(message)),
+                Carrier::Window(channel) => send_outcome(channel.try_send(message)),
+                Carrier::Stream(channel) => send_outcome(channel.try_send(message)),
             };
-            match taken {
+            match outcome {
                 Ok(true) => {
                     self.queued_bytes -= message.len();
                     self.queue.pop_front();
                 }
                 Ok(false) => return,
-                Err(()) => return self.give_up(),
+                Err(()) => return self.close(),
             }
         }
     }
 
     /// Returns the next message, if there is one.
-    pub fn receive(&mut self) -> Option<Arrived> {
-        if self.gone {
+    pub fn receive(&mut self) -> Option<Received> {
+        if self.closed {
             return None;
         }
         let mut buffer = Vec::new();
@@ -134,11 +134,11 @@ impl ControlLink {
                     _ => Err(()),
                 }
             }
-            Carrier::Window(channel) => received(channel.try_recv_into(&mut buffer), buffer),
-            Carrier::Stream(channel) => received(channel.try_recv_into(&mut buffer), buffer),
+            Carrier::Window(channel) => receive_outcome(channel.try_recv_into(&mut buffer), buffer),
+            Carrier::Stream(channel) => receive_outcome(channel.try_recv_into(&mut buffer), buffer),
         };
         arrived.unwrap_or_else(|()| {
-            self.gone = true;
+            self.closed = true;
             None
         })
     }
@@ -148,12 +148,12 @@ impl ControlLink {
     }
 
     /// Announces that this side is about to sleep. Returns false if there is work to do first.
-    pub fn about_to_sleep(&mut self) -> bool {
+    pub fn prepare_to_sleep(&mut self) -> bool {
         let interest = self.interest();
         match &mut self.carrier {
             Carrier::Packets(_) => true,
-            Carrier::Window(channel) => wait::about_to_sleep(channel, interest),
-            Carrier::Stream(channel) => wait::about_to_sleep(&mut **channel, interest),
+            Carrier::Window(channel) => wait::prepare_to_sleep(channel, interest),
+            Carrier::Stream(channel) => wait::prepare_to_sleep(&mut **channel, interest),
         }
     }
 
@@ -171,15 +171,15 @@ impl ControlLink {
     pub fn wake_up(&mut self) {
         match &mut self.carrier {
             Carrier::Packets(_) => {}
-            Carrier::Window(channel) => channel.woken(true),
-            Carrier::Stream(channel) => channel.woken(true),
+            Carrier::Window(channel) => channel.finish_sleep(true),
+            Carrier::Stream(channel) => channel.finish_sleep(true),
         }
         self.flush();
     }
 }
 
 /// Returns whether a channel has accepted a message.
-fn sent(outcome: Result<(), EndError>) -> Result<bool, ()> {
+fn send_outcome(outcome: Result<(), EndError>) -> Result<bool, ()> {
     match outcome {
         Ok(()) => Ok(true),
         Err(EndError::Full) => Ok(false),
@@ -188,6 +188,6 @@ fn sent(outcome: Result<(), EndError>) -> Result<bool, ()> {
 }
 
 /// Converts the result of receiving from a channel.
-fn received<T>(outcome: Result<Option<T>, EndError>, buffer: Vec<u8>) -> Result<Option<Arrived>, ()> {
+fn receive_outcome<T>(outcome: Result<Option<T>, EndError>, buffer: Vec<u8>) -> Result<Option<Received>, ()> {
     outcome.map(|something| something.map(|_| (buffer, Vec::new()))).map_err(|_| ())
 }

@@ -28,18 +28,18 @@ use tombolo_transport::window;
 
 use crate::agent::{GuestBells, GuestWindow};
 use crate::control_link::ControlLink;
-use crate::node_monitor::{self, Joined, NodeMonitorError};
-use crate::polled_bells::{End, PolledBells};
+use crate::node_monitor::{self, HostConnection, NodeMonitorError};
+use crate::polled_bells::{JoinSide, PolledBells};
 use crate::random_nonce;
 
 /// Polling period for an offer or an answer.
-const LOOK_PERIOD: Duration = Duration::from_millis(10);
+const POLL_PERIOD: Duration = Duration::from_millis(10);
 
 /// Timeout for the root to open the control link.
 const CONTROL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Delay before another attempt, so that immediate failures do not load the root.
-const AGAIN_AFTER: Duration = Duration::from_secs(1);
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// Options of `tombolod join`.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -85,7 +85,7 @@ impl JoinOptions {
     ///
     /// # Errors
     /// [`JoinError::File`], [`JoinError::NotAttached`].
-    pub fn of_file(file: &Path, node: &str) -> Result<Self, JoinError> {
+    pub fn from_file(file: &Path, node: &str) -> Result<Self, JoinError> {
         let machine = Machine::open(file)?;
         let attached = machine.node_named(node).and_then(|node| node.as_attached());
         let attached = attached
@@ -96,7 +96,7 @@ impl JoinOptions {
             key: attached.key.clone(),
             node: Some(node.to_owned()),
             silence: Duration::from_secs(attached.silence_s.into()),
-            ..JoinOptions::new(attached.as_joined().clone())
+            ..JoinOptions::new(attached.joiner_window().clone())
         })
     }
 }
@@ -151,30 +151,30 @@ pub enum JoinError {
 }
 
 /// Reason why a membership ended.
-enum Left {
+enum LeaveReason {
     /// The machine is gone, or has lost this node.
     Machine(String),
     /// Stopped by SIGTERM or SIGINT.
-    Asked,
+    Terminated,
 }
 
-/// Runs the node: joins, and rejoins whenever the machine returns, until SIGTERM or SIGINT. `say` gets
+/// Runs the node: joins, and rejoins whenever the machine returns, until SIGTERM or SIGINT. `report` gets
 /// messages for the user.
 ///
 /// # Errors
 /// [`JoinError`] with the reason.
-pub fn run(options: &JoinOptions, mut say: impl FnMut(String)) -> Result<(), JoinError> {
-    let asked = process::termination()?;
+pub fn run(options: &JoinOptions, mut report: impl FnMut(String)) -> Result<(), JoinError> {
+    let termination_signalfd = process::termination_signalfd()?;
     let key = WindowKey::read(options.key.as_deref())?;
     loop {
-        match join_once(options, &key, asked.as_fd(), &mut say)? {
-            Left::Asked => return Ok(()),
-            Left::Machine(why) => say(why),
+        match join_once(options, &key, termination_signalfd.as_fd(), &mut report)? {
+            LeaveReason::Terminated => return Ok(()),
+            LeaveReason::Machine(why) => report(why),
         }
         if options.once {
             return Ok(());
         }
-        if is_readable(asked.as_fd(), AGAIN_AFTER)? {
+        if is_readable(termination_signalfd.as_fd(), RETRY_DELAY)? {
             return Ok(());
         }
     }
@@ -187,29 +187,29 @@ fn is_readable(fd: BorrowedFd<'_>, within: Duration) -> Result<bool, OsError> {
 fn join_once(
     options: &JoinOptions,
     key: &WindowKey,
-    asked: BorrowedFd<'_>,
-    say: &mut impl FnMut(String),
-) -> Result<Left, JoinError> {
+    termination_signalfd: BorrowedFd<'_>,
+    report: &mut impl FnMut(String),
+) -> Result<LeaveReason, JoinError> {
     let opened = options.window.open(options.length_bytes)?;
     if opened.length_bytes < MIN_WINDOW_BYTES as u64 {
         return Err(JoinError::TooSmall { window: options.window.clone(), found: opened.length_bytes });
     }
     let page = memory::map(&opened.file, opened.base_bytes, RENDEZVOUS_BYTES)?;
     match EitherMemory::view(page, options.caches)? {
-        Either::Coherent(page) => join_by(options, &page, opened, key, asked, say),
-        Either::Flushed(page) => join_by(options, &page, opened, key, asked, say),
+        Either::Coherent(page) => join_through(options, &page, opened, key, termination_signalfd, report),
+        Either::Flushed(page) => join_through(options, &page, opened, key, termination_signalfd, report),
     }
 }
 
 /// Joins through this side's view of the first page of the window.
-fn join_by<C: CacheMaintenance>(
+fn join_through<C: CacheMaintenance>(
     options: &JoinOptions,
     page: &SharedMemory<C>,
     opened: OpenWindow,
     key: &WindowKey,
-    asked: BorrowedFd<'_>,
-    say: &mut impl FnMut(String),
-) -> Result<Left, JoinError> {
+    termination_signalfd: BorrowedFd<'_>,
+    report: &mut impl FnMut(String),
+) -> Result<LeaveReason, JoinError> {
     let terms = Terms {
         release: FINGERPRINT,
         length_bytes: opened.length_bytes,
@@ -220,30 +220,30 @@ fn join_by<C: CacheMaintenance>(
     };
     let silence_ns = u64::try_from(options.silence.as_nanos()).unwrap_or(u64::MAX);
     let wanted = options.node.as_deref().map(Name::new);
-    let here = (kernel()?, opened.base_bytes);
+    let here = (boot_id()?, opened.base_bytes);
     let mut joiner =
         Joiner::new(page, terms, wanted, random_nonce()?, here, silence_ns).forced(options.force);
-    let Some(accepted) = rendezvous(options, &mut joiner, page, key, asked, say)? else {
-        return Ok(Left::Asked);
+    let Some(accepted) = rendezvous(options, &mut joiner, page, key, termination_signalfd, report)? else {
+        return Ok(LeaveReason::Terminated);
     };
     let Accepted { generation, name, machine, .. } = accepted;
-    say(format!(
+    report(format!(
         "joined machine '{}' as node '{}', generation {generation}",
         machine.as_str(),
         name.as_str()
     ));
-    let ended = serve(joiner, accepted, page, (opened, options.caches), key, asked)?;
-    if is_readable(asked, Duration::ZERO)? {
-        return Ok(Left::Asked);
+    let ended = serve(joiner, accepted, page, (opened, options.caches), key, termination_signalfd)?;
+    if is_readable(termination_signalfd, Duration::ZERO)? {
+        return Ok(LeaveReason::Terminated);
     }
-    Ok(Left::Machine(match ended {
+    Ok(LeaveReason::Machine(match ended {
         Ok(()) => "the machine was taken down".to_owned(),
         Err(error) => error.to_string(),
     }))
 }
 
 /// Returns an identifier of the running kernel, different after each boot.
-fn kernel() -> Result<u64, OsError> {
+fn boot_id() -> Result<u64, OsError> {
     let path = "/proc/sys/kernel/random/boot_id";
     let boot_id = std::fs::read(path).context(&format!("read {path}"))?;
     Ok(fnv1a(&boot_id))
@@ -255,8 +255,8 @@ fn rendezvous<C: CacheMaintenance>(
     joiner: &mut Joiner,
     page: &SharedMemory<C>,
     key: &WindowKey,
-    asked: BorrowedFd<'_>,
-    say: &mut impl FnMut(String),
+    termination_signalfd: BorrowedFd<'_>,
+    report: &mut impl FnMut(String),
 ) -> Result<Option<Accepted>, JoinError> {
     let deadline = options.timeout.map(Deadline::after);
     let mut before = None;
@@ -269,7 +269,7 @@ fn rendezvous<C: CacheMaintenance>(
             JoinEvent::Waiting(waiting) => {
                 if before.replace(waiting) != Some(waiting) {
                     let window = &options.window;
-                    say(match waiting {
+                    report(match waiting {
                         Waiting::ForRoot => format!("waiting for a machine to offer the window {window}"),
                         Waiting::ForPredecessor => {
                             format!("the window {window} has a node already; waiting for signs of life of it")
@@ -284,7 +284,7 @@ fn rendezvous<C: CacheMaintenance>(
             let seconds = options.timeout.unwrap_or_default().as_secs_f64();
             return Err(JoinError::Timeout { window: options.window.clone(), seconds });
         }
-        if is_readable(asked, LOOK_PERIOD)? {
+        if is_readable(termination_signalfd, POLL_PERIOD)? {
             return Ok(None);
         }
     }
@@ -297,7 +297,7 @@ fn serve<C: CacheMaintenance>(
     page: &SharedMemory<C>,
     (opened, caches): (OpenWindow, Option<Caches>),
     key: &WindowKey,
-    asked: BorrowedFd<'_>,
+    termination_signalfd: BorrowedFd<'_>,
 ) -> Result<Result<(), NodeMonitorError>, OsError> {
     let counters = || (0..accepted.bells).map(|_| eventfd()).collect::<Result<Vec<OwnedFd>, OsError>>();
     let (incoming, outgoing) = (counters()?, counters()?);
@@ -305,10 +305,10 @@ fn serve<C: CacheMaintenance>(
     let stop = eventfd()?;
     let bells = joiner.bells(page, &accepted);
     std::thread::scope(|scope| {
-        let (incoming_here, outgoing_here) = (copies(&incoming)?, copies(&outgoing)?);
+        let (incoming_here, outgoing_here) = (duplicate_fds(&incoming)?, duplicate_fds(&outgoing)?);
         let stop_fd = stop.as_fd();
         scope.spawn(move || {
-            let mut end = End::Joiner(joiner);
+            let mut end = JoinSide::Joiner(joiner);
             let bells = PolledBells {
                 window: page,
                 key,
@@ -316,20 +316,20 @@ fn serve<C: CacheMaintenance>(
                 bells,
                 incoming: &incoming_here,
                 outgoing: &outgoing_here,
-                stop: &[stop_fd, asked],
+                stop: &[stop_fd, termination_signalfd],
             };
             let _ = bells.run();
             end.leave(page);
             // The control link is closed together with its lifeline.
             drop(far_end);
         });
-        let ended = be_node(opened, caches, lifeline, (incoming, outgoing));
+        let ended = run_node(opened, caches, lifeline, (incoming, outgoing));
         signal(&stop)?;
         Ok(ended)
     })
 }
 
-fn copies(counters: &[OwnedFd]) -> Result<Vec<OwnedFd>, OsError> {
+fn duplicate_fds(counters: &[OwnedFd]) -> Result<Vec<OwnedFd>, OsError> {
     counters.iter().map(|counter| counter.try_clone().context("copy a descriptor")).collect()
 }
 
@@ -346,7 +346,7 @@ fn read_header(opened: &OpenWindow, caches: Option<Caches>) -> Result<WindowHead
     WindowHeader::read(&whole).map_err(|error: WindowError| NodeMonitorError::Window(error.to_string()))
 }
 
-fn be_node(
+fn run_node(
     opened: OpenWindow,
     caches: Option<Caches>,
     lifeline: OwnedFd,
@@ -358,23 +358,23 @@ fn be_node(
         let fd = fd.ok_or_else(|| unusable(&"it has no doorbells"))?;
         fd.try_clone().context("copy a descriptor").map_err(NodeMonitorError::from)
     };
-    let lent = window::Lent {
+    let resources = window::WindowResources {
         memory: copy(Some(&opened.file))?,
         offset_bytes: opened.base_bytes + CONTROL_OFFSET_BYTES as u64,
         length_bytes: ChannelLayout::new(control_config()).length_bytes() as u64,
         lifeline,
         bell: copy(incoming.first())?,
-        ringer: copy(outgoing.first())?,
-        ring: None,
+        peer_doorbell: copy(outgoing.first())?,
+        doorbell_target: None,
         caches: header.caches,
         group: None,
     };
     let hello = Hello::new(control_config(), crate::CONTROL_INTERFACE_HASH, None);
-    let channel = window::open(lent, Side::A, hello, Deadline::after(CONTROL_TIMEOUT))
+    let channel = window::open(resources, Side::A, hello, Deadline::after(CONTROL_TIMEOUT))
         .map_err(|error| unusable(&error))?;
     let bells = GuestBells::Polled { incoming, outgoing };
     let window = GuestWindow { memory: opened.file, bells, caches: header.caches };
     let windows = BTreeMap::from([(header.window, window)]);
-    let joined = Joined::Windows(header.window, windows);
-    node_monitor::run_joined(ControlLink::over_window(channel), None, joined)
+    let joined = HostConnection::Windows(header.window, windows);
+    node_monitor::run_monitor(ControlLink::over_window(channel), None, joined)
 }

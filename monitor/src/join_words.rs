@@ -52,7 +52,7 @@ pub(crate) fn join_options(words: &[&str]) -> Result<Result<JoinOptions, JoinErr
     let caches = caches(coherence, cache_seed, evict_one_in)?;
     let options = match (window, file, &node) {
         (Some(window), None, _) => Ok(JoinOptions { node, ..JoinOptions::new(window) }),
-        (window, Some(file), Some(name)) => JoinOptions::of_file(&file, name)
+        (window, Some(file), Some(name)) => JoinOptions::from_file(&file, name)
             .map(|options| JoinOptions { window: window.unwrap_or(options.window.clone()), ..options }),
         _ => return Err("name the window, or --file and --node".to_owned()),
     };
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn coherence_is_as_in_a_machine_file() {
+    fn coherence_options_match_the_machine_file() {
         let emulated =
             |seed, one_in| Some(Caches::Emulated(Evictions { seed, one_in: NonZeroU32::new(one_in) }));
         for (words, expected) in [

@@ -44,7 +44,7 @@ pub(crate) fn cores() -> u16 {
 fn random_nonce() -> Result<tombolo_link::rendezvous::Nonce, tombolo_platform::OsError> {
     loop {
         let mut bytes = [0; 8];
-        tombolo_platform::process::random(&mut bytes)?;
+        tombolo_platform::process::fill_random(&mut bytes)?;
         if let Some(nonce) = tombolo_link::rendezvous::Nonce::new(u64::from_le_bytes(bytes)) {
             return Ok(nonce);
         }

@@ -11,7 +11,7 @@ use tombolo_control::RELAY_PROGRAM;
 use tombolo_machine::{Kit, Machine};
 use tombolo_platform::epoll::Epoll;
 use tombolo_platform::guest::init;
-use tombolo_platform::process::{self, Ended};
+use tombolo_platform::process::{self, ExitOutcome};
 use tombolod::agent::Emulator;
 use tombolod::join;
 use tombolod::node_monitor;
@@ -37,10 +37,10 @@ usage: tombolod up FILE        bring up the machine of FILE, and serve it
 
 fn main() -> ExitCode {
     if init::is_init() {
-        return be_init();
+        return run_init();
     }
     // Images of programs are tens of megabytes, and a monitor runs for weeks.
-    process::return_large_buffers();
+    process::unmap_freed_large_buffers();
     let arguments: Result<Vec<String>, _> =
         std::env::args_os().skip(1).map(std::ffi::OsString::into_string).collect();
     let arguments = match arguments {
@@ -62,11 +62,11 @@ fn main() -> ExitCode {
         }
         ["guest"] => {
             tombolod::allow_many_descriptors();
-            finish(node_monitor::run_guest())
+            to_exit_code(node_monitor::run_guest())
         }
         ["join", options @ ..] => join(options),
-        ["agent", number, emulator, options @ ..] => be_agent(number, emulator, options),
-        [RELAY_PROGRAM] => be_relay(),
+        ["agent", number, emulator, options @ ..] => run_agent(number, emulator, options),
+        [RELAY_PROGRAM] => run_relay(),
         ["--help" | "-h" | "help"] => {
             println!("{USAGE}");
             ExitCode::SUCCESS
@@ -87,14 +87,14 @@ fn supervise(words: &[&str]) -> ExitCode {
     let started = supervisor::start(words.iter().copied());
     let ended = started.and_then(|root| {
         // Only the root reports, so that its reader sees the end of the stream when it ends.
-        let_go_of_terminal();
+        detach_from_terminal();
         root.wait()
     });
     match ended {
-        Ok(Ended::Exited(status)) => ExitCode::from(status),
-        Ok(Ended::Signalled(_)) => ExitCode::FAILURE,
+        Ok(ExitOutcome::Exited(status)) => ExitCode::from(status),
+        Ok(ExitOutcome::Signalled(_)) => ExitCode::FAILURE,
         Err(error) => {
-            say(format!("error: {error}"));
+            report(format!("error: {error}"));
             ExitCode::FAILURE
         }
     }
@@ -108,33 +108,33 @@ fn serve(ledger: &str, machine: Result<Machine, String>, idle_exit: bool) -> Exi
         let supervisor = supervisor::watch(ledger).map_err(|error| error.to_string())?;
         let mut root =
             Root::new(machine, kit, supervisor, idle_exit).map_err(|error: RootError| error.to_string())?;
-        let end = Epoll::of_end(std::io::stdout()).map_err(|error| error.to_string())?;
-        root.boot(say, end).map_err(|error| error.to_string())?;
+        let end = Epoll::watch_hang_up(std::io::stdout()).map_err(|error| error.to_string())?;
+        root.boot(report, end).map_err(|error| error.to_string())?;
         Ok(root)
     });
     match outcome {
         // The command that requested the machine may have been killed meanwhile.
-        Ok(_) if !say("ready".to_owned()) => ExitCode::FAILURE,
+        Ok(_) if !report("ready".to_owned()) => ExitCode::FAILURE,
         Ok(mut root) => {
-            let_go_of_terminal();
+            detach_from_terminal();
             match root.serve() {
                 Ok(()) => ExitCode::SUCCESS,
                 Err(_) => ExitCode::FAILURE,
             }
         }
         Err(why) => {
-            say(format!("error: {}", why.replace('\n', "\u{1}")));
+            report(format!("error: {}", why.replace('\n', "\u{1}")));
             ExitCode::FAILURE
         }
     }
 }
 
 /// Reports to the process that started this one. Returns false if it is gone.
-fn say(line: String) -> bool {
+fn report(line: String) -> bool {
     writeln!(std::io::stdout(), "{line}").is_ok()
 }
 
-fn let_go_of_terminal() {
+fn detach_from_terminal() {
     let _ = std::env::set_current_dir("/");
     if let Ok(null) = std::fs::File::options().read(true).write(true).open("/dev/null") {
         let _ = rustix::stdio::dup2_stdin(&null);
@@ -143,16 +143,16 @@ fn let_go_of_terminal() {
     }
 }
 
-fn be_agent(number: &str, emulator: &str, options: &[&str]) -> ExitCode {
+fn run_agent(number: &str, emulator: &str, options: &[&str]) -> ExitCode {
     let socket = number
         .parse()
         .map_err(|_| format!("invalid descriptor number {number}"))
-        .and_then(|number| process::inherited(number).map_err(|error| error.to_string()));
+        .and_then(|number| process::take_inherited_fd(number).map_err(|error| error.to_string()));
     let options = options.iter().map(|option| (*option).to_owned()).collect();
     let emulator = Emulator { program: emulator.into(), options };
     tombolod::allow_many_descriptors();
     match socket {
-        Ok(socket) => finish(node_monitor::run_user(socket, Some(emulator))),
+        Ok(socket) => to_exit_code(node_monitor::run_user(socket, Some(emulator))),
         Err(why) => {
             eprintln!("tombolod: {why}");
             ExitCode::from(2)
@@ -161,7 +161,7 @@ fn be_agent(number: &str, emulator: &str, options: &[&str]) -> ExitCode {
 }
 
 /// Runs a relay: a domain of the machine that forwards channels until its monitor is gone.
-fn be_relay() -> ExitCode {
+fn run_relay() -> ExitCode {
     tombolod::allow_many_descriptors();
     match tombolo::relay::serve() {
         Ok(()) => ExitCode::SUCCESS,
@@ -182,8 +182,8 @@ fn join(words: &[&str]) -> ExitCode {
         }
     };
     tombolod::allow_many_descriptors();
-    let say = |line: String| eprintln!("tombolod: {line}");
-    match options.and_then(|options| join::run(&options, say)) {
+    let report = |line: String| eprintln!("tombolod: {line}");
+    match options.and_then(|options| join::run(&options, report)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("tombolod: {error}");
@@ -192,10 +192,10 @@ fn join(words: &[&str]) -> ExitCode {
     }
 }
 
-fn finish(result: Result<(), node_monitor::NodeMonitorError>) -> ExitCode {
+fn to_exit_code(result: Result<(), node_monitor::NodeMonitorError>) -> ExitCode {
     match result {
         // If the root is gone there is no reader for a message.
-        Ok(()) | Err(node_monitor::NodeMonitorError::RootGone) => ExitCode::SUCCESS,
+        Ok(()) | Err(node_monitor::NodeMonitorError::RootClosed) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("tombolod: {error}");
             ExitCode::FAILURE
@@ -205,7 +205,7 @@ fn finish(result: Result<(), node_monitor::NodeMonitorError>) -> ExitCode {
 
 /// Runs process 1 of a virtual machine: prepares the system, supervises the monitor and a shell on the
 /// console, and powers off when the monitor ends.
-fn be_init() -> ExitCode {
+fn run_init() -> ExitCode {
     if let Err(error) = prepare_and_supervise() {
         eprintln!("tombolod: {error}");
     }

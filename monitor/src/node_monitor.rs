@@ -33,7 +33,7 @@ const ROOT_TIMEOUT: Duration = Duration::from_secs(60);
 pub enum NodeMonitorError {
     /// The root is gone, and the machine with it.
     #[error("the root monitor is gone")]
-    RootGone,
+    RootClosed,
     /// The root sent an invalid message.
     #[error("the root broke the protocol: {0}")]
     Protocol(String),
@@ -56,7 +56,7 @@ pub fn run_user(socket: OwnedFd, emulator: Option<Emulator>) -> Result<(), NodeM
     rustix::io::ioctl_fionbio(&socket, true).context("use the control link to the root")?;
     rustix::io::fcntl_setfd(&socket, rustix::io::FdFlags::CLOEXEC)
         .context("use the control link to the root")?;
-    run_joined(ControlLink::over_socket(socket), emulator, Joined::Kernel)
+    run_monitor(ControlLink::over_socket(socket), emulator, HostConnection::Kernel)
 }
 
 /// Runs the monitor of a virtual machine.
@@ -79,7 +79,11 @@ fn run_with_ports() -> Result<(), NodeMonitorError> {
     let hello = Hello::new(control_config(), crate::CONTROL_INTERFACE_HASH, None);
     let channel =
         StreamChannel::open(port.open(CONTROL_STREAM)?, hello, deadline).map_err(|error| link(&error))?;
-    run_joined(ControlLink::over_stream(channel), None, Joined::Streams(LinkStreams::start(streams)?))
+    run_monitor(
+        ControlLink::over_stream(channel),
+        None,
+        HostConnection::Streams(LinkStreams::start(streams)?),
+    )
 }
 
 /// Runs the monitor of a virtual machine behind windows.
@@ -105,21 +109,21 @@ fn run_with_windows() -> Result<(), NodeMonitorError> {
     let counter = counter.ok_or_else(|| unusable(&"it has no interrupt vectors"))?;
     // Never hangs up: when the root ends, so does this virtual machine.
     let (lifeline, _far_end) = socket::pair(socket::SocketKind::Stream)?;
-    let lent = window::Lent {
+    let resources = window::WindowResources {
         memory: copy(bar.as_fd())?,
         offset_bytes: CONTROL_OFFSET_BYTES as u64,
         length_bytes: ChannelLayout::new(control_config()).length_bytes() as u64,
         lifeline,
         bell: copy(counter)?,
-        ringer: copy(registers)?,
-        ring: Some(0),
+        peer_doorbell: copy(registers)?,
+        doorbell_target: Some(0),
         caches: header.caches,
         group: None,
     };
     let hello = Hello::new(control_config(), crate::CONTROL_INTERFACE_HASH, None);
-    let channel = window::open(lent, Side::A, hello, Deadline::after(ROOT_TIMEOUT))
+    let channel = window::open(resources, Side::A, hello, Deadline::after(ROOT_TIMEOUT))
         .map_err(|error| unusable(&error))?;
-    run_joined(ControlLink::over_window(channel), None, Joined::Windows(own, windows))
+    run_monitor(ControlLink::over_window(channel), None, HostConnection::Windows(own, windows))
 }
 
 /// Opens a window and reads the header written by the root.
@@ -139,7 +143,7 @@ fn open_window(device: &WindowDevice) -> Result<(WindowHeader, GuestWindow), Nod
 }
 
 /// Connection of a node to others.
-pub(crate) enum Joined {
+pub(crate) enum HostConnection {
     /// The kernel shared with the host.
     Kernel,
     /// Windows, with the id of the one shared with the host.
@@ -148,17 +152,17 @@ pub(crate) enum Joined {
     Streams(LinkStreams),
 }
 
-pub(crate) fn run_joined(
+pub(crate) fn run_monitor(
     mut link: ControlLink,
     emulator: Option<Emulator>,
-    joined: Joined,
+    joined: HostConnection,
 ) -> Result<(), NodeMonitorError> {
     let (name, machine) = await_welcome(&mut link)?;
     let mut agent = Agent::new(&machine, Some(&name), emulator, None)?;
     match joined {
-        Joined::Kernel => {}
-        Joined::Windows(own, windows) => agent.set_windows(own, windows)?,
-        Joined::Streams(streams) => agent.set_streams(streams),
+        HostConnection::Kernel => {}
+        HostConnection::Windows(own, windows) => agent.set_windows(own, windows)?,
+        HostConnection::Streams(streams) => agent.set_streams(streams),
     }
     let ready = Report::Ready {
         version: FINGERPRINT,
@@ -178,11 +182,11 @@ pub(crate) fn run_joined(
             send_reports(&mut link, &mut agent)?;
         }
         send_reports(&mut link, &mut agent)?;
-        agent.end_orphans(&[], |_| false);
-        if link.is_gone() {
+        agent.kill_orphans(&[], |_| false);
+        if link.is_closed() {
             agent.destroy_children();
-            orphans::end_all();
-            return Err(NodeMonitorError::RootGone);
+            orphans::kill_all();
+            return Err(NodeMonitorError::RootClosed);
         }
         wait(&mut link, &mut agent)?;
     }
@@ -210,9 +214,9 @@ fn wait(link: &mut ControlLink, agent: &mut Agent) -> Result<(), NodeMonitorErro
         let at = agent.next_tick()?;
         Some(Deadline::after(Duration::from_nanos(at.saturating_sub(now_ns()))))
     };
-    let quiet = link.about_to_sleep();
+    let quiet = link.prepare_to_sleep();
     let deadline = if quiet { until_tick(agent) } else { Some(Deadline::after(Duration::ZERO)) };
-    agent.let_clients_ask(!link.is_backed_up());
+    agent.set_requests_enabled(!link.is_backed_up());
     agent.arm();
     let mut sources = vec![(agent.ready_fd(), Interest::Read)];
     link.sources(&mut sources);
@@ -237,10 +241,10 @@ fn await_welcome(link: &mut ControlLink) -> Result<(String, String), NodeMonitor
                 Err(error) => Err(NodeMonitorError::Protocol(format!("cannot decode its welcome: {error}"))),
             };
         }
-        if link.is_gone() || deadline.passed() {
-            return Err(NodeMonitorError::RootGone);
+        if link.is_closed() || deadline.passed() {
+            return Err(NodeMonitorError::RootClosed);
         }
-        if link.about_to_sleep() {
+        if link.prepare_to_sleep() {
             let mut sources = Vec::new();
             link.sources(&mut sources);
             poll(&sources, Some(deadline))?;

@@ -8,17 +8,17 @@ use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 use tombolo_platform::Errno;
 
-use tombolo_monitor_core::agent::Kin;
+use tombolo_monitor_core::agent::ProcessInfo;
 
 /// Returns all children of this process. Their numbers are not reused until they are reaped.
-pub(crate) fn children() -> Vec<Kin> {
+pub(crate) fn children() -> Vec<ProcessInfo> {
     let own = rustix::process::getpid().as_raw_nonzero().get();
-    let kin_of = |pid: i32| {
+    let process_info = |pid: i32| {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
         let (parent, group) = parent_and_group(&stat)?;
-        (parent == own).then_some(Kin { pid, group })
+        (parent == own).then_some(ProcessInfo { pid, group })
     };
-    listed_children().unwrap_or_else(all_processes).into_iter().filter_map(kin_of).collect()
+    listed_children().unwrap_or_else(all_processes).into_iter().filter_map(process_info).collect()
 }
 
 /// Returns the children of all threads of this process from the kernel's lists; `None` if the kernel has no
@@ -58,22 +58,22 @@ pub(crate) fn variable_of(pid: i32, name: &str) -> Option<String> {
 }
 
 /// Kills a child.
-pub(crate) fn kill(kin: Kin) {
-    if let Some(pid) = Pid::from_raw(kin.pid) {
+pub(crate) fn kill(child: ProcessInfo) {
+    if let Some(pid) = Pid::from_raw(child.pid) {
         let _ = kill_process(pid, Signal::KILL);
     }
 }
 
 /// Kills every child of this process, including those reparented meanwhile, and waits until all are gone.
-pub(crate) fn end_all() {
+pub(crate) fn kill_all() {
     loop {
         let all = children();
         if all.is_empty() {
             return;
         }
         all.iter().copied().for_each(kill);
-        for kin in all {
-            while matches!(waitpid(Pid::from_raw(kin.pid), WaitOptions::empty()), Err(Errno::INTR)) {}
+        for child in all {
+            while matches!(waitpid(Pid::from_raw(child.pid), WaitOptions::empty()), Err(Errno::INTR)) {}
         }
     }
 }
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_name_of_a_program_does_not_confuse() {
+    fn stat_line_with_any_program_name_is_parsed() {
         let stat = "17 (a) 1 (b) c) S 5 17 17 0 -1 4194560 103 0 0 0";
         assert_eq!(parent_and_group(stat), Some((5, 17)));
         assert_eq!(parent_and_group("17 (a"), None);
@@ -98,7 +98,7 @@ mod tests {
             .spawn()
             .expect("sleep starts");
         let pid = Pid::from_child(&child).as_raw_nonzero().get();
-        let found = children().into_iter().find(|kin| kin.pid == pid).expect("it is ours");
+        let found = children().into_iter().find(|found| found.pid == pid).expect("it is ours");
         assert_eq!(found.group, rustix::process::getpgrp().as_raw_nonzero().get());
         // Test both methods if the kernel supports them.
         assert!(listed_children().is_none_or(|listed| listed.contains(&pid)));

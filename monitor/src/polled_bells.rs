@@ -15,38 +15,38 @@ use tombolo_platform::{Deadline, OsError};
 
 /// Polling period of the window while bells ring; the next constant is the period while idle.
 const BUSY_PERIOD: Duration = Duration::from_micros(100);
-const QUIET_PERIOD: Duration = Duration::from_millis(1);
+const IDLE_PERIOD: Duration = Duration::from_millis(1);
 
 /// Time after a ring during which the window counts as busy, in nanoseconds.
 const BUSY_NS: u64 = 5_000_000;
 
 /// Heartbeat period of this side; the minimum silence limit is 1 s.
-pub(crate) const BEAT_NS: u64 = 50_000_000;
+pub(crate) const HEARTBEAT_NS: u64 = 50_000_000;
 
 /// One side of a joined window.
 #[derive(Debug)]
-pub(crate) enum End {
+pub(crate) enum JoinSide {
     /// Side of the root.
     Host(Host),
     /// Side of the node.
     Joiner(Joiner),
 }
 
-impl End {
-    fn beat<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>) {
+impl JoinSide {
+    fn write_heartbeat<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>) {
         match self {
-            End::Host(host) => host.beat(window),
-            End::Joiner(joiner) => joiner.beat(window),
+            JoinSide::Host(host) => host.write_heartbeat(window),
+            JoinSide::Joiner(joiner) => joiner.write_heartbeat(window),
         }
     }
 
     fn poll<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>, key: &WindowKey) -> Option<Loss> {
         match self {
-            End::Host(host) => match host.poll(window, now_ns(), key) {
+            JoinSide::Host(host) => match host.poll(window, now_ns(), key) {
                 HostEvent::Lost(loss) => Some(loss),
                 _ => None,
             },
-            End::Joiner(joiner) => match joiner.poll(window, now_ns(), key) {
+            JoinSide::Joiner(joiner) => match joiner.poll(window, now_ns(), key) {
                 JoinEvent::Lost(loss) => Some(loss),
                 _ => None,
             },
@@ -56,8 +56,8 @@ impl End {
     /// Notifies the other side that this one ends.
     pub(crate) fn leave<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>) {
         match self {
-            End::Host(host) => host.close(window),
-            End::Joiner(joiner) => joiner.leave(window),
+            JoinSide::Host(host) => host.close(window),
+            JoinSide::Joiner(joiner) => joiner.leave(window),
         }
     }
 }
@@ -67,7 +67,7 @@ pub(crate) struct PolledBells<'a, C> {
     /// This side's view of the first page of the window.
     pub(crate) window: &'a SharedMemory<C>,
     pub(crate) key: &'a WindowKey,
-    pub(crate) end: &'a mut End,
+    pub(crate) end: &'a mut JoinSide,
     pub(crate) bells: Bells,
     /// Event counters to signal when the other side has rung, by bell.
     pub(crate) incoming: &'a [OwnedFd],
@@ -83,17 +83,17 @@ impl<C: CacheMaintenance> PolledBells<'_, C> {
     /// # Errors
     /// An error of the kernel.
     pub(crate) fn run(mut self) -> Result<Option<Loss>, OsError> {
-        let (mut busy_until_ns, mut beat_at_ns) = (0, 0);
+        let (mut busy_until_ns, mut next_heartbeat_ns) = (0, 0);
         loop {
             let now = now_ns();
-            if now >= beat_at_ns {
-                self.end.beat(self.window);
-                beat_at_ns = now + BEAT_NS;
+            if now >= next_heartbeat_ns {
+                self.end.write_heartbeat(self.window);
+                next_heartbeat_ns = now + HEARTBEAT_NS;
             }
             if let Some(loss) = self.end.poll(self.window, self.key) {
                 return Ok(Some(loss));
             }
-            let period = if now < busy_until_ns { BUSY_PERIOD } else { QUIET_PERIOD };
+            let period = if now < busy_until_ns { BUSY_PERIOD } else { IDLE_PERIOD };
             let mut sources: Vec<_> = self.stop.iter().map(|stop| (*stop, Interest::Read)).collect();
             sources.extend(self.outgoing.iter().map(|bell| (bell.as_fd(), Interest::Read)));
             let ready = poll(&sources, Some(Deadline::after(period)))?;
@@ -117,7 +117,7 @@ impl<C: CacheMaintenance> PolledBells<'_, C> {
             }
         }
         let incoming = self.incoming;
-        any | self.bells.hear(self.window, |bell| {
+        any | self.bells.poll(self.window, |bell| {
             if let Some(counter) = incoming.get(usize::from(bell)) {
                 // The counter belongs to this process: the write cannot fail.
                 let _ = signal(counter);

@@ -30,7 +30,7 @@ struct SharedBell {
 
 impl SharedBell {
     /// Wakes the end if its peer has rung.
-    fn look(&mut self) {
+    fn signal_if_rung(&mut self) {
         if let Some(caches) = self.caches {
             caches.invalidate(&self.memory);
         }
@@ -52,13 +52,13 @@ struct Group {
 #[derive(Debug, Default)]
 struct Members {
     /// Channels without a group, checked on every ring.
-    alone: HashSet<ChannelId>,
+    ungrouped: HashSet<ChannelId>,
     /// Groups by the location of their word.
     groups: HashMap<u64, Group>,
 }
 
 /// Parameters of a channel to be watched.
-pub(crate) struct Watched {
+pub(crate) struct WatchedChannel {
     pub(crate) channel: ChannelId,
     pub(crate) window: WindowId,
     /// Whether the end to be woken is the accepting one.
@@ -83,11 +83,11 @@ impl SharedBells {
     /// An error of the kernel; memory that is too short.
     pub(crate) fn make(
         &mut self,
-        watched: &Watched,
+        watched: &WatchedChannel,
         (memory, caches): (SharedMemory, Option<Caches>),
         page: impl FnOnce(u64) -> Result<SharedMemory, OsError>,
     ) -> Result<OwnedFd, OsError> {
-        let &Watched { channel, window, accepting, group } = watched;
+        let &WatchedChannel { channel, window, accepting, group } = watched;
         let peer = if accepting { Side::A } else { Side::B };
         let short = |_| OsError::new("watch a channel whose memory is too short", Errno::INVAL);
         let watch = RingWatch::new(&memory, peer).map_err(short)?;
@@ -95,7 +95,7 @@ impl SharedBells {
         let copy = counter.try_clone().context("copy a descriptor")?;
         let known =
             |word| self.windows.get(&window).is_some_and(|members| members.groups.contains_key(&word));
-        let fresh = match group {
+        let new_watch = match group {
             Some(word) if !known(word) => {
                 let in_page = word % PAGE_BYTES as u64;
                 let page = page(word - in_page)?;
@@ -104,12 +104,12 @@ impl SharedBells {
             _ => None,
         };
         let members = self.windows.entry(window).or_default();
-        if let (Some(word), Some(watch)) = (group, fresh) {
+        if let (Some(word), Some(watch)) = (group, new_watch) {
             members.groups.insert(word, Group { watch, channels: HashSet::new() });
         }
         match group.and_then(|word| members.groups.get_mut(&word)) {
             Some(group) => group.channels.insert(channel),
-            None => members.alone.insert(channel),
+            None => members.ungrouped.insert(channel),
         };
         self.bells.insert(channel, SharedBell { window, memory, group, caches, watch, counter });
         Ok(copy)
@@ -118,7 +118,7 @@ impl SharedBells {
     pub(crate) fn forget(&mut self, channel: ChannelId) {
         let Some(bell) = self.bells.remove(&channel) else { return };
         let Some(members) = self.windows.get_mut(&bell.window) else { return };
-        members.alone.remove(&channel);
+        members.ungrouped.remove(&channel);
         if let Some(word) = bell.group
             && let Some(group) = members.groups.get_mut(&word)
         {
@@ -127,7 +127,7 @@ impl SharedBells {
                 members.groups.remove(&word);
             }
         }
-        if members.alone.is_empty() && members.groups.is_empty() {
+        if members.ungrouped.is_empty() && members.groups.is_empty() {
             self.windows.remove(&bell.window);
         }
     }
@@ -144,9 +144,9 @@ impl SharedBells {
             let rung = watch.has_rung();
             rung.then_some(&*channels)
         });
-        for channel in changed.flatten().chain(&members.alone) {
+        for channel in changed.flatten().chain(&members.ungrouped) {
             if let Some(bell) = self.bells.get_mut(channel) {
-                bell.look();
+                bell.signal_if_rung();
             }
         }
     }
@@ -166,8 +166,12 @@ mod tests {
         let counters = [0, 1, 2].map(|index: usize| {
             let window = WindowId(u16::from(index == 2));
             let part = (memories[index].clone(), None);
-            let watched =
-                Watched { channel: ChannelId(index as u64), window, accepting: index == 0, group: None };
+            let watched = WatchedChannel {
+                channel: ChannelId(index as u64),
+                window,
+                accepting: index == 0,
+                group: None,
+            };
             bells.make(&watched, part, |_| panic!("it has no group")).unwrap()
         });
         let woken = || counters.each_ref().map(drain);
@@ -187,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_whose_word_did_not_change_is_not_looked_at() {
+    fn group_with_an_unchanged_word_is_not_examined() {
         let window = WindowId(0);
         let words = SharedMemory::zeroed(PAGE_BYTES);
         let memories = [(); 3].map(|()| SharedMemory::zeroed(WATCHED_BYTES));
@@ -195,7 +199,7 @@ mod tests {
         let mut pages = Vec::new();
         let counters = [0, 1, 2].map(|index: usize| {
             let group = Some(8192 + 8 * (index as u64 / 2));
-            let watched = Watched { channel: ChannelId(index as u64), window, accepting: true, group };
+            let watched = WatchedChannel { channel: ChannelId(index as u64), window, accepting: true, group };
             let page = |offset_bytes| {
                 pages.push(offset_bytes);
                 Ok(words.clone())

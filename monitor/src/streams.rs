@@ -46,11 +46,11 @@ impl End {
 #[derive(Debug, Default)]
 struct State {
     /// New ends that the thread has not taken yet; `None` for an end that could not be created.
-    fresh: Vec<(u64, Option<End>)>,
+    new_ends: Vec<(u64, Option<End>)>,
     /// Ended streams that were not reported yet.
-    over: Vec<ChannelId>,
+    ended: Vec<ChannelId>,
     /// Whether the link and the thread have ended.
-    gone: bool,
+    closed: bool,
     stop: bool,
 }
 
@@ -58,9 +58,9 @@ struct State {
 struct Shared {
     state: Mutex<State>,
     /// Wakes the thread.
-    bell: OwnedFd,
+    wake: OwnedFd,
     /// Signalled when streams have ended.
-    over: OwnedFd,
+    ended: OwnedFd,
 }
 
 impl Shared {
@@ -81,14 +81,14 @@ impl LinkStreams {
     /// # Errors
     /// No descriptors or no threads are left.
     pub fn start(link: OwnedFd) -> Result<Self, OsError> {
-        let shared = Shared { state: Mutex::default(), bell: eventfd()?, over: eventfd()? };
+        let shared = Shared { state: Mutex::default(), wake: eventfd()?, ended: eventfd()? };
         let shared = Arc::new(shared);
         let served = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("streams".to_owned());
         let started = thread.spawn(move || {
             let mut thread = Thread { link, streams: Streams::new(), ends: BTreeMap::new(), turn: 0 };
             thread.serve(&served);
-            thread.leave(&served);
+            thread.shut_down(&served);
         });
         started.map_err(|error| OsError::from_io("start a thread for the streams of a link", &error))?;
         Ok(LinkStreams { shared })
@@ -101,11 +101,11 @@ impl LinkStreams {
     pub fn open(&self, stream: ChannelId) -> Result<OwnedFd, OsError> {
         match socket::pair(socket::SocketKind::Stream) {
             Ok((ours, theirs)) => {
-                self.give(stream, Some(End::Socket(ours)));
+                self.add_end(stream, Some(End::Socket(ours)));
                 Ok(theirs)
             }
             Err(error) => {
-                self.give(stream, None);
+                self.add_end(stream, None);
                 Err(error)
             }
         }
@@ -114,42 +114,42 @@ impl LinkStreams {
     /// Sends a whole file in a stream; nothing if it cannot be read.
     pub fn send_file(&self, stream: ChannelId, file: OwnedFd) {
         let at_start = rustix::fs::seek(&file, SeekFrom::Start(0)).is_ok();
-        self.give(stream, at_start.then_some(End::File(file)));
+        self.add_end(stream, at_start.then_some(End::File(file)));
     }
 
     /// Closes a stream without sending anything: the far side sees its end.
-    pub fn send_nothing(&self, stream: ChannelId) {
-        self.give(stream, None);
+    pub fn send_empty(&self, stream: ChannelId) {
+        self.add_end(stream, None);
     }
 
-    fn give(&self, stream: ChannelId, end: Option<End>) {
+    fn add_end(&self, stream: ChannelId, end: Option<End>) {
         let mut state = self.shared.state();
         // Dropped, and so hung up, if the thread has ended.
-        if !state.gone {
-            state.fresh.push((stream.0, end));
+        if !state.closed {
+            state.new_ends.push((stream.0, end));
             drop(state);
-            let _ = signal(&self.shared.bell);
+            let _ = signal(&self.shared.wake);
         }
     }
 
     /// Returns a descriptor that is readable when streams have ended.
     #[must_use]
-    pub fn over_fd(&self) -> BorrowedFd<'_> {
-        self.shared.over.as_fd()
+    pub fn ended_fd(&self) -> BorrowedFd<'_> {
+        self.shared.ended.as_fd()
     }
 
     /// Returns the streams whose local end closed since the last call.
     #[must_use]
-    pub fn take_over(&self) -> Vec<ChannelId> {
-        drain(&self.shared.over);
-        take(&mut self.shared.state().over)
+    pub fn take_ended(&self) -> Vec<ChannelId> {
+        drain(&self.shared.ended);
+        take(&mut self.shared.state().ended)
     }
 }
 
 impl Drop for LinkStreams {
     fn drop(&mut self) {
         self.shared.state().stop = true;
-        let _ = signal(&self.shared.bell);
+        let _ = signal(&self.shared.wake);
     }
 }
 
@@ -163,33 +163,33 @@ struct Thread {
 }
 
 /// The link has ended, and the thread ends.
-struct Gone;
+struct LinkClosed;
 
 impl Thread {
     /// Serves until the link ends, or its [`LinkStreams`] is dropped.
     fn serve(&mut self, shared: &Shared) {
         let mut buffer = vec![0; READ_BYTES];
         loop {
-            if self.take_fresh(shared).is_err() {
+            if self.take_new_ends(shared).is_err() {
                 return;
             }
-            let Ok(link_worked) = self.serve_link(&mut buffer) else { return };
-            let ends_worked = self.serve_ends(shared, &mut buffer[..MAX_DATA_BYTES]);
-            if !(link_worked || ends_worked) && self.sleep(shared).is_err() {
+            let Ok(link_did_work) = self.serve_link(&mut buffer) else { return };
+            let ends_did_work = self.serve_ends(shared, &mut buffer[..MAX_DATA_BYTES]);
+            if !(link_did_work || ends_did_work) && self.sleep(shared).is_err() {
                 return;
             }
         }
     }
 
-    fn take_fresh(&mut self, shared: &Shared) -> Result<(), Gone> {
-        let fresh = {
+    fn take_new_ends(&mut self, shared: &Shared) -> Result<(), LinkClosed> {
+        let new_ends = {
             let mut state = shared.state();
             if state.stop {
-                return Err(Gone);
+                return Err(LinkClosed);
             }
-            take(&mut state.fresh)
+            take(&mut state.new_ends)
         };
-        for (stream, end) in fresh {
+        for (stream, end) in new_ends {
             match end {
                 Some(end) => {
                     self.streams.open(stream);
@@ -202,45 +202,45 @@ impl Thread {
     }
 
     /// Writes to and reads from the link, up to a bounded amount.
-    fn serve_link(&mut self, buffer: &mut [u8]) -> Result<bool, Gone> {
-        let mut worked = false;
+    fn serve_link(&mut self, buffer: &mut [u8]) -> Result<bool, LinkClosed> {
+        let mut did_work = false;
         for _ in 0..BURST {
             if self.streams.outgoing().is_empty() {
                 break;
             }
             match rustix::io::write(&self.link, self.streams.outgoing()) {
                 Ok(count) => {
-                    self.streams.sent(count);
-                    worked = true;
+                    self.streams.consume_outgoing(count);
+                    did_work = true;
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
-                Err(_) => return Err(Gone),
+                Err(_) => return Err(LinkClosed),
             }
         }
         for _ in 0..BURST {
             match rustix::io::read(&self.link, &mut *buffer) {
-                Ok(0) => return Err(Gone),
+                Ok(0) => return Err(LinkClosed),
                 Ok(count) => {
-                    worked = true;
+                    did_work = true;
                     // A peer that breaks the protocol is treated like one that is gone.
-                    self.streams.receive(&buffer[..count]).map_err(|_| Gone)?;
+                    self.streams.receive(&buffer[..count]).map_err(|_| LinkClosed)?;
                 }
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => break,
-                Err(_) => return Err(Gone),
+                Err(_) => return Err(LinkClosed),
             }
         }
-        Ok(worked)
+        Ok(did_work)
     }
 
     /// Delivers to every end, and reads one piece from each that has data.
     fn serve_ends(&mut self, shared: &Shared, buffer: &mut [u8]) -> bool {
-        let mut worked = false;
-        let mut over = Vec::new();
+        let mut did_work = false;
+        let mut ended_streams = Vec::new();
         let first = self.turn;
         for (stream, end) in self.ends.range(first..).chain(self.ends.range(..first)) {
-            let mut ended = deliver(&mut self.streams, *stream, end, &mut worked);
+            let mut ended = deliver(&mut self.streams, *stream, end, &mut did_work);
             let room = self.streams.room(*stream);
             if !ended && room > 0 {
                 match rustix::io::read(end.fd(), &mut buffer[..room]) {
@@ -248,26 +248,26 @@ impl Thread {
                     Ok(count) => {
                         self.streams.send(*stream, &buffer[..count]);
                         self.turn = stream.wrapping_add(1);
-                        worked = true;
+                        did_work = true;
                     }
                     Err(Errno::AGAIN | Errno::INTR) => {}
                     Err(_) => ended = true,
                 }
             }
             if ended || self.streams.is_done(*stream) {
-                over.push(*stream);
+                ended_streams.push(*stream);
             }
         }
-        for stream in &over {
+        for stream in &ended_streams {
             self.ends.remove(stream);
             self.streams.end(*stream);
         }
-        if !over.is_empty() {
-            shared.state().over.extend(over.into_iter().map(ChannelId));
-            let _ = signal(&shared.over);
+        if !ended_streams.is_empty() {
+            shared.state().ended.extend(ended_streams.into_iter().map(ChannelId));
+            let _ = signal(&shared.ended);
             return true;
         }
-        worked
+        did_work
     }
 
     /// Sleeps until there is work.
@@ -276,7 +276,7 @@ impl Thread {
             true => Interest::Read,
             false => Interest::ReadWrite,
         };
-        let mut sources = vec![(shared.bell.as_fd(), Interest::Read), (self.link.as_fd(), link)];
+        let mut sources = vec![(shared.wake.as_fd(), Interest::Read), (self.link.as_fd(), link)];
         for (stream, end) in &self.ends {
             let reads = self.streams.room(*stream) > 0;
             let writes = !self.streams.pending(*stream).is_empty();
@@ -290,27 +290,27 @@ impl Thread {
         }
         let ready = poll(&sources, None)?;
         if ready[0].any() {
-            drain(&shared.bell);
+            drain(&shared.wake);
         }
         Ok(())
     }
 
     /// Hangs up all ends.
-    fn leave(mut self, shared: &Shared) {
-        let fresh = {
+    fn shut_down(mut self, shared: &Shared) {
+        let new_ends = {
             let mut state = shared.state();
-            state.gone = true;
-            state.over.extend(self.ends.keys().copied().map(ChannelId));
-            take(&mut state.fresh)
+            state.closed = true;
+            state.ended.extend(self.ends.keys().copied().map(ChannelId));
+            take(&mut state.new_ends)
         };
-        drop(fresh);
+        drop(new_ends);
         self.ends.clear();
-        let _ = signal(&shared.over);
+        let _ = signal(&shared.ended);
     }
 }
 
 /// Writes received data to an end. Returns whether the end is closed.
-fn deliver(streams: &mut Streams, stream: u64, end: &End, worked: &mut bool) -> bool {
+fn deliver(streams: &mut Streams, stream: u64, end: &End, did_work: &mut bool) -> bool {
     loop {
         let pending = streams.pending(stream);
         if pending.is_empty() {
@@ -319,8 +319,8 @@ fn deliver(streams: &mut Streams, stream: u64, end: &End, worked: &mut bool) -> 
         let End::Socket(socket) = end else { return true };
         match rustix::net::send(socket, pending, SendFlags::NOSIGNAL | SendFlags::DONTWAIT) {
             Ok(count) => {
-                streams.delivered(stream, count);
-                *worked = true;
+                streams.consume_pending(stream, count);
+                *did_work = true;
             }
             Err(Errno::INTR) => {}
             Err(Errno::AGAIN) => return false,
@@ -328,7 +328,7 @@ fn deliver(streams: &mut Streams, stream: u64, end: &End, worked: &mut bool) -> 
             // detected after that.
             Err(_) => {
                 let count = pending.len();
-                streams.delivered(stream, count);
+                streams.consume_pending(stream, count);
             }
         }
     }

@@ -13,8 +13,8 @@ use std::process::{Command, Stdio};
 use rustix::fs::MemfdFlags;
 use tombolo_platform::error::Context;
 use tombolo_platform::event::{Interest, poll};
-use tombolo_platform::meters::{self, Folders};
-use tombolo_platform::process::{self, Ended, Process};
+use tombolo_platform::meters::{self, SystemPaths};
+use tombolo_platform::process::{self, ExitOutcome, Process};
 use tombolo_platform::{Errno, OsError};
 
 use crate::orphans;
@@ -30,7 +30,7 @@ pub struct SupervisedRoot {
 #[derive(Debug)]
 pub struct Supervisor {
     /// Readable when the supervisor is gone.
-    pub gone: OwnedFd,
+    pub exited: OwnedFd,
     /// Memory file for the former processor frequencies, which the supervisor restores if the root cannot.
     pub ledger: OwnedFd,
 }
@@ -43,7 +43,7 @@ pub struct Supervisor {
 pub fn start<'a>(arguments: impl IntoIterator<Item = &'a str>) -> Result<SupervisedRoot, OsError> {
     // Detach from the terminal of the starting process, and its signals.
     let _ = rustix::process::setsid();
-    process::adopt_orphans();
+    process::become_subreaper();
     // Runs the file, so that process lists show its name; if it was removed, the image in memory.
     let program = std::env::current_exe().ok().filter(|path| path.is_file());
     let mut command = Command::new(program.as_deref().unwrap_or(Path::new("/proc/self/exe")));
@@ -60,15 +60,15 @@ impl SupervisedRoot {
     ///
     /// # Errors
     /// An error of the kernel.
-    pub fn wait(mut self) -> Result<Ended, OsError> {
+    pub fn wait(mut self) -> Result<ExitOutcome, OsError> {
         let ended = loop {
             poll(&[(self.root.ended_fd(), Interest::Read)], None)?;
             if let Some(ended) = self.root.try_reap()? {
                 break ended;
             }
         };
-        orphans::end_all();
-        meters::give_back(&Folders::from_environment(), &self.ledger)?;
+        orphans::kill_all();
+        meters::restore_recorded(&SystemPaths::from_environment(), &self.ledger)?;
         Ok(ended)
     }
 }
@@ -80,15 +80,15 @@ impl SupervisedRoot {
 /// `ESRCH` if it is gone already; an invalid descriptor.
 pub fn watch(ledger: &str) -> Result<Supervisor, OsError> {
     let number = ledger.parse().map_err(|_| OsError::new("use a ledger that has no number", Errno::BADF))?;
-    let ledger = process::inherited(number)?;
+    let ledger = process::take_inherited_fd(number)?;
     let gone = || OsError::new("watch the supervisor of this monitor", Errno::SRCH);
     let supervisor = rustix::process::getppid().ok_or_else(gone)?;
-    let watched = process::watch(supervisor.as_raw_nonzero().get())?;
+    let watched = process::open_pidfd(supervisor.as_raw_nonzero().get())?;
     rustix::process::set_parent_process_death_signal(None)
         .context("outlive the supervisor of this monitor")?;
     // It may have died meanwhile, and its number may have been reused.
     if rustix::process::getppid() == Some(supervisor) {
-        Ok(Supervisor { gone: watched, ledger })
+        Ok(Supervisor { exited: watched, ledger })
     } else {
         Err(gone())
     }

@@ -17,7 +17,7 @@ impl Capabilities {
     /// Atomic read-modify-writes on that memory are atomic for both sides. Rings do not need it.
     pub const ATOMICS: Capabilities = Capabilities(1 << 1);
     /// While both sides are awake a message costs no system call and no device access.
-    pub const SILENT: Capabilities = Capabilities(1 << 2);
+    pub const SYSCALL_FREE: Capabilities = Capabilities(1 << 2);
     /// A full ring holds exactly as many single-slot messages as it has slots.
     pub const COUNTED_ROOM: Capabilities = Capabilities(1 << 3);
     /// A side that sleeps for a message is rung when one arrives, and only then.
@@ -31,7 +31,7 @@ impl Capabilities {
     pub const EVIDENCE_OF_DEATH: Capabilities = Capabilities(1 << 7);
     /// A send is refused only for lack of room, the next poll finds a message that has arrived, and a sleep
     /// ends only for a reason.
-    pub const STEADY: Capabilities = Capabilities(1 << 8);
+    pub const NO_SPURIOUS_RESULTS: Capabilities = Capabilities(1 << 8);
     /// All messages of a batch become visible at once.
     pub const WHOLE_BATCHES: Capabilities = Capabilities(1 << 9);
     /// Capabilities of rings in the coherent memory of one kernel.
@@ -41,20 +41,20 @@ impl Capabilities {
         Capabilities(Capabilities::OF_SHARED_MEMORY.0 & !Capabilities::ATOMICS.0);
     /// Capabilities of a byte stream.
     pub const OF_STREAM: Capabilities = Capabilities(
-        Capabilities::DESCRIPTORS.0 | Capabilities::EVIDENCE_OF_DEATH.0 | Capabilities::STEADY.0,
+        Capabilities::DESCRIPTORS.0 | Capabilities::EVIDENCE_OF_DEATH.0 | Capabilities::NO_SPURIOUS_RESULTS.0,
     );
 
     /// Capabilities with their names in reports.
     pub const NAMED: [(Capabilities, &'static str); 10] = [
         (Capabilities::SHARED_MEMORY, "shared memory"),
         (Capabilities::ATOMICS, "atomics across the link"),
-        (Capabilities::SILENT, "silence while both sides are awake"),
+        (Capabilities::SYSCALL_FREE, "silence while both sides are awake"),
         (Capabilities::COUNTED_ROOM, "room counted in slots"),
         (Capabilities::BELL_FOR_MESSAGES, "a bell for messages"),
         (Capabilities::BELL_FOR_ROOM, "a bell for room"),
         (Capabilities::DESCRIPTORS, "descriptors to sleep on"),
         (Capabilities::EVIDENCE_OF_DEATH, "evidence of death"),
-        (Capabilities::STEADY, "steadiness"),
+        (Capabilities::NO_SPURIOUS_RESULTS, "steadiness"),
         (Capabilities::WHOLE_BATCHES, "batches that show all at once"),
     ];
 
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_has_a_bit_and_a_name_of_its_own() {
+    fn each_capability_has_its_own_bit_and_name() {
         let all = Capabilities::NAMED.into_iter().fold(Capabilities::NONE, |sum, (one, _)| {
             assert!(one != Capabilities::NONE && sum.without(one) == sum, "{one}");
             sum | one
@@ -125,7 +125,7 @@ mod tests {
             "descriptors to sleep on, evidence of death, steadiness"
         );
         assert_eq!(Capabilities::NONE.to_string(), "nothing in particular");
-        assert!(Capabilities::OF_WINDOW.contains(Capabilities::SILENT | Capabilities::SHARED_MEMORY));
-        assert!(!Capabilities::OF_WINDOW.contains(Capabilities::SILENT | Capabilities::ATOMICS));
+        assert!(Capabilities::OF_WINDOW.contains(Capabilities::SYSCALL_FREE | Capabilities::SHARED_MEMORY));
+        assert!(!Capabilities::OF_WINDOW.contains(Capabilities::SYSCALL_FREE | Capabilities::ATOMICS));
     }
 }

@@ -18,14 +18,14 @@ use crate::error::{Awaited, ChannelError};
 
 /// Maximum number of consecutive reads of a lifeline. Bounded, so that a peer that floods its bell cannot
 /// hold this side past its deadline; unread bytes end the next sleep.
-const READS_IN_A_ROW: u32 = 16;
+const MAX_CONSECUTIVE_READS: u32 = 16;
 
 /// Doorbell byte by which a side without channel memory announces that it stopped waiting.
 pub(crate) const WITHDRAWAL: u8 = tombolo_link::verdict::WITHDRAWN as u8;
 
 /// Longest sleep on the bell alone before this side checks its deadline. Shorter timeouts sleep on all
 /// sources, with full precision.
-const DOZE: Duration = Duration::from_secs(1);
+const MAX_BLOCKING_SLEEP: Duration = Duration::from_secs(1);
 
 /// Source of this side's wake-ups.
 #[derive(Debug)]
@@ -37,7 +37,7 @@ pub(crate) enum Bell {
         /// Event counter signalled by the peer.
         incoming: OwnedFd,
         /// Means to ring the peer.
-        outgoing: Ring,
+        outgoing: PeerDoorbell,
         /// Counter of this side's rings, for a peer that shares its doorbell with others.
         rings: EitherRings,
         /// Counter of the rings of a group of channels, if there is one.
@@ -47,7 +47,7 @@ pub(crate) enum Bell {
 
 /// Means to ring a peer across a window.
 #[derive(Debug)]
-pub(crate) enum Ring {
+pub(crate) enum PeerDoorbell {
     /// An event counter that triggers an interrupt on the peer's node.
     Counter(OwnedFd),
     /// The doorbell register of the window device.
@@ -71,30 +71,33 @@ pub(crate) struct Connection {
     /// Whether the peer announced that it stopped waiting, before it had memory to write that to.
     withdrawn: bool,
     /// Whether this side can sleep on the lifeline alone; `None` until tried.
-    may_doze: Option<bool>,
+    can_block: Option<bool>,
 }
 
 impl Connection {
     pub(crate) fn new(bell: Bell, lifeline: OwnedFd) -> Self {
-        Connection { bell, lifeline, peer_gone: false, withdrawn: false, may_doze: None }
+        Connection { bell, lifeline, peer_gone: false, withdrawn: false, can_block: None }
     }
 
     /// Sleeps until the bell rings, the lifeline hangs up or `deadline` passes, if bell and lifeline are one
     /// socket. Returns whether the bell rang, or `None` if they are separate. Takes one system call instead
     /// of a poll and a read, and wakes up faster.
     pub(crate) fn park(&mut self, deadline: Deadline) -> Option<bool> {
-        if !matches!(self.bell, Bell::Socket) || deadline.remaining() < DOZE {
+        if !matches!(self.bell, Bell::Socket) || deadline.remaining() < MAX_BLOCKING_SLEEP {
             return None;
         }
         let lifeline = &self.lifeline;
-        if !*self.may_doze.get_or_insert_with(|| socket::let_sleep(lifeline, DOZE).is_ok()) {
+        if !*self
+            .can_block
+            .get_or_insert_with(|| socket::set_blocking_timeout(lifeline, MAX_BLOCKING_SLEEP).is_ok())
+        {
             return None;
         }
         loop {
-            if socket::sleep(lifeline, &mut [0; 256]) {
+            if socket::receive_blocking(lifeline, &mut [0; 256]) {
                 return Some(true);
             }
-            if deadline.remaining() < DOZE {
+            if deadline.remaining() < MAX_BLOCKING_SLEEP {
                 return Some(false);
             }
         }
@@ -102,7 +105,7 @@ impl Connection {
 
     /// Returns the reason why a peer that is gone did not open the channel.
     pub(crate) fn open_failure(&mut self) -> ChannelError {
-        self.listen();
+        self.poll_signals();
         if self.withdrawn { ChannelError::Closed } else { ChannelError::PeerDied }
     }
 
@@ -142,11 +145,11 @@ impl Signals for Connection {
                     group.count();
                 }
                 match outgoing {
-                    Ring::Counter(counter) => {
+                    PeerDoorbell::Counter(counter) => {
                         // An event counter fails only when it is full, which also wakes the peer.
                         let _ = event::signal(counter);
                     }
-                    Ring::Register { registers, peer, vector } => registers.ring(*peer, *vector),
+                    PeerDoorbell::Register { registers, peer, vector } => registers.ring(*peer, *vector),
                 }
             }
         }
@@ -157,12 +160,12 @@ impl Signals for Connection {
         self.peer_gone
     }
 
-    fn listen(&mut self) {
+    fn poll_signals(&mut self) {
         if let Bell::Window { incoming, .. } = &self.bell {
             event::drain(incoming);
         }
         let mut bytes = [0; 256];
-        for _ in 0..READS_IN_A_ROW {
+        for _ in 0..MAX_CONSECUTIVE_READS {
             match socket::receive(&self.lifeline, &mut bytes) {
                 Err(Errno::AGAIN) => return,
                 Ok(received) if received.length > 0 => {
@@ -184,7 +187,7 @@ impl Signals for Connection {
     }
 
     fn barrier(&mut self) {
-        barrier::everywhere();
+        barrier::global();
     }
 }
 
@@ -195,7 +198,7 @@ impl Park for Connection {
         let mut sources = Vec::with_capacity(2);
         self.sources(&mut sources);
         poll(&sources, Some(Deadline::at_ns(until_ns)))?;
-        self.listen();
+        self.poll_signals();
         Ok(())
     }
 }

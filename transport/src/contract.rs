@@ -24,7 +24,7 @@ pub struct Description {
 }
 
 /// Object that holds one end of a channel, such as the end itself.
-pub trait Endpoint {
+pub trait HasTransport {
     /// Transport of the channel.
     type Transport: Transport;
 
@@ -35,7 +35,7 @@ pub trait Endpoint {
     fn transport_mut(&mut self) -> &mut Self::Transport;
 }
 
-impl<T: Transport> Endpoint for T {
+impl<T: Transport> HasTransport for T {
     type Transport = T;
 
     #[inline]
@@ -75,7 +75,7 @@ pub trait Transport {
     /// Returns this end as a channel in coherent memory, if it is one. A wrapper that adds little to an
     /// operation sends and receives through it, with inlined stores and loads. `None` by default.
     #[inline(always)]
-    fn in_memory(&mut self) -> Option<&mut MemoryChannel> {
+    fn as_memory_channel(&mut self) -> Option<&mut MemoryChannel> {
         None
     }
 
@@ -128,7 +128,7 @@ pub trait Transport {
     where
         Self: Sized,
     {
-        one_by_one(self, fill)
+        send_one_by_one(self, fill)
     }
 
     /// Whether the awaited condition holds. To read: [`try_recv_in_place`](Self::try_recv_in_place) would not
@@ -137,9 +137,9 @@ pub trait Transport {
     fn is_ready(&mut self, awaited: Interest) -> bool;
 
     /// Announces that this end is about to sleep for `awaited`. The caller must then, in this order: execute
-    /// a barrier [everywhere](tombolo_platform::barrier::everywhere) if the result requires it, call
+    /// a [global barrier](tombolo_platform::barrier::global) if the result requires it, call
     /// [`may_sleep`](Self::may_sleep), sleep on [`sources`](Self::sources) if that returned true, and always
-    /// call [`woken`](Self::woken). One barrier serves the announcements of many channels.
+    /// call [`finish_sleep`](Self::finish_sleep). One barrier serves the announcements of many channels.
     #[must_use = "without the barrier a wake-up can be lost"]
     fn announce_sleep(&mut self, awaited: Interest) -> Announced;
 
@@ -159,7 +159,7 @@ pub trait Transport {
     }
 
     /// Withdraws the announcement. If `rung`, that is, a source was ready, it also reads the sources.
-    fn woken(&mut self, rung: bool);
+    fn finish_sleep(&mut self, rung: bool);
 
     /// Closes this end. The peer receives everything sent before, then [`EndError::Closed`].
     fn close(&mut self);
@@ -177,7 +177,7 @@ impl ChannelError {
             }
             EndError::Closed => ChannelError::Closed,
             EndError::PeerDied => match transport.failure() {
-                Some(told @ ChannelError::FarEnd(_)) => told,
+                Some(told @ ChannelError::Disconnected(_)) => told,
                 _ => ChannelError::PeerDied,
             },
             EndError::Broken => transport
@@ -219,7 +219,7 @@ pub trait TransportExt: Transport {
     /// Whether bytes of accepted messages are still queued in this process. Offers them to the kernel first.
     /// Always false where sending is a store to memory.
     #[inline(always)]
-    fn unsent(&mut self) -> bool {
+    fn has_unsent(&mut self) -> bool {
         self.stats().unsent_bytes > 0 && {
             let _ = self.is_ready(Interest::Write);
             self.stats().unsent_bytes > 0
@@ -248,7 +248,7 @@ pub(crate) fn recv_one_by_one<T: Transport>(
 }
 
 /// Runs a batch whose messages are each sent when added.
-pub(crate) fn one_by_one<T: Transport>(
+pub(crate) fn send_one_by_one<T: Transport>(
     transport: &mut T,
     fill: impl FnOnce(&mut Batch<'_>),
 ) -> Result<u64, EndError> {

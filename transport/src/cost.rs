@@ -13,10 +13,10 @@ use crate::wait::{self, Spin};
 const REQUEST_BYTES: usize = 4;
 
 /// Reply length that requests no reply and ends the measurement.
-const ENOUGH: u32 = u32::MAX;
+const END_OF_MEASUREMENT: u32 = u32::MAX;
 
 /// Longest message used. Longer ones give no further information.
-const LONGEST_BYTES: usize = 64 * 1024;
+const MAX_PROBE_BYTES: usize = 64 * 1024;
 
 /// Effort of a measurement.
 #[derive(Clone, Copy, Debug)]
@@ -42,21 +42,21 @@ impl Default for Effort {
 /// # Errors
 /// The end of the peer, or a round trip that exceeded the timeout.
 pub fn measure<T: Transport>(channel: &mut T, effort: Effort) -> Result<LinkCost, ChannelError> {
-    let long = channel.describe().max_message_bytes.clamp(REQUEST_BYTES, LONGEST_BYTES);
-    let short_ns = median_ns(channel, effort, REQUEST_BYTES, REQUEST_BYTES)?;
-    let long_out_ns = median_ns(channel, effort, long, REQUEST_BYTES)?;
-    let long_back_ns = median_ns(channel, effort, REQUEST_BYTES, long)?;
-    wait::send(channel, &mut Spin::default(), &ENOUGH.to_le_bytes(), effort.timeout)?;
+    let long = channel.describe().max_message_bytes.clamp(REQUEST_BYTES, MAX_PROBE_BYTES);
+    let short_ns = median_round_trip_ns(channel, effort, REQUEST_BYTES, REQUEST_BYTES)?;
+    let long_out_ns = median_round_trip_ns(channel, effort, long, REQUEST_BYTES)?;
+    let long_back_ns = median_round_trip_ns(channel, effort, REQUEST_BYTES, long)?;
+    wait::send(channel, &mut Spin::default(), &END_OF_MEASUREMENT.to_le_bytes(), effort.timeout)?;
     let half_ns = short_ns / 2;
     let curve = |long_ns: u64| {
         let long_way_ns = half_ns + long_ns.saturating_sub(short_ns);
-        CostCurve::through((REQUEST_BYTES as u64, half_ns), (long as u64, long_way_ns))
+        CostCurve::from_points((REQUEST_BYTES as u64, half_ns), (long as u64, long_way_ns))
     };
     Ok(LinkCost { to_peer: curve(long_out_ns), from_peer: curve(long_back_ns), origin: CostOrigin::Measured })
 }
 
 /// Returns the median time of round trips with this many bytes in each direction, in nanoseconds.
-fn median_ns<T: Transport>(
+fn median_round_trip_ns<T: Transport>(
     channel: &mut T,
     effort: Effort,
     out_bytes: usize,
@@ -64,12 +64,12 @@ fn median_ns<T: Transport>(
 ) -> Result<u64, ChannelError> {
     let mut request = vec![0; out_bytes];
     request[..REQUEST_BYTES].copy_from_slice(&(back_bytes as u32).to_le_bytes());
-    let (mut spin, mut answer) = (Spin::default(), Vec::new());
+    let (mut spin, mut reply) = (Spin::default(), Vec::new());
     let mut times_ns = Vec::new();
     for _ in 0..effort.rounds.max(1) {
         let began_ns = now_ns();
         wait::send(channel, &mut spin, &request, effort.timeout)?;
-        let length_bytes = wait::recv_into(channel, &mut spin, &mut answer, effort.timeout)?;
+        let length_bytes = wait::recv_into(channel, &mut spin, &mut reply, effort.timeout)?;
         times_ns.push(now_ns() - began_ns);
         if length_bytes != back_bytes {
             let what = format!("a measurement reply of {length_bytes} bytes instead of {back_bytes}");
@@ -85,22 +85,24 @@ fn median_ns<T: Transport>(
 /// # Errors
 /// The end of the peer, no request within `timeout`, or a malformed request.
 pub fn reflect<T: Transport>(channel: &mut T, timeout: Duration) -> Result<u64, ChannelError> {
-    let (mut spin, mut request, mut answers) = (Spin::default(), Vec::new(), 0);
+    let (mut spin, mut request, mut replies) = (Spin::default(), Vec::new(), 0);
     let max_bytes = channel.describe().max_message_bytes;
-    let answer = vec![0; max_bytes.min(LONGEST_BYTES)];
+    let reply = vec![0; max_bytes.min(MAX_PROBE_BYTES)];
     loop {
         wait::recv_into(channel, &mut spin, &mut request, timeout)?;
-        let asked = request.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
-        let Some(asked) = asked else {
+        let requested_bytes = request.first_chunk().map(|bytes| u32::from_le_bytes(*bytes));
+        let Some(requested_bytes) = requested_bytes else {
             return Err(ChannelError::Violation("a measurement request without a length".into()));
         };
-        if asked == ENOUGH {
-            return Ok(answers);
+        if requested_bytes == END_OF_MEASUREMENT {
+            return Ok(replies);
         }
-        let Some(answer) = answer.get(..asked as usize) else {
-            return Err(ChannelError::Violation(format!("a measurement request for {asked} bytes")));
+        let Some(reply) = reply.get(..requested_bytes as usize) else {
+            return Err(ChannelError::Violation(format!(
+                "a measurement request for {requested_bytes} bytes"
+            )));
         };
-        wait::send(channel, &mut spin, answer, timeout)?;
-        answers += 1;
+        wait::send(channel, &mut spin, reply, timeout)?;
+        replies += 1;
     }
 }

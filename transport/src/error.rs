@@ -1,7 +1,7 @@
 //! Errors of a channel.
 
 use tombolo_link::end::EndError;
-use tombolo_link::{FarEnd, HandshakeError};
+use tombolo_link::{DisconnectReason, HandshakeError};
 use tombolo_platform::OsError;
 
 /// Error of an operation on a channel. The caller keeps ownership of the message to be sent.
@@ -21,8 +21,8 @@ pub enum ChannelError {
     #[error("the peer died")]
     PeerDied,
     /// A relay on the path reported how the far end ended. Everything that came before has been received.
-    #[error("{}", far_end(*.0))]
-    FarEnd(FarEnd),
+    #[error("{}", describe_disconnect(*.0))]
+    Disconnected(DisconnectReason),
     /// The message exceeds the channel's limit. Send it in parts, or open the channel with larger rings.
     #[error("a message of {length_bytes} bytes exceeds this channel's limit of {max_bytes} bytes")]
     TooLong { length_bytes: usize, max_bytes: usize },
@@ -46,7 +46,7 @@ impl From<&ChannelError> for EndError {
             ChannelError::WouldBlock | ChannelError::TimedOut(_) => EndError::Full,
             ChannelError::TooLong { .. } => EndError::TooLong,
             ChannelError::Closed => EndError::Closed,
-            ChannelError::PeerDied | ChannelError::FarEnd(_) => EndError::PeerDied,
+            ChannelError::PeerDied | ChannelError::Disconnected(_) => EndError::PeerDied,
             ChannelError::Violation(_)
             | ChannelError::Diverged(_)
             | ChannelError::Handshake(_)
@@ -66,11 +66,11 @@ impl From<HandshakeError> for ChannelError {
 }
 
 /// Formats the report of a relay as a sentence.
-fn far_end(what: FarEnd) -> String {
+fn describe_disconnect(what: DisconnectReason) -> String {
     match what {
-        FarEnd::Died => "the peer died".to_owned(),
-        FarEnd::RelayDied(node) => format!("the relay on node {node} died"),
-        FarEnd::Broken => "the peer broke the protocol towards its relay".to_owned(),
+        DisconnectReason::Died => "the peer died".to_owned(),
+        DisconnectReason::RelayDied(node) => format!("the relay on node {node} died"),
+        DisconnectReason::Broken => "the peer broke the protocol towards its relay".to_owned(),
     }
 }
 

@@ -32,8 +32,8 @@ macro_rules! forward_transport {
     // Together with the channel in memory, whose receive path is the same.
     (@try_recv_in_place $inner:tt) => {
         #[inline(always)]
-        fn in_memory(&mut self) -> Option<&mut $crate::MemoryChannel> {
-            $crate::contract::Transport::in_memory(&mut self.$inner)
+        fn as_memory_channel(&mut self) -> Option<&mut $crate::MemoryChannel> {
+            $crate::contract::Transport::as_memory_channel(&mut self.$inner)
         }
 
         #[inline]
@@ -106,9 +106,9 @@ macro_rules! forward_transport {
             $crate::contract::Transport::park(&mut self.$inner, deadline)
         }
     };
-    (@woken $inner:tt) => {
-        fn woken(&mut self, rung: bool) {
-            $crate::contract::Transport::woken(&mut self.$inner, rung);
+    (@finish_sleep $inner:tt) => {
+        fn finish_sleep(&mut self, rung: bool) {
+            $crate::contract::Transport::finish_sleep(&mut self.$inner, rung);
         }
     };
     (@close $inner:tt) => {

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 
 use rustix::net::RecvFlags;
-use tombolo_link::FarEnd;
+use tombolo_link::DisconnectReason;
 use tombolo_platform::{Errno, OsError};
 
 use crate::error::ChannelError;
@@ -13,11 +13,11 @@ use crate::error::ChannelError;
 pub(crate) const CLOSE: u32 = u32::MAX;
 
 /// Value in place of a length by which a relay announces why it releases the channel. A word follows, see
-/// [`FarEnd::to_word`](tombolo_link::FarEnd::to_word).
-pub(crate) const GONE: u32 = u32::MAX - 1;
+/// [`DisconnectReason::to_word`](tombolo_link::DisconnectReason::to_word).
+pub(crate) const DISCONNECTED: u32 = u32::MAX - 1;
 
 /// Size of a length field, in bytes.
-pub(crate) const HEAD_BYTES: usize = 4;
+pub(crate) const LENGTH_BYTES: usize = 4;
 
 /// Minimum room for a read, in bytes.
 const READ_BYTES: usize = 16 * 1024;
@@ -32,7 +32,7 @@ pub(crate) enum Frame {
     /// The peer closed the stream.
     Close,
     /// A relay releases the channel for this reason.
-    Gone(FarEnd),
+    Disconnected(DisconnectReason),
     /// A length above the message limit.
     TooLong(usize),
 }
@@ -54,7 +54,7 @@ impl Incoming {
     /// Returns the maximum number of bytes read ahead, for any input of the peer: the longest frame and one
     /// more read.
     fn limit_bytes(&self) -> usize {
-        HEAD_BYTES + self.max_message_bytes + READ_BYTES
+        LENGTH_BYTES + self.max_message_bytes + READ_BYTES
     }
 
     /// Whether more may be read before a message is taken. Always true while the next frame is incomplete.
@@ -75,17 +75,17 @@ impl Incoming {
     }
 
     fn frame_at(&self, start: usize) -> Frame {
-        let Some(head) = self.buffer[start..self.held.end].first_chunk::<HEAD_BYTES>() else {
+        let Some(head) = self.buffer[start..self.held.end].first_chunk::<LENGTH_BYTES>() else {
             return Frame::Partial;
         };
         let length = u32::from_le_bytes(*head);
         let length_bytes = length as usize;
-        let body = start + HEAD_BYTES;
+        let body = start + LENGTH_BYTES;
         match length {
             CLOSE => Frame::Close,
-            GONE => match self.buffer[body..self.held.end].first_chunk::<8>() {
-                Some(word) => FarEnd::of_word(u64::from_le_bytes(*word))
-                    .map_or(Frame::TooLong(length_bytes), Frame::Gone),
+            DISCONNECTED => match self.buffer[body..self.held.end].first_chunk::<8>() {
+                Some(word) => DisconnectReason::from_word(u64::from_le_bytes(*word))
+                    .map_or(Frame::TooLong(length_bytes), Frame::Disconnected),
                 None => Frame::Partial,
             },
             _ if length_bytes > self.max_message_bytes => Frame::TooLong(length_bytes),
@@ -95,13 +95,13 @@ impl Incoming {
     }
 
     /// Whether the received bytes contain the peer's close, behind any number of messages.
-    pub(crate) fn holds_close(&self) -> bool {
+    pub(crate) fn contains_close(&self) -> bool {
         let mut start = self.held.start;
         loop {
             match self.frame_at(start) {
                 Frame::Message(range) => start = range.end,
                 Frame::Close => return true,
-                Frame::Partial | Frame::TooLong(_) | Frame::Gone(_) => return false,
+                Frame::Partial | Frame::TooLong(_) | Frame::Disconnected(_) => return false,
             }
         }
     }
@@ -135,7 +135,7 @@ impl Incoming {
                 }
                 Err(Errno::AGAIN) => return Ok(false),
                 Err(Errno::INTR) => {}
-                Err(errno) if is_loss(errno) => return Err(ChannelError::PeerDied),
+                Err(errno) if is_peer_loss(errno) => return Err(ChannelError::PeerDied),
                 Err(errno) => return Err(OsError::new("receive on a stream", errno).into()),
             }
         }
@@ -159,7 +159,7 @@ impl Incoming {
 }
 
 /// Whether the error means that the peer or its node is gone.
-pub(crate) fn is_loss(errno: Errno) -> bool {
+pub(crate) fn is_peer_loss(errno: Errno) -> bool {
     matches!(
         errno,
         Errno::PIPE
@@ -177,7 +177,7 @@ pub(crate) fn is_loss(errno: Errno) -> bool {
 mod tests {
     use super::*;
 
-    fn holding(max_message_bytes: usize, bytes: &[u8]) -> Incoming {
+    fn incoming_with(max_message_bytes: usize, bytes: &[u8]) -> Incoming {
         let mut incoming = Incoming::new(max_message_bytes);
         incoming.buffer[..bytes.len()].copy_from_slice(bytes);
         incoming.held = 0..bytes.len();
@@ -186,14 +186,16 @@ mod tests {
 
     #[test]
     fn errors_of_this_side_are_no_loss_of_the_peer() {
-        assert!([Errno::PIPE, Errno::CONNRESET, Errno::TIMEDOUT, Errno::HOSTDOWN].into_iter().all(is_loss));
-        assert!(![Errno::NOMEM, Errno::BADF, Errno::INVAL, Errno::NOBUFS].into_iter().any(is_loss));
+        assert!(
+            [Errno::PIPE, Errno::CONNRESET, Errno::TIMEDOUT, Errno::HOSTDOWN].into_iter().all(is_peer_loss)
+        );
+        assert!(![Errno::NOMEM, Errno::BADF, Errno::INVAL, Errno::NOBUFS].into_iter().any(is_peer_loss));
     }
 
     #[test]
     fn frames_are_golden() {
-        let mut incoming = holding(3, b"\x03\0\0\0abc\0\0\0\0\x01\0\0\0d\xff\xff\xff\xff");
-        assert!(incoming.holds_close());
+        let mut incoming = incoming_with(3, b"\x03\0\0\0abc\0\0\0\0\x01\0\0\0d\xff\xff\xff\xff");
+        assert!(incoming.contains_close());
         for message in [&b"abc"[..], b"", b"d"] {
             let Frame::Message(range) = incoming.peek() else { panic!("{message:?}") };
             assert_eq!(incoming.take_message(range), message);
@@ -206,16 +208,16 @@ mod tests {
     fn a_frame_is_partial_up_to_its_last_byte() {
         let whole = b"\x03\0\0\0abc";
         for length_bytes in 0..whole.len() {
-            assert_eq!(holding(3, &whole[..length_bytes]).peek(), Frame::Partial);
+            assert_eq!(incoming_with(3, &whole[..length_bytes]).peek(), Frame::Partial);
         }
-        assert_eq!(holding(3, whole).peek(), Frame::Message(4..7));
-        assert_eq!(holding(2, whole).peek(), Frame::TooLong(3));
-        assert_eq!(holding(2, b"\xfd\xff\xff\xff").peek(), Frame::TooLong(0xffff_fffd));
+        assert_eq!(incoming_with(3, whole).peek(), Frame::Message(4..7));
+        assert_eq!(incoming_with(2, whole).peek(), Frame::TooLong(3));
+        assert_eq!(incoming_with(2, b"\xfd\xff\xff\xff").peek(), Frame::TooLong(0xffff_fffd));
         let gone = b"\xfe\xff\xff\xff\x05\0\0\0\0\0\0\0";
-        assert_eq!(holding(2, gone).peek(), Frame::Gone(FarEnd::Died));
-        assert_eq!(holding(2, &gone[..11]).peek(), Frame::Partial);
+        assert_eq!(incoming_with(2, gone).peek(), Frame::Disconnected(DisconnectReason::Died));
+        assert_eq!(incoming_with(2, &gone[..11]).peek(), Frame::Partial);
         let nonsense = b"\xfe\xff\xff\xff\x06\0\0\0\0\0\0\0";
-        assert_eq!(holding(2, nonsense).peek(), Frame::TooLong(0xffff_fffe));
+        assert_eq!(incoming_with(2, nonsense).peek(), Frame::TooLong(0xffff_fffe));
     }
 
     #[test]
@@ -227,7 +229,7 @@ mod tests {
             assert!(incoming.buffer.len() - incoming.held.end >= READ_BYTES);
             incoming.held.end += 1;
         }
-        assert_eq!(incoming.held.len(), HEAD_BYTES + (1 << 20) + READ_BYTES);
+        assert_eq!(incoming.held.len(), LENGTH_BYTES + (1 << 20) + READ_BYTES);
         assert!(incoming.buffer.len() <= 4 * (1 << 20));
         incoming.held.start = incoming.held.end - 1;
         incoming.make_room();

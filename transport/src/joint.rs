@@ -9,23 +9,23 @@ use crate::{shm, window};
 
 /// Connection between the two ends of a channel, as handed out by a monitor.
 #[derive(Debug)]
-pub enum Joint {
+pub enum PendingChannel {
     /// Socket between two processes of one kernel, for shared memory.
     Shm(OwnedFd),
     /// Socket between two processes, for a byte stream.
     Stream(OwnedFd),
     /// Range of a window.
-    Window(window::Lent),
+    Window(window::WindowResources),
 }
 
-impl Joint {
+impl PendingChannel {
     /// Notifies the peer that `side` will not open the channel. Without that the peer would see a death.
     pub fn withdraw(self, side: Side) {
         match self {
-            Joint::Shm(socket) => shm::withdraw(&socket),
-            Joint::Stream(socket) => StreamChannel::withdraw(&socket),
+            PendingChannel::Shm(socket) => shm::withdraw(&socket),
+            PendingChannel::Stream(socket) => StreamChannel::withdraw(&socket),
             // Without its memory the peer cannot be notified.
-            Joint::Window(lent) => drop(window::withdraw(lent, side)),
+            PendingChannel::Window(resources) => drop(window::withdraw(resources, side)),
         }
     }
 }

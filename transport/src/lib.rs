@@ -30,9 +30,9 @@ pub mod window;
 pub mod wrap;
 
 pub use capabilities::Capabilities;
-pub use contract::{Description, EndError, Endpoint, Room, Stats, Transport, TransportExt};
+pub use contract::{Description, EndError, HasTransport, Room, Stats, Transport, TransportExt};
 pub use error::ChannelError;
-pub use joint::Joint;
+pub use joint::PendingChannel;
 pub use memory::MemoryChannel;
 pub use message::{Batch, Draft, Message, NotAdded};
 pub use stream::StreamChannel;

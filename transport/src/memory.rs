@@ -4,10 +4,10 @@ use std::any::Any;
 use std::os::fd::BorrowedFd;
 
 use tombolo_base::{CacheMaintenance, Coherent, SharedMemory};
-use tombolo_link::end::{Announced, Awaited, ChannelEnd, EndError, Head, Look};
+use tombolo_link::end::{Announced, Awaited, ChannelEnd, EndError, Head, Peek};
 use tombolo_link::hello::Agreed;
 use tombolo_link::open::{self, Opening};
-use tombolo_link::{FarEnd, Hello, Side, TransportKind, far_end};
+use tombolo_link::{DisconnectReason, Hello, Side, TransportKind, far_end};
 use tombolo_platform::event::Interest;
 use tombolo_platform::time::Deadline;
 
@@ -15,7 +15,7 @@ use crate::capabilities::Capabilities;
 use crate::connection::Connection;
 use crate::contract::{Description, ShortMessage, Stats, Stored, Transport};
 use crate::error::ChannelError;
-use crate::message::{Batch, Draft, InSlots, Message};
+use crate::message::{Batch, Draft, Message, MessageMemory};
 
 /// End of a channel over rings in memory.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub struct MemoryChannel<C: CacheMaintenance = Coherent> {
     memory: SharedMemory<C>,
 }
 
-impl<C: InSlots> MemoryChannel<C> {
+impl<C: MessageMemory> MemoryChannel<C> {
     /// Opens one side of a channel in `memory`: runs the handshake, then attaches to the rings.
     pub(crate) fn open(
         kind: TransportKind,
@@ -37,11 +37,10 @@ impl<C: InSlots> MemoryChannel<C> {
         deadline: Deadline,
     ) -> Result<Self, ChannelError> {
         let mut opening =
-            Opening::start(&memory, side, hello, &mut connection).map_err(|error| unusable(&error))?;
+            Opening::start(&memory, side, hello, &mut connection).map_err(|error| invalid_memory(&error))?;
         let agreed = connection.open(&mut opening, deadline).map_err(|error| match error {
-            ChannelError::PeerDied => {
-                far_end::told(&memory, side).map_or(ChannelError::PeerDied, ChannelError::FarEnd)
-            }
+            ChannelError::PeerDied => far_end::disconnect_reason(&memory, side)
+                .map_or(ChannelError::PeerDied, ChannelError::Disconnected),
             error => error,
         })?;
         Self::opened(kind, memory, side, opening, agreed, connection)
@@ -56,14 +55,14 @@ impl<C: InSlots> MemoryChannel<C> {
         agreed: Agreed,
         connection: Connection,
     ) -> Result<Self, ChannelError> {
-        let end = opening.end(agreed, connection).map_err(|error| unusable(&error))?;
+        let end = opening.attach(agreed, connection).map_err(|error| invalid_memory(&error))?;
         Ok(MemoryChannel { kind, side, end, memory })
     }
 
     /// Ends this side as a relay does when the end behind it is gone. Drop the channel afterwards.
-    pub(crate) fn leave(&mut self, why: FarEnd) {
+    pub(crate) fn abort(&mut self, why: DisconnectReason) {
         // The memory has the line for it: the handshake used it.
-        let _ = far_end::tell(&self.memory, self.side, why);
+        let _ = far_end::report(&self.memory, self.side, why);
         self.abandon();
     }
 
@@ -80,7 +79,7 @@ impl<C: InSlots> MemoryChannel<C> {
         reason: u32,
         mut connection: Connection,
     ) -> Result<(), ChannelError> {
-        open::decline(memory, side, hello, reason, &mut connection).map_err(|error| unusable(&error))
+        open::decline(memory, side, hello, reason, &mut connection).map_err(|error| invalid_memory(&error))
     }
 }
 
@@ -94,11 +93,11 @@ impl<C: CacheMaintenance> MemoryChannel<C> {
 }
 
 /// Returns the error for memory that cannot hold the agreed channel.
-pub(crate) fn unusable(error: &dyn std::fmt::Display) -> ChannelError {
+pub(crate) fn invalid_memory(error: &dyn std::fmt::Display) -> ChannelError {
     ChannelError::Violation(error.to_string())
 }
 
-/// Operations with loads and stores alone, for [`Transport::in_memory`].
+/// Operations with loads and stores alone, for [`Transport::as_memory_channel`].
 impl MemoryChannel {
     /// Sends a message of the given size if stores to memory suffice; see [`Stored`].
     #[inline(always)]
@@ -114,17 +113,17 @@ impl MemoryChannel {
     /// Returns the next message if loads alone find it. Read it with [`message`](Self::message); it stays
     /// until [`consume`](Self::consume).
     #[inline(always)]
-    pub(crate) fn look(&mut self) -> Look {
-        self.end.look()
+    pub(crate) fn peek(&mut self) -> Peek {
+        self.end.peek()
     }
 
-    /// Returns the content of a message found by [`look`](Self::look).
+    /// Returns the content of a message found by [`peek`](Self::peek).
     #[inline(always)]
     pub(crate) fn message(&self, head: &Head) -> Message<'_> {
         Coherent::message(self.end.view(head))
     }
 
-    /// Consumes a message found by [`look`](Self::look). Returns whether that may have rung the peer.
+    /// Consumes a message found by [`peek`](Self::peek). Returns whether that may have rung the peer.
     #[inline(always)]
     pub(crate) fn consume(&mut self, head: Head) -> bool {
         self.end.consume(head)
@@ -139,7 +138,7 @@ fn awaited(interest: Interest) -> Awaited {
     }
 }
 
-impl<C: InSlots> Transport for MemoryChannel<C> {
+impl<C: MessageMemory> Transport for MemoryChannel<C> {
     fn describe(&self) -> Description {
         let capabilities = match self.kind.traits().atomics {
             true => Capabilities::OF_SHARED_MEMORY,
@@ -156,7 +155,7 @@ impl<C: InSlots> Transport for MemoryChannel<C> {
     fn failure(&self) -> Option<ChannelError> {
         match self.end.violation() {
             Some(violation) => Some(ChannelError::Violation(violation.to_string())),
-            None => far_end::told(&self.memory, self.side).map(ChannelError::FarEnd),
+            None => far_end::disconnect_reason(&self.memory, self.side).map(ChannelError::Disconnected),
         }
     }
 
@@ -166,7 +165,7 @@ impl<C: InSlots> Transport for MemoryChannel<C> {
     }
 
     #[inline(always)]
-    fn in_memory(&mut self) -> Option<&mut MemoryChannel> {
+    fn as_memory_channel(&mut self) -> Option<&mut MemoryChannel> {
         // Resolved at compile time, because both types are known.
         (self as &mut dyn Any).downcast_mut()
     }
@@ -224,8 +223,8 @@ impl<C: InSlots> Transport for MemoryChannel<C> {
         self.end.signals_mut().park(deadline)
     }
 
-    fn woken(&mut self, rung: bool) {
-        self.end.awake(rung);
+    fn finish_sleep(&mut self, rung: bool) {
+        self.end.finish_sleep(rung);
     }
 
     fn close(&mut self) {

@@ -3,11 +3,11 @@
 use tombolo_base::coherence::Flushed;
 use tombolo_base::{CacheMaintenance, Coherent};
 use tombolo_link::end::EndError;
-pub use tombolo_ring::USUAL_PAYLOAD_BYTES;
+pub use tombolo_ring::B64_PAYLOAD_BYTES;
 use tombolo_ring::{Batch as RingBatch, Claim, OutOfMessage, SendError, TargetTooShort, View};
 
 /// Kind of memory in whose slots messages, drafts and batches of a transport can lie.
-pub trait InSlots: CacheMaintenance + 'static {
+pub trait MessageMemory: CacheMaintenance + 'static {
     /// Wraps a received message.
     fn message(message: View<'_, Self>) -> Message<'_>;
 
@@ -18,7 +18,7 @@ pub trait InSlots: CacheMaintenance + 'static {
     fn batch(batch: RingBatch<'_, Self>) -> Batch<'_>;
 }
 
-impl InSlots for Coherent {
+impl MessageMemory for Coherent {
     #[inline(always)]
     fn message(message: View<'_>) -> Message<'_> {
         Message { place: Storage::Slots(message) }
@@ -35,7 +35,7 @@ impl InSlots for Coherent {
     }
 }
 
-impl InSlots for Flushed {
+impl MessageMemory for Flushed {
     fn message(message: View<'_, Flushed>) -> Message<'_> {
         Message { place: Storage::Flushed(message) }
     }
@@ -116,8 +116,8 @@ impl<'a> Message<'a> {
         match &self.place {
             Storage::Slots(message) => message.to_words(),
             Storage::Flushed(_) | Storage::Bytes(_) if self.len() != 8 * N => None,
-            Storage::Flushed(message) => Some(words_by(|target| copy_flushed(*message, target))),
-            Storage::Bytes(bytes) => Some(words_by(|target| copy_bytes(bytes, target))),
+            Storage::Flushed(message) => Some(copy_words(|target| copy_flushed(*message, target))),
+            Storage::Bytes(bytes) => Some(copy_words(|target| copy_bytes(bytes, target))),
         }
     }
 
@@ -131,7 +131,7 @@ impl<'a> Message<'a> {
             Storage::Slots(message) => message.read_at(offset_bytes, target),
             Storage::Flushed(message) => message.read_at(offset_bytes, target),
             Storage::Bytes(bytes) => {
-                target.copy_from_slice(part(bytes, offset_bytes, target.len())?);
+                target.copy_from_slice(slice_at(bytes, offset_bytes, target.len())?);
                 Ok(())
             }
         }
@@ -148,7 +148,7 @@ impl<'a> Message<'a> {
             Storage::Flushed(message) => message.read_u64_le(offset_bytes),
             Storage::Bytes(bytes) => {
                 let mut value = [0; 8];
-                value.copy_from_slice(part(bytes, offset_bytes, 8)?);
+                value.copy_from_slice(slice_at(bytes, offset_bytes, 8)?);
                 Ok(u64::from_le_bytes(value))
             }
         }
@@ -186,7 +186,7 @@ impl<'a> Message<'a> {
 /// returns its length in bytes. The rest of `target` is unspecified. Returns `None` and copies nothing if the
 /// message is longer.
 #[inline(always)]
-pub fn copy_short(message: &Message<'_>, target: &mut [u8; USUAL_PAYLOAD_BYTES]) -> Option<usize> {
+pub fn copy_short(message: &Message<'_>, target: &mut [u8; B64_PAYLOAD_BYTES]) -> Option<usize> {
     match &message.place {
         Storage::Slots(message) if message.copy_slot_to(target) => Some(message.len()),
         _ => copy_other_short(message, target),
@@ -209,7 +209,7 @@ fn copy_bytes(bytes: &[u8], target: &mut [u8]) -> bool {
 
 /// Returns the numbers whose bytes `copy` copies, through a separate array: words of slots stay in registers.
 #[inline(always)]
-fn words_by<const N: usize>(copy: impl FnOnce(&mut [u8]) -> bool) -> [u64; N] {
+fn copy_words<const N: usize>(copy: impl FnOnce(&mut [u8]) -> bool) -> [u64; N] {
     let mut bytes = [[0; 8]; N];
     copy(bytes.as_flattened_mut());
     let mut words = [0; N];
@@ -220,11 +220,11 @@ fn words_by<const N: usize>(copy: impl FnOnce(&mut [u8]) -> bool) -> [u64; N] {
 }
 
 #[inline(never)]
-fn copy_other_short(message: &Message<'_>, target: &mut [u8; USUAL_PAYLOAD_BYTES]) -> Option<usize> {
+fn copy_other_short(message: &Message<'_>, target: &mut [u8; B64_PAYLOAD_BYTES]) -> Option<usize> {
     message.copy_to(target).ok()
 }
 
-fn part(bytes: &[u8], offset_bytes: usize, length_bytes: usize) -> Result<&[u8], OutOfMessage> {
+fn slice_at(bytes: &[u8], offset_bytes: usize, length_bytes: usize) -> Result<&[u8], OutOfMessage> {
     let end = offset_bytes.checked_add(length_bytes);
     end.and_then(|end| bytes.get(offset_bytes..end)).ok_or(OutOfMessage {
         offset_bytes,
@@ -291,7 +291,7 @@ impl<'a> Draft<'a> {
             DraftStorage::Slots(claim) => claim.write_at(offset_bytes, source),
             DraftStorage::Flushed(claim) => claim.write_at(offset_bytes, source),
             DraftStorage::Bytes(bytes) => {
-                part(bytes, offset_bytes, source.len())?;
+                slice_at(bytes, offset_bytes, source.len())?;
                 bytes[offset_bytes..offset_bytes + source.len()].copy_from_slice(source);
                 Ok(())
             }
@@ -508,15 +508,15 @@ mod tests {
             let mut consumer = Consumer::new(config, memory).unwrap();
             for length_bytes in 0..=64 {
                 let bytes: Vec<u8> = (1..=length_bytes).collect();
-                let expected = (bytes.len() <= USUAL_PAYLOAD_BYTES).then_some(bytes.len());
+                let expected = (bytes.len() <= B64_PAYLOAD_BYTES).then_some(bytes.len());
                 producer.try_send(&bytes).unwrap();
                 let in_slots = consumer.try_recv().unwrap().unwrap();
                 for message in [Coherent::message(in_slots.view()), Message::of_bytes(&bytes)] {
-                    let mut target = [0xee; USUAL_PAYLOAD_BYTES];
+                    let mut target = [0xee; B64_PAYLOAD_BYTES];
                     assert_eq!(copy_short(&message, &mut target), expected, "{size:?}, {length_bytes}");
                     match expected {
                         Some(length) => assert_eq!(target[..length], bytes),
-                        None => assert_eq!(target, [0xee; USUAL_PAYLOAD_BYTES]),
+                        None => assert_eq!(target, [0xee; B64_PAYLOAD_BYTES]),
                     }
                 }
             }

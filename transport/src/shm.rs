@@ -10,7 +10,8 @@ use tombolo_base::SharedMemory;
 use tombolo_link::hello::{HELLO_BYTES, words_from_bytes};
 use tombolo_link::layout::HEADER_BYTES;
 use tombolo_link::{
-    ChannelConfig, ChannelLayout, FarEnd, HandshakeError, Hello, Opening, Refusal, Side, TransportKind,
+    ChannelConfig, ChannelLayout, DisconnectReason, HandshakeError, Hello, Opening, Refusal, Side,
+    TransportKind,
 };
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::memory::{check_sealed, create_sealed, map};
@@ -114,14 +115,14 @@ pub fn withdraw(socket: &OwnedFd) {
 
 /// Notifies the accepting process, from a relay, how the end behind the relay ended before it sent its hello.
 /// Sends the word that would be in channel memory, which does not exist yet.
-pub(crate) fn tell_far_end(socket: &OwnedFd, what: FarEnd) {
+pub(crate) fn report_disconnect(socket: &OwnedFd, what: DisconnectReason) {
     // A peer that is gone need not be notified.
     let _ = socket::send(socket, &what.to_word().to_le_bytes(), &[]);
 }
 
 /// Returns the report that a relay sent instead of a proposal.
-fn far_end_in(bytes: &[u8]) -> Option<FarEnd> {
-    FarEnd::of_word(u64::from_le_bytes(bytes.try_into().ok()?))
+fn disconnect_reason_in(bytes: &[u8]) -> Option<DisconnectReason> {
+    DisconnectReason::from_word(u64::from_le_bytes(bytes.try_into().ok()?))
 }
 
 /// Declines a process that connects, with a reason defined by the interface.
@@ -156,9 +157,9 @@ impl Proposal {
                 }
                 Ok(received)
                     if received.fds.is_empty()
-                        && let Some(told) = far_end_in(&bytes[..received.length]) =>
+                        && let Some(reason) = disconnect_reason_in(&bytes[..received.length]) =>
                 {
-                    return Err(ChannelError::FarEnd(told));
+                    return Err(ChannelError::Disconnected(reason));
                 }
                 Ok(received) if received.length > 0 => {
                     if received.truncated && received.fds.is_empty() {
@@ -204,12 +205,12 @@ impl Proposal {
             Err(refusal) => HandshakeError::from(refusal),
             Ok(_) => return ChannelError::Violation("the proposed rings have an impossible shape".into()),
         };
-        let answered = self.map(HEADER_BYTES).map_err(ChannelError::from).and_then(|header| {
+        let opened = self.map(HEADER_BYTES).map_err(ChannelError::from).and_then(|header| {
             let mut opening = Opening::start(&header, Side::B, ours, connection)
                 .map_err(|error| ChannelError::Violation(error.to_string()))?;
             connection.open(&mut opening, deadline)
         });
-        match answered {
+        match opened {
             // The peer wrote a different hello into the memory than it sent: trust neither.
             Ok(_) | Err(ChannelError::TimedOut(_) | ChannelError::PeerDied) => refusal.into(),
             Err(error) => error,

@@ -12,8 +12,8 @@ use std::time::Duration;
 use rustix::net::{SendFlags, Shutdown};
 use tombolo_link::handshake::HandshakeError;
 use tombolo_link::hello::{HELLO_BYTES, Hello, words_from_bytes};
-use tombolo_link::verdict::{ACCEPTED, DISAGREED, WITHDRAWN, declined, judge};
-use tombolo_link::{ChannelConfig, FarEnd, TransportKind};
+use tombolo_link::verdict::{ACCEPTED, DISAGREED, WITHDRAWN, check_verdict, declined};
+use tombolo_link::{ChannelConfig, DisconnectReason, TransportKind};
 use tombolo_platform::error::Context;
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::time::Deadline;
@@ -22,7 +22,7 @@ use tombolo_platform::{Errno, OsError};
 use crate::capabilities::Capabilities;
 use crate::contract::{Announced, Description, EndError, Stats, Transport};
 use crate::error::{Awaited, ChannelError};
-use crate::frames::{CLOSE, Frame, GONE, Incoming, is_loss};
+use crate::frames::{CLOSE, DISCONNECTED, Frame, Incoming, is_peer_loss};
 use crate::message::Message;
 
 /// Time that a dropped channel waits for the kernel to take accepted messages.
@@ -30,7 +30,7 @@ const LINGER: Duration = Duration::from_secs(1);
 
 /// Maximum number of consecutive reads when a channel ends. Bounded, so that a peer that never stops sending
 /// cannot hold this side.
-const LAST_READS: usize = 64;
+const MAX_FINAL_READS: usize = 64;
 
 /// End of a channel over a byte stream.
 #[derive(Debug)]
@@ -55,7 +55,7 @@ pub struct StreamChannel {
 
 impl StreamChannel {
     /// Creates one end of a stream, before the handshake, for a channel with this configuration.
-    pub(crate) fn begin(socket: OwnedFd, config: ChannelConfig) -> Result<Self, ChannelError> {
+    pub(crate) fn new_unopened(socket: OwnedFd, config: ChannelConfig) -> Result<Self, ChannelError> {
         rustix::io::ioctl_fionbio(&socket, true).context("make a socket non-blocking")?;
         let max_message_bytes = max_message_bytes(config);
         Ok(StreamChannel {
@@ -78,7 +78,7 @@ impl StreamChannel {
     }
 
     /// Sends a part of a handshake.
-    pub(crate) fn say(&mut self, bytes: &[u8]) {
+    pub(crate) fn send_handshake(&mut self, bytes: &[u8]) {
         self.outgoing.extend_from_slice(bytes);
         self.flush();
     }
@@ -87,7 +87,7 @@ impl StreamChannel {
     ///
     /// # Errors
     /// The end of the peer.
-    pub(crate) fn hear<const N: usize>(&mut self) -> Result<Option<[u8; N]>, ChannelError> {
+    pub(crate) fn try_receive_handshake<const N: usize>(&mut self) -> Result<Option<[u8; N]>, ChannelError> {
         self.flush();
         loop {
             if let Some(bytes) = self.incoming.take() {
@@ -106,15 +106,15 @@ impl StreamChannel {
     }
 
     /// Ends a handshake so that dropping the channel sends nothing that the peer would not expect.
-    pub(crate) fn not_opened(&mut self) {
+    pub(crate) fn abort_handshake(&mut self) {
         self.unsendable = Some(EndError::Closed);
     }
 
     /// Ends this side as a relay does when the end behind it is gone. Drop the channel afterwards.
-    pub(crate) fn leave(&mut self, why: FarEnd) {
+    pub(crate) fn abort(&mut self, why: DisconnectReason) {
         if self.unsendable.is_none() {
-            self.outgoing.extend_from_slice(&GONE.to_le_bytes());
-            self.say(&why.to_word().to_le_bytes());
+            self.outgoing.extend_from_slice(&DISCONNECTED.to_le_bytes());
+            self.send_handshake(&why.to_word().to_le_bytes());
         }
         // The remaining bytes are still sent, but no close.
         self.closed = true;
@@ -122,7 +122,7 @@ impl StreamChannel {
 
     /// Ends this side without closing. Drop the channel afterwards.
     pub(crate) fn abandon(&mut self) {
-        self.not_opened();
+        self.abort_handshake();
         self.closed = true;
     }
 
@@ -131,20 +131,20 @@ impl StreamChannel {
     /// # Errors
     /// A difference between the two sides, the end of the peer, a timeout, or an error of the kernel.
     pub fn open(socket: OwnedFd, hello: Hello, deadline: Deadline) -> Result<Self, ChannelError> {
-        let mut channel = Self::begin(socket, hello.config)?;
-        match channel.shake_hands(hello, deadline) {
+        let mut channel = Self::new_unopened(socket, hello.config)?;
+        match channel.handshake(hello, deadline) {
             Ok(()) => Ok(channel),
             Err(error) => {
-                channel.not_opened();
+                channel.abort_handshake();
                 Err(error)
             }
         }
     }
 
-    fn shake_hands(&mut self, hello: Hello, deadline: Deadline) -> Result<(), ChannelError> {
+    fn handshake(&mut self, hello: Hello, deadline: Deadline) -> Result<(), ChannelError> {
         let hello = Hello { expedited_barrier: false, ..hello };
         self.outgoing.extend_from_slice(&hello.to_bytes());
-        let theirs: [u8; HELLO_BYTES] = match self.exchange(deadline) {
+        let peer_hello: [u8; HELLO_BYTES] = match self.exchange(deadline) {
             Err(error @ ChannelError::TimedOut(_)) => {
                 self.outgoing.extend_from_slice(&WITHDRAWN.to_le_bytes());
                 self.flush();
@@ -153,14 +153,14 @@ impl StreamChannel {
             Err(ChannelError::PeerDied) => {
                 return Err(match self.incoming.take().map(u64::from_le_bytes) {
                     Some(WITHDRAWN) => ChannelError::Closed,
-                    word => {
-                        word.and_then(FarEnd::of_word).map_or(ChannelError::PeerDied, ChannelError::FarEnd)
-                    }
+                    word => word
+                        .and_then(DisconnectReason::from_word)
+                        .map_or(ChannelError::PeerDied, ChannelError::Disconnected),
                 });
             }
-            theirs => theirs?,
+            peer_hello => peer_hello?,
         };
-        let agreed = hello.agree(&words_from_bytes(&theirs));
+        let agreed = hello.agree(&words_from_bytes(&peer_hello));
         let verdict = if agreed.is_ok() { ACCEPTED } else { DISAGREED };
         self.outgoing.extend_from_slice(&verdict.to_le_bytes());
         if let Err(refusal) = agreed {
@@ -173,12 +173,12 @@ impl StreamChannel {
                 self.close();
                 Err(error)
             }
-            theirs => {
-                let word = u64::from_le_bytes(theirs?);
-                match FarEnd::of_word(word) {
+            verdict => {
+                let word = u64::from_le_bytes(verdict?);
+                match DisconnectReason::from_word(word) {
                     // A relay whose other end is gone writes the reason in place of a verdict.
-                    Some(told) => Err(ChannelError::FarEnd(told)),
-                    None => Ok(judge(word)?),
+                    Some(reason) => Err(ChannelError::Disconnected(reason)),
+                    None => Ok(check_verdict(word)?),
                 }
             }
         }
@@ -255,12 +255,12 @@ impl StreamChannel {
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return,
                 Err(errno) => {
-                    let error = match is_loss(errno) {
+                    let error = match is_peer_loss(errno) {
                         true if self.peer_closed() => EndError::Closed,
                         true => EndError::PeerDied,
-                        false => self.note(OsError::new("send on a stream", errno).into()),
+                        false => self.record_failure(OsError::new("send on a stream", errno).into()),
                     };
-                    self.nothing_more_sent(error);
+                    self.stop_sending(error);
                 }
             }
         }
@@ -269,7 +269,7 @@ impl StreamChannel {
     }
 
     /// Records the cause of a broken channel, unless the error only means that it ended.
-    fn note(&mut self, error: ChannelError) -> EndError {
+    fn record_failure(&mut self, error: ChannelError) -> EndError {
         let end = EndError::from(&error);
         if end == EndError::Broken {
             self.failure.get_or_insert(error);
@@ -277,7 +277,7 @@ impl StreamChannel {
         end
     }
 
-    fn nothing_more_sent(&mut self, why: EndError) {
+    fn stop_sending(&mut self, why: EndError) {
         self.unsendable.get_or_insert(why);
         self.outgoing.clear();
         self.flushed = 0;
@@ -291,9 +291,9 @@ impl StreamChannel {
         match self.incoming.fill(&self.socket) {
             Ok(something) => something,
             Err(error) => {
-                let end = self.note(error);
-                let closed = self.incoming.holds_close();
-                self.nothing_more_sent(if closed { EndError::Closed } else { end });
+                let end = self.record_failure(error);
+                let closed = self.incoming.contains_close();
+                self.stop_sending(if closed { EndError::Closed } else { end });
                 self.ended = Some(end);
                 false
             }
@@ -303,16 +303,16 @@ impl StreamChannel {
     /// Whether the peer has closed, as far as this side has read. Its close may lie behind more messages than
     /// are read ahead.
     fn peer_closed(&mut self) -> bool {
-        for _ in 0..LAST_READS {
+        for _ in 0..MAX_FINAL_READS {
             if !self.fill() {
                 break;
             }
         }
-        self.incoming.holds_close()
+        self.incoming.contains_close()
     }
 
     /// Whether a message, an end or an error can be received.
-    fn has_something(&mut self) -> bool {
+    fn is_receivable(&mut self) -> bool {
         while self.incoming.peek() == Frame::Partial {
             if self.ended.is_some() || self.closed {
                 return true;
@@ -325,7 +325,7 @@ impl StreamChannel {
     }
 
     /// Offers pending bytes to the kernel. Returns whether it took all of them.
-    fn has_sent_all(&mut self) -> bool {
+    fn try_flush(&mut self) -> bool {
         self.flush();
         self.outgoing.is_empty()
     }
@@ -399,19 +399,19 @@ impl Transport for StreamChannel {
                     return Ok(Some(read(&Message::of_bytes(message))));
                 }
                 Frame::Close => {
-                    self.nothing_more_sent(EndError::Closed);
+                    self.stop_sending(EndError::Closed);
                     return Err(EndError::Closed);
                 }
-                Frame::Gone(why) => {
-                    self.failure.get_or_insert(ChannelError::FarEnd(why));
-                    self.nothing_more_sent(EndError::PeerDied);
+                Frame::Disconnected(why) => {
+                    self.failure.get_or_insert(ChannelError::Disconnected(why));
+                    self.stop_sending(EndError::PeerDied);
                     return Err(EndError::PeerDied);
                 }
                 Frame::TooLong(length_bytes) => {
-                    let error = self.note(ChannelError::Violation(format!(
+                    let error = self.record_failure(ChannelError::Violation(format!(
                         "a frame with the invalid length {length_bytes}"
                     )));
-                    self.nothing_more_sent(error);
+                    self.stop_sending(error);
                     return Err(error);
                 }
                 Frame::Partial => {
@@ -429,9 +429,9 @@ impl Transport for StreamChannel {
 
     fn is_ready(&mut self, awaited: Interest) -> bool {
         match awaited {
-            Interest::Read => self.has_something(),
-            Interest::Write => self.has_sent_all(),
-            Interest::ReadWrite => self.has_something() || self.has_sent_all(),
+            Interest::Read => self.is_receivable(),
+            Interest::Write => self.try_flush(),
+            Interest::ReadWrite => self.is_receivable() || self.try_flush(),
         }
     }
 
@@ -442,9 +442,9 @@ impl Transport for StreamChannel {
 
     fn may_sleep(&mut self, awaited: Interest) -> bool {
         let may_sleep = match awaited {
-            Interest::Read => !self.has_something(),
+            Interest::Read => !self.is_receivable(),
             Interest::Write => !self.outgoing.is_empty(),
-            Interest::ReadWrite => !self.has_something() && !self.outgoing.is_empty(),
+            Interest::ReadWrite => !self.is_receivable() && !self.outgoing.is_empty(),
         };
         self.stats.sleeps += u64::from(may_sleep);
         may_sleep
@@ -454,7 +454,7 @@ impl Transport for StreamChannel {
         sources.push((self.socket.as_fd(), self.interest(awaited)));
     }
 
-    fn woken(&mut self, rung: bool) {
+    fn finish_sleep(&mut self, rung: bool) {
         self.flush();
         if rung && !self.outgoing.is_empty() {
             // The sleep for room may have been ended by the peer's close.
@@ -496,7 +496,7 @@ impl Drop for StreamChannel {
         }
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Write);
         // TCP discards undelivered bytes if a socket with unread bytes is closed.
-        for _ in 0..LAST_READS {
+        for _ in 0..MAX_FINAL_READS {
             self.incoming.discard();
             if !self.fill() {
                 return;

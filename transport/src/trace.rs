@@ -12,11 +12,11 @@ use std::sync::{Arc, Mutex};
 
 use tombolo_base::SharedMemory;
 use tombolo_base::hash::fnv1a;
-use tombolo_platform::clock::StampClock;
-use tombolo_platform::unpoisoned;
+use tombolo_platform::clock::TimestampClock;
+use tombolo_platform::lock_unpoisoned;
 use tombolo_trace::event::Event;
-use tombolo_trace::layout::NotAPage;
-use tombolo_trace::page::{Described, Identity, Page, Row, Switch};
+use tombolo_trace::layout::PageError;
+use tombolo_trace::page::{Identity, Page, Row, RowDescription, Switch};
 
 pub use tombolo_trace::event::EventKind;
 
@@ -25,16 +25,16 @@ pub use tombolo_trace::event::EventKind;
 pub struct Recorder {
     page: Page,
     switch: Switch,
-    clock: StampClock,
+    clock: TimestampClock,
     lanes: Mutex<Lanes>,
     rows: Mutex<Rows>,
-    texts: Mutex<Texts>,
+    names: Mutex<NameTable>,
 }
 
 /// Allocation state of lanes.
 #[derive(Debug, Default)]
 struct Lanes {
-    taken: Vec<bool>,
+    in_use: Vec<bool>,
     threads: u16,
 }
 
@@ -48,7 +48,7 @@ struct Rows {
 
 /// Names that the page already contains.
 #[derive(Debug, Default)]
-struct Texts {
+struct NameTable {
     used_bytes: usize,
     known: HashMap<String, Option<u64>>,
 }
@@ -77,7 +77,7 @@ impl NewEvent {
 }
 
 /// Returns an identifier of the kernel whose monotonic clock this process reads; 0 if unknown.
-fn clock_of_this_kernel() -> u64 {
+fn kernel_clock_id() -> u64 {
     std::fs::read("/proc/sys/kernel/random/boot_id").map_or(0, |id| fnv1a(id.trim_ascii()))
 }
 
@@ -86,16 +86,16 @@ impl Recorder {
     /// instruction set.
     ///
     /// # Errors
-    /// [`NotAPage`] when the memory is not a trace page.
-    pub fn new(memory: SharedMemory, domain: u64, isa: u8) -> Result<Arc<Recorder>, NotAPage> {
-        let recorder = Recorder::on(Page::open(memory)?);
+    /// [`PageError`] when the memory is not a trace page.
+    pub fn new(memory: SharedMemory, domain: u64, isa: u8) -> Result<Arc<Recorder>, PageError> {
+        let recorder = Recorder::with_page(Page::open(memory)?);
         let (ticks, monotonic_ns) = recorder.clock.anchor();
         recorder.page.identify(Identity {
             domain,
             pid: std::process::id(),
             isa,
             ticks_per_s: recorder.clock.ticks_per_s(),
-            clock: clock_of_this_kernel(),
+            clock: kernel_clock_id(),
             ticks,
             monotonic_ns,
         });
@@ -104,20 +104,20 @@ impl Recorder {
 
     /// Creates a recorder that is always off.
     #[must_use]
-    pub fn none() -> Arc<Recorder> {
-        Arc::new(Recorder::on(Page::private()))
+    pub fn disabled() -> Arc<Recorder> {
+        Arc::new(Recorder::with_page(Page::private()))
     }
 
-    fn on(page: Page) -> Recorder {
+    fn with_page(page: Page) -> Recorder {
         // An earlier user of the page, in the same domain, left its rows in it.
         let rows = Rows { used: page.rows_used(), free: VecDeque::new() };
-        let texts = Texts { used_bytes: page.text_used_bytes(), known: HashMap::new() };
+        let names = NameTable { used_bytes: page.text_used_bytes(), known: HashMap::new() };
         Recorder {
             switch: page.switch(),
-            clock: StampClock::detect(),
-            lanes: Mutex::new(Lanes { taken: vec![false; page.shape().lanes], threads: 0 }),
+            clock: TimestampClock::detect(),
+            lanes: Mutex::new(Lanes { in_use: vec![false; page.shape().lanes], threads: 0 }),
             rows: Mutex::new(rows),
-            texts: Mutex::new(texts),
+            names: Mutex::new(names),
             page,
         }
     }
@@ -155,36 +155,36 @@ impl Recorder {
 
     /// Returns the number that stands for a name in events, or 0 if the page has no room for it.
     #[must_use]
-    pub fn text(&self, name: &str) -> u64 {
-        let mut texts = unpoisoned(&self.texts);
-        if let Some(known) = texts.known.get(name) {
+    pub fn intern_name(&self, name: &str) -> u64 {
+        let mut names = lock_unpoisoned(&self.names);
+        if let Some(known) = names.known.get(name) {
             return known.unwrap_or(0);
         }
-        let written = self.page.write_text(&mut texts.used_bytes, name);
+        let written = self.page.write_text(&mut names.used_bytes, name);
         // A name that found no room will not find any later, so it is not retried.
-        texts.known.insert(name.to_owned(), written);
+        names.known.insert(name.to_owned(), written);
         written.unwrap_or(0)
     }
 
-    fn take_lane(&self) -> Option<(usize, u16)> {
-        let mut lanes = unpoisoned(&self.lanes);
-        let lane = lanes.taken.iter().position(|taken| !taken)?;
-        lanes.taken[lane] = true;
+    fn acquire_lane(&self) -> Option<(usize, u16)> {
+        let mut lanes = lock_unpoisoned(&self.lanes);
+        let lane = lanes.in_use.iter().position(|in_use| !in_use)?;
+        lanes.in_use[lane] = true;
         lanes.threads = lanes.threads.wrapping_add(1);
         Some((lane, lanes.threads))
     }
 
-    fn give_back_lane(&self, lane: usize) {
-        if let Some(taken) = unpoisoned(&self.lanes).taken.get_mut(lane) {
-            *taken = false;
+    fn release_lane(&self, lane: usize) {
+        if let Some(in_use) = lock_unpoisoned(&self.lanes).in_use.get_mut(lane) {
+            *in_use = false;
         }
     }
 
     /// Allocates a row of counters for a channel end and returns it with its number. Returns a row that is
     /// not shown if all are in use.
-    pub(crate) fn take_row(&self, described: &Described) -> (Row, Option<usize>) {
+    pub(crate) fn acquire_row(&self, described: &RowDescription) -> (Row, Option<usize>) {
         let number = {
-            let mut rows = unpoisoned(&self.rows);
+            let mut rows = lock_unpoisoned(&self.rows);
             if rows.used < self.page.shape().rows {
                 rows.used += 1;
                 self.page.set_rows_used(rows.used);
@@ -194,14 +194,14 @@ impl Recorder {
             }
         };
         let Some(row) = number.and_then(|number| self.page.row(number)) else {
-            self.page.count_without_row();
+            self.page.count_channel_without_row();
             return (Row::private(), None);
         };
         row.describe(described);
         (row, number)
     }
 
-    pub(crate) fn give_back_row(&self, number: usize) {
-        unpoisoned(&self.rows).free.push_back(number);
+    pub(crate) fn release_row(&self, number: usize) {
+        lock_unpoisoned(&self.rows).free.push_back(number);
     }
 }

@@ -1,7 +1,7 @@
 //! Implementation of [`Transport`](crate::Transport) for an enum of transports.
 
 /// Implements [`Transport`](crate::Transport) for an enum whose variants hold boxed transports, by delegating
-/// to the variant. Only the first may be a channel [in memory](crate::Transport::in_memory).
+/// to the variant. Only the first may be a channel [in memory](crate::Transport::as_memory_channel).
 ///
 /// An enum rather than a trait object, because sending takes only a few nanoseconds.
 #[macro_export]
@@ -32,9 +32,9 @@ macro_rules! transport_of_variants {
             }
 
             #[inline(always)]
-            fn in_memory(&mut self) -> Option<&mut $crate::MemoryChannel> {
+            fn as_memory_channel(&mut self) -> Option<&mut $crate::MemoryChannel> {
                 match self {
-                    $name::$first(channel) => $crate::Transport::in_memory(&mut **channel),
+                    $name::$first(channel) => $crate::Transport::as_memory_channel(&mut **channel),
                     _ => None,
                 }
             }
@@ -121,8 +121,8 @@ macro_rules! transport_of_variants {
                 }
             }
 
-            fn woken(&mut self, rung: bool) {
-                match self { $($name::$variant(channel) => $crate::Transport::woken(&mut **channel, rung),)+ }
+            fn finish_sleep(&mut self, rung: bool) {
+                match self { $($name::$variant(channel) => $crate::Transport::finish_sleep(&mut **channel, rung),)+ }
             }
 
             fn close(&mut self) {

@@ -15,25 +15,25 @@ use crate::error::{Awaited, ChannelError};
 use crate::message::Message;
 
 /// Announces a sleep for a caller that sleeps on one channel itself. Returns whether it may sleep on the
-/// channel's [sources](Transport::sources); if not, poll again. Call [`woken`](Transport::woken) in either
-/// case.
+/// channel's [sources](Transport::sources); if not, poll again. Call
+/// [`finish_sleep`](Transport::finish_sleep) in either case.
 #[must_use = "sleeping on what is already there can last forever"]
-pub fn about_to_sleep<C: Transport>(channel: &mut C, awaited: Interest) -> bool {
+pub fn prepare_to_sleep<C: Transport>(channel: &mut C, awaited: Interest) -> bool {
     if channel.announce_sleep(awaited) == Announced::NeedsBarrier {
-        barrier::everywhere();
+        barrier::global();
     }
     channel.may_sleep(awaited)
 }
 
 /// Channels of a wait.
-struct Channels<'a, 'b, C> {
+struct ChannelsWaiter<'a, 'b, C> {
     channels: &'a mut [&'b mut C],
     awaited: Interest,
     /// For each channel, whether one of its sources ended the last sleep.
-    rung: Rung,
+    rung: WakeCause,
 }
 
-enum Rung {
+enum WakeCause {
     /// There was no sleep.
     None,
     /// Same for all channels: there is only one, or the source is unknown.
@@ -41,9 +41,9 @@ enum Rung {
     Each(Vec<bool>),
 }
 
-impl<'a, 'b, C: Transport> Channels<'a, 'b, C> {
+impl<'a, 'b, C: Transport> ChannelsWaiter<'a, 'b, C> {
     fn new(channels: &'a mut [&'b mut C], awaited: Interest) -> Self {
-        Channels { channels, awaited, rung: Rung::None }
+        ChannelsWaiter { channels, awaited, rung: WakeCause::None }
     }
 
     /// Whether sleeps on all channels end through descriptors.
@@ -72,7 +72,7 @@ impl<'a, 'b, C: Transport> Channels<'a, 'b, C> {
     }
 }
 
-impl<C: Transport> Waiter for Channels<'_, '_, C> {
+impl<C: Transport> Waiter for ChannelsWaiter<'_, '_, C> {
     type Error = OsError;
 
     fn now_ns(&self) -> u64 {
@@ -84,7 +84,7 @@ impl<C: Transport> Waiter for Channels<'_, '_, C> {
     }
 
     fn announce(&mut self) -> Announced {
-        self.rung = Rung::None;
+        self.rung = WakeCause::None;
         if !self.can_sleep() {
             return Announced::Complete;
         }
@@ -98,7 +98,7 @@ impl<C: Transport> Waiter for Channels<'_, '_, C> {
     }
 
     fn barrier(&mut self) {
-        barrier::everywhere();
+        barrier::global();
     }
 
     fn may_sleep(&mut self) -> bool {
@@ -109,26 +109,26 @@ impl<C: Transport> Waiter for Channels<'_, '_, C> {
         if !self.can_sleep() {
             // Nothing can wake this thread, so it must poll. Let others run in between.
             std::thread::yield_now();
-            self.rung = Rung::All(true);
+            self.rung = WakeCause::All(true);
             return Ok(());
         }
         let deadline = Deadline::at_ns(until_ns);
         if let [channel] = &mut *self.channels
             && let Some(rung) = channel.park(deadline)
         {
-            self.rung = Rung::All(rung);
+            self.rung = WakeCause::All(rung);
             return Ok(());
         }
-        self.rung = Rung::Each(self.poll(deadline)?);
+        self.rung = WakeCause::Each(self.poll(deadline)?);
         Ok(())
     }
 
-    fn awake(&mut self) -> Result<(), OsError> {
+    fn finish_sleep(&mut self) -> Result<(), OsError> {
         for (index, channel) in self.channels.iter_mut().enumerate() {
-            channel.woken(match &self.rung {
-                Rung::None => false,
-                Rung::All(rung) => *rung,
-                Rung::Each(rung) => rung[index],
+            channel.finish_sleep(match &self.rung {
+                WakeCause::None => false,
+                WakeCause::All(rung) => *rung,
+                WakeCause::Each(rung) => rung[index],
             });
         }
         Ok(())
@@ -149,17 +149,17 @@ pub fn send<C: Transport>(
     timeout: Duration,
 ) -> Result<(), ChannelError> {
     let accepted = match channel.try_send(message) {
-        Ok(()) if channel.unsent() => true,
+        Ok(()) if channel.has_unsent() => true,
         Ok(()) => return Ok(()),
         Err(EndError::Full) => false,
         Err(error) => return Err(ChannelError::of(channel, error, message.len())),
     };
-    send_slow(channel, spin, message, timeout, accepted)
+    send_blocking(channel, spin, message, timeout, accepted)
 }
 
 /// Continues a send that found no room, or an accepted message that the kernel has not taken completely.
 #[inline(never)]
-fn send_slow<C: Transport>(
+fn send_blocking<C: Transport>(
     channel: &mut C,
     spin: &mut Spin,
     message: &[u8],
@@ -167,7 +167,7 @@ fn send_slow<C: Transport>(
     mut accepted: bool,
 ) -> Result<(), ChannelError> {
     let channels = &mut [&mut *channel];
-    let sent = until(&mut Channels::new(channels, Interest::Write), spin, timeout, |waiter| {
+    let sent = until(&mut ChannelsWaiter::new(channels, Interest::Write), spin, timeout, |waiter| {
         let channel = &mut *waiter.channels[0];
         if !accepted {
             match channel.try_send(message) {
@@ -176,7 +176,7 @@ fn send_slow<C: Transport>(
                 Err(error) => return Some(Err(error)),
             }
         }
-        if channel.unsent() { None } else { Some(Ok(())) }
+        if channel.has_unsent() { None } else { Some(Ok(())) }
     })?;
     match sent {
         Some(Ok(())) => Ok(()),
@@ -222,20 +222,20 @@ pub fn recv_in_place<C: Transport, R>(
         for poll in 0..spin.brief_polls() {
             match channel.try_recv_in_place(|message| read.take().map(|read| read(message))) {
                 Ok(Some(Some(received))) => {
-                    spin.found_after(poll);
+                    spin.record_success(poll);
                     return Ok(received);
                 }
                 Ok(_) => spin_hint(),
                 Err(error) => return Err(ChannelError::of(channel, error, 0)),
             }
         }
-        await_message(channel, spin, timeout, &mut deadline)?;
+        wait_for_message(channel, spin, timeout, &mut deadline)?;
     }
 }
 
 /// Waits until polling the channel is worthwhile. The deadline starts with the first wait.
 #[inline(never)]
-fn await_message<C: Transport>(
+fn wait_for_message<C: Transport>(
     channel: &mut C,
     spin: &mut Spin,
     timeout: Duration,
@@ -248,8 +248,8 @@ fn await_message<C: Transport>(
         return Err(timed_out);
     }
     let channels = &mut [channel];
-    let mut waiter = Channels::new(channels, Interest::Read);
-    let is_readable = |waiter: &mut Channels<'_, '_, C>| waiter.channels[0].readable().then_some(());
+    let mut waiter = ChannelsWaiter::new(channels, Interest::Read);
+    let is_readable = |waiter: &mut ChannelsWaiter<'_, '_, C>| waiter.channels[0].readable().then_some(());
     until(&mut waiter, spin, deadline.remaining(), is_readable)?.ok_or(timed_out)
 }
 
@@ -265,11 +265,11 @@ pub fn any<C: Transport>(
     timeout: Duration,
     start: usize,
 ) -> Result<usize, ChannelError> {
-    let first_ready = |waiter: &mut Channels<'_, '_, C>| {
+    let first_ready = |waiter: &mut ChannelsWaiter<'_, '_, C>| {
         let count = waiter.channels.len();
         let mut in_turn = (0..count).map(|step| (start % count + step) % count);
         in_turn.find(|index| waiter.channels[*index].readable())
     };
-    let mut waiter = Channels::new(channels, Interest::Read);
+    let mut waiter = ChannelsWaiter::new(channels, Interest::Read);
     until(&mut waiter, spin, timeout, first_ready)?.ok_or(ChannelError::TimedOut(Awaited::Any))
 }

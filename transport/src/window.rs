@@ -16,13 +16,13 @@ use tombolo_platform::memory::{check_window, map};
 use tombolo_platform::time::Deadline;
 use tombolo_platform::{Errno, OsError};
 
-use crate::connection::{Bell, Connection, Ring};
+use crate::connection::{Bell, Connection, PeerDoorbell};
 use crate::error::ChannelError;
 use crate::memory::MemoryChannel;
 
 /// Resources that the monitor hands out for one end of a channel.
 #[derive(Debug)]
-pub struct Lent {
+pub struct WindowResources {
     /// Memory file or device of the window.
     pub memory: OwnedFd,
     /// Offset of the channel in the window, in bytes.
@@ -33,17 +33,17 @@ pub struct Lent {
     pub lifeline: OwnedFd,
     /// Event counter that is signalled when the peer rings.
     pub bell: OwnedFd,
-    /// Rings the peer: an event counter, or the device's registers if `ring` is set.
-    pub ringer: OwnedFd,
+    /// Rings the peer: an event counter, or the device's registers if `doorbell_target` is set.
+    pub peer_doorbell: OwnedFd,
     /// Peer's number (upper half) and vector (lower half) for the doorbell register.
-    pub ring: Option<u32>,
+    pub doorbell_target: Option<u32>,
     /// How this side keeps its view of an incoherent window consistent; `None` if the window is coherent.
     pub caches: Option<Caches>,
     /// Offset in the window of the word that counts rings of this and other channels, if there is one.
     pub group: Option<u64>,
 }
 
-impl Lent {
+impl WindowResources {
     /// Maps the first `needed` bytes of the channel, and connects this end to its peer.
     pub(crate) fn connect(self, side: Side, needed: u64) -> Result<(SharedMemory, Connection), ChannelError> {
         if self.length_bytes < needed {
@@ -52,16 +52,16 @@ impl Lent {
                 self.length_bytes
             )));
         }
-        if self.ring.is_none() {
+        if self.doorbell_target.is_none() {
             // A window that is a file could be shorter than the mapping; a device cannot.
             check_window(&self.memory, self.offset_bytes.saturating_add(needed))?;
         }
         let length_bytes = usize::try_from(needed).unwrap_or(usize::MAX);
         let memory = map(&self.memory, self.offset_bytes, length_bytes)?;
-        let outgoing = match self.ring {
-            None => Ring::Counter(self.ringer),
-            Some(target) => Ring::Register {
-                registers: Registers::map(&self.ringer)?,
+        let outgoing = match self.doorbell_target {
+            None => PeerDoorbell::Counter(self.peer_doorbell),
+            Some(target) => PeerDoorbell::Register {
+                registers: Registers::map(&self.peer_doorbell)?,
                 peer: (target >> 16) as u16,
                 vector: target as u16,
             },
@@ -71,7 +71,7 @@ impl Lent {
             None => EitherMemory::Coherent(memory.clone()),
             Some(caches) => EitherMemory::Flushed(flushed(caches, memory.clone())?),
         };
-        let rings = view.rings(side).map_err(short)?;
+        let rings = view.ring_counter(side).map_err(short)?;
         let group = self.group.map(|offset_bytes| group_counter(&self.memory, offset_bytes)).transpose()?;
         let bell = Bell::Window { incoming: self.bell, outgoing, rings, group };
         Ok((memory, Connection::new(bell, self.lifeline)))
@@ -117,9 +117,14 @@ fn length_bytes(hello: &Hello) -> u64 {
 ///
 /// # Errors
 /// A difference between the two sides, the end of the peer, a timeout, or an error of the kernel.
-pub fn open(lent: Lent, side: Side, hello: Hello, deadline: Deadline) -> Result<WindowChannel, ChannelError> {
-    let caches = lent.caches;
-    let (memory, connection) = lent.connect(side, length_bytes(&hello))?;
+pub fn open(
+    resources: WindowResources,
+    side: Side,
+    hello: Hello,
+    deadline: Deadline,
+) -> Result<WindowChannel, ChannelError> {
+    let caches = resources.caches;
+    let (memory, connection) = resources.connect(side, length_bytes(&hello))?;
     // Barriers do not reach processors under another kernel.
     let hello = Hello { expedited_barrier: false, ..hello };
     let kind = TransportKind::Window;
@@ -150,9 +155,14 @@ pub(crate) fn flushed(caches: Caches, memory: SharedMemory) -> Result<SharedMemo
 ///
 /// # Errors
 /// An error of the kernel.
-pub fn decline(lent: Lent, side: Side, hello: Hello, reason: u32) -> Result<(), ChannelError> {
-    let caches = lent.caches;
-    let (memory, connection) = lent.connect(side, length_bytes(&hello))?;
+pub fn decline(
+    resources: WindowResources,
+    side: Side,
+    hello: Hello,
+    reason: u32,
+) -> Result<(), ChannelError> {
+    let caches = resources.caches;
+    let (memory, connection) = resources.connect(side, length_bytes(&hello))?;
     match caches {
         None => MemoryChannel::decline(&memory, side, hello, reason, connection),
         Some(caches) => MemoryChannel::decline(&flushed(caches, memory)?, side, hello, reason, connection),
@@ -163,14 +173,14 @@ pub fn decline(lent: Lent, side: Side, hello: Hello, reason: u32) -> Result<(), 
 ///
 /// # Errors
 /// An error of the kernel.
-pub fn withdraw(lent: Lent, side: Side) -> Result<(), ChannelError> {
-    let caches = lent.caches;
-    let (memory, mut connection) = lent.connect(side, HEADER_BYTES as u64)?;
-    let told = match caches {
-        None => tombolo_link::open::refrain(&memory, side, &mut connection),
-        Some(caches) => tombolo_link::open::refrain(&flushed(caches, memory)?, side, &mut connection),
+pub fn withdraw(resources: WindowResources, side: Side) -> Result<(), ChannelError> {
+    let caches = resources.caches;
+    let (memory, mut connection) = resources.connect(side, HEADER_BYTES as u64)?;
+    let result = match caches {
+        None => tombolo_link::open::cancel(&memory, side, &mut connection),
+        Some(caches) => tombolo_link::open::cancel(&flushed(caches, memory)?, side, &mut connection),
     };
-    told.map_err(|error| ChannelError::Violation(error.to_string()))
+    result.map_err(|error| ChannelError::Violation(error.to_string()))
 }
 
 #[cfg(test)]
@@ -186,23 +196,23 @@ mod tests {
     use crate::{EndError, Transport, TransportExt};
 
     /// Returns the resources for both ends of a channel, and the monitor's ends of the lifelines.
-    fn lent(hello: &Hello) -> (Lent, Lent, OwnedFd, OwnedFd) {
+    fn resources(hello: &Hello) -> (WindowResources, WindowResources, OwnedFd, OwnedFd) {
         let length_bytes = ChannelLayout::new(hello.config).length_bytes() as u64;
         let memory = create_sealed("tombolo-test-window", length_bytes).unwrap();
         let (bell_a, bell_b) = (eventfd().unwrap(), eventfd().unwrap());
-        let lend = |bell: &OwnedFd, ringer: &OwnedFd| {
+        let lend = |bell: &OwnedFd, peer_doorbell: &OwnedFd| {
             let (lifeline, held) = socket::pair(SocketKind::Packet).unwrap();
             let copy = |fd: &OwnedFd| fd.try_clone().unwrap();
-            let (memory, bell, ringer) = (copy(&memory), copy(bell), copy(ringer));
+            let (memory, bell, peer_doorbell) = (copy(&memory), copy(bell), copy(peer_doorbell));
             (
-                Lent {
+                WindowResources {
                     memory,
                     offset_bytes: 0,
                     length_bytes,
                     lifeline,
                     bell,
-                    ringer,
-                    ring: None,
+                    peer_doorbell,
+                    doorbell_target: None,
                     caches: None,
                     group: None,
                 },
@@ -215,7 +225,7 @@ mod tests {
 
     fn ends() -> (WindowChannel, WindowChannel, OwnedFd, OwnedFd) {
         let hello = Hello::new(ChannelConfig::default(), 0, None);
-        let (a, b, held_a, held_b) = lent(&hello);
+        let (a, b, held_a, held_b) = resources(&hello);
         let deadline = Deadline::after(Duration::from_secs(60));
         let b = std::thread::spawn(move || open(b, Side::B, hello, deadline).unwrap());
         let a = open(a, Side::A, hello, deadline).unwrap();
@@ -230,7 +240,7 @@ mod tests {
         b.try_send(b"last").unwrap();
         drop(held_b);
         let noticed = |channel: &mut WindowChannel| {
-            channel.woken(true);
+            channel.finish_sleep(true);
             channel.try_send(b"x")
         };
         assert_eq!(noticed(&mut b), Err(EndError::PeerDied));
@@ -239,7 +249,7 @@ mod tests {
         assert_eq!(a.try_recv_into(&mut buffer), Ok(Some(4)), "what was sent is still there");
         assert_eq!(a.try_recv_into(&mut buffer), Ok(None), "no wakeup has reported its death yet");
         drop(held_a);
-        a.woken(true);
+        a.finish_sleep(true);
         assert_eq!(a.try_recv_into(&mut buffer), Err(EndError::PeerDied));
         assert_eq!(a.try_send(b"x"), Err(EndError::PeerDied));
     }
@@ -248,7 +258,7 @@ mod tests {
     fn withdrawing_an_end_is_not_a_death() {
         let hello = Hello::new(ChannelConfig::default(), 0, None);
         for side in [Side::A, Side::B] {
-            let (a, b, _held_a, _held_b) = lent(&hello);
+            let (a, b, _held_a, _held_b) = resources(&hello);
             let (unused, other) = if side == Side::A { (a, b) } else { (b, a) };
             withdraw(unused, side).unwrap();
             let deadline = Deadline::after(Duration::from_secs(60));
@@ -262,7 +272,7 @@ mod tests {
         drop(held_b);
         drop(b);
         drop(held_a);
-        a.woken(true);
+        a.finish_sleep(true);
         assert_eq!(a.try_recv_into(&mut Vec::new()), Err(EndError::PeerDied));
     }
 }

@@ -10,14 +10,15 @@ use tombolo_platform::socket::{SocketKind, pair};
 use tombolo_platform::time::Deadline;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::wrap::capture::{
-    About, Capture, CaptureError, Cut, Event, Flaw, HEADER_BYTES, Pace, Reader, Record, Replay, Writer,
+    Capture, CaptureError, CaptureHeader, CutPosition, Defect, Event, HEADER_BYTES, Pace, Reader, Record,
+    Replay, Writer,
 };
 use tombolo_transport::{ChannelError, EndError, StreamChannel, Transport, TransportExt};
 
-const LONG: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
-fn about() -> About {
-    About {
+fn header() -> CaptureHeader {
+    CaptureHeader {
         transport: TransportKind::Window,
         side: Some(Side::B),
         channel: 0x0102_0304_0506_0708,
@@ -37,18 +38,18 @@ fn events() -> Vec<(u64, Event)> {
     ]
 }
 
-fn written(events: &[(u64, Event)]) -> Vec<u8> {
-    let mut writer = Writer::new(Vec::new(), about()).unwrap();
+fn encode(events: &[(u64, Event)]) -> Vec<u8> {
+    let mut writer = Writer::new(Vec::new(), header()).unwrap();
     events.iter().for_each(|(time_ns, event)| writer.event(*time_ns, event).unwrap());
     writer.finish(2_000_000_001).unwrap()
 }
 
-fn read(bytes: &[u8]) -> Result<Vec<Record>, CaptureError> {
+fn decode(bytes: &[u8]) -> Result<Vec<Record>, CaptureError> {
     Reader::new(bytes)?.collect()
 }
 
 /// Returns the bytes shown in `docs/specs/capture.md`.
-fn shown() -> Vec<u8> {
+fn specified_bytes() -> Vec<u8> {
     let specification = include_str!("../../docs/specs/capture.md");
     let dump = specification.split("```").nth(1).unwrap();
     let hex = |line: &str| -> Vec<u8> {
@@ -59,7 +60,7 @@ fn shown() -> Vec<u8> {
 
 #[test]
 fn a_capture_matches_the_specification() {
-    assert_eq!(written(&events()), shown());
+    assert_eq!(encode(&events()), specified_bytes());
 }
 
 #[test]
@@ -68,9 +69,9 @@ fn what_is_written_is_read() {
     all.push((3, Event::Failed("the peer broke the protocol: a frame of 4 GiB".into())));
     all.push((4, Event::PeerDied));
     all.push((5, Event::ClosedHere));
-    let bytes = written(&all);
-    assert_eq!(Reader::new(&bytes[..]).unwrap().about(), about());
-    let records = read(&bytes).unwrap();
+    let bytes = encode(&all);
+    assert_eq!(Reader::new(&bytes[..]).unwrap().header(), header());
+    let records = decode(&bytes).unwrap();
     all.push((2_000_000_001, Event::End { sent: 1, received: 2 }));
     assert_eq!(records.iter().map(|record| (record.time_ns, record.event.clone())).collect::<Vec<_>>(), all);
     assert_eq!(records[0].offset_bytes, HEADER_BYTES as u64);
@@ -79,18 +80,18 @@ fn what_is_written_is_read() {
 
 #[test]
 fn truncation_at_any_byte_is_located() {
-    let bytes = written(&events());
-    let offsets: Vec<u64> = read(&bytes).unwrap().iter().map(|record| record.offset_bytes).collect();
+    let bytes = encode(&events());
+    let offsets: Vec<u64> = decode(&bytes).unwrap().iter().map(|record| record.offset_bytes).collect();
     for length in 0..bytes.len() {
-        let error = read(&bytes[..length]).unwrap_err();
+        let error = decode(&bytes[..length]).unwrap_err();
         if length < HEADER_BYTES {
             assert!(
-                matches!(error, CaptureError::CutShort { offset_bytes: 0, cut: Cut::Header }),
+                matches!(error, CaptureError::CutShort { offset_bytes: 0, cut: CutPosition::Header }),
                 "{length}: {error}"
             );
         } else {
             let begun = *offsets.iter().rfind(|offset| **offset <= length as u64).unwrap();
-            let expected = if begun == length as u64 { Cut::End } else { Cut::Record };
+            let expected = if begun == length as u64 { CutPosition::End } else { CutPosition::Record };
             let CaptureError::CutShort { offset_bytes, cut } = error else { panic!("{length}: {error}") };
             assert_eq!((offset_bytes, cut), (begun, expected), "cut after {length} bytes");
         }
@@ -99,8 +100,8 @@ fn truncation_at_any_byte_is_located() {
 
 /// Records before the cut are delivered too.
 #[test]
-fn what_is_whole_before_a_cut_is_read() {
-    let bytes = written(&events());
+fn records_before_a_cut_are_read() {
+    let bytes = encode(&events());
     let mut reader = Reader::new(&bytes[..bytes.len() - 1]).unwrap();
     assert_eq!(reader.by_ref().take_while(Result::is_ok).count(), 4);
     assert!(reader.next().is_none());
@@ -108,12 +109,12 @@ fn what_is_whole_before_a_cut_is_read() {
 
 #[test]
 fn any_bit_that_changes_is_noticed() {
-    let bytes = written(&events());
+    let bytes = encode(&events());
     for index in 0..bytes.len() {
         for bit in 0..8 {
             let mut damaged = bytes.clone();
             damaged[index] ^= 1 << bit;
-            let error = read(&damaged).unwrap_err();
+            let error = decode(&damaged).unwrap_err();
             match error {
                 CaptureError::NotACapture { .. } => assert!(index < 8),
                 CaptureError::Version { .. } => assert!((8..12).contains(&index)),
@@ -130,30 +131,33 @@ fn any_bit_that_changes_is_noticed() {
 #[test]
 fn a_record_that_is_missing_moved_or_repeated_is_noticed() {
     let all = events();
-    let bytes = written(&all);
+    let bytes = encode(&all);
     let offsets: Vec<usize> =
-        read(&bytes).unwrap().iter().map(|record| record.offset_bytes as usize).collect();
+        decode(&bytes).unwrap().iter().map(|record| record.offset_bytes as usize).collect();
     let part = |index: usize| &bytes[offsets[index]..offsets.get(index + 1).copied().unwrap_or(bytes.len())];
     let head = &bytes[..HEADER_BYTES];
     for order in [&[1_usize, 2, 3, 4][..], &[0, 2, 1, 3, 4], &[0, 1, 1, 2, 3, 4], &[0, 1, 2, 4]] {
         let records: Vec<&[u8]> = order.iter().map(|index| part(*index)).collect();
-        let error = read(&[head, &records.concat()].concat()).unwrap_err();
-        assert!(matches!(error, CaptureError::Corrupt { flaw: Flaw::Checksum, .. }), "{order:?}: {error}");
+        let error = decode(&[head, &records.concat()].concat()).unwrap_err();
+        assert!(
+            matches!(error, CaptureError::Corrupt { defect: Defect::Checksum, .. }),
+            "{order:?}: {error}"
+        );
     }
 }
 
 #[test]
 fn other_files_are_recognised() {
-    let says = |bytes: &[u8]| read(bytes).unwrap_err().to_string();
+    let says = |bytes: &[u8]| decode(bytes).unwrap_err().to_string();
     assert_eq!(
         says(b"#!/bin/sh\necho a file\n"),
         "not a capture: it begins with \"#!/bin/s\" instead of \"TMBLCAPT\""
     );
     assert_eq!(says(b""), "the capture is cut short in its header, at byte 0");
-    let mut later = written(&[]);
+    let mut later = encode(&[]);
     later[8] = 2;
     assert_eq!(says(&later), "the capture has format version 2; this program reads version 1");
-    let bytes = written(&events());
+    let bytes = encode(&events());
     assert_eq!(
         says(&bytes[..100]),
         format!("the capture is cut short in a record, at byte {}", HEADER_BYTES + 28)
@@ -167,17 +171,21 @@ fn other_files_are_recognised() {
 /// A length of almost 4 GiB costs an error, not memory.
 #[test]
 fn a_false_length_is_refused() {
-    let mut bytes = written(&events());
+    let mut bytes = encode(&events());
     bytes[HEADER_BYTES..HEADER_BYTES + 4].copy_from_slice(&u32::MAX.to_le_bytes());
-    let error = read(&bytes).unwrap_err();
-    assert!(matches!(error, CaptureError::Corrupt { offset_bytes: 64, flaw: Flaw::Length }), "{error}");
+    let error = decode(&bytes).unwrap_err();
+    assert!(matches!(error, CaptureError::Corrupt { offset_bytes: 64, defect: Defect::Length }), "{error}");
     bytes[HEADER_BYTES..HEADER_BYTES + 4].copy_from_slice(&(1_u32 << 25).to_le_bytes());
-    let error = read(&bytes).unwrap_err();
-    assert!(matches!(error, CaptureError::CutShort { offset_bytes: 64, cut: Cut::Record }), "{error}");
+    let error = decode(&bytes).unwrap_err();
+    assert!(
+        matches!(error, CaptureError::CutShort { offset_bytes: 64, cut: CutPosition::Record }),
+        "{error}"
+    );
 }
 
 fn open(socket: OwnedFd) -> StreamChannel {
-    StreamChannel::open(socket, Hello::new(ChannelConfig::default(), 0, None), Deadline::after(LONG)).unwrap()
+    StreamChannel::open(socket, Hello::new(ChannelConfig::default(), 0, None), Deadline::after(MAX_WAIT))
+        .unwrap()
 }
 
 fn channel() -> (StreamChannel, StreamChannel) {
@@ -193,10 +201,10 @@ fn channel() -> (StreamChannel, StreamChannel) {
 fn double<T: Transport>(channel: &mut T) -> ChannelError {
     let (mut spin, mut buffer) = (Spin::new(0), Vec::new());
     loop {
-        match wait::recv_into(channel, &mut spin, &mut buffer, LONG) {
+        match wait::recv_into(channel, &mut spin, &mut buffer, MAX_WAIT) {
             Ok(_) => {
                 buffer.iter_mut().for_each(|byte| *byte = byte.wrapping_mul(2));
-                if let Err(error) = wait::send(channel, &mut spin, &buffer, LONG) {
+                if let Err(error) = wait::send(channel, &mut spin, &buffer, MAX_WAIT) {
                     return error;
                 }
             }
@@ -206,33 +214,33 @@ fn double<T: Transport>(channel: &mut T) -> ChannelError {
 }
 
 /// Returns a capture of [`double`], and how it ended.
-fn captured() -> (Vec<u8>, ChannelError) {
-    let (mut asks, answers) = channel();
+fn capture_doubling() -> (Vec<u8>, ChannelError) {
+    let (mut requester, responder) = channel();
     std::thread::scope(|scope| {
         let doubles = scope.spawn(move || {
-            let mut capture = Capture::new(answers, Vec::new(), about()).unwrap();
+            let mut capture = Capture::new(responder, Vec::new(), header()).unwrap();
             let end = double(&mut capture);
             (capture.finish().unwrap().unwrap(), end)
         });
         for number in 1..20 {
-            wait::send(&mut asks, &mut Spin::new(0), &[number], LONG).unwrap();
+            wait::send(&mut requester, &mut Spin::new(0), &[number], MAX_WAIT).unwrap();
             let mut buffer = Vec::new();
-            wait::recv_into(&mut asks, &mut Spin::new(0), &mut buffer, LONG).unwrap();
+            wait::recv_into(&mut requester, &mut Spin::new(0), &mut buffer, MAX_WAIT).unwrap();
             assert_eq!(buffer, [2 * number]);
         }
-        drop(asks);
+        drop(requester);
         doubles.join().unwrap()
     })
 }
 
 #[test]
-fn a_program_that_does_the_same_again_meets_the_same_again() {
-    let (bytes, end) = captured();
+fn identical_program_replays_identically() {
+    let (bytes, end) = capture_doubling();
     assert_eq!(end, ChannelError::Closed);
     for pace in [Pace::AtOnce, Pace::AsRecorded] {
         let mut replay = Replay::new(&bytes[..], pace).unwrap();
         // The transport kind is taken from the wrapped channel, regardless of the caller.
-        assert_eq!((replay.describe().kind, replay.about().side), (TransportKind::Socket, Some(Side::B)));
+        assert_eq!((replay.describe().kind, replay.header().side), (TransportKind::Socket, Some(Side::B)));
         assert_eq!(replay.max_message_bytes(), 3_584);
         assert_eq!(replay.remaining(), 38);
         assert_eq!(double(&mut replay), ChannelError::Closed);
@@ -244,7 +252,7 @@ fn a_program_that_does_the_same_again_meets_the_same_again() {
 
 #[test]
 fn divergence_from_a_capture_is_located() {
-    let (bytes, _) = captured();
+    let (bytes, _) = capture_doubling();
     let mut replay = Replay::new(&bytes[..], Pace::AtOnce).unwrap();
     assert_eq!(replay.try_recv_into(&mut Vec::new()), Ok(Some(1)));
     // It arrives only after this end has sent what it sent in the recording.
@@ -260,9 +268,9 @@ fn divergence_from_a_capture_is_located() {
 }
 
 /// Sink that accepts this many bytes and no more.
-struct Small(usize);
+struct LimitedSink(usize);
 
-impl Write for Small {
+impl Write for LimitedSink {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
         self.0 = self.0.checked_sub(bytes.len()).ok_or_else(|| std::io::Error::other("full"))?;
         Ok(bytes.len())
@@ -274,19 +282,19 @@ impl Write for Small {
 }
 
 #[test]
-fn a_capture_that_cannot_be_written_leaves_the_channel_alone() {
+fn capture_write_failure_spares_the_channel() {
     let (a, mut b) = channel();
-    let mut a = Capture::new(a, Small(150), about()).unwrap();
+    let mut a = Capture::new(a, LimitedSink(150), header()).unwrap();
     for number in 0..10 {
         a.try_send(&[number; 20]).unwrap();
         let mut buffer = Vec::new();
-        wait::recv_into(&mut b, &mut Spin::new(0), &mut buffer, LONG).unwrap();
+        wait::recv_into(&mut b, &mut Spin::new(0), &mut buffer, MAX_WAIT).unwrap();
         assert_eq!(buffer, [number; 20]);
     }
     // The header, two records of forty bytes, and eight that did not fit.
     assert_eq!((a.missed(), a.write_error().unwrap().to_string()), (8, "full".to_owned()));
     assert_eq!(a.finish().map(|_| ()).unwrap_err().to_string(), "full");
-    assert_eq!(Capture::new(b, Small(63), about()).map(|_| ()).unwrap_err().to_string(), "full");
+    assert_eq!(Capture::new(b, LimitedSink(63), header()).map(|_| ()).unwrap_err().to_string(), "full");
 }
 
 #[test]
@@ -295,14 +303,14 @@ fn a_file_is_never_overwritten_and_ends_with_the_channel() {
     std::fs::create_dir_all(&folder).unwrap();
     let path = folder.join("one.capture");
     let (a, b) = channel();
-    let mut a = Capture::to_file(a, &path, about()).unwrap();
+    let mut a = Capture::to_file(a, &path, header()).unwrap();
     a.try_send(b"one").unwrap();
-    let again = Capture::to_file(b, &path, about()).map(|_| ()).unwrap_err();
+    let again = Capture::to_file(b, &path, header()).map(|_| ()).unwrap_err();
     assert_eq!(again.kind(), std::io::ErrorKind::AlreadyExists);
     drop(a);
     let bytes = std::fs::read(&path).unwrap();
     std::fs::remove_dir_all(&folder).unwrap();
-    let events: Vec<Event> = read(&bytes).unwrap().into_iter().map(|record| record.event).collect();
+    let events: Vec<Event> = decode(&bytes).unwrap().into_iter().map(|record| record.event).collect();
     let end = Event::End { sent: 1, received: 0 };
     assert_eq!(events, [Event::Sent(b"one".to_vec()), Event::ClosedHere, end]);
 }

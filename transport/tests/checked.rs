@@ -13,9 +13,9 @@ use tombolo_transport::{
     Capabilities, ChannelError, Description, EndError, Message, Stats, Transport, TransportExt,
 };
 
-/// The defect of a [`Toy`].
+/// The defect of a [`ToyTransport`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Wrong {
+enum Defect {
     Nothing,
     Loses,
     Repeats,
@@ -40,8 +40,8 @@ enum Wrong {
 type Queue = Arc<Mutex<VecDeque<Vec<u8>>>>;
 
 /// Transport within a process, with one defect.
-struct Toy {
-    wrong: Wrong,
+struct ToyTransport {
+    defect: Defect,
     outgoing: Queue,
     incoming: Queue,
     calls: u32,
@@ -50,10 +50,10 @@ struct Toy {
     source: OwnedFd,
 }
 
-fn toys(wrong: Wrong) -> (Toy, Toy) {
+fn toy_pair(defect: Defect) -> (ToyTransport, ToyTransport) {
     let (one, other) = (Queue::default(), Queue::default());
-    let toy = |outgoing: &Queue, incoming: &Queue| Toy {
-        wrong,
+    let transport = |outgoing: &Queue, incoming: &Queue| ToyTransport {
+        defect,
         outgoing: outgoing.clone(),
         incoming: incoming.clone(),
         calls: 0,
@@ -61,12 +61,12 @@ fn toys(wrong: Wrong) -> (Toy, Toy) {
         stats: Stats::default(),
         source: eventfd().unwrap(),
     };
-    (toy(&one, &other), toy(&other, &one))
+    (transport(&one, &other), transport(&other, &one))
 }
 
-impl Transport for Toy {
+impl Transport for ToyTransport {
     fn describe(&self) -> Description {
-        let grown = usize::from(self.wrong == Wrong::GrowsItsLimit && self.calls > 1);
+        let grown = usize::from(self.defect == Defect::GrowsItsLimit && self.calls > 1);
         Description {
             kind: TransportKind::Shm,
             capabilities: Capabilities::OF_SHARED_MEMORY,
@@ -75,48 +75,48 @@ impl Transport for Toy {
     }
 
     fn stats(&self) -> Stats {
-        Stats { unsent_bytes: u64::from(self.wrong == Wrong::Unsent), ..self.stats }
+        Stats { unsent_bytes: u64::from(self.defect == Defect::Unsent), ..self.stats }
     }
 
     fn failure(&self) -> Option<ChannelError> {
-        (self.wrong != Wrong::BreaksInSilence).then(|| ChannelError::Violation("once".into()))
+        (self.defect != Defect::BreaksInSilence).then(|| ChannelError::Violation("once".into()))
     }
 
     fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
         self.calls += 1;
-        if self.closed && self.wrong != Wrong::AcceptsLate {
-            let blocks = self.wrong == Wrong::BlocksLate;
+        if self.closed && self.defect != Defect::AcceptsLate {
+            let blocks = self.defect == Defect::BlocksLate;
             return Err(if blocks { EndError::Full } else { EndError::Closed });
         }
-        if message.len() > 100 || self.wrong == Wrong::SaysTooLong {
+        if message.len() > 100 || self.defect == Defect::SaysTooLong {
             return Err(EndError::TooLong);
         }
         let mut queue = self.outgoing.lock().unwrap();
         let mut sent = message.to_vec();
-        match self.wrong {
-            Wrong::Changes => sent[0] ^= 1,
-            Wrong::Repeats => queue.push_back(sent.clone()),
+        match self.defect {
+            Defect::Changes => sent[0] ^= 1,
+            Defect::Repeats => queue.push_back(sent.clone()),
             _ => {}
         }
-        if self.wrong != Wrong::Loses || self.calls != 4 {
+        if self.defect != Defect::Loses || self.calls != 4 {
             queue.push_back(sent);
         }
-        if self.wrong == Wrong::Swaps && queue.len() == 2 {
+        if self.defect == Defect::Swaps && queue.len() == 2 {
             queue.swap(0, 1);
         }
-        self.stats.messages_sent += 1 + u64::from(self.wrong == Wrong::CountsTwice);
+        self.stats.messages_sent += 1 + u64::from(self.defect == Defect::CountsTwice);
         self.stats.bytes_sent += message.len() as u64;
         Ok(())
     }
 
     fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         self.calls += 1;
-        match self.wrong {
+        match self.defect {
             _ if self.closed => return Err(EndError::Closed),
-            Wrong::ClosesEarly => return Err(EndError::Closed),
-            Wrong::DiesAlive => return Err(EndError::PeerDied),
-            Wrong::Recovers | Wrong::BreaksInSilence if self.calls == 1 => return Err(EndError::Broken),
-            Wrong::WaitedForNothing => return Err(EndError::Full),
+            Defect::ClosesEarly => return Err(EndError::Closed),
+            Defect::DiesAlive => return Err(EndError::PeerDied),
+            Defect::Recovers | Defect::BreaksInSilence if self.calls == 1 => return Err(EndError::Broken),
+            Defect::WaitedForNothing => return Err(EndError::Full),
             _ => {}
         }
         let Some(message) = self.incoming.lock().unwrap().pop_front() else { return Ok(None) };
@@ -129,7 +129,7 @@ impl Transport for Toy {
         if awaited != Interest::Read {
             return true;
         }
-        let shows = self.wrong == Wrong::ShowsNothing || self.closed && self.wrong != Wrong::HidesTheEnd;
+        let shows = self.defect == Defect::ShowsNothing || self.closed && self.defect != Defect::HidesTheEnd;
         shows || !self.incoming.lock().unwrap().is_empty()
     }
 
@@ -142,12 +142,12 @@ impl Transport for Toy {
     }
 
     fn sources<'a>(&'a self, _awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
-        if self.wrong != Wrong::NoSources {
+        if self.defect != Defect::NoSources {
             sources.push((self.source.as_fd(), Interest::Read));
         }
     }
 
-    fn woken(&mut self, _rung: bool) {}
+    fn finish_sleep(&mut self, _rung: bool) {}
 
     fn close(&mut self) {
         self.closed = true;
@@ -155,7 +155,7 @@ impl Transport for Toy {
 }
 
 /// Uses a channel in every way, as a program may.
-fn use_it((mut a, mut b): (Checked<Toy>, Checked<Toy>)) {
+fn exercise((mut a, mut b): (Checked<ToyTransport>, Checked<ToyTransport>)) {
     let mut buffer = vec![7; 5];
     let _ = a.try_recv_into(&mut buffer);
     let _ = a.try_recv_into(&mut buffer);
@@ -174,7 +174,7 @@ fn use_it((mut a, mut b): (Checked<Toy>, Checked<Toy>)) {
     if b.may_sleep(Interest::Read) {
         b.sources(Interest::Read, &mut Vec::new());
     }
-    b.woken(true);
+    b.finish_sleep(true);
     while let Ok(Some(_)) = b.try_recv_into(&mut buffer) {
         let _ = b.try_recv_in_place(|message| message.to_vec());
         let _ = b.try_recv_batch(2, |_| ());
@@ -193,72 +193,72 @@ fn verdict(check: impl FnOnce()) -> Option<String> {
     Some(text.lines().next().unwrap_or_default().to_owned())
 }
 
-fn of_a_transport(what: &str) -> Option<String> {
+fn transport_violation(what: &str) -> Option<String> {
     Some(format!("the transport broke the contract of a shm channel: {what}"))
 }
 
 #[test]
-fn a_transport_that_keeps_to_it_is_left_alone() {
-    let (a, b) = toys(Wrong::Nothing);
-    assert_eq!(verdict(|| use_it(Checked::pair(a, b))), None);
-    let (a, b) = toys(Wrong::Nothing);
-    assert_eq!(verdict(|| use_it((Checked::new(a), Checked::new(b)))), None);
+fn conforming_transport_passes() {
+    let (a, b) = toy_pair(Defect::Nothing);
+    assert_eq!(verdict(|| exercise(Checked::pair(a, b))), None);
+    let (a, b) = toy_pair(Defect::Nothing);
+    assert_eq!(verdict(|| exercise((Checked::new(a), Checked::new(b)))), None);
 }
 
 #[test]
-fn each_breach_is_found_and_named() {
-    for (wrong, what) in [
-        (Wrong::Loses, "message 2 was received before message 1: the order changed or one was lost"),
-        (Wrong::Swaps, "message 1 was received before message 0: the order changed or one was lost"),
+fn every_violation_is_found_and_named() {
+    for (defect, what) in [
+        (Defect::Loses, "message 2 was received before message 1: the order changed or one was lost"),
+        (Defect::Swaps, "message 1 was received before message 0: the order changed or one was lost"),
         (
-            Wrong::Changes,
+            Defect::Changes,
             "a message of 3 bytes that was never sent, or received before, was received in place of message 0 (3 bytes)",
         ),
-        (Wrong::CountsTwice, "its counters do not match what passed"),
-        (Wrong::GrowsItsLimit, "its description changed"),
-        (Wrong::AcceptsLate, "it accepted a message after it was closed"),
-        (Wrong::BlocksLate, "it reported no room instead of the close"),
-        (Wrong::SaysTooLong, "it refused a message within its limit as too long"),
-        (Wrong::Recovers, "receiving found no end after the end"),
-        (Wrong::BreaksInSilence, "it failed without giving the cause"),
-        (Wrong::ShowsNothing, "it reported something to receive, but there was nothing"),
-        (Wrong::HidesTheEnd, "it shows no end after it was closed"),
-        (Wrong::ClosesEarly, "it ended as closed, but the peer's end is open"),
-        (Wrong::DiesAlive, "the peer's death was reported, but it is alive"),
-        (Wrong::WaitedForNothing, "a receive returned an error of sending"),
-        (Wrong::Unsent, "a store to memory waits to be sent"),
-        (Wrong::NoSources, "it has nothing to sleep on"),
+        (Defect::CountsTwice, "its counters do not match what passed"),
+        (Defect::GrowsItsLimit, "its description changed"),
+        (Defect::AcceptsLate, "it accepted a message after it was closed"),
+        (Defect::BlocksLate, "it reported no room instead of the close"),
+        (Defect::SaysTooLong, "it refused a message within its limit as too long"),
+        (Defect::Recovers, "receiving found no end after the end"),
+        (Defect::BreaksInSilence, "it failed without giving the cause"),
+        (Defect::ShowsNothing, "it reported something to receive, but there was nothing"),
+        (Defect::HidesTheEnd, "it shows no end after it was closed"),
+        (Defect::ClosesEarly, "it ended as closed, but the peer's end is open"),
+        (Defect::DiesAlive, "the peer's death was reported, but it is alive"),
+        (Defect::WaitedForNothing, "a receive returned an error of sending"),
+        (Defect::Unsent, "a store to memory waits to be sent"),
+        (Defect::NoSources, "it has nothing to sleep on"),
     ] {
-        let (a, b) = toys(wrong);
-        assert_eq!(verdict(|| use_it(Checked::pair(a, b))), of_a_transport(what), "{wrong:?}");
+        let (a, b) = toy_pair(defect);
+        assert_eq!(verdict(|| exercise(Checked::pair(a, b))), transport_violation(what), "{defect:?}");
     }
-    let (a, b) = toys(Wrong::Repeats);
-    let said = verdict(|| use_it(Checked::pair(a, b))).unwrap();
-    assert!(said.contains("in place of message 1"), "{said}");
+    let (a, b) = toy_pair(Defect::Repeats);
+    let verdict_text = verdict(|| exercise(Checked::pair(a, b))).unwrap();
+    assert!(verdict_text.contains("in place of message 1"), "{verdict_text}");
 }
 
 /// An effect that only a peer can cause is not blamed on this end.
 #[test]
 fn one_end_is_not_blamed_for_its_peer() {
-    for wrong in [
-        Wrong::Loses,
-        Wrong::Swaps,
-        Wrong::Changes,
-        Wrong::Repeats,
-        Wrong::ShowsNothing,
-        Wrong::Recovers,
-        Wrong::ClosesEarly,
-        Wrong::DiesAlive,
+    for defect in [
+        Defect::Loses,
+        Defect::Swaps,
+        Defect::Changes,
+        Defect::Repeats,
+        Defect::ShowsNothing,
+        Defect::Recovers,
+        Defect::ClosesEarly,
+        Defect::DiesAlive,
     ] {
-        let (a, b) = toys(wrong);
-        assert_eq!(verdict(|| use_it((Checked::new(a), Checked::new(b)))), None, "{wrong:?}");
+        let (a, b) = toy_pair(defect);
+        assert_eq!(verdict(|| exercise((Checked::new(a), Checked::new(b)))), None, "{defect:?}");
     }
 }
 
 #[test]
 fn an_unannounced_sleep_is_reported() {
     let sleep = |announced: Option<Interest>, awaited: Interest| {
-        let mut channel = Checked::new(toys(Wrong::Nothing).0);
+        let mut channel = Checked::new(toy_pair(Defect::Nothing).0);
         verdict(|| {
             if let Some(announced) = announced {
                 let _ = channel.announce_sleep(announced);
@@ -266,40 +266,40 @@ fn an_unannounced_sleep_is_reported() {
             channel.may_sleep(awaited);
         })
     };
-    let told = Some(
+    let expected_verdict = Some(
         "the program broke the contract of a shm channel: it is about to sleep without an announcement"
             .to_owned(),
     );
-    assert_eq!(sleep(None, Interest::Read), told);
-    assert_eq!(sleep(Some(Interest::Read), Interest::Write), told);
-    assert_eq!(sleep(Some(Interest::Read), Interest::ReadWrite), told);
+    assert_eq!(sleep(None, Interest::Read), expected_verdict);
+    assert_eq!(sleep(Some(Interest::Read), Interest::Write), expected_verdict);
+    assert_eq!(sleep(Some(Interest::Read), Interest::ReadWrite), expected_verdict);
     assert_eq!(sleep(Some(Interest::Read), Interest::Read), None);
     assert_eq!(sleep(Some(Interest::ReadWrite), Interest::Write), None);
     // Withdrawn.
-    let mut channel = Checked::new(toys(Wrong::Nothing).0);
+    let mut channel = Checked::new(toy_pair(Defect::Nothing).0);
     let _ = channel.announce_sleep(Interest::Read);
-    channel.woken(false);
-    assert_eq!(verdict(|| assert!(channel.may_sleep(Interest::Read))), told);
+    channel.finish_sleep(false);
+    assert_eq!(verdict(|| assert!(channel.may_sleep(Interest::Read))), expected_verdict);
 }
 
 #[test]
-fn a_breach_lists_the_last_operations() {
-    let (a, b) = toys(Wrong::CountsTwice);
+fn violation_lists_the_last_operations() {
+    let (a, b) = toy_pair(Defect::CountsTwice);
     let mut a = Checked::new(a);
     drop(b);
     let _ = a.try_recv_into(&mut Vec::new());
     let _ = a.announce_sleep(Interest::Read);
-    a.woken(true);
+    a.finish_sleep(true);
     let caught = catch_unwind(AssertUnwindSafe(|| a.try_send(b"seven..").is_ok())).unwrap_err();
     let text = caught.downcast_ref::<String>().unwrap();
     assert!(text.contains("operations until then: receive(0) announce(0) woken(1) send(7)"), "{text}");
 }
 
 #[test]
-fn what_is_unwatched_is_left_alone() {
-    for wrong in [Wrong::CountsTwice, Wrong::AcceptsLate, Wrong::Unsent] {
-        let (a, b) = toys(wrong);
-        assert_eq!(verdict(|| use_it((Checked::unwatched(a), Checked::unwatched(b)))), None);
+fn unchecked_transport_is_left_alone() {
+    for defect in [Defect::CountsTwice, Defect::AcceptsLate, Defect::Unsent] {
+        let (a, b) = toy_pair(defect);
+        assert_eq!(verdict(|| exercise((Checked::unchecked(a), Checked::unchecked(b)))), None);
     }
-    assert!(!Checked::new(toys(Wrong::Nothing).0).into_inner().closed);
+    assert!(!Checked::new(toy_pair(Defect::Nothing).0).into_inner().closed);
 }

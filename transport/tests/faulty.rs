@@ -7,15 +7,15 @@ use tombolo_platform::event::Interest;
 use tombolo_platform::socket::{SocketKind, pair};
 use tombolo_platform::time::Deadline;
 use tombolo_transport::wait::{self, Spin};
-use tombolo_transport::wrap::{Checked, Ending, Faults, Faulty, Injected};
+use tombolo_transport::wrap::{ChannelEnding, Checked, Faults, Faulty, InjectedCounts};
 use tombolo_transport::{ChannelError, EndError, MemoryChannel, Transport, TransportExt, shm};
 
-const LONG: Duration = Duration::from_secs(30);
+const MAX_WAIT: Duration = Duration::from_secs(30);
 
 fn channel() -> (MemoryChannel, MemoryChannel) {
     let (a, b) = pair(SocketKind::Stream).unwrap();
     let hello = Hello::new(ChannelConfig::default(), 0, None);
-    let deadline = Deadline::after(LONG);
+    let deadline = Deadline::after(MAX_WAIT);
     std::thread::scope(|scope| {
         let a = scope.spawn(move || shm::connect(a, hello, deadline).unwrap());
         (shm::accept(b, hello, deadline).map(|b| (a.join().unwrap(), b))).unwrap()
@@ -28,29 +28,29 @@ fn faulty(faults: Faults, seed: u64) -> (Faulty<MemoryChannel>, MemoryChannel) {
 }
 
 /// Returns the results of the same calls for a seed.
-fn answers(seed: u64) -> (Vec<bool>, Injected) {
-    let (mut a, mut b) = faulty(Faults::STORMY, seed);
-    let (mut answers, mut buffer) = (Vec::new(), Vec::new());
+fn outcomes(seed: u64) -> (Vec<bool>, InjectedCounts) {
+    let (mut a, mut b) = faulty(Faults::FREQUENT, seed);
+    let (mut outcomes, mut buffer) = (Vec::new(), Vec::new());
     for number in 0..200_u8 {
         b.try_send(&[number]).unwrap();
-        answers.push(a.try_send(&[number]).is_ok());
-        answers.push(a.readable());
+        outcomes.push(a.try_send(&[number]).is_ok());
+        outcomes.push(a.readable());
         while a.try_recv_into(&mut buffer).unwrap().is_none() {
-            answers.push(false);
+            outcomes.push(false);
         }
         assert_eq!(buffer, [number]);
-        answers.push(wait::about_to_sleep(&mut a, tombolo_platform::event::Interest::Read));
-        a.woken(true);
+        outcomes.push(wait::prepare_to_sleep(&mut a, tombolo_platform::event::Interest::Read));
+        a.finish_sleep(true);
         while b.try_recv_into(&mut buffer).unwrap().is_some() {}
     }
-    (answers, a.injected())
+    (outcomes, a.injected())
 }
 
 #[test]
 fn the_same_seed_gives_the_same_faults() {
-    let (first, injected) = answers(7);
-    assert_eq!((first.clone(), injected), answers(7));
-    assert_ne!(first, answers(8).0);
+    let (first, injected) = outcomes(7);
+    assert_eq!((first.clone(), injected), outcomes(7));
+    assert_ne!(first, outcomes(8).0);
     assert!(injected.refusals > 0 && injected.delays > 0 && injected.wake_ups > 0, "{injected:?}");
 }
 
@@ -64,47 +64,49 @@ fn without_faults_nothing_is_injected() {
         assert!(a.readable() && a.is_ready(Interest::Write));
         assert_eq!(a.try_recv_into(&mut Vec::new()), Ok(Some(1)));
     }
-    assert_eq!(a.injected(), Injected::default());
+    assert_eq!(a.injected(), InjectedCounts::default());
     let mut inner = a.into_inner();
     inner.try_send(b"without").unwrap();
 }
 
 /// With any faults, a program that waits receives everything, once and in order.
 #[test]
-fn a_storm_delays_and_loses_nothing() {
+fn frequent_faults_delay_and_lose_nothing() {
     for seed in 0..8 {
         let (a, b) = channel();
         // Checked on the inside: injected faults are not a violation by the transport.
         let (a, mut b) = Checked::pair(a, b);
-        let mut a = Faulty::new(a, Faults::STORMY, seed).unwrap();
+        let mut a = Faulty::new(a, Faults::FREQUENT, seed).unwrap();
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let mut spin = Spin::new(0);
-                (0..300_u32)
-                    .for_each(|number| wait::send(&mut a, &mut spin, &number.to_le_bytes(), LONG).unwrap());
+                (0..300_u32).for_each(|number| {
+                    wait::send(&mut a, &mut spin, &number.to_le_bytes(), MAX_WAIT).unwrap();
+                });
                 for number in 0..300_u32 {
                     let mut buffer = Vec::new();
-                    wait::recv_into(&mut a, &mut spin, &mut buffer, LONG).unwrap();
+                    wait::recv_into(&mut a, &mut spin, &mut buffer, MAX_WAIT).unwrap();
                     assert_eq!(buffer, number.to_le_bytes());
                 }
             });
             let (mut spin, mut buffer) = (Spin::new(0), Vec::new());
             for number in 0..300_u32 {
-                wait::recv_into(&mut b, &mut spin, &mut buffer, LONG).unwrap();
+                wait::recv_into(&mut b, &mut spin, &mut buffer, MAX_WAIT).unwrap();
                 assert_eq!(buffer, number.to_le_bytes());
             }
             (0..300_u32)
-                .for_each(|number| wait::send(&mut b, &mut spin, &number.to_le_bytes(), LONG).unwrap());
+                .for_each(|number| wait::send(&mut b, &mut spin, &number.to_le_bytes(), MAX_WAIT).unwrap());
         });
     }
 }
 
 /// Tests one message before the last, the last, and one after it.
 #[test]
-fn an_ending_comes_after_the_configured_number_of_messages() {
-    for (ending, expected) in
-        [(Ending::PeerDies { after: 4 }, EndError::PeerDied), (Ending::Closes { after: 4 }, EndError::Closed)]
-    {
+fn ending_comes_after_the_configured_messages() {
+    for (ending, expected) in [
+        (ChannelEnding::PeerDies { after: 4 }, EndError::PeerDied),
+        (ChannelEnding::Closes { after: 4 }, EndError::Closed),
+    ] {
         let (mut a, mut b) = faulty(Faults { ending: Some(ending), ..Faults::default() }, 3);
         let mut buffer = Vec::new();
         b.try_send(b"1").unwrap();
@@ -120,9 +122,12 @@ fn an_ending_comes_after_the_configured_number_of_messages() {
         }
         // Its peer gets what was sent, and then an end.
         for number in [b"2", b"3", b"4"] {
-            wait::recv_into(&mut b, &mut Spin::new(0), &mut buffer, LONG).unwrap();
+            wait::recv_into(&mut b, &mut Spin::new(0), &mut buffer, MAX_WAIT).unwrap();
             assert_eq!(buffer, number);
         }
-        assert_eq!(wait::recv_into(&mut b, &mut Spin::new(0), &mut buffer, LONG), Err(ChannelError::Closed));
+        assert_eq!(
+            wait::recv_into(&mut b, &mut Spin::new(0), &mut buffer, MAX_WAIT),
+            Err(ChannelError::Closed)
+        );
     }
 }

@@ -20,30 +20,34 @@ fn channel(conditions: Conditions, seed: u64) -> (SimChannel, SimChannel) {
 }
 
 /// Returns how many polls each of a hundred messages took to arrive, on a link with a known clock.
-fn looks(seed: u64) -> Vec<u32> {
-    let (mut a, mut b) = channel(Conditions { look_ns: 10, ..Conditions::default() }, seed);
+fn polls_until_arrival(seed: u64) -> Vec<u32> {
+    let (mut a, mut b) = channel(Conditions { poll_ns: 10, ..Conditions::default() }, seed);
     let mut buffer = Vec::new();
     (0..100_u8)
         .map(|number| {
             a.try_send(&[number]).unwrap();
-            let mut looks = 0;
+            let mut polls = 0;
             while b.try_recv_into(&mut buffer).unwrap().is_none() {
-                looks += 1;
+                polls += 1;
             }
             assert_eq!(buffer, [number]);
-            looks
+            polls
         })
         .collect()
 }
 
 #[test]
 fn delays_come_from_the_seed() {
-    assert_eq!(looks(5), looks(5));
-    assert_ne!(looks(5), looks(6));
+    assert_eq!(polls_until_arrival(5), polls_until_arrival(5));
+    assert_ne!(polls_until_arrival(5), polls_until_arrival(6));
     // From the shortest latency to the longest, in polls of ten nanoseconds; one is spent by the send.
     let Conditions { latency_ns, jitter_ns, .. } = Conditions::default();
     let (least, most) = (latency_ns as u32 / 10, (latency_ns + jitter_ns) as u32 / 10);
-    assert!(looks(7).iter().all(|count| (least - 2..=most).contains(count)), "{:?}", looks(7));
+    assert!(
+        polls_until_arrival(7).iter().all(|count| (least - 2..=most).contains(count)),
+        "{:?}",
+        polls_until_arrival(7)
+    );
 }
 
 #[test]

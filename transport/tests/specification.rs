@@ -12,7 +12,7 @@ use tombolo_platform::socket::{self, SocketKind};
 use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::{StreamChannel, Transport};
 
-fn shown() -> Vec<u8> {
+fn specified_bytes() -> Vec<u8> {
     let specification = include_str!("../../docs/specs/channel.md");
     let section = specification.split("\n## ").find(|section| section.starts_with("Streams")).unwrap();
     let dump = section.split("```").nth(1).unwrap();
@@ -47,5 +47,5 @@ fn a_stream_matches_the_specification() {
             length => sent.extend_from_slice(&buffer[..length]),
         }
     }
-    assert_eq!(sent, shown());
+    assert_eq!(sent, specified_bytes());
 }

@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use tombolo_link::{ChannelConfig, Hello};
-use tombolo_platform::calls::Calls;
+use tombolo_platform::calls::SyscallCounter;
 use tombolo_platform::time::now_ns;
 use tombolo_platform::{Deadline, OsError, socket};
 use tombolo_transport::wait::{self, Spin};
@@ -20,55 +20,55 @@ const BURSTS: u64 = 100_000;
 
 /// One side of the test: bursts of messages in both directions, and the system calls of each. Ends at the
 /// first burst without any, or at the deadline.
-struct Bursts {
+struct BurstSide {
     channel: MemoryChannel,
     spin: Spin,
-    calls: Calls,
-    leads: bool,
+    calls: SyscallCounter,
+    is_leader: bool,
 }
 
-impl Bursts {
+impl BurstSide {
     /// Runs a burst. Returns the system calls of this side's part of it, including waiting.
     fn run(&mut self, buffer: &mut Vec<u8>) -> u64 {
-        let before = self.calls.so_far();
+        let before = self.calls.count();
         for _ in 0..BURST {
-            if self.leads {
+            if self.is_leader {
                 wait::send(&mut self.channel, &mut self.spin, &[7; 48], PATIENCE).expect("room");
             }
             wait::recv_into(&mut self.channel, &mut self.spin, buffer, PATIENCE).expect("a message");
-            if !self.leads {
+            if !self.is_leader {
                 wait::send(&mut self.channel, &mut self.spin, buffer, PATIENCE).expect("room");
             }
         }
-        self.calls.so_far() - before
+        self.calls.count() - before
     }
 
     /// Runs bursts until one made no call on either side. Returns the minimum number of calls per burst. The
     /// other side's count follows its burst as a message.
-    fn fewest(mut self, bursts: u64) -> u64 {
-        let (start, mut buffer, mut fewest) = (Instant::now(), Vec::with_capacity(64), u64::MAX);
+    fn min_calls(mut self, bursts: u64) -> u64 {
+        let (start, mut buffer, mut min_calls) = (Instant::now(), Vec::with_capacity(64), u64::MAX);
         for burst in 1..=bursts {
             let own = self.run(&mut buffer);
             let last = burst == bursts || start.elapsed() > PATIENCE / 2;
-            if self.leads {
+            if self.is_leader {
                 wait::recv_into(&mut self.channel, &mut self.spin, &mut buffer, PATIENCE).expect("its calls");
                 let other = u64::from_le_bytes(buffer[..8].try_into().expect("a number"));
-                fewest = fewest.min(own + other);
-                let over = fewest == 0 || last;
-                wait::send(&mut self.channel, &mut self.spin, &[u8::from(over)], PATIENCE).expect("room");
-                if over {
-                    return fewest;
+                min_calls = min_calls.min(own + other);
+                let finished = min_calls == 0 || last;
+                wait::send(&mut self.channel, &mut self.spin, &[u8::from(finished)], PATIENCE).expect("room");
+                if finished {
+                    return min_calls;
                 }
             } else {
-                let told = own.to_le_bytes();
-                wait::send(&mut self.channel, &mut self.spin, &told, PATIENCE).expect("room");
+                let count_bytes = own.to_le_bytes();
+                wait::send(&mut self.channel, &mut self.spin, &count_bytes, PATIENCE).expect("room");
                 wait::recv_into(&mut self.channel, &mut self.spin, &mut buffer, PATIENCE).expect("a verdict");
                 if buffer == [1] {
-                    return fewest;
+                    return min_calls;
                 }
             }
         }
-        fewest
+        min_calls
     }
 }
 
@@ -79,21 +79,21 @@ fn hello() -> Hello {
 /// Returns the minimum number of calls of a burst between two sides that poll for `spin_ns`. Returns `None`
 /// if calls cannot be counted, or if reading the clock is a call.
 fn fewest_calls(spin_ns: u64, bursts: u64) -> Result<Option<u64>, OsError> {
-    let side = |socket: OwnedFd, leads: bool| -> Result<Option<u64>, OsError> {
+    let side = |socket: OwnedFd, is_leader: bool| -> Result<Option<u64>, OsError> {
         let deadline = Deadline::after(PATIENCE);
-        let channel = if leads {
+        let channel = if is_leader {
             shm::connect(socket, hello(), deadline)
         } else {
             shm::accept(socket, hello(), deadline)
         };
         let channel = channel.expect("a channel");
-        let calls = Calls::watch()?;
-        let before = calls.so_far();
+        let calls = SyscallCounter::start()?;
+        let before = calls.count();
         std::hint::black_box(now_ns());
-        let clock_is_free = calls.so_far() == before;
-        let both = Bursts { channel, spin: Spin::new(spin_ns), calls, leads };
-        let fewest = both.fewest(bursts);
-        Ok(clock_is_free.then_some(fewest))
+        let clock_is_free = calls.count() == before;
+        let both = BurstSide { channel, spin: Spin::new(spin_ns), calls, is_leader };
+        let min_calls = both.min_calls(bursts);
+        Ok(clock_is_free.then_some(min_calls))
     };
     let (near, far) = socket::pair(socket::SocketKind::Stream)?;
     std::thread::scope(|scope| {

@@ -9,14 +9,14 @@ use tombolo::spawn::Stream;
 use tombolo::{Domain, Error};
 use tombolo_admin::Machine;
 use tombolo_admin::observe::{Observer, Seen};
-use tombolo_platform::unpoisoned;
+use tombolo_platform::lock_unpoisoned;
 
 /// Minimum interval between refreshes from the monitor.
-const PACE: Duration = Duration::from_millis(250);
+const REFRESH_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Maximum time that a refresh waits for changes; it bounds the delay until the last viewer's departure is
 /// noticed.
-const WAIT: Duration = Duration::from_secs(1);
+const MAX_REFRESH_WAIT: Duration = Duration::from_secs(1);
 
 /// Interval between queries whether the machine is tracing.
 const TRACING_EVERY: Duration = Duration::from_secs(2);
@@ -32,7 +32,7 @@ const LAST_RETRY: Duration = Duration::from_secs(3);
 pub enum MonitorState {
     /// The monitor answers requests.
     Connected,
-    /// The monitor does not answer; the picture is the last state seen.
+    /// The monitor does not answer; the snapshot is the last state seen.
     Gone {
         /// The reason, as a sentence.
         why: String,
@@ -41,7 +41,7 @@ pub enum MonitorState {
 
 /// Observed state of a machine, with its age and source.
 #[derive(Clone, Debug)]
-pub struct Picture {
+pub struct Snapshot {
     /// The machine's name.
     pub machine: String,
     /// Nodes, domains, channels and so on.
@@ -54,17 +54,17 @@ pub struct Picture {
     pub monitor: MonitorState,
     /// Whether the machine is tracing.
     pub tracing: bool,
-    /// Domain through which the monitor is queried; `None` in pictures for tests.
+    /// Domain through which the monitor is queried; `None` in snapshots for tests.
     pub(crate) domain: Option<Domain>,
     /// Time of the monitor's last answer; `None` before the first one.
     pub(crate) taken: Option<Instant>,
 }
 
-impl Picture {
-    /// Creates a picture that does not come from a monitor, for tests.
+impl Snapshot {
+    /// Creates a snapshot that does not come from a monitor, for tests.
     #[must_use]
-    pub fn of(machine: &str, seen: Seen, monitor: MonitorState) -> Picture {
-        Picture {
+    pub fn of(machine: &str, seen: Seen, monitor: MonitorState) -> Snapshot {
+        Snapshot {
             machine: machine.to_owned(),
             now_ns: seen.now_ns,
             wall_ns: seen.wall_ns,
@@ -89,7 +89,7 @@ impl Picture {
     }
 }
 
-impl Picture {
+impl Snapshot {
     /// Returns the id of the observing domain.
     #[must_use]
     pub fn observer(&self) -> Option<tombolo::DomainId> {
@@ -98,16 +98,16 @@ impl Picture {
 }
 
 #[derive(Debug, Default)]
-struct Audience {
+struct ViewerCount {
     viewers: usize,
     stopped: bool,
 }
 
 #[derive(Debug)]
 struct Shared {
-    audience: Mutex<Audience>,
-    came: Condvar,
-    picture: watch::Sender<Arc<Picture>>,
+    viewer_state: Mutex<ViewerCount>,
+    viewer_arrived: Condvar,
+    snapshot: watch::Sender<Arc<Snapshot>>,
 }
 
 /// Cached state of a machine, refreshed while there are viewers, also after its monitor was replaced by
@@ -116,17 +116,17 @@ struct Shared {
 #[derive(Clone, Debug)]
 pub struct StateCache {
     shared: Arc<Shared>,
-    _last: Arc<Last>,
+    _last: Arc<StopOnDrop>,
 }
 
 /// Stops the cache's thread when the last handle is dropped.
 #[derive(Debug)]
-struct Last(Arc<Shared>);
+struct StopOnDrop(Arc<Shared>);
 
-impl Drop for Last {
+impl Drop for StopOnDrop {
     fn drop(&mut self) {
-        unpoisoned(&self.0.audience).stopped = true;
-        self.0.came.notify_all();
+        lock_unpoisoned(&self.0.viewer_state).stopped = true;
+        self.0.viewer_arrived.notify_all();
     }
 }
 
@@ -138,7 +138,7 @@ pub struct Viewer {
 
 impl Drop for Viewer {
     fn drop(&mut self) {
-        unpoisoned(&self.shared.audience).viewers -= 1;
+        lock_unpoisoned(&self.shared.viewer_state).viewers -= 1;
     }
 }
 
@@ -148,7 +148,7 @@ impl StateCache {
     /// # Errors
     /// If the thread cannot be created.
     pub fn start(domain: &Domain) -> std::io::Result<StateCache> {
-        let picture = Picture {
+        let snapshot = Snapshot {
             machine: domain.machine_name().to_owned(),
             seen: Arc::default(),
             now_ns: 0,
@@ -159,46 +159,47 @@ impl StateCache {
             taken: None,
         };
         let shared = Arc::new(Shared {
-            audience: Mutex::default(),
-            came: Condvar::new(),
-            picture: watch::Sender::new(Arc::new(picture)),
+            viewer_state: Mutex::default(),
+            viewer_arrived: Condvar::new(),
+            snapshot: watch::Sender::new(Arc::new(snapshot)),
         });
-        listen(domain);
+        discard_messages(domain);
         let (keeping, observer) = (Arc::clone(&shared), Machine::of(domain).observe());
-        std::thread::Builder::new().name("cache".into()).spawn(move || keep(&keeping, observer))?;
-        Ok(StateCache { _last: Arc::new(Last(Arc::clone(&shared))), shared })
+        std::thread::Builder::new().name("cache".into()).spawn(move || run(&keeping, observer))?;
+        Ok(StateCache { _last: Arc::new(StopOnDrop(Arc::clone(&shared))), shared })
     }
 
     /// Registers a viewer, so that the cache is refreshed until it is dropped.
     #[must_use]
-    pub fn look(&self) -> Viewer {
-        unpoisoned(&self.shared.audience).viewers += 1;
-        self.shared.came.notify_all();
+    pub fn add_viewer(&self) -> Viewer {
+        lock_unpoisoned(&self.shared.viewer_state).viewers += 1;
+        self.shared.viewer_arrived.notify_all();
         Viewer { shared: Arc::clone(&self.shared) }
     }
 
-    /// Returns the latest picture.
+    /// Returns the latest snapshot.
     #[must_use]
-    pub fn picture(&self) -> Arc<Picture> {
-        Arc::clone(&self.shared.picture.borrow())
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        Arc::clone(&self.shared.snapshot.borrow())
     }
 
-    /// Subscribes to new pictures.
-    pub(crate) fn pictures(&self) -> watch::Receiver<Arc<Picture>> {
-        self.shared.picture.subscribe()
+    /// Subscribes to new snapshots.
+    pub(crate) fn snapshots(&self) -> watch::Receiver<Arc<Snapshot>> {
+        self.shared.snapshot.subscribe()
     }
 
-    /// Waits up to `timeout` for a current picture; returns the latest one if none arrives in time.
-    pub(crate) async fn fresh(&self, timeout: Duration) -> Arc<Picture> {
-        let viewer = self.look();
-        let mut pictures = self.pictures();
-        let is_fresh =
-            |picture: &Arc<Picture>| picture.taken.is_some_and(|taken| taken.elapsed() < WAIT + PACE);
-        let picture = tokio::time::timeout(timeout, pictures.wait_for(is_fresh)).await;
+    /// Waits up to `timeout` for a current snapshot; returns the latest one if none arrives in time.
+    pub(crate) async fn current(&self, timeout: Duration) -> Arc<Snapshot> {
+        let viewer = self.add_viewer();
+        let mut snapshots = self.snapshots();
+        let is_fresh = |snapshot: &Arc<Snapshot>| {
+            snapshot.taken.is_some_and(|taken| taken.elapsed() < MAX_REFRESH_WAIT + REFRESH_INTERVAL)
+        };
+        let snapshot = tokio::time::timeout(timeout, snapshots.wait_for(is_fresh)).await;
         drop(viewer);
-        match picture {
-            Ok(Ok(picture)) => Arc::clone(&picture),
-            _ => self.picture(),
+        match snapshot {
+            Ok(Ok(snapshot)) => Arc::clone(&snapshot),
+            _ => self.snapshot(),
         }
     }
 }
@@ -206,26 +207,29 @@ impl StateCache {
 impl Shared {
     /// Waits for a viewer; returns false if the cache has been stopped.
     fn wait_for_viewers(&self) -> bool {
-        let audience = unpoisoned(&self.audience);
-        let waited = self.came.wait_while(audience, |audience| audience.viewers == 0 && !audience.stopped);
+        let viewer_state = lock_unpoisoned(&self.viewer_state);
+        let waited = self
+            .viewer_arrived
+            .wait_while(viewer_state, |viewer_state| viewer_state.viewers == 0 && !viewer_state.stopped);
         !waited.unwrap_or_else(PoisonError::into_inner).stopped
     }
 
     /// Sleeps for `time`; returns false if the cache has been stopped.
     fn pause(&self, time: Duration) -> bool {
-        let audience = unpoisoned(&self.audience);
-        let waited = self.came.wait_timeout_while(audience, time, |audience| !audience.stopped);
+        let viewer_state = lock_unpoisoned(&self.viewer_state);
+        let waited =
+            self.viewer_arrived.wait_timeout_while(viewer_state, time, |viewer_state| !viewer_state.stopped);
         !waited.unwrap_or_else(PoisonError::into_inner).0.stopped
     }
 
-    fn publish(&self, change: impl FnOnce(&mut Picture)) {
-        self.picture.send_modify(|picture| change(Arc::make_mut(picture)));
+    fn publish(&self, change: impl FnOnce(&mut Snapshot)) {
+        self.snapshot.send_modify(|snapshot| change(Arc::make_mut(snapshot)));
     }
 }
 
 /// Discards the messages to `domain` that no other thread waits for: the output of the domains that it
 /// starts, which viewers get from the monitor's memory instead, and their exits. Ends with the monitor.
-fn listen(domain: &Domain) {
+fn discard_messages(domain: &Domain) {
     domain.on_output(|_, _: Stream, _| {});
     let domain = domain.clone();
     let listening = std::thread::Builder::new().name("listener".into());
@@ -236,19 +240,19 @@ fn listen(domain: &Domain) {
 }
 
 /// Main loop of the cache's thread.
-fn keep(shared: &Shared, mut observer: Observer) {
+fn run(shared: &Shared, mut observer: Observer) {
     let mut tracing_looked: Option<Instant> = None;
     while shared.wait_for_viewers() {
         let began = Instant::now();
-        match look(shared, &mut observer, &mut tracing_looked) {
+        match refresh(shared, &mut observer, &mut tracing_looked) {
             Ok(()) => {
-                if !shared.pause(PACE.saturating_sub(began.elapsed())) {
+                if !shared.pause(REFRESH_INTERVAL.saturating_sub(began.elapsed())) {
                     return;
                 }
             }
             Err(error) => {
-                shared.publish(|picture| picture.monitor = MonitorState::Gone { why: error.to_string() });
-                match come_back(shared) {
+                shared.publish(|snapshot| snapshot.monitor = MonitorState::Gone { why: error.to_string() });
+                match reattach(shared) {
                     Some(again) => observer = again,
                     None => return,
                 }
@@ -258,34 +262,42 @@ fn keep(shared: &Shared, mut observer: Observer) {
 }
 
 /// Refreshes once and publishes the result.
-fn look(shared: &Shared, observer: &mut Observer, tracing_looked: &mut Option<Instant>) -> Result<(), Error> {
+fn refresh(
+    shared: &Shared,
+    observer: &mut Observer,
+    tracing_looked: &mut Option<Instant>,
+) -> Result<(), Error> {
     // The first viewer after a pause gets the current state without waiting for a change.
-    let stale = shared.picture.borrow().taken.is_none_or(|taken| taken.elapsed() > WAIT + PACE);
-    let new = observer.refresh(if stale { Duration::ZERO } else { WAIT })?;
+    let stale = shared
+        .snapshot
+        .borrow()
+        .taken
+        .is_none_or(|taken| taken.elapsed() > MAX_REFRESH_WAIT + REFRESH_INTERVAL);
+    let new = observer.refresh(if stale { Duration::ZERO } else { MAX_REFRESH_WAIT })?;
     let mut tracing = None;
     if tracing_looked.is_none_or(|at| at.elapsed() >= TRACING_EVERY) {
         tracing = Some(observer.machine().is_tracing()?);
         *tracing_looked = Some(Instant::now());
     }
-    // Clone before locking the picture, so that no reader waits for the copy.
+    // Clone before locking the snapshot, so that no reader waits for the copy.
     let seen = new.then(|| Arc::new(observer.seen().clone()));
-    shared.publish(|picture| {
+    shared.publish(|snapshot| {
         if let Some(seen) = seen {
-            picture.seen = seen;
+            snapshot.seen = seen;
         }
-        (picture.now_ns, picture.wall_ns) = (observer.seen().now_ns, observer.seen().wall_ns);
-        picture.monitor = MonitorState::Connected;
-        picture.domain = Some(observer.machine().domain().clone());
-        picture.tracing = tracing.unwrap_or(picture.tracing);
-        picture.taken = Some(Instant::now());
+        (snapshot.now_ns, snapshot.wall_ns) = (observer.seen().now_ns, observer.seen().wall_ns);
+        snapshot.monitor = MonitorState::Connected;
+        snapshot.domain = Some(observer.machine().domain().clone());
+        snapshot.tracing = tracing.unwrap_or(snapshot.tracing);
+        snapshot.taken = Some(Instant::now());
     });
     Ok(())
 }
 
 /// Reattaches once a machine of that name is up. Retries only while there are viewers; `None` once the cache
 /// is stopped.
-fn come_back(shared: &Shared) -> Option<Observer> {
-    let name = shared.picture.borrow().machine.clone();
+fn reattach(shared: &Shared) -> Option<Observer> {
+    let name = shared.snapshot.borrow().machine.clone();
     let mut retry = FIRST_RETRY;
     loop {
         if !shared.pause(retry) || !shared.wait_for_viewers() {
@@ -298,11 +310,11 @@ fn come_back(shared: &Shared) -> Option<Observer> {
         }
         match Domain::attach_to_machine(&name) {
             Ok(domain) => {
-                listen(&domain);
+                discard_messages(&domain);
                 return Some(Machine::of(&domain).observe());
             }
             Err(error) => {
-                shared.publish(|picture| picture.monitor = MonitorState::Gone { why: error.to_string() });
+                shared.publish(|snapshot| snapshot.monitor = MonitorState::Gone { why: error.to_string() });
             }
         }
     }

@@ -30,7 +30,7 @@ const MAX_HEAD_BYTES: usize = 64 << 10;
 const SEND_BUFFER_BYTES: usize = 256 << 10;
 
 /// Pause after `accept` failed because the process ran out of descriptors.
-const BREATH: Duration = Duration::from_millis(100);
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(100);
 
 /// Counts a connection until the last clone is dropped.
 #[derive(Clone, Debug)]
@@ -38,25 +38,25 @@ pub(crate) struct ConnectionPermit {
     _permit: Arc<OwnedSemaphorePermit>,
 }
 
-/// Accepts and serves connections until `over` becomes true.
-pub(crate) async fn serve(listener: TcpListener, router: Router, over: watch::Receiver<bool>) {
+/// Accepts and serves connections until `shutdown` becomes true.
+pub(crate) async fn serve(listener: TcpListener, router: Router, shutdown: watch::Receiver<bool>) {
     let permits = Arc::new(Semaphore::new(MAX_CONNECTIONS));
-    let mut stop = std::pin::pin!(ended(over.clone()));
+    let mut stop = std::pin::pin!(ended(shutdown.clone()));
     loop {
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = &mut stop => break,
         };
         let Ok((stream, address)) = accepted else {
-            tokio::time::sleep(BREATH).await;
+            tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
             continue;
         };
         match Arc::clone(&permits).try_acquire_owned() {
             Ok(permit) => {
                 let permit = ConnectionPermit { _permit: Arc::new(permit) };
-                tokio::spawn(answer(stream, address, router.clone(), permit, over.clone()));
+                tokio::spawn(answer(stream, address, router.clone(), permit, shutdown.clone()));
             }
-            Err(_) => drop(tokio::spawn(turn_away(stream))),
+            Err(_) => drop(tokio::spawn(reject_overload(stream))),
         }
     }
     // Requests in flight get one second: each task has been told to stop.
@@ -69,7 +69,7 @@ async fn answer(
     address: SocketAddr,
     router: Router,
     permit: ConnectionPermit,
-    over: watch::Receiver<bool>,
+    shutdown: watch::Receiver<bool>,
 ) {
     // Errors are harmless: the connection is slower, or already closed.
     let _ = stream.set_nodelay(true);
@@ -92,13 +92,13 @@ async fn answer(
     // Ignore the result: the client closed the connection or was too slow.
     tokio::select! {
         _ = connection.as_mut() => return,
-        () = ended(over) => connection.as_mut().graceful_shutdown(),
+        () = ended(shutdown) => connection.as_mut().graceful_shutdown(),
     }
     let _ = connection.await;
 }
 
 /// Answers with status 503 when the connection limit is reached.
-async fn turn_away(stream: TcpStream) {
+async fn reject_overload(stream: TcpStream) {
     let text = "too many connections: close a page\n";
     let head = "HTTP/1.1 503 Service Unavailable\r\nContent-Type: text/plain\r\nConnection: close\r\nRetry-After: 1\r\n";
     let answer = format!("{head}Content-Length: {}\r\n\r\n{text}", text.len());

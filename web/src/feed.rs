@@ -1,4 +1,4 @@
-//! Queries that are repeated for a page because the picture does not have their data.
+//! Queries that are repeated for a page because the snapshot does not have their data.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,13 +16,13 @@ use tombolo_admin::observe::{Measure, OutputPiece, Part, RememberedOutput};
 use tombolo_admin::{Console, Machine};
 use tombolo_hubs::Task;
 use tombolo_omp_process::ProcessReport;
-use tombolo_platform::unpoisoned;
+use tombolo_platform::lock_unpoisoned;
 
-use crate::cache::{MonitorState, Picture, StateCache};
+use crate::cache::{MonitorState, Snapshot, StateCache};
 use crate::rows::{Row, Rows};
 use crate::server::Site;
 use crate::text::Decoder;
-use crate::view::{self, Cut, HubRow, HubsQuery, ThreadsQuery};
+use crate::view::{self, HubRow, HubsQuery, RowRange, ThreadsQuery};
 
 /// Minimum interval between queries of history.
 const HISTORY_EVERY: Duration = Duration::from_secs(1);
@@ -48,12 +48,12 @@ pub(crate) struct NamesQuery {
     /// `machine`, or the name of a node.
     scope: String,
     #[serde(flatten)]
-    cut: Cut,
+    cut: RowRange,
 }
 
 impl Default for NamesQuery {
     fn default() -> Self {
-        NamesQuery { pattern: "*".into(), scope: "machine".into(), cut: Cut::default() }
+        NamesQuery { pattern: "*".into(), scope: "machine".into(), cut: RowRange::default() }
     }
 }
 
@@ -106,7 +106,7 @@ pub(crate) enum Feed {
 
 /// Result of a query.
 #[derive(Debug)]
-pub(crate) enum Fed {
+pub(crate) enum FeedResult {
     Rows(Rows),
     Failed(String),
     Output(Output),
@@ -114,21 +114,21 @@ pub(crate) enum Fed {
 
 /// Result of a query, with the number of its watch.
 #[derive(Debug)]
-pub(crate) struct Parcel {
+pub(crate) struct FeedMessage {
     pub(crate) number: u64,
-    pub(crate) fed: Fed,
+    pub(crate) result: FeedResult,
 }
 
 /// Sender of a query's results. Sending waits until the page takes them.
-struct Door {
+struct ResultSender {
     number: u64,
-    feeder: mpsc::Sender<Parcel>,
+    feeder: mpsc::Sender<FeedMessage>,
 }
 
-impl Door {
+impl ResultSender {
     /// Sends a result; `None` if the page is gone.
-    async fn send(&self, fed: Fed) -> Option<()> {
-        self.feeder.send(Parcel { number: self.number, fed }).await.ok()
+    async fn send(&self, result: FeedResult) -> Option<()> {
+        self.feeder.send(FeedMessage { number: self.number, result }).await.ok()
     }
 }
 
@@ -153,33 +153,36 @@ struct Piece {
 
 impl Feed {
     /// Repeats the query until the page is gone or no more results can come.
-    pub(crate) async fn run(self, site: Arc<Site>, number: u64, feeder: mpsc::Sender<Parcel>) {
-        let (door, cache) = (Door { number, feeder }, &site.cache);
+    pub(crate) async fn run(self, site: Arc<Site>, number: u64, feeder: mpsc::Sender<FeedMessage>) {
+        let (results, cache) = (ResultSender { number, feeder }, &site.cache);
         // `None` means that the page is gone.
         let _: Option<()> = match self {
             Feed::Holders { region } => {
-                repeat(&door, cache, LISTS_EVERY, move |picture, domain| holders(picture, domain, &region))
-                    .await
+                repeat(&results, cache, LISTS_EVERY, move |snapshot, domain| {
+                    holders(snapshot, domain, &region)
+                })
+                .await
             }
             Feed::Names(query) => {
-                repeat(&door, cache, LISTS_EVERY, move |_, domain| names(domain, &query)).await
+                repeat(&results, cache, LISTS_EVERY, move |_, domain| names(domain, &query)).await
             }
             Feed::Hubs(query) => {
                 let lister = Mutex::default();
-                repeat(&door, cache, LISTS_EVERY, move |_, domain| hubs(domain, &lister, &query)).await
+                repeat(&results, cache, LISTS_EVERY, move |_, domain| hubs(domain, &lister, &query)).await
             }
             Feed::Process { domain: id } => {
-                repeat(&door, cache, LISTS_EVERY, move |_, domain| process(domain, &id)).await
+                repeat(&results, cache, LISTS_EVERY, move |_, domain| process(domain, &id)).await
             }
             Feed::Threads(query) => {
-                repeat(&door, cache, LISTS_EVERY, move |_, domain| threads(domain, &query)).await
+                repeat(&results, cache, LISTS_EVERY, move |_, domain| threads(domain, &query)).await
             }
             Feed::History(query) => {
                 let every = HISTORY_EVERY.max(Duration::from_millis(query.step_ms.into()));
-                repeat(&door, cache, every, move |picture, domain| history(picture, domain, &query)).await
+                repeat(&results, cache, every, move |snapshot, domain| history(snapshot, domain, &query))
+                    .await
             }
-            Feed::Output { domain } => output(&door, cache, &domain).await,
-            Feed::Console { node } => console(&door, &site, &node).await,
+            Feed::Output { domain } => output(&results, cache, &domain).await,
+            Feed::Console { node } => console(&results, &site, &node).await,
         };
     }
 }
@@ -187,36 +190,36 @@ impl Feed {
 /// The answer to a query: rows, or an error message.
 type Answer = Result<Rows, String>;
 
-fn told(error: impl std::fmt::Display) -> String {
+fn error_text(error: impl std::fmt::Display) -> String {
     error.to_string()
 }
 
 /// Repeats a query at an interval.
 async fn repeat(
-    door: &Door,
+    results: &ResultSender,
     cache: &StateCache,
     every: Duration,
-    ask: impl Fn(&Picture, &Domain) -> Answer + Send + Sync + 'static,
+    ask: impl Fn(&Snapshot, &Domain) -> Answer + Send + Sync + 'static,
 ) -> Option<()> {
     let ask = Arc::new(ask);
     loop {
-        let (picture, ask) = (cache.picture(), Arc::clone(&ask));
-        let asked = spawn_blocking(move || match &picture.domain {
-            Some(domain) => ask(&picture, domain),
+        let (snapshot, ask) = (cache.snapshot(), Arc::clone(&ask));
+        let asked = spawn_blocking(move || match &snapshot.domain {
+            Some(domain) => ask(&snapshot, domain),
             None => Err("the machine has not been reached yet".to_owned()),
         });
-        let fed = match asked.await.ok()? {
-            Ok(rows) => Fed::Rows(rows),
-            Err(why) => Fed::Failed(why),
+        let result = match asked.await.ok()? {
+            Ok(rows) => FeedResult::Rows(rows),
+            Err(why) => FeedResult::Failed(why),
         };
-        door.send(fed).await?;
+        results.send(result).await?;
         sleep(every).await;
     }
 }
 
-fn holders(picture: &Picture, domain: &Domain, region: &str) -> Answer {
-    let id = region_id(region).ok_or_else(|| told(view::Missing(format!("region '{region}'"))))?;
-    let holders = view::holders(&picture.seen, &Machine::of(domain).holders(id).map_err(told)?);
+fn holders(snapshot: &Snapshot, domain: &Domain, region: &str) -> Answer {
+    let id = region_id(region).ok_or_else(|| error_text(view::Missing(format!("region '{region}'"))))?;
+    let holders = view::holders(&snapshot.seen, &Machine::of(domain).holders(id).map_err(error_text)?);
     let rows: Vec<Row> = holders.iter().map(|row| Row::new(row.key.clone(), row)).collect();
     Ok(Rows { total: rows.len(), rows })
 }
@@ -243,7 +246,7 @@ fn names(domain: &Domain, query: &NamesQuery) -> Answer {
         "" | "machine" => pattern.to_owned(),
         node => format!("@{node}/{pattern}"),
     };
-    let records = domain.names().find(&text).map_err(told)?;
+    let records = domain.names().find(&text).map_err(error_text)?;
     let row = |record: &Record| {
         let shown = |value: &Value| match value {
             Value::Text(text) => text.clone(),
@@ -261,12 +264,12 @@ fn names(domain: &Domain, query: &NamesQuery) -> Answer {
 
 /// Queries the servers of hubs. Connections of this domain are kept from one query to the next.
 fn hubs(domain: &Domain, lister: &Mutex<Option<(DomainId, Task)>>, query: &HubsQuery) -> Answer {
-    let mut lister = unpoisoned(lister);
+    let mut lister = lock_unpoisoned(lister);
     let task = match lister.take().filter(|(of, _)| *of == domain.id()) {
         Some((_, task)) => task,
-        None => Task::attach(domain).map_err(told)?.within(HUBS_WITHIN),
+        None => Task::attach(domain).map_err(error_text)?.within(HUBS_WITHIN),
     };
-    let hubs = task.list().map_err(told)?;
+    let hubs = task.list().map_err(error_text)?;
     *lister = Some((domain.id(), task));
     let rows: Vec<HubRow> = hubs.into_iter().map(|(node, status)| HubRow::new(node, status)).collect();
     let page = view::hubs(&rows, query);
@@ -276,8 +279,8 @@ fn hubs(domain: &Domain, lister: &Mutex<Option<(DomainId, Task)>>, query: &HubsQ
 
 /// Queries the hub of a job.
 fn job(domain: &Domain, id: &str) -> Result<ProcessReport, String> {
-    let id = view::domain_id(id).map_err(told)?;
-    tombolo_omp_process::of(domain, id).map_err(told)
+    let id = view::domain_id(id).map_err(error_text)?;
+    tombolo_omp_process::report_of(domain, id).map_err(error_text)
 }
 
 fn process(domain: &Domain, id: &str) -> Answer {
@@ -299,10 +302,10 @@ struct HistoryRow {
     points: Vec<Option<u64>>,
 }
 
-fn history(picture: &Picture, domain: &Domain, query: &HistoryQuery) -> Answer {
-    let part = part(picture, &query.part).ok_or_else(|| told(view::Missing(query.part.clone())))?;
+fn history(snapshot: &Snapshot, domain: &Domain, query: &HistoryQuery) -> Answer {
+    let part = part(snapshot, &query.part).ok_or_else(|| error_text(view::Missing(query.part.clone())))?;
     let step = Duration::from_millis(query.step_ms.into());
-    let history = Machine::of(domain).history(part, query.measure.into(), step).map_err(told)?;
+    let history = Machine::of(domain).history(part, query.measure.into(), step).map_err(error_text)?;
     let row = HistoryRow {
         key: "points",
         step_ms: u64::try_from(history.step.as_millis()).unwrap_or(u64::MAX),
@@ -313,9 +316,9 @@ fn history(picture: &Picture, domain: &Domain, query: &HistoryQuery) -> Answer {
 }
 
 /// Parses a part as written by pages.
-fn part(picture: &Picture, text: &str) -> Option<Part> {
+fn part(snapshot: &Snapshot, text: &str) -> Option<Part> {
     let (kind, name) = text.split_once(':')?;
-    let nodes = || picture.seen.nodes.values();
+    let nodes = || snapshot.seen.nodes.values();
     let node = |name: &str| -> Option<NodeId> {
         nodes().find(|node| node.info.name == name).map(|node| node.info.id)
     };
@@ -333,27 +336,27 @@ fn part(picture: &Picture, text: &str) -> Option<Part> {
 }
 
 /// Sends the output of a domain, from what the monitor still remembers.
-async fn output(door: &Door, cache: &StateCache, domain: &str) -> Option<()> {
+async fn output(results: &ResultSender, cache: &StateCache, domain: &str) -> Option<()> {
     let id = match view::domain_id(domain) {
         Ok(id) => id,
-        Err(missing) => return door.send(Fed::Failed(missing.to_string())).await,
+        Err(missing) => return results.send(FeedResult::Failed(missing.to_string())).await,
     };
-    let mut pictures = cache.pictures();
+    let mut snapshots = cache.snapshots();
     let mut decoders = [Decoder::default(), Decoder::default()];
     let (mut after, mut first) = (0, true);
     loop {
-        let picture = Arc::clone(&pictures.borrow_and_update());
-        let Some(asked) = picture.domain.clone() else {
-            pictures.changed().await.ok()?;
+        let snapshot = Arc::clone(&snapshots.borrow_and_update());
+        let Some(asked) = snapshot.domain.clone() else {
+            snapshots.changed().await.ok()?;
             continue;
         };
-        let before = written(&picture, id);
+        let before = output_status(&snapshot, id);
         match spawn_blocking(move || Machine::of(&asked).remembered_output(id, after)).await.ok()? {
             Ok(output) => {
                 after = output.next;
                 let (ended, more) = (output.ended && !output.more, output.more);
                 if first || ended || output.lost_bytes > 0 || !output.pieces.is_empty() {
-                    door.send(Fed::Output(decoded(output, &mut decoders, ended))).await?;
+                    results.send(FeedResult::Output(decoded(output, &mut decoders, ended))).await?;
                 }
                 first = false;
                 if ended {
@@ -365,17 +368,17 @@ async fn output(door: &Door, cache: &StateCache, domain: &str) -> Option<()> {
             }
             // The page has all that was available. After a restart of the machine, the id may denote another
             // domain.
-            Err(error) => return door.send(Fed::Failed(error.to_string())).await,
+            Err(error) => return results.send(FeedResult::Failed(error.to_string())).await,
         }
         // Limit the rate of queries.
         sleep(OUTPUT_EVERY).await;
-        drop(pictures.wait_for(|picture| written(picture, id) != before).await.ok()?);
+        drop(snapshots.wait_for(|snapshot| output_status(snapshot, id) != before).await.ok()?);
     }
 }
 
 /// Returns how many bytes a domain has written and whether it lives; `None` if it is no longer known.
-fn written(picture: &Picture, id: DomainId) -> Option<(u64, bool)> {
-    picture.seen.domains.get(&id).map(|domain| (domain.output_bytes, domain.exit.is_none()))
+fn output_status(snapshot: &Snapshot, id: DomainId) -> Option<(u64, bool)> {
+    snapshot.seen.domains.get(&id).map(|domain| (domain.output_bytes, domain.exit.is_none()))
 }
 
 fn decoded(output: RememberedOutput, decoders: &mut [Decoder; 2], ended: bool) -> Output {
@@ -395,9 +398,9 @@ fn decoded(output: RememberedOutput, decoders: &mut [Decoder; 2], ended: bool) -
 }
 
 /// Sets its flag when the view is closed.
-struct Leaving(Arc<AtomicBool>);
+struct DisconnectFlag(Arc<AtomicBool>);
 
-impl Drop for Leaving {
+impl Drop for DisconnectFlag {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -405,24 +408,24 @@ impl Drop for Leaving {
 
 /// Sends the output of a node's console. Uses a separate domain, because console messages do not identify
 /// their node.
-async fn console(door: &Door, site: &Site, node: &str) -> Option<()> {
+async fn console(results: &ResultSender, site: &Site, node: &str) -> Option<()> {
     let Ok(permit) = Arc::clone(&site.consoles).try_acquire_owned() else {
-        return door.send(Fed::Failed("too many consoles are open; close one".to_owned())).await;
+        return results.send(FeedResult::Failed("too many consoles are open; close one".to_owned())).await;
     };
-    let picture = site.cache.picture();
-    if let MonitorState::Gone { why } = &picture.monitor {
-        return door.send(Fed::Failed(why.clone())).await;
+    let snapshot = site.cache.snapshot();
+    if let MonitorState::Gone { why } = &snapshot.monitor {
+        return results.send(FeedResult::Failed(why.clone())).await;
     }
-    let (machine, node) = (picture.machine.clone(), node.to_owned());
+    let (machine, node) = (snapshot.machine.clone(), node.to_owned());
     let opened = spawn_blocking(move || Machine::of(&Domain::attach_to_machine(&machine)?).console(&node))
         .await
         .ok()?;
     let console = match opened {
         Ok(console) => console,
-        Err(error) => return door.send(Fed::Failed(error.to_string())).await,
+        Err(error) => return results.send(FeedResult::Failed(error.to_string())).await,
     };
     let left = Arc::new(AtomicBool::new(false));
-    let _leaving = Leaving(Arc::clone(&left));
+    let _leaving = DisconnectFlag(Arc::clone(&left));
     let (sender, mut read) = mpsc::channel(1);
     // Runs on a blocking thread, which ends shortly after the watch.
     spawn_blocking(move || {
@@ -430,15 +433,15 @@ async fn console(door: &Door, site: &Site, node: &str) -> Option<()> {
         drop(permit);
     });
     let mut decoder = Decoder::default();
-    door.send(Fed::Output(Output::default())).await?;
+    results.send(FeedResult::Output(Output::default())).await?;
     while let Some(result) = read.recv().await {
         let (bytes, lost) = match result {
             Ok(output) => output,
-            Err(why) => return door.send(Fed::Failed(why)).await,
+            Err(why) => return results.send(FeedResult::Failed(why)).await,
         };
         let piece = Piece { stream: None, text: decoder.decode(&bytes) };
         let output = Output { pieces: vec![piece], lost, ended: false, binary: decoder.binary };
-        door.send(Fed::Output(output)).await?;
+        results.send(FeedResult::Output(output)).await?;
     }
     Some(())
 }

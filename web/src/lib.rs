@@ -25,6 +25,6 @@ mod testing;
 mod text;
 pub mod view;
 
-pub use cache::{MonitorState, Picture, StateCache, Viewer};
-pub use server::{Options, ServeError, Server, Stopper};
+pub use cache::{MonitorState, Snapshot, StateCache, Viewer};
+pub use server::{Options, ServeError, Server, StopHandle};
 pub use text::Decoder;

@@ -13,17 +13,17 @@ use serde_json::Value;
 use tokio::sync::mpsc;
 use tokio::time::{MissedTickBehavior, interval, timeout};
 
-use crate::cache::{MonitorState, Picture, StateCache, Viewer};
+use crate::cache::{MonitorState, Snapshot, StateCache, Viewer};
 use crate::connection::ConnectionPermit;
-use crate::feed::{Fed, Feed, HistoryQuery, NamesQuery, Output, Parcel};
-use crate::rows::{Row, Rows, Sent, failure, to_json};
+use crate::feed::{Feed, FeedMessage, FeedResult, HistoryQuery, NamesQuery, Output};
+use crate::rows::{Row, Rows, SentState, failure, to_json};
 use crate::server::{Site, ended};
 use crate::view::{
     self, ChannelsQuery, DomainsQuery, EventsQuery, HubsQuery, Page, RegionsQuery, ThreadsQuery,
 };
 
 /// Minimum interval between two updates of a page.
-const PACE: Duration = Duration::from_millis(250);
+const UPDATE_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Maximum number of watches of a page.
 pub(crate) const MAX_WATCHES: usize = 32;
@@ -35,17 +35,17 @@ const MAX_MESSAGE_BYTES: usize = 64 << 10;
 const PING_EVERY: Duration = Duration::from_secs(30);
 
 /// Time without any message after which the page is considered gone.
-const SILENCE: Duration = Duration::from_secs(100);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(100);
 
 /// Time of a blocked send after which a page is considered asleep and no longer counts as a viewer.
-const SLEEPS_AFTER: Duration = Duration::from_secs(5);
+const SEND_STALL_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Timeout for a current picture when a page connects; then it is shown the last one.
-const FRESH: Duration = Duration::from_millis(400);
+/// Timeout for a current snapshot when a page connects; then it is shown the last one.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_millis(400);
 
 /// Message from a page: all watches that it wants.
 #[derive(Deserialize)]
-struct Wanted {
+struct WatchRequest {
     watch: Vec<Value>,
 }
 
@@ -73,31 +73,31 @@ enum View {
 }
 
 impl View {
-    /// Returns the rows of a view that is computed from a picture alone; `None` for other views.
-    fn rows(&self, picture: &Picture, steer: bool) -> Option<Result<Rows, view::Missing>> {
-        let seen = &picture.seen;
+    /// Returns the rows of a view that is computed from a snapshot alone; `None` for other views.
+    fn rows(&self, snapshot: &Snapshot, steer: bool) -> Option<Result<Rows, view::Missing>> {
+        let seen = &snapshot.seen;
         Some(Ok(match self {
-            View::Machine => all([view::machine(picture, steer)], |row| row.key.to_owned()),
+            View::Machine => all([view::machine(snapshot, steer)], |row| row.key.to_owned()),
             View::Nodes => all(view::nodes(seen), |row| row.key.clone()),
             View::Links => all(view::links(seen), |row| row.key.clone()),
             View::Node { node } => match view::node(seen, node) {
                 Ok(node) => all([node], |row| row.node.key.clone()),
                 Err(missing) => return Some(Err(missing)),
             },
-            View::Domains(query) => some(view::domains(seen, query), |row| row.key.clone()),
+            View::Domains(query) => keyed_rows(view::domains(seen, query), |row| row.key.clone()),
             View::Domain { domain } => match view::domain_id(domain).and_then(|id| view::domain(seen, id)) {
                 Ok(domain) => all([domain], |row| row.domain.key.clone()),
                 Err(missing) => return Some(Err(missing)),
             },
             View::Channels(query) => match view::channels(seen, query) {
-                Ok(page) => some(page, |row| row.key.clone()),
+                Ok(page) => keyed_rows(page, |row| row.key.clone()),
                 Err(missing) => return Some(Err(missing)),
             },
             View::Regions(query) => match view::regions(seen, query) {
-                Ok(page) => some(page, |row| row.key.clone()),
+                Ok(page) => keyed_rows(page, |row| row.key.clone()),
                 Err(missing) => return Some(Err(missing)),
             },
-            View::Events(query) => some(view::events(seen, query), |row| row.key.clone()),
+            View::Events(query) => keyed_rows(view::events(seen, query), |row| row.key.clone()),
             _ => return None,
         }))
     }
@@ -123,7 +123,7 @@ fn all<T: Serialize>(rows: impl IntoIterator<Item = T>, key: impl Fn(&T) -> Stri
     Rows { total: rows.len(), rows }
 }
 
-fn some<T: Serialize>(page: Page<T>, key: impl Fn(&T) -> String) -> Rows {
+fn keyed_rows<T: Serialize>(page: Page<T>, key: impl Fn(&T) -> String) -> Rows {
     let rows = page.rows.iter().map(|row| Row::new(key(row), row)).collect();
     Rows { total: page.total, rows }
 }
@@ -131,7 +131,7 @@ fn some<T: Serialize>(page: Page<T>, key: impl Fn(&T) -> String) -> Rows {
 /// Watched view, with the rows that the page has.
 struct Watch {
     view: View,
-    sent: Sent,
+    sent: SentState,
     /// Unique number, which distinguishes results for this watch from those for an earlier one of the same
     /// id.
     number: u64,
@@ -152,13 +152,13 @@ struct Session {
     site: Arc<Site>,
     watches: BTreeMap<String, Watch>,
     last_number: u64,
-    feeder: mpsc::Sender<Parcel>,
+    feeder: mpsc::Sender<FeedMessage>,
 }
 
 impl Session {
     /// Handles a page's message and returns the replies that are due at once.
-    fn want(&mut self, text: &str) -> Vec<String> {
-        let wanted: Wanted = match serde_json::from_str(text) {
+    fn set_watches(&mut self, text: &str) -> Vec<String> {
+        let wanted: WatchRequest = match serde_json::from_str(text) {
             Ok(wanted) => wanted,
             Err(error) => return vec![failure(&Value::Null, &format!("invalid request: {error}"))],
         };
@@ -183,37 +183,37 @@ impl Session {
                 }
             };
             let kept = before.remove(name).filter(|watch| watch.view == view);
-            let watch = kept.unwrap_or_else(|| self.begin(view));
+            let watch = kept.unwrap_or_else(|| self.start_watch(view));
             self.watches.insert(name.clone(), watch);
         }
         complaints
     }
 
-    fn begin(&mut self, view: View) -> Watch {
+    fn start_watch(&mut self, view: View) -> Watch {
         self.last_number += 1;
         let number = self.last_number;
         let feed = view.feed();
         let task =
             feed.map(|feed| tokio::spawn(feed.run(Arc::clone(&self.site), number, self.feeder.clone())));
-        Watch { view, sent: Sent::default(), number, task }
+        Watch { view, sent: SentState::default(), number, task }
     }
 
     /// Returns an update of the watch with this id, if its rows changed.
-    fn update(&mut self, id: &str, picture: &Picture) -> Option<String> {
+    fn update(&mut self, id: &str, snapshot: &Snapshot) -> Option<String> {
         let watch = self.watches.get_mut(id)?;
-        match watch.view.rows(picture, self.site.guard.steers())? {
+        match watch.view.rows(snapshot, self.site.guard.steers())? {
             Ok(rows) => watch.sent.update(id, rows),
             Err(missing) => watch.sent.fail(id, &missing.to_string()),
         }
     }
 
     /// Returns the message for a query's result, if there is something new.
-    fn fed(&mut self, parcel: Parcel) -> Option<String> {
-        let (id, watch) = self.watches.iter_mut().find(|(_, watch)| watch.number == parcel.number)?;
-        match parcel.fed {
-            Fed::Rows(rows) => watch.sent.update(id, rows),
-            Fed::Failed(why) => watch.sent.fail(id, &why),
-            Fed::Output(output) => Some(to_json(&OutputMessage { id, output })),
+    fn handle_feed_message(&mut self, feed_message: FeedMessage) -> Option<String> {
+        let (id, watch) = self.watches.iter_mut().find(|(_, watch)| watch.number == feed_message.number)?;
+        match feed_message.result {
+            FeedResult::Rows(rows) => watch.sent.update(id, rows),
+            FeedResult::Failed(why) => watch.sent.fail(id, &why),
+            FeedResult::Output(output) => Some(to_json(&OutputMessage { id, output })),
         }
     }
 }
@@ -246,16 +246,16 @@ struct PageSocket {
     socket: WebSocket,
     cache: StateCache,
     viewer: Option<Viewer>,
-    looks: bool,
+    viewing: bool,
 }
 
 impl PageSocket {
     /// Sends a message, without a time limit; `None` if the page is gone. The page stops counting as a viewer
-    /// if it takes longer than [`SLEEPS_AFTER`].
+    /// if it takes longer than [`SEND_STALL_TIMEOUT`].
     async fn send(&mut self, message: Message) -> Option<()> {
         let sent = {
             let mut sending = std::pin::pin!(self.socket.send(message));
-            match timeout(SLEEPS_AFTER, sending.as_mut()).await {
+            match timeout(SEND_STALL_TIMEOUT, sending.as_mut()).await {
                 Ok(sent) => sent,
                 Err(_) => {
                     self.viewer = None;
@@ -263,14 +263,14 @@ impl PageSocket {
                 }
             }
         };
-        self.look(self.looks);
+        self.set_viewing(self.viewing);
         sent.ok()
     }
 
-    fn look(&mut self, looks: bool) {
-        self.looks = looks;
-        if looks {
-            self.viewer.get_or_insert_with(|| self.cache.look());
+    fn set_viewing(&mut self, viewing: bool) {
+        self.viewing = viewing;
+        if viewing {
+            self.viewer.get_or_insert_with(|| self.cache.add_viewer());
         } else {
             self.viewer = None;
         }
@@ -280,66 +280,66 @@ impl PageSocket {
 /// Serves a page until it disconnects.
 async fn serve(socket: WebSocket, site: Arc<Site>) -> Option<()> {
     let cache = site.cache.clone();
-    let mut pictures = cache.pictures();
-    let (feeder, mut parcels) = mpsc::channel(1);
-    let mut over = std::pin::pin!(ended(site.over.clone()));
-    let mut line = PageSocket { socket, cache: cache.clone(), viewer: None, looks: false };
+    let mut snapshots = cache.snapshots();
+    let (feeder, mut feed_messages) = mpsc::channel(1);
+    let mut shutdown = std::pin::pin!(ended(site.shutdown.clone()));
+    let mut page_socket = PageSocket { socket, cache: cache.clone(), viewer: None, viewing: false };
     let mut session = Session { site, watches: BTreeMap::new(), last_number: 0, feeder };
-    let mut ticks = interval(PACE);
+    let mut ticks = interval(UPDATE_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let (mut heard, mut pinged) = (Instant::now(), Instant::now());
+    let (mut last_received, mut pinged) = (Instant::now(), Instant::now());
     loop {
         tokio::select! {
-            message = line.socket.recv() => {
-                heard = Instant::now();
+            message = page_socket.socket.recv() => {
+                last_received = Instant::now();
                 match message?.ok()? {
                     Message::Text(text) => {
-                        for text in session.want(&text) {
-                            line.send(Message::Text(text.into())).await?;
+                        for text in session.set_watches(&text) {
+                            page_socket.send(Message::Text(text.into())).await?;
                         }
-                        line.look(!session.watches.is_empty());
-                        if line.looks {
-                            cache.fresh(FRESH).await;
+                        page_socket.set_viewing(!session.watches.is_empty());
+                        if page_socket.viewing {
+                            cache.current(SNAPSHOT_TIMEOUT).await;
                         }
                     }
-                    Message::Binary(_) => line.send(Message::Text(failure(&Value::Null, "write text").into())).await?,
+                    Message::Binary(_) => page_socket.send(Message::Text(failure(&Value::Null, "write text").into())).await?,
                     Message::Close(_) => return None,
                     Message::Ping(_) | Message::Pong(_) => continue,
                 }
             }
-            parcel = parcels.recv() => {
-                if let Some(text) = session.fed(parcel?) {
-                    line.send(Message::Text(text.into())).await?;
+            feed_message = feed_messages.recv() => {
+                if let Some(text) = session.handle_feed_message(feed_message?) {
+                    page_socket.send(Message::Text(text.into())).await?;
                 }
                 continue;
             }
             _ = ticks.tick() => {
                 if pinged.elapsed() > PING_EVERY {
                     pinged = Instant::now();
-                    line.send(Message::Ping(Vec::new().into())).await?;
+                    page_socket.send(Message::Ping(Vec::new().into())).await?;
                 }
-                if heard.elapsed() > SILENCE {
+                if last_received.elapsed() > IDLE_TIMEOUT {
                     return None;
                 }
-                if !line.looks || !pictures.has_changed().ok()? {
+                if !page_socket.viewing || !snapshots.has_changed().ok()? {
                     continue;
                 }
             }
-            () = &mut over => {
+            () = &mut shutdown => {
                 let frame = CloseFrame { code: close_code::AWAY, reason: Utf8Bytes::from_static("tombolo web ends") };
-                return line.send(Message::Close(Some(frame))).await;
+                return page_socket.send(Message::Close(Some(frame))).await;
             }
         }
         let ids: Vec<String> = session.watches.keys().cloned().collect();
         for id in ids {
-            // Use the latest picture, however long sending took.
-            let picture = Arc::clone(&pictures.borrow_and_update());
-            if !picture.is_there() && picture.monitor == MonitorState::Connected {
+            // Use the latest snapshot, however long sending took.
+            let snapshot = Arc::clone(&snapshots.borrow_and_update());
+            if !snapshot.is_there() && snapshot.monitor == MonitorState::Connected {
                 // Nothing is known yet, which is different from an empty machine.
                 continue;
             }
-            if let Some(text) = session.update(&id, &picture) {
-                line.send(Message::Text(text.into())).await?;
+            if let Some(text) = session.update(&id, &snapshot) {
+                page_socket.send(Message::Text(text.into())).await?;
             }
         }
     }

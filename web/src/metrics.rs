@@ -4,8 +4,8 @@ use std::fmt::{Display, Write};
 
 use tombolo_admin::observe::{EndSample, NodePhase, NodeSample, Seen, SeenChannel, SeenDomain, SeenNode};
 
-use crate::cache::{MonitorState, Picture};
-use crate::view::{channel_ends, domain_name, load, node_name, shares_kernel, telling_end};
+use crate::cache::{MonitorState, Snapshot};
+use crate::view::{channel_ends, domain_name, load, node_name, reporting_end, shares_kernel};
 
 /// Media type of the format.
 pub(crate) const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
@@ -84,14 +84,14 @@ fn escape(text: &mut String, value: &str) {
     }
 }
 
-/// Renders all metrics of a picture.
-pub(crate) fn render(picture: &Picture) -> String {
+/// Renders all metrics of a snapshot.
+pub(crate) fn render(snapshot: &Snapshot) -> String {
     let mut all = Exposition(String::new());
-    let up = picture.monitor == MonitorState::Connected && picture.taken.is_some();
+    let up = snapshot.monitor == MonitorState::Connected && snapshot.taken.is_some();
     all.gauge("tombolo_monitor_up", "Whether the machine's monitor answers; without it nothing else is told")
-        .series(&[("machine", &picture.machine)], u8::from(up));
+        .series(&[("machine", &snapshot.machine)], u8::from(up));
     if up {
-        let seen = &picture.seen;
+        let seen = &snapshot.seen;
         nodes(&mut all, seen);
         cores(&mut all, seen);
         links(&mut all, seen);
@@ -101,13 +101,13 @@ pub(crate) fn render(picture: &Picture) -> String {
         all.gauge("tombolo_region_bytes", "Bytes of all regions").series(&[], regions.sum::<u64>());
         let last = seen.events.keys().next_back().copied().unwrap_or(0);
         all.counter("tombolo_events_total", "Events that the monitor has told of").series(&[], last);
-        left_out(&mut all, seen);
+        omitted_counts(&mut all, seen);
     }
-    own(&mut all);
+    server_metrics(&mut all);
     all.0
 }
 
-fn thousandth(value: impl Into<u64>) -> f64 {
+fn milli(value: impl Into<u64>) -> f64 {
     value.into() as f64 / 1000.0
 }
 
@@ -150,7 +150,7 @@ fn nodes(all: &mut Exposition, seen: &Seen) {
     each(
         "tombolo_node_own_cpu_ratio",
         "Processor time of a node on the host's kernel, in processors, which is part of the host's",
-        &guests(|sample| thousandth(u32::try_from(load(sample)).unwrap_or(u32::MAX))),
+        &guests(|sample| milli(u32::try_from(load(sample)).unwrap_or(u32::MAX))),
     );
     each(
         "tombolo_node_window_lent_bytes",
@@ -168,7 +168,7 @@ fn nodes(all: &mut Exposition, seen: &Seen) {
     let mut family = all.gauge("tombolo_node_power_watts", "What a part of a node draws, by its meter");
     for (node, sample) in samples(seen) {
         for meter in &sample.power {
-            family.series(&[("node", &node.info.name), ("meter", &meter.name)], thousandth(meter.power_mw));
+            family.series(&[("node", &node.info.name), ("meter", &meter.name)], milli(meter.power_mw));
         }
     }
 }
@@ -183,14 +183,14 @@ fn cores(all: &mut Exposition, seen: &Seen) {
     for (node, sample) in samples(seen) {
         for (number, core) in sample.cores.iter().enumerate() {
             let labels = [("node", &*node.info.name), ("core", &number.to_string())];
-            family.series(&labels, thousandth(core.load_permille));
+            family.series(&labels, milli(core.load_permille));
         }
     }
     drop(family);
     let mut family = all.gauge("tombolo_node_core_frequency_hertz", "How fast a processor runs");
     for (node, sample) in samples(seen) {
-        let told = sample.cores.iter().enumerate().filter(|(_, core)| core.frequency_khz != 0);
-        for (number, core) in told {
+        let exported = sample.cores.iter().enumerate().filter(|(_, core)| core.frequency_khz != 0);
+        for (number, core) in exported {
             let labels = [("node", &*node.info.name), ("core", &number.to_string())];
             family.series(&labels, u64::from(core.frequency_khz) * 1000);
         }
@@ -217,8 +217,8 @@ fn domains(all: &mut Exposition, seen: &Seen) {
     all.gauge("tombolo_domains", "Live domains").series(&[], seen.live().count());
     let mut each = |name, help, value: fn(&tombolo_admin::observe::DomainSample) -> f64| {
         let mut family = all.gauge(name, help);
-        let told = seen.live().take(MAX_PARTS);
-        for (domain, sample) in told.filter_map(|domain| Some((domain, domain.sample.as_ref()?))) {
+        let exported = seen.live().take(MAX_PARTS);
+        for (domain, sample) in exported.filter_map(|domain| Some((domain, domain.sample.as_ref()?))) {
             let SeenDomain { id, program, node, .. } = domain;
             let labels =
                 [("domain", &*id.to_string()), ("program", program), ("node", &node_name(seen, *node))];
@@ -226,7 +226,7 @@ fn domains(all: &mut Exposition, seen: &Seen) {
         }
     };
     each("tombolo_domain_cpu_ratio", "Processor time of a domain, in processors", |sample| {
-        thousandth(sample.load_permille)
+        milli(sample.load_permille)
     });
     each("tombolo_domain_memory_bytes", "Memory that a domain has in use", |sample| {
         sample.resident_bytes as f64
@@ -235,7 +235,7 @@ fn domains(all: &mut Exposition, seen: &Seen) {
 }
 
 /// One direction of a channel.
-struct Way<'a> {
+struct ChannelDirection<'a> {
     from: Option<tombolo::DomainId>,
     to: Option<tombolo::DomainId>,
     /// Messages and bytes transferred. Both directions are taken from the same end.
@@ -244,29 +244,29 @@ struct Way<'a> {
     sender: Option<&'a EndSample>,
 }
 
-fn ways(channel: &SeenChannel) -> [Way<'_>; 2] {
+fn channel_directions(channel: &SeenChannel) -> [ChannelDirection<'_>; 2] {
     let (a, b) = channel_ends(channel);
     // Prometheus takes a decreasing counter for a restart. An accepting end that remains after its peer died
     // may have lower counts, so it is not exported.
-    let end = telling_end(channel).filter(|end| !end.accepting || end.open);
+    let end = reporting_end(channel).filter(|end| !end.accepting || end.open);
     let sent = end.map(|end| (end.sent, end.sent_bytes));
     let received = end.map(|end| (end.received, end.received_bytes));
     let (forth, back) =
         if end.is_some_and(|end| end.accepting) { (received, sent) } else { (sent, received) };
     let (connecting, accepting) = (channel.connecting.as_ref(), channel.accepting.as_ref());
     [
-        Way { from: a, to: b, passed: forth, sender: connecting },
-        Way { from: b, to: a, passed: back, sender: accepting },
+        ChannelDirection { from: a, to: b, passed: forth, sender: connecting },
+        ChannelDirection { from: b, to: a, passed: back, sender: accepting },
     ]
 }
 
 fn channels(all: &mut Exposition, seen: &Seen) {
     all.gauge("tombolo_channels", "Channels").series(&[], seen.channels.len());
-    let mut each = |name, help, value: fn(&Way<'_>) -> Option<u64>| {
+    let mut each = |name, help, value: fn(&ChannelDirection<'_>) -> Option<u64>| {
         let mut family = all.counter(name, help);
         for channel in seen.channels.values().take(MAX_PARTS) {
-            let Some(transport) = telling_end(channel).map(|end| end.transport.name()) else { continue };
-            for way in ways(channel) {
+            let Some(transport) = reporting_end(channel).map(|end| end.transport.name()) else { continue };
+            for way in channel_directions(channel) {
                 let Some(value) = value(&way) else { continue };
                 let (from, to) = (way.from.map(domain_name), way.to.map(domain_name));
                 let labels = [
@@ -293,7 +293,7 @@ fn channels(all: &mut Exposition, seen: &Seen) {
     });
 }
 
-fn left_out(all: &mut Exposition, seen: &Seen) {
+fn omitted_counts(all: &mut Exposition, seen: &Seen) {
     let mut family =
         all.gauge("tombolo_metrics_left_out", "Domains and channels beyond the limit, which have no series");
     for (part, count) in [("domain", seen.live().count()), ("channel", seen.channels.len())] {
@@ -302,7 +302,7 @@ fn left_out(all: &mut Exposition, seen: &Seen) {
 }
 
 /// Exports the resource usage of this server.
-fn own(all: &mut Exposition) {
+fn server_metrics(all: &mut Exposition) {
     let spent = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
     let seconds = spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9;
     all.counter("process_cpu_seconds_total", "Processor time of this server").series(&[], seconds);
@@ -319,18 +319,18 @@ mod tests {
     use super::*;
     use crate::testing::{channel, domain, ended, id, node, seen, user_node};
 
-    fn picture(seen: Seen, monitor: MonitorState) -> Picture {
-        Picture::of("duo", seen, monitor)
+    fn snapshot(seen: Seen, monitor: MonitorState) -> Snapshot {
+        Snapshot::of("duo", seen, monitor)
     }
 
     /// Renders the metrics of a machine, without those of this process.
     fn text(seen: Seen) -> String {
-        let all = render(&picture(seen, MonitorState::Connected));
+        let all = render(&snapshot(seen, MonitorState::Connected));
         all.split("# HELP process_").next().unwrap().to_owned()
     }
 
     #[test]
-    fn a_machine_is_told_in_base_units() {
+    fn metrics_are_in_base_units() {
         let mut machine = seen([node(0, "host", "x86_64", &[250, 1000], 4000)]);
         for one in [domain(0, 1, "tombolo", 5), domain(0, 2, "work", 1500)] {
             machine.domains.insert(one.id, one);
@@ -345,7 +345,7 @@ mod tests {
     const GOLDEN: &str = include_str!("metrics/golden.txt");
 
     #[test]
-    fn both_ways_through_a_channel_are_told_by_one_end() {
+    fn both_directions_come_from_one_end() {
         let mut machine = seen([]);
         let mut one = channel(7, id(0, 1), id(0, 2), 10);
         // A ping-pong channel whose ends were sampled at different moments.
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_on_the_hosts_kernel_takes_is_in_no_sum_twice() {
+    fn user_nodes_are_counted_once() {
         let text =
             text(seen([node(0, "host", "x86_64", &[250, 1000], 4000), user_node(1, "arm0", "aarch64", 700)]));
         let sum = |name: &str| -> f64 {
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_is_left_out_and_counted() {
+    fn excess_series_are_omitted_and_counted() {
         let mut machine = seen([]);
         for index in 1..=MAX_PARTS as u32 + 3 {
             let one = domain(0, index, "one", 1);
@@ -413,9 +413,9 @@ mod tests {
     }
 
     #[test]
-    fn of_a_monitor_that_is_gone_nothing_is_told() {
+    fn nothing_is_exported_without_a_monitor() {
         let machine = seen([node(0, "host", "x86_64", &[250], 4000)]);
-        let all = render(&picture(machine, MonitorState::Gone { why: "gone".into() }));
+        let all = render(&snapshot(machine, MonitorState::Gone { why: "gone".into() }));
         assert!(all.contains("tombolo_monitor_up{machine=\"duo\"} 0\n") && !all.contains("tombolo_node_up"));
         assert!(all.contains("process_cpu_seconds_total "));
     }

@@ -48,21 +48,21 @@ struct Update<'a> {
 
 /// State of a view as last sent to a page.
 #[derive(Debug, Default)]
-pub(crate) struct Sent {
+pub(crate) struct SentState {
     rows: HashMap<String, Box<RawValue>>,
     order: Vec<String>,
     total: usize,
     /// Last error message sent, if the view failed.
-    trouble: Option<String>,
+    last_error: Option<String>,
     any: bool,
 }
 
-impl Sent {
+impl SentState {
     /// Returns the message that updates the page to `rows`; `None` if it has them.
     pub(crate) fn update(&mut self, id: &str, rows: Rows) -> Option<String> {
-        let full = !self.any || self.trouble.is_some();
+        let full = !self.any || self.last_error.is_some();
         if full {
-            *self = Sent::default();
+            *self = SentState::default();
         }
         let mut changed = Vec::new();
         let order: Vec<String> = rows.rows.iter().map(|row| row.key.clone()).collect();
@@ -85,10 +85,10 @@ impl Sent {
 
     /// Returns the error message for a view that is unavailable; `None` if the page already has it.
     pub(crate) fn fail(&mut self, id: &str, why: &str) -> Option<String> {
-        if self.trouble.as_deref() == Some(why) {
+        if self.last_error.as_deref() == Some(why) {
             return None;
         }
-        *self = Sent { trouble: Some(why.to_owned()), any: true, ..Sent::default() };
+        *self = SentState { last_error: Some(why.to_owned()), any: true, ..SentState::default() };
         Some(failure(id, why))
     }
 
@@ -139,8 +139,8 @@ mod tests {
     }
 
     #[test]
-    fn first_all_then_what_changed() {
-        let mut sent = Sent::default();
+    fn first_update_is_full_then_changes() {
+        let mut sent = SentState::default();
         assert_eq!(
             sent.update("d", rows(&[("a", 1), ("b", 2)])).unwrap(),
             r#"{"id":"d","full":true,"total":2,"order":["a","b"],"set":[{"key":"a","load":1},{"key":"b","load":2}]}"#
@@ -165,8 +165,8 @@ mod tests {
     }
 
     #[test]
-    fn a_view_without_rows_is_said_once() {
-        let mut sent = Sent::default();
+    fn empty_view_is_sent_once() {
+        let mut sent = SentState::default();
         assert_eq!(
             sent.update("d", rows(&[])).unwrap(),
             r#"{"id":"d","full":true,"total":0,"order":[],"set":[]}"#
@@ -175,8 +175,8 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_is_said_once_and_comes_back_whole() {
-        let mut sent = Sent::default();
+    fn failure_is_sent_once_then_a_full_update() {
+        let mut sent = SentState::default();
         sent.update("d", rows(&[("a", 1)]));
         assert_eq!(sent.fail("d", "no \"x\"").unwrap(), r#"{"id":"d","error":"no \"x\""}"#);
         assert_eq!(sent.fail("d", "no \"x\""), None);
@@ -185,10 +185,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_page_that_follows_has_what_there_is(
+        fn following_page_matches_the_state(
             states in prop::collection::vec(prop::collection::btree_map("[a-f]", 0_u32..3, 0..6), 1..8),
         ) {
-            let mut sent = Sent::default();
+            let mut sent = SentState::default();
             let mut page: HashMap<String, Value> = HashMap::new();
             let mut order: Vec<String> = Vec::new();
             for state in states {

@@ -22,7 +22,7 @@ use crate::guard::{Admission, Guard, Peer, Refusal, Token};
 use crate::{assets, connection, live};
 
 /// Default port, used if none is given and it is free.
-pub(crate) const USUAL_PORT: u16 = 7420;
+pub(crate) const DEFAULT_PORT: u16 = 7420;
 
 /// Maximum number of open consoles of all pages together.
 const MAX_CONSOLES: usize = 8;
@@ -31,7 +31,7 @@ const MAX_CONSOLES: usize = 8;
 const MAX_THREADS: usize = 64;
 
 /// Time limit for requests in flight when the server stops.
-const LAST_ANSWERS: Duration = Duration::from_secs(2);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Headers of every response.
 const HEADERS: [(HeaderName, &str); 6] = [
@@ -106,7 +106,7 @@ pub(crate) struct Site {
     /// Permits for open consoles, each of which occupies a thread.
     pub(crate) consoles: Arc<Semaphore>,
     /// True once the server is stopping.
-    pub(crate) over: watch::Receiver<bool>,
+    pub(crate) shutdown: watch::Receiver<bool>,
 }
 
 /// Server of the page of one machine, bound to its address.
@@ -117,14 +117,14 @@ pub struct Server {
     token: Token,
     cache: StateCache,
     options: Options,
-    over: watch::Sender<bool>,
+    shutdown: watch::Sender<bool>,
 }
 
 /// Handle that stops a server from any thread.
 #[derive(Clone, Debug)]
-pub struct Stopper(watch::Sender<bool>);
+pub struct StopHandle(watch::Sender<bool>);
 
-impl Stopper {
+impl StopHandle {
     /// Tells the server to stop; returns at once.
     pub fn stop(&self) {
         self.0.send_replace(true);
@@ -145,7 +145,7 @@ impl Server {
         listener.set_nonblocking(true).map_err(system("set up the socket"))?;
         let token = Token::new().map_err(system("get random bytes"))?;
         let cache = StateCache::start(domain).map_err(system("start a thread"))?;
-        Ok(Server { listener, address, token, cache, options, over: watch::Sender::new(false) })
+        Ok(Server { listener, address, token, cache, options, shutdown: watch::Sender::new(false) })
     }
 
     /// Returns the address that the server listens on.
@@ -168,8 +168,8 @@ impl Server {
 
     /// Returns a handle that stops this server.
     #[must_use]
-    pub fn stopper(&self) -> Stopper {
-        Stopper(self.over.clone())
+    pub fn stopper(&self) -> StopHandle {
+        StopHandle(self.shutdown.clone())
     }
 
     /// Serves requests until it is stopped. Domains that it started end when this process does.
@@ -183,22 +183,22 @@ impl Server {
             .max_blocking_threads(MAX_THREADS)
             .build();
         let runtime = runtime.map_err(system("start to serve"))?;
-        let over = self.over.subscribe();
+        let shutdown = self.shutdown.subscribe();
         let site = Arc::new(Site {
             guard: Guard::new(self.token, self.address.port(), self.options.steer),
             cache: self.cache,
             options: self.options,
             images: Images::default(),
             consoles: Arc::new(Semaphore::new(MAX_CONSOLES)),
-            over: over.clone(),
+            shutdown: shutdown.clone(),
         });
         let listener = self.listener;
         let served = runtime.block_on(async move {
             let listener = TcpListener::from_std(listener).map_err(system("listen"))?;
-            connection::serve(listener, router(site), over).await;
+            connection::serve(listener, router(site), shutdown).await;
             Ok(())
         });
-        runtime.shutdown_timeout(LAST_ANSWERS);
+        runtime.shutdown_timeout(SHUTDOWN_TIMEOUT);
         served
     }
 }
@@ -210,7 +210,7 @@ fn listen(options: &Options) -> Result<std::net::TcpListener, ServeError> {
     };
     match options.port {
         Some(port) => bind(port),
-        None => bind(USUAL_PORT).or_else(|_| bind(0)),
+        None => bind(DEFAULT_PORT).or_else(|_| bind(0)),
     }
 }
 
@@ -220,17 +220,17 @@ fn router(site: Arc<Site>) -> Router {
         .route("/assets/{name}", get(assets::asset))
         .route("/live", get(live::live))
         .merge(api::routes())
-        .fallback(nothing_there)
-        .layer(from_fn_with_state(Arc::clone(&site), guarded))
+        .fallback(not_found_handler)
+        .layer(from_fn_with_state(Arc::clone(&site), guard_middleware))
         .with_state(site)
 }
 
-async fn nothing_there() -> Problem {
+async fn not_found_handler() -> Problem {
     Problem::not_found("there is nothing of that name")
 }
 
 /// Middleware that checks requests and adds the security headers to responses.
-async fn guarded(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
+async fn guard_middleware(State(site): State<Arc<Site>>, request: Request, next: Next) -> Response {
     let mut response = match admit(&site, &request) {
         Ok(Admission::Granted) => next.run(request).await,
         Ok(Admission::Login) => {
@@ -262,7 +262,7 @@ fn refuse(refusal: Refusal, path: &str) -> Response {
 }
 
 /// Waits until the server is stopping.
-pub(crate) async fn ended(mut over: watch::Receiver<bool>) {
+pub(crate) async fn ended(mut shutdown: watch::Receiver<bool>) {
     // A dropped sender also means that the server is stopping.
-    drop(over.wait_for(|over| *over).await);
+    drop(shutdown.wait_for(|shutdown| *shutdown).await);
 }

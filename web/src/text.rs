@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_text_is_said_to_be_none() {
+    fn binary_output_is_marked() {
         let mut decoder = Decoder::default();
         assert_eq!(decoder.decode(b"\x7fELF\xff\xfe\x00x"), "\x7fELF\u{fffd}\u{fffd}\0x");
         assert!(decoder.binary);

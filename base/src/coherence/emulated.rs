@@ -90,9 +90,9 @@ pub struct EmulatedCache {
 /// The state of a line.
 struct Line {
     /// Lock held while the line moves: the side's threads and an evicting thread may use it concurrently.
-    moving: AtomicBool,
+    locked: AtomicBool,
     /// Words that cache and memory had in common at the last transfer.
-    met: [Counter; LINE_WORDS],
+    synced: [Counter; LINE_WORDS],
 }
 
 impl EmulatedCache {
@@ -111,7 +111,7 @@ impl EmulatedCache {
             counters: [const { Counter::new(0) }; 5],
         });
         for line in 0..cache.lines.len() {
-            cache.load(line);
+            cache.load_line(line);
         }
         Flushed::emulated(cached, cache)
     }
@@ -131,18 +131,18 @@ impl EmulatedCache {
 
     pub(super) fn write_back(&self, words: &[AtomicU64]) {
         for line in self.lines_of(words) {
-            self.used(line);
-            let counter = usize::from(!self.hold(line, || self.store(line)));
+            self.record_use(line);
+            let counter = usize::from(!self.with_line_locked(line, || self.write_back_line(line)));
             self.counters[counter].fetch_add(1, Relaxed);
         }
     }
 
     pub(super) fn invalidate(&self, words: &[AtomicU64]) {
         for line in self.lines_of(words) {
-            self.used(line);
-            let stale = self.hold(line, || {
-                self.store(line);
-                self.load(line)
+            self.record_use(line);
+            let stale = self.with_line_locked(line, || {
+                self.write_back_line(line);
+                self.load_line(line)
             });
             self.counters[2].fetch_add(1, Relaxed);
             self.counters[3].fetch_add(stale.into(), Relaxed);
@@ -152,7 +152,7 @@ impl EmulatedCache {
     /// Records that the lines of `words` are in use; may evict one of them.
     pub(super) fn touch(&self, words: &[AtomicU64]) {
         for line in self.lines_of(words) {
-            self.used(line);
+            self.record_use(line);
         }
     }
 
@@ -167,7 +167,7 @@ impl EmulatedCache {
         line * LINE_WORDS..self.cached.words().len().min((line + 1) * LINE_WORDS)
     }
 
-    fn used(&self, line: usize) {
+    fn record_use(&self, line: usize) {
         let operation = self.operations.fetch_add(1, Relaxed);
         self.recent[operation as usize % RECENT_LINES].store(line as u64, Relaxed);
         let Some(one_in) = self.evictions.one_in else { return };
@@ -179,53 +179,53 @@ impl EmulatedCache {
     fn evict(&self, operation: u64) {
         let chosen = mix(self.evictions.seed.rotate_left(32) ^ operation) as usize % RECENT_LINES;
         let line = self.recent[chosen].load(Relaxed) as usize;
-        self.hold(line, || {
-            self.store(line);
-            self.load(line);
+        self.with_line_locked(line, || {
+            self.write_back_line(line);
+            self.load_line(line);
         });
         self.counters[4].fetch_add(1, Relaxed);
     }
 
     /// Runs `operation` while no other thread of this side moves the line.
-    fn hold<R>(&self, line: usize, operation: impl FnOnce() -> R) -> R {
-        let moving = &self.lines[line].moving;
-        while moving.compare_exchange_weak(false, true, Acquire, Relaxed).is_err() {
+    fn with_line_locked<R>(&self, line: usize, operation: impl FnOnce() -> R) -> R {
+        let locked = &self.lines[line].locked;
+        while locked.compare_exchange_weak(false, true, Acquire, Relaxed).is_err() {
             crate::sync::spin_hint();
         }
         let result = operation();
-        moving.store(false, Release);
+        locked.store(false, Release);
         result
     }
 
     /// Writes the whole line to memory if it holds a new store. Returns whether it did.
-    fn store(&self, line: usize) -> bool {
+    fn write_back_line(&self, line: usize) -> bool {
         let words = self.words_of(line);
-        let (cached, met) = (self.cached.words(), &self.lines[line].met);
-        let is_new = |index: usize| cached[index].load(Acquire) != met[index % LINE_WORDS].load(Relaxed);
+        let (cached, synced) = (self.cached.words(), &self.lines[line].synced);
+        let is_new = |index: usize| cached[index].load(Acquire) != synced[index % LINE_WORDS].load(Relaxed);
         if !words.clone().any(is_new) {
             return false;
         }
         for index in words {
             let word = cached[index].load(Acquire);
             self.memory.words()[index].store(word, Release);
-            met[index % LINE_WORDS].store(word, Relaxed);
+            synced[index % LINE_WORDS].store(word, Relaxed);
         }
         true
     }
 
     /// Loads the line from memory, except words that hold a new store. Returns whether any word changed.
-    fn load(&self, line: usize) -> bool {
-        let (cached, met) = (self.cached.words(), &self.lines[line].met);
+    fn load_line(&self, line: usize) -> bool {
+        let (cached, synced) = (self.cached.words(), &self.lines[line].synced);
         let mut changed = false;
         // From the last word to the first: the control word is the last of its line, and the words before it
         // must be at least as new.
         for index in self.words_of(line).rev() {
             let word = self.memory.words()[index].load(Acquire);
-            let before = met[index % LINE_WORDS].load(Relaxed);
+            let before = synced[index % LINE_WORDS].load(Relaxed);
             // Fails if the side has stored to the word in the meantime.
             let replace = |now| (now == before).then_some(word);
             if word != before && cached[index].fetch_update(Release, Relaxed, replace).is_ok() {
-                met[index % LINE_WORDS].store(word, Relaxed);
+                synced[index % LINE_WORDS].store(word, Relaxed);
                 changed = true;
             }
         }
@@ -235,7 +235,7 @@ impl EmulatedCache {
 
 impl Line {
     fn new() -> Self {
-        Line { moving: AtomicBool::new(false), met: [const { Counter::new(0) }; LINE_WORDS] }
+        Line { locked: AtomicBool::new(false), synced: [const { Counter::new(0) }; LINE_WORDS] }
     }
 }
 
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_is_seen_after_a_write_back_and_an_invalidation_and_not_before() {
+    fn store_is_visible_only_after_write_back_and_invalidation() {
         let (memory, [writer, reader]) = views(NEVER);
         writer.store_le(3, 7, Relaxed);
         assert_eq!(memory.load_le(3, Relaxed), 0);
@@ -291,7 +291,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_without_a_new_store_is_clean_wherever_it_lies() {
+    fn line_without_a_new_store_is_clean() {
         let (_, [writer, reader]) = views(NEVER);
         (16..24).for_each(|index| writer.store_le(index, 100 + index as u64, Relaxed));
         (0..2).for_each(|_| writer.write_back(16..17));
@@ -316,13 +316,13 @@ mod tests {
     }
 
     #[test]
-    fn operations_draw_the_numbers_of_split_mix() {
+    fn eviction_numbers_are_those_of_split_mix() {
         let drawn = [1, 2, 1 << 63].map(mix);
         assert_eq!(drawn, [0xe220_a839_7b1d_cdaf, 0x6e78_9e6a_a1b9_65f4, 0x25c2_6ea5_79ce_a98a]);
     }
 
     #[test]
-    fn the_first_words_are_loaded_as_the_other_side_wrote_them_back() {
+    fn load_current_sees_what_another_side_wrote_back() {
         let (_, [writer, reader]) = views(NEVER);
         let (whole, reader) = (reader.clone(), SharedWords::<4, Flushed>::first_of(reader));
         writer.store_through_le(3, 0x0102_0304, Relaxed);
@@ -367,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn evictions_move_lines_in_use_that_no_operation_names() {
+    fn lines_in_use_are_evicted_between_stores() {
         let (memory, [writer, _]) = views(Evictions { seed: 3, one_in: NonZeroU32::new(2) });
         writer.store_le(0, 9, Relaxed);
         for _ in 0..200 {

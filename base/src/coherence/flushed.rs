@@ -27,7 +27,7 @@ impl Caches {
                 let instructions = CacheInstructions::detect().ok_or(NoCacheInstructions)?;
                 // Lines may be left over from an earlier use of the memory.
                 instructions.invalidate(memory.words());
-                Ok(memory.with_caches(Flushed { by: Means::Instructions(instructions) }))
+                Ok(memory.with_caches(Flushed { backend: Backend::Instructions(instructions) }))
             }
         }
     }
@@ -53,11 +53,11 @@ impl Caches {
 /// Cache maintenance for memory that is not coherent.
 #[derive(Clone, Debug)]
 pub struct Flushed {
-    by: Means,
+    backend: Backend,
 }
 
 #[derive(Clone, Debug)]
-enum Means {
+enum Backend {
     Instructions(CacheInstructions),
     Emulated(Arc<EmulatedCache>),
 }
@@ -65,15 +65,15 @@ enum Means {
 impl Flushed {
     /// Returns the view of a memory through its own emulated cache.
     pub(super) fn emulated(lines: SharedMemory, cache: Arc<EmulatedCache>) -> SharedMemory<Self> {
-        lines.with_caches(Flushed { by: Means::Emulated(cache) })
+        lines.with_caches(Flushed { backend: Backend::Emulated(cache) })
     }
 
     /// Returns the emulated cache, for its counters; `None` if the processor's own caches are used.
     #[must_use]
     pub fn cache(&self) -> Option<&EmulatedCache> {
-        match &self.by {
-            Means::Instructions(_) => None,
-            Means::Emulated(cache) => Some(cache),
+        match &self.backend {
+            Backend::Instructions(_) => None,
+            Backend::Emulated(cache) => Some(cache),
         }
     }
 }
@@ -82,21 +82,21 @@ impl CacheMaintenance for Flushed {
     const COHERENT: bool = false;
 
     fn write_back(&self, words: &[AtomicU64]) {
-        match &self.by {
-            Means::Instructions(instructions) => instructions.write_back(words),
-            Means::Emulated(cache) => cache.write_back(words),
+        match &self.backend {
+            Backend::Instructions(instructions) => instructions.write_back(words),
+            Backend::Emulated(cache) => cache.write_back(words),
         }
     }
 
     fn invalidate(&self, words: &[AtomicU64]) {
-        match &self.by {
-            Means::Instructions(instructions) => instructions.invalidate(words),
-            Means::Emulated(cache) => cache.invalidate(words),
+        match &self.backend {
+            Backend::Instructions(instructions) => instructions.invalidate(words),
+            Backend::Emulated(cache) => cache.invalidate(words),
         }
     }
 
     fn between_stores(&self, words: &[AtomicU64]) {
-        if let Means::Emulated(cache) = &self.by {
+        if let Backend::Emulated(cache) = &self.backend {
             cache.touch(words);
         }
     }

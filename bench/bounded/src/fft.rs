@@ -55,7 +55,7 @@ impl Fft {
         self.store(upper + half, [re * cosine - im * sine, re * sine + im * cosine]);
     }
 
-    /// What the loop does with the result: finds the strongest frequency. One worker does it alone.
+    /// Final step of the loop: finds the strongest frequency. One worker does it alone.
     pub(crate) fn respond(&self) -> usize {
         let mut strongest = (0, -1.0);
         for frequency in 0..BUTTERFLIES {
@@ -78,7 +78,7 @@ impl Fft {
     }
 }
 
-/// Where decimation in frequency leaves the result of a frequency.
+/// Index at which decimation in frequency leaves the result of a frequency.
 fn reversed(frequency: usize) -> usize {
     frequency.reverse_bits() >> (usize::BITS as usize - STAGES)
 }
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_frequency_of_a_wave_is_found_again() {
+    fn fft_finds_the_frequency_of_a_wave() {
         let fft = Fft::new();
         for periods in [1, 17, 100, 8191] {
             fft.sample(periods);

@@ -22,7 +22,7 @@ impl Pair {
     fn new(kind: Kind, capacity: u32) -> Option<Pair> {
         let mut hubs = Hubs::new(Limits::default());
         hubs.add(Description { capacity, ..Description::new("hub", kind) }).ok()?;
-        (0..2).for_each(|client| hubs.joined(Client(client), client));
+        (0..2).for_each(|client| hubs.add_client(Client(client), client));
         Some(Pair { hubs, number: 0 })
     }
 
@@ -73,7 +73,7 @@ fn several(clock: &Clock) -> Option<Row> {
     let values = batch.batch().filter(|_| fits)?;
     let mut pair = Pair::new(Kind::Fifo, 64)?;
     let put = |pair: &mut Pair| pair.ask(0, Operation::PutMany { values });
-    let get = |pair: &mut Pair| pair.ask(1, Operation::GetMany { most: SEVERAL });
+    let get = |pair: &mut Pair| pair.ask(1, Operation::GetMany { max_values: SEVERAL });
     let steps = bound::operation(Kind::Fifo, SEVERAL.into());
     Some(clock.row_of_tables("hub: put 16 of 64 B", steps, &mut pair, (put, get)))
 }

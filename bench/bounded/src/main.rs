@@ -29,7 +29,7 @@ use crate::interrupts::Latencies;
 use crate::measure::Clock;
 
 /// Workers that the control loop is shared out over, at most.
-const MOST_WORKERS: usize = 4;
+const MAX_WORKERS: usize = 4;
 
 #[cfg(target_os = "none")]
 tombolo_bare::main!(report);
@@ -91,7 +91,7 @@ fn control_loop(clock: &Clock) {
     println!("control loop: {} points in {} stages", fft::POINTS, fft::STAGES);
     println!("{:>7} {:>12} {:>9} {:>12} {:>9}", "workers", "worst case", "speed-up", "average", "speed-up");
     let mut average_of_one = None;
-    for workers in 1..=MOST_WORKERS {
+    for workers in 1..=MAX_WORKERS {
         let worst = speed_up(bound(1), bound(workers));
         let average = average(&fft, workers);
         let of_one = *average_of_one.get_or_insert(average);

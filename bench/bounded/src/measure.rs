@@ -18,8 +18,8 @@ const REPETITIONS: usize = 100;
 /// of the operation, disturbs one of them.
 const PASSES: usize = 4;
 
-/// What one step costs at most, in instructions, as compiled for boards: without accesses that are not
-/// aligned, a word of a message is taken apart or put together byte by byte.
+/// Upper bounds of one step in instructions, as compiled for boards: without unaligned accesses, a word of a
+/// message is split or assembled byte by byte.
 const INSTRUCTIONS: Costs = Costs { load: 70, store: 64, read_modify_write: 80, fence: 8, call: 250 };
 
 /// The same for the tables of hubs, of up to two levels of nodes: entries move within nodes, which are
@@ -29,7 +29,7 @@ const OF_TABLES: Costs = Costs { load: 200, store: 350, read_modify_write: 0, fe
 /// The clock of this processor.
 pub(crate) struct Clock {
     instruction_ns: Option<u64>,
-    /// What reading the clock twice takes.
+    /// Cost of two reads of the clock.
     overhead_ns: u64,
 }
 
@@ -49,12 +49,12 @@ impl Clock {
 
     /// The longest time of an operation: in instructions if the clock counts them, else in nanoseconds.
     pub(crate) fn longest<R>(&self, mut operation: impl FnMut() -> R) -> u64 {
-        self.longest_apart(&mut (), |()| operation(), |()| ())
+        self.longest_after(&mut (), |()| operation(), |()| ())
     }
 
     /// As [`longest`](Self::longest), of an operation that needs another one before each repetition. Both use
     /// `state`.
-    fn longest_apart<S, R, B>(
+    fn longest_after<S, R, B>(
         &self,
         state: &mut S,
         operation: impl FnMut(&mut S) -> R,
@@ -73,18 +73,18 @@ impl Clock {
 
     /// Measures an operation that has a bound.
     pub(crate) fn row<R>(&self, what: &'static str, steps: Steps, mut operation: impl FnMut() -> R) -> Row {
-        self.row_apart(what, steps, &mut (), (|()| operation(), |()| ()))
+        self.row_after(what, steps, &mut (), (|()| operation(), |()| ()))
     }
 
     /// Measures the first of two operations, which take turns; the second goes first.
-    pub(crate) fn row_apart<S, R, B>(
+    pub(crate) fn row_after<S, R, B>(
         &self,
         what: &'static str,
         steps: Steps,
         state: &mut S,
         (operation, before): (impl FnMut(&mut S) -> R, impl FnMut(&mut S) -> B),
     ) -> Row {
-        let longest = self.longest_apart(state, operation, before);
+        let longest = self.longest_after(state, operation, before);
         Row { what, steps, costs: INSTRUCTIONS, longest, in_instructions: self.instruction_ns.is_some() }
     }
 
@@ -96,7 +96,7 @@ impl Clock {
         state: &mut S,
         both: (impl FnMut(&mut S) -> R, impl FnMut(&mut S) -> B),
     ) -> Row {
-        Row { costs: OF_TABLES, ..self.row_apart(what, steps, state, both) }
+        Row { costs: OF_TABLES, ..self.row_after(what, steps, state, both) }
     }
 }
 

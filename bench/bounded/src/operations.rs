@@ -9,10 +9,10 @@ use tombolo_ring::{
     Consumer, Producer, RingConfig, RingMemory, Sleeper, SlotCount, SlotSize, Variant, WakeOrder, Waker,
 };
 
-use crate::MOST_WORKERS;
+use crate::MAX_WORKERS;
 use crate::measure::{Clock, Row};
 
-type LoopBarrier = Barrier<MOST_WORKERS>;
+type LoopBarrier = Barrier<MAX_WORKERS>;
 
 /// Messages of one slot, of two, and of several.
 const MESSAGES: [(usize, &str, &str); 3] = [
@@ -79,8 +79,8 @@ fn ring(clock: &Clock, config: RingConfig, bytes: usize, [sent, received]: [&'st
     let sending = (Loopback::send, Loopback::receive);
     let receiving = (Loopback::receive, Loopback::send);
     vec![
-        clock.row_apart(sent, config.send_bound(bytes), &mut ring, sending),
-        clock.row_apart(received, config.receive_bound(bytes), &mut ring, receiving),
+        clock.row_after(sent, config.send_bound(bytes), &mut ring, sending),
+        clock.row_after(received, config.receive_bound(bytes), &mut ring, receiving),
     ]
 }
 
@@ -104,12 +104,12 @@ fn doorbell(clock: &Clock) -> Vec<Row> {
 
 /// A worker that arrives last, and looks.
 pub(crate) fn barrier(clock: &Clock) -> Row {
-    let memory = SharedMemory::zeroed(LoopBarrier::length_bytes(MOST_WORKERS));
-    let worker = |worker| LoopBarrier::new(&memory, worker, MOST_WORKERS).ok();
+    let memory = SharedMemory::zeroed(LoopBarrier::length_bytes(MAX_WORKERS));
+    let worker = |worker| LoopBarrier::new(&memory, worker, MAX_WORKERS).ok();
     let mut own = worker(0);
-    let mut others: Vec<LoopBarrier> = (1..MOST_WORKERS).filter_map(worker).collect();
-    let steps = LoopBarrier::ARRIVE_BOUND + LoopBarrier::LOOK_BOUND;
-    clock.row_apart("barrier of 4: arrive, look", steps, &mut (), {
+    let mut others: Vec<LoopBarrier> = (1..MAX_WORKERS).filter_map(worker).collect();
+    let steps = LoopBarrier::ARRIVE_BOUND + LoopBarrier::POLL_BOUND;
+    clock.row_after("barrier of 4: arrive, look", steps, &mut (), {
         (
             |(): &mut ()| {
                 let own = own.as_mut()?;

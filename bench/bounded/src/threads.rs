@@ -7,17 +7,17 @@ use std::time::Instant;
 use tombolo_base::SharedMemory;
 use tombolo_realtime::{Barrier, share};
 
-use crate::MOST_WORKERS;
+use crate::MAX_WORKERS;
 use crate::fft::{BUTTERFLIES, Fft, STAGES};
 
 /// Turns of the loop that the average is of.
-const TURNS: usize = 200;
+const LOOP_ITERATIONS: usize = 200;
 /// Looks at a barrier before a worker gives its processor away: there may be fewer processors than workers.
-const LOOKS: u32 = 200;
+const SPINS_BEFORE_YIELD: u32 = 200;
 
 /// The average time of a turn, in nanoseconds.
 pub(crate) fn average_ns(fft: &Fft, workers: usize) -> u64 {
-    let memory = SharedMemory::zeroed(Barrier::<MOST_WORKERS>::length_bytes(workers));
+    let memory = SharedMemory::zeroed(Barrier::<MAX_WORKERS>::length_bytes(workers));
     let start = Instant::now();
     thread::scope(|scope| {
         for worker in 1..workers {
@@ -26,12 +26,12 @@ pub(crate) fn average_ns(fft: &Fft, workers: usize) -> u64 {
         }
         work(fft, &memory, 0, workers);
     });
-    start.elapsed().as_nanos() as u64 / TURNS as u64
+    start.elapsed().as_nanos() as u64 / LOOP_ITERATIONS as u64
 }
 
 fn work(fft: &Fft, memory: &SharedMemory, worker: usize, workers: usize) {
-    let Ok(mut barrier) = Barrier::<MOST_WORKERS>::new(memory, worker, workers) else { return };
-    for turn in 0..TURNS {
+    let Ok(mut barrier) = Barrier::<MAX_WORKERS>::new(memory, worker, workers) else { return };
+    for turn in 0..LOOP_ITERATIONS {
         if worker == 0 {
             fft.sample(turn % BUTTERFLIES);
         }
@@ -47,12 +47,12 @@ fn work(fft: &Fft, memory: &SharedMemory, worker: usize, workers: usize) {
 }
 
 /// Waits for the other threads, which compute and nothing else, so that they come.
-fn meet(barrier: &mut Barrier<MOST_WORKERS>) {
+fn meet(barrier: &mut Barrier<MAX_WORKERS>) {
     barrier.arrive();
     for look in 1_u32.. {
         if barrier.is_complete() {
             return;
         }
-        if look % LOOKS == 0 { thread::yield_now() } else { spin_loop() }
+        if look % SPINS_BEFORE_YIELD == 0 { thread::yield_now() } else { spin_loop() }
     }
 }

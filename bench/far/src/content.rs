@@ -125,7 +125,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_changed_byte_anywhere_is_seen() {
+    fn any_changed_byte_is_detected() {
         let mut message = [0; 64];
         fill(&mut message, 7);
         check::<64>(&message, 7).expect("untouched");
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_tell_one_buffer_from_the_next() {
+    fn sums_of_consecutive_buffers_differ() {
         let mut buffer = vec![0; 4096];
         fill_bulk(&mut buffer, 3);
         check_sum(sum(&buffer), 4096, 3).expect("untouched");

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn waiting_only_grows() {
+    fn waited_time_only_grows() {
         let before = waited_ns();
         std::thread::yield_now();
         assert!(waited_ns() >= before);

@@ -22,7 +22,7 @@ pub const RECEIVES: u8 = b'r';
 pub const CHUNK_BYTES: usize = 64 << 10;
 
 /// Timeout of a peer's answer.
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Memory aligned for direct I/O (`O_DIRECT`).
 #[repr(C, align(4096))]
@@ -134,8 +134,8 @@ fn measure_network(address: &str, time: Duration) -> std::io::Result<()> {
     figure("lost", lost);
     let connect = |what: u8| -> std::io::Result<TcpStream> {
         let mut stream = TcpStream::connect(address)?;
-        stream.set_read_timeout(Some(PATIENCE))?;
-        stream.set_write_timeout(Some(PATIENCE))?;
+        stream.set_read_timeout(Some(TIMEOUT))?;
+        stream.set_write_timeout(Some(TIMEOUT))?;
         stream.write_all(&[what])?;
         Ok(stream)
     };

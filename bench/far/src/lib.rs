@@ -17,7 +17,7 @@ pub mod placing;
 pub mod ring;
 
 pub use error::Error;
-pub use ring::end::Patience;
+pub use ring::end::SpinTimeout;
 
 /// One of the two programs of a measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use crate::{Error, Patience};
+use crate::{Error, SpinTimeout};
 
 /// First word of the line that the near side writes: that of the first slot.
 const OUT_WORD: usize = 1024 / 8;
@@ -43,9 +43,9 @@ impl<'a> Lines<'a> {
     pub fn round_trip(self, number: u64) -> Result<(), Error> {
         let number = number.to_le();
         self.out.store(number, Ordering::Release);
-        let mut patience = Patience::default();
+        let mut spin_timeout = SpinTimeout::default();
         while self.back.load(Ordering::Acquire) != number {
-            patience.wait()?;
+            spin_timeout.wait()?;
         }
         Ok(())
     }
@@ -64,11 +64,11 @@ impl<'a> Lines<'a> {
     /// [`Error::Stalled`].
     pub fn serve(self) -> Result<(), Error> {
         let mut last = self.back.load(Ordering::Relaxed);
-        let mut patience = Patience::default();
+        let mut spin_timeout = SpinTimeout::default();
         loop {
             let number = self.out.load(Ordering::Acquire);
             if number == last {
-                patience.wait()?;
+                spin_timeout.wait()?;
                 continue;
             }
             self.back.store(number, Ordering::Release);
@@ -76,7 +76,7 @@ impl<'a> Lines<'a> {
                 return Ok(());
             }
             last = number;
-            patience = Patience::default();
+            spin_timeout = SpinTimeout::default();
         }
     }
 }
@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_back_until_the_stop() {
+    fn numbers_are_echoed_until_stop() {
         let words: Vec<AtomicU64> = (0..=BACK_WORD).map(|_| AtomicU64::new(0)).collect();
         std::thread::scope(|scope| {
             let lines = Lines::new(&words).expect("long enough");

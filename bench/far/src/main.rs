@@ -14,7 +14,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     if is_init() && arguments.is_empty() {
         // Process 1 of a virtual machine that `tombolo bench bulk` started for its network only.
-        return ended(network::be_machine());
+        return ended(network::run_as_init());
     }
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match words.as_slice() {

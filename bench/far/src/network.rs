@@ -14,7 +14,7 @@ use std::time::Instant;
 use tombolo_platform::guest::init;
 
 use crate::Error;
-use crate::bulk::command::{ANSWER, COMMAND_BYTES, Command, PATIENCE, from_bytes, to_bytes};
+use crate::bulk::command::{ANSWER, COMMAND_BYTES, Command, TIMEOUT, from_bytes, to_bytes};
 use crate::content::{check_sum, fill_bulk, sum};
 
 /// Name in rows and legends.
@@ -39,22 +39,22 @@ pub fn failed(what: &str, error: &dyn std::fmt::Display) -> Error {
 
 /// Connection for commands, answers and buffers in turn.
 #[derive(Debug)]
-pub struct Wire {
+pub struct Connection {
     stream: TcpStream,
     buffer: Vec<u8>,
 }
 
-impl Wire {
+impl Connection {
     /// Wraps a TCP stream.
     ///
     /// # Errors
     /// The connection fails.
-    pub fn new(stream: TcpStream) -> Result<Wire, Error> {
+    pub fn new(stream: TcpStream) -> Result<Connection, Error> {
         let set = stream.set_nodelay(true);
-        let set = set.and_then(|()| stream.set_read_timeout(Some(PATIENCE)));
-        set.and_then(|()| stream.set_write_timeout(Some(PATIENCE)))
+        let set = set.and_then(|()| stream.set_read_timeout(Some(TIMEOUT)));
+        set.and_then(|()| stream.set_write_timeout(Some(TIMEOUT)))
             .map_err(|error| failed("set up", &error))?;
-        Ok(Wire { stream, buffer: Vec::new() })
+        Ok(Connection { stream, buffer: Vec::new() })
     }
 
     /// Sets the length of the buffer.
@@ -78,7 +78,7 @@ impl Wire {
     ///
     /// # Errors
     /// The connection fails.
-    pub fn tell(&mut self, command: Command) -> Result<(), Error> {
+    pub fn send_command(&mut self, command: Command) -> Result<(), Error> {
         self.send(&to_bytes(command.words()))
     }
 
@@ -90,7 +90,7 @@ impl Wire {
     ///
     /// # Errors
     /// The connection fails, or received data differs from what was sent.
-    pub fn answered(&mut self) -> Result<(), Error> {
+    pub fn recv_answer(&mut self) -> Result<(), Error> {
         match self.recv()? {
             [ANSWER, 0, 0] => Ok(()),
             other => Err(failed("read an answer", &format!("{other:?} is invalid"))),
@@ -102,16 +102,16 @@ impl Wire {
     /// # Errors
     /// The connection fails, or received data differs from what was sent.
     pub fn ask(&mut self, command: Command) -> Result<(), Error> {
-        self.tell(command)?;
-        self.answered()
+        self.send_command(command)?;
+        self.recv_answer()
     }
 
-    fn give_one(&mut self, sequence: u64) -> Result<(), Error> {
+    fn send_buffer(&mut self, sequence: u64) -> Result<(), Error> {
         fill_bulk(&mut self.buffer, sequence);
         self.stream.write_all(&self.buffer).map_err(|error| failed("send a buffer", &error))
     }
 
-    fn read_one(&mut self, sequence: u64) -> Result<(), Error> {
+    fn recv_buffer(&mut self, sequence: u64) -> Result<(), Error> {
         self.stream.read_exact(&mut self.buffer).map_err(|error| failed("receive a buffer", &error))?;
         check_sum(sum(&self.buffer), self.buffer.len(), sequence)
     }
@@ -121,7 +121,7 @@ impl Wire {
     /// # Errors
     /// The connection fails.
     pub fn give(&mut self, count: u64) -> Result<(), Error> {
-        (0..count).try_for_each(|sequence| self.give_one(sequence))
+        (0..count).try_for_each(|sequence| self.send_buffer(sequence))
     }
 
     /// Receives and checks `count` buffers.
@@ -129,7 +129,7 @@ impl Wire {
     /// # Errors
     /// The connection fails, or received data differs from what was sent.
     pub fn read(&mut self, count: u64) -> Result<(), Error> {
-        (0..count).try_for_each(|sequence| self.read_one(sequence))
+        (0..count).try_for_each(|sequence| self.recv_buffer(sequence))
     }
 
     /// Returns the nanoseconds until the other side has read a buffer and acknowledged it: the mean of
@@ -143,8 +143,8 @@ impl Wire {
             if sequence == 1 {
                 began = Instant::now();
             }
-            self.give_one(sequence)?;
-            self.answered()?;
+            self.send_buffer(sequence)?;
+            self.recv_answer()?;
         }
         Ok(began.elapsed().as_nanos() as f64 / count.saturating_sub(1).max(1) as f64)
     }
@@ -155,11 +155,11 @@ impl Wire {
     /// The connection fails, or received data differs from what was sent.
     pub fn serve(&mut self) -> Result<(), Error> {
         /// Maximum length of an accepted buffer, in bytes.
-        const MOST_BYTES: u64 = 256 << 20;
+        const MAX_BUFFER_BYTES: u64 = 256 << 20;
         loop {
             let words = self.recv()?;
             match Command::from_words(words) {
-                Some(Command::Make { bytes, .. }) if bytes <= MOST_BYTES => {
+                Some(Command::Make { bytes, .. }) if bytes <= MAX_BUFFER_BYTES => {
                     self.length_bytes(
                         usize::try_from(bytes).map_err(|error| failed("make a buffer", &error))?,
                     );
@@ -167,7 +167,7 @@ impl Wire {
                 Some(Command::Take { count }) => self.read(count)?,
                 Some(Command::Give { count }) => self.give(count)?,
                 Some(Command::Deliver { count }) => (0..count).try_for_each(|sequence| {
-                    self.read_one(sequence)?;
+                    self.recv_buffer(sequence)?;
                     self.answer()
                 })?,
                 Some(Command::Bye) => return self.answer(),
@@ -184,7 +184,7 @@ impl Wire {
 /// # Errors
 /// The setup or the connection fails, which is also reported on the console, or the machine cannot be powered
 /// off.
-pub fn be_machine() -> Result<(), Error> {
+pub fn run_as_init() -> Result<(), Error> {
     let say = |line: &str| {
         // Without a console there is no place to print to.
         if let Ok(path) = init::console()
@@ -211,7 +211,7 @@ fn serve_machine(say: &dyn Fn(&str)) -> Result<(), Error> {
     let listener = TcpListener::bind((ADDRESS, PORT)).map_err(|error| failed("listen", &error))?;
     say(SERVING);
     let (stream, _) = listener.accept().map_err(|error| failed("accept", &error))?;
-    Wire::new(stream)?.serve()
+    Connection::new(stream)?.serve()
 }
 
 #[cfg(test)]
@@ -223,12 +223,12 @@ mod tests {
     fn served() -> (SocketAddr, std::thread::JoinHandle<Result<(), Error>>) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let address = listener.local_addr().expect("its address");
-        let serve = move || Wire::new(listener.accept().expect("a connection").0)?.serve();
+        let serve = move || Connection::new(listener.accept().expect("a connection").0)?.serve();
         (address, std::thread::spawn(serve))
     }
 
     #[test]
-    fn what_makes_no_sense_ends_the_connection() {
+    fn invalid_input_ends_the_connection() {
         for words in [[0, 0, 0], [1, 0, 0], [8, u64::MAX, 1], [ANSWER, 0, 0]] {
             let (address, far) = served();
             let mut stream = TcpStream::connect(address).expect("a connection");

@@ -9,7 +9,7 @@ use tombolo_ring::{
 use crate::content::{Aligned, check, corrupt, fill, word, wrong_words};
 use crate::ring::command::COMMAND_BYTES;
 use crate::ring::end::{End, Ends};
-use crate::{Error, Patience, Side};
+use crate::{Error, Side, SpinTimeout};
 
 /// Length of the messages across a link, in bytes: one slot.
 pub const MESSAGE_BYTES: usize = 56;
@@ -120,11 +120,11 @@ impl RingsEnd {
     pub fn send<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
         let mut message = Aligned([0; N]);
         fill(&mut message.0, sequence);
-        let mut patience = Patience::default();
+        let mut spin_timeout = SpinTimeout::default();
         loop {
             match self.producer.try_send(&message.0) {
                 Ok(()) => return Ok(()),
-                Err(SendError::Full) => patience.wait()?,
+                Err(SendError::Full) => spin_timeout.wait()?,
                 Err(error) => return Err(Error::of_placement(error)),
             }
         }
@@ -137,7 +137,7 @@ impl RingsEnd {
     #[inline(always)]
     pub fn send_batch<const N: usize>(&mut self, first: u64, count: u64) -> Result<(), Error> {
         let (mut sequence, end) = (first, first + count);
-        let mut patience = Patience::default();
+        let mut spin_timeout = SpinTimeout::default();
         while sequence < end {
             let before = sequence;
             let mut batch = self.producer.batch();
@@ -150,7 +150,7 @@ impl RingsEnd {
             }
             batch.commit();
             if sequence == before {
-                patience.wait()?;
+                spin_timeout.wait()?;
             }
         }
         Ok(())
@@ -162,14 +162,14 @@ impl RingsEnd {
     /// The other side stalls, or a wrong message arrives.
     #[inline(always)]
     pub fn recv<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
-        let mut patience = Patience::default();
+        let mut spin_timeout = SpinTimeout::default();
         loop {
             match self.consumer.try_recv() {
                 Ok(Some(message)) => {
                     let wrong = wrong::<N>(message.view(), sequence);
                     return if wrong == 0 { Ok(()) } else { Err(corrupt(sequence)) };
                 }
-                Ok(None) => patience.wait()?,
+                Ok(None) => spin_timeout.wait()?,
                 Err(error) => return Err(Error::of_placement(error)),
             }
         }

@@ -16,10 +16,10 @@ use tombolo_ring::{SendError, Variant};
 
 use crate::content::{check, corrupt, fill};
 use crate::placement::{BYTES, MESSAGE_BYTES, Rings, RingsEnd, no_memory};
-use crate::{Error, Patience, Side};
+use crate::{Error, Side, SpinTimeout};
 
 /// Timeout of either side for the other.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Number of warm-up round trips.
 const WARM: u64 = 200;
@@ -122,7 +122,7 @@ impl PayingEnd {
     fn send(&mut self, sequence: u64) -> Result<(), Error> {
         let mut message = [0; MESSAGE_BYTES];
         fill(&mut message, sequence);
-        let mut patience = Patience::default();
+        let mut spin_timeout = SpinTimeout::default();
         let [slots, credit] = self.out;
         loop {
             match self.variant {
@@ -136,14 +136,14 @@ impl PayingEnd {
                     slots.write();
                     return Ok(());
                 }
-                Err(SendError::Full) => patience.wait()?,
+                Err(SendError::Full) => spin_timeout.wait()?,
                 Err(error) => return Err(Error::of_placement(error)),
             }
         }
     }
 
     fn recv(&mut self, sequence: u64) -> Result<(), Error> {
-        let mut patience = Patience::default();
+        let mut spin_timeout = SpinTimeout::default();
         let mut buffer = [0; MESSAGE_BYTES];
         let [slots, credit] = self.back;
         let credits = self.rings.consumer.credit_stores();
@@ -165,7 +165,7 @@ impl PayingEnd {
                     }
                     return check::<MESSAGE_BYTES>(&buffer[..length], sequence);
                 }
-                None => patience.wait()?,
+                None => spin_timeout.wait()?,
             }
         }
     }
@@ -177,7 +177,7 @@ impl PayingEnd {
 /// # Errors
 /// A channel or a window fails, or received data differs from what was sent.
 pub fn run(side: Side, name: &str, pair: &str, windows: &[&str]) -> Result<(), Error> {
-    let domain = Domain::attach()?.with_timeout(PATIENCE);
+    let domain = Domain::attach()?.with_timeout(TIMEOUT);
     match side {
         Side::Near => near(&domain, name, pair, windows),
         Side::Far => far(&domain, pair, windows.len()),
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn plans_are_read_as_they_were_written() {
+    fn placement_plans_round_trip() {
         for rings in Rings::all() {
             assert_eq!(Plan::from_bytes(&plan(rings).to_bytes()).unwrap(), plan(rings));
         }
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn each_side_pays_for_what_lies_with_the_other() {
+    fn each_side_pays_for_remote_memory() {
         let memories = [(); 2].map(|()| SharedMemory::zeroed(BYTES));
         for rings in Rings::all() {
             let end = |side| PayingEnd::new(&plan(rings), side, &memories).unwrap();
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn rings_that_pay_carry_every_message() {
+    fn paying_rings_deliver_every_message() {
         for rings in Rings::all() {
             let memories = [(); 2].map(|()| SharedMemory::zeroed(BYTES));
             let plan = plan(rings);

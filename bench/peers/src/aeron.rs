@@ -6,12 +6,12 @@ use std::ptr::null_mut;
 use std::time::{Duration, Instant};
 
 use rusteron_media_driver::bindings as c;
-use tombolo_bench::Patience;
+use tombolo_bench::SpinTimeout;
 use tombolo_bench::suite::content::{Aligned, check, corrupt, fill};
 use tombolo_bench::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};
 
 const NAME: &str = "Aeron IPC";
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Stream ids from near to far and back.
 const STREAMS: [i32; 2] = [1001, 1002];
@@ -74,8 +74,8 @@ fn until<T>(what: &str, mut ready: impl FnMut() -> Result<Option<T>, Error>) -> 
         if let Some(found) = ready()? {
             return Ok(found);
         }
-        if start.elapsed() > PATIENCE {
-            return Err(Error::of_peer(NAME, format!("{what} in {PATIENCE:?}")));
+        if start.elapsed() > TIMEOUT {
+            return Err(Error::of_peer(NAME, format!("{what} in {TIMEOUT:?}")));
         }
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -239,25 +239,31 @@ impl End for IpcEnd {
     fn send<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
         let mut message = Aligned([0; N]);
         fill(&mut message.0, sequence);
-        let mut patience = Patience::default();
+        let mut spin_timeout = SpinTimeout::default();
         loop {
             // SAFETY: the publication is open while the client is, and the message is copied before the call
             // returns.
             let position = unsafe {
-                c::aeron_exclusive_publication_offer(self.publication, message.0.as_ptr(), N, None, null_mut())
+                c::aeron_exclusive_publication_offer(
+                    self.publication,
+                    message.0.as_ptr(),
+                    N,
+                    None,
+                    null_mut(),
+                )
             };
             if position > 0 {
                 return Ok(());
             }
             // Back pressure, or an administrative action that is complete at the next attempt.
-            patience.wait()?;
+            spin_timeout.wait()?;
         }
     }
 
     #[inline(always)]
     fn recv<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
         let mut expected = Expected { sequence, right: None };
-        let mut patience = Patience::default();
+        let mut spin_timeout = SpinTimeout::default();
         loop {
             // SAFETY: the subscription is open while the client is; the argument is the `Expected` that
             // `take` requires.
@@ -269,7 +275,7 @@ impl End for IpcEnd {
                 Some(false) => return Err(corrupt(sequence)),
                 None => {
                     checked(polled, "poll")?;
-                    patience.wait()?;
+                    spin_timeout.wait()?;
                 }
             }
         }

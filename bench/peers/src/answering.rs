@@ -9,7 +9,7 @@ use tokio::sync::oneshot;
 use tombolo_bench::suite::{End, Error};
 
 /// Timeout of either side for the other.
-pub(crate) const PATIENCE: Duration = Duration::from_secs(20);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Number of answered calls, and the number for which a thread waits.
 #[derive(Default)]
@@ -20,9 +20,9 @@ struct Count {
 
 /// Counter of calls, shared with the code that answers them.
 #[derive(Clone, Default)]
-pub(crate) struct Answered(Arc<(Mutex<Count>, Condvar)>);
+pub(crate) struct AnswerCounter(Arc<(Mutex<Count>, Condvar)>);
 
-impl Answered {
+impl AnswerCounter {
     fn count(&self) -> MutexGuard<'_, Count> {
         self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -42,10 +42,10 @@ impl Answered {
         count.wanted = wanted;
         while count.answered < wanted {
             let before = count.answered;
-            let waited = self.0.1.wait_timeout(count, PATIENCE);
+            let waited = self.0.1.wait_timeout(count, TIMEOUT);
             count = waited.unwrap_or_else(PoisonError::into_inner).0;
             if count.answered == before {
-                return Err(Error::Stalled { waited: PATIENCE });
+                return Err(Error::Stalled { waited: TIMEOUT });
             }
         }
         Ok(())
@@ -54,28 +54,28 @@ impl Answered {
 
 /// Thread with its own runtime, on which a library serves one connection. It inherits the processor affinity
 /// of its creator.
-pub(crate) struct Answering {
-    answered: Answered,
+pub(crate) struct ServerThread {
+    answered: AnswerCounter,
     wanted: u64,
     stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Answering {
+impl ServerThread {
     /// Starts `serve` with the connection and the counter; it ends when it is signalled.
     pub(crate) fn start(
         peer: &str,
         stream: UnixStream,
-        serve: impl FnOnce(UnixStream, Answered, oneshot::Receiver<()>) + Send + 'static,
-    ) -> Result<Answering, Error> {
+        serve: impl FnOnce(UnixStream, AnswerCounter, oneshot::Receiver<()>) + Send + 'static,
+    ) -> Result<ServerThread, Error> {
         let (stop, stopped) = oneshot::channel();
-        let answered = Answered::default();
+        let answered = AnswerCounter::default();
         let counting = answered.clone();
         let thread = std::thread::Builder::new().name("answering".into());
         let thread = thread
             .spawn(move || serve(stream, counting, stopped))
             .map_err(|error| Error::of_peer(peer, format!("start a thread: {error}")))?;
-        Ok(Answering { answered, wanted: 0, stop: Some(stop), thread: Some(thread) })
+        Ok(ServerThread { answered, wanted: 0, stop: Some(stop), thread: Some(thread) })
     }
 
     /// Waits for `calls` more answers.
@@ -85,7 +85,7 @@ impl Answering {
     }
 }
 
-impl End for Answering {
+impl End for ServerThread {
     /// Does nothing: the library sends the answer.
     fn send<const N: usize>(&mut self, _: u64) -> Result<(), Error> {
         Ok(())
@@ -100,7 +100,7 @@ impl End for Answering {
     }
 }
 
-impl Drop for Answering {
+impl Drop for ServerThread {
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
             // The thread may have ended with the connection.

@@ -14,7 +14,7 @@ use tombolo_bench::rpc::FOREIGN;
 use tombolo_bench::suite::content::{check, fill};
 use tombolo_bench::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};
 
-use crate::answering::{Answered, Answering, PATIENCE};
+use crate::answering::{AnswerCounter, ServerThread, TIMEOUT};
 use crate::echo_capnp::echo;
 
 const NAME: &str = FOREIGN[0];
@@ -52,7 +52,7 @@ impl Peer for Calls {
             }
             Side::Far => {
                 let [stream] = meeting.line.take_fds()?;
-                Ok(AnyEnd::new(Answering::start(NAME, stream.into(), serve)?))
+                Ok(AnyEnd::new(ServerThread::start(NAME, stream.into(), serve)?))
             }
         }
     }
@@ -90,8 +90,8 @@ impl Calling {
     }
 
     fn wait<T>(&self, call: impl Future<Output = Result<T, capnp::Error>>) -> Result<T, Error> {
-        let answer = self.tasks.block_on(&self.runtime, async { tokio::time::timeout(PATIENCE, call).await });
-        answer.map_err(|_| Error::Stalled { waited: PATIENCE })?.map_err(refused)
+        let answer = self.tasks.block_on(&self.runtime, async { tokio::time::timeout(TIMEOUT, call).await });
+        answer.map_err(|_| Error::Stalled { waited: TIMEOUT })?.map_err(refused)
     }
 }
 
@@ -116,7 +116,7 @@ impl End for Calling {
     }
 }
 
-fn serve(stream: UnixStream, answered: Answered, stopped: oneshot::Receiver<()>) {
+fn serve(stream: UnixStream, answered: AnswerCounter, stopped: oneshot::Receiver<()>) {
     let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
     let serve = async {
         let client: echo::Client = capnp_rpc::new_client(Echoing(answered));
@@ -129,7 +129,7 @@ fn serve(stream: UnixStream, answered: Answered, stopped: oneshot::Receiver<()>)
     LocalSet::new().block_on(&runtime, serve);
 }
 
-struct Echoing(Answered);
+struct Echoing(AnswerCounter);
 
 impl echo::Server for Echoing {
     async fn null(self: Rc<Self>, _: echo::NullParams, _: echo::NullResults) -> Result<(), capnp::Error> {

@@ -13,7 +13,7 @@ use tombolo_bench::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};
 use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Response, Status};
 
-use crate::answering::{Answered, Answering, PATIENCE};
+use crate::answering::{AnswerCounter, ServerThread, TIMEOUT};
 use crate::echo_grpc::echo_client::EchoClient;
 use crate::echo_grpc::echo_server::{Echo, EchoServer};
 use crate::echo_grpc::{Data, Nothing};
@@ -51,7 +51,7 @@ impl Peer for Calls {
             }
             Side::Far => {
                 let [stream] = meeting.line.take_fds()?;
-                Ok(AnyEnd::new(Answering::start(NAME, stream.into(), serve)?))
+                Ok(AnyEnd::new(ServerThread::start(NAME, stream.into(), serve)?))
             }
         }
     }
@@ -92,8 +92,8 @@ impl Calling {
 }
 
 fn wait<T>(runtime: &Runtime, call: impl Future<Output = Result<Response<T>, Status>>) -> Result<T, Error> {
-    let answer = runtime.block_on(async { tokio::time::timeout(PATIENCE, call).await });
-    let answer = answer.map_err(|_| Error::Stalled { waited: PATIENCE })?;
+    let answer = runtime.block_on(async { tokio::time::timeout(TIMEOUT, call).await });
+    let answer = answer.map_err(|_| Error::Stalled { waited: TIMEOUT })?;
     Ok(answer.map_err(failed("call"))?.into_inner())
 }
 
@@ -116,7 +116,7 @@ impl End for Calling {
     }
 }
 
-fn serve(stream: UnixStream, answered: Answered, stopped: oneshot::Receiver<()>) {
+fn serve(stream: UnixStream, answered: AnswerCounter, stopped: oneshot::Receiver<()>) {
     let Ok(runtime) = Builder::new_current_thread().enable_all().build() else { return };
     runtime.block_on(async {
         // The only connection, followed by a pending one: a server would exit after the last one.
@@ -129,7 +129,7 @@ fn serve(stream: UnixStream, answered: Answered, stopped: oneshot::Receiver<()>)
     });
 }
 
-struct Echoing(Answered);
+struct Echoing(AnswerCounter);
 
 #[tonic::async_trait]
 impl Echo for Echoing {

@@ -11,7 +11,7 @@ use iceoryx2::port::notifier::Notifier;
 use iceoryx2::port::publisher::Publisher;
 use iceoryx2::port::subscriber::Subscriber;
 use iceoryx2::prelude::*;
-use tombolo_bench::Patience;
+use tombolo_bench::SpinTimeout;
 use tombolo_bench::suite::content::{bulk_word, check_sum, corrupt, word};
 use tombolo_bench::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side, buffers};
 
@@ -24,7 +24,7 @@ const DEPTH: usize = 64;
 /// Folder in which the library keeps samples and connections.
 const SHARED_MEMORY: &str = "/dev/shm";
 
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 fn failed(what: &str) -> impl FnOnce(&dyn Debug) -> Error {
     move |why| Error::of_peer(NAME, format!("{what}: {why:?}"))
@@ -64,7 +64,7 @@ fn node(meeting: &Meeting<'_>) -> Result<Node<ipc::Service>, Error> {
 pub(crate) fn sweep() {
     for folder in [PathBuf::from(SHARED_MEMORY), std::env::temp_dir()] {
         let Ok(entries) = fs::read_dir(&folder) else { continue };
-        for entry in entries.flatten().filter(|entry| is_left(&entry.file_name().to_string_lossy())) {
+        for entry in entries.flatten().filter(|entry| is_leftover(&entry.file_name().to_string_lossy())) {
             let removed = match entry.file_type() {
                 Ok(kind) if kind.is_dir() => fs::remove_dir_all(entry.path()),
                 _ => fs::remove_file(entry.path()),
@@ -76,7 +76,7 @@ pub(crate) fn sweep() {
 }
 
 /// Returns whether a file or folder of that name belongs to a run whose processes have exited.
-fn is_left(name: &str) -> bool {
+fn is_leftover(name: &str) -> bool {
     let digits = name.strip_prefix(OURS).map(|rest| rest.split('_').next().unwrap_or(rest));
     let Some(near) = digits.and_then(|digits| digits.parse::<u32>().ok()) else { return false };
     near == std::process::id() || !std::path::Path::new(&format!("/proc/{near}")).exists()
@@ -107,22 +107,22 @@ pub(crate) struct PublishSubscribe {
 
 impl PublishSubscribe {
     /// Default settings of the library.
-    pub(crate) const USUAL: Self =
+    pub(crate) const DEFAULT_SETTING: Self =
         PublishSubscribe { name: NAME, samples: None, alignment_bytes: 8, hands_over: false };
 
     /// Further settings for bulk data, since the best ones depend on the machine.
     pub(crate) const SETTINGS: [Self; 3] = [
-        PublishSubscribe { hands_over: true, ..Self::USUAL },
-        PublishSubscribe { name: "iceoryx2 aligned", alignment_bytes: 4096, ..Self::USUAL },
+        PublishSubscribe { hands_over: true, ..Self::DEFAULT_SETTING },
+        PublishSubscribe { name: "iceoryx2 aligned", alignment_bytes: 4096, ..Self::DEFAULT_SETTING },
         PublishSubscribe {
             name: "iceoryx2 aligned deep",
             samples: Some(8),
             alignment_bytes: 4096,
-            ..Self::USUAL
+            ..Self::DEFAULT_SETTING
         },
     ];
 
-    fn is_usual(&self) -> bool {
+    fn is_default_setting(&self) -> bool {
         self.name == NAME
     }
 }
@@ -149,7 +149,7 @@ impl Peer for PublishSubscribe {
     }
 
     fn metrics(&self) -> Vec<Metric> {
-        if !self.is_usual() {
+        if !self.is_default_setting() {
             return Metric::BANDWIDTHS.to_vec();
         }
         let mut metrics = Metric::ROUND_TRIPS.to_vec();
@@ -219,11 +219,11 @@ fn take<T: Debug + ZeroCopySend, R>(
     subscriber: &Subscriber<ipc::Service, [T], ()>,
     read: impl FnOnce(&[T]) -> R,
 ) -> Result<R, Error> {
-    let mut patience = Patience::default();
+    let mut spin_timeout = SpinTimeout::default();
     loop {
         match subscriber.receive().named("receive a sample")? {
             Some(sample) => return Ok(read(sample.payload())),
-            None => patience.wait()?,
+            None => spin_timeout.wait()?,
         }
     }
 }
@@ -357,8 +357,8 @@ impl End for Notices {
 
     fn recv<const N: usize>(&mut self, _sequence: u64) -> Result<(), Error> {
         let mut notices = 0;
-        self.listener.timed_wait(|_| notices += 1, PATIENCE).named("wait for a notice")?;
-        if notices == 0 { Err(Error::Stalled { waited: PATIENCE }) } else { Ok(()) }
+        self.listener.timed_wait(|_| notices += 1, TIMEOUT).named("wait for a notice")?;
+        if notices == 0 { Err(Error::Stalled { waited: TIMEOUT }) } else { Ok(()) }
     }
 }
 
@@ -367,16 +367,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_nobody_uses_any_more_is_swept() {
+    fn only_unused_files_are_swept() {
         let own = std::process::id();
         for name in [format!("{OURS}{own}"), format!("{OURS}{own}_0123.data"), format!("{OURS}4194305_x")] {
-            assert!(is_left(&name), "{name}");
+            assert!(is_leftover(&name), "{name}");
         }
         // Process 1 always exists; the other names do not belong to a run.
         for name in
             ["tombolo-bench-1", "tombolo-bench-1_x", "tombolo-bench-", "tombolo-bench-x_1", "iox2_1", ""]
         {
-            assert!(!is_left(name), "{name}");
+            assert!(!is_leftover(name), "{name}");
         }
     }
 }

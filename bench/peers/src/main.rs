@@ -41,7 +41,7 @@ use tombolo_bench::suite::{self, Absent, Options, Peer, Results, Schedule, peers
 use tombolo_bench::{bulk, rpc};
 
 /// Returns the peers that call and answer.
-fn calling() -> Vec<Box<dyn Peer>> {
+fn call_peers() -> Vec<Box<dyn Peer>> {
     let mut calling = rpc::peers();
     #[cfg(feature = "capnproto")]
     calling.push(Box::new(capnproto::Calls));
@@ -51,7 +51,7 @@ fn calling() -> Vec<Box<dyn Peer>> {
 }
 
 /// Returns the peers that move bulk data.
-fn moving() -> Vec<Box<dyn Peer>> {
+fn bulk_peers() -> Vec<Box<dyn Peer>> {
     let mut moving = bulk::peers();
     #[cfg(feature = "iceoryx2")]
     moving.extend(
@@ -63,14 +63,17 @@ fn moving() -> Vec<Box<dyn Peer>> {
 fn all() -> Vec<Box<dyn Peer>> {
     let mut all = peers::all();
     #[cfg(feature = "iceoryx2")]
-    all.extend([Box::new(iceoryx::PublishSubscribe::USUAL) as Box<dyn Peer>, Box::new(iceoryx::Events)]);
+    all.extend([
+        Box::new(iceoryx::PublishSubscribe::DEFAULT_SETTING) as Box<dyn Peer>,
+        Box::new(iceoryx::Events),
+    ]);
     #[cfg(feature = "zeromq")]
     all.push(Box::new(zeromq::Pairs));
     #[cfg(feature = "aeron")]
     all.push(Box::new(aeron::Ipc));
     #[cfg(feature = "threads")]
     all.extend([Box::new(threads::Rtrb) as Box<dyn Peer>, Box::new(threads::Crossbeam)]);
-    all.extend(calling());
+    all.extend(call_peers());
     all
 }
 
@@ -188,32 +191,38 @@ fn measure_all(label: &str, file: &Path) -> Result<(), Why> {
 
 fn measure(options: Options) -> Result<Results, Why> {
     let all = all();
-    shown(options, |options, progress| suite::run(&borrowed(&all), &absent(), options, progress))
+    measure_with_progress(options, |options, progress| {
+        suite::run(&as_refs(&all), &absent(), options, progress)
+    })
 }
 
 fn measure_calls(options: Options) -> Result<Results, Why> {
-    let calling = calling();
-    shown(options, |options, progress| rpc::run(&borrowed(&calling), &absent_calling(), options, progress))
+    let calling = call_peers();
+    measure_with_progress(options, |options, progress| {
+        rpc::run(&as_refs(&calling), &absent_calling(), options, progress)
+    })
 }
 
 fn measure_bulk(options: Options) -> Result<Results, Why> {
-    let moving = moving();
-    shown(options, |options, progress| bulk::run(&borrowed(&moving), &absent_moving(), options, progress))
+    let moving = bulk_peers();
+    measure_with_progress(options, |options, progress| {
+        bulk::run(&as_refs(&moving), &absent_moving(), options, progress)
+    })
 }
 
 /// Runs the far side of all peers.
 fn serve() -> Result<(), Why> {
     let mut known = all();
-    known.extend(moving());
-    Ok(suite::serve(&borrowed(&known))?)
+    known.extend(bulk_peers());
+    Ok(suite::serve(&as_refs(&known))?)
 }
 
-fn borrowed(peers: &[Box<dyn Peer>]) -> Vec<&dyn Peer> {
+fn as_refs(peers: &[Box<dyn Peer>]) -> Vec<&dyn Peer> {
     peers.iter().map(AsRef::as_ref).collect()
 }
 
 /// Measures with this program as the far side, and prints progress.
-fn shown(
+fn measure_with_progress(
     options: Options,
     measure: impl FnOnce(&Options, &mut dyn FnMut(&str)) -> Result<Results, suite::Error>,
 ) -> Result<Results, Why> {

@@ -4,7 +4,7 @@ use crossbeam_queue::ArrayQueue;
 use rtrb::{Consumer, Producer, RingBuffer};
 use std::sync::Arc;
 
-use tombolo_bench::Patience;
+use tombolo_bench::SpinTimeout;
 use tombolo_bench::suite::content::{check, fill};
 use tombolo_bench::suite::peers::in_process::{DEPTH, metrics, open};
 use tombolo_bench::suite::{AnyEnd, End, Error, Meeting, Metric, Peer};
@@ -45,21 +45,21 @@ impl<Q: Queue<M>, const M: usize> End for Ends<Q, M> {
     #[inline(always)]
     fn send<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
         let mut value = Value::filled::<N>(sequence)?;
-        let mut patience = Patience::default();
+        let mut spin_timeout = SpinTimeout::default();
         while let Err(refused) = self.0.push(value) {
             value = refused;
-            patience.wait()?;
+            spin_timeout.wait()?;
         }
         Ok(())
     }
 
     #[inline(always)]
     fn recv<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
-        let mut patience = Patience::default();
+        let mut spin_timeout = SpinTimeout::default();
         loop {
             match self.0.pop() {
                 Some(value) => return value.check::<N>(sequence),
-                None => patience.wait()?,
+                None => spin_timeout.wait()?,
             }
         }
     }

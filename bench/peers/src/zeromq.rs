@@ -4,7 +4,7 @@ use tombolo_bench::suite::content::{Aligned, check, check_sum, fill, fill_bulk, 
 use tombolo_bench::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};
 
 const NAME: &str = "ZeroMQ";
-const PATIENCE_MS: i32 = 10_000;
+const TIMEOUT_MS: i32 = 10_000;
 
 fn failed(what: &'static str) -> impl FnOnce(zmq::Error) -> Error {
     move |error| Error::of_peer(NAME, format!("{what}: {error}"))
@@ -34,8 +34,7 @@ impl Peer for Pairs {
     fn open(&self, meeting: &Meeting<'_>, _metric: Metric) -> Result<AnyEnd, Error> {
         let context = zmq::Context::new();
         let socket = context.socket(zmq::PAIR).map_err(failed("make a socket"))?;
-        let limits =
-            [socket.set_rcvtimeo(PATIENCE_MS), socket.set_sndtimeo(PATIENCE_MS), socket.set_linger(0)];
+        let limits = [socket.set_rcvtimeo(TIMEOUT_MS), socket.set_sndtimeo(TIMEOUT_MS), socket.set_linger(0)];
         limits.into_iter().collect::<Result<(), _>>().map_err(failed("set a limit"))?;
         // An abstract socket, so that no file is left behind.
         let address = format!("ipc://@{}", meeting.name);

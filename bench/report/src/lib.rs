@@ -142,7 +142,7 @@ mod tests {
 
     /// The committed pages of `docs/results` match the JSON files there.
     #[test]
-    fn the_committed_page_is_what_its_files_say() {
+    fn committed_page_matches_its_files() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/results");
         let mut paths: Vec<_> = fs::read_dir(&folder)
             .expect("the folder is there")

@@ -33,25 +33,25 @@ fn number(value: Option<f64>) -> Figure<'static> {
     Figure(value, [None; 2])
 }
 
-fn one<'a>(row: Option<&'a Row>, value: fn(&Row) -> Option<f64>) -> Figure<'a> {
+fn single_value<'a>(row: Option<&'a Row>, value: fn(&Row) -> Option<f64>) -> Figure<'a> {
     Figure(row.and_then(value), [row, None])
 }
 
 /// Divides a value of the first row by that of the second.
-fn over<'a>(a: Option<&'a Row>, b: Option<&'a Row>, value: fn(&Row) -> Option<f64>) -> Figure<'a> {
+fn ratio_of<'a>(a: Option<&'a Row>, b: Option<&'a Row>, value: fn(&Row) -> Option<f64>) -> Figure<'a> {
     let ratio = a.zip(b).and_then(|(a, b)| quotient(value(a)?, value(b)?));
     Figure(ratio, [a, b])
 }
 
 /// Divides the first row's value by the second's, if both have the same distance of processors.
-fn alike<'a>(a: Option<&'a Row>, b: Option<&'a Row>) -> Figure<'a> {
+fn ratio_at_same_distance<'a>(a: Option<&'a Row>, b: Option<&'a Row>) -> Figure<'a> {
     let near = a.filter(|a| b.is_some_and(|b| a.distance == b.distance));
-    Figure(over(near, b, Row::typical).0, [a, b])
+    Figure(ratio_of(near, b, Row::typical).0, [a, b])
 }
 
 /// Returns the median divided by the bare lines of the same slices: the processors may have been moved
 /// between slices.
-fn over_lines(row: &Row) -> Option<f64> {
+fn ratio_to_lines(row: &Row) -> Option<f64> {
     row.probe_ratio
 }
 
@@ -132,7 +132,7 @@ fn is_of_bulk(results: &Results) -> bool {
 }
 
 /// Returns the row with the largest value; rows without one come last.
-fn most<'a>(rows: impl Iterator<Item = &'a Row>, of: impl Fn(&Row) -> Option<f64>) -> Option<&'a Row> {
+fn max_row<'a>(rows: impl Iterator<Item = &'a Row>, of: impl Fn(&Row) -> Option<f64>) -> Option<&'a Row> {
     let of = |row: &Row| of(row).unwrap_or(f64::NEG_INFINITY);
     rows.max_by(|a, b| of(a).total_cmp(&of(b)))
 }
@@ -151,22 +151,22 @@ fn of_messages(results: &Results) -> Vec<Promise<'_>> {
     ] {
         let row = row(peer, Metric::RoundTrip { bytes });
         let what_of = |limit: &str| format!("{what}: {limit} the bare lines");
-        add(what_of("median at most 1.1 ×"), AtMost(1.1), one(row, over_lines), TIMES, why);
+        add(what_of("median at most 1.1 ×"), AtMost(1.1), single_value(row, ratio_to_lines), TIMES, why);
         add(
             what_of("99.9 % within 3 ×"),
             AtMost(3.0),
-            one(row, |row| quotient(row.latency_ns?.p999, row.probe_ns)),
+            single_value(row, |row| quotient(row.latency_ns?.p999, row.probe_ns)),
             TIMES,
             why::TAIL,
         );
     }
     let message = Metric::RoundTrip { bytes: 64 };
     let nearest = [tombolo::NAME, tombolo::WIDE].into_iter().filter_map(|peer| row(peer, message));
-    let nearest = most(nearest, |row| row.probe_ratio.map(|ratio| -ratio));
+    let nearest = max_row(nearest, |row| row.probe_ratio.map(|ratio| -ratio));
     for (peer, least, how) in
         [("iceoryx2", 3.5, "at least 3.5 × faster than"), ("Aeron IPC", 1.0, "no slower than")]
     {
-        let figure = over(row(peer, message), nearest, over_lines);
+        let figure = ratio_of(row(peer, message), nearest, ratio_to_lines);
         add(format!("64 B there and back: {how} {peer}"), AtLeast(least), figure, TIMES, why::PEER);
     }
     let most_ratio = rpc::TARGET_RATIO;
@@ -181,28 +181,28 @@ fn of_messages(results: &Results) -> Vec<Promise<'_>> {
             matches!(row.metric, Metric::Rate { batch, .. } if (batch > 1) == batched)
                 && row.distance == Distance::OneCache
         });
-        let best = most(rows, Row::typical);
+        let best = max_row(rows, Row::typical);
         let what = format!(
             "slots of 64 B one way, {how}, cores that share a cache: at least {least} million a second"
         );
-        let why = format!("{}{}", why::RATE, beside_lines(results, best));
+        let why = format!("{}{}", why::RATE, describe_lines(results, best));
         add(
             what,
             AtLeast(least),
-            one(best, |row| Some(row.typical()? / 1e6)),
+            single_value(best, |row| Some(row.typical()? / 1e6)),
             |rate| format!("{} M/s", significant(rate)),
             &why,
         );
     }
-    let wake = over(row(tombolo::NAME, Metric::WakeUp), row(kernel::FUTEX, Metric::WakeUp), Row::typical);
+    let wake = ratio_of(row(tombolo::NAME, Metric::WakeUp), row(kernel::FUTEX, Metric::WakeUp), Row::typical);
     let what = "8 B there and back, both sides asleep: at most 1.15 × the bare futex".into();
     add(what, AtMost(1.15), wake, TIMES, why::WAKE);
-    let calls = one(row(tombolo::NAME, Metric::SystemCalls), Row::typical);
+    let calls = single_value(row(tombolo::NAME, Metric::SystemCalls), Row::typical);
     let what = "no system call while the peer is awake: calls of both threads per message".into();
     add(what, AtMost(0.0), calls, significant, why::CALLS);
     for metric in Metric::BANDWIDTHS {
         let Metric::Bandwidth { bytes } = metric else { continue };
-        let share = alike(row(tombolo::NAME, metric), row(bare::BUFFERS, metric));
+        let share = ratio_at_same_distance(row(tombolo::NAME, metric), row(bare::BUFFERS, metric));
         let what = format!(
             "filled and read, {}: at least 0.85 × the bare memory with as many buffers",
             length(bytes)
@@ -223,7 +223,7 @@ fn of_messages(results: &Results) -> Vec<Promise<'_>> {
 }
 
 /// Describes the bare lines of the same run and the distance of the processors.
-fn beside_lines(results: &Results, row: Option<&Row>) -> String {
+fn describe_lines(results: &Results, row: Option<&Row>) -> String {
     let Some(row) = row else { return String::new() };
     let mut text = format!(" Two bare lines took {} ns there and back here", significant(row.probe_ns));
     if row.distance != Distance::OneCache {
@@ -260,11 +260,11 @@ fn of_bulk(results: &Results) -> Vec<Promise<'_>> {
         [(1.1, "1.1 × one of 4 KiB", moved(4 << 10)), (2.0, "2 × a message of 8 B there and back", message)]
     {
         let what = format!("a buffer of 1 GiB moved there and passed back: at most {how}");
-        add(what, AtMost(limit), over(moved(1 << 30), beside, over_lines), TIMES, why::TRANSFER);
+        add(what, AtMost(limit), ratio_of(moved(1 << 30), beside, ratio_to_lines), TIMES, why::TRANSFER);
     }
     for bytes in [64 << 10, 1 << 20, 16 << 20] {
         let metric = Metric::Bandwidth { bytes };
-        let share = alike(row(bulk::MOVED, metric), row(bare::BUFFERS, metric));
+        let share = ratio_at_same_distance(row(bulk::MOVED, metric), row(bare::BUFFERS, metric));
         let what = format!("filled, moved and read, {}: at least 0.85 × the bare memory", length(bytes));
         add(what, AtLeast(0.85), share, TIMES, why::STREAM);
     }
@@ -273,26 +273,26 @@ fn of_bulk(results: &Results) -> Vec<Promise<'_>> {
     let settings = of(metric).filter(|row| {
         row.peer.starts_with("iceoryx2") && own.is_some_and(|own| own.distance == row.distance)
     });
-    let best = most(settings, Row::typical);
+    let best = max_row(settings, Row::typical);
     let which = best.filter(|row| row.peer != "iceoryx2").map(|row| format!(", here {}", row.peer));
     let what = "filled, moved and read, 16 MiB: at least 1.3 × iceoryx2 at its best setting";
     let what = format!("{what}{}", which.unwrap_or_default());
-    add(what, AtLeast(1.3), alike(own, best), TIMES, why::AT_THE_MEMORY);
+    add(what, AtLeast(1.3), ratio_at_same_distance(own, best), TIMES, why::AT_THE_MEMORY);
     for bytes in [1 << 20, 16 << 20, 256 << 20] {
         let metric = Metric::Copy { bytes };
         let engines = of(metric).filter(|row| row.peer.starts_with("engine: "));
-        let best = most(engines, |row| row.typical().map(|took| -took));
+        let best = max_row(engines, |row| row.typical().map(|took| -took));
         let what = format!("copied by an engine, {}: at least 0.95 × memcpy", length(bytes));
-        add(what, AtLeast(0.95), over(row(copying::NAME, metric), best, Row::typical), TIMES, why::COPY);
+        add(what, AtLeast(0.95), ratio_of(row(copying::NAME, metric), best, Row::typical), TIMES, why::COPY);
     }
     // Both directions, for every node behind a window.
     let metric = Metric::Copy { bytes: 1 << 20 };
-    for way in bulk::WINDOW_WAYS {
+    for way in bulk::WINDOW_COPY_SUFFIXES {
         for copied in of(metric).filter(|row| row.peer.ends_with(way)) {
             let node = copied.peer.trim_end_matches(way);
-            let own = row(&format!("{node}{}", bulk::OWN_WAY), metric);
+            let own = row(&format!("{node}{}", bulk::OWN_COPY_SUFFIX), metric);
             let what = format!("1 MiB {node}{}: at least 0.9 × its processor's own memcpy", way.trim_start());
-            add(what, AtLeast(0.9), over(own, Some(copied), Row::typical), TIMES, why::STREAM);
+            add(what, AtLeast(0.9), ratio_of(own, Some(copied), Row::typical), TIMES, why::STREAM);
         }
     }
     // Arrays in Python, if the run includes them.
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_measured_is_judged_and_nothing_else() {
+    fn only_measured_figures_are_judged() {
         for (what, verdict) in verdicts(&results("here")) {
             let expected = if what.contains("window") { Verdict::NotMeasured } else { Verdict::Met };
             assert_eq!(verdict, expected, "{what}");
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_target_that_is_missed_says_why() {
+    fn missed_target_has_a_reason() {
         let mut results = results("here");
         let metric = Metric::RoundTrip { bytes: 56 };
         for row in &mut results.rows {
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_of_bulk_data_is_judged_by_what_is_promised_of_that() {
+    fn bulk_runs_are_judged_by_bulk_targets() {
         assert!(!is_of_bulk(&results("here")), "it measured other things");
         let mut found = results("here");
         found.rows.push(timed(bulk::MOVED, Metric::Transfer { bytes: 4 << 10 }, 200.0));

@@ -9,7 +9,7 @@ use tombolo_platform::time::now_ns;
 use super::{Figure, LINE_BYTES, Trial, Way};
 
 /// Timeout of each step of a trial.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Pause between two paced messages, in which idle members fall asleep.
 const PAUSE: Duration = Duration::from_micros(300);
@@ -19,11 +19,11 @@ const PAUSE: Duration = Duration::from_micros(300);
 /// # Errors
 /// A description of the failure.
 pub fn run_member(domain: &Domain, trial: &str) -> Result<(), String> {
-    crate::members::take_part(trial, |trial| measure(domain, trial))
+    crate::members::run_member_trial(trial, |trial| measure(domain, trial))
 }
 
 fn measure(domain: &Domain, trial: &Trial) -> Result<Figure, GroupError> {
-    let domain = domain.within(PATIENCE);
+    let domain = domain.within(TIMEOUT);
     let job = domain.job()?;
     if trial.way == Way::Sends {
         return Ok(Sends::open(&domain, &job, trial)?.run()?);
@@ -199,7 +199,7 @@ impl<'a> Sends<'a> {
             if !moved && left.iter().all(|left| *left == 0) {
                 let awaited = self.channels.iter_mut().zip(&expected).filter(|(_, expected)| **expected > 0);
                 let mut awaited: Vec<&mut Channel> = awaited.map(|(channel, _)| channel).collect();
-                wait_any(&mut awaited, PATIENCE)?;
+                wait_any(&mut awaited, TIMEOUT)?;
             } else if !moved {
                 std::thread::yield_now();
             }

@@ -75,7 +75,7 @@ pub struct Options {
     /// Arguments that make this program call [`run_member`]; the trial is appended.
     pub member_arguments: Vec<OsString>,
     /// Timeout of one trial.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 /// Result of a trial.
@@ -175,7 +175,7 @@ fn trials(options: &Options) -> Vec<Trial> {
 
 fn measure(options: &Options, trial: Trial) -> Row {
     let figures = match trial.way {
-        Way::Mpi => mpi::run(&trial, options.patience),
+        Way::Mpi => mpi::run(&trial, options.timeout),
         _ => run_processes(options, &trial),
     };
     let (latency_us, throughput_mb_s, failed) = match figures {
@@ -213,7 +213,7 @@ fn throughput(trial: &Trial, figures: &[Figure]) -> Option<f64> {
 
 /// Starts the members and reads the figures of each.
 fn run_processes(options: &Options, trial: &Trial) -> Result<Vec<Figure>, String> {
-    crate::members::run("broadcast", trial.members, &options.member_arguments, trial, options.patience)
+    crate::members::run("broadcast", trial.members, &options.member_arguments, trial, options.timeout)
 }
 
 impl BenchReport for Report {

@@ -10,22 +10,22 @@ use crate::launch::{figures_of, output_of};
 const PROGRAM: &str = include_str!("bcast.c");
 
 /// Runs a trial with `mpicc` and `mpirun`.
-pub(super) fn run(trial: &Trial, patience: Duration) -> Result<Vec<Figure>, String> {
+pub(super) fn run(trial: &Trial, timeout: Duration) -> Result<Vec<Figure>, String> {
     let folder = std::env::temp_dir().join(format!("tombolo-bench-broadcast-{}", std::process::id()));
-    let result = in_folder(trial, patience, &folder);
+    let result = in_folder(trial, timeout, &folder);
     // A failure leaves a folder that contains only the program.
     let _ = std::fs::remove_dir_all(&folder);
     result
 }
 
-fn in_folder(trial: &Trial, patience: Duration, folder: &std::path::Path) -> Result<Vec<Figure>, String> {
+fn in_folder(trial: &Trial, timeout: Duration, folder: &std::path::Path) -> Result<Vec<Figure>, String> {
     std::fs::create_dir_all(folder).map_err(|error| format!("no folder for MPI's program: {error}"))?;
     let source = folder.join("bcast.c");
     std::fs::write(&source, PROGRAM).map_err(|error| format!("cannot write MPI's program: {error}"))?;
     let program = folder.join("bcast");
     let mut compile = Command::new("mpicc");
     compile.arg("-O2").arg("-o").arg(&program).arg(&source);
-    let (status, _, errors) = output_of(compile, patience).map_err(|why| format!("no MPI: {why}"))?;
+    let (status, _, errors) = output_of(compile, timeout).map_err(|why| format!("no MPI: {why}"))?;
     if !status.success() {
         return Err(format!("mpicc: {}", crate::launch::last_lines(&errors)));
     }
@@ -39,5 +39,5 @@ fn in_folder(trial: &Trial, patience: Duration, folder: &std::path::Path) -> Res
     for number in [bytes, trial.messages as usize, trial.sources as usize, usize::from(trial.paced)] {
         run.arg(number.to_string());
     }
-    figures_of(run, patience)
+    figures_of(run, timeout)
 }

@@ -9,7 +9,7 @@ use tombolo_engine::attach::Attach;
 use tombolo_engine::cpu::{Caller, Threads};
 use tombolo_engine::finish;
 use tombolo_platform::copy::attach::address_of;
-use tombolo_platform::copy::{self, Loop};
+use tombolo_platform::copy::{self, CopyLoop};
 use tombolo_platform::memory::{create_sealed, map};
 
 use super::{device, latency, row};
@@ -17,7 +17,7 @@ use crate::sample::Latency;
 use crate::suite::{Error, Failed, Metric, Results, Row, Schedule, peers};
 
 /// Timeout of one copy.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Adds a row for every engine and copy loop, for every length up to `longest_bytes`. Allocates twice as much
 /// memory.
@@ -38,7 +38,7 @@ pub fn add(results: &mut Results, schedule: Schedule, longest_bytes: usize, prog
         Ok(memory) => memory,
         Err(error) => return results.failed.push(Failed::new("copies by one program", &error)),
     };
-    for how in Loop::here() {
+    for how in CopyLoop::available() {
         let name = format!("loop: {how}");
         progress(&format!("copies by one program: {name}"));
         for bytes in lengths() {
@@ -62,9 +62,9 @@ type Started = Result<Box<dyn Engine>, Error>;
 fn engines() -> Vec<(String, Started)> {
     let boxed = |engine: Result<Threads, _>| -> Started { Ok(Box::new(engine?)) };
     vec![
-        ("engine: caller".into(), Ok(Box::new(Caller::new(Loop::Best, 1)) as Box<dyn Engine>)),
-        ("engine: threads-1".into(), boxed(Threads::start(Loop::Best, 1, 1))),
-        ("engine: threads-2".into(), boxed(Threads::start(Loop::Best, 2, 1))),
+        ("engine: caller".into(), Ok(Box::new(Caller::new(CopyLoop::Best, 1)) as Box<dyn Engine>)),
+        ("engine: threads-1".into(), boxed(Threads::start(CopyLoop::Best, 1, 1))),
+        ("engine: threads-2".into(), boxed(Threads::start(CopyLoop::Best, 2, 1))),
         (
             "engine: attach".into(),
             Attach::start(1).map(|engine| Box::new(engine) as Box<dyn Engine>).map_err(Into::into),
@@ -89,7 +89,7 @@ impl Memory {
         let half = |at| both.slice(at, longest_bytes).map_err(|_| Error::Unsupported);
         let (source, target) = (half(0)?, half(longest_bytes)?);
         let pid = i32::try_from(std::process::id()).map_err(|_| Error::Unsupported)?;
-        let process = Arc::new(ForeignProcess::watch(pid)?);
+        let process = Arc::new(ForeignProcess::open(pid)?);
         let address = address_of(&source, 0).map_err(no_room)?;
         Ok(Memory { source, target, process, address })
     }
@@ -132,7 +132,7 @@ pub(super) fn times_of_engine(
     let failed = |what: String| Error::Far { what };
     times(schedule, || {
         engine.submit(request.clone()).map_err(|rejected| failed(rejected.to_string()))?;
-        let completion = finish(engine, PATIENCE)?.ok_or_else(|| failed("was too slow".into()))?;
+        let completion = finish(engine, TIMEOUT)?.ok_or_else(|| failed("was too slow".into()))?;
         completion.result.map_err(|failure| failed(failure.to_string()))
     })
 }

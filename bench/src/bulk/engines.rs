@@ -14,7 +14,7 @@ use tombolo_engine::attach::Attach;
 use tombolo_engine::cpu::Caller;
 use tombolo_engine::far::Far;
 use tombolo_link::{ChannelConfig, Hello};
-use tombolo_platform::copy::Loop;
+use tombolo_platform::copy::CopyLoop;
 use tombolo_platform::copy::attach::address_of;
 use tombolo_platform::socket::{SocketKind, pair};
 use tombolo_platform::{Deadline, OsError};
@@ -34,7 +34,7 @@ pub const CARRIED: &str = "engine over a stream";
 pub const TCP: &str = "TCP over loopback";
 
 /// Timeout of a copy.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Indices of the flag words, on separate cache lines: the number of buffers passed on by the sender, the
 /// number read by the receiver, and the address of the receiver's memory.
@@ -79,7 +79,7 @@ impl Sender {
                     None => {
                         let pid = self.flags.load_le(PROCESS, Acquire) as i32;
                         let address = self.flags.load_le(ADDRESS, Acquire);
-                        known.insert((Arc::new(ForeignProcess::watch(pid)?), address))
+                        known.insert((Arc::new(ForeignProcess::open(pid)?), address))
                     }
                 };
                 Location::Process { process: Arc::clone(process), address: *address + offset_bytes as u64 }
@@ -91,7 +91,7 @@ impl Sender {
         let failed = |what: String| Error::Far { what };
         self.engine.submit(request).map_err(|rejected| failed(rejected.to_string()))?;
         let completion =
-            finish(self.engine.as_mut(), PATIENCE)?.ok_or_else(|| failed("was too slow".into()))?;
+            finish(self.engine.as_mut(), TIMEOUT)?.ok_or_else(|| failed("was too slow".into()))?;
         completion.result.map_err(|failure| failed(failure.to_string()))
     }
 }
@@ -148,7 +148,7 @@ impl End for Receiver {
         match &mut self.server {
             Some(server) => {
                 while self.flags.load_le(PASSED, Acquire) <= read {
-                    server.serve_one(PATIENCE)?;
+                    server.serve_one(TIMEOUT)?;
                 }
             }
             None => {
@@ -200,7 +200,7 @@ impl Peer for Copied {
     fn open(&self, meeting: &Meeting<'_>, metric: Metric) -> Result<AnyEnd, Error> {
         match meeting.side {
             Side::Near => {
-                let caller = Box::new(Caller::new(Loop::Best, 1));
+                let caller = Box::new(Caller::new(CopyLoop::Best, 1));
                 sender(meeting, metric, caller, Target::Pool(meeting.pool()))
             }
             Side::Far => Ok(receiver(meeting, meeting.pool(), None)),
@@ -260,7 +260,7 @@ impl Peer for Carried {
 
     fn open(&self, meeting: &Meeting<'_>, metric: Metric) -> Result<AnyEnd, Error> {
         let hello = Hello::new(ChannelConfig { slots: 4096, ..ChannelConfig::default() }, 0x6275_6c6b, None);
-        let until = Deadline::after(PATIENCE);
+        let until = Deadline::after(TIMEOUT);
         let memory = private(metric)?;
         let mut offers = Offers::new();
         let id = offers.offer(memory.clone(), Access::Write).ok_or(Error::Unsupported)?;

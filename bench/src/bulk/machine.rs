@@ -28,9 +28,9 @@ impl NetworkMachine {
     /// Starts a machine with the processor and the memory of `node`, and waits until it serves.
     ///
     /// # Errors
-    /// A part of the kit or the emulator is missing, or the machine does not come up within `patience`; the
+    /// A part of the kit or the emulator is missing, or the machine does not come up within `timeout`; the
     /// error has its output.
-    pub fn start(node: &Node, patience: Duration) -> Result<NetworkMachine, Error> {
+    pub fn start(node: &Node, timeout: Duration) -> Result<NetworkMachine, Error> {
         let vm = node.as_vm().ok_or_else(|| unstarted("it is no virtual machine"))?;
         let kit = Kit::locate().map_err(unstarted)?;
         let parts = VmKit::locate(kit.root(), node.isa).map_err(unstarted)?;
@@ -41,7 +41,7 @@ impl NetworkMachine {
         let libraries: Vec<_> = parts.root.iter().cloned().collect();
         let files = Files::gather(&libraries).map_err(InitramfsError::from);
         let archive = files.and_then(|files| initramfs::pack_program(&parts, program.bytes, &files));
-        let kept = archive.and_then(|archive| initramfs::keep(&archive, &initramfs::cache_directory()?));
+        let kept = archive.and_then(|archive| initramfs::store(&archive, &initramfs::cache_directory()?));
         let boot_image = kept.map_err(unstarted)?;
         let address: Ipv4Addr = ADDRESS.parse().map_err(unstarted)?;
         let ((serial, serial_end), (control, control_end)) = (line()?, line()?);
@@ -62,7 +62,7 @@ impl NetworkMachine {
         // From here on, only the emulator's ends keep the lines open.
         drop(launch);
         let mut machine = NetworkMachine { process, address: SocketAddr::from(([127, 0, 0, 1], 0)) };
-        let until = Instant::now() + patience;
+        let until = Instant::now() + timeout;
         let port = forwarded_port(control, until).map_err(|why| machine.failed("say its port", &why))?;
         machine.address.set_port(port);
         wait_until_serving(&listen(serial), until).map_err(|why| machine.failed("serve", &why))?;
@@ -72,14 +72,14 @@ impl NetworkMachine {
     /// Terminates the machine and returns an error with the emulator's output.
     fn failed(&mut self, what: &str, why: &str) -> Error {
         self.process.destroy();
-        let mut said = String::new();
+        let mut output = String::new();
         if let Some(stderr) = self.process.child_mut().stderr.take() {
             // A read error only shortens the message.
-            let _ = stderr.take(4096).read_to_string(&mut said);
+            let _ = stderr.take(4096).read_to_string(&mut output);
         }
-        match said.trim() {
+        match output.trim() {
             "" => failed(what, &why),
-            said => failed(what, &format!("{why}; the emulator said: {said}")),
+            output => failed(what, &format!("{why}; the emulator said: {output}")),
         }
     }
 
@@ -208,16 +208,16 @@ mod tests {
     }
 
     #[test]
-    fn the_emulator_is_asked_past_greetings_and_events() {
+    fn emulator_greetings_and_events_are_skipped() {
         let (ours, theirs) = UnixStream::pair().unwrap();
         let answer = json!({ "return": TABLE });
-        let said = format!(
+        let output = format!(
             "{}\n{}\n{}\n{answer}\n",
             json!({ "QMP": {} }),
             json!({ "return": {} }),
             json!({ "event": "X" })
         );
-        (&theirs).write_all(said.as_bytes()).unwrap();
+        (&theirs).write_all(output.as_bytes()).unwrap();
         let until = Instant::now() + Duration::from_secs(10);
         assert_eq!(forwarded_port(ours.try_clone().unwrap(), until), Ok(40123));
         (&theirs).write_all(format!("{}\n", json!({ "error": { "desc": "no" } })).as_bytes()).unwrap();
@@ -227,13 +227,13 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_that_does_not_serve_says_why() {
-        let wait = |said: &str, patience: Duration| {
+    fn failed_machine_start_has_a_reason() {
+        let wait = |output: &str, timeout: Duration| {
             let (ours, theirs) = UnixStream::pair().unwrap();
-            (&theirs).write_all(said.as_bytes()).unwrap();
-            let theirs = (patience == Duration::ZERO).then_some(theirs);
+            (&theirs).write_all(output.as_bytes()).unwrap();
+            let theirs = (timeout == Duration::ZERO).then_some(theirs);
             let found =
-                wait_until_serving(&listen(ours), Instant::now() + patience.max(Duration::from_millis(200)));
+                wait_until_serving(&listen(ours), Instant::now() + timeout.max(Duration::from_millis(200)));
             drop(theirs);
             found
         };

@@ -29,7 +29,7 @@ pub const LONGEST_BYTES: usize = 256 << 20;
 pub use alone::add as add_copies;
 pub use engines::{ATTACHED, CARRIED, COPIED, TCP};
 pub use machine::NetworkMachine;
-pub use nodes::{OWN_WAY, WINDOW_WAYS, add as add_nodes};
+pub use nodes::{OWN_COPY_SUFFIX, WINDOW_COPY_SUFFIXES, add as add_nodes};
 pub use service::{OWN_ENGINES, SERVICE, add as add_service};
 pub use verbs::{
     MOVED, MOVED_WITH_HALF_TRUST, MOVED_WITHOUT_TRUST, SHARED, SHARED_WITH_HALF_TRUST, SHARED_WITHOUT_TRUST,

@@ -5,9 +5,9 @@
 
 use std::net::{SocketAddr, TcpStream};
 
-use tombolo_bench_far::bulk::command::{Command, PATIENCE};
+use tombolo_bench_far::bulk::command::{Command, TIMEOUT};
 pub use tombolo_bench_far::network::{ADDRESS, FAILED, PORT, SERVING, TCP_OVER_VIRTIO};
-use tombolo_bench_far::network::{Wire, failed};
+use tombolo_bench_far::network::{Connection, failed};
 
 use super::nodes::{deliveries, delivery_row, flow, rounds};
 use super::row;
@@ -27,8 +27,8 @@ pub fn add(
     schedule: Schedule,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(), Error> {
-    let stream = TcpStream::connect_timeout(&address, PATIENCE).map_err(|error| failed("connect", &error))?;
-    let mut wire = Wire::new(stream)?;
+    let stream = TcpStream::connect_timeout(&address, TIMEOUT).map_err(|error| failed("connect", &error))?;
+    let mut connection = Connection::new(stream)?;
     if results.peers.iter().all(|peer| peer.name != TCP_OVER_VIRTIO) {
         let about = "a connection to a virtual machine with the processor and the memory of the node, started for this, over \
                      the network that the emulator makes without privileges (frames of 1500 bytes); one write a buffer, no delay";
@@ -36,17 +36,17 @@ pub fn add(
     }
     for bytes in LENGTHS {
         progress(&format!("{node} by TCP: {}", length(bytes)));
-        wire.ask(Command::Make { bytes: bytes as u64, count: buffers(bytes) as u32 })?;
-        wire.length_bytes(bytes);
+        connection.ask(Command::Make { bytes: bytes as u64, count: buffers(bytes) as u32 })?;
+        connection.length_bytes(bytes);
         let there = flow(schedule, bytes, |count| {
-            wire.tell(Command::Take { count })?;
-            wire.give(count)?;
-            wire.answered()
+            connection.send_command(Command::Take { count })?;
+            connection.give(count)?;
+            connection.recv_answer()
         })?;
         let back = flow(schedule, bytes, |count| {
-            wire.tell(Command::Give { count })?;
-            wire.read(count)?;
-            wire.answered()
+            connection.send_command(Command::Give { count })?;
+            connection.read(count)?;
+            connection.recv_answer()
         })?;
         for ((from, to), rate) in [((host, node), there), ((node, host), back)] {
             let (rate_per_s, slices) = (Some(rate), schedule.slices);
@@ -55,13 +55,13 @@ pub fn add(
             results.rows.push(Row { rate_per_s, slices, route, ..row(title, Metric::Bandwidth { bytes }) });
         }
         let latency = rounds(schedule, deliveries(bytes), |count| {
-            wire.tell(Command::Deliver { count })?;
-            let took_ns = wire.deliver(count)?;
-            wire.answered().map(|()| took_ns)
+            connection.send_command(Command::Deliver { count })?;
+            let took_ns = connection.deliver(count)?;
+            connection.recv_answer().map(|()| took_ns)
         })?;
         results.rows.push(delivery_row((host, node), TCP_OVER_VIRTIO, bytes, latency));
     }
-    Ok(wire.ask(Command::Bye)?)
+    Ok(connection.ask(Command::Bye)?)
 }
 
 #[cfg(test)]
@@ -77,7 +77,7 @@ mod tests {
     fn served() -> (SocketAddr, std::thread::JoinHandle<Result<(), tombolo_bench_far::Error>>) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
         let address = listener.local_addr().expect("its address");
-        let serve = move || Wire::new(listener.accept().expect("a connection").0)?.serve();
+        let serve = move || Connection::new(listener.accept().expect("a connection").0)?.serve();
         (address, std::thread::spawn(serve))
     }
 

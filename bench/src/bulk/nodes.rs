@@ -20,12 +20,13 @@ use crate::suite::{Failed, Metric, Results, Route, Row, Schedule, buffers, lengt
 pub(super) const LENGTHS: [usize; 8] =
     [64, 1 << 10, 4 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 16 << 20];
 
-/// Suffix of a node's copies in tables, after its name: within its own memory. [`WINDOW_WAYS`] are out of the
-/// window and into it; `MEMORY_WAYS`, for nodes without a window, out of shared memory and into it.
-pub const OWN_WAY: &str = ": memcpy";
-/// Suffixes of copies through a window, like [`OWN_WAY`].
-pub const WINDOW_WAYS: [&str; 2] = [": out of the window", ": into the window"];
-const MEMORY_WAYS: [&str; 2] = [": out of shared memory", ": into shared memory"];
+/// Suffix of a node's copies in tables, after its name: within its own memory. [`WINDOW_COPY_SUFFIXES`] are
+/// out of the window and into it; `MEMORY_COPY_SUFFIXES`, for nodes without a window, out of shared memory
+/// and into it.
+pub const OWN_COPY_SUFFIX: &str = ": memcpy";
+/// Suffixes of copies through a window, like [`OWN_COPY_SUFFIX`].
+pub const WINDOW_COPY_SUFFIXES: [&str; 2] = [": out of the window", ": into the window"];
+const MEMORY_COPY_SUFFIXES: [&str; 2] = [": out of shared memory", ": into shared memory"];
 
 /// Legend of a buffer that is filled, moved and read.
 pub(super) const BY_MOVE: &str = "pool: move";
@@ -104,9 +105,9 @@ pub(super) fn start(
 }
 
 /// Tells the peer to end.
-pub(super) fn bye(control: &mut Channel) -> Result<(), Error> {
-    command::tell(control, Command::Bye)?;
-    command::answered(control).map(|_| ())
+pub(super) fn send_bye(control: &mut Channel) -> Result<(), Error> {
+    command::send_command(control, Command::Bye)?;
+    command::recv_answer(control).map(|_| ())
 }
 
 /// Creates a pool, reachable from a node, for buffers of that length.
@@ -127,7 +128,7 @@ fn measure(
     let Started { child, control, mover } = start((domain, image), node, &node.name)?;
     let names = [domain.node_name(), &node.name];
     let mut near = Near { domain, node, names, control, mover, schedule };
-    let measured = near.lengths(results, progress).and_then(|()| bye(&mut near.control));
+    let measured = near.lengths(results, progress).and_then(|()| send_bye(&mut near.control));
     finish(&child, measured)
 }
 
@@ -153,34 +154,34 @@ impl Near<'_> {
                     return Ok(());
                 }
             };
-            self.tell(Command::Join)?;
+            self.send_command(Command::Join)?;
             self.mover.bulk.assign(&pool)?;
-            command::answered(&mut self.control)?;
+            command::recv_answer(&mut self.control)?;
             self.length(results, bytes, &pool)?;
-            self.tell(Command::Leave)?;
+            self.send_command(Command::Leave)?;
             self.mover.bulk.unassign(&pool)?;
-            command::answered(&mut self.control)?;
+            command::recv_answer(&mut self.control)?;
         }
         Ok(())
     }
 
-    fn tell(&mut self, command: Command) -> Result<(), Error> {
-        command::tell(&mut self.control, command)
+    fn send_command(&mut self, command: Command) -> Result<(), Error> {
+        command::send_command(&mut self.control, command)
     }
 
     /// Measures everything for one length.
     fn length(&mut self, results: &mut Results, bytes: usize, pool: &Pool) -> Result<(), Error> {
         let [own, other] = self.names;
         let there = flow(self.schedule, bytes, |count| {
-            self.tell(Command::Take { count })?;
+            self.send_command(Command::Take { count })?;
             self.mover.give(pool, count)?;
-            command::answered(&mut self.control).map(|_| ())
+            command::recv_answer(&mut self.control).map(|_| ())
         })?;
         results.rows.push(flow_row((own, other), bytes, there, self.schedule));
         let back = flow(self.schedule, bytes, |count| {
-            self.tell(Command::Give { count })?;
+            self.send_command(Command::Give { count })?;
             self.mover.fetch(pool, count)?;
-            command::answered(&mut self.control).map(|_| ())
+            command::recv_answer(&mut self.control).map(|_| ())
         })?;
         results.rows.push(flow_row((other, own), bytes, back, self.schedule));
         let delivery = self.deliveries(bytes, pool)?;
@@ -204,9 +205,9 @@ impl Near<'_> {
         length_ns: u64,
     ) -> Result<(), Error> {
         let [own, other] = self.names;
-        self.tell(Command::Copy { way, length_ns })?;
+        self.send_command(Command::Copy { way, length_ns })?;
         self.mover.lend(pool)?;
-        let far_ps = command::answered(&mut self.control)?;
+        let far_ps = command::recv_answer(&mut self.control)?;
         let buffer = self.mover.take(pool)?;
         let mut add = |title: String, (from, to): (&str, &str), by: &str, took_ps: u64| {
             let value = Some(took_ps as f64 / 1000.0);
@@ -214,11 +215,15 @@ impl Near<'_> {
             results.rows.push(Row { value, route, ..row(title, Metric::Copy { bytes }) });
         };
         if way == Way::Own {
-            add(format!("{other}{OWN_WAY}"), (other, other), "memcpy", far_ps);
+            add(format!("{other}{OWN_COPY_SUFFIX}"), (other, other), "memcpy", far_ps);
             return Ok(());
         }
         let into = usize::from(way == Way::Push);
-        let which = if self.node.kind == NodeKind::Vm { WINDOW_WAYS[into] } else { MEMORY_WAYS[into] };
+        let which = if self.node.kind == NodeKind::Vm {
+            WINDOW_COPY_SUFFIXES[into]
+        } else {
+            MEMORY_COPY_SUFFIXES[into]
+        };
         // The shared memory belongs to this side: data copied into it comes from the copying side.
         let (far_route, near_route) =
             if into == 1 { ((other, own), (own, other)) } else { ((own, other), (other, own)) };
@@ -231,9 +236,9 @@ impl Near<'_> {
     /// Measures round trips of a right.
     fn returns(&mut self, pool: &Pool) -> Result<Latency, Error> {
         rounds(self.schedule, RETURNS, |count| {
-            command::tell(&mut self.control, Command::Return { count })?;
+            command::send_command(&mut self.control, Command::Return { count })?;
             let took_ns = self.mover.round_trip_ns(pool, count, false)?;
-            command::answered(&mut self.control)?;
+            command::recv_answer(&mut self.control)?;
             Ok(took_ns)
         })
     }
@@ -241,9 +246,9 @@ impl Near<'_> {
     /// Measures deliveries of single buffers: filled, read by the other side and returned.
     fn deliveries(&mut self, bytes: usize, pool: &Pool) -> Result<Latency, Error> {
         rounds(self.schedule, deliveries(bytes), |count| {
-            command::tell(&mut self.control, Command::Take { count })?;
+            command::send_command(&mut self.control, Command::Take { count })?;
             let took_ns = self.mover.round_trip_ns(pool, count, true)?;
-            command::answered(&mut self.control)?;
+            command::recv_answer(&mut self.control)?;
             Ok(took_ns)
         })
     }
@@ -307,10 +312,10 @@ pub(super) fn flow<E>(
     let count = loop {
         let took = timed(count)?;
         let fitting = (count as f64 * schedule.slice.as_secs_f64() / took.as_secs_f64()) as u64;
-        if 4 * took >= schedule.slice || count >= MOST_BUFFERS {
-            break fitting.clamp(2, MOST_BUFFERS);
+        if 4 * took >= schedule.slice || count >= MAX_BUFFERS {
+            break fitting.clamp(2, MAX_BUFFERS);
         }
-        count = fitting.clamp(count + 1, 16 * count).min(MOST_BUFFERS);
+        count = fitting.clamp(count + 1, 16 * count).min(MAX_BUFFERS);
     };
     let (mut rates, mut total) = (Vec::new(), Duration::ZERO);
     for _ in 0..schedule.slices {
@@ -325,4 +330,4 @@ pub(super) fn flow<E>(
 }
 
 /// Maximum number of buffers in a slice.
-const MOST_BUFFERS: u64 = 1_000_000;
+const MAX_BUFFERS: u64 = 1_000_000;

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tombolo::nodes::{NodeInfo, NodeKind, WindowInfo};
 use tombolo::{Channel, Child, Domain, SpawnOptions};
-use tombolo_platform::copy::{self, Loop};
+use tombolo_platform::copy::{self, CopyLoop};
 
 use super::nodes::{
     self, BY_MOVE, LENGTHS, RETURNS, Started, deliveries, delivery_row, flow, flow_row, right_row, rounds,
@@ -77,7 +77,7 @@ fn directly(
     let mut pair = Pair { names, controls: [maker_control, other_control], schedule };
     let measured = pair.lengths(results, progress).and_then(|()| {
         let [maker, other] = &mut pair.controls;
-        nodes::bye(maker).and(nodes::bye(other))
+        nodes::send_bye(maker).and(nodes::send_bye(other))
     });
     // Finishes both, even if the first fails.
     let measured = finish(&maker_child, measured);
@@ -125,10 +125,10 @@ impl Pair<'_> {
     fn both(&mut self, maker: Command, other: Command) -> Result<u64, Error> {
         let [maker_control, other_control] = &mut self.controls;
         // The side that waits starts first.
-        command::tell(other_control, other)?;
-        command::tell(maker_control, maker)?;
-        let took_ps = command::answered(maker_control)?;
-        command::answered(other_control)?;
+        command::send_command(other_control, other)?;
+        command::send_command(maker_control, maker)?;
+        let took_ps = command::recv_answer(maker_control)?;
+        command::recv_answer(other_control)?;
         Ok(took_ps)
     }
 }
@@ -150,7 +150,8 @@ fn by_way_of_host(
         Err(error) => return finish(&near.child, Err(error)),
     };
     let measured = relay_lengths(results, at.0, pair, (&mut near, &mut far), (schedule, progress));
-    let measured = measured.and_then(|()| nodes::bye(&mut near.control).and(nodes::bye(&mut far.control)));
+    let measured =
+        measured.and_then(|()| nodes::send_bye(&mut near.control).and(nodes::send_bye(&mut far.control)));
     let measured = finish(&near.child, measured);
     finish(&far.child, measured)
 }
@@ -166,9 +167,9 @@ fn relay_lengths(
         progress(&format!("{} and {}: {}", first.name, second.name, length(bytes)));
         let pools = [nodes::pool_for(domain, first, bytes)?, nodes::pool_for(domain, second, bytes)?];
         for (peer, pool) in [(&mut *near, &pools[0]), (&mut *far, &pools[1])] {
-            command::tell(&mut peer.control, Command::Join)?;
+            command::send_command(&mut peer.control, Command::Join)?;
             peer.mover.bulk.assign(pool)?;
-            command::answered(&mut peer.control)?;
+            command::recv_answer(&mut peer.control)?;
         }
         let [near_pool, far_pool] = [&pools[0], &pools[1]];
         let there = flow(schedule, bytes, |count| relay(bytes, (near, near_pool), (far, far_pool), count))?;
@@ -182,9 +183,9 @@ fn relay_lengths(
             results.rows.push(Row { rate_per_s, slices, route, ..row });
         }
         for (peer, pool) in [(&mut *near, &pools[0]), (&mut *far, &pools[1])] {
-            command::tell(&mut peer.control, Command::Leave)?;
+            command::send_command(&mut peer.control, Command::Leave)?;
             peer.mover.bulk.unassign(pool)?;
-            command::answered(&mut peer.control)?;
+            command::recv_answer(&mut peer.control)?;
         }
     }
     Ok(())
@@ -197,19 +198,19 @@ fn relay(
     (to, to_pool): (&mut Started, &tombolo::Pool),
     count: u64,
 ) -> Result<(), Error> {
-    command::tell(&mut to.control, Command::Take { count })?;
-    command::tell(&mut from.control, Command::Give { count })?;
+    command::send_command(&mut to.control, Command::Take { count })?;
+    command::send_command(&mut from.control, Command::Give { count })?;
     let ahead = from.mover.pass_empty(from_pool, count)?;
     for sequence in 0..count {
         let filled = from.mover.recv()?;
         let empty = to.mover.take(to_pool)?;
-        let copied = copy::between(Loop::Best, (&memory(&filled)?, 0), (&memory(&empty)?, 0), bytes);
+        let copied = copy::between(CopyLoop::Best, (&memory(&filled)?, 0), (&memory(&empty)?, 0), bytes);
         copied.map_err(|_| Error::Unexpected { length_bytes: bytes })?;
         to.mover.move_to(empty)?;
         if sequence + ahead < count {
             from.mover.pass(filled)?;
         }
     }
-    command::answered(&mut from.control)?;
-    command::answered(&mut to.control).map(|_| ())
+    command::recv_answer(&mut from.control)?;
+    command::recv_answer(&mut to.control).map(|_| ())
 }

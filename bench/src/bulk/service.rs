@@ -18,7 +18,7 @@ pub const SERVICE: &str = "copy service";
 pub const OWN_ENGINES: &str = "own engines";
 
 /// Timeout of one copy.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Maximum length of a copy, in bytes.
 const LONGEST_BYTES: usize = 64 << 20;
@@ -52,7 +52,7 @@ fn measure(
     let measured = with_service(results, domain, schedule, progress);
     // It serves until it is killed.
     child.kill()?;
-    child.wait(PATIENCE)?;
+    child.wait(TIMEOUT)?;
     measured
 }
 
@@ -88,7 +88,7 @@ fn with_service(
         let served = times(schedule, || {
             let copy = Copy::new(there.at(0), here.at(0), bytes as u64);
             let descriptor = copies.enqueue(&copy).map_err(|error| far(&error))?;
-            copies.wait(descriptor, PATIENCE).map_err(|error| far(&error))
+            copies.wait(descriptor, TIMEOUT).map_err(|error| far(&error))
         });
         keep(results, SERVICE, bytes, served);
         let request = Request { length_bytes: bytes as u64, ..own.clone() };

@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_without_shared_memory_has_no_limit_and_one_without_a_figure_is_not_there() {
+    fn links_lack_limits_without_shared_memory() {
         let nodes = || ["host".to_owned(), "arm0".to_owned()];
         let link = Link::new(nodes(), "socket".into(), &figures()).expect("it has all");
         assert_eq!((link.limit, link.limit_bytes_per_s), (None, None));

@@ -28,7 +28,7 @@ pub const THESIS: [Thesis; 8] = [
 ];
 
 /// Minimum length of a long chain in bytes, regardless of the caches.
-const LEAST_BYTES: u64 = 64 << 20;
+const MIN_BYTES: u64 = 64 << 20;
 
 /// Options of the measurement.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -88,7 +88,7 @@ pub fn run(
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report, Error> {
     let host = Host::describe();
-    let bytes = options.bytes.unwrap_or_else(|| (3 * last_cache_bytes(&host)).max(LEAST_BYTES));
+    let bytes = options.bytes.unwrap_or_else(|| (3 * last_cache_bytes(&host)).max(MIN_BYTES));
     let (peers, all, all_windows) = (Peers::new(domain, image)?, domain.nodes()?, domain.windows()?);
     let name = |node: &NodeInfo| format!("memory of {}", node.name);
     let (rows, failed) = gather(nodes(domain, &options.nodes)?, name, progress, |node| {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_stands_beside_the_thesis() {
+    fn table_is_compared_with_the_thesis() {
         let row = Row {
             node: "arm0".into(),
             isa: "aarch64",

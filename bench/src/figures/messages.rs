@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde::Serialize;
 use tombolo::Domain;
 pub use tombolo_bench_far::figures::messages::Plan;
-use tombolo_bench_far::figures::messages::{AT_ONCE, CHANNELS, LENGTHS, PRIORITY};
+use tombolo_bench_far::figures::messages::{BURST_MESSAGES, CHANNELS, LENGTHS, PRIORITY};
 
 use super::{Failed, Figures, Peers, failures, gather, host_of, nodes};
 use crate::host::Host;
@@ -17,7 +17,7 @@ use crate::ring::Error;
 use crate::table::{align, cells, none, significant};
 
 /// Timeout of all measurements of one direction.
-const PATIENCE: Duration = Duration::from_secs(1800);
+const TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// Row of the paper, in µs.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize)]
@@ -99,7 +99,7 @@ pub fn run(
     (wanted, plan): (&[String], Plan),
     progress: &mut dyn FnMut(&str),
 ) -> Result<Report, Error> {
-    let peers = Peers::new(domain, image)?.within(PATIENCE);
+    let peers = Peers::new(domain, image)?.within(TIMEOUT);
     let near = host_of(domain)?;
     let directions = nodes(domain, wanted)?.into_iter().flat_map(|node| {
         let there = [near.clone(), node.name.clone()];
@@ -193,7 +193,7 @@ impl Pair {
 impl BenchReport for Report {
     fn table(&self) -> String {
         let mut text = format!(
-            "Messages between two programs; {CHANNELS} threads send {AT_ONCE} at once where it says so\n"
+            "Messages between two programs; {CHANNELS} threads send {BURST_MESSAGES} at once where it says so\n"
         );
         for pair in &self.pairs {
             text += &pair.table(self.messages);

@@ -27,7 +27,7 @@ use crate::ring::{Error, ended};
 pub use crate::suite::Failed;
 
 /// Default timeout of one measurement of a node.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Figures measured by a node, by name.
 type Figures = BTreeMap<String, f64>;
@@ -36,8 +36,8 @@ type Figures = BTreeMap<String, f64>;
 struct Peers<'a> {
     domain: &'a Domain,
     image: &'a Path,
-    patience: Duration,
-    said: Arc<Mutex<BTreeMap<DomainId, Vec<u8>>>>,
+    timeout: Duration,
+    output_of: Arc<Mutex<BTreeMap<DomainId, Vec<u8>>>>,
 }
 
 impl<'a> Peers<'a> {
@@ -45,18 +45,18 @@ impl<'a> Peers<'a> {
         if !image.is_file() {
             return Err(Error::NoImage { path: image.to_owned() });
         }
-        let said = Arc::new(Mutex::new(BTreeMap::<DomainId, Vec<u8>>::new()));
-        let keeps = Arc::clone(&said);
+        let output_of = Arc::new(Mutex::new(BTreeMap::<DomainId, Vec<u8>>::new()));
+        let keeps = Arc::clone(&output_of);
         domain.on_output(move |id, _, bytes| {
-            let mut said = keeps.lock().unwrap_or_else(PoisonError::into_inner);
-            said.entry(id).or_default().extend_from_slice(bytes);
+            let mut output_of = keeps.lock().unwrap_or_else(PoisonError::into_inner);
+            output_of.entry(id).or_default().extend_from_slice(bytes);
         });
-        Ok(Peers { domain, image, patience: PATIENCE, said })
+        Ok(Peers { domain, image, timeout: TIMEOUT, output_of })
     }
 
     /// Sets the timeout, for measurements that take longer.
-    fn within(self, patience: Duration) -> Peers<'a> {
-        Peers { patience, ..self }
+    fn within(self, timeout: Duration) -> Peers<'a> {
+        Peers { timeout, ..self }
     }
 
     fn start(&self, node: &str, words: &[String]) -> Result<Child, Error> {
@@ -66,23 +66,23 @@ impl<'a> Peers<'a> {
 
     /// Waits for a peer to exit and returns its figures.
     fn figures_of(&self, child: &Child) -> Result<Figures, Error> {
-        let exit = child.wait(self.patience).inspect_err(|_| {
+        let exit = child.wait(self.timeout).inspect_err(|_| {
             // The error of the wait is reported instead.
             let _ = child.kill();
         })?;
-        let said = {
-            let mut said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
-            String::from_utf8_lossy(&said.remove(&child.id()).unwrap_or_default()).into_owned()
+        let output_of = {
+            let mut output_of = self.output_of.lock().unwrap_or_else(PoisonError::into_inner);
+            String::from_utf8_lossy(&output_of.remove(&child.id()).unwrap_or_default()).into_owned()
         };
         if exit != (Exit::Exited { status: 0 }) {
-            return Err(match (ended(child, &exit), said.lines().last()) {
-                (Error::PeerEnded { node, exit }, Some(said)) => {
-                    Error::PeerEnded { node, exit: format!("{exit}; {said}") }
+            return Err(match (ended(child, &exit), output_of.lines().last()) {
+                (Error::PeerEnded { node, exit }, Some(output_of)) => {
+                    Error::PeerEnded { node, exit: format!("{exit}; {output_of}") }
                 }
                 (error, _) => error,
             });
         }
-        Ok(read(&said).into_iter().collect())
+        Ok(read(&output_of).into_iter().collect())
     }
 
     /// Runs a job with one rank on each of these nodes and returns the figures of rank 0. If one fails, all

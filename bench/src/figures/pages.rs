@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_read_fault_is_compared_with_what_it_cannot_do_without() {
+    fn read_fault_is_compared_with_its_minimum() {
         let figures = |read_ns| {
             let all = [
                 ("bare_fault", 5e4),

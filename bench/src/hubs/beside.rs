@@ -63,7 +63,7 @@ pub(super) fn of_peers(count: u64) -> Result<(Vec<Row>, Vec<Absent>), Error> {
 }
 
 /// Exchanges messages with another process of this program, with two descriptors as its input and output.
-fn exchanged(
+fn exchange_with_process(
     bench: &Bench<'_>,
     (input, output): (OwnedFd, OwnedFd),
     to: &mut impl Write,
@@ -86,14 +86,14 @@ fn semaphores(bench: &Bench<'_>, count: u64) -> Result<Times, Error> {
         Ok((std::fs::File::from(a), std::fs::File::from(b), theirs))
     };
     let (mut a, mut b, theirs) = both().map_err(Error::system("use semaphores of the kernel"))?;
-    exchanged(bench, theirs, &mut a, &mut b, &mut 1_u64.to_ne_bytes(), count)
+    exchange_with_process(bench, theirs, &mut a, &mut b, &mut 1_u64.to_ne_bytes(), count)
 }
 
 fn pipes(bench: &Bench<'_>, count: u64) -> Result<Times, Error> {
     let pair = || std::io::pipe().map_err(Error::system("create a pipe"));
     let ((their_input, mut to), (mut from, their_output)) = (pair()?, pair()?);
     let theirs = (their_input.into(), their_output.into());
-    exchanged(bench, theirs, &mut to, &mut from, &mut [7; FIFO_BYTES], count)
+    exchange_with_process(bench, theirs, &mut to, &mut from, &mut [7; FIFO_BYTES], count)
 }
 
 /// Writes and reads in alternation; the first round is not timed.

@@ -10,7 +10,7 @@ use super::{Bench, Role, Times};
 use crate::suite::Error as BenchError;
 
 /// Timeout of each wait for clients and their messages.
-const AWHILE: Duration = Duration::from_secs(60);
+const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// Numbers of channels that a request passes: one intermediate process, and those of the paper.
 pub(super) const HOPS: [usize; 3] = [2, 3, 8];
@@ -25,7 +25,7 @@ impl Forwarders {
     /// `bench/b`; tasks find these hubs by [`name`].
     pub(super) fn start(bench: &Bench<'_>, hops: usize) -> Result<Forwarders, BenchError> {
         let domain = bench.domain;
-        let hub = domain.names().wait_for("hub/bench/a", AWHILE)?;
+        let hub = domain.names().wait_for("hub/bench/a", MAX_WAIT)?;
         let (Ok(server), Ok(node)) = (hub.text("service"), hub.text("node")) else {
             return Err(BenchError::failed("the record of the hub has no service"));
         };
@@ -55,7 +55,7 @@ impl Forwarders {
             child.kill()?;
         }
         for child in &self.children {
-            child.wait(AWHILE)?;
+            child.wait(MAX_WAIT)?;
         }
         Ok(())
     }
@@ -79,7 +79,7 @@ fn options() -> Result<ChannelOptions, Error> {
 
 /// Forwards the messages of every client of a service to another service, until killed.
 pub(super) fn forward(domain: &Domain, service: &str, onward: &str) -> Result<(), BenchError> {
-    let listener = options()?.export(domain, service)?.within(AWHILE);
+    let listener = options()?.export(domain, service)?.within(MAX_WAIT);
     loop {
         let near = match listener.accept() {
             Ok(near) => near,
@@ -98,7 +98,7 @@ fn join(near: Channel, far: Channel) -> Result<(), Error> {
     let far = set.add(far).map_err(Error::from)?;
     let (mut message, mut renamed) = (Vec::new(), Vec::new());
     loop {
-        let from = match set.wait(AWHILE) {
+        let from = match set.wait(MAX_WAIT) {
             Ok(Ready::Channel(token)) => token,
             Ok(_) | Err(Error::TimedOut { .. }) => continue,
             Err(error) => return Err(error),
@@ -131,13 +131,13 @@ pub(super) fn echoed(bench: &Bench<'_>) -> Result<Times, BenchError> {
         channel.recv_into(&mut answer).map(drop)
     });
     drop(channel);
-    echo.wait(AWHILE)?;
+    echo.wait(MAX_WAIT)?;
     Ok(times?)
 }
 
 /// Echoes the messages of its only client.
 pub(super) fn return_all(domain: &Domain, service: &str) -> Result<(), BenchError> {
-    let mut channel = options()?.export(domain, service)?.within(AWHILE).accept()?;
+    let mut channel = options()?.export(domain, service)?.within(MAX_WAIT).accept()?;
     let mut message = Vec::new();
     loop {
         match channel.recv_into(&mut message).and_then(|_| channel.send(&message)) {

@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use tombolo::nodes::{NodeInfo, NodeKind};
 use tombolo::{Child, Domain, DomainId, SpawnOptions};
 use tombolo_hub::wire::REQUEST_BYTES;
-use tombolo_hubs::plan::to_word;
+use tombolo_hubs::plan::to_argument;
 use tombolo_hubs::{Description, HubError, Kind, MAX_WINDOW, Task};
 
 use crate::sample::{median, sorted};
@@ -63,7 +63,7 @@ const FIFO_BYTES: usize = 64;
 const BATCH: u64 = 10;
 
 /// Timeout for a server to start, and for a task to find its hubs.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Semaphore loop in the paper, on the SCC at 533 MHz, in nanoseconds: both tasks and semaphores on one core.
 const PAPER_LOOP_NS: f64 = 4900.0;
@@ -139,7 +139,11 @@ impl Bench<'_> {
     }
 
     /// Measures while another process plays a role.
-    fn beside<T>(&self, role: &Role, measure: impl FnOnce() -> Result<T, Error>) -> Result<T, Error> {
+    fn measure_with_peer<T>(
+        &self,
+        role: &Role,
+        measure: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<T, Error> {
         let peer = self.start(role, Stdio::piped(), Stdio::inherit())?;
         let measured = measure()?;
         finish(peer, role)?;
@@ -157,24 +161,24 @@ impl Bench<'_> {
             of("bench/fifo", Kind::Fifo, 64),
             of("bench/large", Kind::Fifo, LARGE_FIFO),
         ];
-        let options = SpawnOptions::image(&self.options.image).on(node).args(hubs.iter().map(to_word));
+        let options = SpawnOptions::image(&self.options.image).on(node).args(hubs.iter().map(to_argument));
         Ok(self.domain.spawn(&options)?)
     }
 
     /// Measures the rows of the hubs on a node.
     fn of_node(&self, node: &str) -> Result<Vec<Row>, Error> {
         let count = self.options.count;
-        let task = Task::attach(self.domain)?.within(PATIENCE);
+        let task = Task::attach(self.domain)?.within(TIMEOUT);
         let mut rows = vec![
             Row::new("semaphore pair, one task", node, 0, count, pairs(&task, count)?),
             Row::new("semaphore pair, both under way", node, 0, count, pairs_together(&task, count)?),
         ];
         let looped = |hops| {
             let role = Role::Loop { hops, count };
-            let times = self.beside(&role, || Ok(signal_first(&task, hops, count)?))?;
+            let times = self.measure_with_peer(&role, || Ok(signal_first(&task, hops, count)?))?;
             Ok::<_, Error>(Row { hops, ..Row::new("semaphore loop", node, 0, count, times) })
         };
-        rows.push(looped(1)?.beside_paper(PAPER_LOOP_NS));
+        rows.push(looped(1)?.with_paper_value(PAPER_LOOP_NS));
         for hops in HOPS {
             let forwarders = Forwarders::start(self, hops)?;
             rows.push(looped(hops)?);
@@ -186,7 +190,7 @@ impl Bench<'_> {
             FIFO_BYTES,
         )]) {
             let role = Role::Send { hub: hub.into(), bytes, count };
-            let times = self.beside(&role, || Ok(receive(&task, hub, count)?))?;
+            let times = self.measure_with_peer(&role, || Ok(receive(&task, hub, count)?))?;
             let row = Row::new(what, node, bytes, count, times);
             let is_in_paper = bytes == 4096;
             let paper_ns = is_in_paper.then_some(bytes as f64 * 1e9 / PAPER_BYTES_PER_S);
@@ -200,7 +204,8 @@ impl Bench<'_> {
             ("fifo of 4096, 4 to 4", "bench/large", LARGE_WINDOW, many, MANY),
         ] {
             let role = Role::Pipeline { hub: hub.into(), window, count, tasks };
-            let times = self.beside(&role, || receive_pipelined(self.domain, hub, window, count, tasks))?;
+            let times =
+                self.measure_with_peer(&role, || receive_pipelined(self.domain, hub, window, count, tasks))?;
             rows.push(Row::new(what, node, FIFO_BYTES, count, times));
         }
         Ok(rows)
@@ -212,28 +217,32 @@ fn finish(mut peer: std::process::Child, role: &Role) -> Result<(), Error> {
     if status.success() { Ok(()) } else { Err(Error::failed(format!("the other process failed: {role:?}"))) }
 }
 
-/// Measures hubs on the nodes of `options`, then the alternatives on this host. `said` returns the output of
-/// a child of `domain`, and clears it.
+/// Measures hubs on the nodes of `options`, then the alternatives on this host. `output_of` returns the
+/// output of a child of `domain`, and clears it.
 ///
 /// # Errors
 /// A program cannot be started or fails; the error has its output.
-pub fn run(domain: &Domain, options: &Options, said: &dyn Fn(DomainId) -> String) -> Result<Report, Error> {
+pub fn run(
+    domain: &Domain,
+    options: &Options,
+    output_of: &dyn Fn(DomainId) -> String,
+) -> Result<Report, Error> {
     let bench = Bench { domain, options };
     let mut rows = Vec::new();
     for node in &options.on {
         if node.kind == NodeKind::Bare {
-            rows.push(board::interrupts(&bench, said, &node.name)?);
+            rows.push(board::interrupts(&bench, output_of, &node.name)?);
             continue;
         }
         let server = bench.serve(&node.name)?;
         let measured = bench.of_node(&node.name);
         let ended = server.wait(Duration::ZERO);
         server.kill()?;
-        server.wait(PATIENCE)?;
+        server.wait(TIMEOUT)?;
         // The exit of the server is the more useful error.
         if let (Err(_), Ok(exit)) = (&measured, ended) {
-            let (node, said) = (&node.name, said(server.id()));
-            let what = format!("the server of hubs on {node} ended: {exit}; it said: {}", said.trim());
+            let (node, output_of) = (&node.name, output_of(server.id()));
+            let what = format!("the server of hubs on {node} ended: {exit}; it said: {}", output_of.trim());
             return Err(Error::failed(what));
         }
         rows.extend(measured?);
@@ -312,7 +321,7 @@ fn signal_first(task: &Task, hops: usize, count: u64) -> Result<Times, HubError>
 }
 
 fn wait_first(domain: &Domain, hops: usize, count: u64) -> Result<(), HubError> {
-    let task = Task::attach(domain)?.within(PATIENCE);
+    let task = Task::attach(domain)?.within(TIMEOUT);
     let (a, b) = (task.semaphore(&name(hops, "a"))?, task.semaphore(&name(hops, "b"))?);
     for _ in 0..=count {
         a.wait()?;
@@ -329,7 +338,7 @@ fn receive(task: &Task, hub: &str, count: u64) -> Result<Times, HubError> {
 }
 
 fn send(domain: &Domain, hub: &str, bytes: usize, count: u64) -> Result<(), HubError> {
-    let task = Task::attach(domain)?.within(PATIENCE);
+    let task = Task::attach(domain)?.within(TIMEOUT);
     let chan = task.chan::<Vec<u8>>(hub)?;
     (0..=count).try_for_each(|_| chan.send(vec![7; bytes]).map_err(|unsent| unsent.error))
 }
@@ -344,7 +353,7 @@ fn receive_pipelined(
     tasks: u64,
 ) -> Result<Times, Error> {
     let times = by_many(tasks, || {
-        let task = Task::attach(domain)?.within(PATIENCE);
+        let task = Task::attach(domain)?.within(TIMEOUT);
         let chan = task.chan::<Vec<u8>>(hub)?;
         let mut receiver = chan.receiver(window);
         receiver.recv()?;
@@ -357,7 +366,7 @@ fn receive_pipelined(
 }
 
 fn send_pipelined(domain: &Domain, hub: &str, window: usize, count: u64) -> Result<(), HubError> {
-    let task = Task::attach(domain)?.within(PATIENCE);
+    let task = Task::attach(domain)?.within(TIMEOUT);
     let chan = task.chan::<Vec<u8>>(hub)?;
     let mut sender = chan.sender(window);
     for _ in 0..count {

@@ -50,7 +50,7 @@ impl Row {
         Row { hops: 0, ..self }
     }
 
-    pub(super) fn beside_paper(self, paper_ns: f64) -> Row {
+    pub(super) fn with_paper_value(self, paper_ns: f64) -> Row {
         Row { paper_ns: Some(paper_ns), ..self }
     }
 }
@@ -87,7 +87,7 @@ mod tests {
     #[test]
     fn rows_show_rates_and_the_paper() {
         let of = |ns| Times { mean_ns: ns, p50_ns: ns };
-        let looped = Row::new("semaphore loop", "arm0", 0, 10, of(10_000.0)).beside_paper(4900.0);
+        let looped = Row::new("semaphore loop", "arm0", 0, 10, of(10_000.0)).with_paper_value(4900.0);
         let port = Row::new("port", "host", 4096, 10, of(4000.0));
         let absent = vec![Absent { peer: "NNG".into(), why: "it was not built".into() }];
         let text = Report { rows: vec![looped, port], absent }.table();

@@ -28,10 +28,10 @@ use report::Histogram;
 pub use report::{Distribution, Report, Row};
 
 /// Timeout for the other side. Under load and without a priority, it may have to wait for long.
-const STALL: Duration = Duration::from_secs(20);
+const STALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Between two round trips: messages that come now and then, as requests do.
-const REST: Duration = Duration::from_micros(100);
+const ROUND_TRIP_PAUSE: Duration = Duration::from_micros(100);
 
 /// Real-time priority of prioritised threads, as in Popcorn.
 pub const PRIORITY: u8 = 10;
@@ -76,17 +76,17 @@ pub struct Options {
 
 /// Pinning and priority of the threads on both sides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Treatment {
+struct ThreadSetup {
     pinned: bool,
     prioritised: bool,
 }
 
-impl Treatment {
-    const ALL: [Treatment; 4] = [
-        Treatment { pinned: false, prioritised: false },
-        Treatment { pinned: true, prioritised: false },
-        Treatment { pinned: false, prioritised: true },
-        Treatment { pinned: true, prioritised: true },
+impl ThreadSetup {
+    const ALL: [ThreadSetup; 4] = [
+        ThreadSetup { pinned: false, prioritised: false },
+        ThreadSetup { pinned: true, prioritised: false },
+        ThreadSetup { pinned: false, prioritised: true },
+        ThreadSetup { pinned: true, prioritised: true },
     ];
 
     fn name(self) -> &'static str {
@@ -131,11 +131,11 @@ impl Drop for Load<'_> {
     }
 }
 
-/// Measures every treatment, idle and under load. `progress` is called with a description of each
+/// Measures every thread setup, idle and under load. `progress` is called with a description of each
 /// measurement.
 ///
 /// # Errors
-/// The error that ended the measurement. A treatment for which this user lacks the permission is a row, not
+/// The error that ended the measurement. A setup for which this user lacks the permission is a row, not
 /// an error.
 pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Report, Error> {
     let allowed = cpus::allowed().map_err(Error::Cpus)?;
@@ -153,10 +153,10 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Report, 
                     }
                 });
             }
-            for treatment in Treatment::ALL {
+            for thread_setup in ThreadSetup::ALL {
                 let name = if loaded { "under load" } else { "idle" };
-                progress(&format!("{name}, {}", treatment.name()));
-                rows.push(measure(options, treatment, loaded, pair)?);
+                progress(&format!("{name}, {}", thread_setup.name()));
+                rows.push(measure(options, thread_setup, loaded, pair)?);
             }
             Ok::<(), Error>(())
         })?;
@@ -166,18 +166,18 @@ pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Report, 
 
 fn measure(
     options: &Options,
-    treatment: Treatment,
+    thread_setup: ThreadSetup,
     loaded: bool,
     (cpu, peer_cpu): (usize, usize),
 ) -> Result<Row, Error> {
-    let row = |times| Row { treatment: treatment.name().to_owned(), loaded, times };
+    let row = |times| Row { treatment: thread_setup.name().to_owned(), loaded, times };
     let (ours, theirs) = socket::pair(SocketKind::Stream)?;
-    let peer = start(&options.peer_arguments, treatment, peer_cpu, theirs)?;
-    let placed = match treatment.options(cpu).apply() {
+    let peer = start(&options.peer_arguments, thread_setup, peer_cpu, theirs)?;
+    let placed = match thread_setup.options(cpu).apply() {
         Err(error @ tombolo::Error::Scheduling { .. }) => return Ok(row(Err(error.to_string()))),
         placed => placed?,
     };
-    let mut channel = shm::connect(ours, hello(), Deadline::after(STALL))?;
+    let mut channel = shm::connect(ours, hello(), Deadline::after(STALL_TIMEOUT))?;
     let mut times = Histogram::new();
     let (mut spin, mut buffer) = (Spin::new(0), Vec::new());
     // Warm-up rounds for caches and processors.
@@ -186,7 +186,7 @@ fn measure(
     }
     let deadline = Deadline::after(options.length);
     while !deadline.passed() {
-        std::thread::sleep(REST);
+        std::thread::sleep(ROUND_TRIP_PAUSE);
         let start_ns = now_ns();
         round_trip(&mut channel, &mut spin, &mut buffer)?;
         times.add(now_ns() - start_ns);
@@ -196,8 +196,8 @@ fn measure(
 }
 
 fn round_trip(channel: &mut MemoryChannel, spin: &mut Spin, buffer: &mut Vec<u8>) -> Result<(), Error> {
-    wait::send(channel, spin, &[0; 48], STALL)?;
-    wait::recv_into(channel, spin, buffer, STALL)?;
+    wait::send(channel, spin, &[0; 48], STALL_TIMEOUT)?;
+    wait::recv_into(channel, spin, buffer, STALL_TIMEOUT)?;
     Ok(())
 }
 
@@ -205,11 +205,16 @@ fn hello() -> Hello {
     Hello::new(ChannelConfig::default(), 0, None)
 }
 
-fn start(arguments: &[OsString], treatment: Treatment, cpu: usize, socket: OwnedFd) -> Result<Peer, Error> {
+fn start(
+    arguments: &[OsString],
+    thread_setup: ThreadSetup,
+    cpu: usize,
+    socket: OwnedFd,
+) -> Result<Peer, Error> {
     let failed = |error: std::io::Error| OsError::from_io("start the other process", &error);
     let mut command = Command::new(std::env::current_exe().map_err(failed)?);
-    let pinned = if treatment.pinned { cpu.to_string() } else { "any".to_owned() };
-    let prioritised = if treatment.prioritised { "first" } else { "fair" };
+    let pinned = if thread_setup.pinned { cpu.to_string() } else { "any".to_owned() };
+    let prioritised = if thread_setup.prioritised { "first" } else { "fair" };
     command.args(arguments).arg(format!("{pinned},{prioritised}"));
     command.stdin(Stdio::from(socket)).stdout(Stdio::null());
     Ok(Peer(command.spawn().map_err(failed)?))
@@ -219,22 +224,22 @@ fn start(arguments: &[OsString], treatment: Treatment, cpu: usize, socket: Owned
 ///
 /// # Errors
 /// The error that ended the measurement.
-pub fn serve_peer(treatment: &str, socket: impl AsFd) -> Result<(), Error> {
-    let (pinned, prioritised) = treatment.split_once(',').ok_or(Error::Arguments)?;
-    let treatment = Treatment { pinned: pinned != "any", prioritised: prioritised == "first" };
-    let cpu = if treatment.pinned { pinned.parse().map_err(|_| Error::Arguments)? } else { 0 };
+pub fn serve_peer(thread_setup: &str, socket: impl AsFd) -> Result<(), Error> {
+    let (pinned, prioritised) = thread_setup.split_once(',').ok_or(Error::Arguments)?;
+    let thread_setup = ThreadSetup { pinned: pinned != "any", prioritised: prioritised == "first" };
+    let cpu = if thread_setup.pinned { pinned.parse().map_err(|_| Error::Arguments)? } else { 0 };
     let socket = socket.as_fd().try_clone_to_owned();
     let socket = socket.map_err(|error| OsError::from_io("use the socket of a channel", &error))?;
-    let _placed = match treatment.options(cpu).apply() {
+    let _placed = match thread_setup.options(cpu).apply() {
         // The other side fails in the same way and reports the error.
         Err(tombolo::Error::Scheduling { .. }) => return Ok(()),
         placed => placed?,
     };
-    let mut channel = shm::accept(socket, hello(), Deadline::after(STALL))?;
+    let mut channel = shm::accept(socket, hello(), Deadline::after(STALL_TIMEOUT))?;
     let (mut spin, mut buffer) = (Spin::new(0), Vec::new());
     loop {
-        match wait::recv_into(&mut channel, &mut spin, &mut buffer, STALL) {
-            Ok(_) => wait::send(&mut channel, &mut spin, &buffer, STALL)?,
+        match wait::recv_into(&mut channel, &mut spin, &mut buffer, STALL_TIMEOUT) {
+            Ok(_) => wait::send(&mut channel, &mut spin, &buffer, STALL_TIMEOUT)?,
             Err(ChannelError::Closed | ChannelError::PeerDied) => return Ok(()),
             Err(error) => return Err(error.into()),
         }

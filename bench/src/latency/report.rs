@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_permitted_is_said() {
+    fn refused_permissions_are_reported() {
         let mut times = Histogram::new();
         (1..=100).for_each(|us| times.add(us * 1_000));
         let row = |times| Row { treatment: "pinned".into(), loaded: true, times };

@@ -8,7 +8,7 @@ use tombolo_link::{ChannelConfig, Hello};
 use tombolo_platform::{Deadline, OsError};
 use tombolo_transport::{EndError, MemoryChannel, Transport, shm};
 
-use crate::Patience;
+use crate::SpinTimeout;
 use crate::suite::content::{Aligned, corrupt, fill};
 use crate::suite::peers::tombolo::{BATCH, push, wrong};
 use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};
@@ -16,7 +16,7 @@ use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};
 /// Name in tables and plots.
 pub(super) const NAME: &str = "channel end";
 
-const PATIENCE: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Polled channel in memory with default options.
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl Peer for ChannelEnd {
 
     fn open(&self, meeting: &Meeting<'_>, _metric: Metric) -> Result<AnyEnd, Error> {
         let hello = Hello::new(ChannelConfig::default(), 0, None);
-        let deadline = Deadline::after(PATIENCE);
+        let deadline = Deadline::after(TIMEOUT);
         let channel = match meeting.side {
             Side::Near => {
                 let pair = socketpair(AddressFamily::UNIX, SocketType::STREAM, SocketFlags::CLOEXEC, None);
@@ -66,11 +66,11 @@ impl End for PolledEnd {
     fn send<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
         let mut message = Aligned([0; N]);
         fill(&mut message.0, sequence);
-        let mut patience = Patience::default();
+        let mut spin_timeout = SpinTimeout::default();
         loop {
             match self.channel.try_send(&message.0) {
                 Ok(()) => return Ok(()),
-                Err(EndError::Full) => patience.wait()?,
+                Err(EndError::Full) => spin_timeout.wait()?,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -78,12 +78,12 @@ impl End for PolledEnd {
 
     #[inline(always)]
     fn recv<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
-        let mut patience = Patience::default();
+        let mut spin_timeout = SpinTimeout::default();
         loop {
             match self.channel.try_recv_in_place(|message| wrong::<N>(message, sequence))? {
                 Some(0) => return Ok(()),
                 Some(_) => return Err(corrupt(sequence)),
-                None => patience.wait()?,
+                None => spin_timeout.wait()?,
             }
         }
     }
@@ -91,7 +91,7 @@ impl End for PolledEnd {
     #[inline(always)]
     fn send_batch<const N: usize>(&mut self, first: u64, count: u64) -> Result<(), Error> {
         let (mut sequence, end) = (first, first + count);
-        let mut patience = Patience::default();
+        let mut spin_timeout = SpinTimeout::default();
         while sequence < end {
             let sent = self.channel.try_send_batch(|batch| {
                 for sequence in sequence..end {
@@ -102,7 +102,7 @@ impl End for PolledEnd {
             })?;
             sequence += sent;
             if sent == 0 {
-                patience.wait()?;
+                spin_timeout.wait()?;
             }
         }
         Ok(())
@@ -111,7 +111,7 @@ impl End for PolledEnd {
     #[inline(always)]
     fn recv_batch<const N: usize>(&mut self, first: u64, count: u64) -> Result<(), Error> {
         let (mut sequence, end) = (first, first + count);
-        let mut patience = Patience::default();
+        let mut spin_timeout = SpinTimeout::default();
         while sequence < end {
             let most = BATCH.min(end - sequence) as usize;
             let mut bad = 0;
@@ -123,7 +123,7 @@ impl End for PolledEnd {
                 return Err(corrupt(sequence));
             }
             if received == 0 {
-                patience.wait()?;
+                spin_timeout.wait()?;
             }
         }
         Ok(())

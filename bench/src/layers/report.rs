@@ -200,7 +200,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn what_is_shown_is_the_run_in_the_middle() {
+    fn median_run_is_shown() {
         let report = Report::of(&runs());
         let row = report.row(Layer::Facade, Metric::RoundTrip { bytes: 48 }, Distance::OneCache);
         let row = row.expect("it was measured");
@@ -215,7 +215,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn disturbed_runs_count_only_where_there_are_no_others() {
+    fn disturbed_runs_are_a_last_resort() {
         let mut runs = runs();
         runs[0].rows.iter_mut().for_each(|row| row.doubtful = row.slices);
         let of = |runs: &[Results]| {

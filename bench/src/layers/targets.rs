@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_slower_than_promised_is_missed() {
+    fn slower_than_target_is_missed() {
         let mut runs = runs();
         for row in
             runs.iter_mut().flat_map(|run| &mut run.rows).filter(|row| row.peer == Layer::Facade.peer())

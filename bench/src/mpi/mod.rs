@@ -15,7 +15,7 @@ pub use stack::{NodePair, Stack, Tools, host_stacks, network_stack, node_stacks}
 
 use crate::host::Host;
 use crate::limit::Limit;
-use crate::stacks::{Found, Group, Report, is_same, rows};
+use crate::stacks::{Group, Measurement, Report, is_same, rows};
 use crate::suite::{Absent, PeerInfo};
 
 /// Options of the measurement.
@@ -26,15 +26,15 @@ pub struct Options {
     /// Duration of each figure in each round.
     pub length: Duration,
     /// Timeout of one run of the program, after which it is killed.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Metrics to measure, by their names in `measure`; empty for all.
     pub metrics: Vec<String>,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        let (length, patience) = (Duration::from_millis(200), Duration::from_secs(120));
-        Options { rounds: 5, length, patience, metrics: Vec::new() }
+        let (length, timeout) = (Duration::from_millis(200), Duration::from_secs(120));
+        Options { rounds: 5, length, timeout, metrics: Vec::new() }
     }
 }
 
@@ -49,7 +49,7 @@ pub fn run(
     options: &Options,
     progress: &mut dyn FnMut(&str),
 ) -> std::io::Result<Report> {
-    let mut found: Vec<Found> = Vec::new();
+    let mut found: Vec<Measurement> = Vec::new();
     let mut failed: Vec<usize> = Vec::new();
     let mut limits = Vec::new();
     for round in 1..=options.rounds {

@@ -29,7 +29,7 @@ const MACHINE: Ipv4Addr = Ipv4Addr::new(10, 77, 0, 2);
 const DEVICE: &str = "tap0";
 
 /// Timeout until the machine's rank connects.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Grace period for rank 0 to exit after the machine.
 const GRACE: Duration = Duration::from_millis(500);
@@ -85,15 +85,19 @@ pub fn run(options: &Options) -> Result<u8, Error> {
     let port = listener.local_addr().map_err(Error::system("listen for the ranks"))?;
     let (console, console_end) = UnixStream::pair().map_err(Error::system("make two sockets"))?;
     let mut machine = start_machine(options, port, console_end)?;
-    let said = keep_last_lines(console);
+    let console_lines = keep_last_lines(console);
     let mut rank = Process::start(&mut first_rank(options, port), &[])
         .map_err(|error| Error::failed(format!("rank 0 does not start: {error}")))?;
-    let outcome = manage(&listener, &mut rank, &mut machine.process);
+    let outcome = serve_pmi(&listener, &mut rank, &mut machine.process);
     drop(machine);
     rank.destroy();
     outcome.map_err(|why| {
-        let said = said.lock().map(|lines| lines.join("; ")).unwrap_or_default();
-        Error::failed(if said.is_empty() { why } else { format!("{why}; the machine said: {said}") })
+        let console_text = console_lines.lock().map(|lines| lines.join("; ")).unwrap_or_default();
+        Error::failed(if console_text.is_empty() {
+            why
+        } else {
+            format!("{why}; the machine said: {console_text}")
+        })
     })
 }
 
@@ -136,7 +140,7 @@ fn start_machine(options: &Options, pmi: SocketAddr, console: UnixStream) -> Res
     let folders = [options.kit.join("mpi/aarch64"), programs(&options.kit).join("vm")];
     let files = Files::gather(&folders).map_err(|error| say(&error))?;
     let archive = initramfs::pack_program(&parts, INIT.as_bytes(), &files);
-    let image = archive.and_then(|archive| initramfs::keep(&archive, &initramfs::cache_directory()?));
+    let image = archive.and_then(|archive| initramfs::store(&archive, &initramfs::cache_directory()?));
     let image = image.map_err(|error| say(&error))?;
     let architecture = &Architecture::AARCH64;
     let mut qemu = Qemu::new(architecture, architecture.program, &parts.kernel, image)
@@ -187,20 +191,20 @@ fn keep_last_lines(console: UnixStream) -> std::sync::Arc<std::sync::Mutex<Vec<S
 }
 
 /// Line from a rank, or its hang-up.
-struct Said {
+struct RankLine {
     member: MemberId,
     bytes: Vec<u8>,
 }
 
 /// Acts as the process manager (PMI) of two ranks until rank 0 exits. Returns its exit status.
-fn manage(listener: &TcpListener, rank: &mut Process, machine: &mut Process) -> Result<u8, String> {
+fn serve_pmi(listener: &TcpListener, rank: &mut Process, machine: &mut Process) -> Result<u8, String> {
     listener.set_nonblocking(true).map_err(|error| error.to_string())?;
     let mut server = Server::new("network");
     let mapping = process_mapping(&[0, 1]).unwrap_or_default();
     let (_, members) = server.add_world(&[0, 0], mapping, &[]);
-    let (sender, said) = mpsc::channel();
+    let (sender, rank_lines) = mpsc::channel();
     let mut streams: Vec<Option<TcpStream>> = vec![None, None];
-    let until = Instant::now() + PATIENCE;
+    let until = Instant::now() + TIMEOUT;
     loop {
         if let Some(ended) = rank.try_reap().map_err(|error| error.to_string())? {
             for stream in streams.iter().flatten() {
@@ -208,8 +212,8 @@ fn manage(listener: &TcpListener, rank: &mut Process, machine: &mut Process) -> 
                 let _ = stream.shutdown(Shutdown::Both);
             }
             return match ended {
-                tombolo_platform::process::Ended::Exited(status) => Ok(status),
-                tombolo_platform::process::Ended::Signalled(signal) => {
+                tombolo_platform::process::ExitOutcome::Exited(status) => Ok(status),
+                tombolo_platform::process::ExitOutcome::Signalled(signal) => {
                     Err(format!("rank 0 was ended by signal {signal}"))
                 }
             };
@@ -224,32 +228,32 @@ fn manage(listener: &TcpListener, rank: &mut Process, machine: &mut Process) -> 
         }
         if streams.iter().any(Option::is_none) {
             if Instant::now() >= until {
-                return Err(format!("a rank has not asked for anything within {} s", PATIENCE.as_secs()));
+                return Err(format!("a rank has not asked for anything within {} s", TIMEOUT.as_secs()));
             }
             if let Ok((stream, _)) = listener.accept() {
-                greet(stream, &members, &mut streams, &sender)?;
+                register_rank(stream, &members, &mut streams, &sender)?;
             }
         }
-        serve(&mut server, &said, &mut streams)?;
+        serve(&mut server, &rank_lines, &mut streams)?;
     }
 }
 
 /// Identifies the rank that has connected, sends it the settings that it would otherwise find in its
 /// environment, and listens to it from then on.
-fn greet(
+fn register_rank(
     stream: TcpStream,
     members: &[MemberId],
     streams: &mut [Option<TcpStream>],
-    sender: &Sender<Said>,
+    sender: &Sender<RankLine>,
 ) -> Result<(), String> {
     let text = |error: std::io::Error| format!("a rank cannot be heard: {error}");
     stream.set_nonblocking(false).map_err(text)?;
     stream.set_nodelay(true).map_err(text)?;
-    stream.set_read_timeout(Some(PATIENCE)).map_err(text)?;
+    stream.set_read_timeout(Some(TIMEOUT)).map_err(text)?;
     let mut reader = BufReader::new(stream.try_clone().map_err(text)?);
     let mut line = String::new();
     reader.read_line(&mut line).map_err(text)?;
-    let rank = rank_in(&line).filter(|rank| streams.get(*rank).is_some_and(Option::is_none));
+    let rank = parse_rank(&line).filter(|rank| streams.get(*rank).is_some_and(Option::is_none));
     let rank = rank.ok_or_else(|| format!("a rank began with {line:?}"))?;
     let greeting = format!("cmd=initack rc=0\ncmd=set size=2\ncmd=set rank={rank}\ncmd=set debug=0\n");
     (&stream).write_all(greeting.as_bytes()).map_err(text)?;
@@ -260,7 +264,7 @@ fn greet(
         loop {
             let Ok(bytes) = reader.fill_buf().map(<[u8]>::to_vec) else { return };
             reader.consume(bytes.len());
-            if bytes.is_empty() || sender.send(Said { member, bytes }).is_err() {
+            if bytes.is_empty() || sender.send(RankLine { member, bytes }).is_err() {
                 return;
             }
         }
@@ -269,7 +273,7 @@ fn greet(
 }
 
 /// Parses the rank in `cmd=initack pmiid=1`.
-fn rank_in(line: &str) -> Option<usize> {
+fn parse_rank(line: &str) -> Option<usize> {
     let rest = line.trim().strip_prefix("cmd=initack")?;
     rest.split_whitespace().find_map(|word| word.strip_prefix("pmiid="))?.parse().ok()
 }
@@ -277,24 +281,24 @@ fn rank_in(line: &str) -> Option<usize> {
 /// Serves pending requests of ranks, waiting a short time for the next one.
 fn serve(
     server: &mut Server,
-    said: &Receiver<Said>,
+    rank_lines: &Receiver<RankLine>,
     streams: &mut [Option<TcpStream>],
 ) -> Result<(), String> {
-    let Ok(first) = said.recv_timeout(Duration::from_millis(2)) else { return Ok(()) };
-    for Said { member, bytes } in std::iter::once(first).chain(said.try_iter()) {
+    let Ok(first) = rank_lines.recv_timeout(Duration::from_millis(2)) else { return Ok(()) };
+    for RankLine { member, bytes } in std::iter::once(first).chain(rank_lines.try_iter()) {
         server.receive(member, &bytes);
     }
     while let Some(event) = server.next_event() {
         match event {
-            Event::Say(member, bytes) => {
+            Event::Send(member, bytes) => {
                 if let Some(mut stream) = streams.get(member.0).and_then(Option::as_ref) {
                     stream
                         .write_all(&bytes)
                         .map_err(|error| format!("a rank cannot be answered: {error}"))?;
                 }
             }
-            Event::Began(_) => {}
-            Event::Broken(_, why) => return Err(format!("a rank cannot go on: {why}")),
+            Event::Initialized(_) => {}
+            Event::Violation(_, why) => return Err(format!("a rank cannot go on: {why}")),
             Event::Abort(_, code, why) => {
                 return Err(format!("a rank gave up with {code}: {}", why.unwrap_or_default()));
             }
@@ -311,7 +315,7 @@ fn serve(
 
 /// Returns the reason why this host cannot run such a machine, or `None` if it can.
 #[must_use]
-pub fn missing(kit: &Path) -> Option<String> {
+pub fn missing_requirement(kit: &Path) -> Option<String> {
     let there = |program: &str| {
         let path = std::env::var_os("PATH").unwrap_or_default();
         std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
@@ -330,10 +334,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_rank_says_which_it_is() {
-        assert_eq!(rank_in("cmd=initack pmiid=1\n"), Some(1));
+    fn rank_is_parsed_from_its_greeting() {
+        assert_eq!(parse_rank("cmd=initack pmiid=1\n"), Some(1));
         for wrong in ["", "cmd=init pmiid=1", "cmd=initack", "cmd=initack pmiid=x"] {
-            assert_eq!(rank_in(wrong), None, "{wrong}");
+            assert_eq!(parse_rank(wrong), None, "{wrong}");
         }
     }
 
@@ -351,7 +355,7 @@ mod tests {
         });
         let start = |seconds: &str| Process::start(Command::new("sleep").arg(seconds), &[]).expect("started");
         let (mut rank, mut machine) = (start("1"), start("60"));
-        assert_eq!(manage(&listener, &mut rank, &mut machine), Ok(0));
+        assert_eq!(serve_pmi(&listener, &mut rank, &mut machine), Ok(0));
         machine.destroy();
         let (greeting, answer) = far.join().expect("no panic");
         assert_eq!(greeting[2], "cmd=set rank=1");

@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_said_with_what_makes_it() {
+    fn absent_stacks_name_their_make_target() {
         let (stacks, absent) = host_stacks(&tools(Path::new("/nonexistent/kit")));
         assert!(stacks.is_empty());
         assert_eq!(absent.len(), 6);
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_where_they_are_said_to_be() {
+    fn ranks_run_on_their_declared_nodes() {
         let kit = std::env::temp_dir().join(format!("tombolo-mpi-stacks-{}", std::process::id()));
         let programs = super::super::programs(&kit);
         for file in ["measure.tbi", "measure.mpich", "measure.aarch64", "mpich/bin/mpiexec"] {

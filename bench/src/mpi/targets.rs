@@ -37,7 +37,7 @@ pub(super) fn all(rows: &[Row], places: &[Group]) -> Vec<Target> {
             let figure = Figure { group: place.name.clone(), metric: (*metric).to_owned(), size: *size };
             if let (Some(own), Some(other)) = (find(rows, ours, &figure), find(rows, theirs, &figure)) {
                 let what = Report::promise(&figure, SIZES, &format!("{ours} / {theirs}"));
-                targets.push(own.beside(other, &what, *bound, 0.0));
+                targets.push(own.compare_with(other, &what, *bound, 0.0));
             }
         }
     }

@@ -27,7 +27,7 @@ pub use round_trip::{Counted, Note, RoundTrip, Timed};
 
 /// Number of events whose lines are counted; fewer if each requires polling very many channels.
 const EVENTS: usize = 1024;
-const LOOKS: usize = 1 << 21;
+const POLLS: usize = 1 << 21;
 
 /// Number of round trips that are timed together.
 const BATCH: usize = 16;
@@ -54,7 +54,7 @@ pub struct Options {
     /// Arguments that make this program call [`run_member`]; the trial is appended.
     pub member_arguments: Vec<OsString>,
     /// Timeout of one trial.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 /// Parameters of a timed trial: a job of two processes.
@@ -178,7 +178,7 @@ fn count(form: Form, channels: usize, burst: usize) -> Result<[Lines; 2], Error>
     let mut notifier = Notifier::new(form, channels, &views[0])?;
     let mut notifiee = Notifiee::new(form, channels, &views[1])?;
     let mut random = Random::new(1);
-    let looks = if form == Form::Poll { LOOKS / channels } else { EVENTS };
+    let looks = if form == Form::Poll { POLLS / channels } else { EVENTS };
     let bursts = (EVENTS / burst).min(looks).max(2);
     let mut before = views.each_ref().map(counters);
     for round in 0..2 * bursts {
@@ -218,8 +218,8 @@ fn when_full(form: Form, channels: usize) -> Result<(usize, usize), Error> {
 
 fn time(options: &Options, form: Form, channels: usize) -> Result<f64, String> {
     let trial = Trial { form, channels, slice_ms: options.slice_ms };
-    let (arguments, patience) = (&options.member_arguments, options.patience);
-    let figures = members::repeat::<Figure>(options.rounds, "notification", 2, arguments, &trial, patience)?;
+    let (arguments, timeout) = (&options.member_arguments, options.timeout);
+    let figures = members::repeat::<Figure>(options.rounds, "notification", 2, arguments, &trial, timeout)?;
     let mut all: Vec<f64> = figures.into_iter().map(|figure| figure.event_ns).collect();
     all.sort_by(f64::total_cmp);
     all.get(all.len() / 2).copied().ok_or_else(|| "no rounds".to_owned())
@@ -240,19 +240,19 @@ pub fn run_member(domain: &Domain, trial: &str) -> Result<(), String> {
     /// Figure of a process.
     #[derive(Serialize)]
     #[serde(untagged)]
-    enum Found {
+    enum MemberFigure {
         Event(Figure),
         RoundTrip(Timed),
     }
-    members::take_part(trial, |trial| -> Result<Found, Box<dyn std::error::Error>> {
+    members::run_member_trial(trial, |trial| -> Result<MemberFigure, Box<dyn std::error::Error>> {
         Ok(match trial {
-            Any::Event(trial) => Found::Event(take_part(domain, trial)?),
-            Any::RoundTrip(trial) => Found::RoundTrip(round_trip::take_part(domain, *trial)?),
+            Any::Event(trial) => MemberFigure::Event(run_trial(domain, trial)?),
+            Any::RoundTrip(trial) => MemberFigure::RoundTrip(round_trip::run_trial(domain, *trial)?),
         })
     })
 }
 
-fn take_part(domain: &Domain, trial: &Trial) -> Result<Figure, Box<dyn std::error::Error>> {
+fn run_trial(domain: &Domain, trial: &Trial) -> Result<Figure, Box<dyn std::error::Error>> {
     let job = domain.job()?;
     let rank = job.rank() as usize;
     let part_bytes = trial.form.bytes(trial.channels).next_multiple_of(LINE_BYTES);
@@ -296,7 +296,7 @@ fn exchange(
     let mut started = Instant::now();
     let deadline = started + Duration::from_millis(100 * trial.slice_ms) + Duration::from_secs(10);
     // The same number on both sides, approximately filling the slice.
-    let trips = BATCH * (4 + trial.slice_ms as usize * 4000 / BATCH / (16 + trial.channels_looked_at()));
+    let trips = BATCH * (4 + trial.slice_ms as usize * 4000 / BATCH / (16 + trial.polled_channels()));
     let mut batches = Vec::with_capacity(trips / BATCH);
     for trip in 0..trips {
         if trip.is_multiple_of(BATCH) && trip > 0 {
@@ -334,7 +334,7 @@ fn exchange(
 
 impl Trial {
     /// Returns the number of channels that the receiver polls per event.
-    fn channels_looked_at(&self) -> usize {
+    fn polled_channels(&self) -> usize {
         match self.form {
             Form::Poll => self.channels,
             Form::Counts => self.channels.div_ceil(GROUP_CHANNELS) + GROUP_CHANNELS,

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use tombolo::{Channel, Domain, Token, WaitSet};
 use tombolo_base::SharedMemory;
 use tombolo_base::coherence::{CacheCounters, EmulatedCache, Evictions, Flushed};
-use tombolo_link::end::{Awaited, ChannelEnd, Deferred, EndError};
+use tombolo_link::end::{Awaited, ChannelEnd, DeferredSignals, EndError};
 use tombolo_link::{ChannelConfig, ChannelLayout, Side};
 use tombolo_ring::WakeOrder;
 
@@ -30,7 +30,7 @@ const COUNTED: u32 = 512;
 const TIMED: usize = 2000;
 
 /// Timeout for the other process.
-const PATIENCE: Duration = Duration::from_secs(30);
+const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Figures of the technical note, in cycles: on one tile, means of 100,000.
 const NOTE: Note =
@@ -127,9 +127,9 @@ pub(super) struct Trial {
 /// # Errors
 /// [`EndError`]; only a bug in the channel can cause one.
 pub(super) fn run(options: &super::Options) -> Result<RoundTrip, EndError> {
-    let (arguments, patience) = (&options.member_arguments, options.patience);
+    let (arguments, timeout) = (&options.member_arguments, options.timeout);
     let trial = Trial { round_trips: TIMED };
-    let timed = members::repeat::<Timed>(options.rounds, "round-trip", 2, arguments, &trial, patience)
+    let timed = members::repeat::<Timed>(options.rounds, "round-trip", 2, arguments, &trial, timeout)
         .and_then(|mut rounds| {
             rounds.sort_by(|a, b| a.peer_ns.total_cmp(&b.peer_ns));
             rounds.get(rounds.len() / 2).copied().ok_or_else(|| "no rounds".to_owned())
@@ -143,7 +143,7 @@ pub(super) fn run(options: &super::Options) -> Result<RoundTrip, EndError> {
     })
 }
 
-type End = ChannelEnd<Deferred, Flushed>;
+type End = ChannelEnd<DeferredSignals, Flushed>;
 
 /// Runs `step` and records the counters of `view` before and after it.
 fn counting<R>(
@@ -162,7 +162,7 @@ fn count() -> Result<Counted, EndError> {
     let memory = SharedMemory::zeroed(ChannelLayout::new(config).length_bytes());
     let views = [(); 2].map(|()| EmulatedCache::view(memory.clone(), Evictions::default()));
     let attach = |index: usize, side| {
-        let attached = End::attach(&views[index], side, config, WakeOrder::Fence, Deferred::default());
+        let attached = End::attach(&views[index], side, config, WakeOrder::Fence, DeferredSignals::default());
         // The memory was created for this layout.
         attached.map_err(|_| EndError::Broken)
     };
@@ -173,20 +173,20 @@ fn count() -> Result<Counted, EndError> {
         if rings { Ok(()) } else { Err(EndError::Broken) }
     };
     let receive = |end: &mut End| {
-        end.awake(true);
+        end.finish_sleep(true);
         let read = end.try_recv(|message| message.len())?;
         if read == Some(MESSAGE.len()) { Ok(()) } else { Err(EndError::Broken) }
     };
     let [mut sent, mut answered, mut received, mut slept] = [(); 4].map(|()| Vec::new());
-    if !peer.about_to_sleep(Awaited::Message) {
+    if !peer.prepare_to_sleep(Awaited::Message) {
         return Err(EndError::Broken);
     }
     for _ in 0..COUNTED {
-        counting(&views[0], &mut slept, || first.about_to_sleep(Awaited::Message));
+        counting(&views[0], &mut slept, || first.prepare_to_sleep(Awaited::Message));
         counting(&views[0], &mut sent, || send(&mut first))?;
         counting(&views[1], &mut answered, || {
             receive(&mut peer)?;
-            let slept = peer.about_to_sleep(Awaited::Message);
+            let slept = peer.prepare_to_sleep(Awaited::Message);
             send(&mut peer).and(if slept { Ok(()) } else { Err(EndError::Broken) })
         })?;
         counting(&views[0], &mut received, || receive(&mut first))?;
@@ -197,7 +197,7 @@ fn count() -> Result<Counted, EndError> {
 }
 
 /// Runs as a process of a trial.
-pub(super) fn take_part(domain: &Domain, trial: Trial) -> Result<Timed, Box<dyn std::error::Error>> {
+pub(super) fn run_trial(domain: &Domain, trial: Trial) -> Result<Timed, Box<dyn std::error::Error>> {
     let job = domain.job()?;
     let is_first = job.rank() == 0;
     let mut set = WaitSet::new()?;
@@ -211,7 +211,7 @@ pub(super) fn take_part(domain: &Domain, trial: Trial) -> Result<Timed, Box<dyn 
             let started = Instant::now();
             set.try_send(channel, &MESSAGE)?;
             let sent = started.elapsed();
-            set.wait(PATIENCE)?;
+            set.wait(TIMEOUT)?;
             let woken = started.elapsed();
             receive(&mut set, channel, &mut buffer)?;
             let received = started.elapsed();
@@ -220,7 +220,7 @@ pub(super) fn take_part(domain: &Domain, trial: Trial) -> Result<Timed, Box<dyn 
                 steps.iter_mut().zip(each).for_each(|(all, step)| all.push(step.as_nanos() as f64));
             }
         } else {
-            set.wait(PATIENCE)?;
+            set.wait(TIMEOUT)?;
             receive(&mut set, channel, &mut buffer)?;
             set.try_send(channel, &MESSAGE)?;
         }

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_factors_of_exact_times_come_back() {
+    fn exact_factors_are_recovered() {
         for [sequential, parallel, per_rank, per_level] in
             [[5.0, 100.0, 2.0, 1.0], [0.0, 40.0, 3.0, 0.0], [7.0, 0.0, 0.0, 2.5]]
         {

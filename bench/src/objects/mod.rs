@@ -67,7 +67,7 @@ pub struct Options {
     /// Arguments that make this program call [`run_member`]; the trial is appended.
     pub member_arguments: Vec<OsString>,
     /// Timeout of one trial.
-    pub patience: Duration,
+    pub timeout: Duration,
 }
 
 /// Result of a trial, as reported by rank 0; those of other ranks are not used.
@@ -166,8 +166,8 @@ fn trials(options: &Options) -> Vec<Trial> {
 }
 
 fn measure(options: &Options, trial: Trial) -> Row {
-    let (arguments, patience) = (&options.member_arguments, options.patience);
-    let all = members::repeat::<Figure>(options.repeats, "objects", trial.ranks, arguments, &trial, patience);
+    let (arguments, timeout) = (&options.member_arguments, options.timeout);
+    let all = members::repeat::<Figure>(options.repeats, "objects", trial.ranks, arguments, &trial, timeout);
     match all.map(|figures| figures.into_iter().min_by_key(|figure| figure.time_ns)) {
         Ok(figure) => Row { trial, figure, failed: None },
         Err(why) => Row { trial, figure: None, failed: Some(why) },
@@ -179,10 +179,10 @@ fn measure(options: &Options, trial: Trial) -> Row {
 /// # Errors
 /// A description of the failure.
 pub fn run_member(domain: &Domain, trial: &str) -> Result<(), String> {
-    members::take_part(trial, |trial| take_part(domain, trial))
+    members::run_member_trial(trial, |trial| run_trial(domain, trial))
 }
 
-fn take_part(domain: &Domain, trial: &Trial) -> Result<Figure, Box<dyn std::error::Error>> {
+fn run_trial(domain: &Domain, trial: &Trial) -> Result<Figure, Box<dyn std::error::Error>> {
     let consistency = CONTROLLERS.iter().find(|(name, _)| *name == trial.controller);
     let maps = Maps::ALL.iter().find(|(name, _)| *name == trial.maps);
     let ((_, consistency), (_, maps)) =

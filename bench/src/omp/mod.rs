@@ -15,7 +15,7 @@ pub use stack::{Stack, Tools, host_stacks, node_stacks};
 
 use crate::host::Host;
 use crate::limit::Limit;
-use crate::stacks::{Found, Group, Report, add_absent, rows};
+use crate::stacks::{Group, Measurement, Report, add_absent, rows};
 use crate::suite::{Absent, PeerInfo};
 
 /// Section of the measurement.
@@ -105,7 +105,7 @@ pub struct Options {
     /// Number of retries of a run during which other programs used the processors.
     pub retries: u32,
     /// Timeout of one run of a program, after which it is killed.
-    pub patience: Duration,
+    pub timeout: Duration,
     /// Sections to measure; empty for all.
     pub sections: Vec<Section>,
 }
@@ -123,7 +123,7 @@ impl Default for Options {
             threads,
             size: 1500,
             retries: 1,
-            patience: Duration::from_secs(60),
+            timeout: Duration::from_secs(60),
             sections: Vec::new(),
         }
     }
@@ -155,7 +155,7 @@ pub fn run(
     progress: &mut dyn FnMut(&str),
 ) -> std::io::Result<Report> {
     let jobs = run::jobs(options);
-    let mut found: Vec<Found> = Vec::new();
+    let mut found: Vec<Measurement> = Vec::new();
     // Does not retry: a stack that cannot run may take its whole timeout each time.
     let mut given_up: Vec<(usize, Section)> = Vec::new();
     let mut limits = Vec::new();

@@ -15,7 +15,7 @@ const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Usage of the processors so far.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Load {
+pub(super) struct ProcessorUsage {
     /// Ticks in which the processors were not idle.
     busy: f64,
     /// Part of `busy` used by this program and its reaped children.
@@ -24,15 +24,15 @@ pub(super) struct Load {
     at: Instant,
 }
 
-impl Load {
+impl ProcessorUsage {
     /// Reads the kernel's counters; `None` if they are not available.
-    pub(super) fn now() -> Option<Load> {
+    pub(super) fn now() -> Option<ProcessorUsage> {
         let all = fs::read_to_string("/proc/stat").ok()?;
         let own = fs::read_to_string("/proc/self/stat").ok()?;
-        Load::read(&all, &own)
+        ProcessorUsage::read(&all, &own)
     }
 
-    fn read(all: &str, own: &str) -> Option<Load> {
+    fn read(all: &str, own: &str) -> Option<ProcessorUsage> {
         let first: Vec<f64> = numbers(all.lines().next()?.strip_prefix("cpu ")?);
         // Counts user, nice, system, irq, softirq and steal; skips idle and iowait.
         let busy = [0, 1, 2, 5, 6, 7].into_iter().map(|index| first.get(index).copied().unwrap_or(0.0)).sum();
@@ -42,11 +42,11 @@ impl Load {
         // and system time, then those of children.
         let own: Vec<f64> = numbers(own.rsplit_once(") ")?.1.split_once(' ')?.1);
         let own = own.get(10..14)?.iter().sum();
-        Some(Load { busy, own, processors, at: Instant::now() })
+        Some(ProcessorUsage { busy, own, processors, at: Instant::now() })
     }
 
     /// Returns whether other programs used the processors since `before`.
-    pub(super) fn disturbed_since(&self, before: &Load) -> bool {
+    pub(super) fn disturbed_since(&self, before: &ProcessorUsage) -> bool {
         let others = (self.busy - before.busy) - (self.own - before.own);
         let all = self.at.duration_since(before.at).as_secs_f64() * TICKS_PER_SECOND * self.processors;
         others > DISTURBED_SHARE * all + INEXACT_TICKS
@@ -64,20 +64,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn others_are_told_from_this_program() {
+    fn load_of_other_programs_is_separated() {
         let all = |user: u32| format!("cpu  {user} 10 20 1000 5 1 2 3 0 0\ncpu0 1 2 3\ncpu1 1 2 3\nintr 5\n");
         let own =
             |user: u32| format!("7 (a (b) c) S 1 7 7 0 -1 4194560 100 0 0 0 {user} 2 30 4 20 0 1 0 5 6\n");
-        let before = Load::read(&all(100), &own(10)).expect("read");
+        let before = ProcessorUsage::read(&all(100), &own(10)).expect("read");
         assert_eq!((before.busy, before.own, before.processors), (136.0, 46.0, 2.0));
         let after = |busy, used| {
-            let load = Load::read(&all(busy), &own(used)).expect("read");
-            Load { at: before.at + Duration::from_secs(1), ..load }
+            let load = ProcessorUsage::read(&all(busy), &own(used)).expect("read");
+            ProcessorUsage { at: before.at + Duration::from_secs(1), ..load }
         };
         // Two processors for a second: 200 ticks.
         assert!(!after(300, 200).disturbed_since(&before));
         assert!(after(300, 190).disturbed_since(&before));
-        assert!(Load::read("nothing", "7 (a) S 1").is_none());
-        assert!(Load::now().is_some());
+        assert!(ProcessorUsage::read("nothing", "7 (a) S 1").is_none());
+        assert!(ProcessorUsage::now().is_some());
     }
 }

@@ -6,11 +6,11 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 
-use super::quiet::Load;
+use super::quiet::ProcessorUsage;
 use super::stack::{Program, Stack};
 use super::{MATMUL_ROUNDS, Options, Section};
 use crate::launch::{last_lines, output_of, parsed};
-use crate::stacks::{Figure, Found, Unit};
+use crate::stacks::{Figure, Measurement, Unit};
 
 /// Parameters of a run of a program, the same for each stack.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -97,7 +97,7 @@ struct OutputLine {
 }
 
 /// Returns whether two runs measured the same figure on the same stack.
-pub(super) fn is_same(a: &Found, b: &Found) -> bool {
+pub(super) fn is_same(a: &Measurement, b: &Measurement) -> bool {
     a.stack == b.stack
         && a.figure.group == b.figure.group
         && a.figure.metric == b.figure.metric
@@ -108,7 +108,7 @@ pub(super) fn is_same(a: &Found, b: &Found) -> bool {
 /// Figures of a run, and the rows that it skipped.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
-    pub(super) found: Vec<Found>,
+    pub(super) found: Vec<Measurement>,
     /// Skipped rows, with reasons.
     pub(super) skipped: Vec<(String, String)>,
 }
@@ -125,12 +125,14 @@ pub(super) struct NotRun {
 pub(super) fn undisturbed(stack: &Stack, job: &Job, options: &Options) -> Result<Outcome, NotRun> {
     let mut retries = options.retries;
     loop {
-        let before = Load::now();
+        let before = ProcessorUsage::now();
         let mut outcome = once(stack, job, options)?;
         // Processes on other nodes are not children of this one, so their usage would count as other
         // programs'.
         let disturbed = !stack.is_of_nodes()
-            && before.zip(Load::now()).is_some_and(|(before, after)| after.disturbed_since(&before));
+            && before
+                .zip(ProcessorUsage::now())
+                .is_some_and(|(before, after)| after.disturbed_since(&before));
         if !disturbed || retries == 0 {
             outcome.found.iter_mut().for_each(|found| found.disturbed = disturbed);
             return Ok(outcome);
@@ -149,7 +151,7 @@ fn once(stack: &Stack, job: &Job, options: &Options) -> Result<Outcome, NotRun> 
             let now = clock_gettime(ClockId::Monotonic);
             command.arg((now.tv_sec * 1_000_000_000 + now.tv_nsec).to_string());
         }
-        let lines = lines_of(command, options.patience)?;
+        let lines = lines_of(command, options.timeout)?;
         if stack.is_of_nodes() && lines.iter().all(|line| line.foreign.unwrap_or(0) == 0) {
             let why = "all workers were on this host: the run-time knows no nodes".to_owned();
             return Err(NotRun { why, refused: true });
@@ -169,7 +171,14 @@ impl Outcome {
                 let figure = Figure { group: section.name().to_owned(), metric, size: threads as u64 };
                 // The programs print microseconds.
                 let (p50, p99) = (1e3 * p50_us, 1e3 * p99_us);
-                self.found.push(Found { figure, stack: name, unit: Unit::Ns, p50, p99, disturbed: false });
+                self.found.push(Measurement {
+                    figure,
+                    stack: name,
+                    unit: Unit::Ns,
+                    p50,
+                    p99,
+                    disturbed: false,
+                });
             }
             // A section that only Tombolo's runtime supports is not reported as missing on others.
             OutputLine { metric, skipped: Some(why), .. } if stack.is_own() => {
@@ -180,9 +189,9 @@ impl Outcome {
     }
 }
 
-fn lines_of(command: Command, patience: Duration) -> Result<Vec<OutputLine>, NotRun> {
+fn lines_of(command: Command, timeout: Duration) -> Result<Vec<OutputLine>, NotRun> {
     let failed = |why| NotRun { why, refused: false };
-    let (status, output, errors) = output_of(command, patience).map_err(failed)?;
+    let (status, output, errors) = output_of(command, timeout).map_err(failed)?;
     if status.success() {
         return parsed(&output).map_err(failed);
     }
@@ -223,11 +232,10 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_told_from_a_failure() {
-        let patience = Duration::from_secs(20);
-        let of = |script: &str| {
-            lines_of(shell(script), patience).map_err(|not_run| (not_run.refused, not_run.why))
-        };
+    fn refusal_differs_from_failure() {
+        let timeout = Duration::from_secs(20);
+        let of =
+            |script: &str| lines_of(shell(script), timeout).map_err(|not_run| (not_run.refused, not_run.why));
         let (refused, why) = of("echo 'tombolo omp: no such thing' >&2; exit 1").unwrap_err();
         assert_eq!((refused, why.as_str()), (true, "no such thing"));
         for failing in

@@ -155,8 +155,8 @@ impl Tools {
             let output =
                 command.output().map_err(|error| format!("{} cannot be started: {error}", compiler[0]))?;
             if !output.status.success() {
-                let said = crate::launch::last_lines(&String::from_utf8_lossy(&output.stderr));
-                return Err(format!("{} cannot compile {source}: {said}", compiler[0]));
+                let message = crate::launch::last_lines(&String::from_utf8_lossy(&output.stderr));
+                return Err(format!("{} cannot compile {source}: {message}", compiler[0]));
             }
         }
         Ok(folder)
@@ -263,10 +263,10 @@ pub fn node_stacks(tools: &Tools, groups: &[Vec<String>]) -> (Vec<Stack>, Vec<Ab
         let mut environment =
             vec![("OMP_TOMBOLO", "exclusive".into()), ("OMP_TOMBOLO_NODES", OsString::from(&nodes))];
         environment.extend(threads.map(|threads| ("OMP_NUM_THREADS", threads.to_string().into())));
-        let said =
+        let workers =
             if threads.is_some() { "a worker on each" } else { "as many workers as the run-time wants" };
         let about =
-            format!("Tombolo's run-time with musl, by tombolo ompcc; OMP_TOMBOLO_NODES={nodes}, {said}");
+            format!("Tombolo's run-time with musl, by tombolo ompcc; OMP_TOMBOLO_NODES={nodes}, {workers}");
         let (programs, starter) = (programs.clone(), starter.clone());
         Stack { name, about, kind: StackKind::Nodes, programs, starter, environment }
     };
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_said_with_what_makes_it() {
+    fn absent_stacks_name_their_make_target() {
         let scratch = std::env::temp_dir().join(format!("tombolo-omp-stacks-{}", std::process::id()));
         let tools = tools(&scratch);
         let (stacks, absent) = host_stacks(&tools);

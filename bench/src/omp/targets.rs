@@ -19,7 +19,7 @@ const NODES_AT_MOST: f64 = 1.15;
 
 /// Returns the resolution of overheads in a section, which are differences of loop times: ten nanoseconds,
 /// and a fiftieth of a schedule's loop. Smaller values count as this much.
-fn least_ns(section: Section) -> f64 {
+fn min_ns(section: Section) -> f64 {
     match section {
         Section::Schedules => 250.0,
         _ => 10.0,
@@ -79,7 +79,7 @@ pub(super) fn all(rows: &[Row], processors: usize) -> Vec<Target> {
         };
         if let Some(other) = other {
             let what = Report::promise(&row.figure, SIZES, what);
-            targets.push(row.beside(other, &what, AtMost(at_most), least_ns(section)));
+            targets.push(row.compare_with(other, &what, AtMost(at_most), min_ns(section)));
         }
     }
     targets
@@ -89,12 +89,12 @@ pub(super) fn all(rows: &[Row], processors: usize) -> Vec<Target> {
 mod tests {
     use super::*;
     use crate::stacks::tests::found;
-    use crate::stacks::{Found, is_same, rows};
+    use crate::stacks::{Measurement, is_same, rows};
     use crate::target::Verdict::{self, Met, Missed};
 
     const LIMIT: Limit = Limit { line_ns: 50.0, copy_gb_s: 40.0 };
 
-    fn judged(runs: Vec<Found>) -> (Vec<Row>, Vec<(String, Verdict)>) {
+    fn judged(runs: Vec<Measurement>) -> (Vec<Row>, Vec<(String, Verdict)>) {
         let mut rows = rows(runs, is_same);
         set_limits(&mut rows, 2, &LIMIT);
         let targets = all(&rows, 2).into_iter().map(|target| (target.what, target.verdict)).collect();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_short_to_be_measured_is_not_compared() {
+    fn too_short_times_are_not_compared() {
         let task = |stack: &str, p50| found("tasks", stack, "task by all", 2, p50);
         let verdict = |own| judged(vec![task(LIBGOMP, -20.0), task(SHARED, own)]).1[0].1;
         assert_eq!([verdict(9.0), verdict(20.0)], [Met, Missed]);

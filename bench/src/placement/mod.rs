@@ -13,7 +13,7 @@ use std::path::Path;
 use tombolo::nodes::{NodeInfo, NodeKind, WindowInfo};
 use tombolo::{Channel, Domain, NodeId, SpawnOptions};
 use tombolo_bench_far::placement::Rings;
-use tombolo_bench_far::placing::{Costs, PATIENCE, Plan};
+use tombolo_bench_far::placing::{Costs, Plan, TIMEOUT};
 
 pub use report::{Report, Row};
 
@@ -145,7 +145,7 @@ fn costs(node: NodeId, window: &WindowInfo) -> Costs {
 fn ask(control: &mut Channel, plan: &Plan) -> Result<Latency, Error> {
     let mut bytes = Vec::new();
     control.send(&plan.to_bytes())?;
-    control.within(PATIENCE).recv_into(&mut bytes)?;
+    control.within(TIMEOUT).recv_into(&mut bytes)?;
     let words: Vec<f64> = bytes
         .chunks_exact(8)
         .map(|word| u64::from_le_bytes(word.try_into().unwrap_or_default()) as f64)

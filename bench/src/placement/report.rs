@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_modelled_says_so_and_what_is_not_does_not() {
+    fn modelled_rows_are_marked() {
         let mut report = Report::default();
         report.add(vec![row(1, 700, 4000.0), row(1, 700, 2000.0)]);
         assert_eq!(report.rows.iter().map(|row| row.over_best).collect::<Vec<_>>(), [2.0, 1.0]);

@@ -15,7 +15,7 @@ use crate::sample::Clock;
 const END: Duration = Duration::from_secs(5);
 
 /// Interval between checks whether a peer that has not connected yet has exited.
-const LOOK: Duration = Duration::from_millis(200);
+const POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Measures the link to `node`.
 pub(super) fn measure(
@@ -76,7 +76,7 @@ pub(crate) fn accept<T>(
 ) -> Result<T, Error> {
     let start = Instant::now();
     loop {
-        match accept(LOOK) {
+        match accept(POLL_INTERVAL) {
             Err(tombolo::Error::TimedOut { .. }) if start.elapsed() < OPEN => {
                 if let Ok(exit) = child.wait(Duration::ZERO) {
                     return Err(ended(child, &exit));

@@ -2,7 +2,7 @@
 
 use tombolo_bench_far::Side;
 use tombolo_bench_far::placement::{MESSAGE_BYTES, Rings, end, memories, no_memory};
-use tombolo_bench_far::ring::command::{Command, answered};
+use tombolo_bench_far::ring::command::{Command, parse_answer};
 use tombolo_bench_far::ring::end::{STALL, recv_polling};
 
 use super::near::limit;
@@ -95,7 +95,7 @@ fn round_trips<E: End>(
     ends.ring.send(&Command::Place { rings: rings.index(), rounds }.to_bytes(), STALL)?;
     let mut answer = Vec::with_capacity(64);
     recv_polling(&mut ends.ring, &mut answer)?;
-    answered(&answer)?;
+    parse_answer(&answer)?;
     let mut end = end(ends, Side::Near, rings.index())?;
     let mut sequence = 0;
     let mut round = || {

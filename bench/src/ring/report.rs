@@ -301,7 +301,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn where_no_memory_is_shared_there_is_no_limit() {
+    fn no_limit_without_shared_memory() {
         let mut report = report();
         report.links[0].limit_rtt_ns = None;
         let json: serde_json::Value = serde_json::from_str(&report.to_json()).expect("it is JSON");

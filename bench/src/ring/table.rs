@@ -140,7 +140,7 @@ mod tests {
     use crate::suite::Failed;
 
     #[test]
-    fn without_a_link_there_is_nothing_to_explain() {
+    fn no_legend_without_links() {
         let mut report = report();
         (report.links, report.targets) = (Vec::new(), Vec::new());
         report.failed.push(Failed::new("arm1", &"node arm1 is down"));

@@ -88,7 +88,7 @@ mod tests {
     use crate::fixture::arrays;
 
     #[test]
-    fn the_file_is_read_whatever_else_is_in_it() {
+    fn unknown_content_of_the_file_is_ignored() {
         let arrays = arrays();
         assert_eq!(arrays.about.bytes, 16 << 20);
         assert_eq!(arrays.times(POOL, NO_COPY).map(|times| times.p50), Some(12_000.0));
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn something_else_is_refused_with_the_reason() {
+    fn invalid_files_are_refused_with_reason() {
         let error = Arrays::read(Path::new("/nonexistent/arrays.json")).expect_err("it is not there");
         assert!(error.to_string().starts_with("/nonexistent/arrays.json: cannot be read"), "{error}");
         let error = Arrays::read(Path::new("/proc/self/cmdline")).expect_err("it is no JSON");

@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn a_guest_is_told_by_what_the_lines_take() {
+    fn guests_are_classified_by_latency() {
         // In a virtual machine, the topology is ignored.
         for sharing in [None, Some(Sharing::Core), Some(Sharing::Cache), Some(Sharing::Nothing)] {
             let distances = |series: &[f64]| -> Vec<Distance> {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn hardware_keeps_to_its_topology() {
+    fn hardware_is_classified_by_topology() {
         for probe_ns in [45.0, 120.0, 600.0] {
             let distance = |sharing| classifier(false, Some(sharing)).distance(probe_ns);
             assert_eq!(distance(Sharing::Core), Distance::TwinThreads);
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn files_keep_their_words() {
+    fn distance_names_are_stable() {
         let words = Distance::MEASURED.map(|distance| serde_json::to_string(&distance).expect("a word"));
         assert_eq!(words, ["\"near\"", "\"far\"", "\"twin_threads\""]);
     }

@@ -5,7 +5,7 @@ use std::time::Instant;
 use rustix::time::{ClockId, clock_gettime};
 use tombolo_bench_far::lines::Lines;
 use tombolo_bench_far::placement::Rings;
-use tombolo_platform::calls::Calls;
+use tombolo_platform::calls::SyscallCounter;
 use tombolo_platform::memory::{check_sealed, map};
 
 use super::line::{Answer, Command, ControlLine};
@@ -21,22 +21,22 @@ use crate::cpus;
 /// The line breaks, or a command is malformed.
 pub fn serve(peers: &[&dyn Peer]) -> Result<(), Error> {
     let line = ControlLine::inherited()?;
-    let (command, fds) = line.hear_with()?;
-    let Command::Meet { peer, meeting } = command else { return Err(out_of_order()) };
+    let (command, fds) = line.recv_message_with()?;
+    let Command::Meet { peer, meeting } = command else { return Err(unexpected_command()) };
     let placements = Rings::all();
     let placement = placements.iter().find(|rings| rings.name() == peer);
     let peer = match placement {
         Some(rings) => rings,
         None => find(peers, &peer)?,
     };
-    let [file] = <[_; 1]>::try_from(fds).map_err(|_| out_of_order())?;
+    let [file] = <[_; 1]>::try_from(fds).map_err(|_| unexpected_command())?;
     check_sealed(&file, MEMORY_BYTES as u64)?;
     let memory = map(&file, 0, MEMORY_BYTES)?;
     let mut ends: Vec<AnyEnd> = Vec::new();
-    let mut watched: Option<Calls> = None;
-    line.tell(&usage(0, 0, &ends))?;
+    let mut watched: Option<SyscallCounter> = None;
+    line.send_message(&usage(0, 0, &ends))?;
     loop {
-        let command: Command = line.hear()?;
+        let command: Command = line.recv_message()?;
         if command == Command::Bye {
             return Ok(());
         }
@@ -64,38 +64,38 @@ pub fn serve(peers: &[&dyn Peer]) -> Result<(), Error> {
             }
             Command::Work { index, work } => match ends.get_mut(index as usize) {
                 Some(end) => end.follow(work),
-                None => Err(out_of_order()),
+                None => Err(unexpected_command()),
             },
             Command::Count { index, rounds } => match ends.get_mut(index as usize) {
-                Some(end) => watch(&mut watched).and_then(|watched| {
+                Some(end) => start_counting(&mut watched).and_then(|watched| {
                     calls = end.count_calls(Side::Far, rounds, watched)?;
                     Ok(0)
                 }),
-                None => Err(out_of_order()),
+                None => Err(unexpected_command()),
             },
             Command::Usage => Ok(0),
             Command::Weigh => {
-                line.tell(&Answer::Weighed { resident_bytes: resident_bytes() })?;
+                line.send_message(&Answer::Weighed { resident_bytes: resident_bytes() })?;
                 continue;
             }
-            Command::Meet { .. } | Command::Bye => Err(out_of_order()),
+            Command::Meet { .. } | Command::Bye => Err(unexpected_command()),
         };
         match done {
-            Ok(elapsed_ns) => line.tell(&usage(elapsed_ns, calls, &ends))?,
-            Err(error) => line.tell(&Answer::Failed { why: error.to_string() })?,
+            Ok(elapsed_ns) => line.send_message(&usage(elapsed_ns, calls, &ends))?,
+            Err(error) => line.send_message(&Answer::Failed { why: error.to_string() })?,
         }
     }
 }
 
-fn out_of_order() -> Error {
+fn unexpected_command() -> Error {
     Error::Far { what: "was told something out of order: both sides must be of one build".into() }
 }
 
 /// Starts counting this thread's system calls, at the first request for a count.
-pub(super) fn watch(watched: &mut Option<Calls>) -> Result<&Calls, Error> {
+pub(super) fn start_counting(watched: &mut Option<SyscallCounter>) -> Result<&SyscallCounter, Error> {
     Ok(match watched {
         Some(calls) => calls,
-        None => watched.insert(Calls::watch()?),
+        None => watched.insert(SyscallCounter::start()?),
     })
 }
 

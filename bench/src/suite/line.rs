@@ -16,7 +16,7 @@ use super::{Error, Metric};
 const MAX_BYTES: usize = 4096;
 
 /// Timeout of one command: a slice on a busy machine with blocking peers.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// One end of the control line.
 #[derive(Debug)]
@@ -99,11 +99,15 @@ impl ControlLine {
         Ok(ControlLine { socket })
     }
 
-    pub(super) fn tell(&self, message: &impl Serialize) -> Result<(), Error> {
-        self.tell_with(message, &[])
+    pub(super) fn send_message(&self, message: &impl Serialize) -> Result<(), Error> {
+        self.send_message_with(message, &[])
     }
 
-    pub(super) fn tell_with(&self, message: &impl Serialize, fds: &[BorrowedFd<'_>]) -> Result<(), Error> {
+    pub(super) fn send_message_with(
+        &self,
+        message: &impl Serialize,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<(), Error> {
         let text = serde_json::to_vec(message)
             .map_err(|error| Error::Far { what: format!("cannot be told: {error}") })?;
         self.send(&text, fds)
@@ -117,18 +121,18 @@ impl ControlLine {
         }
     }
 
-    pub(super) fn hear<T: DeserializeOwned>(&self) -> Result<T, Error> {
-        self.hear_with().map(|(message, _)| message)
+    pub(super) fn recv_message<T: DeserializeOwned>(&self) -> Result<T, Error> {
+        self.recv_message_with().map(|(message, _)| message)
     }
 
-    pub(super) fn hear_with<T: DeserializeOwned>(&self) -> Result<(T, Vec<OwnedFd>), Error> {
-        let (bytes, fds) = self.receive(PATIENCE)?;
+    pub(super) fn recv_message_with<T: DeserializeOwned>(&self) -> Result<(T, Vec<OwnedFd>), Error> {
+        let (bytes, fds) = self.receive(TIMEOUT)?;
         let message = serde_json::from_slice(&bytes);
         Ok((message.map_err(|error| Error::Far { what: format!("makes no sense: {error}") })?, fds))
     }
 
-    fn receive(&self, patience: Duration) -> Result<(Vec<u8>, Vec<OwnedFd>), Error> {
-        let deadline = Deadline::after(patience);
+    fn receive(&self, timeout: Duration) -> Result<(Vec<u8>, Vec<OwnedFd>), Error> {
+        let deadline = Deadline::after(timeout);
         let mut bytes = vec![0; MAX_BYTES];
         loop {
             match socket::receive(&self.socket, &mut bytes) {
@@ -137,7 +141,7 @@ impl ControlLine {
                     return Ok((bytes, received.fds));
                 }
                 Ok(_) | Err(Errno::CONNRESET) => return Err(ended()),
-                Err(Errno::AGAIN) if deadline.passed() => return Err(Error::Stalled { waited: patience }),
+                Err(Errno::AGAIN) if deadline.passed() => return Err(Error::Stalled { waited: timeout }),
                 Err(Errno::AGAIN) => {
                     poll(&[(self.socket.as_fd(), Interest::Read)], Some(deadline))?;
                 }
@@ -159,7 +163,7 @@ impl ControlLine {
     /// # Errors
     /// The other side sends a different number, or none in time.
     pub fn take_fds<const N: usize>(&self) -> Result<[OwnedFd; N], Error> {
-        let (_, fds) = self.receive(PATIENCE)?;
+        let (_, fds) = self.receive(TIMEOUT)?;
         let found = fds.len();
         fds.try_into().map_err(|_| Error::Far { what: format!("gave {found} descriptors where {N} belong") })
     }
@@ -174,20 +178,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_and_descriptors_arrive_and_an_end_is_told() {
+    fn commands_descriptors_and_end_arrive() {
         let (near, far) = ControlLine::pair().expect("a pair");
         let far = ControlLine::over(far);
         let command = Command::Work { index: 3, work: Work::RoundTrips { bytes: 64, warm: 1, cycles: 2 } };
-        near.tell(&command).expect("it listens");
-        assert_eq!(far.hear::<Command>().expect("one was told"), command);
+        near.send_message(&command).expect("it listens");
+        assert_eq!(far.recv_message::<Command>().expect("one was told"), command);
         let memory = tombolo_platform::memory::create_sealed("test", 4096).expect("memory");
         near.give_fds(&[memory.as_fd()]).expect("it listens");
         far.take_fds::<1>().expect("one was given");
         near.give_fds(&[]).expect("it listens");
         assert!(far.take_fds::<1>().is_err());
-        near.tell(&"nonsense").expect("it listens");
-        assert!(matches!(far.hear::<Command>(), Err(Error::Far { .. })));
+        near.send_message(&"nonsense").expect("it listens");
+        assert!(matches!(far.recv_message::<Command>(), Err(Error::Far { .. })));
         drop(near);
-        assert!(matches!(far.hear::<Command>(), Err(Error::Far { .. })));
+        assert!(matches!(far.recv_message::<Command>(), Err(Error::Far { .. })));
     }
 }

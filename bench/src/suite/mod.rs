@@ -291,7 +291,7 @@ fn pairs(peer: &dyn Peer, options: &Options, clock: Clock) -> Result<Vec<Pair>, 
         for far in &allowed[index + 1..] {
             session.pin(*near, *far)?;
             let slice = slices::steady(&mut session, metric, SLICE, options.schedule.retries)?;
-            if let slices::Found::Times(samples) = &slice.found {
+            if let slices::SliceResult::Times(samples) = &slice.result {
                 pairs.push(Pair {
                     near: *near,
                     far: *far,

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::{Deserialize, Serialize};
 
 use super::peer::Absent;
-use super::slices::{DISTURBED_SHARE, Found, Slice, Slices};
+use super::slices::{DISTURBED_SHARE, Slice, SliceResult, Slices};
 use super::{Arrays, Classifier, Distance, Error, Metric};
 use crate::cpus::Sharing;
 use crate::host::Host;
@@ -268,17 +268,17 @@ fn row(peer: &str, metric: Metric, distance: Distance, group: Vec<&Slice>, slice
     let mut times = Samples::new();
     let (mut flow, mut numbers, mut ratios) = (Flow::default(), Vec::new(), Vec::new());
     for slice in &group {
-        match &slice.found {
-            Found::Times(samples) => {
+        match &slice.result {
+            SliceResult::Times(samples) => {
                 times.add(samples);
                 if slice.probe_ns() > 0.0 {
                     ratios.push(samples.p50_ns() / slice.probe_ns());
                 }
             }
-            Found::Flow { amount, elapsed_ns } => {
+            SliceResult::Flow { amount, elapsed_ns } => {
                 flow.add(*amount, std::time::Duration::from_nanos(*elapsed_ns));
             }
-            Found::Number(number) => numbers.push(*number),
+            SliceResult::Number(number) => numbers.push(*number),
         }
     }
     let doubtful = group.iter().filter(|slice| !slice.steady() || slice.disturbed()).count();
@@ -321,7 +321,12 @@ mod tests {
     use crate::fixture::{results, timed};
 
     fn slice(probes_ns: [f64; 2], waited_share: f64, elapsed_ns: u64) -> Slice {
-        Slice { found: Found::Flow { amount: 1000, elapsed_ns }, probes_ns, waited_share, ring_share: 0.0 }
+        Slice {
+            result: SliceResult::Flow { amount: 1000, elapsed_ns },
+            probes_ns,
+            waited_share,
+            ring_share: 0.0,
+        }
     }
 
     /// Returns the classifier of a virtual machine.
@@ -330,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn results_come_back_from_their_file() {
+    fn results_round_trip_through_a_file() {
         let results = results("here");
         assert_eq!(Results::parse(&results.to_json()), Ok(results));
     }

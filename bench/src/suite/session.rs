@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use tombolo_base::SharedMemory;
 use tombolo_platform::OsError;
-use tombolo_platform::calls::Calls;
+use tombolo_platform::calls::SyscallCounter;
 use tombolo_platform::memory::{create_sealed, map};
 
-use super::far::{elapsed_ns, usage, watch};
+use super::far::{elapsed_ns, start_counting, usage};
 use super::line::{Answer, Command, ControlLine};
 use super::peer::{MEMORY_BYTES, Meeting, Peer, Side};
 use super::work::{AnyEnd, Counted, Work};
@@ -31,7 +31,7 @@ pub(super) struct Session<'a> {
     ends: Vec<AnyEnd>,
     opened: u32,
     clock: Clock,
-    watched: Option<Calls>,
+    watched: Option<SyscallCounter>,
 }
 
 /// Resource usage of both programs so far, and the far side's counts for the last command.
@@ -70,7 +70,7 @@ impl<'a> Session<'a> {
         let session =
             Session { peer, child, line, name, memory, ends: Vec::new(), opened: 0, clock, watched: None };
         let meet = Command::Meet { peer: peer.name().to_owned(), meeting: session.name.clone() };
-        session.line.tell_with(&meet, &[file.as_fd()])?;
+        session.line.send_message_with(&meet, &[file.as_fd()])?;
         session.answer()?;
         Ok(session)
     }
@@ -79,7 +79,7 @@ impl<'a> Session<'a> {
         let Answer::Done { waited_ns: near_ns, rings: near_rings, .. } = usage(0, 0, &self.ends) else {
             return Err(Error::Unsupported);
         };
-        match self.line.hear()? {
+        match self.line.recv_message()? {
             Answer::Done { elapsed_ns, cpu_ns, waited_ns, rings, calls } => Ok(Usage {
                 elapsed_ns,
                 far_cpu_ns: cpu_ns,
@@ -93,14 +93,14 @@ impl<'a> Session<'a> {
 
     /// Returns the resource usage of both programs so far, except memory.
     pub(super) fn usage(&self) -> Result<Usage, Error> {
-        self.line.tell(&Command::Usage)?;
+        self.line.send_message(&Command::Usage)?;
         self.answer()
     }
 
     /// Returns the memory usage of both programs, in bytes.
     pub(super) fn resident_bytes(&self) -> Result<u64, Error> {
-        self.line.tell(&Command::Weigh)?;
-        match self.line.hear()? {
+        self.line.send_message(&Command::Weigh)?;
+        match self.line.recv_message()? {
             Answer::Weighed { resident_bytes } => Ok(resident_bytes + super::far::resident_bytes()),
             answer => Err(unexpected(answer)),
         }
@@ -109,7 +109,7 @@ impl<'a> Session<'a> {
     /// Pins each side to a processor.
     pub(super) fn pin(&self, near: usize, far: usize) -> Result<(), Error> {
         cpus::pin(near).map_err(|error| OsError::from_io(format!("stay on processor {near}"), &error))?;
-        self.line.tell(&Command::Pin { cpu: far })?;
+        self.line.send_message(&Command::Pin { cpu: far })?;
         self.answer()?;
         Ok(())
     }
@@ -119,7 +119,7 @@ impl<'a> Session<'a> {
         // Counts all ends ever opened, so that names are unique.
         let index = self.opened;
         self.opened += 1;
-        self.line.tell(&Command::Open { index, metric })?;
+        self.line.send_message(&Command::Open { index, metric })?;
         let name = format!("{}-{index}", self.name);
         let meeting = Meeting { side: Side::Near, name: &name, line: &self.line, memory: &self.memory };
         let start = Instant::now();
@@ -133,14 +133,14 @@ impl<'a> Session<'a> {
     /// Drops all ends.
     pub(super) fn close(&mut self) -> Result<(), Error> {
         self.ends.clear();
-        self.line.tell(&Command::Close)?;
+        self.line.send_message(&Command::Close)?;
         self.answer()?;
         Ok(())
     }
 
     /// Samples round trips of two bare cache lines.
     pub(super) fn probe(&self) -> Result<Samples, Error> {
-        self.line.tell(&Command::Probe)?;
+        self.line.send_message(&Command::Probe)?;
         let lines = Lines::new(self.memory.words())?;
         // Numbers must differ from the last one of the previous probe.
         let mut number = elapsed_ns_since_start();
@@ -156,7 +156,7 @@ impl<'a> Session<'a> {
     /// Does some work on the last pair of ends and returns the samples and the far side's usage.
     pub(super) fn work(&mut self, work: Work) -> Result<(Samples, Usage), Error> {
         let last = self.ends.len().checked_sub(1).ok_or(Error::Unsupported)?;
-        self.line.tell(&Command::Work { index: last as u32, work })?;
+        self.line.send_message(&Command::Work { index: last as u32, work })?;
         let samples = self.ends[last].lead(work, self.clock)?;
         Ok((samples, self.answer()?))
     }
@@ -166,18 +166,18 @@ impl<'a> Session<'a> {
     /// thus slower, until it ends.
     pub(super) fn count_calls(&mut self, rounds: Counted) -> Result<f64, Error> {
         let last = self.ends.len().checked_sub(1).ok_or(Error::Unsupported)?;
-        let watched = watch(&mut self.watched)?;
-        self.line.tell(&Command::Count { index: last as u32, rounds })?;
+        let watched = start_counting(&mut self.watched)?;
+        self.line.send_message(&Command::Count { index: last as u32, rounds })?;
         let near = self.ends[last].count_calls(Side::Near, rounds, watched)?;
         let far = self.answer()?.calls;
         Ok((near + far) as f64 / (2 * rounds.rounds).max(1) as f64)
     }
 
     /// Lets the far side wait for `length`, then sends it a message.
-    pub(super) fn keep_waiting(&mut self, length: Duration) -> Result<Usage, Error> {
+    pub(super) fn wake_after(&mut self, length: Duration) -> Result<Usage, Error> {
         let last = self.ends.len().checked_sub(1).ok_or(Error::Unsupported)?;
         let work = Work::Singles { bytes: 8, rounds: 1 };
-        self.line.tell(&Command::Work { index: last as u32, work })?;
+        self.line.send_message(&Command::Work { index: last as u32, work })?;
         std::thread::sleep(length);
         self.ends[last].lead(work, self.clock)?;
         self.answer()
@@ -193,10 +193,10 @@ impl Drop for Session<'_> {
     /// Terminates the far side, even in the middle of a command.
     fn drop(&mut self) {
         self.ends.clear();
-        let _ = self.line.tell(&Command::Bye);
-        let patience = Instant::now();
+        let _ = self.line.send_message(&Command::Bye);
+        let started = Instant::now();
         while matches!(self.child.try_wait(), Ok(None)) {
-            if patience.elapsed() > Duration::from_secs(2) {
+            if started.elapsed() > Duration::from_secs(2) {
                 let _ = self.child.kill();
                 let _ = self.child.wait();
                 return;

@@ -15,7 +15,7 @@ pub(super) const DISTURBED_SHARE: f64 = 0.02;
 
 /// Result of one slice.
 #[derive(Clone, Debug)]
-pub(super) enum Found {
+pub(super) enum SliceResult {
     Times(Samples),
     /// `amount` messages or bytes in `elapsed_ns` nanoseconds.
     Flow {
@@ -28,7 +28,7 @@ pub(super) enum Found {
 /// Slice with the conditions around it.
 #[derive(Clone, Debug)]
 pub(super) struct Slice {
-    pub(super) found: Found,
+    pub(super) result: SliceResult,
     /// Round trips of the bare lines before and after, in nanoseconds.
     pub(super) probes_ns: [f64; 2],
     pub(super) waited_share: f64,
@@ -91,7 +91,7 @@ pub(super) fn take(session: &mut Session<'_>, metric: Metric, schedule: &Schedul
         Metric::Idle => {
             session.open(metric)?;
             let (before, length) = (session.usage()?, schedule.slice.max(IDLE));
-            let after = session.keep_waiting(length)?;
+            let after = session.wake_after(length)?;
             session.close()?;
             let used_ns = after.far_cpu_ns.saturating_sub(before.far_cpu_ns);
             slices.kept.push(number(used_ns as f64 / length.as_nanos() as f64));
@@ -124,7 +124,7 @@ const CHANNELS: u32 = 16;
 const IDLE: Duration = Duration::from_millis(300);
 
 fn number(value: f64) -> Slice {
-    Slice { found: Found::Number(value), probes_ns: [0.0; 2], waited_share: 0.0, ring_share: 0.0 }
+    Slice { result: SliceResult::Number(value), probes_ns: [0.0; 2], waited_share: 0.0, ring_share: 0.0 }
 }
 
 /// Repeats a slice until it is steady and undisturbed, or until the retries are used up; then the last is
@@ -170,7 +170,7 @@ fn take_one(session: &mut Session<'_>, metric: Metric, size: u64) -> Result<Slic
     let length_ns = tombolo_platform::time::now_ns() - started_ns;
     let after = session.probe()?;
     Ok(Slice {
-        found: found(metric, size, samples, used),
+        result: slice_result(metric, size, samples, used),
         probes_ns: [before.p50_ns(), after.p50_ns()],
         waited_share: waited_share(used_before, used, length_ns),
         ring_share: (used.rings - used_before.rings) as f64 / messages(work(metric, size)).max(1) as f64,
@@ -215,13 +215,13 @@ fn messages(work: Work) -> u64 {
     }
 }
 
-fn found(metric: Metric, size: u64, samples: Samples, used: Usage) -> Found {
+fn slice_result(metric: Metric, size: u64, samples: Samples, used: Usage) -> SliceResult {
     match metric {
-        Metric::Rate { .. } => Found::Flow { amount: size, elapsed_ns: used.elapsed_ns },
+        Metric::Rate { .. } => SliceResult::Flow { amount: size, elapsed_ns: used.elapsed_ns },
         Metric::Bandwidth { bytes } => {
-            Found::Flow { amount: size * bytes as u64, elapsed_ns: used.elapsed_ns }
+            SliceResult::Flow { amount: size * bytes as u64, elapsed_ns: used.elapsed_ns }
         }
-        _ => Found::Times(samples),
+        _ => SliceResult::Times(samples),
     }
 }
 
@@ -239,7 +239,7 @@ fn find_rounds(session: &mut Session<'_>, slice: Duration) -> Result<Counted, Er
 /// Finds the amount of work that fills a slice. The trials also serve as warm-up: the first are often slow
 /// while memory of the previous measurement is being freed or both sides sleep.
 fn find_size(session: &mut Session<'_>, metric: Metric, slice: Duration) -> Result<u64, Error> {
-    const MOST: u64 = 50_000_000;
+    const MAX_COUNT: u64 = 50_000_000;
     let mut size = match metric {
         Metric::Bandwidth { bytes } if bytes >= 64 << 20 => 2,
         Metric::Bandwidth { .. } => 4,
@@ -255,11 +255,12 @@ fn find_size(session: &mut Session<'_>, metric: Metric, slice: Duration) -> Resu
         // A trial of at least a quarter of a slice is conclusive, if repeating it with the extrapolated size
         // confirms the time; a shorter one is mostly start-up.
         let tells_enough = took_ns * 4 >= wanted_ns;
-        if (tells_enough && told.is_some_and(|told| fitting <= 2 * told)) || size >= MOST {
-            return Ok(fitting.clamp(2, MOST));
+        if (tells_enough && told.is_some_and(|told| fitting <= 2 * told)) || size >= MAX_COUNT {
+            return Ok(fitting.clamp(2, MAX_COUNT));
         }
         told = tells_enough.then_some(fitting);
-        size = if tells_enough { fitting.max(2) } else { (size * 8).min(fitting.max(size + 1)) }.min(MOST);
+        size =
+            if tells_enough { fitting.max(2) } else { (size * 8).min(fitting.max(size + 1)) }.min(MAX_COUNT);
     }
 }
 

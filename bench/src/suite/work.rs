@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use tombolo_platform::calls::Calls;
+use tombolo_platform::calls::SyscallCounter;
 
 use super::{Error, Side};
 use crate::sample::{Clock, Samples};
@@ -143,7 +143,12 @@ impl AnyEnd {
 
     /// Runs one side of round trips of 8 bytes and returns this thread's system calls after the first `warm`
     /// rounds.
-    pub(super) fn count_calls(&mut self, side: Side, rounds: Counted, calls: &Calls) -> Result<u64, Error> {
+    pub(super) fn count_calls(
+        &mut self,
+        side: Side,
+        rounds: Counted,
+        calls: &SyscallCounter,
+    ) -> Result<u64, Error> {
         self.0.count_calls(side, rounds, calls)
     }
 }
@@ -176,7 +181,7 @@ pub(super) trait Runner {
         0
     }
 
-    fn count_calls(&mut self, side: Side, rounds: Counted, calls: &Calls) -> Result<u64, Error>;
+    fn count_calls(&mut self, side: Side, rounds: Counted, calls: &SyscallCounter) -> Result<u64, Error>;
 }
 
 /// Evaluates an expression with the message length as a constant, for one of the listed lengths: it is
@@ -242,11 +247,11 @@ impl<E: End> Runner for E {
         End::rings(self)
     }
 
-    fn count_calls(&mut self, side: Side, rounds: Counted, calls: &Calls) -> Result<u64, Error> {
+    fn count_calls(&mut self, side: Side, rounds: Counted, calls: &SyscallCounter) -> Result<u64, Error> {
         let mut before = 0;
         for sequence in 0..rounds.warm + rounds.rounds {
             if sequence == rounds.warm {
-                before = calls.so_far();
+                before = calls.count();
             }
             match side {
                 Side::Near => {
@@ -259,7 +264,7 @@ impl<E: End> Runner for E {
                 }
             }
         }
-        Ok(calls.so_far() - before)
+        Ok(calls.count() - before)
     }
 }
 

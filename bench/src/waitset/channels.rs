@@ -12,7 +12,7 @@ use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::waitset::{Ready, Token};
 use tombolo_transport::{MemoryChannel, TransportExt, WaitSet, shm};
 
-use super::{Error, STALL};
+use super::{Error, STALL_TIMEOUT};
 
 /// Uses the smallest rings, so that ten thousand channels take 160 MB.
 fn hello() -> Result<Hello, Error> {
@@ -22,7 +22,7 @@ fn hello() -> Result<Hello, Error> {
 }
 
 fn deadline() -> Deadline {
-    Deadline::after(STALL)
+    Deadline::after(STALL_TIMEOUT)
 }
 
 /// Sending side, with real channels.
@@ -55,12 +55,12 @@ impl Sender {
     }
 
     pub(super) fn send(&mut self, stamp_ns: u64) -> Result<(), Error> {
-        Ok(wait::send(self.active(), &mut Spin::new(0), &stamp_ns.to_le_bytes(), STALL)?)
+        Ok(wait::send(self.active(), &mut Spin::new(0), &stamp_ns.to_le_bytes(), STALL_TIMEOUT)?)
     }
 
     pub(super) fn await_answer(&mut self) -> Result<(), Error> {
         let mut buffer = std::mem::take(&mut self.buffer);
-        let received = wait::recv_into(self.active(), &mut Spin::new(u64::MAX), &mut buffer, STALL);
+        let received = wait::recv_into(self.active(), &mut Spin::new(u64::MAX), &mut buffer, STALL_TIMEOUT);
         self.buffer = buffer;
         Ok(received.map(|_| ())?)
     }
@@ -110,7 +110,7 @@ impl Receiver {
                 return Ok(u64::from_le_bytes(bytes));
             }
         }
-        Err(Error::Stalled { waited: STALL })
+        Err(Error::Stalled { waited: STALL_TIMEOUT })
     }
 
     pub(super) fn answer(&mut self) -> Result<(), Error> {

@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::{Deadline, Errno, OsError, socket};
 
-use super::{Design, Error, STALL};
+use super::{Design, Error, STALL_TIMEOUT};
 
 /// Order to the sending side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -42,7 +42,7 @@ impl Order {
 
 /// Sends a packet.
 pub(super) fn send_all(socket: &OwnedFd, message: &[u8], fds: &[BorrowedFd<'_>]) -> Result<(), Error> {
-    let deadline = Deadline::after(STALL);
+    let deadline = Deadline::after(STALL_TIMEOUT);
     loop {
         match socket::send(socket, message, fds) {
             Ok(_) => return Ok(()),
@@ -63,7 +63,7 @@ pub(super) fn order(socket: &OwnedFd, order: Order, fds: &[BorrowedFd<'_>]) -> R
 pub(super) fn next_order(socket: &OwnedFd) -> Result<Option<(Order, Vec<OwnedFd>)>, Error> {
     let mut bytes = [0; 24];
     loop {
-        poll(&[(socket.as_fd(), Interest::Read)], Some(Deadline::after(STALL)))?;
+        poll(&[(socket.as_fd(), Interest::Read)], Some(Deadline::after(STALL_TIMEOUT)))?;
         match socket::receive(socket, &mut bytes) {
             Ok(received) if received.length == 0 => return Ok(None),
             Ok(received) => {
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn orders_come_back() {
+    fn orders_round_trip() {
         for design in Design::ALL {
             let order = Order::Open { design, count: 7 };
             assert_eq!(Order::from_words(order.to_words()), Some(order));

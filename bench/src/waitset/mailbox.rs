@@ -10,7 +10,7 @@ use tombolo_platform::event::{self, Interest};
 use tombolo_platform::memory::{create_sealed, map};
 use tombolo_platform::{Deadline, OsError};
 
-use super::{Design, Error, STALL};
+use super::{Design, Error, STALL_TIMEOUT};
 
 /// Number of 64-bit words per cache line.
 const LINE: usize = 8;
@@ -24,7 +24,7 @@ const ROOT_WORDS: usize = 64;
 const LEAVES: usize = ROOT + ROOT_WORDS;
 
 /// Maximum number of channels, for which the bitmap has bits.
-pub(super) const MOST: usize = ROOT_WORDS * 64 * 64;
+pub(super) const MAX_CHANNELS: usize = ROOT_WORDS * 64 * 64;
 
 /// Layout of the memory, as word indices.
 #[derive(Clone, Copy, Debug)]
@@ -137,7 +137,7 @@ impl Sender {
 }
 
 fn spin_until(mut done: impl FnMut() -> bool) -> Result<(), Error> {
-    let deadline = Deadline::after(STALL);
+    let deadline = Deadline::after(STALL_TIMEOUT);
     loop {
         for _ in 0..1 << 12 {
             if done() {
@@ -146,7 +146,7 @@ fn spin_until(mut done: impl FnMut() -> bool) -> Result<(), Error> {
             std::hint::spin_loop();
         }
         if deadline.passed() {
-            return Err(Error::Stalled { waited: STALL });
+            return Err(Error::Stalled { waited: STALL_TIMEOUT });
         }
     }
 }
@@ -194,12 +194,12 @@ impl Receiver {
         // Every channel is armed once; later, only those with activity are armed again.
         if design == Design::Armed {
             receiver.sleeps = 1;
-            (0..count).for_each(|channel| receiver.say_asleep(channel));
+            (0..count).for_each(|channel| receiver.announce_sleep(channel));
         }
         Ok((receiver, [file, theirs]))
     }
 
-    fn say_asleep(&self, channel: usize) {
+    fn announce_sleep(&self, channel: usize) {
         self.memory.word(self.memory.places.taken(channel) + 1).store(self.sleeps, Relaxed);
     }
 
@@ -213,11 +213,11 @@ impl Receiver {
         Some(self.memory.word(self.memory.places.sent(channel) + 1).load(Relaxed))
     }
 
-    fn look(&mut self) -> Option<u64> {
+    fn poll(&mut self) -> Option<u64> {
         match self.design {
             Design::Scan => (0..self.memory.places.count).find_map(|channel| self.take(channel)),
-            Design::Bitmap => self.look_at_bits(),
-            Design::Ids => self.look_at_ids(),
+            Design::Bitmap => self.poll_bitmap(),
+            Design::Ids => self.poll_ids(),
             Design::Armed | Design::Channels => {
                 let hot = std::mem::take(&mut self.hot);
                 let found = hot.iter().find_map(|channel| self.take(*channel));
@@ -227,7 +227,7 @@ impl Receiver {
         }
     }
 
-    fn look_at_bits(&mut self) -> Option<u64> {
+    fn poll_bitmap(&mut self) -> Option<u64> {
         let mut found = None;
         for upper in 0..self.memory.places.count.div_ceil(64 * 64) {
             let root = self.memory.word(ROOT + upper);
@@ -246,7 +246,7 @@ impl Receiver {
         found
     }
 
-    fn look_at_ids(&mut self) -> Option<u64> {
+    fn poll_ids(&mut self) -> Option<u64> {
         let places = self.memory.places;
         let place = places.ids + (self.ids_read & places.ids_mask) as usize;
         let entry = self.memory.word(place).load(Acquire);
@@ -268,36 +268,36 @@ impl Receiver {
 
     /// Waits for the next message and returns its time of sending.
     pub(super) fn wait(&mut self, asleep: bool) -> Result<u64, Error> {
-        let mut found = self.look();
+        let mut found = self.poll();
         if !asleep {
             if found.is_none() {
                 spin_until(|| {
-                    found = self.look();
+                    found = self.poll();
                     found.is_some()
                 })?;
             }
         } else {
-            let deadline = Deadline::after(STALL);
+            let deadline = Deadline::after(STALL_TIMEOUT);
             while found.is_none() {
                 if deadline.passed() {
-                    return Err(Error::Stalled { waited: STALL });
+                    return Err(Error::Stalled { waited: STALL_TIMEOUT });
                 }
                 found = self.sleep(deadline)?;
             }
         }
-        found.ok_or(Error::Stalled { waited: STALL })
+        found.ok_or(Error::Stalled { waited: STALL_TIMEOUT })
     }
 
     fn sleep(&mut self, deadline: Deadline) -> Result<Option<u64>, Error> {
         self.sleeps += 2;
         if self.design == Design::Armed {
             self.sleeps |= 1;
-            self.hot.iter().for_each(|channel| self.say_asleep(*channel));
+            self.hot.iter().for_each(|channel| self.announce_sleep(*channel));
         } else {
             self.memory.word(ASLEEP).store(self.sleeps | 1, Relaxed);
         }
         fence(SeqCst);
-        let found = self.look();
+        let found = self.poll();
         if found.is_none() {
             let mut events = Events::new();
             self.hot.clear();
@@ -311,7 +311,7 @@ impl Receiver {
         if self.design != Design::Armed {
             self.memory.word(ASLEEP).store(0, Relaxed);
         }
-        Ok(found.or_else(|| self.look()))
+        Ok(found.or_else(|| self.poll()))
     }
 
     pub(super) fn answer(&mut self) {

@@ -26,10 +26,10 @@ use control::Order;
 pub use report::{Percentiles, Report, Row};
 
 /// Timeout for the other side: no running process stalls for this long.
-const STALL: Duration = Duration::from_secs(20);
+const STALL_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Pause before the waiting side is woken.
-const REST: Duration = Duration::from_micros(150);
+const WAKE_PAUSE: Duration = Duration::from_micros(150);
 
 /// Number of descriptors that a process needs besides those of the channels.
 const OTHER_FILES: u64 = 64;
@@ -207,8 +207,8 @@ fn raise_files(channels: usize) -> Result<(), Error> {
 /// # Errors
 /// The error that ended the measurement.
 pub fn run(options: &Options, progress: &mut dyn FnMut(&str)) -> Result<Report, Error> {
-    if let Some(channels) = options.idle.iter().copied().find(|idle| *idle >= mailbox::MOST) {
-        return Err(Error::TooMany { channels, most: mailbox::MOST - 1 });
+    if let Some(channels) = options.idle.iter().copied().find(|idle| *idle >= mailbox::MAX_CHANNELS) {
+        return Err(Error::TooMany { channels, most: mailbox::MAX_CHANNELS - 1 });
     }
     raise_files(options.idle.iter().max().copied().unwrap_or(0) + 1)?;
     let (cpu, _) = pair()?;
@@ -365,7 +365,7 @@ pub fn serve_peer(control: &OwnedFd) -> Result<(), Error> {
             }
             (Order::Wake { rounds }, Some(sender)) => {
                 for _ in 0..rounds {
-                    std::thread::sleep(REST);
+                    std::thread::sleep(WAKE_PAUSE);
                     sender.send()?;
                     sender.await_answer()?;
                 }

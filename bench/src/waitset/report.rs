@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn percentiles_are_of_what_there_is() {
+    fn percentiles_of_few_samples() {
         assert_eq!(Percentiles::of((0..100).rev().collect()), Percentiles { rounds: 100, p50: 50, p99: 99 });
         assert_eq!(Percentiles::of(vec![7]), Percentiles { rounds: 1, p50: 7, p99: 7 });
         assert_eq!(Percentiles::of(vec![]), Percentiles { rounds: 0, p50: 0, p99: 0 });

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use tombolo_bench::broadcast;
 
-use super::progress::{Output, member_arguments, showing};
+use super::progress::{Output, member_arguments, with_progress};
 use super::report::show;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -48,7 +48,7 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
-    if let Some(status) = options.output.taken_part(context, broadcast::run_member)? {
+    if let Some(status) = options.output.run_if_member(context, broadcast::run_member)? {
         return Ok(status);
     }
     let bench = broadcast::Options {
@@ -57,8 +57,8 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         fan_outs: options.fan_out.clone(),
         sources: options.sources.clone(),
         member_arguments: member_arguments(context, "broadcast"),
-        patience: Duration::from_secs(60),
+        timeout: Duration::from_secs(60),
     };
-    let report = showing(context, |progress| broadcast::run(&bench, progress));
+    let report = with_progress(context, |progress| broadcast::run(&bench, progress));
     show(&report, options.output.json)
 }

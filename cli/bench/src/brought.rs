@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tombolo::Domain;
 use tombolo_bench::suite;
-use tombolo_cli_common::programs::front;
+use tombolo_cli_common::programs::main_program_path;
 use tombolo_machine::Machine;
 
 use crate::context::Context;
@@ -26,7 +26,7 @@ pub(super) fn with_machine(
 ) -> Result<(), Failure> {
     match file {
         Some(file) => {
-            let machine = Brought::up(file)?;
+            let machine = TemporaryMachine::up(file)?;
             run(&Domain::attach_to_machine(machine.name())?)
         }
         None => match context.attach_running() {
@@ -38,14 +38,14 @@ pub(super) fn with_machine(
 
 /// A machine brought up for a measurement. It is taken down when this is dropped, and when this program is
 /// killed: `tombolo up` detects the end of its standard input.
-pub(super) struct Brought {
+pub(super) struct TemporaryMachine {
     name: String,
     up: Child,
 }
 
-impl Brought {
-    pub(super) fn up(file: &Path) -> Result<Brought, Failure> {
-        let program = front()?;
+impl TemporaryMachine {
+    pub(super) fn up(file: &Path) -> Result<TemporaryMachine, Failure> {
+        let program = main_program_path()?;
         let name = Machine::open(file)?.name().to_owned();
         let of_socket = || Failure::system("wait for a machine");
         // Uses systemd's notification protocol, on an abstract name, which leaves no file behind.
@@ -58,7 +58,7 @@ impl Brought {
         up.args(["--quiet", "--machine", &name, "up", "--foreground", "--until-eof"]).arg(file);
         up.env("NOTIFY_SOCKET", format!("@{notify}"));
         up.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut machine = Brought { name, up: up.spawn().map_err(Failure::system(command()))? };
+        let mut machine = TemporaryMachine { name, up: up.spawn().map_err(Failure::system(command()))? };
         loop {
             match ready.recv(&mut [0; 64]) {
                 Ok(_) => return Ok(machine),
@@ -80,13 +80,13 @@ impl Brought {
     }
 }
 
-impl Drop for Brought {
+impl Drop for TemporaryMachine {
     fn drop(&mut self) {
         drop(self.up.stdin.take());
-        let mut said = String::new();
-        let _ = self.up.stderr.take().map(|mut errors| errors.read_to_string(&mut said));
+        let mut output = String::new();
+        let _ = self.up.stderr.take().map(|mut errors| errors.read_to_string(&mut output));
         // The figures are valid even if the machine failed to stop.
         let _ = self.up.wait();
-        eprint_quietly(&said);
+        eprint_quietly(&output);
     }
 }

@@ -10,7 +10,7 @@ use tombolo_bench::suite::{self, Failed, Peer, Results, Schedule};
 use tombolo_machine::{Kit, Machine, Node, NodeSettings, VmNode};
 
 use super::brought::with_machine;
-use super::progress::showing;
+use super::progress::with_progress;
 use super::report::show;
 use super::suite::{Measure, Share, removed_output, run_program};
 use crate::context::Context;
@@ -101,7 +101,7 @@ pub(crate) fn run(context: &Context, options: &BulkOptions) -> Result<u8, Failur
     let mut results = compare(context, &own, options.measures(Part::Peers), suite)?;
     results.arrays = arrays;
     if options.measures(Part::Copies) {
-        showing(context, |progress| {
+        with_progress(context, |progress| {
             bulk::add_copies(&mut results, schedule, bulk::LONGEST_BYTES, progress);
         });
     }
@@ -137,7 +137,7 @@ fn compare(
             let all = if with_peers { bulk::peers() } else { Vec::new() };
             let peers: Vec<&dyn Peer> = all.iter().map(AsRef::as_ref).collect();
             let absent: Vec<_> = bulk::FOREIGN.into_iter().filter(|_| with_peers).map(absent).collect();
-            Ok(showing(context, |progress| bulk::run(&peers, &absent, &suite, progress))?)
+            Ok(with_progress(context, |progress| bulk::run(&peers, &absent, &suite, progress))?)
         }
     }
 }
@@ -147,7 +147,7 @@ fn add_nodes(context: &Context, (options, schedule): (&BulkOptions, Schedule), r
     let measured = with_machine(context, options.up.as_deref(), |domain| {
         let kit = Kit::locate()?;
         let (image, service) = (kit.image("bench"), kit.image("copies"));
-        showing(context, |progress| {
+        with_progress(context, |progress| {
             bulk::add_service(results, (domain, &service), schedule, progress);
             bulk::add_nodes(results, (domain, &image), schedule, progress);
         });
@@ -165,9 +165,9 @@ fn add_network(context: &Context, (options, schedule): (&BulkOptions, Schedule),
         Err(error) => return results.failed.push(Failed::new("TCP to virtual machines", &error)),
     };
     for (host, node) in nodes {
-        let measured = showing(context, |progress| {
+        let measured = with_progress(context, |progress| {
             progress(&format!("{}: starting a virtual machine with a network", node.name));
-            let machine = bulk::NetworkMachine::start(&node, PATIENCE)?;
+            let machine = bulk::NetworkMachine::start(&node, TIMEOUT)?;
             let names = (host.as_str(), node.name.as_str());
             bulk::network::add(results, names, machine.address(), schedule, progress)
         });
@@ -178,7 +178,7 @@ fn add_network(context: &Context, (options, schedule): (&BulkOptions, Schedule),
 }
 
 /// Timeout of a virtual machine's start: it takes a second on an idle host, and much longer on a loaded one.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Returns the virtual machines of the machine file, or of the machine that is up, each with the name of the
 /// host. The settings of one that is up are unknown: defaults are assumed.
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_of_arrays_that_is_none_is_refused_before_anything_is_measured() {
+    fn invalid_array_file_fails_before_measuring() {
         let mut options = parse("bulk --label here --arrays /nonexistent/arrays.json").expect("a line");
         assert_eq!(options.label, "here");
         let arrays = options.arrays.take().expect("it was named");

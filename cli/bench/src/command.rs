@@ -24,7 +24,7 @@ use super::notification;
 use super::objects;
 use super::omp::{self, OmpOptions};
 use super::placement::PlacementOptions;
-use super::progress::showing;
+use super::progress::with_progress;
 use super::rcce;
 use super::realtime;
 use super::report::show;
@@ -337,7 +337,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
             Ok(0)
         }
         BenchCommand::Latency(options) => {
-            let report = showing(context, |progress| latency::run(&options.to_bench(), progress))?;
+            let report = with_progress(context, |progress| latency::run(&options.to_bench(), progress))?;
             show(&report, options.json)
         }
         BenchCommand::Coherence(options) => {
@@ -345,7 +345,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
             show(&report, options.json)
         }
         BenchCommand::Waitset(options) => {
-            let report = showing(context, |progress| waitset::run(&options.to_bench(), progress))?;
+            let report = with_progress(context, |progress| waitset::run(&options.to_bench(), progress))?;
             show(&report, options.json)
         }
     }
@@ -360,7 +360,7 @@ pub(super) fn far_program() -> Result<Vec<String>, Failure> {
 fn measure(context: &Context, options: &RingOptions) -> Result<Report, Failure> {
     let options = options.to_bench()?;
     let domain = context.attach()?;
-    Ok(showing(context, |progress| ring::run(&domain, &options, progress))?)
+    Ok(with_progress(context, |progress| ring::run(&domain, &options, progress))?)
 }
 
 #[cfg(test)]
@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn reports_that_moved_elsewhere_are_answered_with_the_program_that_writes_them() {
+    fn moved_reports_name_their_program() {
         for line in ["tombolo bench all -o pages", "tombolo bench bulk --output pages"] {
             let error = Arguments::try_parse_from(line.split(' ')).unwrap_err().to_string();
             assert!(error.contains("`make results` writes pages"), "{line}: {error}");

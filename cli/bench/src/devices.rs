@@ -1,8 +1,8 @@
 //! `tombolo bench devices`
 
 use clap::Args;
-use tombolo_bench::devices::{self, Place};
-use tombolo_cli_common::heard::Heard;
+use tombolo_bench::devices::{self, TestFiles};
+use tombolo_cli_common::heard::ChildOutput;
 use tombolo_machine::Kit;
 use tombolo_machine::vm::Architecture;
 
@@ -48,12 +48,13 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         emulator: Architecture::AARCH64.program.to_owned(),
         kit: Kit::locate()?.root().to_owned(),
     };
-    let place = Place::create(&bench)?;
+    let test_files = TestFiles::create(&bench)?;
     let mut status = 1;
-    with_machine(context, Some(&place.machine_file()), |domain| {
-        let heard = Heard::of(domain);
-        let report =
-            devices::run(domain, &bench, &place, &|child| heard.text(child), &mut |what| context.say(what))?;
+    with_machine(context, Some(&test_files.machine_file()), |domain| {
+        let output = ChildOutput::capture(domain);
+        let report = devices::run(domain, &bench, &test_files, &|child| output.text(child), &mut |what| {
+            context.info(what);
+        })?;
         status = show(&report, options.json)?;
         Ok(())
     })?;

@@ -10,12 +10,12 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use tombolo::Domain;
 use tombolo_bench::figures::{boot, compute, gather, link, map, memory, messages, pages};
-use tombolo_cli_common::found::{Finding, FoundFile, HINT, Part};
+use tombolo_cli_common::found::{Finding, FindingsFile, HINT, Part};
 use tombolo_machine::{FoundCost, Kit};
 use tombolo_platform::memory::create_sealed as memory_file;
 
-use super::brought::Brought;
-use super::progress::showing;
+use super::brought::TemporaryMachine;
+use super::progress::with_progress;
 use super::report::show;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -53,13 +53,13 @@ impl Common {
         let image = self.image()?;
         let (_machine, domain) = match &self.up {
             Some(file) => {
-                let machine = Brought::up(file)?;
+                let machine = TemporaryMachine::up(file)?;
                 let domain = Domain::attach_to_machine(machine.name())?;
                 (Some(machine), domain)
             }
             None => (None, context.attach()?),
         };
-        showing(context, |progress| run(&domain, &image, progress))
+        with_progress(context, |progress| run(&domain, &image, progress))
     }
 }
 
@@ -159,7 +159,7 @@ pub(super) fn link(context: &Context, options: &LinkOptions) -> Result<u8, Failu
     };
     let (report, file) = options.common.measure(context, |domain, image, progress| {
         let write = options.write.as_deref();
-        let file = write.map(|path| FoundFile::open(path, domain.machine_name())).transpose()?;
+        let file = write.map(|path| FindingsFile::open(path, domain.machine_name())).transpose()?;
         Ok((link::run((domain, image), &bench, progress)?, file))
     })?;
     let status = show(&report, options.common.json)?;
@@ -167,9 +167,9 @@ pub(super) fn link(context: &Context, options: &LinkOptions) -> Result<u8, Failu
     match &file {
         Some(file) => {
             file.write(&found)?;
-            context.say(file.done(found.len()));
+            context.info(file.written_message(found.len()));
         }
-        None if !options.common.json && !found.is_empty() => context.say(HINT),
+        None if !options.common.json && !found.is_empty() => context.info(HINT),
         None => {}
     }
     Ok(status)
@@ -378,7 +378,7 @@ pub(super) fn boot(context: &Context, options: &BootOptions) -> Result<u8, Failu
         BoardIsa::Aarch64 => "aarch64",
         BoardIsa::Riscv64 => "riscv64",
     };
-    let (rows, failed) = showing(context, |progress| {
+    let (rows, failed) = with_progress(context, |progress| {
         gather(
             &options.boards,
             |boards| format!("{boards} boards"),
@@ -402,7 +402,7 @@ fn boards_up(boards: u32, isa: &str) -> Result<boot::Row, Failure> {
     file.write_all(text.as_bytes()).map_err(Failure::system("write a machine file"))?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), file.as_raw_fd());
     let began = Instant::now();
-    let machine = Brought::up(Path::new(&path))?;
+    let machine = TemporaryMachine::up(Path::new(&path))?;
     let all_s = began.elapsed().as_secs_f64();
     let domain = Domain::attach_to_machine(machine.name())?;
     let nodes = domain.nodes()?;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tombolo_bench::hubs;
-use tombolo_cli_common::heard::Heard;
-use tombolo_cli_common::nodes::named;
+use tombolo_cli_common::heard::ChildOutput;
+use tombolo_cli_common::nodes::node_named;
 use tombolo_machine::Kit;
 
 use super::progress::Output;
@@ -56,12 +56,12 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
-    if let Some(status) = options.output.taken_part(context, hubs::run_member)? {
+    if let Some(status) = options.output.run_if_member(context, hubs::run_member)? {
         return Ok(status);
     }
     let domain = context.attach_running()?;
     let nodes = domain.nodes()?;
-    let on = options.on.iter().map(|node| named(&nodes, node).cloned()).collect::<Result<_, _>>()?;
+    let on = options.on.iter().map(|node| node_named(&nodes, node).cloned()).collect::<Result<_, _>>()?;
     let kit = Kit::locate()?;
     let bench = hubs::Options {
         on,
@@ -70,6 +70,6 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         board_image: kit.image("bounded"),
         member_arguments: ["bench", "hub", "--member"].map(str::to_owned).into(),
     };
-    let heard = Heard::of(&domain);
-    show(&hubs::run(&domain, &bench, &|child| heard.take(child))?, options.output.json)
+    let output = ChildOutput::capture(&domain);
+    show(&hubs::run(&domain, &bench, &|child| output.take(child))?, options.output.json)
 }

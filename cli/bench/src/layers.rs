@@ -10,7 +10,7 @@ use tombolo_bench::suite::{Failed, Schedule};
 
 use super::brought::with_machine;
 use super::command::far_program;
-use super::progress::showing;
+use super::progress::with_progress;
 use super::report::show;
 use super::suite::{default_slice_ms, failed_link, measure_links};
 use crate::context::Context;
@@ -64,7 +64,7 @@ pub(crate) fn run(context: &Context, options: &LayersOptions) -> Result<u8, Fail
         ..Schedule::default()
     };
     let layers = layers::Options { runs: options.runs.get(), schedule, far: far_program()? };
-    let mut report = showing(context, |progress| layers::run(&layers, progress))?;
+    let mut report = with_progress(context, |progress| layers::run(&layers, progress))?;
     let measured = with_machine(context, options.up.as_deref(), |domain| {
         let links = measure_links(context, false, domain)?;
         report.failed.extend(links.failed.iter().map(failed_link));

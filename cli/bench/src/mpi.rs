@@ -12,12 +12,12 @@ use tombolo_machine::{Kit, VmNode};
 
 use super::brought::with_machine;
 use super::bulk::virtual_machines;
-use super::progress::showing;
+use super::progress::with_progress;
 use super::report::show;
 use crate::context::Context;
 use crate::failure::Failure;
-use tombolo_cli_common::nodes::named;
-use tombolo_cli_common::programs::front;
+use tombolo_cli_common::nodes::node_named;
+use tombolo_cli_common::programs::main_program_path;
 
 /// Measures MPI between ranks of this host and to each node, beside other MPI stacks
 ///
@@ -73,8 +73,8 @@ impl MpiOptions {
         let usual = mpi::Options::default();
         let length = Duration::from_millis(self.slice_ms);
         // All metrics together are some twenty figures, and emulated ranks are slow to start.
-        let patience = usual.patience + 30 * length;
-        mpi::Options { rounds: self.rounds, length, patience, metrics: self.metrics.clone() }
+        let timeout = usual.timeout + 30 * length;
+        mpi::Options { rounds: self.rounds, length, timeout, metrics: self.metrics.clone() }
     }
 
     fn wants(&self, node: &str) -> bool {
@@ -85,8 +85,11 @@ impl MpiOptions {
 /// Runs the command. Returns status 1 if an installed stack could not be measured; the report names it and
 /// the reason.
 pub(crate) fn run(context: &Context, options: &MpiOptions) -> Result<u8, Failure> {
-    let mut tools =
-        Tools { tombolo: front()?, kit: Kit::locate()?.root().to_owned(), machine: context.machine.clone() };
+    let mut tools = Tools {
+        tombolo: main_program_path()?,
+        kit: Kit::locate()?.root().to_owned(),
+        machine: context.machine.clone(),
+    };
     let mut report = None;
     let mut measured = |tools: &Tools, nodes: &[tombolo::nodes::NodeInfo]| -> Result<(), Failure> {
         report = Some(measure(context, options, tools, nodes)?);
@@ -114,7 +117,7 @@ fn measure(
         if nodes.is_empty() {
             return Err(Failure::NothingUp);
         }
-        named(nodes, name)?;
+        node_named(nodes, name)?;
     }
     let (mut stacks, mut absent) = (Vec::new(), Vec::new());
     let mut add = |(some, none): (Vec<mpi::Stack>, Vec<Absent>)| {
@@ -134,12 +137,12 @@ fn measure(
             add(network_stack(context, options, tools, &node.name)?);
         }
     }
-    let run = showing(context, |progress| mpi::run(stacks, absent, &options.to_bench(), progress));
+    let run = with_progress(context, |progress| mpi::run(stacks, absent, &options.to_bench(), progress));
     run.map_err(Failure::system("measure the limit of this host"))
 }
 
 /// Minimum memory of a node: MPI's files are unpacked in memory.
-const LEAST_MEMORY_MIB: u32 = 512;
+const MIN_MEMORY_MIB: u32 = 512;
 
 /// Measures TCP to a virtual machine like that node, where one can be started.
 fn network_stack(
@@ -153,8 +156,8 @@ fn network_stack(
     let usual = VmNode::default();
     let vm = vm.unwrap_or(&usual);
     let cpu = vm.cpu.as_deref().unwrap_or(Architecture::AARCH64.cpu);
-    let stack = mpi::network_stack(tools, name, cpu, vm.memory_mib.max(LEAST_MEMORY_MIB));
-    Ok(match mpi::network::missing(&tools.kit) {
+    let stack = mpi::network_stack(tools, name, cpu, vm.memory_mib.max(MIN_MEMORY_MIB));
+    Ok(match mpi::network::missing_requirement(&tools.kit) {
         None => (vec![stack], Vec::new()),
         Some(why) => (Vec::new(), vec![stack.absent(why)]),
     })

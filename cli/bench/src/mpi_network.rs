@@ -22,7 +22,7 @@ pub(crate) struct NetworkOptions {
     #[arg(long)]
     memory_mib: u32,
 
-    /// What `measure` gets
+    /// Program and arguments of `measure`
     #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
     arguments: Vec<String>,
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use tombolo_bench::notification;
 
-use super::progress::{Output, member_arguments, showing};
+use super::progress::{Output, member_arguments, with_progress};
 use super::report::show;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -48,7 +48,7 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
-    if let Some(status) = options.output.taken_part(context, notification::run_member)? {
+    if let Some(status) = options.output.run_if_member(context, notification::run_member)? {
         return Ok(status);
     }
     let bench = notification::Options {
@@ -56,9 +56,9 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         rounds: options.rounds,
         slice_ms: options.slice_ms.into(),
         member_arguments: member_arguments(context, "notification"),
-        patience: Duration::from_secs(120),
+        timeout: Duration::from_secs(120),
     };
-    let report = showing(context, |progress| notification::run(&bench, progress));
+    let report = with_progress(context, |progress| notification::run(&bench, progress));
     let report = report.map_err(|error| Failure::Other(error.into()))?;
     show(&report, options.output.json)
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use tombolo_bench::objects;
 
-use super::progress::{Output, member_arguments, showing};
+use super::progress::{Output, member_arguments, with_progress};
 use super::report::show;
 use crate::context::Context;
 use crate::failure::Failure;
@@ -53,7 +53,7 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
-    if let Some(status) = options.output.taken_part(context, objects::run_member)? {
+    if let Some(status) = options.output.run_if_member(context, objects::run_member)? {
         return Ok(status);
     }
     let bench = objects::Options {
@@ -63,8 +63,8 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         windows: options.window.clone(),
         repeats: options.repeats,
         member_arguments: member_arguments(context, "objects"),
-        patience: Duration::from_secs(120),
+        timeout: Duration::from_secs(120),
     };
-    let report = showing(context, |progress| objects::run(&bench, progress));
+    let report = with_progress(context, |progress| objects::run(&bench, progress));
     show(&report, options.output.json)
 }

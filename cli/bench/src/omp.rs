@@ -11,11 +11,11 @@ use tombolo_machine::Kit;
 use tombolo_machine::build::Scratch;
 
 use super::brought::with_machine;
-use super::progress::showing;
+use super::progress::with_progress;
 use super::report::show;
 use crate::context::Context;
 use crate::failure::Failure;
-use tombolo_cli_common::programs::front;
+use tombolo_cli_common::programs::main_program_path;
 
 /// Measures OpenMP constructs and regions, beside GCC's libgomp and LLVM's libomp
 ///
@@ -115,7 +115,7 @@ pub(super) fn measure(
 ) -> Result<Report, Failure> {
     let scratch = Scratch::new()?;
     let mut tools = Tools {
-        tombolo: front()?,
+        tombolo: main_program_path()?,
         kit: Kit::locate()?.root().to_owned(),
         machine: context.machine.clone(),
         scratch: scratch.path().to_owned(),
@@ -124,7 +124,7 @@ pub(super) fn measure(
     if options.wants(Section::Nodes) {
         with_machine(context, up, |domain| {
             tools.machine = Some(domain.machine_name().to_owned());
-            report = Some(on_stacks(context, &tools, &foreign(&domain.nodes()?), options)?);
+            report = Some(on_stacks(context, &tools, &foreign_node_sets(&domain.nodes()?), options)?);
             Ok(())
         })?;
     }
@@ -147,13 +147,13 @@ fn on_stacks(
         stacks.extend(some);
         absent.extend(none);
     }
-    let run = showing(context, |progress| omp::run(&stacks, absent, options, progress));
+    let run = with_progress(context, |progress| omp::run(&stacks, absent, options, progress));
     run.map_err(Failure::system("measure the limit of this host"))
 }
 
 /// Returns the sets of foreign nodes for workers, of an instruction set that programs can be built for: one
 /// emulated on this kernel, a virtual machine, and two of these, as far as they are up.
-fn foreign(nodes: &[NodeInfo]) -> Vec<Vec<String>> {
+fn foreign_node_sets(nodes: &[NodeInfo]) -> Vec<Vec<String>> {
     let of_kind = |kind: NodeKind, count: usize| {
         let fits =
             |node: &&NodeInfo| node.kind == kind && node.isa == Isa::Aarch64 && node.isa != Isa::current();

@@ -11,7 +11,7 @@ use crate::failure::{Failure, eprint_quietly};
 use crate::text::one_line;
 
 /// Shows the present measurement in a line that is overwritten, if standard error is a terminal.
-pub(super) fn showing<T>(context: &Context, measure: impl FnOnce(&mut dyn FnMut(&str)) -> T) -> T {
+pub(super) fn with_progress<T>(context: &Context, measure: impl FnOnce(&mut dyn FnMut(&str)) -> T) -> T {
     let shown = io::stderr().is_terminal() && !context.quiet;
     let result = measure(&mut |line| {
         if shown {
@@ -39,7 +39,7 @@ pub(super) struct Output {
 impl Output {
     /// Takes part in a trial and returns the exit status, if this process was started for one. Reports
     /// failures on standard error.
-    pub(super) fn taken_part(
+    pub(super) fn run_if_member(
         &self,
         context: &Context,
         run: impl FnOnce(&Domain, &str) -> Result<(), String>,

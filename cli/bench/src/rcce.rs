@@ -10,7 +10,7 @@ use serde::Serialize;
 use tombolo::Isa;
 use tombolo::nodes::NodeInfo;
 use tombolo_bench::xipx::Rcce;
-use tombolo_cli_common::programs::front;
+use tombolo_cli_common::programs::main_program_path;
 use tombolo_machine::build::Scratch;
 
 use crate::context::{Context, print, print_json};
@@ -96,7 +96,7 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
 }
 
 /// Measures RCCE between two ranks of the host, for the report of another command: the fastest of all slices.
-pub(super) fn beside(
+pub(super) fn measure_for_report(
     context: &Context,
     sizes: &[u32],
     rounds: u32,
@@ -130,7 +130,7 @@ fn measure(
     tombolo(context, words.into_iter().chain(["-o".into(), image.clone().into()]))?;
     let mut rows = Vec::new();
     for on in on {
-        context.say(format!("measuring RCCE between host and {on}"));
+        context.info(format!("measuring RCCE between host and {on}"));
         let nodes = format!("host,{on}");
         let mut words: Vec<OsString> =
             ["run", "--no-label", "--no-input", "--on", &nodes].map(Into::into).into();
@@ -152,7 +152,7 @@ fn targets(context: &Context, on: &[String]) -> Result<String, Failure> {
 
 /// Runs the command `tombolo` on the same machine. Its error output becomes this command's failure.
 fn tombolo(context: &Context, words: impl IntoIterator<Item = OsString>) -> Result<Output, Failure> {
-    let mut command = Command::new(front()?);
+    let mut command = Command::new(main_program_path()?);
     if let Some(machine) = &context.machine {
         command.args([OsStr::new("--machine"), OsStr::new(machine)]);
     }
@@ -160,16 +160,16 @@ fn tombolo(context: &Context, words: impl IntoIterator<Item = OsString>) -> Resu
     if output.status.success() {
         return Ok(output);
     }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    let why = std::io::Error::other(said);
+    let message = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let why = std::io::Error::other(message);
     Err(Failure::system("measure RCCE")(why))
 }
 
 /// Parses the rows of a run's output, in the order of lengths; `choose` selects a value from the sorted
 /// slices of each figure.
-fn rows_of(on: &str, said: &str, choose: fn(&[f64]) -> f64) -> Vec<Row> {
+fn rows_of(on: &str, output: &str, choose: fn(&[f64]) -> f64) -> Vec<Row> {
     let mut figures: BTreeMap<(u32, String), Vec<f64>> = BTreeMap::new();
-    for line in said.lines() {
+    for line in output.lines() {
         let mut words = line.strip_prefix("figure ").into_iter().flat_map(|line| line.split(' '));
         if let (Some(name), Some(bytes), Some(ns)) = (words.next(), words.next(), words.next())
             && let (Ok(bytes), Ok(ns)) = (bytes.parse(), ns.parse())
@@ -183,7 +183,7 @@ fn rows_of(on: &str, said: &str, choose: fn(&[f64]) -> f64) -> Vec<Row> {
         Some(choose(&all))
     };
     let mut lengths: Vec<u32> =
-        said.lines().filter_map(|line| line.split(' ').nth(2)?.parse().ok()).collect();
+        output.lines().filter_map(|line| line.split(' ').nth(2)?.parse().ok()).collect();
     lengths.sort_unstable();
     lengths.dedup();
     let row = |bytes: u32| Row {
@@ -218,8 +218,8 @@ mod tests {
 
     #[test]
     fn figures_become_medians() {
-        let said = "figure send 64 30\nfigure send 64 10\nfigure send 64 20\nfigure channel 8 5\nnoise 3\nfigure put 64 x\n";
-        let rows = rows_of("arm0", said, |all| all[all.len() / 2]);
+        let output = "figure send 64 30\nfigure send 64 10\nfigure send 64 20\nfigure channel 8 5\nnoise 3\nfigure put 64 x\n";
+        let rows = rows_of("arm0", output, |all| all[all.len() / 2]);
         let row = |bytes, send_ns, channel_ns| Row {
             on: "arm0".to_owned(),
             bytes,

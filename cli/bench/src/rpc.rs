@@ -6,7 +6,7 @@ use tombolo_bench::rpc;
 use tombolo_bench::suite::peers_program::{absent, beside};
 use tombolo_bench::suite::{Peer, Results};
 
-use super::progress::showing;
+use super::progress::with_progress;
 use super::report::status;
 use super::suite::{Measure, Share, run_program};
 use crate::context::{Context, print};
@@ -48,7 +48,7 @@ pub(crate) fn run(context: &Context, options: &RpcOptions) -> Result<u8, Failure
             let all = rpc::peers();
             let peers: Vec<&dyn Peer> = all.iter().map(AsRef::as_ref).collect();
             let absent: Vec<_> = rpc::FOREIGN.into_iter().map(absent).collect();
-            showing(context, |progress| rpc::run(&peers, &absent, &suite, progress))?
+            with_progress(context, |progress| rpc::run(&peers, &absent, &suite, progress))?
         }
     };
     print(if options.json { results.to_json() } else { results.table() + &summary(&results) })?;

@@ -19,7 +19,7 @@ use super::brought::with_machine;
 use super::command::far_program;
 use super::omp as openmp;
 use super::placement::PlacementOptions;
-use super::progress::showing;
+use super::progress::with_progress;
 use super::report::show;
 use crate::context::{Context, print};
 use crate::failure::{Failure, eprint_quietly};
@@ -211,7 +211,7 @@ fn add_distribution(context: &Context, options: &AllOptions, results: &mut Resul
     let length = if options.quick { Duration::from_millis(50) } else { DISTRIBUTION };
     let peer_arguments = ["bench", "latency", "--peer"].map(Into::into).to_vec();
     let options = latency::Options { length, peer_arguments };
-    match showing(context, |progress| latency::run(&options, progress)) {
+    match with_progress(context, |progress| latency::run(&options, progress)) {
         Ok(report) => results.distribution = Some(report),
         Err(error) => results.failed.push(Failed::new("the distribution of answer times", &error)),
     }
@@ -254,7 +254,7 @@ pub(super) fn run_placement(context: &Context, options: &PlacementOptions) -> Re
     with_machine(context, options.up.as_deref(), |domain| {
         let image = Kit::locate()?.image("bench");
         let (nodes, windows) = (domain.nodes()?, domain.windows()?);
-        report = showing(context, |progress| {
+        report = with_progress(context, |progress| {
             placement::run((domain, &image), (&nodes, &windows), options.rounds, progress)
         });
         Ok(())
@@ -279,7 +279,7 @@ pub(super) fn measure_links(
     // Boards run one program at a time, built for them, and this image has no build for boards.
     let nodes = domain.nodes()?.into_iter().filter(|node| node.kind != NodeKind::Bare);
     ring.nodes = nodes.map(|node| node.name).collect();
-    Ok(showing(context, |progress| ring::run(domain, &ring, progress))?)
+    Ok(with_progress(context, |progress| ring::run(domain, &ring, progress))?)
 }
 
 /// Part measured by the program with the other peers.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use clap::Args;
 use tombolo_bench::xipx;
 
-use super::progress::{Output, member_arguments, showing};
+use super::progress::{Output, member_arguments, with_progress};
 use super::rcce;
 use super::report::show;
 use crate::context::Context;
@@ -56,7 +56,7 @@ pub(super) struct Options {
 }
 
 pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
-    if let Some(status) = options.output.taken_part(context, xipx::run_member)? {
+    if let Some(status) = options.output.run_if_member(context, xipx::run_member)? {
         return Ok(status);
     }
     let bench = xipx::Options {
@@ -65,13 +65,13 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         rounds: options.rounds,
         slice_ms: options.slice_ms.into(),
         member_arguments: member_arguments(context, "xipx"),
-        patience: Duration::from_secs(120),
+        timeout: Duration::from_secs(120),
     };
     let rcce = if options.no_rcce {
         Vec::new()
     } else {
-        rcce::beside(context, &options.sizes, options.rounds, options.slice_ms)?
+        rcce::measure_for_report(context, &options.sizes, options.rounds, options.slice_ms)?
     };
-    let report = showing(context, |progress| xipx::run(&bench, rcce, progress));
+    let report = with_progress(context, |progress| xipx::run(&bench, rcce, progress));
     show(&report, options.output.json)
 }

@@ -7,7 +7,7 @@ use std::path::Path;
 use clap::CommandFactory;
 use tombolo::Isa;
 use tombolo_machine::Image;
-use tombolo_machine::build::gcc::{CompileError, ISAS, Outcome, Said, names};
+use tombolo_machine::build::gcc::{CompileError, Diagnostics, ISAS, Outcome, isa_list};
 
 use crate::context::{Context, print};
 use crate::failure::Failure;
@@ -29,7 +29,7 @@ pub struct Wrapper {
 
 /// Parsed command line: the wrapper's own options, and gcc's arguments.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Words {
+pub struct CompilerArguments {
     /// Instruction sets of `--isa`; empty if it was not given.
     pub isas: Vec<Isa>,
     /// Whether to show the commands instead of running them.
@@ -42,7 +42,7 @@ pub struct Words {
     values: Vec<(&'static str, String)>,
 }
 
-impl Words {
+impl CompilerArguments {
     /// Returns whether an option without a value was given.
     #[must_use]
     pub fn has(&self, flag: &str) -> bool {
@@ -61,8 +61,8 @@ impl Wrapper {
     ///
     /// # Errors
     /// An option without its value, or an unsupported instruction set.
-    pub fn read(&self, words: &[String]) -> Result<Words, Failure> {
-        let mut read = Words::default();
+    pub fn read(&self, words: &[String]) -> Result<CompilerArguments, Failure> {
+        let mut read = CompilerArguments::default();
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let (name, given) = match word.split_once('=') {
@@ -96,7 +96,7 @@ impl Wrapper {
         for name in list.split(',') {
             let known = Isa::from_name(name).filter(|isa| ISAS.contains(isa));
             let isa = known.ok_or_else(|| {
-                self.usage(&format!("{} '{name}', only for {}", self.unsupported, names(ISAS)))
+                self.usage(&format!("{} '{name}', only for {}", self.unsupported, isa_list(ISAS)))
             })?;
             if !isas.contains(&isa) {
                 isas.push(isa);
@@ -126,10 +126,10 @@ pub fn show(commands: impl IntoIterator<Item = String>) -> Result<(), Failure> {
 ///
 /// # Errors
 /// A compiler failed, or standard output cannot be written.
-pub fn pass_on(outcome: Outcome, isas: usize, words: &[String]) -> Result<(), Failure> {
-    show_said(&outcome.said, isas);
+pub fn forward_result(outcome: Outcome, isas: usize, words: &[String]) -> Result<(), Failure> {
+    print_diagnostics(&outcome.diagnostics, isas);
     if !outcome.failed.is_empty() {
-        let advice = option_of_one(words).filter(|_| outcome.failed.len() < isas);
+        let advice = hint_for_m_option(words).filter(|_| outcome.failed.len() < isas);
         let failure = Failure::from(CompileError::Failed { isas: outcome.failed });
         return Err(match advice {
             Some(advice) => failure.advised(advice),
@@ -140,7 +140,7 @@ pub fn pass_on(outcome: Outcome, isas: usize, words: &[String]) -> Result<(), Fa
 }
 
 /// Returns a hint about options that only some processors support: gcc's begin with `-m`.
-fn option_of_one(words: &[String]) -> Option<String> {
+fn hint_for_m_option(words: &[String]) -> Option<String> {
     let option = words.iter().find(|word| word.starts_with("-m"))?;
     Some(format!(
         "an option that one instruction set alone has goes to its compiler by `-Xarch_{0} {option}`",
@@ -149,23 +149,23 @@ fn option_of_one(words: &[String]) -> Option<String> {
 }
 
 /// Prints the messages of compilers, with their instruction sets if there are several.
-fn show_said(said: &[Said], isas: usize) {
+fn print_diagnostics(diagnostics: &[Diagnostics], isas: usize) {
     let mut error = io::stderr().lock();
-    for said in said {
+    for diagnostics in diagnostics {
         // A closed standard error is not a failure.
         if isas > 1 {
-            let _ = writeln!(error, "for {}:", names(&said.isas));
+            let _ = writeln!(error, "for {}:", isa_list(&diagnostics.isas));
         }
-        let _ = error.write_all(&said.text);
+        let _ = error.write_all(&diagnostics.text);
     }
 }
 
 /// Reports the files that were built, with `--verbose`.
-pub fn say_made(context: &Context, made: Option<&(impl AsRef<Path>, Image)>) {
+pub fn report_built(context: &Context, made: Option<&(impl AsRef<Path>, Image)>) {
     if let Some((path, image)) = made
         && context.verbose
     {
-        context.say(text::packed(path.as_ref(), image).trim_end());
+        context.info(text::packed(path.as_ref(), image).trim_end());
     }
 }
 
@@ -192,13 +192,13 @@ mod tests {
         values: &["--allow"],
     };
 
-    fn read(line: &str) -> Result<Words, String> {
+    fn read(line: &str) -> Result<CompilerArguments, String> {
         let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
         WRAPPER.read(&words).map_err(|failure| failure.to_string())
     }
 
     #[test]
-    fn own_options_are_taken_out_wherever_they_stand() {
+    fn own_options_are_extracted_anywhere() {
         let words = read("-O2 --isa aarch64 a.c --abi -o a --allow env -show --allow=b -DX=y").unwrap();
         assert_eq!(words.gcc.join(" "), "-O2 a.c -o a -DX=y");
         assert_eq!(
@@ -210,18 +210,18 @@ mod tests {
     }
 
     #[test]
-    fn an_option_of_one_processor_that_fails_for_another_is_pointed_out() {
+    fn failing_m_option_gets_a_hint() {
         let words = ["-O2", "-mavx2", "a.c"].map(str::to_owned);
         let failed = |failed: &[Isa]| {
             let outcome = Outcome { failed: failed.to_vec(), ..Outcome::default() };
-            pass_on(outcome, 2, &words).unwrap_err().hint().unwrap_or_default()
+            forward_result(outcome, 2, &words).unwrap_err().hint().unwrap_or_default()
         };
         assert!(failed(&[Isa::Aarch64]).contains("-mavx2`"));
         assert_eq!(failed(&[Isa::X86_64, Isa::Aarch64]), "");
     }
 
     #[test]
-    fn what_is_wrong_with_them_is_said() {
+    fn mistakes_in_options_are_reported() {
         assert!(read("a.c --isa").unwrap_err().contains("--isa needs a value"));
         assert!(read("a.c --allow").unwrap_err().contains("--allow needs a value"));
         let expected = "MPI cannot be compiled for 'riscv64', only for x86_64 and aarch64";

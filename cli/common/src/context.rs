@@ -68,7 +68,7 @@ impl Context {
     }
 
     /// Reports progress on standard error, unless `quiet`.
-    pub fn say(&self, text: impl AsRef<str>) {
+    pub fn info(&self, text: impl AsRef<str>) {
         if !self.quiet {
             // Standard error may be closed.
             let _ = writeln!(io::stderr(), "{}", text.as_ref());

@@ -10,7 +10,7 @@ use tombolo::error::Fault;
 use tombolo_machine::file::FileError as MachineFileError;
 use tombolo_machine::image::ImageError;
 use tombolo_trace::file::FileError;
-use tombolo_trace::merge::Impossible;
+use tombolo_trace::merge::MergeError;
 use tombolo_transport::wrap::capture::CaptureError;
 
 use crate::others;
@@ -87,7 +87,7 @@ pub enum Failure {
         /// The file.
         path: PathBuf,
         /// The contradiction.
-        source: Impossible,
+        source: MergeError,
     },
     /// The output cannot be written.
     Output(io::Error),
@@ -175,11 +175,11 @@ impl Failure {
         let hint = match self {
             Failure::NothingUp => {
                 let usual = "`tombolo up` brings one up; `tombolo run` starts one for this host by itself";
-                return Some(others::advice(None).unwrap_or_else(|| usual.to_owned()));
+                return Some(others::other_users_hint(None).unwrap_or_else(|| usual.to_owned()));
             }
             Failure::NotUp(name) => {
                 let usual = "`tombolo status` shows which machines are up";
-                return Some(others::advice(Some(name)).unwrap_or_else(|| usual.to_owned()));
+                return Some(others::other_users_hint(Some(name)).unwrap_or_else(|| usual.to_owned()));
             }
             Failure::UpAlready(name) => {
                 return Some(format!(
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn a_closed_pipe_is_told_by_the_status_alone() {
+    fn closed_pipe_only_sets_the_status() {
         let closed = Failure::Output(ErrorKind::BrokenPipe.into());
         assert_eq!((closed.render(false).as_str(), closed.status()), ("", 141));
         assert_eq!(Failure::Output(ErrorKind::StorageFull.into()).status(), 1);

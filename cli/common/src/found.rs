@@ -36,7 +36,7 @@ pub enum Part {
 
 /// A machine file that can be updated.
 #[derive(Debug)]
-pub struct FoundFile {
+pub struct FindingsFile {
     /// Path as given.
     shown: PathBuf,
     /// Path without symbolic links: the file itself is replaced, not a link to it.
@@ -44,12 +44,12 @@ pub struct FoundFile {
     machine: Machine,
 }
 
-impl FoundFile {
+impl FindingsFile {
     /// Checks the file before any measurement: it must describe the machine that is up, and be writable.
     ///
     /// # Errors
     /// A [`Failure`] of the command line, with advice; or the mistakes in the file.
-    pub fn open(path: &Path, machine_name: &str) -> Result<FoundFile, Failure> {
+    pub fn open(path: &Path, machine_name: &str) -> Result<FindingsFile, Failure> {
         let machine = Machine::open(path).map_err(|error| match error {
             FileError::Invalid(_) => error.into(),
             error => usage(error.to_string(), "give --write the machine file that `tombolo up` was given"),
@@ -66,7 +66,7 @@ impl FoundFile {
         }
         File::options().append(true).open(path).map_err(|error| unwritable(path, &error))?;
         let real = fs::canonicalize(path).map_err(|error| unwritable(path, &error))?;
-        Ok(FoundFile { shown: path.to_owned(), path: real, machine })
+        Ok(FindingsFile { shown: path.to_owned(), path: real, machine })
     }
 
     /// Writes the findings into the file, replacing earlier ones about the same links. Everything else is
@@ -80,7 +80,7 @@ impl FoundFile {
         let _locked = lock(&self.path).map_err(failed)?;
         let text = fs::read_to_string(&self.path).map_err(failed)?;
         let mode = fs::metadata(&self.path).map_err(failed)?.permissions().mode() & 0o7777;
-        let text = edited(&text, &self.machine, findings, today())
+        let text = insert_findings(&text, &self.machine, findings, today())
             .map_err(|why| usage(format!("{}: {why}", self.shown.display()), UNCHANGED))?;
         if text.len() as u64 > MAX_FILE_BYTES {
             let message = format!(
@@ -96,7 +96,7 @@ impl FoundFile {
 
     /// Returns the message after writing.
     #[must_use]
-    pub fn done(&self, count: usize) -> String {
+    pub fn written_message(&self, count: usize) -> String {
         format!("wrote what was found of {} to {}", text::count(count, "link"), self.shown.display())
     }
 }
@@ -133,7 +133,7 @@ fn unwritable(path: &Path, error: &io::Error) -> Failure {
 }
 
 /// Returns the text of a machine file with these findings in it.
-fn edited(text: &str, machine: &Machine, findings: &[Finding], on: Date) -> Result<String, String> {
+fn insert_findings(text: &str, machine: &Machine, findings: &[Finding], on: Date) -> Result<String, String> {
     let mut document: DocumentMut = text.parse().map_err(|error| format!("it is not TOML: {error}"))?;
     let tables = document.entry("found").or_insert_with(|| Item::ArrayOfTables(ArrayOfTables::new()));
     let tables =
@@ -152,7 +152,7 @@ fn edited(text: &str, machine: &Machine, findings: &[Finding], on: Date) -> Resu
                 std::mem::swap(&mut cost.bytes_per_s, &mut cost.bytes_per_s_back);
             }
         }
-        let index = tables.iter().position(|table| is_of(table, &finding.nodes));
+        let index = tables.iter().position(|table| is_for_nodes(table, &finding.nodes));
         let table = match index {
             Some(index) => tables.get_mut(index),
             None => {
@@ -161,21 +161,21 @@ fn edited(text: &str, machine: &Machine, findings: &[Finding], on: Date) -> Resu
             }
         };
         if let Some(table) = table {
-            fill(table, &finding, on);
+            fill_table(table, &finding, on);
         }
     }
     Ok(document.to_string())
 }
 
 /// Returns whether a table is about these two nodes, in either order.
-fn is_of(table: &Table, nodes: &[String; 2]) -> bool {
+fn is_for_nodes(table: &Table, nodes: &[String; 2]) -> bool {
     let between = table.get("between").and_then(Item::as_array);
     let names: Vec<&str> = between.into_iter().flatten().filter_map(Value::as_str).collect();
     let [a, b] = nodes;
     names == [a, b] || names == [b, a]
 }
 
-fn fill(table: &mut Table, finding: &Finding, on: Date) {
+fn fill_table(table: &mut Table, finding: &Finding, on: Date) {
     let nodes: Array = finding.nodes.iter().map(String::as_str).collect();
     // Each pair is written from its first node.
     set(table, "between", nodes.into());
@@ -280,13 +280,15 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again_and_all_else_stays() {
+    fn findings_round_trip_and_the_rest_stays() {
         let (part, other) = (Part::Memory(memory(8)), Part::Cost(cost()));
-        let first = edited(TEXT, &machine(TEXT), &[finding(["host", "s390x-user"], part)], DAY).unwrap();
+        let first =
+            insert_findings(TEXT, &machine(TEXT), &[finding(["host", "s390x-user"], part)], DAY).unwrap();
         assert!(first.starts_with(TEXT), "{first}");
         // The same pair in the other order: its rates are swapped.
         let second =
-            edited(&first, &machine(&first), &[finding(["s390x-user", "host"], other)], DAY).unwrap();
+            insert_findings(&first, &machine(&first), &[finding(["s390x-user", "host"], other)], DAY)
+                .unwrap();
         assert!(second.starts_with(TEXT) && second.matches("[[found]]").count() == 1, "{second}");
         let read = machine(&second);
         let [found] = read.found() else { panic!("{second}") };
@@ -298,9 +300,9 @@ mod tests {
     #[test]
     fn a_later_finding_replaces_the_earlier_and_keeps_comments() {
         let of = |bytes| [finding(["host", "s390x-user"], Part::Memory(memory(bytes)))];
-        let first = edited(TEXT, &machine(TEXT), &of(8), DAY).unwrap();
+        let first = insert_findings(TEXT, &machine(TEXT), &of(8), DAY).unwrap();
         let marked = first.replacen("transport = \"shm\"", "# by hand\ntransport = \"shm\" # why", 1);
-        let second = edited(&marked, &machine(&marked), &of(16), DAY).unwrap();
+        let second = insert_findings(&marked, &machine(&marked), &of(16), DAY).unwrap();
         assert_eq!(machine(&second).found()[0].memory, Some(memory(16)));
         assert!(second.contains("# by hand\ntransport = \"shm\" # why"), "{second}");
         assert_eq!(second.replace("widest_store_bytes = 16", "widest_store_bytes = 8"), marked);
@@ -314,7 +316,7 @@ mod tests {
         fs::write(&path, TEXT).unwrap();
         fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
         let failed = |path: &Path, name: &str| {
-            let failure = FoundFile::open(path, name).unwrap_err();
+            let failure = FindingsFile::open(path, name).unwrap_err();
             assert!(failure.status() == 2 && failure.hint().is_some(), "{failure}");
             failure.to_string()
         };
@@ -322,7 +324,7 @@ mod tests {
         assert!(failed(&folder.join("absent.toml"), "m").contains("absent.toml"));
         let link = folder.join("link.toml");
         std::os::unix::fs::symlink("m.toml", &link).unwrap();
-        let file = FoundFile::open(&link, "m").unwrap();
+        let file = FindingsFile::open(&link, "m").unwrap();
         file.write(&[finding(["host", "s390x-user"], Part::Cost(cost()))]).unwrap();
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink(), "the link still is one");
         assert_eq!(fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o640);
@@ -334,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn commands_that_write_at_once_keep_what_each_has_found() {
+    fn concurrent_writers_keep_all_findings() {
         let folder = std::env::temp_dir().join(format!("tombolo-found-at-once-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let path = folder.join("m.toml");
@@ -344,7 +346,7 @@ mod tests {
         fs::write(&path, TEXT.to_owned() + &nodes.iter().map(node).collect::<String>()).unwrap();
         std::thread::scope(|scope| {
             for node in &nodes {
-                let file = FoundFile::open(&path, "m").unwrap();
+                let file = FindingsFile::open(&path, "m").unwrap();
                 scope.spawn(move || file.write(&[finding(["host", node], Part::Cost(cost()))]).unwrap());
             }
         });

@@ -8,16 +8,16 @@ use tombolo::{Domain, DomainId};
 /// Output of each child of a domain, both streams in the order of arrival. It is kept in memory, so children
 /// must write little.
 #[derive(Clone, Debug, Default)]
-pub struct Heard(Arc<Mutex<HashMap<DomainId, Vec<u8>>>>);
+pub struct ChildOutput(Arc<Mutex<HashMap<DomainId, Vec<u8>>>>);
 
-impl Heard {
+impl ChildOutput {
     /// Captures the output of `domain`'s children from now on instead of printing it.
     #[must_use]
-    pub fn of(domain: &Domain) -> Heard {
-        let heard = Heard::default();
-        let keeps = heard.clone();
+    pub fn capture(domain: &Domain) -> ChildOutput {
+        let output = ChildOutput::default();
+        let keeps = output.clone();
         domain.on_output(move |id, _, bytes| keeps.lock().entry(id).or_default().extend(bytes));
-        heard
+        output
     }
 
     /// Returns the output of a child so far.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tombolo::Child;
 
 /// Time that a domain may leave its input unread.
-const PATIENCE: Duration = Duration::from_secs(24 * 3600);
+const READ_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 /// Number of bytes forwarded at a time.
 const PIECE_BYTES: usize = 8 << 10;
@@ -29,7 +29,7 @@ pub fn forward_to(child: Child) {
         loop {
             let length = read(&mut piece);
             // An empty piece marks the end. The end of the domain is reported elsewhere.
-            if child.input(&piece[..length], PATIENCE).is_err() || length == 0 {
+            if child.input(&piece[..length], READ_TIMEOUT).is_err() || length == 0 {
                 return;
             }
         }
@@ -42,7 +42,7 @@ pub fn forward_to_all(mut children: Vec<Child>) {
         let mut piece = vec![0; PIECE_BYTES];
         while !children.is_empty() {
             let length = read(&mut piece);
-            children.retain(|child| child.input(&piece[..length], PATIENCE).is_ok() && length > 0);
+            children.retain(|child| child.input(&piece[..length], READ_TIMEOUT).is_ok() && length > 0);
         }
     });
 }

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 ///
 /// # Errors
 /// [`Fault::NoSuchNode`](tombolo::error::Fault::NoSuchNode) with the existing names.
-pub fn named<'a>(nodes: &'a [NodeInfo], name: &str) -> Result<&'a NodeInfo, Error> {
+pub fn node_named<'a>(nodes: &'a [NodeInfo], name: &str) -> Result<&'a NodeInfo, Error> {
     position(nodes, name).map(|index| &nodes[index])
 }
 
@@ -73,9 +73,9 @@ pub fn prepare_auto(
 ) -> Result<(), Error> {
     if on.iter().any(Placement::is_auto) {
         let needs = needs.cloned().unwrap_or_default();
-        let facts = Facts::ask(domain, &needs)?;
+        let facts = Facts::query(domain, &needs)?;
         match auto {
-            Some(auto) => auto.renew(facts, needs, targets),
+            Some(auto) => auto.update(facts, needs, targets),
             None => *auto = Some(Auto::new(facts, needs, targets)),
         }
     }
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_misspelt_need_is_answered_with_what_was_meant() {
+    fn misspelt_need_gets_a_suggestion() {
         assert!(needs("memry>=1G").unwrap_err().ends_with("did you mean 'memory'?"));
         assert!(needs("isa=aarch46").unwrap_err().ends_with("did you mean 'aarch64'?"));
         assert!(!needs("memory>=x").unwrap_err().contains("did you mean"));
@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn needs_alone_choose_and_beside_names_are_an_error() {
+    fn needs_beside_node_names_are_an_error() {
         let on = |text: &str| -> Vec<Placement> {
             text.split(',').filter(|it| !it.is_empty()).map(|it| it.parse().unwrap()).collect()
         };

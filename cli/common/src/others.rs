@@ -7,36 +7,36 @@ use tombolo::find::{UserMachine, machines_of_others};
 use crate::text::one_line;
 
 /// Maximum number of machines listed; there may be hundreds.
-const NAMED: usize = 3;
+const MAX_NAMED: usize = 3;
 
 /// Returns advice about a machine of another user: of that name, or any if `None`. `None` if there is none.
-pub(crate) fn advice(name: Option<&str>) -> Option<String> {
+pub(crate) fn other_users_hint(name: Option<&str>) -> Option<String> {
     let others = machines_of_others().unwrap_or_default();
     let wanted = others.into_iter().filter(|other| name.is_none_or(|name| other.name == name));
     let users = fs::read_to_string("/etc/passwd").unwrap_or_default();
-    sentence(&wanted.collect::<Vec<_>>(), &users)
+    hint_text(&wanted.collect::<Vec<_>>(), &users)
 }
 
 /// Formats the advice. `users` is a table as in `/etc/passwd`.
-fn sentence(machines: &[UserMachine], users: &str) -> Option<String> {
+fn hint_text(machines: &[UserMachine], users: &str) -> Option<String> {
     let user = |machine: &UserMachine| match user_name(users, machine.user_id) {
         Some(name) => one_line(name),
         None => format!("#{}", machine.user_id),
     };
     let shown = |machine: &UserMachine| format!("'{}' of user {}", one_line(&machine.name), user(machine));
-    let mut named: Vec<String> = machines.iter().take(NAMED).map(shown).collect();
-    if machines.len() > NAMED {
+    let mut named: Vec<String> = machines.iter().take(MAX_NAMED).map(shown).collect();
+    if machines.len() > MAX_NAMED {
         named.push("others".to_owned());
     }
     let (verb, whose) = if machines.len() == 1 { ("is", "that user's") } else { ("are", "their users'") };
     Some(format!(
         "{} {verb} up, for {whose} programs alone: `sudo -u {} tombolo …` runs a command as that user",
-        listed(&named),
+        join_words(&named),
         user(machines.first()?)
     ))
 }
 
-fn listed(words: &[String]) -> String {
+fn join_words(words: &[String]) -> String {
     match words {
         [] => String::new(),
         [only] => only.clone(),
@@ -63,18 +63,18 @@ mod tests {
     }
 
     #[test]
-    fn machines_of_others_are_named_with_their_users() {
-        assert_eq!(sentence(&[], USERS), None);
+    fn machines_of_other_users_are_named() {
+        assert_eq!(hint_text(&[], USERS), None);
         assert_eq!(
-            sentence(&[machine(1000, "duo")], USERS).as_deref(),
+            hint_text(&[machine(1000, "duo")], USERS).as_deref(),
             Some(
                 "'duo' of user alice is up, for that user's programs alone: `sudo -u alice tombolo …` runs a command \
                  as that user"
             )
         );
         let several = [machine(0, "a"), machine(7, "b\x1b[31m"), machine(1000, "c"), machine(1000, "d")];
-        let said = sentence(&several, USERS).unwrap();
-        assert!(said.starts_with(
+        let output = hint_text(&several, USERS).unwrap();
+        assert!(output.starts_with(
             "'a' of user root, 'b\u{fffd}[31m' of user #7, 'c' of user alice and others are up"
         ));
     }

@@ -6,13 +6,13 @@ use std::io::{self, Write};
 use anstyle::{AnsiColor, Style};
 use tombolo::DomainId;
 use tombolo::spawn::Stream;
-pub use tombolo_platform::unpoisoned;
+pub use tombolo_platform::lock_unpoisoned;
 
 /// Maximum length of a line; longer ones are shown in parts.
 const MAX_LINE_BYTES: usize = 64 << 10;
 
 /// The colours of labels.
-const HUES: [AnsiColor; 6] = [
+const LABEL_COLOURS: [AnsiColor; 6] = [
     AnsiColor::Cyan,
     AnsiColor::Yellow,
     AnsiColor::Green,
@@ -52,7 +52,7 @@ pub struct Printer<O = io::Stdout, E = io::Stderr> {
 }
 
 /// The same error once more.
-fn copy_of(error: &io::Error) -> io::Error {
+fn copy_error(error: &io::Error) -> io::Error {
     error.raw_os_error().map_or_else(|| error.kind().into(), io::Error::from_raw_os_error)
 }
 
@@ -81,7 +81,7 @@ impl<O: Write, E: Write> Printer<O, E> {
     }
 
     /// Announces that a domain is about to be started.
-    pub fn expect(&mut self) {
+    pub fn expect_domain(&mut self) {
         self.starting += 1;
     }
 
@@ -91,11 +91,11 @@ impl<O: Write, E: Write> Printer<O, E> {
         self.ranks.extend(domain.map(|(id, name, number)| (id, (name, number))));
         // Output of other domains that are being started stays queued.
         let early = std::mem::take(&mut self.early);
-        early.into_iter().try_for_each(|(domain, stream, bytes)| self.piece(domain, stream, &bytes))
+        early.into_iter().try_for_each(|(domain, stream, bytes)| self.write_output(domain, stream, &bytes))
     }
 
     /// Prints a piece of a domain's output; an empty one is its end.
-    pub fn piece(&mut self, domain: DomainId, stream: Stream, bytes: &[u8]) -> io::Result<()> {
+    pub fn write_output(&mut self, domain: DomainId, stream: Stream, bytes: &[u8]) -> io::Result<()> {
         if self.failed.is_some() {
             return Ok(());
         }
@@ -111,7 +111,7 @@ impl<O: Write, E: Write> Printer<O, E> {
             Stream::Output => self.output.write_all(&text).and_then(|()| self.output.flush()),
             Stream::Error => self.errors.write_all(&text).and_then(|()| self.errors.flush()),
         };
-        written.inspect_err(|error| self.failed = Some(copy_of(error)))
+        written.inspect_err(|error| self.failed = Some(copy_error(error)))
     }
 
     /// Returns the error that ended the printing, if one did. Everything since then was dropped.
@@ -157,8 +157,8 @@ impl<O: Write, E: Write> Printer<O, E> {
     fn label(&self, domain: DomainId) -> String {
         let node = self.nodes.get(usize::from(domain.node().0)).map_or("?", String::as_str);
         let (who, hue) = match self.ranks.get(&domain) {
-            Some((name, number)) => (name.clone(), HUES[number % HUES.len()]),
-            None => (domain.to_string(), HUES[domain.index() as usize % HUES.len()]),
+            Some((name, number)) => (name.clone(), LABEL_COLOURS[number % LABEL_COLOURS.len()]),
+            None => (domain.to_string(), LABEL_COLOURS[domain.index() as usize % LABEL_COLOURS.len()]),
         };
         let style = if self.colour { hue.on_default() } else { Style::new() };
         format!("{style}[{who}@{node}]{style:#} ")
@@ -194,37 +194,37 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_whole_and_say_where_they_come_from() {
+    fn lines_are_whole_and_labelled() {
         let mut printer = printer(Show::Labelled);
-        (0..2).for_each(|_| printer.expect());
+        (0..2).for_each(|_| printer.expect_domain());
         printer.started(Some((id("0.1.5"), "0".into(), 0))).unwrap();
         printer.started(Some((id("1.1.2"), "1".into(), 1))).unwrap();
-        printer.piece(id("0.1.5"), Stream::Output, b"one\ntw").unwrap();
-        printer.piece(id("1.1.2"), Stream::Output, b"eins\n\n").unwrap();
-        printer.piece(id("0.1.5"), Stream::Error, b"oops\n").unwrap();
-        printer.piece(id("0.1.5"), Stream::Output, b"o\nend").unwrap();
-        printer.piece(id("0.1.5"), Stream::Output, b"").unwrap();
-        printer.piece(id("1.1.2"), Stream::Output, b"").unwrap();
+        printer.write_output(id("0.1.5"), Stream::Output, b"one\ntw").unwrap();
+        printer.write_output(id("1.1.2"), Stream::Output, b"eins\n\n").unwrap();
+        printer.write_output(id("0.1.5"), Stream::Error, b"oops\n").unwrap();
+        printer.write_output(id("0.1.5"), Stream::Output, b"o\nend").unwrap();
+        printer.write_output(id("0.1.5"), Stream::Output, b"").unwrap();
+        printer.write_output(id("1.1.2"), Stream::Output, b"").unwrap();
         assert_eq!(shown(&printer), "[0@host] one\n[1@arm0] eins\n[1@arm0] \n[0@host] two\n[0@host] end\n");
         assert_eq!(printer.errors, b"[0@host] oops\n");
     }
 
     #[test]
-    fn first_words_wait_for_the_name_of_who_said_them() {
+    fn early_output_waits_for_its_label() {
         let mut printer = printer(Show::Labelled);
-        printer.expect();
-        printer.piece(id("1.1.2"), Stream::Output, b"early\n").unwrap();
+        printer.expect_domain();
+        printer.write_output(id("1.1.2"), Stream::Output, b"early\n").unwrap();
         assert_eq!(shown(&printer), "");
         printer.started(Some((id("1.1.2"), "0".into(), 0))).unwrap();
-        printer.piece(id("1.1.9"), Stream::Output, b"child\n").unwrap();
+        printer.write_output(id("1.1.9"), Stream::Output, b"child\n").unwrap();
         assert_eq!(shown(&printer), "[0@arm0] early\n[1.1.9@arm0] child\n");
     }
 
     #[test]
-    fn first_words_of_one_do_not_pass_while_another_is_awaited() {
+    fn early_output_stays_queued_per_domain() {
         let mut printer = printer(Show::Labelled);
-        (0..2).for_each(|_| printer.expect());
-        printer.piece(id("1.1.2"), Stream::Output, b"early\n").unwrap();
+        (0..2).for_each(|_| printer.expect_domain());
+        printer.write_output(id("1.1.2"), Stream::Output, b"early\n").unwrap();
         printer.started(Some((id("0.1.5"), "0".into(), 0))).unwrap();
         assert_eq!(shown(&printer), "");
         printer.started(Some((id("1.1.2"), "2:1".into(), 1))).unwrap();
@@ -237,16 +237,16 @@ mod tests {
         for (domain, bytes) in
             [("0.1.5", "a"), ("1.1.2", "one\ntw"), ("0.1.5", "b\n"), ("1.1.2", "o"), ("1.1.2", "")]
         {
-            printer.piece(id(domain), Stream::Output, bytes.as_bytes()).unwrap();
+            printer.write_output(id(domain), Stream::Output, bytes.as_bytes()).unwrap();
         }
         assert_eq!(shown(&printer), "one\nab\ntwo");
     }
 
     #[test]
-    fn without_labels_bytes_pass_as_they_are() {
+    fn unlabelled_bytes_pass_unchanged() {
         let mut printer = printer(Show::Pieces);
-        printer.piece(id("0.1.5"), Stream::Output, b"a\xff").unwrap();
-        printer.piece(id("0.1.5"), Stream::Output, b"").unwrap();
+        printer.write_output(id("0.1.5"), Stream::Output, b"a\xff").unwrap();
+        printer.write_output(id("0.1.5"), Stream::Output, b"").unwrap();
         assert_eq!(printer.output, b"a\xff");
     }
 
@@ -254,17 +254,17 @@ mod tests {
     fn an_endless_line_is_shown_in_parts() {
         let mut printer = printer(Show::Labelled);
         for _ in 0..3 {
-            printer.piece(id("0.1.5"), Stream::Output, &[b'x'; MAX_LINE_BYTES / 2]).unwrap();
+            printer.write_output(id("0.1.5"), Stream::Output, &[b'x'; MAX_LINE_BYTES / 2]).unwrap();
         }
         assert_eq!(shown(&printer).lines().count(), 1);
         assert!(printer.lines.values().all(|line| line.len() < MAX_LINE_BYTES));
     }
 
     #[test]
-    fn a_closed_output_is_told_once() {
+    fn closed_output_is_reported_once() {
         let mut printer = Printer::with(Show::Pieces, Vec::new(), false, Closed, Vec::new());
-        assert!(printer.piece(id("0.1.5"), Stream::Output, b"x").is_err());
-        assert!(printer.piece(id("0.1.5"), Stream::Output, b"x").is_ok());
+        assert!(printer.write_output(id("0.1.5"), Stream::Output, b"x").is_err());
+        assert!(printer.write_output(id("0.1.5"), Stream::Output, b"x").is_ok());
         assert_eq!(printer.failure().map(|error| error.kind()), Some(io::ErrorKind::BrokenPipe));
     }
 }

@@ -29,7 +29,7 @@ pub fn definition() -> clap::Command {
 /// Runs the command that the arguments of this process select.
 #[must_use]
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse_from(mpirun::habits(programs::command_line().into_iter()));
+    let arguments = Arguments::parse_from(mpirun::translate_arguments(programs::command_line().into_iter()));
     tombolo_cli_common::run(&arguments.global, |context| match arguments.command {
         Command::Mpirun(options) => mpirun::run(context, &options).map(|()| 0),
         Command::Mpicc(options) => mpicc::run(context, &options).map(|()| 0),

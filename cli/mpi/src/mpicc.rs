@@ -5,9 +5,9 @@ use tombolo::Isa;
 use tombolo_machine::Kit;
 use tombolo_machine::build::{BuildError, Language, installed_compiler};
 use tombolo_mpi_launch::Installation;
-use tombolo_mpi_launch::compile::{Abi, Compilation, CompileError, Request, compile_words, link_words};
+use tombolo_mpi_launch::compile::{Abi, Compilation, CompileError, Request, compile_options, link_options};
 
-use crate::compilers::{self, Words, Wrapper};
+use crate::compilers::{self, CompilerArguments, Wrapper};
 use crate::context::{Context, print};
 use crate::failure::Failure;
 
@@ -80,11 +80,11 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     }
     let mut installations = installations(&words.isas, &Kit::locate()?)?;
     let abi = if words.has("--abi") { Abi::Standard } else { Abi::Mpich };
-    let asked = [words.has(SHOW_COMPILE), words.has(SHOW_LINK)];
-    if asked != [false; 2] || (words.show && words.gcc.is_empty()) {
+    let requested = [words.has(SHOW_COMPILE), words.has(SHOW_LINK)];
+    if requested != [false; 2] || (words.show && words.gcc.is_empty()) {
         let language = if words.has("--cxx") { Language::Cxx } else { Language::C };
         let compiler = installed_compiler(language, installations[0].isa())?;
-        return show_needed((&installations[0], abi), compiler, asked);
+        return show_needed((&installations[0], abi), compiler, requested);
     }
     let compilation = loop {
         let request = Request {
@@ -99,7 +99,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
             Err(CompileError::Build(error @ BuildError::MissingTool { target, .. }))
                 if words.isas.is_empty() && installations.len() > 1 =>
             {
-                context.say(format!("left out: {error}"));
+                context.info(format!("left out: {error}"));
                 installations.retain(|mpi| mpi.isa() != target.isa);
             }
             planned => break planned?,
@@ -119,10 +119,10 @@ fn show_needed(
 ) -> Result<(), Failure> {
     let mut needed = if compile || link { Vec::new() } else { vec![compiler] };
     if compile || !link {
-        needed.extend(compile_words(mpi, abi));
+        needed.extend(compile_options(mpi, abi));
     }
     if link || !compile {
-        needed.extend(link_words(mpi, abi));
+        needed.extend(link_options(mpi, abi));
     }
     compilers::show([needed.join(" ")])
 }
@@ -130,11 +130,11 @@ fn show_needed(
 fn compile(
     context: &Context,
     compilation: &Compilation,
-    (words, isas): (&Words, usize),
+    (words, isas): (&CompilerArguments, usize),
 ) -> Result<(), Failure> {
     if !words.has(NO_LONG_DOUBLE) {
         for found in compilation.long_doubles()? {
-            context.say(format!(
+            context.info(format!(
                 "{}:{}: warning: long double has 80 bits on x86_64 and 128 on aarch64, and no MPI converts it: \
                  neither send it nor expect equal results [{NO_LONG_DOUBLE} says that you know]",
                 found.path.display(),
@@ -143,7 +143,7 @@ fn compile(
         }
     }
     let compiled = compilation.run()?;
-    compilers::pass_on(compiled.outcome, isas, &words.gcc)?;
-    compilers::say_made(context, compiled.image.as_ref());
+    compilers::forward_result(compiled.outcome, isas, &words.gcc)?;
+    compilers::report_built(context, compiled.image.as_ref());
     Ok(())
 }

@@ -11,7 +11,9 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use tombolo::nodes::{NodeInfo, NodeKind, Target};
 use tombolo::{Child, Domain, Exit};
+use tombolo_cli_common::arguments::exit_with;
 use tombolo_cli_common::nodes::{needs, placement_failure, prepare_auto, with_needs};
+use tombolo_cli_common::programs::find_command;
 use tombolo_mpi_launch::environment::{Environment, SharedMemory};
 use tombolo_mpi_launch::job::{
     Cleaner, Control, Job, JobError, JobOptions, Outcome, Part, RankName, Stdin, Watcher,
@@ -22,7 +24,7 @@ use tombolo_placement::{Auto, Needs, Order, Placement, place};
 use crate::Arguments;
 use crate::context::{Context, print};
 use crate::failure::Failure;
-use crate::output::{Printer, Show, unpoisoned};
+use crate::output::{Printer, Show, lock_unpoisoned};
 use crate::{input, signals};
 
 /// Runs MPI programs on the nodes of a machine, unmodified
@@ -68,19 +70,20 @@ pub(crate) struct Options {
     #[arg(short, long)]
     label: bool,
 
-    /// Which ranks get the standard input: none, 0 or all; the others read end of file
+    /// Ranks that get the standard input: none, 0 or all; the others read end of file
     #[arg(long, value_name = "RANKS", default_value = "0", hide_possible_values = true)]
-    stdin: Readers,
+    stdin: StdinReaders,
 
     /// End the job after this time
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     timeout: Option<Duration>,
 
-    /// Whose shared memory the ranks of one node use. `tombolo` presents each rank to MPI as a node, and all
-    /// messages go through Tombolo. `mpi` tells MPI that they share memory, which MPI_Win_allocate_shared and
-    /// MPI_COMM_TYPE_SHARED need; messages then use MPI's own shared memory, which is slower for long ones
+    /// Provider of the shared memory between the ranks of one node. `tombolo` presents each rank to MPI as a
+    /// node, and all messages go through Tombolo. `mpi` tells MPI that they share memory, which
+    /// MPI_Win_allocate_shared and MPI_COMM_TYPE_SHARED need; messages then use MPI's own shared memory,
+    /// which is slower for long ones
     #[arg(long, value_name = "WHOSE", default_value = "tombolo", hide_possible_values = true)]
-    shared_memory: Whose,
+    shared_memory: SharedMemoryChoice,
 
     /// Write the outcome of the job to this file as JSON; `-` is the standard output, after the job's own
     /// output
@@ -104,7 +107,7 @@ struct PartOptions {
     #[arg(long, visible_alias = "host", value_name = "NODE[:COUNT],…", value_delimiter = ',')]
     on: Vec<Placement>,
 
-    /// What the nodes that `auto` chooses must have, such as 'memory>=256M,near=arm0'; see `tombolo place`.
+    /// Requirements on the nodes that `auto` chooses, such as 'memory>=256M,near=arm0'; see `tombolo place`.
     /// Alone it means `--on auto`
     #[arg(long, value_name = "NEEDS", value_parser = needs)]
     needs: Option<Needs>,
@@ -125,7 +128,7 @@ struct PartOptions {
 /// A program after ` : `.
 #[derive(Parser, Debug)]
 #[command(name = "tombolo mpirun", no_binary_name = true)]
-struct Another {
+struct LaterProgram {
     #[command(flatten)]
     part: PartOptions,
 
@@ -134,7 +137,7 @@ struct Another {
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-enum Readers {
+enum StdinReaders {
     None,
     #[value(name = "0")]
     First,
@@ -142,7 +145,7 @@ enum Readers {
 }
 
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-enum Whose {
+enum SharedMemoryChoice {
     Tombolo,
     Mpi,
 }
@@ -178,14 +181,10 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 /// Returns the arguments with those of other mpiruns translated to this one's: `-np 4`, `-host a,b`, `-env A
 /// B`.
-pub(crate) fn habits(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
+pub(crate) fn translate_arguments(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let words: Vec<OsString> = words.collect();
+    let Some(own) = find_command(&words, "mpirun") else { return words };
     let definition = Arguments::command();
-    let Some(own) = words.iter().position(|word| word == "mpirun") else { return words };
-    // A preceding argument that is not an option may be another command.
-    if words.iter().skip(1).take(own - 1).any(|word| definition.find_subcommand(word).is_some()) {
-        return words;
-    }
     let takes_value = |word: &str| {
         let all = definition.find_subcommand("mpirun").into_iter().flat_map(clap::Command::get_arguments);
         all.chain(definition.get_arguments()).any(|argument| {
@@ -236,7 +235,7 @@ pub(crate) fn habits(words: impl Iterator<Item = OsString>) -> Vec<OsString> {
 }
 
 /// A requested program of the job.
-struct Asked {
+struct RequestedProgram {
     options: PartOptions,
     program: Arc<Program>,
     arguments: Vec<String>,
@@ -245,15 +244,19 @@ struct Asked {
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let here = std::env::current_dir().map_err(Failure::system("tell the current folder"))?;
     // Checked first: a program that cannot run should fail before anything has started.
-    let asked = programs(options, &here)?;
+    let requested = programs(options, &here)?;
     let domain = context.attach()?;
     let nodes = domain.nodes()?;
-    let alone = asked.len() == 1;
+    let alone = requested.len() == 1;
     let mut auto = None;
-    let placed = asked.iter().map(|asked| placed(asked, &domain, alone, &nodes, &mut auto));
-    let placed = placed.collect::<Result<Vec<Vec<usize>>, Failure>>()?;
-    let parts: Vec<Part> =
-        asked.iter().zip(placed).map(|(asked, nodes)| part(asked, options, nodes, &here)).collect();
+    let place_ranks =
+        requested.iter().map(|requested| place_ranks(requested, &domain, alone, &nodes, &mut auto));
+    let place_ranks = place_ranks.collect::<Result<Vec<Vec<usize>>, Failure>>()?;
+    let parts: Vec<Part> = requested
+        .iter()
+        .zip(place_ranks)
+        .map(|(requested, nodes)| part(requested, options, nodes, &here))
+        .collect();
     let ranks: usize = parts.iter().map(|part| part.nodes.len()).sum();
     let show = match ranks {
         _ if options.label => Show::Labelled,
@@ -265,28 +268,28 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let mut job = Job::new(domain.clone())?;
     match cleaner(context) {
         Ok(cleaner) => job = job.with_cleaner(cleaner),
-        Err(error) => context.say(format!("warning: files of MPICH may stay if this is killed: {error}")),
+        Err(error) => context.info(format!("warning: files of MPICH may stay if this is killed: {error}")),
     }
     watch_signals(job.control())?;
     let (printing, control) = (Arc::clone(&printer), job.control());
     domain.on_output(move |id, stream, bytes| {
-        if unpoisoned(&printing).piece(id, stream, bytes).is_err() {
+        if lock_unpoisoned(&printing).write_output(id, stream, bytes).is_err() {
             control.interrupt(signals::PIPE);
         }
     });
     let stdin = match options.stdin {
-        Readers::None => Stdin::None,
+        StdinReaders::None => Stdin::None,
         _ if !input::is_ours() => Stdin::None,
-        Readers::First => Stdin::First,
-        Readers::All => Stdin::All,
+        StdinReaders::First => Stdin::First,
+        StdinReaders::All => Stdin::All,
     };
     let plan = JobOptions { nodes, parts, stdin, timeout: options.timeout };
-    let front = Front { context: context.clone(), printer: Arc::clone(&printer), stdin };
-    let outcome = job.run(&plan, &front).map_err(refusal)?;
+    let reporter = ProgressReporter { context: context.clone(), printer: Arc::clone(&printer), stdin };
+    let outcome = job.run(&plan, &reporter).map_err(start_failure)?;
     if let Some(file) = &options.json {
         write_summary(file, &outcome)?;
     }
-    if let Some(error) = unpoisoned(&printer).failure() {
+    if let Some(error) = lock_unpoisoned(&printer).failure() {
         return Err(Failure::Output(error));
     }
     match outcome.reason {
@@ -297,7 +300,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
 
 /// Converts the reason why a job was not started. Counts that do not fit are a usage error; errors of the
 /// machine get the command's hints.
-fn refusal(error: impl Into<JobError>) -> Failure {
+fn start_failure(error: impl Into<JobError>) -> Failure {
     match error.into() {
         JobError::Placement(error) => placement_failure(error),
         JobError::Machine(error) => error.into(),
@@ -330,14 +333,14 @@ fn watch_signals(control: Control) -> Result<(), Failure> {
 }
 
 /// Finds the programs, each with its options.
-fn programs(options: &Options, here: &Path) -> Result<Vec<Asked>, Failure> {
-    let mut asked: Vec<Asked> = Vec::new();
+fn programs(options: &Options, here: &Path) -> Result<Vec<RequestedProgram>, Failure> {
+    let mut requested: Vec<RequestedProgram> = Vec::new();
     for (index, words) in options.command.split(|word| word == ":").enumerate() {
         let (part, command) = match index {
             0 => (options.part.clone(), words.to_vec()),
             _ => {
-                let another = Another::try_parse_from(words).unwrap_or_else(|error| error.exit());
-                (after(&options.part, another.part), another.command)
+                let another = LaterProgram::try_parse_from(words).unwrap_or_else(|error| exit_with(&error));
+                (inherit_options(&options.part, another.part), another.command)
             }
         };
         let Some((name, arguments)) = command.split_first() else {
@@ -348,14 +351,14 @@ fn programs(options: &Options, here: &Path) -> Result<Vec<Asked>, Failure> {
         let directory = part.wdir.as_ref().map_or_else(|| here.to_owned(), |folder| here.join(folder));
         let found = Program::find(name, here, path.as_deref())
             .or_else(|error| Program::find(name, &directory, path.as_deref()).map_err(|_| error));
-        let program = Arc::new(found.map_err(refusal)?);
-        asked.push(Asked { options: part, program, arguments: arguments.to_vec() });
+        let program = Arc::new(found.map_err(start_failure)?);
+        requested.push(RequestedProgram { options: part, program, arguments: arguments.to_vec() });
     }
-    Ok(asked)
+    Ok(requested)
 }
 
 /// Merges the options of a later program: missing ones are inherited from the first.
-fn after(first: &PartOptions, own: PartOptions) -> PartOptions {
+fn inherit_options(first: &PartOptions, own: PartOptions) -> PartOptions {
     // Needs of the first program do not apply to one whose nodes are named.
     let chooses = own.on.is_empty() || own.on.iter().any(Placement::is_auto);
     PartOptions {
@@ -369,46 +372,46 @@ fn after(first: &PartOptions, own: PartOptions) -> PartOptions {
 }
 
 /// Places the ranks of a program. `auto` has the nodes chosen for previous programs.
-fn placed(
-    asked: &Asked,
+fn place_ranks(
+    requested: &RequestedProgram,
     domain: &Domain,
     alone: bool,
     nodes: &[NodeInfo],
     auto: &mut Option<Auto>,
 ) -> Result<Vec<usize>, Failure> {
-    let said = &asked.options;
-    let on = with_needs(&said.on, said.needs.as_ref())?;
+    let program_options = &requested.options;
+    let on = with_needs(&program_options.on, program_options.needs.as_ref())?;
     // One rank per processor is the default only for a program that has the host for itself.
-    let count = said.count.or((!alone && on.is_empty()).then_some(1));
-    let order = match said.map {
+    let count = program_options.count.or((!alone && on.is_empty()).then_some(1));
+    let order = match program_options.map {
         Some(Map::RoundRobin) => Order::RoundRobin,
         Some(Map::Block) | None => Order::Block,
     };
-    let builds: Vec<Target> = asked.program.builds.iter().map(|build| build.target).collect();
+    let builds: Vec<Target> = requested.program.builds.iter().map(|build| build.target).collect();
     let (needs, targets) = match builds.is_empty() {
         // A command of the host has no known builds: it runs only there.
-        true => (Some(said.needs.clone().unwrap_or_default().of_kind(NodeKind::Host)), None),
-        false => (said.needs.clone(), Some(builds)),
+        true => (Some(program_options.needs.clone().unwrap_or_default().of_kind(NodeKind::Host)), None),
+        false => (program_options.needs.clone(), Some(builds)),
     };
     prepare_auto(auto, domain, &on, needs.as_ref(), targets)?;
-    place(count, &on, order, nodes, auto.as_mut()).map_err(refusal)
+    place(count, &on, order, nodes, auto.as_mut()).map_err(start_failure)
 }
 
 /// Returns a program with the nodes of its ranks.
-fn part(asked: &Asked, options: &Options, nodes: Vec<usize>, here: &Path) -> Part {
-    let said = &asked.options;
+fn part(requested: &RequestedProgram, options: &Options, nodes: Vec<usize>, here: &Path) -> Part {
+    let program_options = &requested.options;
     let shared_memory = match options.shared_memory {
-        Whose::Tombolo => SharedMemory::Tombolo,
-        Whose::Mpi => SharedMemory::Mpi,
+        SharedMemoryChoice::Tombolo => SharedMemory::Tombolo,
+        SharedMemoryChoice::Mpi => SharedMemory::Mpi,
     };
     // Values that are not UTF-8 cannot be sent; no setting of MPI has any.
     let own = std::env::vars_os().filter_map(|(name, value)| Some((text(&name)?, text(&value)?)));
     Part {
-        program: Arc::clone(&asked.program),
-        arguments: asked.arguments.clone(),
+        program: Arc::clone(&requested.program),
+        arguments: requested.arguments.clone(),
         nodes,
-        environment: Environment::new(own, said.env.clone(), shared_memory),
-        directory: said.wdir.as_ref().map_or_else(|| here.to_owned(), |folder| here.join(folder)),
+        environment: Environment::new(own, program_options.env.clone(), shared_memory),
+        directory: program_options.wdir.as_ref().map_or_else(|| here.to_owned(), |folder| here.join(folder)),
     }
 }
 
@@ -417,27 +420,27 @@ fn text(text: &OsStr) -> Option<String> {
 }
 
 /// Reports the progress of the job to the user.
-struct Front {
+struct ProgressReporter {
     context: Context,
     printer: Arc<Mutex<Printer>>,
     stdin: Stdin,
 }
 
-impl Watcher for Front {
-    fn starting(&self) {
-        unpoisoned(&self.printer).expect();
+impl Watcher for ProgressReporter {
+    fn on_starting(&self) {
+        lock_unpoisoned(&self.printer).expect_domain();
     }
 
-    fn started(&self, rank: Option<(RankName, &Child)>) {
+    fn on_started(&self, rank: Option<(RankName, &Child)>) {
         let known = rank.map(|(name, child)| (child.id(), name.to_string(), name.rank));
         // A closed output is detected with the next piece.
-        let _ = unpoisoned(&self.printer).started(known);
+        let _ = lock_unpoisoned(&self.printer).started(known);
         if let Some((name, child)) = rank {
-            self.note(&format!("rank {name} is domain {} on {}", child.id(), child.node_name()));
+            self.log_verbose(&format!("rank {name} is domain {} on {}", child.id(), child.node_name()));
         }
     }
 
-    fn may_read(&self, mut ranks: Vec<Child>) {
+    fn stdin_ready(&self, mut ranks: Vec<Child>) {
         match self.stdin {
             Stdin::None => {}
             Stdin::First => ranks.truncate(1),
@@ -448,14 +451,14 @@ impl Watcher for Front {
         }
     }
 
-    fn note(&self, text: &str) {
+    fn log_verbose(&self, text: &str) {
         if self.context.verbose {
-            self.context.say(text);
+            self.context.info(text);
         }
     }
 
     fn warn(&self, text: &str) {
-        self.context.say(format!("warning: {text}"));
+        self.context.info(format!("warning: {text}"));
     }
 }
 
@@ -503,7 +506,7 @@ fn write_summary(file: &Path, outcome: &Outcome) -> Result<(), Failure> {
     let summary = Summary {
         status: outcome.status,
         reason: outcome.reason.as_deref(),
-        seconds: outcome.took.as_secs_f64(),
+        seconds: outcome.duration.as_secs_f64(),
         ranks: ranks.collect(),
     };
     let text = serde_json::to_string_pretty(&summary).map_err(|error| Failure::Output(error.into()))? + "\n";
@@ -519,12 +522,12 @@ mod tests {
     use crate::Command;
 
     fn with_habits(line: &str) -> String {
-        let words = habits(line.split(' ').map(OsString::from));
+        let words = translate_arguments(line.split(' ').map(OsString::from));
         words.iter().map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
     }
 
     fn parse(line: &str) -> Options {
-        let words = habits(line.split(' ').map(OsString::from));
+        let words = translate_arguments(line.split(' ').map(OsString::from));
         match Arguments::try_parse_from(words).unwrap().command {
             Command::Mpirun(options) => options,
             other => panic!("{other:?}"),
@@ -532,7 +535,7 @@ mod tests {
     }
 
     #[test]
-    fn habits_of_other_mpiruns_are_understood_up_to_the_program() {
+    fn options_of_other_mpiruns_are_translated() {
         for (line, meant) in [
             ("tombolo mpirun -np 4 a -np 3", "tombolo mpirun -n 4 a -np 3"),
             ("tombolo mpirun -host a,b -np 2 x", "tombolo mpirun --on a,b -n 2 x"),
@@ -554,7 +557,7 @@ mod tests {
     }
 
     #[test]
-    fn what_follows_the_program_is_its_own() {
+    fn arguments_after_program_are_its_own() {
         let options =
             parse("tombolo mpirun -np 3 --on host:2,arm0 -x A=b=c prog --on x -n 9 : -n 2 other -q");
         assert_eq!(options.part.count, Some(3));
@@ -562,33 +565,33 @@ mod tests {
         assert_eq!(options.part.env, [("A".to_owned(), "b=c".to_owned())]);
         let words: Vec<&str> = options.command.iter().map(String::as_str).collect();
         assert_eq!(words, ["prog", "--on", "x", "-n", "9", ":", "-n", "2", "other", "-q"]);
-        let another = Another::try_parse_from(&words[6..]).unwrap();
+        let another = LaterProgram::try_parse_from(&words[6..]).unwrap();
         assert_eq!((another.part.count, another.command.len()), (Some(2), 2));
-        let part = after(&options.part, another.part);
+        let part = inherit_options(&options.part, another.part);
         assert_eq!((part.count, part.on.len(), part.env.len()), (Some(2), 2, 1));
     }
 
     #[test]
-    fn an_unknown_option_is_not_taken_for_the_program() {
+    fn unknown_option_is_not_the_program() {
         let error = |line: &str| {
-            let words = habits(line.split(' ').map(OsString::from));
+            let words = translate_arguments(line.split(' ').map(OsString::from));
             let error = Arguments::try_parse_from(words).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{line}");
             error.to_string()
         };
-        let said = error("tombolo mpirun --bogus ./a.out");
-        assert!(said.contains("unexpected argument '--bogus'"), "{said}");
-        let said = error("tombolo mpirun -n 2 --lable ./a.out --label");
-        assert!(said.contains("a similar argument exists: '--label'"), "{said}");
+        let error_text = error("tombolo mpirun --bogus ./a.out");
+        assert!(error_text.contains("unexpected argument '--bogus'"), "{error_text}");
+        let error_text = error("tombolo mpirun -n 2 --lable ./a.out --label");
+        assert!(error_text.contains("a similar argument exists: '--label'"), "{error_text}");
         assert!(error("tombolo mpirun -q2 ./a.out").contains("unexpected argument '-2'"));
-        let error = Another::try_parse_from(["-n", "2", "--bogus", "./b.out"]).unwrap_err();
+        let error = LaterProgram::try_parse_from(["-n", "2", "--bogus", "./b.out"]).unwrap_err();
         assert_eq!(error.exit_code(), 2);
         let options = parse("tombolo mpirun -- --bogus --label");
         assert_eq!(options.command, ["--bogus", "--label"], "a program may be called so");
     }
 
     #[test]
-    fn what_makes_no_sense_ends_with_status_2() {
+    fn invalid_usage_ends_with_status_2() {
         for line in [
             "tombolo mpirun",
             "tombolo mpirun -n x a",

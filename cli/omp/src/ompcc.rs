@@ -80,11 +80,11 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
         return compilers::show(compilation.commands().into_iter().map(|(_, line)| line));
     }
     let compiled = compilation.run()?;
-    compilers::pass_on(compiled.outcome, isas, &words.gcc)?;
-    compilers::say_made(context, compiled.image.as_ref());
+    compilers::forward_result(compiled.outcome, isas, &words.gcc)?;
+    compilers::report_built(context, compiled.image.as_ref());
     let Some(report) = &compiled.report else { return Ok(()) };
     for allowed in &report.allowed {
-        context.say(format!("allowed: {allowed}"));
+        context.info(format!("allowed: {allowed}"));
     }
     match (words.has("--json"), words.has("--report")) {
         (true, _) => print_json(report),
@@ -94,7 +94,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
 }
 
 /// Maximum number of symbols listed of each kind.
-const LISTED: usize = 12;
+const MAX_LISTED: usize = 12;
 
 fn render(report: &Report, colour: bool) -> String {
     let mut table = Table::new(&["AREA", "FROM", "TO", "SIZE>", "SLOTS>", "IN ALL>"]);
@@ -129,8 +129,9 @@ fn render(report: &Report, colour: bool) -> String {
             &format!("differs: {}{file}, {}\n", text::one_line(&different.name), addresses.join(" and "));
     }
     for only in &symbols.only {
-        let names: Vec<String> = only.names.iter().take(LISTED).map(|name| text::one_line(name)).collect();
-        let more = only.names.len().saturating_sub(LISTED);
+        let names: Vec<String> =
+            only.names.iter().take(MAX_LISTED).map(|name| text::one_line(name)).collect();
+        let more = only.names.len().saturating_sub(MAX_LISTED);
         let more = if more > 0 { format!(" and {more} more") } else { String::new() };
         shown += &format!("only for {}: {}{more}\n", only.isa, names.join(", "));
     }

@@ -5,8 +5,10 @@ use serde::Serialize;
 use tombolo::Domain;
 use tombolo::names::Value;
 use tombolo::nodes::{NodeInfo, NodeKind};
-use tombolo_cli_common::nodes::named;
-use tombolo_copies::engines::{Abilities, Choice, Curve, Effort, Engines, Missing, Reach, Route, declared};
+use tombolo_cli_common::nodes::node_named;
+use tombolo_copies::engines::{
+    Abilities, Choice, Curve, Effort, Engines, Reach, Route, UnavailableEngine, declared,
+};
 
 use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
@@ -96,8 +98,8 @@ struct MissingReport {
     why: String,
 }
 
-impl From<&Missing> for MissingReport {
-    fn from(missing: &Missing) -> MissingReport {
+impl From<&UnavailableEngine> for MissingReport {
+    fn from(missing: &UnavailableEngine) -> MissingReport {
         MissingReport { engine: missing.engine.clone(), why: missing.why.clone() }
     }
 }
@@ -106,33 +108,33 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let BulkCommand::Explain(options) = &options.command;
     let domain = context.attach_running()?;
     let nodes = domain.nodes()?;
-    let (from, to) = (named(&nodes, &options.from)?, named(&nodes, &options.to)?);
+    let (from, to) = (node_named(&nodes, &options.from)?, node_named(&nodes, &options.to)?);
     let mut engines = Engines::new(&domain)?;
     let mut missing: Vec<MissingReport> = engines.missing().iter().map(Into::into).collect();
     if options.again {
         missing.extend(engines.calibrate(Effort::default())?.iter().map(MissingReport::from));
     }
     let here = nodes.iter().find(|node| node.id == domain.id().node()).unwrap_or(from);
-    let trip = Trip { domain: &domain, engines: &engines, here, from, to, bytes: options.size };
+    let copy_plan = CopyPlan { domain: &domain, engines: &engines, here, from, to, bytes: options.size };
     let report = Report {
         machine: domain.machine_name().to_owned(),
         from: from.name.clone(),
         to: to.name.clone(),
         bytes: options.size,
-        shared: trip.related(),
-        ways: trip.ways()?,
+        shared: copy_plan.share_memory(),
+        ways: copy_plan.ways()?,
         missing,
     };
     if options.json { print_json(&report) } else { print(render(&report, context.colour)) }
 }
 
 /// Returns whether its programs run on the host's kernel.
-fn of_host_kernel(node: &NodeInfo) -> bool {
+fn runs_on_host_kernel(node: &NodeInfo) -> bool {
     matches!(node.kind, NodeKind::Host | NodeKind::User)
 }
 
 /// Copy to be explained.
-struct Trip<'a> {
+struct CopyPlan<'a> {
     domain: &'a Domain,
     engines: &'a Engines,
     here: &'a NodeInfo,
@@ -141,19 +143,19 @@ struct Trip<'a> {
     bytes: u64,
 }
 
-impl Trip<'_> {
+impl CopyPlan<'_> {
     /// Returns whether both can map common memory.
-    fn related(&self) -> bool {
-        self.from.id == self.to.id || of_host_kernel(self.from) || of_host_kernel(self.to)
+    fn share_memory(&self) -> bool {
+        self.from.id == self.to.id || runs_on_host_kernel(self.from) || runs_on_host_kernel(self.to)
     }
 
     fn ways(&self) -> Result<Vec<WayReport>, Failure> {
-        let mut ways = match (of_host_kernel(self.from), of_host_kernel(self.to)) {
-            (true, true) => self.within_kernel(),
-            (true, false) => self.across(self.to, true)?,
-            (false, true) => self.across(self.from, false)?,
-            (false, false) if self.related() => {
-                self.of_far_node(self.from, "between memories of that node")?
+        let mut ways = match (runs_on_host_kernel(self.from), runs_on_host_kernel(self.to)) {
+            (true, true) => self.routes_within_kernel(),
+            (true, false) => self.across_link(self.to, true)?,
+            (false, true) => self.across_link(self.from, false)?,
+            (false, false) if self.share_memory() => {
+                self.routes_by_far_node(self.from, "between memories of that node")?
             }
             (false, false) => Vec::new(),
         };
@@ -162,7 +164,7 @@ impl Trip<'_> {
     }
 
     /// Returns the routes between programs of the kernel that this one runs on.
-    fn within_kernel(&self) -> Vec<WayReport> {
+    fn routes_within_kernel(&self) -> Vec<WayReport> {
         let routes = [
             Route::copy(Reach::Mapped, Reach::Mapped),
             Route::copy(Reach::Process, Reach::Mapped),
@@ -170,23 +172,23 @@ impl Trip<'_> {
         ];
         let words =
             ["memory that both map", "out of the other's private memory", "into the other's private memory"];
-        self.by_engines(&routes, |way| words[way].to_owned())
+        self.engine_routes(&routes, |way| words[way].to_owned())
     }
 
     /// Returns the routes across the link between the host's kernel and a node behind it.
-    fn across(&self, far: &NodeInfo, to_far: bool) -> Result<Vec<WayReport>, Failure> {
+    fn across_link(&self, far: &NodeInfo, to_far: bool) -> Result<Vec<WayReport>, Failure> {
         let mapped = [Route::copy(Reach::Mapped, Reach::Mapped)];
         let (ours, theirs) = if to_far { ("push", "pull") } else { ("pull", "push") };
-        let mut ways = self.by_engines(&mapped, |_| format!("{ours}: through the window, by this side"));
+        let mut ways = self.engine_routes(&mapped, |_| format!("{ours}: through the window, by this side"));
         ways.retain(|way| way.refused.is_none());
-        ways.extend(self.of_far_node(far, &format!("{theirs}: through the window, by the far side"))?);
+        ways.extend(self.routes_by_far_node(far, &format!("{theirs}: through the window, by the far side"))?);
         let carried = declared(Abilities::FAR, Route::copy(Reach::Mapped, Reach::Far)).time_ns(self.bytes);
         ways.push(self.way("far", &far.name, "in messages of a channel".into(), Ok((carried, "declared"))));
         Ok(ways)
     }
 
     /// Returns the routes by a processor of another node, which is requested in a message.
-    fn of_far_node(&self, far: &NodeInfo, way: &str) -> Result<Vec<WayReport>, Failure> {
+    fn routes_by_far_node(&self, far: &NodeInfo, way: &str) -> Result<Vec<WayReport>, Failure> {
         let told = declared(Abilities::FAR_ALONE, Route::copy(Reach::Far, Reach::Far));
         let name = format!("copy.costs/{}/caller", far.name);
         let measured = self.domain.names().find(&name)?.into_iter().find_map(|record| {
@@ -200,7 +202,7 @@ impl Trip<'_> {
         Ok(vec![self.way("far", &far.name, way.to_owned(), Ok(estimate))])
     }
 
-    fn by_engines(&self, routes: &[Route], words: impl Fn(usize) -> String) -> Vec<WayReport> {
+    fn engine_routes(&self, routes: &[Route], words: impl Fn(usize) -> String) -> Vec<WayReport> {
         let candidates = match self.engines.explain(routes, self.bytes) {
             Ok(Choice { candidates }) | Err(tombolo_copies::engines::Unable::NoEngine { candidates }) => {
                 candidates
@@ -246,7 +248,7 @@ impl Trip<'_> {
 
 fn render(report: &Report, colour: bool) -> String {
     let Report { from, to, bytes, .. } = report;
-    let mut said = format!("{} from {from} to {to}\n", text::bytes(*bytes));
+    let mut output = format!("{} from {from} to {to}\n", text::bytes(*bytes));
     let possible: Vec<&WayReport> = report.ways.iter().filter(|way| way.refused.is_none()).collect();
     match possible.first() {
         Some(best) => {
@@ -255,11 +257,11 @@ fn render(report: &Report, colour: bool) -> String {
                 (Some(_), Some("measured")) => "measured to be the cheapest for this length",
                 (Some(_), _) => "the cheapest by its declared order of magnitude; it has not been measured",
             };
-            said += &format!("chosen: {} on {}, {}: {reason}\n\n", best.engine, best.node, best.way);
+            output += &format!("chosen: {} on {}, {}: {reason}\n\n", best.engine, best.node, best.way);
         }
         None => {
-            said += "no engine reaches both: a bulk channel copies the content in its messages, which the host relays\n";
-            return said;
+            output += "no engine reaches both: a bulk channel copies the content in its messages, which the host relays\n";
+            return output;
         }
     }
     let mut table = Table::new(&["ENGINE", "ON", "WAY", "TIME>", "GB/S>", "IS"]);
@@ -275,14 +277,14 @@ fn render(report: &Report, colour: bool) -> String {
             way.origin.unwrap_or("").to_owned(),
         ]);
     }
-    said += &table.render(colour);
+    output += &table.render(colour);
     if report.shared {
-        said += "\nIn a pool that both reach nothing is copied: a buffer is moved by one message.\n";
+        output += "\nIn a pool that both reach nothing is copied: a buffer is moved by one message.\n";
     }
     for missing in &report.missing {
-        said += &format!("{}: {}\n", missing.engine, missing.why);
+        output += &format!("{}: {}\n", missing.engine, missing.why);
     }
-    said
+    output
 }
 
 #[cfg(test)]
@@ -310,19 +312,19 @@ mod tests {
     }
 
     #[test]
-    fn the_first_is_what_is_chosen_and_it_says_why() {
+    fn first_route_is_chosen_with_reason() {
         let ways = vec![
             way("caller", Some(500), Some("measured")),
             way("threads-2", Some(20_000), Some("measured")),
             way("attach", None, None),
         ];
-        let said = render(&report(ways), false);
+        let output = render(&report(ways), false);
         assert!(
-            said.starts_with("4 KiB from a to b\nchosen: caller on host, memory that both map: measured"),
-            "{said}"
+            output.starts_with("4 KiB from a to b\nchosen: caller on host, memory that both map: measured"),
+            "{output}"
         );
-        assert!(said.contains("0.5 µs") && said.contains("cuda-0: no CUDA driver"), "{said}");
-        assert!(!said.contains("attach"), "what cannot be done is for machines: {said}");
+        assert!(output.contains("0.5 µs") && output.contains("cuda-0: no CUDA driver"), "{output}");
+        assert!(!output.contains("attach"), "what cannot be done is for machines: {output}");
         let declared = render(
             &report(vec![way("a", Some(5), Some("declared")), way("b", Some(9), Some("declared"))]),
             false,

@@ -8,7 +8,7 @@ use clap::{Args, Subcommand};
 use serde::Serialize;
 use tombolo::DomainId;
 use tombolo_link::Side;
-use tombolo_transport::wrap::capture::{About, CaptureError, Event, Reader, Record};
+use tombolo_transport::wrap::capture::{CaptureError, CaptureHeader, Event, Reader, Record};
 
 use crate::context::{Context, print};
 use crate::failure::Failure;
@@ -92,7 +92,7 @@ pub(super) fn damaged(path: &Path) -> impl Fn(CaptureError) -> Failure {
 pub(crate) fn run(_context: &Context, options: &Options) -> Result<(), Failure> {
     let CaptureCommand::Show(options) = &options.command;
     let reader = open(&options.file)?;
-    let about = AboutReport::new(&reader.about());
+    let about = AboutReport::new(&reader.header());
     print(if options.json { json(&about)? } else { about.line() })?;
     let mut output = std::io::BufWriter::new(std::io::stdout().lock());
     let mut outcome = Ok(());
@@ -119,7 +119,7 @@ fn json(value: &impl Serialize) -> Result<String, Failure> {
 }
 
 impl AboutReport {
-    fn new(about: &About) -> AboutReport {
+    fn new(about: &CaptureHeader) -> AboutReport {
         let domain = |bits: u64| DomainId::from_bits(bits).map(|id| id.to_string());
         AboutReport {
             channel: about.channel,

@@ -27,7 +27,7 @@ const ESCAPE: u8 = 0x1d;
 const PIECE_BYTES: usize = 8 << 10;
 
 /// Timeout of a single wait for output.
-const AWHILE: Duration = Duration::from_secs(3600);
+const READ_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Opens the console of a node
 ///
@@ -64,7 +64,7 @@ pub(crate) struct Options {
 }
 
 /// Reason for leaving the console.
-enum Left {
+enum ExitReason {
     /// The user left, or the time is over.
     Done,
     /// Received a signal.
@@ -79,22 +79,22 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     let console = Arc::new(Machine::of(&domain).console(node)?);
     let interactive = !options.no_input && io::stdin().is_terminal();
     if interactive {
-        context.say(format!("console of {node}; Ctrl-] leaves"));
+        context.info(format!("console of {node}; Ctrl-] leaves"));
     }
     let signals = signal_pipe().map_err(Failure::system("listen for signals"))?;
     let raw = if interactive { Some(RawMode::enter()?) } else { None };
     let (closed, reader) = show(&console, interactive)?;
     let until = options.duration.and_then(|duration| Instant::now().checked_add(duration));
-    let watch = Watch { closed: &closed, signals: &signals, until };
-    let left = type_in(&console, interactive, !options.no_input, &watch);
+    let watch = ConsoleEvents { closed: &closed, signals: &signals, until };
+    let left = forward_stdin(&console, interactive, !options.no_input, &watch);
     drop(raw);
     if interactive {
         eprint_quietly("\n");
     }
     match left? {
-        Left::Done => Ok(0),
-        Left::Signal(signal) => Ok(128 + signal),
-        Left::Closed => match reader.join() {
+        ExitReason::Done => Ok(0),
+        ExitReason::Signal(signal) => Ok(128 + signal),
+        ExitReason::Closed => match reader.join() {
             Ok(failure) => Err(failure),
             Err(panic) => std::panic::resume_unwind(panic),
         },
@@ -121,7 +121,7 @@ fn show(console: &Arc<Console>, raw: bool) -> Result<(UnixStream, Reader), Failu
     let reader = std::thread::spawn(move || {
         let _closing = closing;
         loop {
-            match console.read(AWHILE) {
+            match console.read(READ_TIMEOUT) {
                 Ok(output) => {
                     if output.dropped_bytes > 0 {
                         let line_end = if raw { "\r\n" } else { "\n" };
@@ -144,7 +144,7 @@ fn show(console: &Arc<Console>, raw: bool) -> Result<(UnixStream, Reader), Failu
 }
 
 /// Events to wait for besides output.
-struct Watch<'a> {
+struct ConsoleEvents<'a> {
     closed: &'a UnixStream,
     signals: &'a [(u8, UnixStream)],
     /// Time to leave, if any.
@@ -153,11 +153,11 @@ struct Watch<'a> {
 
 /// The first event of a wait.
 enum Event {
-    Left(Left),
+    Exit(ExitReason),
     Input,
 }
 
-impl Watch<'_> {
+impl ConsoleEvents<'_> {
     fn next(&self, input: Option<&io::Stdin>) -> Result<Event, Failure> {
         let mut waiting = vec![PollFd::new(self.closed, PollFlags::IN)];
         waiting.extend(self.signals.iter().map(|(_, pipe)| PollFd::new(pipe, PollFlags::IN)));
@@ -165,7 +165,7 @@ impl Watch<'_> {
         loop {
             let remaining = self.until.map(|until| until.saturating_duration_since(Instant::now()));
             match poll(&mut waiting, remaining.map(timespec).as_ref()) {
-                Ok(0) => return Ok(Event::Left(Left::Done)),
+                Ok(0) => return Ok(Event::Exit(ExitReason::Done)),
                 Ok(_) => break,
                 Err(Errno::INTR) => {}
                 Err(errno) => return Err(Failure::system("wait for input")(errno.into())),
@@ -173,10 +173,10 @@ impl Watch<'_> {
         }
         let happened = |fd: &PollFd<'_>| !fd.revents().is_empty();
         if happened(&waiting[0]) {
-            return Ok(Event::Left(Left::Closed));
+            return Ok(Event::Exit(ExitReason::Closed));
         }
         let signal = self.signals.iter().zip(&waiting[1..]).find(|(_, fd)| happened(fd));
-        Ok(signal.map_or(Event::Input, |((signal, _), _)| Event::Left(Left::Signal(*signal))))
+        Ok(signal.map_or(Event::Input, |((signal, _), _)| Event::Exit(ExitReason::Signal(*signal))))
     }
 }
 
@@ -188,17 +188,17 @@ fn timespec(time: Duration) -> Timespec {
 }
 
 /// Sends standard input to the node until there is a reason to leave.
-fn type_in(
+fn forward_stdin(
     console: &Console,
     interactive: bool,
     with_input: bool,
-    watch: &Watch<'_>,
-) -> Result<Left, Failure> {
+    watch: &ConsoleEvents<'_>,
+) -> Result<ExitReason, Failure> {
     let input = io::stdin();
     let mut open = with_input;
     let mut piece = vec![0; PIECE_BYTES];
     loop {
-        if let Event::Left(left) = watch.next(open.then_some(&input))? {
+        if let Event::Exit(left) = watch.next(open.then_some(&input))? {
             return Ok(left);
         }
         // Bypasses the buffer of `Stdin`: `poll` does not see buffered bytes.
@@ -210,7 +210,7 @@ fn type_in(
             console.write(typed)?;
         }
         if escape.is_some() || (interactive && length == 0) {
-            return Ok(Left::Done);
+            return Ok(ExitReason::Done);
         }
         open = length > 0;
     }
@@ -221,7 +221,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_signal_is_told_from_the_others() {
+    fn signals_are_distinguished() {
         let pipes = signal_pipe().unwrap();
         let numbers: Vec<u8> = pipes.iter().map(|(signal, _)| *signal).collect();
         assert_eq!(numbers, [2, 15, 1]);

@@ -23,7 +23,7 @@ Examples:
   tombolo copies --on host,arm0     one on each of these nodes")]
 pub(crate) struct Options {
     /// The nodes that copy
-    #[arg(long, value_name = "NODE,…", value_delimiter = ',', default_value = "host", value_parser = service::node)]
+    #[arg(long, value_name = "NODE,…", value_delimiter = ',', default_value = "host", value_parser = service::parse_node)]
     on: Vec<String>,
 
     /// The image of the program that serves [default: that of the kit]
@@ -32,7 +32,7 @@ pub(crate) struct Options {
 }
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
-    if let Some(twice) = service::twice(&options.on) {
+    if let Some(twice) = service::find_duplicate(&options.on) {
         let message = format!("a node has one copy service; '{twice}' is named twice");
         return Err(Failure::Usage { message, hint: None });
     }

@@ -12,7 +12,7 @@ use crate::failure::Failure;
 use crate::text;
 
 /// Timeout for the processes of a machine to end after its monitor was killed.
-const ENDING: Duration = Duration::from_secs(10);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Takes a machine down
 ///
@@ -35,7 +35,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     }
     let names = machines_up()?;
     if names.is_empty() {
-        context.say("no machine is up");
+        context.info("no machine is up");
     }
     let mut result = Ok(());
     for name in names {
@@ -55,17 +55,17 @@ fn take_down(context: &Context, attach: impl FnOnce() -> Result<Domain, Failure>
         }
         // It ended by itself during the request: success, once it is really gone.
         Err(failure) => match failure.cause() {
-            Some(Error::MonitorLost { machine }) if has_ended(machine)? => machine.clone(),
+            Some(Error::MonitorLost { machine }) if wait_until_gone(machine)? => machine.clone(),
             _ => return Err(failure),
         },
     };
-    context.say(format!("machine '{name}' is down after {}", text::duration(start.elapsed())));
+    context.info(format!("machine '{name}' is down after {}", text::duration(start.elapsed())));
     Ok(())
 }
 
 /// Waits until a machine whose monitor hung up is gone. Returns false if it is still up.
-fn has_ended(machine: &str) -> Result<bool, Error> {
-    let deadline = Instant::now() + ENDING;
+fn wait_until_gone(machine: &str) -> Result<bool, Error> {
+    let deadline = Instant::now() + EXIT_TIMEOUT;
     while machines_up()?.iter().any(|name| name == machine) {
         if Instant::now() >= deadline {
             return Ok(false);

@@ -68,7 +68,7 @@ struct CompileOptions {
 
     /// How a type is held in owned Rust types: `pair` for a struct of two fields, `map` for lists of such a
     /// struct, or the path of a Rust type that replaces it
-    #[arg(long, value_name = "TYPE=HOW", value_parser = held)]
+    #[arg(long, value_name = "TYPE=HOW", value_parser = parse_held_type)]
     hold: Vec<(String, Held)>,
 
     /// The prefix of names in C [default: the last word of the package and `_`]
@@ -94,7 +94,7 @@ enum Language {
     Go,
 }
 
-fn held(text: &str) -> Result<(String, Held), String> {
+fn parse_held_type(text: &str) -> Result<(String, Held), String> {
     let (name, how) = text.split_once('=').ok_or("say it as TYPE=HOW")?;
     Ok((name.to_owned(), how.parse().unwrap_or_else(|never| match never {})))
 }
@@ -179,11 +179,11 @@ fn compile(context: &Context, options: &CompileOptions) -> Result<u8, Failure> {
     match &options.output {
         None => print(stubs)?,
         Some(path) => {
-            fs::write(path, stubs).map_err(failed("write", path))?;
+            fs::write(path, stubs).map_err(system_failure("write", path))?;
             if let Some(depfile) = &options.depfile {
-                fs::write(depfile, rule(path, &files)).map_err(failed("write", depfile))?;
+                fs::write(depfile, make_rule(path, &files)).map_err(system_failure("write", depfile))?;
             }
-            context.say(format!("wrote {}", path.display()));
+            context.info(format!("wrote {}", path.display()));
         }
     }
     Ok(0)
@@ -191,7 +191,7 @@ fn compile(context: &Context, options: &CompileOptions) -> Result<u8, Failure> {
 
 /// Formats dependencies in the syntax of make: when one of the files changes the stubs are stale. A missing
 /// file is not an error.
-fn rule(stubs: &Path, files: &[PathBuf]) -> String {
+fn make_rule(stubs: &Path, files: &[PathBuf]) -> String {
     let escaped =
         |path: &Path| path.to_string_lossy().replace('$', "$$").replace('#', "\\#").replace(' ', "\\ ");
     let all: Vec<String> = files.iter().map(|path| escaped(path)).collect();
@@ -205,8 +205,8 @@ fn document(context: &Context, options: &DocOptions) -> Result<u8, Failure> {
     match &options.output {
         None => print(page)?,
         Some(path) => {
-            fs::write(path, page).map_err(failed("write", path))?;
-            context.say(format!("wrote {}", path.display()));
+            fs::write(path, page).map_err(system_failure("write", path))?;
+            context.info(format!("wrote {}", path.display()));
         }
     }
     Ok(0)
@@ -215,8 +215,9 @@ fn document(context: &Context, options: &DocOptions) -> Result<u8, Failure> {
 fn format(context: &Context, options: &FmtOptions) -> Result<u8, Failure> {
     let mut different = 0;
     for path in &options.files {
-        let text = fs::read_to_string(path).map_err(failed("read", path))?;
-        let tidy = tombolo_idl::format(&text).map_err(|mistakes| shown(context, path, &text, &mistakes))?;
+        let text = fs::read_to_string(path).map_err(system_failure("read", path))?;
+        let tidy = tombolo_idl::format(&text)
+            .map_err(|mistakes| interface_failure(context, path, &text, &mistakes))?;
         if tidy == text {
             continue;
         }
@@ -224,8 +225,8 @@ fn format(context: &Context, options: &FmtOptions) -> Result<u8, Failure> {
             different = 1;
             print(format!("{} is not formatted; `tombolo idl fmt` formats it\n", path.display()))?;
         } else {
-            fs::write(path, tidy).map_err(failed("write", path))?;
-            context.say(format!("wrote {}", path.display()));
+            fs::write(path, tidy).map_err(system_failure("write", path))?;
+            context.info(format!("wrote {}", path.display()));
         }
     }
     Ok(different)
@@ -242,13 +243,14 @@ fn check(context: &Context, options: &CheckOptions) -> Result<u8, Failure> {
         print(format!("{word:<10}  {}: {}\n", change.place, change.what))?;
     }
     let (summary, status) = match verdict(&changes) {
-        Verdict::Compatible => ("peers of before go on working", 0),
-        Verdict::Versioned => ("peers of before are refused when they connect: the version is another", 0),
-        Verdict::Breaking => {
-            ("peers of before would misunderstand: undo what is BREAKING, or let the version grow", 1)
-        }
+        Verdict::Compatible => ("older peers continue to work", 0),
+        Verdict::Versioned => ("older peers are refused when they connect: the version differs", 0),
+        Verdict::Breaking => (
+            "older peers would misinterpret messages: revert the BREAKING changes, or increase the version",
+            1,
+        ),
     };
-    context.say(summary);
+    context.info(summary);
     Ok(status)
 }
 
@@ -256,19 +258,19 @@ fn check(context: &Context, options: &CheckOptions) -> Result<u8, Failure> {
 pub(super) fn read(context: &Context, path: &Path) -> Result<Compiled, Failure> {
     match compile_file(path) {
         Ok(compiled) => Ok(compiled),
-        Err(FileError::File { path, error }) => Err(failed("read", &path)(error)),
+        Err(FileError::File { path, error }) => Err(system_failure("read", &path)(error)),
         Err(FileError::Mistakes(mistakes)) => Err(Failure::Interface(mistakes.render(context.colour_errors))),
         Err(other) => Err(Failure::Interface(other.to_string())),
     }
 }
 
 /// Renders mistakes with their source lines.
-fn shown(context: &Context, path: &Path, text: &str, mistakes: &Mistakes) -> Failure {
+fn interface_failure(context: &Context, path: &Path, text: &str, mistakes: &Mistakes) -> Failure {
     let source = Source { path: &path.to_string_lossy(), text };
     Failure::Interface(mistakes.render(&source, context.colour_errors))
 }
 
-fn failed(verb: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Failure {
+fn system_failure(verb: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Failure {
     let operation = format!("{verb} {}", path.display());
     move |source| Failure::System { operation, source }
 }
@@ -278,8 +280,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn make_reads_what_stubs_were_written_from() {
-        let rule = rule(Path::new("out/kv.h"), &["a b.tbl".into(), "c$#.tbl".into()]);
+    fn depfile_lists_the_sources_of_stubs() {
+        let rule = make_rule(Path::new("out/kv.h"), &["a b.tbl".into(), "c$#.tbl".into()]);
         assert_eq!(rule, "out/kv.h: a\\ b.tbl c$$\\#.tbl\na\\ b.tbl:\nc$$\\#.tbl:\n");
     }
 }

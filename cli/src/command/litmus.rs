@@ -12,9 +12,9 @@ use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tombolo::nodes::NodeInfo;
 use tombolo::{Domain, Error, Exit, SpawnOptions};
-use tombolo_cli_common::found::{Finding, FoundFile, HINT, Part};
-use tombolo_cli_common::heard::Heard;
-use tombolo_cli_common::nodes::named;
+use tombolo_cli_common::found::{Finding, FindingsFile, HINT, Part};
+use tombolo_cli_common::heard::ChildOutput;
+use tombolo_cli_common::nodes::node_named;
 use tombolo_machine::Kit;
 
 use findings::{Findings, Verdict};
@@ -24,19 +24,19 @@ use crate::failure::Failure;
 use crate::text::{Table, one_line};
 
 /// Timeout of a pair in addition to its tests: programs are transferred first.
-const PATIENCE: Duration = Duration::from_secs(90);
+const EXTRA_TIMEOUT: Duration = Duration::from_secs(90);
 
 /// Number of tests of a pair.
 const TESTS: u32 = 4;
 
 /// Polling period for a stop request.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Exit status if everything tested is sound, but less was tested than requested.
-const CUT_SHORT: u8 = 3;
+const INCOMPLETE_STATUS: u8 = 3;
 
 /// Time for the second of a pair to end after the first.
-const AFTER: Duration = Duration::from_secs(10);
+const SECOND_EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Tests the memory between the host and every node
 ///
@@ -132,20 +132,22 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         None => Kit::locate()?.image("litmus"),
     };
     let domain = context.attach()?;
-    let file = options.write.as_ref().map(|path| FoundFile::open(path, domain.machine_name())).transpose()?;
-    let nodes = choose(domain.nodes()?, &options.on)?;
-    let output = Heard::of(&domain);
-    let told = Told::listen()?;
+    let file =
+        options.write.as_ref().map(|path| FindingsFile::open(path, domain.machine_name())).transpose()?;
+    let nodes = select_nodes(domain.nodes()?, &options.on)?;
+    let output = ChildOutput::capture(&domain);
+    let stop_signal = StopSignal::register()?;
     let mut report = Report {
         machine: domain.machine_name().to_owned(),
         here: domain.node_name().to_owned(),
         nodes: Vec::new(),
     };
     for node in &nodes {
-        let outcome = if told.to_stop() {
+        let outcome = if stop_signal.is_set() {
             Outcome::Failed(INTERRUPTED.into())
         } else if node.up {
-            Pair { domain: &domain, output: &output, told: &told, image: &image, options }.test(&node.name)?
+            PairTest { domain: &domain, output: &output, stop_signal: &stop_signal, image: &image, options }
+                .run_test(&node.name)?
         } else {
             Outcome::Failed(format!("it is down: {}", one_line(&node.cause)))
         };
@@ -158,26 +160,26 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     }
     for node in &report.nodes {
         if let Some(advice) = node.advice(&report.here, options) {
-            context.say(advice);
+            context.info(advice);
         }
     }
-    let found = report.found(&nodes);
+    let found = report.complete_findings(&nodes);
     match &file {
         Some(file) => {
             file.write(&found)?;
-            context.say(file.done(found.len()));
+            context.info(file.written_message(found.len()));
         }
         None if !options.json && !found.is_empty() => {
-            context.say(HINT);
+            context.info(HINT);
         }
         None => {}
     }
-    Ok(told.status().unwrap_or_else(|| report.status()))
+    Ok(stop_signal.status().unwrap_or_else(|| report.status()))
 }
 
 impl Report {
     /// Returns the findings to be written: all tests were completed, or found a fault.
-    fn found(&self, nodes: &[NodeInfo]) -> Vec<Finding> {
+    fn complete_findings(&self, nodes: &[NodeInfo]) -> Vec<Finding> {
         let of = |node: &NodeReport| {
             let transport = nodes.iter().find(|it| it.name == node.node)?.transport?;
             let complete = matches!(node.verdict, Verdict::Sound | Verdict::Unsound);
@@ -193,7 +195,7 @@ impl Report {
         if any(&[Verdict::Unsound, Verdict::Failed]) {
             1
         } else if any(&[Verdict::Partial]) {
-            CUT_SHORT
+            INCOMPLETE_STATUS
         } else {
             0
         }
@@ -204,19 +206,19 @@ impl Report {
 const INTERRUPTED: &str = "this was told to stop before";
 
 /// Stop request, with its signal.
-struct Told(Arc<AtomicUsize>);
+struct StopSignal(Arc<AtomicUsize>);
 
-impl Told {
-    fn listen() -> Result<Told, Failure> {
-        let told = Arc::new(AtomicUsize::new(0));
+impl StopSignal {
+    fn register() -> Result<StopSignal, Failure> {
+        let stop_signal = Arc::new(AtomicUsize::new(0));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::flag::register_usize(signal, Arc::clone(&told), signal as usize)
+            signal_hook::flag::register_usize(signal, Arc::clone(&stop_signal), signal as usize)
                 .map_err(Failure::system("listen for signals"))?;
         }
-        Ok(Told(told))
+        Ok(StopSignal(stop_signal))
     }
 
-    fn to_stop(&self) -> bool {
+    fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed) != 0
     }
 
@@ -227,24 +229,24 @@ impl Told {
 }
 
 /// Returns the selected nodes, or all.
-fn choose(nodes: Vec<NodeInfo>, names: &[String]) -> Result<Vec<NodeInfo>, Failure> {
+fn select_nodes(nodes: Vec<NodeInfo>, names: &[String]) -> Result<Vec<NodeInfo>, Failure> {
     for name in names {
-        named(&nodes, name)?;
+        node_named(&nodes, name)?;
     }
     Ok(nodes.into_iter().filter(|node| names.is_empty() || names.contains(&node.name)).collect())
 }
 
 /// The two programs of a test.
-struct Pair<'a> {
+struct PairTest<'a> {
     domain: &'a Domain,
-    output: &'a Heard,
-    told: &'a Told,
+    output: &'a ChildOutput,
+    stop_signal: &'a StopSignal,
     image: &'a Path,
     options: &'a Options,
 }
 
-impl Pair<'_> {
-    fn test(&self, node: &str) -> Result<Outcome, Failure> {
+impl PairTest<'_> {
+    fn run_test(&self, node: &str) -> Result<Outcome, Failure> {
         let job = format!("litmus/{}/{node}", self.domain.id());
         let spawn = |rank: u32, on: &str| {
             let options = SpawnOptions::image(self.image)
@@ -263,29 +265,29 @@ impl Pair<'_> {
                 return Ok(Outcome::Failed(error.to_string()));
             }
         };
-        let patience = PATIENCE + TESTS * Duration::from_secs(self.options.seconds.into());
-        let mut until = Instant::now() + patience;
+        let timeout = EXTRA_TIMEOUT + TESTS * Duration::from_secs(self.options.seconds.into());
+        let mut until = Instant::now() + timeout;
         let mut ended: [Option<Exit>; 2] = [None, None];
         // If either fails, the other waits for it in vain, and is not waited for.
-        while ended.iter().flatten().all(is_an_answer) && ended.iter().any(Option::is_none) {
-            if self.told.to_stop() || Instant::now() > until {
+        while ended.iter().flatten().all(has_completed) && ended.iter().any(Option::is_none) {
+            if self.stop_signal.is_set() || Instant::now() > until {
                 break;
             }
-            match self.domain.next_exit(LOOK) {
+            match self.domain.next_exit(POLL_INTERVAL) {
                 Ok((id, exit)) if id == first.id() => {
                     ended[0] = Some(exit);
-                    until = until.min(Instant::now() + AFTER);
+                    until = until.min(Instant::now() + SECOND_EXIT_TIMEOUT);
                 }
                 Ok((id, exit)) if id == second.id() => ended[1] = Some(exit),
                 Ok(_) | Err(Error::TimedOut { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        let stopped = self.told.to_stop() && ended.iter().any(Option::is_none);
+        let stopped = self.stop_signal.is_set() && ended.iter().any(Option::is_none);
         first.kill()?;
         second.kill()?;
-        let said = [self.output.take(first.id()), self.output.take(second.id())];
-        Ok(match outcome(&ended, &said, patience) {
+        let outputs = [self.output.take(first.id()), self.output.take(second.id())];
+        Ok(match outcome(&ended, &outputs, timeout) {
             Outcome::Failed(_) if stopped => Outcome::Failed(INTERRUPTED.into()),
             outcome => outcome,
         })
@@ -293,21 +295,22 @@ impl Pair<'_> {
 }
 
 /// Returns whether a program completed its test: status 0 for sound, 1 for unsound.
-fn is_an_answer(exit: &Exit) -> bool {
+fn has_completed(exit: &Exit) -> bool {
     matches!(exit, Exit::Exited { status: 0 | 1 })
 }
 
-fn outcome(ended: &[Option<Exit>; 2], said: &[String; 2], patience: Duration) -> Outcome {
-    if said[0].lines().any(|line| line == "unshared") {
+fn outcome(ended: &[Option<Exit>; 2], outputs: &[String; 2], timeout: Duration) -> Outcome {
+    if outputs[0].lines().any(|line| line == "unshared") {
         return Outcome::Unshared;
     }
-    if let Some(findings) = said[0].lines().find_map(Findings::parse) {
+    if let Some(findings) = outputs[0].lines().find_map(Findings::parse) {
         return Outcome::Found(findings);
     }
-    let complaint = said.iter().flat_map(|said| said.lines()).find_map(|line| line.strip_prefix("litmus: "));
+    let complaint =
+        outputs.iter().flat_map(|output| output.lines()).find_map(|line| line.strip_prefix("litmus: "));
     Outcome::Failed(match (complaint, ended) {
         (Some(complaint), _) => complaint.to_owned(),
-        (None, [None, None]) => format!("neither program had ended after {} s", patience.as_secs()),
+        (None, [None, None]) => format!("neither program had ended after {} s", timeout.as_secs()),
         (None, _) => "one of the two programs was ended before it had found anything".to_owned(),
     })
 }
@@ -411,7 +414,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_status_tells_the_worst_verdict() {
+    fn status_is_that_of_the_worst_verdict() {
         let report = |verdicts: &[Verdict]| {
             let node = |verdict: &Verdict| NodeReport {
                 node: "x".into(),
@@ -434,16 +437,18 @@ mod tests {
     }
 
     #[test]
-    fn an_end_without_findings_is_told_by_what_was_said() {
-        let said = |first: &str, second: &str| [first.to_owned(), second.to_owned()];
+    fn output_explains_an_end_without_findings() {
+        let outputs = |first: &str, second: &str| [first.to_owned(), second.to_owned()];
         let none = [None, None];
-        assert!(matches!(outcome(&none, &said("unshared\n", ""), PATIENCE), Outcome::Unshared));
-        let Outcome::Failed(why) = outcome(&none, &said("", "litmus: no room\n"), PATIENCE) else { panic!() };
+        assert!(matches!(outcome(&none, &outputs("unshared\n", ""), EXTRA_TIMEOUT), Outcome::Unshared));
+        let Outcome::Failed(why) = outcome(&none, &outputs("", "litmus: no room\n"), EXTRA_TIMEOUT) else {
+            panic!()
+        };
         assert_eq!(why, "no room");
-        let Outcome::Failed(why) = outcome(&none, &said("", ""), PATIENCE) else { panic!() };
+        let Outcome::Failed(why) = outcome(&none, &outputs("", ""), EXTRA_TIMEOUT) else { panic!() };
         assert!(why.contains("90 s"), "{why}");
         let killed = [Some(Exit::Signalled { signal: 9 }), None];
-        let Outcome::Failed(why) = outcome(&killed, &said("", ""), PATIENCE) else { panic!() };
+        let Outcome::Failed(why) = outcome(&killed, &outputs("", ""), EXTRA_TIMEOUT) else { panic!() };
         assert!(why.contains("was ended before"), "{why}");
     }
 }

@@ -32,7 +32,7 @@ mod xipx;
 use std::ffi::OsString;
 
 use clap::{Args, Subcommand};
-use tombolo_cli_common::programs::{self, about, become_program};
+use tombolo_cli_common::programs::{self, about, exec_program};
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -129,10 +129,10 @@ pub(crate) fn run(context: &Context, command: Command) -> Result<u8, Failure> {
         Command::Block(options) => return devices::block::run(context, &options),
         Command::Hubs(options) => return hubs::run(context, &options),
         Command::Litmus(options) => return litmus::run(context, &options),
-        Command::Bench(_) => return become_program(context, programs::BENCH),
-        Command::Mpicc(_) | Command::Mpirun(_) => return become_program(context, programs::MPI),
-        Command::Ompcc(_) => return become_program(context, programs::OMP),
-        Command::Top(_) | Command::Web(_) => return become_program(context, programs::WATCH),
+        Command::Bench(_) => return exec_program(context, programs::BENCH),
+        Command::Mpicc(_) | Command::Mpirun(_) => return exec_program(context, programs::MPI),
+        Command::Ompcc(_) => return exec_program(context, programs::OMP),
+        Command::Top(_) | Command::Web(_) => return exec_program(context, programs::WATCH),
     }
     Ok(0)
 }

@@ -2,7 +2,7 @@
 
 use clap::Args;
 use serde::Serialize;
-use tombolo_pages::{Counts, Error, Hot, PageReport, Place};
+use tombolo_pages::{Counts, Error, JobHotPage, PageReport, Place};
 
 use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
@@ -74,10 +74,10 @@ struct PlaceRow {
 }
 
 impl PageRow {
-    fn new(hot: Hot) -> PageRow {
+    fn new(hot: JobHotPage) -> PageRow {
         let (faults, ping_pong, sharing) = (hot.faults(), hot.ping_pong(), hot.sharing.name());
         let ranks = hot.ranks.into_iter().map(|(rank, node, page)| rank_row(rank, node, page)).collect();
-        let Hot { job, range, page, address, .. } = hot;
+        let JobHotPage { job, range, page, address, .. } = hot;
         PageRow { job, range, page, address, faults, sharing, ping_pong, ranks }
     }
 
@@ -130,7 +130,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
         Error::Tombolo(error) => error.into(),
         error => Failure::Other(error.into()),
     })?;
-    let pages = tombolo_pages::hot(&reports).into_iter().take(options.most as usize);
+    let pages = tombolo_pages::hot_pages(&reports).into_iter().take(options.most as usize);
     let pages: Vec<PageRow> = pages.map(PageRow::new).collect();
     if options.json {
         return print_json(&Report { machine: domain.machine_name().to_owned(), pages });
@@ -189,7 +189,7 @@ mod tests {
 
     #[test]
     fn ranks_and_objects_are_named() {
-        let hot = Hot {
+        let hot = JobHotPage {
             job: "job".into(),
             range: "grid".into(),
             page: 3,
@@ -216,7 +216,7 @@ mod tests {
     fn many_objects_are_cut() {
         let places: Vec<_> = (0..6).map(|index| (8 * index, 1, None)).collect();
         let ranks = vec![(0, "host".into(), report(1, &places))];
-        let hot = Hot {
+        let hot = JobHotPage {
             job: String::new(),
             range: String::new(),
             page: 0,

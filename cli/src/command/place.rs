@@ -46,7 +46,7 @@ pub(crate) struct Options {
     #[arg(value_name = "IMAGE")]
     image: Option<PathBuf>,
 
-    /// What a node must have
+    /// Requirements on a node
     #[arg(long, value_name = "NEEDS", value_parser = needs, default_value = "", hide_default_value = true)]
     needs: Needs,
 
@@ -101,7 +101,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
         None => None,
     };
     let domain = context.attach_running()?;
-    let facts = Facts::ask(&domain, &options.needs)?;
+    let facts = Facts::query(&domain, &options.needs)?;
     let choice = choose(&facts, &options.needs, targets.as_deref()).map_err(placement_failure)?;
     let fits = !choice.candidates.is_empty();
     if options.json {
@@ -136,7 +136,7 @@ fn text(choice: &Choice, options: &Options, colour: bool) -> String {
     let mut table = Table::new(&["NODE", "DISTANCE>", "FREE SPEED>", "WHY"]);
     for Candidate { node, cost, why, .. } in &choice.candidates {
         let distance = match cost.distance_ns() {
-            Some(time_ns) if near => Unit::Time.show(time_ns),
+            Some(time_ns) if near => Unit::Time.format(time_ns),
             None if near => "?".to_owned(),
             _ => "-".to_owned(),
         };

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 use tombolo::{Channel, ChannelOptions, Domain, Error};
 use tombolo_link::Side;
-use tombolo_transport::wrap::capture::{About, Event, Record};
+use tombolo_transport::wrap::capture::{CaptureHeader, Event, Record};
 
 use super::capture::{briefly, damaged, open};
 use crate::context::Context;
@@ -51,13 +51,13 @@ pub(crate) struct Options {
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let reader = open(&options.file)?;
-    let about = reader.about();
+    let header = reader.header();
     // Reads everything first: a damaged file should fail before anything has started.
     let records: Vec<Record> = reader.collect::<Result<_, _>>().map_err(damaged(&options.file))?;
     let timeout = Duration::from_secs(options.timeout);
     let domain = context.attach()?;
-    let channel = connect(context, &domain, &about, options, timeout)?;
-    let mut player = Player {
+    let channel = connect(context, &domain, &header, options, timeout)?;
+    let mut player = PeerReplay {
         channel,
         path: &options.file,
         timeout,
@@ -70,7 +70,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
             break;
         }
     }
-    context.say(format!("{}: replayed {}", options.file.display(), count(player.messages, "message")));
+    context.info(format!("{}: replayed {}", options.file.display(), count(player.messages, "message")));
     Ok(())
 }
 
@@ -78,17 +78,17 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
 fn connect(
     context: &Context,
     domain: &Domain,
-    about: &About,
+    header: &CaptureHeader,
     options: &Options,
     timeout: Duration,
 ) -> Result<Channel, Failure> {
-    let slots = about.max_message_bytes.div_ceil(SLOT_PAYLOAD_BYTES).clamp(64, 1 << 16).next_power_of_two();
+    let slots = header.max_message_bytes.div_ceil(SLOT_PAYLOAD_BYTES).clamp(64, 1 << 16).next_power_of_two();
     let shape = ChannelOptions::default().slots(slots)?.interface_hash(options.interface_hash);
-    match about.side {
+    match header.side {
         Some(Side::B) => Ok(shape.connect(&domain.within(timeout), &options.name)?),
         Some(Side::A) => {
             let listener = shape.export(domain, &options.name)?;
-            context.say(format!("waiting for a program that connects to '{}'", options.name));
+            context.info(format!("waiting for a program that connects to '{}'", options.name));
             Ok(listener.within(timeout).accept()?)
         }
         None => Err(Failure::Usage {
@@ -99,7 +99,7 @@ fn connect(
 }
 
 /// Replays the peer.
-struct Player<'a> {
+struct PeerReplay<'a> {
     channel: Channel,
     path: &'a Path,
     timeout: Duration,
@@ -109,7 +109,7 @@ struct Player<'a> {
     messages: usize,
 }
 
-impl Player<'_> {
+impl PeerReplay<'_> {
     /// Replays a record. Returns false at the end.
     fn play(&mut self, record: &Record) -> Result<bool, Failure> {
         let diverged =

@@ -7,7 +7,7 @@ use tombolo::Error;
 use tombolo::error::Fault;
 use tombolo::nodes::{NodeInfo, NodeKind};
 use tombolo_admin::Machine;
-use tombolo_cli_common::nodes::named;
+use tombolo_cli_common::nodes::node_named;
 
 use crate::context::Context;
 use crate::failure::Failure;
@@ -36,19 +36,19 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let domain = context.attach_running()?;
     let machine = Machine::of(&domain);
     let nodes = domain.nodes()?;
-    let node = named(&nodes, &options.node)?;
+    let node = node_named(&nodes, &options.node)?;
     let start = Instant::now();
     if options.force {
         machine.force_restart_node(&node.name)?;
     } else {
-        machine.restart_node(&node.name).map_err(|error| refused(error, node))?;
+        machine.restart_node(&node.name).map_err(|error| restart_failure(error, node))?;
     }
-    context.say(format!("node {} is up after {}", node.name, text::duration(start.elapsed())));
+    context.info(format!("node {} is up after {}", node.name, text::duration(start.elapsed())));
     Ok(())
 }
 
 /// Adds to an error how to restart a node that is up. The host is never restarted.
-fn refused(error: Error, node: &NodeInfo) -> Failure {
+fn restart_failure(error: Error, node: &NodeInfo) -> Failure {
     let by_force = matches!(error, Error::Monitor(Fault::Refused { .. })) && node.kind != NodeKind::Host;
     let failure = Failure::from(error);
     if by_force {

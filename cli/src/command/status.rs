@@ -67,11 +67,11 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     if let Some(wanted) = &context.machine {
         names.retain(|name| name == wanted);
     }
-    let machines: Vec<MachineReport> = names.into_iter().filter_map(look_at).collect();
+    let machines: Vec<MachineReport> = names.into_iter().filter_map(query_machine).collect();
     if let (Some(wanted), true) = (&context.machine, machines.is_empty()) {
         return Err(Failure::NotUp(wanted.clone()));
     }
-    let silent: Vec<String> = machines.iter().filter_map(MachineReport::silence).collect();
+    let silent: Vec<String> = machines.iter().filter_map(MachineReport::error_text).collect();
     show(context, options, machines)?;
     if silent.is_empty() { Ok(()) } else { Err(Failure::Job { message: silent.join("; "), status: 1 }) }
 }
@@ -82,7 +82,7 @@ fn show(context: &Context, options: &Options, machines: Vec<MachineReport>) -> R
     }
     if machines.is_empty() {
         let hint = Failure::NothingUp.hint().unwrap_or_default();
-        context.say(format!("{}: {hint}", Failure::NothingUp));
+        context.info(format!("{}: {hint}", Failure::NothingUp));
     }
     let several = machines.len() > 1;
     let answering = machines.iter().filter(|machine| machine.error.is_none());
@@ -92,9 +92,10 @@ fn show(context: &Context, options: &Options, machines: Vec<MachineReport>) -> R
 
 /// Queries a machine. Errors are part of the report, so that a machine that does not respond does not hide
 /// the others. `None` for one that ended meanwhile.
-fn look_at(name: String) -> Option<MachineReport> {
-    let asked = Domain::attach_to_machine(&name).and_then(|domain| Ok((domain.id().node(), domain.nodes()?)));
-    match asked {
+fn query_machine(name: String) -> Option<MachineReport> {
+    let result =
+        Domain::attach_to_machine(&name).and_then(|domain| Ok((domain.id().node(), domain.nodes()?)));
+    match result {
         Ok((own, nodes)) => {
             let nodes = nodes.into_iter().map(|node| NodeReport::new(own == node.id, node)).collect();
             Some(MachineReport { name, error: None, nodes })
@@ -106,7 +107,7 @@ fn look_at(name: String) -> Option<MachineReport> {
 
 impl MachineReport {
     /// Returns the reason why the state is unknown.
-    fn silence(&self) -> Option<String> {
+    fn error_text(&self) -> Option<String> {
         let error = self.error.as_ref()?;
         Some(format!("machine '{}' does not answer: {error}", self.name))
     }
@@ -234,7 +235,7 @@ mod tests {
     #[test]
     fn a_machine_that_does_not_answer_says_so() {
         let silent = MachineReport { name: "duo".into(), error: Some("late".into()), nodes: Vec::new() };
-        assert_eq!(silent.silence().as_deref(), Some("machine 'duo' does not answer: late"));
+        assert_eq!(silent.error_text().as_deref(), Some("machine 'duo' does not answer: late"));
     }
 
     #[test]

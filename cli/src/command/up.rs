@@ -32,10 +32,10 @@ use crate::text;
 const DEFAULT_FILE: &str = "machines/default.toml";
 
 /// Timeout for a started monitor to respond.
-const STARTING: Duration = Duration::from_secs(2);
+const ATTACH_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Timeout for a machine to stop.
-const STOPPING: Duration = Duration::from_secs(60);
+const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Brings up a machine
 ///
@@ -77,28 +77,28 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     // Mistakes in the file are shown here, in colour, rather than through the monitor.
     let machine = source.read()?;
     check_name(context, machine.name())?;
-    check_found(context, &machine, options.force)?;
+    check_links(context, &machine, options.force)?;
     if machines_up()?.iter().any(|name| name == machine.name()) {
         return Err(Failure::UpAlready(machine.name().to_owned()));
     }
     let start = Instant::now();
     let nodes = text::count(machine.nodes().len(), "node");
-    context.say(format!("bringing up machine '{}': {nodes}, from {source}", machine.name()));
+    context.info(format!("bringing up machine '{}': {nodes}, from {source}", machine.name()));
     let interruption = Interruption::watch(context, machine.name())?;
     if options.until_eof {
         foreground::watch_input();
     }
     let mut monitor = Command::new(find_tombolod()?);
     let started = start_monitor(monitor.arg("up").arg(source.path()), |line| {
-        context.say(format!("{:>7}  {}", text::duration(start.elapsed()), text::one_line(line)));
+        context.info(format!("{:>7}  {}", text::duration(start.elapsed()), text::one_line(line)));
     });
     let announce = || -> Result<(), Failure> {
         let nodes = Domain::attach_to_machine(machine.name())?.nodes()?;
-        context.say(summary(machine.name(), &nodes, start));
+        context.info(summary(machine.name(), &nodes, start));
         Ok(())
     };
     if options.foreground {
-        return foreground::stay(machine.name(), started, announce, &interruption);
+        return foreground::run(machine.name(), started, announce, &interruption);
     }
     interruption.finish()?;
     started?;
@@ -106,7 +106,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
 }
 
 /// Refuses a machine file with a link that is unfit for channels, unless `force` is set.
-fn check_found(context: &Context, machine: &Machine, force: bool) -> Result<(), Failure> {
+fn check_links(context: &Context, machine: &Machine, force: bool) -> Result<(), Failure> {
     let name = |id| machine.node(id).map_or("?", |node| node.name.as_str());
     for found in machine.found() {
         let Some(fault) = found.memory.as_ref().and_then(FoundMemory::fault) else { continue };
@@ -124,7 +124,7 @@ fn check_found(context: &Context, machine: &Machine, force: bool) -> Result<(), 
                 ),
             });
         }
-        context.say(format!("warning: {message}"));
+        context.info(format!("warning: {message}"));
     }
     Ok(())
 }
@@ -153,7 +153,7 @@ impl Source {
     fn read(&self) -> Result<Machine, Failure> {
         match self {
             Source::File(file) => Ok(Machine::open(file)?),
-            Source::BuiltIn(_) => Ok(Machine::usual().map_err(FileError::from)?),
+            Source::BuiltIn(_) => Ok(Machine::built_in().map_err(FileError::from)?),
         }
     }
 
@@ -178,7 +178,7 @@ impl fmt::Display for Source {
 }
 
 /// Placeholder for a signal once the machine is up: signals are ignored from then on.
-const TOO_LATE: u8 = u8::MAX;
+const IGNORE_SIGNALS: u8 = u8::MAX;
 
 /// Handler that takes down a machine during startup when the user interrupts the command.
 struct Interruption {
@@ -200,15 +200,16 @@ impl Interruption {
                 match signal.compare_exchange(0, number as u8, Ordering::SeqCst, Ordering::SeqCst) {
                     Ok(_) => {}
                     // The machine is up, and is about to be reported as such.
-                    Err(TOO_LATE) => continue,
+                    Err(IGNORE_SIGNALS) => continue,
                     // The second time: exit without waiting.
                     Err(_) => std::process::exit(128 + number),
                 }
-                context.say(format!("taking '{name}' down"));
+                context.info(format!("taking '{name}' down"));
                 let (name, sender) = (name.clone(), sender.clone());
                 std::thread::spawn(move || {
                     // The monitor may not have been started yet.
-                    let _ = attach_soon(&name).and_then(|domain| tombolo_admin::Machine::of(&domain).stop());
+                    let _ = attach_with_retry(&name)
+                        .and_then(|domain| tombolo_admin::Machine::of(&domain).stop());
                     let _ = sender.send(());
                 });
             }
@@ -220,17 +221,17 @@ impl Interruption {
     fn signal(&self) -> Option<u8> {
         let signal = self.signal.load(Ordering::SeqCst);
         (signal != 0).then(|| {
-            let _ = self.stopped.recv_timeout(STOPPING);
+            let _ = self.stopped.recv_timeout(STOP_TIMEOUT);
             signal
         })
     }
 
     /// Returns an error if a signal came, once the machine is down. A later signal has no effect.
     fn finish(&self) -> Result<(), Failure> {
-        match self.signal.compare_exchange(0, TOO_LATE, Ordering::SeqCst, Ordering::SeqCst) {
-            Ok(_) | Err(TOO_LATE) => Ok(()),
+        match self.signal.compare_exchange(0, IGNORE_SIGNALS, Ordering::SeqCst, Ordering::SeqCst) {
+            Ok(_) | Err(IGNORE_SIGNALS) => Ok(()),
             Err(signal) => {
-                let _ = self.stopped.recv_timeout(STOPPING);
+                let _ = self.stopped.recv_timeout(STOP_TIMEOUT);
                 let message = format!("ended by {}", signals::name(signal));
                 Err(Failure::Job { message, status: 128 + signal })
             }
@@ -239,11 +240,11 @@ impl Interruption {
 }
 
 /// Attaches to a machine whose monitor may still be starting.
-fn attach_soon(name: &str) -> Result<Domain, tombolo::Error> {
+fn attach_with_retry(name: &str) -> Result<Domain, tombolo::Error> {
     let start = Instant::now();
     loop {
         match Domain::attach_to_machine(name) {
-            Err(tombolo::Error::NoMachine(_)) if start.elapsed() < STARTING => {
+            Err(tombolo::Error::NoMachine(_)) if start.elapsed() < ATTACH_TIMEOUT => {
                 std::thread::sleep(Duration::from_millis(20));
             }
             result => return result,

@@ -27,7 +27,7 @@ Examples:
   tombolo xipx --on host --group tests            beside another on the same node")]
 pub(crate) struct Options {
     /// The nodes, in the order of their numbers
-    #[arg(long, value_name = "NODE,…", value_delimiter = ',', required = true, value_parser = service::node)]
+    #[arg(long, value_name = "NODE,…", value_delimiter = ',', required = true, value_parser = service::parse_node)]
     on: Vec<String>,
 
     /// The FIFO from each node to each other, in bytes, a multiple of 128; a message takes half of it at most
@@ -63,7 +63,7 @@ impl Options {
 }
 
 pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
-    if let Some(twice) = service::twice(&options.on) {
+    if let Some(twice) = service::find_duplicate(&options.on) {
         let message = format!("a node has one device of a group; '{twice}' is named twice");
         return Err(Failure::Usage { message, hint: None });
     }
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn the_devices_are_a_job_of_run() {
         let options = parse("tombolo xipx --on host,arm0 --fifo 4096 --group a").unwrap();
-        let words = service::words(&options.on, "x.tbi".into(), &options.arguments());
+        let words = service::run_arguments(&options.on, "x.tbi".into(), &options.arguments());
         let words: Vec<String> = words.iter().map(|word| word.to_string_lossy().into_owned()).collect();
         let line = words.join(" ");
         assert_eq!(line, "tombolo run --label --no-input --keep-going --on host,arm0 x.tbi a 4096");
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_ends_with_status_2() {
+    fn invalid_usage_ends_with_status_2() {
         for line in ["xipx", "xipx --on a:2", "xipx --on a --fifo 100", "xipx --on a --group a/b"] {
             assert_eq!(parse(&format!("tombolo {line}")).unwrap_err().exit_code(), 2, "{line}");
         }

@@ -78,11 +78,11 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
             port: options.port,
             steer: options.steer,
             images,
-            command: programs::front()?,
+            command: programs::main_program_path()?,
             results: options.results.clone(),
         },
     )
-    .map_err(refused)?;
+    .map_err(serve_failure)?;
     let machine = domain.machine_name().to_owned();
     // The server attaches by itself; this attachment would keep a machine's monitor waiting.
     drop(domain);
@@ -92,7 +92,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     } else {
         print(format!("{}\n", server.link()))?;
         let how = if options.steer { "can be changed" } else { "can be looked at" };
-        context.say(format!("machine {machine} {how} there; Ctrl-C ends it"));
+        context.info(format!("machine {machine} {how} there; Ctrl-C ends it"));
     }
     let stopper = server.stopper();
     std::thread::spawn(move || {
@@ -104,7 +104,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
 }
 
 /// Converts an error of the server. A non-loopback address is a usage error.
-fn refused(error: ServeError) -> Failure {
+fn serve_failure(error: ServeError) -> Failure {
     match error {
         ServeError::NotLoopback(_) => Failure::Usage { message: error.to_string(), hint: None },
         error => error.into(),

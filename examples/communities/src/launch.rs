@@ -53,7 +53,7 @@ pub enum LaunchError {
         number: u32,
         /// Its node.
         node: String,
-        /// What happened to it.
+        /// Description of the failure.
         how: String,
     },
     /// No node could start a worker.

@@ -30,7 +30,7 @@ fn the_page_shows_the_program_as_it_is() {
     assert_eq!(rust, [PROGRAM], "copy examples/pingpong/src/main.rs into docs/book/src/quick-start.md");
 }
 
-/// What `tombolo new` makes, with the name of the file.
+/// Project made by `tombolo new`, with the name of its image.
 #[test]
 fn the_page_shows_the_programs_in_c_and_python_as_they_are() {
     for (language, program) in [("c", IN_C), ("python", IN_PYTHON)] {

@@ -36,7 +36,7 @@ pub fn compare(old: &Model, new: &Model) -> Vec<Change> {
         match new.interfaces.iter().find(|now| now.name == before.name) {
             Some(now) => comparison.compare_interface(before, now),
             None => {
-                comparison.record_change(&before.name, "the interface was removed".into(), Verdict::Breaking)
+                comparison.record_change(&before.name, "the interface was removed".into(), Verdict::Breaking);
             }
         }
     }

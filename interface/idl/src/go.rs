@@ -129,7 +129,7 @@ fn needed_types(model: &Model, only: &[String]) -> BTreeSet<String> {
 fn add_needed_types(model: &Model, of: &Type, needed: &mut BTreeSet<String>) {
     match of {
         Type::Array { of, .. } | Type::List { of, .. } | Type::Optional(of) => {
-            add_needed_types(model, of, needed)
+            add_needed_types(model, of, needed);
         }
         Type::Enum(index) => drop(needed.insert(model.enums[*index].name.clone())),
         Type::Record(index) => {

@@ -10,16 +10,21 @@ use super::toolchain::{Language, installed_board_compiler, installed_compiler, p
 use super::{BuildError, Builder, CProgram, Request, Scratch};
 
 /// The kit's library for C with its headers.
-pub const C_LIBRARY: Library =
-    Library { what: "library for C", name: "c", inside: "", proof: "lib/libtombolo.a", isas: &Isa::ALL };
+pub const C_LIBRARY: Library = Library {
+    what: "library for C",
+    name: "c",
+    subfolder: "",
+    marker_file: "lib/libtombolo.a",
+    isas: &Isa::ALL,
+};
 
 /// The kit's libraries for programs in C on boards, with `lib/board.c` and `lib/board.ld`, which each program
 /// is compiled and linked with.
 pub const BOARD_C_LIBRARY: Library = Library {
     what: "library for C on boards",
     name: "board-c",
-    inside: "",
-    proof: "lib/libtombolo.a",
+    subfolder: "",
+    marker_file: "lib/libtombolo.a",
     isas: &[Isa::Aarch64, Isa::Riscv64],
 };
 

@@ -20,7 +20,7 @@ pub enum BuildError {
     #[error(
         "{} cannot be built: {}",
         path.as_ref().map_or_else(|| "nothing".to_owned(), |path| path.display().to_string()),
-        advice(path.as_deref())
+        source_hint(path.as_deref())
     )]
     UnknownSource {
         /// The path, if one was given.
@@ -42,7 +42,7 @@ pub enum BuildError {
     #[error("no target to build for; name one with --isa, or a machine file")]
     NoIsa,
     /// The package has no program of that name, or none at all.
-    #[error("{} has no {what}; it has {}", manifest.display(), programs(available))]
+    #[error("{} has no {what}; it has {}", manifest.display(), join_programs(available))]
     NoProgram {
         /// Manifest of the package.
         manifest: PathBuf,
@@ -52,7 +52,7 @@ pub enum BuildError {
         available: Vec<String>,
     },
     /// The package has several programs.
-    #[error("{} has several programs; choose one of {}", manifest.display(), programs(available))]
+    #[error("{} has several programs; choose one of {}", manifest.display(), join_programs(available))]
     SeveralPrograms {
         /// Manifest of the package.
         manifest: PathBuf,
@@ -105,7 +105,7 @@ pub enum BuildError {
         message: String,
     },
     /// A compiler failed after reporting errors on standard error.
-    #[error("building for {} failed: {tool} ended with {status}", names(targets))]
+    #[error("building for {} failed: {tool} ended with {status}", join_targets(targets))]
     Compiler {
         /// Targets of the build.
         targets: Vec<Target>,
@@ -182,7 +182,7 @@ pub enum BuildError {
 }
 
 /// Returns advice about a path that cannot be built.
-fn advice(path: Option<&Path>) -> &'static str {
+fn source_hint(path: Option<&Path>) -> &'static str {
     match path.and_then(Path::extension).and_then(|extension| extension.to_str()) {
         Some("cc" | "cpp" | "cxx" | "C") => {
             "for C++ build a static program for each instruction set, and make an image of them: `tombolo image pack`"
@@ -195,10 +195,10 @@ fn advice(path: Option<&Path>) -> &'static str {
     }
 }
 
-fn names(targets: &[Target]) -> String {
+fn join_targets(targets: &[Target]) -> String {
     targets.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }
 
-fn programs(available: &[String]) -> String {
+fn join_programs(available: &[String]) -> String {
     if available.is_empty() { "no program at all".to_owned() } else { available.join(", ") }
 }

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn programs_that_others_built_are_packed_and_anything_else_is_refused() {
+    fn prebuilt_programs_are_packed_and_others_refused() {
         let folder = std::env::temp_dir().join(format!("tombolo-pack-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let put = |name: &str, bytes: &[u8]| {

@@ -13,14 +13,14 @@ use super::{BuildError, Builder, Request, RustProgram};
 
 const INSTALL_RUST: &str = "install Rust with rustup, see https://rustup.rs";
 
-const STATIC: &str = "-C target-feature=+crt-static";
+const STATIC_FLAGS: &str = "-C target-feature=+crt-static";
 
 /// Linker argument with the memory layout of programs for boards; `tombolo-bare` passes its folder to the
 /// linker.
-const BOARD: &str = "-C link-arg=-Ttombolo-program.x";
+const BOARD_FLAGS: &str = "-C link-arg=-Ttombolo-program.x";
 
 /// Variables with flags for every target; cargo uses the first that is set.
-const ALL_FLAGS: [&str; 2] = ["CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS"];
+const GLOBAL_FLAG_VARIABLES: [&str; 2] = ["CARGO_ENCODED_RUSTFLAGS", "RUSTFLAGS"];
 
 /// One program of a package, and its build settings for cargo.
 pub(super) struct Cargo<'a> {
@@ -56,8 +56,8 @@ struct CargoTarget {
 
 impl CargoTarget {
     /// Returns whether its variables affect other targets too.
-    fn has_flags_for_all(&self) -> bool {
-        self.environment.iter().any(|(name, _)| ALL_FLAGS.contains(&name.as_str()))
+    fn uses_global_flags(&self) -> bool {
+        self.environment.iter().any(|(name, _)| GLOBAL_FLAG_VARIABLES.contains(&name.as_str()))
     }
 }
 
@@ -71,7 +71,7 @@ impl<'a> Cargo<'a> {
             .canonicalize()
             .map_err(|source| BuildError::Read { path: manifest.to_owned(), source })?;
         let folder = manifest.parent().unwrap_or(Path::new("/")).to_owned();
-        let programs = programs_of(&manifest, &folder)?;
+        let programs = list_programs(&manifest, &folder)?;
         let program = choose(&manifest, &programs, program)?;
         Ok(Cargo { folder, program, request, targets: BTreeMap::new() })
     }
@@ -91,7 +91,7 @@ impl Builder for Cargo<'_> {
 
     fn build(&mut self, targets: &[Target]) -> Result<Vec<PathBuf>, BuildError> {
         let mut programs = BTreeMap::new();
-        for group in self.together(targets) {
+        for group in self.group_targets(targets) {
             let messages = self.run(&group)?;
             for target in group {
                 let triple = self.targets.get(&target).map_or("", |found| found.triple.as_str());
@@ -109,11 +109,11 @@ impl Cargo<'_> {
     /// Groups the targets by cargo runs. One run keeps every processor busy and compiles build scripts and
     /// procedural macros once. Boards get a separate run, since a run enables the features that a dependency
     /// needs for any of its targets; so do targets whose flags would affect the others.
-    fn together(&self, targets: &[Target]) -> Vec<Vec<Target>> {
-        let alone = |target: &Target| self.targets.get(target).is_none_or(CargoTarget::has_flags_for_all);
-        let (alone, joined): (Vec<Target>, Vec<Target>) = targets.iter().copied().partition(alone);
+    fn group_targets(&self, targets: &[Target]) -> Vec<Vec<Target>> {
+        let separate = |target: &Target| self.targets.get(target).is_none_or(CargoTarget::uses_global_flags);
+        let (separate, joined): (Vec<Target>, Vec<Target>) = targets.iter().copied().partition(separate);
         let (boards, nodes): (Vec<Target>, Vec<Target>) = joined.into_iter().partition(|target| target.bare);
-        let groups = alone.into_iter().map(|target| vec![target]).chain([nodes, boards]);
+        let groups = separate.into_iter().map(|target| vec![target]).chain([nodes, boards]);
         groups.filter(|group| !group.is_empty()).collect()
     }
 
@@ -168,7 +168,7 @@ fn has_kind(target: &Value, kind: &str) -> bool {
 }
 
 /// Returns all programs of the package, or of every package of a virtual workspace.
-fn programs_of(manifest: &Path, folder: &Path) -> Result<Vec<Program>, BuildError> {
+fn list_programs(manifest: &Path, folder: &Path) -> Result<Vec<Program>, BuildError> {
     let mut command = cargo(folder);
     command.args(["metadata", "--no-deps", "--format-version=1", "--manifest-path"]).arg(manifest);
     let output = command.output().map_err(|source| match source.kind() {
@@ -186,9 +186,9 @@ fn programs_of(manifest: &Path, folder: &Path) -> Result<Vec<Program>, BuildErro
     let metadata: Value =
         serde_json::from_slice(&output.stdout).map_err(|error| refused(error.to_string()))?;
     let packages = metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let is_it =
+    let is_this_package =
         |package: &&Value| package["manifest_path"].as_str().is_some_and(|path| Path::new(path) == manifest);
-    match packages.iter().find(is_it) {
+    match packages.iter().find(is_this_package) {
         Some(package) => Ok(programs_of_package(package)),
         None => Ok(packages.iter().flat_map(programs_of_package).collect()),
     }
@@ -244,9 +244,9 @@ fn find_target(target: Target, folder: &Path) -> Result<CargoTarget, BuildError>
         if !libraries.is_dir() {
             continue;
         }
-        match linker(target, candidate, &sysroot) {
+        match find_linker(target, candidate, &sysroot) {
             Ok(linker) => {
-                let flags = if target.bare { BOARD } else { STATIC };
+                let flags = if target.bare { BOARD_FLAGS } else { STATIC_FLAGS };
                 return Ok(static_target(candidate.triple, &linker, flags, |name| std::env::var_os(name)));
             }
             Err(error) => missing_linker = Some(error),
@@ -264,7 +264,7 @@ fn find_target(target: Target, folder: &Path) -> Result<CargoTarget, BuildError>
 }
 
 /// Returns the linker for `candidate`, if it is installed.
-fn linker(target: Target, candidate: &RustTarget, sysroot: &Path) -> Result<String, BuildError> {
+fn find_linker(target: Target, candidate: &RustTarget, sysroot: &Path) -> Result<String, BuildError> {
     match candidate.linker {
         Linker::Gcc => installed_compiler(Language::C, target.isa),
         Linker::RustLld | Linker::Board => {
@@ -297,7 +297,11 @@ fn static_target(
         environment.push((linker_variable, linker.into()));
     }
     // Cargo takes flags from the first of these only, so ours are appended to the user's.
-    let flags = [ALL_FLAGS[0].to_owned(), ALL_FLAGS[1].to_owned(), format!("{prefix}_RUSTFLAGS")];
+    let flags = [
+        GLOBAL_FLAG_VARIABLES[0].to_owned(),
+        GLOBAL_FLAG_VARIABLES[1].to_owned(),
+        format!("{prefix}_RUSTFLAGS"),
+    ];
     let (name, present) = flags
         .iter()
         .find_map(|name| variable(name).map(|value| (name.clone(), value)))
@@ -319,7 +323,7 @@ struct Rustc<'a> {
 }
 
 impl Rustc<'_> {
-    fn ask(&self, target: Target, arguments: &[&str]) -> Result<String, BuildError> {
+    fn query(&self, target: Target, arguments: &[&str]) -> Result<String, BuildError> {
         let mut command = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()));
         let output = command
             .current_dir(self.folder)
@@ -337,7 +341,7 @@ impl Rustc<'_> {
 
     /// Returns the default target of the compiler.
     fn host(&self, target: Target) -> Result<String, BuildError> {
-        let version = self.ask(target, &["-vV"])?;
+        let version = self.query(target, &["-vV"])?;
         let host = version.lines().find_map(|line| line.strip_prefix("host: "));
         Ok(host.unwrap_or("x86_64-unknown-linux-gnu").to_owned())
     }
@@ -345,8 +349,8 @@ impl Rustc<'_> {
     /// Returns the folder of the compiler, and that of the standard library for `triple`, which may not
     /// exist.
     fn installation(&self, target: Target, triple: &str) -> Result<(PathBuf, PathBuf), BuildError> {
-        let sysroot = self.ask(target, &["--print", "sysroot"])?;
-        let libraries = self.ask(target, &["--print", "target-libdir", "--target", triple])?;
+        let sysroot = self.query(target, &["--print", "sysroot"])?;
+        let libraries = self.query(target, &["--print", "target-libdir", "--target", triple])?;
         Ok((PathBuf::from(sysroot.trim()), PathBuf::from(libraries.trim())))
     }
 }
@@ -376,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn a_choice_that_cannot_be_made_shows_what_there_is() {
+    fn ambiguous_choice_lists_the_alternatives() {
         let two = [program("bin", "a", false), program("bin", "b", false)];
         assert_eq!(
             chosen(&two, &RustProgram::Default),
@@ -393,18 +397,19 @@ mod tests {
     }
 
     #[test]
-    fn settings_of_the_user_are_kept() {
+    fn user_cargo_settings_are_preserved() {
         let with = |variables: &'static [(&str, &str)]| {
-            let target = static_target("s390x-unknown-linux-gnu", "s390x-linux-gnu-gcc", STATIC, |name| {
-                variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into())
-            });
+            let target =
+                static_target("s390x-unknown-linux-gnu", "s390x-linux-gnu-gcc", STATIC_FLAGS, |name| {
+                    variables.iter().find(|(key, _)| *key == name).map(|(_, value)| value.into())
+                });
             let text = |value: &OsString| value.to_str().unwrap().to_owned();
             target.environment.iter().map(|(name, value)| (name.clone(), text(value))).collect::<Vec<_>>()
         };
         let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
         let linker = pair("CARGO_TARGET_S390X_UNKNOWN_LINUX_GNU_LINKER", "s390x-linux-gnu-gcc");
         let own = "CARGO_TARGET_S390X_UNKNOWN_LINUX_GNU_RUSTFLAGS";
-        assert_eq!(with(&[]), [linker.clone(), pair(own, STATIC)]);
+        assert_eq!(with(&[]), [linker.clone(), pair(own, STATIC_FLAGS)]);
         assert_eq!(
             with(&[("RUSTFLAGS", "-g")]),
             [linker.clone(), pair("RUSTFLAGS", "-g -C target-feature=+crt-static")]
@@ -413,11 +418,11 @@ mod tests {
             with(&[("RUSTFLAGS", "-g"), ("CARGO_ENCODED_RUSTFLAGS", "-g")]),
             [linker, pair("CARGO_ENCODED_RUSTFLAGS", "-g\u{1f}-C\u{1f}target-feature=+crt-static")]
         );
-        assert_eq!(with(&[("CARGO_TARGET_S390X_UNKNOWN_LINUX_GNU_LINKER", "ld")]), [pair(own, STATIC)]);
+        assert_eq!(with(&[("CARGO_TARGET_S390X_UNKNOWN_LINUX_GNU_LINKER", "ld")]), [pair(own, STATIC_FLAGS)]);
     }
 
     #[test]
-    fn the_executable_is_the_one_of_the_program() {
+    fn executable_is_found_in_cargo_messages() {
         let line = |id: &str, kind: &str, path: &str| {
             format!(
                 "{{\"reason\":\"compiler-artifact\",\"package_id\":\"{id}\",\

@@ -11,7 +11,7 @@ use super::BuildError;
 /// Prefix of their names, followed by the process id and a counter.
 const PREFIX: &str = "tombolo-scratch-";
 
-fn is_named_so(name: &str) -> bool {
+fn is_scratch_name(name: &str) -> bool {
     let numbers = name.strip_prefix(PREFIX).and_then(|numbers| numbers.split_once('-'));
     let is_number = |text: &str| text.parse::<u64>().is_ok();
     numbers.is_some_and(|(process, number)| is_number(process) && is_number(number))
@@ -36,7 +36,7 @@ impl Scratch {
 
     fn new_in(folder: &Path) -> Result<Scratch, BuildError> {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
-        remove_left(folder);
+        remove_abandoned(folder);
         let mut tries = 1000;
         loop {
             tries -= 1;
@@ -47,7 +47,7 @@ impl Scratch {
             let locked = made.and_then(|()| File::open(&path)).and_then(|lock| {
                 lock.lock()?;
                 // Before it was locked, another process may have removed it as abandoned.
-                if is_at(&lock, &path)? { Ok(lock) } else { Err(ErrorKind::NotFound.into()) }
+                if is_same_file(&lock, &path)? { Ok(lock) } else { Err(ErrorKind::NotFound.into()) }
             });
             match locked {
                 Ok(lock) => return Ok(Scratch { path, _lock: lock }),
@@ -74,19 +74,19 @@ impl Drop for Scratch {
 }
 
 /// Returns whether the path still refers to the open folder, and not to a new one of the same name.
-fn is_at(folder: &File, path: &Path) -> io::Result<bool> {
+fn is_same_file(folder: &File, path: &Path) -> io::Result<bool> {
     let (open, there) = (folder.metadata()?, fs::symlink_metadata(path)?);
     Ok((open.dev(), open.ino()) == (there.dev(), there.ino()))
 }
 
 /// Removes folders without a lock, whose processes were killed. Folders of other users cannot be opened.
-fn remove_left(folder: &Path) {
+fn remove_abandoned(folder: &Path) {
     for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        if entry.file_name().to_str().is_some_and(is_named_so)
+        if entry.file_name().to_str().is_some_and(is_scratch_name)
             && entry.file_type().is_ok_and(|kind| kind.is_dir())
             && let Ok(lock) = File::open(entry.path())
             && lock.try_lock().is_ok()
-            && is_at(&lock, &entry.path()).is_ok_and(|same| same)
+            && is_same_file(&lock, &entry.path()).is_ok_and(|same| same)
         {
             let _ = fs::remove_dir_all(entry.path());
         }
@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_killed_program_has_left_is_removed_and_what_is_in_use_stays() {
+    fn abandoned_scratch_is_removed_and_used_scratch_stays() {
         let folder = std::env::temp_dir().join(format!("tombolo-scratches-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let used = Scratch::new_in(&folder).unwrap();
@@ -118,10 +118,10 @@ mod tests {
     }
 
     #[test]
-    fn folders_of_threads_that_come_and_go_are_left_alone() {
+    fn concurrent_scratch_folders_do_not_interfere() {
         let folder = std::env::temp_dir().join(format!("tombolo-many-scratches-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
-        let come_and_go = || {
+        let create_and_drop = || {
             for _ in 0..200 {
                 let own = Scratch::new_in(&folder).unwrap();
                 fs::write(own.path().join("object.o"), "").unwrap();
@@ -129,7 +129,7 @@ mod tests {
             }
         };
         std::thread::scope(|scope| {
-            let threads: Vec<_> = (0..6).map(|_| scope.spawn(come_and_go)).collect();
+            let threads: Vec<_> = (0..6).map(|_| scope.spawn(create_and_drop)).collect();
             threads.into_iter().for_each(|thread| thread.join().unwrap());
         });
         let left = fs::read_dir(&folder).unwrap().count();

@@ -73,25 +73,25 @@ impl Source {
             [path] if path.is_file() && path.ends_with("Cargo.toml") => {
                 Ok(Source::Rust { manifest: path.clone(), program })
             }
-            [path] if path.is_dir() => in_folder(path),
-            _ => of_files(paths),
+            [path] if path.is_dir() => detect_in_folder(path),
+            _ => detect_from_files(paths),
         }
     }
 }
 
 /// Returns whether a path has this extension.
-fn is(path: &Path, extension: &str) -> bool {
+fn has_extension(path: &Path, extension: &str) -> bool {
     path.extension() == Some(OsStr::new(extension))
 }
 
 /// Returns a package of Go, or the C files and interface files of a folder; subfolders are ignored.
-fn in_folder(folder: &Path) -> Result<Source, BuildError> {
+fn detect_in_folder(folder: &Path) -> Result<Source, BuildError> {
     let unreadable = |source| BuildError::Read { path: folder.to_owned(), source };
     let entries = fs::read_dir(folder).map_err(unreadable)?.collect::<Result<Vec<_>, _>>();
     let mut paths: Vec<PathBuf> = entries.map_err(unreadable)?.iter().map(|entry| entry.path()).collect();
     paths.sort();
     let of = |extension: &str| -> Vec<PathBuf> {
-        paths.iter().filter(|path| is(path, extension) && path.is_file()).cloned().collect()
+        paths.iter().filter(|path| has_extension(path, extension) && path.is_file()).cloned().collect()
     };
     let real = folder.canonicalize().map_err(unreadable)?;
     let name = real.file_name().and_then(OsStr::to_str).unwrap_or("program").to_owned();
@@ -108,12 +108,13 @@ fn in_folder(folder: &Path) -> Result<Source, BuildError> {
     Ok(Source::C(CProgram { name, files, interfaces: of("tbl") }))
 }
 
-fn of_files(paths: &[PathBuf]) -> Result<Source, BuildError> {
-    let known = |path: &&PathBuf| path.is_file() && (is(path, "c") || is(path, "tbl"));
+fn detect_from_files(paths: &[PathBuf]) -> Result<Source, BuildError> {
+    let known = |path: &&PathBuf| path.is_file() && (has_extension(path, "c") || has_extension(path, "tbl"));
     if let Some(path) = paths.iter().find(|path| !known(path)) {
         return Err(BuildError::UnknownSource { path: Some(path.clone()) });
     }
-    let (files, interfaces): (Vec<_>, Vec<_>) = paths.iter().cloned().partition(|path| is(path, "c"));
+    let (files, interfaces): (Vec<_>, Vec<_>) =
+        paths.iter().cloned().partition(|path| has_extension(path, "c"));
     let Some(first) = files.first() else {
         return Err(BuildError::UnknownSource { path: paths.first().cloned() });
     };
@@ -151,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_package_is_told_by_its_manifest() {
+    fn package_is_detected_by_its_manifest() {
         let package = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
         let manifest = package.join("Cargo.toml");
         let rust = Source::Rust { manifest: manifest.clone(), program: RustProgram::Default };
@@ -184,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_built_is_refused_with_what_can() {
+    fn unbuildable_source_is_refused_with_a_hint() {
         let folder = Folder::new("none", &["main.cpp", "main.rs", "main.py", "echo.tbl", "page.html"]);
         let empty = Folder::new("empty", &["README.md"]);
         let error = |names: &[&str]| {

@@ -8,7 +8,7 @@ use tombolo_platform::shared_window::{SOURCE_FORMS, WindowSource};
 use toml::de::DeTable;
 
 use super::coherence;
-use super::nodes::{Draft, Number, ends, number, read_window, unknown_word};
+use super::nodes::{NodeDraft, NumberKey, number, range_bounds, read_window, unknown_word};
 use super::report::Problem;
 use super::values::Reader;
 use crate::NodeSettings;
@@ -20,7 +20,7 @@ const JOIN_NOTE: &str = "join: the same memory as the node reaches it, for examp
 const DOORBELL_NOTE: &str =
     "doorbell: how a sleeping side is woken; with \"poll\" both monitors look at counters in the window";
 const KEY_NOTE: &str = "key: a file of 16 bytes or more, the same on both sides";
-const SILENCE: Number =
+const SILENCE: NumberKey =
     ("silence_s", "after how many seconds without a sign of life the node counts as lost");
 
 /// Reads the settings; `None` if the window is missing or invalid, which is then reported.
@@ -33,21 +33,26 @@ pub(super) fn read(
     if reader.value(table, "window").is_none() {
         reader.missing(header, "window", "this node", WINDOW_NOTE);
     }
-    let window = read_source(reader, table, "window", WINDOW_NOTE).map(|window| window.below(folder));
+    let window = read_source(reader, table, "window", WINDOW_NOTE).map(|window| window.relative_to(folder));
     let join = read_source(reader, table, "join", JOIN_NOTE);
     let (window_mib, doorbells) = read_window(reader, table, (64, 16));
     let caches = coherence::read(reader, table);
     let doorbell = read_doorbell(reader, table);
     let key = reader.value(table, "key").and_then(|value| reader.path("key", value, KEY_NOTE));
-    let silence_s =
-        number(reader, table, &SILENCE, ends(&AttachedNode::SILENCE_S), AttachedNode::DEFAULT_SILENCE_S);
+    let silence_s = number(
+        reader,
+        table,
+        &SILENCE,
+        range_bounds(&AttachedNode::SILENCE_S),
+        AttachedNode::DEFAULT_SILENCE_S,
+    );
     let key: Option<PathBuf> = key.map(|key| folder.join(key));
     Some(AttachedNode { window: window?, join, window_mib, doorbells, doorbell, caches, key, silence_s })
 }
 
 /// Reports attached nodes that share the same memory with the host: they would overwrite each other.
-pub(super) fn check_overlaps(reader: &mut Reader, drafts: &[Draft]) {
-    let windows: Vec<(&Draft, &AttachedNode)> = drafts
+pub(super) fn check_overlaps(reader: &mut Reader, drafts: &[NodeDraft]) {
+    let windows: Vec<(&NodeDraft, &AttachedNode)> = drafts
         .iter()
         .filter_map(|draft| match &draft.settings {
             Some(NodeSettings::Attached(node)) => Some((draft, node)),
@@ -132,14 +137,14 @@ mod tests {
         let machine = parse(TEXT).unwrap();
         let node = machine.node_named("card0").unwrap().as_attached().unwrap();
         assert_eq!(node.window.to_string(), "pci:0000:03:00.0/2");
-        assert_eq!(node.as_joined().to_string(), "ivshmem");
+        assert_eq!(node.joiner_window().to_string(), "ivshmem");
         assert_eq!((node.window_mib, node.doorbells, node.silence_s), (4, 3, 2));
         assert_eq!(node.key.as_deref(), Some(Path::new("/lab/k")));
         let short = "name = \"m\"\n[[node]]\nname = \"host\"\nkind = \"host\"\n[[node]]\nname = \"card0\"\n\
                      kind = \"attached\"\nisa = \"aarch64\"\nwindow = \"file:w\"\n";
         let machine = parse(short).unwrap();
         let node = machine.node_named("card0").unwrap().as_attached().unwrap();
-        assert_eq!(node.as_joined().to_string(), "file:/lab/w");
+        assert_eq!(node.joiner_window().to_string(), "file:/lab/w");
         assert_eq!((node.window_mib, node.doorbells, node.silence_s), (64, 16, 10));
         assert_eq!((&node.key, node.caches), (&None, None));
     }

@@ -5,7 +5,7 @@ use std::ops::{Range, RangeInclusive};
 use tombolo_link::TransportKind;
 use toml::de::{DeTable, DeValue};
 
-use super::links::{Ends, read_between, read_transport};
+use super::links::{KnownNodes, read_between, read_transport};
 use super::nodes::unknown_word;
 use super::report::Problem;
 use super::values::{Reader, Value, quoted_list, with_article};
@@ -28,7 +28,7 @@ const COHERENCE: [&str; 2] = ["coherent", "flush"];
 
 /// Links and nodes that a finding may refer to.
 pub(super) struct Links<'a> {
-    pub(super) ends: Ends<'a>,
+    pub(super) known: KnownNodes<'a>,
     pub(super) links: &'a [Link],
     pub(super) windows: &'a [Window],
 }
@@ -42,7 +42,7 @@ pub(super) fn read<'t, 'i: 't>(
     let mut found: Vec<Found> = Vec::new();
     for (table, header) in tables {
         reader.refuse_unknown_keys(table, &KEYS, "a [[found]]");
-        let between = read_between(reader, table, header.clone(), &links.ends, (WHAT, Some(REMEDY)));
+        let between = read_between(reader, table, header.clone(), &links.known, (WHAT, Some(REMEDY)));
         let transport = read_transport(reader, table, header.clone(), WHAT);
         let memory = read_memory(reader, table);
         let cost = read_cost(reader, table);
@@ -51,7 +51,7 @@ pub(super) fn read<'t, 'i: 't>(
                 .report(Problem::new(header, "this [[found]] has neither `memory` nor `cost`").note(REMEDY));
         }
         let (Some((a, b)), Some((transport, span))) = (between, transport) else { continue };
-        let named = |name: &str| links.ends.nodes.iter().find(|node| node.name == name);
+        let named = |name: &str| links.known.nodes.iter().find(|node| node.name == name);
         let (Some(one), Some(other)) = (named(&a.text), named(&b.text)) else {
             continue; // one of them has a mistake of its own
         };
@@ -77,9 +77,9 @@ pub(super) fn read<'t, 'i: 't>(
             let message = "`memory` has no meaning for a link that shares none";
             reader.report(Problem::new(span.clone(), message).note(REMEDY));
         }
-        let place = Place { nodes: [one, other], link, windows: links.windows };
+        let context = LinkContext { nodes: [one, other], link, windows: links.windows };
         let memory = memory.map(|(memory, span)| {
-            check_coherence(reader, &memory, span, &place);
+            check_coherence(reader, &memory, span, &context);
             memory
         });
         found.push(Found { a: pair.0, b: pair.1, transport: link.transport, memory, cost });
@@ -88,7 +88,7 @@ pub(super) fn read<'t, 'i: 't>(
     found
 }
 
-struct Place<'a> {
+struct LinkContext<'a> {
     nodes: [&'a Node; 2],
     link: &'a Link,
     windows: &'a [Window],
@@ -110,12 +110,12 @@ fn check_origin(reader: &mut Reader, table: &DeTable<'_>) {
 }
 
 /// Checks that the finding's memory has the coherence of the link's window.
-fn check_coherence(reader: &mut Reader, memory: &FoundMemory, span: Range<usize>, place: &Place<'_>) {
+fn check_coherence(reader: &mut Reader, memory: &FoundMemory, span: Range<usize>, context: &LinkContext<'_>) {
     let caches = |window: &Window| window.caches.is_none();
-    let window = place.link.window.and_then(|id| place.windows.get(usize::from(id.0)));
+    let window = context.link.window.and_then(|id| context.windows.get(usize::from(id.0)));
     let coherent = window.is_none_or(caches);
     if memory.coherent != coherent {
-        let [a, b] = place.nodes.map(|node| node.name.as_str());
+        let [a, b] = context.nodes.map(|node| node.name.as_str());
         let name = |coherent: bool| COHERENCE[usize::from(!coherent)];
         let message = format!(
             "this was found of memory that is `{}`, and that of `{a}` and `{b}` is `{}` now",
@@ -126,7 +126,7 @@ fn check_coherence(reader: &mut Reader, memory: &FoundMemory, span: Range<usize>
     }
 }
 
-fn inner<'t, 'i>(
+fn read_subtable<'t, 'i>(
     reader: &mut Reader,
     table: &'t DeTable<'i>,
     key: &str,
@@ -134,7 +134,7 @@ fn inner<'t, 'i>(
 ) -> Option<(&'t DeTable<'i>, Range<usize>)> {
     let value = reader.value(table, key)?;
     match value.get_ref() {
-        DeValue::Table(inner) => Some((inner, value.span())),
+        DeValue::Table(read_subtable) => Some((read_subtable, value.span())),
         other => {
             let found = with_article(other.type_str());
             let message = format!("`{key}` must be a table, not {found}");
@@ -146,7 +146,7 @@ fn inner<'t, 'i>(
 
 /// Reads the properties of the memory in a `[[found]]` table, with their location.
 fn read_memory(reader: &mut Reader, table: &DeTable<'_>) -> Option<(FoundMemory, Range<usize>)> {
-    let (memory, span) = inner(reader, table, "memory", MEMORY_NOTE)?;
+    let (memory, span) = read_subtable(reader, table, "memory", MEMORY_NOTE)?;
     reader.refuse_unknown_keys(memory, &MEMORY_KEYS, "`memory`");
     check_origin(reader, memory);
     let coherence = read_word(reader, memory, &span, "coherence", &COHERENCE);
@@ -217,11 +217,11 @@ fn read_word<'w>(
 }
 
 fn read_cost(reader: &mut Reader, table: &DeTable<'_>) -> Option<FoundCost> {
-    let (cost, span) = inner(reader, table, "cost", COST_NOTE)?;
+    let (cost, span) = read_subtable(reader, table, "cost", COST_NOTE)?;
     reader.refuse_unknown_keys(cost, &COST_KEYS, "`cost`");
     check_origin(reader, cost);
     let mut number = |key: &str, range: &RangeInclusive<u64>| match reader.value(cost, key) {
-        Some(value) => large(reader, key, value, range),
+        Some(value) => read_u64(reader, key, value, range),
         None => {
             reader.missing(span.clone(), key, "`cost`", COST_NOTE);
             None
@@ -267,8 +267,8 @@ fn read_latency(reader: &mut Reader, cost: &DeTable<'_>, span: &Range<usize>) ->
             right = false;
             continue;
         };
-        let bytes = large(reader, "the length", &pair[0], &FoundCost::BYTES);
-        let time_ns = large(reader, "the time", &pair[1], &FoundCost::TIME_NS);
+        let bytes = read_u64(reader, "the length", &pair[0], &FoundCost::BYTES);
+        let time_ns = read_u64(reader, "the time", &pair[1], &FoundCost::TIME_NS);
         let (Some(bytes), Some(time_ns)) = (bytes, time_ns) else {
             right = false;
             continue;
@@ -283,7 +283,7 @@ fn read_latency(reader: &mut Reader, cost: &DeTable<'_>, span: &Range<usize>) ->
 }
 
 /// Reads an integer in a range beyond 32 bits.
-fn large(reader: &mut Reader, key: &str, value: &Value<'_>, range: &RangeInclusive<u64>) -> Option<u64> {
+fn read_u64(reader: &mut Reader, key: &str, value: &Value<'_>, range: &RangeInclusive<u64>) -> Option<u64> {
     let note = format!("{key}: {} to {}", range.start(), range.end());
     let DeValue::Integer(digits) = value.get_ref() else {
         let found = with_article(value.get_ref().type_str());

@@ -21,7 +21,7 @@ pub(super) fn read(reader: &mut Reader, root: &DeTable<'_>) -> Limits {
     reader.refuse_unknown_keys(table, &Limit::ALL.map(Limit::key), "[limits]");
     for limit in Limit::ALL {
         if let Some(value) = reader.value(table, limit.key())
-            && let Some(number) = reader.number(limit.key(), value, (1, limit.greatest()), limit.meaning())
+            && let Some(number) = reader.number(limit.key(), value, (1, limit.max_value()), limit.meaning())
         {
             limits = limits.with(limit, number);
         }

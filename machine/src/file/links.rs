@@ -8,14 +8,14 @@ use toml::de::{DeTable, DeValue};
 use super::nodes::unknown_word;
 use super::report::Problem;
 use super::values::{Reader, Text, Value, quoted_list};
-use crate::model::{Link, Node, default_links, ways};
+use crate::model::{Link, Node, default_links, possible_transports};
 use crate::windows::{CommonWindows, Window};
 
 const KEYS: [&str; 3] = ["between", "transport", "window"];
 const BETWEEN_NOTE: &str = "for example: between = [\"host\", \"arm0\"]";
 
 /// Nodes and windows that links may refer to.
-pub(super) struct Ends<'a> {
+pub(super) struct KnownNodes<'a> {
     /// Nodes without mistakes.
     pub(super) nodes: &'a [Node],
     /// Names of all nodes, so that a mistake in a node is not reported again for its links.
@@ -26,15 +26,15 @@ pub(super) struct Ends<'a> {
 pub(super) fn read<'t, 'i: 't>(
     reader: &mut Reader,
     tables: impl Iterator<Item = (&'t DeTable<'i>, Range<usize>)>,
-    ends: &Ends<'_>,
+    known: &KnownNodes<'_>,
     windows: &[Window],
 ) -> Vec<Link> {
     let common = CommonWindows::of(windows);
-    let mut links = default_links(ends.nodes, &common);
+    let mut links = default_links(known.nodes, &common);
     let mut seen = Vec::new();
     for (table, header) in tables {
         reader.refuse_unknown_keys(table, &KEYS, "a link");
-        let pair = read_between(reader, table, header.clone(), ends, ("this link", None));
+        let pair = read_between(reader, table, header.clone(), known, ("this link", None));
         let transport = read_transport(reader, table, header, "this link");
         let window = read_window(reader, table, windows);
         if let Some((a, b)) = &pair {
@@ -49,8 +49,8 @@ pub(super) fn read<'t, 'i: 't>(
             seen.push(names);
         }
         if let (Some((a, b)), Some((transport, span))) = (pair, transport) {
-            let way = Way { transport, span, window };
-            apply(reader, &mut links, ends, &common, [&a.text, &b.text], way);
+            let requested = RequestedLink { transport, span, window };
+            apply(reader, &mut links, known, &common, [&a.text, &b.text], requested);
         }
     }
     links.sort_by_key(|link| (link.a, link.b));
@@ -63,7 +63,7 @@ pub(super) fn read_between(
     reader: &mut Reader,
     table: &DeTable<'_>,
     header: Range<usize>,
-    ends: &Ends<'_>,
+    known: &KnownNodes<'_>,
     (what, remedy): (&str, Option<&str>),
 ) -> Option<(Text, Text)> {
     let Some(value) = reader.value(table, "between") else {
@@ -83,10 +83,10 @@ pub(super) fn read_between(
         );
         return None;
     }
-    let known = reader.problems.len();
-    let a = read_node(reader, "between", &array[0], BETWEEN_NOTE, ends);
-    let b = read_node(reader, "between", &array[1], BETWEEN_NOTE, ends);
-    for problem in &mut reader.problems[known..] {
+    let reported = reader.problems.len();
+    let a = read_node(reader, "between", &array[0], BETWEEN_NOTE, known);
+    let b = read_node(reader, "between", &array[1], BETWEEN_NOTE, known);
+    for problem in &mut reader.problems[reported..] {
         problem.notes.extend(remedy.map(str::to_owned));
     }
     let (a, b) = (a?, b?);
@@ -106,13 +106,13 @@ pub(super) fn read_node(
     key: &str,
     value: &Value<'_>,
     note: &str,
-    ends: &Ends<'_>,
+    known: &KnownNodes<'_>,
 ) -> Option<Text> {
     let text = reader.text(key, value, note)?;
-    if ends.names.contains(&text.text) {
+    if known.names.contains(&text.text) {
         return Some(text);
     }
-    let names = || ends.names.iter().map(String::as_str);
+    let names = || known.names.iter().map(String::as_str);
     reader.report(
         unknown_word(&text, "node", names()).note(format!("nodes of this machine: {}", quoted_list(names()))),
     );
@@ -140,7 +140,7 @@ pub(super) fn read_transport(
 }
 
 /// Connection of two nodes according to a `[[link]]`.
-struct Way<'a> {
+struct RequestedLink<'a> {
     transport: TransportKind,
     /// Location of the transport in the file.
     span: Range<usize>,
@@ -169,24 +169,25 @@ fn read_window<'a>(
 fn apply(
     reader: &mut Reader,
     links: &mut [Link],
-    ends: &Ends<'_>,
+    known: &KnownNodes<'_>,
     common: &CommonWindows<'_>,
     names: [&str; 2],
-    way: Way<'_>,
+    requested: RequestedLink<'_>,
 ) {
-    let find = |name: &str| ends.nodes.iter().find(|node| node.name == name);
+    let find = |name: &str| known.nodes.iter().find(|node| node.name == name);
     let (Some(a), Some(b)) = (find(names[0]), find(names[1])) else {
         return; // one of them has a mistake of its own
     };
-    let possible = ways(common, a, b);
-    let Some(&(_, mut window)) = possible.iter().find(|(transport, _)| *transport == way.transport) else {
-        return refuse(reader, (a, b), &possible, &way);
+    let possible = possible_transports(common, a, b);
+    let Some(&(_, mut window)) = possible.iter().find(|(transport, _)| *transport == requested.transport)
+    else {
+        return refuse(reader, (a, b), &possible, &requested);
     };
-    if let Some((named, span)) = way.window {
+    if let Some((named, span)) = requested.window {
         let joins = [a.kernel(), b.kernel()].iter().all(|kernel| named.members.contains(kernel));
-        if !joins || way.transport != TransportKind::Window {
+        if !joins || requested.transport != TransportKind::Window {
             let message = format!("window `{}` does not join `{}` and `{}`", named.name, a.name, b.name);
-            let label = match way.transport {
+            let label = match requested.transport {
                 TransportKind::Window => "it has not both of them",
                 _ => "only `window` links have a window",
             };
@@ -196,7 +197,7 @@ fn apply(
     }
     let pair = (a.id.min(b.id), a.id.max(b.id));
     if let Some(link) = links.iter_mut().find(|link| (link.a, link.b) == pair) {
-        (link.transport, link.window) = (way.transport, window);
+        (link.transport, link.window) = (requested.transport, window);
     }
 }
 
@@ -204,11 +205,11 @@ fn refuse(
     reader: &mut Reader,
     (a, b): (&Node, &Node),
     possible: &[(TransportKind, Option<tombolo_base::WindowId>)],
-    way: &Way<'_>,
+    requested: &RequestedLink<'_>,
 ) {
     let vm_to_host = |one: &Node, other: &Node| one.as_vm().is_some() && other.as_user().is_some();
     let note = match possible {
-        _ if way.transport == TransportKind::Socket && (vm_to_host(a, b) || vm_to_host(b, a)) => {
+        _ if requested.transport == TransportKind::Socket && (vm_to_host(a, b) || vm_to_host(b, a)) => {
             "a virtual machine has a `socket` with the host, and with it with all programs of its kernel"
                 .to_owned()
         }
@@ -216,7 +217,9 @@ fn refuse(
         _ => format!("between them: {}", quoted_list(possible.iter().map(|(kind, _)| kind.name()))),
     };
     let kinds = (a.settings.name(), b.settings.name());
-    let message =
-        format!("`{}` cannot join `{}` ({}) and `{}` ({})", way.transport, a.name, kinds.0, b.name, kinds.1);
-    reader.report(Problem::new(way.span.clone(), message).note(note));
+    let message = format!(
+        "`{}` cannot join `{}` ({}) and `{}` ({})",
+        requested.transport, a.name, kinds.0, b.name, kinds.1
+    );
+    reader.report(Problem::new(requested.span.clone(), message).note(note));
 }

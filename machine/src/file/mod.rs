@@ -24,7 +24,7 @@ use toml::de::{DeTable, DeValue};
 pub use report::{Problem, Report};
 
 use crate::model::{Machine, Node, NodeSettings};
-use nodes::{Draft, Surroundings};
+use nodes::{FileContext, NodeDraft};
 use values::{Reader, Text, Value, with_article};
 
 /// Maximum length of a machine file, in bytes.
@@ -74,7 +74,7 @@ impl Machine {
     ///
     /// # Errors
     /// A [`Report`] if that machine is not possible on a host of this instruction set.
-    pub fn usual() -> Result<Machine, Report> {
+    pub fn built_in() -> Result<Machine, Report> {
         Machine::parse(DEFAULT_MACHINE_FILE, Path::new("default.toml"), Isa::current())
     }
 
@@ -111,7 +111,7 @@ impl Machine {
         }
         let mut reader = Reader::default();
         let folder = path.parent().unwrap_or(Path::new(""));
-        let machine = read_machine(&mut reader, document.get_ref(), Surroundings { host_isa, folder });
+        let machine = read_machine(&mut reader, document.get_ref(), FileContext { host_isa, folder });
         match machine {
             Some(machine) if reader.problems.is_empty() => Ok(machine),
             _ => Err(Report::new(&origin, text, reader.problems)),
@@ -129,7 +129,7 @@ fn syntax_problem(error: &toml::de::Error, end: usize) -> Problem {
 }
 
 /// Reads the machine; `None` if a part is missing, which the reader has recorded like every other mistake.
-fn read_machine(reader: &mut Reader, root: &DeTable<'_>, around: Surroundings<'_>) -> Option<Machine> {
+fn read_machine(reader: &mut Reader, root: &DeTable<'_>, context: FileContext<'_>) -> Option<Machine> {
     reader.refuse_unknown_keys(root, &KEYS, "a machine file");
     let name = match reader.value(root, "name") {
         Some(value) => reader.name(value, "a machine"),
@@ -142,10 +142,10 @@ fn read_machine(reader: &mut Reader, root: &DeTable<'_>, around: Surroundings<'_
     if let Some((_, header)) = node_tables.get(MAX_NODES) {
         reader.report(Problem::new(header.clone(), format!("a machine has {MAX_NODES} nodes at most")));
     }
-    let mut drafts: Vec<Draft> = node_tables
+    let mut drafts: Vec<NodeDraft> = node_tables
         .iter()
         .take(MAX_NODES)
-        .map(|(table, header)| nodes::read(reader, table, header.clone(), around))
+        .map(|(table, header)| nodes::read(reader, table, header.clone(), context))
         .collect();
     check_names(reader, &drafts);
     check_hosts(reader, root, &drafts);
@@ -157,14 +157,14 @@ fn read_machine(reader: &mut Reader, root: &DeTable<'_>, around: Surroundings<'_
         }
     }
     let link_tables = tables(reader, root, "link");
-    streams::settle(reader, &mut drafts, &node_tables, &link_tables);
+    streams::apply_socket_links(reader, &mut drafts, &node_tables, &link_tables);
     let nodes = number_nodes(drafts);
     let window_tables = tables(reader, root, "window");
-    let ends = links::Ends { nodes: &nodes, names: &names };
-    let windows = windows::read(reader, window_tables.into_iter(), &ends);
-    let links = links::read(reader, link_tables.into_iter(), &ends, &windows);
+    let known = links::KnownNodes { nodes: &nodes, names: &names };
+    let windows = windows::read(reader, window_tables.into_iter(), &known);
+    let links = links::read(reader, link_tables.into_iter(), &known, &windows);
     let found_tables = tables(reader, root, "found");
-    let of = found::Links { ends, links: &links, windows: &windows };
+    let of = found::Links { known, links: &links, windows: &windows };
     let found = found::read(reader, found_tables.into_iter(), &of);
     let limits = limits::read(reader, root);
     Some(Machine { name: name?.text, nodes, links, windows, found, limits })
@@ -203,7 +203,7 @@ fn tables<'t, 'i>(
 const AUTO: &str = "auto";
 
 /// Checks that names are unique in a machine and are not reserved words.
-fn check_names(reader: &mut Reader, drafts: &[Draft]) {
+fn check_names(reader: &mut Reader, drafts: &[NodeDraft]) {
     let names: Vec<&Text> = drafts.iter().filter_map(|draft| draft.name.as_ref()).collect();
     for (index, name) in names.iter().enumerate() {
         if names[..index].iter().any(|earlier| earlier.text == name.text) {
@@ -224,7 +224,7 @@ fn check_names(reader: &mut Reader, drafts: &[Draft]) {
 }
 
 /// Checks that a machine has exactly one host. A node of unknown kind might be it.
-fn check_hosts(reader: &mut Reader, root: &DeTable<'_>, drafts: &[Draft]) {
+fn check_hosts(reader: &mut Reader, root: &DeTable<'_>, drafts: &[NodeDraft]) {
     let hosts = drafts.iter().filter(|draft| draft.settings == Some(NodeSettings::Host));
     for second in hosts.clone().skip(1) {
         reader.report(
@@ -243,7 +243,7 @@ fn check_hosts(reader: &mut Reader, root: &DeTable<'_>, drafts: &[Draft]) {
 }
 
 /// Assigns ids by position, the host first. Nodes with mistakes, already reported, are omitted.
-fn number_nodes(drafts: Vec<Draft>) -> Vec<Node> {
+fn number_nodes(drafts: Vec<NodeDraft>) -> Vec<Node> {
     let mut nodes: Vec<Node> = drafts
         .into_iter()
         .filter_map(|draft| {

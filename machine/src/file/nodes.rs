@@ -14,7 +14,7 @@ use crate::suggest;
 use crate::vm::Architecture;
 
 /// A partially read node: a part with a mistake, already reported, is `None`.
-pub(super) struct Draft {
+pub(super) struct NodeDraft {
     pub(super) name: Option<Text>,
     pub(super) settings: Option<NodeSettings>,
     pub(super) isa: Option<Isa>,
@@ -24,7 +24,7 @@ pub(super) struct Draft {
 
 /// Context of a node outside its own table.
 #[derive(Clone, Copy)]
-pub(super) struct Surroundings<'a> {
+pub(super) struct FileContext<'a> {
     pub(super) host_isa: Isa,
     /// Folder that relative paths are resolved against.
     pub(super) folder: &'a Path,
@@ -67,8 +67,8 @@ pub(super) fn read(
     reader: &mut Reader,
     table: &DeTable<'_>,
     header: Range<usize>,
-    around: Surroundings<'_>,
-) -> Draft {
+    context: FileContext<'_>,
+) -> NodeDraft {
     let name = match reader.value(table, "name") {
         Some(value) => reader.name(value, "a node"),
         None => {
@@ -79,30 +79,30 @@ pub(super) fn read(
     let Some(kind) = read_kind(reader, table, header.clone()) else {
         let all: Vec<&str> = KEYS.iter().map(|(key, _)| *key).collect();
         reader.refuse_unknown_keys(table, &all, "a node");
-        return Draft { name, settings: None, isa: None, header };
+        return NodeDraft { name, settings: None, isa: None, header };
     };
-    refuse_foreign_keys(reader, table, kind, around.host_isa);
+    refuse_foreign_keys(reader, table, kind, context.host_isa);
     let isa = match kind {
-        "host" => Some(around.host_isa),
-        _ => read_isa(reader, table, header.clone(), kind, around.host_isa),
+        "host" => Some(context.host_isa),
+        _ => read_isa(reader, table, header.clone(), kind, context.host_isa),
     };
     let settings = match kind {
         "host" => Some(NodeSettings::Host),
         "user" => Some(NodeSettings::User(UserNode {
             cpu: read_cpu(reader, table),
-            files: read_files(reader, table, around.folder, UserNode::FOLDERS).pop(),
-            emulator: read_emulator(reader, table, around.folder),
+            files: read_files(reader, table, context.folder, UserNode::FOLDERS).pop(),
+            emulator: read_emulator(reader, table, context.folder),
         })),
         "vm" => Some(NodeSettings::Vm(VmNode {
-            accelerator: read_accelerator(reader, table, isa, around.host_isa),
-            ..read_vm(reader, table, around.folder)
+            accelerator: read_accelerator(reader, table, isa, context.host_isa),
+            ..read_vm(reader, table, context.folder)
         })),
         "attached" => {
-            attached::read(reader, table, header.clone(), around.folder).map(NodeSettings::Attached)
+            attached::read(reader, table, header.clone(), context.folder).map(NodeSettings::Attached)
         }
-        _ => Some(NodeSettings::Bare(read_bare(reader, table, around.folder))),
+        _ => Some(NodeSettings::Bare(read_bare(reader, table, context.folder))),
     };
-    Draft { name, settings, isa, header }
+    NodeDraft { name, settings, isa, header }
 }
 
 fn keys_of(kind: &str) -> Vec<&'static str> {
@@ -138,7 +138,7 @@ pub(super) fn unknown_word<'a>(
 
 /// Reports keys that no node has, and keys that only nodes of another kind have.
 fn refuse_foreign_keys(reader: &mut Reader, table: &DeTable<'_>, kind: &str, host_isa: Isa) {
-    let (allowed, what) = (keys_of(kind), with_kind(kind));
+    let (allowed, what) = (keys_of(kind), node_description(kind));
     for (key, _) in table.iter() {
         let name = key.get_ref().as_ref();
         if allowed.contains(&name) {
@@ -150,7 +150,7 @@ fn refuse_foreign_keys(reader: &mut Reader, table: &DeTable<'_>, kind: &str, hos
         };
         let label = match name {
             "isa" => format!("the host's instruction set is detected: {host_isa} here"),
-            _ => format!("only {} nodes have it", listed(kinds)),
+            _ => format!("only {} nodes have it", join_list(kinds)),
         };
         reader.report(
             Problem::new(key.span(), format!("{what} has no `{name}`"))
@@ -160,7 +160,7 @@ fn refuse_foreign_keys(reader: &mut Reader, table: &DeTable<'_>, kind: &str, hos
     }
 }
 
-fn with_kind(kind: &str) -> String {
+fn node_description(kind: &str) -> String {
     if kind == "attached" { "an attached node".to_owned() } else { format!("a {kind} node") }
 }
 
@@ -180,7 +180,8 @@ fn read_isa(
             _ => *isa != host_isa,
         })
         .collect();
-    let note = format!("isa of {}: {}", with_kind(kind), quoted_list(possible.iter().map(|isa| isa.name())));
+    let note =
+        format!("isa of {}: {}", node_description(kind), quoted_list(possible.iter().map(|isa| isa.name())));
     let Some(value) = reader.value(table, "isa") else {
         reader.missing(header, "isa", "this node", &note);
         return None;
@@ -194,7 +195,7 @@ fn read_isa(
                 "bare" => "there is no board of it yet",
                 _ => "there is no virtual machine of it yet",
             };
-            Problem::new(text.span, format!("{} cannot be {isa}", with_kind(kind))).label(reason)
+            Problem::new(text.span, format!("{} cannot be {isa}", node_description(kind))).label(reason)
         }
         None => match suggest::isa_alias(&text.text) {
             Some(name) => Problem::new(text.span, format!("unknown instruction set `{}`", text.text))
@@ -256,19 +257,20 @@ fn read_folder(reader: &mut Reader, item: &Value<'_>, folder: &Path) -> Option<F
 }
 
 fn read_vm(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> VmNode {
-    let usual = VmNode::default();
-    let memory_mib = number(reader, table, &MEMORY, ends(&VmNode::MEMORY_MIB), usual.memory_mib);
-    let processors = number(reader, table, &PROCESSORS, ends(&VmNode::PROCESSORS), usual.processors.into());
-    let (window_mib, doorbells) = read_window(reader, table, (usual.window_mib, usual.doorbells));
+    let default = VmNode::default();
+    let memory_mib = number(reader, table, &MEMORY, range_bounds(&VmNode::MEMORY_MIB), default.memory_mib);
+    let processors =
+        number(reader, table, &PROCESSORS, range_bounds(&VmNode::PROCESSORS), default.processors.into());
+    let (window_mib, doorbells) = read_window(reader, table, (default.window_mib, default.doorbells));
     VmNode {
         memory_mib,
-        processors: u8::try_from(processors).unwrap_or(usual.processors),
+        processors: u8::try_from(processors).unwrap_or(default.processors),
         // A [[link]] of the file may override it.
-        join: usual.join,
+        join: default.join,
         window_mib,
         doorbells,
         caches: coherence::read(reader, table),
-        accelerator: usual.accelerator,
+        accelerator: default.accelerator,
         cpu: read_cpu(reader, table),
         files: read_files(reader, table, folder, VmNode::FOLDERS),
         emulator: read_emulator(reader, table, folder),
@@ -303,9 +305,9 @@ fn read_accelerator(
 }
 
 fn read_bare(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> BareNode {
-    let usual = BareNode::default();
-    let memory_mib = number(reader, table, &MEMORY, ends(&BareNode::MEMORY_MIB), usual.memory_mib);
-    let (window_mib, doorbells) = read_window(reader, table, (usual.window_mib, usual.doorbells));
+    let default = BareNode::default();
+    let memory_mib = number(reader, table, &MEMORY, range_bounds(&BareNode::MEMORY_MIB), default.memory_mib);
+    let (window_mib, doorbells) = read_window(reader, table, (default.window_mib, default.doorbells));
     BareNode {
         memory_mib,
         window_mib,
@@ -320,12 +322,13 @@ fn read_bare(reader: &mut Reader, table: &DeTable<'_>, folder: &Path) -> BareNod
 fn read_instruction_clock(reader: &mut Reader, table: &DeTable<'_>) -> Option<u8> {
     let value = reader.value(table, "instruction_clock")?;
     let meaning = "the clock counts instructions, 2ⁿ nanoseconds for each";
-    let shift = reader.number("instruction_clock", value, ends(&BareNode::INSTRUCTION_CLOCK), meaning)?;
+    let shift =
+        reader.number("instruction_clock", value, range_bounds(&BareNode::INSTRUCTION_CLOCK), meaning)?;
     u8::try_from(shift).ok()
 }
 
 /// Formats kinds as a list: `user`, `vm and bare`, `vm, bare and attached`.
-fn listed(kinds: &[&str]) -> String {
+fn join_list(kinds: &[&str]) -> String {
     match kinds {
         [others @ .., last] if !others.is_empty() => format!("{} and {last}", others.join(", ")),
         _ => kinds.concat(),
@@ -333,36 +336,36 @@ fn listed(kinds: &[&str]) -> String {
 }
 
 /// Numeric key with its meaning.
-pub(super) type Number = (&'static str, &'static str);
+pub(super) type NumberKey = (&'static str, &'static str);
 
-const MEMORY: Number = ("memory_mib", "the node's own memory");
-const PROCESSORS: Number = ("processors", "how many the node has");
-const WINDOW: Number = ("window_mib", "the memory shared with the host, a power of two");
-const DOORBELLS: Number =
+const MEMORY: NumberKey = ("memory_mib", "the node's own memory");
+const PROCESSORS: NumberKey = ("processors", "how many the node has");
+const WINDOW: NumberKey = ("window_mib", "the memory shared with the host, a power of two");
+const DOORBELLS: NumberKey =
     ("doorbells", "interrupts of the window, one for the monitors and one that channels share");
 
 pub(super) fn number(
     reader: &mut Reader,
     table: &DeTable<'_>,
-    key: &Number,
+    key: &NumberKey,
     range: (u32, u32),
-    usual: u32,
+    default: u32,
 ) -> u32 {
     let (key, meaning) = *key;
     let value = reader.value(table, key);
-    value.and_then(|value| reader.number(key, value, range, meaning)).unwrap_or(usual)
+    value.and_then(|value| reader.number(key, value, range, meaning)).unwrap_or(default)
 }
 
 /// Reads the size of a window and its number of doorbells.
-pub(super) fn read_window(reader: &mut Reader, table: &DeTable<'_>, usual: (u32, u16)) -> (u32, u16) {
-    let window_mib = number(reader, table, &WINDOW, ends(&VmNode::WINDOW_MIB), usual.0);
-    let doorbells = number(reader, table, &DOORBELLS, ends(&VmNode::DOORBELLS), usual.1.into());
+pub(super) fn read_window(reader: &mut Reader, table: &DeTable<'_>, default: (u32, u16)) -> (u32, u16) {
+    let window_mib = number(reader, table, &WINDOW, range_bounds(&VmNode::WINDOW_MIB), default.0);
+    let doorbells = number(reader, table, &DOORBELLS, range_bounds(&VmNode::DOORBELLS), default.1.into());
     check_window(reader, table, "window_mib", window_mib);
-    (window_mib, u16::try_from(doorbells).unwrap_or(usual.1))
+    (window_mib, u16::try_from(doorbells).unwrap_or(default.1))
 }
 
 /// Returns the bounds of a range, widened to the type of values read.
-pub(super) fn ends<T: Copy + Into<u32>>(range: &RangeInclusive<T>) -> (u32, u32) {
+pub(super) fn range_bounds<T: Copy + Into<u32>>(range: &RangeInclusive<T>) -> (u32, u32) {
     ((*range.start()).into(), (*range.end()).into())
 }
 

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_stand_under_the_text_they_mean() {
+    fn marks_are_aligned_with_their_text() {
         assert_eq!(
             render("a = 1\n\tb = 'ä'\n", 11..15, false),
             "error: wrong\n --> m.toml:2:6\n  |\n2 |     b = 'ä'\n  |         ^^^ here\n  |\n  = note: right is right\n"
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn colour_only_when_told_and_control_characters_never() {
+    fn colour_is_optional_and_control_characters_are_removed() {
         assert!(!render("a = \"\x1b[31m\"", 0..1, false).contains('\x1b'));
         let coloured = render("a = 1", 0..1, true);
         assert!(coloured.starts_with('\x1b') && coloured.contains("wrong"), "{coloured:?}");

@@ -4,21 +4,21 @@ use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 
-use super::nodes::Draft;
+use super::nodes::NodeDraft;
 use super::report::Problem;
 use super::values::Reader;
 use crate::model::{NodeSettings, VmJoin};
 
 /// Keys that are valid only for a node with a window.
-const OF_WINDOWS: [&str; 5] = ["window_mib", "doorbells", "coherence", "cache_seed", "evict_one_in"];
+const WINDOW_KEYS: [&str; 5] = ["window_mib", "doorbells", "coherence", "cache_seed", "evict_one_in"];
 
 type Table<'t, 'i> = (&'t DeTable<'i>, Range<usize>);
 
 /// Removes the windows from virtual machines that have a `socket` link with the host. Mistakes in links are
 /// reported when those are read.
-pub(super) fn settle(
+pub(super) fn apply_socket_links(
     reader: &mut Reader,
-    drafts: &mut [Draft],
+    drafts: &mut [NodeDraft],
     nodes: &[Table<'_, '_>],
     links: &[Table<'_, '_>],
 ) {
@@ -53,7 +53,7 @@ fn joined_by_socket<'t>(table: &'t DeTable<'_>, host: &str) -> Option<&'t str> {
 }
 
 fn refuse_window(reader: &mut Reader, table: &DeTable<'_>) {
-    for key in OF_WINDOWS {
+    for key in WINDOW_KEYS {
         if let Some(value) = reader.value(table, key) {
             let message = format!("a virtual machine without a window has no `{key}`");
             let problem = Problem::new(value.span(), message);

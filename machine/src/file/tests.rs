@@ -17,18 +17,18 @@ fn parse(text: &str) -> Result<Machine, String> {
 }
 
 /// Returns the report on a machine of a host and `rest`, which begins in line 5.
-fn mistake(rest: &str) -> String {
+fn parse_error(rest: &str) -> String {
     let text = format!("name = \"m\"\n[[node]]\nname = \"host\"\nkind = \"host\"\n{rest}");
     parse(&text).expect_err("the file has a mistake")
 }
 
 /// Returns the report on a machine of a host and a vm node with `line`, which is line 9.
-fn vm_mistake(line: &str) -> String {
-    mistake(&format!("[[node]]\nname = \"arm0\"\nkind = \"vm\"\nisa = \"aarch64\"\n{line}\n"))
+fn vm_parse_error(line: &str) -> String {
+    parse_error(&format!("[[node]]\nname = \"arm0\"\nkind = \"vm\"\nisa = \"aarch64\"\n{line}\n"))
 }
 
 #[test]
-fn the_machines_of_the_project_are_right() {
+fn machine_files_of_the_project_are_valid() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../machines");
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -65,7 +65,7 @@ fn the_machines_of_the_project_are_right() {
 }
 
 #[test]
-fn the_example_of_the_specification_is_right() {
+fn example_in_the_specification_is_valid() {
     let specification = include_str!("../../../docs/specs/machine-file.md");
     let example = specification.split("```toml").nth(1).and_then(|rest| rest.split("```").next()).unwrap();
     let machine = parse(example).unwrap_or_else(|report| panic!("{report}"));
@@ -73,13 +73,13 @@ fn the_example_of_the_specification_is_right() {
 }
 
 #[test]
-fn the_usual_machine_needs_no_file() {
-    let machine = Machine::usual().unwrap();
+fn built_in_machine_needs_no_file() {
+    let machine = Machine::built_in().unwrap();
     assert_eq!(machine.node_named("arm0").map(|node| node.isa), Some(Isa::Aarch64));
 }
 
 #[test]
-fn a_machine_reads_as_written() {
+fn machine_file_is_parsed_completely() {
     let machine = parse(
         r#"
         name = "duo"
@@ -175,7 +175,7 @@ fn a_user_node_has_files_of_one_folder() {
 }
 
 #[test]
-fn settings_are_tested_at_their_limits() {
+fn settings_are_checked_at_their_limits() {
     let read = |line: &str| {
         let text = format!(
             "name='m'\n[[node]]\nname='h'\nkind='host'\n[[node]]\nname='v'\nkind='vm'\nisa='aarch64'\n{line}"
@@ -205,7 +205,7 @@ fn settings_are_tested_at_their_limits() {
 }
 
 #[test]
-fn limits_are_read_and_tested_at_their_limits() {
+fn limits_are_parsed_and_range_checked() {
     let read = |lines: &str| parse(&format!("name='m'\n[[node]]\nname='h'\nkind='host'\n{lines}"));
     assert_eq!(*read("").unwrap().limits(), Limits::default());
     let two = read("[limits]\nbacklog = 5\nnames_per_domain = 6").unwrap();
@@ -213,11 +213,11 @@ fn limits_are_read_and_tested_at_their_limits() {
     assert_eq!(*two.limits(), expected);
     for limit in Limit::ALL {
         let key = limit.key();
-        for value in [1, limit.greatest()] {
+        for value in [1, limit.max_value()] {
             let machine = read(&format!("[limits]\n{key} = {value}")).unwrap();
             assert_eq!(machine.limits().of(limit), value, "{key}");
         }
-        for value in [i64::MIN, 0, i64::from(limit.greatest()) + 1] {
+        for value in [i64::MIN, 0, i64::from(limit.max_value()) + 1] {
             let report = read(&format!("[limits]\n{key} = {value}")).unwrap_err();
             assert!(report.contains(&format!("`{key}` is out of range")), "{report}");
         }
@@ -229,7 +229,7 @@ fn limits_are_read_and_tested_at_their_limits() {
 #[test]
 fn unknown_key() {
     assert_eq!(
-        vm_mistake("memroy_mib = 512"),
+        vm_parse_error("memroy_mib = 512"),
         "\
 error: unknown key `memroy_mib` in a vm node
  --> m.toml:9:1
@@ -244,7 +244,7 @@ error: unknown key `memroy_mib` in a vm node
 #[test]
 fn wrong_type() {
     assert_eq!(
-        vm_mistake("memory_mib = \"512\""),
+        vm_parse_error("memory_mib = \"512\""),
         "\
 error: `memory_mib` must be an integer, not a string
  --> m.toml:9:14
@@ -255,7 +255,7 @@ error: `memory_mib` must be an integer, not a string
   = note: memory_mib: the node's own memory; 64 to 65536"
     );
     assert_eq!(
-        vm_mistake("cpu = 72"),
+        vm_parse_error("cpu = 72"),
         "\
 error: `cpu` must be a string, not an integer
  --> m.toml:9:7
@@ -270,7 +270,7 @@ error: `cpu` must be a string, not an integer
 #[test]
 fn window_of_a_wrong_size() {
     assert_eq!(
-        vm_mistake("window_mib = 0"),
+        vm_parse_error("window_mib = 0"),
         "\
 error: `window_mib` is out of range
  --> m.toml:9:14
@@ -281,7 +281,7 @@ error: `window_mib` is out of range
   = note: window_mib: the memory shared with the host, a power of two; 1 to 16384"
     );
     assert_eq!(
-        vm_mistake("window_mib = 48"),
+        vm_parse_error("window_mib = 48"),
         "\
 error: `window_mib` must be a power of two; 48 is not
  --> m.toml:9:14
@@ -294,9 +294,9 @@ error: `window_mib` must be a power of two; 48 is not
 }
 
 #[test]
-fn argument_that_no_program_takes() {
+fn invalid_program_argument() {
     assert_eq!(
-        vm_mistake("cpu = \"\""),
+        vm_parse_error("cpu = \"\""),
         "\
 error: `cpu` is not usable
  --> m.toml:9:7
@@ -311,7 +311,7 @@ error: `cpu` is not usable
 #[test]
 fn unknown_kind() {
     assert_eq!(
-        mistake("[[node]]\nname = \"arm0\"\nkind = \"VM\"\n"),
+        parse_error("[[node]]\nname = \"arm0\"\nkind = \"VM\"\n"),
         "\
 error: unknown kind of node `VM`
  --> m.toml:7:8
@@ -377,9 +377,9 @@ fn a_board_has_its_settings() {
 }
 
 #[test]
-fn setting_of_another_kind() {
+fn setting_of_another_node_kind() {
     assert_eq!(
-        mistake("isa = \"x86_64\"\n"),
+        parse_error("isa = \"x86_64\"\n"),
         "\
 error: a host node has no `isa`
  --> m.toml:5:1
@@ -390,7 +390,7 @@ error: a host node has no `isa`
   = note: a host node may have: name, kind"
     );
     assert_eq!(
-        mistake("window_mib = 64\n"),
+        parse_error("window_mib = 64\n"),
         "\
 error: a host node has no `window_mib`
  --> m.toml:5:1
@@ -404,8 +404,9 @@ error: a host node has no `window_mib`
 
 #[test]
 fn what_a_virtual_machine_boots_is_checked() {
-    let of =
-        |line: &str| mistake(&format!("[[node]]\nname = \"a\"\nkind = \"vm\"\nisa = \"x86_64\"\n{line}\n"));
+    let of = |line: &str| {
+        parse_error(&format!("[[node]]\nname = \"a\"\nkind = \"vm\"\nisa = \"x86_64\"\n{line}\n"))
+    };
     for (line, expected) in [
         ("modules = \"m\"", "error: `modules` without `kernel`"),
         ("kernel = \"\"", "error: a path in `kernel` is not usable"),
@@ -421,9 +422,9 @@ fn what_a_virtual_machine_boots_is_checked() {
 }
 
 #[test]
-fn isa_that_the_kind_cannot_have() {
+fn isa_not_supported_by_the_kind() {
     let node = |kind: &str, isa: &str| {
-        mistake(&format!("[[node]]\nname = \"n\"\nkind = \"{kind}\"\nisa = \"{isa}\"\n"))
+        parse_error(&format!("[[node]]\nname = \"n\"\nkind = \"{kind}\"\nisa = \"{isa}\"\n"))
     };
     assert_eq!(
         node("vm", "s390x"),
@@ -474,7 +475,7 @@ error: unknown instruction set `aarch46`
 #[test]
 fn names() {
     assert_eq!(
-        mistake("[[node]]\nname = \"host\"\nkind = \"user\"\nisa = \"s390x\"\n"),
+        parse_error("[[node]]\nname = \"host\"\nkind = \"user\"\nisa = \"s390x\"\n"),
         "\
 error: there is a node `host` already
  --> m.toml:6:8
@@ -485,7 +486,7 @@ error: there is a node `host` already
   = note: names of nodes are unique in a machine"
     );
     let named = |name: &str| {
-        let report = mistake(&format!("[[node]]\nname = \"{name}\"\nkind = \"user\"\nisa = \"s390x\"\n"));
+        let report = parse_error(&format!("[[node]]\nname = \"{name}\"\nkind = \"user\"\nisa = \"s390x\"\n"));
         report.lines().nth(4).unwrap_or_default().to_owned()
     };
     assert_eq!(named(""), "  |        ^^ a name cannot be empty");
@@ -501,7 +502,7 @@ error: there is a node `host` already
 #[test]
 fn parts_that_are_missing() {
     assert_eq!(
-        mistake("[[node]]\nname = \"arm0\"\n[[node]]\nname = \"arm1\"\nkind = \"vm\"\n[[link]]\n"),
+        parse_error("[[node]]\nname = \"arm0\"\n[[node]]\nname = \"arm1\"\nkind = \"vm\"\n[[link]]\n"),
         "\
 error: this node has no `kind`
  --> m.toml:5:1
@@ -559,7 +560,7 @@ error: this machine has no host
 #[test]
 fn two_hosts() {
     assert_eq!(
-        mistake("[[node]]\nname = \"other\"\nkind = \"host\"\n"),
+        parse_error("[[node]]\nname = \"other\"\nkind = \"host\"\n"),
         "\
 error: a second host
  --> m.toml:5:1
@@ -572,11 +573,11 @@ error: a second host
 }
 
 #[test]
-fn links_that_cannot_be() {
+fn impossible_links() {
     let nodes = "[[node]]\nname = \"arm0\"\nkind = \"vm\"\nisa = \"aarch64\"\n\
                  [[node]]\nname = \"arm1\"\nkind = \"vm\"\nisa = \"aarch64\"\n";
     let link = |between: &str, transport: &str| {
-        mistake(&format!("{nodes}[[link]]\nbetween = {between}\ntransport = \"{transport}\"\n"))
+        parse_error(&format!("{nodes}[[link]]\nbetween = {between}\ntransport = \"{transport}\"\n"))
     };
     assert_eq!(
         link("[\"host\", \"amr0\"]", "window"),
@@ -618,7 +619,9 @@ error: unknown transport `windows`
     assert_eq!(first("[\"arm0\", \"arm0\"]"), "error: `arm0` needs no link to itself");
     let twice = "[[link]]\nbetween = [\"host\", \"arm0\"]\ntransport = \"window\"\n\
                  [[link]]\nbetween = [\"arm0\", \"host\"]\ntransport = \"window\"\n";
-    assert!(mistake(&format!("{nodes}{twice}")).starts_with("error: these two nodes have a link already"));
+    assert!(
+        parse_error(&format!("{nodes}{twice}")).starts_with("error: these two nodes have a link already")
+    );
 }
 
 #[test]
@@ -639,7 +642,7 @@ fn a_virtual_machine_with_a_socket_has_no_window() {
     assert_eq!((between(0, 2), between(1, 2)), (Some(TransportKind::Window), None));
     assert_eq!((machine.own_window(NodeId(1)), machine.windows().len()), (None, 1));
     assert_eq!((machine.kernel_of(NodeId(1)), machine.kernel_of(NodeId(3))), (NodeId(1), NodeId(0)));
-    assert!(!machine.nodes()[1].behind_window());
+    assert!(!machine.nodes()[1].is_behind_window());
     assert_eq!(
         parse(&text("window_mib = 64\n")).unwrap_err(),
         "\
@@ -661,15 +664,15 @@ error: a virtual machine without a window has no `window_mib`
 }
 
 #[test]
-fn a_mistake_in_a_node_is_not_told_again_for_its_links() {
-    let report = mistake(
+fn node_mistake_is_not_repeated_for_its_links() {
+    let report = parse_error(
         "[[node]]\nname = \"arm0\"\nkind = \"vn\"\n[[link]]\nbetween = [\"host\", \"arm0\"]\ntransport = \"window\"\n",
     );
     assert_eq!(report.matches("error:").count(), 1, "{report}");
 }
 
 #[test]
-fn text_that_is_no_toml() {
+fn text_that_is_not_toml() {
     assert_eq!(
         parse("name = \"m\n[[node]").unwrap_err(),
         "\
@@ -732,7 +735,7 @@ fn caches(kind: &str, keys: &str) -> Result<Option<Caches>, String> {
 }
 
 #[test]
-fn a_window_says_how_its_caches_are_kept_consistent() {
+fn window_coherence_is_parsed() {
     let emulated =
         |seed, one_in| Some(Caches::Emulated(Evictions { seed, one_in: std::num::NonZeroU32::new(one_in) }));
     for (keys, expected) in [

@@ -11,10 +11,10 @@ use crate::suggest;
 pub(super) type Value<'i> = Spanned<DeValue<'i>>;
 
 /// Maximum length of `cpu` and `emulator`.
-const LONGEST_TEXT_BYTES: usize = 255;
+const MAX_TEXT_BYTES: usize = 255;
 
 /// Maximum length of a folder's path.
-const LONGEST_PATH_BYTES: usize = 4000;
+const MAX_PATH_BYTES: usize = 4000;
 
 /// Collects problems while values are read; a value with a problem reads as `None`.
 #[derive(Default)]
@@ -101,14 +101,14 @@ impl Reader {
     /// characters.
     pub(super) fn argument(&mut self, key: &str, value: &Value<'_>, note: &str) -> Option<String> {
         let text = self.text(key, value, note)?;
-        let fits = !text.text.is_empty() && text.text.len() <= LONGEST_TEXT_BYTES;
+        let fits = !text.text.is_empty() && text.text.len() <= MAX_TEXT_BYTES;
         if fits && !text.text.contains(char::is_control) && !text.text.starts_with('-') {
             return Some(text.text);
         }
         self.report(
             Problem::new(text.span, format!("`{key}` is not usable"))
                 .label(format!(
-                    "must be 1 to {LONGEST_TEXT_BYTES} bytes, without control characters, not starting with `-`"
+                    "must be 1 to {MAX_TEXT_BYTES} bytes, without control characters, not starting with `-`"
                 ))
                 .note(note),
         );
@@ -118,10 +118,10 @@ impl Reader {
     /// Reads a path: not empty, of a length that the system accepts, no control characters.
     pub(super) fn path(&mut self, key: &str, value: &Value<'_>, note: &str) -> Option<String> {
         let text = self.text(key, value, note)?;
-        if (1..=LONGEST_PATH_BYTES).contains(&text.text.len()) && !text.text.contains(char::is_control) {
+        if (1..=MAX_PATH_BYTES).contains(&text.text.len()) && !text.text.contains(char::is_control) {
             return Some(text.text);
         }
-        let label = format!("must be 1 to {LONGEST_PATH_BYTES} bytes, without control characters");
+        let label = format!("must be 1 to {MAX_PATH_BYTES} bytes, without control characters");
         self.report(
             Problem::new(text.span, format!("a path in `{key}` is not usable")).label(label).note(note),
         );

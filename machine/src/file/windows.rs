@@ -7,8 +7,8 @@ use tombolo_base::{NodeId, WindowId};
 use toml::de::{DeTable, DeValue};
 
 use super::coherence;
-use super::links::{Ends, read_node};
-use super::nodes::{Number, check_window, ends, number};
+use super::links::{KnownNodes, read_node};
+use super::nodes::{NumberKey, check_window, number, range_bounds};
 use super::report::Problem;
 use super::values::{Reader, Text};
 use crate::model::{Node, NodeSettings, VmJoin, VmNode};
@@ -31,13 +31,13 @@ const NODES_NOTE: &str = "for example: nodes = [\"arm0\", \"arm1\"]";
 const TRUST_NOTE: &str =
     "trust: a name for the nodes that trust each other with all that is in their windows";
 
-const SIZE: Number = ("size_mib", "the memory that the nodes share, a power of two");
-const DOORBELLS: Number =
+const SIZE: NumberKey = ("size_mib", "the memory that the nodes share, a power of two");
+const DOORBELLS: NumberKey =
     ("doorbells", "interrupts of each node, one for the monitors and one that channels share");
 
 const HOME_NOTE: &str = "home: the node of the window whose memory it is meant to be";
-const READ: Number = ("read_ns", "modelled nanoseconds of a read by a node that is not `home`");
-const LINE: Number = ("line_ns", "modelled nanoseconds of writing a line by a node that is not `home`");
+const READ: NumberKey = ("read_ns", "modelled nanoseconds of a read by a node that is not `home`");
+const LINE: NumberKey = ("line_ns", "modelled nanoseconds of writing a line by a node that is not `home`");
 
 /// Default size of a window, in MiB.
 const DEFAULT_SIZE_MIB: u32 = 64;
@@ -47,24 +47,24 @@ const DEFAULT_DOORBELLS: u16 = 16;
 const MAX_TABLES: usize = 256;
 
 /// Maximum number of windows of one node, including that with the host: each is a device on its PCI bus.
-const MAX_OF_NODE: usize = 8;
+const MAX_WINDOWS_OF_NODE: usize = 8;
 
 /// Reads all `[[window]]` tables; the result also has the windows of nodes with the host, which come first.
 pub(super) fn read<'t, 'i: 't>(
     reader: &mut Reader,
     tables: impl Iterator<Item = (&'t DeTable<'i>, Range<usize>)>,
-    around: &Ends<'_>,
+    known: &KnownNodes<'_>,
 ) -> Vec<Window> {
-    let mut windows = own_windows(around.nodes);
+    let mut windows = own_windows(known.nodes);
     for (count, (table, header)) in tables.enumerate() {
         if count == MAX_TABLES {
             let message = format!("a machine has {MAX_TABLES} [[window]] tables at most");
             reader.report(Problem::new(header, message));
             break;
         }
-        let window = read_window(reader, table, header.clone(), around, &windows);
+        let window = read_window(reader, table, header.clone(), known, &windows);
         if let Some(window) = window {
-            check_nodes(reader, around.nodes, &windows, &window, header);
+            check_nodes(reader, known.nodes, &windows, &window, header);
             windows.push(window);
         }
     }
@@ -75,7 +75,7 @@ fn read_window(
     reader: &mut Reader,
     table: &DeTable<'_>,
     header: Range<usize>,
-    around: &Ends<'_>,
+    known: &KnownNodes<'_>,
     windows: &[Window],
 ) -> Option<Window> {
     reader.refuse_unknown_keys(table, &KEYS, "a window");
@@ -86,25 +86,25 @@ fn read_window(
             None
         }
     };
-    let name = name.and_then(|name| fresh_name(reader, name, around, windows));
-    let members = read_nodes(reader, table, header, around);
-    let size_mib = number(reader, table, &SIZE, ends(&VmNode::WINDOW_MIB), DEFAULT_SIZE_MIB);
+    let name = name.and_then(|name| check_unique_name(reader, name, known, windows));
+    let members = read_nodes(reader, table, header, known);
+    let size_mib = number(reader, table, &SIZE, range_bounds(&VmNode::WINDOW_MIB), DEFAULT_SIZE_MIB);
     check_window(reader, table, "size_mib", size_mib);
-    let bells = ends(&VmNode::DOORBELLS);
+    let bells = range_bounds(&VmNode::DOORBELLS);
     let doorbells = number(reader, table, &DOORBELLS, bells, DEFAULT_DOORBELLS.into()) as u16;
     let trust = match reader.value(table, "trust") {
         Some(value) => reader.argument("trust", value, TRUST_NOTE)?,
         None => Window::DEFAULT_TRUST.to_owned(),
     };
     let caches = coherence::read(reader, table);
-    let home = read_home(reader, table, around, members.as_deref());
-    let modelled = ends(&Window::MODELLED_NS);
+    let home = read_home(reader, table, known, members.as_deref());
+    let modelled = range_bounds(&Window::MODELLED_NS);
     let read_ns = number(reader, table, &READ, modelled, 0);
     let line_ns = number(reader, table, &LINE, modelled, 0);
     let (name, members) = (name?, members?);
     let mut members: Vec<NodeId> = members
         .iter()
-        .filter_map(|name| around.nodes.iter().find(|node| node.name == name.text))
+        .filter_map(|name| known.nodes.iter().find(|node| node.name == name.text))
         .map(|node| node.id)
         .collect();
     members.sort();
@@ -113,30 +113,35 @@ fn read_window(
     let id = WindowId(windows.len() as u16);
     let home = home.or_else(|| members.first().copied()).unwrap_or(NodeId::HOST);
     let name = name.text;
-    let own_of = None;
-    Some(Window { id, name, members, size_mib, doorbells, own_of, trust, caches, home, read_ns, line_ns })
+    let private_to = None;
+    Some(Window { id, name, members, size_mib, doorbells, private_to, trust, caches, home, read_ns, line_ns })
 }
 
 /// Reads the preferred home of the memory; `None` also if it is invalid, which is then reported.
 fn read_home(
     reader: &mut Reader,
     table: &DeTable<'_>,
-    around: &Ends<'_>,
+    known: &KnownNodes<'_>,
     members: Option<&[Text]>,
 ) -> Option<NodeId> {
     let value = reader.value(table, "home")?;
-    let home = read_node(reader, "home", value, HOME_NOTE, around)?;
+    let home = read_node(reader, "home", value, HOME_NOTE, known)?;
     if members.is_some_and(|members| members.iter().all(|member| member.text != home.text)) {
         let message = format!("`home` is not a node of the window: `{}`", home.text);
         reader.report(Problem::new(home.span, message).note(HOME_NOTE));
         return None;
     }
-    around.nodes.iter().find(|node| node.name == home.text).map(|node| node.id)
+    known.nodes.iter().find(|node| node.name == home.text).map(|node| node.id)
 }
 
 /// Checks that no node and no other window has the name: regions are created in a window by its name.
-fn fresh_name(reader: &mut Reader, name: Text, around: &Ends<'_>, windows: &[Window]) -> Option<Text> {
-    let label = if around.names.contains(&name.text) {
+fn check_unique_name(
+    reader: &mut Reader,
+    name: Text,
+    known: &KnownNodes<'_>,
+    windows: &[Window],
+) -> Option<Text> {
+    let label = if known.names.contains(&name.text) {
         format!("a node is called `{}`, and so is its window with the host", name.text)
     } else if windows.iter().any(|window| window.name == name.text) {
         "another window has this name".to_owned()
@@ -156,7 +161,7 @@ fn read_nodes(
     reader: &mut Reader,
     table: &DeTable<'_>,
     header: Range<usize>,
-    around: &Ends<'_>,
+    known: &KnownNodes<'_>,
 ) -> Option<Vec<Text>> {
     let Some(value) = reader.value(table, "nodes") else {
         reader.missing(header, "nodes", "this window", NODES_NOTE);
@@ -178,7 +183,7 @@ fn read_nodes(
     let mut members: Vec<Text> = Vec::new();
     let mut right = true;
     for item in array.iter() {
-        let Some(name) = read_node(reader, "nodes", item, NODES_NOTE, around) else {
+        let Some(name) = read_node(reader, "nodes", item, NODES_NOTE, known) else {
             right = false;
             continue;
         };
@@ -186,8 +191,8 @@ fn read_nodes(
             let message = format!("`{}` is in this window twice", name.text);
             reader.report(Problem::new(name.span.clone(), message).label("named before").note(NODES_NOTE));
             right = false;
-        } else if let Some(node) = around.nodes.iter().find(|node| node.name == name.text)
-            && let Some(why) = cannot_have_one(node)
+        } else if let Some(node) = known.nodes.iter().find(|node| node.name == name.text)
+            && let Some(why) = membership_refusal(node)
         {
             let message = format!("`{}` ({}) cannot be in a window", name.text, node.settings.name());
             reader.report(Problem::new(name.span.clone(), message).label(why).note(NODES_NOTE));
@@ -199,7 +204,7 @@ fn read_nodes(
 }
 
 /// Returns the reason why a node cannot be in a `[[window]]`, if there is one.
-fn cannot_have_one(node: &Node) -> Option<&'static str> {
+fn membership_refusal(node: &Node) -> Option<&'static str> {
     match &node.settings {
         NodeSettings::Vm(vm) if vm.join == VmJoin::Streams => {
             Some("its [[link]] with the host is a `socket`: it shares no memory with other nodes")
@@ -243,13 +248,14 @@ fn check_nodes(
     window: &Window,
     header: Range<usize>,
 ) {
-    let guests = nodes.iter().filter(|node| window.members.contains(&node.id) && node.behind_window());
+    let guests = nodes.iter().filter(|node| window.members.contains(&node.id) && node.is_behind_window());
     for node in guests {
         let others = || windows.iter().filter(|other| other.members.contains(&node.id));
         let count = others().count() + 1;
-        if count > MAX_OF_NODE {
+        if count > MAX_WINDOWS_OF_NODE {
             let message = format!("node `{}` is in too many windows", node.name);
-            let label = format!("its window number {count}, with that to the host; at most {MAX_OF_NODE}");
+            let label =
+                format!("its window number {count}, with that to the host; at most {MAX_WINDOWS_OF_NODE}");
             reader.report(Problem::new(header.clone(), message).label(label));
         }
         let bells = others().map(|other| other.doorbells).sum::<u16>() + window.doorbells;
@@ -272,7 +278,7 @@ fn check_nodes(
                 Window::MAX_ADDRESSES_OF_BOARD_MIB / 1024
             )));
         }
-        let distrusted = others().find(|other| other.own_of.is_none() && other.trust != window.trust);
+        let distrusted = others().find(|other| other.private_to.is_none() && other.trust != window.trust);
         if let Some(other) = distrusted {
             let message = format!(
                 "node `{}` is in windows of two trust domains, `{}` and `{}`",

@@ -7,7 +7,7 @@ use object::elf::{
 use object::elf::{FileHeader32, FileHeader64};
 use object::read::elf::{Dyn, FileHeader, ProgramHeader};
 use tombolo_base::{Isa, Target};
-use tombolo_platform_bare::elf::note as board_note;
+use tombolo_platform_bare::elf::version_in_notes;
 
 /// Reason why no node can run a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -96,7 +96,7 @@ fn inspect_file<H: FileHeader<Endian = Endianness>>(file: File<'_, H>) -> Result
     for segment in file.segments()? {
         let contents = segment.data(file.endian, bytes).map_err(|()| ElfError::Malformed)?;
         loads |= segment.p_type(file.endian) == PT_LOAD;
-        bare |= segment.p_type(file.endian) == PT_NOTE && !big_endian && board_note(contents).is_some();
+        bare |= segment.p_type(file.endian) == PT_NOTE && !big_endian && version_in_notes(contents).is_some();
         if let Some(path) = segment.interpreter(file.endian, bytes)? {
             if path.len() > MAX_INTERPRETER_BYTES {
                 return Err(ElfError::Malformed);
@@ -146,7 +146,7 @@ fn notes_of<H: FileHeader<Endian = Endianness>>(file: File<'_, H>) -> Vec<Note<'
 
 /// Libraries that an executable is linked with.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Linked {
+pub struct DynamicLinks {
     /// Names of the libraries, such as `libc.so.6`.
     pub needed: Vec<String>,
     /// Folders that are searched first, verbatim: `$ORIGIN` stands for the folder of the executable.
@@ -157,14 +157,14 @@ pub struct Linked {
 ///
 /// # Errors
 /// [`ElfError`]; reads nothing outside `bytes`.
-pub fn linked(bytes: &[u8]) -> Result<Linked, ElfError> {
+pub fn read_dynamic_links(bytes: &[u8]) -> Result<DynamicLinks, ElfError> {
     match has_32_bits(bytes) {
-        true => linked_file(File::<FileHeader32<Endianness>>::parse(bytes)?),
-        false => linked_file(File::<FileHeader64<Endianness>>::parse(bytes)?),
+        true => read_file_links(File::<FileHeader32<Endianness>>::parse(bytes)?),
+        false => read_file_links(File::<FileHeader64<Endianness>>::parse(bytes)?),
     }
 }
 
-fn linked_file<H: FileHeader<Endian = Endianness>>(file: File<'_, H>) -> Result<Linked, ElfError> {
+fn read_file_links<H: FileHeader<Endian = Endianness>>(file: File<'_, H>) -> Result<DynamicLinks, ElfError> {
     let bytes = file.bytes;
     let mut entries = Default::default();
     for segment in file.segments()? {
@@ -186,11 +186,11 @@ fn linked_file<H: FileHeader<Endian = Endianness>>(file: File<'_, H>) -> Result<
         }
     }
     let Some(address) = text_address else {
-        return if needed.is_empty() { Ok(Linked::default()) } else { Err(ElfError::Malformed) };
+        return if needed.is_empty() { Ok(DynamicLinks::default()) } else { Err(ElfError::Malformed) };
     };
     let text = file.loaded(address, text_bytes)?;
     let run_path = run_path.map(|at| string(text, at)).transpose()?.unwrap_or_default();
-    Ok(Linked {
+    Ok(DynamicLinks {
         needed: needed.into_iter().map(|at| string(text, at)).collect::<Result<_, _>>()?,
         run_path: run_path.split(':').filter(|folder| !folder.is_empty()).map(str::to_owned).collect(),
     })

@@ -225,7 +225,7 @@ impl ImageBuilder {
     /// Creates an empty image. Invalid characters in the name become `_`, and a long name is truncated.
     #[must_use]
     pub fn new(name: &str) -> ImageBuilder {
-        let mut name: String = name.chars().map(|c| if name_may_have(c) { c } else { '_' }).collect();
+        let mut name: String = name.chars().map(|c| if is_name_char(c) { c } else { '_' }).collect();
         name.truncate(name.floor_char_boundary(MAX_NAME_BYTES));
         if name.is_empty() {
             name.push('_');
@@ -267,12 +267,12 @@ fn name_from_path(path: &Path) -> &str {
     path.file_stem().and_then(|stem| stem.to_str()).unwrap_or("program")
 }
 
-fn name_may_have(c: char) -> bool {
+fn is_name_char(c: char) -> bool {
     !c.is_control() && c != '/'
 }
 
 fn name_is_valid(name: &str) -> bool {
-    !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.chars().all(name_may_have)
+    !name.is_empty() && name.len() <= MAX_NAME_BYTES && name.chars().all(is_name_char)
 }
 
 #[cfg(test)]

@@ -40,7 +40,7 @@ fn entry(index: usize, field: usize) -> usize {
 }
 
 #[test]
-fn what_was_packed_comes_out() {
+fn packed_programs_are_read_back() {
     let image = packed("pingpong", &[Isa::S390x, Isa::X86_64, Isa::Aarch64]);
     let read = Image::from_bytes("pingpong.tbi", image.as_bytes().to_vec()).unwrap();
     assert_eq!((read.name(), read.id()), ("pingpong", image.id()));
@@ -54,7 +54,7 @@ fn what_was_packed_comes_out() {
 }
 
 #[test]
-fn a_program_that_can_be_restarted_says_so() {
+fn restartable_flag_is_stored() {
     let plain = packed("x", &[Isa::Aarch64]);
     let builder = ImageBuilder::new("x").with_program(smallest(Isa::Aarch64)).unwrap();
     let image = builder.restartable(true).finish().unwrap();
@@ -85,7 +85,7 @@ fn smallest_bare(isa: Isa) -> Vec<u8> {
 }
 
 #[test]
-fn a_program_for_boards_is_told_by_its_note() {
+fn board_program_is_detected_by_its_note() {
     let both = ImageBuilder::new("x").with_program(smallest_bare(Isa::Aarch64)).unwrap();
     let image = both.with_program(smallest(Isa::Aarch64)).unwrap().finish().unwrap();
     let (linux, bare) = (Target::linux(Isa::Aarch64), Target::bare(Isa::Aarch64));
@@ -97,7 +97,7 @@ fn a_program_for_boards_is_told_by_its_note() {
 }
 
 #[test]
-fn a_missing_build_names_those_there_are() {
+fn missing_build_lists_the_available_ones() {
     let error = packed("pingpong", &[Isa::X86_64, Isa::Aarch64]).program(Isa::S390x).unwrap_err();
     assert_eq!(
         error.to_string(),
@@ -107,7 +107,7 @@ fn a_missing_build_names_those_there_are() {
 }
 
 #[test]
-fn the_id_stands_for_the_content() {
+fn image_id_depends_on_the_content() {
     let one = packed("a", &[Isa::X86_64]);
     assert_eq!(one.id(), packed("a", &[Isa::X86_64]).id());
     assert_ne!(one.id(), packed("b", &[Isa::X86_64]).id());
@@ -132,14 +132,14 @@ fn golden_bytes() -> Vec<u8> {
 }
 
 #[test]
-fn bytes_are_golden() {
+fn image_bytes_match_the_golden_ones() {
     let image = packed("golden", &[Isa::Aarch64, Isa::S390x]);
     assert_eq!(image.as_bytes(), golden_bytes());
     assert_eq!(image.id().to_string(), "22af0e1296833fa8641e394a089e2fbf15fc0dfe4397121fb3281808a04c0dc9");
 }
 
 #[test]
-fn every_damaged_byte_is_noticed() {
+fn every_damaged_byte_is_detected() {
     let image = packed("x", &[Isa::X86_64, Isa::Riscv64]);
     for at in 0..image.as_bytes().len() {
         let mut bytes = image.as_bytes().to_vec();
@@ -152,7 +152,7 @@ fn every_damaged_byte_is_noticed() {
 }
 
 #[test]
-fn lengths_and_versions_say_what_is_wrong() {
+fn length_and_version_errors_are_specific() {
     let image = packed("x", &[Isa::X86_64]);
     let mut longer = image.as_bytes().to_vec();
     longer.push(0);
@@ -226,7 +226,7 @@ fn forged_headers_are_refused() {
 }
 
 #[test]
-fn a_bare_executable_is_the_image_that_packing_it_makes() {
+fn bare_executable_equals_its_packed_image() {
     let bare = Image::from_bytes("/opt/bin/hello.elf", smallest(Isa::Riscv64)).unwrap();
     let built = packed("hello", &[Isa::Riscv64]);
     assert_eq!((bare.name(), bare.id(), bare.as_bytes()), ("hello", built.id(), built.as_bytes()));
@@ -254,7 +254,7 @@ fn errors_name_the_file() {
 }
 
 #[test]
-fn names_are_made_to_fit() {
+fn names_are_sanitized_to_fit() {
     let name = |text: &str| ImageBuilder::new(text).name;
     assert_eq!(name(""), "_");
     assert_eq!(name("a/b\n"), "a_b_");
@@ -282,7 +282,7 @@ proptest! {
     }
 
     #[test]
-    fn no_forgery_makes_it_panic_or_lie(
+    fn forged_image_never_panics_or_misreads(
         changes in prop::collection::vec((0_usize..512, any::<u8>()), 1..6),
         words in prop::collection::vec((0_usize..32, any::<u64>()), 0..3),
         length in 128_usize..600,

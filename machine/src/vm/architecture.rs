@@ -25,7 +25,7 @@ pub struct Architecture {
     /// Devices that precede the windows.
     pub(super) devices: &'static [&'static str],
     /// Kernel parameters: the serial line, and those specific to this instruction set.
-    pub(super) kernel_line: &'static str,
+    pub(super) kernel_cmdline: &'static str,
 }
 
 /// All instruction sets with virtual machines.
@@ -51,7 +51,7 @@ impl Architecture {
         // `pti=off` as `kpti=off` on Arm. `i8042` and `tsc`: avoid probing for a missing keyboard, and
         // calibrating a clock that follows the host's. `no_timer_check`: on a busy host the emulator may be
         // late with the few ticks with which the kernel tests its timer, and the kernel gives up.
-        kernel_line: "console=ttyS0 intel_iommu=on mitigations=off pti=off i8042.noaux i8042.nokbd \
+        kernel_cmdline: "console=ttyS0 intel_iommu=on mitigations=off pti=off i8042.noaux i8042.nokbd \
                       tsc=reliable no_timer_check",
     };
 
@@ -73,7 +73,7 @@ impl Architecture {
         // in the page tables of programs. The kernel unmaps them on processors that read speculatively past
         // permissions; an emulated one does not, and switching tables makes it drop all translations: a
         // system call takes 10 µs with that, and 1 µs without.
-        kernel_line: "console=ttyAMA0 cma=0 kpti=off",
+        kernel_cmdline: "console=ttyAMA0 cma=0 kpti=off",
     };
 
     /// The emulator's RISC-V computer. It has no IOMMU, so that the node polls its window for interrupts.
@@ -87,7 +87,7 @@ impl Architecture {
         machine: "virt",
         machine_with_kvm: "virt,accel=kvm",
         devices: &[],
-        kernel_line: "console=ttyS0",
+        kernel_cmdline: "console=ttyS0",
     };
 
     /// Returns the architecture of an instruction set; `None` if it has no virtual machines.

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_lines_are_these() {
+    fn command_lines_match_exactly() {
         let ends = "-chardev socket,id=serial,fd=7 -serial chardev:serial \
                     -device window -kernel /kit/board";
         let begins = "-no-user-config -nodefaults -display none -no-reboot -machine virt,";

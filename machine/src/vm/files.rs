@@ -143,12 +143,12 @@ impl Files {
         for found in fs::read_dir(folder).map_err(failed(folder))? {
             let found = found.map_err(failed(folder))?;
             let (path, name) = (found.path(), found.file_name().into_vec());
-            let place = if above.is_empty() { name } else { [above, b"/", &name].concat() };
-            if place.len() > MAX_PATH_BYTES {
+            let target_path = if above.is_empty() { name } else { [above, b"/", &name].concat() };
+            if target_path.len() > MAX_PATH_BYTES {
                 return Err(FilesError::TooDeep { path });
             }
             let metadata = fs::symlink_metadata(&path).map_err(failed(&path))?;
-            let mounted = MOUNTED.into_iter().find(|name| name.as_bytes() == place);
+            let mounted = MOUNTED.into_iter().find(|name| name.as_bytes() == target_path);
             if let Some(name) = mounted {
                 // Every node has an empty one.
                 if metadata.is_dir() {
@@ -156,24 +156,24 @@ impl Files {
                 }
                 return Err(FilesError::NoMountPoint { path, name });
             }
-            for name in ["init", init::OWN.trim_start_matches('/')] {
-                if name.as_bytes() == place {
+            for name in ["init", init::TOMBOLO_DIR.trim_start_matches('/')] {
+                if name.as_bytes() == target_path {
                     return Err(FilesError::Reserved { path, name });
                 }
             }
             let is_folder = metadata.is_dir();
-            self.add(&path, &place, &metadata)?;
+            self.add(&path, &target_path, &metadata)?;
             if self.entries.len() > MAX_ENTRIES || self.length > MAX_BYTES {
                 return Err(FilesError::TooMuch { path: folder.to_owned() });
             }
             if is_folder {
-                self.add_folder(&path, &place)?;
+                self.add_folder(&path, &target_path)?;
             }
         }
         Ok(())
     }
 
-    fn add(&mut self, path: &Path, place: &[u8], metadata: &Metadata) -> Result<(), FilesError> {
+    fn add(&mut self, path: &Path, target_path: &[u8], metadata: &Metadata) -> Result<(), FilesError> {
         let kind = metadata.file_type();
         let special = |what| Err(FilesError::Special { path: path.to_owned(), what });
         let (kind, length) = if kind.is_dir() {
@@ -198,7 +198,7 @@ impl Files {
             modified_s: u32::try_from(metadata.mtime()).unwrap_or(0),
             length,
         };
-        match self.entries.entry(place.to_owned()) {
+        match self.entries.entry(target_path.to_owned()) {
             Slot::Vacant(slot) => {
                 slot.insert(entry);
             }
@@ -217,11 +217,11 @@ impl Files {
     /// the target file system takes at most half of the remaining memory.
     #[must_use]
     pub fn needed_memory_mib(&self) -> u64 {
-        u64::from(MIN_MEMORY_MIB) + 3 * self.room_bytes().div_ceil(1 << 20)
+        u64::from(MIN_MEMORY_MIB) + 3 * self.archived_bytes().div_ceil(1 << 20)
     }
 
     /// Returns the memory that they occupy, in whole pages, with their names.
-    fn room_bytes(&self) -> u64 {
+    fn archived_bytes(&self) -> u64 {
         let names: usize = self.entries.keys().map(Vec::len).sum();
         let pages: u64 = self.entries.values().map(|entry| entry.length.next_multiple_of(4096)).sum();
         pages + names as u64 + 1024 * self.entries.len() as u64
@@ -229,7 +229,7 @@ impl Files {
 
     /// Returns the path to install the shell of the node's console as `sh`, unless the files contain one. A
     /// root file system in which `/bin` links to `/usr/bin` is preserved.
-    pub(super) fn place_for_shell(&self) -> Option<String> {
+    pub(super) fn shell_path(&self) -> Option<String> {
         let bin = match self.entries.get(&b"bin"[..]).map(|entry| &entry.kind) {
             Some(FileKind::Link { target }) => {
                 let target = target.strip_prefix(b"/").unwrap_or(target);
@@ -243,7 +243,7 @@ impl Files {
     }
 
     /// Returns whether there is a file at this path.
-    pub(super) fn has(&self, path: &str) -> bool {
+    pub(super) fn contains(&self, path: &str) -> bool {
         self.entries.contains_key(path.as_bytes())
     }
 
@@ -255,13 +255,13 @@ impl Files {
         let mut left = MAX_BYTES;
         for (path, entry) in &self.entries {
             match &entry.kind {
-                FileKind::Folder => archive.folder_of(path, entry.permissions, entry.modified_s),
-                FileKind::Link { target } => archive.link_of(path, target, entry.modified_s),
+                FileKind::Folder => archive.add_directory(path, entry.permissions, entry.modified_s),
+                FileKind::Link { target } => archive.add_symlink(path, target, entry.modified_s),
                 FileKind::File { source } => {
                     let content = fs::read(source).map_err(failed(source))?;
                     let too_much = || FilesError::TooMuch { path: source.clone() };
                     left = left.checked_sub(content.len() as u64).ok_or_else(too_much)?;
-                    archive.file_of(path, entry.permissions, entry.modified_s, &content);
+                    archive.add_file(path, entry.permissions, entry.modified_s, &content);
                 }
             }
         }
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn what_folders_hold_is_gathered_as_it_is() {
+    fn folder_contents_are_collected_unchanged() {
         let folder = Folder::new("gather");
         let tool = folder.write("a/usr/bin/tool", "tool");
         fs::set_permissions(&tool, fs::Permissions::from_mode(0o755)).unwrap();
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_several_is_taken() {
+    fn last_of_several_folders_wins() {
         let folder = Folder::new("several");
         folder.write("a/etc/name", "first");
         folder.write("a/etc/other", "stays");
@@ -379,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_named() {
+    fn unsupported_files_are_reported() {
         let folder = Folder::new("bad");
         let missing = folder.gather(&["none"]).unwrap_err();
         assert!(missing.to_string().contains("none, which the node's files"), "{missing}");
@@ -405,7 +405,7 @@ mod tests {
     }
 
     #[test]
-    fn what_would_be_hidden_is_left_out() {
+    fn files_below_mount_points_are_omitted() {
         let folder = Folder::new("hidden");
         folder.write("root/dev/console", "");
         folder.write("root/tmp/x", "");
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn limits_are_met_exactly() {
+    fn size_limits_are_exact() {
         let mut files = Files::default();
         let entry = |length| NodeFile {
             kind: FileKind::File { source: PathBuf::new() },
@@ -425,11 +425,11 @@ mod tests {
             modified_s: 0,
             length,
         };
-        let usual = u64::from(MIN_MEMORY_MIB);
-        assert_eq!(files.needed_memory_mib(), usual, "no files need no memory");
+        let base = u64::from(MIN_MEMORY_MIB);
+        assert_eq!(files.needed_memory_mib(), base, "no files need no memory");
         // With its name and its inode a little more than two MiB.
         files.entries.insert(b"x".to_vec(), entry(2 << 20));
-        assert_eq!(files.needed_memory_mib(), usual + 3 * 3);
+        assert_eq!(files.needed_memory_mib(), base + 3 * 3);
         for (memory_mib, fits) in [(72, false), (73, true), (74, true)] {
             assert_eq!(check_memory(files.needed_memory_mib(), memory_mib).is_ok(), fits, "{memory_mib}");
         }
@@ -444,20 +444,20 @@ mod tests {
     }
 
     #[test]
-    fn the_shell_goes_where_programs_are_unless_there_is_one() {
+    fn shell_is_installed_unless_present() {
         let folder = Folder::new("shell");
-        assert_eq!(Files::default().place_for_shell().as_deref(), Some("bin/sh"));
+        assert_eq!(Files::default().shell_path().as_deref(), Some("bin/sh"));
         folder.write("plain/bin/tool", "");
-        assert_eq!(folder.gather(&["plain"]).unwrap().place_for_shell().as_deref(), Some("bin/sh"));
+        assert_eq!(folder.gather(&["plain"]).unwrap().shell_path().as_deref(), Some("bin/sh"));
         folder.write("own/bin/sh", "");
-        assert_eq!(folder.gather(&["own"]).unwrap().place_for_shell(), None);
+        assert_eq!(folder.gather(&["own"]).unwrap().shell_path(), None);
         folder.write("merged/usr/bin/tool", "");
         symlink("usr/bin", folder.0.join("merged/bin")).unwrap();
-        assert_eq!(folder.gather(&["merged"]).unwrap().place_for_shell().as_deref(), Some("usr/bin/sh"));
+        assert_eq!(folder.gather(&["merged"]).unwrap().shell_path().as_deref(), Some("usr/bin/sh"));
         folder.write("merged/usr/bin/sh", "");
-        assert_eq!(folder.gather(&["merged"]).unwrap().place_for_shell(), None);
+        assert_eq!(folder.gather(&["merged"]).unwrap().shell_path(), None);
         fs::create_dir_all(folder.0.join("odd")).unwrap();
         symlink("elsewhere", folder.0.join("odd/bin")).unwrap();
-        assert_eq!(folder.gather(&["odd"]).unwrap().place_for_shell(), None);
+        assert_eq!(folder.gather(&["odd"]).unwrap().shell_path(), None);
     }
 }

@@ -12,10 +12,10 @@ use super::kit::VmKit;
 use crate::replace::replace_file;
 
 /// Retention time of unused archives in the cache.
-const KEEP: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+const MAX_CACHE_AGE: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Maximum total size of the archives in the cache, not counting the most recently used one.
-const KEEP_BYTES: u64 = 2 << 30;
+const MAX_CACHE_BYTES: u64 = 2 << 30;
 
 const PREFIX: &str = "boot-";
 const SUFFIX: &str = ".cpio";
@@ -78,32 +78,32 @@ impl Archive {
 
     /// Adds a directory; its parents must have been added before. `path` has no leading slash.
     pub fn directory(&mut self, path: &str) {
-        self.folder_of(path.as_bytes(), 0o755, 0);
+        self.add_directory(path.as_bytes(), 0o755, 0);
     }
 
     /// Adds a file with the permissions `mode`.
     pub fn file(&mut self, path: &str, mode: u32, content: &[u8]) {
-        self.file_of(path.as_bytes(), mode, 0, content);
+        self.add_file(path.as_bytes(), mode, 0, content);
     }
 
     /// Adds a symbolic link.
     pub fn symlink(&mut self, path: &str, target: &str) {
-        self.link_of(path.as_bytes(), target.as_bytes(), 0);
+        self.add_symlink(path.as_bytes(), target.as_bytes(), 0);
     }
 
     /// Adds a directory with an arbitrary name, with the permissions in `mode`, last modified `modified_s`
     /// seconds after 1970.
-    pub(super) fn folder_of(&mut self, path: &[u8], mode: u32, modified_s: u32) {
+    pub(super) fn add_directory(&mut self, path: &[u8], mode: u32, modified_s: u32) {
         self.entry(path, DIRECTORY | (mode & 0o7777), 2, modified_s, &[]);
     }
 
     /// Adds a file in the same way.
-    pub(super) fn file_of(&mut self, path: &[u8], mode: u32, modified_s: u32, content: &[u8]) {
+    pub(super) fn add_file(&mut self, path: &[u8], mode: u32, modified_s: u32, content: &[u8]) {
         self.entry(path, REGULAR | (mode & 0o7777), 1, modified_s, content);
     }
 
     /// Adds a symbolic link in the same way; links have no permissions.
-    pub(super) fn link_of(&mut self, path: &[u8], target: &[u8], modified_s: u32) {
+    pub(super) fn add_symlink(&mut self, path: &[u8], target: &[u8], modified_s: u32) {
         self.entry(path, SYMLINK | 0o777, 1, modified_s, target);
     }
 
@@ -176,7 +176,7 @@ fn pack_with(
     files: &Files,
 ) -> Result<Vec<u8>, InitramfsError> {
     let mut archive = Archive::new();
-    for directory in [relative(init::OWN), "dev", "proc", "run", "sys", "tmp"] {
+    for directory in [relative(init::TOMBOLO_DIR), "dev", "proc", "run", "sys", "tmp"] {
         archive.directory(directory);
     }
     archive.file(relative(init::BUSYBOX), 0o755, &read(&kit.busybox)?);
@@ -186,11 +186,11 @@ fn pack_with(
     // A user's root file system replaces `init`.
     archive.file(relative(init::PROGRAM), 0o755, program);
     archive.symlink("init", init::PROGRAM);
-    if !files.has("bin") {
+    if !files.contains("bin") {
         archive.directory("bin");
     }
     files.pack(&mut archive)?;
-    if let Some(shell) = files.place_for_shell() {
+    if let Some(shell) = files.shell_path() {
         archive.symlink(&shell, init::BUSYBOX);
     }
     Ok(archive.finish())
@@ -234,27 +234,27 @@ pub fn cache_directory() -> Result<PathBuf, InitramfsError> {
 ///
 /// # Errors
 /// [`InitramfsError::Cache`] if it cannot be written.
-pub fn keep(archive: &[u8], directory: &Path) -> Result<PathBuf, InitramfsError> {
+pub fn store(archive: &[u8], directory: &Path) -> Result<PathBuf, InitramfsError> {
     let digest: String = Sha256::digest(archive).iter().map(|byte| format!("{byte:02x}")).collect();
     let path = directory.join(format!("{PREFIX}{digest}{SUFFIX}"));
     let failed = |error| InitramfsError::Cache { path: directory.to_owned(), error };
-    if !use_again(&path) {
+    if !reuse_cached(&path) {
         std::fs::create_dir_all(directory).map_err(failed)?;
         replace_file(&path, archive, 0o666).map_err(failed)?;
     }
-    forget_unused(directory, SystemTime::now());
+    evict_unused(directory, SystemTime::now());
     Ok(path)
 }
 
-/// Returns whether an archive that was [stored](keep) still exists, and marks it as used.
+/// Returns whether an archive that was [stored](store) still exists, and marks it as used.
 #[must_use]
-pub fn use_again(path: &Path) -> bool {
+pub fn reuse_cached(path: &Path) -> bool {
     File::options().append(true).open(path).is_ok_and(|file| file.set_modified(SystemTime::now()).is_ok())
 }
 
-/// Removes archives and leftover drafts not used for [`KEEP`], and the least recently used archives beyond
-/// [`KEEP_BYTES`]. Ignores failures: a full cache must not prevent a machine from starting.
-fn forget_unused(directory: &Path, now: SystemTime) {
+/// Removes archives and leftover drafts not used for [`MAX_CACHE_AGE`], and the least recently used archives
+/// beyond [`MAX_CACHE_BYTES`]. Ignores failures: a full cache must not prevent a machine from starting.
+fn evict_unused(directory: &Path, now: SystemTime) {
     let Ok(entries) = std::fs::read_dir(directory) else { return };
     let ours = entries
         .flatten()
@@ -274,12 +274,12 @@ fn forget_unused(directory: &Path, now: SystemTime) {
 /// Returns the archives to evict, given their times of last use and lengths in order of decreasing time.
 fn unused(found: &[(SystemTime, u64, PathBuf)], now: SystemTime) -> Vec<&Path> {
     let mut together = 0_u64;
-    let goes = |(index, (time, length, _)): &(usize, &(SystemTime, u64, PathBuf))| {
+    let is_evicted = |(index, (time, length, _)): &(usize, &(SystemTime, u64, PathBuf))| {
         // Another machine may be booting from the most recently used one.
         together = if *index == 0 { 0 } else { together.saturating_add(*length) };
-        together > KEEP_BYTES || now.duration_since(*time).is_ok_and(|age| age > KEEP)
+        together > MAX_CACHE_BYTES || now.duration_since(*time).is_ok_and(|age| age > MAX_CACHE_AGE)
     };
-    found.iter().enumerate().filter(goes).map(|(_, (_, _, path))| path.as_path()).collect()
+    found.iter().enumerate().filter(is_evicted).map(|(_, (_, _, path))| path.as_path()).collect()
 }
 
 #[cfg(test)]

@@ -63,7 +63,7 @@ pub struct Server {
     /// The server's ends of the emulators' connections, by peer.
     clients: BTreeMap<u16, OwnedFd>,
     /// Pairs of a connected emulator and a peer announced to it.
-    known: BTreeSet<(u16, u16)>,
+    announced: BTreeSet<(u16, u16)>,
 }
 
 impl Server {
@@ -78,12 +78,12 @@ impl Server {
             return Err(WindowError::Size(length_bytes));
         }
         Ok(Server {
-            bells: counters(vectors, peers)?,
+            bells: create_counters(vectors, peers)?,
             memory: memory::create_sealed("tombolo-window", length_bytes)?,
             length_bytes,
             host,
             clients: BTreeMap::new(),
-            known: BTreeSet::new(),
+            announced: BTreeSet::new(),
         })
     }
 
@@ -92,18 +92,24 @@ impl Server {
     ///
     /// # Errors
     /// [`WindowError`] if a value is out of range or the kernel refuses.
-    pub fn over(memory: OwnedFd, length_bytes: u64, vectors: u16, peers: u16) -> Result<Self, WindowError> {
+    pub fn from_memory(
+        memory: OwnedFd,
+        length_bytes: u64,
+        vectors: u16,
+        peers: u16,
+    ) -> Result<Self, WindowError> {
         Ok(Server {
             memory,
             length_bytes,
-            bells: counters(vectors, peers)?,
+            bells: create_counters(vectors, peers)?,
             host: None,
             clients: BTreeMap::new(),
-            known: BTreeSet::new(),
+            announced: BTreeSet::new(),
         })
     }
 
-    /// Returns the shared memory: a file whose size is sealed, or the memory passed to [`over`](Self::over).
+    /// Returns the shared memory: a file whose size is sealed, or the memory passed to
+    /// [`from_memory`](Self::from_memory).
     #[must_use]
     pub fn memory(&self) -> BorrowedFd<'_> {
         self.memory.as_fd()
@@ -137,21 +143,21 @@ impl Server {
         send(&ours, SHARED_MEMORY, Some(&self.memory))?;
         let others = self.host.iter().chain(self.clients.keys()).copied().filter(|other| *other != peer);
         let others: Vec<u16> = others.collect();
-        self.known.retain(|(client, _)| *client != peer);
+        self.announced.retain(|(client, _)| *client != peer);
         for other in others {
             announce(&ours, other, &self.bells[usize::from(other)])?;
-            self.known.insert((peer, other));
+            self.announced.insert((peer, other));
         }
         // The peer's own counters come last: it then knows that all others can be rung.
         announce(&ours, peer, own)?;
         for (number, client) in self.clients.iter().filter(|(other, _)| **other != peer) {
-            if !self.known.insert((*number, peer)) {
+            if !self.announced.insert((*number, peer)) {
                 continue;
             }
             match announce(client, peer, own) {
                 // That emulator has ended, which is detected elsewhere.
                 Err(OsError { errno: Errno::PIPE | Errno::CONNRESET, .. }) => {}
-                told => told?,
+                sent => sent?,
             }
         }
         self.clients.insert(peer, ours);
@@ -166,7 +172,7 @@ impl Server {
 }
 
 /// Creates the counters of each peer: 1 to [`MAX_VECTORS`] each, [`MAX_ANNOUNCED`] together.
-fn counters(vectors: u16, peers: u16) -> Result<Vec<Vec<OwnedFd>>, WindowError> {
+fn create_counters(vectors: u16, peers: u16) -> Result<Vec<Vec<OwnedFd>>, WindowError> {
     let announced = peers.checked_mul(vectors).is_some_and(|all| all <= MAX_ANNOUNCED);
     if !(1..=MAX_VECTORS).contains(&vectors) || !announced {
         return Err(WindowError::Vectors { vectors, peers });

@@ -27,7 +27,7 @@ pub const DEFAULT_VECTORS: u16 = 32;
 pub const MAX_PROCESSORS: u8 = 8;
 
 /// Maximum length of the kernel's command line, including the terminating zero.
-const MAX_KERNEL_LINE_BYTES: usize = 2048;
+const MAX_KERNEL_CMDLINE_BYTES: usize = 2048;
 
 /// Kernel parameters common to all instruction sets.
 ///
@@ -35,7 +35,7 @@ const MAX_KERNEL_LINE_BYTES: usize = 2048;
 /// immediately. `cryptomgr.notests`: self-tests of the ciphers take a quarter of the whole boot. `pci=`: the
 /// registers of each window begin on a separate page, so that a program that may ring in one window cannot
 /// access another's.
-const KERNEL_LINE: &str = "quiet panic=-1 cryptomgr.notests=1 pci=resource_alignment=12@pci:1af4:1110";
+const KERNEL_CMDLINE: &str = "quiet panic=-1 cryptomgr.notests=1 pci=resource_alignment=12@pci:1af4:1110";
 
 /// Reason why a virtual machine cannot be started as described.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -59,7 +59,7 @@ pub enum QemuError {
         value: String,
     },
     /// The command line is longer than the kernel reads.
-    #[error("the kernel's command line has {0} bytes; at most {max} are possible", max = MAX_KERNEL_LINE_BYTES - 1)]
+    #[error("the kernel's command line has {0} bytes; at most {max} are possible", max = MAX_KERNEL_CMDLINE_BYTES - 1)]
     KernelLine(usize),
 }
 
@@ -262,18 +262,18 @@ impl Qemu {
         let mut arguments = self.hardware.arguments(machine, cpu, serial, &devices);
         for (number, image) in self.disks.iter().enumerate() {
             let mut drive = OsString::from(format!("id=disk{number},if=none,format=raw,file="));
-            drive.push(escaped(image));
+            drive.push(escape_option_path(image));
             arguments.extend(["-drive".into(), drive]);
             arguments.extend(["-device".into(), format!("virtio-blk-pci,drive=disk{number}").into()]);
         }
         arguments.extend(["-kernel".into(), self.kernel.clone().into()]);
         arguments.extend(["-initrd".into(), self.initramfs.clone().into()]);
-        arguments.extend(["-append".into(), self.kernel_line()?.into()]);
+        arguments.extend(["-append".into(), self.kernel_cmdline()?.into()]);
         Ok(arguments)
     }
 
-    fn kernel_line(&self) -> Result<String, QemuError> {
-        let mut line = format!("{} {KERNEL_LINE}", self.architecture.kernel_line);
+    fn kernel_cmdline(&self) -> Result<String, QemuError> {
+        let mut line = format!("{} {KERNEL_CMDLINE}", self.architecture.kernel_cmdline);
         for (key, value) in &self.parameters {
             let unfit = |c: char| c.is_whitespace() || c.is_control() || c == '"' || c == '\'';
             if key.is_empty() || key.contains('=') || key.contains(unfit) || value.contains(unfit) {
@@ -281,12 +281,12 @@ impl Qemu {
             }
             line.push_str(&format!(" {key}={value}"));
         }
-        if line.len() >= MAX_KERNEL_LINE_BYTES { Err(QemuError::KernelLine(line.len())) } else { Ok(line) }
+        if line.len() >= MAX_KERNEL_CMDLINE_BYTES { Err(QemuError::KernelLine(line.len())) } else { Ok(line) }
     }
 }
 
 /// Returns a path as a value of an option, with commas escaped.
-fn escaped(path: &Path) -> OsString {
+fn escape_option_path(path: &Path) -> OsString {
     let bytes = path.as_os_str().as_bytes().iter();
     let doubled = bytes.flat_map(|byte| std::iter::repeat_n(*byte, if *byte == b',' { 2 } else { 1 }));
     OsString::from_vec(doubled.collect())
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_is_this() {
+    fn command_line_matches_exactly() {
         let qemu = qemu().memory_mib(128).windows(vec![8]).parameter("tombolo.node", "arm0");
         #[rustfmt::skip]
         let expected = [
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_network_reaches_nobody_and_is_reached_by_the_loopback_alone() {
+    fn network_is_isolated_and_reachable_by_loopback_only() {
         let devices = Qemu::network(9, (Ipv4Addr::new(10, 0, 2, 15), 7700));
         let arguments = qemu().arguments(7, &devices).unwrap();
         let words: Vec<&str> = arguments.iter().filter_map(|argument| argument.to_str()).collect();
@@ -393,7 +393,7 @@ mod tests {
     }
 
     #[test]
-    fn no_machine_can_only_ever_have_one_processor() {
+    fn maxcpus_is_never_below_two() {
         for (count, expected) in [(1, "1,maxcpus=2"), (2, "2,maxcpus=2"), (8, "8,maxcpus=8")] {
             let arguments = line(&qemu().processors(count)).unwrap();
             let at = arguments.iter().position(|argument| argument == "-smp").unwrap();
@@ -415,21 +415,21 @@ mod tests {
     }
 
     #[test]
-    fn parameters_stay_single_words() {
+    fn kernel_parameters_stay_single_words() {
         for (key, value) in [("", "x"), ("a b", "x"), ("a=b", "x"), ("a", "x y"), ("a", "x\"y"), ("a", "x\n")]
         {
             let error = line(&qemu().parameter(key, value)).unwrap_err();
             assert_eq!(error, QemuError::Parameter { key: key.into(), value: value.into() });
         }
-        let usual = qemu().kernel_line().unwrap().len();
-        let longest = MAX_KERNEL_LINE_BYTES - 1 - usual - " a.b=".len();
+        let base = qemu().kernel_cmdline().unwrap().len();
+        let longest = MAX_KERNEL_CMDLINE_BYTES - 1 - base - " a.b=".len();
         assert!(line(&qemu().parameter("a.b", "x".repeat(longest))).is_ok());
         let error = line(&qemu().parameter("a.b", "x".repeat(longest + 1))).unwrap_err();
-        assert_eq!(error, QemuError::KernelLine(MAX_KERNEL_LINE_BYTES));
+        assert_eq!(error, QemuError::KernelLine(MAX_KERNEL_CMDLINE_BYTES));
     }
 
     #[test]
-    fn the_launch_holds_what_its_arguments_name() {
+    fn launch_keeps_the_descriptors_in_its_arguments() {
         let (serial, window) =
             tombolo_platform::socket::pair(tombolo_platform::socket::SocketKind::Stream).unwrap();
         let (other, _) =

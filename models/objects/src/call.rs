@@ -41,7 +41,7 @@ pub trait Method {
 }
 
 /// Returns the number that identifies a method in messages: a hash of its name and types.
-fn number<M: Method>() -> u64 {
+fn method_id<M: Method>() -> u64 {
     let types = shape(shape(M::Object::SHAPE, M::Arguments::SHAPE), M::Returned::SHAPE);
     shape(shape_of_name(M::NAME.as_bytes()), types)
 }
@@ -74,11 +74,11 @@ impl Methods {
     /// Adds the method `M`.
     #[must_use]
     pub fn with<M: Method>(mut self) -> Methods {
-        self.handlers.insert(number::<M>(), handle::<M>);
+        self.handlers.insert(method_id::<M>(), decode_and_call::<M>);
         self
     }
 
-    fn answer(&mut self, job: &Job, call: &[u8]) -> Vec<u8> {
+    fn handle_call(&mut self, job: &Job, call: &[u8]) -> Vec<u8> {
         let (head, arguments) = call.split_at(call.len().min(24));
         let outcome = if head.len() < 24 {
             Err("the call is not one of this library".to_owned())
@@ -98,7 +98,7 @@ impl Methods {
     }
 }
 
-fn handle<M: Method>(
+fn decode_and_call<M: Method>(
     job: &Job,
     objects: &mut Objects,
     pointer: Pointer<()>,
@@ -118,7 +118,7 @@ fn handle<M: Method>(
     Ok(M::call(job, object, M::Arguments::decode(arguments))?.to_bytes())
 }
 
-fn name(job: &Job, rank: u32) -> String {
+fn calls_name(job: &Job, rank: u32) -> String {
     job.job.name(&format!("objects/calls/{rank}"))
 }
 
@@ -144,21 +144,21 @@ impl Job {
             error => error.into(),
         };
         let mut calls = self.calls.borrow_mut();
-        let mut channel = match calls.to.remove(&rank) {
+        let mut channel = match calls.outgoing.remove(&rank) {
             Some(channel) => channel,
             None => {
                 let domain = self.domain.within(timeout);
-                ChannelOptions::default().connect(&domain, name(self, rank)).map_err(failed)?
+                ChannelOptions::default().connect(&domain, calls_name(self, rank)).map_err(failed)?
             }
         };
         let (at_bytes, id) = (object.at_bytes, object.id);
-        let mut message = (number::<M>(), at_bytes, id).to_bytes();
+        let mut message = (method_id::<M>(), at_bytes, id).to_bytes();
         message.extend(arguments.to_bytes());
         channel.within(timeout).send(&message).map_err(failed)?;
         let mut answer = Vec::new();
         channel.recv_into(&mut answer).map_err(failed)?;
         // A channel without a reply is not reused: the reply may still arrive.
-        calls.to.insert(rank, channel);
+        calls.outgoing.insert(rank, channel);
         let why = match answer.split_first() {
             Some((&DONE, result)) if result.len() == M::Returned::BYTES => {
                 return Ok(M::Returned::decode(result));
@@ -169,29 +169,29 @@ impl Job {
         Err(ObjectError::CallFailed { rank, method: M::NAME, why })
     }
 
-    /// Serves calls of other ranks as long as `goes_on` returns true; it is called after each call and every
-    /// millisecond. Returns the number of calls served.
+    /// Serves calls of other ranks as long as `keep_serving` returns true; it is called after each call and
+    /// every millisecond. Returns the number of calls served.
     ///
     /// # Errors
     /// [`ObjectError::Domain`] if the monitor has ended. Callers that end or send garbage are not an error.
     pub fn serve(
         &self,
         methods: &mut Methods,
-        mut goes_on: impl FnMut() -> bool,
+        mut keep_serving: impl FnMut() -> bool,
     ) -> Result<u64, ObjectError> {
-        let Calls { mut listener, mut from, .. } = std::mem::take(&mut *self.calls.borrow_mut());
+        let Calls { mut listener, mut incoming, .. } = std::mem::take(&mut *self.calls.borrow_mut());
         let mut served = 0;
         let outcome = loop {
-            if !goes_on() {
+            if !keep_serving() {
                 break Ok(served);
             }
-            match self.serve_once(methods, &mut listener, &mut from) {
+            match self.serve_once(methods, &mut listener, &mut incoming) {
                 Ok(count) => served += count,
                 Err(error) => break Err(error),
             }
         };
         let mut calls = self.calls.borrow_mut();
-        (calls.listener, calls.from) = (listener, from);
+        (calls.listener, calls.incoming) = (listener, incoming);
         outcome
     }
 
@@ -200,12 +200,12 @@ impl Job {
         &self,
         methods: &mut Methods,
         listener: &mut Option<Listener>,
-        from: &mut Vec<Channel>,
+        incoming: &mut Vec<Channel>,
     ) -> Result<u64, ObjectError> {
         let listener = match listener {
             Some(listener) => listener,
             None => {
-                let name = name(self, self.rank());
+                let name = calls_name(self, self.rank());
                 listener.insert(ChannelOptions::default().export(&self.domain, &name)?.within(IDLE))
             }
         };
@@ -213,24 +213,24 @@ impl Job {
         let mut served = 0;
         let mut message = Vec::new();
         while served == 0 && started.elapsed() < IDLE {
-            from.retain_mut(|channel| match channel.try_recv_into(&mut message) {
+            incoming.retain_mut(|channel| match channel.try_recv_into(&mut message) {
                 Ok(Some(_)) => {
                     served += 1;
-                    let answer = methods.answer(self, &message);
+                    let answer = methods.handle_call(self, &message);
                     channel.within(self.timeout()).send(&answer).is_ok()
                 }
                 Ok(None) => true,
                 Err(_) => false,
             });
-            if from.is_empty() {
+            if incoming.is_empty() {
                 break;
             }
             std::thread::yield_now();
         }
         if served == 0 {
-            let listener = listener.within(if from.is_empty() { IDLE } else { Duration::ZERO });
+            let listener = listener.within(if incoming.is_empty() { IDLE } else { Duration::ZERO });
             match listener.accept() {
-                Ok(channel) => from.push(channel),
+                Ok(channel) => incoming.push(channel),
                 Err(error @ tombolo::Error::Monitor { .. }) => return Err(error.into()),
                 // No call, or the caller is gone.
                 Err(_) => {}

@@ -6,9 +6,9 @@ use tombolo::names::NewRecord;
 use tombolo_sharing::{Members, Rank, Ranks};
 
 use crate::error::ObjectError;
-use crate::job::{Job, Pause, refused};
+use crate::job::{Backoff, Job, refused};
 use crate::plain::Plain;
-use crate::tree::{Tree, WHAT, decode, is_not_there, rank_of};
+use crate::tree::{COLLECTIVE, Tree, decode, is_no_such_name, rank_of};
 
 /// Collectives: all [members](Job::members) call the same one, without holding guards.
 impl Job {
@@ -40,8 +40,8 @@ impl Job {
             return Err(ObjectError::Refused { why });
         }
         let timeout = self.timeout();
-        if !self.tree.members.ranks().has(rank_of(root)) {
-            return Err(ObjectError::RankEnded { rank: root, what: WHAT });
+        if !self.tree.members.ranks().contains(rank_of(root)) {
+            return Err(ObjectError::RankEnded { rank: root, what: COLLECTIVE });
         }
         self.collective(|tree| tree.broadcast(root, bytes, timeout))
     }
@@ -91,15 +91,20 @@ impl Job {
     pub fn shrink(&mut self) -> Result<Vec<u32>, ObjectError> {
         let before = self.tree.members;
         // Aborts the collective of members that are still in one.
-        if let Some(ended) = self.ended_of(before)?.first() {
+        if let Some(ended) = self.ended_members(before)?.first() {
             self.tree.end(u32::from(ended.0));
         }
         let generation = self.generation + 1;
-        let members = if self.rank() == 0 { self.decide(before, generation)? } else { self.ask(generation)? };
+        let members = if self.rank() == 0 {
+            self.decide(before, generation)?
+        } else {
+            self.request_decision(generation)?
+        };
         // A request that timed out is repeated with the same generation; a decision is final.
         self.generation = generation;
         let domain = self.domain.within(self.timeout());
-        let opened = Tree::open(&domain, &self.job, members, generation, || self.all_are_there(members));
+        let opened =
+            Tree::open(&domain, &self.job, members, generation, || self.check_members_alive(members));
         self.tree = match opened {
             Ok(tree) => tree,
             Err(error) => {
@@ -112,13 +117,13 @@ impl Job {
     }
 
     /// Returns the members that have ended according to the monitor.
-    fn ended_of(&self, members: Members) -> Result<Ranks, ObjectError> {
-        Ok(Ranks(self.gone()?.0 & members.ranks().0))
+    fn ended_members(&self, members: Members) -> Result<Ranks, ObjectError> {
+        Ok(Ranks(self.ended_ranks()?.0 & members.ranks().0))
     }
 
-    fn all_are_there(&self, members: Members) -> Result<(), ObjectError> {
-        match self.ended_of(members)?.first() {
-            Some(rank) => Err(ObjectError::RankEnded { rank: rank.0.into(), what: WHAT }),
+    fn check_members_alive(&self, members: Members) -> Result<(), ObjectError> {
+        match self.ended_members(members)?.first() {
+            Some(rank) => Err(ObjectError::RankEnded { rank: rank.0.into(), what: COLLECTIVE }),
             None => Ok(()),
         }
     }
@@ -132,8 +137,8 @@ impl Job {
     ) -> Result<R, ObjectError> {
         match self.tree.run(part) {
             Err(ObjectError::RankEnded { rank, what }) => {
-                let ended = self.ended_of(self.tree.members)?;
-                let named = ended.first().filter(|_| !ended.has(rank_of(rank)));
+                let ended = self.ended_members(self.tree.members)?;
+                let named = ended.first().filter(|_| !ended.contains(rank_of(rank)));
                 Err(ObjectError::RankEnded { rank: named.map_or(rank, |rank| rank.0.into()), what })
             }
             outcome => outcome,
@@ -146,12 +151,12 @@ impl Job {
         let started = Instant::now();
         loop {
             // Look up requests before ended ranks: a record vanishes with its rank.
-            let mut asked = Ranks::of(Rank(0));
+            let mut requests = Ranks::of(Rank(0));
             for record in self.domain.names().find(&query)? {
                 let rank = record.name.rsplit('/').next().and_then(|rank| rank.parse().ok());
-                asked.add(rank.map_or(Rank(0), Rank));
+                requests.add(rank.map_or(Rank(0), Rank));
             }
-            match before.decide(self.gone()?, asked) {
+            match before.decide(self.ended_ranks()?, requests) {
                 Ok(members) => {
                     let record = NewRecord::new(&self.decision(generation))
                         .with("members", members.ranks().0.cast_signed());
@@ -166,27 +171,28 @@ impl Job {
                         rank: Some(rank.0.into()),
                     });
                 }
-                Err(_) => std::thread::sleep(Pause::SLICE),
+                Err(_) => std::thread::sleep(Backoff::QUERY_INTERVAL),
             }
         }
     }
 
     /// Asks rank 0 for its decision and waits for it; called by the other ranks.
-    fn ask(&self, generation: u32) -> Result<Members, ObjectError> {
-        let asks = self.job.name(&format!("objects/shrink/{generation}/{}", self.rank()));
-        self.domain.names().set(&NewRecord::new(&asks))?;
+    fn request_decision(&self, generation: u32) -> Result<Members, ObjectError> {
+        let request = self.job.name(&format!("objects/shrink/{generation}/{}", self.rank()));
+        self.domain.names().set(&NewRecord::new(&request))?;
         let started = Instant::now();
         loop {
             let left = self.timeout().saturating_sub(started.elapsed());
-            match self.domain.names().wait_for(&self.decision(generation), left.min(Pause::LOOK)) {
+            match self.domain.names().wait_for(&self.decision(generation), left.min(Backoff::CHECK_INTERVAL))
+            {
                 Ok(record) => {
                     let members = record.integer("members").map_err(refused)?.cast_unsigned();
                     return Ok(Members::new(Ranks(members)));
                 }
-                Err(error) if is_not_there(&error) => {}
+                Err(error) if is_no_such_name(&error) => {}
                 Err(error) => return Err(error.into()),
             }
-            if self.gone()?.has(Rank(0)) {
+            if self.ended_ranks()?.contains(Rank(0)) {
                 return Err(ObjectError::RankEnded { rank: 0, what: "the memory of the job" });
             }
             if left.is_zero() {

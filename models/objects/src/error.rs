@@ -13,7 +13,7 @@ pub enum ObjectError {
     /// The deadline passed.
     #[error("{what} within {timeout:?}{}", rank_text(*.rank))]
     TimedOut {
-        /// What did not happen.
+        /// The operation that failed.
         what: String,
         /// Timeout of the operation.
         timeout: Duration,
@@ -33,7 +33,7 @@ pub enum ObjectError {
     RankEnded {
         /// The rank.
         rank: u32,
-        /// What needs it.
+        /// The operation that needs it.
         what: &'static str,
     },
     /// This rank holds a guard of the object already.

@@ -94,13 +94,16 @@ impl Job {
             return refused(format!("it has {} ranks; {MAX_RANKS} can", job.size()));
         }
         let memory_bytes = options.memory_bytes.max(LINE_BYTES).next_multiple_of(LINE_BYTES);
-        let record = NewRecord::new(&ranks::name(&job, job.rank()))
+        let record = NewRecord::new(&ranks::record_name(&job, job.rank()))
             .with("version", VERSION)
             .with("node", domain.node_name())
             .with("bytes", memory_bytes as i64);
         domain.names().set(&record)?;
-        let (mapping, region, arena, presence) =
-            if job.rank() == 0 { found(&domain, &job, options.window)? } else { follow(&domain, &job)? };
+        let (mapping, region, arena, presence) = if job.rank() == 0 {
+            create_memory(&domain, &job, options.window)?
+        } else {
+            map_memory(&domain, &job)?
+        };
         let memory: Box<dyn Memory> = match (mapping.flushed_memory()?, mapping.memory()) {
             (Some(view), _) => Box::new(view),
             (None, Some(memory)) => Box::new(memory),
@@ -152,13 +155,13 @@ impl Job {
     /// # Errors
     /// [`ObjectError::Domain`] if the monitor has ended.
     pub fn ended(&self) -> Result<Vec<u32>, ObjectError> {
-        Ok(self.gone()?.iter().map(|rank| u32::from(rank.0)).collect())
+        Ok(self.ended_ranks()?.iter().map(|rank| u32::from(rank.0)).collect())
     }
 
-    pub(crate) fn gone(&self) -> Result<Ranks, ObjectError> {
+    pub(crate) fn ended_ranks(&self) -> Result<Ranks, ObjectError> {
         let mut presence = self.presence.borrow_mut();
         presence.update()?;
-        Ok(presence.gone())
+        Ok(presence.ended_ranks())
     }
 
     /// Allocates memory and an id for an object. Returns offset and id.
@@ -179,7 +182,7 @@ impl Job {
         if !self.held.borrow_mut().insert(at_bytes) {
             return Err(ObjectError::AlreadyHeld);
         }
-        let outcome = self.acquire_it(object, access, timeout);
+        let outcome = self.drive_acquire(object, access, timeout);
         if outcome.is_err() {
             self.held.borrow_mut().remove(&at_bytes);
             object.withdraw(&*self.memory)?;
@@ -187,17 +190,17 @@ impl Job {
         outcome
     }
 
-    fn acquire_it(
+    fn drive_acquire(
         &self,
         object: &mut Object<Consistency>,
         access: Access,
         timeout: Duration,
     ) -> Result<(), ObjectError> {
         object.acquire(access)?;
-        let mut pause = Pause::new(timeout);
-        let mut gone = self.presence.borrow().gone();
+        let mut backoff = Backoff::new(timeout);
+        let mut ended_ranks = self.presence.borrow().ended_ranks();
         loop {
-            match object.step(&*self.memory, gone)? {
+            match object.step(&*self.memory, ended_ranks)? {
                 Step::Working => {}
                 Step::Held => return Ok(()),
                 Step::Abandoned(died) => {
@@ -206,15 +209,15 @@ impl Job {
                 }
                 Step::Idle => return Err(tombolo_sharing::Fault::NotHeld.into()),
                 Step::Waiting(rank) => {
-                    if pause.is_over() {
+                    if backoff.has_timed_out() {
                         let rank = Some(u32::from(rank.0));
                         let what = "the object was not released".to_owned();
                         return Err(ObjectError::TimedOut { what, timeout, rank });
                     }
-                    if pause.wait() {
-                        gone = self.gone()?;
+                    if backoff.wait() {
+                        ended_ranks = self.ended_ranks()?;
                         // Rank 0 owns the memory, which ends with it.
-                        if gone.has(Rank(0)) && self.rank() != 0 {
+                        if ended_ranks.contains(Rank(0)) && self.rank() != 0 {
                             return Err(ObjectError::RankEnded { rank: 0, what: "the memory of the job" });
                         }
                     }
@@ -244,10 +247,10 @@ impl Job {
 #[derive(Debug, Default)]
 pub(crate) struct Calls {
     /// Channels to ranks that this one has called.
-    pub(crate) to: BTreeMap<u32, Channel>,
+    pub(crate) outgoing: BTreeMap<u32, Channel>,
     /// Listener for callers, once this rank serves.
     pub(crate) listener: Option<Listener>,
-    pub(crate) from: Vec<Channel>,
+    pub(crate) incoming: Vec<Channel>,
 }
 
 type Parts = (Mapping, Option<Region>, usize, Presence);
@@ -260,12 +263,12 @@ fn memory_name(job: &tombolo::Job, rank: u32) -> String {
 }
 
 /// Waits for all ranks, and creates memory that all can map; called by rank 0.
-fn found(domain: &Domain, job: &tombolo::Job, window: Option<String>) -> Result<Parts, ObjectError> {
+fn create_memory(domain: &Domain, job: &tombolo::Job, window: Option<String>) -> Result<Parts, ObjectError> {
     let mut presence = Presence::new(domain, job)?;
-    presence.gather(JOIN_TIMEOUT)?;
-    let made = make(domain, &presence, window);
-    let (region, mapping, arenas) = match made {
-        Ok(made) => made,
+    presence.wait_for_all(JOIN_TIMEOUT)?;
+    let created = create_shared_region(domain, &presence, window);
+    let (region, mapping, arenas) = match created {
+        Ok(created) => created,
         Err(error) => {
             for rank in 1..job.size() {
                 let record = NewRecord::new(&memory_name(job, rank)).with("why", error.to_string());
@@ -291,7 +294,7 @@ pub(crate) fn refused(why: impl ToString) -> ObjectError {
 }
 
 /// Creates the region. Returns the offset of each rank's objects in it.
-fn make(
+fn create_shared_region(
     domain: &Domain,
     presence: &Presence,
     window: Option<String>,
@@ -320,7 +323,7 @@ fn make(
 }
 
 /// Waits for rank 0 and maps the memory; called by the other ranks.
-fn follow(domain: &Domain, job: &tombolo::Job) -> Result<Parts, ObjectError> {
+fn map_memory(domain: &Domain, job: &tombolo::Job) -> Result<Parts, ObjectError> {
     let record = domain.names().wait_for(&memory_name(job, job.rank()), JOIN_TIMEOUT)?;
     if let Ok(why) = record.text("why") {
         return Err(refused(why));
@@ -338,29 +341,29 @@ const SPINS: u32 = 200;
 const YIELDS: u32 = 200;
 const SLEEP: Duration = Duration::from_micros(50);
 /// Polls between two queries of the monitor, which are syscalls.
-const POLLS_PER_LOOK: u32 = 64;
+const POLLS_PER_CHECK: u32 = 64;
 
 /// A wait for another rank, which spins, yields, and then sleeps.
 #[derive(Debug)]
-pub(crate) struct Pause {
+pub(crate) struct Backoff {
     deadline: Option<Instant>,
     polls: u32,
 }
 
-impl Pause {
+impl Backoff {
     /// Interval between two queries of the monitor that return at once.
-    pub(crate) const SLICE: Duration = Duration::from_millis(2);
+    pub(crate) const QUERY_INTERVAL: Duration = Duration::from_millis(2);
     /// Length of a wait at the monitor before ended ranks are checked.
-    pub(crate) const LOOK: Duration = Duration::from_millis(50);
+    pub(crate) const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-    pub(crate) fn new(timeout: Duration) -> Pause {
-        Pause { deadline: Instant::now().checked_add(timeout), polls: 0 }
+    pub(crate) fn new(timeout: Duration) -> Backoff {
+        Backoff { deadline: Instant::now().checked_add(timeout), polls: 0 }
     }
 
     /// Returns whether the deadline has passed. Reads the clock only periodically.
-    pub(crate) fn is_over(&self) -> bool {
-        let looks = self.polls.is_multiple_of(POLLS_PER_LOOK) || self.polls > SPINS + YIELDS;
-        looks && self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+    pub(crate) fn has_timed_out(&self) -> bool {
+        let reads_clock = self.polls.is_multiple_of(POLLS_PER_CHECK) || self.polls > SPINS + YIELDS;
+        reads_clock && self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
     }
 
     /// Waits briefly. Returns whether it is time to check for ended ranks.
@@ -373,6 +376,6 @@ impl Pause {
         } else {
             std::thread::sleep(SLEEP);
         }
-        self.polls.is_multiple_of(POLLS_PER_LOOK) || self.polls == u32::MAX
+        self.polls.is_multiple_of(POLLS_PER_CHECK) || self.polls == u32::MAX
     }
 }

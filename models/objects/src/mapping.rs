@@ -9,7 +9,7 @@ use tombolo_sharing::{Access, Caching, Consistency, Fault, Object};
 use crate::error::ObjectError;
 use crate::job::Job;
 use crate::plain::Plain;
-use crate::shared::{Held, Pointer, Shared, mapping_shape};
+use crate::shared::{ObjectGuard, Pointer, Shared, mapping_shape};
 
 /// An index space: the indices from 0 to a bound that can grow, TACO-MESH's `RangeSpace`. Mappings of the
 /// space have room for its full capacity, so no mapping has to be moved when it grows.
@@ -125,7 +125,7 @@ impl Job {
         for (index, bytes) in (0..).zip(data.chunks_exact_mut(T::BYTES.max(1))) {
             initial(index).encode(bytes);
         }
-        let (object, pointer) = self.make(&data, mapping_shape::<T>(), consistency, caching)?;
+        let (object, pointer) = self.create_object(&data, mapping_shape::<T>(), consistency, caching)?;
         Ok(Mapping { object, pointer })
     }
 
@@ -162,7 +162,7 @@ impl<T: Plain> Mapping<T> {
         job: &'a Job,
         timeout: Duration,
     ) -> Result<MappingReader<'a, T>, ObjectError> {
-        let held = Held::acquire(&mut self.object, job, Access::Read, timeout)?;
+        let held = ObjectGuard::acquire(&mut self.object, job, Access::Read, timeout)?;
         Ok(MappingReader { held, of: std::marker::PhantomData })
     }
 
@@ -200,7 +200,7 @@ impl<T: Plain> Mapping<T> {
         access: Access,
         timeout: Duration,
     ) -> Result<MappingWriter<'a, T>, ObjectError> {
-        let held = Held::acquire(&mut self.object, job, access, timeout)?;
+        let held = ObjectGuard::acquire(&mut self.object, job, access, timeout)?;
         Ok(MappingWriter { reader: MappingReader { held, of: std::marker::PhantomData } })
     }
 }
@@ -208,7 +208,7 @@ impl<T: Plain> Mapping<T> {
 /// Read guard of a mapping; dropping it releases the mapping.
 #[derive(Debug)]
 pub struct MappingReader<'a, T> {
-    held: Held<'a>,
+    held: ObjectGuard<'a>,
     of: std::marker::PhantomData<T>,
 }
 
@@ -272,7 +272,7 @@ impl<T: Plain> MappingWriter<'_, T> {
     /// # Errors
     /// [`ObjectError::Fault`] if there is no such index.
     pub fn set(&mut self, index: u64, value: &T) -> Result<(), ObjectError> {
-        let Held { object, job } = &mut self.reader.held;
+        let ObjectGuard { object, job } = &mut self.reader.held;
         let available_bytes = object.layout().length_bytes();
         let start = usize::try_from(index).ok().and_then(|index| index.checked_mul(T::BYTES));
         let outside = OutOfRange { offset_bytes: usize::MAX, length_bytes: T::BYTES, available_bytes };

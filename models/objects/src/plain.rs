@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn values_come_back_and_their_bytes_do_not_depend_on_the_processor() {
+    fn values_round_trip_independent_of_processor() {
         let value = Mixed { small: -2, flag: true, numbers: [(1, 0.5), (0x0102_0304, -1.0)] };
         let bytes = value.to_bytes();
         assert_eq!(bytes.len(), 27);

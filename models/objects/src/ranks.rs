@@ -11,7 +11,7 @@ use crate::error::ObjectError;
 const KIND: &str = "objects/rank";
 
 /// Returns the name of a rank's record.
-pub(crate) fn name(job: &tombolo::Job, rank: u32) -> String {
+pub(crate) fn record_name(job: &tombolo::Job, rank: u32) -> String {
     job.name(&format!("{KIND}/{rank}"))
 }
 
@@ -33,21 +33,21 @@ impl Presence {
         let watch = domain.names().watch(&query, WatchOptions::default())?;
         let mut presence = Presence { records: vec![None; job.size() as usize], watch };
         for record in presence.watch.current().to_vec() {
-            presence.put(rank_of(&record), Some(record));
+            presence.set_record(rank_of(&record), Some(record));
         }
         Ok(presence)
     }
 
-    fn put(&mut self, rank: Option<u32>, record: Option<Record>) {
+    fn set_record(&mut self, rank: Option<u32>, record: Option<Record>) {
         if let Some(place) = rank.and_then(|rank| self.records.get_mut(rank as usize)) {
             *place = record;
         }
     }
 
-    fn take(&mut self, change: Change) -> Result<(), ObjectError> {
+    fn apply(&mut self, change: Change) -> Result<(), ObjectError> {
         match change {
-            Change::Set(record) => self.put(rank_of(&record), Some(record)),
-            Change::Deleted(record, _) => self.put(rank_of(&record), None),
+            Change::Set(record) => self.set_record(rank_of(&record), Some(record)),
+            Change::Deleted(record, _) => self.set_record(rank_of(&record), None),
             // The queue of notices cannot overflow: there are at most two changes per rank.
             _ => {
                 return Err(ObjectError::Refused {
@@ -61,18 +61,18 @@ impl Presence {
     /// Processes pending notices.
     pub(crate) fn update(&mut self) -> Result<(), ObjectError> {
         while let Some(notice) = self.watch.try_next()? {
-            self.take(notice.change)?;
+            self.apply(notice.change)?;
         }
         Ok(())
     }
 
     /// Waits until all ranks have announced themselves.
-    pub(crate) fn gather(&mut self, timeout: Duration) -> Result<(), ObjectError> {
+    pub(crate) fn wait_for_all(&mut self, timeout: Duration) -> Result<(), ObjectError> {
         let deadline = Instant::now() + timeout;
         while let Some(absent) = self.records.iter().position(Option::is_none) {
             let left = deadline.saturating_duration_since(Instant::now());
             match self.watch.next(left) {
-                Ok(notice) => self.take(notice.change)?,
+                Ok(notice) => self.apply(notice.change)?,
                 Err(tombolo::Error::TimedOut { .. }) => {
                     let what = format!("rank {absent} did not join");
                     return Err(ObjectError::TimedOut { what, timeout, rank: None });
@@ -84,13 +84,13 @@ impl Presence {
     }
 
     /// Returns the ranks that have ended, given that all were present before.
-    pub(crate) fn gone(&self) -> Ranks {
-        let mut gone = Ranks::NONE;
+    pub(crate) fn ended_ranks(&self) -> Ranks {
+        let mut ended_ranks = Ranks::NONE;
         for (rank, record) in (0..).zip(&self.records) {
             if record.is_none() {
-                gone.add(Rank(rank));
+                ended_ranks.add(Rank(rank));
             }
         }
-        gone
+        ended_ranks
     }
 }

@@ -106,7 +106,7 @@ pub struct Shared<T> {
 
 impl Job {
     /// Creates an object with `data`, and opens it.
-    pub(crate) fn make<T: ?Sized>(
+    pub(crate) fn create_object<T: ?Sized>(
         &self,
         data: &[u8],
         shape: u64,
@@ -127,7 +127,8 @@ impl Job {
     /// # Errors
     /// [`ObjectError::NoSpace`].
     pub fn create<T: Plain>(&self, value: &T, consistency: Consistency) -> Result<Shared<T>, ObjectError> {
-        let (object, pointer) = self.make(&value.to_bytes(), T::SHAPE, consistency, Caching::Cached)?;
+        let (object, pointer) =
+            self.create_object(&value.to_bytes(), T::SHAPE, consistency, Caching::Cached)?;
         Ok(Shared { object, pointer })
     }
 
@@ -184,7 +185,7 @@ impl<T: Plain> Shared<T> {
         job: &'a Job,
         timeout: Duration,
     ) -> Result<ReadGuard<'a, T>, ObjectError> {
-        let held = Held::acquire(&mut self.object, job, Access::Read, timeout)?;
+        let held = ObjectGuard::acquire(&mut self.object, job, Access::Read, timeout)?;
         Ok(ReadGuard { value: value(&held)?, _held: held })
     }
 
@@ -223,7 +224,7 @@ impl<T: Plain> Shared<T> {
         access: Access,
         timeout: Duration,
     ) -> Result<WriteGuard<'a, T>, ObjectError> {
-        let held = Held::acquire(&mut self.object, job, access, timeout)?;
+        let held = ObjectGuard::acquire(&mut self.object, job, access, timeout)?;
         Ok(WriteGuard { value: value(&held)?, is_modified: false, held })
     }
 
@@ -241,12 +242,12 @@ impl<T: Plain> Shared<T> {
 
 /// An acquired object; dropping it releases the object.
 #[derive(Debug)]
-pub(crate) struct Held<'a> {
+pub(crate) struct ObjectGuard<'a> {
     pub(crate) object: &'a mut Object<Consistency>,
     pub(crate) job: &'a Job,
 }
 
-impl<'a> Held<'a> {
+impl<'a> ObjectGuard<'a> {
     pub(crate) fn acquire(
         object: &'a mut Object<Consistency>,
         job: &'a Job,
@@ -254,11 +255,11 @@ impl<'a> Held<'a> {
         timeout: Duration,
     ) -> Result<Self, ObjectError> {
         job.acquire(object, access, timeout)?;
-        Ok(Held { object, job })
+        Ok(ObjectGuard { object, job })
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for ObjectGuard<'_> {
     fn drop(&mut self) {
         // After a panic changes are not published, unless they were written through.
         if std::thread::panicking() && self.object.caching() == Caching::Cached {
@@ -270,7 +271,7 @@ impl Drop for Held<'_> {
 }
 
 /// Decodes the value of an acquired object.
-fn value<T: Plain>(held: &Held<'_>) -> Result<T, ObjectError> {
+fn value<T: Plain>(held: &ObjectGuard<'_>) -> Result<T, ObjectError> {
     // The length comes from the header, which another rank wrote.
     let bytes = held.object.bytes().filter(|bytes| bytes.len() == T::BYTES);
     Ok(T::decode(bytes.ok_or(Fault::BadHeader { at_bytes: held.object.layout().at_bytes() })?))
@@ -280,7 +281,7 @@ fn value<T: Plain>(held: &Held<'_>) -> Result<T, ObjectError> {
 #[derive(Debug)]
 pub struct ReadGuard<'a, T: Plain> {
     value: T,
-    _held: Held<'a>,
+    _held: ObjectGuard<'a>,
 }
 
 impl<T: Plain> Deref for ReadGuard<'_, T> {
@@ -296,7 +297,7 @@ impl<T: Plain> Deref for ReadGuard<'_, T> {
 pub struct WriteGuard<'a, T: Plain> {
     value: T,
     is_modified: bool,
-    held: Held<'a>,
+    held: ObjectGuard<'a>,
 }
 
 impl<T: Plain> Deref for WriteGuard<'_, T> {

@@ -17,9 +17,9 @@ const MORE: u8 = 1;
 const ENDED: u8 = 2;
 
 /// Length of a wait for a channel before ended ranks are checked.
-const SLICE: Duration = Duration::from_millis(50);
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-pub(crate) const WHAT: &str = "a collective";
+pub(crate) const COLLECTIVE: &str = "a collective";
 
 /// This rank's node of the tree, with its channels.
 #[derive(Debug)]
@@ -39,7 +39,7 @@ pub(crate) fn rank_of(rank: u32) -> Rank {
 }
 
 /// Returns the kind of a tree's channels. Each shrink creates a new tree.
-fn kind(generation: u32) -> String {
+fn channel_kind(generation: u32) -> String {
     if generation == 0 { "objects/tree".to_owned() } else { format!("objects/tree/{generation}") }
 }
 
@@ -47,17 +47,17 @@ impl Tree {
     /// Opens the channels of this rank to other members, within the timeout of the domain.
     ///
     /// # Errors
-    /// Also those of `is_complete`, which is called during waits and checks whether a member has ended.
+    /// Also those of `check_members`, which is called during waits and checks whether a member has ended.
     pub(crate) fn open(
         domain: &Domain,
         job: &tombolo::Job,
         members: Members,
         generation: u32,
-        is_complete: impl Fn() -> Result<(), ObjectError>,
+        check_members: impl Fn() -> Result<(), ObjectError>,
     ) -> Result<Tree, ObjectError> {
         let rank = job.rank();
         let options = ChannelOptions::default();
-        let kind = kind(generation);
+        let kind = channel_kind(generation);
         let name = |other| job.name_between(&kind, other).map_err(Error::from);
         let deadline = Instant::now() + domain.timeout();
         let listen = |child: Rank| {
@@ -66,21 +66,21 @@ impl Tree {
         };
         let listeners = members.children(rank_of(rank)).map(listen).collect::<Result<Vec<_>, Error>>()?;
         let mut tree = Tree { rank, members, parent: None, children: Vec::new(), ended: None };
-        let wait = Wait { deadline, timeout: domain.timeout(), is_complete: &is_complete };
+        let wait = Wait { deadline, timeout: domain.timeout(), check_members: &check_members };
         if let Some(parent) = members.parent(rank_of(rank)) {
             let parent = u32::from(parent.0);
             let name = name(parent)?;
             // Only the wait for the name is split into slices. If a connect were cut off, a parent that had
             // accepted it would be left with a closing channel.
-            wait.until(|slice| match domain.names().wait_for(&name, slice) {
-                Err(error) if is_not_there(&error) => Ok(None),
+            wait.poll_until(|slice| match domain.names().wait_for(&name, slice) {
+                Err(error) if is_no_such_name(&error) => Ok(None),
                 record => record.map(Some),
             })?;
-            let connected = options.connect(&domain.within(wait.left()), &name);
-            tree.parent = Some((parent, wait.explain(connected)?));
+            let connected = options.connect(&domain.within(wait.remaining()), &name);
+            tree.parent = Some((parent, wait.check_ended(connected)?));
         }
         for (child, listener) in listeners {
-            let accepted = wait.until(|slice| match Listener::within(&listener, slice).accept() {
+            let accepted = wait.poll_until(|slice| match Listener::within(&listener, slice).accept() {
                 Err(Error::TimedOut { .. }) => Ok(None),
                 channel => channel.map(Some),
             })?;
@@ -95,7 +95,7 @@ impl Tree {
         part: impl FnOnce(&mut Tree) -> Result<R, ObjectError>,
     ) -> Result<R, ObjectError> {
         if let Some(rank) = self.ended {
-            return Err(ObjectError::RankEnded { rank, what: WHAT });
+            return Err(ObjectError::RankEnded { rank, what: COLLECTIVE });
         }
         let outcome = part(self);
         if let Err(ObjectError::RankEnded { rank, .. }) = outcome {
@@ -178,7 +178,7 @@ pub(crate) fn decode<T: Plain>(rank: u32, bytes: &[u8]) -> Result<T, ObjectError
 }
 
 /// Returns whether the error is that a name does not exist.
-pub(crate) fn is_not_there(error: &Error) -> bool {
+pub(crate) fn is_no_such_name(error: &Error) -> bool {
     matches!(error.name_fault(), Some(NameFault::NoSuchName { .. }))
 }
 
@@ -186,45 +186,48 @@ pub(crate) fn is_not_there(error: &Error) -> bool {
 struct Wait<'a> {
     deadline: Instant,
     timeout: Duration,
-    is_complete: &'a dyn Fn() -> Result<(), ObjectError>,
+    check_members: &'a dyn Fn() -> Result<(), ObjectError>,
 }
 
 impl Wait<'_> {
-    fn left(&self) -> Duration {
+    fn remaining(&self) -> Duration {
         self.deadline.saturating_duration_since(Instant::now())
     }
 
-    /// Calls `once` with slices of the remaining time until it succeeds, and checks for ended members in
+    /// Calls `attempt` with slices of the remaining time until it succeeds, and checks for ended members in
     /// between.
-    fn until<T>(&self, once: impl Fn(Duration) -> Result<Option<T>, Error>) -> Result<T, ObjectError> {
+    fn poll_until<T>(
+        &self,
+        attempt: impl Fn(Duration) -> Result<Option<T>, Error>,
+    ) -> Result<T, ObjectError> {
         loop {
-            let left = self.left();
-            match self.explain(once(left.min(SLICE)))? {
+            let left = self.remaining();
+            match self.check_ended(attempt(left.min(CHECK_INTERVAL)))? {
                 Some(found) => return Ok(found),
-                None if left <= SLICE => {
+                None if left <= CHECK_INTERVAL => {
                     let what = "a rank did not open its channel for collectives".to_owned();
                     return Err(ObjectError::TimedOut { what, timeout: self.timeout, rank: None });
                 }
-                None => (self.is_complete)()?,
+                None => (self.check_members)()?,
             }
         }
     }
 
     /// Replaces an error by that of an ended member, if one has ended, so that all members get the same one.
-    fn explain<T>(&self, outcome: Result<T, Error>) -> Result<T, ObjectError> {
+    fn check_ended<T>(&self, outcome: Result<T, Error>) -> Result<T, ObjectError> {
         match outcome {
             Ok(value) => Ok(value),
             Err(error) => {
-                (self.is_complete)()?;
+                (self.check_members)()?;
                 Err(error.into())
             }
         }
     }
 }
 
-fn ended(rank: u32, error: Error) -> ObjectError {
+fn rank_error(rank: u32, error: Error) -> ObjectError {
     match error {
-        error if error.is_peer_gone() => ObjectError::RankEnded { rank, what: WHAT },
+        error if error.is_peer_gone() => ObjectError::RankEnded { rank, what: COLLECTIVE },
         Error::TimedOut { timeout, .. } => {
             let what = "a rank did not take part in a collective".to_owned();
             ObjectError::TimedOut { what, timeout, rank: None }
@@ -235,18 +238,18 @@ fn ended(rank: u32, error: Error) -> ObjectError {
 
 /// Returns the error of a failed send. The last message of a rank that is gone may name one that ended
 /// before.
-fn not_sent(rank: u32, channel: &mut Channel, error: Error) -> ObjectError {
+fn send_error(rank: u32, channel: &mut Channel, error: Error) -> ObjectError {
     if error.is_peer_gone() {
         let mut message = Vec::new();
         while let Ok(Some(_)) = channel.try_recv_into(&mut message) {
             if let Some((&ENDED, who)) = message.split_first()
                 && who.len() == 4
             {
-                return ObjectError::RankEnded { rank: u32::decode(who), what: WHAT };
+                return ObjectError::RankEnded { rank: u32::decode(who), what: COLLECTIVE };
             }
         }
     }
-    ended(rank, error)
+    rank_error(rank, error)
 }
 
 fn send(rank: u32, channel: &mut Channel, value: &[u8], timeout: Duration) -> Result<(), ObjectError> {
@@ -256,7 +259,7 @@ fn send(rank: u32, channel: &mut Channel, value: &[u8], timeout: Duration) -> Re
         let (piece, after) = rest.split_at(rest.len().min(piece_bytes));
         let message = [&[if after.is_empty() { LAST } else { MORE }][..], piece].concat();
         if let Err(error) = channel.within(timeout).send(&message) {
-            return Err(not_sent(rank, channel, error));
+            return Err(send_error(rank, channel, error));
         }
         if after.is_empty() {
             return Ok(());
@@ -270,7 +273,7 @@ fn receive(rank: u32, channel: &mut Channel, timeout: Duration) -> Result<Vec<u8
     let (mut value, mut message) = (Vec::new(), Vec::new());
     loop {
         let left = timeout.saturating_sub(started.elapsed());
-        channel.within(left).recv_into(&mut message).map_err(|error| ended(rank, error))?;
+        channel.within(left).recv_into(&mut message).map_err(|error| rank_error(rank, error))?;
         match message.split_first() {
             Some((&LAST, piece)) => {
                 value.extend_from_slice(piece);
@@ -278,7 +281,7 @@ fn receive(rank: u32, channel: &mut Channel, timeout: Duration) -> Result<Vec<u8
             }
             Some((&MORE, piece)) => value.extend_from_slice(piece),
             Some((&ENDED, who)) if who.len() == 4 => {
-                return Err(ObjectError::RankEnded { rank: u32::decode(who), what: WHAT });
+                return Err(ObjectError::RankEnded { rank: u32::decode(who), what: COLLECTIVE });
             }
             _ => return Err(ObjectError::Unequal { rank, length_bytes: message.len(), expected_bytes: 1 }),
         }

@@ -60,7 +60,7 @@ pub enum Error {
     },
     /// The parameters of the range are not supported.
     #[error("these pages cannot be in common: {0}")]
-    Unusable(#[from] tombolo_directory::Unusable),
+    Geometry(#[from] tombolo_directory::GeometryError),
     /// Two ranks opened different ranges, or their nodes have different page sizes.
     #[error(
         "rank {rank} on {node} opens the range with another {what}: {theirs}, and this rank with {ours}; use the same"
@@ -70,7 +70,7 @@ pub enum Error {
         rank: u32,
         /// Its node.
         node: String,
-        /// What differs.
+        /// The property that differs.
         what: &'static str,
         /// The other's value.
         theirs: u64,
@@ -95,7 +95,7 @@ pub enum Error {
         rank: u32,
         /// Its node.
         node: String,
-        /// What it sent.
+        /// Description of the message.
         what: String,
     },
     /// The range cannot admit this rank.

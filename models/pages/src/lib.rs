@@ -26,7 +26,7 @@ mod store;
 pub use error::{Error, LostAccess, LostPage};
 pub use options::PagesOptions;
 pub use pages::{HotPage, Pages};
-pub use statistics::judge::{Hot, Sharing, hot};
+pub use statistics::judge::{JobHotPage, Sharing, hot_pages};
 pub use statistics::report::{PageReport, RankReport, list};
 pub use statistics::touched::Place;
 pub use tombolo_base::SharedMemory;

@@ -124,12 +124,12 @@ impl PagesOptions {
     /// Sets the job under which `tombolo pages` lists a range opened by [`open_center`](Self::open_center) or
     /// [`open_around`](Self::open_around). Without it such ranges are not listed. The same at all ranks.
     #[must_use]
-    pub fn shown_under(mut self, job: impl Into<String>) -> Self {
+    pub fn reported_under(mut self, job: impl Into<String>) -> Self {
         self.job = Some(job.into());
         self
     }
 
-    fn show(&self, mut pages: Pages, domain: &Domain, rank: u32) -> Pages {
+    fn start_report(&self, mut pages: Pages, domain: &Domain, rank: u32) -> Pages {
         if let Some(job) = &self.job {
             pages.report(domain, (job, rank), &self.name);
         }
@@ -155,7 +155,7 @@ impl PagesOptions {
     /// As [`open`](Self::open).
     pub fn open_center(&self, domain: &Domain, bytes: u64) -> Result<Pages, Error> {
         let pages = Pages::open_center(&self.clone().block_pages(u32::MAX), domain, bytes)?;
-        Ok(self.show(pages, domain, 0))
+        Ok(self.start_report(pages, domain, 0))
     }
 
     /// Joins a range that was opened with [`open_center`](Self::open_center), as a rank other than 0.
@@ -170,7 +170,7 @@ impl PagesOptions {
         bytes: u64,
     ) -> Result<Pages, Error> {
         let pages = Pages::open_around(&self.clone().block_pages(u32::MAX), domain, rank, center, bytes)?;
-        Ok(self.show(pages, domain, rank))
+        Ok(self.start_report(pages, domain, rank))
     }
 
     /// Returns the options of the channel between rank 0 and another rank of such a range.

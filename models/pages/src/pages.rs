@@ -11,7 +11,7 @@ use tombolo_base::SharedMemory;
 use tombolo_directory::{Access, Consistency, Counts, Fault, Geometry, MAX_RANKS, Node, Rank, Ranks};
 use tombolo_platform::memory::PagedMemory;
 use tombolo_platform::time::{Deadline, now_ns};
-use tombolo_platform::{OsError, unpoisoned};
+use tombolo_platform::{OsError, lock_unpoisoned};
 
 use crate::error::Error;
 use crate::options::{MAX_BYTES, PagesOptions};
@@ -271,7 +271,7 @@ impl Pages {
         state.acquiring.extend(pages.clone());
         let mut outcome = Ok(());
         for page in pages.clone() {
-            outcome = ask(&mut state, page, access).and(outcome);
+            outcome = request_page(&mut state, page, access).and(outcome);
         }
         self.waker.wake();
         for page in pages.clone() {
@@ -313,7 +313,7 @@ impl Pages {
         }
         match state.node.take_failed() {
             None => Ok(()),
-            Some(rank) => Err(state.rank_ended(rank)),
+            Some(rank) => Err(state.rank_ended_error(rank)),
         }
     }
 
@@ -338,25 +338,25 @@ impl Pages {
     pub fn barrier(&self, timeout: Duration) -> Result<(), Error> {
         let deadline = Deadline::after(timeout);
         self.release(timeout)?;
-        self.meet(deadline, timeout)?;
+        self.wait_barrier(deadline, timeout)?;
         self.refresh();
         Ok(())
     }
 
-    fn meet(&self, deadline: Deadline, timeout: Duration) -> Result<(), Error> {
+    fn wait_barrier(&self, deadline: Deadline, timeout: Duration) -> Result<(), Error> {
         let mut state = self.shared.lock();
-        let meeting = state.arrive();
+        let barrier = state.announce_barrier();
         self.waker.wake();
         loop {
-            let late = (0..).zip(&state.arrived).filter(|(_, arrived)| **arrived < meeting);
-            let late = late.fold(Ranks::NONE, |late, (rank, _)| late.or(Ranks::of(Rank(rank))));
+            let late = (0..).zip(&state.arrived).filter(|(_, arrived)| **arrived < barrier);
+            let late = late.fold(Ranks::NONE, |late, (rank, _)| late.union(Ranks::of(Rank(rank))));
             // The others must learn that this rank arrived even if it dies next.
             if late.is_empty() && state.announcements.is_empty() {
                 return Ok(());
             }
             let never = Ranks(late.0 & (state.node.dead().0 | state.done.0)).first();
             if let Some(rank) = never {
-                return Err(state.rank_ended(rank));
+                return Err(state.rank_ended_error(rank));
             }
             let outcome;
             (state, outcome) = self.wait(state, deadline, "a meeting of all ranks", timeout);
@@ -373,15 +373,15 @@ impl Pages {
         let deadline = Deadline::after(timeout);
         let released = self.release(timeout);
         let mut state = self.shared.lock();
-        state.be_done();
+        state.announce_done();
         self.waker.wake();
         let all = Ranks::below(state.node.geometry().ranks);
-        while all != state.done.or(state.node.dead()) {
+        while all != state.done.union(state.node.dead()) {
             let outcome;
             (state, outcome) = self.wait(state, deadline, "the end of all ranks' use of the pages", timeout);
             outcome?;
         }
-        let ended = state.ended();
+        let ended = state.dead_rank_error();
         drop(state);
         ended.map_or(released, Err)
     }
@@ -442,27 +442,27 @@ impl Pages {
         if left.is_zero() {
             return (state, Err(Error::TimedOut { what, timeout }));
         }
-        state.waiting += 1;
+        state.waiter_count += 1;
         let waited = self.shared.changed.wait_timeout(state, left);
         let (mut state, _) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
-        state.waiting -= 1;
+        state.waiter_count -= 1;
         (state, Ok(()))
     }
 }
 
 /// Requests a page.
-fn ask(state: &mut State, page: u32, access: Access) -> Result<(), Error> {
+fn request_page(state: &mut State, page: u32, access: Access) -> Result<(), Error> {
     let State { node, store, .. } = state;
     match node.fault(store, now_ns(), page, access) {
-        Ok(Fault::Lost(with)) => Err(state.lost_page(page, with).into()),
-        Ok(Fault::Resolved | Fault::Asked) => Ok(()),
+        Ok(Fault::Lost(owner)) => Err(state.lost_page(page, owner).into()),
+        Ok(Fault::Resolved | Fault::Requested) => Ok(()),
         Err(_) => Err(Error::NoSuchPage { page, pages: node.geometry().pages }),
     }
 }
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        unpoisoned(&self.shared.state).stop = true;
+        lock_unpoisoned(&self.shared.state).stop = true;
         self.waker.wake();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();

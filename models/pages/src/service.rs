@@ -14,23 +14,23 @@ use tombolo::{Channel, Interest, Ready, Token, WaitSet};
 use tombolo_directory::wire::{self, HEAD_BYTES};
 use tombolo_directory::{Counts, Fault, Message, Node, Rank, Ranks};
 use tombolo_platform::time::now_ns;
-use tombolo_platform::{OsError, unpoisoned};
+use tombolo_platform::{OsError, lock_unpoisoned};
 
 use crate::error::{Error, LostAccess, LostPage, OnLoss};
 use crate::statistics::objects::Objects;
-use crate::statistics::touched::{Place, Touched};
+use crate::statistics::touched::{FaultSamples, Place};
 use crate::store::{Backing, Content};
 
 /// Maximum number of messages of one rank, or of faults, handled before the next source.
-const IN_A_ROW: usize = 32;
+const BATCH: usize = 32;
 /// Maximum number of pages mapped after one that this rank owns and uses for the first time (fault-around).
-const AROUND: usize = 15;
+const FAULT_AROUND_PAGES: usize = 15;
 /// Maximum length of a sleep. All events wake the thread; this is a safety net.
-const NAP: Duration = Duration::from_secs(1);
+const MAX_SLEEP: Duration = Duration::from_secs(1);
 
 /// First bytes of this crate's messages, distinct from those of the directory. Bytes 8 to 15 hold the number
 /// of the barrier.
-const ARRIVED: u8 = 0x40;
+const BARRIER_ARRIVED: u8 = 0x40;
 const DONE: u8 = 0x41;
 
 /// State shared by the program and the service thread.
@@ -54,20 +54,20 @@ pub(crate) struct State {
     /// Messages of this crate to send to all ranks.
     pub(crate) announcements: VecDeque<[u8; HEAD_BYTES]>,
     /// Number of program threads that wait for a change.
-    pub(crate) waiting: u32,
+    pub(crate) waiter_count: u32,
     /// Pages that the program requests without accessing them.
     pub(crate) acquiring: Vec<u32>,
     /// Ranks admitted later that the service thread has not picked up yet, and their channels.
     pub(crate) admitted: Vec<(Rank, Channel)>,
     /// Places where threads faulted.
-    touched: Touched,
+    fault_samples: FaultSamples,
     /// Objects named by the program, and variables in the range once they have been looked up.
     pub(crate) named: Objects,
     pub(crate) objects: Option<Objects>,
     pub(crate) stop: bool,
     /// Waiting time and callback for accesses to lost pages, and the end of the current wait.
     on_loss: Option<OnLoss>,
-    lingers_until: Option<Instant>,
+    loss_deadline: Option<Instant>,
     /// Standard error, opened separately because a faulting thread may hold the lock of the usual handle.
     errors: File,
     pub(crate) failure: Option<String>,
@@ -91,15 +91,15 @@ impl Shared {
             arrived,
             done: Ranks::NONE,
             announcements: VecDeque::new(),
-            waiting: 0,
+            waiter_count: 0,
             acquiring: Vec::new(),
             admitted: Vec::new(),
-            touched: Touched::default(),
+            fault_samples: FaultSamples::default(),
             named: Objects::default(),
             objects: None,
             stop: false,
             on_loss,
-            lingers_until: None,
+            loss_deadline: None,
             errors,
             failure: None,
         };
@@ -107,21 +107,21 @@ impl Shared {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, State> {
-        unpoisoned(&self.state)
+        lock_unpoisoned(&self.state)
     }
 }
 
 impl State {
     /// Announces that this rank has reached a barrier. Returns the number of the barrier.
-    pub(crate) fn arrive(&mut self) -> u64 {
+    pub(crate) fn announce_barrier(&mut self) -> u64 {
         let me = usize::from(self.node.geometry().me.0);
         self.arrived[me] += 1;
-        self.announce(ARRIVED, self.arrived[me]);
+        self.announce(BARRIER_ARRIVED, self.arrived[me]);
         self.arrived[me]
     }
 
     /// Announces that this rank no longer needs the pages.
-    pub(crate) fn be_done(&mut self) {
+    pub(crate) fn announce_done(&mut self) {
         self.done.add(self.node.geometry().me);
         self.announce(DONE, 0);
     }
@@ -133,10 +133,10 @@ impl State {
         self.announcements.push_back(bytes);
     }
 
-    pub(crate) fn lost_page(&self, page: u32, with: Rank) -> LostPage {
+    pub(crate) fn lost_page(&self, page: u32, owner: Rank) -> LostPage {
         let address = self.store.memory.address() + page as usize * self.store.memory.page_bytes();
-        let node = self.nodes.get(usize::from(with.0)).cloned().unwrap_or_default();
-        LostPage { page, address, rank: with.0.into(), node }
+        let node = self.nodes.get(usize::from(owner.0)).cloned().unwrap_or_default();
+        LostPage { page, address, rank: owner.0.into(), node }
     }
 
     fn violation(&self, from: Rank, what: &dyn std::fmt::Display) -> Error {
@@ -146,7 +146,7 @@ impl State {
 
     /// Returns the sums of the counters of all pages.
     pub(crate) fn totals(&self, pages: u32) -> Counts {
-        (0..pages).map(|page| self.node.counts(page)).fold(Counts::default(), Counts::and)
+        (0..pages).map(|page| self.node.counts(page)).fold(Counts::default(), Counts::saturating_add)
     }
 
     /// Returns up to `most` pages with the most faults, hottest first.
@@ -166,16 +166,16 @@ impl State {
             let named = self.named.at(address);
             (place, named.or_else(|| self.objects.as_ref()?.at(address)))
         };
-        self.touched.of(page).into_iter().map(object).collect()
+        self.fault_samples.of(page).into_iter().map(object).collect()
     }
 
     /// Returns the error of the first rank that died without being done.
-    pub(crate) fn ended(&self) -> Option<Error> {
+    pub(crate) fn dead_rank_error(&self) -> Option<Error> {
         let rank = Ranks(self.node.dead().0 & !self.done.0).first()?;
-        Some(self.rank_ended(rank))
+        Some(self.rank_ended_error(rank))
     }
 
-    pub(crate) fn rank_ended(&self, rank: Rank) -> Error {
+    pub(crate) fn rank_ended_error(&self, rank: Rank) -> Error {
         let node = self.nodes.get(usize::from(rank.0)).cloned().unwrap_or_default();
         Error::RankEnded { rank: rank.0.into(), node }
     }
@@ -199,7 +199,7 @@ pub(crate) struct Service {
     buffer: Vec<u8>,
     page_bytes: usize,
     /// Time when the program closed the range.
-    ending: Option<Instant>,
+    closed_at: Option<Instant>,
 }
 
 impl Service {
@@ -225,7 +225,7 @@ impl Service {
                 None => None,
             });
         }
-        Ok(Service { shared, set, faults, peers, buffer: Vec::new(), page_bytes, ending: None })
+        Ok(Service { shared, set, faults, peers, buffer: Vec::new(), page_bytes, closed_at: None })
     }
 
     pub(crate) fn waker(&self) -> tombolo::waitset::Waker {
@@ -235,15 +235,15 @@ impl Service {
     /// Serves until the program closes the range.
     pub(crate) fn run(mut self) {
         let failure = loop {
-            match self.turn() {
+            match self.process_next_event() {
                 Ok(true) => {}
                 Ok(false) => break "they were closed".to_owned(),
                 Err(error) => break error.to_string(),
             }
         };
         let mut state = self.shared.lock();
-        let was_asked = state.stop;
-        if !was_asked {
+        let was_stopped = state.stop;
+        if !was_stopped {
             let what = "the pages that this program has in common with others cannot be served";
             let _ = writeln!(&mut state.errors, "error: {what}: {failure}; accesses end this program");
             // Threads that wait for pages would wait forever.
@@ -255,12 +255,13 @@ impl Service {
     }
 
     /// Waits for an event and handles it. Returns false once the program has closed the range.
-    fn turn(&mut self) -> Result<bool, Error> {
+    fn process_next_event(&mut self) -> Result<bool, Error> {
         let due_ns = self.shared.lock().node.due_ns();
-        let nap = due_ns.map_or(NAP, |due_ns| Duration::from_nanos(due_ns.saturating_sub(now_ns())).min(NAP));
-        match self.set.wait(nap) {
-            Ok(Ready::Descriptor(token, _)) if token == self.faults => self.take_faults()?,
-            Ok(Ready::Channel(token)) => self.hear(token)?,
+        let sleep = due_ns
+            .map_or(MAX_SLEEP, |due_ns| Duration::from_nanos(due_ns.saturating_sub(now_ns())).min(MAX_SLEEP));
+        match self.set.wait(sleep) {
+            Ok(Ready::Descriptor(token, _)) if token == self.faults => self.handle_faults()?,
+            Ok(Ready::Channel(token)) => self.receive_messages(token)?,
             Ok(_) | Err(tombolo::Error::TimedOut { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -278,8 +279,8 @@ impl Service {
         if let Some(failure) = state.store.failure.take() {
             return Err(failure.into());
         }
-        end_accesses(&mut state)?;
-        let (wake, stop) = (state.waiting > 0, state.stop);
+        fail_lost_accesses(&mut state)?;
+        let (wake, stop) = (state.waiter_count > 0, state.stop);
         drop(state);
         if wake {
             shared.changed.notify_all();
@@ -289,41 +290,41 @@ impl Service {
 
     /// Returns whether there is something left to send, and time for it, after the range was closed.
     fn is_sending(&mut self) -> bool {
-        let since = *self.ending.get_or_insert_with(Instant::now);
+        let since = *self.closed_at.get_or_insert_with(Instant::now);
         let waits = self.peers.iter().flatten().any(|peer| !peer.backlog.is_empty());
-        waits && since.elapsed() < NAP
+        waits && since.elapsed() < MAX_SLEEP
     }
 
-    fn take_faults(&mut self) -> Result<(), Error> {
+    fn handle_faults(&mut self) -> Result<(), Error> {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
-        let State { node, store, touched, .. } = &mut *state;
-        for _ in 0..IN_A_ROW {
+        let State { node, store, fault_samples, .. } = &mut *state;
+        for _ in 0..BATCH {
             let Some(fault) = store.memory.next_fault()? else { return Ok(()) };
-            touched.note(fault.page, fault.offset_bytes, fault.writes);
+            fault_samples.record(fault.page, fault.offset_bytes, fault.writes);
             let access =
                 if fault.writes { tombolo_directory::Access::Write } else { tombolo_directory::Access::Read };
             match node.fault(store, now_ns(), fault.page, access) {
                 Ok(Fault::Resolved) => {
                     store.resolve(fault.page, node.access(fault.page));
                     // Pages that were not used before are often used in sequence.
-                    for next in (fault.page + 1..node.geometry().pages).take(AROUND) {
+                    for next in (fault.page + 1..node.geometry().pages).take(FAULT_AROUND_PAGES) {
                         if node.access(next) < tombolo_directory::Access::Write || store.is_mapped(next) {
                             break;
                         }
                         store.resolve(next, tombolo_directory::Access::Write);
                     }
                 }
-                Ok(Fault::Lost(with)) => store.lost.push((fault.page, with)),
+                Ok(Fault::Lost(owner)) => store.lost.push((fault.page, owner)),
                 // An error is possible only for pages outside the range, where nothing is registered.
-                Ok(Fault::Asked) | Err(_) => {}
+                Ok(Fault::Requested) | Err(_) => {}
             }
         }
         Ok(())
     }
 
     /// Receives messages from a rank.
-    fn hear(&mut self, token: Token) -> Result<(), Error> {
+    fn receive_messages(&mut self, token: Token) -> Result<(), Error> {
         let Some(index) =
             self.peers.iter().position(|peer| peer.as_ref().is_some_and(|peer| peer.token == token))
         else {
@@ -331,10 +332,10 @@ impl Service {
         };
         let from = Rank(index as u8);
         self.flush(index);
-        for _ in 0..IN_A_ROW {
+        for _ in 0..BATCH {
             let Some(channel) = self.set.get_mut(token) else { return Ok(()) };
             match channel.try_recv_into(&mut self.buffer) {
-                Ok(Some(_)) => self.handle(from)?,
+                Ok(Some(_)) => self.handle_message(from)?,
                 Ok(None) => return Ok(()),
                 // Also if a relay died: the peer may be alive, and other ranks would not consider it dead.
                 Err(error)
@@ -343,7 +344,7 @@ impl Service {
                     return Err(error.into());
                 }
                 Err(_) => {
-                    self.lose(from);
+                    self.handle_channel_end(from);
                     return Ok(());
                 }
             }
@@ -354,10 +355,10 @@ impl Service {
     /// Handles a message. A protocol violation ends the pages for this rank, which the others see as its
     /// death. If only this rank considered the sender dead, it could wait forever for pages that the others
     /// still expect from the sender.
-    fn handle(&mut self, from: Rank) -> Result<(), Error> {
+    fn handle_message(&mut self, from: Rank) -> Result<(), Error> {
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
-        let own = self.buffer.first().copied().filter(|kind| *kind == ARRIVED || *kind == DONE);
+        let own = self.buffer.first().copied().filter(|kind| *kind == BARRIER_ARRIVED || *kind == DONE);
         if let (Some(kind), Some((_, number))) = (own, self.buffer.split_at_checked(8)) {
             let Ok(number) = number.try_into().map(u64::from_le_bytes) else {
                 return Err(state.violation(from, &wire::Malformed(self.buffer.len())));
@@ -382,12 +383,12 @@ impl Service {
     }
 
     /// Handles the end of the channel to a rank.
-    fn lose(&mut self, rank: Rank) {
+    fn handle_channel_end(&mut self, rank: Rank) {
         let Some(peer) = self.peers[usize::from(rank.0)].take() else { return };
         drop(self.set.remove(peer.token));
         let mut state = self.shared.lock();
         let State { node, store, .. } = &mut *state;
-        let _ = node.died(store, now_ns(), rank);
+        let _ = node.handle_death(store, now_ns(), rank);
         drop(state);
         self.shared.changed.notify_all();
     }
@@ -410,20 +411,20 @@ impl Service {
                     bytes
                 }
             };
-            if let Some(bytes) = self.post(usize::from(to.0), bytes) {
+            if let Some(bytes) = self.send_or_queue(usize::from(to.0), bytes) {
                 state.store.recycle(bytes);
             }
         }
         while let Some(bytes) = state.announcements.pop_front() {
             for rank in 0..self.peers.len() {
-                let _ = self.post(rank, bytes.to_vec());
+                let _ = self.send_or_queue(rank, bytes.to_vec());
             }
         }
     }
 
     /// Sends a message at once or queues it. Returns its buffer if it was sent. Errors are ignored, as the
     /// end of a channel is detected on receive.
-    fn post(&mut self, rank: usize, bytes: Vec<u8>) -> Option<Vec<u8>> {
+    fn send_or_queue(&mut self, rank: usize, bytes: Vec<u8>) -> Option<Vec<u8>> {
         let peer = self.peers.get_mut(rank)?.as_mut()?;
         if !peer.backlog.is_empty() {
             peer.backlog.push_back(bytes);
@@ -457,31 +458,31 @@ impl Service {
 }
 
 /// Fails accesses to lost pages, and prints the reason first, as the failure ends the program.
-fn end_accesses(state: &mut State) -> Result<(), OsError> {
+fn fail_lost_accesses(state: &mut State) -> Result<(), OsError> {
     if state.store.lost.is_empty() {
         return Ok(());
     }
     let on_loss = state.on_loss;
     if let Some((after, _)) = on_loss
-        && Instant::now() < *state.lingers_until.get_or_insert_with(|| Instant::now() + after)
+        && Instant::now() < *state.loss_deadline.get_or_insert_with(|| Instant::now() + after)
     {
         return Ok(());
     }
     let mut lost = std::mem::take(&mut state.store.lost);
     lost.sort_unstable();
     lost.dedup();
-    for (page, with) in lost {
+    for (page, owner) in lost {
         if state.acquiring.contains(&page) {
             // The caller of `acquire` gets an error; a thread that faulted there faults again.
             state.store.memory.wake(page)?;
             continue;
         }
-        let page_lost = state.lost_page(page, with);
+        let page_lost = state.lost_page(page, owner);
         if let Some((after, call)) = on_loss
             && call(&page_lost) == LostAccess::Waits
         {
-            state.store.lost.push((page, with));
-            state.lingers_until = Some(Instant::now() + after);
+            state.store.lost.push((page, owner));
+            state.loss_deadline = Some(Instant::now() + after);
             continue;
         }
         let _ = writeln!(&mut state.errors, "error: {page_lost}; this program accesses it, which ends it");

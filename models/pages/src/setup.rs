@@ -119,7 +119,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_first_difference_is_named() {
+    fn first_setup_difference_is_named() {
         let setup = Setup { page_bytes: 4096, pages: 7, block_pages: 16, address: 1 << 44, consistency: 0 };
         assert_eq!(setup.difference(&setup.to_bytes()), None);
         let theirs = Setup { pages: 8, address: 0, ..setup };

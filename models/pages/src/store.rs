@@ -27,7 +27,7 @@ pub(crate) struct Backing {
     /// First failed syscall. After it the state of the pages is unreliable.
     pub(crate) failure: Option<OsError>,
     /// Buffers of processed messages, for reuse.
-    spare: Vec<Vec<u8>>,
+    spare_buffers: Vec<Vec<u8>>,
 }
 
 /// Maximum number of spare buffers.
@@ -36,10 +36,10 @@ const MAX_SPARE: usize = 16;
 impl Backing {
     pub(crate) fn new(memory: PagedMemory) -> Self {
         let mapped = vec![false; memory.pages() as usize];
-        Backing { memory, mapped, lost: Vec::new(), failure: None, spare: Vec::new() }
+        Backing { memory, mapped, lost: Vec::new(), failure: None, spare_buffers: Vec::new() }
     }
 
-    fn note(&mut self, done: Result<(), OsError>) {
+    fn record_error(&mut self, done: Result<(), OsError>) {
         if let Err(error) = done {
             self.failure.get_or_insert(error);
         }
@@ -47,13 +47,13 @@ impl Backing {
 
     /// Returns a buffer with unspecified content.
     pub(crate) fn buffer(&mut self) -> Vec<u8> {
-        self.spare.pop().unwrap_or_default()
+        self.spare_buffers.pop().unwrap_or_default()
     }
 
     /// Keeps a buffer for reuse.
     pub(crate) fn recycle(&mut self, buffer: Vec<u8>) {
-        if self.spare.len() < MAX_SPARE {
-            self.spare.push(buffer);
+        if self.spare_buffers.len() < MAX_SPARE {
+            self.spare_buffers.push(buffer);
         }
     }
 
@@ -71,14 +71,14 @@ impl Backing {
             done = done.and(self.memory.unprotect(page));
         }
         self.mapped[page as usize] = true;
-        self.note(done);
+        self.record_error(done);
     }
 }
 
 impl Store for Backing {
     type Content = Content;
 
-    fn lower(&mut self, page: u32, leave: Access, content: bool) -> Option<Content> {
+    fn downgrade(&mut self, page: u32, leave: Access, content: bool) -> Option<Content> {
         if self.mapped[page as usize] {
             let done = if leave == Access::None {
                 self.mapped[page as usize] = false;
@@ -86,39 +86,39 @@ impl Store for Backing {
             } else {
                 self.memory.protect(page)
             };
-            self.note(done);
+            self.record_error(done);
         }
         content.then(|| self.copy(page))
     }
 
     fn install(&mut self, page: u32, access: Access, content: Content) {
         let done = self.memory.copy_in(page, content.bytes());
-        self.note(done);
+        self.record_error(done);
         self.recycle(content.0);
         self.mapped[page as usize] = true;
         let done = self.memory.map(page, access == Access::Write);
-        self.note(done);
+        self.record_error(done);
     }
 
-    fn raise(&mut self, page: u32) {
+    fn upgrade(&mut self, page: u32) {
         let done = if self.mapped[page as usize] {
             self.memory.unprotect(page)
         } else {
             self.mapped[page as usize] = true;
             self.memory.map(page, true)
         };
-        self.note(done);
+        self.record_error(done);
     }
 
-    fn lose(&mut self, page: u32, with: Rank) {
-        self.lost.push((page, with));
+    fn mark_lost(&mut self, page: u32, owner: Rank) {
+        self.lost.push((page, owner));
     }
 
     fn copy(&mut self, page: u32) -> Content {
         let mut buffer = self.buffer();
         buffer.resize(HEAD_BYTES + self.memory.page_bytes(), 0);
         let done = self.memory.copy_out(page, &mut buffer[HEAD_BYTES..]);
-        self.note(done);
+        self.record_error(done);
         Content(buffer)
     }
 
@@ -127,7 +127,7 @@ impl Store for Backing {
         let mut buffer = self.buffer();
         buffer.clear();
         buffer.resize(HEAD_BYTES, 0);
-        let differs = difference::write(before.bytes(), now.bytes(), &mut buffer);
+        let differs = difference::encode(before.bytes(), now.bytes(), &mut buffer);
         Store::recycle(self, now);
         if differs {
             return Some(Content(buffer));
@@ -137,12 +137,12 @@ impl Store for Backing {
     }
 
     fn merge(&mut self, page: u32, difference: Content) -> bool {
-        let Some(lines) = difference::lines(difference.bytes(), self.memory.page_bytes()) else {
+        let Some(lines) = difference::decode_lines(difference.bytes(), self.memory.page_bytes()) else {
             return false;
         };
         let merged = lines.map(|line| self.memory.merge(page, line.offset_bytes, line.mask, &line.bytes));
         let done = merged.collect::<Result<(), OsError>>();
-        self.note(done);
+        self.record_error(done);
         Store::recycle(self, difference);
         true
     }

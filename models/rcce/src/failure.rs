@@ -83,23 +83,23 @@ codes! {
 pub struct Failure {
     /// Error number that the call returns.
     pub code: Code,
-    /// What happened, and how to fix it.
+    /// The failure and its remedy.
     pub text: String,
     /// Whether the error is fatal, so that the program ends.
-    pub ends: bool,
+    pub is_fatal: bool,
 }
 
 impl Failure {
     /// Creates an error that the call returns as a number.
     #[must_use]
     pub fn new(code: Code, text: impl Into<String>) -> Failure {
-        Failure { code, text: text.into(), ends: false }
+        Failure { code, text: text.into(), is_fatal: false }
     }
 
     /// Creates a fatal error, which ends the program.
     #[must_use]
-    pub fn end(text: impl Into<String>) -> Failure {
-        Failure { code: Code::Error, text: text.into(), ends: true }
+    pub fn fatal(text: impl Into<String>) -> Failure {
+        Failure { code: Code::Error, text: text.into(), is_fatal: true }
     }
 }
 

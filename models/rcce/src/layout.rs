@@ -117,7 +117,7 @@ mod tests {
     use LaneKind::{Collectives, Messages};
 
     #[test]
-    fn no_two_things_overlap_and_all_is_used() {
+    fn layout_has_no_overlaps_or_gaps() {
         let layout = Layout { ranks: 3, buffer_bytes: 256, shared_bytes: 1024 };
         let mut all = vec![(layout.shared(), layout.shared_bytes)];
         for rank in 0..3 {
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limits_of_a_layout() {
+    fn layout_limits() {
         let valid = Layout { ranks: 48, buffer_bytes: 8192, shared_bytes: 0 };
         assert!(valid.is_valid());
         for (ranks, buffer_bytes, shared_bytes) in

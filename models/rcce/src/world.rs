@@ -9,9 +9,9 @@ use tombolo::names::LockGuard;
 use tombolo_base::Coherent;
 use tombolo_base::coherence::Flushed;
 
-use crate::engine::{Arrived, CollectiveError, Engine, PrivateBytes, WrongLength};
+use crate::engine::{CollectiveError, Engine, PrivateBytes, ReceivedMessage, WrongLength};
 use crate::failure::{Code, Failure};
-use crate::job::{Joined, Keeper, Memory};
+use crate::job::{Joined, Liveness, Memory};
 use crate::layout::Layout;
 use crate::system::{self, Global, Instant};
 
@@ -78,11 +78,11 @@ pub(crate) use with_engine;
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) engine: AnyEngine,
-    pub(crate) keeper: Keeper,
+    pub(crate) liveness: Liveness,
     pub(crate) layout: Layout,
     pub(crate) rank: usize,
     /// Last received message, for `iRCCE_get_source` and `iRCCE_get_length` without a request.
-    pub(crate) recent: Option<Arrived>,
+    pub(crate) last_received: Option<ReceivedMessage>,
     pub(crate) locks: BTreeMap<usize, LockGuard>,
     pub(crate) domain: tombolo::Domain,
     pub(crate) job: String,
@@ -102,8 +102,8 @@ pub(crate) enum Place {
 
 impl World {
     fn new(joined: Joined) -> Result<World, Failure> {
-        let Joined { domain, job, rank, memory, layout, keeper, region } = joined;
-        let short = |_| Failure::end("the job's memory is shorter than its layout");
+        let Joined { domain, job, rank, memory, layout, liveness, region } = joined;
+        let short = |_| Failure::fatal("the job's memory is shorter than its layout");
         let (base, engine) = match memory {
             Memory::Coherent(memory) => {
                 let base = memory.words().as_ptr().addr();
@@ -114,15 +114,15 @@ impl World {
                 (base, AnyEngine::Flushed(Engine::new(memory, layout, rank).map_err(short)?))
             }
         };
-        let (recent, locks) = (None, BTreeMap::new());
-        Ok(World { engine, keeper, layout, rank, recent, locks, domain, job, base, _region: region })
+        let (last_received, locks) = (None, BTreeMap::new());
+        Ok(World { engine, liveness, layout, rank, last_received, locks, domain, job, base, _region: region })
     }
 
     /// Locates `length` bytes at an address.
     ///
     /// # Errors
     /// [`Failure`] if only a part of them is in the job's memory.
-    pub(crate) fn place(&self, address: usize, length: usize) -> Result<Place, Failure> {
+    pub(crate) fn locate(&self, address: usize, length: usize) -> Result<Place, Failure> {
         let total = self.layout.total_bytes();
         if address.saturating_add(length) <= self.base || address >= self.base + total {
             return Ok(Place::Private);
@@ -158,12 +158,12 @@ impl World {
 /// Lifecycle of the rank.
 #[derive(Debug)]
 enum State {
-    Before,
+    NotStarted,
     Running(Box<World>),
-    After,
+    Finished,
 }
 
-static STATE: Global<State> = Global::new(State::Before);
+static STATE: Global<State> = Global::new(State::NotStarted);
 
 impl From<WrongLength> for Failure {
     fn from(error: WrongLength) -> Failure {
@@ -175,8 +175,8 @@ impl From<CollectiveError<Failure>> for Failure {
     fn from(error: CollectiveError<Failure>) -> Failure {
         match error {
             CollectiveError::Ended(failure) => failure,
-            CollectiveError::Unequal { .. } => Failure::end(error.to_string()),
-            CollectiveError::WrongLength(_) => Failure::end(error.to_string()),
+            CollectiveError::Unequal { .. } => Failure::fatal(error.to_string()),
+            CollectiveError::WrongLength(_) => Failure::fatal(error.to_string()),
         }
     }
 }
@@ -184,7 +184,7 @@ impl From<CollectiveError<Failure>> for Failure {
 /// Joins the job, once. Returns rank and number of ranks.
 pub(crate) fn start(join: impl FnOnce() -> Result<Joined, Failure>) -> Result<(usize, usize), Failure> {
     let mut state = STATE.lock();
-    if !matches!(*state, State::Before) {
+    if !matches!(*state, State::NotStarted) {
         return Err(Failure::new(Code::Error, "RCCE_init was called before"));
     }
     let world = World::new(join()?)?;
@@ -198,24 +198,24 @@ pub(crate) fn finish(body: impl FnOnce(&mut World) -> Result<(), Failure>) -> Re
     let mut state = STATE.lock();
     let State::Running(world) = &mut *state else { return Err(not_running(&state)) };
     body(world)?;
-    world.keeper.say_bye();
-    *state = State::After;
+    world.liveness.announce_finalize();
+    *state = State::Finished;
     Ok(())
 }
 
 fn not_running(state: &State) -> Failure {
-    let when = if matches!(state, State::Before) { "before RCCE_init" } else { "after RCCE_finalize" };
+    let when = if matches!(state, State::NotStarted) { "before RCCE_init" } else { "after RCCE_finalize" };
     Failure::new(Code::Error, format!("called {when}"))
 }
 
-/// Runs `body` for a call, and returns its result or, on error, `otherwise` of the error number. Errors are
+/// Runs `body` for a call, and returns its result or, on error, `on_error` of the error number. Errors are
 /// printed to standard error; a fatal one ends the program.
 pub(crate) fn call<T>(
     name: &str,
-    otherwise: impl FnOnce(i32) -> T,
+    on_error: impl FnOnce(i32) -> T,
     body: impl FnOnce(&mut World) -> Result<T, Failure>,
 ) -> T {
-    guard(name, otherwise, || match &mut *STATE.lock() {
+    guard(name, on_error, || match &mut *STATE.lock() {
         State::Running(world) => body(world),
         other => Err(not_running(other)),
     })
@@ -224,18 +224,19 @@ pub(crate) fn call<T>(
 /// Like [`call`], for calls that need no rank.
 pub(crate) fn guard<T>(
     name: &str,
-    otherwise: impl FnOnce(i32) -> T,
+    on_error: impl FnOnce(i32) -> T,
     body: impl FnOnce() -> Result<T, Failure>,
 ) -> T {
-    let defect = |()| Err(Failure::end("a defect of the library, which wrote more before: please report it"));
-    match system::caught(body).unwrap_or_else(defect) {
+    let defect =
+        |()| Err(Failure::fatal("a defect of the library, which wrote more before: please report it"));
+    match system::catch_panic(body).unwrap_or_else(defect) {
         Ok(value) => value,
         Err(failure) => {
             report(name, &failure);
-            if failure.ends {
+            if failure.is_fatal {
                 system::exit(1);
             }
-            otherwise(failure.code as i32)
+            on_error(failure.code as i32)
         }
     }
 }

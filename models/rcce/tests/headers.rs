@@ -30,7 +30,7 @@ fn compiles(compiler: &str, standard: &str, extension: &str, text: &str) {
 }
 
 #[test]
-fn types_and_numbers_are_those_of_the_library() {
+fn header_types_match_the_library() {
     let sizes = [
         ("RCCE_COMM", size_of::<Comm>()),
         ("iRCCE_SEND_REQUEST", size_of::<Request>()),

@@ -28,23 +28,23 @@ pub enum BarrierError {
     Memory(#[from] OutOfRange),
 }
 
-/// One worker's part of a barrier of at most `MOST` workers.
+/// One worker's part of a barrier of at most `MAX_WORKERS` workers.
 ///
 /// Each worker raises its own flag and polls those of the others, so the barrier needs no atomic operations
 /// between unlike processors and works on non-coherent memory. Each poll is bounded; the duration of the
 /// barrier depends on the workers alone. The caller bounds it with a deadline, after which
 /// [`missing`](Self::missing) names the late workers.
 #[derive(Debug)]
-pub struct Barrier<const MOST: usize, C: CacheMaintenance = Coherent> {
+pub struct Barrier<const MAX_WORKERS: usize, C: CacheMaintenance = Coherent> {
     own: FlagWriter<C>,
-    others: [Option<FlagReader<C>>; MOST],
+    others: [Option<FlagReader<C>>; MAX_WORKERS],
 }
 
-impl<const MOST: usize, C: CacheMaintenance> Barrier<MOST, C> {
+impl<const MAX_WORKERS: usize, C: CacheMaintenance> Barrier<MAX_WORKERS, C> {
     /// Accesses of [`arrive`](Self::arrive) to shared memory.
     pub const ARRIVE_BOUND: Steps = FlagWriter::<C>::RAISE_BOUND;
     /// Maximum number of accesses of [`is_complete`](Self::is_complete).
-    pub const LOOK_BOUND: Steps = FlagReader::<C>::LOOK_BOUND.times(MOST as u64 - 1);
+    pub const POLL_BOUND: Steps = FlagReader::<C>::READ_BOUND.times(MAX_WORKERS as u64 - 1);
 
     /// Returns the length of the memory for `workers`, in bytes.
     #[must_use]
@@ -58,13 +58,13 @@ impl<const MOST: usize, C: CacheMaintenance> Barrier<MOST, C> {
     /// # Errors
     /// [`BarrierError`].
     pub fn new(memory: &SharedMemory<C>, worker: usize, workers: usize) -> Result<Self, BarrierError> {
-        if workers == 0 || workers > MOST {
-            return Err(BarrierError::Workers { workers, most: MOST });
+        if workers == 0 || workers > MAX_WORKERS {
+            return Err(BarrierError::Workers { workers, most: MAX_WORKERS });
         }
         if worker >= workers {
             return Err(BarrierError::Worker { worker, workers });
         }
-        let mut others = [const { None }; MOST];
+        let mut others = [const { None }; MAX_WORKERS];
         for (other, place) in others.iter_mut().enumerate().take(workers) {
             if other != worker {
                 *place = Some(FlagReader::new(memory, other * CACHE_LINE_BYTES)?);
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn all_leave_when_the_last_has_arrived() {
+    fn barrier_opens_when_last_worker_arrives() {
         let mut workers = three();
         for step in 0..5 {
             let order = [step % 3, (step + 1) % 3, (step + 2) % 3];
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_missing_is_named() {
+    fn missing_workers_are_named() {
         let mut workers = three();
         workers[1].arrive();
         assert_eq!(workers[1].missing().collect::<Vec<_>>(), [0, 2]);
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn barriers_that_cannot_be_are_refused() {
+    fn invalid_barriers_are_refused() {
         let memory = SharedMemory::zeroed(Three::length_bytes(2));
         let refused = |worker, workers| Three::new(&memory, worker, workers).unwrap_err();
         assert_eq!(refused(0, 0), BarrierError::Workers { workers: 0, most: 4 });
@@ -151,7 +151,7 @@ mod tests {
 
     /// Stores of a worker before it arrived are visible to all that leave, even through non-coherent caches.
     #[test]
-    fn results_of_a_step_are_there_after_it() {
+    fn results_of_a_step_are_visible_after_it() {
         let memory = SharedMemory::zeroed(4096);
         for (seed, one_in) in [(1, 0), (2, 2), (3, 16)].map(|(seed, one_in)| (seed, NonZeroU32::new(one_in)))
         {
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_lies_ends_or_prolongs_a_wait_and_nothing_else() {
+    fn wrong_step_of_a_peer_affects_only_the_wait() {
         let memory = SharedMemory::zeroed(Three::length_bytes(2));
         let mut barrier = Three::new(&memory, 0, 2).unwrap();
         barrier.arrive();

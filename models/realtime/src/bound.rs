@@ -47,10 +47,10 @@ pub struct PipelineBound {
 /// Returns zeros if there are no stages.
 #[must_use]
 pub fn pipeline(stages: &[u64], hand_over: u64) -> PipelineBound {
-    let of_stage = |stage: &u64| stage.saturating_add(hand_over);
+    let stage_time = |stage: &u64| stage.saturating_add(hand_over);
     PipelineBound {
-        period: stages.iter().map(of_stage).max().unwrap_or(0),
-        latency: stages.iter().map(of_stage).fold(0, u64::saturating_add),
+        period: stages.iter().map(stage_time).max().unwrap_or(0),
+        latency: stages.iter().map(stage_time).fold(0, u64::saturating_add),
     }
 }
 
@@ -79,22 +79,22 @@ mod tests {
     const COSTS: Costs = Costs { load: 10, store: 5, read_modify_write: 100, fence: 20, call: 7 };
 
     #[test]
-    fn each_kind_of_step_has_its_price() {
+    fn each_kind_of_step_has_its_cost() {
         assert_eq!(COSTS.time(Steps::NONE), 7);
         let steps = Steps { loads: 2, stores: 3, read_modify_writes: 1, fences: 4 };
         assert_eq!(COSTS.time(steps), 7 + 20 + 15 + 100 + 80);
-        let endless = Steps::of(u64::MAX, 0);
-        assert_eq!(COSTS.time(endless), u64::MAX, "it does not wrap");
+        let max_steps = Steps::of(u64::MAX, 0);
+        assert_eq!(COSTS.time(max_steps), u64::MAX, "it does not wrap");
     }
 
     #[test]
-    fn a_pipeline_is_as_fast_as_its_slowest_stage() {
+    fn slowest_stage_limits_pipeline() {
         assert_eq!(pipeline(&[100, 300, 200], 10), PipelineBound { period: 310, latency: 630 });
         assert_eq!(pipeline(&[], 10), PipelineBound { period: 0, latency: 0 });
     }
 
     #[test]
-    fn worst_cases_gain_by_the_longest_share() {
+    fn speed_up_is_bounded_by_the_longest_share() {
         let bound = |workers| data_parallel(50, 100, 10, workers, 40);
         assert_eq!([1, 2, 3, 4].map(bound), [1_050, 590, 430, 340]);
         assert!((speed_up(bound(1), bound(4)) - 3.088).abs() < 0.001);

@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn jobs_are_released_at_equal_intervals_whenever_they_ran() {
+    fn jobs_are_released_at_equal_intervals() {
         let mut task = task(Overload::Skip);
         assert_eq!(task.start(999), Start::Wait { until_ns: 1_000 });
         assert_eq!(task.finish(999), Finish::NotRunning);
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn an_overloaded_task_skips_catches_up_or_stops() {
+    fn overloaded_task_skips_catches_up_or_stops() {
         let mut skipping = task(Overload::Skip);
         let late = Finish::Missed { late_ns: 270, skipped: 2 };
         assert_eq!(run(&mut skipping, 1_000, 1_350).1, late);
@@ -217,14 +217,14 @@ mod tests {
 
     /// A job that ends between its deadline and the next release does not skip that release.
     #[test]
-    fn a_deadline_missed_within_the_period_skips_nothing() {
+    fn late_finish_within_period_skips_nothing() {
         let mut task = task(Overload::Skip);
         assert_eq!(run(&mut task, 1_000, 1_090).1, Finish::Missed { late_ns: 10, skipped: 0 });
         assert_eq!(task.start(1_090), Start::Wait { until_ns: 1_100 });
     }
 
     #[test]
-    fn periods_that_no_task_can_have_are_refused() {
+    fn invalid_periods_are_refused() {
         for (period_ns, deadline_ns) in [(0, 0), (0, 1), (10, 0), (10, 11)] {
             let refused = Periodic::new(0, period_ns, deadline_ns, Overload::Skip);
             assert_eq!(refused.unwrap_err(), BadPeriod { period_ns, deadline_ns });
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_time_is_no_panic() {
+    fn clock_overflow_causes_no_panic() {
         let mut task = Periodic::new(u64::MAX - 5, 100, 100, Overload::CatchUp).unwrap();
         for _ in 0..3 {
             run(&mut task, u64::MAX, u64::MAX);

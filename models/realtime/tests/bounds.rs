@@ -10,7 +10,7 @@ use tombolo_realtime::Barrier;
 type Four = Barrier<4>;
 
 #[test]
-fn barriers_stay_within_their_bounds_and_reach_them() {
+fn barrier_bounds_are_tight() {
     let memory = SharedMemory::zeroed(Four::length_bytes(4));
     let mut workers = [0, 1, 2, 3].map(|worker| Four::new(&memory, worker, 4).unwrap());
     let mut most = Steps::NONE;
@@ -19,9 +19,9 @@ fn barriers_stay_within_their_bounds_and_reach_them() {
         assert_eq!(arrived, Four::ARRIVE_BOUND);
         for worker in &workers {
             let (_, looked) = counted(|| worker.is_complete());
-            assert!(looked.within(Four::LOOK_BOUND), "{looked:?}");
+            assert!(looked.within(Four::POLL_BOUND), "{looked:?}");
             most = most.max(looked);
         }
     }
-    assert_eq!(most, Four::LOOK_BOUND);
+    assert_eq!(most, Four::POLL_BOUND);
 }

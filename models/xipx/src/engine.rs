@@ -17,7 +17,7 @@ use tombolo_ring::doorbell::{Sleeper, WakeOrder, Waker};
 use crate::layout::{CHANNELS, Layout};
 
 /// Maximum number of messages taken from each FIFO per poll, so that a fast sender does not starve others.
-const MESSAGES_PER_LOOK: usize = 64;
+const MESSAGES_PER_POLL: usize = 64;
 
 /// Maximum number of spare buffers kept for new messages.
 const SPARE_BUFFERS: usize = 64;
@@ -99,7 +99,7 @@ pub enum Refusal {
     /// The message exceeds the maximum length.
     TooLong {
         /// Maximum length of a message, in bytes.
-        most_bytes: usize,
+        max_bytes: usize,
     },
     /// The node violated the protocol.
     Broken(Broken),
@@ -109,7 +109,7 @@ impl From<SendError> for Refusal {
     fn from(error: SendError) -> Refusal {
         match error {
             SendError::Full => Refusal::FifoFull,
-            SendError::TooLong { most_bytes, .. } => Refusal::TooLong { most_bytes },
+            SendError::TooLong { max_bytes, .. } => Refusal::TooLong { max_bytes },
             SendError::Broken(broken) => Refusal::Broken(broken),
         }
     }
@@ -196,23 +196,23 @@ fn too_short<C: CacheMaintenance>(memory: &SharedMemory<C>, layout: Layout) -> O
 struct Source<C: CacheMaintenance> {
     fifo: Receiver<C>,
     devices: SharedMemory<C>,
-    broken: Option<Broken>,
+    violation: Option<Broken>,
 }
 
 /// Flow control of an open device for one node, in lines.
 #[derive(Clone, Copy, Debug, Default)]
-struct Room {
+struct FlowControl {
     received: u64,
     taken: u64,
-    told: u64,
+    acknowledged: u64,
 }
 
 #[derive(Debug)]
-struct Open {
+struct OpenDevice {
     generation: u16,
     /// Buffered messages, each with its length in lines.
     messages: VecDeque<(u64, Message)>,
-    rooms: Vec<Room>,
+    flows: Vec<FlowControl>,
 }
 
 /// Message counters of a node.
@@ -232,10 +232,10 @@ pub struct Counters {
 pub struct Inbox<C: CacheMaintenance> {
     sources: Vec<Source<C>>,
     sleeper: Sleeper<C>,
-    devices: BTreeMap<u16, Open>,
+    devices: BTreeMap<u16, OpenDevice>,
     generations: Vec<u16>,
     device_lines: u64,
-    spare: Vec<Vec<u8>>,
+    spare_buffers: Vec<Vec<u8>>,
     /// Message counters so far.
     pub counters: Counters,
 }
@@ -250,7 +250,7 @@ impl<C: CacheMaintenance> Inbox<C> {
         let source = |from: usize| {
             let fifo = memory.slice(layout.fifo_at(own, from), layout.fifo().total_bytes())?;
             let devices = memory.slice(layout.devices(own, from), Layout::DEVICES_BYTES)?;
-            Ok(Source { fifo: Receiver::new(&fifo, layout.fifo())?, devices, broken: None })
+            Ok(Source { fifo: Receiver::new(&fifo, layout.fifo())?, devices, violation: None })
         };
         let sleep = memory.slice(layout.sleep(own), tombolo_base::LINE_BYTES)?;
         Ok(Inbox {
@@ -259,7 +259,7 @@ impl<C: CacheMaintenance> Inbox<C> {
             devices: BTreeMap::new(),
             generations: vec![0; usize::from(CHANNELS)],
             device_lines: lines_of(layout.fifo().fifo_bytes() - HEADER_BYTES),
-            spare: Vec::new(),
+            spare_buffers: Vec::new(),
             counters: Counters::default(),
         })
     }
@@ -271,11 +271,11 @@ impl<C: CacheMaintenance> Inbox<C> {
             return false;
         }
         *generation = generation.wrapping_add(1);
-        let rooms = vec![Room::default(); self.sources.len()];
-        let open = Open { generation: *generation, messages: VecDeque::new(), rooms };
+        let flows = vec![FlowControl::default(); self.sources.len()];
+        let open = OpenDevice { generation: *generation, messages: VecDeque::new(), flows };
         let entry = Entry { generation: open.generation, taken_lines: 0 };
         self.devices.insert(channel, open);
-        self.tell_all(channel, entry);
+        self.publish_entry(channel, entry);
         true
     }
 
@@ -291,11 +291,11 @@ impl<C: CacheMaintenance> Inbox<C> {
             let generation = &mut self.generations[usize::from(channel)];
             *generation = generation.wrapping_add(1);
             let entry = Entry { generation: *generation, taken_lines: 0 };
-            self.tell_all(channel, entry);
+            self.publish_entry(channel, entry);
         }
     }
 
-    fn tell_all(&self, channel: u16, entry: Entry) {
+    fn publish_entry(&self, channel: u16, entry: Entry) {
         for source in &self.sources {
             source.devices.store_through_le(usize::from(channel), entry.to_word(), Ordering::Release);
         }
@@ -307,36 +307,36 @@ impl<C: CacheMaintenance> Inbox<C> {
         let mut is_more = false;
         for from in 0..self.sources.len() {
             let mut taken = 0;
-            while taken < MESSAGES_PER_LOOK {
-                let mut bytes = self.spare.pop().unwrap_or_default();
+            while taken < MESSAGES_PER_POLL {
+                let mut bytes = self.spare_buffers.pop().unwrap_or_default();
                 let source = &mut self.sources[from];
-                if source.broken.is_some() {
+                if source.violation.is_some() {
                     break;
                 }
                 match source.fifo.try_receive(&mut bytes) {
                     Ok(Some(received)) => {
                         taken += 1;
                         let tag = Tag::from_word(received.tag);
-                        match self.put(from, tag, bytes) {
+                        match self.deliver_one(from, tag, bytes) {
                             Ok(()) => arrived(tag.channel),
-                            Err(bytes) => self.keep(bytes),
+                            Err(bytes) => self.recycle(bytes),
                         }
                     }
                     Ok(None) => {
                         source.fifo.release();
-                        self.keep(bytes);
+                        self.recycle(bytes);
                         break;
                     }
-                    Err(broken) => source.broken = Some(broken),
+                    Err(broken) => source.violation = Some(broken),
                 }
             }
-            is_more |= taken == MESSAGES_PER_LOOK;
+            is_more |= taken == MESSAGES_PER_POLL;
         }
         is_more
     }
 
     /// Puts a message into the buffer of its device. Returns the bytes if it cannot be delivered.
-    fn put(&mut self, from: usize, tag: Tag, bytes: Vec<u8>) -> Result<(), Vec<u8>> {
+    fn deliver_one(&mut self, from: usize, tag: Tag, bytes: Vec<u8>) -> Result<(), Vec<u8>> {
         if usize::from(tag.source.node) != from || tag.source.channel >= CHANNELS || tag.channel >= CHANNELS {
             self.counters.invalid += 1;
             return Err(bytes);
@@ -346,20 +346,20 @@ impl<C: CacheMaintenance> Inbox<C> {
             self.counters.late += 1;
             return Err(bytes);
         };
-        let (room, lines) = (&mut open.rooms[from], lines_of(bytes.len()));
-        if room.received - room.taken + lines > self.device_lines {
+        let (flow, lines) = (&mut open.flows[from], lines_of(bytes.len()));
+        if flow.received - flow.taken + lines > self.device_lines {
             self.counters.invalid += 1;
             return Err(bytes);
         }
-        room.received += lines;
+        flow.received += lines;
         open.messages.push_back((lines, Message { source: tag.source, bytes }));
         self.counters.delivered += 1;
         Ok(())
     }
 
-    fn keep(&mut self, bytes: Vec<u8>) {
-        if self.spare.len() < SPARE_BUFFERS {
-            self.spare.push(bytes);
+    fn recycle(&mut self, bytes: Vec<u8>) {
+        if self.spare_buffers.len() < SPARE_BUFFERS {
+            self.spare_buffers.push(bytes);
         }
     }
 
@@ -370,23 +370,23 @@ impl<C: CacheMaintenance> Inbox<C> {
         let Some((lines, next)) = open.messages.pop_front() else { return false };
         let bytes = std::mem::replace(message, next).bytes;
         let node = usize::from(message.source.node);
-        let room = &mut open.rooms[node];
-        room.taken += lines;
+        let flow = &mut open.flows[node];
+        flow.taken += lines;
         // A message takes at most half of the room, so one always fits once everything was taken.
-        if room.taken - room.told >= self.device_lines / 2 {
-            room.told = room.taken;
-            let entry = Entry { generation: open.generation, taken_lines: room.told };
+        if flow.taken - flow.acknowledged >= self.device_lines / 2 {
+            flow.acknowledged = flow.taken;
+            let entry = Entry { generation: open.generation, taken_lines: flow.acknowledged };
             let devices = &self.sources[node].devices;
             devices.store_through_le(usize::from(channel), entry.to_word(), Ordering::Release);
         }
-        self.keep(bytes);
+        self.recycle(bytes);
         true
     }
 
     /// Returns the protocol violation of a node, if there was one. Nothing more is taken from such a node.
     #[must_use]
-    pub fn broken(&self, node: u16) -> Option<Broken> {
-        self.sources.get(usize::from(node)).and_then(|source| source.broken)
+    pub fn violation(&self, node: u16) -> Option<Broken> {
+        self.sources.get(usize::from(node)).and_then(|source| source.violation)
     }
 
     /// Announces that this node is about to sleep. [`deliver`](Self::deliver) must follow.

@@ -97,7 +97,7 @@ fn messages_arrive_whole_and_in_order_at_every_rate_of_evictions() {
 }
 
 #[test]
-fn a_device_that_is_not_read_holds_up_its_senders_and_no_other() {
+fn unread_device_blocks_only_its_senders() {
     let (_, mut nodes) = coherent(2);
     assert!(nodes[1].inbox.open(3) && nodes[1].inbox.open(4));
     let message = [1; FIFO_BYTES / 2 - HEADER_BYTES];
@@ -122,7 +122,7 @@ fn a_device_that_is_not_read_holds_up_its_senders_and_no_other() {
 }
 
 #[test]
-fn what_was_sent_to_a_device_that_closed_does_not_reach_the_next() {
+fn message_to_closed_device_does_not_reach_the_next() {
     let (_, mut nodes) = coherent(2);
     assert_eq!(nodes[0].outboxes[1].try_send(0, 9, b"early"), Err(Refusal::NotOpen));
     assert!(nodes[1].inbox.open(9) && !nodes[1].inbox.open(9));
@@ -142,7 +142,7 @@ fn what_was_sent_to_a_device_that_closed_does_not_reach_the_next() {
 }
 
 #[test]
-fn a_sleeper_is_interrupted_once_for_each_sleep() {
+fn sleeping_node_is_interrupted_once_per_sleep() {
     let (_, mut nodes) = coherent(2);
     nodes[1].inbox.open(0);
     nodes[1].inbox.arm();
@@ -157,7 +157,7 @@ fn a_sleeper_is_interrupted_once_for_each_sleep() {
 }
 
 #[test]
-fn messages_that_no_node_sends_are_counted_and_refused() {
+fn forged_messages_are_counted_and_refused() {
     let (memory, mut nodes) = coherent(2);
     nodes[1].inbox.open(2);
     let layout = Layout::new(2, FIFO_BYTES).unwrap();
@@ -179,10 +179,10 @@ fn messages_that_no_node_sends_are_counted_and_refused() {
     assert_eq!(nodes[1].inbox.counters, Counters { delivered: 2, late: 1, invalid: 4 });
     // A FIFO with an inconsistent index.
     fifo.words()[7].store(u64::MAX, Ordering::Relaxed);
-    assert_eq!(nodes[1].inbox.broken(0), None);
+    assert_eq!(nodes[1].inbox.violation(0), None);
     nodes[1].deliver();
-    assert!(matches!(nodes[1].inbox.broken(0), Some(Broken::Sent { .. })));
-    assert!(nodes[1].inbox.broken(9).is_none());
+    assert!(matches!(nodes[1].inbox.violation(0), Some(Broken::Sent { .. })));
+    assert!(nodes[1].inbox.violation(9).is_none());
     // A table whose count of taken lines decreases.
     let word = layout.devices(1, 0) / 8 + 2;
     let entry = Entry { generation: 1, taken_lines: 1 };
@@ -192,7 +192,7 @@ fn messages_that_no_node_sends_are_counted_and_refused() {
 }
 
 #[test]
-fn words_come_back() {
+fn control_words_round_trip() {
     let tag = Tag { source: Address { node: 1, channel: 2 }, channel: 3, generation: 0xfffe };
     assert_eq!(tag.to_word(), 0xfffe_0003_0002_0001);
     assert_eq!(Tag::from_word(tag.to_word()), tag);

@@ -13,7 +13,7 @@ pub enum XipxError {
     /// The timeout expired.
     #[error("{what} within {timeout:?}")]
     TimedOut {
-        /// What did not happen.
+        /// The operation that failed.
         what: String,
         /// Timeout of the operation.
         timeout: Duration,
@@ -54,17 +54,17 @@ pub enum XipxError {
     },
     /// The message fits into no buffer.
     #[error(
-        "a message of {length_bytes} bytes is too long for the buffers, which take {most_bytes}; start the \
+        "a message of {length_bytes} bytes is too long for the buffers, which take {max_bytes}; start the \
          devices with longer ones (--fifo)"
     )]
     TooLong {
         /// Length of the message.
         length_bytes: usize,
         /// Maximum length.
-        most_bytes: usize,
+        max_bytes: usize,
     },
     /// The device of a node has ended.
-    #[error("the message device of node {node} ({name}) has ended{}", why(*node))]
+    #[error("the message device of node {node} ({name}) has ended{}", memory_loss_note(*node))]
     NodeEnded {
         /// The number of the node.
         node: u16,
@@ -78,7 +78,7 @@ pub enum XipxError {
         node: u16,
         /// Its name.
         name: String,
-        /// What it wrote.
+        /// Description of the value.
         broken: Broken,
     },
     /// The devices of a job cannot start.
@@ -109,7 +109,7 @@ pub enum XipxError {
     },
 }
 
-fn why(node: u16) -> &'static str {
+fn memory_loss_note(node: u16) -> &'static str {
     if node == 0 { ", and with it the memory of all" } else { "" }
 }
 

@@ -52,11 +52,11 @@ pub(crate) enum Memory {
 }
 
 /// The channels to another node.
-pub(crate) struct Bells {
+pub(crate) struct Doorbells {
     /// Carries interrupts to the other node.
-    pub(crate) out: Channel,
+    pub(crate) outgoing: Channel,
     /// Carries interrupts from it.
-    pub(crate) back: Channel,
+    pub(crate) incoming: Channel,
 }
 
 /// A node that has joined its job.
@@ -65,7 +65,7 @@ pub(crate) struct Joined {
     pub(crate) own: u16,
     pub(crate) memory: Memory,
     /// Channels by node number; `None` for this node.
-    pub(crate) bells: Vec<Option<Bells>>,
+    pub(crate) doorbells: Vec<Option<Doorbells>>,
     /// The names of the nodes.
     pub(crate) names: Vec<String>,
     /// The region at node 0, kept alive while the node runs.
@@ -85,56 +85,60 @@ pub(crate) fn join(domain: &Domain, options: &JoinOptions) -> Result<Joined, Xip
             options.fifo_bytes
         ))
     })?;
-    let mut bells = Vec::new();
+    let mut doorbells = Vec::new();
     for other in 0..size {
-        bells.push(if other == own { None } else { Some(ring(&domain, &job, other)?) });
+        doorbells.push(if other == own { None } else { Some(open_doorbells(&domain, &job, other)?) });
     }
-    let hello = Words::Hello { fifo_bytes: options.fifo_bytes as u64 };
-    for bells in bells.iter_mut().flatten() {
-        bells.out.send(&hello.to_bytes()).map_err(XipxError::from)?;
+    let hello = SetupMessage::Hello { fifo_bytes: options.fifo_bytes as u64 };
+    for doorbells in doorbells.iter_mut().flatten() {
+        doorbells.outgoing.send(&hello.to_bytes()).map_err(XipxError::from)?;
     }
-    let name = |bells: &Option<Bells>| {
-        bells.as_ref().map_or(domain.node_name(), |bells| bells.out.peer_node()).to_owned()
+    let name = |doorbells: &Option<Doorbells>| {
+        doorbells.as_ref().map_or(domain.node_name(), |doorbells| doorbells.outgoing.peer_node()).to_owned()
     };
-    let names: Vec<String> = bells.iter().map(name).collect();
-    let found = gather(&mut bells, &names, options.fifo_bytes as u64);
+    let names: Vec<String> = doorbells.iter().map(name).collect();
+    let found = check_hellos(&mut doorbells, &names, options.fifo_bytes as u64);
     let (mapping, region) = if own == 0 {
-        let made = found.and_then(|()| make(&domain, &names, layout, options.window.clone()));
-        tell(&mut bells, made)?
+        let created = found.and_then(|()| create_memory(&domain, &names, layout, options.window.clone()));
+        distribute_memory(&mut doorbells, created)?
     } else {
-        (follow(&domain, &mut bells)?, None)
+        (map_memory(&domain, &mut doorbells)?, None)
     };
     let memory = match (mapping.flushed_memory()?, mapping.memory()) {
         (Some(view), _) => Memory::Flushed(view),
         (None, Some(memory)) => Memory::Coherent(memory),
         (None, None) => return Err(XipxError::refused("the memory cannot be mapped")),
     };
-    Ok(Joined { layout, own: own as u16, memory, bells, names, region })
+    Ok(Joined { layout, own: own as u16, memory, doorbells, names, region })
 }
 
 /// Opens the channels to another node. The one with the lower number waits for the other.
-fn ring(domain: &Domain, job: &tombolo::Job, other: u32) -> Result<Bells, XipxError> {
+fn open_doorbells(domain: &Domain, job: &tombolo::Job, other: u32) -> Result<Doorbells, XipxError> {
     let options = ChannelOptions::default().slots(SLOTS)?.spin_ns(0).timeout(JOIN_TIMEOUT);
     let name = |kind| job.name_between(kind, other).map_err(tombolo::Error::from);
     let (low, high) = (name("xipx/low")?, name("xipx/high")?);
     if job.rank() < other {
         let (low, high) = (options.export(domain, &low)?, options.export(domain, &high)?);
         let accept = |listener: tombolo::Listener| listener.within(JOIN_TIMEOUT).accept();
-        Ok(Bells { out: accept(low)?, back: accept(high)? })
+        Ok(Doorbells { outgoing: accept(low)?, incoming: accept(high)? })
     } else {
         let (low, high) = (options.connect(domain, &low)?, options.connect(domain, &high)?);
-        Ok(Bells { out: high, back: low })
+        Ok(Doorbells { outgoing: high, incoming: low })
     }
 }
 
 /// Receives and checks the hello of every other node.
-fn gather(bells: &mut [Option<Bells>], names: &[String], fifo_bytes: u64) -> Result<(), XipxError> {
-    for (node, bells) in bells.iter_mut().enumerate() {
-        let Some(bells) = bells else { continue };
+fn check_hellos(
+    doorbells: &mut [Option<Doorbells>],
+    names: &[String],
+    fifo_bytes: u64,
+) -> Result<(), XipxError> {
+    for (node, doorbells) in doorbells.iter_mut().enumerate() {
+        let Some(doorbells) = doorbells else { continue };
         let place = || format!("node {node} ({})", names[node]);
-        match receive(&mut bells.back)? {
-            Some(Words::Hello { fifo_bytes: other }) if other == fifo_bytes => {}
-            Some(Words::Hello { fifo_bytes: other }) => {
+        match receive(&mut doorbells.incoming)? {
+            Some(SetupMessage::Hello { fifo_bytes: other }) if other == fifo_bytes => {}
+            Some(SetupMessage::Hello { fifo_bytes: other }) => {
                 return Err(XipxError::refused(format!(
                     "{} has FIFOs of {other} bytes, this node of {fifo_bytes}; start all with the same",
                     place()
@@ -147,7 +151,7 @@ fn gather(bells: &mut [Option<Bells>], names: &[String], fifo_bytes: u64) -> Res
 }
 
 /// Creates the memory in a place that all nodes can map.
-fn make(
+fn create_memory(
     domain: &Domain,
     names: &[String],
     layout: Layout,
@@ -168,53 +172,53 @@ fn make(
 }
 
 /// Sends all other nodes a capability for the memory, or the reason why there is none.
-fn tell(
-    bells: &mut [Option<Bells>],
-    made: Result<(Mapping, Region), XipxError>,
+fn distribute_memory(
+    doorbells: &mut [Option<Doorbells>],
+    created: Result<(Mapping, Region), XipxError>,
 ) -> Result<(Mapping, Option<Region>), XipxError> {
-    let (mapping, region) = match made {
-        Ok(made) => made,
+    let (mapping, region) = match created {
+        Ok(created) => created,
         Err(error) => {
-            let refusal = Words::Refusal(error.to_string()).to_bytes();
+            let refusal = SetupMessage::Refusal(error.to_string()).to_bytes();
             // Errors are ignored: a node that has ended needs no reply.
-            bells.iter_mut().flatten().for_each(|bells| drop(bells.out.send(&refusal)));
+            doorbells.iter_mut().flatten().for_each(|doorbells| drop(doorbells.outgoing.send(&refusal)));
             return Err(error);
         }
     };
-    for bells in bells.iter_mut().flatten() {
-        let capability = region.grant(bells.out.peer(), Rights::READ_WRITE)?.id.0;
-        bells.out.send(&Words::Welcome { capability }.to_bytes())?;
+    for doorbells in doorbells.iter_mut().flatten() {
+        let capability = region.grant(doorbells.outgoing.peer(), Rights::READ_WRITE)?.id.0;
+        doorbells.outgoing.send(&SetupMessage::Welcome { capability }.to_bytes())?;
     }
     Ok((mapping, Some(region)))
 }
 
 /// Waits for node 0's memory and maps it; called by the other nodes.
-fn follow(domain: &Domain, bells: &mut [Option<Bells>]) -> Result<Mapping, XipxError> {
-    let first = bells.first_mut().and_then(Option::as_mut);
+fn map_memory(domain: &Domain, doorbells: &mut [Option<Doorbells>]) -> Result<Mapping, XipxError> {
+    let first = doorbells.first_mut().and_then(Option::as_mut);
     let first = first.ok_or_else(|| XipxError::refused("there is no node 0"))?;
-    match receive(&mut first.back)? {
-        Some(Words::Welcome { capability }) => {
+    match receive(&mut first.incoming)? {
+        Some(SetupMessage::Welcome { capability }) => {
             Ok(domain.capability(CapabilityId(capability))?.map_with(Rights::READ_WRITE, MAP)?)
         }
-        Some(Words::Refusal(why)) => Err(XipxError::Refused { why }),
+        Some(SetupMessage::Refusal(why)) => Err(XipxError::Refused { why }),
         _ => Err(XipxError::refused("node 0 is of another version")),
     }
 }
 
 /// Messages between nodes before the memory is mapped.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Words {
+enum SetupMessage {
     Hello { fifo_bytes: u64 },
     Welcome { capability: u64 },
     Refusal(String),
 }
 
-impl Words {
+impl SetupMessage {
     fn to_bytes(&self) -> Vec<u8> {
         let (numbers, text): (&[u64], &str) = match self {
-            Words::Hello { fifo_bytes } => (&[1, VERSION, *fifo_bytes], ""),
-            Words::Welcome { capability } => (&[2, *capability], ""),
-            Words::Refusal(why) => (&[3], why),
+            SetupMessage::Hello { fifo_bytes } => (&[1, VERSION, *fifo_bytes], ""),
+            SetupMessage::Welcome { capability } => (&[2, *capability], ""),
+            SetupMessage::Refusal(why) => (&[3], why),
         };
         // Far below the maximum message length of a channel.
         let text = text.bytes().take(320);
@@ -222,22 +226,22 @@ impl Words {
     }
 
     /// Decodes a message; `None` if it is not one of this version.
-    fn from_bytes(bytes: &[u8]) -> Option<Words> {
+    fn from_bytes(bytes: &[u8]) -> Option<SetupMessage> {
         let (words, rest) = bytes.as_chunks::<8>();
         let numbers: Vec<u64> = words.iter().map(|word| u64::from_le_bytes(*word)).collect();
         match (numbers.as_slice(), rest) {
-            ([3, ..], _) => Some(Words::Refusal(String::from_utf8_lossy(&bytes[8..]).into_owned())),
-            ([1, VERSION, fifo_bytes], []) => Some(Words::Hello { fifo_bytes: *fifo_bytes }),
-            ([2, capability], []) => Some(Words::Welcome { capability: *capability }),
+            ([3, ..], _) => Some(SetupMessage::Refusal(String::from_utf8_lossy(&bytes[8..]).into_owned())),
+            ([1, VERSION, fifo_bytes], []) => Some(SetupMessage::Hello { fifo_bytes: *fifo_bytes }),
+            ([2, capability], []) => Some(SetupMessage::Welcome { capability: *capability }),
             _ => None,
         }
     }
 }
 
-fn receive(channel: &mut Channel) -> Result<Option<Words>, XipxError> {
+fn receive(channel: &mut Channel) -> Result<Option<SetupMessage>, XipxError> {
     let mut bytes = Vec::new();
     channel.within(JOIN_TIMEOUT).recv_into(&mut bytes)?;
-    Ok(Words::from_bytes(&bytes))
+    Ok(SetupMessage::from_bytes(&bytes))
 }
 
 #[cfg(test)]
@@ -245,23 +249,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn words_come_back_and_others_are_refused() {
+    fn setup_messages_round_trip_and_invalid_ones_are_refused() {
         let all = [
-            Words::Hello { fifo_bytes: 4096 },
-            Words::Welcome { capability: 7 << 40 },
-            Words::Refusal("no window".to_owned()),
+            SetupMessage::Hello { fifo_bytes: 4096 },
+            SetupMessage::Welcome { capability: 7 << 40 },
+            SetupMessage::Refusal("no window".to_owned()),
         ];
         for words in all {
             let mut bytes = words.to_bytes();
-            assert_eq!(Words::from_bytes(&bytes), Some(words.clone()));
-            if !matches!(words, Words::Refusal(_)) {
+            assert_eq!(SetupMessage::from_bytes(&bytes), Some(words.clone()));
+            if !matches!(words, SetupMessage::Refusal(_)) {
                 bytes.pop();
-                assert_eq!(Words::from_bytes(&bytes), None);
+                assert_eq!(SetupMessage::from_bytes(&bytes), None);
             }
         }
         for words in [&[][..], &[4], &[1, 9, 4096], &[2, 1, 1]] {
             let bytes: Vec<u8> = words.iter().flat_map(|word: &u64| word.to_le_bytes()).collect();
-            assert_eq!(Words::from_bytes(&bytes), None, "{words:?}");
+            assert_eq!(SetupMessage::from_bytes(&bytes), None, "{words:?}");
         }
     }
 }

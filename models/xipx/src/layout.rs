@@ -81,7 +81,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_two_things_overlap_and_all_is_used() {
+    fn layout_has_no_overlaps_or_gaps() {
         let layout = Layout::new(3, 512).unwrap();
         let mut all = Vec::new();
         for node in 0..3 {
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limits_of_a_layout() {
+    fn layout_limits() {
         assert!(Layout::new(MAX_NODES, DEFAULT_FIFO_BYTES).is_some());
         for (nodes, fifo_bytes) in [(0, 512), (MAX_NODES + 1, 512), (2, 0), (2, 1000), (2, 128 << 20)] {
             assert_eq!(Layout::new(nodes, fifo_bytes), None, "{nodes} {fifo_bytes}");

@@ -13,14 +13,14 @@ use tombolo_base::{CacheMaintenance, OutOfRange, SharedMemory};
 pub use crate::engine::{Address, Counters, Message};
 use crate::engine::{Inbox, Outbox, Refusal};
 use crate::error::XipxError;
-use crate::job::{Bells, JoinOptions, Joined, Memory, join};
+use crate::job::{Doorbells, JoinOptions, Joined, Memory, join};
 use crate::layout::{CHANNELS, Layout};
 
 /// Poll interval of the handler while other threads poll for messages.
-const TICK: Duration = Duration::from_millis(1);
+const POLL_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Maximum sleep of the handler without an interrupt.
-const SLEEP: Duration = Duration::from_secs(60);
+const MAX_SLEEP: Duration = Duration::from_secs(60);
 
 /// Length of each sleep of a wait for room, after polling.
 const PAUSE: Duration = Duration::from_micros(50);
@@ -33,7 +33,7 @@ const PAUSE: Duration = Duration::from_micros(50);
 pub struct Node(Arc<Inner>);
 
 struct Inner {
-    port: Arc<dyn Port>,
+    port: Arc<dyn NodeOps>,
     names: Vec<String>,
     own: u16,
     layout: Layout,
@@ -64,9 +64,9 @@ impl Node {
     /// # Errors
     /// [`XipxError::Refused`], [`XipxError::NoWindow`], [`XipxError::Domain`].
     pub fn join(domain: &Domain, options: &JoinOptions) -> Result<Node, XipxError> {
-        let Joined { layout, own, memory, bells, names, region } = join(domain, options)?;
-        let (outs, set) = split(bells)?;
-        let (port, handler): (Arc<dyn Port>, _) = match memory {
+        let Joined { layout, own, memory, doorbells, names, region } = join(domain, options)?;
+        let (outs, set) = split_doorbells(doorbells)?;
+        let (port, handler): (Arc<dyn NodeOps>, _) = match memory {
             Memory::Coherent(memory) => {
                 start(&memory, layout, own, (names.clone(), outs, set), options.spin)?
             }
@@ -196,7 +196,7 @@ impl Device {
 }
 
 /// Operations of a node, independent of the kind of memory.
-trait Port: Send + Sync {
+trait NodeOps: Send + Sync {
     fn open(&self, channel: Option<u16>, owner: &Arc<Condvar>) -> Result<u16, u16>;
     fn close(&self, channel: u16, owner: &Arc<Condvar>);
     fn send(&self, from: u16, to: Address, message: &[u8], timeout: Duration) -> Result<(), XipxError>;
@@ -213,26 +213,26 @@ trait Port: Send + Sync {
     fn stop(&self);
 }
 
-struct Out<C: CacheMaintenance> {
+struct OutboxState<C: CacheMaintenance> {
     outbox: Outbox<C>,
     /// Interrupt channel; `None` for this node itself.
-    bell: Option<Channel>,
+    doorbell: Option<Channel>,
 }
 
-struct In<C: CacheMaintenance> {
+struct InboxState<C: CacheMaintenance> {
     inbox: Inbox<C>,
     owners: BTreeMap<u16, Arc<Condvar>>,
     /// Number of polling threads, and whether one has polled since the handler's last check.
     pollers: usize,
     was_polled: bool,
     /// Whether the handler sleeps until it is interrupted.
-    handler_sleeps: bool,
+    is_handler_asleep: bool,
 }
 
-impl<C: CacheMaintenance> In<C> {
+impl<C: CacheMaintenance> InboxState<C> {
     /// Delivers arrived messages, and signals the owners of the devices.
     fn deliver(&mut self) {
-        let In { inbox, owners, .. } = self;
+        let InboxState { inbox, owners, .. } = self;
         inbox.deliver(|channel| {
             if let Some(owner) = owners.get(&channel) {
                 owner.notify_one();
@@ -259,11 +259,11 @@ impl<C: CacheMaintenance> In<C> {
 struct Shared<C: CacheMaintenance> {
     own: u16,
     names: Vec<String>,
-    outs: Vec<Mutex<Out<C>>>,
-    inbox: Mutex<In<C>>,
+    outs: Vec<Mutex<OutboxState<C>>>,
+    inbox: Mutex<InboxState<C>>,
     /// Flags of ended nodes, and the condition variable signaled on changes.
     ended: Vec<AtomicBool>,
-    ends: Condvar,
+    ended_changed: Condvar,
     waker: Waker,
     stopped: AtomicBool,
     spin: Duration,
@@ -275,14 +275,14 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// Names of the nodes, channels that interrupt others, and the wait set of channels that interrupt this node.
-type Parts = (Vec<String>, Vec<Option<Channel>>, WaitSet<Back>);
+type Parts = (Vec<String>, Vec<Option<Channel>>, WaitSet<InterruptChannel>);
 
-struct Back {
+struct InterruptChannel {
     channel: Channel,
     node: u16,
 }
 
-impl tombolo::Waited for Back {
+impl tombolo::Waited for InterruptChannel {
     type End = Channel;
 
     fn end(&self) -> &Channel {
@@ -294,18 +294,20 @@ impl tombolo::Waited for Back {
     }
 }
 
-fn split(bells: Vec<Option<Bells>>) -> Result<(Vec<Option<Channel>>, WaitSet<Back>), XipxError> {
+fn split_doorbells(
+    doorbells: Vec<Option<Doorbells>>,
+) -> Result<(Vec<Option<Channel>>, WaitSet<InterruptChannel>), XipxError> {
     let mut set = WaitSet::new()?;
     // No spinning here: threads that wait for messages poll.
     set.set_spin_ns(0);
     let mut outs = Vec::new();
-    for (node, bells) in (0..).zip(bells) {
-        let Some(Bells { out, back }) = bells else {
+    for (node, doorbells) in (0..).zip(doorbells) {
+        let Some(Doorbells { outgoing, incoming }) = doorbells else {
             outs.push(None);
             continue;
         };
-        set.add(Back { channel: back, node }).map_err(|error| error.error)?;
-        outs.push(Some(out));
+        set.add(InterruptChannel { channel: incoming, node }).map_err(|error| error.error)?;
+        outs.push(Some(outgoing));
     }
     Ok((outs, set))
 }
@@ -316,19 +318,25 @@ fn start<C: CacheMaintenance>(
     own: u16,
     (names, outs, set): Parts,
     spin: Duration,
-) -> Result<(Arc<dyn Port>, std::thread::JoinHandle<()>), XipxError> {
+) -> Result<(Arc<dyn NodeOps>, std::thread::JoinHandle<()>), XipxError> {
     let short = |error: OutOfRange| XipxError::refused(format!("the memory is too short: {error}"));
-    let out = |(to, bell)| {
+    let out = |(to, doorbell)| {
         let outbox = Outbox::new(memory, layout, own, to)?;
-        Ok(Mutex::new(Out { outbox, bell }))
+        Ok(Mutex::new(OutboxState { outbox, doorbell }))
     };
     let outs: Result<Vec<_>, OutOfRange> = (0..).zip(outs).map(out).collect();
     let inbox = Inbox::new(memory, layout, own).map_err(short)?;
-    let inbox = In { inbox, owners: BTreeMap::new(), pollers: 0, was_polled: false, handler_sleeps: false };
+    let inbox = InboxState {
+        inbox,
+        owners: BTreeMap::new(),
+        pollers: 0,
+        was_polled: false,
+        is_handler_asleep: false,
+    };
     let shared = Arc::new(Shared {
         own,
         ended: names.iter().map(|_| AtomicBool::new(false)).collect(),
-        ends: Condvar::new(),
+        ended_changed: Condvar::new(),
         names,
         outs: outs.map_err(short)?,
         inbox: Mutex::new(inbox),
@@ -339,17 +347,17 @@ fn start<C: CacheMaintenance>(
     let handler = Arc::clone(&shared);
     let handler = std::thread::Builder::new()
         .name("xipx".into())
-        .spawn(move || handler.handle(set))
+        .spawn(move || handler.run_handler(set))
         .map_err(XipxError::socket("start a thread"))?;
     Ok((shared, handler))
 }
 
 impl<C: CacheMaintenance> Shared<C> {
     /// Runs the handler thread, which sleeps until a node interrupts this one or ends.
-    fn handle(&self, mut set: WaitSet<Back>) {
+    fn run_handler(&self, mut set: WaitSet<InterruptChannel>) {
         let mut bytes = Vec::new();
         while !self.stopped.load(Ordering::Acquire) {
-            let sleep = self.look();
+            let sleep = self.poll_and_arm();
             match set.wait(sleep) {
                 Ok(Ready::Channel(token)) => {
                     let Some(back) = set.get_mut(token) else { continue };
@@ -363,34 +371,34 @@ impl<C: CacheMaintenance> Shared<C> {
                     };
                     if let Some(node) = ended {
                         set.remove(token);
-                        self.end(node);
+                        self.mark_ended(node);
                     }
                 }
                 Ok(_) | Err(tombolo::Error::TimedOut { .. }) => {}
                 // The monitor has ended, which ends the node.
-                Err(_) => return (0..self.ended.len() as u16).for_each(|node| self.end(node)),
+                Err(_) => return (0..self.ended.len() as u16).for_each(|node| self.mark_ended(node)),
             }
         }
     }
 
     /// Delivers arrived messages. Returns how long the handler may sleep.
-    fn look(&self) -> Duration {
+    fn poll_and_arm(&self) -> Duration {
         let mut inbox = lock(&self.inbox);
         inbox.deliver();
         let polled = std::mem::take(&mut inbox.was_polled) || inbox.pollers > 0;
         if !polled {
             inbox.arm();
         }
-        inbox.handler_sleeps = !polled;
-        if polled { TICK } else { SLEEP }
+        inbox.is_handler_asleep = !polled;
+        if polled { POLL_INTERVAL } else { MAX_SLEEP }
     }
 
     /// Notes that a node has ended, and wakes all threads that may wait for it.
-    fn end(&self, node: u16) {
+    fn mark_ended(&self, node: u16) {
         self.ended[usize::from(node)].store(true, Ordering::Release);
         let inbox = lock(&self.inbox);
         inbox.owners.values().for_each(|owner| owner.notify_all());
-        self.ends.notify_all();
+        self.ended_changed.notify_all();
     }
 
     fn name(&self, node: u16) -> String {
@@ -408,18 +416,18 @@ impl<C: CacheMaintenance> Shared<C> {
     }
 
     /// Interrupts a node.
-    fn interrupt(&self, out: &mut Out<C>) {
-        match &mut out.bell {
+    fn interrupt(&self, out: &mut OutboxState<C>) {
+        match &mut out.doorbell {
             // If the channel is full, an interrupt is pending; if the node has ended, the handler notices.
-            Some(bell) => drop(bell.try_send(&[])),
+            Some(doorbell) => drop(doorbell.try_send(&[])),
             None => self.waker.wake(),
         }
     }
 
-    fn refused(&self, to: Address, length_bytes: usize, refusal: Refusal) -> XipxError {
+    fn refusal_error(&self, to: Address, length_bytes: usize, refusal: Refusal) -> XipxError {
         let (node, name) = (to.node, self.name(to.node));
         match refusal {
-            Refusal::TooLong { most_bytes } => XipxError::TooLong { length_bytes, most_bytes },
+            Refusal::TooLong { max_bytes } => XipxError::TooLong { length_bytes, max_bytes },
             Refusal::Broken(broken) => XipxError::Broken { node, name, broken },
             Refusal::NotOpen | Refusal::FifoFull | Refusal::DeviceFull => {
                 XipxError::NotOpen { channel: to.channel, node, name }
@@ -459,16 +467,16 @@ impl<C: CacheMaintenance> Shared<C> {
             inbox.arm();
             return inbox.take(channel, owner, message);
         }
-        if found && inbox.handler_sleeps {
+        if found && inbox.is_handler_asleep {
             // No thread polls now, and interrupts are off: wake the handler so that it takes over.
-            inbox.handler_sleeps = false;
+            inbox.is_handler_asleep = false;
             self.waker.wake();
         }
         found
     }
 }
 
-impl<C: CacheMaintenance> Port for Shared<C> {
+impl<C: CacheMaintenance> NodeOps for Shared<C> {
     fn open(&self, channel: Option<u16>, owner: &Arc<Condvar>) -> Result<u16, u16> {
         let mut inbox = lock(&self.inbox);
         let channel = channel.or_else(|| inbox.inbox.free_channel()).unwrap_or(CHANNELS - 1);
@@ -514,7 +522,7 @@ impl<C: CacheMaintenance> Port for Shared<C> {
             let what = match refusal {
                 Refusal::FifoFull => "did not take from its buffer",
                 Refusal::DeviceFull => "did not read what was sent before",
-                other => return Err(self.refused(to, message.len(), other)),
+                other => return Err(self.refusal_error(to, message.len(), other)),
             };
             let elapsed = start.elapsed();
             if elapsed >= timeout {
@@ -552,7 +560,7 @@ impl<C: CacheMaintenance> Port for Shared<C> {
             if !inbox.is_open(channel, owner) {
                 return Err(XipxError::NotOpen { channel, node: self.own, name: self.name(self.own) });
             }
-            if let Some((node, broken)) = peer.and_then(|peer| Some((peer, inbox.inbox.broken(peer)?))) {
+            if let Some((node, broken)) = peer.and_then(|peer| Some((peer, inbox.inbox.violation(peer)?))) {
                 return Err(XipxError::Broken { node, name: self.name(node), broken });
             }
             if let Err(ended) = self.check(peer) {
@@ -575,7 +583,7 @@ impl<C: CacheMaintenance> Port for Shared<C> {
 
     fn wait_ended(&self, timeout: Duration) -> bool {
         let inbox = lock(&self.inbox);
-        let ended = self.ends.wait_timeout_while(inbox, timeout, |_| self.check(None).is_ok());
+        let ended = self.ended_changed.wait_timeout_while(inbox, timeout, |_| self.check(None).is_ok());
         drop(ended.unwrap_or_else(PoisonError::into_inner));
         self.check(None).is_err()
     }

@@ -15,7 +15,7 @@ mod running;
 #[cfg(test)]
 mod tests;
 
-pub use node_monitor::{Ended, NodeMonitor};
+pub use node_monitor::{ExitReason, NodeMonitor};
 
 /// Serves the board until the root is gone or orders it to stop, then powers the board off.
 #[cfg(target_os = "none")]
@@ -24,6 +24,6 @@ pub fn serve(board: tombolo_platform_bare::board::Virt) -> ! {
 
     let mut monitor = NodeMonitor::new(board);
     let why = monitor.serve();
-    monitor.say(format_args!("board: {why}"));
+    monitor.print_line(format_args!("board: {why}"));
     monitor.into_board().power_off()
 }

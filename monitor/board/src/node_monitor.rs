@@ -10,21 +10,22 @@ use core::fmt;
 use tombolo_base::{ChannelId, DomainId, Isa, SharedMemory, WindowId};
 use tombolo_control::FINGERPRINT;
 use tombolo_control::{
-    Attachment, Exit, MAX_MESSAGE_BYTES, MonitorMessage, Order, Reply, Report, StartOrder, Wire, told,
+    Attachment, Exit, MAX_MESSAGE_BYTES, MonitorMessage, Order, Reply, Report, StartOrder, Wire,
+    encode_or_fault,
 };
 use tombolo_link::window::{CONTROL_VECTOR, WindowHeader};
 use tombolo_platform_bare::board::{Board, Fault, Trap, Window};
 use tombolo_platform_bare::call;
-use tombolo_platform_bare::console::Outgoing;
+use tombolo_platform_bare::console::OutputBuffer;
 
 use crate::control_link::{ControlLink, Opening};
-use crate::running::{Running, load};
+use crate::running::{RunningProgram, load};
 
 /// Timeout for the handshake with the root and for the first doorbell on every window, in nanoseconds.
 const ROOT_TIMEOUT_NS: u64 = 60_000_000_000;
 
 /// Interval at which the doorbells are rung again during the handshake, in nanoseconds.
-const RING_AGAIN_NS: u64 = 1_000_000;
+const RING_RETRY_NS: u64 = 1_000_000;
 
 /// Maximum number of queued reports at which the program still runs.
 const MAX_BACKLOG: usize = 64;
@@ -43,7 +44,7 @@ const ROOT_PEER: u16 = 0;
 
 /// Reason why a board's monitor ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Ended {
+pub enum ExitReason {
     /// The root ordered it to stop.
     Stopped,
     /// The window or the control link to the root cannot be used.
@@ -52,22 +53,22 @@ pub enum Ended {
     Root(String),
 }
 
-impl Ended {
-    pub(crate) fn window(error: impl fmt::Display) -> Ended {
-        Ended::Window(error.to_string())
+impl ExitReason {
+    pub(crate) fn window(error: impl fmt::Display) -> ExitReason {
+        ExitReason::Window(error.to_string())
     }
 
-    pub(crate) fn link(error: impl fmt::Display) -> Ended {
-        Ended::Root(error.to_string())
+    pub(crate) fn link(error: impl fmt::Display) -> ExitReason {
+        ExitReason::Root(error.to_string())
     }
 }
 
-impl fmt::Display for Ended {
+impl fmt::Display for ExitReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Ended::Stopped => f.write_str("stopped"),
-            Ended::Window(why) => write!(f, "the window is not usable: {why}"),
-            Ended::Root(why) => write!(f, "lost the root monitor: {why}"),
+            ExitReason::Stopped => f.write_str("stopped"),
+            ExitReason::Window(why) => write!(f, "the window is not usable: {why}"),
+            ExitReason::Root(why) => write!(f, "lost the root monitor: {why}"),
         }
     }
 }
@@ -79,9 +80,9 @@ pub struct NodeMonitor<B> {
     windows: Vec<WindowId>,
     link: Option<ControlLink>,
     programs: BTreeMap<[u8; 32], Vec<u8>>,
-    running: Option<Running>,
+    running: Option<RunningProgram>,
     next_connection: u32,
-    console: Box<Outgoing<CONSOLE_BYTES>>,
+    console: Box<OutputBuffer<CONSOLE_BYTES>>,
 }
 
 impl<B: Board> NodeMonitor<B> {
@@ -112,22 +113,22 @@ impl<B: Board> NodeMonitor<B> {
     }
 
     /// Prints a line on the console.
-    pub fn say(&mut self, line: fmt::Arguments<'_>) {
+    pub fn print_line(&mut self, line: fmt::Arguments<'_>) {
         self.console.write(format!("{line}\n").as_bytes());
     }
 
     /// Runs the main loop until the monitor has to end; returns the reason.
-    pub fn serve(&mut self) -> Ended {
+    pub fn serve(&mut self) -> ExitReason {
         match self.try_serve() {
             Ok(never) => match never {},
             Err(ended) => ended,
         }
     }
 
-    fn try_serve(&mut self) -> Result<core::convert::Infallible, Ended> {
-        self.open_line()?;
+    fn try_serve(&mut self) -> Result<core::convert::Infallible, ExitReason> {
+        self.open_control_link()?;
         loop {
-            self.turn()?;
+            self.run_once()?;
         }
     }
 
@@ -137,10 +138,10 @@ impl<B: Board> NodeMonitor<B> {
     /// doorbells rung before that. So the root is rung repeatedly until it answers, and on the other windows
     /// the board rings itself. The emulator connects the board's own doorbells last, so the first interrupt
     /// on a window proves that all its other peers can be rung.
-    pub(crate) fn open_line(&mut self) -> Result<(), Ended> {
+    pub(crate) fn open_control_link(&mut self) -> Result<(), ExitReason> {
         let header = |window: &Window| WindowHeader::read(&window.memory).map(|header| header.window);
         let windows: Result<_, _> = self.board.windows().iter().map(header).collect();
-        self.windows = windows.map_err(Ended::window)?;
+        self.windows = windows.map_err(ExitReason::window)?;
         let mut opening = Opening::start(self.window())?;
         let deadline_ns = self.board.now_ns() + ROOT_TIMEOUT_NS;
         let mut rung = 0;
@@ -150,7 +151,7 @@ impl<B: Board> NodeMonitor<B> {
             }
             // Also after the last step: the root waits for it, and no other ring would follow soon.
             self.ring_root_now();
-            rung |= self.board.rung();
+            rung |= self.board.take_doorbells();
             let is_silent = |window: &&Window| rung & window.bells == 0;
             if self.link.is_some() && !self.board.windows().iter().any(|window| is_silent(&window)) {
                 return Ok(());
@@ -160,15 +161,15 @@ impl<B: Board> NodeMonitor<B> {
             }
             let now_ns = self.board.now_ns();
             if now_ns > deadline_ns {
-                return Err(Ended::Root("it did not answer".into()));
+                return Err(ExitReason::Root("it did not answer".into()));
             }
-            self.board.sleep(Some(now_ns + RING_AGAIN_NS));
+            self.board.sleep(Some(now_ns + RING_RETRY_NS));
         }
     }
 
     /// Performs one turn of the main loop: exchanges messages, then runs the program for a while or sleeps.
-    pub(crate) fn turn(&mut self) -> Result<(), Ended> {
-        self.pump()?;
+    pub(crate) fn run_once(&mut self) -> Result<(), ExitReason> {
+        self.process_io()?;
         let now_ns = self.board.now_ns();
         let backlog = self.link.as_ref().map_or(0, ControlLink::backlog);
         match &mut self.running {
@@ -179,7 +180,7 @@ impl<B: Board> NodeMonitor<B> {
                     }
                     running.asleep_until_ns = None;
                     let rung = running.take_rung();
-                    self.board.answer(rung);
+                    self.board.set_return_value(rung);
                 }
                 self.run()
             }
@@ -190,25 +191,25 @@ impl<B: Board> NodeMonitor<B> {
     /// Runs the program until it makes a call, faults, or a doorbell rings. The monitor does not poll its
     /// link meanwhile. It is announced as asleep, so the root rings for every order, which also interrupts a
     /// program that never calls.
-    fn run(&mut self) -> Result<(), Ended> {
-        let may_run = self.link()?.may_sleep();
+    fn run(&mut self) -> Result<(), ExitReason> {
+        let may_run = self.link()?.prepare_to_sleep();
         self.ring_root();
         let trap = may_run.then(|| self.board.run());
-        self.link()?.awake();
-        trap.into_iter().for_each(|trap| self.trapped(trap));
+        self.link()?.end_sleep();
+        trap.into_iter().for_each(|trap| self.handle_trap(trap));
         Ok(())
     }
 
     /// Polls doorbells, executes received orders, sends reports and output, and writes to the console.
-    fn pump(&mut self) -> Result<(), Ended> {
-        let rung = self.board.rung();
+    fn process_io(&mut self) -> Result<(), ExitReason> {
+        let rung = self.board.take_doorbells();
         if let Some(running) = &mut self.running {
             running.rung |= rung;
         }
         while let Some(order) = self.link()?.receive()? {
-            self.obey(order)?;
+            self.handle_order(order)?;
         }
-        self.pass_output();
+        self.report_output();
         self.link()?.flush()?;
         self.ring_root();
         for _ in 0..CONSOLE_BURST {
@@ -220,12 +221,12 @@ impl<B: Board> NodeMonitor<B> {
         Ok(())
     }
 
-    fn link(&mut self) -> Result<&mut ControlLink, Ended> {
-        self.link.as_mut().ok_or_else(|| Ended::Root("the control link is not open".into()))
+    fn link(&mut self) -> Result<&mut ControlLink, ExitReason> {
+        self.link.as_mut().ok_or_else(|| ExitReason::Root("the control link is not open".into()))
     }
 
     fn ring_root(&mut self) {
-        if self.link.as_mut().is_some_and(ControlLink::ring_due) {
+        if self.link.as_mut().is_some_and(ControlLink::take_pending_ring) {
             self.ring_root_now();
         }
     }
@@ -234,8 +235,8 @@ impl<B: Board> NodeMonitor<B> {
         self.board.ring(&self.board.windows()[0], ROOT_PEER, CONTROL_VECTOR);
     }
 
-    fn sleep(&mut self) -> Result<(), Ended> {
-        if !self.console.is_settled() {
+    fn sleep(&mut self) -> Result<(), ExitReason> {
+        if !self.console.is_drained() {
             return Ok(());
         }
         let until_ns = self
@@ -243,13 +244,13 @@ impl<B: Board> NodeMonitor<B> {
             .as_ref()
             .and_then(|running| running.asleep_until_ns)
             .filter(|until_ns| *until_ns != call::FOREVER);
-        let may_sleep = self.link()?.may_sleep();
+        let may_sleep = self.link()?.prepare_to_sleep();
         // The last check of the ring may have returned credit that the root waits for.
         self.ring_root();
         if may_sleep {
             self.board.sleep(until_ns);
         }
-        self.link()?.awake();
+        self.link()?.end_sleep();
         Ok(())
     }
 
@@ -259,11 +260,11 @@ impl<B: Board> NodeMonitor<B> {
         }
     }
 
-    fn obey(&mut self, encoded: Vec<u8>) -> Result<(), Ended> {
-        match Order::from_bytes(&encoded).map_err(Ended::link)? {
-            Order::Welcome { name, machine, .. } => self.welcomed(&name, &machine),
+    fn handle_order(&mut self, encoded: Vec<u8>) -> Result<(), ExitReason> {
+        match Order::from_bytes(&encoded).map_err(ExitReason::link)? {
+            Order::Welcome { name, machine, .. } => self.handle_welcome(&name, &machine),
             Order::Program { hash, length_bytes, window_offset_bytes, .. } => {
-                self.take_program(hash, length_bytes, window_offset_bytes);
+                self.store_program(hash, length_bytes, window_offset_bytes);
             }
             Order::Forget { hash } => {
                 self.programs.remove(&hash);
@@ -293,7 +294,7 @@ impl<B: Board> NodeMonitor<B> {
                     self.end(Exit::Signalled { signal: 9 });
                 }
             }
-            Order::Stop => return Err(Ended::Stopped),
+            Order::Stop => return Err(ExitReason::Stopped),
             Order::TraceRead { ticket, .. } => self.report(&Report::TraceBytes { ticket, bytes: None }),
             Order::NamesAsked { domain, connection, request, .. } => {
                 self.refuse_names(domain, connection, request);
@@ -325,20 +326,20 @@ impl<B: Board> NodeMonitor<B> {
     /// Refuses a request for names: a board runs one program at a time and has no names of its own.
     fn refuse_names(&mut self, domain: DomainId, connection: u32, request: u32) {
         let fault = tombolo_control::Fault::Refused { why: "a board has no names of its own".into() };
-        let message = told(&MonitorMessage { request, body: Reply::Failed { fault } });
+        let message = encode_or_fault(&MonitorMessage { request, body: Reply::Failed { fault } });
         self.report(&Report::NamesSay { domain, connection, message });
     }
 
-    fn welcomed(&mut self, name: &str, machine: &str) {
+    fn handle_welcome(&mut self, name: &str, machine: &str) {
         let (_, memory) = self.board.program_memory();
         let mib = memory.len() >> 20;
         let isa = Isa::current();
-        self.say(format_args!("board: {name} of machine {machine}, {isa}, {mib} MiB for programs"));
+        self.print_line(format_args!("board: {name} of machine {machine}, {isa}, {mib} MiB for programs"));
         self.report(&Report::Ready { version: FINGERPRINT, isa, cores: 1, pid: 1 });
     }
 
     /// Copies a program out of the window and stores it. If that fails, the start that follows reports it.
-    fn take_program(&mut self, hash: [u8; 32], length_bytes: u64, window_offset_bytes: Option<u64>) {
+    fn store_program(&mut self, hash: [u8; 32], length_bytes: u64, window_offset_bytes: Option<u64>) {
         let copied = window_offset_bytes.and_then(|offset_bytes| {
             let length = usize::try_from(length_bytes).ok()?;
             let offset = usize::try_from(offset_bytes).ok()?;
@@ -378,7 +379,7 @@ impl<B: Board> NodeMonitor<B> {
         match started {
             Ok(()) => {
                 self.next_connection = self.next_connection.wrapping_add(1);
-                self.running = Some(Running::new(order, connection));
+                self.running = Some(RunningProgram::new(order, connection));
                 self.report(&Report::Started { domain, pid: 1 });
                 self.report(&Report::Joined { connection, pid: 1, domain: Some(domain) });
             }
@@ -409,7 +410,7 @@ impl<B: Board> NodeMonitor<B> {
         }
     }
 
-    fn pass_output(&mut self) {
+    fn report_output(&mut self) {
         let (Some(running), Some(link)) = (&mut self.running, &mut self.link) else { return };
         for (stream, output) in (1..).zip(&mut running.outputs) {
             while let Some(piece) = output.next_piece() {
@@ -418,7 +419,7 @@ impl<B: Board> NodeMonitor<B> {
         }
     }
 
-    fn trapped(&mut self, trap: Trap) {
+    fn handle_trap(&mut self, trap: Trap) {
         match trap {
             // The next turn polls the doorbells.
             Trap::Interrupt => {}
@@ -431,19 +432,19 @@ impl<B: Board> NodeMonitor<B> {
                 }
             }
             Trap::Call { number, arguments } => {
-                let answer = self.call(number, arguments).unwrap_or(call::REFUSED);
-                self.board.answer(answer);
+                let answer = self.handle_call(number, arguments).unwrap_or(call::REFUSED);
+                self.board.set_return_value(answer);
             }
-            Trap::Fault(fault) => self.faulted(fault),
+            Trap::Fault(fault) => self.handle_fault(fault),
         }
     }
 
     /// Executes a call of the program and returns its result; `None` for an invalid call.
-    fn call(&mut self, number: u64, arguments: [u64; 4]) -> Option<u64> {
+    fn handle_call(&mut self, number: u64, arguments: [u64; 4]) -> Option<u64> {
         let [first, second, third, _] = arguments;
         match number {
             call::PRINT => {
-                let bytes = place(&mut self.board, second, third)?;
+                let bytes = program_slice(&mut self.board, second, third)?;
                 let taken = match first {
                     0 => self.console.write(bytes),
                     1 | 2 => self.running.as_mut()?.outputs[first as usize - 1].write(bytes),
@@ -452,24 +453,24 @@ impl<B: Board> NodeMonitor<B> {
                 Some(taken as u64)
             }
             call::REPORT => {
-                let bytes = place(&mut self.board, first, second)?;
+                let bytes = program_slice(&mut self.board, first, second)?;
                 let report = Report::from_bytes(bytes).ok()?;
                 let running = self.running.as_mut()?;
-                let theirs = match &report {
+                let is_own_report = match &report {
                     Report::Asked { connection, message } => {
                         *connection == running.connection && message.len() <= MAX_MESSAGE_BYTES
                     }
                     Report::Released { channel } => running.channels.remove(channel),
                     _ => false,
                 };
-                if !theirs {
+                if !is_own_report {
                     return None;
                 }
                 self.report(&report);
                 Some(0)
             }
             call::ORDER => {
-                let buffer = place(&mut self.board, first, second)?;
+                let buffer = program_slice(&mut self.board, first, second)?;
                 let orders = &mut self.running.as_mut()?.orders;
                 let Some(order) = orders.front() else { return Some(0) };
                 buffer.get_mut(..order.len())?.copy_from_slice(order);
@@ -481,15 +482,15 @@ impl<B: Board> NodeMonitor<B> {
         }
     }
 
-    fn faulted(&mut self, fault: Fault) {
+    fn handle_fault(&mut self, fault: Fault) {
         let Some(running) = &mut self.running else { return };
         let Fault { what, signal, instruction, address, syndrome } = fault;
-        let said = format!(
+        let text = format!(
             "board: {} {what}: address {address:#x}, instruction {instruction:#x}, syndrome {syndrome:#x}\n",
             running.name
         );
-        running.outputs[1].write(said.as_bytes());
-        self.console.write(said.as_bytes());
+        running.outputs[1].write(text.as_bytes());
+        self.console.write(text.as_bytes());
         self.end(Exit::Signalled { signal });
     }
 
@@ -512,7 +513,7 @@ impl<B: Board> NodeMonitor<B> {
 }
 
 /// Returns a part of the program's memory by its address on the board; `None` if it is out of bounds.
-fn place(board: &mut impl Board, address: u64, length_bytes: u64) -> Option<&mut [u8]> {
+fn program_slice(board: &mut impl Board, address: u64, length_bytes: u64) -> Option<&mut [u8]> {
     let (from, memory) = board.program_memory();
     let start = usize::try_from(address.checked_sub(from)?).ok()?;
     let end = start.checked_add(usize::try_from(length_bytes).ok()?)?;

@@ -3,7 +3,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
-use tombolo_platform_bare::console::Outgoing;
+use tombolo_platform_bare::console::OutputBuffer;
 
 /// Number of bytes in flight, not yet acknowledged by the reader, at which sending pauses.
 const IN_FLIGHT_BYTES: usize = 64 * 1024;
@@ -19,7 +19,7 @@ const BUFFER_BYTES: usize = 32 * 1024;
 
 /// Output stream of a program. Printing never blocks: a board must not stop because its output is not read.
 pub(crate) struct Output {
-    waiting: Box<Outgoing<BUFFER_BYTES>>,
+    waiting: Box<OutputBuffer<BUFFER_BYTES>>,
     in_flight_bytes: usize,
     in_flight_pieces: usize,
 }

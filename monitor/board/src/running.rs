@@ -13,7 +13,7 @@ use tombolo_platform_bare::elf::{Executable, LoadError};
 use crate::output::Output;
 
 /// A program on the board and its communication state.
-pub(crate) struct Running {
+pub(crate) struct RunningProgram {
     pub(crate) domain: DomainId,
     pub(crate) name: String,
     /// Number of the program's connection.
@@ -30,9 +30,9 @@ pub(crate) struct Running {
     pub(crate) outputs: [Output; 2],
 }
 
-impl Running {
-    pub(crate) fn new(order: &StartOrder, connection: u32) -> Running {
-        Running {
+impl RunningProgram {
+    pub(crate) fn new(order: &StartOrder, connection: u32) -> RunningProgram {
+        RunningProgram {
             domain: order.domain,
             name: order.program.name.clone(),
             connection,
@@ -56,17 +56,17 @@ impl Running {
 }
 
 /// Describes the board's windows for the program. `numbers` are their ids in the machine.
-fn reach(windows: &[Window], numbers: &[WindowId]) -> [StartWindow; MAX_WINDOWS] {
-    let mut reach = [StartWindow::default(); MAX_WINDOWS];
-    for (place, (window, number)) in reach.iter_mut().zip(windows.iter().zip(numbers)) {
-        *place = StartWindow {
+fn describe_windows(windows: &[Window], numbers: &[WindowId]) -> [StartWindow; MAX_WINDOWS] {
+    let mut described = [StartWindow::default(); MAX_WINDOWS];
+    for (entry, (window, number)) in described.iter_mut().zip(windows.iter().zip(numbers)) {
+        *entry = StartWindow {
             number: number.0.into(),
             address: window.address,
             length_bytes: window.memory.len_bytes() as u64,
             registers_address: window.registers_address,
         };
     }
-    reach
+    described
 }
 
 /// Loads a program and its encoded start order into memory, and prepares the board to run it. `numbers` are
@@ -77,7 +77,7 @@ pub(crate) fn load(
     order: &[u8],
     connection: u32,
 ) -> Result<(), LoadError> {
-    let windows = reach(board.windows(), numbers);
+    let windows = describe_windows(board.windows(), numbers);
     let (from, memory) = board.program_memory();
     // Layout from the program's end upwards: its heap, its `Start` structure, the order.
     let order_at = (memory.len().saturating_sub(order.len())) & !15;
@@ -86,9 +86,9 @@ pub(crate) fn load(
     let program = Executable::read(file, ELF_MACHINE, image, from + start_at as u64)?;
     for segment in program.segments() {
         let at = (segment.address - from) as usize;
-        let place = memory.get_mut(at..at + segment.memory_bytes as usize).ok_or(LoadError::Malformed)?;
+        let target = memory.get_mut(at..at + segment.memory_bytes as usize).ok_or(LoadError::Malformed)?;
         let contents = file.get(segment.offset..segment.offset + segment.file_bytes);
-        let (head, tail) = place.split_at_mut(segment.file_bytes);
+        let (head, tail) = target.split_at_mut(segment.file_bytes);
         head.copy_from_slice(contents.ok_or(LoadError::Malformed)?);
         tail.fill(0);
     }

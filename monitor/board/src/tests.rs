@@ -7,14 +7,14 @@ use std::rc::Rc;
 
 use tombolo_base::{ChannelId, DomainId, Isa, NodeId, SharedMemory, WindowId};
 use tombolo_control::{Exit, Order, ProgramSpec, Report, StartOrder, Wire};
-use tombolo_link::end::{ChannelEnd, Deferred, WakeOrder, memory_of};
+use tombolo_link::end::{ChannelEnd, DeferredSignals, WakeOrder, channel_memory};
 use tombolo_link::window::{CONTROL_OFFSET_BYTES, WindowHeader, control_config};
 use tombolo_link::{Handshake, Hello, Side};
 use tombolo_platform_bare::board::{Board, Fault, Trap, Window};
 use tombolo_platform_bare::call;
 use tombolo_platform_bare::elf::{HEADER_BYTES, NOTE_OWNER, NOTE_TYPE, SEGMENT_BYTES};
 
-use crate::node_monitor::{Ended, NodeMonitor};
+use crate::node_monitor::{ExitReason, NodeMonitor};
 
 const WINDOW_BYTES: u64 = 1 << 20;
 const PROGRAMS: u64 = 0x4040_0000;
@@ -47,7 +47,7 @@ impl Board for Scripted {
         self.now_ns = until_ns.unwrap_or(self.now_ns);
     }
 
-    fn rung(&mut self) -> u64 {
+    fn take_doorbells(&mut self) -> u64 {
         self.rung.take()
     }
 
@@ -82,7 +82,7 @@ impl Board for Scripted {
         self.script.borrow_mut().pop_front().unwrap_or(Trap::Interrupt)
     }
 
-    fn answer(&mut self, value: u64) {
+    fn set_return_value(&mut self, value: u64) {
         self.answers.borrow_mut().push(value);
     }
 
@@ -94,7 +94,7 @@ impl Board for Scripted {
 /// Monitor under test, the root's end of its link, and the shared state of the fake board.
 struct Rig {
     monitor: NodeMonitor<Scripted>,
-    root: ChannelEnd<Deferred>,
+    root: ChannelEnd<DeferredSignals>,
     script: Rc<std::cell::RefCell<VecDeque<Trap>>>,
     answers: Rc<std::cell::RefCell<Vec<u64>>>,
     console: Rc<std::cell::RefCell<Vec<u8>>>,
@@ -107,13 +107,13 @@ impl Rig {
         let (id, generation) = (WindowId(0), NonZeroU16::MIN);
         WindowHeader { window: id, node: NodeId(1), generation, length_bytes: WINDOW_BYTES, caches: None }
             .write(&window);
-        let memory = memory_of(&window, CONTROL_OFFSET_BYTES, control_config()).unwrap();
+        let memory = channel_memory(&window, CONTROL_OFFSET_BYTES, control_config()).unwrap();
         // Completes the handshake in memory first, so that the board's own one finds it done.
         let hello = Hello::new(control_config(), tombolo_base::hash::fnv1a(b"tombolo.control.1"), None);
         let mut theirs = Handshake::start(&memory, Side::A, hello).unwrap();
         let mut ours = Handshake::start(&memory, Side::B, hello).unwrap();
         let (_, _) = (ours.step().unwrap(), theirs.step().unwrap());
-        let (order, signals) = (WakeOrder::Fence, Deferred::default());
+        let (order, signals) = (WakeOrder::Fence, DeferredSignals::default());
         let root = ChannelEnd::attach(&memory, Side::B, control_config(), order, signals).unwrap();
         let (script, answers, console) = (Rc::default(), Rc::default(), Rc::default());
         let rings = Rc::new(Cell::new(0));
@@ -130,11 +130,11 @@ impl Rig {
             now_ns: 0,
         };
         let mut monitor = NodeMonitor::new(board);
-        monitor.open_line().unwrap();
+        monitor.open_control_link().unwrap();
         assert!(rings.get() > 0, "the root sleeps until it is rung for the last step");
         let mut rig = Rig { monitor, root, script, answers, console };
         rig.order(&Order::Welcome { node: NodeId(1), name: "b0".into(), machine: "m".into() });
-        let ready = rig.turns();
+        let ready = rig.run_turns();
         assert!(
             matches!(ready[..], [Report::Ready { isa, cores: 1, .. }] if isa == Isa::current()),
             "{ready:?}"
@@ -147,10 +147,10 @@ impl Rig {
     }
 
     /// Runs a few turns of the main loop and returns the reports.
-    fn turns(&mut self) -> Vec<Report> {
+    fn run_turns(&mut self) -> Vec<Report> {
         let mut reports = Vec::new();
         for _ in 0..8 {
-            self.monitor.turn().unwrap();
+            self.monitor.run_once().unwrap();
             while let Some(bytes) = self.root.try_recv(|message| message.to_vec()).unwrap() {
                 reports.push(Report::from_bytes(&bytes).unwrap());
             }
@@ -176,7 +176,7 @@ impl Rig {
         });
         let order = start_order(Self::domain(index));
         self.order(&Order::Start { order });
-        self.turns()
+        self.run_turns()
     }
 
     fn leaf_window(&self) -> SharedMemory {
@@ -273,14 +273,14 @@ fn a_program_reaches_all_windows() {
 }
 
 #[test]
-fn a_fault_is_printed_and_ends_the_program_alone() {
+fn fault_is_printed_and_ends_only_the_program() {
     let mut rig = Rig::new();
     let fault = Fault { what: "touched", signal: 11, instruction: 2, address: 1, syndrome: 3 };
     rig.traps([Trap::Fault(fault)]);
     let reports = rig.start(1);
     let ended = Report::Ended { domain: Rig::domain(1), exit: Exit::Signalled { signal: 11 } };
     assert_eq!(reports.last(), Some(&ended));
-    rig.turns();
+    rig.run_turns();
     let console = String::from_utf8(rig.console.borrow().clone()).unwrap();
     assert!(console.contains("board: prog touched: address 0x1, instruction 0x2"), "{console}");
     rig.traps([call(call::EXIT, [0; 4])]);
@@ -290,21 +290,21 @@ fn a_fault_is_printed_and_ends_the_program_alone() {
 }
 
 #[test]
-fn a_program_that_loops_is_killed_and_lets_go_of_its_channels() {
+fn looping_program_is_killed_and_releases_its_channels() {
     let mut rig = Rig::new();
     rig.start(1);
     let channel = ChannelId(9);
     let attachments = vec![tombolo_control::Attachment::Lifeline];
     rig.order(&Order::Deliver { connection: 1, channel, attachments, message: Vec::new() });
     rig.order(&Order::Signal { domain: Rig::domain(1), signal: 9 });
-    let reports = rig.turns();
+    let reports = rig.run_turns();
     assert!(reports.contains(&Report::Released { channel }), "{reports:?}");
     let ended = Report::Ended { domain: Rig::domain(1), exit: Exit::Signalled { signal: 9 } };
     assert_eq!(reports.last(), Some(&ended));
 }
 
 #[test]
-fn one_program_at_a_time_and_none_that_did_not_arrive() {
+fn second_or_missing_program_is_refused() {
     let mut rig = Rig::new();
     rig.start(1);
     rig.order(&Order::Start { order: start_order(Rig::domain(2)) });
@@ -314,15 +314,15 @@ fn one_program_at_a_time_and_none_that_did_not_arrive() {
             .any(|report| matches!(report, Report::NotStarted { why, .. } if why.contains(words)));
         assert!(found, "{reports:?}");
     };
-    refused(rig.turns(), "one program at a time");
+    refused(rig.run_turns(), "one program at a time");
     rig.order(&Order::Signal { domain: Rig::domain(1), signal: 15 });
     rig.order(&Order::Forget { hash: HASH });
     rig.order(&Order::Start { order: start_order(Rig::domain(3)) });
-    refused(rig.turns(), "did not arrive");
+    refused(rig.run_turns(), "did not arrive");
 }
 
 #[test]
-fn calls_that_make_no_sense_are_refused() {
+fn invalid_calls_are_refused() {
     let mut rig = Rig::new();
     let outside = PROGRAMS + (4 << 20);
     rig.traps([
@@ -336,13 +336,13 @@ fn calls_that_make_no_sense_are_refused() {
         call(call::PRINT, [1, outside - 1, 1, 0]),
     ]);
     rig.start(1);
-    rig.turns();
+    rig.run_turns();
     let no = call::REFUSED;
     assert_eq!(rig.answers.borrow()[..8], [no, no, no, no, no, no, 0, 1]);
 }
 
 #[test]
-fn a_sleep_ends_by_its_time_or_an_order() {
+fn sleep_ends_by_timeout_or_order() {
     let mut rig = Rig::new();
     rig.traps([call(call::SLEEP, [5_000, 0, 0, 0]), call(call::SLEEP, [call::FOREVER, 0, 0, 0])]);
     rig.start(1);
@@ -353,7 +353,7 @@ fn a_sleep_ends_by_its_time_or_an_order() {
         attachments: Vec::new(),
         message: Vec::new(),
     });
-    rig.turns();
+    rig.run_turns();
     assert_eq!(*rig.answers.borrow(), [0, 1], "bit 0 says that there are orders");
 }
 
@@ -361,5 +361,5 @@ fn a_sleep_ends_by_its_time_or_an_order() {
 fn the_root_can_stop_it() {
     let mut rig = Rig::new();
     rig.order(&Order::Stop);
-    assert_eq!(rig.monitor.turn(), Err(Ended::Stopped));
+    assert_eq!(rig.monitor.run_once(), Err(ExitReason::Stopped));
 }

@@ -1,6 +1,6 @@
 //! Names of a scope as a monitor serves them: requests of clients in, messages to them out.
 //!
-//! The root has one desk for the machine, every agent one for its node. No I/O: see [`tombolo_naming`].
+//! The root has one service for the machine, every agent one for its node. No I/O: see [`tombolo_naming`].
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ use tombolo_naming::{
 };
 
 /// A client of an agent, by the agent's node and number for it.
-pub type Client = (NodeId, u32);
+pub type ClientId = (NodeId, u32);
 
 /// Returns the limits of a scope, with those that the machine file sets for each domain.
 #[must_use]
-pub fn limits(records_per_domain: u32, waits_per_domain: u32) -> Limits {
+pub fn scope_limits(records_per_domain: u32, waits_per_domain: u32) -> Limits {
     Limits {
         records_per_session: records_per_domain as usize,
         waits_per_session: waits_per_domain as usize,
@@ -25,27 +25,27 @@ pub fn limits(records_per_domain: u32, waits_per_domain: u32) -> Limits {
 
 /// Serves the names of one scope.
 #[derive(Debug)]
-pub struct NameDesk {
+pub struct NameService {
     /// Node of these names; `None` for the machine's.
     origin: Option<NodeId>,
     naming: Naming,
-    clients: BTreeMap<Client, DomainId>,
+    clients: BTreeMap<ClientId, DomainId>,
     /// Messages that do not come from the naming core.
-    said: Vec<(Client, MonitorMessage)>,
+    outgoing: Vec<(ClientId, MonitorMessage)>,
     /// Withdrawn names of a node, to be reported to the root.
     withdrawn: Vec<String>,
     next_listener: u32,
 }
 
-impl NameDesk {
-    /// Creates a desk without names. `generation` is that of the node.
+impl NameService {
+    /// Creates a service without names. `generation` is that of the node.
     #[must_use]
     pub fn new(origin: Option<NodeId>, limits: Limits, generation: u16) -> Self {
-        NameDesk {
+        NameService {
             origin,
             naming: Naming::new(limits, generation),
             clients: BTreeMap::new(),
-            said: Vec::new(),
+            outgoing: Vec::new(),
             withdrawn: Vec::new(),
             next_listener: NODE_LISTENERS,
         }
@@ -59,57 +59,57 @@ impl NameDesk {
 
     /// Returns the size of every table by name, for leak tests.
     #[must_use]
-    pub fn held(&self) -> Vec<(&'static str, usize)> {
+    pub fn resource_counts(&self) -> Vec<(&'static str, usize)> {
         let own = [
             ("clients of names", self.clients.len()),
-            ("answers of names", self.said.len()),
+            ("answers of names", self.outgoing.len()),
             ("names withdrawn", self.withdrawn.len()),
         ];
-        own.into_iter().chain(self.naming.held()).collect()
+        own.into_iter().chain(self.naming.resource_counts()).collect()
     }
 
     /// Registers the domain of a client.
-    pub fn admit(&mut self, client: Client, domain: DomainId) {
+    pub fn admit(&mut self, client: ClientId, domain: DomainId) {
         let (node, connection) = client;
         self.clients.insert(client, domain);
-        self.naming.open(Session::of_client(node, connection), domain);
+        self.naming.open(Session::from_client(node, connection), domain);
     }
 
     /// Returns the domain of a client.
     #[must_use]
-    pub fn domain_of(&self, client: Client) -> Option<DomainId> {
+    pub fn domain_of(&self, client: ClientId) -> Option<DomainId> {
         self.clients.get(&client).copied()
     }
 
     /// Removes a client that has left, with everything that it owned.
-    pub fn left(&mut self, (node, connection): Client) {
+    pub fn client_left(&mut self, (node, connection): ClientId) {
         if self.clients.remove(&(node, connection)).is_some() {
-            self.naming.close(Session::of_client(node, connection));
+            self.naming.close(Session::from_client(node, connection));
         }
     }
 
     /// Handles the end of a domain, even if a process still holds its connections open.
     pub fn domain_ended(&mut self, domain: DomainId) {
-        let theirs: Vec<Client> =
+        let clients_of_domain: Vec<ClientId> =
             self.clients.iter().filter(|(_, of)| **of == domain).map(|(client, _)| *client).collect();
-        theirs.into_iter().for_each(|client| self.left(client));
+        clients_of_domain.into_iter().for_each(|client| self.client_left(client));
     }
 
     /// Handles a request of a client.
-    pub fn ask(&mut self, now: Nanos, client: Client, request: u32, operation: Operation) {
+    pub fn handle_request(&mut self, now: Nanos, client: ClientId, request: u32, operation: Operation) {
         if self.clients.contains_key(&client) {
             let number = MonitorMessage::number_of(request);
-            self.naming.request(now, Session::of_client(client.0, client.1), number, operation);
+            self.naming.request(now, Session::from_client(client.0, client.1), number, operation);
         } else if request != 0 {
             let fault = Fault::Refused { why: "attach to the monitor first".into() };
-            self.say(client, request, Reply::Failed { fault });
+            self.queue_reply(client, request, Reply::Failed { fault });
         }
     }
 
     /// Queues a message that does not come from the naming core.
-    pub fn say(&mut self, client: Client, request: u32, body: Reply) {
+    pub fn queue_reply(&mut self, client: ClientId, request: u32, body: Reply) {
         if request != 0 {
-            self.said.push((client, MonitorMessage { request, body }));
+            self.outgoing.push((client, MonitorMessage { request, body }));
         }
     }
 
@@ -125,8 +125,8 @@ impl NameDesk {
     }
 
     /// Returns the pending messages to clients, in order.
-    pub fn take_messages(&mut self) -> Vec<(Client, MonitorMessage)> {
-        let mut messages = std::mem::take(&mut self.said);
+    pub fn take_messages(&mut self) -> Vec<(ClientId, MonitorMessage)> {
+        let mut messages = std::mem::take(&mut self.outgoing);
         let (origin, withdrawn) = (self.origin, &mut self.withdrawn);
         messages.extend(self.naming.take_outputs().into_iter().filter_map(|output| {
             Some(match output {
@@ -162,7 +162,7 @@ impl NameDesk {
     ///
     /// # Errors
     /// [`Fault`] if the name cannot be exported.
-    pub fn export_numbered(&mut self, client: Client, name: &str) -> Result<u32, Fault> {
+    pub fn export_numbered(&mut self, client: ClientId, name: &str) -> Result<u32, Fault> {
         let listener = self.next_listener;
         self.export(client, name, listener).map_err(|fault| match fault {
             NameFault::Exists { name, owner: Some(owner) } => Fault::NameTaken { name, owner },
@@ -177,19 +177,24 @@ impl NameDesk {
     ///
     /// # Errors
     /// [`NameFault`] if the name cannot be exported.
-    pub fn export(&mut self, (node, connection): Client, name: &str, listener: u32) -> Result<(), NameFault> {
-        self.naming.export(Session::of_client(node, connection), name, listener, Attributes::new())
+    pub fn export(
+        &mut self,
+        (node, connection): ClientId,
+        name: &str,
+        listener: u32,
+    ) -> Result<(), NameFault> {
+        self.naming.export(Session::from_client(node, connection), name, listener, Attributes::new())
     }
 
     /// Withdraws the name that a client exports under this listener number.
-    pub fn withdraw(&mut self, (node, connection): Client, listener: u32) {
-        self.naming.withdraw(Session::of_client(node, connection), listener);
+    pub fn withdraw(&mut self, (node, connection): ClientId, listener: u32) {
+        self.naming.withdraw(Session::from_client(node, connection), listener);
     }
 
     /// Returns whether a client exports a name under this number.
     #[must_use]
-    pub fn has_listener(&self, (node, connection): Client, listener: u32) -> bool {
-        self.naming.exported_as(Session::of_client(node, connection), listener).is_some()
+    pub fn has_listener(&self, (node, connection): ClientId, listener: u32) -> bool {
+        self.naming.exported_name(Session::from_client(node, connection), listener).is_some()
     }
 
     /// Returns the exporter of a name.
@@ -205,17 +210,17 @@ impl NameDesk {
     }
 
     /// Returns the records whose names begin with a prefix.
-    pub fn records_under<'a>(
+    pub fn records_with_prefix<'a>(
         &'a self,
         prefix: &'a str,
     ) -> impl Iterator<Item = (&'a str, &'a Attributes)> + 'a {
-        self.naming.records_under(prefix)
+        self.naming.records_with_prefix(prefix)
     }
 
     /// Returns the number of records that are removed with a client.
     #[must_use]
-    pub fn records_of(&self, (node, connection): Client) -> usize {
-        self.naming.records_of(Session::of_client(node, connection))
+    pub fn records_of(&self, (node, connection): ClientId) -> usize {
+        self.naming.records_of(Session::from_client(node, connection))
     }
 }
 
@@ -224,25 +229,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_is_gone_leaves_nothing() {
+    fn withdrawn_name_leaves_no_state() {
         for origin in [None, Some(NodeId(3))] {
-            let mut desk = NameDesk::new(origin, Limits::default(), 1);
-            let before = desk.held();
+            let mut service = NameService::new(origin, Limits::default(), 1);
+            let before = service.resource_counts();
             for index in 1..4 {
                 let client = (NodeId(3), index);
-                desk.admit(client, DomainId::new(NodeId(3), core::num::NonZeroU16::MIN, index));
-                desk.export_numbered(client, "service").unwrap();
-                desk.left(client);
-                let _ = desk.take_messages();
-                assert_eq!(desk.take_withdrawn().len(), usize::from(origin.is_some()));
+                service.admit(client, DomainId::new(NodeId(3), core::num::NonZeroU16::MIN, index));
+                service.export_numbered(client, "service").unwrap();
+                service.client_left(client);
+                let _ = service.take_messages();
+                assert_eq!(service.take_withdrawn().len(), usize::from(origin.is_some()));
             }
-            // The desk of the machine's names keeps no list of withdrawn names.
-            desk.admit((NodeId(3), 9), DomainId::new(NodeId(3), core::num::NonZeroU16::MIN, 9));
-            desk.export_numbered((NodeId(3), 9), "service").unwrap();
-            desk.left((NodeId(3), 9));
-            let _ = desk.take_messages();
+            // The service of the machine's names keeps no list of withdrawn names.
+            service.admit((NodeId(3), 9), DomainId::new(NodeId(3), core::num::NonZeroU16::MIN, 9));
+            service.export_numbered((NodeId(3), 9), "service").unwrap();
+            service.client_left((NodeId(3), 9));
+            let _ = service.take_messages();
             if origin.is_none() {
-                assert_eq!(desk.held(), before);
+                assert_eq!(service.resource_counts(), before);
             }
         }
     }

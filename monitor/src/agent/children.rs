@@ -10,18 +10,18 @@ use tombolo_control::{CpuPlacement, Exit, OWN_PROGRAM, StartOrder, streams};
 use tombolo_platform::error::Context;
 use tombolo_platform::event::Interest;
 use tombolo_platform::meters::SYSFS_VARIABLE;
-use tombolo_platform::process::{Ended, Process};
+use tombolo_platform::process::{ExitOutcome, Process};
 use tombolo_platform::socket::{self, SocketKind};
 use tombolo_platform::thread::{self, Scheduling};
 use tombolo_platform::{Errno, OsError, Signal, process};
 
 use super::orphans::DOMAIN_VARIABLE;
-use super::watched::Watched;
-use super::{Agent, Subject, Token};
+use super::watched::Registered;
+use super::{Agent, EventSource, Token};
 use tombolo_monitor_core::agent::PIECE_BYTES;
 
 /// Variables for the monitor itself, removed from the environment of domains.
-const OWN_VARIABLES: [&str; 5] =
+const MONITOR_VARIABLES: [&str; 5] =
     ["TOMBOLO_MONITOR", "TOMBOLO_MACHINE", "TOMBOLO_KIT", "TOMBOLO_TOMBOLOD", SYSFS_VARIABLE];
 
 /// Descriptors of a process's streams, by number.
@@ -29,9 +29,9 @@ type Streams = Vec<(u8, OwnedFd)>;
 
 /// A process, watched by the descriptor that reports its end.
 #[derive(Debug)]
-struct Running(Process);
+struct ProcessHandle(Process);
 
-impl AsFd for Running {
+impl AsFd for ProcessHandle {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.ended_fd()
     }
@@ -40,11 +40,11 @@ impl AsFd for Running {
 /// Process and pipes of a domain that this agent started.
 #[derive(Debug)]
 pub(super) struct ChildProcess {
-    process: Watched<Running>,
+    process: Registered<ProcessHandle>,
     /// Open output streams, by number.
-    outputs: Vec<(u8, Watched<OwnedFd>)>,
+    outputs: Vec<(u8, Registered<OwnedFd>)>,
     /// Open input streams, by number. Includes the side stream, with a separate descriptor.
-    inputs: Vec<(u8, Watched<OwnedFd>)>,
+    inputs: Vec<(u8, Registered<OwnedFd>)>,
 }
 
 impl ChildProcess {
@@ -52,7 +52,7 @@ impl ChildProcess {
         self.process.inner_mut().0.destroy();
     }
 
-    fn input(&self, number: u8) -> Option<&Watched<OwnedFd>> {
+    fn input(&self, number: u8) -> Option<&Registered<OwnedFd>> {
         self.inputs.iter().find(|(of, _)| *of == number).map(|(_, input)| input)
     }
 }
@@ -66,11 +66,11 @@ impl Agent {
         match self.try_start(order) {
             Ok(child) => {
                 let inputs: Vec<u8> = child.inputs.iter().map(|(number, _)| *number).collect();
-                self.core.started(domain, child.process.inner().0.pid(), &inputs);
+                self.core.child_started(domain, child.process.inner().0.pid(), &inputs);
                 self.children.insert(domain, child);
-                self.changed.insert(Subject::Child(domain));
+                self.changed.insert(EventSource::Child(domain));
             }
-            Err(error) => self.core.not_started(domain, error.to_string()),
+            Err(error) => self.core.child_start_failed(domain, error.to_string()),
         }
     }
 
@@ -91,7 +91,7 @@ impl Agent {
             }
         };
         command.args(&spec.arguments);
-        OWN_VARIABLES.iter().for_each(|name| {
+        MONITOR_VARIABLES.iter().for_each(|name| {
             command.env_remove(name);
         });
         command.envs(spec.environment).env("TOMBOLO_MONITOR", &self.socket_name);
@@ -100,8 +100,8 @@ impl Agent {
         command.current_dir(if directory.is_dir() { directory } else { Path::new("/") });
         command.stdin(if spec.stdin { Stdio::piped() } else { Stdio::null() });
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        place(&mut command, &spec.cpus)?;
-        process::end_first_without_memory(&mut command);
+        apply_placement(&mut command, &spec.cpus)?;
+        process::prefer_as_oom_victim(&mut command);
         // The emulator opens the program itself after exec, so it must inherit the file.
         let mut inherit: Vec<BorrowedFd<'_>> = self.emulator.iter().map(|_| file.as_fd()).collect();
         let side = spec.side.as_ref().map(|_| socket::pair(SocketKind::Stream)).transpose()?;
@@ -112,7 +112,7 @@ impl Agent {
             inherit.push(theirs.as_fd());
         }
         let mut process = Process::start(&mut command, &inherit)
-            .map_err(|error| explain(error, &spec.cpus, self.emulator.is_some()))?;
+            .map_err(|error| explain_start_error(error, &spec.cpus, self.emulator.is_some()))?;
         let child = process.child_mut();
         let outputs = [
             child.stdout.take().map(|pipe| (streams::OUTPUT, OwnedFd::from(pipe))),
@@ -135,48 +135,52 @@ impl Agent {
         for (_, pipe) in &inputs {
             rustix::io::ioctl_fionbio(pipe, true).context("feed a program")?;
         }
-        self.watch_child(domain, process, (outputs, inputs))
+        self.register_child(domain, process, (outputs, inputs))
     }
 
     /// Waits for the end of a process; for its streams only after [`arm_child`](Self::arm_child).
-    fn watch_child(
+    fn register_child(
         &self,
         domain: DomainId,
         process: Process,
         (outputs, inputs): (Streams, Streams),
     ) -> Result<ChildProcess, OsError> {
-        let watched = |pipes: Streams, token: fn(DomainId, u8) -> Token| {
-            let watched = pipes
+        let registered = |pipes: Streams, token: fn(DomainId, u8) -> Token| {
+            let registered = pipes
                 .into_iter()
-                .map(|(number, pipe)| Ok((number, self.watch.add(pipe, token(domain, number), None)?)));
-            watched.collect::<Result<Vec<_>, OsError>>()
+                .map(|(number, pipe)| Ok((number, self.poller.add(pipe, token(domain, number), None)?)));
+            registered.collect::<Result<Vec<_>, OsError>>()
         };
         Ok(ChildProcess {
-            process: self.watch.add(Running(process), Token::ChildEnd(domain), Some(Interest::Read))?,
-            outputs: watched(outputs, Token::ChildOutput)?,
-            inputs: watched(inputs, Token::ChildInput)?,
+            process: self.poller.add(
+                ProcessHandle(process),
+                Token::ChildEnd(domain),
+                Some(Interest::Read),
+            )?,
+            outputs: registered(outputs, Token::ChildOutput)?,
+            inputs: registered(inputs, Token::ChildInput)?,
         })
     }
 
     /// Updates the events to wait for on a child's streams.
     pub(super) fn arm_child(&mut self, domain: DomainId) {
         let Some(child) = self.children.get_mut(&domain) else { return };
-        let (mut mute, mut deaf) = (Vec::new(), Vec::new());
+        let (mut failed_outputs, mut failed_inputs) = (Vec::new(), Vec::new());
         for (number, pipe) in &mut child.outputs {
             let wanted = self.core.may_read_output(domain, *number).then_some(Interest::Read);
-            if pipe.want(wanted).is_err() {
-                mute.push(*number);
+            if pipe.set_interest(wanted).is_err() {
+                failed_outputs.push(*number);
             }
         }
         for (number, input) in &mut child.inputs {
             let wanted = self.core.next_input(domain, *number).map(|_| Interest::Write);
-            if input.want(wanted).is_err() {
-                deaf.push(*number);
+            if input.set_interest(wanted).is_err() {
+                failed_inputs.push(*number);
             }
         }
         // Streams that cannot be waited for count as ended.
-        mute.into_iter().for_each(|number| self.close_output(domain, number));
-        deaf.into_iter().for_each(|number| self.core.input_refused(domain, number));
+        failed_outputs.into_iter().for_each(|number| self.close_output(domain, number));
+        failed_inputs.into_iter().for_each(|number| self.core.input_closed(domain, number));
     }
 
     pub(super) fn signal(&mut self, domain: DomainId, number: u8) {
@@ -217,7 +221,7 @@ impl Agent {
             match rustix::io::write(input, piece) {
                 Ok(count) => self.core.input_written(domain, number, count),
                 Err(Errno::AGAIN | Errno::INTR) => return,
-                Err(_) => return self.core.input_refused(domain, number),
+                Err(_) => return self.core.input_closed(domain, number),
             }
         }
     }
@@ -233,16 +237,16 @@ impl Agent {
         child.inputs.retain(|(of, _)| *of != number);
     }
 
-    pub(super) fn child_may_have_ended(&mut self, domain: DomainId) {
+    pub(super) fn reap_child(&mut self, domain: DomainId) {
         let Some(child) = self.children.get_mut(&domain) else { return };
         let exit = match child.process.inner_mut().0.try_reap() {
-            Ok(Some(Ended::Exited(status))) => Exit::Exited { status },
-            Ok(Some(Ended::Signalled(signal))) => Exit::Signalled { signal },
+            Ok(Some(ExitOutcome::Exited(status))) => Exit::Exited { status },
+            Ok(Some(ExitOutcome::Signalled(signal))) => Exit::Signalled { signal },
             Ok(None) => return,
             // It cannot be reaped, so its exit status stays unknown.
             Err(_) => Exit::Signalled { signal: 0 },
         };
-        self.core.ended(domain, exit);
+        self.core.child_exited(domain, exit);
         // Its last output is still in the pipes, bounded by their capacity.
         for number in [streams::OUTPUT, streams::ERROR, streams::SIDE] {
             while self.read_output(domain, number) {}
@@ -261,7 +265,7 @@ impl Agent {
 
 /// Sets the requested placement. Detects errors here that would otherwise only occur in the new process,
 /// without a message.
-fn place(command: &mut Command, placement: &CpuPlacement) -> Result<(), OsError> {
+fn apply_placement(command: &mut Command, placement: &CpuPlacement) -> Result<(), OsError> {
     let priority = placement.real_time_priority;
     if priority > CpuPlacement::MAX_PRIORITY {
         let what = format!("start a program at real-time priority {priority} (use 1 to 99)");
@@ -277,12 +281,12 @@ fn place(command: &mut Command, placement: &CpuPlacement) -> Result<(), OsError>
         );
         return Err(OsError::new(what, Errno::INVAL));
     }
-    process::place(command, wanted, (priority > 0).then_some(Scheduling::Fifo(priority)));
+    process::set_placement(command, wanted, (priority > 0).then_some(Scheduling::Fifo(priority)));
     Ok(())
 }
 
 /// Explains a start error caused by the CPU placement or the program's loader.
-fn explain(error: OsError, placement: &CpuPlacement, emulated: bool) -> OsError {
+fn explain_start_error(error: OsError, placement: &CpuPlacement, emulated: bool) -> OsError {
     // The program itself exists, and so does its working directory, so the loader is missing.
     if error.errno == Errno::NOENT && !emulated {
         let what = "start a program that is linked dynamically where its loader is missing (link it statically; or \

@@ -4,26 +4,26 @@ use std::collections::VecDeque;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use tombolo_base::ChannelId;
-use tombolo_control::{Fault, MonitorMessage, Reply, told};
+use tombolo_control::{Fault, MonitorMessage, Reply, encode_or_fault};
 use tombolo_platform::event::{Interest, Ready};
 use tombolo_platform::{Errno, process, socket};
 
-use super::watched::Watched;
-use super::{Agent, Subject, Token};
+use super::watched::Registered;
+use super::{Agent, EventSource, Token};
 use tombolo_monitor_core::agent::Item;
 
 /// Connection of a client.
 #[derive(Debug)]
 pub(super) struct ClientConnection {
-    socket: Watched<OwnedFd>,
+    socket: Registered<OwnedFd>,
     /// Messages that the client has not accepted yet.
     queue: VecDeque<(Vec<u8>, Vec<OwnedFd>)>,
 }
 
 impl ClientConnection {
-    /// Returns the events to wait for; `is_heard` enables requests. `None` if there are none.
-    fn interest(&self, is_heard: bool) -> Option<Interest> {
-        match (is_heard, self.queue.is_empty()) {
+    /// Returns the events to wait for; `read_enabled` enables requests. `None` if there are none.
+    fn interest(&self, read_enabled: bool) -> Option<Interest> {
+        match (read_enabled, self.queue.is_empty()) {
             (true, true) => Some(Interest::Read),
             (true, false) => Some(Interest::ReadWrite),
             (false, false) => Some(Interest::Write),
@@ -47,7 +47,7 @@ impl ClientConnection {
 }
 
 /// Opens a spare descriptor, to be released when no other is left.
-pub(super) fn spare() -> Option<OwnedFd> {
+pub(super) fn open_spare() -> Option<OwnedFd> {
     std::fs::File::open("/dev/null").ok().map(OwnedFd::from)
 }
 
@@ -57,42 +57,42 @@ impl Agent {
             let connection = match socket::accept(&self.listener) {
                 Ok(Some(connection)) => connection,
                 Ok(None) => return,
-                Err(_) => return self.turn_away(),
+                Err(_) => return self.reject_connection(),
             };
             let Ok(them) = socket::peer_credentials(&connection) else { continue };
-            let of_this_user = them.uid == process::user_id();
-            let Some(number) = self.core.client_connected(them.pid, of_this_user) else { continue };
-            match self.watch.add(connection, Token::Client(number), Some(Interest::Read)) {
+            let is_same_user = them.uid == process::user_id();
+            let Some(number) = self.core.client_connected(them.pid, is_same_user) else { continue };
+            match self.poller.add(connection, Token::Client(number), Some(Interest::Read)) {
                 Ok(socket) => {
                     self.clients.insert(number, ClientConnection { socket, queue: VecDeque::new() });
-                    self.changed.insert(Subject::Client(number));
+                    self.changed.insert(EventSource::Client(number));
                 }
                 // The client sees the end of the stream.
-                Err(_) => self.core.client_gone(number),
+                Err(_) => self.core.client_disconnected(number),
             }
         }
     }
 
     /// Refuses a connection for lack of descriptors. Otherwise the waiting client would stay in the backlog
     /// and wake this process without end: a spare descriptor accepts it, sends the error, and closes it.
-    fn turn_away(&mut self) {
+    fn reject_connection(&mut self) {
         drop(self.spare.take());
         if let Ok(Some(connection)) = socket::accept(&self.listener) {
             let what =
                 "the monitor of this node has no descriptors left for another connection (see `ulimit -n`)";
             let body = Reply::TurnedAway { fault: Fault::Limit { what: what.into() } };
             // If the client does not accept it, it sees the end of the stream.
-            let _ = socket::send(&connection, &told(&MonitorMessage { request: 0, body }), &[]);
+            let _ = socket::send(&connection, &encode_or_fault(&MonitorMessage { request: 0, body }), &[]);
         }
-        self.spare = spare();
+        self.spare = open_spare();
     }
 
     /// Updates the events to wait for on a client's socket.
     pub(super) fn arm_client(&mut self, number: u32) {
-        let is_heard = self.core.is_client_heard(number);
+        let read_enabled = self.core.should_read_client(number);
         let Some(client) = self.clients.get_mut(&number) else { return };
-        if client.socket.want(client.interest(is_heard)).is_err() {
-            self.core.client_gone(number);
+        if client.socket.set_interest(client.interest(read_enabled)).is_err() {
+            self.core.client_disconnected(number);
         }
     }
 
@@ -121,11 +121,11 @@ impl Agent {
                 Ok(received) => {
                     let message = buffer[..received.length.min(buffer.len())].to_vec();
                     let file = received.fds.into_iter().next();
-                    self.core.client_asked(number, message, received.truncated, file);
+                    self.core.client_message_received(number, message, received.truncated, file);
                     // An empty message is the end of the stream; one that is too long also ends it.
-                    self.perform();
+                    self.run_actions();
                 }
-                Err(errno) if is_gone(errno) => return self.core.client_gone(number),
+                Err(errno) if is_closed(errno) => return self.core.client_disconnected(number),
                 Err(_) => return,
             }
         }
@@ -138,7 +138,7 @@ impl Agent {
         items: Vec<Item<OwnedFd>>,
         message: Vec<u8>,
     ) {
-        let fds = self.attach(channel, items);
+        let fds = self.create_descriptors(channel, items);
         let Some(client) = self.clients.get_mut(&number) else { return };
         // A grant without its descriptors is useless: the client reports that when it opens the channel.
         client.queue.push_back((message, fds.unwrap_or_default()));
@@ -148,15 +148,15 @@ impl Agent {
     fn flush_client(&mut self, number: u32) {
         while let Some(client) = self.clients.get_mut(&number) {
             match client.flush_one() {
-                Ok(true) => self.core.client_took(number),
+                Ok(true) => self.core.client_message_sent(number),
                 Ok(false) => return,
-                Err(_) => return self.core.client_gone(number),
+                Err(_) => return self.core.client_disconnected(number),
             }
         }
     }
 }
 
 /// Returns whether a socket error means that the other end is closed.
-fn is_gone(errno: Errno) -> bool {
+fn is_closed(errno: Errno) -> bool {
     matches!(errno, Errno::PIPE | Errno::CONNRESET | Errno::NOTCONN)
 }

@@ -30,10 +30,10 @@ use children::ChildProcess;
 use clients::ClientConnection;
 pub use programs::program_from_bytes;
 use regions::RegionMemory;
-use sensing::Sensing;
-use tombolo_monitor_core::agent::{Action, AgentCore, Outgoing, Stopped};
+use sensing::Sampler;
+use tombolo_monitor_core::agent::{Action, AgentCore, OutgoingReport, Stopped};
 use traces::TracePage;
-use watched::{Watch, Watched};
+use watched::{Poller, Registered};
 
 use crate::shared_bells::SharedBells;
 use crate::streams::LinkStreams;
@@ -126,7 +126,7 @@ enum Token {
 
 /// Object whose descriptors may need a different set of events.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-enum Subject {
+enum EventSource {
     Client(u32),
     Child(DomainId),
 }
@@ -136,34 +136,34 @@ enum Subject {
 pub struct Agent {
     core: AgentCore<OwnedFd>,
     socket_name: String,
-    watch: Watch,
+    poller: Poller,
     /// Events of the last wait, while they are handled.
     events: Events,
     /// Objects whose events may have changed since the last sleep.
-    changed: BTreeSet<Subject>,
-    /// Whether clients were heard before the last sleep.
-    heard: bool,
-    listener: Watched<OwnedFd>,
+    changed: BTreeSet<EventSource>,
+    /// Whether the sockets of clients were armed for reading before the last sleep.
+    reads_armed: bool,
+    listener: Registered<OwnedFd>,
     emulator: Option<Emulator>,
     windows: BTreeMap<WindowId, GuestWindow>,
     /// Window shared with the host.
     own_window: Option<WindowId>,
     /// Event counters of the vectors that channels share.
-    shared_vectors: Vec<Watched<OwnedFd>>,
+    shared_vectors: Vec<Registered<OwnedFd>>,
     shared_bells: SharedBells,
     /// Streams of channels on the link with the host, for a virtual machine without a window.
     streams: Option<LinkStreams>,
     clients: HashMap<u32, ClientConnection>,
     /// Receive buffer for a client's requests.
     buffer: Vec<u8>,
-    /// See [`clients::spare`].
+    /// See [`clients::open_spare`].
     spare: Option<OwnedFd>,
     children: HashMap<DomainId, ChildProcess>,
     /// Programs sent by the root, or the errors of storing them.
     programs: HashMap<[u8; 32], Result<OwnedFd, OsError>>,
     /// The agent's ends of lifelines. The domain's end hangs up when the peer is gone; this one when the
     /// domain has released the channel or died.
-    lifelines: HashMap<ChannelId, Watched<OwnedFd>>,
+    lifelines: HashMap<ChannelId, Registered<OwnedFd>>,
     /// Ends of socket pairs whose other end was handed out, by channel.
     pairs: HashMap<ChannelId, OwnedFd>,
     /// Memory that domains trace to, including that of dead ones that the root retains.
@@ -173,8 +173,8 @@ pub struct Agent {
     /// Memory of the regions of this kernel.
     regions: HashMap<RegionId, RegionMemory>,
     /// Killed processes that are not reaped yet, by process id.
-    orphans: HashMap<i32, Watched<OwnedFd>>,
-    sensing: Sensing,
+    orphans: HashMap<i32, Registered<OwnedFd>>,
+    sampler: Sampler,
 }
 
 impl Agent {
@@ -191,18 +191,18 @@ impl Agent {
         ledger: Option<OwnedFd>,
     ) -> Result<Self, OsError> {
         let socket_name = socket_name(process::user_id(), machine, node);
-        process::adopt_orphans();
+        process::become_subreaper();
         // Programs under an emulator run on the host's kernel.
         let shares_kernel = emulator.is_some();
-        let watch = Watch::new()?;
+        let poller = Poller::new()?;
         let listener = socket::listen(&socket_name)?;
         Ok(Agent {
             core: AgentCore::new(),
-            listener: watch.add(listener, Token::Listener, Some(Interest::Read))?,
-            watch,
+            listener: poller.add(listener, Token::Listener, Some(Interest::Read))?,
+            poller,
             events: Events::new(),
             changed: BTreeSet::new(),
-            heard: true,
+            reads_armed: true,
             socket_name,
             emulator,
             windows: BTreeMap::new(),
@@ -212,7 +212,7 @@ impl Agent {
             streams: None,
             clients: HashMap::new(),
             buffer: Vec::new(),
-            spare: clients::spare(),
+            spare: clients::open_spare(),
             children: HashMap::new(),
             programs: HashMap::new(),
             lifelines: HashMap::new(),
@@ -221,7 +221,7 @@ impl Agent {
             trace_word: 0,
             regions: HashMap::new(),
             orphans: HashMap::new(),
-            sensing: Sensing::new(ledger, shares_kernel),
+            sampler: Sampler::new(ledger, shares_kernel),
         })
     }
 
@@ -238,8 +238,8 @@ impl Agent {
         for (id, window) in &windows {
             if let Some(counter) = window.bells.incoming(SHARED_VECTOR) {
                 let copy = counter.try_clone_to_owned().context("copy a descriptor")?;
-                let watched = self.watch.add(copy, Token::SharedBell(*id), Some(Interest::Read))?;
-                self.shared_vectors.push(watched);
+                let registered = self.poller.add(copy, Token::SharedBell(*id), Some(Interest::Read))?;
+                self.shared_vectors.push(registered);
             }
         }
         (self.own_window, self.windows) = (Some(own), windows);
@@ -252,14 +252,14 @@ impl Agent {
     }
 
     /// Sets whether the root accepts requests of clients; otherwise clients are not read.
-    pub fn let_clients_ask(&mut self, may_ask: bool) {
-        self.core.let_clients_ask(may_ask);
+    pub fn set_requests_enabled(&mut self, enabled: bool) {
+        self.core.set_requests_enabled(enabled);
     }
 
     /// Returns the next report to the root.
-    pub fn next_report(&mut self) -> Option<Outgoing<OwnedFd>> {
+    pub fn next_report(&mut self) -> Option<OutgoingReport<OwnedFd>> {
         let report = self.core.next_report();
-        self.handing_out(report.as_ref().map(|(report, _)| report));
+        self.account_report(report.as_ref().map(|(report, _)| report));
         report
     }
 
@@ -272,30 +272,30 @@ impl Agent {
     /// Updates the time and runs due work.
     pub fn tick(&mut self) {
         self.core.tick(now_ns());
-        self.perform();
+        self.run_actions();
     }
 
     /// Updates the events that the kernel waits for. Call before sleeping on [`ready_fd`](Self::ready_fd).
     pub fn arm(&mut self) {
         loop {
-            let may_ask = self.core.may_clients_ask();
-            if self.heard != may_ask {
-                self.heard = may_ask;
-                self.changed.extend(self.clients.keys().map(|number| Subject::Client(*number)));
+            let enabled = self.core.requests_enabled();
+            if self.reads_armed != enabled {
+                self.reads_armed = enabled;
+                self.changed.extend(self.clients.keys().map(|number| EventSource::Client(*number)));
             }
             let Some(subject) = self.changed.pop_first() else { return };
             match subject {
-                Subject::Client(number) => self.arm_client(number),
-                Subject::Child(domain) => self.arm_child(domain),
+                EventSource::Client(number) => self.arm_client(number),
+                EventSource::Child(domain) => self.arm_child(domain),
             }
-            self.perform();
+            self.run_actions();
         }
     }
 
     /// Returns a descriptor that is readable when there are events for [`serve`](Self::serve).
     #[must_use]
     pub fn ready_fd(&self) -> BorrowedFd<'_> {
-        self.watch.fd()
+        self.poller.fd()
     }
 
     /// Handles events, at most a bounded number, so that the root's other sources get their turn.
@@ -304,10 +304,10 @@ impl Agent {
     /// An error of the kernel.
     pub fn serve(&mut self) -> Result<(), OsError> {
         let mut events = std::mem::take(&mut self.events);
-        let outcome = self.watch.happened(&mut events);
+        let outcome = self.poller.poll_events(&mut events);
         for (key, ready) in events.iter() {
             // Skip events of a descriptor that an earlier event closed.
-            if let Some(token) = self.watch.token(key) {
+            if let Some(token) = self.poller.token(key) {
                 self.handle(token, ready);
             }
         }
@@ -320,22 +320,22 @@ impl Agent {
             Token::Listener => self.accept_clients(),
             Token::Client(number) => {
                 self.serve_client(number, ready);
-                self.changed.insert(Subject::Client(number));
+                self.changed.insert(EventSource::Client(number));
             }
-            Token::ChildEnd(domain) => self.child_may_have_ended(domain),
+            Token::ChildEnd(domain) => self.reap_child(domain),
             Token::ChildOutput(domain, stream) => {
                 self.read_output(domain, stream);
-                self.changed.insert(Subject::Child(domain));
+                self.changed.insert(EventSource::Child(domain));
             }
             Token::ChildInput(domain, stream) => {
                 self.write_input(domain, stream);
-                self.changed.insert(Subject::Child(domain));
+                self.changed.insert(EventSource::Child(domain));
             }
-            Token::Lifeline(channel) => self.core.lifeline_let_go(channel),
+            Token::Lifeline(channel) => self.core.lifeline_closed(channel),
             Token::Orphan(number) => self.reap_orphan(number),
             Token::SharedBell(id) => self.forward_rings(id),
         }
-        self.perform();
+        self.run_actions();
     }
 
     /// Executes an order of the root; its descriptors are in order.
@@ -344,10 +344,10 @@ impl Agent {
     /// [`Stopped`] for the stop order; the process should then end.
     pub fn execute(&mut self, order: Order, fds: Vec<OwnedFd>) -> Result<(), Stopped> {
         if let Order::OutputTaken { domain, .. } = &order {
-            self.changed.insert(Subject::Child(*domain));
+            self.changed.insert(EventSource::Child(*domain));
         }
         let outcome = self.core.execute(order, fds);
-        self.perform();
+        self.run_actions();
         if outcome.is_err() {
             self.destroy_children();
         }
@@ -363,12 +363,12 @@ impl Agent {
         self.shared_bells.forward(id);
     }
 
-    fn perform(&mut self) {
+    fn run_actions(&mut self) {
         while let Some(action) = self.core.next_action() {
             match action {
                 Action::Send { connection, channel, items, message } => {
                     self.send(connection, channel, items, message);
-                    self.changed.insert(Subject::Client(connection));
+                    self.changed.insert(EventSource::Client(connection));
                 }
                 Action::Close { connection } => {
                     self.clients.remove(&connection);
@@ -379,13 +379,13 @@ impl Agent {
                 }
                 Action::Start { order } => self.start(order),
                 Action::Signal { domain, signal } => self.signal(domain, signal),
-                Action::Feed { domain, stream } => {
+                Action::WriteInput { domain, stream } => {
                     self.write_input(domain, stream);
-                    self.changed.insert(Subject::Child(domain));
+                    self.changed.insert(EventSource::Child(domain));
                 }
                 Action::CloseInput { domain, stream } => self.close_input(domain, stream),
                 Action::HangUp { channel } => self.hang_up(channel),
-                Action::LetGo { channel } => {
+                Action::CloseLifeline { channel } => {
                     self.lifelines.remove(&channel);
                     self.shared_bells.forget(channel);
                 }

@@ -18,25 +18,25 @@ impl Agent {
     }
 
     /// Kills expected orphans: children that come from no living domain. `nodes` are children of this process
-    /// that are not domains; `lives` returns whether a domain of another agent of this kernel is alive. Does
-    /// not wait: they are reaped as they end.
-    pub fn end_orphans(&mut self, nodes: &[i32], lives: impl Fn(DomainId) -> bool) {
+    /// that are not domains; `is_alive` returns whether a domain of another agent of this kernel is alive.
+    /// Does not wait: they are reaped as they end.
+    pub fn kill_orphans(&mut self, nodes: &[i32], is_alive: impl Fn(DomainId) -> bool) {
         if !self.core.take_orphans_expected() {
             return;
         }
-        for kin in orphans::children() {
-            let domain_of = || orphans::variable_of(kin.pid, DOMAIN_VARIABLE)?.parse().ok();
-            let known = nodes.contains(&kin.pid) || self.orphans.contains_key(&kin.pid);
-            if known || !self.core.is_orphan(kin, domain_of, &lives) {
+        for child in orphans::children() {
+            let domain_of = || orphans::variable_of(child.pid, DOMAIN_VARIABLE)?.parse().ok();
+            let known = nodes.contains(&child.pid) || self.orphans.contains_key(&child.pid);
+            if known || !self.core.is_orphan(child, domain_of, &is_alive) {
                 continue;
             }
-            orphans::kill(kin);
+            orphans::kill(child);
             // A process that cannot be watched stays a zombie until the next scan.
-            if let Some(pid) = Pid::from_raw(kin.pid)
+            if let Some(pid) = Pid::from_raw(child.pid)
                 && let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty())
-                && let Ok(watched) = self.watch.add(pidfd, Token::Orphan(kin.pid), Some(Interest::Read))
+                && let Ok(registered) = self.poller.add(pidfd, Token::Orphan(child.pid), Some(Interest::Read))
             {
-                self.orphans.insert(kin.pid, watched);
+                self.orphans.insert(child.pid, registered);
             }
         }
     }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::fs::{MemfdFlags, Mode, OFlags, SealFlags};
 use tombolo_base::ChannelId;
 use tombolo_control::OWN_PROGRAM;
-use tombolo_platform::copy::{self, Loop};
+use tombolo_platform::copy::{self, CopyLoop};
 use tombolo_platform::error::Context;
 use tombolo_platform::{Deadline, Errno, OsError, memory};
 
@@ -18,7 +18,7 @@ use tombolo_monitor_core::agent::ProgramSource;
 const PIECE_BYTES: usize = 64 * 1024;
 
 /// Timeout of receiving a program over the link with the host: megabytes, beside other traffic.
-const STREAM_PATIENCE: Duration = Duration::from_secs(60);
+const STREAM_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Agent {
     /// Stores a program that arrived as a descriptor or lies in the window. On failure stores the error,
@@ -35,7 +35,7 @@ impl Agent {
                 self.core.program_copied(hash);
                 copied
             }
-            ProgramSource::Stream { stream, length_bytes } => self.take_from_stream(stream, length_bytes),
+            ProgramSource::Stream { stream, length_bytes } => self.receive_from_stream(stream, length_bytes),
         };
         self.programs.insert(hash, kept);
     }
@@ -68,7 +68,7 @@ impl Agent {
         let mut offset = 0;
         while offset < length {
             let count = PIECE_BYTES.min(length - offset);
-            copy::read(Loop::Best, &source, offset, &mut piece[..count]).map_err(|_| missing())?;
+            copy::read(CopyLoop::Best, &source, offset, &mut piece[..count]).map_err(|_| missing())?;
             write_all(&file, &piece[..count])?;
             offset += count;
         }
@@ -79,10 +79,10 @@ impl Agent {
 
 impl Agent {
     /// Receives a program in a stream of the link with the host.
-    fn take_from_stream(&self, stream: ChannelId, length_bytes: u64) -> Result<OwnedFd, OsError> {
+    fn receive_from_stream(&self, stream: ChannelId, length_bytes: u64) -> Result<OwnedFd, OsError> {
         let socket = self.streams()?.open(stream)?;
         let file = program_file()?;
-        read_whole(&socket, length_bytes, Deadline::after(STREAM_PATIENCE), |piece| write_all(&file, piece))?;
+        read_whole(&socket, length_bytes, Deadline::after(STREAM_TIMEOUT), |piece| write_all(&file, piece))?;
         seal(&file)?;
         Ok(file)
     }
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_program_is_sealed_while_somebody_holds_its_pages() {
+    fn program_is_sealed_despite_pinned_pages() {
         let file = program_file().unwrap();
         write_all(&file, &[7; 8192]).unwrap();
         let (_reader, writer) = pipe().unwrap();

@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::fs::{FileType, OFlags};
 use tombolo_control::{MemoryOptions, RegionId, Seal};
 use tombolo_platform::error::Context;
-use tombolo_platform::memory::{self, Making};
+use tombolo_platform::memory::{self, RegionOptions};
 use tombolo_platform::{Errno, OsError};
 
 use super::Agent;
@@ -17,24 +17,24 @@ use tombolo_monitor_core::agent::RegionSource;
 pub(super) struct RegionMemory {
     file: OwnedFd,
     /// Read-only descriptor of the file, once requested.
-    to_read: Option<OwnedFd>,
+    read_only_file: Option<OwnedFd>,
 }
 
 impl Agent {
     pub(super) fn make_region(&mut self, region: RegionId, length_bytes: u64, source: RegionSource<OwnedFd>) {
         let kept = match source {
             RegionSource::Made(MemoryOptions { huge_page_bytes, numa_node }) => {
-                let making = Making { huge_page_bytes, numa_node };
-                memory::create_region(&format!("tombolo-region-{region}"), length_bytes, making)
+                let options = RegionOptions { huge_page_bytes, numa_node };
+                memory::create_region(&format!("tombolo-region-{region}"), length_bytes, options)
                     .map(|file| (file, false))
             }
             RegionSource::File(file) => {
                 let missing = || OsError::new("keep a file that did not arrive", Errno::BADF);
-                file.ok_or_else(missing).and_then(|file| checked(file, length_bytes))
+                file.ok_or_else(missing).and_then(|file| check_file(file, length_bytes))
             }
         };
         let made = kept.map(|(file, read_only)| {
-            self.regions.insert(region, RegionMemory { file, to_read: None });
+            self.regions.insert(region, RegionMemory { file, read_only_file: None });
             read_only
         });
         self.core.region_made(region, made.map_err(|error| error.to_string()));
@@ -58,15 +58,15 @@ impl Agent {
         if writable {
             return copy(kept.file.as_fd());
         }
-        if kept.to_read.is_none() {
-            kept.to_read = Some(memory::open_to_read(&kept.file)?);
+        if kept.read_only_file.is_none() {
+            kept.read_only_file = Some(memory::open_read_only(&kept.file)?);
         }
-        copy(kept.to_read.as_ref().ok_or_else(missing)?.as_fd())
+        copy(kept.read_only_file.as_ref().ok_or_else(missing)?.as_fd())
     }
 }
 
 /// Checks a file that a domain passed. Returns it and whether it is read-only.
-fn checked(file: OwnedFd, length_bytes: u64) -> Result<(OwnedFd, bool), OsError> {
+fn check_file(file: OwnedFd, length_bytes: u64) -> Result<(OwnedFd, bool), OsError> {
     let unfit = |what: &str| OsError::new(what.to_owned(), Errno::INVAL);
     let found = rustix::fs::fstat(&file).context("look at a file")?;
     if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {

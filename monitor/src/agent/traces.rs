@@ -25,8 +25,8 @@ impl TracePage {
         let shape = Shape::default();
         let file = memory::create_sealed("tombolo-trace", shape.length_bytes() as u64)?;
         let head = memory::map(&file, 0, HEAD_BYTES)?;
-        page::format(&head, &shape);
-        page::control(&head, word);
+        page::init_page(&head, &shape);
+        page::set_control(&head, word);
         Ok(TracePage { file, head })
     }
 }
@@ -65,7 +65,7 @@ impl Agent {
     pub(super) fn trace(&mut self, word: u64) {
         self.trace_word = word;
         for trace in self.traces.values() {
-            page::control(&trace.head, word);
+            page::set_control(&trace.head, word);
         }
     }
 

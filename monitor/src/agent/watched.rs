@@ -15,7 +15,7 @@ use super::Token;
 
 /// Set of the agent's descriptors.
 #[derive(Clone, Debug)]
-pub(super) struct Watch(Rc<Shared>);
+pub(super) struct Poller(Rc<Shared>);
 
 #[derive(Debug)]
 struct Shared {
@@ -25,32 +25,33 @@ struct Shared {
     last_key: Cell<u64>,
 }
 
-impl Watch {
+impl Poller {
     /// Creates an empty set.
     ///
     /// # Errors
     /// `EMFILE`: too many open files.
-    pub(super) fn new() -> Result<Watch, OsError> {
+    pub(super) fn new() -> Result<Poller, OsError> {
         let set = Epoll::new()?;
-        Ok(Watch(Rc::new(Shared { set, tokens: RefCell::default(), last_key: Cell::new(0) })))
+        Ok(Poller(Rc::new(Shared { set, tokens: RefCell::default(), last_key: Cell::new(0) })))
     }
 
     /// Adds a descriptor, whose events are identified by `token`, and waits for `wanted` on it.
     ///
     /// # Errors
-    /// As [`Watched::want`].
+    /// As [`Registered::set_interest`].
     pub(super) fn add<T: AsFd>(
         &self,
         descriptor: T,
         token: Token,
         interest: Option<Interest>,
-    ) -> Result<Watched<T>, OsError> {
+    ) -> Result<Registered<T>, OsError> {
         let key = self.0.last_key.get() + 1;
         self.0.last_key.set(key);
         self.0.tokens.borrow_mut().insert(key, token);
-        let mut watched = Watched { descriptor, watch: Watch(Rc::clone(&self.0)), key, interest: None };
-        watched.want(interest)?;
-        Ok(watched)
+        let mut registered =
+            Registered { descriptor, poller: Poller(Rc::clone(&self.0)), key, interest: None };
+        registered.set_interest(interest)?;
+        Ok(registered)
     }
 
     /// Returns a descriptor that is readable when there are events.
@@ -62,34 +63,34 @@ impl Watch {
     ///
     /// # Errors
     /// An error of the kernel.
-    pub(super) fn happened(&self, events: &mut Events) -> Result<(), OsError> {
+    pub(super) fn poll_events(&self, events: &mut Events) -> Result<(), OsError> {
         self.0.set.wait(events, Some(Deadline::after(Duration::ZERO)))
     }
 
-    /// Returns the token of an event's key; `None` if its descriptor is no longer watched.
+    /// Returns the token of an event's key; `None` if its descriptor is no longer registered.
     pub(super) fn token(&self, key: u64) -> Option<Token> {
         self.0.tokens.borrow().get(&key).copied()
     }
 }
 
-/// A descriptor that is watched until this is dropped. The kernel removes a closed descriptor from the set
+/// A descriptor that is registered until this is dropped. The kernel removes a closed descriptor from the set
 /// only when its last copy is closed: the other descriptor of a side stream, or that of a process which is
 /// being started, would keep reporting events. So it is removed before it is closed.
 #[derive(Debug)]
-pub(super) struct Watched<T: AsFd> {
+pub(super) struct Registered<T: AsFd> {
     descriptor: T,
-    watch: Watch,
+    poller: Poller,
     key: u64,
     interest: Option<Interest>,
 }
 
-impl<T: AsFd> Watched<T> {
+impl<T: AsFd> Registered<T> {
     /// Sets the events to wait for; `None` disables the descriptor, even for hang-ups.
     ///
     /// # Errors
     /// `ENOSPC` if this user waits for as much as `/proc/sys/fs/epoll/max_user_watches` allows; `ENOMEM`.
-    pub(super) fn want(&mut self, wanted: Option<Interest>) -> Result<(), OsError> {
-        let set = &self.watch.0.set;
+    pub(super) fn set_interest(&mut self, wanted: Option<Interest>) -> Result<(), OsError> {
+        let set = &self.poller.0.set;
         match (self.interest, wanted) {
             (before, wanted) if before == wanted => return Ok(()),
             (None, Some(wanted)) => set.add(&self.descriptor, wanted, Trigger::Level, self.key)?,
@@ -111,18 +112,18 @@ impl<T: AsFd> Watched<T> {
     }
 }
 
-impl<T: AsFd> AsFd for Watched<T> {
+impl<T: AsFd> AsFd for Registered<T> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
 }
 
-impl<T: AsFd> Drop for Watched<T> {
+impl<T: AsFd> Drop for Registered<T> {
     fn drop(&mut self) {
         if self.interest.is_some() {
-            self.watch.0.set.remove(&self.descriptor);
+            self.poller.0.set.remove(&self.descriptor);
         }
-        self.watch.0.tokens.borrow_mut().remove(&self.key);
+        self.poller.0.tokens.borrow_mut().remove(&self.key);
     }
 }
 
@@ -138,61 +139,63 @@ mod tests {
         tombolo_platform::socket::pair(tombolo_platform::socket::SocketKind::Stream).unwrap()
     }
 
-    fn told(watch: &Watch) -> Vec<(Token, Ready)> {
+    fn ready_tokens(poller: &Poller) -> Vec<(Token, Ready)> {
         let mut events = Events::new();
-        watch.happened(&mut events).unwrap();
-        events.iter().filter_map(|(key, ready)| Some((watch.token(key)?, ready))).collect()
+        poller.poll_events(&mut events).unwrap();
+        events.iter().filter_map(|(key, ready)| Some((poller.token(key)?, ready))).collect()
     }
 
     #[test]
-    fn what_is_wanted_is_told_until_it_is_no_longer_wanted() {
-        let watch = Watch::new().unwrap();
+    fn events_are_reported_while_registered() {
+        let poller = Poller::new().unwrap();
         let (near, far) = pair();
-        let mut watched = watch.add(near, Token::Client(7), None).unwrap();
+        let mut registered = poller.add(near, Token::Client(7), None).unwrap();
         drop(far);
-        assert_eq!(told(&watch), [], "not even a hang-up");
-        watched.want(Some(Interest::Read)).unwrap();
-        watched.want(Some(Interest::Read)).unwrap();
-        assert!(matches!(told(&watch)[..], [(Token::Client(7), ready)] if ready.readable && ready.hung_up));
-        watched.want(Some(Interest::ReadWrite)).unwrap();
-        assert!(matches!(told(&watch)[..], [(Token::Client(7), ready)] if ready.writable));
-        watched.want(None).unwrap();
-        assert_eq!(told(&watch), []);
+        assert_eq!(ready_tokens(&poller), [], "not even a hang-up");
+        registered.set_interest(Some(Interest::Read)).unwrap();
+        registered.set_interest(Some(Interest::Read)).unwrap();
+        assert!(
+            matches!(ready_tokens(&poller)[..], [(Token::Client(7), ready)] if ready.readable && ready.hung_up)
+        );
+        registered.set_interest(Some(Interest::ReadWrite)).unwrap();
+        assert!(matches!(ready_tokens(&poller)[..], [(Token::Client(7), ready)] if ready.writable));
+        registered.set_interest(None).unwrap();
+        assert_eq!(ready_tokens(&poller), []);
     }
 
     #[test]
-    fn nothing_is_told_of_a_descriptor_that_is_closed_while_a_copy_is_open() {
-        let watch = Watch::new().unwrap();
+    fn closed_descriptor_with_an_open_copy_reports_nothing() {
+        let poller = Poller::new().unwrap();
         let (near, far) = pair();
         let copy = near.try_clone().unwrap();
-        let watched = watch.add(near, Token::Client(1), Some(Interest::Read)).unwrap();
+        let registered = poller.add(near, Token::Client(1), Some(Interest::Read)).unwrap();
         rustix::io::write(&far, b"x").unwrap();
-        assert_eq!(told(&watch).len(), 1);
-        drop(watched);
+        assert_eq!(ready_tokens(&poller).len(), 1);
+        drop(registered);
         let mut events = Events::new();
-        watch.happened(&mut events).unwrap();
+        poller.poll_events(&mut events).unwrap();
         assert_eq!(events.iter().count(), 0);
-        assert!(watch.0.tokens.borrow().is_empty());
+        assert!(poller.0.tokens.borrow().is_empty());
         // The copy, and a descriptor with the number of the closed one, are distinct from it.
-        let _watched = watch.add(copy, Token::Client(2), Some(Interest::Read)).unwrap();
-        assert!(matches!(told(&watch)[..], [(Token::Client(2), _)]));
+        let _watched = poller.add(copy, Token::Client(2), Some(Interest::Read)).unwrap();
+        assert!(matches!(ready_tokens(&poller)[..], [(Token::Client(2), _)]));
     }
 
     #[test]
-    fn more_than_one_call_reports_come_with_the_next() {
-        let watch = Watch::new().unwrap();
+    fn excess_events_are_returned_by_the_next_call() {
+        let poller = Poller::new().unwrap();
         let pairs: Vec<_> = (0..100).map(|_| pair()).collect();
-        let mut watched = Vec::new();
+        let mut registered = Vec::new();
         for (number, (near, far)) in (0..).zip(pairs) {
             drop(far);
-            watched.push(watch.add(near, Token::Client(number), Some(Interest::Read)).unwrap());
+            registered.push(poller.add(near, Token::Client(number), Some(Interest::Read)).unwrap());
         }
         let mut seen = std::collections::BTreeSet::new();
-        while !watched.is_empty() {
-            for (token, _) in told(&watch) {
+        while !registered.is_empty() {
+            for (token, _) in ready_tokens(&poller) {
                 let Token::Client(number) = token else { panic!("{token:?}") };
                 seen.insert(number);
-                watched.retain(|watched| watch.token(watched.key) != Some(token));
+                registered.retain(|registered| poller.token(registered.key) != Some(token));
             }
         }
         assert_eq!(seen.len(), 100);

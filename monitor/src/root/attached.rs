@@ -16,11 +16,11 @@ use tombolo_link::window::{CONTROL_OFFSET_BYTES, CONTROL_VECTOR, WindowHeader, h
 use tombolo_machine::{AttachedNode, Machine, Node, WindowKey};
 use tombolo_platform::event::{Interest, drain, eventfd, poll, signal};
 use tombolo_platform::time::now_ns;
-use tombolo_platform::{Deadline, Errno, OsError, socket, unpoisoned};
+use tombolo_platform::{Deadline, Errno, OsError, lock_unpoisoned, socket};
 
 use super::node::{NodeLink, RunningNode, WindowSide};
 use super::windows::Windows;
-use crate::polled_bells::{BEAT_NS, End, PolledBells};
+use crate::polled_bells::{HEARTBEAT_NS, JoinSide, PolledBells};
 use crate::random_nonce;
 
 /// Polling period of an offer.
@@ -48,29 +48,29 @@ pub(super) struct JoinThread {
 struct Shared {
     events: Mutex<VecDeque<AttachEvent>>,
     /// Readable when there are events.
-    told: OwnedFd,
+    events_ready: OwnedFd,
     /// Readable when the thread is to end.
     stop: OwnedFd,
 }
 
 impl Shared {
-    fn tell(&self, event: AttachEvent) {
-        unpoisoned(&self.events).push_back(event);
+    fn push_event(&self, event: AttachEvent) {
+        lock_unpoisoned(&self.events).push_back(event);
         // The counter belongs to this process.
-        let _ = signal(&self.told);
+        let _ = signal(&self.events_ready);
     }
 }
 
 impl JoinThread {
     pub(super) fn event_fd(&self) -> BorrowedFd<'_> {
-        self.shared.told.as_fd()
+        self.shared.events_ready.as_fd()
     }
 
     /// Returns the thread's next event.
     pub(super) fn next_event(&self) -> Option<AttachEvent> {
-        let mut events = unpoisoned(&self.shared.events);
+        let mut events = lock_unpoisoned(&self.shared.events);
         if events.is_empty() {
-            drain(&self.shared.told);
+            drain(&self.shared.events_ready);
         }
         events.pop_front()
     }
@@ -92,7 +92,7 @@ impl Drop for JoinThread {
 }
 
 /// State of the thread.
-struct Offered {
+struct OfferedWindow {
     window: SharedMemory,
     key: WindowKey,
     header: WindowHeader,
@@ -129,7 +129,7 @@ pub(super) fn start(
     let page = memory.slice(0, RENDEZVOUS_BYTES).map_err(text)?;
     let shared = Arc::new(Shared {
         events: Mutex::default(),
-        told: eventfd().map_err(text)?,
+        events_ready: eventfd().map_err(text)?,
         stop: eventfd().map_err(text)?,
     });
     let bell = |bells: &[OwnedFd]| {
@@ -137,7 +137,7 @@ pub(super) fn start(
         control.try_clone().map_err(text)
     };
     let (host_bell, node_bell) = (bell(&bells.0)?, bell(&bells.1)?);
-    let offered = Offered { window: memory, key, header, bells };
+    let offered = OfferedWindow { window: memory, key, header, bells };
     let offer = Offer { terms, name, session, silence_ns };
     let thread = match EitherMemory::view(page, caches).map_err(text)? {
         Either::Coherent(page) => offer.start(page, offered, Arc::clone(&shared)),
@@ -154,7 +154,7 @@ pub(super) fn start(
         lifeline,
         _lifeline_far_end: far_end,
     };
-    Ok((RunningNode::attached(thread, NodeLink::Awaited(Vec::new()), side), base_bytes))
+    Ok((RunningNode::attached(thread, NodeLink::Pending(Vec::new()), side), base_bytes))
 }
 
 /// Terms of the offer, and its node.
@@ -170,19 +170,24 @@ impl Offer<'_> {
     fn start<C: CacheMaintenance>(
         self,
         page: SharedMemory<C>,
-        offered: Offered,
+        offered: OfferedWindow,
         shared: Arc<Shared>,
     ) -> std::io::Result<JoinHandle<()>> {
         let host = Host::open(&page, self.terms, self.name, self.session, self.silence_ns);
         std::thread::Builder::new()
             .name(format!("window-{}", self.name.1))
-            .spawn(move || keep(host, &page, &offered, &shared))
+            .spawn(move || serve_window(host, &page, &offered, &shared))
     }
 }
 
-fn keep<C: CacheMaintenance>(mut host: Host, page: &SharedMemory<C>, offered: &Offered, shared: &Shared) {
+fn serve_window<C: CacheMaintenance>(
+    mut host: Host,
+    page: &SharedMemory<C>,
+    offered: &OfferedWindow,
+    shared: &Shared,
+) {
     let joined = await_joiner(&mut host, page, offered, shared);
-    let mut end = End::Host(host);
+    let mut end = JoinSide::Host(host);
     let lost = match joined {
         Ok(Some(bells)) => {
             let bells = PolledBells {
@@ -202,9 +207,9 @@ fn keep<C: CacheMaintenance>(mut host: Host, page: &SharedMemory<C>, offered: &O
     // Also notifies a joiner presumed dead: if it is alive, it must know.
     end.leave(page);
     match lost {
-        Ok(Some(loss)) => shared.tell(AttachEvent::Lost(loss.to_string())),
+        Ok(Some(loss)) => shared.push_event(AttachEvent::Lost(loss.to_string())),
         Ok(None) => {}
-        Err(error) => shared.tell(AttachEvent::Lost(error.to_string())),
+        Err(error) => shared.push_event(AttachEvent::Lost(error.to_string())),
     }
 }
 
@@ -212,20 +217,20 @@ fn keep<C: CacheMaintenance>(mut host: Host, page: &SharedMemory<C>, offered: &O
 fn await_joiner<C: CacheMaintenance>(
     host: &mut Host,
     page: &SharedMemory<C>,
-    offered: &Offered,
+    offered: &OfferedWindow,
     shared: &Shared,
 ) -> Result<Option<Bells>, OsError> {
-    let Offered { window, key, header, .. } = offered;
-    let mut beat_at_ns = 0;
+    let OfferedWindow { window, key, header, .. } = offered;
+    let mut next_heartbeat_ns = 0;
     loop {
         let now = now_ns();
-        if now >= beat_at_ns {
-            host.beat(page);
-            beat_at_ns = now + BEAT_NS;
+        if now >= next_heartbeat_ns {
+            host.write_heartbeat(page);
+            next_heartbeat_ns = now + HEARTBEAT_NS;
         }
         match host.poll(page, now, key) {
             HostEvent::Nothing | HostEvent::Lost(_) => {}
-            HostEvent::Refused(error) => shared.tell(AttachEvent::Refused(error.to_string())),
+            HostEvent::Refused(error) => shared.push_event(AttachEvent::Refused(error.to_string())),
             HostEvent::Claimed(claim) => {
                 let control = window
                     .slice(CONTROL_OFFSET_BYTES, heap_offset_bytes() - CONTROL_OFFSET_BYTES)
@@ -237,7 +242,7 @@ fn await_joiner<C: CacheMaintenance>(
                 header.write(page);
                 let base_bytes = claim.base_bytes;
                 let bells = host.accept(page, claim, header.generation, now_ns(), key);
-                shared.tell(AttachEvent::Joined { base_bytes });
+                shared.push_event(AttachEvent::Joined { base_bytes });
                 return Ok(Some(bells));
             }
         }

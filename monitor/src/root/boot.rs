@@ -17,7 +17,7 @@ use tombolo_platform::process::Process;
 use tombolo_platform::socket;
 use tombolo_platform::time::now_ns;
 
-use super::node::{NodeLink, RunningNode, StreamSide, Way, WindowSide};
+use super::node::{NodeLink, NodeTransport, RunningNode, StreamSide, WindowSide};
 use super::{Root, attached};
 use crate::control_link::ControlLink;
 
@@ -40,7 +40,7 @@ impl Root {
         let welcome =
             Order::Welcome { node: id, name: node.name.clone(), machine: self.machine.name().to_owned() };
         let started = match &node.settings {
-            NodeSettings::Host => return self.host_is_up(),
+            NodeSettings::Host => return self.report_host_ready(),
             NodeSettings::User(_) => self.start_user(&node),
             NodeSettings::Vm(vm) => self.start_vm(&node, vm, generation),
             NodeSettings::Bare(bare) => self.start_bare(&node, bare, generation),
@@ -49,15 +49,15 @@ impl Root {
                 let started = attached::start(&node, attached, generation, &self.machine, windows);
                 started.map(|(running, base_bytes)| {
                     let window = (u64::from(attached.window_mib) << 20, attached.doorbells);
-                    self.core.node_awaited(id, window, base_bytes);
+                    self.core.node_offered(id, window, base_bytes);
                     running
                 })
             }
         };
-        let heard = |running| self.hearing.add(id).map(|()| running).map_err(text);
-        match started.and_then(heard) {
+        let registered = |running| self.node_poller.add(id).map(|()| running).map_err(text);
+        match started.and_then(registered) {
             Ok(mut running) => {
-                running.order(&welcome, Vec::new());
+                running.send_order(&welcome, Vec::new());
                 if node.as_attached().is_none() {
                     let own = self.machine.own_window(id);
                     let window = own.map(|window| (window.length_bytes(), window.doorbells));
@@ -72,8 +72,8 @@ impl Root {
         }
     }
 
-    /// Marks the host as up: its agent is part of this process.
-    fn host_is_up(&mut self) {
+    /// Reports the host as up: its agent is part of this process.
+    fn report_host_ready(&mut self) {
         let ready = Report::Ready {
             version: FINGERPRINT,
             isa: Isa::current(),
@@ -102,7 +102,7 @@ impl Root {
         }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
         let process = Process::start(&mut command, &[theirs.as_fd()]).map_err(text)?;
-        Ok(RunningNode::new(process, NodeLink::Made(ControlLink::over_socket(ours)), None))
+        Ok(RunningNode::new(process, NodeLink::Connected(ControlLink::over_socket(ours)), None))
     }
 
     fn start_vm(&mut self, node: &Node, vm: &VmNode, generation: NonZeroU16) -> Result<RunningNode, String> {
@@ -163,7 +163,7 @@ impl Root {
         (folders, memory_mib): (Vec<PathBuf>, u32),
     ) -> Result<PathBuf, String> {
         let key = (isa, parts.modules.clone(), folders);
-        if let Some(image) = self.boot_images.get(&key).filter(|image| initramfs::use_again(&image.path)) {
+        if let Some(image) = self.boot_images.get(&key).filter(|image| initramfs::reuse_cached(&image.path)) {
             files::check_memory(image.needed_mib, memory_mib).map_err(text)?;
             return Ok(image.path.clone());
         }
@@ -173,7 +173,7 @@ impl Root {
         files::check_memory(needed_mib, memory_mib).map_err(text)?;
         let archive = initramfs::pack(parts, &files).map_err(text)?;
         let directory = initramfs::cache_directory().map_err(text)?;
-        let path = initramfs::keep(&archive, &directory).map_err(text)?;
+        let path = initramfs::store(&archive, &directory).map_err(text)?;
         self.boot_images.insert(key, BootImage { path: path.clone(), needed_mib });
         Ok(path)
     }
@@ -224,8 +224,8 @@ impl Root {
             lifeline,
             _lifeline_far_end: far_end,
         };
-        let vm = Some((Way::Window(side), serial));
-        Ok(RunningNode::new(process, NodeLink::Awaited(Vec::new()), vm))
+        let vm = Some((NodeTransport::Window(side), serial));
+        Ok(RunningNode::new(process, NodeLink::Pending(Vec::new()), vm))
     }
 }
 
@@ -239,8 +239,8 @@ fn start_with_ports(qemu: &Qemu) -> Result<RunningNode, String> {
     let ports = vec![(ports::CONTROL, control_end), (ports::STREAMS, streams_end)];
     let process = start_emulator(&qemu.launch_with_ports(serial_end, ports).map_err(text)?)?;
     let side = StreamSide::new(control, streams).map_err(text)?;
-    let vm = Some((Way::Streams(side), serial));
-    Ok(RunningNode::new(process, NodeLink::Awaited(Vec::new()), vm))
+    let vm = Some((NodeTransport::Streams(side), serial));
+    Ok(RunningNode::new(process, NodeLink::Pending(Vec::new()), vm))
 }
 
 fn start_emulator(launch: &Launch) -> Result<Process, String> {

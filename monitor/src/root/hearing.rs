@@ -1,10 +1,10 @@
 //! Nodes with pending input for the root. The kernel keeps the list, so that the cost of a wake-up depends on
 //! the active nodes, not on all nodes.
 //!
-//! A node is armed or stirring. For an armed node, the root has announced on the control link that it sleeps,
-//! and the node is in the set; the root does not examine it until the kernel reports it. The root examines a
-//! stirring node in every round, until the node can be armed. Orders and typed input for an armed node make
-//! it stir.
+//! A node is armed or active. For an armed node, the root has announced on the control link that it sleeps,
+//! and the node is in the set; the root does not examine it until the kernel reports it. The root examines an
+//! active node in every round, until the node can be armed. Orders and typed input for an armed node make
+//! it active.
 
 use std::collections::{BTreeSet, HashMap};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
@@ -23,17 +23,17 @@ pub(super) type Sources<'a> = Vec<(BorrowedFd<'a>, Option<Interest>)>;
 /// Descriptors of a node, in a set of their own: closing the set removes all of them at once, including those
 /// that a copy elsewhere keeps open.
 #[derive(Debug)]
-struct Listening {
+struct NodeInterests {
     set: Epoll,
     /// Events that the set waits for.
     interests: HashMap<RawFd, Interest>,
 }
 
-impl Listening {
-    /// Sets the descriptors to wait for. If descriptors were closed or created since, `anew` rebuilds the
-    /// set, because a number may have been reused.
-    fn listen(&mut self, sources: &Sources<'_>, anew: bool) -> Result<(), OsError> {
-        if anew {
+impl NodeInterests {
+    /// Sets the descriptors to wait for. If descriptors were closed or created since, `rebuild` starts from
+    /// an empty set, because a number may have been reused.
+    fn update(&mut self, sources: &Sources<'_>, rebuild: bool) -> Result<(), OsError> {
+        if rebuild {
             sources.iter().for_each(|(fd, _)| self.set.remove(fd));
             self.interests.clear();
         }
@@ -56,24 +56,24 @@ impl Listening {
 
 /// Tracks which nodes have pending input.
 #[derive(Debug)]
-pub(super) struct Hearing {
+pub(super) struct NodePoller {
     /// A set of the nodes' sets.
     all: Epoll,
-    nodes: HashMap<NodeId, Listening>,
-    stirring: BTreeSet<NodeId>,
+    nodes: HashMap<NodeId, NodeInterests>,
+    active: BTreeSet<NodeId>,
     events: Events,
 }
 
-impl Hearing {
+impl NodePoller {
     /// Creates an empty tracker.
     ///
     /// # Errors
     /// Too many open files.
     pub(super) fn new() -> Result<Self, OsError> {
-        Ok(Hearing {
+        Ok(NodePoller {
             all: Epoll::new()?,
             nodes: HashMap::new(),
-            stirring: BTreeSet::new(),
+            active: BTreeSet::new(),
             events: Events::new(),
         })
     }
@@ -84,13 +84,13 @@ impl Hearing {
     }
 
     /// Returns the nodes to examine.
-    pub(super) fn stirring(&self) -> Vec<NodeId> {
-        self.stirring.iter().copied().collect()
+    pub(super) fn active_nodes(&self) -> Vec<NodeId> {
+        self.active.iter().copied().collect()
     }
 
-    /// Makes a node stir because it was given an order or input.
-    pub(super) fn stir(&mut self, id: NodeId, node: &mut RunningNode) {
-        if self.stirring.insert(id) {
+    /// Marks a node as active because it was given an order or input.
+    pub(super) fn mark_active(&mut self, id: NodeId, node: &mut RunningNode) {
+        if self.active.insert(id) {
             node.wake_up();
         }
     }
@@ -102,70 +102,71 @@ impl Hearing {
     pub(super) fn add(&mut self, id: NodeId) -> Result<(), OsError> {
         let set = Epoll::new()?;
         self.all.add(&set, Interest::Read, Trigger::Level, u64::from(id.0))?;
-        self.nodes.insert(id, Listening { set, interests: HashMap::new() });
-        self.stirring.insert(id);
+        self.nodes.insert(id, NodeInterests { set, interests: HashMap::new() });
+        self.active.insert(id);
         Ok(())
     }
 
     /// Removes a node that is gone.
-    pub(super) fn forget(&mut self, id: NodeId) {
-        self.stirring.remove(&id);
+    pub(super) fn remove(&mut self, id: NodeId) {
+        self.active.remove(&id);
         self.nodes.remove(&id);
     }
 
-    /// Arms stirring nodes that have no remaining work; a node's control link is read only if it `may_ask`.
-    /// Returns the nodes that cannot be waited for.
+    /// Arms active nodes that have no remaining work; a node's control link is read only if
+    /// `requests_enabled`. Returns the nodes that cannot be waited for.
     pub(super) fn arm(
         &mut self,
         nodes: &mut HashMap<NodeId, RunningNode>,
-        may_ask: bool,
+        requests_enabled: bool,
     ) -> Vec<(NodeId, OsError)> {
-        let mut deaf = Vec::new();
-        for id in self.stirring() {
-            let (Some(node), Some(listening)) = (nodes.get_mut(&id), self.nodes.get_mut(&id)) else {
+        let mut failed = Vec::new();
+        for id in self.active_nodes() {
+            let (Some(node), Some(interests)) = (nodes.get_mut(&id), self.nodes.get_mut(&id)) else {
                 continue;
             };
-            if !node.about_to_sleep() {
+            if !node.prepare_to_sleep() {
                 continue;
             }
-            let anew = node.take_other_sources();
-            match listening.listen(&node.sources(may_ask), anew) {
+            let rebuild = node.take_sources_changed();
+            match interests.update(&node.sources(requests_enabled), rebuild) {
                 Ok(()) => {
-                    self.stirring.remove(&id);
+                    self.active.remove(&id);
                 }
-                Err(error) => deaf.push((id, error)),
+                Err(error) => failed.push((id, error)),
             }
         }
-        deaf
+        failed
     }
 
     /// Returns whether the root may sleep until the kernel reports an event.
     pub(super) fn is_armed(&self) -> bool {
-        self.stirring.is_empty()
+        self.active.is_empty()
     }
 
-    /// Updates the state after a sleep: nodes with input stir, and so do those that could not be armed.
+    /// Updates the state after a sleep: nodes with input become active, and so do those that could not be
+    /// armed.
     ///
     /// # Errors
     /// An error of the kernel.
-    pub(super) fn wake(&mut self, nodes: &mut HashMap<NodeId, RunningNode>) -> Result<(), OsError> {
+    pub(super) fn process_events(&mut self, nodes: &mut HashMap<NodeId, RunningNode>) -> Result<(), OsError> {
         self.all.wait(&mut self.events, Some(Deadline::after(std::time::Duration::ZERO)))?;
-        let told: Vec<NodeId> = self.events.iter().map(|(key, _)| NodeId(key as u16)).collect();
-        for id in self.stirring() {
+        let ready: Vec<NodeId> = self.events.iter().map(|(key, _)| NodeId(key as u16)).collect();
+        for id in self.active_nodes() {
             nodes.get_mut(&id).into_iter().for_each(RunningNode::wake_up);
         }
-        for id in told {
+        for id in ready {
             if let Some(node) = nodes.get_mut(&id) {
-                self.stir(id, node);
+                self.mark_active(id, node);
             }
         }
         Ok(())
     }
 
-    /// Makes every node stir, because the events to wait for have changed for all.
-    pub(super) fn stir_all(&mut self, nodes: &mut HashMap<NodeId, RunningNode>) {
+    /// Marks every node as active, because the events to wait for have changed for all.
+    pub(super) fn mark_all_active(&mut self, nodes: &mut HashMap<NodeId, RunningNode>) {
         for (id, node) in nodes {
-            self.stir(*id, node);
+            self.mark_active(*id, node);
         }
     }
 }

@@ -17,28 +17,28 @@ use tombolo_platform::OsError;
 use tombolo_platform::event::{drain, eventfd, signal};
 
 /// Maximum total size of images cached in case they are passed again.
-const MAX_KNOWN_BYTES: usize = 64 << 20;
+const MAX_CACHED_BYTES: usize = 64 << 20;
 
 /// Maximum number of cached images.
-const MAX_KNOWN: usize = 16;
+const MAX_CACHED: usize = 16;
 
 /// Number of bytes compared at a time.
 const PIECE_BYTES: usize = 256 * 1024;
 
 /// Maximum number of files queued for reading. A client that passes one more is not read until there is room.
-const MAX_WAITING: usize = 64;
+const MAX_PENDING: usize = 64;
 
 /// An image, or the reason why it is invalid.
-pub(super) type Outcome = Result<Image, String>;
+pub(super) type ImageResult = Result<Image, String>;
 
 /// Reads images on a separate thread. `T` is the purpose of an image.
 pub(super) struct ImageReader<T> {
     files: Sender<(T, OwnedFd)>,
-    images: Receiver<(T, Outcome)>,
+    images: Receiver<(T, ImageResult)>,
     /// Counts the entries of `images`.
-    rung: Arc<OwnedFd>,
+    ready: Arc<OwnedFd>,
     /// Number of files queued minus images returned.
-    waiting: usize,
+    pending: usize,
 }
 
 impl<T: Send + 'static> ImageReader<T> {
@@ -47,14 +47,14 @@ impl<T: Send + 'static> ImageReader<T> {
     /// # Errors
     /// Out of descriptors, out of threads.
     pub(super) fn start() -> Result<Self, OsError> {
-        let rung = Arc::new(eventfd()?);
-        let ringer = Arc::clone(&rung);
-        let (files, to_read) = channel::<(T, OwnedFd)>();
+        let ready = Arc::new(eventfd()?);
+        let ringer = Arc::clone(&ready);
+        let (files, requests) = channel::<(T, OwnedFd)>();
         let (done, images) = channel();
         let read_all = move || {
-            let mut known = Known::default();
-            for (purpose, file) in to_read {
-                if done.send((purpose, known.read(&File::from(file)))).is_err() {
+            let mut cache = ImageCache::default();
+            for (purpose, file) in requests {
+                if done.send((purpose, cache.read(&File::from(file)))).is_err() {
                     return;
                 }
                 let _ = signal(&*ringer);
@@ -64,51 +64,51 @@ impl<T: Send + 'static> ImageReader<T> {
             .name("images".into())
             .spawn(read_all)
             .map_err(|error| OsError::from_io("read images", &error))?;
-        Ok(ImageReader { files, images, rung, waiting: 0 })
+        Ok(ImageReader { files, images, ready, pending: 0 })
     }
 
     /// Queues a file for reading.
     pub(super) fn read(&mut self, purpose: T, file: OwnedFd) {
         // The thread does not end before this does.
         if self.files.send((purpose, file)).is_ok() {
-            self.waiting += 1;
+            self.pending += 1;
         }
     }
 
     /// Returns whether the queue is full.
     pub(super) fn is_full(&self) -> bool {
-        self.waiting >= MAX_WAITING
+        self.pending >= MAX_PENDING
     }
 
     /// Returns the next result.
-    pub(super) fn next(&mut self) -> Option<(T, Outcome)> {
+    pub(super) fn next(&mut self) -> Option<(T, ImageResult)> {
         let read = self.images.try_recv().ok()?;
-        self.waiting -= 1;
+        self.pending -= 1;
         Some(read)
     }
 
-    /// Clears the doorbell; the next reader checks the queue first.
-    pub(super) fn hush(&self) {
-        drain(&*self.rung);
+    /// Clears the readiness; the next reader checks the queue first.
+    pub(super) fn clear_ready(&self) {
+        drain(&*self.ready);
     }
 
     /// Returns a descriptor that is readable when there are results.
     pub(super) fn ready_fd(&self) -> BorrowedFd<'_> {
-        self.rung.as_fd()
+        self.ready.as_fd()
     }
 }
 
 /// Images that were read before, in order of least recent use.
 #[derive(Default)]
-struct Known(VecDeque<KnownImage>);
+struct ImageCache(VecDeque<CachedImage>);
 
-struct KnownImage {
+struct CachedImage {
     image: Image,
     /// Whether it was a bare executable, which is only a part of the image.
     bare: bool,
 }
 
-impl KnownImage {
+impl CachedImage {
     /// Returns the content of the file that it was read from.
     fn content(&self) -> &[u8] {
         match self.image.programs().next() {
@@ -118,12 +118,12 @@ impl KnownImage {
     }
 }
 
-impl Known {
-    fn read(&mut self, file: &File) -> Outcome {
+impl ImageCache {
+    fn read(&mut self, file: &File) -> ImageResult {
         let length_bytes = length_of(file)?;
-        let same = |known: &KnownImage| {
+        let same = |known: &CachedImage| {
             let content = known.content();
-            content.len() == length_bytes && holds(file, content)
+            content.len() == length_bytes && content_equals(file, content)
         };
         if let Some(index) = self.0.iter().position(same)
             && let Some(known) = self.0.remove(index)
@@ -135,16 +135,16 @@ impl Known {
         let bytes = read_whole(file, length_bytes).map_err(|error| error.to_string())?;
         let bare = tombolo_machine::image::elf::is_elf(&bytes);
         let image = Image::from_bytes("the image", bytes).map_err(|error| error.to_string())?;
-        self.0.push_back(KnownImage { image: image.clone(), bare });
-        self.forget_excess();
+        self.0.push_back(CachedImage { image: image.clone(), bare });
+        self.evict_excess();
         Ok(image)
     }
 
-    fn forget_excess(&mut self) {
-        let taken = |known: &VecDeque<KnownImage>| -> usize {
+    fn evict_excess(&mut self) {
+        let taken = |known: &VecDeque<CachedImage>| -> usize {
             known.iter().map(|known| known.image.as_bytes().len()).sum()
         };
-        while self.0.len() > MAX_KNOWN || taken(&self.0) > MAX_KNOWN_BYTES {
+        while self.0.len() > MAX_CACHED || taken(&self.0) > MAX_CACHED_BYTES {
             self.0.pop_front();
         }
     }
@@ -160,7 +160,7 @@ fn length_of(file: &File) -> Result<usize, String> {
 }
 
 /// Returns whether a file begins with these bytes.
-fn holds(file: &File, content: &[u8]) -> bool {
+fn content_equals(file: &File, content: &[u8]) -> bool {
     let mut piece = vec![0; PIECE_BYTES.min(content.len())];
     content.chunks(PIECE_BYTES).enumerate().all(|(index, expected)| {
         let piece = &mut piece[..expected.len()];
@@ -219,52 +219,52 @@ mod tests {
     }
 
     /// Returns the address of an image's bytes: equal for two that share them.
-    fn place(image: &Image) -> *const u8 {
+    fn address_of(image: &Image) -> *const u8 {
         image.as_bytes().as_ptr()
     }
 
     #[test]
-    fn what_is_passed_again_is_not_kept_again() {
-        let mut known = Known::default();
-        let first = known.read(&file_of(&program())).unwrap();
-        let again = known.read(&file_of(&program())).unwrap();
-        assert_eq!((place(&first), first.id()), (place(&again), again.id()));
+    fn image_passed_again_is_cached_once() {
+        let mut cache = ImageCache::default();
+        let first = cache.read(&file_of(&program())).unwrap();
+        let again = cache.read(&file_of(&program())).unwrap();
+        assert_eq!((address_of(&first), first.id()), (address_of(&again), again.id()));
         // A packed image has a name, and a bare one does not: they are not equal.
         let image = packed("named");
-        let first = known.read(&file_of(image.as_bytes())).unwrap();
-        let again = known.read(&file_of(image.as_bytes())).unwrap();
-        assert_eq!((place(&first), first.name()), (place(&again), "named"));
-        assert_eq!(known.0.len(), 2);
+        let first = cache.read(&file_of(image.as_bytes())).unwrap();
+        let again = cache.read(&file_of(image.as_bytes())).unwrap();
+        assert_eq!((address_of(&first), first.name()), (address_of(&again), "named"));
+        assert_eq!(cache.0.len(), 2);
     }
 
     #[test]
-    fn one_byte_makes_another_file() {
-        let mut known = Known::default();
+    fn one_changed_byte_is_another_image() {
+        let mut cache = ImageCache::default();
         let image = packed("same");
         let mut bytes = image.as_bytes().to_vec();
-        known.read(&file_of(&bytes)).unwrap();
+        cache.read(&file_of(&bytes)).unwrap();
         *bytes.last_mut().unwrap() ^= 1;
         // It is checked like any other.
-        known.read(&file_of(&bytes)).unwrap_err();
-        known.read(&file_of(&bytes[..bytes.len() - 1])).unwrap_err();
-        assert_eq!(known.0.len(), 1);
+        cache.read(&file_of(&bytes)).unwrap_err();
+        cache.read(&file_of(&bytes[..bytes.len() - 1])).unwrap_err();
+        assert_eq!(cache.0.len(), 1);
     }
 
     #[test]
-    fn what_is_known_is_bounded() {
-        let mut known = Known::default();
-        for number in 0..MAX_KNOWN + 3 {
-            known.0.push_back(KnownImage { image: packed(&format!("{number}")), bare: false });
-            known.forget_excess();
-            assert!(known.0.len() <= MAX_KNOWN);
+    fn image_cache_is_bounded() {
+        let mut cache = ImageCache::default();
+        for number in 0..MAX_CACHED + 3 {
+            cache.0.push_back(CachedImage { image: packed(&format!("{number}")), bare: false });
+            cache.evict_excess();
+            assert!(cache.0.len() <= MAX_CACHED);
         }
-        let taken: usize = known.0.iter().map(|known| known.image.as_bytes().len()).sum();
-        assert!(!known.0.is_empty() && taken <= MAX_KNOWN_BYTES);
-        assert_eq!(known.0.back().unwrap().image.name(), format!("{}", MAX_KNOWN + 2));
+        let taken: usize = cache.0.iter().map(|known| known.image.as_bytes().len()).sum();
+        assert!(!cache.0.is_empty() && taken <= MAX_CACHED_BYTES);
+        assert_eq!(cache.0.back().unwrap().image.name(), format!("{}", MAX_CACHED + 2));
     }
 
     #[test]
-    fn files_are_read_in_order_and_what_is_no_image_is_refused() {
+    fn images_are_read_in_order_and_invalid_ones_refused() {
         let mut reader = ImageReader::start().unwrap();
         let (pipe, _writer) = rustix::pipe::pipe().unwrap();
         reader.read(1, pipe);
@@ -274,7 +274,7 @@ mod tests {
         while read.len() < 3 {
             let soon = Deadline::after(Duration::from_secs(60));
             assert!(poll(&[(reader.ready_fd(), Interest::Read)], Some(soon)).unwrap()[0].any());
-            reader.hush();
+            reader.clear_ready();
             read.extend(std::iter::from_fn(|| reader.next()));
         }
         assert_eq!(read.iter().map(|(number, _)| *number).collect::<Vec<_>>(), [1, 2, 3]);
@@ -283,9 +283,9 @@ mod tests {
     }
 
     #[test]
-    fn so_many_files_wait_and_no_more() {
+    fn pending_image_files_are_limited() {
         let mut reader = ImageReader::start().unwrap();
-        for number in 0..MAX_WAITING {
+        for number in 0..MAX_PENDING {
             assert!(!reader.is_full(), "{number}");
             reader.read(number, file_of(b"no image").into());
         }

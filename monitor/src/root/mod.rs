@@ -28,19 +28,19 @@ use tombolo_platform::{Errno, OsError, memory, socket};
 
 use crate::agent::{Agent, program_from_bytes};
 use crate::orphans;
-use crate::shared_bells::{SharedBells, WATCHED_BYTES, Watched};
+use crate::shared_bells::{SharedBells, WATCHED_BYTES, WatchedChannel};
 use crate::streams::LinkStreams;
 use crate::supervisor::Supervisor;
 use attached::AttachEvent;
 use boot::BootImage;
-use hearing::Hearing;
+use hearing::NodePoller;
 use images::ImageReader;
 use node::RunningNode;
 use tombolo_monitor_core::root::{Core, Effect, Resource};
 use windows::Windows;
 
 /// Idle time after which the monitor of a plain host ends by itself.
-const IDLE_LIFE: Duration = Duration::from_secs(10);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of rounds of orders and reports before clients and timers are served.
 const BURST: usize = 16;
@@ -79,7 +79,7 @@ pub enum RootError {
 }
 
 /// A report whose image is being read.
-struct AwaitsImage {
+struct PendingReport {
     node: NodeId,
     losses: u64,
     report: Report,
@@ -96,28 +96,28 @@ pub struct Root {
     windows: Windows,
     /// Shared doorbells of domains on this kernel.
     shared_bells: SharedBells,
-    hearing: Hearing,
+    node_poller: NodePoller,
     /// Whether agents are read; false while there is no room for their requests.
-    may_ask: bool,
+    requests_enabled: bool,
     /// Ends of socket pairs whose other end was handed out.
     pairs: HashMap<ChannelId, OwnedFd>,
     /// Programs that are being passed to agents of this kernel.
     programs: HashMap<[u8; 32], OwnedFd>,
     /// Boot images, kept for restarts.
     boot_images: HashMap<boot::BootImageKey, BootImage>,
-    images: ImageReader<AwaitsImage>,
+    images: ImageReader<PendingReport>,
     /// Files that came with requests, by node, connection and request.
-    offered: HashMap<(NodeId, u32, u32), OwnedFd>,
+    request_files: HashMap<(NodeId, u32, u32), OwnedFd>,
     /// Number of losses of each node; distinguishes requests of a node's previous life from new ones.
     losses: HashMap<NodeId, u64>,
     stopping: bool,
     /// Whether there is more to do even if no descriptor is ready.
-    unsettled: bool,
+    has_pending: bool,
     /// Readable when the supervisor, which would clean up after this process, is gone.
     supervisor: OwnedFd,
     /// Readable when the command that requested the machine is gone before it is up, so that the machine is
     /// not needed.
-    unheard: Option<Epoll>,
+    requester_closed: Option<Epoll>,
     idle_exit: bool,
 }
 
@@ -149,44 +149,49 @@ impl Root {
             nodes: HashMap::new(),
             windows,
             shared_bells: SharedBells::default(),
-            hearing: Hearing::new()?,
-            may_ask: true,
+            node_poller: NodePoller::new()?,
+            requests_enabled: true,
             pairs: HashMap::new(),
             programs: HashMap::new(),
             boot_images: HashMap::new(),
             images: ImageReader::start()?,
-            offered: HashMap::new(),
+            request_files: HashMap::new(),
             losses: HashMap::new(),
             stopping: false,
-            unsettled: false,
-            supervisor: supervisor.gone,
-            unheard: None,
+            has_pending: false,
+            supervisor: supervisor.exited,
+            requester_closed: None,
             idle_exit,
         })
     }
 
-    /// Starts all nodes and waits until they are up, reporting each by `say`, which returns false if its
+    /// Starts all nodes and waits until they are up, reporting each by `report`, which returns false if its
     /// reader is gone; `end` becomes readable then.
     ///
     /// # Errors
     /// The first node that did not come up; [`RootError::Stopped`]. Nodes that were started end when this is
     /// dropped.
-    pub fn boot(&mut self, mut say: impl FnMut(String) -> bool, end: Option<Epoll>) -> Result<(), RootError> {
-        self.unheard = end;
+    pub fn boot(
+        &mut self,
+        mut report: impl FnMut(String) -> bool,
+        end: Option<Epoll>,
+    ) -> Result<(), RootError> {
+        self.requester_closed = end;
         self.core.boot_all(now_ns());
-        let mut said = Vec::new();
+        let mut reported = Vec::new();
         loop {
-            self.settle();
+            self.process_pending();
             if self.stopping {
                 return Err(RootError::Stopped(self.machine.name().to_owned()));
             }
             let progress = self.core.boot_progress();
             for node in progress.up.iter().filter(|node| node.id != NodeId::HOST) {
-                if !said.contains(&node.id) {
-                    said.push(node.id);
+                if !reported.contains(&node.id) {
+                    reported.push(node.id);
                     let NodeInfo { name, kind, isa, boot, .. } = node;
                     // The process that requested the machine may be gone: then it is not needed.
-                    self.stopping |= !say(format!("{name}: {kind} {isa} up in {:.2} s", boot.as_secs_f64()));
+                    self.stopping |=
+                        !report(format!("{name}: {kind} {isa} up in {:.2} s", boot.as_secs_f64()));
                 }
             }
             if let Some(node) = progress.down.first() {
@@ -195,7 +200,7 @@ impl Root {
                 return Err(RootError::Node { node: node.name.clone(), cause: node.cause.clone() + &shown });
             }
             if progress.booting.is_empty() && !self.stopping {
-                self.unheard = None;
+                self.requester_closed = None;
                 return Ok(());
             }
             self.wait_and_handle()?;
@@ -208,11 +213,11 @@ impl Root {
     /// An error of the kernel.
     pub fn serve(&mut self) -> Result<(), RootError> {
         loop {
-            self.settle();
+            self.process_pending();
             if self.stopping {
                 return Ok(());
             }
-            let idle_ns = IDLE_LIFE.as_nanos() as u64;
+            let idle_ns = IDLE_TIMEOUT.as_nanos() as u64;
             if self.idle_exit && self.core.idle_since().is_some_and(|since| now_ns() >= since + idle_ns) {
                 return Ok(());
             }
@@ -221,62 +226,62 @@ impl Root {
     }
 
     /// Processes reports and effects until there is nothing left to do, or others should get their turn.
-    fn settle(&mut self) {
-        self.unsettled = true;
+    fn process_pending(&mut self) {
+        self.has_pending = true;
         self.core.set_wall_clock(now_ns(), wall_ns());
         self.core.tick(now_ns());
         self.agent.tick();
         for _ in 0..BURST {
-            let mut worked = false;
+            let mut did_work = false;
             while let Some((report, file)) = self.agent.next_report() {
-                worked = true;
-                self.take_report(NodeId::HOST, report, file);
+                did_work = true;
+                self.handle_report(NodeId::HOST, report, file);
             }
-            for id in self.hearing.stirring() {
-                worked |= self.hear_node(id);
+            for id in self.node_poller.active_nodes() {
+                did_work |= self.process_node_input(id);
             }
-            worked |= self.take_images();
+            did_work |= self.process_images();
             for effect in self.core.take_effects() {
-                worked = true;
-                self.perform(effect);
+                did_work = true;
+                self.execute_effect(effect);
             }
             // Close files that were offered but not used.
-            self.offered.clear();
-            if !worked {
-                self.unsettled = false;
+            self.request_files.clear();
+            if !did_work {
+                self.has_pending = false;
                 // Not earlier: an orphan is kept until its domain is known to have ended.
                 let nodes: Vec<i32> = self.nodes.values().map(RunningNode::pid).collect();
-                return self.agent.end_orphans(&nodes, |domain| self.core.lives(domain));
+                return self.agent.kill_orphans(&nodes, |domain| self.core.is_alive(domain));
             }
         }
     }
 
     /// Processes a report; one with a file is processed when that has been read.
-    fn take_report(&mut self, node: NodeId, report: Report, file: Option<OwnedFd>) {
+    fn handle_report(&mut self, node: NodeId, report: Report, file: Option<OwnedFd>) {
         match file {
             None => self.core.report(now_ns(), node, report, None),
-            Some(file) if let Some((connection, request)) = offers_file(&report) => {
-                self.offered.insert((node, connection, request), file);
+            Some(file) if let Some((connection, request)) = region_file_request(&report) => {
+                self.request_files.insert((node, connection, request), file);
                 self.core.report(now_ns(), node, report, None);
             }
             Some(file) => {
                 let losses = self.losses_of(node);
-                self.images.read(AwaitsImage { node, losses, report }, file);
+                self.images.read(PendingReport { node, losses, report }, file);
             }
         }
     }
 
     /// Processes the reports whose images have been read. Returns whether there were any.
-    fn take_images(&mut self) -> bool {
-        let mut worked = false;
-        while let Some((AwaitsImage { node, losses, report }, image)) = self.images.next() {
-            worked = true;
+    fn process_images(&mut self) -> bool {
+        let mut did_work = false;
+        while let Some((PendingReport { node, losses, report }, image)) = self.images.next() {
+            did_work = true;
             // A restarted node numbers its connections from the start.
             if losses == self.losses_of(node) {
                 self.core.report(now_ns(), node, report, Some(image));
             }
         }
-        worked
+        did_work
     }
 
     fn losses_of(&self, node: NodeId) -> u64 {
@@ -284,25 +289,25 @@ impl Root {
     }
 
     /// Processes reports of a node's agent. Returns whether there were any.
-    fn hear_node(&mut self, id: NodeId) -> bool {
-        let mut worked = false;
-        let mut heard = 0;
+    fn process_node_input(&mut self, id: NodeId) -> bool {
+        let mut did_work = false;
+        let mut received = 0;
         let lost = loop {
-            let Some(node) = self.nodes.get_mut(&id) else { return worked };
-            if heard == REPORTS_PER_ROUND || self.images.is_full() {
+            let Some(node) = self.nodes.get_mut(&id) else { return did_work };
+            if received == REPORTS_PER_ROUND || self.images.is_full() {
                 break None;
             }
-            match node.hear() {
+            match node.receive() {
                 Ok(Some((bytes, fds))) => {
-                    worked = true;
-                    heard += 1;
+                    did_work = true;
+                    received += 1;
                     // An agent of another node is a peer: its messages are validated like any other's.
                     match Report::from_bytes(&bytes) {
                         Ok(report) => {
                             if matches!(report, Report::Ended { .. }) {
                                 self.agent.expect_orphans();
                             }
-                            self.take_report(id, report, fds.into_iter().next());
+                            self.handle_report(id, report, fds.into_iter().next());
                         }
                         Err(error) => break Some(format!("its monitor broke the protocol: {error}")),
                     }
@@ -311,32 +316,32 @@ impl Root {
                 Err(cause) => break Some(cause),
             }
         };
-        let Some(node) = self.nodes.get_mut(&id) else { return worked };
+        let Some(node) = self.nodes.get_mut(&id) else { return did_work };
         for event in node.take_events() {
-            worked = true;
+            did_work = true;
             match event {
                 AttachEvent::Joined { base_bytes } => self.core.node_joining(now_ns(), id, base_bytes),
-                AttachEvent::Refused(why) => self.core.node_refused(id, &why),
+                AttachEvent::Refused(why) => self.core.joiner_refused(id, &why),
                 AttachEvent::Lost(_) => {}
             }
         }
-        let over = node.streams().map(LinkStreams::take_over).unwrap_or_default();
-        over.into_iter().for_each(|channel| self.core.stream_ended(channel));
+        let ended = node.streams().map(LinkStreams::take_ended).unwrap_or_default();
+        ended.into_iter().for_each(|channel| self.core.stream_ended(channel));
         let printed = node.take_console();
-        self.core.console_waits(id, node.typed_bytes());
+        self.core.set_pending_console_input(id, node.pending_input_bytes());
         if !printed.is_empty() {
-            worked = true;
+            did_work = true;
             self.core.console_output(id, &printed);
         }
         if let Some(cause) = lost {
-            worked = true;
-            self.lose(id, &cause);
+            did_work = true;
+            self.handle_node_loss(id, &cause);
         }
-        worked
+        did_work
     }
 
-    fn lose(&mut self, id: NodeId, cause: &str) {
-        self.hearing.forget(id);
+    fn handle_node_loss(&mut self, id: NodeId, cause: &str) {
+        self.node_poller.remove(id);
         if let Some(mut node) = self.nodes.remove(&id) {
             node.destroy();
             self.agent.expect_orphans();
@@ -348,9 +353,9 @@ impl Root {
         self.core.node_lost(id, cause);
     }
 
-    fn perform(&mut self, effect: Effect) {
+    fn execute_effect(&mut self, effect: Effect) {
         match effect {
-            Effect::Order { node, order, passed } => self.give_order(node, order, &passed),
+            Effect::Order { node, order, passed } => self.send_order(node, order, &passed),
             Effect::WriteProgram { node, range, image, target } => {
                 if let (Some(window), Ok(program)) = (self.machine.own_window(node), image.program(target)) {
                     self.windows.write(window.id, range, program.bytes);
@@ -364,7 +369,7 @@ impl Root {
                     Ok(file) => {
                         self.programs.insert(hash, file);
                     }
-                    Err(why) => self.core.program_not_kept(node, hash, &why),
+                    Err(why) => self.core.program_store_failed(node, hash, &why),
                 }
             }
             Effect::StreamProgram { node, stream, image, target } => {
@@ -373,15 +378,15 @@ impl Root {
                 match program.and_then(|program| program_from_bytes(program.bytes).ok()) {
                     Some(file) => streams.send_file(stream, file),
                     // The agent detects the missing program and reports it when it is to be started.
-                    None => streams.send_nothing(stream),
+                    None => streams.send_empty(stream),
                 }
             }
             Effect::ClearWindow { window, range } => self.windows.clear(window, range),
-            Effect::ForgetBell { channel } => self.shared_bells.forget(channel),
+            Effect::RemoveSharedBell { channel } => self.shared_bells.forget(channel),
             Effect::Boot { node, generation } => self.boot_node(node, generation),
             Effect::Destroy { node } => {
                 *self.losses.entry(node).or_default() += 1;
-                self.hearing.forget(node);
+                self.node_poller.remove(node);
                 if let Some(mut running) = self.nodes.remove(&node) {
                     running.destroy();
                     self.agent.expect_orphans();
@@ -390,23 +395,23 @@ impl Root {
             }
             Effect::ConsoleWrite { node, bytes } => {
                 if let Some(running) = self.nodes.get_mut(&node) {
-                    self.hearing.stir(node, running);
-                    running.type_on_console(&bytes);
+                    self.node_poller.mark_active(node, running);
+                    running.write_console(&bytes);
                 }
             }
             Effect::Shutdown => self.stopping = true,
         }
     }
 
-    fn give_order(&mut self, id: NodeId, order: Order, passed: &[Resource]) {
+    fn send_order(&mut self, id: NodeId, order: Order, passed: &[Resource]) {
         // A missing resource leaves a gap; the agent that needs it reports the error.
         let fds: Vec<OwnedFd> = passed.iter().filter_map(|resource| self.resource(*resource)).collect();
         if id == NodeId::HOST {
             // The host's agent is stopped by ending this process, not by an order.
             let _ = self.agent.execute(order, fds);
         } else if let Some(node) = self.nodes.get_mut(&id) {
-            self.hearing.stir(id, node);
-            node.order(&order, fds);
+            self.node_poller.mark_active(id, node);
+            node.send_order(&order, fds);
         }
     }
 
@@ -432,38 +437,38 @@ impl Root {
                         OsError::new(format!("watch a group of channels in {window}"), Errno::NODEV)
                     })
                 };
-                let watched = Watched { channel, window, accepting, group };
+                let watched = WatchedChannel { channel, window, accepting, group };
                 self.shared_bells.make(&watched, part, page).ok()
             }
             Resource::Program(hash) => self.programs.remove(&hash),
             Resource::Region { region, writable } => self.agent.region_memory(region, writable).ok(),
             Resource::RegionInWindow { window, writable } => {
                 let memory = self.windows.memory(window)?;
-                if writable { copy(memory) } else { memory::open_to_read(memory).ok() }
+                if writable { copy(memory) } else { memory::open_read_only(memory).ok() }
             }
-            Resource::Offered((node, connection), request) => {
-                self.offered.remove(&(node, connection, request))
+            Resource::RequestFile((node, connection), request) => {
+                self.request_files.remove(&(node, connection, request))
             }
         }
     }
 
     /// Sleeps until an event and handles it.
     fn wait_and_handle(&mut self) -> Result<(), RootError> {
-        let may_ask = !self.images.is_full();
-        if may_ask != self.may_ask {
-            self.may_ask = may_ask;
-            self.hearing.stir_all(&mut self.nodes);
+        let requests_enabled = !self.images.is_full();
+        if requests_enabled != self.requests_enabled {
+            self.requests_enabled = requests_enabled;
+            self.node_poller.mark_all_active(&mut self.nodes);
         }
-        for (id, error) in self.hearing.arm(&mut self.nodes, may_ask) {
-            self.lose(id, &error.to_string());
-            self.unsettled = true;
+        for (id, error) in self.node_poller.arm(&mut self.nodes, requests_enabled) {
+            self.handle_node_loss(id, &error.to_string());
+            self.has_pending = true;
         }
-        let quiet = self.hearing.is_armed() && !self.unsettled && !self.stopping;
-        self.agent.let_clients_ask(may_ask);
+        let quiet = self.node_poller.is_armed() && !self.has_pending && !self.stopping;
+        self.agent.set_requests_enabled(requests_enabled);
         self.agent.arm();
         let mut sources = vec![
             (self.agent.ready_fd(), Interest::Read),
-            (self.hearing.fd(), Interest::Read),
+            (self.node_poller.fd(), Interest::Read),
             (self.images.ready_fd(), Interest::Read),
         ];
         let bells = sources.len();
@@ -471,16 +476,16 @@ impl Root {
         sources.extend(shared.iter().map(|(_, bell)| (*bell, Interest::Read)));
         let ends = sources.len();
         sources.push((self.supervisor.as_fd(), Interest::Read));
-        sources.extend(self.unheard.iter().map(|end| (end.as_fd(), Interest::Read)));
+        sources.extend(self.requester_closed.iter().map(|end| (end.as_fd(), Interest::Read)));
         let deadline = if quiet { self.next_deadline() } else { Some(Deadline::after(Duration::ZERO)) };
         let ready: Vec<Ready> = poll(&sources, deadline)?;
         drop(sources);
         let rung = shared.iter().zip(&ready[bells..ends]).filter(|(_, ready)| ready.any());
         let rung: Vec<WindowId> = rung.map(|((window, bell), _)| (drain(bell), *window).1).collect();
         rung.into_iter().for_each(|window| self.shared_bells.forward(window));
-        self.images.hush();
+        self.images.clear_ready();
         self.stopping |= ready[ends..].iter().any(|end| end.any());
-        self.hearing.wake(&mut self.nodes)?;
+        self.node_poller.process_events(&mut self.nodes)?;
         self.agent.tick();
         if ready[0].any() {
             self.agent.serve()?;
@@ -499,7 +504,7 @@ impl Root {
     }
 
     fn next_deadline(&self) -> Option<Deadline> {
-        let idle_ns = IDLE_LIFE.as_nanos() as u64;
+        let idle_ns = IDLE_TIMEOUT.as_nanos() as u64;
         let idle = self.core.idle_since().filter(|_| self.idle_exit).map(|since| since + idle_ns);
         let next = self.core.next_tick().into_iter().chain(self.agent.next_tick()).chain(idle).min()?;
         Some(Deadline::after(Duration::from_nanos(next.saturating_sub(now_ns()))))
@@ -510,7 +515,7 @@ impl Drop for Root {
     fn drop(&mut self) {
         self.agent.destroy_children();
         self.nodes.values_mut().for_each(RunningNode::destroy);
-        orphans::end_all();
+        orphans::kill_all();
     }
 }
 
@@ -522,8 +527,8 @@ fn wall_ns() -> u64 {
 
 /// Returns the connection and number of a region request whose memory is the accompanying file. Other files
 /// are images.
-fn offers_file(report: &Report) -> Option<(u32, u32)> {
+fn region_file_request(report: &Report) -> Option<(u32, u32)> {
     let Report::Asked { connection, message } = report else { return None };
-    let asked = ClientMessage::from_bytes(message).ok()?;
-    matches!(asked.body, Request::RegionCreate { .. }).then_some((*connection, asked.request))
+    let request = ClientMessage::from_bytes(message).ok()?;
+    matches!(request.body, Request::RegionCreate { .. }).then_some((*connection, request.request))
 }

@@ -8,7 +8,7 @@ use tombolo_link::Side;
 use tombolo_link::window::{CONTROL_OFFSET_BYTES, control_config};
 use tombolo_link::{ChannelLayout, Hello};
 use tombolo_platform::event::{Interest, drain, poll};
-use tombolo_platform::process::{Ended, Process};
+use tombolo_platform::process::{ExitOutcome, Process};
 use tombolo_platform::{Deadline, Errno, OsError, socket};
 use tombolo_transport::stream::StreamChannel;
 use tombolo_transport::window::WindowChannel;
@@ -16,30 +16,30 @@ use tombolo_transport::{ChannelError, window};
 
 use super::attached::{AttachEvent, JoinThread};
 use super::hearing::Sources;
-use crate::control_link::{Arrived, ControlLink};
+use crate::control_link::{ControlLink, Received};
 use crate::streams::{CONTROL_STREAM, LinkStreams};
 
 /// Timeout of a virtual machine's handshake once it has begun.
 const HANDSHAKE_TIMEOUT: std::time::Duration = std::time::Duration::from_secs(5);
 
 /// Maximum time that an emulator outlives its sockets: it has freed its memory by then.
-const EMULATOR_ENDS: std::time::Duration = std::time::Duration::from_millis(50);
+const EMULATOR_EXIT_TIMEOUT: std::time::Duration = std::time::Duration::from_millis(50);
 
 /// Maximum number of bytes retained of a node's error output.
-const MAX_COMPLAINT_BYTES: usize = 1024;
+const MAX_STDERR_BYTES: usize = 1024;
 
 /// Control link to a node's agent; for a virtual machine it is opened after booting.
 #[derive(Debug)]
 pub(super) enum NodeLink {
     /// Not connected yet; messages to be sent first.
-    Awaited(Vec<Vec<u8>>),
+    Pending(Vec<Vec<u8>>),
     /// Connected.
-    Made(ControlLink),
+    Connected(ControlLink),
 }
 
 /// Method of opening the control link once the node's monitor runs.
 #[derive(Debug)]
-pub(super) enum Way {
+pub(super) enum NodeTransport {
     Window(WindowSide),
     Streams(StreamSide),
 }
@@ -87,19 +87,19 @@ pub(super) struct WindowSide {
 
 /// Object by which the end of a node is detected.
 #[derive(Debug)]
-enum Life {
+enum Liveness {
     /// The emulator, a process of this kernel.
     Process(Process),
     /// The window thread of a node that joined by itself.
     Attached(JoinThread),
 }
 
-impl Life {
+impl Liveness {
     /// Returns a descriptor that is readable when the node may have ended.
     fn ended_fd(&self) -> BorrowedFd<'_> {
         match self {
-            Life::Process(process) => process.ended_fd(),
-            Life::Attached(thread) => thread.event_fd(),
+            Liveness::Process(process) => process.ended_fd(),
+            Liveness::Attached(thread) => thread.event_fd(),
         }
     }
 }
@@ -107,89 +107,89 @@ impl Life {
 /// A running node.
 #[derive(Debug)]
 pub(super) struct RunningNode {
-    life: Life,
+    liveness: Liveness,
     /// Events of its thread other than its end.
     events: Vec<AttachEvent>,
     link: NodeLink,
-    way: Option<Way>,
+    transport: Option<NodeTransport>,
     /// Serial line of its console.
     serial: Option<OwnedFd>,
     /// Console input that the serial line has not accepted yet.
-    typed: Vec<u8>,
+    console_input: Vec<u8>,
     /// Standard error of its emulator or monitor. It does not inherit the root's standard error: a process
     /// that reads the output of `tombolo up` would not see its end while the machine is up.
-    errors: Option<OwnedFd>,
+    stderr: Option<OwnedFd>,
     /// Last part of that output.
-    complaint: Vec<u8>,
+    stderr_tail: Vec<u8>,
     /// Reason why an order could not be sent.
-    unsendable: Option<String>,
+    send_error: Option<String>,
     /// Whether a descriptor was closed or created since its [`sources`](Self::sources) were last used.
-    other_sources: bool,
+    sources_changed: bool,
 }
 
 impl RunningNode {
-    pub(super) fn new(mut process: Process, link: NodeLink, vm: Option<(Way, OwnedFd)>) -> Self {
-        let errors = process.child_mut().stderr.take().map(OwnedFd::from);
+    pub(super) fn new(mut process: Process, link: NodeLink, vm: Option<(NodeTransport, OwnedFd)>) -> Self {
+        let stderr = process.child_mut().stderr.take().map(OwnedFd::from);
         // A pipe that cannot be made non-blocking is not read.
-        let errors = errors.filter(|pipe| rustix::io::ioctl_fionbio(pipe, true).is_ok());
-        let (way, serial) = vm.unzip();
-        Self::with(Life::Process(process), link, (way, serial), errors)
+        let stderr = stderr.filter(|pipe| rustix::io::ioctl_fionbio(pipe, true).is_ok());
+        let (transport, serial) = vm.unzip();
+        Self::with(Liveness::Process(process), link, (transport, serial), stderr)
     }
 
     /// Creates a node that joins by itself.
     pub(super) fn attached(thread: JoinThread, link: NodeLink, window: WindowSide) -> Self {
-        Self::with(Life::Attached(thread), link, (Some(Way::Window(window)), None), None)
+        Self::with(Liveness::Attached(thread), link, (Some(NodeTransport::Window(window)), None), None)
     }
 
     fn with(
-        life: Life,
+        liveness: Liveness,
         link: NodeLink,
-        (way, serial): (Option<Way>, Option<OwnedFd>),
-        errors: Option<OwnedFd>,
+        (transport, serial): (Option<NodeTransport>, Option<OwnedFd>),
+        stderr: Option<OwnedFd>,
     ) -> Self {
         RunningNode {
-            life,
+            liveness,
             events: Vec::new(),
             link,
-            way,
+            transport,
             serial,
-            typed: Vec::new(),
-            errors,
-            complaint: Vec::new(),
-            unsendable: None,
-            other_sources: true,
+            console_input: Vec::new(),
+            stderr,
+            stderr_tail: Vec::new(),
+            send_error: None,
+            sources_changed: true,
         }
     }
 
     pub(super) fn pid(&self) -> i32 {
-        match &self.life {
-            Life::Process(process) => process.pid(),
-            Life::Attached(_) => 0,
+        match &self.liveness {
+            Liveness::Process(process) => process.pid(),
+            Liveness::Attached(_) => 0,
         }
     }
 
-    pub(super) fn order(&mut self, order: &Order, fds: Vec<OwnedFd>) {
+    pub(super) fn send_order(&mut self, order: &Order, fds: Vec<OwnedFd>) {
         let message = match order.to_bytes() {
             Ok(message) => message,
             // Without the order the node would diverge from the root's state.
             Err(error) => {
-                self.unsendable = Some(format!("an order to it: {error}"));
+                self.send_error = Some(format!("an order to it: {error}"));
                 return;
             }
         };
         match &mut self.link {
-            NodeLink::Awaited(first) => first.push(message),
-            NodeLink::Made(link) => link.send(message, fds),
+            NodeLink::Pending(first) => first.push(message),
+            NodeLink::Connected(link) => link.send(message, fds),
         }
     }
 
     /// Returns the next message of its agent. The error is the reason why the node is lost, with its last
     /// output.
-    pub(super) fn hear(&mut self) -> Result<Option<Arrived>, String> {
-        self.hear_or_lose().map_err(|cause| {
-            self.take_complaint();
-            let said = String::from_utf8_lossy(&self.complaint);
-            match said.lines().map(str::trim).rfind(|line| !line.is_empty()) {
+    pub(super) fn receive(&mut self) -> Result<Option<Received>, String> {
+        self.try_receive().map_err(|cause| {
+            self.read_stderr();
+            let text = String::from_utf8_lossy(&self.stderr_tail);
+            match text.lines().map(str::trim).rfind(|line| !line.is_empty()) {
                 Some(last) => format!("{cause}: {last}"),
                 None => cause,
             }
@@ -197,40 +197,40 @@ impl RunningNode {
     }
 
     /// Reads its error output and retains the last part.
-    fn take_complaint(&mut self) {
+    fn read_stderr(&mut self) {
         let mut piece = [0; 1024];
-        while let Some(pipe) = &self.errors {
+        while let Some(pipe) = &self.stderr {
             match rustix::io::read(pipe, &mut piece) {
                 Ok(count) if count > 0 => {
-                    self.complaint.extend_from_slice(&piece[..count]);
-                    let excess = self.complaint.len().saturating_sub(MAX_COMPLAINT_BYTES);
-                    self.complaint.drain(..excess);
+                    self.stderr_tail.extend_from_slice(&piece[..count]);
+                    let excess = self.stderr_tail.len().saturating_sub(MAX_STDERR_BYTES);
+                    self.stderr_tail.drain(..excess);
                 }
                 Err(Errno::AGAIN | Errno::INTR) => return,
-                _ => (self.errors, self.other_sources) = (None, true),
+                _ => (self.stderr, self.sources_changed) = (None, true),
             }
         }
     }
 
-    fn hear_or_lose(&mut self) -> Result<Option<Arrived>, String> {
-        if let Some(cause) = self.unsendable.take() {
+    fn try_receive(&mut self) -> Result<Option<Received>, String> {
+        if let Some(cause) = self.send_error.take() {
             return Err(cause);
         }
-        if let NodeLink::Awaited(_) = self.link
-            && let Err(cause) = self.make_line_if_rung()
+        if let NodeLink::Pending(_) = self.link
+            && let Err(cause) = self.try_open_control()
         {
-            self.see_end_of_emulator()?;
+            self.wait_emulator_exit()?;
             return Err(cause);
         }
-        if let NodeLink::Made(link) = &mut self.link
+        if let NodeLink::Connected(link) = &mut self.link
             && let Some(arrived) = link.receive()
         {
             return Ok(Some(arrived));
         }
-        self.see_end()?;
+        self.check_exit()?;
         match &self.link {
-            NodeLink::Made(link) if link.is_gone() => {
-                self.see_end_of_emulator()?;
+            NodeLink::Connected(link) if link.is_closed() => {
+                self.wait_emulator_exit()?;
                 Err("its monitor is gone".into())
             }
             _ => Ok(None),
@@ -239,26 +239,28 @@ impl RunningNode {
 
     /// Returns the reason why the emulator of a machine without a window has ended; its sockets close shortly
     /// before.
-    fn see_end_of_emulator(&mut self) -> Result<(), String> {
-        if let Some(Way::Streams(_)) = self.way {
-            let soon = Some(Deadline::after(EMULATOR_ENDS));
-            let _ = poll(&[(self.life.ended_fd(), Interest::Read)], soon);
+    fn wait_emulator_exit(&mut self) -> Result<(), String> {
+        if let Some(NodeTransport::Streams(_)) = self.transport {
+            let soon = Some(Deadline::after(EMULATOR_EXIT_TIMEOUT));
+            let _ = poll(&[(self.liveness.ended_fd(), Interest::Read)], soon);
         }
-        self.see_end()
+        self.check_exit()
     }
 
     /// Returns the reason why the node has ended, if it has.
-    fn see_end(&mut self) -> Result<(), String> {
-        match &mut self.life {
-            Life::Process(process) => match process.try_reap() {
+    fn check_exit(&mut self) -> Result<(), String> {
+        match &mut self.liveness {
+            Liveness::Process(process) => match process.try_reap() {
                 Ok(None) => Ok(()),
-                Ok(Some(Ended::Exited(status))) => Err(format!("its process exited with status {status}")),
-                Ok(Some(Ended::Signalled(signal))) => {
+                Ok(Some(ExitOutcome::Exited(status))) => {
+                    Err(format!("its process exited with status {status}"))
+                }
+                Ok(Some(ExitOutcome::Signalled(signal))) => {
                     Err(format!("its process was ended by signal {signal}"))
                 }
                 Err(error) => Err(error.to_string()),
             },
-            Life::Attached(thread) => {
+            Liveness::Attached(thread) => {
                 while let Some(event) = thread.next_event() {
                     match event {
                         AttachEvent::Lost(cause) => return Err(cause),
@@ -276,30 +278,30 @@ impl RunningNode {
     }
 
     /// Performs the handshake with a virtual machine that has booted and rung for it.
-    fn make_line_if_rung(&mut self) -> Result<(), String> {
+    fn try_open_control(&mut self) -> Result<(), String> {
         let unopened = |error: ChannelError| format!("cannot open the control link to its monitor: {error}");
-        let mut link = match &mut self.way {
-            Some(Way::Window(window)) if drain(&window.host_bell) => {
+        let mut link = match &mut self.transport {
+            Some(NodeTransport::Window(window)) if drain(&window.host_bell) => {
                 ControlLink::over_window(open_control(window).map_err(unopened)?)
             }
-            Some(Way::Streams(side)) => {
+            Some(NodeTransport::Streams(side)) => {
                 let Some(socket) = side.control.take_if(|socket| is_readable(socket)) else { return Ok(()) };
                 ControlLink::over_stream(open_stream(socket).map_err(unopened)?)
             }
             _ => return Ok(()),
         };
-        if let NodeLink::Awaited(first) = &mut self.link {
+        if let NodeLink::Pending(first) = &mut self.link {
             std::mem::take(first).into_iter().for_each(|message| link.send(message, Vec::new()));
         }
-        self.link = NodeLink::Made(link);
-        self.other_sources = true;
+        self.link = NodeLink::Connected(link);
+        self.sources_changed = true;
         Ok(())
     }
 
     /// Returns the streams of channels on the link with it, if it is joined by streams.
     pub(super) fn streams(&self) -> Option<&LinkStreams> {
-        match &self.way {
-            Some(Way::Streams(side)) => Some(&side.streams),
+        match &self.transport {
+            Some(NodeTransport::Streams(side)) => Some(&side.streams),
             _ => None,
         }
     }
@@ -318,58 +320,58 @@ impl RunningNode {
         printed
     }
 
-    pub(super) fn type_on_console(&mut self, bytes: &[u8]) {
-        self.typed.extend_from_slice(bytes);
+    pub(super) fn write_console(&mut self, bytes: &[u8]) {
+        self.console_input.extend_from_slice(bytes);
         self.flush_console();
     }
 
     /// Returns the number of typed bytes that its serial line has not accepted.
-    pub(super) fn typed_bytes(&self) -> usize {
-        self.typed.len()
+    pub(super) fn pending_input_bytes(&self) -> usize {
+        self.console_input.len()
     }
 
     fn flush_console(&mut self) {
         let Some(serial) = &self.serial else { return };
-        match socket::send(serial, &self.typed, &[]) {
+        match socket::send(serial, &self.console_input, &[]) {
             Ok(count) => {
-                self.typed.drain(..count);
+                self.console_input.drain(..count);
             }
             Err(Errno::AGAIN) => {}
-            Err(_) => self.typed.clear(),
+            Err(_) => self.console_input.clear(),
         }
     }
 
-    pub(super) fn about_to_sleep(&mut self) -> bool {
+    pub(super) fn prepare_to_sleep(&mut self) -> bool {
         match &mut self.link {
-            NodeLink::Awaited(_) => true,
-            NodeLink::Made(link) => link.about_to_sleep(),
+            NodeLink::Pending(_) => true,
+            NodeLink::Connected(link) => link.prepare_to_sleep(),
         }
     }
 
     /// Returns whether a descriptor was closed or created since the last call.
-    pub(super) fn take_other_sources(&mut self) -> bool {
-        std::mem::take(&mut self.other_sources)
+    pub(super) fn take_sources_changed(&mut self) -> bool {
+        std::mem::take(&mut self.sources_changed)
     }
 
-    /// Returns its descriptors with the events to wait for; its link only if it `may_ask`.
-    pub(super) fn sources(&self, may_ask: bool) -> Sources<'_> {
-        let mut sources = vec![(self.life.ended_fd(), Some(Interest::Read))];
-        sources.extend(self.errors.iter().map(|pipe| (pipe.as_fd(), Some(Interest::Read))));
+    /// Returns its descriptors with the events to wait for; its link only if `requests_enabled`.
+    pub(super) fn sources(&self, requests_enabled: bool) -> Sources<'_> {
+        let mut sources = vec![(self.liveness.ended_fd(), Some(Interest::Read))];
+        sources.extend(self.stderr.iter().map(|pipe| (pipe.as_fd(), Some(Interest::Read))));
         let mut of_link = Vec::new();
-        if let NodeLink::Made(link) = &self.link {
+        if let NodeLink::Connected(link) = &self.link {
             link.sources(&mut of_link);
         }
-        sources.extend(of_link.into_iter().map(|(fd, interest)| (fd, may_ask.then_some(interest))));
-        let interest = if self.typed.is_empty() { Interest::Read } else { Interest::ReadWrite };
+        sources.extend(of_link.into_iter().map(|(fd, interest)| (fd, requests_enabled.then_some(interest))));
+        let interest = if self.console_input.is_empty() { Interest::Read } else { Interest::ReadWrite };
         sources.extend(self.serial.iter().map(|serial| (serial.as_fd(), Some(interest))));
-        match &self.way {
-            Some(Way::Window(window)) => {
-                let awaited = matches!(self.link, NodeLink::Awaited(_));
+        match &self.transport {
+            Some(NodeTransport::Window(window)) => {
+                let awaited = matches!(self.link, NodeLink::Pending(_));
                 sources.push((window.host_bell.as_fd(), awaited.then_some(Interest::Read)));
             }
-            Some(Way::Streams(side)) => {
+            Some(NodeTransport::Streams(side)) => {
                 sources.extend(side.control.iter().map(|socket| (socket.as_fd(), Some(Interest::Read))));
-                sources.push((side.streams.over_fd(), Some(Interest::Read)));
+                sources.push((side.streams.ended_fd(), Some(Interest::Read)));
             }
             None => {}
         }
@@ -377,19 +379,19 @@ impl RunningNode {
     }
 
     pub(super) fn wake_up(&mut self) {
-        if let NodeLink::Made(link) = &mut self.link {
+        if let NodeLink::Connected(link) = &mut self.link {
             link.wake_up();
         }
-        if !self.typed.is_empty() {
+        if !self.console_input.is_empty() {
             self.flush_console();
         }
-        self.take_complaint();
+        self.read_stderr();
     }
 
     pub(super) fn destroy(&mut self) {
-        match &mut self.life {
-            Life::Process(process) => process.destroy(),
-            Life::Attached(thread) => thread.destroy(),
+        match &mut self.liveness {
+            Liveness::Process(process) => process.destroy(),
+            Liveness::Attached(thread) => thread.destroy(),
         }
     }
 }
@@ -413,17 +415,17 @@ fn open_control(vm: &WindowSide) -> Result<WindowChannel, ChannelError> {
         })
     };
     let lifeline = copy(vm.lifeline.as_fd())?;
-    let lent = window::Lent {
+    let resources = window::WindowResources {
         memory: copy(vm.memory.as_fd())?,
         offset_bytes: vm.base_bytes + CONTROL_OFFSET_BYTES as u64,
         length_bytes: ChannelLayout::new(control_config()).length_bytes() as u64,
         lifeline,
         bell: copy(vm.host_bell.as_fd())?,
-        ringer: copy(vm.node_bell.as_fd())?,
-        ring: None,
+        peer_doorbell: copy(vm.node_bell.as_fd())?,
+        doorbell_target: None,
         caches: vm.caches,
         group: None,
     };
     let hello = Hello::new(control_config(), crate::CONTROL_INTERFACE_HASH, None);
-    window::open(lent, Side::B, hello, Deadline::after(HANDSHAKE_TIMEOUT))
+    window::open(resources, Side::B, hello, Deadline::after(HANDSHAKE_TIMEOUT))
 }

@@ -11,7 +11,7 @@ use tombolo_base::{NodeId, SharedMemory, WindowId};
 use tombolo_link::window::{WindowHeader, WindowRange};
 use tombolo_machine::vm::ivshmem::Server;
 use tombolo_machine::{Machine, Window};
-use tombolo_platform::copy::{self, Loop};
+use tombolo_platform::copy::{self, CopyLoop};
 use tombolo_platform::memory::map;
 
 /// A window as held by the host.
@@ -30,7 +30,7 @@ impl HostWindow {
         let (peers, host) = (window.members.len() as u16, window.peer(NodeId::HOST));
         let server = Server::new(length_bytes, window.doorbells, peers, host).map_err(text)?;
         let memory = map(server.memory(), 0, length).map_err(text)?;
-        let node = window.own_of.unwrap_or(NodeId::HOST);
+        let node = window.private_to.unwrap_or(NodeId::HOST);
         WindowHeader { window: window.id, node, generation, length_bytes, caches: window.caches }
             .write(&memory);
         if let Some(caches) = window.caches {
@@ -54,7 +54,7 @@ impl Windows {
     /// The window, and the error of the kernel.
     pub(super) fn new(machine: &Machine) -> Result<Self, String> {
         let mut windows = BTreeMap::new();
-        for window in machine.windows().iter().filter(|window| window.own_of.is_none()) {
+        for window in machine.windows().iter().filter(|window| window.private_to.is_none()) {
             let made = HostWindow::new(window, NonZeroU16::MIN);
             windows.insert(window.id, made.map_err(|error| format!("window {}: {error}", window.name))?);
         }
@@ -74,7 +74,7 @@ impl Windows {
     ) -> Result<Vec<OwnedFd>, String> {
         let mut sockets = Vec::new();
         for window in machine.windows_of(node) {
-            if window.own_of == Some(node) {
+            if window.private_to == Some(node) {
                 self.windows.insert(window.id, HostWindow::new(window, generation)?);
             }
             let peer = window.peer(node).ok_or("it is not in its window")?;
@@ -98,7 +98,8 @@ impl Windows {
         let length = usize::try_from(window.length_bytes()).map_err(text)?;
         let memory = map(&file, base_bytes, length).map_err(text)?;
         let peers = window.members.len() as u16;
-        let server = Server::over(file, window.length_bytes(), window.doorbells, peers).map_err(text)?;
+        let server =
+            Server::from_memory(file, window.length_bytes(), window.doorbells, peers).map_err(text)?;
         self.windows.insert(window.id, HostWindow { server, memory: memory.clone(), caches: window.caches });
         Ok(memory)
     }
@@ -115,7 +116,7 @@ impl Windows {
     /// Removes a lost node: closes its window with the host, and disconnects it from its other windows.
     pub(super) fn node_lost(&mut self, machine: &Machine, node: NodeId) {
         for window in machine.windows_of(node) {
-            if window.own_of == Some(node) {
+            if window.private_to == Some(node) {
                 self.windows.remove(&window.id);
             } else if let (Some(peer), Some(made)) = (window.peer(node), self.windows.get_mut(&window.id)) {
                 made.server.disconnect(peer);
@@ -153,7 +154,7 @@ impl Windows {
     pub(super) fn write(&self, id: WindowId, range: WindowRange, bytes: &[u8]) {
         if let Some(memory) = self.mapped(id) {
             // The core lent a range of this window that is long enough.
-            let _ = copy::write(Loop::Best, memory, range.offset_bytes as usize, bytes);
+            let _ = copy::write(CopyLoop::Best, memory, range.offset_bytes as usize, bytes);
             self.write_back(id, range);
         }
     }

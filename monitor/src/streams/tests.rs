@@ -37,7 +37,7 @@ fn hangs_up(end: &OwnedFd) -> bool {
 }
 
 #[test]
-fn streams_of_one_link_are_apart() {
+fn streams_of_one_link_are_independent() {
     let (a, b) = link();
     let ends: Vec<(OwnedFd, OwnedFd)> = (1..40)
         .map(|number| (a.open(ChannelId(number)).unwrap(), b.open(ChannelId(number)).unwrap()))
@@ -53,20 +53,20 @@ fn streams_of_one_link_are_apart() {
 }
 
 #[test]
-fn an_end_that_is_closed_closes_the_other_behind_what_was_sent() {
+fn closing_an_end_closes_the_peer_after_sent_data() {
     let (a, b) = link();
     let (ours, theirs) = (a.open(ChannelId(1)).unwrap(), b.open(ChannelId(1)).unwrap());
     write(&ours, b"last words");
     drop(ours);
     assert_eq!(read(&theirs, 10), Ok(b"last words".to_vec()));
     assert_eq!(read(&theirs, 1), Err(Errno::PIPE));
-    poll(&[(a.over_fd(), Interest::Read)], Some(Deadline::after(PATIENCE))).unwrap();
-    assert_eq!(a.take_over(), [ChannelId(1)]);
+    poll(&[(a.ended_fd(), Interest::Read)], Some(Deadline::after(PATIENCE))).unwrap();
+    assert_eq!(a.take_ended(), [ChannelId(1)]);
 }
 
 /// Checks that data sent by an end arrives after it has closed, although it has not read everything.
 #[test]
-fn what_an_end_sent_arrives_although_it_takes_no_more() {
+fn sent_data_arrives_after_the_sender_stops_reading() {
     for _ in 0..20 {
         let (a, b) = link();
         let (ours, theirs) = (a.open(ChannelId(1)).unwrap(), b.open(ChannelId(1)).unwrap());
@@ -78,10 +78,10 @@ fn what_an_end_sent_arrives_although_it_takes_no_more() {
 }
 
 #[test]
-fn an_end_that_never_came_to_be_closes_the_other() {
+fn failed_end_closes_its_peer() {
     let (a, b) = link();
     let ours = a.open(ChannelId(1)).unwrap();
-    b.send_nothing(ChannelId(1));
+    b.send_empty(ChannelId(1));
     assert_eq!(read(&ours, 1), Err(Errno::PIPE));
 }
 
@@ -96,7 +96,7 @@ fn a_file_arrives_whole() {
 }
 
 #[test]
-fn with_the_link_all_streams_end_those_that_come_later_too() {
+fn link_loss_ends_all_streams_also_later_ones() {
     let (a, b) = link();
     let (ours, theirs) = (a.open(ChannelId(1)).unwrap(), b.open(ChannelId(1)).unwrap());
     write(&ours, b"x");

@@ -16,7 +16,7 @@ fn check(memory: &SharedMemory, offset_bytes: usize, length_bytes: usize) -> Res
 }
 
 /// Returns the number of bytes before the first whole word of a range.
-fn edge(offset_bytes: usize, length_bytes: usize) -> usize {
+fn unaligned_prefix_len(offset_bytes: usize, length_bytes: usize) -> usize {
     length_bytes.min(offset_bytes.wrapping_neg() % WORD_BYTES)
 }
 
@@ -27,13 +27,13 @@ fn edge(offset_bytes: usize, length_bytes: usize) -> usize {
 /// [`OutOfRange`]; nothing was written.
 pub fn write(memory: &SharedMemory, offset_bytes: usize, source: &[u8]) -> Result<(), OutOfRange> {
     check(memory, offset_bytes, source.len())?;
-    let (edge, rest) = source.split_at(edge(offset_bytes, source.len()));
+    let (head, rest) = source.split_at(unaligned_prefix_len(offset_bytes, source.len()));
     let (whole, tail) = rest.split_at(rest.len() / WORD_BYTES * WORD_BYTES);
-    write_each(memory, offset_bytes, edge);
+    write_each(memory, offset_bytes, head);
     if !whole.is_empty() {
-        memory.copy_in(offset_bytes + edge.len(), whole)?;
+        memory.copy_in(offset_bytes + head.len(), whole)?;
     }
-    write_each(memory, offset_bytes + edge.len() + whole.len(), tail);
+    write_each(memory, offset_bytes + head.len() + whole.len(), tail);
     Ok(())
 }
 
@@ -53,15 +53,15 @@ fn write_each(memory: &SharedMemory, offset_bytes: usize, source: &[u8]) {
 /// [`OutOfRange`]; `target` is unchanged.
 pub fn read(memory: &SharedMemory, offset_bytes: usize, target: &mut [u8]) -> Result<(), OutOfRange> {
     check(memory, offset_bytes, target.len())?;
-    let (edge, rest) = target.split_at_mut(edge(offset_bytes, target.len()));
-    if !edge.is_empty() {
+    let (head, rest) = target.split_at_mut(unaligned_prefix_len(offset_bytes, target.len()));
+    if !head.is_empty() {
         let before = offset_bytes % WORD_BYTES;
         let mut word = [0; WORD_BYTES];
         memory.copy_out(offset_bytes - before, &mut word)?;
-        edge.copy_from_slice(&word[before..before + edge.len()]);
+        head.copy_from_slice(&word[before..before + head.len()]);
     }
     if !rest.is_empty() {
-        memory.copy_out(offset_bytes + edge.len(), rest)?;
+        memory.copy_out(offset_bytes + head.len(), rest)?;
     }
     Ok(())
 }
@@ -73,7 +73,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn bytes_go_in_and_out_and_leave_their_neighbours(
+        fn copies_leave_adjacent_bytes_unchanged(
             before in proptest::array::uniform32(any::<u8>()),
             offset_bytes in 0..40_usize,
             source in proptest::collection::vec(any::<u8>(), 0..40),

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_start_is_words_in_order() {
+    fn start_is_encoded_as_words_in_order() {
         let mut number = 1;
         let windows = [(); MAX_WINDOWS].map(|()| {
             number += 4;

@@ -3,7 +3,7 @@
 /// Queue of output bytes. Bytes that do not fit are dropped and counted; the count is inserted in the output
 /// once there is room again, so that no loss goes unnoticed.
 #[derive(Debug)]
-pub struct Outgoing<const N: usize> {
+pub struct OutputBuffer<const N: usize> {
     bytes: [u8; N],
     /// Total number of bytes written; the next field counts those taken.
     written: usize,
@@ -17,20 +17,20 @@ pub struct Outgoing<const N: usize> {
 /// Room reserved for the note of a loss, in bytes.
 const NOTE_BYTES: usize = 48;
 
-impl<const N: usize> Default for Outgoing<N> {
+impl<const N: usize> Default for OutputBuffer<N> {
     fn default() -> Self {
         Self::new()
     }
 }
 
-impl<const N: usize> Outgoing<N> {
-    const ENOUGH: () = assert!(N.is_power_of_two() && N >= 4 * NOTE_BYTES);
+impl<const N: usize> OutputBuffer<N> {
+    const SIZE_CHECK: () = assert!(N.is_power_of_two() && N >= 4 * NOTE_BYTES);
 
     /// Returns an empty buffer.
     #[must_use]
     pub const fn new() -> Self {
-        let () = Self::ENOUGH;
-        Outgoing { bytes: [0; N], written: 0, taken: 0, unreported_bytes: 0, dropped_bytes: 0 }
+        let () = Self::SIZE_CHECK;
+        OutputBuffer { bytes: [0; N], written: 0, taken: 0, unreported_bytes: 0, dropped_bytes: 0 }
     }
 
     /// Accepts as many bytes as fit; returns their number.
@@ -78,7 +78,7 @@ impl<const N: usize> Outgoing<N> {
 
     /// Returns whether neither bytes nor a note are waiting.
     #[must_use]
-    pub fn is_settled(&self) -> bool {
+    pub fn is_drained(&self) -> bool {
         self.is_empty() && self.unreported_bytes == 0
     }
 
@@ -120,51 +120,51 @@ impl<const N: usize> Outgoing<N> {
 mod tests {
     use super::*;
 
-    fn drain<const N: usize>(outgoing: &mut Outgoing<N>) -> String {
-        String::from_utf8(std::iter::from_fn(|| outgoing.take()).collect()).unwrap()
+    fn drain<const N: usize>(output: &mut OutputBuffer<N>) -> String {
+        String::from_utf8(std::iter::from_fn(|| output.take()).collect()).unwrap()
     }
 
     #[test]
     fn output_that_fits_is_kept_in_order() {
-        let mut outgoing = Outgoing::<256>::new();
+        let mut output = OutputBuffer::<256>::new();
         for _ in 0..10 {
-            assert_eq!(outgoing.write(&[b'x'; 100]), 100);
-            assert_eq!(outgoing.write(b"yz"), 2);
-            assert_eq!(drain(&mut outgoing), "x".repeat(100) + "yz");
+            assert_eq!(output.write(&[b'x'; 100]), 100);
+            assert_eq!(output.write(b"yz"), 2);
+            assert_eq!(drain(&mut output), "x".repeat(100) + "yz");
         }
-        assert_eq!(outgoing.dropped_bytes(), 0);
+        assert_eq!(output.dropped_bytes(), 0);
     }
 
     #[test]
     fn output_is_dropped_beyond_the_room() {
         let room = 256 - NOTE_BYTES;
         for (length, dropped) in [(room - 1, 0), (room, 0), (room + 1, 1)] {
-            let mut outgoing = Outgoing::<256>::new();
-            assert_eq!(outgoing.write(&vec![b'x'; length]), length - dropped);
-            assert_eq!(outgoing.dropped_bytes(), dropped as u64);
+            let mut output = OutputBuffer::<256>::new();
+            assert_eq!(output.write(&vec![b'x'; length]), length - dropped);
+            assert_eq!(output.dropped_bytes(), dropped as u64);
         }
     }
 
     #[test]
     fn a_loss_is_counted_and_reported_where_it_happened() {
-        let mut outgoing = Outgoing::<256>::new();
-        assert_eq!(outgoing.write(&[b'a'; 300]), 208);
-        assert_eq!(outgoing.write(b"lost too"), 0);
-        assert_eq!(drain(&mut outgoing), "a".repeat(208) + "\n[100 bytes dropped here]\n");
-        assert!(outgoing.is_settled());
-        outgoing.write(b"on");
-        assert_eq!(drain(&mut outgoing), "on");
-        assert_eq!(outgoing.dropped_bytes(), 100);
+        let mut output = OutputBuffer::<256>::new();
+        assert_eq!(output.write(&[b'a'; 300]), 208);
+        assert_eq!(output.write(b"lost too"), 0);
+        assert_eq!(drain(&mut output), "a".repeat(208) + "\n[100 bytes dropped here]\n");
+        assert!(output.is_drained());
+        output.write(b"on");
+        assert_eq!(drain(&mut output), "on");
+        assert_eq!(output.dropped_bytes(), 100);
     }
 
     #[test]
-    fn a_note_comes_before_what_follows_it() {
-        let mut outgoing = Outgoing::<256>::new();
-        outgoing.write(&[b'a'; 209]);
+    fn loss_note_precedes_later_output() {
+        let mut output = OutputBuffer::<256>::new();
+        output.write(&[b'a'; 209]);
         for _ in 0..100 {
-            outgoing.take();
+            output.take();
         }
-        assert_eq!(outgoing.write(b"b"), 1);
-        assert_eq!(drain(&mut outgoing), "a".repeat(108) + "\n[1 bytes dropped here]\nb");
+        assert_eq!(output.write(b"b"), 1);
+        assert_eq!(drain(&mut output), "a".repeat(108) + "\n[1 bytes dropped here]\nb");
     }
 }

@@ -75,47 +75,47 @@ impl Executable {
     pub fn read(file: &[u8], machine: u16, from: u64, to: u64) -> Result<Executable, LoadError> {
         let header = file.first_chunk::<HEADER_BYTES>().ok_or(LoadError::Malformed)?;
         // 64 bits, little-endian, version 1, and of type EXEC.
-        if !header.starts_with(b"\x7fELF\x02\x01\x01") || half(header, 16)? != 2 {
+        if !header.starts_with(b"\x7fELF\x02\x01\x01") || read_u16(header, 16)? != 2 {
             return Err(LoadError::Malformed);
         }
-        let found = half(header, 18)?;
+        let found = read_u16(header, 18)?;
         if found != machine {
             return Err(LoadError::Machine { found, expected: machine });
         }
-        let (table, count) = (usize_at(header, 32)?, usize::from(half(header, 56)?));
-        if usize::from(half(header, 54)?) != SEGMENT_BYTES || count > MAX_SEGMENTS {
+        let (table, count) = (read_usize(header, 32)?, usize::from(read_u16(header, 56)?));
+        if usize::from(read_u16(header, 54)?) != SEGMENT_BYTES || count > MAX_SEGMENTS {
             return Err(LoadError::Malformed);
         }
         let mut program =
-            Executable { entry: double(header, 24)?, end: from, segments: [None; MAX_SEGMENTS] };
+            Executable { entry: read_u64(header, 24)?, end: from, segments: [None; MAX_SEGMENTS] };
         let mut version = None;
         for index in 0..count {
             let start = table.checked_add(index * SEGMENT_BYTES).ok_or(LoadError::Malformed)?;
-            let head = part(file, start, SEGMENT_BYTES)?;
-            let (offset, file_bytes) = (usize_at(head, 8)?, usize_at(head, 32)?);
-            let contents = part(file, offset, file_bytes)?;
-            match word(head, 0)? {
+            let head = slice_at(file, start, SEGMENT_BYTES)?;
+            let (offset, file_bytes) = (read_usize(head, 8)?, read_usize(head, 32)?);
+            let contents = slice_at(file, offset, file_bytes)?;
+            match read_u32(head, 0)? {
                 PT_LOAD => {
                     let segment = Segment {
                         offset,
                         file_bytes,
-                        address: double(head, 24)?,
-                        memory_bytes: double(head, 40)?,
+                        address: read_u64(head, 24)?,
+                        memory_bytes: read_u64(head, 40)?,
                     };
-                    program.place(segment, from, to)?;
+                    program.check_segment(segment, from, to)?;
                     program.segments[index] = Some(segment);
                 }
-                PT_NOTE => version = version.or(note(contents)),
+                PT_NOTE => version = version.or(version_in_notes(contents)),
                 _ => {}
             }
         }
         if version != Some(crate::call::VERSION) {
             return Err(LoadError::NotForBoards);
         }
-        let entered = |segment: &Segment| {
+        let contains_entry = |segment: &Segment| {
             (segment.address..segment.address + segment.memory_bytes).contains(&program.entry)
         };
-        if program.segments().any(|segment| entered(&segment)) {
+        if program.segments().any(|segment| contains_entry(&segment)) {
             Ok(program)
         } else {
             Err(LoadError::Malformed)
@@ -127,7 +127,7 @@ impl Executable {
         self.segments.iter().flatten().copied()
     }
 
-    fn place(&mut self, segment: Segment, from: u64, to: u64) -> Result<(), LoadError> {
+    fn check_segment(&mut self, segment: Segment, from: u64, to: u64) -> Result<(), LoadError> {
         let Segment { address, memory_bytes, file_bytes, .. } = segment;
         let outside = LoadError::OutsideProgramMemory { address, length_bytes: memory_bytes, from, to };
         let end = address.checked_add(memory_bytes).ok_or(outside)?;
@@ -144,42 +144,42 @@ impl Executable {
 
 /// Returns the version in the Tombolo note among `notes`.
 #[must_use]
-pub fn note(notes: &[u8]) -> Option<u32> {
+pub fn version_in_notes(notes: &[u8]) -> Option<u32> {
     let mut rest = notes;
     loop {
-        let (owner_bytes, value_bytes) = (word(rest, 0).ok()? as usize, word(rest, 4).ok()? as usize);
-        let kind = word(rest, 8).ok()?;
+        let (owner_bytes, value_bytes) = (read_u32(rest, 0).ok()? as usize, read_u32(rest, 4).ok()? as usize);
+        let kind = read_u32(rest, 8).ok()?;
         let value = 12_usize.checked_add(owner_bytes.checked_next_multiple_of(4)?)?;
         let owner = rest.get(12..12_usize.checked_add(owner_bytes)?)?;
         if owner == NOTE_OWNER && kind == NOTE_TYPE && value_bytes == 4 {
-            return word(rest, value).ok();
+            return read_u32(rest, value).ok();
         }
         rest = rest.get(value.checked_add(value_bytes.checked_next_multiple_of(4)?)?..)?;
     }
 }
 
-fn part(bytes: &[u8], at: usize, length: usize) -> Result<&[u8], LoadError> {
+fn slice_at(bytes: &[u8], at: usize, length: usize) -> Result<&[u8], LoadError> {
     at.checked_add(length).and_then(|end| bytes.get(at..end)).ok_or(LoadError::Malformed)
 }
 
-fn array<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], LoadError> {
-    part(bytes, at, N)?.try_into().map_err(|_| LoadError::Malformed)
+fn array_at<const N: usize>(bytes: &[u8], at: usize) -> Result<[u8; N], LoadError> {
+    slice_at(bytes, at, N)?.try_into().map_err(|_| LoadError::Malformed)
 }
 
-fn half(bytes: &[u8], at: usize) -> Result<u16, LoadError> {
-    Ok(u16::from_le_bytes(array(bytes, at)?))
+fn read_u16(bytes: &[u8], at: usize) -> Result<u16, LoadError> {
+    Ok(u16::from_le_bytes(array_at(bytes, at)?))
 }
 
-fn word(bytes: &[u8], at: usize) -> Result<u32, LoadError> {
-    Ok(u32::from_le_bytes(array(bytes, at)?))
+fn read_u32(bytes: &[u8], at: usize) -> Result<u32, LoadError> {
+    Ok(u32::from_le_bytes(array_at(bytes, at)?))
 }
 
-fn double(bytes: &[u8], at: usize) -> Result<u64, LoadError> {
-    Ok(u64::from_le_bytes(array(bytes, at)?))
+fn read_u64(bytes: &[u8], at: usize) -> Result<u64, LoadError> {
+    Ok(u64::from_le_bytes(array_at(bytes, at)?))
 }
 
-fn usize_at(bytes: &[u8], at: usize) -> Result<usize, LoadError> {
-    usize::try_from(double(bytes, at)?).map_err(|_| LoadError::Malformed)
+fn read_usize(bytes: &[u8], at: usize) -> Result<usize, LoadError> {
+    usize::try_from(read_u64(bytes, at)?).map_err(|_| LoadError::Malformed)
 }
 
 #[cfg(test)]
@@ -215,8 +215,8 @@ mod tests {
             put(head + 32, 24, 8);
             put(head + 40, 88, 8);
         }
-        for word in [8, 4, NOTE_TYPE] {
-            bytes.extend(word.to_le_bytes());
+        for read_u32 in [8, 4, NOTE_TYPE] {
+            bytes.extend(read_u32.to_le_bytes());
         }
         bytes.extend(NOTE_OWNER);
         bytes.extend(crate::call::VERSION.to_le_bytes());
@@ -266,7 +266,7 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn no_bytes_make_it_panic(
+        fn arbitrary_bytes_do_not_panic(
             changes in proptest::collection::vec((0_usize..200, 0_u8..=255), 0..8), length in 0_usize..=200,
         ) {
             let mut bytes = smallest();

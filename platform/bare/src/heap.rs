@@ -7,15 +7,15 @@ use core::ptr::{NonNull, null_mut};
 use linked_list_allocator::Heap;
 
 /// Heap for a program with one thread and no interrupt handlers of its own.
-pub(crate) struct OneThread(UnsafeCell<Heap>);
+pub(crate) struct SingleThreadedHeap(UnsafeCell<Heap>);
 
 // SAFETY: a board has one processor, and neither of its two programs runs code of its own in an interrupt:
 // the monitor polls for interrupts, and one that arrives while a program runs saves all of the program's
 // state. So nothing runs during an allocation.
-unsafe impl Sync for OneThread {}
+unsafe impl Sync for SingleThreadedHeap {}
 
 #[global_allocator]
-static HEAP: OneThread = OneThread(UnsafeCell::new(Heap::empty()));
+static HEAP: SingleThreadedHeap = SingleThreadedHeap(UnsafeCell::new(Heap::empty()));
 
 /// Initialises the heap with its memory.
 ///
@@ -28,7 +28,7 @@ pub(crate) unsafe fn set_up(address: u64, length_bytes: usize) {
 
 // SAFETY: `Heap` hands out memory that it was given, each byte once, as the layout requires, or reports
 // that it has none.
-unsafe impl GlobalAlloc for OneThread {
+unsafe impl GlobalAlloc for SingleThreadedHeap {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: see `Sync`: nothing else uses the heap now.
         let heap = unsafe { &mut *self.0.get() };

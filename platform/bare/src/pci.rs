@@ -20,7 +20,7 @@ const MSIX_ENABLE: u32 = 1 << 31;
 const MSIX_ENTRY_BYTES: u64 = 16;
 
 /// Configuration space of bus 0, in words. Offsets are multiples of 4.
-pub trait Configuration {
+pub trait ConfigSpace {
     /// Reads a word of the device in `slot`; all ones if the slot is empty.
     fn read(&self, slot: u8, offset: u16) -> u32;
     /// Writes a word of the device in `slot`.
@@ -35,7 +35,7 @@ pub trait DeviceMemory {
 
 /// Addresses assigned to the regions of a device.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Places {
+pub struct BarAddresses {
     /// Address of the registers: one page.
     pub registers: u64,
     /// Address of the interrupt table: a few pages.
@@ -44,7 +44,7 @@ pub struct Places {
     pub window: u64,
 }
 
-impl Places {
+impl BarAddresses {
     /// Distance between the registers of two successive devices.
     pub const REGISTERS_STEP_BYTES: u64 = 4 << 10;
     /// Distance between the interrupt tables of two successive devices.
@@ -53,8 +53,8 @@ impl Places {
     pub const WINDOW_UNIT_BYTES: u64 = 1 << 30;
 
     /// Returns the addresses for the device after the one with these.
-    fn next(self, window_bytes: u64) -> Places {
-        Places {
+    fn next(self, window_bytes: u64) -> BarAddresses {
+        BarAddresses {
             registers: self.registers + Self::REGISTERS_STEP_BYTES,
             interrupts: self.interrupts + Self::INTERRUPTS_STEP_BYTES,
             window: self.window + window_bytes.next_multiple_of(Self::WINDOW_UNIT_BYTES),
@@ -62,14 +62,14 @@ impl Places {
     }
 
     /// Returns these addresses with the window aligned to its length, as PCI requires.
-    fn aligned(self, window_bytes: u64) -> Places {
-        Places { window: self.window.next_multiple_of(window_bytes), ..self }
+    fn aligned(self, window_bytes: u64) -> BarAddresses {
+        BarAddresses { window: self.window.next_multiple_of(window_bytes), ..self }
     }
 }
 
 /// Message parameters with which a device raises interrupts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Messages {
+pub struct MsiConfig {
     /// Address that the message is written to.
     pub address: u64,
     /// Value for vector 0; it increases by one for each further vector.
@@ -84,10 +84,10 @@ pub enum PciError {
     NoDevice,
     /// There are more devices than a board supports windows.
     #[error("there are more than {MAX_WINDOWS} shared-memory devices on the PCI bus")]
-    ManyDevices,
+    TooManyDevices,
     /// The windows need more addresses than the board has for devices.
     #[error("the windows need more than the {0} GiB of addresses that the board has for them")]
-    NoRoom(u64),
+    NoAddressSpace(u64),
     /// A memory region is missing or of another type.
     #[error("the shared-memory device has no usable region {0}")]
     NoRegion(u8),
@@ -100,7 +100,7 @@ pub enum PciError {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct WindowDevice {
     /// Addresses of the device's regions.
-    pub places: Places,
+    pub places: BarAddresses,
     /// Length of the window, in bytes.
     pub window_bytes: u64,
     /// Number of doorbells of the window.
@@ -117,11 +117,11 @@ pub type WindowDevices = [Option<WindowDevice>; MAX_WINDOWS];
 /// # Errors
 /// [`PciError`] names what is missing.
 pub fn set_up(
-    bus: &mut impl Configuration,
+    bus: &mut impl ConfigSpace,
     memory: &mut impl DeviceMemory,
-    places: Places,
+    places: BarAddresses,
     space_bytes: u64,
-    messages: Messages,
+    messages: MsiConfig,
 ) -> Result<WindowDevices, PciError> {
     let mut devices = WindowDevices::default();
     let (end, mut places, mut messages) = (places.window + space_bytes, places, messages);
@@ -130,11 +130,11 @@ pub fn set_up(
         if bus.read(slot, 0) != IVSHMEM {
             continue;
         }
-        let device = devices.get_mut(found).ok_or(PciError::ManyDevices)?;
+        let device = devices.get_mut(found).ok_or(PciError::TooManyDevices)?;
         let window_bytes = region_bytes(bus, slot, 2)?;
         places = places.aligned(window_bytes);
         if end.saturating_sub(places.window) < window_bytes {
-            return Err(PciError::NoRoom(space_bytes >> 30));
+            return Err(PciError::NoAddressSpace(space_bytes >> 30));
         }
         let made = set_up_slot(bus, memory, slot, (places, window_bytes), messages)?;
         places = places.next(window_bytes);
@@ -147,15 +147,15 @@ pub fn set_up(
 
 /// Sets up the device in a slot.
 fn set_up_slot(
-    bus: &mut impl Configuration,
+    bus: &mut impl ConfigSpace,
     memory: &mut impl DeviceMemory,
     slot: u8,
-    (places, window_bytes): (Places, u64),
-    messages: Messages,
+    (places, window_bytes): (BarAddresses, u64),
+    messages: MsiConfig,
 ) -> Result<WindowDevice, PciError> {
     let small = [
-        (0, places.registers, Places::REGISTERS_STEP_BYTES),
-        (1, places.interrupts, Places::INTERRUPTS_STEP_BYTES),
+        (0, places.registers, BarAddresses::REGISTERS_STEP_BYTES),
+        (1, places.interrupts, BarAddresses::INTERRUPTS_STEP_BYTES),
     ];
     for (number, address, most_bytes) in small {
         if region_bytes(bus, slot, number)? > most_bytes {
@@ -186,7 +186,7 @@ fn set_up_slot(
 }
 
 /// Returns the length of a memory region, from the address bits that can be written.
-fn region_bytes(bus: &mut impl Configuration, slot: u8, number: u8) -> Result<u64, PciError> {
+fn region_bytes(bus: &mut impl ConfigSpace, slot: u8, number: u8) -> Result<u64, PciError> {
     let offset = BAR0 + 4 * u16::from(number);
     let kind = bus.read(slot, offset);
     let wide = kind & 0b110 == 0b100;
@@ -205,7 +205,7 @@ fn region_bytes(bus: &mut impl Configuration, slot: u8, number: u8) -> Result<u6
     Ok(length)
 }
 
-fn find_capability(bus: &impl Configuration, slot: u8, wanted: u8) -> Option<u16> {
+fn find_capability(bus: &impl ConfigSpace, slot: u8, wanted: u8) -> Option<u16> {
     let mut at = (bus.read(slot, CAPABILITIES) & 0xfc) as u16;
     // Bounded, so that the loop also ends on a circular list of capabilities.
     for _ in 0..48 {
@@ -227,8 +227,9 @@ mod tests {
 
     use super::*;
 
-    const PLACES: Places = Places { registers: 0x1020_0000, interrupts: 0x1000_0000, window: 0x80_0000_0000 };
-    const MESSAGES: Messages = Messages { address: 0x802_0040, first: 80 };
+    const PLACES: BarAddresses =
+        BarAddresses { registers: 0x1020_0000, interrupts: 0x1000_0000, window: 0x80_0000_0000 };
+    const MESSAGES: MsiConfig = MsiConfig { address: 0x802_0040, first: 80 };
 
     /// The space that a board has for windows.
     const SPACE_BYTES: u64 = 16 << 30;
@@ -264,7 +265,7 @@ mod tests {
         }
     }
 
-    impl Configuration for Bus {
+    impl ConfigSpace for Bus {
         fn read(&self, slot: u8, offset: u16) -> u32 {
             let Some(device) = self.0.get(&slot) else { return u32::MAX };
             device.words.get(&offset).copied().unwrap_or(0)
@@ -316,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn each_device_has_places_and_messages_of_its_own() {
+    fn each_device_has_its_own_bars_and_vectors() {
         let sizes = [4_u64 << 20, 2 << 30, 2 << 20];
         let devices = (2..).zip(sizes).map(|(slot, bytes)| (slot, Device::new(bytes, 16)));
         let (mut bus, mut memory) = (bus(devices), Memory::default());
@@ -332,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_missing_is_named() {
+    fn errors_name_what_is_missing() {
         let set_up = |device: Device| set_up_all(&mut bus([(1, device)]), &mut Memory::default());
         let device = || Device::new(1 << 20, 1);
         let mut empty = device();
@@ -353,7 +354,7 @@ mod tests {
             set_up_all(&mut bus(devices), &mut Memory::default())
         };
         assert_eq!(several(8, 2 << 30).unwrap().len(), 8);
-        assert_eq!(several(9, 1 << 20), Err(PciError::ManyDevices));
-        assert_eq!(several(2, 16 << 30), Err(PciError::NoRoom(16)));
+        assert_eq!(several(9, 1 << 20), Err(PciError::TooManyDevices));
+        assert_eq!(several(2, 16 << 30), Err(PciError::NoAddressSpace(16)));
     }
 }

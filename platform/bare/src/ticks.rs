@@ -7,8 +7,8 @@ const NS_PER_S: u64 = 1_000_000_000;
 /// If a tick is a whole number of nanoseconds, which is usual, this takes the same few instructions for any
 /// number; other frequencies need a 128-bit division, which is a loop.
 #[must_use]
-pub fn ns_of(ticks: u64, frequency_hz: u64) -> u64 {
-    match whole_ns_per_tick(frequency_hz) {
+pub fn ticks_to_ns(ticks: u64, frequency_hz: u64) -> u64 {
+    match exact_ns_per_tick(frequency_hz) {
         Some(ns) => ticks.wrapping_mul(ns),
         None => (u128::from(ticks) * u128::from(NS_PER_S) / u128::from(frequency_hz.max(1))) as u64,
     }
@@ -16,8 +16,8 @@ pub fn ns_of(ticks: u64, frequency_hz: u64) -> u64 {
 
 /// Returns the first tick at or after a time.
 #[must_use]
-pub fn tick_at(ns: u64, frequency_hz: u64) -> u64 {
-    match whole_ns_per_tick(frequency_hz) {
+pub fn ns_to_tick(ns: u64, frequency_hz: u64) -> u64 {
+    match exact_ns_per_tick(frequency_hz) {
         Some(ns_per_tick) => ns.div_ceil(ns_per_tick),
         None => {
             let ticks = (u128::from(ns) * u128::from(frequency_hz)).div_ceil(u128::from(NS_PER_S));
@@ -26,7 +26,7 @@ pub fn tick_at(ns: u64, frequency_hz: u64) -> u64 {
     }
 }
 
-fn whole_ns_per_tick(frequency_hz: u64) -> Option<u64> {
+fn exact_ns_per_tick(frequency_hz: u64) -> Option<u64> {
     let ns = NS_PER_S / frequency_hz.max(1);
     (ns * frequency_hz == NS_PER_S).then_some(ns)
 }
@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn both_ways_and_for_any_frequency() {
+    fn conversions_work_for_any_frequency() {
         for (hz, ticks, ns) in [
             (62_500_000, 7, 112),
             (10_000_000, 3, 300),
@@ -44,13 +44,16 @@ mod tests {
             (24_000_000, 3, 125),
             (54_000_000, 54, 1000),
         ] {
-            assert_eq!((ns_of(ticks, hz), tick_at(ns, hz)), (ns, ticks), "{hz} Hz");
+            assert_eq!((ticks_to_ns(ticks, hz), ns_to_tick(ns, hz)), (ns, ticks), "{hz} Hz");
         }
-        assert_eq!((ns_of(1, 24_000_000), tick_at(41, 24_000_000)), (41, 1));
-        assert_eq!((ns_of(2, 3_000_000_000), tick_at(1, 3_000_000_000)), (0, 3));
-        assert_eq!(tick_at(u64::MAX, 3_000_000_000), u64::MAX);
-        assert_eq!([tick_at(0, 62_500_000), tick_at(1, 62_500_000), tick_at(17, 62_500_000)], [0, 1, 2]);
+        assert_eq!((ticks_to_ns(1, 24_000_000), ns_to_tick(41, 24_000_000)), (41, 1));
+        assert_eq!((ticks_to_ns(2, 3_000_000_000), ns_to_tick(1, 3_000_000_000)), (0, 3));
+        assert_eq!(ns_to_tick(u64::MAX, 3_000_000_000), u64::MAX);
+        assert_eq!(
+            [ns_to_tick(0, 62_500_000), ns_to_tick(1, 62_500_000), ns_to_tick(17, 62_500_000)],
+            [0, 1, 2]
+        );
         // No timer has this frequency.
-        assert_eq!((ns_of(1, 0), tick_at(1, 0)), (NS_PER_S, 0));
+        assert_eq!((ticks_to_ns(1, 0), ns_to_tick(1, 0)), (NS_PER_S, 0));
     }
 }

@@ -3,7 +3,7 @@
 
 /// Kind of addition instruction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Adds {
+pub enum AddKind {
     /// One 32-bit number per instruction.
     Scalar32,
     /// One 64-bit number per instruction.
@@ -17,22 +17,22 @@ pub enum Adds {
 /// Instructions per round: eight independent dependency chains of four additions each.
 const ROUND: u64 = 32;
 
-impl Adds {
+impl AddKind {
     /// Returns the kinds available on this processor.
     #[must_use]
-    pub fn here() -> Vec<Adds> {
-        let vectors = [Adds::Vector32, Adds::Vector64].into_iter().filter(|_| vector_bytes() > 0);
-        [Adds::Scalar32, Adds::Scalar64].into_iter().chain(vectors).collect()
+    pub fn available() -> Vec<AddKind> {
+        let vectors = [AddKind::Vector32, AddKind::Vector64].into_iter().filter(|_| vector_bytes() > 0);
+        [AddKind::Scalar32, AddKind::Scalar64].into_iter().chain(vectors).collect()
     }
 
     /// Returns the name used in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Adds::Scalar32 => "add32",
-            Adds::Scalar64 => "add64",
-            Adds::Vector32 => "vector32",
-            Adds::Vector64 => "vector64",
+            AddKind::Scalar32 => "add32",
+            AddKind::Scalar64 => "add64",
+            AddKind::Vector32 => "vector32",
+            AddKind::Vector64 => "vector64",
         }
     }
 
@@ -40,9 +40,9 @@ impl Adds {
     #[must_use]
     pub fn lanes(self) -> u64 {
         match self {
-            Adds::Scalar32 | Adds::Scalar64 => 1,
-            Adds::Vector32 => (vector_bytes() / 4).max(1),
-            Adds::Vector64 => (vector_bytes() / 8).max(1),
+            AddKind::Scalar32 | AddKind::Scalar64 => 1,
+            AddKind::Vector32 => (vector_bytes() / 4).max(1),
+            AddKind::Vector64 => (vector_bytes() / 8).max(1),
         }
     }
 
@@ -54,10 +54,10 @@ impl Adds {
         }
         let rounds = u64::from(rounds);
         match self {
-            Adds::Scalar32 => isa::scalar32(rounds),
-            Adds::Scalar64 => isa::scalar64(rounds),
-            Adds::Vector32 => isa::vectors(rounds, true),
-            Adds::Vector64 => isa::vectors(rounds, false),
+            AddKind::Scalar32 => isa::scalar32(rounds),
+            AddKind::Scalar64 => isa::scalar64(rounds),
+            AddKind::Vector32 => isa::vectors(rounds, true),
+            AddKind::Vector64 => isa::vectors(rounds, false),
         }
         rounds * ROUND * self.lanes()
     }
@@ -269,11 +269,11 @@ mod tests {
 
     #[test]
     fn every_sort_of_addition_runs_and_is_counted() {
-        assert!(Adds::here().len() >= 2);
-        for adds in Adds::here() {
+        assert!(AddKind::available().len() >= 2);
+        for adds in AddKind::available() {
             assert_eq!(adds.run(0), 0);
             assert_eq!(adds.run(10), 320 * adds.lanes(), "{}", adds.name());
         }
-        assert_eq!(Adds::Scalar64.lanes(), 1);
+        assert_eq!(AddKind::Scalar64.lanes(), 1);
     }
 }

@@ -1,7 +1,7 @@
 //! Counts the allocations of a thread, for tests that code does not allocate.
 //!
-//! A test declares `#[global_allocator] static COUNTING: Counting = Counting;` and compares the count before
-//! and after.
+//! A test declares `#[global_allocator] static COUNTING: CountingAllocator = CountingAllocator;` and compares
+//! the count before and after.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -12,37 +12,37 @@ thread_local! {
 
 /// The system's allocator with a counter.
 #[derive(Debug)]
-pub struct Counting;
+pub struct CountingAllocator;
 
-/// Returns the number of allocations and reallocations of this thread; 0 unless [`Counting`] is the global
-/// allocator.
+/// Returns the number of allocations and reallocations of this thread; 0 unless [`CountingAllocator`] is the
+/// global allocator.
 #[must_use]
-pub fn so_far() -> u64 {
+pub fn count() -> u64 {
     COUNT.with(Cell::get)
 }
 
-fn count() {
+fn increment() {
     // The variable has no destructor and allocates nothing, so it is valid until the thread ends.
     let _ = COUNT.try_with(|count| count.set(count.get() + 1));
 }
 
 // SAFETY: every call is forwarded to the system's allocator with the same arguments, under the same
 // contract; counting neither allocates nor unwinds.
-unsafe impl GlobalAlloc for Counting {
+unsafe impl GlobalAlloc for CountingAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
+        increment();
         // SAFETY: the caller upholds the allocator's contract.
         unsafe { System.alloc(layout) }
     }
 
     unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
-        count();
+        increment();
         // SAFETY: as above.
         unsafe { System.alloc_zeroed(layout) }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, length_bytes: usize) -> *mut u8 {
-        count();
+        increment();
         // SAFETY: as above; `block` came from the system's allocator, like all memory here.
         unsafe { System.realloc(block, layout, length_bytes) }
     }

@@ -31,7 +31,7 @@ pub fn is_registered() -> bool {
 /// Makes every running thread of every registered process of this kernel execute a full memory barrier.
 ///
 /// Falls back to the slow variant if the kernel refuses; every kernel with membarrier supports that.
-pub fn everywhere() {
+pub fn global() {
     if membarrier(MembarrierCommand::GlobalExpedited).is_err() {
         let _ = membarrier(MembarrierCommand::Global);
     }
@@ -43,6 +43,6 @@ mod tests {
     #[test]
     fn the_membarrier_command_is_supported_here() {
         assert!(super::register());
-        super::everywhere();
+        super::global();
     }
 }

@@ -17,29 +17,29 @@ use crate::event::{Interest, poll};
 
 /// Counter of the system calls of one thread and of the threads that it starts.
 #[derive(Debug)]
-pub struct Calls {
+pub struct SyscallCounter {
     count: Arc<AtomicU64>,
 }
 
 /// Placeholder until the listener exists, or if it never will.
-const NOT_YET: i32 = -1;
-const NEVER: i32 = -2;
+const PENDING: i32 = -1;
+const FAILED: i32 = -2;
 
-impl Calls {
+impl SyscallCounter {
     /// Counts every system call of this thread from now until it ends; this cannot be undone. Each call
     /// takes about ten microseconds longer.
     ///
     /// # Errors
     /// `EBUSY` when another filter of this thread has a listener. `ENOSYS` or `EINVAL` when the
     /// kernel lacks such filters (before Linux 5.5). User-mode emulators refuse too.
-    pub fn watch() -> Result<Calls, OsError> {
+    pub fn start() -> Result<SyscallCounter, OsError> {
         let count = Arc::new(AtomicU64::new(0));
-        let listener = Arc::new(AtomicI32::new(NOT_YET));
-        let (counted, heard) = (Arc::clone(&count), Arc::clone(&listener));
+        let listener = Arc::new(AtomicI32::new(PENDING));
+        let (counted, listener_slot) = (Arc::clone(&count), Arc::clone(&listener));
         // Started before the filter is installed, so that the filter does not apply to it.
         let started = std::thread::Builder::new().name("calls".into()).spawn(move || {
-            if let Some(listener) = await_listener(&heard) {
-                serve(&listener, &counted);
+            if let Some(listener) = wait_for_listener(&listener_slot) {
+                count_calls(&listener, &counted);
             }
         });
         started.map_err(|error| OsError::from_io("start a thread", &error))?;
@@ -48,10 +48,10 @@ impl Calls {
                 // From here on this thread must not enter the kernel before the other has the listener. A
                 // store does not.
                 listener.store(number, Ordering::Release);
-                Ok(Calls { count })
+                Ok(SyscallCounter { count })
             }
             Err(errno) => {
-                listener.store(NEVER, Ordering::Release);
+                listener.store(FAILED, Ordering::Release);
                 Err(OsError::new("count the system calls of a thread (seccomp)", errno))
             }
         }
@@ -59,17 +59,17 @@ impl Calls {
 
     /// Returns the number of calls so far, without making a system call.
     #[must_use]
-    pub fn so_far(&self) -> u64 {
+    pub fn count(&self) -> u64 {
         self.count.load(Ordering::Acquire)
     }
 }
 
 /// Waits for the listener without a system call of the watched thread, which would block on this one.
-fn await_listener(number: &AtomicI32) -> Option<OwnedFd> {
+fn wait_for_listener(number: &AtomicI32) -> Option<OwnedFd> {
     loop {
         match number.load(Ordering::Acquire) {
-            NOT_YET => std::thread::sleep(Duration::from_micros(100)),
-            NEVER => return None,
+            PENDING => std::thread::sleep(Duration::from_micros(100)),
+            FAILED => return None,
             // SAFETY: the kernel created this descriptor for the thread that stored its number; that thread
             // stored it once and keeps no other copy, so it is open and this is its only owner.
             number => return Some(unsafe { OwnedFd::from_raw_fd(number) }),
@@ -78,7 +78,7 @@ fn await_listener(number: &AtomicI32) -> Option<OwnedFd> {
 }
 
 /// Counts every call and lets it continue, until no thread with the filter is left.
-fn serve(listener: &OwnedFd, count: &AtomicU64) {
+fn count_calls(listener: &OwnedFd, count: &AtomicU64) {
     loop {
         let ready = poll(&[(listener.as_fd(), Interest::Read)], None);
         if !matches!(ready.as_deref(), Ok([ready]) if ready.readable) {
@@ -93,8 +93,8 @@ fn serve(listener: &OwnedFd, count: &AtomicU64) {
         }
         // Counted before the call continues, so that its thread finds it counted.
         count.fetch_add(1, Ordering::Release);
-        let mut answer = Answer { id: call.id, value: 0, error: 0, flags: CONTINUE };
-        match send(listener.as_fd(), &mut answer) {
+        let mut response = Response { id: call.id, value: 0, error: 0, flags: CONTINUE };
+        match send(listener.as_fd(), &mut response) {
             Ok(()) | Err(Errno::NOENT) => {}
             Err(_) => return,
         }
@@ -117,7 +117,7 @@ struct Notification {
 /// The kernel's `struct seccomp_notif_resp`.
 #[repr(C)]
 #[derive(Debug)]
-struct Answer {
+struct Response {
     id: u64,
     value: i64,
     error: i32,
@@ -128,19 +128,19 @@ struct Answer {
 const CONTINUE: u32 = 1;
 
 const RECEIVE: Opcode = opcode::read_write::<Notification>(b'!', 0);
-const SEND: Opcode = opcode::read_write::<Answer>(b'!', 1);
+const SEND: Opcode = opcode::read_write::<Response>(b'!', 1);
 
-const _: () = assert!(size_of::<Notification>() == 80 && size_of::<Answer>() == 24);
+const _: () = assert!(size_of::<Notification>() == 80 && size_of::<Response>() == 24);
 
 fn receive(listener: BorrowedFd<'_>, call: &mut Notification) -> Result<(), Errno> {
     // SAFETY: this operation writes one `struct seccomp_notif`, whose layout and size `Notification` has,
-    // and requires it to be zero before, as `serve` made it. Its fields may hold any bits.
+    // and requires it to be zero before, as `count_calls` made it. Its fields may hold any bits.
     unsafe { rustix::ioctl::ioctl(listener, Updater::<RECEIVE, Notification>::new(call)) }
 }
 
-fn send(listener: BorrowedFd<'_>, answer: &mut Answer) -> Result<(), Errno> {
-    // SAFETY: this operation reads one `struct seccomp_notif_resp`, whose layout and size `Answer` has.
-    unsafe { rustix::ioctl::ioctl(listener, Updater::<SEND, Answer>::new(answer)) }
+fn send(listener: BorrowedFd<'_>, response: &mut Response) -> Result<(), Errno> {
+    // SAFETY: this operation reads one `struct seccomp_notif_resp`, whose layout and size `Response` has.
+    unsafe { rustix::ioctl::ioctl(listener, Updater::<SEND, Response>::new(response)) }
 }
 
 /// Reports all calls of this thread to a listener, whose number it returns.
@@ -148,19 +148,19 @@ fn install() -> Result<i32, Errno> {
     /// `BPF_RET | BPF_K`: return a constant.
     const RETURN: u16 = 0x06;
     /// `SECCOMP_RET_USER_NOTIF`: report to the listener.
-    const ASK: u32 = 0x7fc0_0000;
+    const NOTIFY: u32 = 0x7fc0_0000;
     /// `SECCOMP_SET_MODE_FILTER` and `SECCOMP_FILTER_FLAG_NEW_LISTENER`.
     const FILTER: libc::c_long = 1;
     const NEW_LISTENER: libc::c_long = 1 << 3;
 
     // A thread without new privileges may install a filter without being privileged.
     rustix::thread::set_no_new_privs(true)?;
-    let mut filter = [libc::sock_filter { code: RETURN, jt: 0, jf: 0, k: ASK }];
+    let mut filter = [libc::sock_filter { code: RETURN, jt: 0, jf: 0, k: NOTIFY }];
     let program = libc::sock_fprog { len: 1, filter: filter.as_mut_ptr() };
     // SAFETY: the kernel reads one `struct sock_fprog` and the single instruction that it points to during
     // the call, and copies both. The filter denies nothing, so every call of this thread still works.
-    let answer = unsafe { libc::syscall(libc::SYS_seccomp, FILTER, NEW_LISTENER, &raw const program) };
-    match i32::try_from(answer) {
+    let response = unsafe { libc::syscall(libc::SYS_seccomp, FILTER, NEW_LISTENER, &raw const program) };
+    match i32::try_from(response) {
         Ok(number) if number >= 0 => Ok(number),
         _ => Err(Errno::from_io_error(&std::io::Error::last_os_error()).unwrap_or(Errno::IO)),
     }
@@ -171,30 +171,30 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_thread_asks_is_counted_and_still_answered() {
+    fn syscalls_of_a_thread_are_counted_and_executed() {
         let watched = std::thread::spawn(|| {
-            let calls = match Calls::watch() {
+            let calls = match SyscallCounter::start() {
                 Ok(calls) => calls,
                 Err(error) => {
                     println!("skipped: {error}");
                     return;
                 }
             };
-            let before = calls.so_far();
+            let before = calls.count();
             let mut sum = 0_u64;
             for number in 0..1000 {
                 sum = std::hint::black_box(sum + number);
             }
-            assert_eq!((calls.so_far(), sum), (before, 499_500));
+            assert_eq!((calls.count(), sum), (before, 499_500));
             for _ in 0..5 {
                 let own = rustix::process::getpid();
                 assert_eq!(own.as_raw_nonzero().get(), std::process::id() as i32);
             }
-            let asked = calls.so_far() - before;
+            let asked = calls.count() - before;
             assert!(asked >= 5, "{asked}");
             // A second filter is refused, and the first continues.
-            assert!(Calls::watch().is_err());
-            assert!(calls.so_far() > before + asked);
+            assert!(SyscallCounter::start().is_err());
+            assert!(calls.count() > before + asked);
         });
         watched.join().expect("nothing panicked");
     }

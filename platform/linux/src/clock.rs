@@ -21,18 +21,18 @@ enum Source {
 
 /// A clock for time stamps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct StampClock {
+pub struct TimestampClock {
     source: Source,
 }
 
-impl StampClock {
+impl TimestampClock {
     /// Selects the best clock of this machine.
     #[must_use]
-    pub fn detect() -> StampClock {
-        static DETECTED: OnceLock<StampClock> = OnceLock::new();
+    pub fn detect() -> TimestampClock {
+        static DETECTED: OnceLock<TimestampClock> = OnceLock::new();
         *DETECTED.get_or_init(|| {
             let source = counter::ticks_per_s().map(|ticks_per_s| Source::Counter { ticks_per_s });
-            StampClock { source: source.unwrap_or(Source::Monotonic) }
+            TimestampClock { source: source.unwrap_or(Source::Monotonic) }
         })
     }
 
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn stamps_of_one_thread_ascend_and_anchors_lie_among_them() {
-        let clock = StampClock::detect();
+        let clock = TimestampClock::detect();
         let before = (clock.ticks(), now_ns());
         let (ticks, ns) = clock.anchor();
         let after = (clock.ticks(), now_ns());
@@ -145,7 +145,7 @@ mod tests {
 
     #[test]
     fn the_monotonic_clock_is_its_own_anchor() {
-        let clock = StampClock { source: Source::Monotonic };
+        let clock = TimestampClock { source: Source::Monotonic };
         let (ticks, ns) = clock.anchor();
         assert_eq!((ticks, clock.ticks_per_s()), (ns, 1_000_000_000));
     }

@@ -16,10 +16,10 @@ use crate::error::{Context, OsError};
 
 /// A folder with everything below it, or a single file.
 #[derive(Debug)]
-pub struct Confined {
+pub struct ConfinedRoot {
     folder: OwnedFd,
     /// Name of the single file in the folder, if only one is accessible.
-    only: Option<OsString>,
+    only_file: Option<OsString>,
     path: PathBuf,
 }
 
@@ -38,7 +38,7 @@ pub struct Access {
 
 /// An entry of a folder.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct Listed {
+pub struct DirectoryEntry {
     /// The name of the entry.
     pub name: OsString,
     /// Whether it names a folder.
@@ -46,18 +46,18 @@ pub struct Listed {
 }
 
 /// Maximum number of attempts to resolve a path while folders on it are renamed concurrently.
-const ATTEMPTS: u32 = 64;
+const RESOLVE_ATTEMPTS: u32 = 64;
 
 /// Permissions of a new file, before the process's umask applies.
-const NEW_FILE: Mode = Mode::from_raw_mode(0o666);
+const NEW_FILE_MODE: Mode = Mode::from_raw_mode(0o666);
 
-impl Confined {
+impl ConfinedRoot {
     /// Opens the file or folder that `path` names now, following links. Later renames do not affect it. With
     /// `may_create`, a file that does not exist may be created later if its folder exists.
     ///
     /// # Errors
     /// The path does not exist, is neither file nor folder, or the kernel lacks `openat2` (before Linux 5.6).
-    pub fn new(path: &Path, may_create: bool) -> Result<Confined, OsError> {
+    pub fn new(path: &Path, may_create: bool) -> Result<ConfinedRoot, OsError> {
         let failed = |error: std::io::Error| OsError::from_io(format!("find {}", path.display()), &error);
         let found = match path.canonicalize() {
             Ok(found) => found,
@@ -75,13 +75,13 @@ impl Confined {
             Err(error) => return Err(failed(error)),
         };
         let opening = format!("open {}", path.display());
-        let (folder, only) = match (found.is_dir(), found.parent(), found.file_name()) {
+        let (folder, only_file) = match (found.is_dir(), found.parent(), found.file_name()) {
             (false, Some(folder), Some(name)) => (folder, Some(name.to_owned())),
             _ => (&*found, None),
         };
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let folder = rustix::fs::open(folder, flags, Mode::empty()).context(&opening)?;
-        let confined = Confined { folder, only, path: found };
+        let confined = ConfinedRoot { folder, only_file, path: found };
         match confined.kind(Path::new("")) {
             Ok(_) => Ok(confined),
             Err(Errno::NOENT) if may_create => Ok(confined),
@@ -98,20 +98,20 @@ impl Confined {
     /// Returns whether it is a folder.
     #[must_use]
     pub fn is_folder(&self) -> bool {
-        self.only.is_none()
+        self.only_file.is_none()
     }
 
-    fn resolve(&self, below: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
+    fn resolve(&self, relative: &Path, flags: OFlags, mode: Mode) -> Result<OwnedFd, Errno> {
         let confined = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-        let (path, resolve) = match &self.only {
-            None if below.as_os_str().is_empty() => (OsStr::new("."), confined),
-            None => (below.as_os_str(), confined),
+        let (path, resolve) = match &self.only_file {
+            None if relative.as_os_str().is_empty() => (OsStr::new("."), confined),
+            None => (relative.as_os_str(), confined),
             // Refuse a link that takes the file's place.
-            Some(name) if below.as_os_str().is_empty() => (&**name, confined | ResolveFlags::NO_SYMLINKS),
+            Some(name) if relative.as_os_str().is_empty() => (&**name, confined | ResolveFlags::NO_SYMLINKS),
             Some(_) => return Err(Errno::NOTDIR),
         };
         let flags = flags | OFlags::CLOEXEC;
-        for _ in 0..ATTEMPTS {
+        for _ in 0..RESOLVE_ATTEMPTS {
             match openat2(&self.folder, path, flags, mode, resolve) {
                 Err(Errno::AGAIN | Errno::INTR) => {}
                 opened => return opened,
@@ -120,9 +120,9 @@ impl Confined {
         Err(Errno::AGAIN)
     }
 
-    fn kind(&self, below: &Path) -> Result<FileType, Errno> {
-        let found = self.resolve(below, OFlags::PATH, Mode::empty())?;
-        regular(FileType::from_raw_mode(fstat(&found)?.st_mode))
+    fn kind(&self, relative: &Path) -> Result<FileType, Errno> {
+        let found = self.resolve(relative, OFlags::PATH, Mode::empty())?;
+        require_file_or_folder(FileType::from_raw_mode(fstat(&found)?.st_mode))
     }
 
     /// Opens a file below the folder; an empty path is the single file itself.
@@ -130,7 +130,7 @@ impl Confined {
     /// # Errors
     /// `EXDEV` or `ELOOP` when the path leads outside; `EISDIR` for a folder, `ENXIO` for what is
     /// neither file nor folder; or another error of the kernel.
-    pub fn open(&self, below: &Path, access: Access) -> Result<File, Errno> {
+    pub fn open(&self, relative: &Path, access: Access) -> Result<File, Errno> {
         // Without NONBLOCK, opening a FIFO would wait.
         let mut flags = OFlags::NONBLOCK | OFlags::NOCTTY;
         flags |= if access.write { OFlags::RDWR } else { OFlags::RDONLY };
@@ -140,8 +140,8 @@ impl Confined {
         {
             flags.set(flag, wanted);
         }
-        let file = self.resolve(below, flags, if create { NEW_FILE } else { Mode::empty() })?;
-        match regular(FileType::from_raw_mode(fstat(&file)?.st_mode))? {
+        let file = self.resolve(relative, flags, if create { NEW_FILE_MODE } else { Mode::empty() })?;
+        match require_file_or_folder(FileType::from_raw_mode(fstat(&file)?.st_mode))? {
             FileType::RegularFile => Ok(File::from(file)),
             _ => Err(Errno::ISDIR),
         }
@@ -151,9 +151,9 @@ impl Confined {
     ///
     /// # Errors
     /// As [`open`](Self::open).
-    pub fn stat(&self, below: &Path) -> Result<std::fs::Metadata, Errno> {
-        let found = self.resolve(below, OFlags::PATH, Mode::empty())?;
-        regular(FileType::from_raw_mode(fstat(&found)?.st_mode))?;
+    pub fn stat(&self, relative: &Path) -> Result<std::fs::Metadata, Errno> {
+        let found = self.resolve(relative, OFlags::PATH, Mode::empty())?;
+        require_file_or_folder(FileType::from_raw_mode(fstat(&found)?.st_mode))?;
         File::from(found).metadata().map_err(|error| Errno::from_io_error(&error).unwrap_or(Errno::IO))
     }
 
@@ -161,8 +161,8 @@ impl Confined {
     ///
     /// # Errors
     /// As [`open`](Self::open); `ENOTDIR` for a file.
-    pub fn list(&self, below: &Path) -> Result<Vec<Listed>, Errno> {
-        let folder = self.resolve(below, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
+    pub fn list(&self, relative: &Path) -> Result<Vec<DirectoryEntry>, Errno> {
+        let folder = self.resolve(relative, OFlags::RDONLY | OFlags::DIRECTORY, Mode::empty())?;
         let mut names = Vec::new();
         for entry in Dir::read_from(&folder)? {
             let entry = entry?;
@@ -174,7 +174,7 @@ impl Confined {
                 FileType::Unknown => is_folder(&folder, entry.file_name())?,
                 kind => kind == FileType::Directory,
             };
-            names.push(Listed { name: OsString::from_vec(name.to_vec()), is_folder });
+            names.push(DirectoryEntry { name: OsString::from_vec(name.to_vec()), is_folder });
         }
         names.sort_by(|one, other| one.name.as_bytes().cmp(other.name.as_bytes()));
         Ok(names)
@@ -191,7 +191,7 @@ fn is_folder(folder: impl AsFd, name: &std::ffi::CStr) -> Result<bool, Errno> {
     }
 }
 
-fn regular(kind: FileType) -> Result<FileType, Errno> {
+fn require_file_or_folder(kind: FileType) -> Result<FileType, Errno> {
     match kind {
         FileType::RegularFile | FileType::Directory => Ok(kind),
         // Links themselves are visible only if following is not allowed.
@@ -219,8 +219,8 @@ mod tests {
             TestFolder(path)
         }
 
-        fn granted(&self) -> Confined {
-            Confined::new(&self.0.join("granted"), false).unwrap()
+        fn granted(&self) -> ConfinedRoot {
+            ConfinedRoot::new(&self.0.join("granted"), false).unwrap()
         }
     }
 
@@ -233,9 +233,9 @@ mod tests {
     const READ: Access = Access { write: false, create: false, create_new: false, truncate: false };
     const CREATE: Access = Access { write: true, create: true, create_new: false, truncate: false };
 
-    fn text(confined: &Confined, below: &str) -> Result<String, Errno> {
+    fn text(confined: &ConfinedRoot, relative: &str) -> Result<String, Errno> {
         let mut text = String::new();
-        confined.open(Path::new(below), READ)?.read_to_string(&mut text).unwrap();
+        confined.open(Path::new(relative), READ)?.read_to_string(&mut text).unwrap();
         Ok(text)
     }
 
@@ -249,10 +249,10 @@ mod tests {
         symlink("file", root.join("in")).unwrap();
         symlink("..", root.join("below/up")).unwrap();
         symlink("/proc/self/root", root.join("magic")).unwrap();
-        for below in ["file", "./file", "below/../file", "in", "below/up/file"] {
-            assert_eq!(text(&granted, below).as_deref(), Ok("content"), "{below}");
+        for relative in ["file", "./file", "below/../file", "in", "below/up/file"] {
+            assert_eq!(text(&granted, relative).as_deref(), Ok("content"), "{relative}");
         }
-        for below in [
+        for relative in [
             "../secret",
             "below/../../secret",
             "out",
@@ -261,10 +261,10 @@ mod tests {
             "below/up/../secret",
             "magic",
         ] {
-            let refused = text(&granted, below).unwrap_err();
-            assert!(matches!(refused, Errno::XDEV | Errno::LOOP), "{below}: {refused}");
-            assert!(granted.open(Path::new(below), CREATE).is_err(), "{below}");
-            assert!(granted.stat(Path::new(below)).is_err(), "{below}");
+            let refused = text(&granted, relative).unwrap_err();
+            assert!(matches!(refused, Errno::XDEV | Errno::LOOP), "{relative}: {refused}");
+            assert!(granted.open(Path::new(relative), CREATE).is_err(), "{relative}");
+            assert!(granted.stat(Path::new(relative)).is_err(), "{relative}");
         }
         assert_eq!(text(&granted, "none"), Err(Errno::NOENT));
         assert_eq!(text(&granted, "below"), Err(Errno::ISDIR));
@@ -276,7 +276,7 @@ mod tests {
     fn a_granted_file_is_the_only_one_reachable() {
         let place = TestFolder::new("one");
         let path = place.0.join("granted/file");
-        let one = Confined::new(&path, false).unwrap();
+        let one = ConfinedRoot::new(&path, false).unwrap();
         assert_eq!(text(&one, "").as_deref(), Ok("content"));
         assert_eq!(text(&one, "below"), Err(Errno::NOTDIR));
         assert_eq!(text(&one, "../file"), Err(Errno::NOTDIR));
@@ -286,7 +286,7 @@ mod tests {
         symlink("other", &path).unwrap();
         assert_eq!(text(&one, ""), Err(Errno::LOOP));
         // A path through a link refers to the link's target at that time.
-        let through = Confined::new(&path, false).unwrap();
+        let through = ConfinedRoot::new(&path, false).unwrap();
         assert!(through.path().ends_with("granted/other"));
         assert_eq!(text(&through, "").as_deref(), Ok("content"));
     }
@@ -294,11 +294,11 @@ mod tests {
     #[test]
     fn a_file_that_is_to_be_made_needs_its_folder() {
         let place = TestFolder::new("made");
-        assert!(Confined::new(&place.0.join("granted/new"), false).is_err());
-        assert!(Confined::new(&place.0.join("none/new"), true).is_err());
+        assert!(ConfinedRoot::new(&place.0.join("granted/new"), false).is_err());
+        assert!(ConfinedRoot::new(&place.0.join("none/new"), true).is_err());
         symlink("nowhere", place.0.join("granted/dangling")).unwrap();
-        assert!(Confined::new(&place.0.join("granted/dangling"), true).is_err());
-        let new = Confined::new(&place.0.join("granted/new"), true).unwrap();
+        assert!(ConfinedRoot::new(&place.0.join("granted/dangling"), true).is_err());
+        let new = ConfinedRoot::new(&place.0.join("granted/new"), true).unwrap();
         assert_eq!(text(&new, ""), Err(Errno::NOENT));
         new.open(Path::new(""), CREATE).unwrap().write_all(b"made").unwrap();
         assert_eq!(text(&new, "").as_deref(), Ok("made"));
@@ -309,13 +309,13 @@ mod tests {
     }
 
     #[test]
-    fn what_is_neither_file_nor_folder_is_not_waited_for() {
+    fn fifos_are_refused_without_blocking() {
         let place = TestFolder::new("pipe");
         let pipe = place.0.join("granted/pipe");
         rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::RWXU, 0).unwrap();
         assert_eq!(text(&place.granted(), "pipe"), Err(Errno::NXIO));
         assert_eq!(place.granted().stat(Path::new("pipe")).unwrap_err(), Errno::NXIO);
-        assert!(Confined::new(&pipe, false).is_err());
+        assert!(ConfinedRoot::new(&pipe, false).is_err());
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub struct Epoll {
 }
 
 /// Maximum number of events per wait; the next wait returns the rest.
-const AT_ONCE: usize = 64;
+const EVENTS_PER_WAIT: usize = 64;
 
 /// Events returned by a wait.
 #[derive(Debug, Default)]
@@ -93,7 +93,7 @@ impl Epoll {
     ///
     /// # Errors
     /// As [`Epoll::new`] and [`Epoll::add`].
-    pub fn of_end(fd: impl AsFd) -> Result<Option<Self>, OsError> {
+    pub fn watch_hang_up(fd: impl AsFd) -> Result<Option<Self>, OsError> {
         let set = Epoll::new()?;
         // The kernel always reports hang-ups.
         match epoll::add(&set.fd, fd, epoll::EventData::new_u64(0), epoll::EventFlags::empty()) {
@@ -166,7 +166,7 @@ impl Epoll {
             let mut this = [PollFd::new(&self.fd, PollFlags::IN)];
             rustix::event::poll(&mut this, Some(&timespec(remaining)))?;
         }
-        let mut room = [MaybeUninit::uninit(); AT_ONCE];
+        let mut room = [MaybeUninit::uninit(); EVENTS_PER_WAIT];
         let (raw, _) = epoll::wait(&self.fd, &mut room, timeout.as_ref())?;
         events.set(raw);
         Ok(())
@@ -216,7 +216,7 @@ impl TimerFd {
     }
 
     /// Records that the timer expired and is no longer set.
-    pub fn went_off(&mut self) {
+    pub fn acknowledge(&mut self) {
         let _ = rustix::io::read(&self.fd, &mut [0_u8; 8]);
         self.set_to = None;
     }
@@ -244,17 +244,17 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_reader_shows_and_room_to_write_does_not() {
+    fn watch_hang_up_reports_hang_up_only() {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
-        let end = Epoll::of_end(&writer).unwrap().expect("a pipe has an end");
+        let end = Epoll::watch_hang_up(&writer).unwrap().expect("a pipe has an end");
         assert_eq!(found(&end, Duration::ZERO), []);
         drop(reader);
         assert_eq!(found(&end, SOON), [0]);
-        assert!(Epoll::of_end(std::fs::File::open("/proc/self/exe").unwrap()).unwrap().is_none());
+        assert!(Epoll::watch_hang_up(std::fs::File::open("/proc/self/exe").unwrap()).unwrap().is_none());
     }
 
     #[test]
-    fn triggers_differ_in_how_often_they_tell() {
+    fn triggers_differ_in_how_often_they_report() {
         let epoll = Epoll::new().unwrap();
         let counters = [eventfd().unwrap(), eventfd().unwrap(), eventfd().unwrap()];
         for (key, trigger) in (0..).zip([Trigger::Level, Trigger::Edge, Trigger::Once]) {
@@ -286,14 +286,14 @@ mod tests {
     }
 
     #[test]
-    fn a_timer_goes_off_when_it_is_set_and_can_be_unset() {
+    fn timer_expires_when_set_and_can_be_unset() {
         let mut timer = TimerFd::new().unwrap();
         let readable = |timer: &TimerFd, timeout| {
             poll(&[(timer.as_fd(), Interest::Read)], Some(Deadline::after(timeout))).unwrap()[0].readable
         };
         timer.set(Some(Deadline::at_ns(0))).unwrap();
         assert!(readable(&timer, SOON));
-        timer.went_off();
+        timer.acknowledge();
         assert!(!readable(&timer, Duration::ZERO));
         timer.set(Some(Deadline::after(Duration::from_secs(3600)))).unwrap();
         timer.set(None).unwrap();
@@ -301,7 +301,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_waited_for_is_refused() {
+    fn regular_files_are_refused() {
         let epoll = Epoll::new().unwrap();
         let file = std::fs::File::open("/proc/self/exe").unwrap();
         let error = epoll.add(&file, Interest::Read, Trigger::Level, 0).unwrap_err();

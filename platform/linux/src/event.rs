@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_counter_that_is_full_stays_signalled() {
+    fn full_counter_stays_signalled() {
         let counter = eventfd().unwrap();
         rustix::io::write(&counter, &(u64::MAX - 1).to_ne_bytes()).unwrap();
         signal(&counter).unwrap();
@@ -175,14 +175,14 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_pipe_shows() {
+    fn pipe_hang_up_is_reported() {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         drop(writer);
         let soon = Some(Deadline::after(Duration::from_secs(10)));
         assert!(poll(&[(reader.as_fd(), Interest::Read)], soon).unwrap()[0].hung_up);
     }
     #[test]
-    fn what_is_waited_on_neither_blocks_nor_is_inherited() {
+    fn descriptors_are_nonblocking_and_cloexec() {
         for descriptor in [eventfd().unwrap(), timer().unwrap()] {
             assert!(rustix::fs::fcntl_getfl(&descriptor).unwrap().contains(rustix::fs::OFlags::NONBLOCK));
             assert!(rustix::io::fcntl_getfd(&descriptor).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn each_descriptor_shows_what_it_was_asked_for_in_order() {
+    fn poll_reports_requested_events_in_order() {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         let counter = eventfd().unwrap();
         let sources = [
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn a_writer_without_a_reader_is_hung_up() {
+    fn writer_without_reader_is_hung_up() {
         let (reader, writer) = rustix::pipe::pipe().unwrap();
         drop(reader);
         let ready = poll(&[(writer.as_fd(), Interest::Write)], None).unwrap()[0];

@@ -10,7 +10,7 @@ use crate::time::{Deadline, timespec};
 
 /// Outcome of a sleep.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Slept {
+pub enum WaitResult {
     /// Woken, or interrupted by a signal: check the condition again.
     Woken,
     /// The word did not have the expected value; the thread did not sleep.
@@ -32,12 +32,12 @@ pub fn wait(
     index: usize,
     expected: u32,
     deadline: Option<Deadline>,
-) -> Result<Slept, OsError> {
+) -> Result<WaitResult, OsError> {
     let timeout = deadline.map(|deadline| timespec(deadline.remaining()));
     match futex::wait(low_half(&memory.words()[index]), Flags::empty(), expected.to_le(), timeout.as_ref()) {
-        Ok(()) | Err(Errno::INTR) => Ok(Slept::Woken),
-        Err(Errno::AGAIN) => Ok(Slept::Changed),
-        Err(Errno::TIMEDOUT) => Ok(Slept::TimedOut),
+        Ok(()) | Err(Errno::INTR) => Ok(WaitResult::Woken),
+        Err(Errno::AGAIN) => Ok(WaitResult::Changed),
+        Err(Errno::TIMEDOUT) => Ok(WaitResult::TimedOut),
         Err(errno) => Err(OsError::new("sleep on shared memory", errno)),
     }
 }
@@ -72,12 +72,12 @@ mod tests {
     use crate::memory::{create_sealed, map};
 
     #[test]
-    fn a_word_that_changed_is_not_slept_on_and_a_deadline_ends_a_sleep() {
+    fn wait_ends_on_changed_word_or_deadline() {
         let memory = SharedMemory::zeroed(64);
         memory.store_le(3, 0x1_0000_0007, Ordering::Relaxed);
         let soon = || Some(Deadline::after(Duration::from_millis(1)));
-        assert_eq!(wait(&memory, 3, 6, None), Ok(Slept::Changed));
-        assert_eq!(wait(&memory, 3, 7, soon()), Ok(Slept::TimedOut));
+        assert_eq!(wait(&memory, 3, 6, None), Ok(WaitResult::Changed));
+        assert_eq!(wait(&memory, 3, 7, soon()), Ok(WaitResult::TimedOut));
         assert_eq!(wake(&memory, 3, 1), Ok(0));
     }
 
@@ -95,8 +95,8 @@ mod tests {
         std::thread::scope(|scope| {
             // The word never changes: only a wake-up ends a sleep before its deadline.
             let sleeper = scope.spawn(|| {
-                let mut slept = Slept::Woken;
-                while slept == Slept::Woken && !enough.load(Ordering::Relaxed) {
+                let mut slept = WaitResult::Woken;
+                while slept == WaitResult::Woken && !enough.load(Ordering::Relaxed) {
                     slept = wait(&ours, 0, 0, Some(until)).unwrap();
                 }
                 slept
@@ -115,7 +115,7 @@ mod tests {
                 std::thread::yield_now();
             }
             assert_eq!(woken, 1, "{missed} sleeps were not found");
-            assert_eq!(sleeper.join().unwrap(), Slept::Woken);
+            assert_eq!(sleeper.join().unwrap(), WaitResult::Woken);
         });
     }
 }

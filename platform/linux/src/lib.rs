@@ -29,12 +29,12 @@ pub mod time;
 /// Reports a feature that this kernel lacks, bypassing the test harness, which hides the output of passing
 /// tests.
 #[cfg(test)]
-fn unsupported(what: &str) {
+fn report_unsupported(what: &str) {
     let _ = std::io::Write::write_fmt(&mut std::io::stdout(), format_args!("\nUNSUPPORTED {what}\n"));
 }
 
 pub use error::{Context, OsError};
-pub use lock::unpoisoned;
+pub use lock::lock_unpoisoned;
 pub use rustix::io::Errno;
 pub use rustix::process::Signal;
 pub use time::Deadline;

@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 ///
 /// For data that is consistent at every point where a holder can panic; the panic itself is reported
 /// elsewhere.
-pub fn unpoisoned<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub fn lock_unpoisoned<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -15,14 +15,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_of_a_holder_leaves_the_data_accessible() {
+    fn panic_of_lock_holder_keeps_data_accessible() {
         let mutex = Mutex::new(1);
         let holder = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-            *unpoisoned(&mutex) = 2;
-            let _held = unpoisoned(&mutex);
+            *lock_unpoisoned(&mutex) = 2;
+            let _held = lock_unpoisoned(&mutex);
             panic!("with the lock held");
         }));
         assert!(holder.is_err() && mutex.is_poisoned());
-        assert_eq!(*unpoisoned(&mutex), 2);
+        assert_eq!(*lock_unpoisoned(&mutex), 2);
     }
 }

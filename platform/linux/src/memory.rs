@@ -18,9 +18,9 @@ mod replace;
 mod revocable;
 
 pub use paged::{PageFault, PagedMemory, Unavailable};
-pub use region::{Making, create_region, open_to_read, seal_future_writes, seal_writes};
+pub use region::{RegionOptions, create_region, open_read_only, seal_future_writes, seal_writes};
 pub use replace::{is_mapped, replace_private};
-pub use revocable::{MapOptions, Revocable};
+pub use revocable::{MapOptions, RevocableMapping};
 
 /// Returns the page size of this kernel, in bytes.
 #[must_use]
@@ -203,8 +203,8 @@ mod tests {
     #[test]
     fn memory_files_are_not_inherited() {
         let file = create_sealed("tombolo-test", 4096).unwrap();
-        let read = open_to_read(&file).unwrap();
-        let region = create_region("tombolo-test", 4096, Making::default()).unwrap();
+        let read = open_read_only(&file).unwrap();
+        let region = create_region("tombolo-test", 4096, RegionOptions::default()).unwrap();
         for file in [file, read, region] {
             assert!(rustix::io::fcntl_getfd(&file).unwrap().contains(rustix::io::FdFlags::CLOEXEC));
         }

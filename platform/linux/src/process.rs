@@ -9,16 +9,16 @@ use rustix::io::{Errno, FdFlags};
 use rustix::process::{Pid, PidfdFlags, Signal};
 
 use crate::error::{Context, OsError};
-use crate::thread::{Scheduling, set_cpus_here, set_policy_here};
+use crate::thread::{Scheduling, set_cpus_after_fork, set_policy_after_fork};
 
 /// Added to a process's memory share, in thousandths, when the OOM killer selects a process (`oom_score_adj`
 /// in proc(5)).
-const GOES_FIRST: i32 = 500;
-const SCORE: &str = "/proc/self/oom_score_adj";
+const VICTIM_OOM_SCORE: i32 = 500;
+const OOM_SCORE_PATH: &str = "/proc/self/oom_score_adj";
 
 /// Outcome of a process that ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ended {
+pub enum ExitOutcome {
     /// Exited with this status.
     Exited(u8),
     /// Killed by this signal.
@@ -95,7 +95,7 @@ impl Process {
     ///
     /// # Errors
     /// An error of the kernel.
-    pub fn try_reap(&mut self) -> Result<Option<Ended>, OsError> {
+    pub fn try_reap(&mut self) -> Result<Option<ExitOutcome>, OsError> {
         let ready = crate::event::poll(
             &[(self.pidfd.as_fd(), crate::event::Interest::Read)],
             Some(crate::time::Deadline::after(std::time::Duration::ZERO)),
@@ -106,8 +106,8 @@ impl Process {
         self.signal(Signal::KILL);
         let status = self.child.try_wait().context("reap a process")?;
         Ok(status.map(|status| match (status.code(), status.signal()) {
-            (Some(code), _) => Ended::Exited(code as u8),
-            (None, signal) => Ended::Signalled(signal.unwrap_or(0) as u8),
+            (Some(code), _) => ExitOutcome::Exited(code as u8),
+            (None, signal) => ExitOutcome::Signalled(signal.unwrap_or(0) as u8),
         }))
     }
 
@@ -123,13 +123,13 @@ impl Process {
 ///
 /// Starting the command fails with `EINVAL` if the node has none of these processors, with `EPERM` if this
 /// user may not use that priority.
-pub fn place(command: &mut Command, cpus: Vec<usize>, scheduling: Option<Scheduling>) {
+pub fn set_placement(command: &mut Command, cpus: Vec<usize>, scheduling: Option<Scheduling>) {
     let prepare = move || {
         if !cpus.is_empty() {
-            set_cpus_here(&cpus)?;
+            set_cpus_after_fork(&cpus)?;
         }
         if let Some(scheduling) = scheduling {
-            set_policy_here(scheduling.into())?;
+            set_policy_after_fork(scheduling.into())?;
         }
         Ok(())
     };
@@ -139,15 +139,16 @@ pub fn place(command: &mut Command, cpus: Vec<usize>, scheduling: Option<Schedul
 
 /// Makes the OOM killer select `command` and its descendants before others, so that the supervising process
 /// survives to report it. Has no effect if the kernel does not permit it.
-pub fn end_first_without_memory(command: &mut Command) {
-    let inherited = std::fs::read_to_string(SCORE).ok().and_then(|score| score.trim().parse::<i32>().ok());
-    if inherited.is_none_or(|score| score >= GOES_FIRST) {
+pub fn prefer_as_oom_victim(command: &mut Command) {
+    let inherited =
+        std::fs::read_to_string(OOM_SCORE_PATH).ok().and_then(|score| score.trim().parse::<i32>().ok());
+    if inherited.is_none_or(|score| score >= VICTIM_OOM_SCORE) {
         return;
     }
-    let score = GOES_FIRST.to_string().into_bytes();
+    let score = VICTIM_OOM_SCORE.to_string().into_bytes();
     let prepare = move || {
         let flags = OFlags::WRONLY | OFlags::CLOEXEC;
-        if let Ok(file) = rustix::fs::open(SCORE, flags, Mode::empty()) {
+        if let Ok(file) = rustix::fs::open(OOM_SCORE_PATH, flags, Mode::empty()) {
             let _ = rustix::io::write(file, &score);
         }
         Ok(())
@@ -161,7 +162,7 @@ pub fn end_first_without_memory(command: &mut Command) {
 ///
 /// # Errors
 /// `EBADF` if there is no such descriptor.
-pub fn inherited(number: i32) -> Result<OwnedFd, OsError> {
+pub fn take_inherited_fd(number: i32) -> Result<OwnedFd, OsError> {
     if number < 0 {
         return Err(OsError::new("use an inherited descriptor", Errno::BADF));
     }
@@ -176,13 +177,13 @@ pub fn inherited(number: i32) -> Result<OwnedFd, OsError> {
 ///
 /// # Errors
 /// `ESRCH` if it does not exist.
-pub fn watch(pid: i32) -> Result<OwnedFd, OsError> {
+pub fn open_pidfd(pid: i32) -> Result<OwnedFd, OsError> {
     let pid = Pid::from_raw(pid).ok_or(OsError::new("watch a process", Errno::SRCH))?;
     rustix::process::pidfd_open(pid, PidfdFlags::empty()).context("watch a process")
 }
 
 /// Sends a signal to a watched process. Does nothing once it has ended.
-pub fn signal_watched(pidfd: impl AsFd, signal: Signal) {
+pub fn signal_pidfd(pidfd: impl AsFd, signal: Signal) {
     let _ = rustix::process::pidfd_send_signal(pidfd, signal);
 }
 
@@ -191,7 +192,7 @@ pub fn signal_watched(pidfd: impl AsFd, signal: Signal) {
 ///
 /// # Errors
 /// An error of the kernel.
-pub fn termination() -> Result<OwnedFd, OsError> {
+pub fn termination_signalfd() -> Result<OwnedFd, OsError> {
     let operation = "take signals as a descriptor";
     // SAFETY: `sigset_t` is a plain set of bits, for which all zeros is a value.
     let mut set: libc::sigset_t = unsafe { core::mem::zeroed() };
@@ -215,7 +216,7 @@ pub fn termination() -> Result<OwnedFd, OsError> {
 ///
 /// # Errors
 /// An error of the kernel, whose generator may not be ready just after boot.
-pub fn random(bytes: &mut [u8]) -> Result<(), OsError> {
+pub fn fill_random(bytes: &mut [u8]) -> Result<(), OsError> {
     let mut filled = 0;
     while filled < bytes.len() {
         match rustix::rand::getrandom(&mut bytes[filled..], rustix::rand::GetRandomFlags::empty()) {
@@ -234,14 +235,14 @@ pub fn user_id() -> u32 {
 }
 
 /// Makes this process the reaper of its orphaned descendants, so that none escapes.
-pub fn adopt_orphans() {
+pub fn become_subreaper() {
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }
 
 /// Makes the allocator return memory of large buffers to the kernel as soon as it is freed, for long-running
 /// programs that occasionally read large files. Otherwise glibc raises its threshold after such a buffer and
 /// retains up to twice as much.
-pub fn return_large_buffers() {
+pub fn unmap_freed_large_buffers() {
     #[cfg(target_env = "gnu")]
     {
         const LARGE_BYTES: libc::c_int = 1 << 20;
@@ -257,7 +258,7 @@ mod tests {
     use crate::time::Deadline;
     use std::time::Duration;
 
-    fn wait(process: &mut Process) -> Ended {
+    fn wait(process: &mut Process) -> ExitOutcome {
         let soon = Some(Deadline::after(Duration::from_secs(20)));
         assert!(poll(&[(process.ended_fd(), Interest::Read)], soon).unwrap()[0].any());
         process.try_reap().unwrap().unwrap()
@@ -266,15 +267,15 @@ mod tests {
     #[test]
     fn exit_status_and_signal_are_distinguished() {
         let mut exits = Process::start(Command::new("sh").args(["-c", "exit 7"]), &[]).unwrap();
-        assert_eq!(wait(&mut exits), Ended::Exited(7));
+        assert_eq!(wait(&mut exits), ExitOutcome::Exited(7));
         let mut killed = Process::start(Command::new("sleep").arg("60"), &[]).unwrap();
         assert_eq!(killed.try_reap().unwrap(), None);
         killed.signal(Signal::KILL);
-        assert_eq!(wait(&mut killed), Ended::Signalled(9));
+        assert_eq!(wait(&mut killed), ExitOutcome::Signalled(9));
     }
 
     #[test]
-    fn what_it_started_dies_with_it() {
+    fn descendants_die_with_the_process() {
         let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
         let script = format!("sleep 60 >&{0} & exit 0", writer.as_raw_fd());
         let mut process =
@@ -286,26 +287,26 @@ mod tests {
     }
 
     #[test]
-    fn a_placed_program_runs_there_or_not_at_all() {
+    fn placed_program_runs_there_or_fails_to_start() {
         let cpus = crate::thread::cpus().unwrap();
         let mut command = Command::new("sh");
         command.args(["-c", "grep -q \"^Cpus_allowed_list:[[:space:]]*$0$\" /proc/self/status"]);
         command.arg(cpus[0].to_string());
-        place(&mut command, vec![cpus[0]], Some(Scheduling::Fair));
-        assert_eq!(wait(&mut Process::start(&mut command, &[]).unwrap()), Ended::Exited(0));
-        place(&mut command, vec![usize::MAX], None);
+        set_placement(&mut command, vec![cpus[0]], Some(Scheduling::Fair));
+        assert_eq!(wait(&mut Process::start(&mut command, &[]).unwrap()), ExitOutcome::Exited(0));
+        set_placement(&mut command, vec![usize::MAX], None);
         assert_eq!(Process::start(&mut command, &[]).unwrap_err().errno, Errno::INVAL);
     }
 
     #[test]
-    fn what_goes_first_without_memory_is_known_to_the_kernel() {
+    fn oom_preference_is_set_in_the_kernel() {
         let mut command = Command::new("sh");
-        end_first_without_memory(
+        prefer_as_oom_victim(
             command.args(["-c", "read score < /proc/self/oom_score_adj; exit $((score / 4))"]),
         );
-        let own: i32 = std::fs::read_to_string(SCORE).unwrap().trim().parse().unwrap();
-        let quarter = u8::try_from(own.max(GOES_FIRST) / 4).unwrap();
-        assert_eq!(wait(&mut Process::start(&mut command, &[]).unwrap()), Ended::Exited(quarter));
+        let own: i32 = std::fs::read_to_string(OOM_SCORE_PATH).unwrap().trim().parse().unwrap();
+        let quarter = u8::try_from(own.max(VICTIM_OOM_SCORE) / 4).unwrap();
+        assert_eq!(wait(&mut Process::start(&mut command, &[]).unwrap()), ExitOutcome::Exited(quarter));
     }
 
     #[test]

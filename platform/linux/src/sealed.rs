@@ -1,9 +1,9 @@
 //! Memory transferred between processes that do not trust each other.
 //!
-//! A buffer begins as [`Fresh`]: memory of this process alone. [Sealing](Fresh::seal) makes the kernel verify
-//! that no process has it mapped for writing, and prevent that from then on: its bytes can no longer change,
-//! and it may be sent. The receiver checks the seals ([`Sealed::receive`]), so a plain `&[u8]` over it is
-//! sound, and validated content stays valid. A process that needs to write maps it [`Private`], as
+//! A buffer begins as [`Unsealed`]: memory of this process alone. [Sealing](Unsealed::seal) makes the kernel
+//! verify that no process has it mapped for writing, and prevent that from then on: its bytes can no longer
+//! change, and it may be sent. The receiver checks the seals ([`Sealed::receive`]), so a plain `&[u8]` over
+//! it is sound, and validated content stays valid. A process that needs to write maps it [`Private`], as
 //! copy-on-write.
 //!
 //! Seals do not protect against a debugger of the same user, which can access any memory of the process.
@@ -23,11 +23,11 @@ const SEALS: SealFlags =
     SealFlags::WRITE.union(SealFlags::SHRINK).union(SealFlags::GROW).union(SealFlags::SEAL);
 
 /// Seals required on memory from other processes.
-const NEEDED: SealFlags = SealFlags::WRITE.union(SealFlags::SHRINK);
+const REQUIRED_SEALS: SealFlags = SealFlags::WRITE.union(SealFlags::SHRINK);
 
 /// File system type of memory files with ordinary pages. Huge pages can run out, which causes a fault on the
 /// first access.
-const MEMORY_FILES: i64 = 0x0102_1994;
+const TMPFS_MAGIC: i64 = 0x0102_1994;
 
 /// Mapped pages of this process, unmapped when dropped.
 #[derive(Debug)]
@@ -67,7 +67,7 @@ impl Pages {
     /// # Safety
     /// No one may write to these pages while the slice lives.
     unsafe fn bytes(&self) -> &[u8] {
-        // SAFETY: the range is mapped for reading while `self` lives, its file cannot shrink (`Fresh` is
+        // SAFETY: the range is mapped for reading while `self` lives, its file cannot shrink (`Unsealed` is
         // private to this process, all others are sealed), and no one writes to it (contract of this
         // function).
         unsafe { core::slice::from_raw_parts(self.address.as_ptr(), self.length_bytes) }
@@ -83,22 +83,22 @@ impl Pages {
 
 /// Memory that is accessible to this process only.
 #[derive(Debug)]
-pub struct Fresh {
+pub struct Unsealed {
     pages: Pages,
     file: OwnedFd,
 }
 
-impl Fresh {
+impl Unsealed {
     /// Allocates zeroed memory of `length_bytes`. `name` shows in `/proc/PID/maps`.
     ///
     /// # Errors
     /// Out of memory or too many open files; `EINVAL` for a length of zero.
-    pub fn new(name: &str, length_bytes: usize) -> Result<Fresh, OsError> {
+    pub fn new(name: &str, length_bytes: usize) -> Result<Unsealed, OsError> {
         let file = rustix::fs::memfd_create(name, MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
             .context("create a buffer")?;
         rustix::fs::ftruncate(&file, length_bytes as u64).context("size a buffer")?;
         let pages = Pages::map(&file, length_bytes, ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED)?;
-        Ok(Fresh { pages, file })
+        Ok(Unsealed { pages, file })
     }
 
     /// Seals the memory: no process, including this one, can write to it any more.
@@ -106,7 +106,7 @@ impl Fresh {
     /// # Errors
     /// `EBUSY` if some process has it mapped for writing; the memory is lost.
     pub fn seal(self) -> Result<Sealed, OsError> {
-        let Fresh { pages, file } = self;
+        let Unsealed { pages, file } = self;
         let length_bytes = pages.length_bytes;
         drop(pages);
         rustix::fs::fcntl_add_seals(&file, SEALS).context("seal a buffer")?;
@@ -114,7 +114,7 @@ impl Fresh {
     }
 }
 
-impl Deref for Fresh {
+impl Deref for Unsealed {
     type Target = [u8];
 
     fn deref(&self) -> &[u8] {
@@ -124,7 +124,7 @@ impl Deref for Fresh {
     }
 }
 
-impl DerefMut for Fresh {
+impl DerefMut for Unsealed {
     fn deref_mut(&mut self) -> &mut [u8] {
         // SAFETY: mapped for writing by `new`; as above, and `&mut self` is the only access in this
         // process.
@@ -150,7 +150,7 @@ impl Sealed {
             Errno::INVAL => OsError::new("accept a buffer that is not a memory file", Errno::PERM),
             errno => OsError::new("read the seals of a buffer", errno),
         })?;
-        if !seals.contains(NEEDED) {
+        if !seals.contains(REQUIRED_SEALS) {
             return Err(OsError::new("accept a buffer that others can still write to", Errno::PERM));
         }
         let kind = rustix::fs::fstatfs(&file).context("read the kind of a buffer")?.f_type;
@@ -159,7 +159,7 @@ impl Sealed {
             clippy::unnecessary_cast,
             reason = "its width depends on the processor"
         )]
-        if kind as i64 != MEMORY_FILES {
+        if kind as i64 != TMPFS_MAGIC {
             return Err(OsError::new("accept a buffer that is not of ordinary pages", Errno::PERM));
         }
         let found_bytes = rustix::fs::fstat(&file).context("size a buffer")?.st_size;
@@ -221,7 +221,7 @@ impl Private {
     /// Out of memory.
     pub fn seal(self) -> Result<Sealed, OsError> {
         if self.written {
-            let mut copy = Fresh::new("tombolo-buffer", self.len())?;
+            let mut copy = Unsealed::new("tombolo-buffer", self.len())?;
             copy.copy_from_slice(&self);
             return copy.seal();
         }
@@ -256,8 +256,8 @@ mod tests {
 
     const LENGTH: usize = 8192;
 
-    fn filled(byte: u8) -> Fresh {
-        let mut fresh = Fresh::new("tombolo-test", LENGTH).unwrap();
+    fn filled(byte: u8) -> Unsealed {
+        let mut fresh = Unsealed::new("tombolo-test", LENGTH).unwrap();
         fresh.fill(byte);
         fresh
     }
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sealed_cannot_be_written_by_any_means() {
+    fn sealed_memory_cannot_be_written() {
         let sealed = filled(7).seal().unwrap();
         let file = sealed.descriptor();
         let mut raw = std::fs::File::from(file.try_clone_to_owned().unwrap());
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_sealed_is_refused() {
+    fn unsealed_memory_is_refused() {
         let fresh = filled(7);
         let file = fresh.file.try_clone().unwrap();
         assert_eq!(Sealed::receive(file, LENGTH).unwrap_err().errno, Errno::PERM);

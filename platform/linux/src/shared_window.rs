@@ -159,7 +159,7 @@ fn is_pci_address(text: &str) -> bool {
 impl WindowSource {
     /// Resolves a relative path against `folder`.
     #[must_use]
-    pub fn below(self, folder: &Path) -> Self {
+    pub fn relative_to(self, folder: &Path) -> Self {
         match self {
             WindowSource::File { path, offset_bytes } => {
                 WindowSource::File { path: folder.join(path), offset_bytes }
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn what_names_no_window_is_refused_with_the_reason() {
+    fn invalid_window_sources_are_refused() {
         for (text, why) in [
             ("", "no kind"),
             ("/dev/shm/x", "no kind"),

@@ -168,12 +168,12 @@ pub fn receive(socket: impl AsFd, buffer: &mut [u8]) -> Result<Received, Errno> 
     Ok(Received { length: message.bytes, fds, truncated })
 }
 
-/// Sets a receive timeout of `length`, so that [`sleep`] blocks on this socket. All other functions here
-/// never block.
+/// Sets a receive timeout of `length`, so that [`receive_blocking`] blocks on this socket. All other
+/// functions here never block.
 ///
 /// # Errors
 /// Some emulators do not support such a timeout.
-pub fn let_sleep(socket: impl AsFd, length: Duration) -> Result<(), OsError> {
+pub fn set_blocking_timeout(socket: impl AsFd, length: Duration) -> Result<(), OsError> {
     rustix::net::sockopt::set_socket_timeout(&socket, Timeout::Recv, Some(length))
         .context("limit how long a socket blocks")?;
     rustix::io::ioctl_fionbio(&socket, false).context("make a socket blocking")
@@ -181,8 +181,8 @@ pub fn let_sleep(socket: impl AsFd, length: Duration) -> Result<(), OsError> {
 
 /// Sleeps until a message arrives, and receives it: one system call instead of `poll` and [`receive`].
 /// Returns true if a message arrived or the other end is closed; false after the timeout set by
-/// [`let_sleep`], or on a signal.
-pub fn sleep(socket: impl AsFd, buffer: &mut [u8]) -> bool {
+/// [`set_blocking_timeout`], or on a signal.
+pub fn receive_blocking(socket: impl AsFd, buffer: &mut [u8]) -> bool {
     !matches!(rustix::net::recv(socket, buffer, RecvFlags::empty()), Err(Errno::AGAIN | Errno::INTR))
 }
 
@@ -212,15 +212,15 @@ mod tests {
     #[test]
     fn a_sleep_ends_with_a_byte_an_end_or_its_length() {
         let (left, right) = pair(SocketKind::Stream).unwrap();
-        let_sleep(&right, Duration::from_millis(1)).unwrap();
+        set_blocking_timeout(&right, Duration::from_millis(1)).unwrap();
         let mut buffer = [0; 8];
-        assert!(!sleep(&right, &mut buffer));
+        assert!(!receive_blocking(&right, &mut buffer));
         send(&left, &[1], &[]).unwrap();
-        assert!(sleep(&right, &mut buffer));
+        assert!(receive_blocking(&right, &mut buffer));
         // Non-blocking functions stay non-blocking.
         assert_eq!(receive(&right, &mut buffer).unwrap_err(), Errno::AGAIN);
         drop(left);
-        assert!(sleep(&right, &mut buffer));
+        assert!(receive_blocking(&right, &mut buffer));
         assert_eq!(receive(&right, &mut buffer).unwrap().length, 0);
     }
 
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn an_abstract_name_has_one_holder_and_knows_its_caller() {
+    fn abstract_name_has_one_owner_and_peer_credentials() {
         let name = format!("tombolo-test/{}", std::process::id());
         let listener = listen(&name).unwrap();
         assert_eq!(listen(&name).unwrap_err().errno, Errno::ADDRINUSE);

@@ -40,7 +40,7 @@ impl From<Scheduling> for Policy {
     }
 }
 
-fn result(answer: libc::c_long) -> Result<libc::c_long, Errno> {
+fn syscall_result(answer: libc::c_long) -> Result<libc::c_long, Errno> {
     if answer >= 0 {
         return Ok(answer);
     }
@@ -54,18 +54,18 @@ fn result(answer: libc::c_long) -> Result<libc::c_long, Errno> {
 /// `RLIMIT_RTPRIO`; `EINVAL` for an invalid
 /// priority; `ENOSYS` on emulators without real-time scheduling.
 pub fn set_policy(policy: Policy) -> Result<(), OsError> {
-    set_policy_here(policy).context("change the scheduling of a thread")
+    set_policy_after_fork(policy).context("change the scheduling of a thread")
 }
 
 /// Sets the policy like [`set_policy`], between fork and exec: neither allocates nor locks.
-pub(crate) fn set_policy_here(policy: Policy) -> Result<(), Errno> {
+pub(crate) fn set_policy_after_fork(policy: Policy) -> Result<(), Errno> {
     let parameters = Parameters { priority: policy.priority };
     // A direct system call, because some C libraries have only a stub for it.
     // SAFETY: the kernel reads one `struct sched_param` at the pointer during the call; it only changes the
     // scheduling of this thread (0).
     let answer =
         unsafe { libc::syscall(libc::SYS_sched_setscheduler, 0, policy.policy, &raw const parameters) };
-    result(answer).map(|_| ())
+    syscall_result(answer).map(|_| ())
 }
 
 /// Reservation of a thread under `SCHED_DEADLINE`: processor time in each period.
@@ -114,7 +114,7 @@ pub fn set_reservation(reservation: Reservation) -> Result<(), OsError> {
     // SAFETY: the kernel reads one `struct sched_attr` of the size that is in it at the pointer during the
     // call; it only changes the scheduling of this thread (0).
     let answer = unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) };
-    result(answer).map(|_| ()).context("reserve time of a processor for a thread")
+    syscall_result(answer).map(|_| ()).context("reserve time of a processor for a thread")
 }
 
 /// Returns the scheduling of this thread.
@@ -125,15 +125,15 @@ pub fn policy() -> Result<Policy, OsError> {
     let mut parameters = Parameters { priority: 0 };
     // SAFETY: takes a number and returns one.
     let policy = unsafe { libc::syscall(libc::SYS_sched_getscheduler, 0) };
-    let policy = result(policy).context("read the scheduling of a thread")? as libc::c_int;
+    let policy = syscall_result(policy).context("read the scheduling of a thread")? as libc::c_int;
     // SAFETY: the kernel writes one `struct sched_param` at the pointer, where there is room for one that
     // nothing else refers to.
     let answer = unsafe { libc::syscall(libc::SYS_sched_getparam, 0, &raw mut parameters) };
-    result(answer).context("read the priority of a thread")?;
+    syscall_result(answer).context("read the priority of a thread")?;
     Ok(Policy { policy, priority: parameters.priority })
 }
 
-fn set_of(cpus: &[usize]) -> Result<CpuSet, Errno> {
+fn cpu_set(cpus: &[usize]) -> Result<CpuSet, Errno> {
     let mut set = CpuSet::new();
     for cpu in cpus {
         if *cpu >= CpuSet::MAX_CPU {
@@ -149,12 +149,12 @@ fn set_of(cpus: &[usize]) -> Result<CpuSet, Errno> {
 /// # Errors
 /// `EINVAL` if this process may use none of them.
 pub fn set_cpus(cpus: &[usize]) -> Result<(), OsError> {
-    set_cpus_here(cpus).context("restrict a thread to some processors")
+    set_cpus_after_fork(cpus).context("restrict a thread to some processors")
 }
 
 /// Restricts the processors like [`set_cpus`], between fork and exec: neither allocates nor locks.
-pub(crate) fn set_cpus_here(cpus: &[usize]) -> Result<(), Errno> {
-    sched_setaffinity(None, &set_of(cpus)?)
+pub(crate) fn set_cpus_after_fork(cpus: &[usize]) -> Result<(), Errno> {
+    sched_setaffinity(None, &cpu_set(cpus)?)
 }
 
 /// Returns the processors that this thread may run on, in order.
@@ -175,7 +175,7 @@ pub fn yield_now() {
 /// Returns the number of context switches of this thread so far, voluntary and involuntary; 0 where the
 /// kernel does not report it.
 #[must_use]
-pub fn switches() -> u64 {
+pub fn context_switches() -> u64 {
     let mut usage = std::mem::MaybeUninit::<libc::rusage>::zeroed();
     // SAFETY: the kernel writes one `struct rusage` at the pointer, where there is room for one that
     // nothing else refers to.
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_thread_can_be_kept_on_a_processor_that_there_is() {
+    fn thread_can_be_pinned_to_existing_processor() {
         std::thread::spawn(|| {
             let before = cpus().unwrap();
             set_cpus(&before[..1]).unwrap();
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn scheduling_is_set_as_far_as_this_user_may() {
+    fn scheduling_is_set_if_permitted() {
         std::thread::spawn(|| {
             let before = policy().unwrap();
             assert_eq!(set_policy(Scheduling::Fifo(0).into()).unwrap_err().errno, Errno::INVAL);
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn time_is_reserved_as_far_as_this_user_may() {
+    fn reservation_is_set_if_permitted() {
         let reserve = |runtime_ns, deadline_ns, period_ns| {
             set_reservation(Reservation { runtime_ns, deadline_ns, period_ns })
         };
@@ -235,7 +235,7 @@ mod tests {
             match reserve(100_000, 5_000_000, 10_000_000) {
                 Ok(()) => assert_ne!(policy().unwrap(), before),
                 Err(error) => {
-                    assert!([Errno::PERM, Errno::BUSY, Errno::NOSYS].contains(&error.errno), "{error}")
+                    assert!([Errno::PERM, Errno::BUSY, Errno::NOSYS].contains(&error.errno), "{error}");
                 }
             }
             set_policy(before).unwrap();
@@ -248,9 +248,9 @@ mod tests {
     #[test]
     fn a_sleep_counts_as_a_context_switch() {
         std::thread::spawn(|| {
-            let before = switches();
+            let before = context_switches();
             std::thread::sleep(std::time::Duration::from_millis(2));
-            assert!(switches() > before);
+            assert!(context_switches() > before);
         })
         .join()
         .unwrap();

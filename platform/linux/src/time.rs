@@ -116,7 +116,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_timeout_starts_when_it_is_looked_at_and_once() {
+    fn timeout_starts_once_on_first_use() {
         let mut timeout = Timeout::new(Duration::from_secs(60));
         let before = Deadline::after(Duration::from_secs(60));
         let deadline = timeout.deadline();
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_deadline_beyond_the_clock_is_its_end() {
+    fn deadline_saturates_at_the_end_of_the_clock() {
         assert_eq!(Deadline::after(Duration::MAX), Deadline::at_ns(u64::MAX));
         assert_eq!(Deadline::after(Duration::from_nanos(u64::MAX)).as_ns(), u64::MAX);
         assert!(!Deadline::at_ns(u64::MAX).passed());

@@ -29,7 +29,7 @@ pub mod wire;
 
 use core::fmt;
 
-pub use member::{Event, Member, Refusal, Usage};
+pub use member::{BroadcastError, Event, Member, Usage};
 pub use view::View;
 
 /// Maximum number of members of a group.
@@ -130,7 +130,7 @@ pub enum Violation {
     #[error("member {from} sent chunk {seq} of member {root}, of which this member has {have}")]
     Gap { from: MemberId, root: MemberId, seq: u64, have: u64 },
     #[error("member {from} sent a chunk of member {root}, which is not a member")]
-    Stranger { from: MemberId, root: MemberId },
+    UnknownSource { from: MemberId, root: MemberId },
     #[error("member {from} sent a chunk of {length_bytes} bytes, where {max_bytes} is the most")]
     TooLong { from: MemberId, length_bytes: usize, max_bytes: usize },
     #[error("member {from} acknowledges {received} chunks of {sent}")]

@@ -7,7 +7,7 @@ use crate::MemberId;
 
 /// Position of a member in a tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Place {
+pub(crate) struct Position {
     /// Member that it receives from; `None` for the root.
     pub(crate) parent: Option<MemberId>,
     /// Members that it forwards to.
@@ -19,14 +19,19 @@ pub(crate) struct Place {
 /// wrapping around. Every member computes the same tree.
 ///
 /// Both `root` and `own` must be members.
-pub(crate) fn place(members: &BTreeSet<MemberId>, root: MemberId, own: MemberId, fan_out: usize) -> Place {
+pub(crate) fn position(
+    members: &BTreeSet<MemberId>,
+    root: MemberId,
+    own: MemberId,
+    fan_out: usize,
+) -> Position {
     let count = members.len();
     let around: Vec<MemberId> = members.range(root..).chain(members.range(..root)).copied().collect();
     let index = around.iter().position(|member| *member == own).unwrap_or(0);
     let first = index.saturating_mul(fan_out).saturating_add(1).min(count);
     let last = first.saturating_add(fan_out).min(count);
     let parent = index.checked_sub(1).map(|before| around[before / fan_out.max(1)]);
-    Place { parent, children: around[first..last].to_vec() }
+    Position { parent, children: around[first..last].to_vec() }
 }
 
 #[cfg(test)]
@@ -42,15 +47,15 @@ mod tests {
                     let mut reached = alloc::vec![*root];
                     let mut next = 0;
                     while let Some(member) = reached.get(next).copied() {
-                        let children = place(&members, *root, member, fan_out).children;
+                        let children = position(&members, *root, member, fan_out).children;
                         assert!(children.len() <= fan_out);
                         for child in &children {
-                            assert_eq!(place(&members, *root, *child, fan_out).parent, Some(member));
+                            assert_eq!(position(&members, *root, *child, fan_out).parent, Some(member));
                         }
                         reached.extend(children);
                         next += 1;
                     }
-                    assert_eq!(place(&members, *root, *root, fan_out).parent, None);
+                    assert_eq!(position(&members, *root, *root, fan_out).parent, None);
                     let all: BTreeSet<MemberId> = reached.iter().copied().collect();
                     assert_eq!((all.len(), reached.len()), (members.len(), members.len()));
                 }
@@ -59,9 +64,9 @@ mod tests {
     }
 
     #[test]
-    fn the_tree_is_this() {
+    fn tree_is_golden() {
         let members: BTreeSet<MemberId> = (0..7).map(MemberId).collect();
-        let place = place(&members, MemberId(5), MemberId(6), 2);
+        let place = position(&members, MemberId(5), MemberId(6), 2);
         assert_eq!(place.parent, Some(MemberId(5)));
         assert_eq!(place.children, [MemberId(1), MemberId(2)]);
     }

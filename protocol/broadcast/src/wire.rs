@@ -29,7 +29,7 @@ const MAX_WORD: u64 = u64::MAX >> 1;
 
 const FIRST: u8 = 1;
 const LAST: u8 = 2;
-const FRESH: u8 = 1;
+const JOINING: u8 = 1;
 
 /// Part of a message, of at most the configured length.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -61,7 +61,7 @@ pub struct Sync {
     /// View of the member.
     pub view: View,
     /// Whether it is joining and has no streams yet.
-    pub fresh: bool,
+    pub is_joining: bool,
     /// Its streams by source, including those of sources that are gone.
     pub streams: BTreeMap<MemberId, Progress>,
 }
@@ -103,7 +103,7 @@ impl Message {
             Message::Chunk { source, seq, stable, chunk } => {
                 // A source's own chunks have a single number, which is not sent twice.
                 let own = chunk.origin == *source && chunk.number == *seq;
-                head(bytes, if own { CHUNK } else { RELAYED_CHUNK }, edges(chunk), 0);
+                push_head(bytes, if own { CHUNK } else { RELAYED_CHUNK }, edge_flags(chunk), 0);
                 for field in [source.0, *seq, *stable] {
                     word(bytes, field);
                 }
@@ -114,7 +114,7 @@ impl Message {
                 bytes.extend_from_slice(&chunk.data);
             }
             Message::Flags { received, taken } => {
-                head(bytes, FLAGS, 0, 0);
+                push_head(bytes, FLAGS, 0, 0);
                 word(bytes, *received);
                 for (source, seq) in taken {
                     word(bytes, source.0);
@@ -122,14 +122,14 @@ impl Message {
                 }
             }
             Message::Submit(chunk) => {
-                head(bytes, SUBMIT, edges(chunk), 0);
+                push_head(bytes, SUBMIT, edge_flags(chunk), 0);
                 word(bytes, chunk.origin.0);
                 word(bytes, chunk.number);
                 bytes.extend_from_slice(&chunk.data);
             }
-            Message::Leave => head(bytes, LEAVE, 0, 0),
+            Message::Leave => push_head(bytes, LEAVE, 0, 0),
             Message::Sync(sync) => {
-                head(bytes, SYNC, if sync.fresh { FRESH } else { 0 }, VERSION);
+                push_head(bytes, SYNC, if sync.is_joining { JOINING } else { 0 }, VERSION);
                 word(bytes, sync.view.highest.0);
                 word(bytes, sync.view.members.len() as u64);
                 for member in &sync.view.members {
@@ -156,63 +156,66 @@ impl Message {
         let rest = &mut rest;
         match kind {
             CHUNK | RELAYED_CHUNK => {
-                let (source, seq, stable) = (MemberId(take(rest)?), take(rest)?, take(rest)?);
-                let (origin, number) =
-                    if kind == CHUNK { (source, seq) } else { (MemberId(take(rest)?), take(rest)?) };
+                let (source, seq, stable) = (MemberId(take_word(rest)?), take_word(rest)?, take_word(rest)?);
+                let (origin, number) = if kind == CHUNK {
+                    (source, seq)
+                } else {
+                    (MemberId(take_word(rest)?), take_word(rest)?)
+                };
                 let twice = kind == RELAYED_CHUNK && (origin, number) == (source, seq);
-                let chunk = content(origin, number, flags, rest)?;
+                let chunk = decode_chunk(origin, number, flags, rest)?;
                 let valid = !twice && seq > stable;
                 valid.then_some(Message::Chunk { source, seq, stable, chunk })
             }
             FLAGS if flags == 0 && rest.len() % 16 == 8 => {
-                let received = take(rest)?;
+                let received = take_word(rest)?;
                 let mut taken = Vec::with_capacity(rest.len() / 16);
                 while !rest.is_empty() {
-                    taken.push((MemberId(take(rest)?), take(rest)?));
+                    taken.push((MemberId(take_word(rest)?), take_word(rest)?));
                 }
                 Some(Message::Flags { received, taken })
             }
             SUBMIT => {
-                let (origin, number) = (MemberId(take(rest)?), take(rest)?);
-                Some(Message::Submit(content(origin, number, flags, rest)?))
+                let (origin, number) = (MemberId(take_word(rest)?), take_word(rest)?);
+                Some(Message::Submit(decode_chunk(origin, number, flags, rest)?))
             }
             LEAVE if flags == 0 && rest.is_empty() => Some(Message::Leave),
-            SYNC if flags & !FRESH == 0 => Some(Message::Sync(read_sync(flags == FRESH, rest)?)),
+            SYNC if flags & !JOINING == 0 => Some(Message::Sync(read_sync(flags == JOINING, rest)?)),
             _ => None,
         }
     }
 }
 
-fn head(bytes: &mut Vec<u8>, kind: u8, flags: u8, version: u16) {
+fn push_head(bytes: &mut Vec<u8>, kind: u8, flags: u8, version: u16) {
     let [low, high] = version.to_le_bytes();
     bytes.extend_from_slice(&[kind, flags, low, high, 0, 0, 0, 0]);
 }
 
-fn edges(chunk: &Chunk) -> u8 {
+fn edge_flags(chunk: &Chunk) -> u8 {
     (u8::from(chunk.first) * FIRST) | (u8::from(chunk.last) * LAST)
 }
 
-fn take(rest: &mut &[u8]) -> Option<u64> {
+fn take_word(rest: &mut &[u8]) -> Option<u64> {
     let (word, after) = rest.split_first_chunk::<8>()?;
     *rest = after;
     // Bounded so that sums with another number do not overflow.
     Some(u64::from_le_bytes(*word)).filter(|word| *word <= MAX_WORD)
 }
 
-fn content(origin: MemberId, number: u64, flags: u8, data: &[u8]) -> Option<Chunk> {
+fn decode_chunk(origin: MemberId, number: u64, flags: u8, data: &[u8]) -> Option<Chunk> {
     let valid = flags & !(FIRST | LAST) == 0 && number != 0;
     let (first, last) = (flags & FIRST != 0, flags & LAST != 0);
     valid.then(|| Chunk { origin, number, first, last, data: Arc::from(data) })
 }
 
-fn read_sync(fresh: bool, rest: &mut &[u8]) -> Option<Sync> {
-    let (highest, count) = (MemberId(take(rest)?), take(rest)?);
+fn read_sync(is_joining: bool, rest: &mut &[u8]) -> Option<Sync> {
+    let (highest, count) = (MemberId(take_word(rest)?), take_word(rest)?);
     if count > MAX_MEMBERS as u64 {
         return None;
     }
     let mut members = BTreeSet::new();
     for _ in 0..count {
-        let member = MemberId(take(rest)?);
+        let member = MemberId(take_word(rest)?);
         if members.last().is_some_and(|last| *last >= member) || member > highest {
             return None;
         }
@@ -224,14 +227,15 @@ fn read_sync(fresh: bool, rest: &mut &[u8]) -> Option<Sync> {
     }
     let mut streams = BTreeMap::new();
     while !rest.is_empty() {
-        let (source, progress) = (MemberId(take(rest)?), Progress { have: take(rest)?, taken: take(rest)? });
+        let (source, progress) =
+            (MemberId(take_word(rest)?), Progress { have: take_word(rest)?, taken: take_word(rest)? });
         let in_order = streams.last_key_value().is_none_or(|(last, _)| *last < source);
         if !in_order || progress.taken > progress.have {
             return None;
         }
         streams.insert(source, progress);
     }
-    Some(Sync { view: View { highest, members }, fresh, streams })
+    Some(Sync { view: View { highest, members }, is_joining, streams })
 }
 
 #[cfg(test)]
@@ -251,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_these() {
+    fn encoded_bytes_are_golden() {
         let own = Message::Chunk { source: MemberId(3), seq: 7, stable: 5, chunk: chunk(3, 7) };
         let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
         assert_eq!(bytes_of(&own), [words(&[0x101, 3, 7, 5]), b"abc".to_vec()].concat());
@@ -263,14 +267,14 @@ mod tests {
         assert_eq!(bytes_of(&Message::Submit(chunk(3, 7)))[..24], words(&[0x104, 3, 7]));
         let sync = Sync {
             view: View::of([MemberId(2), MemberId(9)]),
-            fresh: true,
+            is_joining: true,
             streams: BTreeMap::from([(MemberId(2), Progress { have: 4, taken: 3 })]),
         };
         assert_eq!(bytes_of(&Message::Sync(sync)), words(&[0x1_0105, 9, 2, 2, 9, 2, 4, 3]));
     }
 
     #[test]
-    fn what_is_no_message_is_refused() {
+    fn malformed_messages_are_refused() {
         let words = |words: &[u64]| words.iter().flat_map(|word| word.to_le_bytes()).collect::<Vec<u8>>();
         for bytes in [
             words(&[]),

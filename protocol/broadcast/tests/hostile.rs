@@ -27,9 +27,9 @@ fn sync() -> impl Strategy<Value = Sync> {
     let members = prop_oneof![Just(all), prop::collection::btree_set(id(), 0..6)];
     let progress = (number(), number()).prop_map(|(have, taken)| Progress { have, taken: taken.min(have) });
     (members, any::<bool>(), prop::collection::btree_map(id(), progress, 0..6)).prop_map(
-        |(members, fresh, streams): (_, _, BTreeMap<MemberId, Progress>)| Sync {
+        |(members, is_joining, streams): (_, _, BTreeMap<MemberId, Progress>)| Sync {
             view: View::of(members),
-            fresh,
+            is_joining,
             streams,
         },
     )
@@ -87,11 +87,11 @@ proptest! {
                     let mut bytes = Vec::new();
                     message.encode(&mut bytes);
                     if member.receive(MemberId(from), &bytes).is_err() {
-                        member.died(MemberId(from));
+                        member.peer_died(MemberId(from));
                     }
                 }
-                Step::Died(peer) => member.died(MemberId(peer)),
-                Step::Connected(peer) => member.connected(MemberId(peer)),
+                Step::Died(peer) => member.peer_died(MemberId(peer)),
+                Step::Connected(peer) => member.peer_connected(MemberId(peer)),
                 Step::Broadcast(length) => drop(member.broadcast(&vec![1; length])),
                 Step::Take => drop(member.next_event()),
                 Step::Leave => member.leave(),
@@ -104,7 +104,7 @@ proptest! {
                 }
             }
             let usage = member.usage();
-            prop_assert!(usage.buffers <= 2 && usage.kept_chunks < 200, "{:?}", usage);
+            prop_assert!(usage.buffers <= 2 && usage.retained_chunks < 200, "{:?}", usage);
         }
     }
 }

@@ -35,7 +35,7 @@ pub enum Violation {
     Range { buffer: u32, offset_bytes: u64, length_bytes: u64, count: u32, buffer_bytes: u64 },
     /// The message exceeds an agreed limit.
     #[error("{0} beyond the agreed limit")]
-    Beyond(&'static str),
+    LimitExceeded(&'static str),
 }
 
 /// Reason why a message cannot be sent. Nothing has changed.
@@ -103,9 +103,9 @@ enum Slot {
     Proposed(Layout),
     Assigned(Layout),
     /// This side asked to take it off the channel.
-    Leaving(Layout),
+    Unassigning(Layout),
     /// The other side asked to take it off the channel; not answered yet.
-    Asked(Layout),
+    UnassignRequested(Layout),
 }
 
 /// End of a channel for bulk data.
@@ -114,7 +114,7 @@ pub struct Session {
     accepting: bool,
     ours: Terms,
     agreed: Option<Terms>,
-    told: bool,
+    terms_sent: bool,
     /// Pools assigned by the connecting side, then those of the accepting side.
     slots: [[Slot; MAX_POOLS as usize]; 2],
     /// Bit sets of the same pools whose content is copied.
@@ -128,48 +128,57 @@ impl Session {
     #[must_use]
     pub fn new(accepting: bool, ours: Terms) -> Self {
         let slots = [[Slot::Free; MAX_POOLS as usize]; 2];
-        Session { accepting, ours, agreed: None, told: false, slots, copied: [0; 2], sent: 0, received: 0 }
+        Session {
+            accepting,
+            ours,
+            agreed: None,
+            terms_sent: false,
+            slots,
+            copied: [0; 2],
+            sent: 0,
+            received: 0,
+        }
     }
 
     /// Returns the agreed terms, once there are any.
     #[must_use]
     #[inline]
     pub fn terms(&self) -> Option<Terms> {
-        self.agreed.filter(|_| self.told)
+        self.agreed.filter(|_| self.terms_sent)
     }
 
     /// Returns this side's first message.
     #[must_use]
-    pub fn first(&self) -> Message<'static> {
+    pub fn first_message(&self) -> Message<'static> {
         Message::Terms(self.ours)
     }
 
     #[inline]
-    fn slot(&self, place: PoolIndex) -> Slot {
-        self.slots[usize::from(place.by_accepting_side())][place.index()]
+    fn slot(&self, pool_index: PoolIndex) -> Slot {
+        self.slots[usize::from(pool_index.by_accepting_side())][pool_index.index()]
     }
 
-    fn set(&mut self, place: PoolIndex, slot: Slot) {
-        self.slots[usize::from(place.by_accepting_side())][place.index()] = slot;
+    fn set_slot(&mut self, pool_index: PoolIndex, slot: Slot) {
+        self.slots[usize::from(pool_index.by_accepting_side())][pool_index.index()] = slot;
     }
 
     /// Whether the contents of the pool's buffers are copied over this channel, because the side that did not
     /// assign the pool cannot reach its memory.
     #[must_use]
     #[inline]
-    pub fn is_copied(&self, place: PoolIndex) -> bool {
-        self.copied[usize::from(place.by_accepting_side())] & (1 << place.index()) != 0
+    pub fn is_copied(&self, pool_index: PoolIndex) -> bool {
+        self.copied[usize::from(pool_index.by_accepting_side())] & (1 << pool_index.index()) != 0
     }
 
-    fn note_copied(&mut self, offer: &Offer) {
-        let bits = &mut self.copied[usize::from(offer.place.by_accepting_side())];
-        let bit = 1 << offer.place.index();
+    fn record_copied(&mut self, offer: &Offer) {
+        let bits = &mut self.copied[usize::from(offer.pool_index.by_accepting_side())];
+        let bit = 1 << offer.pool_index.index();
         let is_copied = self.ours.trust == Trust::Full && offer.capability == 0;
         *bits = if is_copied { *bits | bit } else { *bits & !bit };
     }
 
-    fn is_ours(&self, place: PoolIndex) -> bool {
-        place.by_accepting_side() == self.accepting
+    fn is_ours(&self, pool_index: PoolIndex) -> bool {
+        pool_index.by_accepting_side() == self.accepting
     }
 
     fn used(&self) -> usize {
@@ -180,56 +189,58 @@ impl Session {
     ///
     /// # Errors
     /// [`BulkSendError::TooManyPools`], [`BulkSendError::NoTerms`].
-    pub fn free_place(&self) -> Result<PoolIndex, BulkSendError> {
+    pub fn free_pool_index(&self) -> Result<PoolIndex, BulkSendError> {
         let terms = self.terms().ok_or(BulkSendError::NoTerms)?;
         if self.used() >= usize::from(terms.max_pools) {
             return Err(BulkSendError::TooManyPools(terms.max_pools));
         }
         (0..MAX_POOLS)
             .filter_map(|index| PoolIndex::new(self.accepting, index))
-            .find(|place| self.slot(*place) == Slot::Free)
+            .find(|pool_index| self.slot(*pool_index) == Slot::Free)
             .ok_or(BulkSendError::TooManyPools(terms.max_pools))
     }
 
-    /// Encodes any message but a transfer into `out`, replacing its contents. Call [`sent`](Self::sent) after
-    /// sending it.
+    /// Encodes any message but a transfer into `out`, replacing its contents. Call
+    /// [`record_sent`](Self::record_sent) after sending it.
     ///
     /// # Errors
     /// [`BulkSendError`].
     pub fn prepare(&self, message: &Message<'_>, out: &mut Vec<u8>) -> Result<(), BulkSendError> {
-        self.after(message)?;
+        self.state_after_send(message)?;
         message.encode(self.sent, out);
         Ok(())
     }
 
     /// Returns the state of a pool after this side sends a message.
-    fn after(&self, message: &Message<'_>) -> Result<Option<(PoolIndex, Slot)>, BulkSendError> {
+    fn state_after_send(&self, message: &Message<'_>) -> Result<Option<(PoolIndex, Slot)>, BulkSendError> {
         if !matches!(message, Message::Terms(_)) && self.agreed.is_none() {
             return Err(BulkSendError::NoTerms);
         }
         let change = match *message {
             Message::Terms(_) | Message::Transfer(_) | Message::Content(_) => return Ok(None),
-            Message::Assign(offer) if self.is_ours(offer.place) && self.slot(offer.place) == Slot::Free => {
-                (offer.place, Slot::Offered(offer.layout))
+            Message::Assign(offer)
+                if self.is_ours(offer.pool_index) && self.slot(offer.pool_index) == Slot::Free =>
+            {
+                (offer.pool_index, Slot::Offered(offer.layout))
             }
-            Message::Assigned(place) => match self.slot(place) {
-                Slot::Proposed(layout) => (place, Slot::Assigned(layout)),
+            Message::Assigned(pool_index) => match self.slot(pool_index) {
+                Slot::Proposed(layout) => (pool_index, Slot::Assigned(layout)),
                 _ => return Err(BulkSendError::NoSuchPool),
             },
-            Message::Vetoed(place, _) => match self.slot(place) {
-                Slot::Proposed(_) => (place, Slot::Free),
+            Message::Vetoed(pool_index, _) => match self.slot(pool_index) {
+                Slot::Proposed(_) => (pool_index, Slot::Free),
                 _ => return Err(BulkSendError::NoSuchPool),
             },
-            Message::Unassign(place) => match self.slot(place) {
-                Slot::Assigned(layout) => (place, Slot::Leaving(layout)),
+            Message::Unassign(pool_index) => match self.slot(pool_index) {
+                Slot::Assigned(layout) => (pool_index, Slot::Unassigning(layout)),
                 _ => return Err(BulkSendError::NoSuchPool),
             },
-            Message::Unassigned(place) => match self.slot(place) {
-                Slot::Asked(_) => (place, Slot::Free),
+            Message::Unassigned(pool_index) => match self.slot(pool_index) {
+                Slot::UnassignRequested(_) => (pool_index, Slot::Free),
                 _ => return Err(BulkSendError::NoSuchPool),
             },
-            Message::Kept(place) => match self.slot(place) {
-                Slot::Asked(layout) => (place, Slot::Assigned(layout)),
+            Message::Kept(pool_index) => match self.slot(pool_index) {
+                Slot::UnassignRequested(layout) => (pool_index, Slot::Assigned(layout)),
                 _ => return Err(BulkSendError::NoSuchPool),
             },
             Message::Assign(_) => return Err(BulkSendError::NoSuchPool),
@@ -238,19 +249,19 @@ impl Session {
     }
 
     /// Records that a [prepared](Self::prepare) message was sent.
-    pub fn sent(&mut self, message: &Message<'_>) {
-        if let Ok(Some((place, slot))) = self.after(message) {
-            self.set(place, slot);
+    pub fn record_sent(&mut self, message: &Message<'_>) {
+        if let Ok(Some((pool_index, slot))) = self.state_after_send(message) {
+            self.set_slot(pool_index, slot);
         }
         if let Message::Assign(offer) = message {
-            self.note_copied(offer);
+            self.record_copied(offer);
         }
-        self.told |= matches!(message, Message::Terms(_));
+        self.terms_sent |= matches!(message, Message::Terms(_));
         self.sent = self.sent.wrapping_add(1);
     }
 
-    /// Encodes a transfer into `out`, replacing its contents. Call [`transferred`](Self::transferred) after
-    /// sending it.
+    /// Encodes a transfer into `out`, replacing its contents. Call
+    /// [`record_transfer_sent`](Self::record_transfer_sent) after sending it.
     ///
     /// # Errors
     /// [`BulkSendError`].
@@ -271,19 +282,23 @@ impl Session {
             return Err(BulkSendError::Metadata { found: metadata.len(), max });
         }
         for (index, segment) in segments.iter().enumerate() {
-            let (Slot::Assigned(layout) | Slot::Asked(layout)) = self.slot(segment.place) else {
+            let (Slot::Assigned(layout) | Slot::UnassignRequested(layout)) = self.slot(segment.pool_index)
+            else {
                 return Err(BulkSendError::NoSuchPool);
             };
-            let Segment { offset_bytes, length_bytes, buffer, place } = *segment;
+            let Segment { offset_bytes, length_bytes, buffer, pool_index } = *segment;
             if !layout.holds(offset_bytes, length_bytes) {
                 let buffer_bytes = layout.buffer_bytes();
                 return Err(BulkSendError::Range { offset_bytes, length_bytes, buffer_bytes });
             }
-            if segments[..index].iter().any(|before| (before.place, before.buffer) == (place, buffer)) {
+            if segments[..index]
+                .iter()
+                .any(|before| (before.pool_index, before.buffer) == (pool_index, buffer))
+            {
                 return Err(BulkSendError::Twice(buffer));
             }
         }
-        let blank = |segment: Segment| match verb.brings_content() {
+        let blank = |segment: Segment| match verb.carries_content() {
             true => segment,
             false => Segment { offset_bytes: 0, length_bytes: 0, ..segment },
         };
@@ -293,7 +308,7 @@ impl Session {
 
     /// Starts a message with the content of a part of a buffer in `out`, replacing its contents, and returns
     /// the bytes to fill. Send it before the transfer of the buffer, while this side still has the right to
-    /// it. Call [`transferred`](Self::transferred) after sending it.
+    /// it. Call [`record_transfer_sent`](Self::record_transfer_sent) after sending it.
     ///
     /// # Errors
     /// [`BulkSendError::NoSuchPool`], also for a pool whose memory both sides can reach.
@@ -303,10 +318,10 @@ impl Session {
         segment: Segment,
         out: &'o mut Vec<u8>,
     ) -> Result<&'o mut [u8], BulkSendError> {
-        let (Slot::Assigned(layout) | Slot::Asked(layout)) = self.slot(segment.place) else {
+        let (Slot::Assigned(layout) | Slot::UnassignRequested(layout)) = self.slot(segment.pool_index) else {
             return Err(BulkSendError::NoSuchPool);
         };
-        if !self.is_copied(segment.place) {
+        if !self.is_copied(segment.pool_index) {
             return Err(BulkSendError::NoSuchPool);
         }
         let Segment { offset_bytes, length_bytes, .. } = segment;
@@ -325,10 +340,10 @@ impl Session {
     /// [`BulkSendError`].
     #[inline]
     pub fn prepare_piece(&self, verb: Verb, segment: Segment) -> Result<[u64; PIECE_WORDS], BulkSendError> {
-        if !self.told || self.agreed.is_none() {
+        if !self.terms_sent || self.agreed.is_none() {
             return Err(BulkSendError::NoTerms);
         }
-        let (Slot::Assigned(layout) | Slot::Asked(layout)) = self.slot(segment.place) else {
+        let (Slot::Assigned(layout) | Slot::UnassignRequested(layout)) = self.slot(segment.pool_index) else {
             return Err(BulkSendError::NoSuchPool);
         };
         let Segment { offset_bytes, length_bytes, .. } = segment;
@@ -336,7 +351,7 @@ impl Session {
             let buffer_bytes = layout.buffer_bytes();
             return Err(BulkSendError::Range { offset_bytes, length_bytes, buffer_bytes });
         }
-        Ok(wire::piece_words(verb, segment, self.sent))
+        Ok(wire::encode_piece(verb, segment, self.sent))
     }
 
     /// Receives a transfer of one piece without metadata, in memory that both sides map, if it is valid now.
@@ -344,13 +359,15 @@ impl Session {
     /// all others.
     #[inline]
     pub fn receive_piece(&mut self, words: [u64; PIECE_WORDS]) -> Option<(Verb, Segment)> {
-        let (verb, segment, number) = wire::piece_of(words)?;
-        let (Slot::Assigned(layout) | Slot::Leaving(layout)) = self.slot(segment.place) else { return None };
+        let (verb, segment, number) = wire::decode_piece(words)?;
+        let (Slot::Assigned(layout) | Slot::Unassigning(layout)) = self.slot(segment.pool_index) else {
+            return None;
+        };
         let fits =
             segment.buffer < layout.count() && layout.holds(segment.offset_bytes, segment.length_bytes);
         // Without full trust the memory arrives separately.
-        let brings_memory = self.ours.trust.brings_memory() && verb.brings_content();
-        if number != self.received || self.agreed.is_none() || !fits || brings_memory {
+        let has_own_memory = self.ours.trust.has_own_memory() && verb.carries_content();
+        if number != self.received || self.agreed.is_none() || !fits || has_own_memory {
             return None;
         }
         self.received = self.received.wrapping_add(1);
@@ -371,7 +388,7 @@ impl Session {
 
     /// Records that a transfer or content was sent.
     #[inline]
-    pub fn transferred(&mut self) {
+    pub fn record_transfer_sent(&mut self) {
         self.sent = self.sent.wrapping_add(1);
     }
 
@@ -390,48 +407,67 @@ impl Session {
             return Err(Violation::OutOfTurn);
         }
         match message {
-            Message::Terms(theirs) => Ok(self.agree(theirs)),
-            Message::Assign(offer) => self.offered(offer),
-            Message::Transfer(transfer) => self.transfer(transfer),
-            Message::Content(content) => self.content(content),
-            Message::Assigned(place) => match self.slot(place) {
-                Slot::Offered(layout) => {
-                    Ok(self.change(place, Slot::Assigned(layout), SessionEvent::Assigned(place)))
-                }
+            Message::Terms(theirs) => Ok(self.handle_terms(theirs)),
+            Message::Assign(offer) => self.handle_offer(offer),
+            Message::Transfer(transfer) => self.check_transfer(transfer),
+            Message::Content(content) => self.check_content(content),
+            Message::Assigned(pool_index) => match self.slot(pool_index) {
+                Slot::Offered(layout) => Ok(self.set_slot_and_return(
+                    pool_index,
+                    Slot::Assigned(layout),
+                    SessionEvent::Assigned(pool_index),
+                )),
                 _ => Err(Violation::PoolState("assigned")),
             },
-            Message::Vetoed(place, veto) => match self.slot(place) {
-                Slot::Offered(_) => Ok(self.change(place, Slot::Free, SessionEvent::Vetoed(place, veto))),
+            Message::Vetoed(pool_index, veto) => match self.slot(pool_index) {
+                Slot::Offered(_) => Ok(self.set_slot_and_return(
+                    pool_index,
+                    Slot::Free,
+                    SessionEvent::Vetoed(pool_index, veto),
+                )),
                 _ => Err(Violation::PoolState("vetoed")),
             },
-            Message::Unassign(place) => match self.slot(place) {
-                Slot::Assigned(layout) => {
-                    Ok(self.change(place, Slot::Asked(layout), SessionEvent::Unassign(place)))
-                }
+            Message::Unassign(pool_index) => match self.slot(pool_index) {
+                Slot::Assigned(layout) => Ok(self.set_slot_and_return(
+                    pool_index,
+                    Slot::UnassignRequested(layout),
+                    SessionEvent::Unassign(pool_index),
+                )),
                 // Both sides asked at the same time, so neither uses it: the pool is off, and neither waits
                 // for an answer.
-                Slot::Leaving(_) => Ok(self.change(place, Slot::Free, SessionEvent::Unassigned(place))),
+                Slot::Unassigning(_) => {
+                    Ok(self.set_slot_and_return(pool_index, Slot::Free, SessionEvent::Unassigned(pool_index)))
+                }
                 _ => Err(Violation::PoolState("unassign")),
             },
-            Message::Unassigned(place) => match self.slot(place) {
-                Slot::Leaving(_) => Ok(self.change(place, Slot::Free, SessionEvent::Unassigned(place))),
+            Message::Unassigned(pool_index) => match self.slot(pool_index) {
+                Slot::Unassigning(_) => {
+                    Ok(self.set_slot_and_return(pool_index, Slot::Free, SessionEvent::Unassigned(pool_index)))
+                }
                 _ => Err(Violation::PoolState("unassigned")),
             },
-            Message::Kept(place) => match self.slot(place) {
-                Slot::Leaving(layout) => {
-                    Ok(self.change(place, Slot::Assigned(layout), SessionEvent::Kept(place)))
-                }
+            Message::Kept(pool_index) => match self.slot(pool_index) {
+                Slot::Unassigning(layout) => Ok(self.set_slot_and_return(
+                    pool_index,
+                    Slot::Assigned(layout),
+                    SessionEvent::Kept(pool_index),
+                )),
                 _ => Err(Violation::PoolState("kept")),
             },
         }
     }
 
-    fn change<'a>(&mut self, place: PoolIndex, slot: Slot, heard: SessionEvent<'a>) -> SessionEvent<'a> {
-        self.set(place, slot);
-        heard
+    fn set_slot_and_return<'a>(
+        &mut self,
+        pool_index: PoolIndex,
+        slot: Slot,
+        event: SessionEvent<'a>,
+    ) -> SessionEvent<'a> {
+        self.set_slot(pool_index, slot);
+        event
     }
 
-    fn agree(&mut self, theirs: Terms) -> SessionEvent<'static> {
+    fn handle_terms(&mut self, theirs: Terms) -> SessionEvent<'static> {
         let agreed = Terms {
             trust: self.ours.trust,
             max_pools: self.ours.max_pools.min(theirs.max_pools),
@@ -445,16 +481,16 @@ impl Session {
         }
     }
 
-    fn offered(&mut self, offer: Offer) -> Result<SessionEvent<'static>, Violation> {
-        if self.is_ours(offer.place) || self.slot(offer.place) != Slot::Free {
+    fn handle_offer(&mut self, offer: Offer) -> Result<SessionEvent<'static>, Violation> {
+        if self.is_ours(offer.pool_index) || self.slot(offer.pool_index) != Slot::Free {
             return Err(Violation::PoolState("assign"));
         }
         let has_memory = offer.capability != 0;
         if (has_memory && self.ours.trust != Trust::Full) || (!has_memory && offer.offset_bytes != 0) {
             return Err(Violation::PoolState("a pool's memory without the agreed trust"));
         }
-        self.note_copied(&offer);
-        self.set(offer.place, Slot::Proposed(offer.layout));
+        self.record_copied(&offer);
+        self.set_slot(offer.pool_index, Slot::Proposed(offer.layout));
         Ok(SessionEvent::Offered(offer))
     }
 
@@ -464,12 +500,12 @@ impl Session {
         self.agreed.is_some_and(|terms| self.used() > usize::from(terms.max_pools))
     }
 
-    fn content<'a>(&self, content: Content<'a>) -> Result<SessionEvent<'a>, Violation> {
+    fn check_content<'a>(&self, content: Content<'a>) -> Result<SessionEvent<'a>, Violation> {
         // Sent before the other side learned that this side wants the pool off the channel.
-        let (Slot::Assigned(layout) | Slot::Leaving(layout)) = self.slot(content.place) else {
+        let (Slot::Assigned(layout) | Slot::Unassigning(layout)) = self.slot(content.pool_index) else {
             return Err(Violation::PoolState("content"));
         };
-        if !self.is_copied(content.place) {
+        if !self.is_copied(content.pool_index) {
             return Err(Violation::PoolState("content of a pool whose memory both sides reach"));
         }
         let Content { buffer, offset_bytes, bytes, .. } = content;
@@ -481,17 +517,17 @@ impl Session {
         Ok(SessionEvent::Content(content))
     }
 
-    fn transfer<'a>(&self, transfer: Transfer<'a>) -> Result<SessionEvent<'a>, Violation> {
+    fn check_transfer<'a>(&self, transfer: Transfer<'a>) -> Result<SessionEvent<'a>, Violation> {
         let Some(terms) = self.agreed else { return Err(Violation::OutOfTurn) };
         if transfer.len() > usize::from(terms.max_segments) {
-            return Err(Violation::Beyond("pieces"));
+            return Err(Violation::LimitExceeded("pieces"));
         }
         if transfer.metadata.len() > usize::from(terms.max_metadata_bytes) {
-            return Err(Violation::Beyond("metadata"));
+            return Err(Violation::LimitExceeded("metadata"));
         }
         for segment in transfer.segments() {
             // Sent before the other side learned that this side wants the pool off the channel.
-            let (Slot::Assigned(layout) | Slot::Leaving(layout)) = self.slot(segment.place) else {
+            let (Slot::Assigned(layout) | Slot::Unassigning(layout)) = self.slot(segment.pool_index) else {
                 return Err(Violation::PoolState(match transfer.verb {
                     Verb::Move => "move",
                     Verb::Share => "share",

@@ -89,8 +89,8 @@ pub struct Counts {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Right {
-    Here,
-    Beyond(PoolChannel),
+    Local,
+    Remote(PoolChannel),
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -108,10 +108,10 @@ struct Entry {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum ChannelState {
-    Gone,
+    Unused,
     Live,
     /// This side asked to take the pool off: nothing new is sent, but messages may still arrive.
-    Leaving,
+    Unassigning,
     Lost,
 }
 
@@ -120,7 +120,7 @@ struct ChannelEntry {
     state: ChannelState,
     may_forward: bool,
     /// Number of buffers whose right to write is beyond the channel.
-    beyond: u32,
+    remote_buffers: u32,
     /// For each buffer, how often it is lent over the channel.
     lent: Vec<u16>,
     /// Sum of all entries of `lent`.
@@ -146,7 +146,7 @@ impl Table {
     /// Creates the table of the home domain: all buffers are here and free.
     #[must_use]
     pub fn home(layout: Layout) -> Self {
-        let entry = Entry { right: Right::Here, held: false, in_flight: 0, borrowed: 0, lent: 0 };
+        let entry = Entry { right: Right::Local, held: false, in_flight: 0, borrowed: 0, lent: 0 };
         Table {
             layout,
             is_home: true,
@@ -161,10 +161,10 @@ impl Table {
     /// Creates the table of a domain to which the pool was assigned over [`UPSTREAM`]: all buffers are there.
     #[must_use]
     pub fn assigned(layout: Layout) -> Self {
-        let right = Right::Beyond(UPSTREAM);
+        let right = Right::Remote(UPSTREAM);
         let entry = Entry { right, held: false, in_flight: 0, borrowed: 0, lent: 0 };
         let mut upstream = ChannelEntry::new(layout, true);
-        upstream.beyond = layout.count();
+        upstream.remote_buffers = layout.count();
         Table {
             layout,
             is_home: false,
@@ -200,17 +200,17 @@ impl Table {
     /// # Errors
     /// [`TableError::TooManyChannels`], [`TableError::Revoked`].
     pub fn assign(&mut self, may_forward: bool) -> Result<PoolChannel, TableError> {
-        self.unrevoked()?;
-        if self.channels.first().is_some_and(|upstream| upstream.state == ChannelState::Leaving) {
+        self.check_not_revoked()?;
+        if self.channels.first().is_some_and(|upstream| upstream.state == ChannelState::Unassigning) {
             return Err(TableError::NotOnChannel);
         }
         // Index 0 is reserved for upstream, even if there is none.
         if self.channels.is_empty() {
             self.channels
-                .push(ChannelEntry { state: ChannelState::Gone, ..ChannelEntry::new(self.layout, false) });
+                .push(ChannelEntry { state: ChannelState::Unused, ..ChannelEntry::new(self.layout, false) });
         }
-        let gone = self.channels[1..].iter().position(|channel| channel.state == ChannelState::Gone);
-        let index = gone.map_or(self.channels.len(), |index| index + 1);
+        let unused = self.channels[1..].iter().position(|channel| channel.state == ChannelState::Unused);
+        let index = unused.map_or(self.channels.len(), |index| index + 1);
         if index >= MAX_POOL_CHANNELS {
             return Err(TableError::TooManyChannels);
         }
@@ -223,16 +223,16 @@ impl Table {
     }
 
     /// Starts to take the pool off a channel: nothing is sent over it until it is [off](Self::unassign) or
-    /// [stays](Self::stay).
+    /// [stays](Self::cancel_unassign).
     ///
     /// # Errors
     /// Same as [`unassign`](Self::unassign). [`TableError::NotOnChannel`] also if it is already being taken
     /// off.
-    pub fn leave(&mut self, channel: PoolChannel) -> Result<(), TableError> {
+    pub fn start_unassign(&mut self, channel: PoolChannel) -> Result<(), TableError> {
         self.may_unassign(channel)?;
         match &mut self.channels[usize::from(channel.0)].state {
             state @ ChannelState::Live => {
-                *state = ChannelState::Leaving;
+                *state = ChannelState::Unassigning;
                 Ok(())
             }
             _ => Err(TableError::NotOnChannel),
@@ -240,9 +240,9 @@ impl Table {
     }
 
     /// Abandons an attempt to take the pool off, because the other side still uses it.
-    pub fn stay(&mut self, channel: PoolChannel) {
+    pub fn cancel_unassign(&mut self, channel: PoolChannel) {
         if let Some(entry) = self.channels.get_mut(usize::from(channel.0))
-            && entry.state == ChannelState::Leaving
+            && entry.state == ChannelState::Unassigning
         {
             entry.state = ChannelState::Live;
         }
@@ -254,7 +254,7 @@ impl Table {
     /// [`TableError::InUse`] when a buffer is still beyond it, or here from it; [`TableError::Forwarded`].
     pub fn unassign(&mut self, channel: PoolChannel) -> Result<(), TableError> {
         self.may_unassign(channel)?;
-        self.channels[usize::from(channel.0)].state = ChannelState::Gone;
+        self.channels[usize::from(channel.0)].state = ChannelState::Unused;
         if channel == UPSTREAM {
             self.revoke();
         }
@@ -267,14 +267,14 @@ impl Table {
     /// Same as [`unassign`](Self::unassign).
     pub fn may_unassign(&self, channel: PoolChannel) -> Result<(), TableError> {
         let entry =
-            self.channels.get(usize::from(channel.0)).filter(|entry| entry.state != ChannelState::Gone);
+            self.channels.get(usize::from(channel.0)).filter(|entry| entry.state != ChannelState::Unused);
         let entry = entry.ok_or(TableError::NotOnChannel)?;
         if self.revoked {
             return Ok(());
         }
         if channel == UPSTREAM {
             let further =
-                self.channels[1..].iter().filter(|channel| channel.state != ChannelState::Gone).count();
+                self.channels[1..].iter().filter(|channel| channel.state != ChannelState::Unused).count();
             if further > 0 {
                 return Err(TableError::Forwarded(further as u32));
             }
@@ -285,7 +285,7 @@ impl Table {
             };
         }
         let lent = entry.lent.iter().filter(|times| **times > 0).count() as u32;
-        match entry.beyond + lent {
+        match entry.remote_buffers + lent {
             0 => Ok(()),
             buffers => Err(TableError::InUse { buffers }),
         }
@@ -293,7 +293,7 @@ impl Table {
 
     /// Takes the free buffer that was freed last.
     #[inline]
-    pub fn take(&mut self) -> Option<u32> {
+    pub fn allocate(&mut self) -> Option<u32> {
         let buffer = self.free.pop()?;
         self.entries[buffer as usize].held = true;
         Some(buffer)
@@ -305,9 +305,9 @@ impl Table {
     /// # Errors
     /// [`TableError::NotHeld`]; [`TableError::InFlight`].
     #[inline]
-    pub fn put(&mut self, buffer: u32) -> Result<(), TableError> {
+    pub fn free(&mut self, buffer: u32) -> Result<(), TableError> {
         let entry = self.entry(buffer)?;
-        if entry.right != Right::Here || !entry.held {
+        if entry.right != Right::Local || !entry.held {
             return Err(TableError::NotHeld(buffer));
         }
         if entry.in_flight != 0 {
@@ -326,9 +326,9 @@ impl Table {
         let entry = self.entry(buffer)?;
         match entry.right {
             _ if entry.in_flight == SENDING => Err(TableError::InFlight(buffer)),
-            Right::Here if entry.lent > 0 => Err(TableError::Shared { buffer, times: entry.lent }),
-            Right::Here => Ok(()),
-            Right::Beyond(_) => Err(TableError::NotHeld(buffer)),
+            Right::Local if entry.lent > 0 => Err(TableError::Shared { buffer, times: entry.lent }),
+            Right::Local => Ok(()),
+            Right::Remote(_) => Err(TableError::NotHeld(buffer)),
         }
     }
 
@@ -338,7 +338,7 @@ impl Table {
     /// [`TableError::NotHeld`].
     pub fn may_read(&self, buffer: u32) -> Result<(), TableError> {
         let entry = self.entry(buffer)?;
-        if entry.right == Right::Here || entry.borrowed > 0 {
+        if entry.right == Right::Local || entry.borrowed > 0 {
             Ok(())
         } else {
             Err(TableError::NotHeld(buffer))
@@ -378,29 +378,31 @@ impl Table {
     /// [`TableError`] if the buffer's state does not permit it.
     #[inline]
     pub fn begin(&mut self, verb: Verb, buffer: u32, channel: PoolChannel) -> Result<(), TableError> {
-        self.live(channel)?;
+        self.check_live(channel)?;
         let entry = self.entry(buffer)?;
         if entry.in_flight != 0 {
             return Err(TableError::InFlight(buffer));
         }
         match (verb, entry.right) {
-            (Verb::Move | Verb::Pass, Right::Here)
+            (Verb::Move | Verb::Pass, Right::Local)
                 if entry.lent > 0 && !tombolo_base::canary!("bulk moves what is shared") =>
             {
                 return Err(TableError::Shared { buffer, times: entry.lent });
             }
-            (Verb::Move | Verb::Pass, Right::Here) if !entry.held => return Err(TableError::NotHeld(buffer)),
-            (Verb::Move | Verb::Pass, Right::Here) => {}
-            (Verb::Share, Right::Beyond(owner)) if owner == channel => {
+            (Verb::Move | Verb::Pass, Right::Local) if !entry.held => {
+                return Err(TableError::NotHeld(buffer));
+            }
+            (Verb::Move | Verb::Pass, Right::Local) => {}
+            (Verb::Share, Right::Remote(owner)) if owner == channel => {
                 return Err(TableError::TowardsOwner(buffer));
             }
-            (Verb::Share, Right::Here) if !entry.held => return Err(TableError::NotHeld(buffer)),
-            (Verb::Share, right) if right == Right::Here || entry.borrowed > 0 => {
+            (Verb::Share, Right::Local) if !entry.held => return Err(TableError::NotHeld(buffer)),
+            (Verb::Share, right) if right == Right::Local || entry.borrowed > 0 => {
                 if self.channels[usize::from(channel.0)].lent[buffer as usize] == MAX_SHARES {
                     return Err(TableError::TooManyShares(buffer));
                 }
             }
-            (Verb::Release, Right::Beyond(owner)) if owner == channel && entry.borrowed > 0 => {
+            (Verb::Release, Right::Remote(owner)) if owner == channel && entry.borrowed > 0 => {
                 if entry.borrowed == 1 && entry.lent > 0 {
                     return Err(TableError::Shared { buffer, times: entry.lent });
                 }
@@ -416,17 +418,17 @@ impl Table {
     pub fn commit(&mut self, verb: Verb, buffer: u32, channel: PoolChannel) {
         let Some(entry) = self.entries.get_mut(buffer as usize) else { return };
         entry.in_flight = 0;
-        let Some(over) = self.channels.get_mut(usize::from(channel.0)) else { return };
+        let Some(channel_entry) = self.channels.get_mut(usize::from(channel.0)) else { return };
         match verb {
             Verb::Move | Verb::Pass => {
-                entry.right = Right::Beyond(channel);
+                entry.right = Right::Remote(channel);
                 entry.held = false;
-                over.beyond += 1;
+                channel_entry.remote_buffers += 1;
             }
             Verb::Share => {
                 entry.lent += 1;
-                over.lent[buffer as usize] += 1;
-                over.lent_total += 1;
+                channel_entry.lent[buffer as usize] += 1;
+                channel_entry.lent_total += 1;
             }
             Verb::Release => entry.borrowed -= 1,
         }
@@ -447,14 +449,14 @@ impl Table {
     /// [`TableError`] with the reason; the peer violated the protocol.
     #[inline]
     pub fn may_receive(&self, verb: Verb, buffer: u32, channel: PoolChannel) -> Result<(), TableError> {
-        self.known(channel)?;
+        self.check_attached(channel)?;
         let entry = self.entry(buffer)?;
         match (verb, entry.right) {
-            (Verb::Move | Verb::Pass, Right::Beyond(owner)) if owner == channel => match entry.borrowed {
+            (Verb::Move | Verb::Pass, Right::Remote(owner)) if owner == channel => match entry.borrowed {
                 0 => Ok(()),
                 times => Err(TableError::Shared { buffer, times }),
             },
-            (Verb::Share, Right::Beyond(owner)) if owner == channel => {
+            (Verb::Share, Right::Remote(owner)) if owner == channel => {
                 if entry.borrowed < u32::from(MAX_SHARES) {
                     Ok(())
                 } else {
@@ -475,18 +477,18 @@ impl Table {
     pub fn receive(&mut self, verb: Verb, buffer: u32, channel: PoolChannel) -> Result<(), TableError> {
         self.may_receive(verb, buffer, channel)?;
         let entry = &mut self.entries[buffer as usize];
-        let over = &mut self.channels[usize::from(channel.0)];
+        let channel_entry = &mut self.channels[usize::from(channel.0)];
         match verb {
             Verb::Move | Verb::Pass => {
-                entry.right = Right::Here;
+                entry.right = Right::Local;
                 entry.held = verb == Verb::Move;
-                over.beyond -= 1;
+                channel_entry.remote_buffers -= 1;
             }
             Verb::Share => entry.borrowed += 1,
             Verb::Release => {
                 entry.lent -= 1;
-                over.lent[buffer as usize] -= 1;
-                over.lent_total -= 1;
+                channel_entry.lent[buffer as usize] -= 1;
+                channel_entry.lent_total -= 1;
             }
         }
         if matches!(verb, Verb::Pass | Verb::Release) {
@@ -499,7 +501,7 @@ impl Table {
     ///
     /// # Errors
     /// [`TableError::NotHeld`], or [`TableError::Shared`] when it is the last one and lent on.
-    pub fn forget(&mut self, buffer: u32) -> Result<(), TableError> {
+    pub fn drop_borrowed(&mut self, buffer: u32) -> Result<(), TableError> {
         let entry = self.entry(buffer)?;
         match (entry.borrowed, entry.lent) {
             (0, _) => Err(TableError::NotHeld(buffer)),
@@ -515,9 +517,9 @@ impl Table {
     /// Records that a channel has ended; `dead` if the domain beyond it died. Returns true if the buffers
     /// beyond it can be [reclaimed](Self::reclaim), but only once no domain there can reach the memory any
     /// more. Returns false if nothing is left to do.
-    pub fn lose(&mut self, channel: PoolChannel, dead: bool) -> bool {
+    pub fn mark_lost(&mut self, channel: PoolChannel, dead: bool) -> bool {
         let Some(entry) = self.channels.get_mut(usize::from(channel.0)) else { return false };
-        if matches!(entry.state, ChannelState::Gone | ChannelState::Lost) {
+        if matches!(entry.state, ChannelState::Unused | ChannelState::Lost) {
             return entry.state == ChannelState::Lost && channel != UPSTREAM;
         }
         entry.state = ChannelState::Lost;
@@ -525,7 +527,7 @@ impl Table {
             // Buffers that are here stay; buffers beyond are permanently unreachable.
             return false;
         }
-        let is_out = entry.beyond > 0 || entry.lent_total > 0;
+        let is_out = entry.remote_buffers > 0 || entry.lent_total > 0;
         // A dead domain reaches nothing, but domains to which it assigned the pool might.
         let reachable = (!dead || entry.may_forward) && !tombolo_base::canary!("bulk takes back at once");
         if is_out && reachable {
@@ -535,8 +537,8 @@ impl Table {
         false
     }
 
-    /// Takes back all buffers beyond a [lost](Self::lose) channel, and takes the pool off it. Returns the
-    /// number of buffers. Their contents are undefined.
+    /// Takes back all buffers beyond a [lost](Self::mark_lost) channel, and takes the pool off it. Returns
+    /// the number of buffers. Their contents are undefined.
     pub fn reclaim(&mut self, channel: PoolChannel) -> u32 {
         let index = usize::from(channel.0);
         if channel == UPSTREAM
@@ -546,16 +548,16 @@ impl Table {
         }
         let lent = core::mem::take(&mut self.channels[index].lent);
         self.channels[index] =
-            ChannelEntry { state: ChannelState::Gone, ..ChannelEntry::new(self.layout, false) };
+            ChannelEntry { state: ChannelState::Unused, ..ChannelEntry::new(self.layout, false) };
         let mut returned = 0;
         for (buffer, times) in (0..self.layout.count()).zip(lent) {
             let entry = &mut self.entries[buffer as usize];
             entry.lent -= u32::from(times);
-            let is_beyond = entry.right == Right::Beyond(channel);
-            if is_beyond && !tombolo_base::canary!("bulk leaves buffers with the dead") {
+            let is_remote_over = entry.right == Right::Remote(channel);
+            if is_remote_over && !tombolo_base::canary!("bulk leaves buffers with the dead") {
                 // The program may still hold a right to read borrowed from there. The buffer becomes free
                 // when that is forgotten.
-                (entry.right, entry.held) = (Right::Here, false);
+                (entry.right, entry.held) = (Right::Local, false);
             } else if times == 0 {
                 continue;
             }
@@ -574,7 +576,7 @@ impl Table {
     /// Whether a channel is in use.
     #[must_use]
     pub fn is_live(&self, channel: PoolChannel) -> bool {
-        self.live(channel).is_ok()
+        self.check_live(channel).is_ok()
     }
 
     /// Returns how often a buffer is lent, over all channels.
@@ -598,14 +600,14 @@ impl Table {
 
     /// Whether the right to write a buffer is here, lent or not.
     #[must_use]
-    pub fn is_here(&self, buffer: u32) -> bool {
-        !self.revoked && self.entries.get(buffer as usize).is_some_and(|entry| entry.right == Right::Here)
+    pub fn is_local(&self, buffer: u32) -> bool {
+        !self.revoked && self.entries.get(buffer as usize).is_some_and(|entry| entry.right == Right::Local)
     }
 
     /// Whether the right to write a buffer is beyond a channel.
     #[must_use]
-    pub fn is_beyond(&self, buffer: u32, channel: PoolChannel) -> bool {
-        self.entries.get(buffer as usize).is_some_and(|entry| entry.right == Right::Beyond(channel))
+    pub fn is_remote_over(&self, buffer: u32, channel: PoolChannel) -> bool {
+        self.entries.get(buffer as usize).is_some_and(|entry| entry.right == Right::Remote(channel))
     }
 
     /// Counts the buffers in each state, in time proportional to their number.
@@ -618,23 +620,23 @@ impl Table {
         }
         for entry in &self.entries {
             match entry.right {
-                Right::Here if entry.lent > 0 || entry.borrowed > 0 => counts.lent += 1,
-                Right::Here if entry.held => counts.held += 1,
-                Right::Here => {}
-                Right::Beyond(_) if entry.borrowed > 0 => counts.borrowed += 1,
-                Right::Beyond(_) => counts.away += 1,
+                Right::Local if entry.lent > 0 || entry.borrowed > 0 => counts.lent += 1,
+                Right::Local if entry.held => counts.held += 1,
+                Right::Local => {}
+                Right::Remote(_) if entry.borrowed > 0 => counts.borrowed += 1,
+                Right::Remote(_) => counts.away += 1,
             }
         }
         counts
     }
 
-    fn unrevoked(&self) -> Result<(), TableError> {
+    fn check_not_revoked(&self) -> Result<(), TableError> {
         if self.revoked { Err(TableError::Revoked) } else { Ok(()) }
     }
 
     #[inline]
-    fn live(&self, channel: PoolChannel) -> Result<(), TableError> {
-        self.unrevoked()?;
+    fn check_live(&self, channel: PoolChannel) -> Result<(), TableError> {
+        self.check_not_revoked()?;
         match self.channels.get(usize::from(channel.0)) {
             Some(entry) if entry.state == ChannelState::Live => Ok(()),
             _ => Err(TableError::NotOnChannel),
@@ -642,17 +644,17 @@ impl Table {
     }
 
     #[inline]
-    fn known(&self, channel: PoolChannel) -> Result<(), TableError> {
-        self.unrevoked()?;
+    fn check_attached(&self, channel: PoolChannel) -> Result<(), TableError> {
+        self.check_not_revoked()?;
         match self.channels.get(usize::from(channel.0)) {
-            Some(entry) if matches!(entry.state, ChannelState::Live | ChannelState::Leaving) => Ok(()),
+            Some(entry) if matches!(entry.state, ChannelState::Live | ChannelState::Unassigning) => Ok(()),
             _ => Err(TableError::NotOnChannel),
         }
     }
 
     #[inline]
     fn entry(&self, buffer: u32) -> Result<&Entry, TableError> {
-        self.unrevoked()?;
+        self.check_not_revoked()?;
         let count = self.layout.count();
         self.entries.get(buffer as usize).ok_or(TableError::NoSuchBuffer { buffer, count })
     }
@@ -660,7 +662,7 @@ impl Table {
     #[inline]
     fn free_if_idle(&mut self, buffer: u32) {
         let entry = &self.entries[buffer as usize];
-        if entry.right == Right::Here && !entry.held && (entry.lent, entry.borrowed) == (0, 0) {
+        if entry.right == Right::Local && !entry.held && (entry.lent, entry.borrowed) == (0, 0) {
             self.free.push(buffer);
         }
     }
@@ -669,6 +671,6 @@ impl Table {
 impl ChannelEntry {
     fn new(layout: Layout, may_forward: bool) -> Self {
         let lent = vec![0; layout.count() as usize];
-        ChannelEntry { state: ChannelState::Live, may_forward, beyond: 0, lent, lent_total: 0 }
+        ChannelEntry { state: ChannelState::Live, may_forward, remote_buffers: 0, lent, lent_total: 0 }
     }
 }

@@ -60,7 +60,7 @@ impl Trust {
 
     /// Whether each buffer has memory of its own, which travels with its contents.
     #[must_use]
-    pub const fn brings_memory(self) -> bool {
+    pub const fn has_own_memory(self) -> bool {
         !matches!(self, Trust::Full)
     }
 
@@ -99,7 +99,7 @@ impl Verb {
 
     /// Whether it transfers bytes to be read.
     #[must_use]
-    pub const fn brings_content(self) -> bool {
+    pub const fn carries_content(self) -> bool {
         matches!(self, Verb::Move | Verb::Share)
     }
 }
@@ -163,7 +163,7 @@ impl PoolIndex {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Segment {
     /// Pool on the channel.
-    pub place: PoolIndex,
+    pub pool_index: PoolIndex,
     /// Buffer in the pool.
     pub buffer: u32,
     /// Offset in the buffer, in bytes.
@@ -185,7 +185,7 @@ pub struct PoolId {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Offer {
     /// Index for the pool on the channel.
-    pub place: PoolIndex,
+    pub pool_index: PoolIndex,
     /// Machine-wide id of the pool.
     pub pool: PoolId,
     /// Number and size of its buffers.
@@ -262,7 +262,7 @@ pub enum Message<'a> {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Content<'a> {
     /// Pool on the channel.
-    pub place: PoolIndex,
+    pub pool_index: PoolIndex,
     /// Buffer in the pool.
     pub buffer: u32,
     /// Offset of the first byte in the buffer.
@@ -322,7 +322,7 @@ pub enum Malformed {
     Layout(#[from] LayoutError),
     /// A buffer occurs twice in a transfer.
     #[error("buffer {0} occurs twice in the transfer")]
-    Twice(u32),
+    DuplicateBuffer(u32),
 }
 
 const TERMS: u8 = 1;
@@ -334,7 +334,7 @@ const UNASSIGNED: u8 = 6;
 const KEPT: u8 = 7;
 const CONTENT: u8 = 12;
 
-fn head(kind: u8, count: u8, length: u16, number: u32, out: &mut Vec<u8>) {
+fn push_head(kind: u8, count: u8, length: u16, number: u32, out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(&[kind, count]);
     out.extend_from_slice(&length.to_le_bytes());
@@ -349,9 +349,9 @@ pub(crate) fn encode_transfer(
     number: u32,
     out: &mut Vec<u8>,
 ) {
-    head(verb as u8, segments.len() as u8, metadata.len() as u16, number, out);
+    push_head(verb as u8, segments.len() as u8, metadata.len() as u16, number, out);
     for segment in segments {
-        out.extend_from_slice(&[segment.place.0, 0, 0, 0]);
+        out.extend_from_slice(&[segment.pool_index.0, 0, 0, 0]);
         out.extend_from_slice(&segment.buffer.to_le_bytes());
         out.extend_from_slice(&segment.offset_bytes.to_le_bytes());
         out.extend_from_slice(&segment.length_bytes.to_le_bytes());
@@ -362,7 +362,7 @@ pub(crate) fn encode_transfer(
 /// Encodes a message with the content of a part of a buffer into `out`, replacing its contents, and returns
 /// the zeroed content for the caller to fill. The caller has checked the part.
 pub(crate) fn encode_content(segment: Segment, number: u32, out: &mut Vec<u8>) -> &mut [u8] {
-    head(CONTENT, segment.place.0, segment.length_bytes as u16, number, out);
+    push_head(CONTENT, segment.pool_index.0, segment.length_bytes as u16, number, out);
     out.extend_from_slice(&segment.buffer.to_le_bytes());
     out.extend_from_slice(&[0; 4]);
     out.extend_from_slice(&segment.offset_bytes.to_le_bytes());
@@ -375,27 +375,27 @@ pub const PIECE_WORDS: usize = (HEAD_BYTES + SEGMENT_BYTES) / 8;
 
 /// Encodes a transfer of one piece without metadata as words.
 #[inline]
-pub(crate) fn piece_words(verb: Verb, segment: Segment, number: u32) -> [u64; PIECE_WORDS] {
-    let Segment { place, buffer, offset_bytes, length_bytes } = segment;
-    let content = if verb.brings_content() { [offset_bytes, length_bytes] } else { [0, 0] };
+pub(crate) fn encode_piece(verb: Verb, segment: Segment, number: u32) -> [u64; PIECE_WORDS] {
+    let Segment { pool_index, buffer, offset_bytes, length_bytes } = segment;
+    let content = if verb.carries_content() { [offset_bytes, length_bytes] } else { [0, 0] };
     let head = u64::from(verb as u8) | 1 << 8 | u64::from(number) << 32;
-    [head, u64::from(place.0) | u64::from(buffer) << 32, content[0], content[1]]
+    [head, u64::from(pool_index.0) | u64::from(buffer) << 32, content[0], content[1]]
 }
 
 /// Decodes a transfer of one piece, with any range, and its number. Returns `None` for any other message.
 #[inline]
-pub(crate) fn piece_of(words: [u64; PIECE_WORDS]) -> Option<(Verb, Segment, u32)> {
-    let [head, place, offset_bytes, length_bytes] = words;
+pub(crate) fn decode_piece(words: [u64; PIECE_WORDS]) -> Option<(Verb, Segment, u32)> {
+    let [head, pool_index, offset_bytes, length_bytes] = words;
     let verb = Verb::ALL.into_iter().find(|verb| *verb as u64 == head & 0xff)?;
     // One piece, no metadata, and zero in the reserved bytes after the pool.
-    if (head >> 8) & 0xff_ffff != 1 || (place >> 8) & 0xff_ffff != 0 {
+    if (head >> 8) & 0xff_ffff != 1 || (pool_index >> 8) & 0xff_ffff != 0 {
         return None;
     }
-    if !verb.brings_content() && (offset_bytes, length_bytes) != (0, 0) {
+    if !verb.carries_content() && (offset_bytes, length_bytes) != (0, 0) {
         return None;
     }
-    let (place, buffer) = (PoolIndex::from_byte(place as u8)?, (place >> 32) as u32);
-    Some((verb, Segment { place, buffer, offset_bytes, length_bytes }, (head >> 32) as u32))
+    let (pool_index, buffer) = (PoolIndex::from_byte(pool_index as u8)?, (pool_index >> 32) as u32);
+    Some((verb, Segment { pool_index, buffer, offset_bytes, length_bytes }, (head >> 32) as u32))
 }
 
 impl Message<'_> {
@@ -403,7 +403,7 @@ impl Message<'_> {
     pub fn encode(&self, number: u32, out: &mut Vec<u8>) {
         match *self {
             Message::Terms(terms) => {
-                head(TERMS, VERSION, terms.max_metadata_bytes, number, out);
+                push_head(TERMS, VERSION, terms.max_metadata_bytes, number, out);
                 out.extend_from_slice(&[
                     terms.trust as u8,
                     terms.max_pools,
@@ -416,7 +416,7 @@ impl Message<'_> {
                 ]);
             }
             Message::Assign(offer) => {
-                head(ASSIGN, offer.place.0, u16::from(offer.may_forward), number, out);
+                push_head(ASSIGN, offer.pool_index.0, u16::from(offer.may_forward), number, out);
                 for word in [offer.pool.domain, offer.pool.number, offer.layout.buffer_bytes()] {
                     out.extend_from_slice(&word.to_le_bytes());
                 }
@@ -424,20 +424,20 @@ impl Message<'_> {
                     out.extend_from_slice(&word.to_le_bytes());
                 }
             }
-            Message::Assigned(place) => head(ASSIGNED, place.0, 0, number, out),
-            Message::Vetoed(place, veto) => head(VETOED, place.0, veto as u16, number, out),
-            Message::Unassign(place) => head(UNASSIGN, place.0, 0, number, out),
-            Message::Unassigned(place) => head(UNASSIGNED, place.0, 0, number, out),
-            Message::Kept(place) => head(KEPT, place.0, 0, number, out),
+            Message::Assigned(pool_index) => push_head(ASSIGNED, pool_index.0, 0, number, out),
+            Message::Vetoed(pool_index, veto) => push_head(VETOED, pool_index.0, veto as u16, number, out),
+            Message::Unassign(pool_index) => push_head(UNASSIGN, pool_index.0, 0, number, out),
+            Message::Unassigned(pool_index) => push_head(UNASSIGNED, pool_index.0, 0, number, out),
+            Message::Kept(pool_index) => push_head(KEPT, pool_index.0, 0, number, out),
             Message::Transfer(transfer) => {
                 let (count, length) = (transfer.len() as u8, transfer.metadata.len() as u16);
-                head(transfer.verb as u8, count, length, number, out);
+                push_head(transfer.verb as u8, count, length, number, out);
                 out.extend_from_slice(transfer.segments);
                 out.extend_from_slice(transfer.metadata);
             }
-            Message::Content(Content { place, buffer, offset_bytes, bytes }) => {
+            Message::Content(Content { pool_index, buffer, offset_bytes, bytes }) => {
                 let length_bytes = bytes.len() as u64;
-                let segment = Segment { place, buffer, offset_bytes, length_bytes };
+                let segment = Segment { pool_index, buffer, offset_bytes, length_bytes };
                 encode_content(segment, number, out).copy_from_slice(bytes);
             }
         }
@@ -453,7 +453,7 @@ pub fn decode(bytes: &[u8]) -> Result<(Message<'_>, u32), Malformed> {
     let (head, body) = bytes.split_first_chunk::<HEAD_BYTES>().ok_or(wrong_length)?;
     let [kind, count, l0, l1, n0, n1, n2, n3] = *head;
     let (length, number) = (u16::from_le_bytes([l0, l1]), u32::from_le_bytes([n0, n1, n2, n3]));
-    let place = || PoolIndex::from_byte(count).ok_or(Malformed::Field("a pool's place"));
+    let pool_index = || PoolIndex::from_byte(count).ok_or(Malformed::Field("a pool's place"));
     let short = |message| {
         if !body.is_empty() {
             return Err(wrong_length);
@@ -463,16 +463,16 @@ pub fn decode(bytes: &[u8]) -> Result<(Message<'_>, u32), Malformed> {
     let message = match kind {
         TERMS if count != VERSION => return Err(Malformed::Version(count)),
         TERMS => Message::Terms(terms(length, body).ok_or(wrong_length)??),
-        ASSIGN => Message::Assign(offer(place()?, length, body).ok_or(wrong_length)??),
-        ASSIGNED => short(Message::Assigned(place()?))?,
+        ASSIGN => Message::Assign(offer(pool_index()?, length, body).ok_or(wrong_length)??),
+        ASSIGNED => short(Message::Assigned(pool_index()?))?,
         VETOED => {
             let veto = Veto::ALL.into_iter().find(|veto| *veto as u16 == length);
-            short(Message::Vetoed(place()?, veto.ok_or(Malformed::Field("a reason"))?))?
+            short(Message::Vetoed(pool_index()?, veto.ok_or(Malformed::Field("a reason"))?))?
         }
-        UNASSIGN => short(Message::Unassign(place()?))?,
-        UNASSIGNED => short(Message::Unassigned(place()?))?,
-        KEPT => short(Message::Kept(place()?))?,
-        CONTENT => Message::Content(content(place()?, usize::from(length), body).ok_or(wrong_length)??),
+        UNASSIGN => short(Message::Unassign(pool_index()?))?,
+        UNASSIGNED => short(Message::Unassigned(pool_index()?))?,
+        KEPT => short(Message::Kept(pool_index()?))?,
+        CONTENT => Message::Content(content(pool_index()?, usize::from(length), body).ok_or(wrong_length)??),
         kind => {
             let verb = Verb::ALL.into_iter().find(|verb| *verb as u8 == kind).ok_or(Malformed::Kind(kind))?;
             Message::Transfer(transfer(verb, usize::from(count), usize::from(length), body)?)
@@ -498,7 +498,7 @@ fn terms(max_metadata_bytes: u16, body: &[u8]) -> Option<Result<Terms, Malformed
     Some(Ok(Terms { trust, max_pools, max_segments, max_metadata_bytes }))
 }
 
-fn offer(place: PoolIndex, flags: u16, body: &[u8]) -> Option<Result<Offer, Malformed>> {
+fn offer(pool_index: PoolIndex, flags: u16, body: &[u8]) -> Option<Result<Offer, Malformed>> {
     let body = <&[u8; 48]>::try_from(body).ok()?;
     let word = |index: usize| word_at(body, index * 8);
     if flags > 1 {
@@ -513,10 +513,10 @@ fn offer(place: PoolIndex, flags: u16, body: &[u8]) -> Option<Result<Offer, Malf
     };
     let pool = PoolId { domain: word(0), number: word(1) };
     let (capability, offset_bytes, may_forward) = (word(4), word(5), flags == 1);
-    Some(Ok(Offer { place, pool, layout, capability, offset_bytes, may_forward }))
+    Some(Ok(Offer { pool_index, pool, layout, capability, offset_bytes, may_forward }))
 }
 
-fn content(place: PoolIndex, length: usize, body: &[u8]) -> Option<Result<Content<'_>, Malformed>> {
+fn content(pool_index: PoolIndex, length: usize, body: &[u8]) -> Option<Result<Content<'_>, Malformed>> {
     let (fields, bytes) = body.split_first_chunk::<16>().filter(|(_, bytes)| bytes.len() == length)?;
     let [b0, b1, b2, b3, 0, 0, 0, 0, ..] = *fields else {
         return Some(Err(Malformed::Field("what is reserved")));
@@ -525,7 +525,7 @@ fn content(place: PoolIndex, length: usize, body: &[u8]) -> Option<Result<Conten
         return Some(Err(Malformed::Field("the length of content")));
     }
     let (buffer, offset_bytes) = (u32::from_le_bytes([b0, b1, b2, b3]), word_at(fields, 8));
-    Some(Ok(Content { place, buffer, offset_bytes, bytes }))
+    Some(Ok(Content { pool_index, buffer, offset_bytes, bytes }))
 }
 
 fn transfer(verb: Verb, count: usize, length: usize, body: &[u8]) -> Result<Transfer<'_>, Malformed> {
@@ -542,24 +542,24 @@ fn transfer(verb: Verb, count: usize, length: usize, body: &[u8]) -> Result<Tran
     let pieces = segments.as_chunks::<SEGMENT_BYTES>().0;
     for (index, bytes) in pieces.iter().enumerate() {
         let piece = segment(bytes)?;
-        if !verb.brings_content() && (piece.offset_bytes, piece.length_bytes) != (0, 0) {
+        if !verb.carries_content() && (piece.offset_bytes, piece.length_bytes) != (0, 0) {
             return Err(Malformed::Field("the place of what has no content"));
         }
         // The first eight bytes are the pool and the buffer.
         if pieces[..index].iter().any(|before| before[..8] == bytes[..8]) {
-            return Err(Malformed::Twice(piece.buffer));
+            return Err(Malformed::DuplicateBuffer(piece.buffer));
         }
     }
     Ok(Transfer { verb, segments, metadata })
 }
 
 fn segment(bytes: &[u8; SEGMENT_BYTES]) -> Result<Segment, Malformed> {
-    let [place, r0, r1, r2, b0, b1, b2, b3, ..] = *bytes;
+    let [pool_index, r0, r1, r2, b0, b1, b2, b3, ..] = *bytes;
     if [r0, r1, r2] != [0; 3] {
         return Err(Malformed::Field("what is reserved"));
     }
     Ok(Segment {
-        place: PoolIndex::from_byte(place).ok_or(Malformed::Field("a pool's place"))?,
+        pool_index: PoolIndex::from_byte(pool_index).ok_or(Malformed::Field("a pool's place"))?,
         buffer: u32::from_le_bytes([b0, b1, b2, b3]),
         offset_bytes: word_at(bytes, 8),
         length_bytes: word_at(bytes, 16),

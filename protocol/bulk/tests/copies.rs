@@ -10,10 +10,10 @@ fn home() -> (Table, PoolChannel) {
 }
 
 #[test]
-fn a_buffer_goes_nowhere_while_it_is_copied() {
+fn pinned_buffer_cannot_be_transferred() {
     for to_write in [false, true] {
         let (mut table, link) = home();
-        let buffer = table.take().unwrap();
+        let buffer = table.allocate().unwrap();
         table.pin(buffer, to_write).unwrap();
         table.pin(buffer, to_write).unwrap();
         assert_eq!(table.may_write(buffer), Ok(()));
@@ -22,7 +22,7 @@ fn a_buffer_goes_nowhere_while_it_is_copied() {
             for verb in [Verb::Move, Verb::Pass, Verb::Share] {
                 assert_eq!(table.begin(verb, buffer, link), in_flight);
             }
-            assert_eq!(table.put(buffer), in_flight);
+            assert_eq!(table.free(buffer), in_flight);
             table.unpin(buffer);
         }
         assert_eq!(table.begin(Verb::Move, buffer, link), Ok(()), "both copies are over");
@@ -32,14 +32,14 @@ fn a_buffer_goes_nowhere_while_it_is_copied() {
         assert_eq!((table.may_write(buffer), table.may_read(buffer)), (in_flight, Ok(())));
         table.abort(buffer);
         table.unpin(buffer);
-        assert_eq!(table.put(buffer), Ok(()));
+        assert_eq!(table.free(buffer), Ok(()));
     }
 }
 
 #[test]
-fn a_copy_takes_the_right_to_do_what_it_does() {
+fn pin_requires_the_right_to_read_or_write() {
     let (mut table, link) = home();
-    let buffer = table.take().unwrap();
+    let buffer = table.allocate().unwrap();
     table.begin(Verb::Share, buffer, link).unwrap();
     table.commit(Verb::Share, buffer, link);
     assert_eq!(table.pin(buffer, true), Err(TableError::Shared { buffer, times: 1 }));
@@ -59,7 +59,7 @@ fn a_copy_takes_the_right_to_do_what_it_does() {
 #[test]
 fn copies_of_a_buffer_are_counted_to_a_limit() {
     let (mut table, link) = home();
-    let buffer = table.take().unwrap();
+    let buffer = table.allocate().unwrap();
     let mut pins = 0;
     while table.pin(buffer, false).is_ok() {
         pins += 1;
@@ -74,18 +74,18 @@ fn copies_of_a_buffer_are_counted_to_a_limit() {
 }
 
 #[test]
-fn a_link_is_live_until_it_is_left_or_lost() {
+fn channel_is_live_until_unassigned_or_lost() {
     let (mut table, link) = home();
     assert!(table.is_live(link) && !table.is_live(UPSTREAM), "at home there is nothing upstream");
     assert_eq!(table.layout().pool_bytes(), 4 * 4096);
-    table.leave(link).unwrap();
+    table.start_unassign(link).unwrap();
     assert!(!table.is_live(link));
-    table.stay(link);
+    table.cancel_unassign(link);
     assert!(table.is_live(link));
     table.unassign(link).unwrap();
     assert!(!table.is_live(link));
     let link = table.assign(true).unwrap();
-    table.lose(link, true);
+    table.mark_lost(link, true);
     assert!(!table.is_live(link));
     assert!(Table::assigned(Layout::new(4096, 4).unwrap()).is_live(UPSTREAM));
 }

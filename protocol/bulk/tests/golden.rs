@@ -25,7 +25,7 @@ fn encoded(message: &Message<'_>, number: u32) -> Vec<u8> {
 
 fn offer() -> Offer {
     Offer {
-        place: PoolIndex::new(true, 3).unwrap(),
+        pool_index: PoolIndex::new(true, 3).unwrap(),
         pool: PoolId { domain: 0x0001_0002_0000_0003, number: 4 },
         layout: Layout::new(65536, 16).unwrap(),
         capability: 0x1122_3344_5566_7788,
@@ -36,7 +36,7 @@ fn offer() -> Offer {
 
 #[test]
 fn bytes_are_golden() {
-    let place = PoolIndex::new(true, 3).unwrap();
+    let pool_index = PoolIndex::new(true, 3).unwrap();
     assert_eq!(hex(&encoded(&Message::Terms(TERMS), 0)), "01 02 00 08 00 00 00 00 | 01 20 20 00 00 00 00 00");
     let half = Message::Terms(Terms { trust: Trust::Half, ..TERMS });
     assert_eq!(hex(&encoded(&half, 0)), "01 02 00 08 00 00 00 00 | 03 20 20 00 00 00 00 00");
@@ -45,11 +45,11 @@ fn bytes_are_golden() {
         "02 83 01 00 01 00 00 00 | 03 00 00 00 02 00 01 00 | 04 00 00 00 00 00 00 00 | \
          00 00 01 00 00 00 00 00 | 10 00 00 00 00 00 00 00 | 88 77 66 55 44 33 22 11 | 00 10 00 00 00 00 00 00"
     );
-    assert_eq!(hex(&encoded(&Message::Assigned(place), 2)), "03 83 00 00 02 00 00 00");
-    assert_eq!(hex(&encoded(&Message::Vetoed(place, Veto::Known), 3)), "04 83 04 00 03 00 00 00");
-    assert_eq!(hex(&encoded(&Message::Unassign(place), 4)), "05 83 00 00 04 00 00 00");
-    assert_eq!(hex(&encoded(&Message::Unassigned(place), 5)), "06 83 00 00 05 00 00 00");
-    assert_eq!(hex(&encoded(&Message::Kept(place), 6)), "07 83 00 00 06 00 00 00");
+    assert_eq!(hex(&encoded(&Message::Assigned(pool_index), 2)), "03 83 00 00 02 00 00 00");
+    assert_eq!(hex(&encoded(&Message::Vetoed(pool_index, Veto::Known), 3)), "04 83 04 00 03 00 00 00");
+    assert_eq!(hex(&encoded(&Message::Unassign(pool_index), 4)), "05 83 00 00 04 00 00 00");
+    assert_eq!(hex(&encoded(&Message::Unassigned(pool_index), 5)), "06 83 00 00 05 00 00 00");
+    assert_eq!(hex(&encoded(&Message::Kept(pool_index), 6)), "07 83 00 00 06 00 00 00");
 }
 
 /// Returns two sessions that have agreed on terms, with pool 0 of the connecting side on both.
@@ -60,27 +60,27 @@ fn agreed(terms: Terms) -> (Session, Session) {
 fn agreed_on(terms: Terms, capability: u64) -> (Session, Session) {
     let (mut left, mut right) = (Session::new(false, terms), Session::new(true, terms));
     let offset_bytes = if capability == 0 { 0 } else { offer().offset_bytes };
-    let place = PoolIndex::new(false, 0).unwrap();
-    let offer = Offer { place, capability, offset_bytes, ..offer() };
-    say(&mut left, &mut right, &Message::Terms(terms)).unwrap();
-    say(&mut right, &mut left, &Message::Terms(terms)).unwrap();
-    say(&mut left, &mut right, &Message::Assign(offer)).unwrap();
-    say(&mut right, &mut left, &Message::Assigned(offer.place)).unwrap();
+    let pool_index = PoolIndex::new(false, 0).unwrap();
+    let offer = Offer { pool_index, capability, offset_bytes, ..offer() };
+    send(&mut left, &mut right, &Message::Terms(terms)).unwrap();
+    send(&mut right, &mut left, &Message::Terms(terms)).unwrap();
+    send(&mut left, &mut right, &Message::Assign(offer)).unwrap();
+    send(&mut right, &mut left, &Message::Assigned(offer.pool_index)).unwrap();
     (left, right)
 }
 
-fn say(from: &mut Session, to: &mut Session, message: &Message<'static>) -> Result<(), Violation> {
+fn send(from: &mut Session, to: &mut Session, message: &Message<'static>) -> Result<(), Violation> {
     let mut out = Vec::new();
     from.prepare(message, &mut out).unwrap();
-    from.sent(message);
+    from.record_sent(message);
     to.receive(&out).map(|_| ())
 }
 
 #[test]
 fn a_transfer_of_two_pieces_is_golden() {
     let (left, mut right) = agreed(TERMS);
-    let place = PoolIndex::new(false, 0).unwrap();
-    let piece = |buffer, offset_bytes| Segment { place, buffer, offset_bytes, length_bytes: 512 };
+    let pool_index = PoolIndex::new(false, 0).unwrap();
+    let piece = |buffer, offset_bytes| Segment { pool_index, buffer, offset_bytes, length_bytes: 512 };
     let mut out = Vec::new();
     left.prepare_transfer(Verb::Move, &[piece(1, 0), piece(2, 64)], b"abc", &mut out).unwrap();
     assert_eq!(
@@ -96,8 +96,8 @@ fn a_transfer_of_two_pieces_is_golden() {
 #[test]
 fn content_is_golden_and_belongs_to_pools_that_are_copied() {
     let (left, mut right) = agreed_on(TERMS, 0);
-    let place = PoolIndex::new(false, 0).unwrap();
-    let piece = Segment { place, buffer: 1, offset_bytes: 64, length_bytes: 3 };
+    let pool_index = PoolIndex::new(false, 0).unwrap();
+    let piece = Segment { pool_index, buffer: 1, offset_bytes: 64, length_bytes: 3 };
     let mut out = Vec::new();
     left.prepare_content(piece, &mut out).unwrap().copy_from_slice(b"abc");
     assert_eq!(
@@ -129,7 +129,7 @@ proptest! {
     #[test]
     fn a_piece_is_the_same_by_either_way(
         verb in 0_usize..4,
-        place in (any::<bool>(), 0_u8..3),
+        pool_index in (any::<bool>(), 0_u8..3),
         buffer in prop_oneof![0_u32..20, any::<u32>()],
         range in (prop_oneof![0_u64..70_000, any::<u64>()], prop_oneof![0_u64..70_000, any::<u64>()]),
         trusts in any::<bool>(),
@@ -137,8 +137,8 @@ proptest! {
     ) {
         let trust = if trusts { Trust::Full } else { Trust::None };
         let (left, right) = agreed(Terms { trust, ..TERMS });
-        let place = PoolIndex::new(place.0, place.1).unwrap();
-        let segment = Segment { place, buffer, offset_bytes: range.0, length_bytes: range.1 };
+        let pool_index = PoolIndex::new(pool_index.0, pool_index.1).unwrap();
+        let segment = Segment { pool_index, buffer, offset_bytes: range.0, length_bytes: range.1 };
         let mut out = Vec::new();
         let prepared = left.prepare_transfer(Verb::ALL[verb], &[segment], &[], &mut out);
         let words = left.prepare_piece(Verb::ALL[verb], segment);
@@ -156,7 +156,7 @@ proptest! {
         let short = hurried.receive_piece(words);
         match thorough.receive(&bytes) {
             // The fast path does not handle transfers whose memory arrives separately.
-            Ok(SessionEvent::Transfer(transfer)) if trusts || !transfer.verb.brings_content() => {
+            Ok(SessionEvent::Transfer(transfer)) if trusts || !transfer.verb.carries_content() => {
                 prop_assert_eq!(short, transfer.segments().next().map(|segment| (transfer.verb, segment)));
                 prop_assert_eq!(hurried.last_received(), thorough.last_received());
             }
@@ -174,8 +174,8 @@ fn right_last() -> u32 {
 fn limits_at_their_edges() {
     let terms = Terms { max_pools: 2, max_segments: 2, max_metadata_bytes: 8, ..TERMS };
     let (mut left, right) = agreed(terms);
-    let place = PoolIndex::new(false, 0).unwrap();
-    let piece = |buffer| Segment { place, buffer, offset_bytes: 0, length_bytes: 65536 };
+    let pool_index = PoolIndex::new(false, 0).unwrap();
+    let piece = |buffer| Segment { pool_index, buffer, offset_bytes: 0, length_bytes: 65536 };
     let mut out = Vec::new();
     let mut try_send = |segments: &[Segment], metadata: &[u8]| {
         out.clear();
@@ -190,46 +190,46 @@ fn limits_at_their_edges() {
     assert!(!try_send(&[piece(0), piece(1), piece(2)], b""));
     assert!(!try_send(&[piece(0), piece(0)], b""));
     assert!(!try_send(&[Segment { offset_bytes: 1, ..piece(0) }], b""));
-    assert!(left.free_place().is_ok());
-    left.sent(&Message::Assign(Offer { place: PoolIndex::new(false, 1).unwrap(), ..offer() }));
-    assert!(left.free_place().is_err());
+    assert!(left.free_pool_index().is_ok());
+    left.record_sent(&Message::Assign(Offer { pool_index: PoolIndex::new(false, 1).unwrap(), ..offer() }));
+    assert!(left.free_pool_index().is_err());
 }
 
 #[test]
-fn each_pool_is_copied_or_not() {
+fn content_is_copied_per_pool() {
     let (mut left, mut right) = agreed(TERMS);
-    let place = |number| PoolIndex::new(false, number).unwrap();
+    let pool_index = |number| PoolIndex::new(false, number).unwrap();
     for (number, capability) in [(1, 0), (2, offer().capability), (31, 0)] {
         let offset_bytes = if capability == 0 { 0 } else { offer().offset_bytes };
-        let offer = Offer { place: place(number), capability, offset_bytes, ..offer() };
-        say(&mut left, &mut right, &Message::Assign(offer)).unwrap();
+        let offer = Offer { pool_index: pool_index(number), capability, offset_bytes, ..offer() };
+        send(&mut left, &mut right, &Message::Assign(offer)).unwrap();
     }
     for session in [&left, &right] {
-        let copied: Vec<u8> = (0..32).filter(|number| session.is_copied(place(*number))).collect();
+        let copied: Vec<u8> = (0..32).filter(|number| session.is_copied(pool_index(*number))).collect();
         assert_eq!(copied, [1, 31]);
         assert!(!session.is_copied(PoolIndex::new(true, 1).unwrap()), "that is another");
     }
 }
 
 #[test]
-fn a_session_is_over_full_with_one_pool_more_than_was_agreed() {
+fn session_is_over_full_beyond_the_agreed_pool_limit() {
     let (mut left, mut right) = agreed(Terms { max_pools: 2, ..TERMS });
     for (number, is_over_full) in [(1, false), (2, true)] {
-        let place = PoolIndex::new(false, number).unwrap();
-        say(&mut left, &mut right, &Message::Assign(Offer { place, ..offer() })).unwrap();
+        let pool_index = PoolIndex::new(false, number).unwrap();
+        send(&mut left, &mut right, &Message::Assign(Offer { pool_index, ..offer() })).unwrap();
         assert_eq!(right.is_over_full(), is_over_full, "{number}");
     }
-    say(&mut right, &mut left, &Message::Vetoed(PoolIndex::new(false, 2).unwrap(), Veto::TooManyPools))
+    send(&mut right, &mut left, &Message::Vetoed(PoolIndex::new(false, 2).unwrap(), Veto::TooManyPools))
         .unwrap();
     assert!(!right.is_over_full());
 }
 
 /// Each invalid message of a peer ends the session with the reason.
 #[test]
-fn false_messages_are_refused() {
-    let place = PoolIndex::new(false, 0).unwrap();
+fn invalid_messages_are_refused() {
+    let pool_index = PoolIndex::new(false, 0).unwrap();
     let terms = Terms { max_segments: 1, max_metadata_bytes: 4, ..TERMS };
-    let piece = Segment { place, buffer: 1, offset_bytes: 0, length_bytes: 64 };
+    let piece = Segment { pool_index, buffer: 1, offset_bytes: 0, length_bytes: 64 };
     let transfer = |change: &dyn Fn(&mut Vec<u8>)| {
         let (left, mut right) = agreed(terms);
         let mut out = Vec::new();
@@ -252,19 +252,23 @@ fn false_messages_are_refused() {
     assert!(matches!(transfer(&|out| out.push(0)), Err(Violation::Malformed(Malformed::Length { .. }))));
     // Terms twice, an index of the other side, an index twice, an answer without a request.
     let (mut left, mut right) = agreed(terms);
-    assert_eq!(say(&mut left.clone(), &mut right, &left.first()), Err(Violation::OutOfTurn));
-    for (message, place) in [
-        (Message::Assign(Offer { place: PoolIndex::new(true, 1).unwrap(), ..offer() }), "assign"),
-        (Message::Assign(Offer { place, ..offer() }), "assign"),
-        (Message::Assigned(place), "assigned"),
-        (Message::Vetoed(place, Veto::Declined), "vetoed"),
-        (Message::Unassigned(place), "unassigned"),
-        (Message::Kept(place), "kept"),
+    assert_eq!(send(&mut left.clone(), &mut right, &left.first_message()), Err(Violation::OutOfTurn));
+    for (message, pool_index) in [
+        (Message::Assign(Offer { pool_index: PoolIndex::new(true, 1).unwrap(), ..offer() }), "assign"),
+        (Message::Assign(Offer { pool_index, ..offer() }), "assign"),
+        (Message::Assigned(pool_index), "assigned"),
+        (Message::Vetoed(pool_index, Veto::Declined), "vetoed"),
+        (Message::Unassigned(pool_index), "unassigned"),
+        (Message::Kept(pool_index), "kept"),
     ] {
         let (_, mut right) = agreed(terms);
-        assert_eq!(right.receive(&encoded(&message, 2)), Err(Violation::PoolState(place)), "{message:?}");
+        assert_eq!(
+            right.receive(&encoded(&message, 2)),
+            Err(Violation::PoolState(pool_index)),
+            "{message:?}"
+        );
     }
-    say(&mut left, &mut agreed(terms).1, &Message::Unassign(place)).unwrap();
+    send(&mut left, &mut agreed(terms).1, &Message::Unassign(pool_index)).unwrap();
 }
 
 #[test]
@@ -274,23 +278,23 @@ fn different_trust_is_reported() {
     assert_eq!(right.receive(&bytes), Ok(SessionEvent::Terms { agreed: None, theirs: Trust::Full }));
     // Messages that do not fit the kind of trust.
     let (_, mut right) = agreed(Terms { trust: Trust::None, ..TERMS });
-    let wrong = Offer { place: PoolIndex::new(false, 1).unwrap(), ..offer() };
+    let wrong = Offer { pool_index: PoolIndex::new(false, 1).unwrap(), ..offer() };
     assert!(matches!(right.receive(&encoded(&Message::Assign(wrong), 2)), Err(Violation::PoolState(_))));
 }
 
 #[test]
 fn the_longest_message_has_the_stated_length() {
     let (left, _) = agreed(TERMS);
-    let place = PoolIndex::new(false, 0).unwrap();
+    let pool_index = PoolIndex::new(false, 0).unwrap();
     let pieces: Vec<Segment> =
-        (0..16).map(|buffer| Segment { place, buffer, offset_bytes: 0, length_bytes: 1 }).collect();
+        (0..16).map(|buffer| Segment { pool_index, buffer, offset_bytes: 0, length_bytes: 1 }).collect();
     let mut out = Vec::new();
     left.prepare_transfer(Verb::Move, &pieces, &[7; 2048], &mut out).unwrap();
     assert_eq!(out.len() + (MAX_SEGMENTS - 16) * 24, MAX_MESSAGE_BYTES);
 }
 
 #[test]
-fn the_preface_is_golden_and_nothing_else_is_one() {
+fn preface_is_golden_and_others_are_refused() {
     let preface = Preface { endpoint: 0x0102_0304_0506_0708, pools: 2 };
     let bytes = *b"tombulk1\x08\x07\x06\x05\x04\x03\x02\x01\x02\0\0\0\0\0\0\0";
     assert_eq!(preface.encode(), bytes);

@@ -23,7 +23,7 @@ fn layout() -> Layout {
 
 /// State of a pool in one domain.
 #[derive(Default)]
-struct Known {
+struct PoolState {
     table: Option<Table>,
     /// Whether it was offered with leave to assign it further.
     may_forward: bool,
@@ -40,12 +40,12 @@ struct SessionEnd {
     /// Messages in transit to this end.
     inbox: VecDeque<Vec<u8>>,
     /// Whether this end was notified that the other is gone.
-    noticed: bool,
+    loss_detected: bool,
 }
 
 struct World {
     alive: [bool; PARTIES],
-    known: Vec<Vec<Known>>,
+    pool_states: Vec<Vec<PoolState>>,
     ends: Vec<[SessionEnd; 2]>,
     out: Vec<u8>,
     /// One number for each buffer; the memories of the homes come first.
@@ -64,11 +64,11 @@ impl World {
         let terms = Terms { trust: Trust::Full, max_pools: 4, max_segments: 3, max_metadata_bytes: 16 };
         let end = |accepting| {
             let session = Session::new(accepting, terms);
-            SessionEnd { session, inbox: VecDeque::new(), noticed: false }
+            SessionEnd { session, inbox: VecDeque::new(), loss_detected: false }
         };
         let mut world = World {
             alive: [true; PARTIES],
-            known: (0..PARTIES).map(|_| (0..POOLS).map(|_| Known::default()).collect()).collect(),
+            pool_states: (0..PARTIES).map(|_| (0..POOLS).map(|_| PoolState::default()).collect()).collect(),
             ends: CHANNELS.iter().map(|_| [end(false), end(true)]).collect(),
             out: Vec::new(),
             memories: vec![[0; BUFFERS as usize]; POOLS],
@@ -76,13 +76,13 @@ impl World {
             is_split: [false; POOLS],
         };
         for pool in 0..POOLS {
-            world.known[pool][pool].table = Some(Table::home(layout()));
-            world.known[pool][pool].may_forward = true;
-            world.known[pool][pool].memory = pool;
+            world.pool_states[pool][pool].table = Some(Table::home(layout()));
+            world.pool_states[pool][pool].may_forward = true;
+            world.pool_states[pool][pool].memory = pool;
         }
         for channel in 0..CHANNELS.len() {
             for side in 0..2 {
-                world.say(channel, side, &Message::Terms(terms));
+                world.send(channel, side, &Message::Terms(terms));
             }
             world.deliver(channel, 0);
             world.deliver(channel, 1);
@@ -94,15 +94,15 @@ impl World {
         if side == 0 { CHANNELS[channel].0 } else { CHANNELS[channel].1 }
     }
 
-    fn say(&mut self, channel: usize, side: usize, message: &Message<'_>) -> bool {
+    fn send(&mut self, channel: usize, side: usize, message: &Message<'_>) -> bool {
         let mut out = std::mem::take(&mut self.out);
-        let said = self.ends[channel][side].session.prepare(message, &mut out).is_ok();
-        if said {
-            self.ends[channel][side].session.sent(message);
+        let is_valid = self.ends[channel][side].session.prepare(message, &mut out).is_ok();
+        if is_valid {
+            self.ends[channel][side].session.record_sent(message);
             self.ends[channel][1 - side].inbox.push_back(out.clone());
         }
         self.out = out;
-        said
+        is_valid
     }
 
     fn is_open(&self, channel: usize) -> bool {
@@ -111,29 +111,29 @@ impl World {
 
     fn assign(&mut self, channel: usize, side: usize, pool: usize, may_forward: bool, is_copied: bool) {
         let party = Self::party(channel, side);
-        let known = &mut self.known[party][pool];
-        let Ok(place) = self.ends[channel][side].session.free_place() else { return };
-        if !known.may_forward || known.links[channel].is_some() {
+        let pool_state = &mut self.pool_states[party][pool];
+        let Ok(pool_index) = self.ends[channel][side].session.free_pool_index() else { return };
+        if !pool_state.may_forward || pool_state.links[channel].is_some() {
             return;
         }
-        let Some(table) = known.table.as_mut() else { return };
+        let Some(table) = pool_state.table.as_mut() else { return };
         let Ok(link) = table.assign(may_forward) else { return };
-        known.links[channel] = Some((link, place));
+        pool_state.links[channel] = Some((link, pool_index));
         let pool = PoolId { domain: 7, number: pool as u64 };
         let (layout, capability, offset_bytes) = (layout(), u64::from(!is_copied), 0);
-        let offer = Offer { place, pool, layout, capability, offset_bytes, may_forward };
-        assert!(self.say(channel, side, &Message::Assign(offer)));
+        let offer = Offer { pool_index, pool, layout, capability, offset_bytes, may_forward };
+        assert!(self.send(channel, side, &Message::Assign(offer)));
     }
 
     fn unassign(&mut self, channel: usize, side: usize, pool: usize) {
         let party = Self::party(channel, side);
-        let Some((link, place)) = self.known[party][pool].links[channel] else { return };
-        if let Some(table) = &mut self.known[party][pool].table
-            && table.leave(link).is_ok()
-            && !self.say(channel, side, &Message::Unassign(place))
-            && let Some(table) = &mut self.known[party][pool].table
+        let Some((link, pool_index)) = self.pool_states[party][pool].links[channel] else { return };
+        if let Some(table) = &mut self.pool_states[party][pool].table
+            && table.start_unassign(link).is_ok()
+            && !self.send(channel, side, &Message::Unassign(pool_index))
+            && let Some(table) = &mut self.pool_states[party][pool].table
         {
-            table.stay(link);
+            table.cancel_unassign(link);
         }
     }
 
@@ -145,25 +145,27 @@ impl World {
         for index in 0..=usize::from(choice[0] % 3) {
             let pool = (usize::from(choice[0] / 3) + index) % POOLS;
             let buffer = (u32::from(choice[1]) + index as u32) % (BUFFERS + 1);
-            let known = &mut self.known[party][pool];
-            let (Some((link, place)), Some(table)) = (known.links[channel], known.table.as_mut()) else {
+            let pool_state = &mut self.pool_states[party][pool];
+            let (Some((link, pool_index)), Some(table)) =
+                (pool_state.links[channel], pool_state.table.as_mut())
+            else {
                 continue;
             };
-            if verb == Verb::Release && !known.handles.contains(&(buffer, channel)) {
+            if verb == Verb::Release && !pool_state.handles.contains(&(buffer, channel)) {
                 continue;
             }
             let before = table.clone();
             match table.begin(verb, buffer, link) {
                 Ok(()) => {
                     begun.push((pool, buffer, link));
-                    segments.push(Segment { place, buffer, offset_bytes: 64, length_bytes: 64 });
+                    segments.push(Segment { pool_index, buffer, offset_bytes: 64, length_bytes: 64 });
                 }
                 Err(_) => {
                     assert_eq!(format!("{before:?}"), format!("{table:?}"), "a refusal changed something");
                 }
             }
         }
-        if verb.brings_content() {
+        if verb.carries_content() {
             begun
                 .iter()
                 .zip(&segments)
@@ -173,20 +175,21 @@ impl World {
         let end = &mut self.ends[channel][side];
         let can = end.session.prepare_transfer(verb, &segments, b"meta", &mut out).is_ok() && !fails;
         for (pool, buffer, link) in begun {
-            let known = &mut self.known[party][pool];
-            let table = known.table.as_mut().unwrap();
+            let pool_state = &mut self.pool_states[party][pool];
+            let table = pool_state.table.as_mut().unwrap();
             if can {
                 table.commit(verb, buffer, link);
                 if verb == Verb::Release {
-                    let at = known.handles.iter().position(|handle| *handle == (buffer, channel)).unwrap();
-                    known.handles.swap_remove(at);
+                    let at =
+                        pool_state.handles.iter().position(|handle| *handle == (buffer, channel)).unwrap();
+                    pool_state.handles.swap_remove(at);
                 }
             } else {
                 table.abort(buffer);
             }
         }
         if can {
-            end.session.transferred();
+            end.session.record_transfer_sent();
             self.ends[channel][1 - side].inbox.push_back(out.clone());
         }
         self.out = out;
@@ -195,14 +198,14 @@ impl World {
     /// Sends the contents of a buffer ahead of its transfer, if the ends have separate memory.
     fn copy(&mut self, channel: usize, side: usize, pool: usize, segment: Segment) {
         let end = &mut self.ends[channel][side];
-        if !end.session.is_copied(segment.place) {
+        if !end.session.is_copied(segment.pool_index) {
             return;
         }
         let mut out = std::mem::take(&mut self.out);
         if let Ok(bytes) = end.session.prepare_content(Segment { length_bytes: 8, ..segment }, &mut out) {
-            let memory = self.known[Self::party(channel, side)][pool].memory;
+            let memory = self.pool_states[Self::party(channel, side)][pool].memory;
             bytes.copy_from_slice(&self.memories[memory][segment.buffer as usize].to_le_bytes());
-            end.session.transferred();
+            end.session.record_transfer_sent();
             self.ends[channel][1 - side].inbox.push_back(out.clone());
         }
         self.out = out;
@@ -211,7 +214,7 @@ impl World {
     /// Writes a fresh number to a buffer that the domain may write.
     fn write(&mut self, party: usize, pool: usize, buffer: u32) {
         if self.live_table(party, pool).is_some_and(|table| table.may_write(buffer).is_ok()) {
-            let memory = self.known[party][pool].memory;
+            let memory = self.pool_states[party][pool].memory;
             let last = self.written.as_flattened().iter().copied().max().unwrap_or(0);
             self.memories[memory][buffer as usize] = last + 1;
             self.written[pool][buffer as usize] = last + 1;
@@ -222,77 +225,77 @@ impl World {
     fn deliver(&mut self, channel: usize, side: usize) {
         let party = Self::party(channel, side);
         let Some(bytes) = self.ends[channel][side].inbox.pop_front() else { return };
-        let heard =
+        let event =
             self.ends[channel][side].session.receive(&bytes).expect("what a session says it can hear");
-        match heard {
+        match event {
             SessionEvent::Terms { agreed, .. } => assert!(agreed.is_some()),
             SessionEvent::Offered(offer) => {
                 let pool = offer.pool.number as usize;
-                let offering = &self.known[Self::party(channel, 1 - side)][pool];
+                let offering = &self.pool_states[Self::party(channel, 1 - side)][pool];
                 let their_memory = offering.memory;
                 let dead = offering.table.as_ref().is_none_or(Table::is_revoked) || !self.is_open(channel);
-                let known = &mut self.known[party][pool];
-                let veto = match known.table {
+                let pool_state = &mut self.pool_states[party][pool];
+                let veto = match pool_state.table {
                     _ if dead => Some(Veto::Unreachable),
                     Some(_) => Some(Veto::Known),
                     None if self.ends[channel][side].session.is_over_full() => Some(Veto::TooManyPools),
                     None => None,
                 };
                 let answer = match veto {
-                    Some(veto) => Message::Vetoed(offer.place, veto),
+                    Some(veto) => Message::Vetoed(offer.pool_index, veto),
                     None => {
-                        known.table = Some(Table::assigned(offer.layout));
-                        known.may_forward = offer.may_forward;
-                        known.links[channel] = Some((UPSTREAM, offer.place));
+                        pool_state.table = Some(Table::assigned(offer.layout));
+                        pool_state.may_forward = offer.may_forward;
+                        pool_state.links[channel] = Some((UPSTREAM, offer.pool_index));
                         if offer.capability == 0 {
-                            known.memory = self.memories.len();
+                            pool_state.memory = self.memories.len();
                             self.memories.push([0; BUFFERS as usize]);
                         } else {
-                            known.memory = their_memory;
+                            pool_state.memory = their_memory;
                         }
-                        Message::Assigned(offer.place)
+                        Message::Assigned(offer.pool_index)
                     }
                 };
-                assert!(self.say(channel, side, &answer));
+                assert!(self.send(channel, side, &answer));
             }
             SessionEvent::Assigned(_) => {}
-            SessionEvent::Kept(place) => {
-                let pool = self.pool_at(channel, side, place);
-                let known = &mut self.known[party][pool];
-                let (link, _) = known.links[channel].unwrap();
-                known.table.as_mut().unwrap().stay(link);
+            SessionEvent::Kept(pool_index) => {
+                let pool = self.pool_at(channel, side, pool_index);
+                let pool_state = &mut self.pool_states[party][pool];
+                let (link, _) = pool_state.links[channel].unwrap();
+                pool_state.table.as_mut().unwrap().cancel_unassign(link);
             }
-            SessionEvent::Vetoed(place, _) | SessionEvent::Unassigned(place) => {
-                self.drop_link(channel, side, place);
+            SessionEvent::Vetoed(pool_index, _) | SessionEvent::Unassigned(pool_index) => {
+                self.drop_link(channel, side, pool_index);
             }
-            SessionEvent::Unassign(place) => {
-                let pool = self.pool_at(channel, side, place);
-                let known = &self.known[party][pool];
-                let (link, _) = known.links[channel].unwrap();
-                let free = known.table.as_ref().is_none_or(|table| table.may_unassign(link).is_ok());
-                let answer = if free { Message::Unassigned(place) } else { Message::Kept(place) };
-                assert!(self.say(channel, side, &answer));
+            SessionEvent::Unassign(pool_index) => {
+                let pool = self.pool_at(channel, side, pool_index);
+                let pool_state = &self.pool_states[party][pool];
+                let (link, _) = pool_state.links[channel].unwrap();
+                let free = pool_state.table.as_ref().is_none_or(|table| table.may_unassign(link).is_ok());
+                let answer = if free { Message::Unassigned(pool_index) } else { Message::Kept(pool_index) };
+                assert!(self.send(channel, side, &answer));
                 if free {
-                    self.drop_link(channel, side, place);
+                    self.drop_link(channel, side, pool_index);
                 }
             }
             SessionEvent::Content(content) => {
-                let pool = self.pool_at(channel, side, content.place);
-                let known = &self.known[party][pool];
-                let (link, _) = known.links[channel].unwrap();
-                let table = known.table.as_ref().unwrap();
+                let pool = self.pool_at(channel, side, content.pool_index);
+                let pool_state = &self.pool_states[party][pool];
+                let (link, _) = pool_state.links[channel].unwrap();
+                let table = pool_state.table.as_ref().unwrap();
                 if !table.is_revoked() {
                     table.may_receive(Verb::Share, content.buffer, link).expect("it is the other side's");
                     let number = u64::from_le_bytes(content.bytes.try_into().unwrap());
-                    self.memories[known.memory][content.buffer as usize] = number;
+                    self.memories[pool_state.memory][content.buffer as usize] = number;
                 }
             }
             SessionEvent::Transfer(transfer) => {
                 for segment in transfer.segments() {
-                    let pool = self.pool_at(channel, side, segment.place);
-                    let known = &mut self.known[party][pool];
-                    let (link, _) = known.links[channel].unwrap();
-                    let table = known.table.as_mut().unwrap();
+                    let pool = self.pool_at(channel, side, segment.pool_index);
+                    let pool_state = &mut self.pool_states[party][pool];
+                    let (link, _) = pool_state.links[channel].unwrap();
+                    let table = pool_state.table.as_mut().unwrap();
                     if table.is_revoked() {
                         continue;
                     }
@@ -300,68 +303,72 @@ impl World {
                         .receive(transfer.verb, segment.buffer, link)
                         .expect("what one table sends another takes");
                     let buffer = segment.buffer as usize;
-                    if transfer.verb.brings_content() && !self.is_split[pool] {
+                    if transfer.verb.carries_content() && !self.is_split[pool] {
                         let (found, expected) =
-                            (self.memories[known.memory][buffer], self.written[pool][buffer]);
+                            (self.memories[pool_state.memory][buffer], self.written[pool][buffer]);
                         assert_eq!(found, expected, "buffer {buffer} of pool {pool} at {party}");
                     }
                     if transfer.verb == Verb::Share {
-                        known.handles.push((segment.buffer, channel));
+                        pool_state.handles.push((segment.buffer, channel));
                     }
                 }
             }
         }
     }
 
-    fn pool_at(&self, channel: usize, side: usize, place: PoolIndex) -> usize {
-        let known = &self.known[Self::party(channel, side)];
-        known.iter().position(|known| known.links[channel].is_some_and(|(_, at)| at == place)).unwrap()
+    fn pool_at(&self, channel: usize, side: usize, pool_index: PoolIndex) -> usize {
+        let pool_state = &self.pool_states[Self::party(channel, side)];
+        pool_state
+            .iter()
+            .position(|pool_state| pool_state.links[channel].is_some_and(|(_, at)| at == pool_index))
+            .unwrap()
     }
 
-    fn drop_link(&mut self, channel: usize, side: usize, place: PoolIndex) {
+    fn drop_link(&mut self, channel: usize, side: usize, pool_index: PoolIndex) {
         let party = Self::party(channel, side);
-        let pool = self.pool_at(channel, side, place);
-        let known = &mut self.known[party][pool];
-        let (link, _) = known.links[channel].take().unwrap();
-        if let Some(table) = &mut known.table {
+        let pool = self.pool_at(channel, side, pool_index);
+        let pool_state = &mut self.pool_states[party][pool];
+        let (link, _) = pool_state.links[channel].take().unwrap();
+        if let Some(table) = &mut pool_state.table {
             table.unassign(link).expect("nothing is in use");
         }
         if link == UPSTREAM {
-            *known = Known::default();
+            *pool_state = PoolState::default();
         }
     }
 
     /// Notifies one end that the other is gone, after everything in transit has arrived.
-    fn notice(&mut self, channel: usize, side: usize) {
+    fn detect_loss(&mut self, channel: usize, side: usize) {
         let party = Self::party(channel, side);
-        if self.is_open(channel) || !self.alive[party] || self.ends[channel][side].noticed {
+        if self.is_open(channel) || !self.alive[party] || self.ends[channel][side].loss_detected {
             return;
         }
         while !self.ends[channel][side].inbox.is_empty() {
             self.deliver(channel, side);
         }
-        self.ends[channel][side].noticed = true;
+        self.ends[channel][side].loss_detected = true;
         for pool in 0..POOLS {
-            let known = &mut self.known[party][pool];
-            let (Some((link, _)), Some(table)) = (known.links[channel], known.table.as_mut()) else {
+            let pool_state = &mut self.pool_states[party][pool];
+            let (Some((link, _)), Some(table)) = (pool_state.links[channel], pool_state.table.as_mut())
+            else {
                 continue;
             };
-            if table.lose(link, true) {
+            if table.mark_lost(link, true) {
                 // The monitors first revoke the memory from every domain beyond. Only then does it belong to
                 // this domain again.
                 self.revoke_beyond(pool, party, channel);
-                self.known[party][pool].table.as_mut().unwrap().reclaim(link);
+                self.pool_states[party][pool].table.as_mut().unwrap().reclaim(link);
             }
-            let known = &mut self.known[party][pool];
+            let pool_state = &mut self.pool_states[party][pool];
             if link != UPSTREAM {
-                known.links[channel] = None;
+                pool_state.links[channel] = None;
             }
             // No domain waits for a release any more.
-            let table = known.table.as_mut().unwrap();
-            let handles = std::mem::take(&mut known.handles);
-            known.handles = handles
+            let table = pool_state.table.as_mut().unwrap();
+            let handles = std::mem::take(&mut pool_state.handles);
+            pool_state.handles = handles
                 .into_iter()
-                .filter(|(buffer, from)| *from != channel || table.forget(*buffer).is_err())
+                .filter(|(buffer, from)| *from != channel || table.drop_borrowed(*buffer).is_err())
                 .collect();
         }
     }
@@ -369,14 +376,14 @@ impl World {
     fn revoke_beyond(&mut self, pool: usize, party: usize, channel: usize) {
         let side = usize::from(Self::party(channel, 0) == party);
         let child = Self::party(channel, side);
-        if self.known[child][pool].links[channel].is_none_or(|(link, _)| link != UPSTREAM) {
+        if self.pool_states[child][pool].links[channel].is_none_or(|(link, _)| link != UPSTREAM) {
             return;
         }
-        if self.known[child][pool].memory != self.known[party][pool].memory {
+        if self.pool_states[child][pool].memory != self.pool_states[party][pool].memory {
             self.is_split[pool] = true;
             return;
         }
-        if let Some(table) = &mut self.known[child][pool].table {
+        if let Some(table) = &mut self.pool_states[child][pool].table {
             table.revoke();
         }
         for further in (0..CHANNELS.len()).filter(|further| *further != channel) {
@@ -399,47 +406,50 @@ impl World {
             }
             17..=26 if self.alive[party] => self.deliver(channel, side),
             27 | 28 if self.alive[party] => {
-                let taken = self.known[party][pool].table.as_mut().and_then(Table::take);
+                let taken = self.pool_states[party][pool].table.as_mut().and_then(Table::allocate);
                 if let Some(buffer) = taken {
                     self.write(party, pool, buffer);
                 }
             }
             29 if self.alive[party] => {
-                if let Some(table) = &mut self.known[party][pool].table {
-                    let _ = table.put(u32::from(b) % BUFFERS);
+                if let Some(table) = &mut self.pool_states[party][pool].table {
+                    let _ = table.free(u32::from(b) % BUFFERS);
                 }
             }
-            30 => self.notice(channel, side),
+            30 => self.detect_loss(channel, side),
             31 if b % 8 == 0 => self.alive[party] = false,
             _ => {}
         }
     }
 
     /// The number of transfers of these verbs and this buffer in transit to one end.
-    fn under_way(&self, channel: usize, to: usize, pool: usize, buffer: u32, verbs: &[Verb]) -> u32 {
-        let known = &self.known[Self::party(channel, to)][pool];
-        let Some((_, place)) = known.links[channel] else { return 0 };
+    fn in_transit(&self, channel: usize, to: usize, pool: usize, buffer: u32, verbs: &[Verb]) -> u32 {
+        let pool_state = &self.pool_states[Self::party(channel, to)][pool];
+        let Some((_, pool_index)) = pool_state.links[channel] else { return 0 };
         let mut found = 0;
         for bytes in &self.ends[channel][to].inbox {
             if let Ok((Message::Transfer(transfer), _)) = tombolo_bulk::wire::decode(bytes)
                 && verbs.contains(&transfer.verb)
             {
-                found +=
-                    transfer.segments().filter(|at| (at.place, at.buffer) == (place, buffer)).count() as u32;
+                found += transfer
+                    .segments()
+                    .filter(|at| (at.pool_index, at.buffer) == (pool_index, buffer))
+                    .count() as u32;
             }
         }
         found
     }
 
     fn live_table(&self, party: usize, pool: usize) -> Option<&Table> {
-        self.known[party][pool].table.as_ref().filter(|table| self.alive[party] && !table.is_revoked())
+        self.pool_states[party][pool].table.as_ref().filter(|table| self.alive[party] && !table.is_revoked())
     }
 
     fn check(&self) {
         let settled = (0..CHANNELS.len()).all(|channel| {
             self.is_open(channel)
-                || (0..2)
-                    .all(|side| !self.alive[Self::party(channel, side)] || self.ends[channel][side].noticed)
+                || (0..2).all(|side| {
+                    !self.alive[Self::party(channel, side)] || self.ends[channel][side].loss_detected
+                })
         });
         for pool in 0..POOLS {
             for party in 0..PARTIES {
@@ -461,13 +471,13 @@ impl World {
             return;
         }
         let here: Vec<usize> = (0..PARTIES)
-            .filter(|party| self.live_table(*party, pool).is_some_and(|table| table.is_here(buffer)))
+            .filter(|party| self.live_table(*party, pool).is_some_and(|table| table.is_local(buffer)))
             .collect();
         let mut rights = here.len() as u32;
         for channel in 0..CHANNELS.len() {
             for to in 0..2 {
                 if self.live_table(Self::party(channel, to), pool).is_some() {
-                    rights += self.under_way(channel, to, pool, buffer, &[Verb::Move, Verb::Pass]);
+                    rights += self.in_transit(channel, to, pool, buffer, &[Verb::Move, Verb::Pass]);
                 }
             }
         }
@@ -496,12 +506,15 @@ impl World {
                 else {
                     continue;
                 };
-                let links =
-                    (self.known[lender][pool].links[channel], self.known[borrower][pool].links[channel]);
+                let links = (
+                    self.pool_states[lender][pool].links[channel],
+                    self.pool_states[borrower][pool].links[channel],
+                );
                 let (Some((link, _)), Some((back, _))) = links else { continue };
-                let borrowed = if borrowing.is_beyond(buffer, back) { borrowing.borrowed(buffer) } else { 0 };
-                let shares = self.under_way(channel, 1 - from, pool, buffer, &[Verb::Share]);
-                let releases = self.under_way(channel, from, pool, buffer, &[Verb::Release]);
+                let borrowed =
+                    if borrowing.is_remote_over(buffer, back) { borrowing.borrowed(buffer) } else { 0 };
+                let shares = self.in_transit(channel, 1 - from, pool, buffer, &[Verb::Share]);
+                let releases = self.in_transit(channel, from, pool, buffer, &[Verb::Release]);
                 assert_eq!(lending.lent_over(buffer, link), borrowed + shares + releases);
             }
         }

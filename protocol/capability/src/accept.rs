@@ -25,7 +25,7 @@ impl Table {
         granter: Option<DomainId>,
         whole: bool,
     ) -> Result<(), CapabilityFault> {
-        let record = *self.usable(by, capability)?;
+        let record = *self.usable_record(by, capability)?;
         if tombolo_base::canary!("table changes what it refuses")
             && let Some(record) = self.capabilities.get_mut(&capability)
         {
@@ -60,23 +60,23 @@ impl Table {
         let record = self.capabilities.get(&capability).ok_or(CapabilityFault::Gone { capability })?;
         match record.in_transit {
             None => return Err(CapabilityFault::TakenUp { capability }),
-            Some(way) if way.granter != by => return Err(CapabilityFault::NotYours { capability }),
+            Some(transit) if transit.granter != by => return Err(CapabilityFault::NotYours { capability }),
             Some(_) if record.revoked => return Err(CapabilityFault::Revoked { capability }),
             Some(_) => {}
         }
-        self.pass_on(capability, by, None)
+        self.set_holder(capability, by, None)
     }
 
     /// Deletes capabilities in transit to a domain over a channel that has ended. Only the holder can know
     /// that nothing more will arrive: messages sent before the death of the sender are still received after
     /// it.
-    pub fn forget(&mut self, by: DomainId, channel: ChannelId, granter: DomainId) {
+    pub fn drop_in_transit(&mut self, by: DomainId, channel: ChannelId, granter: DomainId) {
         let of = (by, CapabilityId(0))..=(by, CapabilityId(u64::MAX));
         let lost = |id: &CapabilityId| {
             let record = self.capabilities.get(id).filter(|record| !record.revoked);
             record
                 .and_then(|record| record.in_transit)
-                .is_some_and(|way| (way.granter, way.channel) == (granter, channel))
+                .is_some_and(|transit| (transit.granter, transit.channel) == (granter, channel))
         };
         let lost: Vec<CapabilityId> = self.held.range(of).map(|(_, id)| *id).filter(lost).collect();
         for capability in lost {

@@ -5,12 +5,12 @@ use alloc::vec::Vec;
 use tombolo_base::{ChannelId, DomainId, NodeId, WindowId};
 
 use crate::record::Memory;
-use crate::table::{Consequence, Table};
+use crate::table::{Table, TableAction};
 use crate::{CapabilityId, RegionId};
 
 /// Region in a window, and its mappings.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct InWindow {
+pub struct WindowRegion {
     /// Offset of the region in the window, in bytes.
     pub offset_bytes: u64,
     /// Length of the region, in bytes.
@@ -22,13 +22,13 @@ pub struct InWindow {
 impl Table {
     /// Handles a report of a node's agent that a mapping there is gone: its domain unmapped it or is dead.
     /// Returns false for an unknown mapping, or one on another node.
-    pub fn released(&mut self, node: NodeId, mapping: ChannelId) -> bool {
-        let there = self.mappings.get(&mapping).is_some_and(|record| record.holder.node() == node);
-        if there {
+    pub fn mapping_released(&mut self, node: NodeId, mapping: ChannelId) -> bool {
+        let is_known = self.mappings.get(&mapping).is_some_and(|record| record.holder.node() == node);
+        if is_known {
             self.unmap(mapping);
-            self.commit_what_can_be();
+            self.commit_ready();
         }
-        there
+        is_known
     }
 
     fn unmap(&mut self, mapping: ChannelId) {
@@ -39,23 +39,23 @@ impl Table {
         if let Some(region) = self.regions.get_mut(&record.region) {
             region.mappings.remove(&mapping);
         }
-        self.leave_part(record.part);
+        self.release_part(record.part);
         for revocation in self.revocations.values_mut() {
             revocation.pending.remove(&mapping);
         }
         self.free_if_unused(record.region);
     }
 
-    pub(crate) fn hang_up(&mut self, mapping: ChannelId) {
+    pub(crate) fn request_unmap(&mut self, mapping: ChannelId) {
         if let Some(record) = self.mappings.get_mut(&mapping)
-            && !record.hung_up
+            && !record.unmap_requested
         {
-            record.hung_up = true;
+            record.unmap_requested = true;
             if tombolo_base::canary!("table hangs up no mapping") {
                 return;
             }
             let node = record.holder.node();
-            self.consequences.push(Consequence::HangUp { node, mapping });
+            self.actions.push(TableAction::RequestUnmap { node, mapping });
         }
     }
 
@@ -66,39 +66,39 @@ impl Table {
         let held: Vec<CapabilityId> = self.held.range(of).map(|(_, capability)| *capability).collect();
         for capability in held {
             let region = self.capabilities.get(&capability).map(|record| record.region);
-            self.unmap_own(capability);
+            self.unmap_for_holder(capability);
             self.remove(capability);
             region.inspect(|region| self.free_if_unused(*region));
         }
-        self.commit_what_can_be();
+        self.commit_ready();
     }
 
     /// Handles the death of a node: nothing is mapped there any more, and its own memory is gone. Domains
     /// that have mapped it are notified; the memory behind their mappings is not reused.
     pub fn node_lost(&mut self, node: NodeId) {
-        let there = |holder: DomainId| holder.node() == node;
+        let is_on_node = |holder: DomainId| holder.node() == node;
         let mappings: Vec<ChannelId> = self
             .mappings
             .iter()
-            .filter(|(_, record)| there(record.holder))
+            .filter(|(_, record)| is_on_node(record.holder))
             .map(|(mapping, _)| *mapping)
             .collect();
         mappings.into_iter().for_each(|mapping| self.unmap(mapping));
         let regions: Vec<RegionId> = self.regions.keys().copied().filter(|id| id.node() == node).collect();
         regions.into_iter().for_each(|region| self.region_lost(region));
-        self.commit_what_can_be();
+        self.commit_ready();
     }
 
     /// Returns the regions in a window.
     #[must_use]
-    pub fn in_window(&self, id: WindowId) -> Vec<InWindow> {
+    pub fn regions_in_window(&self, id: WindowId) -> Vec<WindowRegion> {
         let holder = |mapping: &ChannelId| Some((self.mappings.get(mapping)?.holder.node(), *mapping));
-        let in_window = self.regions.values().filter_map(|region| match region.memory {
+        let located = self.regions.values().filter_map(|region| match region.memory {
             Memory::Window { window, offset_bytes } if window == id => Some((offset_bytes, region)),
             _ => None,
         });
-        in_window
-            .map(|(offset_bytes, region)| InWindow {
+        located
+            .map(|(offset_bytes, region)| WindowRegion {
                 offset_bytes,
                 length_bytes: region.length_bytes,
                 mappings: region.mappings.iter().filter_map(holder).collect(),
@@ -111,7 +111,7 @@ impl Table {
         let mappings: Vec<ChannelId> = region.mappings.iter().copied().collect();
         let capabilities: Vec<CapabilityId> = region.capabilities.iter().copied().collect();
         for mapping in mappings {
-            self.hang_up(mapping);
+            self.request_unmap(mapping);
             self.unmap(mapping);
         }
         for capability in capabilities {
@@ -123,7 +123,7 @@ impl Table {
     /// Removes regions of memory that a domain had before registering it, which is gone with the domain, and
     /// its services. Call after [`domain_ended`](Self::domain_ended).
     pub fn foreign_lost(&mut self, maker: DomainId) {
-        let theirs: Vec<RegionId> = self
+        let regions: Vec<RegionId> = self
             .regions
             .iter()
             .filter(|(_, region)| {
@@ -131,7 +131,7 @@ impl Table {
             })
             .map(|(id, _)| *id)
             .collect();
-        theirs.into_iter().for_each(|region| self.region_lost(region));
-        self.commit_what_can_be();
+        regions.into_iter().for_each(|region| self.region_lost(region));
+        self.commit_ready();
     }
 }

@@ -2,7 +2,7 @@
 //! rights are revoked.
 //!
 //! [`Table`] is the state machine of all regions of a machine. Its inputs are requests, ends of domains and
-//! nodes, reports of agents, and time; its outputs are answers and [`Consequence`]s. It touches no memory,
+//! nodes, reports of agents, and time; its outputs are answers and [`TableAction`]s. It touches no memory,
 //! reads no clock and is `no_std`, so the root, the simulator and tests run the same code. The specification
 //! is `docs/specs/capability.md`.
 //!
@@ -24,7 +24,7 @@ mod accept;
 #[rustfmt::skip]
 pub mod capabilities;
 mod ends;
-pub use ends::InWindow;
+pub use ends::WindowRegion;
 mod fault;
 mod held;
 mod id;
@@ -41,9 +41,9 @@ pub use capabilities::{
     Backing, CapabilityFault, CapabilityInfo, Kind, MAX_NAMED_HOLDERS, MemoryOptions, RegionInfo, Seal,
 };
 pub use id::{CapabilityId, Extent, Rights};
-pub use record::{Mappable, Memory, NewRegion, Way};
-pub use revoke::{Operation, Patience, Revoked};
-pub use table::{Consequence, Nanos, Table};
+pub use record::{Mappable, Memory, NewRegion, Recipient};
+pub use revoke::{Operation, RevocationTimeouts, Revoked};
+pub use table::{Nanos, Table, TableAction};
 pub use tombolo_base::RegionId;
 
 /// Minimum alignment of parts of regions, in bytes; the page size if that is larger.

@@ -12,7 +12,7 @@ impl CapabilityRecord {
     pub(crate) fn info(&self, id: CapabilityId) -> CapabilityInfo {
         let CapabilityRecord { region, extent, kind, rights, holder, parent, revoked, in_transit, .. } =
             *self;
-        let granter = in_transit.map(|way| way.granter);
+        let granter = in_transit.map(|transit| transit.granter);
         CapabilityInfo { id, region, extent, rights, holder, parent, revoked, granter, kind }
     }
 }
@@ -41,7 +41,7 @@ impl Table {
         by: DomainId,
         capability: CapabilityId,
     ) -> Result<(CapabilityInfo, RegionInfo, Memory), CapabilityFault> {
-        let record = self.usable(by, capability)?;
+        let record = self.usable_record(by, capability)?;
         let region = self.regions.get(&record.region).ok_or(CapabilityFault::Gone { capability })?;
         Ok((record.info(capability), region.info(record.region), region.memory))
     }
@@ -73,8 +73,8 @@ impl Table {
     /// that it had before registering it.
     #[must_use]
     pub fn regions_of(&self, maker: DomainId) -> (usize, u64) {
-        let theirs = self.regions.values().filter(|region| region.maker == maker);
-        theirs.fold((0, 0), |(count, bytes), region| match region.memory {
+        let created = self.regions.values().filter(|region| region.maker == maker);
+        created.fold((0, 0), |(count, bytes), region| match region.memory {
             Memory::Kernel { .. } | Memory::Window { .. } => (count + 1, bytes + region.length_bytes),
             Memory::File | Memory::Foreign { .. } | Memory::Service => (count + 1, bytes),
         })
@@ -107,13 +107,13 @@ impl Table {
     /// Returns the sizes of all tables, by content, for leak checks. They must return to their initial values
     /// once all domains are gone.
     #[must_use]
-    pub fn held(&self) -> [(&'static str, usize); 6] {
+    pub fn resource_counts(&self) -> [(&'static str, usize); 6] {
         [
             ("regions", self.regions.len()),
             ("capabilities", self.capabilities.len()),
             ("mappings", self.mappings.len()),
             ("revocations", self.revocations.len()),
-            ("consequences of regions", self.consequences.len()),
+            ("actions of regions", self.actions.len()),
             ("parts of regions", self.parts.len()),
         ]
     }

@@ -31,25 +31,25 @@ impl Table {
         kind: Kind,
         extents: &[Extent],
     ) -> Result<Vec<CapabilityInfo>, CapabilityFault> {
-        let record = *self.with_right(by, capability, Rights::READ_WRITE)?;
+        let record = *self.record_with_rights(by, capability, Rights::READ_WRITE)?;
         if record.kind != Kind::Memory {
             return Err(CapabilityFault::WrongKind { capability, kind: record.kind, needed: Kind::Memory });
         }
         if kind == Kind::Service {
             return Err(CapabilityFault::WrongKind { capability, kind: Kind::Memory, needed: kind });
         }
-        self.may_be_split(record.region)?;
+        self.check_splittable(record.region)?;
         let mut wanted = Vec::with_capacity(extents.len());
         for extent in extents {
             wanted.push(self.part_of(&record, *extent)?);
         }
-        self.no_conflict(&record, &wanted, kind)?;
+        self.check_no_conflict(&record, &wanted, kind)?;
         Ok(wanted.into_iter().map(|extent| self.insert_part(by, capability, record, extent, kind)).collect())
     }
 
     /// Checks that the memory may be split. Memory that its domain had before is not mapped through the
     /// table, so the table cannot enforce the separation.
-    fn may_be_split(&self, region: RegionId) -> Result<(), CapabilityFault> {
+    fn check_splittable(&self, region: RegionId) -> Result<(), CapabilityFault> {
         let backing = self.regions.get(&region).map(|record| record.memory.backing());
         match backing {
             Some(Backing::Memory | Backing::Window | Backing::File) => Ok(()),
@@ -60,7 +60,7 @@ impl Table {
     }
 
     /// Checks that parts with these extents overlap neither each other nor existing parts or mappings.
-    fn no_conflict(
+    fn check_no_conflict(
         &self,
         record: &CapabilityRecord,
         wanted: &[Extent],
@@ -75,16 +75,16 @@ impl Table {
             }
         }
         for extent in sorted {
-            self.not_split(region, record.part, extent)?;
+            self.check_not_split(region, record.part, extent)?;
             if !tombolo_base::canary!("table forgets what is mapped when it splits") {
-                self.not_mapped(region, record.part, extent)?;
+                self.check_not_mapped(region, record.part, extent)?;
             }
         }
         Ok(())
     }
 
     /// Checks that no part that was split from `of` has bytes of an extent.
-    pub(crate) fn not_split(
+    pub(crate) fn check_not_split(
         &self,
         region: RegionId,
         of: Option<PartId>,
@@ -101,15 +101,15 @@ impl Table {
     }
 
     /// Checks that no domain has bytes of an extent mapped as bytes of `of`.
-    fn not_mapped(
+    fn check_not_mapped(
         &self,
         region: RegionId,
         of: Option<PartId>,
         extent: Extent,
     ) -> Result<(), CapabilityFault> {
-        let in_the_way = |mapping: &&MappingRecord| mapping.part == of && mapping.extent.overlaps(extent);
+        let conflicting = |mapping: &&MappingRecord| mapping.part == of && mapping.extent.overlaps(extent);
         let mappings = self.regions.get(&region).into_iter().flat_map(|region| &region.mappings);
-        match mappings.filter_map(|mapping| self.mappings.get(mapping)).find(in_the_way) {
+        match mappings.filter_map(|mapping| self.mappings.get(mapping)).find(conflicting) {
             Some(mapping) => {
                 let MappingRecord { extent: mapped, holder, .. } = *mapping;
                 Err(CapabilityFault::InUse { region, extent, mapped, holder })
@@ -131,7 +131,7 @@ impl Table {
         let CapabilityRecord { region, part: of, .. } = record;
         self.parts.insert(id, PartRecord { region, extent, kind, of, users: 0 });
         self.split.insert((region, of, extent.offset_bytes), id);
-        self.use_part(of);
+        self.acquire_part(of);
         self.insert(CapabilityRecord {
             extent,
             kind,
@@ -145,7 +145,7 @@ impl Table {
     }
 
     /// Adds a user that keeps a part alive.
-    pub(crate) fn use_part(&mut self, part: Option<PartId>) {
+    pub(crate) fn acquire_part(&mut self, part: Option<PartId>) {
         if let Some(record) = part.and_then(|part| self.parts.get_mut(&part)) {
             record.users += 1;
         }
@@ -153,7 +153,7 @@ impl Table {
 
     /// Removes a user of a part. Without users the part is removed, and with it possibly the part that it was
     /// split from.
-    pub(crate) fn leave_part(&mut self, part: Option<PartId>) {
+    pub(crate) fn release_part(&mut self, part: Option<PartId>) {
         let mut next = part;
         while let Some(id) = next {
             let Some(record) = self.parts.get_mut(&id) else { return };

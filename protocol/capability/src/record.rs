@@ -111,16 +111,16 @@ pub(crate) struct CapabilityRecord {
 
 /// Recipient of a capability.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Way {
+pub struct Recipient {
     /// Domain that will hold it.
     pub holder: DomainId,
     /// Channel that will carry its number; 0 for none.
     pub channel: ChannelId,
 }
 
-impl From<DomainId> for Way {
+impl From<DomainId> for Recipient {
     fn from(holder: DomainId) -> Self {
-        Way { holder, channel: ChannelId(0) }
+        Recipient { holder, channel: ChannelId(0) }
     }
 }
 
@@ -134,8 +134,8 @@ pub(crate) struct InTransit {
 
 impl InTransit {
     /// Returns `None` for a grant to itself without a channel; a domain may have a channel to itself.
-    pub(crate) fn of(granter: DomainId, way: Way) -> Option<InTransit> {
-        let Way { holder, channel } = way;
+    pub(crate) fn of(granter: DomainId, recipient: Recipient) -> Option<InTransit> {
+        let Recipient { holder, channel } = recipient;
         (holder != granter || channel.0 != 0).then_some(InTransit { granter, channel })
     }
 }
@@ -153,7 +153,7 @@ pub(crate) struct MappingRecord {
     /// Whether that capability is gone because its holder ended.
     pub(crate) orphan: bool,
     /// Whether its domain was asked to unmap it.
-    pub(crate) hung_up: bool,
+    pub(crate) unmap_requested: bool,
 }
 
 /// Parameters for mapping a region.

@@ -13,7 +13,7 @@ use alloc::vec::Vec;
 
 use tombolo_base::{ChannelId, DomainId, NodeId};
 
-use crate::table::{Consequence, Nanos, Table};
+use crate::table::{Nanos, Table, TableAction};
 use crate::{CapabilityFault, CapabilityId, MAX_NAMED_HOLDERS};
 
 /// Id of a revocation: the node of the requester, and a number that is never reused.
@@ -27,15 +27,15 @@ pub struct Operation {
 
 /// Time limits of a revocation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Patience {
+pub struct RevocationTimeouts {
     /// Time for a domain to unmap before it is killed, in nanoseconds. The result follows after the same time
     /// again.
-    pub let_go_ns: Nanos,
+    pub unmap_timeout_ns: Nanos,
 }
 
-impl Default for Patience {
+impl Default for RevocationTimeouts {
     fn default() -> Self {
-        Patience { let_go_ns: 1_000_000_000 }
+        RevocationTimeouts { unmap_timeout_ns: 1_000_000_000 }
     }
 }
 
@@ -50,10 +50,10 @@ pub struct Revoked {
 
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 enum Phase {
-    /// The domains were asked to unmap. Those that have not done so by `until` are killed.
-    Told { until: Nanos },
-    /// The domains were killed. The requester is answered by `until`.
-    Killed { until: Nanos },
+    /// The domains were asked to unmap. Those that have not done so by `deadline` are killed.
+    Unmapping { deadline: Nanos },
+    /// The domains were killed. The requester is answered by `deadline`.
+    Killed { deadline: Nanos },
     /// The requester was told that mappings remain.
     Quarantined,
 }
@@ -70,8 +70,8 @@ pub(crate) struct Revocation {
 }
 
 impl Table {
-    /// Revokes everything derived from a capability and, with `itself`, the capability too. The result is a
-    /// [`Consequence`], possibly at once.
+    /// Revokes everything derived from a capability and, with `include_self`, the capability too. The result
+    /// is a [`TableAction`], possibly at once.
     ///
     /// # Errors
     /// The domain may not revoke the capability. Nothing has changed.
@@ -80,10 +80,10 @@ impl Table {
         now: Nanos,
         by: DomainId,
         capability: CapabilityId,
-        itself: bool,
+        include_self: bool,
     ) -> Result<Operation, CapabilityFault> {
-        self.usable(by, capability)?;
-        let marked = self.subtree(capability, itself);
+        self.usable_record(by, capability)?;
+        let marked = self.subtree(capability, include_self);
         let mut pending: BTreeSet<ChannelId> =
             marked.iter().flat_map(|marked| self.mapped_by(*marked)).collect();
         // Mapped with a derived capability that vanished with its holder.
@@ -94,32 +94,32 @@ impl Table {
                 record.revoked = true;
             }
         }
-        pending.iter().for_each(|mapping| self.hang_up(*mapping));
+        pending.iter().for_each(|mapping| self.request_unmap(*mapping));
         self.last_operation += 1;
         let operation = Operation { node: by.node(), number: self.last_operation };
-        let phase = Phase::Told { until: now.saturating_add(self.patience.let_go_ns) };
+        let phase = Phase::Unmapping { deadline: now.saturating_add(self.timeouts.unmap_timeout_ns) };
         let revocation = Revocation { capability, marked, pending, killed: BTreeSet::new(), phase };
         self.revocations.insert(operation, revocation);
-        self.commit_what_can_be();
+        self.commit_ready();
         Ok(operation)
     }
 
     /// Returns a capability's descendants, each after the one that it was derived from.
-    fn subtree(&self, capability: CapabilityId, itself: bool) -> Vec<CapabilityId> {
+    fn subtree(&self, capability: CapabilityId, include_self: bool) -> Vec<CapabilityId> {
         let mut found = alloc::vec![capability];
         let mut next = 0;
         while let Some(parent) = found.get(next).copied() {
             found.extend(self.children_of(parent));
             next += 1;
         }
-        if !itself {
+        if !include_self {
             found.remove(0);
         }
         found
     }
 
     /// Completes the revocations that have no mappings left.
-    pub(crate) fn commit_what_can_be(&mut self) {
+    pub(crate) fn commit_ready(&mut self) {
         let may_commit = |open: &Revocation| {
             open.pending.is_empty() || tombolo_base::canary!("table answers before all have let go")
         };
@@ -146,7 +146,7 @@ impl Table {
         if phase != Phase::Quarantined {
             let killed = killed.into_iter().take(MAX_NAMED_HOLDERS as usize).collect();
             let outcome = Ok(Revoked { removed, killed });
-            self.consequences.push(Consequence::Answer { operation, outcome });
+            self.actions.push(TableAction::Answer { operation, outcome });
         }
     }
 
@@ -154,7 +154,7 @@ impl Table {
     #[must_use]
     pub fn next_tick(&self) -> Option<Nanos> {
         let due = |phase: Phase| match phase {
-            Phase::Told { until } | Phase::Killed { until } => Some(until),
+            Phase::Unmapping { deadline } | Phase::Killed { deadline } => Some(deadline),
             Phase::Quarantined => None,
         };
         self.revocations.values().filter_map(|revocation| due(revocation.phase)).min()
@@ -162,23 +162,23 @@ impl Table {
 
     /// Performs the actions that are due at `now`.
     pub fn tick(&mut self, now: Nanos) {
-        let patience_ns = self.patience.let_go_ns;
+        let unmap_timeout_ns = self.timeouts.unmap_timeout_ns;
         for (operation, revocation) in &mut self.revocations {
             let holders = revocation.pending.iter().filter_map(|mapping| self.mappings.get(mapping));
             let holders: BTreeSet<DomainId> = holders.map(|record| record.holder).collect();
             match revocation.phase {
-                Phase::Told { until } if until <= now => {
-                    revocation.phase = Phase::Killed { until: now.saturating_add(patience_ns) };
+                Phase::Unmapping { deadline } if deadline <= now => {
+                    revocation.phase = Phase::Killed { deadline: now.saturating_add(unmap_timeout_ns) };
                     revocation.killed.extend(holders.iter().copied());
-                    let condemned = holders.into_iter().map(|domain| Consequence::Condemn { domain });
-                    self.consequences.extend(condemned);
+                    let condemned = holders.into_iter().map(|domain| TableAction::Kill { domain });
+                    self.actions.extend(condemned);
                 }
-                Phase::Killed { until } if until <= now => {
+                Phase::Killed { deadline } if deadline <= now => {
                     revocation.phase = Phase::Quarantined;
                     let holders = holders.into_iter().take(MAX_NAMED_HOLDERS as usize).collect();
                     let fault = CapabilityFault::StillHeld { capability: revocation.capability, holders };
-                    let answer = Consequence::Answer { operation: *operation, outcome: Err(fault) };
-                    self.consequences.push(answer);
+                    let answer = TableAction::Answer { operation: *operation, outcome: Err(fault) };
+                    self.actions.push(answer);
                 }
                 _ => {}
             }

@@ -25,14 +25,14 @@ impl Table {
     /// # Errors
     /// The capability does not permit it.
     pub fn connectable(&self, by: DomainId, capability: CapabilityId) -> Result<RegionId, CapabilityFault> {
-        self.with_right(by, capability, Rights::CONNECT).map(|record| record.region)
+        self.record_with_rights(by, capability, Rights::CONNECT).map(|record| record.region)
     }
 
     /// Removes a service that has ended, and the capabilities to it.
     pub fn service_lost(&mut self, service: RegionId) {
         if self.regions.get(&service).is_some_and(|record| record.memory == Memory::Service) {
             self.region_lost(service);
-            self.commit_what_can_be();
+            self.commit_ready();
         }
     }
 }

@@ -7,10 +7,10 @@ use core::hash::{Hash, Hasher};
 use tombolo_base::{ChannelId, DomainId, NodeId};
 
 use crate::record::{
-    CapabilityRecord, InTransit, Mappable, MappingRecord, Memory, NewRegion, PartId, PartRecord,
-    RegionRecord, Way,
+    CapabilityRecord, InTransit, Mappable, MappingRecord, Memory, NewRegion, PartId, PartRecord, Recipient,
+    RegionRecord,
 };
-use crate::revoke::{Operation, Patience, Revocation, Revoked};
+use crate::revoke::{Operation, Revocation, RevocationTimeouts, Revoked};
 use crate::{Backing, CapabilityFault, CapabilityId, CapabilityInfo, Extent, Kind, RegionId, Rights, Seal};
 
 /// Point in time, in nanoseconds from an arbitrary origin.
@@ -18,16 +18,16 @@ pub type Nanos = u64;
 
 /// Action that the caller must perform.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Consequence {
+pub enum TableAction {
     /// Ask the agent of a node to have a mapping removed.
-    HangUp {
+    RequestUnmap {
         /// Node of the mapping.
         node: NodeId,
         /// Mapping to remove.
         mapping: ChannelId,
     },
     /// Kill a domain that did not unmap in time, if it can be killed.
-    Condemn {
+    Kill {
         /// Domain to kill.
         domain: DomainId,
     },
@@ -67,12 +67,12 @@ pub struct Table {
     /// Parts by their region, the part that they were split from, and their offset.
     pub(crate) split: BTreeMap<(RegionId, Option<PartId>, u64), PartId>,
     pub(crate) revocations: BTreeMap<Operation, Revocation>,
-    pub(crate) patience: Patience,
+    pub(crate) timeouts: RevocationTimeouts,
     pub(crate) last_region: u32,
     pub(crate) last_capability: u64,
     pub(crate) last_operation: u64,
     pub(crate) last_part: u64,
-    pub(crate) consequences: Vec<Consequence>,
+    pub(crate) actions: Vec<TableAction>,
 }
 
 /// Excludes the pending consequences, which a caller takes before comparing states.
@@ -86,13 +86,13 @@ impl Hash for Table {
 impl Table {
     /// Creates an empty table with these time limits for revocations.
     #[must_use]
-    pub fn new(patience: Patience) -> Self {
-        Table { patience, ..Table::default() }
+    pub fn new(timeouts: RevocationTimeouts) -> Self {
+        Table { timeouts, ..Table::default() }
     }
 
     /// Returns the actions pending since the last call, in order.
-    pub fn take_consequences(&mut self) -> Vec<Consequence> {
-        core::mem::take(&mut self.consequences)
+    pub fn take_actions(&mut self) -> Vec<TableAction> {
+        core::mem::take(&mut self.actions)
     }
 
     /// Returns the id for the next region of a node, never reused; `None` if ids are exhausted.
@@ -144,7 +144,7 @@ impl Table {
             self.children.insert((parent, id));
         }
         self.held.insert((record.holder, id));
-        self.use_part(record.part);
+        self.acquire_part(record.part);
         *self.charges.entry(record.charged).or_default() += 1;
         if let Some(region) = self.regions.get_mut(&record.region) {
             region.capabilities.insert(id);
@@ -154,7 +154,7 @@ impl Table {
     }
 
     /// Returns a capability that `by` holds and that is not being revoked.
-    pub(crate) fn usable(
+    pub(crate) fn usable_record(
         &self,
         by: DomainId,
         capability: CapabilityId,
@@ -169,13 +169,13 @@ impl Table {
         Ok(record)
     }
 
-    pub(crate) fn with_right(
+    pub(crate) fn record_with_rights(
         &self,
         by: DomainId,
         capability: CapabilityId,
         needed: Rights,
     ) -> Result<&CapabilityRecord, CapabilityFault> {
-        let record = self.usable(by, capability)?;
+        let record = self.usable_record(by, capability)?;
         if !record.rights.contains(needed) && !tombolo_base::canary!("table lets rights grow") {
             return Err(CapabilityFault::Lacks { capability, needed, given: record.rights });
         }
@@ -194,11 +194,11 @@ impl Table {
         capability: CapabilityId,
         extent: Option<Extent>,
         rights: Rights,
-        to: impl Into<Way>,
+        to: impl Into<Recipient>,
     ) -> Result<CapabilityInfo, CapabilityFault> {
-        let Way { holder, channel } = to.into();
+        let Recipient { holder, channel } = to.into();
         let to_grant = if holder == by { Rights::NONE } else { Rights::GRANT };
-        let record = *self.with_right(by, capability, rights | to_grant)?;
+        let record = *self.record_with_rights(by, capability, rights | to_grant)?;
         let part = match extent {
             None => record.extent,
             Some(_) if tombolo_base::canary!("table narrows no part") => record.extent,
@@ -210,7 +210,7 @@ impl Table {
             holder,
             charged: by,
             parent: Some(capability),
-            in_transit: InTransit::of(by, Way { holder, channel }),
+            in_transit: InTransit::of(by, Recipient { holder, channel }),
             ..record
         }))
     }
@@ -245,22 +245,22 @@ impl Table {
         &mut self,
         by: DomainId,
         capability: CapabilityId,
-        to: impl Into<Way>,
+        to: impl Into<Recipient>,
     ) -> Result<CapabilityInfo, CapabilityFault> {
-        self.with_right(by, capability, Rights::GRANT)?;
-        let Way { holder, channel } = to.into();
-        let in_transit = InTransit::of(by, Way { holder, channel });
-        self.pass_on(capability, holder, in_transit)
+        self.record_with_rights(by, capability, Rights::GRANT)?;
+        let Recipient { holder, channel } = to.into();
+        let in_transit = InTransit::of(by, Recipient { holder, channel });
+        self.set_holder(capability, holder, in_transit)
     }
 
-    pub(crate) fn pass_on(
+    pub(crate) fn set_holder(
         &mut self,
         capability: CapabilityId,
         to: DomainId,
         in_transit: Option<InTransit>,
     ) -> Result<CapabilityInfo, CapabilityFault> {
         if self.capabilities.get(&capability).is_some_and(|record| record.holder != to) {
-            self.unmap_own(capability);
+            self.unmap_for_holder(capability);
         }
         let record = self.capabilities.get_mut(&capability).ok_or(CapabilityFault::Gone { capability })?;
         self.held.remove(&(record.holder, capability));
@@ -270,10 +270,10 @@ impl Table {
     }
 
     /// Removes the holder's mappings made with a capability that it is about to lose.
-    pub(crate) fn unmap_own(&mut self, capability: CapabilityId) {
+    pub(crate) fn unmap_for_holder(&mut self, capability: CapabilityId) {
         let mappings: Vec<ChannelId> = self.mapped_by(capability).collect();
         for mapping in mappings {
-            self.hang_up(mapping);
+            self.request_unmap(mapping);
             if let Some(mapping) = self.mappings.get_mut(&mapping) {
                 mapping.orphan = true;
             }
@@ -296,8 +296,8 @@ impl Table {
     /// # Errors
     /// The capability does not permit it. Nothing has changed.
     pub fn delete(&mut self, by: DomainId, capability: CapabilityId) -> Result<(), CapabilityFault> {
-        let region = self.usable(by, capability)?.region;
-        self.unmap_own(capability);
+        let region = self.usable_record(by, capability)?.region;
+        self.unmap_for_holder(capability);
         self.remove(capability);
         self.free_if_unused(region);
         Ok(())
@@ -335,7 +335,7 @@ impl Table {
                 (mapping.by, mapping.orphan) = (record.parent, true);
             }
         }
-        self.leave_part(record.part);
+        self.release_part(record.part);
     }
 
     pub(crate) fn free_if_unused(&mut self, id: RegionId) {
@@ -347,7 +347,7 @@ impl Table {
             && let Some(region) = self.regions.remove(&id)
         {
             let RegionRecord { memory, length_bytes, .. } = region;
-            self.consequences.push(Consequence::Freed { region: id, memory, length_bytes });
+            self.actions.push(TableAction::Freed { region: id, memory, length_bytes });
         }
     }
 
@@ -365,7 +365,7 @@ impl Table {
         reaches: impl FnOnce(RegionId, Memory) -> bool,
     ) -> Result<Mappable, CapabilityFault> {
         let rights = Rights::READ | (rights & Rights::WRITE);
-        let record = self.with_right(by, capability, rights)?;
+        let record = self.record_with_rights(by, capability, rights)?;
         match (record.kind, pool) {
             (Kind::Pool, false) => {
                 return Err(CapabilityFault::WrongKind { capability, kind: Kind::Pool, needed: Kind::Frame });
@@ -373,7 +373,7 @@ impl Table {
             (kind @ (Kind::Frame | Kind::Service), true) => {
                 return Err(CapabilityFault::WrongKind { capability, kind, needed: Kind::Pool });
             }
-            _ => self.not_split(record.region, record.part, record.extent)?,
+            _ => self.check_not_split(record.region, record.part, record.extent)?,
         }
         let region = self.regions.get(&record.region).ok_or(CapabilityFault::Gone { capability })?;
         let seal = region.sealing.unwrap_or(region.seal);
@@ -401,18 +401,18 @@ impl Table {
                 writable: mappable.rights.contains(Rights::WRITE),
                 by: Some(capability),
                 orphan: false,
-                hung_up: false,
+                unmap_requested: false,
             },
         );
-        self.use_part(part);
+        self.acquire_part(part);
         self.mapped.insert((capability, mapping));
         if let Some(region) = self.regions.get_mut(&mappable.region) {
             region.mappings.insert(mapping);
         }
     }
 
-    /// Starts to seal the region of a capability; [`sealed`](Self::sealed) must follow. From now on it
-    /// cannot be mapped for writing.
+    /// Starts to seal the region of a capability; [`complete_seal`](Self::complete_seal) must follow. From
+    /// now on it cannot be mapped for writing.
     ///
     /// # Errors
     /// [`CapabilityFault::Mapped`] when a domain has a writable mapping that the seal forbids. Nothing has
@@ -423,9 +423,9 @@ impl Table {
         capability: CapabilityId,
         seal: Seal,
     ) -> Result<RegionId, CapabilityFault> {
-        let record = self.with_right(by, capability, Rights::WRITE)?;
+        let record = self.record_with_rights(by, capability, Rights::WRITE)?;
         let (id, extent) = (record.region, record.extent);
-        self.not_split(id, None, extent)?;
+        self.check_not_split(id, None, extent)?;
         let region = self.regions.get(&id).ok_or(CapabilityFault::Gone { capability })?;
         if region.memory.backing() != Backing::Memory {
             return Err(CapabilityFault::CannotSeal { region: id, backing: region.memory.backing() });
@@ -442,13 +442,13 @@ impl Table {
         let writes = |mapping: &&ChannelId| self.mappings.get(mapping).is_some_and(|record| record.writable);
         let own = |mapping: &&ChannelId| self.mappings.get(mapping).is_some_and(|record| record.holder == by);
         let writable = region.mappings.iter().filter(writes);
-        let in_the_way = match seal {
+        let conflicting = match seal {
             Seal::Open => 0,
             Seal::SoleWriter => writable.filter(|mapping| !own(mapping)).count(),
             Seal::Frozen => writable.count(),
         };
-        if in_the_way > 0 {
-            return Err(CapabilityFault::Mapped { region: id, mappings: in_the_way as u32 });
+        if conflicting > 0 {
+            return Err(CapabilityFault::Mapped { region: id, mappings: conflicting as u32 });
         }
         if let Some(region) = self.regions.get_mut(&id) {
             region.sealing = Some(seal);
@@ -457,7 +457,7 @@ impl Table {
     }
 
     /// Records whether the kernel of a region applied the requested seal.
-    pub fn sealed(&mut self, region: RegionId, done: bool) {
+    pub fn complete_seal(&mut self, region: RegionId, done: bool) {
         if let Some(region) = self.regions.get_mut(&region)
             && let Some(seal) = region.sealing.take()
             && done

@@ -22,7 +22,7 @@ pub(super) fn domain(node: NodeId, index: u32) -> DomainId {
 }
 
 pub(super) fn table() -> Table {
-    Table::new(Patience::default())
+    Table::new(RevocationTimeouts::default())
 }
 
 pub(super) fn memory(node: NodeId, maker: DomainId, pages: u64) -> NewRegion {
@@ -86,42 +86,42 @@ fn only_the_holder_may_use_a_capability() {
 }
 
 #[test]
-fn a_region_goes_with_its_last_right_and_its_last_mapping() {
+fn region_is_freed_with_its_last_capability_and_mapping() {
     let (mut table, owner, other) = (table(), domain(HOST, 1), domain(ARM0, 2));
     let all = create(&mut table, memory(HOST, owner, 1));
     let granted = table.derive(owner, all.id, None, Rights::ALL, other).unwrap();
     map(&mut table, other, granted.id, 9, Rights::READ);
     table.delete(owner, all.id).unwrap();
     assert_eq!(table.show(other, granted.id).unwrap().0.parent, None);
-    assert_eq!(table.take_consequences(), []);
+    assert_eq!(table.take_actions(), []);
     // The process may still have it mapped: the region remains until that is known to have ended.
     table.domain_ended(other);
-    assert_eq!(table.take_consequences(), [Consequence::HangUp { node: ARM0, mapping: ChannelId(9) }]);
-    assert!(!table.released(HOST, ChannelId(9)), "another node's word is no evidence");
-    assert!(table.released(ARM0, ChannelId(9)));
-    let consequences = table.take_consequences();
-    assert!(matches!(consequences[..], [Consequence::Freed { region, .. }] if region == all.region));
+    assert_eq!(table.take_actions(), [TableAction::RequestUnmap { node: ARM0, mapping: ChannelId(9) }]);
+    assert!(!table.mapping_released(HOST, ChannelId(9)), "another node's word is no evidence");
+    assert!(table.mapping_released(ARM0, ChannelId(9)));
+    let actions = table.take_actions();
+    assert!(matches!(actions[..], [TableAction::Freed { region, .. }] if region == all.region));
     assert_eq!(table, Table { last_region: 1, last_capability: 2, ..self::table() });
 }
 
 #[test]
-fn a_window_has_its_own_regions_with_who_has_them_mapped() {
+fn window_lists_its_regions_and_mappings() {
     let (mut table, owner, other) = (table(), domain(HOST, 1), domain(ARM0, 2));
-    let mut in_window = |window: u16, offset_bytes, pages| {
+    let mut create_in_window = |window: u16, offset_bytes, pages| {
         let memory = Memory::Window { window: WindowId(window), offset_bytes };
         create(&mut table, NewRegion { memory, ..self::memory(HOST, owner, pages) })
     };
-    let (first, _elsewhere) = (in_window(1, 8192, 2), in_window(2, 4096, 1));
+    let (first, _elsewhere) = (create_in_window(1, 8192, 2), create_in_window(2, 4096, 1));
     create(&mut table, memory(HOST, owner, 1));
     let granted = table.derive(owner, first.id, None, Rights::READ, other).unwrap();
     map(&mut table, owner, first.id, 5, Rights::READ_WRITE);
     map(&mut table, other, granted.id, 6, Rights::READ);
     let mappings = vec![(HOST, ChannelId(5)), (ARM0, ChannelId(6))];
-    let expected = InWindow { offset_bytes: 8192, length_bytes: 8192, mappings };
-    assert_eq!(table.in_window(WindowId(1)), [expected]);
-    let expected = InWindow { offset_bytes: 4096, length_bytes: 4096, mappings: vec![] };
-    assert_eq!(table.in_window(WindowId(2)), [expected]);
-    assert_eq!(table.in_window(WindowId(3)), []);
+    let expected = WindowRegion { offset_bytes: 8192, length_bytes: 8192, mappings };
+    assert_eq!(table.regions_in_window(WindowId(1)), [expected]);
+    let expected = WindowRegion { offset_bytes: 4096, length_bytes: 4096, mappings: vec![] };
+    assert_eq!(table.regions_in_window(WindowId(2)), [expected]);
+    assert_eq!(table.regions_in_window(WindowId(3)), []);
 }
 
 #[test]
@@ -135,41 +135,41 @@ fn whoever_derives_a_capability_is_charged_for_it() {
 }
 
 #[test]
-fn what_is_given_away_is_mapped_by_its_new_holder_alone() {
+fn given_capability_is_unmapped_at_the_old_holder() {
     let (mut table, owner, other) = (table(), domain(HOST, 1), domain(ARM0, 2));
     let all = create(&mut table, memory(HOST, owner, 1));
     map(&mut table, owner, all.id, 5, Rights::READ_WRITE);
     table.give(owner, all.id, other).unwrap();
-    assert_eq!(table.take_consequences(), [Consequence::HangUp { node: HOST, mapping: ChannelId(5) }]);
+    assert_eq!(table.take_actions(), [TableAction::RequestUnmap { node: HOST, mapping: ChannelId(5) }]);
     assert_eq!(table.delete(owner, all.id), Err(CapabilityFault::NotYours { capability: all.id }));
     assert_eq!((table.capabilities_of(owner), table.capabilities_of(other)), (1, 0), "its maker pays for it");
     table.delete(other, all.id).unwrap();
-    assert_eq!(table.take_consequences(), []);
-    table.released(HOST, ChannelId(5));
-    assert!(matches!(table.take_consequences()[..], [Consequence::Freed { .. }]));
+    assert_eq!(table.take_actions(), []);
+    table.mapping_released(HOST, ChannelId(5));
+    assert!(matches!(table.take_actions()[..], [TableAction::Freed { .. }]));
 }
 
 #[test]
-fn with_its_node_the_memory_goes_for_everybody() {
+fn node_loss_removes_its_memory_for_all() {
     let (mut table, owner, other) = (table(), domain(HOST, 1), domain(ARM0, 2));
     let window = NewRegion {
         memory: Memory::Window { window: WindowId(0), offset_bytes: 8192 },
         ..memory(ARM0, owner, 1)
     };
-    let there = create(&mut table, window);
-    let here = create(&mut table, memory(HOST, other, 1));
-    map(&mut table, owner, there.id, 1, Rights::READ);
-    map(&mut table, other, here.id, 2, Rights::READ);
+    let remote = create(&mut table, window);
+    let local = create(&mut table, memory(HOST, other, 1));
+    map(&mut table, owner, remote.id, 1, Rights::READ);
+    map(&mut table, other, local.id, 2, Rights::READ);
     table.domain_ended(other);
-    table.take_consequences();
+    table.take_actions();
     table.node_lost(ARM0);
-    let consequences = table.take_consequences();
-    assert!(consequences.contains(&Consequence::HangUp { node: HOST, mapping: ChannelId(1) }));
-    let freed = consequences.iter().filter(|what| matches!(what, Consequence::Freed { .. })).count();
-    assert_eq!((freed, consequences.len()), (2, 3), "{consequences:?}");
-    assert_eq!(table.show(owner, there.id), Err(CapabilityFault::Gone { capability: there.id }));
-    assert!(!table.released(HOST, ChannelId(1)), "it was forgotten with the memory");
-    assert!(table.held().iter().all(|(_, count)| *count == 0));
+    let actions = table.take_actions();
+    assert!(actions.contains(&TableAction::RequestUnmap { node: HOST, mapping: ChannelId(1) }));
+    let freed = actions.iter().filter(|what| matches!(what, TableAction::Freed { .. })).count();
+    assert_eq!((freed, actions.len()), (2, 3), "{actions:?}");
+    assert_eq!(table.show(owner, remote.id), Err(CapabilityFault::Gone { capability: remote.id }));
+    assert!(!table.mapping_released(HOST, ChannelId(1)), "it was forgotten with the memory");
+    assert!(table.resource_counts().iter().all(|(_, count)| *count == 0));
 }
 
 #[test]
@@ -185,18 +185,18 @@ fn sealed_memory_is_written_by_no_other_domain() {
     let mapped = |mappings| Err(CapabilityFault::Mapped { region: all.region, mappings });
     assert_eq!(table.seal(owner, all.id, Seal::Frozen), mapped(2));
     assert_eq!(table.seal(owner, all.id, Seal::SoleWriter), mapped(1));
-    table.released(HOST, ChannelId(2));
+    table.mapping_released(HOST, ChannelId(2));
     assert_eq!(table.seal(owner, all.id, Seal::SoleWriter), Ok(all.region));
     let sealed = |seal| Err(CapabilityFault::Sealed { region: all.region, seal });
     let wants =
         |table: &Table, rights| table.mappable(other, granted.id, rights, false, |_, _| true).map(|_| ());
     assert_eq!(wants(&table, Rights::READ_WRITE), sealed(Seal::SoleWriter), "also while the kernel is asked");
     assert_eq!(wants(&table, Rights::READ), Ok(()));
-    table.sealed(all.region, false);
+    table.complete_seal(all.region, false);
     assert_eq!(wants(&table, Rights::READ_WRITE), Ok(()), "the kernel refused");
-    table.released(HOST, ChannelId(1));
+    table.mapping_released(HOST, ChannelId(1));
     assert_eq!(table.seal(owner, all.id, Seal::Frozen), Ok(all.region));
-    table.sealed(all.region, true);
+    table.complete_seal(all.region, true);
     assert_eq!(wants(&table, Rights::READ_WRITE), sealed(Seal::Frozen));
     assert_eq!(table.seal(owner, all.id, Seal::SoleWriter).map(|_| ()), sealed(Seal::Frozen));
     let window = create(
@@ -211,7 +211,7 @@ fn sealed_memory_is_written_by_no_other_domain() {
 }
 
 #[test]
-fn lists_have_pages() {
+fn lists_are_paged() {
     let (mut table, owner, other) = (table(), domain(HOST, 1), domain(HOST, 2));
     let made: Vec<CapabilityInfo> = (0..5).map(|_| create(&mut table, memory(HOST, owner, 1))).collect();
     table.give(owner, made[1].id, other).unwrap();

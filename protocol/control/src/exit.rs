@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn exits_have_the_statuses_of_a_shell() {
+    fn exit_status_matches_the_shell() {
         let (exited, killed) = (Exit::Exited { status: 3 }, Exit::Signalled { signal: 9 });
         assert_eq!((exited.to_string(), exited.shell_status()), ("ended with status 3".into(), 3));
         assert_eq!((killed.to_string(), killed.shell_status()), ("was killed by SIGKILL".into(), 137));

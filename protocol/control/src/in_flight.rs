@@ -13,19 +13,19 @@ pub struct InFlight {
 
 impl InFlight {
     /// Computes the number from the last samples of the sending and the receiving end of a channel, and
-    /// whether anything `moves` on it. Returns `None` if it cannot be determined.
+    /// whether anything `is_moving` on it. Returns `None` if it cannot be determined.
     ///
     /// The ends are not sampled at the same moment. While nothing moves, their counts can be subtracted.
     /// Otherwise the difference is mostly the traffic between the two samples, so the sender's own figure is
     /// used: the number of slots of its ring that it knew to be in use.
     #[must_use]
-    pub fn between(from: Option<&EndSample>, to: Option<&EndSample>, moves: bool) -> Option<InFlight> {
+    pub fn between(from: Option<&EndSample>, to: Option<&EndSample>, is_moving: bool) -> Option<InFlight> {
         let ring = from.filter(|from| from.slots != 0);
         // At most the capacity of the ring, regardless of what the ends report.
-        let most = ring.map_or(u64::MAX, |from| from.slots.into());
+        let capacity = ring.map_or(u64::MAX, |from| from.slots.into());
         match (from, to) {
-            (Some(from), Some(to)) if !moves => {
-                Some(InFlight { messages: from.sent.saturating_sub(to.received).min(most), exact: true })
+            (Some(from), Some(to)) if !is_moving => {
+                Some(InFlight { messages: from.sent.saturating_sub(to.received).min(capacity), exact: true })
             }
             _ => ring.map(|from| {
                 let used = from.slots.saturating_sub(from.credit_slots);
@@ -65,8 +65,8 @@ mod tests {
         }
     }
 
-    fn between(from: Option<&EndSample>, to: Option<&EndSample>, moves: bool) -> Option<(u64, bool)> {
-        InFlight::between(from, to, moves).map(|found| (found.messages, found.exact))
+    fn between(from: Option<&EndSample>, to: Option<&EndSample>, is_moving: bool) -> Option<(u64, bool)> {
+        InFlight::between(from, to, is_moving).map(|found| (found.messages, found.exact))
     }
 
     #[test]
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_at_rest_are_counted() {
+    fn idle_channel_has_an_exact_count() {
         let (near, far) = (end(10, 0, 64, 60), end(0, 7, 64, 64));
         assert_eq!(between(Some(&near), Some(&far), false), Some((3, true)));
         assert_eq!(between(Some(&far), Some(&near), false), Some((0, true)));
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn a_moving_stream_without_slots_has_no_count() {
+    fn moving_stream_without_slots_has_no_count() {
         let (near, far) = (end(10, 0, 0, 0), end(0, 7, 0, 0));
         assert_eq!(between(Some(&near), Some(&far), true), None);
         assert_eq!(between(Some(&near), Some(&far), false), Some((3, true)));

@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn variables_are_read_as_they_were_written() {
+    fn job_variables_round_trip() {
         let job = Membership::new(1, 3, "job-0.1.2");
         let variables = job.variables();
         let found = Membership::from_variables(|name| {
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn two_ranks_have_one_name() {
+    fn both_ranks_compute_the_same_channel_name() {
         let [one, two] = [1, 2].map(|rank| Membership::new(rank, 3, "job"));
         assert_eq!(one.name_between("channel", 2), two.name_between("channel", 1));
         assert_ne!(one.name_between("channel", 2), one.name_between("channel", 0));

@@ -50,8 +50,8 @@ pub use monitor::{
 };
 pub use pages::all_pages;
 pub use wire::{
-    ClientMessage, MAX_MESSAGE_BYTES, MAX_ORDER_BYTES, MonitorMessage, Wire, is_about_names,
-    observation_bytes, told,
+    ClientMessage, MAX_MESSAGE_BYTES, MAX_ORDER_BYTES, MonitorMessage, Wire, encode_or_fault,
+    is_naming_request, observation_bytes,
 };
 
 /// Build in [`StartOrder`] that stands for the program of the agent itself, which the agent already has.

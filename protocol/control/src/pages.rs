@@ -25,7 +25,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pages_are_asked_for_until_there_are_no_more() {
+    fn pages_are_requested_until_the_last() {
         let ask = |last: Option<&u8>| {
             let from = last.map_or(0, |last| last + 1);
             Ok::<_, u8>(((from..10).take(3).collect(), from + 3 < 10))

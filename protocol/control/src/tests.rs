@@ -58,7 +58,7 @@ fn connected() -> MonitorMessage {
 }
 
 #[test]
-fn a_request_is_golden() {
+fn request_encoding_is_golden() {
     let expected = [
         "0400080002020100",
         "0300000008000000",
@@ -116,7 +116,7 @@ fn replies_and_orders_round_trip() {
 }
 
 #[test]
-fn an_answer_belongs_to_a_call_that_is_answered_so() {
+fn reply_must_match_its_call() {
     let refused = |ordinal, body| {
         let message = MonitorMessage { request: request(ordinal, 1), body };
         assert_eq!(message.to_bytes(), Err(Unsendable::Answer { ordinal }));
@@ -131,7 +131,7 @@ fn an_answer_belongs_to_a_call_that_is_answered_so() {
 }
 
 #[test]
-fn every_cut_of_a_message_is_refused_and_never_a_panic() {
+fn truncated_messages_are_refused() {
     let bytes = connected().to_bytes().unwrap();
     for length in 0..bytes.len() {
         assert!(MonitorMessage::from_bytes(&bytes[..length]).is_err(), "{length}");
@@ -142,7 +142,7 @@ fn every_cut_of_a_message_is_refused_and_never_a_panic() {
 }
 
 #[test]
-fn what_is_longer_than_it_may_be_is_refused_by_name_before_it_is_sent_and_when_it_is_read() {
+fn overlong_fields_are_refused_by_name() {
     let max = crate::records::MAX_GIVEN_NAME as usize;
     let restart = |bytes: usize| ClientMessage {
         request: 1,
@@ -164,7 +164,7 @@ fn what_is_longer_than_it_may_be_is_refused_by_name_before_it_is_sent_and_when_i
 }
 
 #[test]
-fn all_of_a_message_has_a_limit_too() {
+fn whole_message_has_a_limit() {
     let input = |bytes: usize| ClientMessage {
         request: 1,
         body: Request::Input { domain: domain(1), stream: 0, bytes: vec![7; bytes] },
@@ -192,17 +192,17 @@ fn an_answer_that_cannot_be_sent_is_replaced_by_a_fault() {
         request: request(Request::TRACE_READ, 3),
         body: Reply::TraceRead { bytes: bytes.clone() },
     };
-    let heard = MonitorMessage::from_bytes(&told(&read)).unwrap();
-    assert_eq!(heard.request, read.request);
-    assert!(matches!(heard.body, Reply::Failed { fault: Fault::Limit { .. } }));
+    let decoded = MonitorMessage::from_bytes(&encode_or_fault(&read)).unwrap();
+    assert_eq!(decoded.request, read.request);
+    assert!(matches!(decoded.body, Reply::Failed { fault: Fault::Limit { .. } }));
     let event = MonitorMessage { request: 0, body: Reply::Output { domain: domain(1), stream: 1, bytes } };
-    let heard = MonitorMessage::from_bytes(&told(&event)).unwrap();
-    assert!(matches!(heard.body, Reply::TurnedAway { fault: Fault::Limit { .. } }));
+    let decoded = MonitorMessage::from_bytes(&encode_or_fault(&event)).unwrap();
+    assert!(matches!(decoded.body, Reply::TurnedAway { fault: Fault::Limit { .. } }));
 }
 
 /// A list with a wrong length causes no allocation: its elements must be present.
 #[test]
-fn a_lying_length_is_refused() {
+fn wrong_length_is_refused() {
     let bytes = Request::Spawn {
         spawn: SpawnRequest {
             node: "n".into(),
@@ -220,7 +220,7 @@ fn a_lying_length_is_refused() {
 }
 
 #[test]
-fn values_that_mean_nothing_are_refused() {
+fn undefined_values_are_refused() {
     let bytes = connect().to_bytes().unwrap();
     let word = bytes.chunks(8).position(|word| word[..2] == [64, 0]).expect("64-byte slots") * 8;
     let mut wrong = bytes.clone();
@@ -325,7 +325,7 @@ fn derive() -> ClientMessage {
 }
 
 #[test]
-fn a_request_about_capabilities_is_golden() {
+fn capability_request_encoding_is_golden() {
     let expected = [
         "3d00080002020100",
         "0807060504030201",
@@ -343,7 +343,7 @@ fn a_request_about_capabilities_is_golden() {
 }
 
 #[test]
-fn a_request_about_names_is_golden() {
+fn naming_request_encoding_is_golden() {
     let expected = [
         "1e00040002030000",
         "0200000000000000",
@@ -367,9 +367,11 @@ fn a_request_about_names_is_golden() {
         "0500000000000000",
     ];
     assert_eq!(words(&find()), expected);
-    assert!(is_about_names(&find().to_bytes().unwrap()));
+    assert!(is_naming_request(&find().to_bytes().unwrap()));
     assert!(
-        !is_about_names(&connect().to_bytes().unwrap()) && !is_about_names(&[30; 8]) && !is_about_names(&[2])
+        !is_naming_request(&connect().to_bytes().unwrap())
+            && !is_naming_request(&[30; 8])
+            && !is_naming_request(&[2])
     );
 }
 
@@ -382,7 +384,7 @@ fn deleted() -> MonitorMessage {
 }
 
 #[test]
-fn a_notice_is_golden() {
+fn notice_encoding_is_golden() {
     let expected = [
         "3600060001000000",
         "0100020000000000",
@@ -478,7 +480,7 @@ fn attributes_have_one_encoding() {
 }
 
 /// Everything that can be decoded can be encoded, and then decodes to the same value.
-fn settles<M: Wire + PartialEq + core::fmt::Debug>(bytes: &[u8]) -> Result<(), TestCaseError> {
+fn check_round_trip<M: Wire + PartialEq + core::fmt::Debug>(bytes: &[u8]) -> Result<(), TestCaseError> {
     if let Ok(message) = M::from_bytes(bytes) {
         let again = message.to_bytes().map(|bytes| M::from_bytes(&bytes));
         prop_assert_eq!(again, Ok(Ok(message)));
@@ -495,15 +497,15 @@ proptest! {
         let mut bytes = ClientMessage { request: 1, body }.to_bytes().unwrap();
         let index = index % bytes.len();
         bytes[index] = value;
-        settles::<ClientMessage>(&bytes)?;
+        check_round_trip::<ClientMessage>(&bytes)?;
     }
 
     #[test]
     fn arbitrary_bytes_never_panic(bytes in proptest::collection::vec(any::<u8>(), 0..256)) {
-        settles::<ClientMessage>(&bytes)?;
-        settles::<MonitorMessage>(&bytes)?;
-        settles::<Order>(&bytes)?;
-        settles::<Report>(&bytes)?;
+        check_round_trip::<ClientMessage>(&bytes)?;
+        check_round_trip::<MonitorMessage>(&bytes)?;
+        check_round_trip::<Order>(&bytes)?;
+        check_round_trip::<Report>(&bytes)?;
     }
 
     #[test]
@@ -511,13 +513,13 @@ proptest! {
         let mut bytes = connected().to_bytes().unwrap();
         let index = index % bytes.len();
         bytes[index] = value;
-        settles::<MonitorMessage>(&bytes)?;
+        check_round_trip::<MonitorMessage>(&bytes)?;
     }
 }
 
 /// Frozen: builds that differ in everything else must understand these.
 #[test]
-fn first_words_are_golden() {
+fn handshake_encodings_are_golden() {
     let body = Request::Attach { version: 0x0403_0201, program: "p".into() };
     let attach = ClientMessage { request: 1, body };
     assert_eq!(
@@ -547,7 +549,7 @@ fn first_words_are_golden() {
 }
 
 #[test]
-fn the_name_of_a_root_is_found_again_and_that_of_an_agent_is_none() {
+fn only_root_socket_names_are_parsed() {
     let root = socket_name(1000, "lab", None);
     assert_eq!(root, "tombolo/1000/lab");
     assert_eq!(parse_socket_name(&root), Some((1000, "lab")));
@@ -569,7 +571,7 @@ fn a_node_is_starting_while_it_is_neither_up_nor_down() {
 }
 
 #[test]
-fn the_fingerprint_is_of_both_interfaces_and_of_channels() {
+fn fingerprint_covers_both_interfaces_and_channels() {
     let hash = |one: u64, next: u64| {
         let bytes: Vec<u8> = one.to_le_bytes().into_iter().chain(next.to_le_bytes()).collect();
         tombolo_base::hash::fnv1a(&bytes)

@@ -50,7 +50,7 @@ impl<B: Messages> Wire for Envelope<B> {
     }
 }
 
-macro_rules! without_calls {
+macro_rules! impl_wire {
     ($($messages:ty),*) => {$(
         impl Wire for $messages {
             fn to_bytes(&self) -> Result<Vec<u8>, Unsendable> {
@@ -63,12 +63,12 @@ macro_rules! without_calls {
         }
     )*};
 }
-without_calls!(AgentRequest, AgentReply);
+impl_wire!(AgentRequest, AgentReply);
 
 /// Encodes a monitor's message to a client. An answer that is too long is replaced by a fault with the
 /// reason, an event by a notice that the monitor no longer serves the client.
 #[must_use]
-pub fn told(message: &MonitorMessage) -> Vec<u8> {
+pub fn encode_or_fault(message: &MonitorMessage) -> Vec<u8> {
     message.to_bytes().unwrap_or_else(|error| {
         let fault = Fault::Limit { what: format!("the monitor's answer cannot be sent: {error}") };
         let body = match message.request {
@@ -91,9 +91,9 @@ pub fn observation_bytes(observation: &Observation) -> Result<usize, OverLimit> 
 
 /// Whether the header of an encoded [`ClientMessage`] indicates that it may concern the names of the node.
 #[must_use]
-pub fn is_about_names(bytes: &[u8]) -> bool {
-    let about = [MonitorRequest::EXPORT, MonitorRequest::WITHDRAW, MonitorRequest::NAMES];
-    Header::read(Source::Bytes(bytes)).is_ok_and(|(header, _)| about.contains(&header.ordinal()))
+pub fn is_naming_request(bytes: &[u8]) -> bool {
+    let naming = [MonitorRequest::EXPORT, MonitorRequest::WITHDRAW, MonitorRequest::NAMES];
+    Header::read(Source::Bytes(bytes)).is_ok_and(|(header, _)| naming.contains(&header.ordinal()))
 }
 
 #[cfg(test)]
@@ -104,7 +104,7 @@ mod tests {
     use crate::observation::Part;
 
     #[test]
-    fn an_observation_takes_what_an_answer_grows_by() {
+    fn observation_size_is_what_it_adds_to_a_reply() {
         let gone = Observation::Gone { part: Part::Node(NodeId(1)) };
         let answer = |observations| MonitorMessage {
             request: 1,
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn an_order_has_room_around_a_whole_control_message() {
+    fn order_fits_a_whole_control_message() {
         assert_eq!(MAX_ORDER_BYTES - MAX_MESSAGE_BYTES, 2048);
     }
 }

@@ -21,7 +21,7 @@ pub const fn max_bytes(page_bytes: usize) -> usize {
 /// Appends the difference between `before` and `now`, which have equal length. Returns whether they differ.
 ///
 /// Compares only the first 65,536 lines of pages longer than 4 MiB.
-pub fn write(before: &[u8], now: &[u8], target: &mut Vec<u8>) -> bool {
+pub fn encode(before: &[u8], now: &[u8], target: &mut Vec<u8>) -> bool {
     let start = target.len();
     let lines = before.chunks(LINE_BYTES).zip(now.chunks(LINE_BYTES));
     for (number, (before, now)) in (0..=u16::MAX).zip(lines) {
@@ -50,7 +50,7 @@ pub struct Line {
 
 /// Decodes the next line and advances `rest` past it. Returns `None` for bytes that are not a line of a page
 /// of `page_bytes`.
-fn next(rest: &mut &[u8], page_bytes: usize) -> Option<Line> {
+fn decode_line(rest: &mut &[u8], page_bytes: usize) -> Option<Line> {
     let (number, after) = rest.split_first_chunk::<2>()?;
     let (mask, mut after) = after.split_first_chunk::<8>()?;
     let (offset_bytes, mask) =
@@ -70,14 +70,14 @@ fn next(rest: &mut &[u8], page_bytes: usize) -> Option<Line> {
 /// Returns the lines of a difference in a page of `page_bytes`, if it is valid from its first byte to its
 /// last.
 #[must_use]
-pub fn lines(difference: &[u8], page_bytes: usize) -> Option<impl Iterator<Item = Line>> {
+pub fn decode_lines(difference: &[u8], page_bytes: usize) -> Option<impl Iterator<Item = Line>> {
     let (mut rest, mut least) = (difference, 0);
     while !rest.is_empty() {
-        let line = next(&mut rest, page_bytes).filter(|line| line.offset_bytes >= least)?;
+        let line = decode_line(&mut rest, page_bytes).filter(|line| line.offset_bytes >= least)?;
         least = line.offset_bytes + LINE_BYTES;
     }
     let mut rest = difference;
-    Some(core::iter::from_fn(move || if rest.is_empty() { None } else { next(&mut rest, page_bytes) }))
+    Some(core::iter::from_fn(move || if rest.is_empty() { None } else { decode_line(&mut rest, page_bytes) }))
 }
 
 #[cfg(test)]
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     fn apply(page: &mut [u8], difference: &[u8]) -> bool {
-        let Some(lines) = lines(difference, page.len()) else { return false };
+        let Some(lines) = decode_lines(difference, page.len()) else { return false };
         for line in lines {
             for at in (0..LINE_BYTES).filter(|at| line.mask >> at & 1 == 1) {
                 page[line.offset_bytes + at] = line.bytes[at];
@@ -98,7 +98,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn writes_of_two_to_different_bytes_merge(
+        fn concurrent_writes_to_different_bytes_merge(
             before in proptest::collection::vec(any::<u8>(), 200),
             writes in proptest::collection::vec((0..200_usize, any::<u8>(), any::<bool>()), 0..300),
         ) {
@@ -111,7 +111,7 @@ mod tests {
             let mut merged = before.clone();
             for written in [ours, theirs] {
                 let mut difference = Vec::new();
-                let differs = write(&before, &written, &mut difference);
+                let differs = encode(&before, &written, &mut difference);
                 prop_assert_eq!(differs, before != written);
                 prop_assert!(difference.len() <= max_bytes(200));
                 prop_assert!(apply(&mut merged, &difference));
@@ -120,7 +120,7 @@ mod tests {
         }
 
         #[test]
-        fn other_bytes_are_refused_or_stay_within_the_page(
+        fn arbitrary_bytes_are_refused_or_stay_within_the_page(
             given in proptest::collection::vec(any::<u8>(), 0..100),
             small in 0..4_u8,
         ) {
@@ -133,11 +133,11 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_difference_is_refused() {
+    fn invalid_differences_are_refused() {
         let line = |number: u16, mask: u64, bytes: &[u8]| {
             [&number.to_le_bytes()[..], &mask.to_le_bytes(), bytes].concat()
         };
-        let is_one = |difference: &[u8]| lines(difference, 200).is_some();
+        let is_one = |difference: &[u8]| decode_lines(difference, 200).is_some();
         assert!(is_one(&line(0, 0b101, &[7, 8])) && is_one(&[line(0, 1, &[7]), line(3, 1, &[7])].concat()));
         for wrong in [
             line(0, 0, &[]),

@@ -12,16 +12,16 @@ pub(crate) struct Directory<C> {
     pub(crate) holders: Ranks,
     /// Whether the only holder may write.
     pub(crate) exclusive: bool,
-    pub(crate) reading: Ranks,
-    pub(crate) writing: Ranks,
+    pub(crate) pending_readers: Ranks,
+    pub(crate) pending_writers: Ranks,
     /// Rank that was served last; the search for the next starts after it.
-    last: Rank,
-    pub(crate) busy: Option<Busy<C>>,
+    last_served: Rank,
+    pub(crate) active: Option<ActiveRequest<C>>,
 }
 
 /// Request that is being served.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Busy<C> {
+pub(crate) struct ActiveRequest<C> {
     requester: Rank,
     access: Access,
     step: Step,
@@ -50,34 +50,34 @@ impl<C> Directory<C> {
             settled: false,
             holders: Ranks::NONE,
             exclusive: false,
-            reading: Ranks::NONE,
-            writing: Ranks::NONE,
-            last: Rank(0),
-            busy: None,
+            pending_readers: Ranks::NONE,
+            pending_writers: Ranks::NONE,
+            last_served: Rank(0),
+            active: None,
         }
     }
 
     /// Removes a rank that is dead.
     pub(crate) fn remove(&mut self, died: Rank) {
         self.holders.remove(died);
-        self.reading.remove(died);
-        self.writing.remove(died);
+        self.pending_readers.remove(died);
+        self.pending_writers.remove(died);
         self.exclusive &= !self.holders.is_empty();
     }
 
     /// Returns the next rank to be served, and the access that it wants.
     fn next(&mut self) -> Option<(Rank, Access)> {
-        let rank = self.reading.or(self.writing).next_after(self.last)?;
-        self.last = rank;
-        let access = if self.writing.has(rank) { Access::Write } else { Access::Read };
-        self.reading.remove(rank);
-        self.writing.remove(rank);
+        let rank = self.pending_readers.union(self.pending_writers).next_after(self.last_served)?;
+        self.last_served = rank;
+        let access = if self.pending_writers.contains(rank) { Access::Write } else { Access::Read };
+        self.pending_readers.remove(rank);
+        self.pending_writers.remove(rank);
         Some((rank, access))
     }
 }
 
 impl<C: Clone> Node<C> {
-    pub(crate) fn wanted<S>(
+    pub(crate) fn handle_want<S>(
         &mut self,
         store: &mut S,
         from: Rank,
@@ -91,16 +91,16 @@ impl<C: Clone> Node<C> {
         let directory = &mut self.pages.get_mut(page as usize).ok_or(Violation::Page(page))?.directory;
         match access {
             Access::None => return Err(Violation::Request(page)),
-            Access::Read => directory.reading.add(from),
-            Access::Write => directory.writing.add(from),
+            Access::Read => directory.pending_readers.add(from),
+            Access::Write => directory.pending_writers.add(from),
         }
         self.serve(store, page);
-        self.serve_ahead(store, from, page, ahead);
+        self.serve_prefetch(store, from, page, ahead);
         Ok(())
     }
 
     /// Grants the available pages after `page`.
-    fn serve_ahead<S: Store<Content = C>>(&mut self, store: &mut S, reader: Rank, page: u32, ahead: u8) {
+    fn serve_prefetch<S: Store<Content = C>>(&mut self, store: &mut S, reader: Rank, page: u32, ahead: u8) {
         let me = self.geometry.me;
         let block = page / self.geometry.block_pages;
         for next in (page + 1..self.geometry.pages).take(usize::from(ahead)) {
@@ -109,9 +109,9 @@ impl<C: Clone> Node<C> {
             }
             let record = &mut self.pages[next as usize];
             let directory = &mut record.directory;
-            let idle = directory.settled && directory.busy.is_none() && record.lost.is_none();
-            if idle && directory.holders.has(me) && !directory.holders.has(reader) {
-                directory.reading.add(reader);
+            let idle = directory.settled && directory.active.is_none() && record.lost.is_none();
+            if idle && directory.holders.contains(me) && !directory.holders.contains(reader) {
+                directory.pending_readers.add(reader);
                 self.serve(store, next);
             }
         }
@@ -126,7 +126,7 @@ impl<C: Clone> Node<C> {
             }
             let record = &mut self.pages[page as usize];
             let directory = &mut record.directory;
-            if !directory.settled || directory.busy.is_some() {
+            if !directory.settled || directory.active.is_some() {
                 return;
             }
             let Some((requester, access)) = directory.next() else { return };
@@ -134,7 +134,7 @@ impl<C: Clone> Node<C> {
                 self.post(requester, Message::Lost { page, with });
                 continue;
             }
-            let holds = directory.holders.has(requester);
+            let holds = directory.holders.contains(requester);
             if holds && (access == Access::Read || directory.exclusive) {
                 let access = if directory.exclusive { Access::Write } else { Access::Read };
                 self.post(requester, Message::Grant { page, access, content: None });
@@ -143,11 +143,16 @@ impl<C: Clone> Node<C> {
             // A home without a copy first gets one, so that the content is not lost if the other ranks die
             // meanwhile.
             let others = directory.holders.without(requester);
-            let has_none = !directory.exclusive && !directory.holders.has(me) && !others.is_empty();
-            directory.busy =
-                Some(Busy { requester, access, step: Step::Fetch, awaiting: Ranks::NONE, content: None });
+            let has_none = !directory.exclusive && !directory.holders.contains(me) && !others.is_empty();
+            directory.active = Some(ActiveRequest {
+                requester,
+                access,
+                step: Step::Fetch,
+                awaiting: Ranks::NONE,
+                content: None,
+            });
             if access == Access::Read || has_none {
-                let source = if others.has(me) { Some(me) } else { others.first() };
+                let source = if others.contains(me) { Some(me) } else { others.first() };
                 self.fetch(page, source);
                 return;
             }
@@ -159,8 +164,8 @@ impl<C: Clone> Node<C> {
 
     fn fetch(&mut self, page: u32, source: Option<Rank>) {
         let Some(source) = source else { return };
-        if let Some(busy) = &mut self.pages[page as usize].directory.busy {
-            busy.awaiting = Ranks::of(source);
+        if let Some(active) = &mut self.pages[page as usize].directory.active {
+            active.awaiting = Ranks::of(source);
         }
         self.post(source, Message::Recall { page, leave: Access::Read, content: true });
     }
@@ -170,10 +175,10 @@ impl<C: Clone> Node<C> {
     fn collect<S: Store<Content = C>>(&mut self, store: &mut S, page: u32) -> bool {
         let me = self.geometry.me;
         let directory = &mut self.pages[page as usize].directory;
-        let Some(busy) = &mut directory.busy else { return false };
+        let Some(active) = &mut directory.active else { return false };
         let exclusive = directory.exclusive;
-        let others = directory.holders.without(busy.requester);
-        (busy.step, busy.awaiting) = (Step::Collect, others);
+        let others = directory.holders.without(active.requester);
+        (active.step, active.awaiting) = (Step::Collect, others);
         if others.is_empty() {
             self.finish_write(store, page);
             return true;
@@ -185,7 +190,7 @@ impl<C: Clone> Node<C> {
         false
     }
 
-    pub(crate) fn yielded<S>(
+    pub(crate) fn handle_yield<S>(
         &mut self,
         store: &mut S,
         from: Rank,
@@ -197,22 +202,22 @@ impl<C: Clone> Node<C> {
     {
         let directory = &mut self.pages.get_mut(page as usize).ok_or(Violation::Page(page))?.directory;
         let exclusive = directory.exclusive;
-        let Some(busy) = directory.busy.as_mut().filter(|busy| busy.awaiting.has(from)) else {
+        let Some(active) = directory.active.as_mut().filter(|active| active.awaiting.contains(from)) else {
             return Err(Violation::Answer(page));
         };
-        match (busy.step, content) {
+        match (active.step, content) {
             (Step::Fetch, None) => return Err(Violation::Answer(page)),
             (Step::Fetch, Some(content)) => {
-                busy.awaiting = Ranks::NONE;
+                active.awaiting = Ranks::NONE;
                 directory.exclusive = false;
-                self.fetched(store, page, content);
+                self.handle_content(store, page, content);
             }
             (Step::Collect, None) if exclusive => return Err(Violation::Answer(page)),
             (Step::Collect, content) => {
-                busy.awaiting.remove(from);
-                busy.content = busy.content.take().or(content);
+                active.awaiting.remove(from);
+                active.content = active.content.take().or(content);
                 directory.holders.remove(from);
-                if busy.awaiting.is_empty() {
+                if active.awaiting.is_empty() {
                     self.finish_write(store, page);
                 }
             }
@@ -222,30 +227,32 @@ impl<C: Clone> Node<C> {
     }
 
     /// Handles the content of a page whose sender now only reads.
-    fn fetched<S: Store<Content = C>>(&mut self, store: &mut S, page: u32, content: C) {
+    fn handle_content<S: Store<Content = C>>(&mut self, store: &mut S, page: u32, content: C) {
         let (me, dead) = (self.geometry.me, self.dead);
         let record = &mut self.pages[page as usize];
         let directory = &mut record.directory;
-        let Some((requester, access)) = directory.busy.as_ref().map(|busy| (busy.requester, busy.access))
+        let Some((requester, access)) =
+            directory.active.as_ref().map(|active| (active.requester, active.access))
         else {
             return;
         };
-        if !directory.holders.has(me) && (requester != me || access == Access::Write) {
+        if !directory.holders.contains(me) && (requester != me || access == Access::Write) {
             directory.holders.add(me);
             store.install(page, Access::Read, content.clone());
             record.access = Access::Read;
-            Counts::count(&mut record.counts.fetched);
+            Counts::increment(&mut record.counts.fetched);
         }
-        if access == Access::Write && !dead.has(requester) {
+        if access == Access::Write && !dead.contains(requester) {
             self.collect(store, page);
             return;
         }
-        directory.busy = None;
+        directory.active = None;
         // Serves all waiting readers at once.
-        let readers = Ranks(directory.reading.0 & !directory.writing.0).or(Ranks::of(requester));
-        directory.reading = Ranks(directory.reading.0 & directory.writing.0);
-        for reader in readers.iter().filter(|reader| !dead.has(*reader)) {
-            let has = self.pages[page as usize].directory.holders.has(reader);
+        let readers =
+            Ranks(directory.pending_readers.0 & !directory.pending_writers.0).union(Ranks::of(requester));
+        directory.pending_readers = Ranks(directory.pending_readers.0 & directory.pending_writers.0);
+        for reader in readers.iter().filter(|reader| !dead.contains(*reader)) {
+            let has = self.pages[page as usize].directory.holders.contains(reader);
             self.pages[page as usize].directory.holders.add(reader);
             let content = (!has).then(|| content.clone());
             self.post(reader, Message::Grant { page, access: Access::Read, content });
@@ -257,59 +264,64 @@ impl<C: Clone> Node<C> {
         let me = self.geometry.me;
         let record = &mut self.pages[page as usize];
         let directory = &mut record.directory;
-        let Some(busy) = directory.busy.take() else { return };
-        let holds = directory.holders.has(busy.requester);
-        if !self.dead.has(busy.requester) && (holds || busy.content.is_some()) {
-            directory.holders = Ranks::of(busy.requester);
+        let Some(active) = directory.active.take() else { return };
+        let holds = directory.holders.contains(active.requester);
+        if !self.dead.contains(active.requester) && (holds || active.content.is_some()) {
+            directory.holders = Ranks::of(active.requester);
             directory.exclusive = true;
             if tombolo_base::canary!("directory forgets the owner") {
                 directory.holders = Ranks::of(me);
             }
-            let content = busy.content.filter(|_| !holds);
-            self.post(busy.requester, Message::Grant { page, access: Access::Write, content });
-        } else if let Some(content) = busy.content {
+            let content = active.content.filter(|_| !holds);
+            self.post(active.requester, Message::Grant { page, access: Access::Write, content });
+        } else if let Some(content) = active.content {
             // The requester died, so the page stays here.
             directory.holders = Ranks::of(me);
             directory.exclusive = true;
             record.access = Access::Write;
             store.install(page, Access::Write, content);
         } else {
-            record.lost = Some(busy.requester);
-            self.refuse(page, busy.requester, busy.requester);
+            record.lost = Some(active.requester);
+            self.refuse(page, active.requester, active.requester);
         }
     }
 
     /// Handles the death of a rank on a page whose home is, and was, this rank.
-    pub(crate) fn holder_died<S: Store<Content = C>>(&mut self, store: &mut S, page: u32, died: Rank) {
+    pub(crate) fn handle_holder_death<S: Store<Content = C>>(
+        &mut self,
+        store: &mut S,
+        page: u32,
+        died: Rank,
+    ) {
         let record = &mut self.pages[page as usize];
         let directory = &mut record.directory;
-        let was_exclusive = directory.exclusive && directory.holders.has(died);
+        let was_exclusive = directory.exclusive && directory.holders.contains(died);
         directory.remove(died);
-        match &mut directory.busy {
+        match &mut directory.active {
             None if directory.settled && directory.holders.is_empty() && record.lost.is_none() => {
                 record.lost = Some(died);
             }
-            Some(busy) if busy.awaiting.has(died) => {
-                busy.awaiting.remove(died);
-                let (requester, access) = (busy.requester, busy.access);
-                if busy.step == Step::Collect {
+            Some(active) if active.awaiting.contains(died) => {
+                active.awaiting.remove(died);
+                let (requester, access) = (active.requester, active.access);
+                if active.step == Step::Collect {
                     if was_exclusive {
-                        directory.busy = None;
+                        directory.active = None;
                         record.lost = Some(died);
                         self.refuse(page, requester, died);
-                    } else if busy.awaiting.is_empty() {
+                    } else if active.awaiting.is_empty() {
                         self.finish_write(store, page);
                     }
                 } else if directory.holders.is_empty() {
-                    directory.busy = None;
+                    directory.active = None;
                     record.lost = Some(died);
                     self.refuse(page, requester, died);
                 } else {
                     // Another rank has it.
-                    directory.busy = None;
+                    directory.active = None;
                     match access {
-                        Access::Write => directory.writing.add(requester),
-                        Access::Read | Access::None => directory.reading.add(requester),
+                        Access::Write => directory.pending_writers.add(requester),
+                        Access::Read | Access::None => directory.pending_readers.add(requester),
                     }
                 }
             }

@@ -45,7 +45,7 @@ pub mod wire;
 pub mod world;
 
 pub use message::{Access, Message};
-pub use node::{Consistency, Counts, Fault, Geometry, Node, Store, Unusable, Violation};
+pub use node::{Consistency, Counts, Fault, Geometry, GeometryError, Node, Store, Violation};
 pub use ranks::{MAX_RANKS, Rank, Ranks};
 
 /// Maximum number of pages of a range: 16 TiB of 4 KiB each.

@@ -18,16 +18,16 @@ pub trait Store {
 
     /// Reduces the access of the program to `page` to `leave`, [`Access::None`] or [`Access::Read`]. Then
     /// returns the contents if `content` is set. The program must not be able to change them in between.
-    fn lower(&mut self, page: u32, leave: Access, content: bool) -> Option<Self::Content>;
+    fn downgrade(&mut self, page: u32, leave: Access, content: bool) -> Option<Self::Content>;
 
     /// Fills the invalid `page` with this content, and grants access to the program.
     fn install(&mut self, page: u32, access: Access, content: Self::Content);
 
     /// Upgrades `page` from read to write access.
-    fn raise(&mut self, page: u32);
+    fn upgrade(&mut self, page: u32);
 
     /// Makes every access to the invalid `page` fail, because its content died with a rank.
-    fn lose(&mut self, page: u32, with: Rank);
+    fn mark_lost(&mut self, page: u32, with: Rank);
 
     /// Returns the content of `page`. With release consistency the page is a copy that the program may only
     /// read, or at home, where the program may write to it concurrently.
@@ -80,7 +80,7 @@ pub struct Geometry {
 
 /// Error of an invalid geometry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Unusable {
+pub enum GeometryError {
     /// The number of ranks, or this rank, is out of range.
     #[error("rank {me} of {ranks} ranks: use 1 to {MAX_RANKS} ranks, counted from 0")]
     Ranks {
@@ -109,19 +109,19 @@ impl Geometry {
         let ranks = u32::from(self.ranks.max(1));
         let first = (page / self.block_pages.max(1)) % ranks;
         let living = Ranks(Ranks::below(self.ranks).0 & !dead.0);
-        if living.has(Rank(first as u8)) {
+        if living.contains(Rank(first as u8)) {
             Some(Rank(first as u8))
         } else {
             living.next_after(Rank(first as u8))
         }
     }
 
-    fn check(&self) -> Result<(), Unusable> {
+    fn check(&self) -> Result<(), GeometryError> {
         if self.ranks == 0 || self.ranks > MAX_RANKS || self.me.0 >= self.ranks {
-            return Err(Unusable::Ranks { me: self.me.0, ranks: self.ranks });
+            return Err(GeometryError::Ranks { me: self.me.0, ranks: self.ranks });
         }
         if self.pages == 0 || self.pages > crate::MAX_PAGES || self.block_pages == 0 {
-            return Err(Unusable::Pages { pages: self.pages, block_pages: self.block_pages });
+            return Err(GeometryError::Pages { pages: self.pages, block_pages: self.block_pages });
         }
         Ok(())
     }
@@ -163,7 +163,7 @@ pub enum Fault {
     /// The program already has access and can continue.
     Resolved,
     /// The page was requested. The store is changed when it arrives.
-    Asked,
+    Requested,
     /// The page died with this rank.
     Lost(Rank),
 }
@@ -195,7 +195,7 @@ impl Counts {
 
     /// Returns the sums of both, counter by counter.
     #[must_use]
-    pub fn and(self, other: Counts) -> Counts {
+    pub fn saturating_add(self, other: Counts) -> Counts {
         Counts {
             read_faults: self.read_faults.saturating_add(other.read_faults),
             write_faults: self.write_faults.saturating_add(other.write_faults),
@@ -206,7 +206,7 @@ impl Counts {
         }
     }
 
-    pub(crate) fn count(counter: &mut u32) {
+    pub(crate) fn increment(counter: &mut u32) {
         *counter = counter.saturating_add(1);
     }
 }
@@ -227,12 +227,12 @@ pub(crate) struct Page<C> {
     /// Access that the program waits for.
     pub(crate) want: Access,
     /// Access that was requested from the home and not granted yet.
-    asked: Access,
+    requested: Access,
     granted_ns: u64,
     deferred: Option<Deferred>,
     pub(crate) lost: Option<Rank>,
     /// Whether it was taken and is not back yet.
-    away: bool,
+    was_taken: bool,
     pub(crate) counts: Counts,
     /// State as the home of the page, now or in the future.
     pub(crate) directory: Directory<C>,
@@ -259,26 +259,26 @@ impl<C: Clone> Node<C> {
     /// Creates a rank at the start of a job: each page is at its home, which may write to it.
     ///
     /// # Errors
-    /// [`Unusable`].
-    pub fn new(geometry: Geometry) -> Result<Self, Unusable> {
+    /// [`GeometryError`].
+    pub fn new(geometry: Geometry) -> Result<Self, GeometryError> {
         geometry.check()?;
         let page = |page| {
             let at_home = geometry.home(page, Ranks::NONE) == Some(geometry.me);
             Page {
                 access: if at_home { Access::Write } else { Access::None },
                 want: Access::None,
-                asked: Access::None,
+                requested: Access::None,
                 granted_ns: 0,
                 deferred: None,
                 lost: None,
-                away: false,
+                was_taken: false,
                 counts: Counts::default(),
                 directory: if at_home { Directory::at_home(geometry.me) } else { Directory::elsewhere() },
             }
         };
         let mut pages = Vec::new();
         let room = pages.try_reserve_exact(geometry.pages as usize);
-        room.map_err(|_| Unusable::Memory(geometry.pages))?;
+        room.map_err(|_| GeometryError::Memory(geometry.pages))?;
         pages.extend((0..geometry.pages).map(page));
         Ok(Node {
             geometry,
@@ -364,22 +364,22 @@ impl<C: Clone> Node<C> {
         if record.access >= access {
             return Ok(Fault::Resolved);
         }
-        Counts::count(match (record.access, access) {
+        Counts::increment(match (record.access, access) {
             (_, Access::None | Access::Read) => &mut record.counts.read_faults,
             (Access::Read, Access::Write) => &mut record.counts.upgrades,
             (_, Access::Write) => &mut record.counts.write_faults,
         });
         if self.geometry.consistency == Consistency::Release {
-            return Ok(self.fault_of_copy(store, page, access));
+            return Ok(self.handle_copy_fault(store, page, access));
         }
         record.want = record.want.max(access);
-        self.ask(page);
-        self.settle_own(store, now_ns)?;
+        self.request_access(page);
+        self.process_loopback(store, now_ns)?;
         let record = &self.pages[page as usize];
         Ok(match record.lost {
             Some(with) => Fault::Lost(with),
             None if record.access >= access => Fault::Resolved,
-            None => Fault::Asked,
+            None => Fault::Requested,
         })
     }
 
@@ -398,11 +398,11 @@ impl<C: Clone> Node<C> {
     where
         S: Store<Content = C>,
     {
-        if self.dead.has(from) || from == self.geometry.me || from.0 >= self.geometry.ranks {
+        if self.dead.contains(from) || from == self.geometry.me || from.0 >= self.geometry.ranks {
             return Ok(());
         }
         self.handle(store, now_ns, from, message)?;
-        self.settle_own(store, now_ns)
+        self.process_loopback(store, now_ns)
     }
 
     /// Obeys the recalls whose delay has ended.
@@ -415,10 +415,10 @@ impl<C: Clone> Node<C> {
         {
             self.deferred.remove(&(due_ns, page));
             if let Some(recall) = self.pages[page as usize].deferred.take() {
-                self.obey(store, recall.home, page, recall.leave, recall.content);
+                self.apply_recall(store, recall.home, page, recall.leave, recall.content);
             }
         }
-        self.settle_own(store, now_ns)
+        self.process_loopback(store, now_ns)
     }
 
     pub(crate) fn home(&self, page: u32) -> Option<Rank> {
@@ -433,13 +433,13 @@ impl<C: Clone> Node<C> {
     pub(crate) fn post(&mut self, to: Rank, message: Message<C>) {
         if to == self.geometry.me {
             self.loopback.push_back(message);
-        } else if !self.dead.has(to) {
+        } else if !self.dead.contains(to) {
             self.outgoing.push_back((to, message));
         }
     }
 
     /// Handles messages that this rank sent to itself, until there are none left.
-    pub(crate) fn settle_own<S>(&mut self, store: &mut S, now_ns: u64) -> Result<(), Violation>
+    pub(crate) fn process_loopback<S>(&mut self, store: &mut S, now_ns: u64) -> Result<(), Violation>
     where
         S: Store<Content = C>,
     {
@@ -460,31 +460,31 @@ impl<C: Clone> Node<C> {
         S: Store<Content = C>,
     {
         if self.geometry.consistency == Consistency::Release {
-            return self.handle_of_copies(store, from, message);
+            return self.handle_release_message(store, from, message);
         }
         match message {
-            Message::Want { page, access, ahead } => self.wanted(store, from, page, access, ahead),
+            Message::Want { page, access, ahead } => self.handle_want(store, from, page, access, ahead),
             Message::Recall { page, leave, content } => {
-                self.recalled(store, now_ns, from, page, leave, content)
+                self.handle_recall(store, now_ns, from, page, leave, content)
             }
-            Message::Yield { page, content } => self.yielded(store, from, page, content),
+            Message::Yield { page, content } => self.handle_yield(store, from, page, content),
             Message::Grant { page, access, content } => {
-                self.granted(store, now_ns, from, page, access, content)
+                self.handle_grant(store, now_ns, from, page, access, content)
             }
             Message::Lost { page, with } => {
-                let record = self.sent_by_home(from, page)?;
+                let record = self.page_of_home(from, page)?;
                 if record.access != Access::None {
                     return Err(Violation::Holding(page));
                 }
                 record.lost = Some(with);
-                (record.want, record.asked) = (Access::None, Access::None);
-                store.lose(page, with);
+                (record.want, record.requested) = (Access::None, Access::None);
+                store.mark_lost(page, with);
                 Ok(())
             }
-            Message::Held { first, count, access } => self.held(from, first, count, access),
+            Message::Held { first, count, access } => self.handle_held_report(from, first, count, access),
             Message::Reported { dead } => {
                 if let Some(reported) = self.reported.get_mut(usize::from(from.0)) {
-                    *reported = reported.or(dead);
+                    *reported = reported.union(dead);
                 }
                 self.take_over();
                 self.serve_settled(store);
@@ -498,39 +498,39 @@ impl<C: Clone> Node<C> {
     }
 
     /// Returns the page of a message that only its home may send.
-    fn sent_by_home(&mut self, from: Rank, page: u32) -> Result<&mut Page<C>, Violation> {
+    fn page_of_home(&mut self, from: Rank, page: u32) -> Result<&mut Page<C>, Violation> {
         let is_home = self.home(page) == Some(from);
         let record = self.pages.get_mut(page as usize).ok_or(Violation::Page(page))?;
         if is_home { Ok(record) } else { Err(Violation::NotHome(page)) }
     }
 
     /// Requests from the home what the program waits for, unless it was already requested.
-    pub(crate) fn ask(&mut self, page: u32) {
+    pub(crate) fn request_access(&mut self, page: u32) {
         let Some(home) = self.home(page) else { return };
         let record = &mut self.pages[page as usize];
-        if record.want > record.asked {
-            record.asked = record.want;
+        if record.want > record.requested {
+            record.requested = record.want;
             let access = record.want;
             let ahead = if access == Access::Read { self.geometry.ahead } else { 0 };
             self.post(home, Message::Want { page, access, ahead });
         }
     }
 
-    /// Repeats the request of the program at the new home, because the home that was asked is dead.
-    pub(crate) fn ask_again(&mut self, page: u32) {
-        self.pages[page as usize].asked = Access::None;
-        self.ask(page);
+    /// Repeats the request of the program at the new home, because the home that was requested is dead.
+    pub(crate) fn retry_request(&mut self, page: u32) {
+        self.pages[page as usize].requested = Access::None;
+        self.request_access(page);
     }
 
     /// Drops a delayed recall of a dead home, which awaits no answer.
-    pub(crate) fn forget_recall(&mut self, page: u32, by: Rank) {
+    pub(crate) fn cancel_deferred_recall(&mut self, page: u32, by: Rank) {
         let record = &mut self.pages[page as usize];
         if let Some(recall) = record.deferred.take_if(|recall| recall.home == by) {
             self.deferred.remove(&(recall.due_ns, page));
         }
     }
 
-    fn granted<S>(
+    fn handle_grant<S>(
         &mut self,
         store: &mut S,
         now_ns: u64,
@@ -542,33 +542,33 @@ impl<C: Clone> Node<C> {
     where
         S: Store<Content = C>,
     {
-        let record = self.sent_by_home(from, page)?;
+        let record = self.page_of_home(from, page)?;
         match (record.access, content) {
             (held, _) if held >= access => {}
             (Access::None, Some(content)) => {
-                Counts::count(&mut record.counts.fetched);
+                Counts::increment(&mut record.counts.fetched);
                 store.install(page, access, content);
             }
-            (Access::Read, _) => store.raise(page),
+            (Access::Read, _) => store.upgrade(page),
             (Access::None | Access::Write, _) => return Err(Violation::Holding(page)),
         }
         if access > record.access {
             (record.access, record.granted_ns) = (access, now_ns);
-            if core::mem::take(&mut record.away) {
-                Counts::count(&mut record.counts.returned);
+            if core::mem::take(&mut record.was_taken) {
+                Counts::increment(&mut record.counts.returned);
             }
         }
-        if record.access >= record.asked {
-            record.asked = Access::None;
+        if record.access >= record.requested {
+            record.requested = Access::None;
         }
         if record.access >= record.want {
             record.want = Access::None;
         }
-        self.ask(page);
+        self.request_access(page);
         Ok(())
     }
 
-    fn recalled<S>(
+    fn handle_recall<S>(
         &mut self,
         store: &mut S,
         now_ns: u64,
@@ -581,7 +581,7 @@ impl<C: Clone> Node<C> {
         S: Store<Content = C>,
     {
         let hold_ns = self.geometry.hold_ns;
-        let record = self.sent_by_home(from, page)?;
+        let record = self.page_of_home(from, page)?;
         if record.access == Access::None || leave == Access::Write || record.deferred.is_some() {
             return Err(Violation::Holding(page));
         }
@@ -591,11 +591,11 @@ impl<C: Clone> Node<C> {
             self.deferred.insert((due_ns, page));
             return Ok(());
         }
-        self.obey(store, from, page, leave, content);
+        self.apply_recall(store, from, page, leave, content);
         Ok(())
     }
 
-    fn obey<S>(&mut self, store: &mut S, home: Rank, page: u32, leave: Access, content: bool)
+    fn apply_recall<S>(&mut self, store: &mut S, home: Rank, page: u32, leave: Access, content: bool)
     where
         S: Store<Content = C>,
     {
@@ -603,12 +603,12 @@ impl<C: Clone> Node<C> {
             self.post(home, Message::Yield { page, content: None });
             return;
         }
-        let content = store.lower(page, leave, content);
+        let content = store.downgrade(page, leave, content);
         let record = &mut self.pages[page as usize];
         if record.access > leave {
             record.access = leave;
-            record.away = true;
-            Counts::count(&mut record.counts.taken);
+            record.was_taken = true;
+            Counts::increment(&mut record.counts.taken);
         }
         self.post(home, Message::Yield { page, content });
     }

@@ -35,7 +35,7 @@ impl Ranks {
 
     /// Whether `rank` is in the set.
     #[must_use]
-    pub const fn has(self, rank: Rank) -> bool {
+    pub const fn contains(self, rank: Rank) -> bool {
         self.0 & Ranks::of(rank).0 != 0
     }
 
@@ -69,7 +69,7 @@ impl Ranks {
 
     /// Returns the union of both sets.
     #[must_use]
-    pub const fn or(self, other: Ranks) -> Ranks {
+    pub const fn union(self, other: Ranks) -> Ranks {
         Ranks(self.0 | other.0)
     }
 
@@ -103,8 +103,8 @@ mod tests {
 
     #[test]
     fn sets_of_ranks() {
-        let mut set = Ranks::of(Rank(3)).or(Ranks::of(Rank(63)));
-        assert!(set.has(Rank(63)) && !set.has(Rank(62)) && set.count() == 2);
+        let mut set = Ranks::of(Rank(3)).union(Ranks::of(Rank(63)));
+        assert!(set.contains(Rank(63)) && !set.contains(Rank(62)) && set.count() == 2);
         assert_eq!(set.next_after(Rank(3)), Some(Rank(63)));
         assert_eq!(set.next_after(Rank(63)), Some(Rank(3)));
         set.remove(Rank(63));

@@ -10,36 +10,36 @@ impl<C: Clone> Node<C> {
     ///
     /// # Errors
     /// None that a peer can cause.
-    pub fn died<S: Store<Content = C>>(
+    pub fn handle_death<S: Store<Content = C>>(
         &mut self,
         store: &mut S,
         now_ns: u64,
         died: Rank,
     ) -> Result<(), Violation> {
         let me = self.geometry.me;
-        if self.dead.has(died) || died == me || died.0 >= self.geometry.ranks {
+        if self.dead.contains(died) || died == me || died.0 >= self.geometry.ranks {
             return Ok(());
         }
         let before = self.dead;
         self.dead.add(died);
         if self.geometry.consistency == Consistency::Release {
-            self.home_of_copies_died(store, died);
+            self.handle_copy_home_death(store, died);
             return Ok(());
         }
         let mut report = Report::default();
         for page in 0..self.geometry.pages {
             let home = self.geometry.home(page, before);
             if home == Some(me) {
-                self.holder_died(store, page, died);
+                self.handle_holder_death(store, page, died);
                 continue;
             }
             self.pages[page as usize].directory.remove(died);
             if home != Some(died) {
                 continue;
             }
-            self.forget_recall(page, died);
+            self.cancel_deferred_recall(page, died);
             if self.is_home(page) {
-                self.begin_as_home(page);
+                self.init_as_home(page);
             } else if let Some(home) = self.home(page) {
                 let access = self.access(page);
                 report.add(page, access, home, |home, message| self.post(home, message));
@@ -52,16 +52,16 @@ impl<C: Clone> Node<C> {
         }
         for page in 0..self.geometry.pages {
             if self.geometry.home(page, before) == Some(died) {
-                self.ask_again(page);
+                self.retry_request(page);
             }
         }
         self.take_over();
         self.serve_settled(store);
-        self.settle_own(store, now_ns)
+        self.process_loopback(store, now_ns)
     }
 
     /// Initializes the holders of a page with this rank's own access, because it has become the home.
-    fn begin_as_home(&mut self, page: u32) {
+    fn init_as_home(&mut self, page: u32) {
         let me = self.geometry.me;
         let record = &mut self.pages[page as usize];
         if record.access > Access::None {
@@ -72,7 +72,7 @@ impl<C: Clone> Node<C> {
 
     /// Handles a report of a rank about pages that it holds and whose home is this rank, or will be once this
     /// rank knows of a death that the other knows of.
-    pub(crate) fn held(
+    pub(crate) fn handle_held_report(
         &mut self,
         from: Rank,
         first: u32,
@@ -97,7 +97,7 @@ impl<C: Clone> Node<C> {
     fn is_reported(&self, page: u32) -> bool {
         let me = self.geometry.me;
         let mut others =
-            (0..self.geometry.ranks).map(Rank).filter(|rank| *rank != me && !self.dead.has(*rank));
+            (0..self.geometry.ranks).map(Rank).filter(|rank| *rank != me && !self.dead.contains(*rank));
         others.all(|rank| self.geometry.home(page, self.reported[usize::from(rank.0)]) == Some(me))
     }
 

@@ -25,11 +25,11 @@ use crate::ranks::{Rank, Ranks};
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Copies<C> {
     /// Pages that the program may read.
-    here: BTreeSet<u32>,
+    valid: BTreeSet<u32>,
     /// For each page that the program may write to, its content when it last matched its home.
     twins: BTreeMap<u32, C>,
     /// Pages in transit.
-    under_way: BTreeSet<u32>,
+    in_flight: BTreeSet<u32>,
     /// Pages in transit that were requested before the last refresh: their content may be too old for the
     /// program.
     stale: BTreeSet<u32>,
@@ -46,9 +46,9 @@ pub(crate) struct Copies<C> {
 impl<C> Copies<C> {
     pub(crate) fn none() -> Self {
         Copies {
-            here: BTreeSet::new(),
+            valid: BTreeSet::new(),
             twins: BTreeMap::new(),
-            under_way: BTreeSet::new(),
+            in_flight: BTreeSet::new(),
             stale: BTreeSet::new(),
             unconfirmed: Ranks::NONE,
             number: 0,
@@ -60,7 +60,7 @@ impl<C> Copies<C> {
 
 impl<C: Clone> Node<C> {
     /// Returns the home of a page, dead or not.
-    fn only_home(&self, page: u32) -> Rank {
+    fn fixed_home(&self, page: u32) -> Rank {
         self.geometry.home(page, Ranks::NONE).unwrap_or_default()
     }
 
@@ -71,7 +71,7 @@ impl<C: Clone> Node<C> {
         let number = self.copies.number;
         if tombolo_base::canary!("confirmation overtakes differences") {
             self.copies.unconfirmed = self.copies.twins.keys().fold(Ranks::NONE, |homes, page| {
-                homes.or(Ranks::of(self.geometry.home(*page, Ranks::NONE).unwrap_or_default()))
+                homes.union(Ranks::of(self.geometry.home(*page, Ranks::NONE).unwrap_or_default()))
             });
         } else {
             self.send_differences(store);
@@ -103,21 +103,21 @@ impl<C: Clone> Node<C> {
         // Writes of the program itself, possibly by another thread, must not be lost.
         self.send_differences(store);
         self.copies.twins.clear();
-        for page in core::mem::take(&mut self.copies.here) {
+        for page in core::mem::take(&mut self.copies.valid) {
             self.pages[page as usize].access = Access::None;
-            let _ = store.lower(page, Access::None, false);
+            let _ = store.downgrade(page, Access::None, false);
         }
         if !tombolo_base::canary!("old copies arrive after a refresh") {
-            self.copies.stale = self.copies.under_way.clone();
+            self.copies.stale = self.copies.in_flight.clone();
         }
     }
 
     fn send_differences<S: Store<Content = C>>(&mut self, store: &mut S) {
         for (page, before) in core::mem::take(&mut self.copies.twins) {
-            let home = self.only_home(page);
+            let home = self.fixed_home(page);
             self.pages[page as usize].access = Access::Read;
             // The program may not write from now on, until there is a twin again.
-            let _ = store.lower(page, Access::Read, false);
+            let _ = store.downgrade(page, Access::Read, false);
             if let Some(content) = store.difference(page, &before) {
                 self.copies.unconfirmed.add(home);
                 if !tombolo_base::canary!("a difference is lost") {
@@ -134,18 +134,18 @@ impl<C: Clone> Node<C> {
 
     /// Handles a fault on a page of another home. Its record shows that it is not lost, and that it may not
     /// be accessed in this way.
-    pub(crate) fn fault_of_copy<S>(&mut self, store: &mut S, page: u32, access: Access) -> Fault
+    pub(crate) fn handle_copy_fault<S>(&mut self, store: &mut S, page: u32, access: Access) -> Fault
     where
         S: Store<Content = C>,
     {
         let record = &mut self.pages[page as usize];
         if record.access == Access::Read {
-            self.begin_to_write(store, page);
-            store.raise(page);
+            self.create_twin(store, page);
+            store.upgrade(page);
             return Fault::Resolved;
         }
         record.want = record.want.max(access);
-        self.ask_for_copy(page);
+        self.request_copy(page);
         let block = page / self.geometry.block_pages;
         for next in (page + 1..self.geometry.pages).take(usize::from(self.geometry.ahead)) {
             let record = &self.pages[next as usize];
@@ -153,14 +153,14 @@ impl<C: Clone> Node<C> {
                 && record.access == Access::None
                 && record.lost.is_none()
             {
-                self.ask_for_copy(next);
+                self.request_copy(next);
             }
         }
-        Fault::Asked
+        Fault::Requested
     }
 
     /// Saves the twin of a page that the program may read.
-    fn begin_to_write<S: Store<Content = C>>(&mut self, store: &mut S, page: u32) {
+    fn create_twin<S: Store<Content = C>>(&mut self, store: &mut S, page: u32) {
         if !(tombolo_base::canary!("a twin outlives its release") && self.copies.twins.contains_key(&page)) {
             self.copies.twins.insert(page, store.copy(page));
         }
@@ -168,15 +168,15 @@ impl<C: Clone> Node<C> {
         (record.access, record.want) = (Access::Write, Access::None);
     }
 
-    fn ask_for_copy(&mut self, page: u32) {
-        if self.copies.under_way.insert(page) {
-            let home = self.only_home(page);
+    fn request_copy(&mut self, page: u32) {
+        if self.copies.in_flight.insert(page) {
+            let home = self.fixed_home(page);
             self.post(home, Message::Want { page, access: Access::Read, ahead: 0 });
         }
     }
 
     /// Handles a message of another rank.
-    pub(crate) fn handle_of_copies<S>(
+    pub(crate) fn handle_release_message<S>(
         &mut self,
         store: &mut S,
         from: Rank,
@@ -187,7 +187,7 @@ impl<C: Clone> Node<C> {
     {
         match message {
             Message::Want { page, access, ahead } => {
-                self.at_home(page)?;
+                self.check_at_home(page)?;
                 if (access, ahead) != (Access::Read, 0) {
                     return Err(Violation::Request(page));
                 }
@@ -196,10 +196,10 @@ impl<C: Clone> Node<C> {
                 Ok(())
             }
             Message::Grant { page, access: Access::Read, content: Some(content) } => {
-                self.copy_arrived(store, from, page, content)
+                self.handle_copy(store, from, page, content)
             }
             Message::Difference { page, content } => {
-                self.at_home(page)?;
+                self.check_at_home(page)?;
                 if store.merge(page, content) { Ok(()) } else { Err(Violation::Difference(page)) }
             }
             Message::Confirm { number } => {
@@ -220,40 +220,40 @@ impl<C: Clone> Node<C> {
         }
     }
 
-    fn at_home(&self, page: u32) -> Result<(), Violation> {
+    fn check_at_home(&self, page: u32) -> Result<(), Violation> {
         if page >= self.geometry.pages {
             Err(Violation::Page(page))
-        } else if self.only_home(page) == self.geometry.me {
+        } else if self.fixed_home(page) == self.geometry.me {
             Ok(())
         } else {
             Err(Violation::NotHome(page))
         }
     }
 
-    fn copy_arrived<S>(&mut self, store: &mut S, from: Rank, page: u32, content: C) -> Result<(), Violation>
+    fn handle_copy<S>(&mut self, store: &mut S, from: Rank, page: u32, content: C) -> Result<(), Violation>
     where
         S: Store<Content = C>,
     {
-        let home = self.only_home(page);
+        let home = self.fixed_home(page);
         let record = self.pages.get_mut(page as usize).ok_or(Violation::Page(page))?;
         if home != from {
             return Err(Violation::NotHome(page));
         }
-        if !self.copies.under_way.remove(&page) {
+        if !self.copies.in_flight.remove(&page) {
             return Err(Violation::Holding(page));
         }
         if self.copies.stale.remove(&page) {
             store.recycle(content);
             if record.want > Access::None {
-                self.ask_for_copy(page);
+                self.request_copy(page);
             }
             return Ok(());
         }
         let writes = record.want == Access::Write;
         record.want = Access::None;
         record.access = if writes { Access::Write } else { Access::Read };
-        Counts::count(&mut record.counts.fetched);
-        self.copies.here.insert(page);
+        Counts::increment(&mut record.counts.fetched);
+        self.copies.valid.insert(page);
         if writes {
             self.copies.twins.insert(page, content.clone());
         }
@@ -263,31 +263,31 @@ impl<C: Clone> Node<C> {
     }
 
     /// Handles the death of a rank: the pages of its home are lost, with all writes to copies of them.
-    pub(crate) fn home_of_copies_died<S: Store<Content = C>>(&mut self, store: &mut S, died: Rank) {
+    pub(crate) fn handle_copy_home_death<S: Store<Content = C>>(&mut self, store: &mut S, died: Rank) {
         let before = self.copies.pending.len();
         self.copies.pending.retain(|(home, _)| *home != died);
-        if self.copies.pending.len() < before || self.copies.unconfirmed.has(died) {
+        if self.copies.pending.len() < before || self.copies.unconfirmed.contains(died) {
             self.copies.failed = Some(died);
         }
         self.copies.unconfirmed.remove(died);
         for page in 0..self.geometry.pages {
-            if self.only_home(page) != died {
+            if self.fixed_home(page) != died {
                 continue;
             }
             if let Some(twin) = self.copies.twins.remove(&page) {
                 store.recycle(twin);
                 self.copies.failed = Some(died);
             }
-            self.copies.under_way.remove(&page);
+            self.copies.in_flight.remove(&page);
             self.copies.stale.remove(&page);
-            if self.copies.here.remove(&page) {
-                let _ = store.lower(page, Access::None, false);
+            if self.copies.valid.remove(&page) {
+                let _ = store.downgrade(page, Access::None, false);
             }
             let record = &mut self.pages[page as usize];
             let is_awaited = record.want > Access::None;
             (record.access, record.want, record.lost) = (Access::None, Access::None, Some(died));
             if is_awaited {
-                store.lose(page, died);
+                store.mark_lost(page, died);
             }
         }
     }

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use crate::message::Access;
 use crate::node::{Consistency, Fault, Geometry, Node};
 use crate::ranks::Rank;
-use crate::world::{Carried, Cell, Links, Memory};
+use crate::world::{Cell, InTransit, Links, Memory};
 
 /// Cells of a page; in a difference, pairs of a cell and its number.
 pub type Cells = Vec<u8>;
@@ -38,7 +38,7 @@ impl Cell for Cells {
 
 /// Operation that a program waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Waits {
+pub enum PendingOperation {
     /// Reading a page.
     Read(u32),
     /// Writing to a page: to its own cell, or to the one under the lock.
@@ -55,14 +55,14 @@ pub struct Member {
     /// Memory of the rank.
     pub memory: Memory<Cells>,
     /// Operation that the program waits for.
-    pub waits: Option<Waits>,
+    pub waits: Option<PendingOperation>,
     /// By page and cell, the minimum number that the program must see.
     sees: Vec<Cells>,
 }
 
 /// All ranks of a job.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct Released {
+pub struct ReleaseWorld {
     /// Members by rank; `None` for the dead.
     pub members: Vec<Option<Member>>,
     links: Links<Cells>,
@@ -80,13 +80,13 @@ pub struct Released {
     pub broken: Option<&'static str>,
 }
 
-impl Released {
+impl ReleaseWorld {
     /// Creates a job at its start.
     ///
     /// # Panics
     /// Panics if the geometry is invalid.
     #[must_use]
-    pub fn new(geometry: Geometry) -> Released {
+    pub fn new(geometry: Geometry) -> ReleaseWorld {
         let ranks = usize::from(geometry.ranks);
         let cells: Vec<Cells> = alloc::vec![alloc::vec![0; ranks + 1]; geometry.pages as usize];
         let member = |rank: usize| {
@@ -96,7 +96,7 @@ impl Released {
             let memory = Memory { pages: pages.collect(), misuse: None };
             Some(Member { node, memory, waits: None, sees: cells.clone() })
         };
-        Released {
+        ReleaseWorld {
             members: (0..ranks).map(member).collect(),
             links: Links::new(ranks),
             written: cells.clone(),
@@ -109,13 +109,13 @@ impl Released {
     }
 
     /// Returns the pairs of ranks with messages in transit to a rank that is alive.
-    pub fn loaded(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        self.links.loaded().filter(|(_, to)| self.members[*to].is_some())
+    pub fn loaded_links(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.links.loaded_links().filter(|(_, to)| self.members[*to].is_some())
     }
 
     /// Returns the pairs whose first rank is dead and has messages in transit.
-    pub fn losable(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
-        self.links.losable(|rank| self.members[rank].is_some())
+    pub fn losable_links(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+        self.links.losable_links(|rank| self.members[rank].is_some())
     }
 
     /// Whether a rank is alive and its program waits for nothing.
@@ -132,15 +132,15 @@ impl Released {
 
     /// Whether the lock can be taken: not while messages of a dead holder are in transit.
     #[must_use]
-    pub fn is_free(&self) -> bool {
+    pub fn is_lock_free(&self) -> bool {
         self.lock.is_none_or(|holder| {
-            self.members[holder].is_none() && self.links.loaded().all(|(from, _)| from != holder)
+            self.members[holder].is_none() && self.links.loaded_links().all(|(from, _)| from != holder)
         })
     }
 
     /// Starts an operation of the program of a rank. The program must be idle, and hold the lock to write
     /// under it.
-    pub fn begin(&mut self, rank: usize, what: Waits) {
+    pub fn begin(&mut self, rank: usize, what: PendingOperation) {
         if let Some(member) = &mut self.members[rank] {
             member.waits = Some(what);
         }
@@ -151,7 +151,7 @@ impl Released {
     pub fn release(&mut self, rank: usize) {
         if let Some(member) = &mut self.members[rank] {
             let number = member.node.release(&mut member.memory);
-            member.waits = Some(Waits::Release(number));
+            member.waits = Some(PendingOperation::Release(number));
         }
         self.proceed(rank);
     }
@@ -159,14 +159,14 @@ impl Released {
     /// Takes the lock for the program of a rank. The lock must be free.
     pub fn lock(&mut self, rank: usize) {
         if self.lock.replace(rank).is_some() {
-            self.forget_torn();
+            self.settle_torn_writes();
         }
         self.refresh(rank);
     }
 
     /// Handles the death of the lock's holder: of its writes under the lock, those that reached their home
     /// count.
-    fn forget_torn(&mut self) {
+    fn settle_torn_writes(&mut self) {
         let shared = self.members.len();
         for member in self.members.iter().flatten() {
             let geometry = member.node.geometry();
@@ -194,7 +194,7 @@ impl Released {
         let Some(member) = &mut self.members[rank] else { return };
         let (page, access) = match member.waits {
             None => return self.settle(rank),
-            Some(Waits::Release(number)) => {
+            Some(PendingOperation::Release(number)) => {
                 if member.node.is_released(number) {
                     member.waits = None;
                     member.node.take_failed();
@@ -212,8 +212,8 @@ impl Released {
                 }
                 return self.settle(rank);
             }
-            Some(Waits::Read(page)) => (page, Access::Read),
-            Some(Waits::Write(page, _)) => (page, Access::Write),
+            Some(PendingOperation::Read(page)) => (page, Access::Read),
+            Some(PendingOperation::Write(page, _)) => (page, Access::Write),
         };
         if member.memory.pages[page as usize].0 >= access {
             self.perform(rank, page);
@@ -226,7 +226,7 @@ impl Released {
                 Ok(Fault::Resolved) if member.memory.pages[page as usize].0 >= access => {
                     self.perform(rank, page);
                 }
-                Ok(Fault::Asked) => {}
+                Ok(Fault::Requested) => {}
                 Ok(Fault::Resolved) => {
                     self.broken = Some("a fault is resolved, and the page is not there");
                 }
@@ -240,7 +240,7 @@ impl Released {
     fn perform(&mut self, rank: usize, page: u32) {
         let shared = self.members.len();
         let Some(member) = &mut self.members[rank] else { return };
-        if let Some(Waits::Write(_, under_lock)) = member.waits {
+        if let Some(PendingOperation::Write(_, under_lock)) = member.waits {
             let cell = if under_lock { shared } else { rank };
             let value = &mut member.memory.pages[page as usize].1[cell];
             let last = &mut self.written[page as usize][cell];
@@ -260,7 +260,7 @@ impl Released {
             self.members[rank].as_mut().and_then(|member| member.node.take_outgoing())
         {
             if self.members[usize::from(to.0)].is_some() {
-                self.links.of_mut(rank, usize::from(to.0)).push_back(Carried::Message(message));
+                self.links.of_mut(rank, usize::from(to.0)).push_back(InTransit::Message(message));
             }
         }
         self.check();
@@ -272,8 +272,8 @@ impl Released {
         let Some(Member { node, memory, .. }) = &mut self.members[to] else { return };
         let rank = Rank(from as u8);
         let handled = match carried {
-            Carried::Message(message) => node.receive(memory, 0, rank, message),
-            Carried::Death => node.died(memory, 0, rank),
+            InTransit::Message(message) => node.receive(memory, 0, rank, message),
+            InTransit::Death => node.handle_death(memory, 0, rank),
         };
         if handled.is_err() {
             self.broken = Some("an honest message is refused");
@@ -295,7 +295,7 @@ impl Released {
     /// Whether no messages are in transit.
     #[must_use]
     pub fn is_quiet(&self) -> bool {
-        self.loaded().next().is_none()
+        self.loaded_links().next().is_none()
     }
 
     /// Whether a program waits.

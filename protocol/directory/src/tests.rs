@@ -14,9 +14,9 @@ const GEOMETRY: Geometry = Geometry {
 };
 
 /// Delivers messages until there are none in transit.
-fn settle(world: &mut World) {
+fn run_until_idle(world: &mut World) {
     for now_ns in 1.. {
-        let Some((from, to)) = world.loaded().next() else {
+        let Some((from, to)) = world.loaded_links().next() else {
             let Some(rank) = (0..world.members.len()).find(|rank| {
                 world.members[*rank].as_ref().is_some_and(|member| member.node.due_ns().is_some())
             }) else {
@@ -36,22 +36,22 @@ fn accesses(world: &World, page: u32) -> Vec<Option<Access>> {
 }
 
 #[test]
-fn pages_are_shared_and_taken() {
+fn pages_are_shared_and_recalled() {
     use Access::{None, Read, Write};
     let mut world = World::new(GEOMETRY);
     assert_eq!(accesses(&world, 2), [Some(None), Some(Write), Some(None)]);
     world.access(0, 2, Read);
-    settle(&mut world);
+    run_until_idle(&mut world);
     assert_eq!(accesses(&world, 2), [Some(Read), Some(Read), Some(None)]);
     world.access(2, 2, Write);
-    settle(&mut world);
+    run_until_idle(&mut world);
     assert_eq!(accesses(&world, 2), [Some(None), Some(None), Some(Write)]);
     world.access(0, 2, Read);
-    settle(&mut world);
+    run_until_idle(&mut world);
     // The home has a copy of the content that passed through it.
     assert_eq!(accesses(&world, 2), [Some(Read), Some(Read), Some(Read)]);
     world.access(0, 2, Write);
-    settle(&mut world);
+    run_until_idle(&mut world);
     assert_eq!(accesses(&world, 2), [Some(Write), Some(None), Some(None)]);
     assert_eq!(world.latest[2], 2);
     let counts = world.members[0].as_ref().unwrap().node.counts(2);
@@ -60,10 +60,10 @@ fn pages_are_shared_and_taken() {
 }
 
 #[test]
-fn pages_that_follow_come_along() {
+fn following_pages_are_prefetched() {
     let mut world = World::new(Geometry { block_pages: 4, pages: 12, ahead: 9, ..GEOMETRY });
     world.access(2, 1, Access::Read);
-    settle(&mut world);
+    run_until_idle(&mut world);
     let held: Vec<u32> = (0..12)
         .filter(|page| world.members[2].as_ref().unwrap().node.access(*page) == Access::Read)
         .collect();
@@ -72,16 +72,16 @@ fn pages_that_follow_come_along() {
 }
 
 #[test]
-fn a_page_that_only_the_dead_had_is_lost_and_others_are_not() {
+fn page_held_only_by_the_dead_is_lost() {
     let mut world = World::new(GEOMETRY);
     world.access(2, 0, Access::Write);
     world.access(1, 1, Access::Read);
-    settle(&mut world);
+    run_until_idle(&mut world);
     world.kill(2);
-    settle(&mut world);
+    run_until_idle(&mut world);
     for (page, refused) in [(0, 1), (1, 1), (2, 1), (4, 2), (5, 3)] {
         world.access(0, page, Access::Read);
-        settle(&mut world);
+        run_until_idle(&mut world);
         assert_eq!(world.refused, refused, "page {page}");
     }
     assert_eq!(world.members[0].as_ref().unwrap().node.lost(0), Some(Rank(2)));
@@ -92,37 +92,37 @@ fn a_page_that_only_the_dead_had_is_lost_and_others_are_not() {
 fn copies_outlive_their_home() {
     let mut world = World::new(GEOMETRY);
     world.access(0, 4, Access::Write);
-    settle(&mut world);
+    run_until_idle(&mut world);
     world.access(1, 5, Access::Read);
-    settle(&mut world);
+    run_until_idle(&mut world);
     world.kill(2);
-    settle(&mut world);
+    run_until_idle(&mut world);
     world.access(1, 4, Access::Read);
     world.access(0, 5, Access::Write);
-    settle(&mut world);
+    run_until_idle(&mut world);
     assert_eq!((world.refused, world.latest[5], world.is_waiting()), (0, 1, false));
     // And the home after it.
     world.kill(0);
-    settle(&mut world);
+    run_until_idle(&mut world);
     world.access(1, 4, Access::Write);
-    settle(&mut world);
+    run_until_idle(&mut world);
     assert_eq!(world.refused, 0);
     world.access(1, 5, Access::Write);
-    settle(&mut world);
+    run_until_idle(&mut world);
     assert_eq!(world.refused, 1);
 }
 
 #[test]
-fn a_page_stays_for_a_while() {
+fn page_stays_for_its_hold_time() {
     let mut node = Node::new(Geometry { ranks: 2, hold_ns: 100, ..GEOMETRY }).unwrap();
     let mut memory = Memory { pages: (0..6).map(|page| (node.access(page), 0)).collect(), misuse: None };
-    assert_eq!(node.fault(&mut memory, 1000, 2, Access::Write), Ok(Fault::Asked));
+    assert_eq!(node.fault(&mut memory, 1000, 2, Access::Write), Ok(Fault::Requested));
     assert_eq!(
         node.take_outgoing(),
         Some((Rank(1), Message::Want { page: 2, access: Access::Write, ahead: 0 }))
     );
     // A second fault on the same page sends no request.
-    assert_eq!(node.fault(&mut memory, 1000, 2, Access::Read), Ok(Fault::Asked));
+    assert_eq!(node.fault(&mut memory, 1000, 2, Access::Read), Ok(Fault::Requested));
     let grant = Message::Grant { page: 2, access: Access::Write, content: Some(7) };
     node.receive(&mut memory, 1010, Rank(1), grant).unwrap();
     assert_eq!(memory.pages[2], (Access::Write, 7));
@@ -137,7 +137,7 @@ fn a_page_stays_for_a_while() {
 }
 
 #[test]
-fn what_does_not_fit_is_refused() {
+fn protocol_violations_are_refused() {
     let node = Node::<u32>::new(GEOMETRY).unwrap();
     let memory = Memory { pages: (0..6).map(|page| (node.access(page), 0)).collect(), misuse: None };
     let read = Access::Read;
@@ -166,15 +166,15 @@ fn what_does_not_fit_is_refused() {
 }
 
 #[test]
-fn geometries_have_bounds() {
+fn geometry_limits_are_checked() {
     let ranks = |ranks, me| Node::<u32>::new(Geometry { ranks, me: Rank(me), ..GEOMETRY }).err();
     assert_eq!((ranks(1, 0), ranks(64, 63)), (None, None));
-    assert_eq!(ranks(65, 0), Some(Unusable::Ranks { me: 0, ranks: 65 }));
-    assert_eq!(ranks(3, 3), Some(Unusable::Ranks { me: 3, ranks: 3 }));
-    assert_eq!(ranks(0, 0), Some(Unusable::Ranks { me: 0, ranks: 0 }));
+    assert_eq!(ranks(65, 0), Some(GeometryError::Ranks { me: 0, ranks: 65 }));
+    assert_eq!(ranks(3, 3), Some(GeometryError::Ranks { me: 3, ranks: 3 }));
+    assert_eq!(ranks(0, 0), Some(GeometryError::Ranks { me: 0, ranks: 0 }));
     for (pages, block_pages) in [(0, 1), (1, 0), (u32::MAX, 1)] {
         let wrong = Node::<u32>::new(Geometry { pages, block_pages, ..GEOMETRY }).err();
-        assert_eq!(wrong, Some(Unusable::Pages { pages, block_pages }));
+        assert_eq!(wrong, Some(GeometryError::Pages { pages, block_pages }));
     }
 }
 
@@ -199,7 +199,7 @@ fn messages_of_any_kind_from_anywhere_never_panic() {
             let from = Rank(random.below(4) as u8);
             match random.below(12) {
                 0 => drop(node.fault(&mut memory, now_ns, random.below(7) as u32, Access::Write)),
-                1 if random.chance(100) => drop(node.died(&mut memory, now_ns, from)),
+                1 if random.chance(100) => drop(node.handle_death(&mut memory, now_ns, from)),
                 2 => drop(node.tick(&mut memory, now_ns)),
                 _ => {
                     let Ok(message) = wire::decode(&bytes, 4) else { continue };
@@ -218,29 +218,29 @@ fn messages_of_any_kind_from_anywhere_never_panic() {
 
 mod release {
     use super::*;
-    use crate::released::{Released, Waits};
+    use crate::released::{PendingOperation, ReleaseWorld};
 
-    fn settle(world: &mut Released) {
+    fn run_until_idle(world: &mut ReleaseWorld) {
         for step in 0.. {
-            let Some((from, to)) = world.loaded().next() else { break };
+            let Some((from, to)) = world.loaded_links().next() else { break };
             world.deliver(from, to);
             assert!(step < 10_000, "it does not end");
         }
         assert_eq!(world.broken, None);
     }
 
-    fn cells(world: &Released, rank: usize, page: usize) -> (Access, Vec<u8>) {
+    fn cells(world: &ReleaseWorld, rank: usize, page: usize) -> (Access, Vec<u8>) {
         world.members[rank].as_ref().unwrap().memory.pages[page].clone()
     }
 
-    fn write(world: &mut Released, rank: usize, page: u32) {
-        world.begin(rank, Waits::Write(page, false));
-        settle(world);
+    fn write(world: &mut ReleaseWorld, rank: usize, page: u32) {
+        world.begin(rank, PendingOperation::Write(page, false));
+        run_until_idle(world);
     }
 
     #[test]
-    fn two_write_to_one_page_at_once_and_see_it_when_they_refresh() {
-        let mut world = Released::new(GEOMETRY);
+    fn concurrent_writes_are_visible_after_refresh() {
+        let mut world = ReleaseWorld::new(GEOMETRY);
         // Its home is rank 1, which writes as well.
         for rank in [0, 2, 1, 0] {
             write(&mut world, rank, 2);
@@ -250,15 +250,15 @@ mod release {
         for rank in [0, 2] {
             world.release(rank);
             assert!(!world.is_idle(rank));
-            settle(&mut world);
+            run_until_idle(&mut world);
             assert!(world.is_idle(rank));
         }
         assert_eq!(cells(&world, 1, 2), (Access::Write, vec![2, 1, 1, 0]));
         // A copy stays unchanged until then.
         assert_eq!(cells(&world, 0, 2), (Access::Read, vec![2, 0, 0, 0]));
         world.refresh(0);
-        world.begin(0, Waits::Read(2));
-        settle(&mut world);
+        world.begin(0, PendingOperation::Read(2));
+        run_until_idle(&mut world);
         assert_eq!(cells(&world, 0, 2), (Access::Read, vec![2, 1, 1, 0]));
         let counts = world.members[0].as_ref().unwrap().node.counts(2);
         let expected =
@@ -267,12 +267,12 @@ mod release {
     }
 
     #[test]
-    fn what_was_asked_for_before_a_refresh_is_asked_for_again() {
-        let mut world = Released::new(GEOMETRY);
-        world.begin(0, Waits::Read(2));
+    fn stale_page_is_requested_again_after_refresh() {
+        let mut world = ReleaseWorld::new(GEOMETRY);
+        world.begin(0, PendingOperation::Read(2));
         world.deliver(0, 1);
         // The old content is in transit when another rank releases.
-        world.begin(2, Waits::Write(2, false));
+        world.begin(2, PendingOperation::Write(2, false));
         world.deliver(2, 1);
         world.deliver(1, 2);
         world.release(2);
@@ -283,49 +283,49 @@ mod release {
         world.refresh(0);
         world.deliver(1, 0);
         assert!(!world.is_idle(0));
-        settle(&mut world);
+        run_until_idle(&mut world);
         assert_eq!(cells(&world, 0, 2), (Access::Read, vec![0, 0, 1, 0]));
     }
 
     #[test]
     fn a_page_under_a_lock_has_the_last_write() {
-        let mut world = Released::new(GEOMETRY);
+        let mut world = ReleaseWorld::new(GEOMETRY);
         for rank in [0, 1, 2, 0, 2, 1] {
-            assert!(world.is_free());
+            assert!(world.is_lock_free());
             world.lock(rank);
             for page in [2, 4] {
-                world.begin(rank, Waits::Write(page, true));
-                settle(&mut world);
+                world.begin(rank, PendingOperation::Write(page, true));
+                run_until_idle(&mut world);
             }
             world.release(rank);
-            settle(&mut world);
+            run_until_idle(&mut world);
         }
         assert_eq!((cells(&world, 1, 2).1[3], cells(&world, 2, 4).1[3]), (6, 6));
     }
 
     #[test]
     fn pages_of_a_dead_home_are_lost_with_what_was_written() {
-        let mut world = Released::new(GEOMETRY);
+        let mut world = ReleaseWorld::new(GEOMETRY);
         write(&mut world, 0, 2);
         write(&mut world, 0, 4);
         world.release(0);
         world.kill(1);
-        settle(&mut world);
+        run_until_idle(&mut world);
         assert!(world.is_idle(0) && world.members[0].as_mut().unwrap().node.take_failed().is_none());
         assert_eq!(world.members[0].as_ref().unwrap().node.lost(2), Some(Rank(1)));
-        world.begin(0, Waits::Read(2));
+        world.begin(0, PendingOperation::Read(2));
         write(&mut world, 2, 0);
         assert_eq!((world.refused, cells(&world, 2, 0).1[2]), (1, 1));
         // Without a release in progress, the next one reports it.
         write(&mut world, 0, 4);
         world.kill(2);
-        settle(&mut world);
+        run_until_idle(&mut world);
         assert_eq!(world.members[0].as_mut().unwrap().node.take_failed(), Some(Rank(2)));
     }
 
     #[test]
     fn messages_that_do_not_fit_are_refused() {
-        let world = Released::new(GEOMETRY);
+        let world = ReleaseWorld::new(GEOMETRY);
         let member = world.members[0].clone().unwrap();
         let read = Access::Read;
         for (message, violation) in [

@@ -127,13 +127,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn messages_survive(message in message()) {
+        fn messages_round_trip(message in message()) {
             let bytes = bytes(&message);
             prop_assert_eq!(decode(&bytes, 32).map(|read| read.map(<[u8]>::to_vec)), Ok(message));
         }
 
         #[test]
-        fn other_bytes_are_refused_or_have_one_form(given in proptest::collection::vec(any::<u8>(), 0..64)) {
+        fn arbitrary_bytes_are_refused_or_canonical(given in proptest::collection::vec(any::<u8>(), 0..64)) {
             if let Ok(message) = decode(&given, 32) {
                 prop_assert_eq!(bytes(&message.map(<[u8]>::to_vec)), given);
             }
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_those_of_the_specification() {
+    fn encoding_matches_the_specification() {
         let grant = Message::Grant { page: 0x0102_0304, access: Access::Write, content: Some(()) };
         assert_eq!(head(&grant), [4, 2, 1, 0, 4, 3, 2, 1, 0, 0, 0, 0, 0, 0, 0, 0]);
         let held = Message::<()>::Held { first: 7, count: 9, access: Access::Read };

@@ -58,7 +58,7 @@ impl<C> Memory<C> {
 impl<C: Cell> Store for Memory<C> {
     type Content = C;
 
-    fn lower(&mut self, page: u32, leave: Access, content: bool) -> Option<C> {
+    fn downgrade(&mut self, page: u32, leave: Access, content: bool) -> Option<C> {
         let found = self.page(page, |access| access > Access::None, "access to an invalid page was reduced");
         let content = content.then(|| found.clone());
         let access = &mut self.pages[page as usize].0;
@@ -71,12 +71,12 @@ impl<C: Cell> Store for Memory<C> {
         self.pages[page as usize] = (access, content);
     }
 
-    fn raise(&mut self, page: u32) {
+    fn upgrade(&mut self, page: u32) {
         self.page(page, |access| access == Access::Read, "a page that could not be read became writable");
         self.pages[page as usize].0 = Access::Write;
     }
 
-    fn lose(&mut self, page: u32, _: Rank) {
+    fn mark_lost(&mut self, page: u32, _: Rank) {
         self.page(page, |access| access == Access::None, "a valid page was lost");
     }
 
@@ -98,7 +98,7 @@ impl<C: Cell> Store for Memory<C> {
 
 /// Item in transit on a link.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Carried<C> {
+pub enum InTransit<C> {
     /// A message.
     Message(Message<C>),
     /// Evidence that the sender is dead. Nothing follows.
@@ -110,7 +110,7 @@ pub enum Carried<C> {
 pub(crate) struct Links<C> {
     ranks: usize,
     /// From `from * ranks + to`.
-    all: Vec<VecDeque<Carried<C>>>,
+    all: Vec<VecDeque<InTransit<C>>>,
 }
 
 impl<C: Clone> Links<C> {
@@ -118,23 +118,27 @@ impl<C: Clone> Links<C> {
         Links { ranks, all: alloc::vec![VecDeque::new(); ranks * ranks] }
     }
 
-    pub(crate) fn of(&self, from: usize, to: usize) -> &VecDeque<Carried<C>> {
+    pub(crate) fn of(&self, from: usize, to: usize) -> &VecDeque<InTransit<C>> {
         &self.all[from * self.ranks + to]
     }
 
-    pub(crate) fn of_mut(&mut self, from: usize, to: usize) -> &mut VecDeque<Carried<C>> {
+    pub(crate) fn of_mut(&mut self, from: usize, to: usize) -> &mut VecDeque<InTransit<C>> {
         &mut self.all[from * self.ranks + to]
     }
 
     /// Returns the links with items in transit, as pairs of sender and receiver.
-    pub(crate) fn loaded(&self) -> impl Iterator<Item = (usize, usize)> {
-        let loaded = self.all.iter().enumerate().filter(|(_, link)| !link.is_empty());
-        loaded.map(|(index, _)| (index / self.ranks, index % self.ranks))
+    pub(crate) fn loaded_links(&self) -> impl Iterator<Item = (usize, usize)> {
+        let loaded_links = self.all.iter().enumerate().filter(|(_, link)| !link.is_empty());
+        loaded_links.map(|(index, _)| (index / self.ranks, index % self.ranks))
     }
 
     /// Returns the links on which the last message of a dead rank is in transit to a live one.
-    pub(crate) fn losable(&self, lives: impl Fn(usize) -> bool) -> impl Iterator<Item = (usize, usize)> {
-        self.loaded().filter(move |(from, to)| !lives(*from) && lives(*to) && self.of(*from, *to).len() > 1)
+    pub(crate) fn losable_links(
+        &self,
+        is_alive: impl Fn(usize) -> bool,
+    ) -> impl Iterator<Item = (usize, usize)> {
+        self.loaded_links()
+            .filter(move |(from, to)| !is_alive(*from) && is_alive(*to) && self.of(*from, *to).len() > 1)
     }
 
     /// Loses the last message before the report of a death.
@@ -146,11 +150,11 @@ impl<C: Clone> Links<C> {
     }
 
     /// Drops everything in transit to `died`, and reports its death to all live ranks after its messages.
-    pub(crate) fn end(&mut self, died: usize, lives: impl Fn(usize) -> bool) {
+    pub(crate) fn end(&mut self, died: usize, is_alive: impl Fn(usize) -> bool) {
         for other in 0..self.ranks {
             self.of_mut(other, died).clear();
-            if lives(other) {
-                self.of_mut(died, other).push_back(Carried::Death);
+            if is_alive(other) {
+                self.of_mut(died, other).push_back(InTransit::Death);
             }
         }
     }
@@ -207,13 +211,13 @@ impl World {
     }
 
     /// Returns the links with items in transit, as pairs of sender and receiver.
-    pub fn loaded(&self) -> impl Iterator<Item = (usize, usize)> {
-        self.links.loaded()
+    pub fn loaded_links(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.links.loaded_links()
     }
 
     /// Returns the links on which the last message of a dead rank is in transit.
-    pub fn losable(&self) -> impl Iterator<Item = (usize, usize)> {
-        self.links.losable(|rank| self.members[rank].is_some())
+    pub fn losable_links(&self) -> impl Iterator<Item = (usize, usize)> {
+        self.links.losable_links(|rank| self.members[rank].is_some())
     }
 
     /// Starts an access of a rank's program to a page.
@@ -228,8 +232,8 @@ impl World {
     fn proceed(&mut self, rank: usize, now_ns: u64) {
         let Some(member) = &mut self.members[rank] else { return };
         if let Some((page, access)) = member.waits {
-            let may = member.memory.pages[page as usize].0;
-            if may >= access {
+            let allowed = member.memory.pages[page as usize].0;
+            if allowed >= access {
                 if access == Access::Write {
                     self.latest[page as usize] += 1;
                     member.memory.pages[page as usize].1 = self.latest[page as usize];
@@ -246,7 +250,7 @@ impl World {
                         self.proceed(rank, now_ns);
                         return;
                     }
-                    Ok(Fault::Asked) => {}
+                    Ok(Fault::Requested) => {}
                     Ok(Fault::Resolved) => {
                         self.broken = Some("a fault is resolved, and the page is not there");
                     }
@@ -263,7 +267,7 @@ impl World {
             self.members[rank].as_mut().and_then(|member| member.node.take_outgoing())
         {
             if self.members[usize::from(to.0)].is_some() {
-                self.links.of_mut(rank, usize::from(to.0)).push_back(Carried::Message(message));
+                self.links.of_mut(rank, usize::from(to.0)).push_back(InTransit::Message(message));
             }
         }
     }
@@ -275,8 +279,8 @@ impl World {
         let Member { node, memory, .. } = member;
         let rank = Rank(from as u8);
         let handled = match carried {
-            Carried::Message(message) => node.receive(memory, now_ns, rank, message),
-            Carried::Death => node.died(memory, now_ns, rank),
+            InTransit::Message(message) => node.receive(memory, now_ns, rank, message),
+            InTransit::Death => node.handle_death(memory, now_ns, rank),
         };
         if handled.is_err() {
             self.broken = Some("an honest message is refused");
@@ -325,7 +329,7 @@ impl World {
     #[must_use]
     pub fn is_quiet(&self) -> bool {
         let waits = |member: &Member| member.node.due_ns().is_some();
-        self.loaded().next().is_none() && !self.members.iter().flatten().any(waits)
+        self.loaded_links().next().is_none() && !self.members.iter().flatten().any(waits)
     }
 
     /// Whether a program waits.
@@ -356,14 +360,14 @@ impl World {
         if let Some(misuse) = self.members.iter().flatten().find_map(|member| member.memory.misuse) {
             self.broken = Some(misuse);
         }
-        if self.loaded().any(|(from, to)| self.links.of(from, to).len() > self.most()) {
+        if self.loaded_links().any(|(from, to)| self.links.of(from, to).len() > self.max_in_transit()) {
             self.broken = Some("more is on its way than the protocol allows");
         }
     }
 
     /// Returns the maximum number of messages on a link: for each page a request for reading and one for
     /// writing, a recall, an answer, and grants, and reports of each death.
-    fn most(&self) -> usize {
+    fn max_in_transit(&self) -> usize {
         self.latest.len() * (6 + self.members.len()) + 2 * self.members.len()
     }
 }

@@ -153,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_come_out_as_they_went_in() {
+    fn batch_values_round_trip() {
         let mut batch = BatchBuf::new();
         assert!(batch.batch().is_none());
         for value in [&b"one"[..], b"", b"three"] {

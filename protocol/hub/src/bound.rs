@@ -27,14 +27,14 @@ use crate::{Client, Hubs, Kind, Operation, Request};
 pub const LENT_COUNT: Steps = Steps { read_modify_writes: 1, ..Steps::NONE };
 
 /// Looks up the client, and whether the number of its request is free.
-const ASK: Steps = Steps::of(2, 0);
+const LOOKUP: Steps = Steps::of(2, 0);
 
 /// Adds a request to the queue of its hub, the table of its client and the table of deadlines, and checks
 /// whether it must wait.
-const ARRIVE: Steps = Steps::of(2, 4);
+const ENQUEUE: Steps = Steps::of(2, 4);
 
 /// Reads the heads of both queues.
-const TURN: Steps = Steps::of(2, 0);
+const READ_HEADS: Steps = Steps::of(2, 0);
 
 /// Serves the head of a queue and notifies its client.
 const SERVE: Steps = Steps::of(3, 7);
@@ -59,36 +59,40 @@ const END: Steps = Steps::of(6, 8);
 #[must_use]
 pub const fn operation(kind: Kind, values: u64) -> Steps {
     let served = if matches!(kind, Kind::Port) {
-        TURN.and(PAIR)
+        READ_HEADS.and(PAIR)
     } else if matches!(kind, Kind::Resource | Kind::Pool) {
-        TURN.and(SERVE)
+        READ_HEADS.and(SERVE)
     } else {
         let moved = if values > 1 { VALUE.times(2 * values) } else { Steps::NONE };
         let refills = if matches!(kind, Kind::Fifo) { REFILL.times(values) } else { Steps::NONE };
-        TURN.and(SERVE).times(2 * values).and(moved).and(refills)
+        READ_HEADS.and(SERVE).times(2 * values).and(moved).and(refills)
     };
     // A tentative attempt that is not served is ended instead.
     let rest = if served.within(END) { END } else { served };
-    ASK.and(ARRIVE).and(TURN).and(rest)
+    LOOKUP.and(ENQUEUE).and(READ_HEADS).and(rest)
 }
 
 /// Bounds giving an item back at a hub without inheritance. The next waiter gets the item.
-pub const GIVE_BACK: Steps = ASK.and(Steps::of(3, 2)).and(TURN.and(SERVE).times(2)).and(TURN);
+pub const GIVE_BACK: Steps = LOOKUP.and(Steps::of(3, 2)).and(READ_HEADS.and(SERVE).times(2)).and(READ_HEADS);
 
 /// Bounds a claim, an unclaim, a withdrawal or a passed deadline at a hub without inheritance, where
 /// `waiting` requests wait, each of which may be served by an item that becomes free.
 #[must_use]
 pub const fn resolution(kind: Kind, waiting: u64) -> Steps {
     let serve = if matches!(kind, Kind::Port) { PAIR } else { SERVE.and(VALUE).and(REFILL) };
-    let served = TURN.and(serve).times(waiting + 1);
+    let served = READ_HEADS.and(serve).times(waiting + 1);
     // An item that is put back is inserted behind those that were put back before.
-    ASK.and(Steps::of(3 + waiting, 2)).and(END).and(served).and(TURN)
+    LOOKUP.and(Steps::of(3 + waiting, 2)).and(END).and(served).and(READ_HEADS)
 }
 
 /// Bounds closing a hub where `waiting` requests wait.
 #[must_use]
 pub const fn close(waiting: u64) -> Steps {
-    ASK.and(Steps::of(2 * waiting, 0)).and(END.times(waiting)).and(TURN.times(2)).and(Steps::of(1, 1))
+    LOOKUP
+        .and(Steps::of(2 * waiting, 0))
+        .and(END.times(waiting))
+        .and(READ_HEADS.times(2))
+        .and(Steps::of(1, 1))
 }
 
 /// Returns the maximum number of entries compared to find one in a table of `entries`: the factor between a
@@ -111,26 +115,26 @@ impl Hubs {
         let hub = match request.operation {
             // The hub is the one where the request waits.
             Operation::Claim { .. } | Operation::Unclaim { .. } | Operation::Withdraw => {
-                self.waits_at(client, request.number)
+                self.hub_of_request(client, request.number)
             }
             _ => Some(request.hub),
         };
         let hub = hub.and_then(|hub| self.hubs.get(hub as usize));
         let Some(hub) = hub else {
-            return ASK.and(Steps::of(2, 0)).and(self.inheritance());
+            return LOOKUP.and(Steps::of(2, 0)).and(self.inheritance());
         };
         let (kind, waiting) = (hub.description.kind, hub.waiting() as u64);
         let own = match request.operation {
             Operation::Put { .. } | Operation::Get => operation(kind, 1),
             Operation::PutMany { values } => operation(kind, values.count().into()),
-            Operation::GetMany { most } => operation(kind, most.into()),
+            Operation::GetMany { max_values } => operation(kind, max_values.into()),
             Operation::GiveBack { .. } => GIVE_BACK,
             Operation::Claim { .. } | Operation::Unclaim { .. } | Operation::Withdraw => {
                 resolution(kind, waiting)
             }
             Operation::Close => close(waiting),
-            Operation::Status => ASK.and(Steps::of(3 + 2 * waiting + 3 * u64::from(hub.store.held()), 0)),
-            Operation::Open { .. } | Operation::Raise => ASK.and(Steps::of(2, 0)),
+            Operation::Status => LOOKUP.and(Steps::of(3 + 2 * waiting + 3 * u64::from(hub.store.held()), 0)),
+            Operation::Open { .. } | Operation::Raise => LOOKUP.and(Steps::of(2, 0)),
         };
         let lifts = hub.description.inheritance || matches!(request.operation, Operation::Raise);
         own + if lifts { self.inheritance() } else { Steps::NONE }
@@ -138,21 +142,21 @@ impl Hubs {
 
     /// Bounds [`tick`](Hubs::tick) in the current state.
     #[must_use]
-    pub fn bound_of_tick(&self) -> Steps {
+    pub fn tick_bound(&self) -> Steps {
         let each = |hub: &crate::hub::Hub| resolution(hub.description.kind, hub.waiting() as u64);
         let longest = self.hubs.iter().map(each).fold(Steps::NONE, Steps::max);
         let due = self.deadlines.len() as u64;
         (longest + Steps::of(2, 2)).times(due) + Steps::of(2, 0) + self.inheritance()
     }
 
-    /// Bounds [`ended`](Hubs::ended) in the current state.
+    /// Bounds [`remove_client`](Hubs::remove_client) in the current state.
     #[must_use]
-    pub fn bound_of_end(&self, client: Client) -> Steps {
-        let waits = self.clients.get(&client).map_or(0, |state| state.waits.len() as u64);
+    pub fn removal_bound(&self, client: Client) -> Steps {
+        let waits = self.clients.get(&client).map_or(0, |state| state.waiting_requests.len() as u64);
         let each = |hub: &crate::hub::Hub| resolution(hub.description.kind, hub.waiting() as u64);
         let longest = self.hubs.iter().map(each).fold(Steps::NONE, Steps::max);
         let held: u64 = self.hubs.iter().map(|hub| u64::from(hub.store.held())).sum();
-        let abandoned = Steps::of(held, 2 * held) + SERVE.and(TURN).times(held);
+        let abandoned = Steps::of(held, 2 * held) + SERVE.and(READ_HEADS).times(held);
         longest.times(waits + self.hubs.len() as u64) + abandoned + Steps::of(1, 1) + self.inheritance()
     }
 

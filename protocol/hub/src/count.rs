@@ -16,7 +16,7 @@ pub const COUNT_BYTES: usize = 64;
 const LENT: u64 = 1 << 63;
 
 /// Number of attempts of a task before it sends a request; other tasks may change the count meanwhile.
-const TRIES: u32 = 4;
+const MAX_ATTEMPTS: u32 = 4;
 
 /// Word with the count of a hub, little-endian. Peers may write anything there at any time, which only
 /// changes the count to another value between 0 and the capacity.
@@ -48,11 +48,11 @@ impl<'m> CountWord<'m> {
 
     #[inline]
     fn change(self, change: impl Fn(u64) -> Option<u64>) -> bool {
-        let mut tries = 0;
+        let mut attempts = 0;
         let changed = self.0.fetch_update(Ordering::AcqRel, Ordering::Relaxed, |word| {
-            tries += 1;
+            attempts += 1;
             let word = u64::from_le(word);
-            if word & LENT == 0 || tries > TRIES {
+            if word & LENT == 0 || attempts > MAX_ATTEMPTS {
                 return None;
             }
             change(word & !LENT).map(|count| (count | LENT).to_le())
@@ -67,7 +67,7 @@ impl<'m> CountWord<'m> {
 
     /// Takes a lent count back. Called by the server.
     #[must_use]
-    pub fn take_back(self, capacity: u32) -> u32 {
+    pub fn reclaim(self, capacity: u32) -> u32 {
         let count = u64::from_le(self.0.swap(0, Ordering::AcqRel)) & !LENT;
         count.min(capacity.into()) as u32
     }
@@ -86,17 +86,17 @@ mod tests {
         assert!(count.put(2) && !count.put(2), "it is full with 2");
         assert!(count.get() && count.get() && !count.get());
         assert!(count.put(2));
-        assert_eq!(count.take_back(2), 1);
+        assert_eq!(count.reclaim(2), 1);
         assert!(!count.put(2) && !count.get(), "the server has it");
     }
 
     #[test]
-    fn what_a_peer_writes_is_a_count_within_the_capacity() {
+    fn count_written_by_a_peer_is_clamped_to_the_capacity() {
         for nonsense in [u64::MAX, LENT, 1, u64::MAX >> 1, 7 | LENT] {
             let word = AtomicU64::new(nonsense.to_le());
             let count = CountWord::new(&word);
             let _ = count.put(3);
-            assert!(count.take_back(3) <= 3);
+            assert!(count.reclaim(3) <= 3);
         }
         let word = AtomicU64::new(u64::MAX);
         assert!(!CountWord::new(&word).put(u32::MAX), "it is above every capacity");

@@ -182,9 +182,9 @@ impl Description {
         if !(min..=max).contains(&capacity) {
             return Err(BadDescription::Capacity { name: name(), kind, capacity, min, max });
         }
-        let most = if matches!(kind, Kind::Semaphore | Kind::Event) { capacity } else { 0 };
-        if initial > most {
-            return Err(BadDescription::Initial { name: name(), kind, initial, capacity: most });
+        let max_initial = if matches!(kind, Kind::Semaphore | Kind::Event) { capacity } else { 0 };
+        if initial > max_initial {
+            return Err(BadDescription::Initial { name: name(), kind, initial, capacity: max_initial });
         }
         let max = if kind == Kind::Pool { u32::MAX } else { MAX_VALUE_BYTES };
         if value_bytes > max {

@@ -100,7 +100,7 @@ pub enum Violation {
     #[error("{0} bytes that are not a message of hubs")]
     Malformed(usize),
     #[error("a second request {0} while the first one waits")]
-    Twice(u32),
+    DuplicateRequest(u32),
     #[error("a request of a client that has not joined")]
     NotJoined,
 }

@@ -5,7 +5,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
 use crate::batch;
-use crate::hubs::{Client, Key, Nanos};
+use crate::hubs::{Client, Nanos, RequestKey};
 use crate::status::{Status, Waiting};
 use crate::store::{Item, Store};
 use crate::table::{Ordered, Table};
@@ -91,13 +91,13 @@ pub(crate) enum Side {
 
 /// Resources that are set aside for an offer.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
-enum Basis {
+enum Reservation {
     /// Place in the store.
     Room,
     /// Item from the store.
     Item(Item),
     /// Request of the other side at a port.
-    Partner(Key),
+    Partner(RequestKey),
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -108,13 +108,13 @@ enum State {
         offer: u32,
         claimed: bool,
         until: Nanos,
-        basis: Basis,
+        reservation: Reservation,
     },
 }
 
 /// Number of values that a request is about.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) enum Extent {
+pub(crate) enum Quantity {
     One,
     /// Puts the values packed in [`Waiter::value`]: the number already put, and the offset of the next.
     Put {
@@ -123,7 +123,7 @@ pub(crate) enum Extent {
     },
     /// Takes up to this many.
     Get {
-        most: u32,
+        max_values: u32,
     },
 }
 
@@ -140,23 +140,23 @@ pub(crate) struct Waiter {
     pub(crate) tentative: bool,
     pub(crate) deadline: Nanos,
     pub(crate) value: Bytes,
-    pub(crate) extent: Extent,
+    pub(crate) quantity: Quantity,
     state: State,
 }
 
 impl Waiter {
     pub(crate) fn new(side: Side, (priority, effective): (u8, u8), arrival: u64, deadline: Nanos) -> Waiter {
-        let (tentative, value, extent, state) = (false, Bytes::default(), Extent::One, State::Waiting);
-        Waiter { side, priority, effective, arrival, tentative, deadline, value, extent, state }
+        let (tentative, value, quantity, state) = (false, Bytes::default(), Quantity::One, State::Waiting);
+        Waiter { side, priority, effective, arrival, tentative, deadline, value, quantity, state }
     }
 
     /// Returns the outcome of a request that ends like this, if some of its values were put in before.
-    fn ends_with(&self, outcome: Outcome) -> Outcome {
-        match (self.extent, outcome) {
-            (Extent::Put { done: put @ 1.., .. }, Outcome::Failed(fault)) => {
+    fn final_outcome(&self, outcome: Outcome) -> Outcome {
+        match (self.quantity, outcome) {
+            (Quantity::Put { done: put @ 1.., .. }, Outcome::Failed(fault)) => {
                 Outcome::Partial { put, fault: Some(fault) }
             }
-            (Extent::Put { done: put @ 1.., .. }, Outcome::Withdrawn) => {
+            (Quantity::Put { done: put @ 1.., .. }, Outcome::Withdrawn) => {
                 Outcome::Partial { put, fault: None }
             }
             (_, outcome) => outcome,
@@ -171,20 +171,20 @@ pub(crate) struct Context<'a> {
     pub(crate) hub: u32,
     /// Time that an offer stands while other requests wait.
     pub(crate) offer_ns: u64,
-    pub(crate) answers: &'a mut Vec<(Key, Outcome)>,
-    pub(crate) deadlines: &'a mut Ordered<(Nanos, u32, Key)>,
+    pub(crate) answers: &'a mut Vec<(RequestKey, Outcome)>,
+    pub(crate) deadlines: &'a mut Ordered<(Nanos, u32, RequestKey)>,
 }
 
 impl Context<'_> {
-    fn answer(&mut self, key: Key, outcome: Outcome) {
+    fn answer(&mut self, key: RequestKey, outcome: Outcome) {
         self.answers.push((key, outcome));
     }
 }
 
 /// Requests in the order in which they are served: by priority, then by arrival.
-type Queue = Ordered<(u8, u64, Key)>;
+type Queue = Ordered<(u8, u64, RequestKey)>;
 
-fn rank(waiter: &Waiter, key: Key) -> (u8, u64, Key) {
+fn rank(waiter: &Waiter, key: RequestKey) -> (u8, u64, RequestKey) {
     let first_come = tombolo_base::canary!("hub serves in order of arrival");
     (if first_come { 0 } else { u8::MAX - waiter.effective }, waiter.arrival, key)
 }
@@ -197,11 +197,11 @@ pub(crate) struct Hub {
     /// Whether its count is in memory shared with tasks. The store then holds the value at the time of
     /// lending.
     pub(crate) lent: bool,
-    waiters: Table<Key, Waiter>,
+    waiters: Table<RequestKey, Waiter>,
     /// Waiting putters without an offer.
     putters: Queue,
     getters: Queue,
-    offers: u32,
+    last_offer: u32,
 }
 
 impl Hub {
@@ -215,7 +215,7 @@ impl Hub {
             waiters: Table::default(),
             putters: Queue::default(),
             getters: Queue::default(),
-            offers: 0,
+            last_offer: 0,
         }
     }
 
@@ -227,37 +227,37 @@ impl Hub {
     }
 
     /// Whether tasks may change the count themselves: no request waits here, and none has an offer.
-    pub(crate) fn may_lend(&self) -> bool {
+    pub(crate) fn can_lend_count(&self) -> bool {
         let is_alone = self.waiting() == 0 || tombolo_base::canary!("hub lends the count while one waits");
-        self.store.is_count() && !self.closed && is_alone && self.store.aside() == 0
+        self.store.is_count() && !self.closed && is_alone && self.store.reserved() == 0
     }
 
-    /// Completes a request at once if no other waits here, with the same result as [`arrive`](Self::arrive)
+    /// Completes a request at once if no other waits here, with the same result as [`enqueue`](Self::enqueue)
     /// but without a place in queues and tables. Returns `None` if the request has to wait, or must be queued
     /// to be served in part.
-    pub(crate) fn at_once(
+    pub(crate) fn try_complete_now(
         &mut self,
         client: Client,
         side: Side,
-        extent: Extent,
+        quantity: Quantity,
         value: &[u8],
     ) -> Option<Taken> {
         if self.waiting() > 0 || self.description.kind == Kind::Port {
             return None;
         }
-        match (side, extent) {
-            (Side::Put, Extent::Put { .. }) => self.put_all(value),
+        match (side, quantity) {
+            (Side::Put, Quantity::Put { .. }) => self.put_all(value),
             (Side::Put, _) => {
                 let may_put = self.store.has_room() && !self.closed;
                 may_put.then(|| self.store.put(value.into())).map(|()| Taken::Put)
             }
             (Side::Get, _) if !self.may_get() => None,
-            (Side::Get, Extent::Get { most }) => {
+            (Side::Get, Quantity::Get { max_values }) => {
                 let mut values = BatchBuf::new();
-                self.take_values(&mut values, most);
+                self.take_values(&mut values, max_values);
                 Some(Taken::Values(values))
             }
-            (Side::Get, _) => self.store.take().map(|item| self.taken(client, item)),
+            (Side::Get, _) => self.store.take().map(|item| self.complete_item(client, item)),
         }
     }
 
@@ -272,12 +272,18 @@ impl Hub {
     }
 
     /// Queues a request and serves as many as possible. A request with `try_only` fails if it would wait.
-    pub(crate) fn arrive(&mut self, context: &mut Context<'_>, key: Key, waiter: Waiter, try_only: bool) {
+    pub(crate) fn enqueue(
+        &mut self,
+        context: &mut Context<'_>,
+        key: RequestKey,
+        waiter: Waiter,
+        try_only: bool,
+    ) {
         let side = waiter.side;
         self.queue(side).insert(rank(&waiter, key));
         context.deadlines.insert((waiter.deadline, context.hub, key));
         self.waiters.insert(key, waiter);
-        self.settle(context);
+        self.serve_waiters(context);
         let waits = self.waiters.get(&key).is_some_and(|waiter| waiter.state == State::Waiting);
         if try_only && waits {
             self.end(context, key, Outcome::Failed(Fault::WouldBlock));
@@ -285,7 +291,7 @@ impl Hub {
     }
 
     /// Serves as many requests as possible.
-    pub(crate) fn settle(&mut self, context: &mut Context<'_>) {
+    pub(crate) fn serve_waiters(&mut self, context: &mut Context<'_>) {
         loop {
             let putter = self.putters.first().map(|(_, _, key)| *key);
             let getter = self.getters.first().map(|(_, _, key)| *key);
@@ -300,7 +306,7 @@ impl Hub {
             }
         }
         if self.closed {
-            self.fail_the_rest(context);
+            self.fail_remaining(context);
         }
     }
 
@@ -310,10 +316,10 @@ impl Hub {
         self.store.depth() > 0 && !(self.closed && self.description.kind.has_holders())
     }
 
-    fn fail_the_rest(&mut self, context: &mut Context<'_>) {
+    fn fail_remaining(&mut self, context: &mut Context<'_>) {
         // Items set aside for offers may come back, and then belong to the waiters.
-        let drained = self.description.kind.has_holders() || self.store.aside() == 0;
-        let mut ended: Vec<Key> = self.putters.iter().map(|(_, _, key)| *key).collect();
+        let drained = self.description.kind.has_holders() || self.store.reserved() == 0;
+        let mut ended: Vec<RequestKey> = self.putters.iter().map(|(_, _, key)| *key).collect();
         if drained {
             ended.extend(self.getters.iter().map(|(_, _, key)| *key));
         }
@@ -322,15 +328,15 @@ impl Hub {
         }
     }
 
-    fn serve_putter(&mut self, context: &mut Context<'_>, key: Key) {
+    fn serve_putter(&mut self, context: &mut Context<'_>, key: RequestKey) {
         let Some(waiter) = self.waiters.get_mut(&key) else { return };
         if waiter.tentative {
-            self.store.set_aside();
-            self.offer(context, key, Basis::Room, false);
+            self.store.reserve_place();
+            self.offer(context, key, Reservation::Room, false);
             return;
         }
-        match &mut waiter.extent {
-            Extent::Put { done, at } => {
+        match &mut waiter.quantity {
+            Quantity::Put { done, at } => {
                 while self.store.has_room() {
                     let Some((value, rest)) = waiter.value.get(*at..).and_then(batch::first) else { break };
                     self.store.put(value.into());
@@ -346,15 +352,15 @@ impl Hub {
         self.finish(context, key, Outcome::Done(Taken::Put));
     }
 
-    fn serve_getter(&mut self, context: &mut Context<'_>, key: Key) {
+    fn serve_getter(&mut self, context: &mut Context<'_>, key: RequestKey) {
         let Some(waiter) = self.waiters.get(&key) else { return };
-        if let Extent::Get { most } = waiter.extent {
+        if let Quantity::Get { max_values } = waiter.quantity {
             let mut values = BatchBuf::new();
             loop {
-                self.take_values(&mut values, most);
+                self.take_values(&mut values, max_values);
                 // Putters waiting for the room that this makes are served too, so that a small store does not
                 // make small batches.
-                if values.count() >= most || self.store.depth() > 0 || !self.refill(context) {
+                if values.count() >= max_values || self.store.depth() > 0 || !self.refill(context) {
                     break;
                 }
             }
@@ -364,17 +370,18 @@ impl Hub {
         let tentative = waiter.tentative;
         let Some(item) = self.store.take() else { return };
         if tentative {
-            self.store.set_aside();
-            self.offer(context, key, Basis::Item(item), false);
+            self.store.reserve_place();
+            self.offer(context, key, Reservation::Item(item), false);
         } else {
-            let taken = self.taken(key.client, item);
+            let taken = self.complete_item(key.client, item);
             self.finish(context, key, Outcome::Done(taken));
         }
     }
 
-    /// Moves values out of the store until there are `most`, or there is no room for the next.
-    fn take_values(&mut self, values: &mut BatchBuf, most: u32) {
-        while values.count() < most && self.store.first_value().is_some_and(|value| values.push(value)) {
+    /// Moves values out of the store until there are `max_values`, or there is no room for the next.
+    fn take_values(&mut self, values: &mut BatchBuf, max_values: u32) {
+        while values.count() < max_values && self.store.first_value().is_some_and(|value| values.push(value))
+        {
             self.store.take();
         }
     }
@@ -383,28 +390,28 @@ impl Hub {
     /// there is a value now.
     fn refill(&mut self, context: &mut Context<'_>) -> bool {
         let first = self.putters.first().map(|(_, _, key)| *key);
-        let firm = |key: &Key| self.waiters.get(key).is_some_and(|waiter| !waiter.tentative);
+        let firm = |key: &RequestKey| self.waiters.get(key).is_some_and(|waiter| !waiter.tentative);
         let Some(putter) = first.filter(firm).filter(|_| !self.closed) else { return false };
         self.serve_putter(context, putter);
         self.store.depth() > 0
     }
 
     /// Pairs two requests at a port. Requests that wait for nothing else have claimed already.
-    fn pair(&mut self, context: &mut Context<'_>, putter: Key, getter: Key) {
-        let firm = |key: &Key| self.waiters.get(key).is_some_and(|waiter| !waiter.tentative);
+    fn pair(&mut self, context: &mut Context<'_>, putter: RequestKey, getter: RequestKey) {
+        let firm = |key: &RequestKey| self.waiters.get(key).is_some_and(|waiter| !waiter.tentative);
         let (putter_firm, getter_firm) = (firm(&putter), firm(&getter));
-        self.offer(context, putter, Basis::Partner(getter), putter_firm);
-        self.offer(context, getter, Basis::Partner(putter), getter_firm);
+        self.offer(context, putter, Reservation::Partner(getter), putter_firm);
+        self.offer(context, getter, Reservation::Partner(putter), getter_firm);
         self.complete(context, putter, getter);
     }
 
-    fn offer(&mut self, context: &mut Context<'_>, key: Key, basis: Basis, claimed: bool) {
-        self.offers = self.offers.wrapping_add(1);
-        let offer = self.offers;
+    fn offer(&mut self, context: &mut Context<'_>, key: RequestKey, reservation: Reservation, claimed: bool) {
+        self.last_offer = self.last_offer.wrapping_add(1);
+        let offer = self.last_offer;
         let until = context.now.saturating_add(context.offer_ns);
         let Some(waiter) = self.waiters.get_mut(&key) else { return };
         let (side, ranked) = (waiter.side, rank(waiter, key));
-        waiter.state = State::Offered { offer, claimed, until, basis };
+        waiter.state = State::Offered { offer, claimed, until, reservation };
         self.queue(side).remove(&ranked);
         if !claimed {
             context.deadlines.insert((until, context.hub, key));
@@ -413,8 +420,8 @@ impl Hub {
     }
 
     /// Transfers the value of a pair at a port if both sides have claimed.
-    fn complete(&mut self, context: &mut Context<'_>, one: Key, other: Key) {
-        let claimed = |key: &Key| match self.waiters.get(key).map(|waiter| &waiter.state) {
+    fn complete(&mut self, context: &mut Context<'_>, one: RequestKey, other: RequestKey) {
+        let claimed = |key: &RequestKey| match self.waiters.get(key).map(|waiter| &waiter.state) {
             Some(State::Offered { claimed, .. }) => *claimed,
             _ => false,
         };
@@ -428,13 +435,13 @@ impl Hub {
         }
         let is_putter = self.waiters.get(&one).is_some_and(|waiter| waiter.side == Side::Put);
         let (putter, getter) = if is_putter { (one, other) } else { (other, one) };
-        let value = self.discard(context, putter).map(|waiter| waiter.value);
-        self.discard(context, getter);
+        let value = self.remove_waiter(context, putter).map(|waiter| waiter.value);
+        self.remove_waiter(context, getter);
         context.answer(getter, Outcome::Done(Taken::Value(value.unwrap_or_default())));
         context.answer(putter, Outcome::Done(Taken::Put));
     }
 
-    fn taken(&mut self, client: Client, item: Item) -> Taken {
+    fn complete_item(&mut self, client: Client, item: Item) -> Taken {
         match item {
             Item::Value(_, value) => Taken::Value(value),
             Item::Unit => Taken::Unit,
@@ -447,35 +454,35 @@ impl Hub {
 
     /// Handles a claim of an offer. A claim of a void offer has no effect: the client was notified, or will
     /// be.
-    pub(crate) fn claim(&mut self, context: &mut Context<'_>, key: Key, claimed_offer: u32) {
+    pub(crate) fn claim(&mut self, context: &mut Context<'_>, key: RequestKey, claimed_offer: u32) {
         let Some(waiter) = self.waiters.get_mut(&key) else { return };
-        let State::Offered { offer, claimed, until, basis } = &mut waiter.state else { return };
+        let State::Offered { offer, claimed, until, reservation } = &mut waiter.state else { return };
         if *offer != claimed_offer || *claimed {
             return;
         }
         *claimed = true;
         context.deadlines.remove(&(*until, context.hub, key));
-        match basis.clone() {
-            Basis::Partner(partner) => self.complete(context, key, partner),
-            Basis::Room => {
+        match reservation.clone() {
+            Reservation::Partner(partner) => self.complete(context, key, partner),
+            Reservation::Room => {
                 let value = core::mem::take(&mut waiter.value);
-                self.store.end_aside();
+                self.store.release_place();
                 self.store.put(value);
-                self.discard(context, key);
+                self.remove_waiter(context, key);
                 context.answer(key, Outcome::Done(Taken::Put));
             }
-            Basis::Item(item) => {
-                self.store.end_aside();
-                let taken = self.taken(key.client, item);
-                self.discard(context, key);
+            Reservation::Item(item) => {
+                self.store.release_place();
+                let taken = self.complete_item(key.client, item);
+                self.remove_waiter(context, key);
                 context.answer(key, Outcome::Done(taken));
             }
         }
-        self.settle(context);
+        self.serve_waiters(context);
     }
 
     /// Handles an unclaim: the client keeps the offer.
-    pub(crate) fn unclaim(&mut self, context: &mut Context<'_>, key: Key, claimed_offer: u32) {
+    pub(crate) fn unclaim(&mut self, context: &mut Context<'_>, key: RequestKey, claimed_offer: u32) {
         let Some(waiter) = self.waiters.get_mut(&key) else { return };
         if let State::Offered { offer, claimed, until, .. } = &mut waiter.state
             && *offer == claimed_offer
@@ -489,44 +496,44 @@ impl Hub {
     }
 
     /// Ends a request at the wish of its client.
-    pub(crate) fn withdraw(&mut self, context: &mut Context<'_>, key: Key) {
+    pub(crate) fn withdraw(&mut self, context: &mut Context<'_>, key: RequestKey) {
         if self.waiters.get(&key).is_some() {
             self.end(context, key, Outcome::Withdrawn);
-            self.settle(context);
+            self.serve_waiters(context);
         }
     }
 
     /// Removes a request whose client has ended.
-    pub(crate) fn forget(&mut self, context: &mut Context<'_>, key: Key) {
-        self.remove(context, key);
+    pub(crate) fn remove_request(&mut self, context: &mut Context<'_>, key: RequestKey) {
+        self.remove_and_release(context, key);
     }
 
     /// Ends a request that was not completed.
-    fn end(&mut self, context: &mut Context<'_>, key: Key, outcome: Outcome) {
+    fn end(&mut self, context: &mut Context<'_>, key: RequestKey, outcome: Outcome) {
         let outcome = match self.waiters.get(&key) {
-            Some(waiter) => waiter.ends_with(outcome),
+            Some(waiter) => waiter.final_outcome(outcome),
             None => outcome,
         };
-        self.remove(context, key);
+        self.remove_and_release(context, key);
         context.answer(key, outcome);
     }
 
     /// Ends a request that was completed.
-    fn finish(&mut self, context: &mut Context<'_>, key: Key, outcome: Outcome) {
-        self.discard(context, key);
+    fn finish(&mut self, context: &mut Context<'_>, key: RequestKey, outcome: Outcome) {
+        self.remove_waiter(context, key);
         context.answer(key, outcome);
     }
 
     /// Removes a waiter and releases the basis of its offer.
-    fn remove(&mut self, context: &mut Context<'_>, key: Key) {
-        let waiter = self.discard(context, key);
-        if let Some(Waiter { state: State::Offered { basis, .. }, .. }) = waiter {
-            self.release(context, key, basis);
+    fn remove_and_release(&mut self, context: &mut Context<'_>, key: RequestKey) {
+        let waiter = self.remove_waiter(context, key);
+        if let Some(Waiter { state: State::Offered { reservation, .. }, .. }) = waiter {
+            self.release(context, key, reservation);
         }
     }
 
     /// Removes a waiter whose offer, if it had one, is used up.
-    fn discard(&mut self, context: &mut Context<'_>, key: Key) -> Option<Waiter> {
+    fn remove_waiter(&mut self, context: &mut Context<'_>, key: RequestKey) -> Option<Waiter> {
         let waiter = self.waiters.remove(&key)?;
         let ranked = rank(&waiter, key);
         self.queue(waiter.side).remove(&ranked);
@@ -538,23 +545,25 @@ impl Hub {
     }
 
     /// Releases the basis of an offer.
-    fn release(&mut self, context: &mut Context<'_>, of: Key, basis: Basis) {
-        match basis {
-            Basis::Room => self.store.end_aside(),
-            Basis::Item(item) => {
-                self.store.end_aside();
+    fn release(&mut self, context: &mut Context<'_>, removed_key: RequestKey, reservation: Reservation) {
+        match reservation {
+            Reservation::Room => self.store.release_place(),
+            Reservation::Item(item) => {
+                self.store.release_place();
                 if !tombolo_base::canary!("hub loses what was not claimed") {
-                    self.store.put_back(item);
+                    self.store.restore(item);
                 }
             }
-            Basis::Partner(partner) => self.part(context, of, partner),
+            Reservation::Partner(partner) => self.requeue_partner(context, removed_key, partner),
         }
     }
 
     /// Returns the partner of a removed request to its place in the queue.
-    fn part(&mut self, context: &mut Context<'_>, from: Key, partner: Key) {
+    fn requeue_partner(&mut self, context: &mut Context<'_>, from: RequestKey, partner: RequestKey) {
         let Some(waiter) = self.waiters.get_mut(&partner) else { return };
-        let State::Offered { until, basis: Basis::Partner(other), .. } = &waiter.state else { return };
+        let State::Offered { until, reservation: Reservation::Partner(other), .. } = &waiter.state else {
+            return;
+        };
         if *other != from {
             return;
         }
@@ -568,11 +577,11 @@ impl Hub {
     }
 
     /// Handles a timer of a request: its deadline, or the end of its offer.
-    pub(crate) fn expire(&mut self, context: &mut Context<'_>, key: Key, arrival: u64) {
+    pub(crate) fn expire(&mut self, context: &mut Context<'_>, key: RequestKey, arrival: u64) {
         let Some(waiter) = self.waiters.get_mut(&key) else { return };
         if waiter.deadline <= context.now {
             self.end(context, key, Outcome::Failed(Fault::TimedOut));
-            self.settle(context);
+            self.serve_waiters(context);
             return;
         }
         let side = waiter.side;
@@ -590,13 +599,13 @@ impl Hub {
             return;
         }
         // Moves it behind the others of its priority, so that the next offer goes to one of them.
-        if let State::Offered { basis, .. } = core::mem::replace(&mut waiter.state, State::Waiting) {
+        if let State::Offered { reservation, .. } = core::mem::replace(&mut waiter.state, State::Waiting) {
             waiter.arrival = arrival;
             let ranked = rank(waiter, key);
             self.queue(side).insert(ranked);
             context.answer(key, Outcome::Revoked);
-            self.release(context, key, basis);
-            self.settle(context);
+            self.release(context, key, reservation);
+            self.serve_waiters(context);
         }
     }
 
@@ -610,12 +619,12 @@ impl Hub {
         for key in putters.map(|(key, _)| *key).collect::<Vec<_>>() {
             self.end(context, key, Outcome::Failed(Fault::Closed));
         }
-        self.settle(context);
+        self.serve_waiters(context);
         Ok(())
     }
 
     /// Handles a change of the client's priority. Returns whether the order of the queue changed.
-    pub(crate) fn lift(&mut self, key: Key, inherited: u8) -> bool {
+    pub(crate) fn update_priority(&mut self, key: RequestKey, inherited: u8) -> bool {
         let Some(waiter) = self.waiters.get_mut(&key) else { return false };
         let effective = waiter.priority.max(inherited);
         if waiter.effective == effective {

@@ -4,7 +4,7 @@ use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::hub::{Context, Extent, Hub, Outcome, Side, Waiter};
+use crate::hub::{Context, Hub, Outcome, Quantity, Side, Waiter};
 use crate::table::{Ordered, Table};
 use crate::{BadDescription, Batch, Description, Fault, Kind, Operation, Request, Violation};
 
@@ -20,7 +20,7 @@ pub struct Client(pub u64);
 
 /// Identity of a client's request.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct Key {
+pub struct RequestKey {
     /// Client that sent the request.
     pub client: Client,
     /// Number chosen by the client.
@@ -47,7 +47,7 @@ impl Default for Limits {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Output {
     /// Outcome of a request.
-    Answer(Key, Outcome),
+    Answer(RequestKey, Outcome),
     /// Priority that a client inherits through the resources that it owns here: the highest that waits for
     /// them, 0 for none. It applies to the client's requests on other nodes.
     Inherits(Client, u8),
@@ -58,16 +58,16 @@ pub(crate) struct ClientState {
     /// Domain of the client, as a number.
     domain: u64,
     /// Hub of each waiting request.
-    pub(crate) waits: Table<u32, u32>,
+    pub(crate) waiting_requests: Table<u32, u32>,
     /// Priority inherited through resources on other nodes, as reported by the client.
-    told: u8,
+    remote_priority: u8,
     /// Priority inherited through resources here.
-    pub(crate) inherits: u8,
+    pub(crate) inherited_priority: u8,
 }
 
 impl ClientState {
     pub(crate) fn priority(&self) -> u8 {
-        self.told.max(self.inherits)
+        self.remote_priority.max(self.inherited_priority)
     }
 }
 
@@ -77,14 +77,14 @@ pub struct Hubs {
     pub(crate) hubs: Vec<Hub>,
     names: Table<String, u32>,
     pub(crate) clients: Table<Client, ClientState>,
-    pub(crate) deadlines: Ordered<(Nanos, u32, Key)>,
+    pub(crate) deadlines: Ordered<(Nanos, u32, RequestKey)>,
     arrivals: u64,
-    answers: Vec<(Key, Outcome)>,
+    answers: Vec<(RequestKey, Outcome)>,
     pub(crate) outputs: Vec<Output>,
     limits: Limits,
     /// Whether counts are lent, and the recently used hubs whose counts may be lent.
-    lends: bool,
-    used: Vec<u32>,
+    lending_enabled: bool,
+    lend_candidates: Vec<u32>,
 }
 
 impl Hubs {
@@ -102,8 +102,8 @@ impl Hubs {
             answers: Vec::new(),
             outputs: Vec::new(),
             limits,
-            lends: false,
-            used: Vec::new(),
+            lending_enabled: false,
+            lend_candidates: Vec::new(),
         }
     }
 
@@ -117,23 +117,25 @@ impl Hubs {
         let number = u32::try_from(self.hubs.len()).unwrap_or(u32::MAX);
         self.names.insert(description.name.clone(), number);
         self.hubs.push(Hub::new(description));
-        self.use_hub(number);
+        self.add_lend_candidate(number);
         Ok(number)
     }
 
     /// Enables lending of the counts of semaphores and events ([`CountWord`](crate::CountWord)). The caller
-    /// asks for those to [`lend`](Self::lend) after each call, and takes one back
-    /// ([`take_back`](Self::take_back)) before a request for its hub.
+    /// asks for those to [`lend_next_count`](Self::lend_next_count) after each call, and takes one back
+    /// ([`reclaim_count`](Self::reclaim_count)) before a request for its hub.
     pub fn share_counts(&mut self) {
-        self.lends = true;
-        self.used = (0..).take(self.hubs.len()).collect();
+        self.lending_enabled = true;
+        self.lend_candidates = (0..).take(self.hubs.len()).collect();
     }
 
     /// Returns a hub whose count must be lent now, and the count.
     #[must_use]
-    pub fn lend(&mut self) -> Option<(u32, u32)> {
-        while let Some(number) = self.used.pop() {
-            if let Some(hub) = self.hubs.get_mut(number as usize).filter(|hub| !hub.lent && hub.may_lend()) {
+    pub fn lend_next_count(&mut self) -> Option<(u32, u32)> {
+        while let Some(number) = self.lend_candidates.pop() {
+            if let Some(hub) =
+                self.hubs.get_mut(number as usize).filter(|hub| !hub.lent && hub.can_lend_count())
+            {
                 hub.lent = true;
                 return Some((number, u32::try_from(hub.store.depth()).unwrap_or(u32::MAX)));
             }
@@ -143,24 +145,24 @@ impl Hubs {
 
     /// Returns the capacity of a hub whose count is lent.
     #[must_use]
-    pub fn lent(&self, hub: u32) -> Option<u32> {
+    pub fn lent_capacity(&self, hub: u32) -> Option<u32> {
         self.hubs.get(hub as usize).filter(|hub| hub.lent).map(|hub| hub.description.capacity)
     }
 
     /// Records that a lent count was taken back from the tasks, with this value.
-    pub fn take_back(&mut self, number: u32, count: u32) {
+    pub fn reclaim_count(&mut self, number: u32, count: u32) {
         if let Some(hub) = self.hubs.get_mut(number as usize).filter(|hub| hub.lent) {
             hub.store.set_count(count);
             hub.lent = false;
-            self.use_hub(number);
+            self.add_lend_candidate(number);
         }
     }
 
     /// Records a hub whose count may be lent again.
-    fn use_hub(&mut self, number: u32) {
+    fn add_lend_candidate(&mut self, number: u32) {
         let is_count = |hub: &Hub| hub.store.is_count();
-        if self.lends && self.hubs.get(number as usize).is_some_and(is_count) {
-            self.used.push(number);
+        if self.lending_enabled && self.hubs.get(number as usize).is_some_and(is_count) {
+            self.lend_candidates.push(number);
         }
     }
 
@@ -185,32 +187,34 @@ impl Hubs {
 
     /// Returns the sizes of all tables, by content, for leak checks.
     #[must_use]
-    pub fn held(&self) -> [(&'static str, usize); 6] {
+    pub fn resource_counts(&self) -> [(&'static str, usize); 6] {
         [
             ("clients", self.clients.len()),
             ("waiting requests", self.hubs.iter().map(Hub::waiting).sum()),
             ("offers", self.hubs.iter().map(Hub::offered).sum()),
-            ("set aside", self.hubs.iter().map(|hub| hub.store.aside() as usize).sum()),
+            ("set aside", self.hubs.iter().map(|hub| hub.store.reserved() as usize).sum()),
             ("blocks held", self.hubs.iter().map(|hub| hub.store.holders().count()).sum()),
             ("deadlines", self.deadlines.len()),
         ]
     }
 
     /// Adds a client. `domain` identifies it in [`Status`](crate::Status).
-    pub fn joined(&mut self, client: Client, domain: u64) {
+    pub fn add_client(&mut self, client: Client, domain: u64) {
         self.clients.get_or_default(client).domain = domain;
     }
 
     /// Removes a client that has ended, with all its requests and everything it held.
-    pub fn ended(&mut self, now: Nanos, client: Client) {
+    pub fn remove_client(&mut self, now: Nanos, client: Client) {
         let Some(state) = self.clients.remove(&client) else { return };
         if tombolo_base::canary!("hub keeps the requests of the dead") {
             return;
         }
         let mut touched: BTreeSet<u32> = BTreeSet::new();
-        for (number, hub) in state.waits.iter() {
+        for (number, hub) in state.waiting_requests.iter() {
             let (number, hub) = (*number, *hub);
-            self.at(now, hub, |hub, context| hub.forget(context, Key { client, number }));
+            self.with_hub(now, hub, |hub, context| {
+                hub.remove_request(context, RequestKey { client, number });
+            });
             touched.insert(hub);
         }
         for (number, hub) in self.hubs.iter_mut().enumerate() {
@@ -219,14 +223,14 @@ impl Hubs {
             }
         }
         for hub in &touched {
-            self.at(now, *hub, |hub, context| hub.settle(context));
+            self.with_hub(now, *hub, |hub, context| hub.serve_waiters(context));
         }
-        self.relift(touched);
+        self.update_inheritance(touched);
     }
 
     /// Returns the hub where a request of a client waits.
-    pub(crate) fn waits_at(&self, client: Client, number: u32) -> Option<u32> {
-        self.clients.get(&client)?.waits.get(&number).copied()
+    pub(crate) fn hub_of_request(&self, client: Client, number: u32) -> Option<u32> {
+        self.clients.get(&client)?.waiting_requests.get(&number).copied()
     }
 
     /// Returns when [`tick`](Self::tick) is due.
@@ -241,11 +245,11 @@ impl Hubs {
         // Each due entry is processed once, regardless of the result.
         while let Some((_, number, key)) = self.deadlines.first().copied().filter(|(at, _, _)| *at <= now) {
             self.deadlines.pop_first();
-            let arrival = self.arrival();
-            self.at(now, number, |hub, context| hub.expire(context, key, arrival));
+            let arrival = self.next_arrival();
+            self.with_hub(now, number, |hub, context| hub.expire(context, key, arrival));
             touched.insert(number);
         }
-        self.relift(touched);
+        self.update_inheritance(touched);
     }
 
     /// Returns the messages to send, in order.
@@ -256,7 +260,8 @@ impl Hubs {
     /// Handles a request of a client. Reads the clock only if the request may have to wait.
     ///
     /// # Errors
-    /// The client violated the protocol. Close its connection and call [`ended`](Self::ended).
+    /// The client violated the protocol. Close its connection and call
+    /// [`remove_client`](Self::remove_client).
     pub fn request(
         &mut self,
         now: Clock<'_>,
@@ -264,48 +269,48 @@ impl Hubs {
         request: &Request<'_>,
     ) -> Result<(), Violation> {
         let state = self.clients.get_mut(&client).ok_or(Violation::NotJoined)?;
-        let key = Key { client, number: request.number };
-        let waits_at = state.waits.get(&request.number).copied();
+        let key = RequestKey { client, number: request.number };
+        let hub_of_request = state.waiting_requests.get(&request.number).copied();
         match request.operation {
             Operation::Claim { offer } => {
-                if let Some(hub) = waits_at {
-                    self.at(now(), hub, |hub, context| hub.claim(context, key, offer));
-                    self.relift([hub]);
+                if let Some(hub) = hub_of_request {
+                    self.with_hub(now(), hub, |hub, context| hub.claim(context, key, offer));
+                    self.update_inheritance([hub]);
                 }
                 return Ok(());
             }
             Operation::Unclaim { offer } => {
-                if let Some(hub) = waits_at {
-                    self.at(now(), hub, |hub, context| hub.unclaim(context, key, offer));
+                if let Some(hub) = hub_of_request {
+                    self.with_hub(now(), hub, |hub, context| hub.unclaim(context, key, offer));
                 }
                 return Ok(());
             }
             Operation::Withdraw => {
                 // A request that has ended was answered, and the client has that answer or will get it.
-                if let Some(hub) = waits_at {
-                    self.at(now(), hub, |hub, context| hub.withdraw(context, key));
-                    self.relift([hub]);
+                if let Some(hub) = hub_of_request {
+                    self.with_hub(now(), hub, |hub, context| hub.withdraw(context, key));
+                    self.update_inheritance([hub]);
                 }
                 return Ok(());
             }
             Operation::Raise => {
-                state.told = request.priority;
-                self.lift_client(client);
+                state.remote_priority = request.priority;
+                self.propagate_priority(client);
                 return Ok(());
             }
             _ => {}
         }
-        if waits_at.is_some() {
-            return Err(Violation::Twice(request.number));
+        if hub_of_request.is_some() {
+            return Err(Violation::DuplicateRequest(request.number));
         }
-        if let Err(fault) = self.begin(now, key, request) {
+        if let Err(fault) = self.start(now, key, request) {
             self.outputs.push(Output::Answer(key, Outcome::Failed(fault)));
         }
         Ok(())
     }
 
     /// Starts a request, or returns why it failed.
-    fn begin(&mut self, now: Clock<'_>, key: Key, request: &Request<'_>) -> Result<(), Fault> {
+    fn start(&mut self, now: Clock<'_>, key: RequestKey, request: &Request<'_>) -> Result<(), Fault> {
         if let Operation::Open { name, kind, value_type } = request.operation {
             let opened = self.open(name, kind, value_type)?;
             self.outputs.push(Output::Answer(key, opened));
@@ -319,7 +324,7 @@ impl Hubs {
                 self.outputs.push(Output::Answer(key, Outcome::Status(status.into())));
             }
             Operation::Close => {
-                let closed = self.at(now(), request.hub, |hub, context| hub.close(context));
+                let closed = self.with_hub(now(), request.hub, |hub, context| hub.close(context));
                 closed.unwrap_or(Err(Fault::NoSuchHub))?;
                 self.outputs.push(Output::Answer(key, Outcome::Done(crate::Taken::Unit)));
             }
@@ -331,22 +336,22 @@ impl Hubs {
                     return Err(Fault::NotHeld);
                 }
                 self.outputs.push(Output::Answer(key, Outcome::Done(crate::Taken::Put)));
-                self.at(now(), request.hub, |hub, context| hub.settle(context));
+                self.with_hub(now(), request.hub, |hub, context| hub.serve_waiters(context));
             }
             Operation::Put { value } => self.put(now, key, request, value)?,
             Operation::Get => self.get(now, key, request)?,
             Operation::PutMany { values } => self.put_many(now, key, request, values)?,
-            Operation::GetMany { most } => {
+            Operation::GetMany { max_values } => {
                 let kind = hub.description.kind;
                 if kind != Kind::Fifo {
                     return Err(Fault::WrongOperation(kind));
                 }
-                self.arrive(now, key, request, (Side::Get, Extent::Get { most }), &[])?;
+                self.submit(now, key, request, (Side::Get, Quantity::Get { max_values }), &[])?;
             }
             // Handled before.
             _ => return Ok(()),
         }
-        self.relift([request.hub]);
+        self.update_inheritance([request.hub]);
         Ok(())
     }
 
@@ -363,7 +368,13 @@ impl Hubs {
         Ok(Outcome::Opened { hub, kind, capacity, value_bytes, memory: 0 })
     }
 
-    fn put(&mut self, now: Clock<'_>, key: Key, request: &Request<'_>, value: &[u8]) -> Result<(), Fault> {
+    fn put(
+        &mut self,
+        now: Clock<'_>,
+        key: RequestKey,
+        request: &Request<'_>,
+        value: &[u8],
+    ) -> Result<(), Fault> {
         let hub = self.hubs.get(request.hub as usize).ok_or(Fault::NoSuchHub)?;
         let description = &hub.description;
         if description.kind.has_holders() {
@@ -375,13 +386,13 @@ impl Hubs {
         if value.len() > description.value_bytes as usize {
             return Err(Fault::TooLong(description.value_bytes));
         }
-        self.arrive(now, key, request, (Side::Put, Extent::One), value)
+        self.submit(now, key, request, (Side::Put, Quantity::One), value)
     }
 
     fn put_many(
         &mut self,
         now: Clock<'_>,
-        key: Key,
+        key: RequestKey,
         request: &Request<'_>,
         values: Batch<'_>,
     ) -> Result<(), Fault> {
@@ -396,41 +407,41 @@ impl Hubs {
         if values.iter().any(|value| value.len() > value_bytes as usize) {
             return Err(Fault::TooLong(value_bytes));
         }
-        self.arrive(now, key, request, (Side::Put, Extent::Put { done: 0, at: 0 }), values.bytes())
+        self.submit(now, key, request, (Side::Put, Quantity::Put { done: 0, at: 0 }), values.bytes())
     }
 
-    fn get(&mut self, now: Clock<'_>, key: Key, request: &Request<'_>) -> Result<(), Fault> {
+    fn get(&mut self, now: Clock<'_>, key: RequestKey, request: &Request<'_>) -> Result<(), Fault> {
         let hub = self.hubs.get(request.hub as usize).ok_or(Fault::NoSuchHub)?;
         let is_resource = hub.description.kind == Kind::Resource;
         if is_resource && hub.store.holders().any(|(_, holding)| holding.client == key.client) {
             return Err(Fault::AlreadyHeld);
         }
-        self.arrive(now, key, request, (Side::Get, Extent::One), &[])
+        self.submit(now, key, request, (Side::Get, Quantity::One), &[])
     }
 
-    fn arrive(
+    fn submit(
         &mut self,
         now: Clock<'_>,
-        key: Key,
+        key: RequestKey,
         request: &Request<'_>,
-        (side, extent): (Side, Extent),
+        (side, quantity): (Side, Quantity),
         value: &[u8],
     ) -> Result<(), Fault> {
-        let most = self.limits.requests_per_client;
-        let arrival = self.arrival();
+        let max_requests = self.limits.requests_per_client;
+        let arrival = self.next_arrival();
         let state = self.clients.get_mut(&key.client).ok_or(Fault::NoSuchHub)?;
-        if state.waits.len() >= most as usize {
-            return Err(Fault::TooManyRequests(most));
+        if state.waiting_requests.len() >= max_requests as usize {
+            return Err(Fault::TooManyRequests(max_requests));
         }
         let hub = self.hubs.get_mut(request.hub as usize).ok_or(Fault::NoSuchHub)?;
         if !request.tentative
-            && let Some(taken) = hub.at_once(key.client, side, extent, value)
+            && let Some(taken) = hub.try_complete_now(key.client, side, quantity, value)
         {
             self.outputs.push(Output::Answer(key, Outcome::Done(taken)));
-            self.use_hub(request.hub);
+            self.add_lend_candidate(request.hub);
             return Ok(());
         }
-        state.waits.insert(key.number, request.hub);
+        state.waiting_requests.insert(key.number, request.hub);
         let effective = request.priority.max(state.priority());
         let try_only = request.timeout_us == 0;
         // An offer to a tentative request that only tries must be claimed too.
@@ -441,18 +452,18 @@ impl Hubs {
         let mut waiter = Waiter::new(side, (request.priority, effective), arrival, deadline);
         waiter.tentative = request.tentative;
         waiter.value = value.into();
-        waiter.extent = extent;
-        self.at(now, request.hub, |hub, context| hub.arrive(context, key, waiter, try_only));
+        waiter.quantity = quantity;
+        self.with_hub(now, request.hub, |hub, context| hub.enqueue(context, key, waiter, try_only));
         Ok(())
     }
 
-    fn arrival(&mut self) -> u64 {
+    fn next_arrival(&mut self) -> u64 {
         self.arrivals += 1;
         self.arrivals
     }
 
     /// Runs an operation on a hub, and forwards its answers.
-    fn at<R>(
+    fn with_hub<R>(
         &mut self,
         now: Nanos,
         number: u32,
@@ -466,11 +477,11 @@ impl Hubs {
             // A client that ended gets no more answers.
             let Some(state) = self.clients.get_mut(&key.client) else { continue };
             if outcome.is_final() {
-                state.waits.remove(&key.number);
+                state.waiting_requests.remove(&key.number);
             }
             self.outputs.push(Output::Answer(key, outcome));
         }
-        self.use_hub(number);
+        self.add_lend_candidate(number);
         Some(result)
     }
 }

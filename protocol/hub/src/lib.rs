@@ -56,8 +56,8 @@ pub use description::{
 };
 pub use fault::{Fault, Violation};
 pub use hub::{Outcome, Taken};
-pub use hubs::{Client, Clock, Hubs, Key, Limits, Nanos, Output};
-pub use select::{MAX_ARMS, Order, Place, Select, SelectError};
+pub use hubs::{Client, Clock, Hubs, Limits, Nanos, Output, RequestKey};
+pub use select::{HubKey, MAX_ARMS, Select, SelectCommand, SelectError};
 pub use status::{Status, Waiting};
 pub use wire::{Answer, Operation, Request};
 

@@ -5,7 +5,7 @@
 //! aside for them go to others: exactly one arm is done, regardless of the nodes of the hubs.
 //!
 //! At a port both sides may be selecting, and each may have claimed at another hub. Every client orders hubs
-//! by the same [`Place`]: one that has claimed, and gets an offer of a hub with a lower place, takes its
+//! by the same [`HubKey`]: one that has claimed, and gets an offer of a hub with a lower place, takes its
 //! claim back and claims there. Among clients that wait for one another, those at the lowest hub have claimed
 //! each other, so some client always makes progress.
 
@@ -20,7 +20,7 @@ pub const MAX_ARMS: usize = 256;
 
 /// Position of a hub in the order that all clients share: its service (the number of that domain), and its
 /// number there.
-pub type Place = (u64, u32);
+pub type HubKey = (u64, u32);
 
 /// Reason why a select cannot start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -33,12 +33,12 @@ pub enum SelectError {
     TooMany(usize),
     /// Two arms are for one hub; these are their indices.
     #[error("operations {0} and {1} of a select are for the same hub; give each hub once")]
-    Twice(usize, usize),
+    DuplicateHub(usize, usize),
 }
 
 /// Message that the client must send to the hub of an arm.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Order {
+pub enum SelectCommand {
     /// A claim.
     Claim {
         /// Index of the arm.
@@ -70,7 +70,7 @@ enum State {
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 struct Arm {
-    place: Place,
+    hub_key: HubKey,
     state: State,
 }
 
@@ -83,7 +83,7 @@ pub struct Select {
     /// Whether the claim is being taken back.
     unclaiming: bool,
     /// Whether the client no longer wants to wait.
-    given_up: bool,
+    abandoned: bool,
     result: Option<(usize, Result<Taken, Fault>)>,
 }
 
@@ -92,20 +92,20 @@ impl Select {
     ///
     /// # Errors
     /// [`SelectError`].
-    pub fn new(places: &[Place]) -> Result<Select, SelectError> {
-        if places.is_empty() {
+    pub fn new(hub_keys: &[HubKey]) -> Result<Select, SelectError> {
+        if hub_keys.is_empty() {
             return Err(SelectError::Empty);
         }
-        if places.len() > MAX_ARMS {
-            return Err(SelectError::TooMany(places.len()));
+        if hub_keys.len() > MAX_ARMS {
+            return Err(SelectError::TooMany(hub_keys.len()));
         }
         let mut seen = BTreeSet::new();
-        if let Some(second) = places.iter().position(|place| !seen.insert(*place)) {
-            let first = places.iter().position(|place| *place == places[second]).unwrap_or(second);
-            return Err(SelectError::Twice(first, second));
+        if let Some(second) = hub_keys.iter().position(|hub_key| !seen.insert(*hub_key)) {
+            let first = hub_keys.iter().position(|hub_key| *hub_key == hub_keys[second]).unwrap_or(second);
+            return Err(SelectError::DuplicateHub(first, second));
         }
-        let arms = places.iter().map(|place| Arm { place: *place, state: State::Posted }).collect();
-        Ok(Select { arms, claimed: None, unclaiming: false, given_up: false, result: None })
+        let arms = hub_keys.iter().map(|hub_key| Arm { hub_key: *hub_key, state: State::Posted }).collect();
+        Ok(Select { arms, claimed: None, unclaiming: false, abandoned: false, result: None })
     }
 
     /// Returns the arm that was done or that failed, for example because its hub is closed. At most one arm
@@ -122,12 +122,12 @@ impl Select {
 
     /// Whether no arm can be done any more: nothing was ready, or the select was abandoned.
     #[must_use]
-    pub fn is_over(&self) -> bool {
+    pub fn is_finished(&self) -> bool {
         self.arms.iter().all(|arm| matches!(arm.state, State::Ended(_)))
     }
 
     /// Handles the answer of a hub about an arm.
-    pub fn heard(&mut self, index: usize, outcome: Outcome, orders: &mut Vec<Order>) {
+    pub fn handle_outcome(&mut self, index: usize, outcome: Outcome, commands: &mut Vec<SelectCommand>) {
         let Some(arm) = self.arms.get_mut(index) else { return };
         let is_claimed = self.claimed == Some(index);
         match outcome {
@@ -152,23 +152,23 @@ impl Select {
             }
             _ => {}
         }
-        self.decide(orders);
+        self.decide(commands);
     }
 
     /// Handles the loss of the node of an arm's hub. `fault` becomes the result unless another arm can be
     /// done. If the arm was claimed, `fault` is always the result, because the hub may have done the
     /// operation.
-    pub fn lost(&mut self, index: usize, fault: Fault, orders: &mut Vec<Order>) {
+    pub fn handle_loss(&mut self, index: usize, fault: Fault, commands: &mut Vec<SelectCommand>) {
         if self.claimed == Some(index) && self.result.is_none() {
             self.result = Some((index, Err(fault)));
         }
-        self.heard(index, Outcome::Failed(fault), orders);
+        self.handle_outcome(index, Outcome::Failed(fault), commands);
     }
 
     /// Abandons the wait. An arm that was claimed may still be done.
-    pub fn give_up(&mut self, orders: &mut Vec<Order>) {
-        self.given_up = true;
-        self.decide(orders);
+    pub fn abandon(&mut self, commands: &mut Vec<SelectCommand>) {
+        self.abandoned = true;
+        self.decide(commands);
     }
 
     fn release(&mut self, is_claimed: bool) {
@@ -178,18 +178,18 @@ impl Select {
         }
     }
 
-    fn decide(&mut self, orders: &mut Vec<Order>) {
-        if self.result.is_none() && !self.given_up {
+    fn decide(&mut self, commands: &mut Vec<SelectCommand>) {
+        if self.result.is_none() && !self.abandoned {
             match self.claimed {
-                Some(claimed) => self.change_claim(claimed, orders),
-                None => self.choose(orders),
+                Some(claimed) => self.change_claim(claimed, commands),
+                None => self.claim_lowest_offer(commands),
             }
         }
-        if self.result.is_some() || self.given_up {
+        if self.result.is_some() || self.abandoned {
             for (index, arm) in self.arms.iter_mut().enumerate() {
                 if matches!(arm.state, State::Posted | State::Offered(_)) {
                     arm.state = State::Withdrawing;
-                    orders.push(Order::Withdraw { arm: index });
+                    commands.push(SelectCommand::Withdraw { arm: index });
                 }
             }
         }
@@ -198,27 +198,27 @@ impl Select {
     /// Returns the offer of the lowest hub.
     fn lowest_offer(&self) -> Option<(usize, u32)> {
         let offered = self.arms.iter().enumerate().filter_map(|(index, arm)| match arm.state {
-            State::Offered(offer) => Some((arm.place, index, offer)),
+            State::Offered(offer) => Some((arm.hub_key, index, offer)),
             _ => None,
         });
         offered.min().map(|(_, index, offer)| (index, offer))
     }
 
-    fn change_claim(&mut self, claimed: usize, orders: &mut Vec<Order>) {
+    fn change_claim(&mut self, claimed: usize, commands: &mut Vec<SelectCommand>) {
         if self.unclaiming {
             return;
         }
         let State::Offered(offer) = self.arms[claimed].state else { return };
         if self.lowest_offer().is_some_and(|(lowest, _)| lowest != claimed) {
             self.unclaiming = true;
-            orders.push(Order::Unclaim { arm: claimed, offer });
+            commands.push(SelectCommand::Unclaim { arm: claimed, offer });
         }
     }
 
-    fn choose(&mut self, orders: &mut Vec<Order>) {
+    fn claim_lowest_offer(&mut self, commands: &mut Vec<SelectCommand>) {
         if let Some((arm, offer)) = self.lowest_offer() {
             self.claimed = Some(arm);
-            orders.push(Order::Claim { arm, offer });
+            commands.push(SelectCommand::Claim { arm, offer });
             return;
         }
         let failed = self.arms.iter().enumerate().find_map(|(index, arm)| match arm.state {

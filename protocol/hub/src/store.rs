@@ -3,7 +3,7 @@
 use alloc::collections::VecDeque;
 
 use crate::hubs::Client;
-use crate::table::{Table, changed, looked};
+use crate::table::{Table, count_lookup, count_update};
 use crate::{Bytes, Description, Kind};
 
 /// Block of a pool; a resource has a single one.
@@ -36,12 +36,12 @@ pub(crate) enum Store {
     Values {
         items: VecDeque<(u64, Bytes)>,
         sent: u64,
-        aside: u32,
+        reserved: u32,
         capacity: u32,
     },
     Count {
         count: u32,
-        aside: u32,
+        reserved: u32,
         capacity: u32,
     },
     /// Held blocks by fencing token. Tokens increase, so that a later holder has a larger one.
@@ -49,7 +49,7 @@ pub(crate) enum Store {
         free: VecDeque<Block>,
         held: Table<u64, Holding>,
         last_token: u64,
-        aside: u32,
+        reserved: u32,
     },
 }
 
@@ -57,13 +57,15 @@ impl Store {
     pub(crate) fn new(description: &Description) -> Store {
         let Description { kind, capacity, initial, .. } = *description;
         match kind {
-            Kind::Port | Kind::Fifo => Store::Values { items: VecDeque::new(), sent: 0, aside: 0, capacity },
-            Kind::Event | Kind::Semaphore => Store::Count { count: initial, aside: 0, capacity },
+            Kind::Port | Kind::Fifo => {
+                Store::Values { items: VecDeque::new(), sent: 0, reserved: 0, capacity }
+            }
+            Kind::Event | Kind::Semaphore => Store::Count { count: initial, reserved: 0, capacity },
             Kind::Resource | Kind::Pool => Store::Blocks {
                 free: (0..capacity).map(|number| Block { number, abandoned: false }).collect(),
                 held: Table::default(),
                 last_token: 0,
-                aside: 0,
+                reserved: 0,
             },
         }
     }
@@ -90,15 +92,19 @@ impl Store {
     }
 
     /// Returns the number of items or places that are set aside for offers.
-    pub(crate) fn aside(&self) -> u32 {
+    pub(crate) fn reserved(&self) -> u32 {
         match self {
-            Store::Values { aside, .. } | Store::Count { aside, .. } | Store::Blocks { aside, .. } => *aside,
+            Store::Values { reserved, .. }
+            | Store::Count { reserved, .. }
+            | Store::Blocks { reserved, .. } => *reserved,
         }
     }
 
-    fn aside_mut(&mut self) -> &mut u32 {
+    fn reserved_mut(&mut self) -> &mut u32 {
         match self {
-            Store::Values { aside, .. } | Store::Count { aside, .. } | Store::Blocks { aside, .. } => aside,
+            Store::Values { reserved, .. }
+            | Store::Count { reserved, .. }
+            | Store::Blocks { reserved, .. } => reserved,
         }
     }
 
@@ -110,18 +116,20 @@ impl Store {
     /// Returns the number of items that can be put in.
     pub(crate) fn room(&self) -> u32 {
         match self {
-            Store::Values { items, aside, capacity, .. } => {
-                let taken = u32::try_from(items.len()).unwrap_or(u32::MAX).saturating_add(*aside);
+            Store::Values { items, reserved, capacity, .. } => {
+                let taken = u32::try_from(items.len()).unwrap_or(u32::MAX).saturating_add(*reserved);
                 capacity.saturating_sub(taken)
             }
-            Store::Count { count, aside, capacity } => capacity.saturating_sub(count.saturating_add(*aside)),
+            Store::Count { count, reserved, capacity } => {
+                capacity.saturating_sub(count.saturating_add(*reserved))
+            }
             Store::Blocks { .. } => 0,
         }
     }
 
     /// Puts an item in. The caller has checked for room, or has a place set aside.
     pub(crate) fn put(&mut self, value: Bytes) {
-        changed();
+        count_update();
         match self {
             Store::Values { items, sent, .. } => {
                 *sent += 1;
@@ -134,7 +142,7 @@ impl Store {
 
     /// Returns the first value, if the items are values and there is one.
     pub(crate) fn first_value(&self) -> Option<&[u8]> {
-        looked();
+        count_lookup();
         match self {
             Store::Values { items, .. } => items.front().map(|(_, value)| &**value),
             _ => None,
@@ -143,7 +151,7 @@ impl Store {
 
     /// Takes the first item.
     pub(crate) fn take(&mut self) -> Option<Item> {
-        changed();
+        count_update();
         match self {
             Store::Values { items, .. } => {
                 items.pop_front().map(|(number, value)| Item::Value(number, value))
@@ -157,19 +165,19 @@ impl Store {
     }
 
     /// Reserves a place for an offer: for an item that was taken and may come back, or for one to be put in.
-    pub(crate) fn set_aside(&mut self) {
-        *self.aside_mut() += 1;
+    pub(crate) fn reserve_place(&mut self) {
+        *self.reserved_mut() += 1;
     }
 
-    /// Releases a place reserved by [`set_aside`](Self::set_aside).
-    pub(crate) fn end_aside(&mut self) {
-        let aside = self.aside_mut();
-        *aside = aside.saturating_sub(1);
+    /// Releases a place reserved by [`reserve_place`](Self::reserve_place).
+    pub(crate) fn release_place(&mut self) {
+        let reserved = self.reserved_mut();
+        *reserved = reserved.saturating_sub(1);
     }
 
     /// Returns an item that an offer did not use to its original position.
-    pub(crate) fn put_back(&mut self, item: Item) {
-        changed();
+    pub(crate) fn restore(&mut self, item: Item) {
+        count_update();
         match (self, item) {
             (Store::Values { items, .. }, Item::Value(number, value)) => {
                 let at = items.partition_point(|(earlier, _)| *earlier < number);
@@ -179,7 +187,7 @@ impl Store {
                     at
                 };
                 // The items before it move: they were put back for offers that were made later.
-                (0..at.min(items.len() - at)).for_each(|_| looked());
+                (0..at.min(items.len() - at)).for_each(|_| count_lookup());
                 items.insert(at, (number, value));
             }
             (Store::Count { count, .. }, Item::Unit) => *count = count.saturating_add(1),
@@ -205,7 +213,7 @@ impl Store {
             return false;
         }
         held.remove(&token);
-        changed();
+        count_update();
         free.push_back(Block { number: holding.number, abandoned: false });
         true
     }
@@ -217,7 +225,7 @@ impl Store {
         let tokens: alloc::vec::Vec<u64> = tokens.collect();
         for token in &tokens {
             if let Some(Holding { number, .. }) = held.remove(token) {
-                changed();
+                count_update();
                 free.push_back(Block { number, abandoned: true });
             }
         }

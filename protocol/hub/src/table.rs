@@ -6,14 +6,14 @@ use core::borrow::Borrow;
 
 /// Counts a look-up, or a visit to one entry.
 #[inline]
-pub(crate) fn looked() {
+pub(crate) fn count_lookup() {
     #[cfg(any(sim, loom))]
     tombolo_base::steps::count(|steps| &mut steps.loads);
 }
 
 /// Counts an insertion or a removal.
 #[inline]
-pub(crate) fn changed() {
+pub(crate) fn count_update() {
     #[cfg(any(sim, loom))]
     tombolo_base::steps::count(|steps| &mut steps.stores);
 }
@@ -33,17 +33,17 @@ impl<K: Ord, V> Table<K, V> {
     where
         K: Borrow<Q>,
     {
-        looked();
+        count_lookup();
         self.0.get(key)
     }
 
     pub(crate) fn get_mut(&mut self, key: &K) -> Option<&mut V> {
-        looked();
+        count_lookup();
         self.0.get_mut(key)
     }
 
     pub(crate) fn insert(&mut self, key: K, value: V) {
-        changed();
+        count_update();
         self.0.insert(key, value);
     }
 
@@ -51,12 +51,12 @@ impl<K: Ord, V> Table<K, V> {
     where
         V: Default,
     {
-        changed();
+        count_update();
         self.0.entry(key).or_default()
     }
 
     pub(crate) fn remove(&mut self, key: &K) -> Option<V> {
-        changed();
+        count_update();
         self.0.remove(key)
     }
 
@@ -66,7 +66,7 @@ impl<K: Ord, V> Table<K, V> {
 
     /// Visits the entries in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&K, &V)> {
-        self.0.iter().inspect(|_| looked())
+        self.0.iter().inspect(|_| count_lookup())
     }
 }
 
@@ -82,22 +82,22 @@ impl<T: Ord> Default for Ordered<T> {
 
 impl<T: Ord> Ordered<T> {
     pub(crate) fn first(&self) -> Option<&T> {
-        looked();
+        count_lookup();
         self.0.first()
     }
 
     pub(crate) fn pop_first(&mut self) -> Option<T> {
-        changed();
+        count_update();
         self.0.pop_first()
     }
 
     pub(crate) fn insert(&mut self, item: T) {
-        changed();
+        count_update();
         self.0.insert(item);
     }
 
     pub(crate) fn remove(&mut self, item: &T) -> bool {
-        changed();
+        count_update();
         self.0.remove(item)
     }
 
@@ -111,6 +111,6 @@ impl<T: Ord> Ordered<T> {
 
     /// Visits the items in order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &T> {
-        self.0.iter().inspect(|_| looked())
+        self.0.iter().inspect(|_| count_lookup())
     }
 }

@@ -70,7 +70,7 @@ pub enum Operation<'m> {
     /// Takes the values of a fifo, as soon as there is at least one.
     GetMany {
         /// Maximum number of values, 1 to [`MAX_BATCH`].
-        most: u32,
+        max_values: u32,
     },
 }
 
@@ -119,7 +119,7 @@ impl<'m> Request<'m> {
             Operation::Raise => (9, 0, 0, &[]),
             Operation::Status => (10, 0, 0, &[]),
             Operation::PutMany { values } => (11, 0, 0, values.bytes()),
-            Operation::GetMany { most } => (12, 0, most.into(), &[]),
+            Operation::GetMany { max_values } => (12, 0, max_values.into(), &[]),
         };
         let mut header = [0; REQUEST_BYTES];
         header[..4].copy_from_slice(&[code, self.priority, u8::from(self.tentative) * TENTATIVE, detail]);
@@ -142,7 +142,7 @@ impl<'m> Request<'m> {
     fn read(message: &'m [u8]) -> Option<Request<'m>> {
         let (header, tail) = message.split_at_checked(REQUEST_BYTES)?;
         let (code, priority, flags, detail) = (header[0], header[1], header[2], header[3]);
-        let (number, hub, timeout_us) = (word(header, 4)?, word(header, 8)?, word(header, 12)?);
+        let (number, hub, timeout_us) = (read_u32(header, 4)?, read_u32(header, 8)?, read_u32(header, 12)?);
         let argument = u64::from_le_bytes(header.get(16..24)?.try_into().ok()?);
         let offer = u32::try_from(argument);
         let operation = match code {
@@ -160,7 +160,9 @@ impl<'m> Request<'m> {
             9 => Operation::Raise,
             10 => Operation::Status,
             11 => Operation::PutMany { values: Batch::read(tail)? },
-            12 => Operation::GetMany { most: offer.ok().filter(|most| (1..=MAX_BATCH).contains(most))? },
+            12 => Operation::GetMany {
+                max_values: offer.ok().filter(|max_values| (1..=MAX_BATCH).contains(max_values))?,
+            },
             _ => return None,
         };
         let has_tail = matches!(code, 1 | 2 | 11);
@@ -181,44 +183,44 @@ impl Answer {
     pub fn encode(&self, message: &mut Vec<u8>) {
         let (number, outcome) = match self {
             Answer::Outcome(number, outcome) => (*number, outcome),
-            Answer::Inherits(priority) => return header(message, [1, *priority], 0, 0),
+            Answer::Inherits(priority) => return push_header(message, [1, *priority], 0, 0),
         };
         match outcome {
-            Outcome::Done(Taken::Put) => header(message, [2, 0], number, 0),
-            Outcome::Done(Taken::Unit) => header(message, [3, 0], number, 0),
+            Outcome::Done(Taken::Put) => push_header(message, [2, 0], number, 0),
+            Outcome::Done(Taken::Unit) => push_header(message, [3, 0], number, 0),
             Outcome::Done(Taken::Value(value)) => {
-                header(message, [4, 0], number, 0);
+                push_header(message, [4, 0], number, 0);
                 message.extend(value);
             }
             Outcome::Done(Taken::Block { number: block, token, abandoned }) => {
-                header(message, [5, u8::from(*abandoned)], number, *token);
+                push_header(message, [5, u8::from(*abandoned)], number, *token);
                 message.extend(block.to_le_bytes());
             }
-            Outcome::Offered(offer) => header(message, [6, 0], number, (*offer).into()),
-            Outcome::Revoked => header(message, [7, 0], number, 0),
-            Outcome::Unclaimed => header(message, [8, 0], number, 0),
-            Outcome::Withdrawn => header(message, [9, 0], number, 0),
+            Outcome::Offered(offer) => push_header(message, [6, 0], number, (*offer).into()),
+            Outcome::Revoked => push_header(message, [7, 0], number, 0),
+            Outcome::Unclaimed => push_header(message, [8, 0], number, 0),
+            Outcome::Withdrawn => push_header(message, [9, 0], number, 0),
             Outcome::Failed(fault) => {
                 let (code, argument) = fault.to_wire();
-                header(message, [10, code], number, argument);
+                push_header(message, [10, code], number, argument);
             }
             Outcome::Opened { hub, kind, capacity, value_bytes, memory } => {
-                header(message, [11, *kind as u8], number, (*hub).into());
+                push_header(message, [11, *kind as u8], number, (*hub).into());
                 message.extend(capacity.to_le_bytes());
                 message.extend(value_bytes.to_le_bytes());
                 message.extend(memory.to_le_bytes());
             }
             Outcome::Status(status) => {
-                header(message, [12, 0], number, 0);
+                push_header(message, [12, 0], number, 0);
                 status.encode(message);
             }
             Outcome::Done(Taken::Values(values)) => {
-                header(message, [13, 0], number, 0);
+                push_header(message, [13, 0], number, 0);
                 message.extend(values.batch().map_or(&[][..], |batch| batch.bytes()));
             }
             Outcome::Partial { put, fault } => {
                 let (code, argument) = fault.map_or((0, 0), Fault::to_wire);
-                header(message, [14, code], number, argument);
+                push_header(message, [14, code], number, argument);
                 message.extend(put.to_le_bytes());
             }
         }
@@ -234,7 +236,7 @@ impl Answer {
 
     fn read(message: &[u8]) -> Option<Answer> {
         let (header, tail) = message.split_at_checked(ANSWER_BYTES)?;
-        let (code, detail, number) = (header[0], header[1], word(header, 4)?);
+        let (code, detail, number) = (header[0], header[1], read_u32(header, 4)?);
         let argument = u64::from_le_bytes(header.get(8..16)?.try_into().ok()?);
         let outcome = match code {
             1 => {
@@ -244,7 +246,7 @@ impl Answer {
             3 => Outcome::Done(Taken::Unit),
             4 => Outcome::Done(Taken::Value(tail.into())),
             5 => {
-                let block = word(tail, 0)?;
+                let block = read_u32(tail, 0)?;
                 Outcome::Done(Taken::Block { number: block, token: argument, abandoned: detail == 1 })
             }
             6 => Outcome::Offered(u32::try_from(argument).ok()?),
@@ -254,14 +256,15 @@ impl Answer {
             10 => Outcome::Failed(Fault::from_wire(detail, argument)?),
             11 => {
                 let (hub, kind) = (u32::try_from(argument).ok()?, Kind::from_number(detail)?);
-                let (capacity, value_bytes, memory) = (word(tail, 0)?, word(tail, 4)?, long(tail, 8)?);
+                let (capacity, value_bytes, memory) =
+                    (read_u32(tail, 0)?, read_u32(tail, 4)?, read_u64(tail, 8)?);
                 Outcome::Opened { hub, kind, capacity, value_bytes, memory }
             }
             12 => Outcome::Status(Status::read(tail)?.into()),
             13 => Outcome::Done(Taken::Values(BatchBuf::from(Batch::read(tail)?))),
             14 => {
                 let fault = if detail == 0 { None } else { Some(Fault::from_wire(detail, argument)?) };
-                Outcome::Partial { put: word(tail, 0).filter(|put| (1..MAX_BATCH).contains(put))?, fault }
+                Outcome::Partial { put: read_u32(tail, 0).filter(|put| (1..MAX_BATCH).contains(put))?, fault }
             }
             _ => return None,
         };
@@ -278,7 +281,7 @@ impl Answer {
     }
 }
 
-fn header(message: &mut Vec<u8>, [code, detail]: [u8; 2], number: u32, argument: u64) {
+fn push_header(message: &mut Vec<u8>, [code, detail]: [u8; 2], number: u32, argument: u64) {
     let mut header = [0; ANSWER_BYTES];
     header[..2].copy_from_slice(&[code, detail]);
     header[4..8].copy_from_slice(&number.to_le_bytes());
@@ -286,11 +289,11 @@ fn header(message: &mut Vec<u8>, [code, detail]: [u8; 2], number: u32, argument:
     message.extend_from_slice(&header);
 }
 
-fn word(bytes: &[u8], at: usize) -> Option<u32> {
+fn read_u32(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_le_bytes(bytes.get(at..at.checked_add(4)?)?.try_into().ok()?))
 }
 
-fn long(bytes: &[u8], at: usize) -> Option<u64> {
+fn read_u64(bytes: &[u8], at: usize) -> Option<u64> {
     Some(u64::from_le_bytes(bytes.get(at..at.checked_add(8)?)?.try_into().ok()?))
 }
 
@@ -323,21 +326,21 @@ impl Status {
         let mut waiting = |count: u8| {
             let (all, after) = rest.split_at_checked(usize::from(count) * 8)?;
             rest = after;
-            let one = |entry: &[u8]| Some(Waiting { priority: *entry.first()?, count: word(entry, 4)? });
+            let one = |entry: &[u8]| Some(Waiting { priority: *entry.first()?, count: read_u32(entry, 4)? });
             all.chunks_exact(8).map(one).collect::<Option<Vec<_>>>()
         };
         let (putters, getters) = (waiting(head[2])?, waiting(head[3])?);
         let description = Description {
             name: String::from(core::str::from_utf8(rest).ok()?),
             kind,
-            capacity: word(head, 4)?,
-            initial: word(head, 8)?,
-            value_bytes: word(head, 12)?,
-            value_type: long(head, 24)?,
+            capacity: read_u32(head, 4)?,
+            initial: read_u32(head, 8)?,
+            value_bytes: read_u32(head, 12)?,
+            value_type: read_u64(head, 24)?,
             inheritance: flags & 1 != 0,
         };
-        let owner = (flags & 4 != 0).then_some((long(head, 32)?, long(head, 40)?));
-        let (depth, held) = (word(head, 16)?, word(head, 20)?);
+        let owner = (flags & 4 != 0).then_some((read_u64(head, 32)?, read_u64(head, 40)?));
+        let (depth, held) = (read_u32(head, 16)?, read_u32(head, 20)?);
         Some(Status { description, depth, held, owner, closed: flags & 2 != 0, putters, getters })
     }
 }

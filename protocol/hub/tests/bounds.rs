@@ -16,7 +16,7 @@ const CLIENTS: u64 = 5;
 const OFFER_NS: u64 = 1000;
 
 /// Hubs of one kind, and the state of their clients.
-struct Town {
+struct TestHubs {
     hubs: Hubs,
     random: Random,
     now: u64,
@@ -25,13 +25,13 @@ struct Town {
     offers: BTreeMap<(Client, u32), u32>,
     held: Vec<(Client, u32, u64)>,
     /// Maximum steps of a request for one item.
-    most: Steps,
+    max_steps: Steps,
 }
 
-impl Town {
-    fn new(kind: Kind, capacity: u32, hubs: usize, seed: u64) -> Town {
+impl TestHubs {
+    fn new(kind: Kind, capacity: u32, hubs: usize, seed: u64) -> TestHubs {
         let limits = Limits { requests_per_client: 6, offer_ns: OFFER_NS };
-        let mut town = Town {
+        let mut hubs_under_test = TestHubs {
             hubs: Hubs::new(limits),
             random: Random::new(seed),
             now: 0,
@@ -39,45 +39,45 @@ impl Town {
             waits: Vec::new(),
             offers: BTreeMap::new(),
             held: Vec::new(),
-            most: Steps::NONE,
+            max_steps: Steps::NONE,
         };
         for hub in 0..hubs {
             let inheritance = kind == Kind::Resource && hubs > 1;
             let named = Description::new(&format!("hub{hub}"), kind);
             let description = Description { capacity, inheritance, ..named };
-            town.hubs.add(description).expect("it is a good description");
+            hubs_under_test.hubs.add(description).expect("it is a good description");
         }
-        (0..CLIENTS).for_each(|client| town.hubs.joined(Client(client), client));
-        town
+        (0..CLIENTS).for_each(|client| hubs_under_test.hubs.add_client(Client(client), client));
+        hubs_under_test
     }
 
     /// Sends a request, and compares its steps with the bound.
-    fn ask(&mut self, client: Client, request: &Request<'_>) {
+    fn send(&mut self, client: Client, request: &Request<'_>) {
         let limit = self.hubs.bound(client, request);
         let (result, steps) = counted(|| self.hubs.request(&|| self.now, client, request));
         result.expect("the clients keep to the protocol");
         assert!(steps.within(limit), "{request:?}: {steps:?} exceeds {limit:?}");
         if matches!(request.operation, Operation::Put { .. } | Operation::Get) {
-            self.most = self.most.max(steps);
+            self.max_steps = self.max_steps.max(steps);
         }
-        self.hear();
+        self.collect_outputs();
     }
 
-    fn hear(&mut self) {
+    fn collect_outputs(&mut self) {
         for output in self.hubs.take_outputs() {
             let Output::Answer(key, outcome) = output else { continue };
-            let of = (key.client, key.number);
+            let request_key = (key.client, key.number);
             match &outcome {
-                Outcome::Offered(offer) => drop(self.offers.insert(of, *offer)),
-                Outcome::Revoked => drop(self.offers.remove(&of)),
+                Outcome::Offered(offer) => drop(self.offers.insert(request_key, *offer)),
+                Outcome::Revoked => drop(self.offers.remove(&request_key)),
                 Outcome::Done(Taken::Block { token, .. }) => {
                     self.held.push((key.client, self.hub_of(key.number), *token));
                 }
                 _ => {}
             }
             if outcome.is_final() {
-                self.offers.remove(&of);
-                self.waits.retain(|waits| *waits != of);
+                self.offers.remove(&request_key);
+                self.waits.retain(|waits| *waits != request_key);
             }
         }
     }
@@ -105,28 +105,28 @@ impl Town {
             0..50 => self.begin(client, &request(Operation::Get)),
             50..65 if kind == Kind::Fifo => {
                 let puts = self.random.chance(500);
-                let (values, most) = (batch.batch().expect("it has values"), batch.count());
+                let (values, max_values) = (batch.batch().expect("it has values"), batch.count());
                 let operation =
-                    if puts { Operation::PutMany { values } } else { Operation::GetMany { most } };
+                    if puts { Operation::PutMany { values } } else { Operation::GetMany { max_values } };
                 self.begin(client, &Request { tentative: false, ..request(operation) });
             }
             50..70 => self.claim(request(Operation::Get)),
             70..78 => {
-                let Some((client, number)) = self.chosen() else { return };
-                self.ask(client, &Request { number, ..request(Operation::Withdraw) });
+                let Some((client, number)) = self.random_waiting() else { return };
+                self.send(client, &Request { number, ..request(Operation::Withdraw) });
             }
             78..88 if !self.held.is_empty() => {
                 let index = self.random.index(self.held.len());
                 let (client, hub, token) = self.held.swap_remove(index);
-                self.ask(client, &Request { hub, ..request(Operation::GiveBack { token }) });
+                self.send(client, &Request { hub, ..request(Operation::GiveBack { token }) });
             }
-            88 => self.ask(client, &request(Operation::Status)),
-            89 => self.ask(client, &request(Operation::Raise)),
-            90 if self.random.chance(20) => self.ask(client, &request(Operation::Close)),
+            88 => self.send(client, &request(Operation::Status)),
+            89 => self.send(client, &request(Operation::Raise)),
+            90 if self.random.chance(20) => self.send(client, &request(Operation::Close)),
             91 => {
                 let name = format!("hub{hub}");
                 let open = Operation::Open { name: &name, kind: None, value_type: 0 };
-                self.ask(client, &request(open));
+                self.send(client, &request(open));
             }
             92 => self.end(client),
             _ => self.tick(),
@@ -135,69 +135,70 @@ impl Town {
 
     fn begin(&mut self, client: Client, request: &Request<'_>) {
         self.waits.push((client, request.number));
-        self.ask(client, request);
+        self.send(client, request);
     }
 
-    fn chosen(&mut self) -> Option<(Client, u32)> {
+    fn random_waiting(&mut self) -> Option<(Client, u32)> {
         let count = self.waits.len();
         (count > 0).then(|| self.waits[self.random.index(count)])
     }
 
     /// Claims an offer, and sometimes takes the claim back.
     fn claim(&mut self, request: Request<'_>) {
-        let Some(((client, number), offer)) = self.offers.first_key_value().map(|(of, offer)| (*of, *offer))
+        let Some(((client, number), offer)) =
+            self.offers.first_key_value().map(|(request_key, offer)| (*request_key, *offer))
         else {
             return;
         };
-        self.ask(client, &Request { number, operation: Operation::Claim { offer }, ..request });
+        self.send(client, &Request { number, operation: Operation::Claim { offer }, ..request });
         if self.random.chance(300) {
-            self.ask(client, &Request { number, operation: Operation::Unclaim { offer }, ..request });
+            self.send(client, &Request { number, operation: Operation::Unclaim { offer }, ..request });
         }
     }
 
     fn end(&mut self, client: Client) {
-        let limit = self.hubs.bound_of_end(client);
-        let ((), steps) = counted(|| self.hubs.ended(self.now, client));
+        let limit = self.hubs.removal_bound(client);
+        let ((), steps) = counted(|| self.hubs.remove_client(self.now, client));
         assert!(steps.within(limit), "the end of a client: {steps:?} exceeds {limit:?}");
-        self.waits.retain(|(of, _)| *of != client);
-        self.offers.retain(|(of, _), _| *of != client);
-        self.held.retain(|(of, ..)| *of != client);
-        self.hubs.joined(client, client.0);
-        self.hear();
+        self.waits.retain(|(owner, _)| *owner != client);
+        self.offers.retain(|(owner, _), _| *owner != client);
+        self.held.retain(|(holder, ..)| *holder != client);
+        self.hubs.add_client(client, client.0);
+        self.collect_outputs();
     }
 
     fn tick(&mut self) {
         self.now += self.random.below(30_000);
-        let limit = self.hubs.bound_of_tick();
+        let limit = self.hubs.tick_bound();
         let ((), steps) = counted(|| self.hubs.tick(self.now));
         assert!(steps.within(limit), "a tick: {steps:?} exceeds {limit:?}");
-        self.hear();
+        self.collect_outputs();
     }
 }
 
 #[test]
 fn requests_stay_within_their_bounds_and_nearly_reach_them() {
     for kind in Kind::ALL {
-        let mut most = Steps::NONE;
+        let mut max_steps = Steps::NONE;
         for seed in 0..200 {
             let capacity = match kind {
                 Kind::Port => 0,
                 Kind::Event | Kind::Resource => 1,
                 _ => 1 + seed as u32 % 4,
             };
-            let mut town = Town::new(kind, capacity, 1, seed);
-            (0..300).for_each(|_| town.step(kind));
-            most = most.max(town.most);
+            let mut hubs_under_test = TestHubs::new(kind, capacity, 1, seed);
+            (0..300).for_each(|_| hubs_under_test.step(kind));
+            max_steps = max_steps.max(hubs_under_test.max_steps);
         }
         let limit = bound::operation(kind, 1);
-        println!("{kind}: at most {most:?} of {limit:?}");
+        println!("{kind}: at most {max_steps:?} of {limit:?}");
         // The bound for all kinds includes operations that one kind of hub does not have.
-        assert!((most + Steps::of(3, 3)).total() >= limit.total(), "{kind}: {most:?} of {limit:?}");
+        assert!((max_steps + Steps::of(3, 3)).total() >= limit.total(), "{kind}: {max_steps:?} of {limit:?}");
     }
 }
 
 #[test]
-fn a_count_that_is_lent_takes_one_operation_on_memory() {
+fn lent_count_costs_one_memory_operation() {
     let memory = SharedMemory::zeroed(8);
     let count = CountWord::new(&memory.words()[0]);
     count.lend(0);
@@ -210,18 +211,18 @@ fn a_count_that_is_lent_takes_one_operation_on_memory() {
 #[test]
 fn owners_in_chains_stay_within_their_bounds() {
     for seed in 0..200 {
-        let mut town = Town::new(Kind::Resource, 1, 3, seed);
-        (0..300).for_each(|_| town.step(Kind::Resource));
+        let mut hubs_under_test = TestHubs::new(Kind::Resource, 1, 3, seed);
+        (0..300).for_each(|_| hubs_under_test.step(Kind::Resource));
     }
 }
 
 /// A claim may start a chain in which a value makes room for another.
 #[test]
-fn a_claim_serves_at_most_all_that_wait() {
+fn claim_serves_at_most_all_waiting_requests() {
     let mut hubs = Hubs::new(Limits { requests_per_client: 100, offer_ns: OFFER_NS });
     hubs.add(Description::new("fifo", Kind::Fifo)).expect("it is a good description");
-    (0..2).for_each(|client| hubs.joined(Client(client), client));
-    let ask = |hubs: &mut Hubs, client, number, tentative, operation| {
+    (0..2).for_each(|client| hubs.add_client(Client(client), client));
+    let send = |hubs: &mut Hubs, client, number, tentative, operation| {
         let request = Request { number, hub: 0, priority: 0, tentative, timeout_us: 1_000_000, operation };
         let limit = hubs.bound(Client(client), &request);
         let (result, steps) = counted(|| hubs.request(&|| 0, Client(client), &request));
@@ -229,12 +230,12 @@ fn a_claim_serves_at_most_all_that_wait() {
         assert!(steps.within(limit), "{request:?}: {steps:?} exceeds {limit:?}");
         (hubs.take_outputs().len(), steps, limit)
     };
-    ask(&mut hubs, 0, 1, true, Operation::Put { value: b"first" });
+    send(&mut hubs, 0, 1, true, Operation::Put { value: b"first" });
     for number in 2..=40 {
-        ask(&mut hubs, 0, number, false, Operation::Put { value: b"next" });
-        ask(&mut hubs, 1, number, false, Operation::Get);
+        send(&mut hubs, 0, number, false, Operation::Put { value: b"next" });
+        send(&mut hubs, 1, number, false, Operation::Get);
     }
-    let (answers, steps, limit) = ask(&mut hubs, 0, 1, false, Operation::Claim { offer: 1 });
+    let (answers, steps, limit) = send(&mut hubs, 0, 1, false, Operation::Claim { offer: 1 });
     assert_eq!(answers, 79, "the values of all go through the one place");
     assert!(steps.total() * 2 > limit.total(), "{steps:?} of {limit:?}");
 }

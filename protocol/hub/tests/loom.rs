@@ -16,7 +16,7 @@ fn count(memory: &SharedMemory) -> CountWord<'_> {
 }
 
 #[test]
-fn no_unit_is_lost_or_taken_twice_and_each_brings_what_was_written_before_it() {
+fn units_are_neither_lost_nor_duplicated_and_order_writes() {
     loom::model(|| {
         let memory = SharedMemory::zeroed(16);
         count(&memory).lend(0);
@@ -32,10 +32,10 @@ fn no_unit_is_lost_or_taken_twice_and_each_brings_what_was_written_before_it() {
             }
             got
         });
-        let between = count(&memory).take_back(CAPACITY);
+        let between = count(&memory).reclaim(CAPACITY);
         count(&memory).lend(between);
         let (put, got) = (putter.join().unwrap(), getter.join().unwrap());
-        let left = count(&memory).take_back(CAPACITY);
+        let left = count(&memory).reclaim(CAPACITY);
         assert_eq!(u32::from(put), u32::from(got) + left);
     });
 }

@@ -17,10 +17,10 @@ use crate::source::Source;
 use crate::view::{Never, Record, View};
 
 /// Number of polls for the answer in [`Client::call`] before it reads the clock: less than a microsecond.
-const GLANCES: u32 = 64;
+const ANSWER_POLLS: u32 = 64;
 
 /// Placeholder deadline of a call whose answer is polled for before the clock is read.
-const AT_ONCE: u64 = u64::MAX;
+const NO_DEADLINE: u64 = u64::MAX;
 
 /// Maximum number of messages processed at once, regardless of the peer.
 const MAX_POLLED: usize = 1024;
@@ -79,7 +79,7 @@ pub enum CallError<E, D = Never> {
 impl<E> CallError<E> {
     /// Converts the error to that of a call that may be declined.
     #[cold]
-    fn of_call<D>(self) -> CallError<E, D> {
+    fn into_call_error<D>(self) -> CallError<E, D> {
         match self {
             CallError::Declined(never) => match never {},
             CallError::OverLimit(limit) => CallError::OverLimit(limit),
@@ -290,15 +290,15 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         let timeout = self.timeout.take();
         // Reading the clock costs a large part of a call, so it is read only if the answer does not arrive at
         // once.
-        let call = match self.send_call(request, timeout, AT_ONCE, None) {
+        let call = match self.send_call(request, timeout, NO_DEADLINE, None) {
             Ok(call) => call,
-            Err(error) => return Err(error.of_call()),
+            Err(error) => return Err(error.into_call_error()),
         };
-        let glances = if self.port.is_polled() { GLANCES } else { 0 };
+        let polls = if self.port.is_polled() { ANSWER_POLLS } else { 0 };
         let mut answered = false;
-        for _ in 0..glances {
+        for _ in 0..polls {
             match self.receive(Duration::ZERO, call.number) {
-                Ok(received) => answered = received == Some(Taken::Awaited),
+                Ok(received) => answered = received == Some(Received::Awaited),
                 Err(error) => {
                     self.flight.end(call.number);
                     return Err(CallError::Ended { error, may_repeat: Q::Method::IDEMPOTENT });
@@ -311,10 +311,10 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
         if answered {
             self.flight.end(call.number);
         } else {
-            let deadline_ns = self.port.now_ns().saturating_add(nanoseconds(timeout));
+            let deadline_ns = self.port.now_ns().saturating_add(duration_ns(timeout));
             self.flight.begin(call.number, Q::Method::ORDINAL, deadline_ns);
             if let Err(error) = self.finish(call.number, Q::Method::IDEMPOTENT) {
-                return Err(error.of_call());
+                return Err(error.into_call_error());
             }
         }
         read::<Q::Method, _>(&self.answer)
@@ -332,7 +332,7 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
     {
         let timeout = self.timeout.take();
         let now_ns = self.port.now_ns();
-        self.send_call(request, timeout, now_ns.saturating_add(nanoseconds(timeout)), Some(now_ns))
+        self.send_call(request, timeout, now_ns.saturating_add(duration_ns(timeout)), Some(now_ns))
     }
 
     /// Like [`start`](Self::start), but fails if there is no room now.
@@ -346,7 +346,7 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
     {
         let timeout = self.timeout.take();
         let now_ns = self.port.now_ns();
-        let deadline_ns = now_ns.saturating_add(nanoseconds(timeout));
+        let deadline_ns = now_ns.saturating_add(duration_ns(timeout));
         self.send_call(request, Duration::ZERO, deadline_ns, Some(now_ns))
     }
 
@@ -363,8 +363,8 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
     {
         let Client { flight, port, .. } = self;
         let place = flight.place(|| now_ns.unwrap_or_else(|| port.now_ns()));
-        let (number, given_up) = place.ok_or(CallError::InFlight { in_flight: MAX_IN_FLIGHT })?;
-        self.tell_given_up(given_up);
+        let (number, abandoned) = place.ok_or(CallError::InFlight { in_flight: MAX_IN_FLIGHT })?;
+        self.send_cancel(abandoned);
         let ordinal = Q::Method::ORDINAL;
         send(&mut self.port, Header::new(ordinal, Kind::Call, number), request, room_timeout)?;
         self.flight.begin(number, ordinal, deadline_ns);
@@ -419,7 +419,7 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
     {
         match self.finish(call.number, M::IDEMPOTENT) {
             Ok(()) => read::<M, _>(&self.answer),
-            Err(error) => Err(error.of_call()),
+            Err(error) => Err(error.into_call_error()),
         }
     }
 
@@ -449,12 +449,12 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
             };
             let left_ns = deadline_ns.saturating_sub(self.port.now_ns());
             match self.receive(Duration::from_nanos(left_ns), number) {
-                Ok(Some(Taken::Awaited)) => {
+                Ok(Some(Received::Awaited)) => {
                     self.flight.end(number);
                     return Ok(());
                 }
                 // A peer that floods this end cannot hold it past its deadline.
-                Ok(Some(Taken::Other)) if left_ns > 0 => {}
+                Ok(Some(Received::Other)) if left_ns > 0 => {}
                 Ok(_) => {
                     self.give_up(number);
                     return Err(CallError::TimedOut);
@@ -474,32 +474,32 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
 
     /// Cancels the call with this number; see [`cancel`](Self::cancel).
     pub fn give_up(&mut self, number: u32) {
-        let told = self.flight.give_up(number);
-        self.tell_given_up(told);
+        let abandoned = self.flight.give_up(number);
+        self.send_cancel(abandoned);
     }
 
     #[inline]
-    fn tell_given_up(&mut self, given_up: Option<(u16, u32)>) {
-        if let Some((ordinal, call)) = given_up {
+    fn send_cancel(&mut self, abandoned: Option<(u16, u32)>) {
+        if let Some((ordinal, call)) = abandoned {
             let header = Header::new(ordinal, Kind::Cancel, call);
             // Only saves the server work, so it may fail for lack of room or of a server.
-            let _told = send(&mut self.port, header, &Empty, Duration::ZERO);
+            let _sent = send(&mut self.port, header, &Empty, Duration::ZERO);
         }
     }
 
     /// Receives one message, if one arrives in time. The answer to call `awaited`, or to none if that is 0,
     /// goes to `answer`.
     #[inline]
-    fn receive(&mut self, timeout: Duration, awaited: u32) -> Result<Option<Taken>, P::Error> {
+    fn receive(&mut self, timeout: Duration, awaited: u32) -> Result<Option<Received>, P::Error> {
         let Client { port, events, flight, counts, answer, .. } = self;
-        let mut taken = Taken::Other;
+        let mut taken = Received::Other;
         let received = port.recv(timeout, |source| match Header::read(source) {
             Ok((header, _)) if header.answers(awaited) => {
                 counts.answers += 1;
                 source.copy_whole(answer);
-                taken = Taken::Awaited;
+                taken = Received::Awaited;
             }
-            other => take_other::<I, E>(source, other, events, flight, counts),
+            other => handle_other::<I, E>(source, other, events, flight, counts),
         });
         Ok(received?.then_some(taken))
     }
@@ -507,7 +507,7 @@ impl<I: Hears<E>, P: Port, E> Client<I, P, E> {
 
 /// Kind of message that was received.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Taken {
+enum Received {
     /// The awaited answer.
     Awaited,
     /// Another message, which has been handled.
@@ -516,7 +516,7 @@ enum Taken {
 
 /// Handles a message other than the awaited answer. Out of line, so that the wait for the answer stays small.
 #[inline(never)]
-fn take_other<I: Hears<E>, E>(
+fn handle_other<I: Hears<E>, E>(
     source: Source<'_>,
     message: Result<(Header, Record<'_>), Malformed>,
     events: &mut E,
@@ -576,6 +576,6 @@ pub(crate) fn send<P: Port>(
     }
 }
 
-fn nanoseconds(duration: Duration) -> u64 {
+fn duration_ns(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }

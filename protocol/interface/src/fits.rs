@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_longer_than_the_interface_allows_is_refused_with_its_field() {
+    fn overlong_values_are_refused_with_their_field() {
         assert_eq!(<Blob<'_, 9> as Fits<&[u8]>>::outside(&&[0; 9][..], "blob"), Ok(16));
         assert_eq!(<Blob<'_, 9> as Fits<&[u8]>>::outside(&&[][..], "blob"), Ok(0));
         let refused = OverLimit { field: "blob", count: 10, max: 9 };

@@ -68,19 +68,19 @@ impl Flight {
     pub fn place(&mut self, now_ns: impl FnOnce() -> u64) -> Option<(Number, Option<(u16, Number)>)> {
         let recent = self.recent;
         if self.slots.get(recent).is_some_and(|slot| slot.state == State::Free) {
-            return Some((self.renew(recent), None));
+            return Some((self.next_number(recent), None));
         }
-        self.search(now_ns)
+        self.find_slot(now_ns)
     }
 
     #[cold]
-    fn search(&mut self, now_ns: impl FnOnce() -> u64) -> Option<(Number, Option<(u16, Number)>)> {
+    fn find_slot(&mut self, now_ns: impl FnOnce() -> u64) -> Option<(Number, Option<(u16, Number)>)> {
         if let Some(index) = self.slots.iter().position(|slot| slot.state == State::Free) {
-            return Some((self.renew(index), None));
+            return Some((self.next_number(index), None));
         }
         if self.slots.len() < MAX_IN_FLIGHT {
             self.slots.push(Slot { generation: 0, state: State::Free, answer: Vec::new() });
-            return Some((self.renew(self.slots.len() - 1), None));
+            return Some((self.next_number(self.slots.len() - 1), None));
         }
         let now_ns = now_ns();
         let passed = |state| match state {
@@ -88,11 +88,11 @@ impl Flight {
             State::Waiting { deadline_ns, .. } | State::Arrived { deadline_ns } => deadline_ns < now_ns,
         };
         let index = self.slots.iter().position(|slot| passed(slot.state))?;
-        let told = self.give_up(number(index, self.slots[index].generation));
-        Some((self.renew(index), told))
+        let abandoned = self.give_up(number(index, self.slots[index].generation));
+        Some((self.next_number(index), abandoned))
     }
 
-    fn renew(&mut self, index: usize) -> Number {
+    fn next_number(&mut self, index: usize) -> Number {
         let Some(slot) = self.slots.get_mut(index) else { return 0 };
         // Never 0, which is the number of messages that belong to no call.
         slot.generation = slot.generation.checked_add(1).unwrap_or(1);
@@ -173,14 +173,14 @@ mod tests {
     use super::*;
 
     fn begin(flight: &mut Flight, ordinal: u16, deadline_ns: u64) -> Number {
-        let (call, told) = flight.place(|| panic!("there is room")).unwrap();
-        assert_eq!(told, None);
+        let (call, abandoned) = flight.place(|| panic!("there is room")).unwrap();
+        assert_eq!(abandoned, None);
         flight.begin(call, ordinal, deadline_ns);
         call
     }
 
     #[test]
-    fn a_place_that_is_free_again_is_taken_first_under_another_number() {
+    fn freed_slot_is_reused_first_with_a_new_number() {
         let mut flight = Flight::new();
         let calls: Vec<Number> = (0..3).map(|index| begin(&mut flight, index, 9)).collect();
         assert_eq!(calls, [0x100, 0x101, 0x102]);
@@ -198,7 +198,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_whose_deadline_passed_makes_room_and_the_server_is_told_unless_it_has_answered() {
+    fn expired_call_frees_its_slot() {
         let mut flight = Flight::new();
         let calls: Vec<Number> =
             (0..MAX_IN_FLIGHT as u64).map(|index| begin(&mut flight, index as u16, 1000 + index)).collect();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_kept_once_and_given_once() {
+    fn answer_is_stored_once_and_taken_once() {
         let mut flight = Flight::new();
         let call = begin(&mut flight, 3, 50);
         assert!(flight.keep(call, Source::Bytes(&[7; 16])) && !flight.keep(call, Source::Bytes(&[8; 16])));
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_of_a_place_begin_anew_and_are_never_zero() {
+    fn slot_generations_wrap_and_are_never_zero() {
         let mut flight = Flight::new();
         for generation in (1..=u32::from(u16::MAX)).chain([1, 2]) {
             let call = begin(&mut flight, 0, 0);

@@ -33,7 +33,7 @@ pub struct LocalPort {
 /// Creates two ends that hold up to `max_messages` in each direction, of up to `max_message_bytes` bytes.
 #[must_use]
 pub fn pair(max_messages: usize, max_message_bytes: usize) -> (LocalPort, LocalPort) {
-    let (there, back, clock_ns) = (Queue::default(), Queue::default(), Rc::default());
+    let (forward, backward, clock_ns) = (Queue::default(), Queue::default(), Rc::default());
     let end = |inbound: &Queue, outbound: &Queue| LocalPort {
         inbound: Rc::clone(inbound),
         outbound: Rc::clone(outbound),
@@ -41,7 +41,7 @@ pub fn pair(max_messages: usize, max_message_bytes: usize) -> (LocalPort, LocalP
         max_messages,
         max_message_bytes,
     };
-    (end(&back, &there), end(&there, &back))
+    (end(&backward, &forward), end(&forward, &backward))
 }
 
 impl LocalPort {
@@ -55,12 +55,12 @@ impl LocalPort {
         self.inbound.borrow_mut().pop_front()
     }
 
-    fn pass(&self, timeout: Duration) {
-        let passed = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        self.clock_ns.set(self.clock_ns.get().saturating_add(passed));
+    fn advance_clock(&self, timeout: Duration) {
+        let elapsed_ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
+        self.clock_ns.set(self.clock_ns.get().saturating_add(elapsed_ns));
     }
 
-    fn alone(&self) -> bool {
+    fn is_peer_dropped(&self) -> bool {
         Rc::strong_count(&self.inbound) == 1
     }
 }
@@ -81,11 +81,11 @@ impl Port for LocalPort {
     }
 
     fn send<B: Body>(&mut self, message: &Outgoing<'_, B>, timeout: Duration) -> Result<Sent, Gone> {
-        if self.alone() {
+        if self.is_peer_dropped() {
             return Err(Gone);
         }
         if self.outbound.borrow().len() >= self.max_messages {
-            self.pass(timeout);
+            self.advance_clock(timeout);
             return Ok(Sent::NoRoom);
         }
         let mut bytes = vec![0; message.length_bytes()];
@@ -101,9 +101,9 @@ impl Port for LocalPort {
                 read(Source::Bytes(&bytes));
                 Ok(true)
             }
-            None if self.alone() => Err(Gone),
+            None if self.is_peer_dropped() => Err(Gone),
             None => {
-                self.pass(timeout);
+                self.advance_clock(timeout);
                 Ok(false)
             }
         }
@@ -115,7 +115,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_sent_before_an_end_is_received_and_then_the_end_is_told() {
+    fn messages_before_a_close_are_received_first() {
         let (mut near, mut far) = pair(2, 64);
         assert_eq!(near.recv(Duration::from_nanos(7), |_| panic!("nothing was sent")), Ok(false));
         assert_eq!((near.now_ns(), far.now_ns()), (7, 7), "one clock for both");

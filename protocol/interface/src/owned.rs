@@ -260,9 +260,9 @@ impl Holds<DomainId> for Domain {
 
 /// Messages that one side of an interface sends, as one type.
 pub trait Messages: Body + Sized {
-    /// Returns the kind and ordinal, for a message that belongs to the call with ordinal `asked`; 0 if it
-    /// belongs to none. Returns `None` if it cannot belong to that call.
-    fn what(&self, asked: u16) -> Option<(Kind, u16)>;
+    /// Returns the kind and ordinal, for a message that belongs to the call with ordinal `call_ordinal`; 0 if
+    /// it belongs to none. Returns `None` if it cannot belong to that call.
+    fn what(&self, call_ordinal: u16) -> Option<(Kind, u16)>;
 
     /// Checks and decodes the contents of a message.
     ///
@@ -358,8 +358,8 @@ impl<B: Messages> Envelope<B> {
 /// # Errors
 /// [`Unsendable`].
 pub fn encode<B: Messages>(request: u32, body: &B, max_bytes: usize) -> Result<Vec<u8>, Unsendable> {
-    let asked = (request >> 24) as u16;
-    let (kind, ordinal) = body.what(asked).ok_or(Unsendable::Answer { ordinal: asked })?;
+    let call_ordinal = (request >> 24) as u16;
+    let (kind, ordinal) = body.what(call_ordinal).ok_or(Unsendable::Answer { ordinal: call_ordinal })?;
     let call = if kind == Kind::Message { 0 } else { request & NUMBER_MASK };
     let message = Outgoing::new(Header::new(ordinal, kind, call), body)?;
     let length_bytes = message.length_bytes();
@@ -371,12 +371,13 @@ pub fn encode<B: Messages>(request: u32, body: &B, max_bytes: usize) -> Result<V
     Ok(bytes)
 }
 
-/// Returns the kind and ordinal of a message that may have any of `ordinals` and belongs to call `asked`.
+/// Returns the kind and ordinal of a message that may have any of `ordinals` and belongs to call
+/// `call_ordinal`.
 #[must_use]
-pub fn what(kind: Kind, ordinals: &[u16], asked: u16) -> Option<(Kind, u16)> {
+pub fn what(kind: Kind, ordinals: &[u16], call_ordinal: u16) -> Option<(Kind, u16)> {
     match ordinals {
-        [only] if asked == 0 || asked == *only => Some((kind, *only)),
-        several => several.contains(&asked).then_some((kind, asked)),
+        [only] if call_ordinal == 0 || call_ordinal == *only => Some((kind, *only)),
+        several => several.contains(&call_ordinal).then_some((kind, call_ordinal)),
     }
 }
 

@@ -266,10 +266,10 @@ macro_rules! owned_messages {
         }
 
         impl $crate::Messages for $name {
-            fn what(&self, asked: u16) -> Option<($crate::Kind, u16)> {
+            fn what(&self, call_ordinal: u16) -> Option<($crate::Kind, u16)> {
                 match self {
                     $($name::$case { .. } => {
-                        $crate::owned::what($crate::Kind::$kind, &[$($ordinal),+], asked)
+                        $crate::owned::what($crate::Kind::$kind, &[$($ordinal),+], call_ordinal)
                     })*
                 }
             }

@@ -44,15 +44,15 @@ impl<M: Method> Call<'_, M> {
     /// Defers the answer. The responder is for [`Server::reply`]; the handler must return the response.
     #[must_use = "a responder that is dropped answers the call as dropped"]
     pub fn defer<R>(self) -> (Responder<M>, Response<R>) {
-        let promise = Arc::new(Promise::default());
-        let response = Response(Results::Promised(Arc::clone(&promise)));
-        (Responder { number: self.number, promise, of: PhantomData }, response)
+        let deferred = Arc::new(DeferredState::default());
+        let response = Response(Results::Deferred(Arc::clone(&deferred)));
+        (Responder { number: self.number, deferred, of: PhantomData }, response)
     }
 }
 
 /// State of a deferred answer.
 #[derive(Debug, Default)]
-struct Promise {
+struct DeferredState {
     /// Whether the client no longer wants the answer.
     cancelled: AtomicBool,
     /// Whether the responder was dropped.
@@ -64,7 +64,7 @@ struct Promise {
 #[derive(Debug)]
 pub struct Responder<M> {
     number: u32,
-    promise: Arc<Promise>,
+    deferred: Arc<DeferredState>,
     of: PhantomData<fn() -> M>,
 }
 
@@ -72,13 +72,13 @@ impl<M> Responder<M> {
     /// Whether the client is still waiting; it may have cancelled the call.
     #[must_use]
     pub fn is_awaited(&self) -> bool {
-        !self.promise.cancelled.load(Ordering::Acquire)
+        !self.deferred.cancelled.load(Ordering::Acquire)
     }
 }
 
 impl<M> Drop for Responder<M> {
     fn drop(&mut self) {
-        self.promise.dropped.store(true, Ordering::Release);
+        self.deferred.dropped.store(true, Ordering::Release);
     }
 }
 
@@ -88,14 +88,14 @@ pub struct Response<R>(Results<R>);
 
 #[derive(Debug)]
 enum Results<R> {
-    Here(R),
-    Promised(Arc<Promise>),
+    Ready(R),
+    Deferred(Arc<DeferredState>),
 }
 
 impl<R> From<R> for Response<R> {
     #[inline]
     fn from(results: R) -> Self {
-        Response(Results::Here(results))
+        Response(Results::Ready(results))
     }
 }
 
@@ -168,9 +168,9 @@ enum Handled<B> {
     /// Fault of a call.
     Fault(Fault),
     /// Promise of a later answer.
-    Promised(Arc<Promise>),
+    Deferred(Arc<DeferredState>),
     /// One-way message that was handled.
-    Taken,
+    Accepted,
     /// One-way message with an unknown ordinal.
     Unknown,
     /// One-way message that could not be decoded.
@@ -188,8 +188,8 @@ impl<B> Outcome<B> {
         declined: impl FnOnce(Declined<M, E>) -> B,
     ) -> Self {
         Outcome(match result {
-            Ok(Response(Results::Here(results))) => Handled::Reply(reply(results)),
-            Ok(Response(Results::Promised(promise))) => Handled::Promised(promise),
+            Ok(Response(Results::Ready(results))) => Handled::Reply(reply(results)),
+            Ok(Response(Results::Deferred(deferred))) => Handled::Deferred(deferred),
             Err(Decline::Error(error)) => Handled::Error(declined(Declined::new(error))),
             Err(Decline::Unserved) => Handled::Fault(Fault::Unserved),
             Err(Decline::Malformed(_)) => Handled::Fault(Fault::Malformed),
@@ -207,7 +207,7 @@ impl<B> Outcome<B> {
     #[must_use]
     pub fn of_message(result: Result<(), Malformed>) -> Self {
         Outcome(match result {
-            Ok(()) => Handled::Taken,
+            Ok(()) => Handled::Accepted,
             Err(Malformed::Right) => Handled::Refused,
             Err(_) => Handled::Malformed,
         })
@@ -219,7 +219,7 @@ impl<B> Outcome<B> {
 #[non_exhaustive]
 pub enum ReplyError<E> {
     /// The client is not waiting for it: it was answered or cancelled.
-    #[error("the client does not wait for the answer any more")]
+    #[error("the client no longer waits for the answer")]
     NotOutstanding,
     /// Sending failed.
     #[error(transparent)]
@@ -326,7 +326,7 @@ impl<I: Interface, P: Port> Server<I, P> {
 struct Outstanding {
     ordinal: u16,
     number: u32,
-    promise: Arc<Promise>,
+    deferred: Arc<DeferredState>,
 }
 
 /// Server-side state of `I` for one client, for a channel that is stored elsewhere.
@@ -362,7 +362,7 @@ impl<I: Interface> Served<I> {
         I: Serves<H>,
     {
         if !self.outstanding.is_empty() {
-            self.answer_dropped(port)?;
+            self.fail_dropped_calls(port)?;
         }
         let full = self.outstanding.len() >= MAX_OUTSTANDING;
         // Taken by the only message: its answer may borrow from it.
@@ -378,14 +378,14 @@ impl<I: Interface> Served<I> {
             let outcome = match header.kind() {
                 Kind::Call if full => Outcome(Handled::Fault(Fault::Busy)),
                 Kind::Call | Kind::Message => I::dispatch(handler, &Incoming { header, body }),
-                Kind::Cancel => Outcome(Handled::Taken),
+                Kind::Cancel => Outcome(Handled::Accepted),
                 Kind::Reply | Kind::Error | Kind::Fault => Outcome(Handled::Malformed),
             };
             answered = Some((header, outcome));
         });
         // Used in place, for the same reason.
         match &answered {
-            Some((header, outcome)) => self.settle(port, *header, outcome)?,
+            Some((header, outcome)) => self.handle_outcome(port, *header, outcome)?,
             None if malformed => self.counts.malformed += 1,
             None => return received.map_err(ServeError::Ended),
         }
@@ -393,7 +393,7 @@ impl<I: Interface> Served<I> {
     }
 
     #[inline]
-    fn settle<B: Body, P: Port>(
+    fn handle_outcome<B: Body, P: Port>(
         &mut self,
         port: &mut P,
         header: Header,
@@ -419,11 +419,11 @@ impl<I: Interface> Served<I> {
                 }
                 return self.answer(port, header.with_kind(Kind::Fault), &FaultBody(*fault));
             }
-            Handled::Promised(promise) => {
+            Handled::Deferred(deferred) => {
                 let (ordinal, number) = (header.ordinal(), header.call());
-                self.outstanding.push(Outstanding { ordinal, number, promise: Arc::clone(promise) });
+                self.outstanding.push(Outstanding { ordinal, number, deferred: Arc::clone(deferred) });
             }
-            Handled::Taken => self.counts.messages += 1,
+            Handled::Accepted => self.counts.messages += 1,
             Handled::Unknown => self.counts.unknown += 1,
             Handled::Malformed => self.counts.malformed += 1,
             Handled::Refused => self.counts.refused += 1,
@@ -441,14 +441,14 @@ impl<I: Interface> Served<I> {
         self.counts.answers += 1;
         match send(port, header, body, ANSWER_TIMEOUT) {
             Ok(()) => Ok(()),
-            Err(error) => not_answered(port, header, error),
+            Err(error) => replace_unsendable_answer(port, header, error),
         }
     }
 
     /// Answers the calls whose responders were dropped.
     #[cold]
-    fn answer_dropped<P: Port>(&mut self, port: &mut P) -> Result<(), ServeError<P::Error>> {
-        let is_dropped = |call: &Outstanding| call.promise.dropped.load(Ordering::Acquire);
+    fn fail_dropped_calls<P: Port>(&mut self, port: &mut P) -> Result<(), ServeError<P::Error>> {
+        let is_dropped = |call: &Outstanding| call.deferred.dropped.load(Ordering::Acquire);
         while let Some(index) = self.outstanding.iter().position(is_dropped) {
             let Outstanding { ordinal, number, .. } = self.outstanding.swap_remove(index);
             self.answer(port, Header::new(ordinal, Kind::Fault, number), &FaultBody(Fault::Dropped))?;
@@ -457,9 +457,9 @@ impl<I: Interface> Served<I> {
     }
 
     fn cancel(&mut self, header: Header) {
-        let is_meant = |call: &Outstanding| call.ordinal == header.ordinal() && call.number == header.call();
-        if let Some(index) = self.outstanding.iter().position(is_meant) {
-            self.outstanding.swap_remove(index).promise.cancelled.store(true, Ordering::Release);
+        let matches = |call: &Outstanding| call.ordinal == header.ordinal() && call.number == header.call();
+        if let Some(index) = self.outstanding.iter().position(matches) {
+            self.outstanding.swap_remove(index).deferred.cancelled.store(true, Ordering::Release);
         }
     }
 
@@ -487,8 +487,8 @@ impl<I: Interface> Served<I> {
         result: Result<M::Reply<'_>, M::Error<'_>>,
         timeout: Duration,
     ) -> Result<(), ReplyError<P::Error>> {
-        let is_meant = |call: &Outstanding| Arc::ptr_eq(&call.promise, &responder.promise);
-        let index = self.outstanding.iter().position(is_meant).ok_or(ReplyError::NotOutstanding)?;
+        let matches = |call: &Outstanding| Arc::ptr_eq(&call.deferred, &responder.deferred);
+        let index = self.outstanding.iter().position(matches).ok_or(ReplyError::NotOutstanding)?;
         let header = |kind| Header::new(M::ORDINAL, kind, responder.number);
         match result {
             Ok(body) => send(port, header(Kind::Reply), &body, timeout)?,
@@ -502,7 +502,7 @@ impl<I: Interface> Served<I> {
 
 /// Replaces an answer that cannot be sent, because of its contents, with a fault.
 #[cold]
-fn not_answered<P: Port>(
+fn replace_unsendable_answer<P: Port>(
     port: &mut P,
     header: Header,
     error: CallError<P::Error>,

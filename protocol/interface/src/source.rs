@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn a_copy_of_a_whole_message_is_that_or_empty() {
+    fn whole_copy_is_complete_or_empty() {
         for length in [0, 1, 8, 57, 300] {
             let sent: Vec<u8> = (0..length).map(|index| index as u8).collect();
             let there = Shared(sent.clone(), false);

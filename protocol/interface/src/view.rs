@@ -124,10 +124,10 @@ impl<'m> Record<'m> {
         }
         let bytes = count.checked_mul(each).filter(|bytes| *bytes <= u32::MAX - 7).map(round_up);
         let bytes = bytes.ok_or(Malformed::Reference { at: place })?;
-        self.lying_at(start, bytes, place).map(|record| (record, count))
+        self.object_at(start, bytes, place).map(|record| (record, count))
     }
 
-    fn lying_at(&self, start: u32, bytes: u32, place: u32) -> Result<Record<'m>, Malformed> {
+    fn object_at(&self, start: u32, bytes: u32, place: u32) -> Result<Record<'m>, Malformed> {
         let canonical = if bytes == 0 { start == 0 } else { start >= 8 && start.is_multiple_of(8) };
         let object = Record::new(self.source, start, bytes).filter(|_| canonical);
         object.ok_or(Malformed::Reference { at: place })
@@ -177,7 +177,7 @@ impl<'m> Record<'m> {
         let (ordinal, bytes) = (word as u32, (word >> 32) as u32);
         let place = self.place(at);
         let start = u32::try_from(start).ok().filter(|_| bytes.is_multiple_of(8));
-        let record = self.lying_at(start.ok_or(Malformed::Reference { at: place })?, bytes, place)?;
+        let record = self.object_at(start.ok_or(Malformed::Reference { at: place })?, bytes, place)?;
         if ordinal == 0 { Err(Malformed::Value { at: place, value: 0 }) } else { Ok((ordinal, record)) }
     }
 

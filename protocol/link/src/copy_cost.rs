@@ -37,7 +37,7 @@ impl Curve {
     ///
     /// # Errors
     /// There are no points, or more than 32.
-    pub fn through(points: impl IntoIterator<Item = (u64, u64)>) -> Result<Curve, CurveError> {
+    pub fn from_points(points: impl IntoIterator<Item = (u64, u64)>) -> Result<Curve, CurveError> {
         let mut points: Vec<_> = points.into_iter().collect();
         points.sort_unstable();
         points.dedup_by_key(|(bytes, _)| *bytes);
@@ -99,7 +99,7 @@ impl FromStr for Curve {
         let parts = text.split_whitespace().take(MAX_POINTS + 1);
         let points: Result<Vec<_>, _> =
             parts.map(|part| point(part).ok_or_else(|| CurveError::Text { text: part.into() })).collect();
-        Curve::through(points?)
+        Curve::from_points(points?)
     }
 }
 
@@ -176,28 +176,28 @@ mod tests {
     use super::*;
 
     fn curve() -> Curve {
-        Curve::through([(4096, 300), (64, 100), (65536, 2_300)]).unwrap()
+        Curve::from_points([(4096, 300), (64, 100), (65536, 2_300)]).unwrap()
     }
 
     #[test]
     fn points_are_kept_and_interpolated_linearly() {
         for (bytes, time_ns) in [(0, 100), (64, 100), (4096, 300), (65536, 2_300), (34816, 1_300)] {
-            let said = curve().time_ns(bytes);
-            assert!(said.abs_diff(time_ns) <= 1, "{bytes} bytes: {said}, not {time_ns}");
+            let actual_ns = curve().time_ns(bytes);
+            assert!(actual_ns.abs_diff(time_ns) <= 1, "{bytes} bytes: {actual_ns}, not {time_ns}");
         }
         assert!(curve().time_ns(65536 + 30720).abs_diff(3_300) <= 1, "beyond the last as before it");
         assert!(curve().time_ns(u64::MAX) > 1 << 50);
     }
 
     #[test]
-    fn one_point_gives_a_rate() {
-        let one = Curve::through([(1000, 500)]).unwrap();
+    fn single_point_defines_a_rate() {
+        let one = Curve::from_points([(1000, 500)]).unwrap();
         assert_eq!((one.time_ns(10), one.time_ns(1000), one.time_ns(4000)), (500, 500, 2000));
     }
 
     #[test]
     fn noise_never_makes_a_longer_copy_cheaper() {
-        let noisy = Curve::through([(64, 200), (4096, 150), (8192, 400), (64, 180)]).unwrap();
+        let noisy = Curve::from_points([(64, 200), (4096, 150), (8192, 400), (64, 180)]).unwrap();
         assert_eq!(noisy.points(), [(64, 180), (4096, 180), (8192, 400)]);
     }
 
@@ -217,7 +217,7 @@ mod tests {
         #[test]
         fn times_never_decrease_with_length(points in proptest::collection::vec((0..1_u64 << 40, 0..1_u64 << 40), 1..32),
                           lengths in proptest::collection::vec(0..1_u64 << 41, 2..20)) {
-            let curve = Curve::through(points).unwrap();
+            let curve = Curve::from_points(points).unwrap();
             let mut lengths = lengths;
             lengths.sort_unstable();
             let times: Vec<u64> = lengths.iter().map(|length| curve.time_ns(*length)).collect();

@@ -20,7 +20,7 @@ impl CostCurve {
     /// Fits a curve through the times of a short and a longer message. If the longer one took no longer, the
     /// difference is taken to be one nanosecond.
     #[must_use]
-    pub fn through((short_bytes, short_ns): (u64, u64), (long_bytes, long_ns): (u64, u64)) -> Self {
+    pub fn from_points((short_bytes, short_ns): (u64, u64), (long_bytes, long_ns): (u64, u64)) -> Self {
         let more_bytes = long_bytes.saturating_sub(short_bytes).max(1);
         let more_ns = long_ns.saturating_sub(short_ns).max(1);
         let bytes_per_s = narrow(u128::from(more_bytes) * NS_PER_S / u128::from(more_ns)).max(1);
@@ -44,7 +44,7 @@ impl CostCurve {
 
     /// Returns the length from which `other` is cheaper, in bytes, or `None` if it never is.
     #[must_use]
-    pub fn cheaper_from(self, other: CostCurve) -> Option<u64> {
+    pub fn crossover_bytes(self, other: CostCurve) -> Option<u64> {
         if other.latency_ns < self.latency_ns {
             return Some(0);
         }
@@ -89,17 +89,17 @@ mod tests {
     }
 
     #[test]
-    fn a_curve_goes_through_what_was_measured() {
-        let through = CostCurve::through((8, 108), (1_008, 1_108));
+    fn curve_passes_through_both_measurements() {
+        let through = CostCurve::from_points((8, 108), (1_008, 1_108));
         assert_eq!(through, curve(100, 1_000_000_000));
         assert_eq!((through.time_ns(0), through.time_ns(8), through.time_ns(1_008)), (100, 108, 1_108));
         assert_eq!(through.half_rate_bytes(), 100);
         // Noise: the longer message was faster, or as fast.
         for long_ns in [0, 50, 100] {
-            let through = CostCurve::through((8, 100), (1_008, long_ns));
+            let through = CostCurve::from_points((8, 100), (1_008, long_ns));
             assert_eq!(through, curve(100, 1_000_000_000_000));
         }
-        assert_eq!(CostCurve::through((0, 5), (0, u64::MAX)).bytes_per_s, 1);
+        assert_eq!(CostCurve::from_points((0, 5), (0, u64::MAX)).bytes_per_s, 1);
     }
 
     #[test]
@@ -107,19 +107,19 @@ mod tests {
         assert_eq!(curve(u64::MAX, 1).time_ns(u64::MAX), u64::MAX);
         assert_eq!(curve(3, 0).time_ns(1), 1_000_000_003);
         assert_eq!(curve(u64::MAX, u64::MAX).half_rate_bytes(), u64::MAX);
-        assert_eq!(CostCurve::through((0, 0), (u64::MAX, 1)).bytes_per_s, u64::MAX);
+        assert_eq!(CostCurve::from_points((0, 0), (u64::MAX, 1)).bytes_per_s, u64::MAX);
     }
 
     #[test]
-    fn the_cheaper_one_changes_at_a_length() {
+    fn crossover_is_the_length_where_the_cheaper_one_changes() {
         let (near, far) = (curve(100, 1_000_000_000), curve(1_000, 10_000_000_000));
-        let from = near.cheaper_from(far).unwrap();
+        let from = near.crossover_bytes(far).unwrap();
         assert_eq!(from, 1_001);
         assert!(near.time_ns(from - 2) <= far.time_ns(from - 2));
         assert!(near.time_ns(from + 10) > far.time_ns(from + 10));
-        assert_eq!(far.cheaper_from(near), Some(0));
-        assert_eq!(near.cheaper_from(curve(200, 1_000_000_000)), None);
-        assert_eq!(near.cheaper_from(near), None);
-        assert_eq!(curve(0, u64::MAX - 1).cheaper_from(curve(u64::MAX, u64::MAX)), None);
+        assert_eq!(far.crossover_bytes(near), Some(0));
+        assert_eq!(near.crossover_bytes(curve(200, 1_000_000_000)), None);
+        assert_eq!(near.crossover_bytes(near), None);
+        assert_eq!(curve(0, u64::MAX - 1).crossover_bytes(curve(u64::MAX, u64::MAX)), None);
     }
 }

@@ -11,14 +11,14 @@ use tombolo_base::{OutOfRange, SharedMemory};
 use tombolo_ring::Violation;
 
 use crate::end::{Announced, Awaited, ChannelEnd, EndError, Signals, Stats};
-use crate::far_end::{self, FarEnd};
+use crate::far_end::{self, DisconnectReason};
 use crate::hello::Agreed;
 use crate::layout::AttachError;
 use crate::open::{OpenError, Opening, Park};
 use crate::{Hello, RingCounter, Side};
 
 /// Evaluates the same expression for either variant.
-macro_rules! of {
+macro_rules! dispatch {
     ($either:expr, $inner:ident => $then:expr) => {
         match $either {
             Either::Coherent($inner) => $then,
@@ -67,7 +67,7 @@ impl EitherMemory {
     ///
     /// # Errors
     /// Same as [`RingCounter::new`].
-    pub fn rings(&self, side: Side) -> Result<EitherRings, OutOfRange> {
+    pub fn ring_counter(&self, side: Side) -> Result<EitherRings, OutOfRange> {
         Ok(match self {
             Either::Coherent(memory) => Either::Coherent(RingCounter::new(memory, side)?),
             Either::Flushed(memory) => Either::Flushed(RingCounter::new(memory, side)?),
@@ -90,10 +90,10 @@ impl EitherMemory {
         })
     }
 
-    /// Same as [`far_end::told`].
+    /// Same as [`far_end::disconnect_reason`].
     #[must_use]
-    pub fn told(&self, side: Side) -> Option<FarEnd> {
-        of!(self, memory => far_end::told(memory, side))
+    pub fn disconnect_reason(&self, side: Side) -> Option<DisconnectReason> {
+        dispatch!(self, memory => far_end::disconnect_reason(memory, side))
     }
 }
 
@@ -103,7 +103,7 @@ pub type EitherRings = Either<RingCounter, RingCounter<Flushed>>;
 impl EitherRings {
     /// Counts a ring. Call it before each ring.
     pub fn count(&mut self) {
-        of!(self, rings => rings.count());
+        dispatch!(self, rings => rings.count());
     }
 }
 
@@ -116,7 +116,7 @@ impl EitherOpening {
     /// # Errors
     /// Same as [`Opening::step`].
     pub fn step(&mut self, signals: &mut impl Signals) -> Result<Option<Agreed>, OpenError> {
-        of!(self, opening => opening.step(signals))
+        dispatch!(self, opening => opening.step(signals))
     }
 
     /// Same as [`Opening::wait`].
@@ -124,17 +124,17 @@ impl EitherOpening {
     /// # Errors
     /// Same as [`Opening::wait`].
     pub fn wait<S: Park>(&mut self, signals: &mut S, until_ns: u64) -> Result<Agreed, OpenError<S::Error>> {
-        of!(self, opening => opening.wait(signals, until_ns))
+        dispatch!(self, opening => opening.wait(signals, until_ns))
     }
 
-    /// Same as [`Opening::end`].
+    /// Same as [`Opening::attach`].
     ///
     /// # Errors
-    /// Same as [`Opening::end`].
-    pub fn end<S: Signals>(&self, agreed: Agreed, signals: S) -> Result<EitherEnd<S>, AttachError> {
+    /// Same as [`Opening::attach`].
+    pub fn attach<S: Signals>(&self, agreed: Agreed, signals: S) -> Result<EitherEnd<S>, AttachError> {
         Ok(match self {
-            Either::Coherent(opening) => Either::Coherent(opening.end(agreed, signals)?),
-            Either::Flushed(opening) => Either::Flushed(opening.end(agreed, signals)?),
+            Either::Coherent(opening) => Either::Coherent(opening.attach(agreed, signals)?),
+            Either::Flushed(opening) => Either::Flushed(opening.attach(agreed, signals)?),
         })
     }
 }
@@ -147,14 +147,14 @@ pub type EitherEnd<S> = Either<ChannelEnd<S>, ChannelEnd<S, Flushed>>;
 impl<S: Signals> EitherEnd<S> {
     #[inline]
     pub fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
-        of!(self, end => end.try_send(message))
+        dispatch!(self, end => end.try_send(message))
     }
 
     /// Receives a message into `buffer`, replacing its contents, and returns the length. See
     /// [`ChannelEnd::try_recv`].
     #[inline]
     pub fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, EndError> {
-        of!(self, end => end.try_recv(|message| {
+        dispatch!(self, end => end.try_recv(|message| {
             buffer.resize(message.len(), 0);
             // The buffer was just resized to the length of the message.
             message.copy_to(buffer).unwrap_or(0)
@@ -162,62 +162,62 @@ impl<S: Signals> EitherEnd<S> {
     }
 
     pub fn readable(&mut self) -> bool {
-        of!(self, end => end.readable())
+        dispatch!(self, end => end.readable())
     }
 
     pub fn announce(&mut self, awaited: Awaited) -> Announced {
-        of!(self, end => end.announce(awaited))
+        dispatch!(self, end => end.announce(awaited))
     }
 
-    pub fn about_to_sleep(&mut self, awaited: Awaited) -> bool {
-        of!(self, end => end.about_to_sleep(awaited))
+    pub fn prepare_to_sleep(&mut self, awaited: Awaited) -> bool {
+        dispatch!(self, end => end.prepare_to_sleep(awaited))
     }
 
     pub fn may_sleep(&mut self, awaited: Awaited) -> bool {
-        of!(self, end => end.may_sleep(awaited))
+        dispatch!(self, end => end.may_sleep(awaited))
     }
 
     pub fn is_ready(&mut self, awaited: Awaited) -> bool {
-        of!(self, end => end.is_ready(awaited))
+        dispatch!(self, end => end.is_ready(awaited))
     }
 
-    pub fn awake(&mut self, rung: bool) {
-        of!(self, end => end.awake(rung));
+    pub fn finish_sleep(&mut self, rung: bool) {
+        dispatch!(self, end => end.finish_sleep(rung));
     }
 
     pub fn close(&mut self) {
-        of!(self, end => end.close());
+        dispatch!(self, end => end.close());
     }
 
     #[must_use]
     pub fn signals(&self) -> &S {
-        of!(self, end => end.signals())
+        dispatch!(self, end => end.signals())
     }
 
     pub fn signals_mut(&mut self) -> &mut S {
-        of!(self, end => end.signals_mut())
+        dispatch!(self, end => end.signals_mut())
     }
 
     #[must_use]
     pub fn violation(&self) -> Option<Violation> {
-        of!(self, end => end.violation())
+        dispatch!(self, end => end.violation())
     }
 
     #[must_use]
     pub fn max_message_bytes(&self) -> usize {
-        of!(self, end => end.max_message_bytes())
+        dispatch!(self, end => end.max_message_bytes())
     }
 
     #[must_use]
     pub fn stats(&self) -> Stats {
-        of!(self, end => end.stats())
+        dispatch!(self, end => end.stats())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::end::Deferred;
+    use crate::end::DeferredSignals;
     use crate::{ChannelConfig, ChannelLayout};
     use tombolo_base::coherence::{EmulatedCache, Evictions};
 
@@ -229,15 +229,17 @@ mod tests {
             let memory = SharedMemory::zeroed(ChannelLayout::new(config).length_bytes());
             let views = [(); 2].map(|()| EitherMemory::view(memory.clone(), caches).unwrap());
             let hello = Hello::new(config, 0, None);
-            let mut openings = [(0, Side::A), (1, Side::B)]
-                .map(|(index, side)| views[index].open(side, hello, &mut Deferred::default()).unwrap());
+            let mut openings = [(0, Side::A), (1, Side::B)].map(|(index, side)| {
+                views[index].open(side, hello, &mut DeferredSignals::default()).unwrap()
+            });
             let mut agreed = [None, None];
             for _ in 0..4 {
                 for (opening, agreed) in openings.iter_mut().zip(&mut agreed) {
-                    *agreed = agreed.or(opening.step(&mut Deferred::default()).unwrap());
+                    *agreed = agreed.or(opening.step(&mut DeferredSignals::default()).unwrap());
                 }
             }
-            let [a, b] = [0, 1].map(|index| openings[index].end(agreed[index].unwrap(), Deferred::default()));
+            let [a, b] = [0, 1]
+                .map(|index| openings[index].attach(agreed[index].unwrap(), DeferredSignals::default()));
             let (mut a, mut b) = (a.unwrap(), b.unwrap());
             a.try_send(b"over").unwrap();
             let mut buffer = Vec::new();

@@ -13,7 +13,7 @@ use crate::verdict::GONE;
 
 /// Reason why a relay releases a channel that was not closed in order.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FarEnd {
+pub enum DisconnectReason {
     /// The domain at the far end died, or its node was lost.
     Died,
     /// Another relay, on this node, died.
@@ -27,27 +27,27 @@ const DIED: u64 = 0;
 const RELAY_DIED: u64 = 1;
 const BROKEN: u64 = 2;
 
-impl FarEnd {
+impl DisconnectReason {
     /// Encodes the reason as a word, for memory and streams.
     #[must_use]
     pub const fn to_word(self) -> u64 {
         GONE | match self {
-            FarEnd::Died => DIED << 32,
-            FarEnd::RelayDied(node) => RELAY_DIED << 32 | (node.0 as u64) << 48,
-            FarEnd::Broken => BROKEN << 32,
+            DisconnectReason::Died => DIED << 32,
+            DisconnectReason::RelayDied(node) => RELAY_DIED << 32 | (node.0 as u64) << 48,
+            DisconnectReason::Broken => BROKEN << 32,
         }
     }
 
     /// Decodes a peer's word. Returns `None` if it encodes no reason.
     #[must_use]
-    pub fn of_word(word: u64) -> Option<FarEnd> {
+    pub fn from_word(word: u64) -> Option<DisconnectReason> {
         if word & 0xffff_ffff != GONE {
             return None;
         }
         match word >> 32 & 0xffff {
-            DIED => Some(FarEnd::Died),
-            RELAY_DIED => Some(FarEnd::RelayDied(NodeId((word >> 48) as u16))),
-            BROKEN => Some(FarEnd::Broken),
+            DIED => Some(DisconnectReason::Died),
+            RELAY_DIED => Some(DisconnectReason::RelayDied(NodeId((word >> 48) as u16))),
+            BROKEN => Some(DisconnectReason::Broken),
             _ => None,
         }
     }
@@ -57,14 +57,14 @@ impl FarEnd {
 ///
 /// # Errors
 /// [`OutOfRange`] when the memory is too short for the line.
-pub fn tell<C: CacheMaintenance>(
+pub fn report<C: CacheMaintenance>(
     memory: &SharedMemory<C>,
     side: Side,
-    what: FarEnd,
+    reason: DisconnectReason,
 ) -> Result<(), OutOfRange> {
     ChannelLayout::hello_line(memory, side)?.store_through_le(
         VERDICT_WORD,
-        what.to_word(),
+        reason.to_word(),
         Ordering::Release,
     );
     Ok(())
@@ -72,9 +72,12 @@ pub fn tell<C: CacheMaintenance>(
 
 /// Returns the reason why the peer of `side` released the channel, if it reported one.
 #[must_use]
-pub fn told<C: CacheMaintenance>(memory: &SharedMemory<C>, side: Side) -> Option<FarEnd> {
+pub fn disconnect_reason<C: CacheMaintenance>(
+    memory: &SharedMemory<C>,
+    side: Side,
+) -> Option<DisconnectReason> {
     let line = ChannelLayout::hello_line(memory, side.other()).ok()?;
-    FarEnd::of_word(line.load_current_le(VERDICT_WORD, Ordering::Acquire))
+    DisconnectReason::from_word(line.load_current_le(VERDICT_WORD, Ordering::Acquire))
 }
 
 #[cfg(all(test, not(loom)))]
@@ -83,26 +86,29 @@ mod tests {
 
     #[test]
     fn words_are_golden() {
-        for (what, word) in [
-            (FarEnd::Died, 0x0000_0000_0000_0005),
-            (FarEnd::RelayDied(NodeId(3)), 0x0003_0001_0000_0005),
-            (FarEnd::Broken, 0x0000_0002_0000_0005),
+        for (reason, word) in [
+            (DisconnectReason::Died, 0x0000_0000_0000_0005),
+            (DisconnectReason::RelayDied(NodeId(3)), 0x0003_0001_0000_0005),
+            (DisconnectReason::Broken, 0x0000_0002_0000_0005),
         ] {
-            assert_eq!(what.to_word(), word);
-            assert_eq!(FarEnd::of_word(word), Some(what));
+            assert_eq!(reason.to_word(), word);
+            assert_eq!(DisconnectReason::from_word(word), Some(reason));
         }
         for other in [0, 1, 4, 6, 0x0000_0003_0000_0005, u64::MAX] {
-            assert_eq!(FarEnd::of_word(other), None, "{other:#x}");
+            assert_eq!(DisconnectReason::from_word(other), None, "{other:#x}");
         }
     }
 
     #[test]
-    fn each_side_reads_what_the_other_said() {
+    fn each_side_reads_the_reason_of_the_other() {
         let memory = SharedMemory::zeroed(256);
-        assert_eq!(told(&memory, Side::A), None);
-        tell(&memory, Side::B, FarEnd::Broken).unwrap();
-        assert_eq!((told(&memory, Side::A), told(&memory, Side::B)), (Some(FarEnd::Broken), None));
-        assert!(tell(&SharedMemory::zeroed(8), Side::B, FarEnd::Died).is_err());
-        assert_eq!(told(&SharedMemory::zeroed(8), Side::A), None);
+        assert_eq!(disconnect_reason(&memory, Side::A), None);
+        report(&memory, Side::B, DisconnectReason::Broken).unwrap();
+        assert_eq!(
+            (disconnect_reason(&memory, Side::A), disconnect_reason(&memory, Side::B)),
+            (Some(DisconnectReason::Broken), None)
+        );
+        assert!(report(&SharedMemory::zeroed(8), Side::B, DisconnectReason::Died).is_err());
+        assert_eq!(disconnect_reason(&SharedMemory::zeroed(8), Side::A), None);
     }
 }

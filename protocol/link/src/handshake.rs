@@ -7,10 +7,10 @@
 use tombolo_base::sync::Ordering;
 use tombolo_base::{CacheMaintenance, Coherent, OutOfRange, SharedMemory};
 
-use crate::far_end::FarEnd;
+use crate::far_end::DisconnectReason;
 use crate::hello::{Agreed, Hello, Refusal};
 use crate::layout::{ChannelLayout, Side};
-use crate::verdict::{ACCEPTED, DISAGREED, WITHDRAWN, declined, judge};
+use crate::verdict::{ACCEPTED, DISAGREED, WITHDRAWN, check_verdict, declined};
 
 /// Index of the word in a hello line that publishes the hello.
 const PRESENT_WORD: usize = 7;
@@ -31,7 +31,7 @@ pub enum HandshakeError {
     Declined { reason: u32 },
     /// The peer refuses what this side accepts. Only the peer's error gives the reason.
     #[error("the peer refused the channel although this side found no difference; see the peer's error")]
-    Refuted,
+    RefusedByPeer,
     /// The peer waited for this side until its deadline, and is alive.
     #[error(
         "the peer stopped waiting for this side to open the channel; open it earlier or raise the peer's timeout"
@@ -39,7 +39,7 @@ pub enum HandshakeError {
     Withdrawn,
     /// The peer wrote a value that is not part of the handshake.
     #[error("the peer answered the handshake with the invalid value {found:#x}")]
-    Nonsense { found: u64 },
+    InvalidWord { found: u64 },
 }
 
 /// Result of a step of a handshake.
@@ -87,12 +87,12 @@ impl<C: CacheMaintenance> Handshake<C> {
     ///
     /// # Errors
     /// [`OutOfRange`] when the memory is too short for the lines. The inner error is
-    /// [`HandshakeError::Withdrawn`] or [`HandshakeError::Nonsense`].
+    /// [`HandshakeError::Withdrawn`] or [`HandshakeError::InvalidWord`].
     pub fn peek(
         memory: &SharedMemory<C>,
         side: Side,
     ) -> Result<Result<Option<[u64; 8]>, HandshakeError>, OutOfRange> {
-        ChannelLayout::hello_line(memory, side.other()).map(|line| hello_in(&line))
+        ChannelLayout::hello_line(memory, side.other()).map(|line| read_hello(&line))
     }
 
     /// Whether the peer of `side` stopped waiting.
@@ -109,7 +109,7 @@ impl<C: CacheMaintenance> Handshake<C> {
     ///
     /// # Errors
     /// Same as [`start`](Self::start).
-    pub fn pass_on_refusal(memory: &SharedMemory<C>, side: Side, hello: &[u64; 8]) -> Result<(), OutOfRange> {
+    pub fn forward_refusal(memory: &SharedMemory<C>, side: Side, hello: &[u64; 8]) -> Result<(), OutOfRange> {
         let line = ChannelLayout::hello_line(memory, side)?;
         for (index, word) in hello.iter().enumerate().take(PRESENT_WORD) {
             line.store_le(index, *word, Ordering::Relaxed);
@@ -129,7 +129,7 @@ impl<C: CacheMaintenance> Handshake<C> {
     ///
     /// # Errors
     /// Same as [`start`](Self::start).
-    pub fn refrain(memory: &SharedMemory<C>, side: Side) -> Result<(), OutOfRange> {
+    pub fn cancel(memory: &SharedMemory<C>, side: Side) -> Result<(), OutOfRange> {
         ChannelLayout::hello_line(memory, side)?.store_through_le(VERDICT_WORD, WITHDRAWN, Ordering::Release);
         Ok(())
     }
@@ -162,14 +162,14 @@ impl<C: CacheMaintenance> Handshake<C> {
         let verdict = self.peer_line.load_current_le(VERDICT_WORD, Ordering::Acquire);
         // A relay whose other end is gone writes the reason in place of a verdict, even over one that was not
         // read yet, and then hangs up. The hang-up ends the wait, and the reason is read then.
-        if verdict == 0 || FarEnd::of_word(verdict).is_some() {
+        if verdict == 0 || DisconnectReason::from_word(verdict).is_some() {
             return Ok(Progress::Waiting);
         }
-        judge(verdict).map(|()| Progress::Open(agreed))
+        check_verdict(verdict).map(|()| Progress::Open(agreed))
     }
 
     fn compare(&mut self) -> Result<Progress, HandshakeError> {
-        let Some(theirs) = hello_in(&self.peer_line)? else { return Ok(Progress::Waiting) };
+        let Some(theirs) = read_hello(&self.peer_line)? else { return Ok(Progress::Waiting) };
         self.theirs = Some(theirs);
         match self.ours.agree(&theirs) {
             Ok(agreed) => {
@@ -186,7 +186,7 @@ impl<C: CacheMaintenance> Handshake<C> {
 }
 
 /// Returns the hello in a peer's line, once it is written.
-fn hello_in<C: CacheMaintenance>(line: &SharedMemory<C>) -> Result<Option<[u64; 8]>, HandshakeError> {
+fn read_hello<C: CacheMaintenance>(line: &SharedMemory<C>) -> Result<Option<[u64; 8]>, HandshakeError> {
     // Pairs with the release store that publishes the peer's hello.
     match line.load_current_le(PRESENT_WORD, Ordering::Acquire) {
         0 if line.load_current_le(VERDICT_WORD, Ordering::Acquire) == WITHDRAWN => {
@@ -194,7 +194,7 @@ fn hello_in<C: CacheMaintenance>(line: &SharedMemory<C>) -> Result<Option<[u64; 
         }
         0 => Ok(None),
         PRESENT => Ok(Some(core::array::from_fn(|index| line.load_le(index, Ordering::Relaxed)))),
-        found => Err(HandshakeError::Nonsense { found }),
+        found => Err(HandshakeError::InvalidWord { found }),
     }
 }
 
@@ -239,13 +239,13 @@ mod tests {
     }
 
     #[test]
-    fn a_relay_that_leaves_meanwhile_is_no_nonsense() {
+    fn disconnect_reason_is_not_an_invalid_verdict() {
         let hello = Hello::new(SMALL, 0, None);
         let (memory, mut a, mut b) = pair(hello, hello);
         assert_eq!((a.step(), b.step()), (Ok(Progress::Changed), Ok(Progress::Changed)));
-        crate::far_end::tell(&memory, Side::B, FarEnd::Died).unwrap();
+        crate::far_end::report(&memory, Side::B, DisconnectReason::Died).unwrap();
         assert_eq!(a.step(), Ok(Progress::Waiting), "until it hangs up");
-        assert_eq!(crate::far_end::told(&memory, Side::A), Some(FarEnd::Died));
+        assert_eq!(crate::far_end::disconnect_reason(&memory, Side::A), Some(DisconnectReason::Died));
     }
 
     #[test]
@@ -258,12 +258,12 @@ mod tests {
     }
 
     #[test]
-    fn a_side_that_gives_up_tells_its_peer() {
+    fn withdrawal_is_reported_to_the_peer() {
         let hello = Hello::new(SMALL, 0, None);
         let memory = SharedMemory::zeroed(256);
         let mut b = Handshake::start(&memory, Side::B, hello).unwrap();
         assert_eq!(b.step(), Ok(Progress::Waiting));
-        Handshake::refrain(&memory, Side::A).unwrap();
+        Handshake::cancel(&memory, Side::A).unwrap();
         assert_eq!(b.step(), Err(HandshakeError::Withdrawn));
 
         let (_memory, mut a, mut b) = pair(hello, hello);
@@ -312,14 +312,14 @@ mod tests {
         assert_eq!(a.step(), Ok(Progress::Changed));
         let line = ChannelLayout::hello_line(&memory, Side::B).unwrap();
         line.store_le(VERDICT_WORD, 0x77, Ordering::Relaxed);
-        assert_eq!(a.step(), Err(HandshakeError::Nonsense { found: 0x77 }));
+        assert_eq!(a.step(), Err(HandshakeError::InvalidWord { found: 0x77 }));
         line.store_le(VERDICT_WORD, DISAGREED, Ordering::Relaxed);
-        assert_eq!(a.step(), Err(HandshakeError::Refuted));
+        assert_eq!(a.step(), Err(HandshakeError::RefusedByPeer));
 
         let (memory, mut a, _b) = pair(hello, hello);
         let line = ChannelLayout::hello_line(&memory, Side::B).unwrap();
         line.store_le(PRESENT_WORD, 2, Ordering::Relaxed);
-        assert_eq!(a.step(), Err(HandshakeError::Nonsense { found: 2 }));
+        assert_eq!(a.step(), Err(HandshakeError::InvalidWord { found: 2 }));
     }
 
     proptest::proptest! {
@@ -330,7 +330,7 @@ mod tests {
         })]
 
         #[test]
-        fn a_handshake_ends_or_waits_for_any_words_of_the_peer(
+        fn handshake_survives_arbitrary_peer_words(
             words in proptest::collection::vec(
                 (0_usize..16, proptest::prop_oneof![0_u64..4, proptest::prelude::any::<u64>()]), 0..if cfg!(miri) { 10 } else { 40 }),
             honest_start in proptest::prelude::any::<bool>(),

@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_count_that_does_not_fit_is_never_shown_as_the_same() {
+    fn oversized_slot_count_is_reported_as_different() {
         let mut words = hello().to_words();
         words[2] |= 1 << 32;
         let refusal = Refusal::SlotCount { ours: 256, theirs: u32::MAX };
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn barriers_are_left_to_the_sleeper_only_when_both_can() {
+    fn sleeper_barrier_requires_support_on_both_sides() {
         for (ours, theirs) in [(false, false), (false, true), (true, false), (true, true)] {
             let ours = Hello { expedited_barrier: ours, ..hello() };
             let theirs = Hello { expedited_barrier: theirs, ..hello() };
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_flags_and_reserved_words_are_left_to_the_future() {
+    fn unknown_flags_and_reserved_words_are_ignored() {
         let mut words = hello().to_words();
         words[1] |= 0xfe << 56;
         words[5] = 7;
@@ -258,9 +258,12 @@ mod tests {
             for variant in [Variant::EpochCredit, Variant::UsedFlag] {
                 for slots in [2, 65_536] {
                     let config = ChannelConfig::new(slot, slots, variant).unwrap();
-                    let said = Hello::new(config, 0, None);
-                    assert_eq!(Hello::proposed_config(&said.to_words()), Some(config));
-                    assert_eq!(said.agree(&said.to_words()).map(|agreed| agreed.peer), Ok(None));
+                    let hello_again = Hello::new(config, 0, None);
+                    assert_eq!(Hello::proposed_config(&hello_again.to_words()), Some(config));
+                    assert_eq!(
+                        hello_again.agree(&hello_again.to_words()).map(|agreed| agreed.peer),
+                        Ok(None)
+                    );
                 }
             }
         }

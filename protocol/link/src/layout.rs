@@ -1,18 +1,13 @@
 //! Layout of a channel's memory.
 //!
 //! ```text
-//! line 0   hello of side A            written by A
-//! line 1   hello of side B            written by B
-//! line 2   doorbells of A             written by A: word 0 odd while it sleeps for a message, word 8 for room;
-//!                                     words 1 and 9 nonzero while it fences before it checks B's
-//! line 3   doorbells of B             written by B
-//! line 4   producer line of A         written by A: word 0 closed, and after how many slots; word 8 how often
-//!                                     it rang B, on a window
-//! line 5   producer line of B         written by B
-//! line 6   credit of A                written by A, as the consumer of B's ring
-//! line 7   credit of B                written by B
-//! 1024     slots from A to B          written by A
-//! ...      slots from B to A          written by B
+//! line 0   hello of side A            written by A line 1   hello of side B            written by B line 2
+//! doorbells of A             written by A: word 0 odd while it sleeps for a message, word 8 for room; words
+//! 1 and 9 nonzero while it fences before it checks B's line 3   doorbells of B             written by B line
+//! 4   producer line of A         written by A: word 0 closed, and after how many slots; word 8 how often it
+//! rang B, on a window line 5   producer line of B         written by B line 6   credit of A
+//! written by A, as the consumer of B's ring line 7   credit of B                written by B 1024     slots
+//! from A to B          written by A ...      slots from B to A          written by B
 //! ```
 //! A line is [`LINE_BYTES`] long. A side sleeps for a message or for room and is rung only for that:
 //! otherwise every message to a sender that waits for room would cost a wake-up, and so would every slot
@@ -249,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn what_each_side_writes_is_golden() {
+    fn words_of_each_side_are_golden() {
         let config = ChannelConfig::new(SlotSize::B32, 4, Variant::EpochCredit).unwrap();
         let (memory, mut a, mut b) = both(config);
         a.producer.try_send(b"to B").unwrap();
@@ -283,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn each_bell_rings_for_its_own_sleep_only() {
+    fn doorbell_rings_only_for_its_own_sleep() {
         let small = ChannelConfig::new(SlotSize::B32, 2, Variant::EpochCredit).unwrap();
         let (_memory, mut a, mut b) = both(small);
         arm(&mut a.room_sleeper);

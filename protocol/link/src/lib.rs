@@ -33,7 +33,7 @@ pub mod window;
 
 pub use cost::{CostCurve, CostOrigin, LinkCost};
 pub use end::{ChannelEnd, EndError};
-pub use far_end::FarEnd;
+pub use far_end::DisconnectReason;
 pub use handshake::{Handshake, HandshakeError, Progress};
 pub use hello::{Hello, Refusal};
 pub use layout::{ChannelConfig, ChannelLayout, Ends, Side};

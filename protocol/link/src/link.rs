@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn only_one_kernel_shares_atomics() {
+    fn only_shared_memory_of_one_kernel_has_atomics() {
         let with_atomics = TransportKind::ALL.into_iter().filter(|kind| kind.traits().atomics);
         assert!(with_atomics.eq([TransportKind::Shm]));
     }
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_declared_prefers_shared_memory_to_a_window_and_that_to_a_stream() {
+    fn declared_costs_prefer_shm_to_window_to_stream() {
         let costs = TransportKind::ALL.map(TransportKind::declared_cost);
         for cost in costs {
             assert_eq!((cost.origin, cost.to_peer), (CostOrigin::Declared, cost.from_peer));

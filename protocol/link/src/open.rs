@@ -21,7 +21,7 @@ pub trait Park: Signals {
     type Error;
 
     /// Sleeps until the bell rings, the lifeline reports something or the clock reaches `until_ns`, then
-    /// [listens](Signals::listen).
+    /// [polls](Signals::poll_signals).
     ///
     /// # Errors
     /// The error of the operating system or of the monitor.
@@ -128,7 +128,7 @@ impl<C: CacheMaintenance> Opening<C> {
     ///
     /// # Errors
     /// [`AttachError`] when the memory is too small for the channel.
-    pub fn end<S: Signals>(&self, agreed: Agreed, signals: S) -> Result<ChannelEnd<S, C>, AttachError> {
+    pub fn attach<S: Signals>(&self, agreed: Agreed, signals: S) -> Result<ChannelEnd<S, C>, AttachError> {
         let order = if agreed.expedited_barrier { WakeOrder::Asymmetric } else { WakeOrder::Fence };
         ChannelEnd::attach(&self.memory, self.side, self.config, order, signals)
     }
@@ -172,12 +172,12 @@ pub fn decline<C: CacheMaintenance>(
 ///
 /// # Errors
 /// Same as [`Opening::start`].
-pub fn refrain<C: CacheMaintenance>(
+pub fn cancel<C: CacheMaintenance>(
     memory: &SharedMemory<C>,
     side: Side,
     signals: &mut impl Signals,
 ) -> Result<(), OutOfRange> {
-    Handshake::refrain(memory, side)?;
+    Handshake::cancel(memory, side)?;
     signals.ring();
     Ok(())
 }
@@ -216,7 +216,7 @@ mod tests {
             self.gone
         }
 
-        fn listen(&mut self) {}
+        fn poll_signals(&mut self) {}
 
         fn now_ns(&self) -> u64 {
             self.now_ns
@@ -256,24 +256,24 @@ mod tests {
         assert_eq!((step(&mut b, &mut bell_b), bell_b.rings), (None, 2));
         let agreed = step(&mut a, &mut bell_a).expect("both have accepted");
         assert_eq!(bell_a.rings, 2);
-        let mut end = a.end(agreed, bell_a).unwrap();
+        let mut end = a.attach(agreed, bell_a).unwrap();
         assert_eq!(end.try_send(b"first"), Ok(()));
         let agreed = b.wait(&mut bell_b, 0).expect("there is nothing left to wait for");
-        let mut end = b.end(agreed, bell_b).unwrap();
+        let mut end = b.attach(agreed, bell_b).unwrap();
         assert_eq!(end.try_recv(|message| message.len()), Ok(Some(5)));
     }
 
     #[test]
-    fn barriers_are_left_to_the_sleeper_where_both_agreed() {
+    fn asymmetric_order_is_used_if_both_agree() {
         for expedited_barrier in [false, true] {
             let hello = Hello { expedited_barrier, ..Hello::new(SMALL, 1, None) };
             let memory = memory();
-            let mut signals = crate::end::Deferred::default();
+            let mut signals = crate::end::DeferredSignals::default();
             let mut a = Opening::start(&memory, Side::A, hello, &mut signals).unwrap();
             let mut b = Opening::start(&memory, Side::B, hello, &mut signals).unwrap();
             assert_eq!(a.step(&mut signals), Ok(None));
             let agreed = b.step(&mut signals).unwrap().unwrap();
-            let mut end = b.end(agreed, signals).unwrap();
+            let mut end = b.attach(agreed, signals).unwrap();
             let needs_barrier =
                 end.announce(crate::end::Awaited::Message) == crate::end::Announced::NeedsBarrier;
             assert_eq!(needs_barrier, expedited_barrier);
@@ -281,11 +281,11 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_comes_while_this_side_sleeps_is_found() {
+    fn hello_that_arrives_during_a_sleep_is_found() {
         let (memory, hello) = (memory(), Hello::new(SMALL, 1, None));
         let mut other = None;
         let mut asleep = |_: &mut u64, _: &mut bool| {
-            let signals = &mut crate::end::Deferred::default();
+            let signals = &mut crate::end::DeferredSignals::default();
             let peer = other.get_or_insert_with(|| {
                 Opening::start(&memory, Side::B, hello, signals).expect("there is room for both")
             });
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_comes_too_late_learns_it() {
+    fn late_peer_gets_an_error() {
         let (memory, hello) = (memory(), Hello::new(SMALL, 1, None));
         let mut asleep = |_: &mut u64, _: &mut bool| {};
         let mut signals = Scripted::new(&mut asleep);
@@ -312,9 +312,9 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_on_a_channel_that_this_side_gave_up_finds_it_closed() {
+    fn withdrawn_channel_is_closed_for_the_peer() {
         let (memory, hello) = (memory(), Hello::new(SMALL, 1, None));
-        let mut signals = crate::end::Deferred::default();
+        let mut signals = crate::end::DeferredSignals::default();
         let mut b = Opening::start(&memory, Side::B, hello, &mut signals).unwrap();
         let mut asleep = |_: &mut u64, _: &mut bool| {};
         let mut bell = Scripted::new(&mut asleep);
@@ -323,12 +323,12 @@ mod tests {
         assert_eq!(step(&mut a, &mut bell), None);
         let agreed = b.step(&mut signals).unwrap().expect("A has accepted");
         a.withdraw(&mut bell);
-        let mut end = b.end(agreed, signals).unwrap();
+        let mut end = b.attach(agreed, signals).unwrap();
         assert_eq!(end.try_recv(|_| ()), Err(EndError::Closed));
     }
 
     #[test]
-    fn a_peer_that_is_gone_is_believed_after_what_it_wrote() {
+    fn words_written_before_death_are_processed_first() {
         let (memory, hello) = (memory(), Hello::new(SMALL, 1, None));
         let mut asleep = |_: &mut u64, gone: &mut bool| *gone = true;
         let mut signals = Scripted::new(&mut asleep);
@@ -350,12 +350,12 @@ mod tests {
     }
 
     #[test]
-    fn declining_and_refraining_ring() {
+    fn decline_and_cancel_ring_the_peer() {
         let (memory, hello) = (memory(), Hello::new(SMALL, 1, None));
         let mut asleep = |_: &mut u64, _: &mut bool| {};
         let mut signals = Scripted::new(&mut asleep);
         let mut a = Opening::start(&memory, Side::A, hello, &mut signals).unwrap();
-        refrain(&memory, Side::B, &mut signals).unwrap();
+        cancel(&memory, Side::B, &mut signals).unwrap();
         assert_eq!(signals.rings, 2);
         let withdrawn = OpenError::Handshake(HandshakeError::Withdrawn);
         assert_eq!(a.wait(&mut signals, 1).err(), Some(withdrawn));
@@ -363,6 +363,6 @@ mod tests {
         let declined = OpenError::Handshake(HandshakeError::Declined { reason: 7 });
         assert_eq!(a.wait(&mut signals, 1).err(), Some(declined));
         assert!(decline(&SharedMemory::zeroed(8), Side::B, hello, 7, &mut signals).is_err());
-        assert!(refrain(&SharedMemory::zeroed(8), Side::B, &mut signals).is_err());
+        assert!(cancel(&SharedMemory::zeroed(8), Side::B, &mut signals).is_err());
     }
 }

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use tombolo_base::NodeId;
 
 use crate::end::EndError;
-use crate::far_end::FarEnd;
+use crate::far_end::DisconnectReason;
 
 /// Maximum number of messages moved per step and direction, so that a busy route does not starve others.
 pub const BURST: usize = 32;
@@ -32,18 +32,18 @@ pub trait Hop {
     fn has_unsent(&mut self) -> bool;
 
     /// Returns the reason why the peer released its end, if the peer is a relay that reported it.
-    fn told(&self) -> Option<FarEnd>;
+    fn disconnect_reason(&self) -> Option<DisconnectReason>;
 
     /// Closes the channel in order.
     fn close(&mut self);
 
     /// Ends the channel abnormally and reports the reason.
-    fn leave(&mut self, why: FarEnd);
+    fn abort(&mut self, reason: DisconnectReason);
 }
 
 /// Party directly at the other end of a hop.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Beyond {
+pub enum HopPeer {
     /// The domain at the end of the route.
     End,
     /// Another relay, on this node.
@@ -52,9 +52,9 @@ pub enum Beyond {
 
 /// How a hop ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Departure {
+enum Termination {
     Closed,
-    Gone(FarEnd),
+    Lost(DisconnectReason),
 }
 
 /// Conditions to wait for on a hop.
@@ -72,40 +72,40 @@ pub struct Step {
     /// Number of messages moved.
     pub moved: u64,
     /// Whether more may be moved at once.
-    pub more: bool,
+    pub has_more: bool,
     /// Conditions to wait for on each hop.
     pub needs: [Needs; 2],
     /// Whether both channels have ended and can be dropped.
-    pub over: bool,
+    pub finished: bool,
 }
 
 /// One direction of a route.
 #[derive(Debug, Default)]
-struct Way {
+struct Direction {
     /// Message that was received and not sent yet.
-    held: Option<Vec<u8>>,
+    held_message: Option<Vec<u8>>,
     /// Buffer for the next message.
-    spare: Vec<u8>,
+    spare_buffer: Vec<u8>,
     /// How the source hop ended.
-    departure: Option<Departure>,
+    termination: Option<Termination>,
     /// Whether the sink hop accepts no more messages.
-    blind: bool,
+    sink_closed: bool,
 }
 
 /// Two hops that a relay joins.
 #[derive(Debug)]
 pub struct Route {
     /// Directions, indexed by their source hop.
-    ways: [Way; 2],
-    beyond: [Beyond; 2],
-    over: bool,
+    directions: [Direction; 2],
+    peers: [HopPeer; 2],
+    finished: bool,
 }
 
 impl Route {
     /// Creates a route between two open channels.
     #[must_use]
-    pub fn new(beyond: [Beyond; 2]) -> Self {
-        Route { ways: [Way::default(), Way::default()], beyond, over: false }
+    pub fn new(peers: [HopPeer; 2]) -> Self {
+        Route { directions: [Direction::default(), Direction::default()], peers, finished: false }
     }
 
     /// Moves as many messages as possible, and ends the hops when due.
@@ -115,23 +115,23 @@ impl Route {
         for from in [0, 1] {
             let (source, sink) =
                 if from == 0 { (&mut *first, &mut *second) } else { (&mut *second, &mut *first) };
-            let moved = self.ways[from].advance(source, sink, self.beyond[from]);
+            let moved = self.directions[from].advance(source, sink, self.peers[from]);
             step.moved += moved;
-            step.more |= moved as usize == BURST;
+            step.has_more |= moved as usize == BURST;
             self.end_if_due(from, source, sink);
         }
-        if self.ways.iter().all(|way| way.blind) {
+        if self.directions.iter().all(|direction| direction.sink_closed) {
             // Both ends are gone, so neither has to be notified.
             first.close();
             second.close();
-            self.over = true;
+            self.finished = true;
         }
-        step.over = self.over;
+        step.finished = self.finished;
         for hop in [0, 1] {
-            let (own, other) = (&self.ways[hop], &self.ways[1 - hop]);
+            let (own, other) = (&self.directions[hop], &self.directions[1 - hop]);
             step.needs[hop] = Needs {
-                message: own.held.is_none() && own.departure.is_none() && !own.blind,
-                room: (other.held.is_some() || other.departure.is_some())
+                message: own.held_message.is_none() && own.termination.is_none() && !own.sink_closed,
+                room: (other.held_message.is_some() || other.termination.is_some())
                     && !tombolo_base::canary!("relay awaits no room"),
             };
         }
@@ -140,29 +140,30 @@ impl Route {
 
     /// Propagates the end of `source`, once everything that it sent is delivered.
     fn end_if_due<H: Hop>(&mut self, from: usize, source: &mut H, sink: &mut H) {
-        let way = &self.ways[from];
-        let Some(departure) = way.departure else { return };
-        if self.over || way.held.is_some() || (!way.blind && sink.has_unsent()) {
+        let direction = &self.directions[from];
+        let Some(termination) = direction.termination else { return };
+        if self.finished || direction.held_message.is_some() || (!direction.sink_closed && sink.has_unsent())
+        {
             return;
         }
-        match departure {
-            Departure::Closed => sink.close(),
-            Departure::Gone(_) if tombolo_base::canary!("relay closes for who died") => sink.close(),
-            Departure::Gone(why) => sink.leave(why),
+        match termination {
+            Termination::Closed => sink.close(),
+            Termination::Lost(_) if tombolo_base::canary!("relay closes for who died") => sink.close(),
+            Termination::Lost(reason) => sink.abort(reason),
         }
         source.close();
-        self.over = true;
+        self.finished = true;
     }
 }
 
-impl Way {
+impl Direction {
     /// Moves messages from `source` to `sink` and returns their number.
-    fn advance<H: Hop>(&mut self, source: &mut H, sink: &mut H, beyond: Beyond) -> u64 {
+    fn advance<H: Hop>(&mut self, source: &mut H, sink: &mut H, peer: HopPeer) -> u64 {
         let mut moved = 0;
-        while moved < BURST as u64 && !self.blind {
-            let message = match self.held.take() {
-                Some(held) => held,
-                None => match self.receive(source, beyond) {
+        while moved < BURST as u64 && !self.sink_closed {
+            let message = match self.held_message.take() {
+                Some(held_message) => held_message,
+                None => match self.receive(source, peer) {
                     Some(message) => message,
                     None => break,
                 },
@@ -170,46 +171,50 @@ impl Way {
             match sink.send(&message) {
                 Ok(()) => {
                     moved += 1;
-                    self.spare = message;
+                    self.spare_buffer = message;
                 }
                 Err(EndError::Full) => {
                     if !tombolo_base::canary!("relay drops what finds no room") {
-                        self.held = Some(message);
+                        self.held_message = Some(message);
                     }
                     break;
                 }
                 // Both hops have the same limit, so the sender violated it.
-                Err(EndError::TooLong) => self.departure = Some(Departure::Gone(FarEnd::Broken)),
+                Err(EndError::TooLong) => {
+                    self.termination = Some(Termination::Lost(DisconnectReason::Broken));
+                }
                 // The reason shows once its last messages are received.
-                Err(EndError::Closed | EndError::PeerDied | EndError::Broken) => self.blind = true,
+                Err(EndError::Closed | EndError::PeerDied | EndError::Broken) => self.sink_closed = true,
             }
         }
         moved
     }
 
-    fn receive<H: Hop>(&mut self, source: &mut H, beyond: Beyond) -> Option<Vec<u8>> {
-        if self.departure.is_some() {
+    fn receive<H: Hop>(&mut self, source: &mut H, peer: HopPeer) -> Option<Vec<u8>> {
+        if self.termination.is_some() {
             return None;
         }
-        let mut buffer = core::mem::take(&mut self.spare);
-        let departure = match source.receive(&mut buffer) {
+        let mut buffer = core::mem::take(&mut self.spare_buffer);
+        let termination = match source.receive(&mut buffer) {
             Ok(true) => return Some(buffer),
             Ok(false) => None,
-            Err(EndError::Closed) => Some(Departure::Closed),
-            Err(EndError::PeerDied) => Some(Departure::Gone(source.told().unwrap_or(match beyond {
-                Beyond::Relay(node)
-                    if !tombolo_base::canary!("relay takes each death for that of the end") =>
-                {
-                    FarEnd::RelayDied(node)
-                }
-                _ => FarEnd::Died,
-            }))),
+            Err(EndError::Closed) => Some(Termination::Closed),
+            Err(EndError::PeerDied) => {
+                Some(Termination::Lost(source.disconnect_reason().unwrap_or(match peer {
+                    HopPeer::Relay(node)
+                        if !tombolo_base::canary!("relay takes each death for that of the end") =>
+                    {
+                        DisconnectReason::RelayDied(node)
+                    }
+                    _ => DisconnectReason::Died,
+                })))
+            }
             Err(EndError::Broken | EndError::Full | EndError::TooLong) => {
-                Some(Departure::Gone(FarEnd::Broken))
+                Some(Termination::Lost(DisconnectReason::Broken))
             }
         };
-        self.spare = buffer;
-        self.departure = departure;
+        self.spare_buffer = buffer;
+        self.termination = termination;
         None
     }
 }

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_group_changes_with_each_of_its_sides() {
+    fn group_count_changes_with_each_of_its_sides() {
         let memory = SharedMemory::zeroed(64);
         let counters = [(); 2].map(|()| GroupCounter::new(&memory, 16).unwrap());
         let mut watch = RingWatch::of_group(&memory, 16).unwrap();

@@ -21,7 +21,7 @@ pub const MAX_DATA_BYTES: usize = 16 << 10;
 pub const MAX_WAITING_BYTES: usize = 64 << 10;
 
 /// Maximum number of streams that the far side has opened and this one has not.
-pub const MAX_UNANSWERED: usize = 16 << 10;
+pub const MAX_UNACCEPTED: usize = 16 << 10;
 
 /// Bytes of a frame's header: stream number, kind and count, little-endian.
 pub const HEAD_BYTES: usize = 16;
@@ -59,15 +59,15 @@ pub enum StreamsError {
         kind: u32,
     },
     /// The far side has opened too many streams that this side has not.
-    #[error("more than {MAX_UNANSWERED} streams that this side has not opened")]
+    #[error("more than {MAX_UNACCEPTED} streams that this side has not opened")]
     TooMany,
 }
 
 /// State of a stream on one side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum End {
+enum SideState {
     /// Not opened yet.
-    Awaited,
+    Unopened,
     Open,
     /// Ended.
     Ended,
@@ -76,12 +76,12 @@ enum End {
 /// State of a stream on one side of the link.
 #[derive(Debug)]
 struct Stream {
-    here: End,
-    there: End,
+    local: SideState,
+    remote: SideState,
     /// Bytes that the far side has room for.
     credit: u32,
     /// Bytes of window granted to the far side and not used yet.
-    promised: u32,
+    granted: u32,
     /// Bytes delivered since the window was last extended.
     delivered: u32,
     /// Bytes received and not yet delivered.
@@ -91,18 +91,18 @@ struct Stream {
 impl Stream {
     fn new() -> Self {
         Stream {
-            here: End::Awaited,
-            there: End::Awaited,
+            local: SideState::Unopened,
+            remote: SideState::Unopened,
             credit: 0,
-            promised: 0,
+            granted: 0,
             delivered: 0,
             pending: VecDeque::new(),
         }
     }
 
     /// Whether both sides have ended the stream.
-    fn is_over(&self) -> bool {
-        (self.here, self.there) == (End::Ended, End::Ended)
+    fn is_closed(&self) -> bool {
+        (self.local, self.remote) == (SideState::Ended, SideState::Ended)
     }
 }
 
@@ -111,11 +111,11 @@ impl Stream {
 pub struct Streams {
     streams: BTreeMap<u64, Stream>,
     /// Number of streams that only the far side has opened.
-    unanswered: usize,
+    unaccepted: usize,
     /// Frames that the link has not fully accepted yet.
     outgoing: Vec<u8>,
     /// Number of bytes of `outgoing` that it has accepted.
-    taken: usize,
+    written: usize,
     /// Received part of an incomplete frame header.
     head: Vec<u8>,
     /// Stream whose data is being received, and the number of bytes still missing.
@@ -138,11 +138,11 @@ impl Streams {
     /// Opens a stream on this side. A number may be opened once.
     pub fn open(&mut self, stream: u64) {
         let record = self.streams.entry(stream).or_insert_with(Stream::new);
-        if record.here != End::Awaited {
+        if record.local != SideState::Unopened {
             return;
         }
-        self.unanswered -= usize::from(record.there != End::Awaited);
-        (record.here, record.promised) = (End::Open, WINDOW_BYTES);
+        self.unaccepted -= usize::from(record.remote != SideState::Unopened);
+        (record.local, record.granted) = (SideState::Open, WINDOW_BYTES);
         push(&mut self.outgoing, stream, OPEN, WINDOW_BYTES, &[]);
     }
 
@@ -150,14 +150,15 @@ impl Streams {
     /// before.
     pub fn end(&mut self, stream: u64) {
         let record = self.streams.entry(stream).or_insert_with(Stream::new);
-        if record.here == End::Ended {
+        if record.local == SideState::Ended {
             return;
         }
-        self.unanswered -= usize::from(record.here == End::Awaited && record.there != End::Awaited);
-        record.here = End::Ended;
+        self.unaccepted -=
+            usize::from(record.local == SideState::Unopened && record.remote != SideState::Unopened);
+        record.local = SideState::Ended;
         record.pending = VecDeque::new();
         push(&mut self.outgoing, stream, END, 0, &[]);
-        if record.is_over() {
+        if record.is_closed() {
             self.streams.remove(&stream);
         }
     }
@@ -166,7 +167,7 @@ impl Streams {
     #[must_use]
     pub fn room(&self, stream: u64) -> usize {
         let record = self.streams.get(&stream);
-        match record.filter(|record| (record.here, record.there) == (End::Open, End::Open)) {
+        match record.filter(|record| (record.local, record.remote) == (SideState::Open, SideState::Open)) {
             Some(record) if self.waiting_bytes() <= MAX_WAITING_BYTES => {
                 (record.credit as usize).min(MAX_DATA_BYTES)
             }
@@ -191,14 +192,14 @@ impl Streams {
     }
 
     /// Removes `count` pending bytes that the program on this side accepted.
-    pub fn delivered(&mut self, stream: u64, count: usize) {
+    pub fn consume_pending(&mut self, stream: u64, count: usize) {
         let Some(record) = self.streams.get_mut(&stream) else { return };
         let count = count.min(record.pending.len());
         record.pending.drain(..count);
         record.delivered += count as u32;
         // Not for every few bytes, but early enough that a sender need not stop.
-        if record.delivered >= WINDOW_BYTES / 4 && record.there == End::Open {
-            record.promised += record.delivered;
+        if record.delivered >= WINDOW_BYTES / 4 && record.remote == SideState::Open {
+            record.granted += record.delivered;
             push(&mut self.outgoing, stream, ROOM, record.delivered, &[]);
             record.delivered = 0;
         }
@@ -209,28 +210,28 @@ impl Streams {
     #[must_use]
     pub fn is_done(&self, stream: u64) -> bool {
         let record = self.streams.get(&stream);
-        record.is_none_or(|record| record.there == End::Ended && record.pending.is_empty())
+        record.is_none_or(|record| record.remote == SideState::Ended && record.pending.is_empty())
     }
 
     /// Returns bytes to be written to the link.
     #[must_use]
     pub fn outgoing(&self) -> &[u8] {
-        &self.outgoing[self.taken..]
+        &self.outgoing[self.written..]
     }
 
     fn waiting_bytes(&self) -> usize {
-        self.outgoing.len() - self.taken
+        self.outgoing.len() - self.written
     }
 
     /// Removes `count` outgoing bytes that the link accepted.
-    pub fn sent(&mut self, count: usize) {
-        self.taken = (self.taken + count).min(self.outgoing.len());
-        if self.taken == self.outgoing.len() {
+    pub fn consume_outgoing(&mut self, count: usize) {
+        self.written = (self.written + count).min(self.outgoing.len());
+        if self.written == self.outgoing.len() {
             self.outgoing.clear();
-            self.taken = 0;
-        } else if self.taken > MAX_WAITING_BYTES {
-            self.outgoing.drain(..self.taken);
-            self.taken = 0;
+            self.written = 0;
+        } else if self.written > MAX_WAITING_BYTES {
+            self.outgoing.drain(..self.written);
+            self.written = 0;
         }
     }
 
@@ -243,7 +244,7 @@ impl Streams {
             if let Some((stream, left)) = self.body {
                 let (data, rest) = bytes.split_at(left.min(bytes.len()));
                 // Data received after this side has ended is dropped.
-                if let Some(record) = self.streams.get_mut(&stream).filter(|it| it.here == End::Open) {
+                if let Some(record) = self.streams.get_mut(&stream).filter(|it| it.local == SideState::Open) {
                     record.pending.extend(data);
                 }
                 self.body = Some((stream, left - data.len())).filter(|(_, left)| *left > 0);
@@ -256,33 +257,33 @@ impl Streams {
             if let Some(head) = self.head.first_chunk::<HEAD_BYTES>() {
                 let head = u128::from_le_bytes(*head);
                 self.head.clear();
-                self.frame(head as u64, (head >> 64) as u32, (head >> 96) as u32)?;
+                self.handle_frame(head as u64, (head >> 64) as u32, (head >> 96) as u32)?;
             }
         }
         Ok(())
     }
 
-    fn frame(&mut self, stream: u64, kind: u32, count: u32) -> Result<(), StreamsError> {
+    fn handle_frame(&mut self, stream: u64, kind: u32, count: u32) -> Result<(), StreamsError> {
         match kind {
             OPEN | END => {
                 if let Entry::Vacant(vacant) = self.streams.entry(stream) {
                     vacant.insert(Stream::new());
                 }
-                self.answered(stream, kind, count)
+                self.handle_remote_state(stream, kind, count)
             }
             DATA if count as usize > MAX_DATA_BYTES => Err(StreamsError::Length(count)),
             DATA => {
-                let record = self.streams.get_mut(&stream).filter(|it| it.there == End::Open);
-                let room_bytes = record.as_ref().map_or(0, |record| record.promised);
+                let record = self.streams.get_mut(&stream).filter(|it| it.remote == SideState::Open);
+                let room_bytes = record.as_ref().map_or(0, |record| record.granted);
                 match record.filter(|_| count <= room_bytes) {
-                    Some(record) => record.promised -= count,
+                    Some(record) => record.granted -= count,
                     None => return Err(StreamsError::NoRoom { stream, length_bytes: count, room_bytes }),
                 }
                 self.body = (count > 0).then_some((stream, count as usize));
                 Ok(())
             }
             ROOM => {
-                let record = self.streams.get_mut(&stream).filter(|it| it.there == End::Open);
+                let record = self.streams.get_mut(&stream).filter(|it| it.remote == SideState::Open);
                 let more = record.and_then(|record| {
                     let credit = record.credit.checked_add(count).filter(|sum| *sum <= WINDOW_BYTES)?;
                     record.credit = credit;
@@ -295,22 +296,22 @@ impl Streams {
     }
 
     /// Handles the opening or the end of a stream by the far side.
-    fn answered(&mut self, stream: u64, kind: u32, count: u32) -> Result<(), StreamsError> {
+    fn handle_remote_state(&mut self, stream: u64, kind: u32, count: u32) -> Result<(), StreamsError> {
         let Some(record) = self.streams.get_mut(&stream) else { return Ok(()) };
-        let first = record.there == End::Awaited;
-        record.there = match (kind, record.there) {
-            (OPEN, End::Awaited) if count <= WINDOW_BYTES => End::Open,
-            (END, End::Awaited | End::Open) => End::Ended,
+        let first = record.remote == SideState::Unopened;
+        record.remote = match (kind, record.remote) {
+            (OPEN, SideState::Unopened) if count <= WINDOW_BYTES => SideState::Open,
+            (END, SideState::Unopened | SideState::Open) => SideState::Ended,
             _ => return Err(StreamsError::State { stream, kind }),
         };
         if kind == OPEN {
             record.credit = count;
         }
-        self.unanswered += usize::from(first && record.here == End::Awaited);
-        if record.is_over() {
+        self.unaccepted += usize::from(first && record.local == SideState::Unopened);
+        if record.is_closed() {
             self.streams.remove(&stream);
         }
-        if self.unanswered > MAX_UNANSWERED { Err(StreamsError::TooMany) } else { Ok(()) }
+        if self.unaccepted > MAX_UNACCEPTED { Err(StreamsError::TooMany) } else { Ok(()) }
     }
 }
 

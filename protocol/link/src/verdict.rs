@@ -24,12 +24,12 @@ pub const fn declined(reason: u32) -> u64 {
 ///
 /// # Errors
 /// [`HandshakeError`] unless the peer accepts too.
-pub fn judge(verdict: u64) -> Result<(), HandshakeError> {
+pub fn check_verdict(verdict: u64) -> Result<(), HandshakeError> {
     match verdict & 0xffff_ffff {
         ACCEPTED => Ok(()),
         DECLINED => Err(HandshakeError::Declined { reason: (verdict >> 32) as u32 }),
-        DISAGREED => Err(HandshakeError::Refuted),
+        DISAGREED => Err(HandshakeError::RefusedByPeer),
         WITHDRAWN => Err(HandshakeError::Withdrawn),
-        _ => Err(HandshakeError::Nonsense { found: verdict }),
+        _ => Err(HandshakeError::InvalidWord { found: verdict }),
     }
 }

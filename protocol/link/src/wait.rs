@@ -63,7 +63,7 @@ pub trait Waiter {
     ///
     /// # Errors
     /// A malformed report of the monitor.
-    fn awake(&mut self) -> Result<(), Self::Error>;
+    fn finish_sleep(&mut self) -> Result<(), Self::Error>;
 }
 
 /// Adaptive spin budget: a failed spin halves it, down to a 64th, and a successful one restores it.
@@ -98,7 +98,7 @@ impl Spin {
         for poll in 0..self.brief_polls() {
             let found = attempt();
             if found.is_some() {
-                self.found_after(poll);
+                self.record_success(poll);
                 return found;
             }
             // Polling without a pause would take the line from a peer that is still filling it; see ADR 0069.
@@ -116,9 +116,9 @@ impl Spin {
 
     /// Records that one of those polls succeeded after `polls` failed ones.
     #[inline(always)]
-    pub fn found_after(&mut self, polls: u32) {
+    pub fn record_success(&mut self, polls: u32) {
         if polls > 0 {
-            self.restore();
+            self.restore_budget();
         }
     }
 
@@ -145,14 +145,14 @@ impl Spin {
                 return None;
             }
             if at_ns - start_ns >= self.budget_ns {
-                self.fade();
+                self.reduce_budget();
                 return None;
             }
             for _ in 0..POLLS_PER_CLOCK {
                 tombolo_base::sync::spin_hint();
                 let found = attempt(target);
                 if found.is_some() {
-                    self.restore();
+                    self.restore_budget();
                     return found;
                 }
             }
@@ -167,11 +167,11 @@ impl Spin {
         }
     }
 
-    fn restore(&mut self) {
+    fn restore_budget(&mut self) {
         *self = Spin { waits_without_yield: self.waits_without_yield, ..Spin::new(self.full_ns) };
     }
 
-    fn fade(&mut self) {
+    fn reduce_budget(&mut self) {
         self.failed_waits += 1;
         self.budget_ns = (self.budget_ns / 2).max(self.full_ns / 64);
         if self.failed_waits == self.waits_to_trial {
@@ -193,7 +193,7 @@ impl Default for Spin {
 /// The timeout starts after the first few failed attempts, so that these need no clock.
 ///
 /// # Errors
-/// Same as [`Waiter::sleep`] and [`Waiter::awake`].
+/// Same as [`Waiter::sleep`] and [`Waiter::finish_sleep`].
 #[inline]
 pub fn until<W: Waiter, T>(
     waiter: &mut W,
@@ -227,14 +227,14 @@ pub fn until<W: Waiter, T>(
 /// condition already holds.
 ///
 /// # Errors
-/// Same as [`Waiter::sleep`] and [`Waiter::awake`].
+/// Same as [`Waiter::sleep`] and [`Waiter::finish_sleep`].
 pub fn sleep<W: Waiter>(waiter: &mut W, until_ns: u64) -> Result<(), W::Error> {
     if waiter.announce() == Announced::NeedsBarrier {
         waiter.barrier();
     }
     let slept = if waiter.may_sleep() { waiter.sleep(until_ns) } else { Ok(()) };
-    let awake = waiter.awake();
-    slept.and(awake)
+    let finished = waiter.finish_sleep();
+    slept.and(finished)
 }
 
 #[cfg(all(test, not(loom)))]
@@ -261,7 +261,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "it computes, and takes long to interpret")]
-    fn a_budget_fades_and_comes_back() {
+    fn spin_budget_halves_after_failures_and_recovers() {
         let mut spin = Spin::new(6_400);
         for expected_ns in [3_200, 1_600, 800, 400, 200, 100, 100] {
             fail_to_wait(&mut spin);
@@ -273,7 +273,7 @@ mod tests {
 
     #[test]
     #[cfg_attr(miri, ignore = "it computes, and takes long to interpret")]
-    fn the_whole_budget_is_tried_soon_and_then_ever_less_often() {
+    fn full_budget_is_retried_with_increasing_intervals() {
         let mut spin = Spin::new(640);
         let mut trials_of = |waits: u32| {
             let trials = (1..=waits).filter(|_| {
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_budget_is_spent_on_the_clock_and_not_past_the_deadline() {
+    fn spin_ends_after_its_budget_or_at_the_deadline() {
         let mut polls = 0;
         // Starts at 1, and is read again after every few polls.
         assert_eq!(run(&mut Spin::new(3), u64::MAX, || count_poll(&mut polls)), None);
@@ -303,7 +303,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spin_lets_others_run_before_it_reads_the_clock_again() {
+    fn spin_yields_before_each_further_clock_read() {
         let (mut yields, mut polls) = (core::cell::Cell::new(0), 0);
         let now_ns = |yields: &core::cell::Cell<u64>| yields.get();
         let yield_now = |yields: &core::cell::Cell<u64>| yields.set(yields.get() + 1);
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn a_yield_that_takes_long_is_the_last_for_some_waits() {
+    fn slow_yield_suspends_yielding_for_some_waits() {
         let mut spin = Spin::new(1 << 40);
         // Each yield lets another program compute for a millisecond.
         let yields = |spin: &mut Spin, polls: u32| {
@@ -338,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_brief_poll_restores_the_budget_when_it_needs_several_polls() {
+    fn brief_poll_that_succeeds_late_restores_the_budget() {
         let mut spin = Spin::new(640);
         fail_to_wait(&mut spin);
         assert_eq!(spin.poll_briefly(|| Some(5)), Some(5));
@@ -352,7 +352,7 @@ mod tests {
     }
 
     #[test]
-    fn no_budget_is_one_poll_and_a_past_deadline_none() {
+    fn zero_budget_polls_once_and_past_deadline_never() {
         let mut polls = 0;
         assert_eq!(Spin::new(0).poll_briefly(|| count_poll(&mut polls)), None);
         assert_eq!(run(&mut Spin::new(0), u64::MAX, || count_poll(&mut polls)), None);
@@ -415,7 +415,7 @@ mod tests {
             self.refusal.map_or(Ok(()), Err)
         }
 
-        fn awake(&mut self) -> Result<(), &'static str> {
+        fn finish_sleep(&mut self) -> Result<(), &'static str> {
             self.steps.push(Step::Awake);
             Ok(())
         }
@@ -434,7 +434,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sleep_that_is_refused_is_taken_back() {
+    fn refused_sleep_is_disarmed() {
         let mut waiter =
             RecordedSteps { refusal: Some("no descriptors"), ..recorded(Announced::Complete, true) };
         assert_eq!(sleep(&mut waiter, 9), Err("no descriptors"));
@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wait_that_succeeds_reads_no_clock() {
+    fn successful_wait_reads_no_clock() {
         let mut waiter = recorded(Announced::Complete, true);
         let found = until(&mut waiter, &mut Spin::new(640), LONG, |_| Some(5));
         assert_eq!((found, waiter.steps.len()), (Ok(Some(5)), 0));

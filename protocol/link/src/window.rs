@@ -48,7 +48,7 @@ pub const CONTROL_VECTOR: u16 = 0;
 pub const SHARED_VECTOR: u16 = 1;
 
 /// First interrupt vector that is lent to ends of channels.
-pub const FIRST_LENT_VECTOR: u16 = 2;
+pub const FIRST_CHANNEL_VECTOR: u16 = 2;
 
 /// Returns the offset of the first allocatable byte of a node's window with the host.
 #[must_use]
@@ -87,8 +87,8 @@ pub enum WindowError {
     #[error("the window has version {theirs}, this program version {ours}; rebuild the node's image")]
     Version { ours: u32, theirs: u32 },
     /// The length differs, or the window is too short even for the header.
-    #[error("the window's header says {said} bytes, but {found} are mapped")]
-    Length { said: u64, found: u64 },
+    #[error("the window's header says {expected_bytes} bytes, but {found} are mapped")]
+    Length { expected_bytes: u64, found: u64 },
     /// The generation is zero.
     #[error("the window's header has generation 0")]
     Generation,
@@ -128,7 +128,7 @@ impl WindowHeader {
     pub fn read<C: CacheMaintenance>(window: &SharedMemory<C>) -> Result<Self, WindowError> {
         let found = window.len_bytes() as u64;
         if found < PAGE_BYTES as u64 {
-            return Err(WindowError::Length { said: PAGE_BYTES as u64, found });
+            return Err(WindowError::Length { expected_bytes: PAGE_BYTES as u64, found });
         }
         let magic = window.load_current_le(0, Ordering::Acquire);
         if magic != MAGIC {
@@ -140,7 +140,7 @@ impl WindowHeader {
         }
         let length_bytes = window.load_le(2, Ordering::Relaxed);
         if length_bytes != found {
-            return Err(WindowError::Length { said: length_bytes, found });
+            return Err(WindowError::Length { expected_bytes: length_bytes, found });
         }
         let node = window.load_le(3, Ordering::Relaxed);
         let generation = NonZeroU16::new((node >> 16) as u16).ok_or(WindowError::Generation)?;
@@ -184,7 +184,7 @@ pub struct WindowAllocator {
     /// Free ranges, from offset to length; never adjacent.
     free: BTreeMap<u64, u64>,
     /// Allocated ranges, from offset to length.
-    lent: BTreeMap<u64, u64>,
+    allocated: BTreeMap<u64, u64>,
     total_bytes: u64,
 }
 
@@ -200,23 +200,23 @@ impl WindowAllocator {
         if total_bytes > 0 {
             free.insert(start, total_bytes);
         }
-        WindowAllocator { free, lent: BTreeMap::new(), total_bytes }
+        WindowAllocator { free, allocated: BTreeMap::new(), total_bytes }
     }
 
     /// Allocates `length_bytes`, rounded up to pages.
     ///
     /// # Errors
     /// [`WindowFull`]; the allocator is unchanged.
-    pub fn lend(&mut self, length_bytes: u64) -> Result<WindowRange, WindowFull> {
-        self.lend_aligned(length_bytes, 1)
+    pub fn allocate(&mut self, length_bytes: u64) -> Result<WindowRange, WindowFull> {
+        self.allocate_aligned(length_bytes, 1)
     }
 
-    /// Like [`lend`](Self::lend), at an offset that is a multiple of `alignment_bytes`, a power of two. Every
-    /// range is aligned to pages.
+    /// Like [`allocate`](Self::allocate), at an offset that is a multiple of `alignment_bytes`, a power of
+    /// two. Every range is aligned to pages.
     ///
     /// # Errors
     /// [`WindowFull`], with the longest range for this alignment; the allocator is unchanged.
-    pub fn lend_aligned(
+    pub fn allocate_aligned(
         &mut self,
         length_bytes: u64,
         alignment_bytes: u64,
@@ -247,26 +247,26 @@ impl WindowAllocator {
         if !tombolo_base::canary!("window lends twice") {
             self.free.remove(&at);
         }
-        self.return_remainder(at, offset - at);
-        self.return_remainder(offset + length, left - length);
-        self.lent.insert(offset, length);
+        self.free_remainder(at, offset - at);
+        self.free_remainder(offset + length, left - length);
+        self.allocated.insert(offset, length);
         Ok(WindowRange { offset_bytes: offset, length_bytes: length })
     }
 
     /// Returns the rest of a free range before or after an allocated one to the free list, if it is not
     /// empty.
-    fn return_remainder(&mut self, at: u64, length: u64) {
+    fn free_remainder(&mut self, at: u64, length: u64) {
         if length > 0 {
             self.free.insert(at, length);
         }
     }
 
     /// Frees a range. Returns false and changes nothing if it is not allocated.
-    pub fn take_back(&mut self, range: WindowRange) -> bool {
-        if self.lent.get(&range.offset_bytes) != Some(&range.length_bytes) {
+    pub fn free(&mut self, range: WindowRange) -> bool {
+        if self.allocated.get(&range.offset_bytes) != Some(&range.length_bytes) {
             return false;
         }
-        self.lent.remove(&range.offset_bytes);
+        self.allocated.remove(&range.offset_bytes);
         let (mut start, mut end) = (range.offset_bytes, range.offset_bytes + range.length_bytes);
         if let Some((&before, &length)) = self.free.range(..start).next_back()
             && before + length == start
@@ -283,8 +283,8 @@ impl WindowAllocator {
 
     /// Returns the number of bytes allocated.
     #[must_use]
-    pub fn lent_bytes(&self) -> u64 {
-        self.lent.values().sum()
+    pub fn allocated_bytes(&self) -> u64 {
+        self.allocated.values().sum()
     }
 
     /// Returns the number of bytes that can be allocated in total.
@@ -314,7 +314,7 @@ mod tests {
         header.write(&window);
         assert_eq!(WindowHeader::read(&window), Ok(header));
         let error = WindowHeader::read(&window.slice(0, 4096).unwrap());
-        assert_eq!(error, Err(WindowError::Length { said: 8192, found: 4096 }));
+        assert_eq!(error, Err(WindowError::Length { expected_bytes: 8192, found: 4096 }));
         window.store_le(1, 7, Ordering::Relaxed);
         assert_eq!(WindowHeader::read(&window), Err(WindowError::Version { ours: 1, theirs: 7 }));
         window.store_le(1, 1, Ordering::Relaxed);
@@ -323,7 +323,7 @@ mod tests {
         for length_bytes in [0, 8, 4088] {
             let error = WindowHeader::read(&window.slice(0, length_bytes).unwrap());
             let found = length_bytes as u64;
-            assert_eq!(error, Err(WindowError::Length { said: 4096, found }));
+            assert_eq!(error, Err(WindowError::Length { expected_bytes: 4096, found }));
         }
     }
 
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn the_division_is_golden() {
+    fn window_layout_is_golden() {
         assert_eq!((CONTROL_OFFSET_BYTES, heap_offset_bytes()), (4096, 532_480));
         assert!(heap_offset_bytes() + 64 * 1024 <= MIN_WINDOW_BYTES);
     }
@@ -350,27 +350,27 @@ mod tests {
     fn limits() {
         let page = PAGE_BYTES as u64;
         let mut allocator = WindowAllocator::new(0, 4 * page);
-        assert!(allocator.lend(4 * page + 1).is_err());
-        let whole = allocator.lend(4 * page).unwrap();
-        let error = allocator.lend(1).unwrap_err();
+        assert!(allocator.allocate(4 * page + 1).is_err());
+        let whole = allocator.allocate(4 * page).unwrap();
+        let error = allocator.allocate(1).unwrap_err();
         assert_eq!((error.wanted_bytes, error.longest_bytes, error.total_bytes), (1, 0, 4 * page));
-        assert!(allocator.take_back(whole));
-        assert!(!allocator.take_back(whole));
-        assert!(allocator.lend(u64::MAX).is_err());
+        assert!(allocator.free(whole));
+        assert!(!allocator.free(whole));
+        assert!(allocator.allocate(u64::MAX).is_err());
     }
 
     #[test]
-    fn what_lies_before_an_aligned_range_can_be_lent() {
+    fn remainder_before_an_aligned_range_can_be_allocated() {
         let page = PAGE_BYTES as u64;
         let mut allocator = WindowAllocator::new(page, 17 * page);
-        let aligned = allocator.lend_aligned(4 * page, 8 * page).unwrap();
+        let aligned = allocator.allocate_aligned(4 * page, 8 * page).unwrap();
         assert_eq!(aligned.offset_bytes, 8 * page);
-        let error = allocator.lend_aligned(page, 32 * page).unwrap_err();
+        let error = allocator.allocate_aligned(page, 32 * page).unwrap_err();
         assert_eq!((error.wanted_bytes, error.longest_bytes), (page, 0));
-        assert_eq!(allocator.lend_aligned(2 * page, 8 * page).unwrap_err().longest_bytes, page);
-        assert_eq!(allocator.lend(7 * page).unwrap().offset_bytes, page);
-        assert!(allocator.lend_aligned(page, 1 << 63).is_err());
-        assert_eq!(allocator.lend_aligned(page, 16 * page).unwrap().offset_bytes, 16 * page);
+        assert_eq!(allocator.allocate_aligned(2 * page, 8 * page).unwrap_err().longest_bytes, page);
+        assert_eq!(allocator.allocate(7 * page).unwrap().offset_bytes, page);
+        assert!(allocator.allocate_aligned(page, 1 << 63).is_err());
+        assert_eq!(allocator.allocate_aligned(page, 16 * page).unwrap().offset_bytes, 16 * page);
     }
 
     #[test]
@@ -378,43 +378,43 @@ mod tests {
         let page = PAGE_BYTES as u64;
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
             let mut allocator = WindowAllocator::new(page, 4 * page);
-            let ranges = [(); 3].map(|()| allocator.lend(page).unwrap());
+            let ranges = [(); 3].map(|()| allocator.allocate(page).unwrap());
             assert_eq!(ranges.map(|range| range.offset_bytes), [page, 2 * page, 3 * page]);
             for (taken, index) in order.into_iter().enumerate() {
-                assert_eq!(allocator.lent_bytes(), (3 - taken as u64) * page);
-                assert!(allocator.take_back(ranges[index]));
+                assert_eq!(allocator.allocated_bytes(), (3 - taken as u64) * page);
+                assert!(allocator.free(ranges[index]));
             }
             assert_eq!(
-                allocator.lend(3 * page),
+                allocator.allocate(3 * page),
                 Ok(WindowRange { offset_bytes: page, length_bytes: 3 * page })
             );
         }
     }
 
     #[test]
-    fn a_range_of_another_length_was_never_lent() {
+    fn range_of_another_length_cannot_be_freed() {
         let page = PAGE_BYTES as u64;
         let mut allocator = WindowAllocator::new(0, 4 * page);
-        let lent = allocator.lend(2 * page).unwrap();
+        let allocated = allocator.allocate(2 * page).unwrap();
         for length_bytes in [0, page, 3 * page] {
-            assert!(!allocator.take_back(WindowRange { length_bytes, ..lent }));
+            assert!(!allocator.free(WindowRange { length_bytes, ..allocated }));
         }
-        assert_eq!(allocator.lent_bytes(), 2 * page);
-        assert!(allocator.take_back(lent));
+        assert_eq!(allocator.allocated_bytes(), 2 * page);
+        assert!(allocator.free(allocated));
     }
 
     #[test]
-    fn only_whole_pages_are_lent() {
+    fn only_whole_pages_are_allocated() {
         let page = PAGE_BYTES as u64;
         assert_eq!(WindowAllocator::new(1, 3 * page + 1).total_bytes(), 2 * page);
         for (offset_bytes, length_bytes) in [(0, page - 1), (page, page), (1, 2 * page - 1), (4 * page, page)]
         {
             let mut allocator = WindowAllocator::new(offset_bytes, length_bytes);
             assert_eq!(allocator.total_bytes(), 0);
-            assert!(allocator.lend(0).is_err());
+            assert!(allocator.allocate(0).is_err());
         }
         let mut allocator = WindowAllocator::new(0, page);
-        assert_eq!(allocator.lend(0).unwrap().length_bytes, page, "one that is empty is a page");
+        assert_eq!(allocator.allocate(0).unwrap().length_bytes, page, "one that is empty is a page");
     }
 
     proptest! {
@@ -434,7 +434,7 @@ mod tests {
             let mut held: Vec<WindowRange> = Vec::new();
             for (what, amount, shift) in steps {
                 if what > 0 {
-                    if let Ok(range) = allocator.lend_aligned(amount, 1 << shift) {
+                    if let Ok(range) = allocator.allocate_aligned(amount, 1 << shift) {
                         prop_assert!(range.length_bytes >= amount && range.offset_bytes >= start);
                         prop_assert!(range.offset_bytes.is_multiple_of(1 << shift));
                         prop_assert!(range.offset_bytes + range.length_bytes <= end);
@@ -447,16 +447,16 @@ mod tests {
                     }
                 } else if !held.is_empty() {
                     let range = held.swap_remove(amount as usize % held.len());
-                    prop_assert!(allocator.take_back(range));
+                    prop_assert!(allocator.free(range));
                 }
                 let sum: u64 = held.iter().map(|range| range.length_bytes).sum();
-                prop_assert_eq!(allocator.lent_bytes(), sum);
+                prop_assert_eq!(allocator.allocated_bytes(), sum);
             }
             for range in held {
-                prop_assert!(allocator.take_back(range));
+                prop_assert!(allocator.free(range));
             }
             let total = allocator.total_bytes();
-            prop_assert!(allocator.lend(total).is_ok());
+            prop_assert!(allocator.allocate(total).is_ok());
         }
     }
 }

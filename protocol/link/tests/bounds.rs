@@ -12,19 +12,19 @@ use tombolo_ring::{SlotSize, Variant};
 
 /// Lifeline that reports a death on request, and clock that advances by a check interval at every read.
 #[derive(Default, Debug)]
-struct Told {
+struct TestSignals {
     gone: bool,
     now_ns: u64,
 }
 
-impl Signals for Told {
+impl Signals for TestSignals {
     fn ring(&mut self) {}
 
     fn peer_gone(&self) -> bool {
         self.gone
     }
 
-    fn listen(&mut self) {
+    fn poll_signals(&mut self) {
         self.now_ns += 10_000_000;
     }
 
@@ -33,7 +33,7 @@ impl Signals for Told {
     }
 }
 
-type TestEnd = ChannelEnd<Told>;
+type TestEnd = ChannelEnd<TestSignals>;
 
 /// Eight slots of 24 bytes.
 const LONGEST: usize = 192;
@@ -42,52 +42,52 @@ const VARIANTS: [Variant; 2] = [Variant::EpochCredit, Variant::UsedFlag];
 
 /// Maximum steps of each kind of operation.
 #[derive(Default)]
-struct Most {
+struct MaxSteps {
     send: Steps,
     receive: Steps,
     announce: Steps,
 }
 
-fn within(what: &str, steps: Steps, bound: Steps, most: &mut Steps) {
+fn within(what: &str, steps: Steps, bound: Steps, max_steps: &mut Steps) {
     assert!(steps.within(bound), "{what}: {steps:?} exceeds {bound:?}");
-    *most = most.max(steps);
+    *max_steps = max_steps.max(steps);
 }
 
-fn send(end: &mut TestEnd, length: usize, most: &mut Most) {
+fn send(end: &mut TestEnd, length: usize, max_steps: &mut MaxSteps) {
     let bound = end.send_bound(length);
     let (_, steps) = counted(|| end.try_send(&[7; LONGEST][..length]));
-    within("send", steps, bound, &mut most.send);
+    within("send", steps, bound, &mut max_steps.send);
 }
 
-fn receive(end: &mut TestEnd, most: &mut Most) {
+fn receive(end: &mut TestEnd, max_steps: &mut MaxSteps) {
     let bound = end.receive_bound(LONGEST);
     let mut target = [0; LONGEST];
     let (_, steps) = counted(|| end.try_recv(|message| message.copy_to(&mut target).map(drop)));
-    within("receive", steps, bound, &mut most.receive);
+    within("receive", steps, bound, &mut max_steps.receive);
 }
 
 /// Announces a sleep and withdraws it.
-fn doze(end: &mut TestEnd, most: &mut Most) {
+fn sleep_once(end: &mut TestEnd, max_steps: &mut MaxSteps) {
     let bound = end.announce_bound();
     let (_, announced) = counted(|| end.announce(Awaited::Both));
     let _ = end.may_sleep(Awaited::Both);
-    let ((), withdrawn) = counted(|| end.awake(true));
-    within("announce", announced + withdrawn, bound, &mut most.announce);
+    let ((), withdrawn) = counted(|| end.finish_sleep(true));
+    within("announce", announced + withdrawn, bound, &mut max_steps.announce);
 }
 
 /// Runs both ends in a random order derived from the seed. A hostile peer also changes words of the memory.
-fn walk(seed: u64, order: WakeOrder, variant: Variant, hostile: bool, most: &mut Most) {
+fn walk(seed: u64, order: WakeOrder, variant: Variant, hostile: bool, max_steps: &mut MaxSteps) {
     let mut random = Random::new(seed);
     let config = ChannelConfig::new(SlotSize::B32, 8, variant).unwrap();
     let memory = SharedMemory::zeroed(ChannelLayout::new(config).length_bytes());
-    let end = |side| ChannelEnd::attach(&memory, side, config, order, Told::default()).unwrap();
+    let end = |side| ChannelEnd::attach(&memory, side, config, order, TestSignals::default()).unwrap();
     let mut ends = [end(Side::A), end(Side::B)];
     for _ in 0..400 {
         let by = random.index(2);
         match random.below(100) {
-            0..40 => send(&mut ends[by], random.index(LONGEST + 1), most),
-            40..80 => receive(&mut ends[by], most),
-            80..97 => doze(&mut ends[by], most),
+            0..40 => send(&mut ends[by], random.index(LONGEST + 1), max_steps),
+            40..80 => receive(&mut ends[by], max_steps),
+            80..97 => sleep_once(&mut ends[by], max_steps),
             97 if random.chance(200) => {
                 let bound = ends[by].close_bound();
                 let ((), steps) = counted(|| ends[by].close());
@@ -107,13 +107,16 @@ fn walk(seed: u64, order: WakeOrder, variant: Variant, hostile: bool, most: &mut
 #[test]
 fn ends_stay_within_their_bounds_with_peers_of_both_kinds() {
     for (order, variant) in ORDERS.into_iter().flat_map(|order| VARIANTS.map(|variant| (order, variant))) {
-        let mut most = Most::default();
+        let mut max_steps = MaxSteps::default();
         for seed in 0..500 {
-            walk(seed, order, variant, false, &mut most);
-            walk(seed, order, variant, true, &mut most);
+            walk(seed, order, variant, false, &mut max_steps);
+            walk(seed, order, variant, true, &mut max_steps);
         }
-        println!("{order:?} {variant:?}: {:?} {:?} {:?}", most.send, most.receive, most.announce);
+        println!(
+            "{order:?} {variant:?}: {:?} {:?} {:?}",
+            max_steps.send, max_steps.receive, max_steps.announce
+        );
         // No operation on the path of a message uses a locked instruction or can be forced to retry.
-        assert_eq!(most.send.read_modify_writes + most.receive.read_modify_writes, 0);
+        assert_eq!(max_steps.send.read_modify_writes + max_steps.receive.read_modify_writes, 0);
     }
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use tombolo_base::SharedMemory;
 use tombolo_base::sync::Ordering::Relaxed;
 use tombolo_link::end::{
-    Announced, Awaited, Deferred, Room, Signals, Stats, Violation, WakeOrder, memory_of,
+    Announced, Awaited, DeferredSignals, Room, Signals, Stats, Violation, WakeOrder, channel_memory,
 };
 use tombolo_link::{ChannelConfig, ChannelEnd, ChannelLayout, EndError, Side};
 use tombolo_ring::{SlotSize, Variant};
@@ -18,7 +18,7 @@ struct World {
     now_ns: Cell<u64>,
     /// Whether the peer is gone. The end detects it when it reads the lifeline.
     gone: Cell<bool>,
-    heard: Cell<bool>,
+    gone_reported: Cell<bool>,
     rings: Cell<u32>,
     listens: Cell<u32>,
     barriers: Cell<u32>,
@@ -37,12 +37,12 @@ impl Signals for TestSignals {
     }
 
     fn peer_gone(&self) -> bool {
-        self.0.heard.get()
+        self.0.gone_reported.get()
     }
 
-    fn listen(&mut self) {
+    fn poll_signals(&mut self) {
         count(&self.0.listens);
-        self.0.heard.set(self.0.gone.get());
+        self.0.gone_reported.set(self.0.gone.get());
     }
 
     fn now_ns(&self) -> u64 {
@@ -121,7 +121,7 @@ fn an_end_reports_its_limits_and_counters() {
 }
 
 #[test]
-fn an_answer_brings_the_room_back_that_was_used() {
+fn reply_returns_credit_for_used_slots() {
     let Pair { mut a, mut b, .. } = pair(8);
     for round in 0..20 {
         a.try_send(&[round]).unwrap();
@@ -147,7 +147,7 @@ fn an_answer_brings_the_room_back_that_was_used() {
 type Way = fn(&mut TestEnd) -> Result<(), EndError>;
 
 #[test]
-fn the_credit_of_an_answer_counts_for_every_way_to_send() {
+fn credit_of_a_reply_counts_for_every_send_method() {
     let in_place = |end: &mut TestEnd| end.try_send_in_place(1, |claim| claim.commit());
     let in_batch = |end: &mut TestEnd| send_batch(end, &[&[1]]).map(|_| ());
     let when_sendable = |end: &mut TestEnd| match end.sendable() {
@@ -187,7 +187,7 @@ fn every_way_to_send_rings_a_sleeper_once() {
         send(&mut a);
         assert_eq!(at_a.rings.get(), 0, "nobody sleeps");
         while recv(&mut b).unwrap().is_some() {}
-        assert!(b.about_to_sleep(Awaited::Message));
+        assert!(b.prepare_to_sleep(Awaited::Message));
         assert_eq!(send_batch(&mut a, &[]), Ok(0));
         assert_eq!(at_a.rings.get(), 0, "there is nothing to hear");
         send(&mut a);
@@ -216,93 +216,93 @@ fn every_way_to_receive_rings_one_that_waits_for_room() {
         assert!(!a.sendable());
         assert!(b.readable());
         assert_eq!(at_b.rings.get(), 0);
-        assert!(a.about_to_sleep(Awaited::Room));
+        assert!(a.prepare_to_sleep(Awaited::Room));
         receive(&mut b);
         assert_eq!(at_b.rings.get(), 1);
         assert!(a.sendable());
-        a.awake(true);
+        a.finish_sleep(true);
         a.try_send(&[1]).unwrap();
     }
 }
 
 #[test]
-fn a_sleep_is_refused_for_what_is_awaited_only() {
+fn sleep_is_refused_only_for_the_awaited_condition() {
     let Pair { mut a, mut b, .. } = pair(2);
     // Nothing to read, room to write.
-    assert!(a.about_to_sleep(Awaited::Message));
-    assert!(!a.about_to_sleep(Awaited::Room));
-    assert!(!a.about_to_sleep(Awaited::Both));
-    a.awake(false);
+    assert!(a.prepare_to_sleep(Awaited::Message));
+    assert!(!a.prepare_to_sleep(Awaited::Room));
+    assert!(!a.prepare_to_sleep(Awaited::Both));
+    a.finish_sleep(false);
     // Nothing to read, no room.
     while a.try_send(&[1]).is_ok() {}
     for awaited in [Awaited::Message, Awaited::Room, Awaited::Both] {
-        assert!(a.about_to_sleep(awaited));
-        a.awake(false);
+        assert!(a.prepare_to_sleep(awaited));
+        a.finish_sleep(false);
     }
     assert_eq!(a.stats().sleeps, 4, "of six announcements, four were followed by a sleep");
     // Something to read, no room.
     b.try_send(&[2]).unwrap();
-    assert!(!a.about_to_sleep(Awaited::Message));
-    assert!(a.about_to_sleep(Awaited::Room));
-    assert!(!a.about_to_sleep(Awaited::Both));
+    assert!(!a.prepare_to_sleep(Awaited::Message));
+    assert!(a.prepare_to_sleep(Awaited::Room));
+    assert!(!a.prepare_to_sleep(Awaited::Both));
     assert_eq!(a.stats().sleeps, 5);
 }
 
 #[test]
-fn an_announcement_is_for_what_is_awaited_and_taken_back() {
+fn announcement_covers_the_awaited_condition_and_is_withdrawn() {
     // Slots are returned and a message is sent: checks which of the two rings.
     for (awaited, rings) in [(Awaited::Message, 1), (Awaited::Room, 1), (Awaited::Both, 2)] {
         let Pair { mut a, mut b, at_b, .. } = pair(2);
         while a.try_send(&[1]).is_ok() {}
-        assert!(a.about_to_sleep(awaited));
+        assert!(a.prepare_to_sleep(awaited));
         while recv(&mut b).unwrap().is_some() {}
         b.try_send(&[2]).unwrap();
         assert_eq!(at_b.rings.get(), rings, "{awaited:?}");
     }
     let Pair { mut a, mut b, at_a, at_b, .. } = pair(2);
     while a.try_send(&[1]).is_ok() {}
-    assert!(a.about_to_sleep(Awaited::Both));
-    a.awake(false);
+    assert!(a.prepare_to_sleep(Awaited::Both));
+    a.finish_sleep(false);
     assert_eq!(at_a.listens.get(), 0);
     while recv(&mut b).unwrap().is_some() {}
     b.try_send(&[2]).unwrap();
     assert_eq!(at_b.rings.get(), 0, "it is awake");
-    a.awake(true);
+    a.finish_sleep(true);
     assert_eq!(at_a.listens.get(), 1, "something rang: what?");
 }
 
 #[test]
-fn a_barrier_is_asked_for_where_the_sleeper_spares_its_peer_the_fence() {
+fn barrier_is_required_under_the_asymmetric_order() {
     let Pair { mut a, at_a, .. } = pair(2);
     assert_eq!(a.announce(Awaited::Both), Announced::Complete);
-    assert!(a.about_to_sleep(Awaited::Message));
+    assert!(a.prepare_to_sleep(Awaited::Message));
     assert_eq!(at_a.barriers.get(), 0);
 
     let Pair { mut a, mut b, at_a, .. } = pair_with(2, WakeOrder::Asymmetric);
     for awaited in [Awaited::Message, Awaited::Room, Awaited::Both] {
         assert_eq!(a.announce(awaited), Announced::NeedsBarrier, "{awaited:?}");
-        a.awake(false);
+        a.finish_sleep(false);
     }
-    assert!(a.about_to_sleep(Awaited::Message));
+    assert!(a.prepare_to_sleep(Awaited::Message));
     assert_eq!(at_a.barriers.get(), 1);
     // The peer rings, and from then on fences for messages, but not for room.
     b.try_send(&[1]).unwrap();
-    a.awake(true);
+    a.finish_sleep(true);
     assert_eq!(a.announce(Awaited::Message), Announced::Complete);
     assert_eq!(a.announce(Awaited::Room), Announced::NeedsBarrier);
     assert_eq!(a.announce(Awaited::Both), Announced::NeedsBarrier);
 }
 
 #[test]
-fn a_waker_that_has_not_rung_for_long_stops_fencing() {
+fn waker_stops_fencing_after_many_messages_without_a_ring() {
     if cfg!(miri) {
         // More than a thousand messages; the doorbell's own tests check the exact number.
         return;
     }
     let Pair { mut a, mut b, at_b, .. } = pair_with(8, WakeOrder::Asymmetric);
-    assert!(a.about_to_sleep(Awaited::Message));
+    assert!(a.prepare_to_sleep(Awaited::Message));
     b.try_send(&[1]).unwrap();
-    a.awake(true);
+    a.finish_sleep(true);
     assert_eq!(recv(&mut a), Ok(Some(vec![1])));
     let mut messages = 0;
     while at_b.barriers.get() == 0 && messages < 100_000 {
@@ -331,12 +331,12 @@ fn batches_are_received_up_to_a_number() {
 }
 
 #[test]
-fn a_batch_comes_before_the_end_that_follows_it() {
+fn batch_is_received_before_the_close_after_it() {
     let Pair { mut a, mut b, at_b, .. } = pair(8);
     a.try_send(&[1]).unwrap();
     a.try_send(&[2]).unwrap();
     at_b.gone.set(true);
-    b.listen();
+    b.poll_signals();
     assert_eq!(recv_batch(&mut b, 0), (vec![], Ok(0)));
     assert_eq!(recv_batch(&mut b, 9), (vec![vec![1], vec![2]], Ok(2)));
     assert_eq!(recv_batch(&mut b, 9), (vec![], Err(EndError::PeerDied)));
@@ -351,7 +351,7 @@ fn a_batch_comes_before_the_end_that_follows_it() {
 }
 
 #[test]
-fn what_is_written_in_place_is_refused_before_it_is_written() {
+fn in_place_send_is_refused_before_the_write() {
     let Pair { mut a, mut b, .. } = pair(2);
     assert_eq!(a.try_send_in_place(49, |_| panic!("it is too long")), Err(EndError::TooLong));
     a.try_send_in_place(48, |claim| claim.commit()).unwrap();
@@ -362,7 +362,7 @@ fn what_is_written_in_place_is_refused_before_it_is_written() {
 }
 
 #[test]
-fn room_is_asked_for_as_long_as_the_message_that_found_none() {
+fn sendable_checks_room_for_the_refused_message() {
     let Pair { mut a, mut b, .. } = pair(4);
     assert!(a.sendable());
     for _ in 0..3 {
@@ -383,7 +383,7 @@ fn room_is_asked_for_as_long_as_the_message_that_found_none() {
 /// A program that polls and never sleeps checks its lifeline at every 32nd poll, at most once per
 /// millisecond, if there is no traffic.
 #[test]
-fn a_poller_checks_its_lifeline_now_and_then() {
+fn polling_checks_the_lifeline_periodically() {
     type Poll = fn(&mut TestEnd);
     let polls: [Poll; 5] = [
         |end| assert_eq!(recv(end), Ok(None)),
@@ -411,7 +411,7 @@ fn a_poller_checks_its_lifeline_now_and_then() {
 }
 
 #[test]
-fn a_lifeline_is_left_alone_while_messages_come() {
+fn lifeline_is_not_checked_while_messages_arrive() {
     let Pair { mut a, mut b, at_b, .. } = pair(2);
     for round in 1..=10 {
         at_b.now_ns.set(round * 1_000_000);
@@ -426,19 +426,19 @@ fn a_lifeline_is_left_alone_while_messages_come() {
     (0..32).for_each(|_| assert_eq!(recv(&mut b), Ok(None)));
     assert_eq!((at_b.listens.get(), recv(&mut b)), (1, Err(EndError::PeerDied)));
     assert!(b.readable() && b.sendable());
-    assert!(!b.about_to_sleep(Awaited::Message) && !b.about_to_sleep(Awaited::Room));
+    assert!(!b.prepare_to_sleep(Awaited::Message) && !b.prepare_to_sleep(Awaited::Room));
 }
 
 #[test]
-fn a_close_reaches_a_peer_that_only_sends_once() {
+fn close_rings_and_ends_a_peer_that_only_sends() {
     let Pair { mut a, mut b, at_a, at_b, .. } = pair(8);
-    assert!(a.about_to_sleep(Awaited::Message));
+    assert!(a.prepare_to_sleep(Awaited::Message));
     assert!(!b.peer_closed());
     a.close();
     a.close();
     assert_eq!(at_a.rings.get(), 1);
     // Still announced as asleep: a peer that only sends must take the slow path and check.
-    a.awake(true);
+    a.finish_sleep(true);
     b.try_send(&[1]).unwrap();
     assert_eq!(at_b.rings.get(), 1);
     assert_eq!(b.try_send(&[1]), Err(EndError::Closed));
@@ -448,7 +448,7 @@ fn a_close_reaches_a_peer_that_only_sends_once() {
 }
 
 #[test]
-fn an_end_whose_lifeline_is_cut_tells_its_peer_nothing() {
+fn end_with_cut_lifeline_does_not_notify_its_peer() {
     let Pair { mut a, mut b, at_a, at_b, .. } = pair(8);
     at_a.gone.set(true);
     a.close();
@@ -461,7 +461,7 @@ fn an_end_whose_lifeline_is_cut_tells_its_peer_nothing() {
 }
 
 #[test]
-fn false_credit_breaks_both_directions() {
+fn invalid_credit_ends_both_directions() {
     let Pair { memory, mut a, mut b, .. } = pair(2);
     // B claims to have received nine slots: line 7 is its credit.
     memory.store_le(7 * 128 / 8, 9, Relaxed);
@@ -477,11 +477,11 @@ fn false_credit_breaks_both_directions() {
 }
 
 #[test]
-fn signals_that_are_deferred_are_taken_once() {
-    let mut deferred = Deferred::default();
+fn deferred_signals_are_taken_once() {
+    let mut deferred = DeferredSignals::default();
     assert!(!deferred.take_ring() && !deferred.peer_gone());
     deferred.ring();
-    deferred.listen();
+    deferred.poll_signals();
     assert!(deferred.take_ring() && !deferred.take_ring());
     deferred.report_peer_gone();
     assert!(deferred.peer_gone());
@@ -490,17 +490,17 @@ fn signals_that_are_deferred_are_taken_once() {
 }
 
 #[test]
-fn a_channel_is_cut_from_a_window_where_it_fits() {
+fn channel_memory_is_a_slice_of_the_window() {
     let config = ChannelConfig::new(SlotSize::B32, 2, Variant::EpochCredit).unwrap();
     let window = SharedMemory::zeroed(3 * 4096);
-    let memory = memory_of(&window, 2 * 4096, config).unwrap();
+    let memory = channel_memory(&window, 2 * 4096, config).unwrap();
     memory.store_le(0, 5, Relaxed);
     assert_eq!((memory.len_bytes(), window.load_le(1024, Relaxed)), (4096, 5));
-    assert!(memory_of(&window, 2 * 4096 + 8, config).is_err());
+    assert!(channel_memory(&window, 2 * 4096 + 8, config).is_err());
 }
 
 #[test]
-fn an_end_gives_its_signals_back() {
+fn end_returns_its_signals() {
     let Pair { mut a, at_a, .. } = pair(2);
     assert!(Rc::ptr_eq(&a.signals().0, &at_a));
     a.signals_mut().ring();

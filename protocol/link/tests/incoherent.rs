@@ -13,7 +13,7 @@ use std::num::NonZeroU32;
 use mutant::{Mutant, Mutation};
 use tombolo_base::coherence::{EmulatedCache, Evictions};
 use tombolo_base::{CacheMaintenance, Random, SharedMemory};
-use tombolo_link::end::{Announced, Awaited, ChannelEnd, Deferred, EndError};
+use tombolo_link::end::{Announced, Awaited, ChannelEnd, DeferredSignals, EndError};
 use tombolo_link::{ChannelConfig, ChannelLayout, Hello, Opening, Side};
 use tombolo_ring::{SlotSize, Variant};
 
@@ -25,7 +25,7 @@ const SEEDS: u64 = if cfg!(target_arch = "x86_64") { 20 } else { 3 };
 
 /// One end, what it has sent and received, and whether it sleeps.
 struct Party<C: CacheMaintenance> {
-    end: ChannelEnd<Deferred, C>,
+    end: ChannelEnd<DeferredSignals, C>,
     sent: u64,
     received: u64,
     asleep: bool,
@@ -43,7 +43,7 @@ fn open<C: CacheMaintenance>(
     config: ChannelConfig,
 ) -> Result<[Party<C>; 2], String> {
     let hello = Hello::new(config, 7, None);
-    let mut signals = [Deferred::default(), Deferred::default()];
+    let mut signals = [DeferredSignals::default(), DeferredSignals::default()];
     let [view_a, view_b] = &views;
     let mut openings = [
         Opening::start(view_a, Side::A, hello, &mut signals[0]).map_err(|error| error.to_string())?,
@@ -58,7 +58,7 @@ fn open<C: CacheMaintenance>(
     }
     let [Some(agreed_a), Some(agreed_b)] = agreed else { return Err("the handshake is stuck".to_owned()) };
     let end = |index: usize, agreed| {
-        let end = openings[index].end(agreed, signals[index]).map_err(|error| error.to_string())?;
+        let end = openings[index].attach(agreed, signals[index]).map_err(|error| error.to_string())?;
         Ok::<_, String>(Party { end, sent: 0, received: 0, asleep: false })
     };
     Ok([end(0, agreed_a)?, end(1, agreed_b)?])
@@ -160,7 +160,7 @@ fn receive_or_sleep<C: CacheMaintenance>(
             assert_eq!(party.end.announce(Awaited::Message), Announced::Complete);
             party.asleep = party.end.may_sleep(Awaited::Message);
             if !party.asleep {
-                party.end.awake(false);
+                party.end.finish_sleep(false);
             }
             false
         }
@@ -176,7 +176,7 @@ fn wake<C: CacheMaintenance>(parties: &mut [Party<C>; 2]) {
         if parties[side].end.signals_mut().take_ring() {
             let other = &mut parties[1 - side];
             other.asleep = false;
-            other.end.awake(true);
+            other.end.finish_sleep(true);
         }
     }
     // A side that still has to send does not sleep on messages for long.
@@ -184,7 +184,7 @@ fn wake<C: CacheMaintenance>(parties: &mut [Party<C>; 2]) {
         let nothing_to_come = parties[1 - side].sent == parties[side].received;
         if parties[side].asleep && nothing_to_come {
             parties[side].asleep = false;
-            parties[side].end.awake(false);
+            parties[side].end.finish_sleep(false);
         }
     }
 }
@@ -220,7 +220,7 @@ fn run(config: ChannelConfig, rate: Option<u32>, seed: u64, mutation: Mutation) 
 }
 
 #[test]
-fn messages_and_wake_ups_arrive_at_every_rate_of_evictions() {
+fn messages_and_wake_ups_arrive_at_every_eviction_rate() {
     for config in shapes() {
         for rate in RATES {
             for seed in 0..SEEDS {
@@ -232,24 +232,24 @@ fn messages_and_wake_ups_arrive_at_every_rate_of_evictions() {
 }
 
 /// Returns, for each rate, in how many of 12 runs the mutant is detected.
-fn noticed(config: ChannelConfig, mutation: Mutation) -> [usize; 4] {
+fn detected(config: ChannelConfig, mutation: Mutation) -> [usize; 4] {
     RATES.map(|rate| (0..12).filter(|seed| run(config, rate, *seed, mutation).is_err()).count())
 }
 
 #[test]
-fn an_operation_that_is_omitted_is_noticed_where_nothing_is_evicted() {
+fn omitted_operation_is_detected_without_evictions() {
     for config in shapes() {
         for mutation in [Mutation::NoWriteBack, Mutation::NoInvalidate] {
-            assert_eq!(noticed(config, mutation)[0], 12, "{config:?} {mutation:?}");
+            assert_eq!(detected(config, mutation)[0], 12, "{config:?} {mutation:?}");
         }
     }
 }
 
 #[test]
-fn write_backs_in_the_wrong_order_are_noticed() {
+fn write_backs_in_the_wrong_order_are_detected() {
     for config in shapes() {
-        let noticed = noticed(config, Mutation::LateWriteBack);
-        assert!(noticed.iter().sum::<usize>() > 0, "{config:?} {noticed:?}");
+        let detected = detected(config, Mutation::LateWriteBack);
+        assert!(detected.iter().sum::<usize>() > 0, "{config:?} {detected:?}");
     }
 }
 
@@ -260,8 +260,13 @@ fn two_writers_of_one_line_are_refused() {
     let config = ChannelConfig::new(SlotSize::B64, 4, Variant::UsedFlag).unwrap();
     let memory = SharedMemory::zeroed(ChannelLayout::new(config).length_bytes());
     let view = EmulatedCache::view(memory, Evictions::default());
-    let attached =
-        ChannelEnd::attach(&view, Side::A, config, tombolo_link::end::WakeOrder::Fence, Deferred::default());
+    let attached = ChannelEnd::attach(
+        &view,
+        Side::A,
+        config,
+        tombolo_link::end::WakeOrder::Fence,
+        DeferredSignals::default(),
+    );
     let error = attached.expect_err("the slots share lines").to_string();
     assert!(error.contains("needs coherent memory"), "{error}");
 }

@@ -7,18 +7,19 @@
 use loom::thread;
 use tombolo_base::SharedMemory;
 use tombolo_base::sync::Ordering;
-use tombolo_link::end::{ChannelEnd, Deferred, EndError};
+use tombolo_link::end::{ChannelEnd, DeferredSignals, EndError};
 use tombolo_link::layout::{ChannelLayout, HEADER_BYTES, Side};
 use tombolo_link::{ChannelConfig, GroupCounter, RingCounter, RingWatch};
 use tombolo_ring::{SlotSize, Variant, WakeOrder};
 
-type TestEnd = ChannelEnd<Deferred>;
+type TestEnd = ChannelEnd<DeferredSignals>;
 
 fn ends() -> (TestEnd, TestEnd) {
     let config = ChannelConfig::new(SlotSize::B32, 2, Variant::EpochCredit).unwrap();
     let memory = SharedMemory::zeroed(ChannelLayout::new(config).length_bytes());
-    let end =
-        |side| ChannelEnd::attach(&memory, side, config, WakeOrder::Fence, Deferred::default()).unwrap();
+    let end = |side| {
+        ChannelEnd::attach(&memory, side, config, WakeOrder::Fence, DeferredSignals::default()).unwrap()
+    };
     (end(Side::A), end(Side::B))
 }
 
@@ -32,7 +33,7 @@ fn receive(end: &mut TestEnd) -> Result<usize, EndError> {
 }
 
 #[test]
-fn an_end_that_was_received_ends_sending_too() {
+fn received_close_ends_sending() {
     loom::model(|| {
         let (mut a, mut b) = ends();
         let closer = thread::spawn(move || {
@@ -49,7 +50,7 @@ fn an_end_that_was_received_ends_sending_too() {
 /// Two programs of a node ring the doorbell that their channels share. Its word stands for the doorbell: a
 /// monitor that finds it unchanged since its last check sleeps.
 #[test]
-fn a_monitor_that_heard_a_ring_finds_its_channel_by_the_group() {
+fn acknowledged_ring_is_found_through_the_group() {
     loom::model(|| {
         let [doorbell, group] = [(); 2].map(|()| SharedMemory::zeroed(8));
         let channels = [(); 2].map(|()| SharedMemory::zeroed(HEADER_BYTES));
@@ -63,16 +64,16 @@ fn a_monitor_that_heard_a_ring_finds_its_channel_by_the_group() {
         });
         let mut watches = channels.each_ref().map(|channel| RingWatch::new(channel, Side::A).unwrap());
         let mut group = RingWatch::of_group(&group, 0).unwrap();
-        let (mut heard, mut found) = (0, [false; 2]);
+        let (mut rings_seen, mut found) = (0, [false; 2]);
         while found != [true; 2] {
             let rings = doorbell.load_le(0, Ordering::Acquire);
-            if rings == heard {
+            if rings == rings_seen {
                 // Nothing will wake it again after the second ring.
-                assert!(heard < 2, "a ring was heard, and its channel not found: {found:?}");
+                assert!(rings_seen < 2, "a ring was heard, and its channel not found: {found:?}");
                 thread::yield_now();
                 continue;
             }
-            heard = rings;
+            rings_seen = rings;
             if group.has_rung() {
                 for (found, watch) in found.iter_mut().zip(&mut watches) {
                     *found |= watch.has_rung();

@@ -26,7 +26,7 @@ fn dump(heading: &str, length_bytes: usize) -> Vec<u8> {
 }
 
 #[track_caller]
-fn is_shown(memory: &SharedMemory, heading: &str) {
+fn assert_specified(memory: &SharedMemory, heading: &str) {
     let mut found = vec![0; memory.len_bytes()];
     memory.copy_out(0, &mut found).unwrap();
     let shown = dump(heading, found.len());
@@ -61,7 +61,7 @@ fn a_channel_matches_the_specification() {
     a.room_sleeper.arm(|| Ok::<(), ()>(())).unwrap();
     a.room_sleeper.disarm();
     b.producer.close();
-    is_shown(&memory, "Channel memory");
+    assert_specified(&memory, "Channel memory");
 }
 
 #[test]
@@ -70,5 +70,5 @@ fn a_window_header_matches_the_specification() {
     let generation = NonZeroU16::new(2).unwrap();
     let (window_id, node) = (WindowId(1), NodeId(1));
     WindowHeader { window: window_id, node, generation, length_bytes: 1 << 20, caches: None }.write(&window);
-    is_shown(&window, "Windows");
+    assert_specified(&window, "Windows");
 }

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn names_sort_as_people_count() {
+    fn names_sort_in_natural_order() {
         let sorted = ["a", "a1", "a01", "a2", "a2b", "a10", "a10b1", "a10b20", "b"];
         for pair in sorted.windows(2) {
             // Equal values fall back to bytes, where '0' sorts before '1'.
@@ -122,7 +122,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn the_order_is_total(names in proptest::collection::vec("[a-b0-2]{0,6}", 3)) {
+        fn natural_order_is_total(names in proptest::collection::vec("[a-b0-2]{0,6}", 3)) {
             let [a, b, c] = [0, 1, 2].map(|index| NaturalName(names[index].clone()));
             prop_assert_eq!(a.cmp(&b), b.cmp(&a).reverse());
             prop_assert_eq!(a.cmp(&b) == Ordering::Equal, a.0 == b.0);

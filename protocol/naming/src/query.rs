@@ -23,7 +23,7 @@ impl Comparison {
         Comparison::GreaterOrEqual,
     ];
 
-    fn holds(self, ordering: Ordering) -> bool {
+    fn satisfies(self, ordering: Ordering) -> bool {
         match self {
             Comparison::Equal => ordering.is_eq(),
             Comparison::NotEqual => ordering.is_ne(),
@@ -103,10 +103,12 @@ impl Query {
     pub fn compile(&self, limits: &Limits) -> Result<Matcher, NameFault> {
         let name = match &self.name {
             NamePattern::Exact(name) if is_name(name) => NameMatcher::Exact(name.clone()),
-            NamePattern::Exact(name) => return Err(NameFault::BadName { name: shown(name) }),
+            NamePattern::Exact(name) => return Err(NameFault::BadName { name: truncated(name) }),
             NamePattern::Any => NameMatcher::Any,
-            NamePattern::Glob(glob) => NameMatcher::Pattern(bad(glob, Pattern::glob(glob))?),
-            NamePattern::Regex(regex) => NameMatcher::Pattern(bad(regex, Pattern::regex(regex))?),
+            NamePattern::Glob(glob) => NameMatcher::Pattern(map_pattern_error(glob, Pattern::glob(glob))?),
+            NamePattern::Regex(regex) => {
+                NameMatcher::Pattern(map_pattern_error(regex, Pattern::regex(regex))?)
+            }
         };
         if self.constraints.len() > limits.constraints {
             let what = "constraints in a query".into();
@@ -117,16 +119,16 @@ impl Query {
     }
 }
 
-fn bad(text: &str, result: Result<Pattern, PatternError>) -> Result<Pattern, NameFault> {
+fn map_pattern_error(text: &str, result: Result<Pattern, PatternError>) -> Result<Pattern, NameFault> {
     result.map_err(|error| NameFault::BadPattern {
-        pattern: shown(text),
+        pattern: truncated(text),
         offset: error.offset as u32,
         why: error.why,
     })
 }
 
 /// Truncates text from a client to fit in an answer.
-pub(crate) fn shown(text: &str) -> String {
+pub(crate) fn truncated(text: &str) -> String {
     text.chars().take(200).collect()
 }
 
@@ -177,23 +179,23 @@ impl CompiledConstraint {
     fn new(constraint: &Constraint) -> Result<Self, NameFault> {
         let attribute = constraint.attribute.clone();
         if !is_attribute(&attribute) {
-            return Err(NameFault::BadAttribute { attribute: shown(&attribute) });
+            return Err(NameFault::BadAttribute { attribute: truncated(&attribute) });
         }
         let test = match &constraint.test {
             Test::Present => CompiledTest::Present,
             Test::Compare { comparison, value } => CompiledTest::Compare(*comparison, value.clone()),
-            Test::Regex(regex) => CompiledTest::Regex(bad(regex, Pattern::regex(regex))?),
+            Test::Regex(regex) => CompiledTest::Regex(map_pattern_error(regex, Pattern::regex(regex))?),
         };
         Ok(CompiledConstraint { attribute, test })
     }
 
-    fn holds(&self, attributes: &Attributes, steps: &mut u64) -> Result<bool, Exhausted> {
+    fn satisfies(&self, attributes: &Attributes, steps: &mut u64) -> Result<bool, Exhausted> {
         *steps = steps.checked_sub(1).ok_or(Exhausted)?;
         let Some(value) = attributes.get(&self.attribute) else { return Ok(false) };
         match &self.test {
             CompiledTest::Present => Ok(true),
             CompiledTest::Compare(comparison, wanted) => {
-                Ok(value.compare(wanted).is_some_and(|ordering| comparison.holds(ordering)))
+                Ok(value.compare(wanted).is_some_and(|ordering| comparison.satisfies(ordering)))
             }
             CompiledTest::Regex(pattern) => match value {
                 Value::Text(text) => pattern.matches(text, steps),
@@ -236,7 +238,7 @@ impl Matcher {
         }
         // In the client's order, so that clients can put cheap constraints first.
         for constraint in &self.constraints {
-            if !constraint.holds(attributes, steps)? {
+            if !constraint.satisfies(attributes, steps)? {
                 return Ok(false);
             }
         }

@@ -32,7 +32,7 @@ impl Record {
         })
     }
 
-    fn typed<'a, T>(
+    fn get_as<'a, T>(
         &'a self,
         attribute: &str,
         asked: &'static str,
@@ -52,7 +52,7 @@ impl Record {
     /// # Errors
     /// [`AttributeError`] when it is missing or of another type.
     pub fn integer(&self, attribute: &str) -> Result<i64, AttributeError> {
-        self.typed(attribute, "an integer", |value| match value {
+        self.get_as(attribute, "an integer", |value| match value {
             Value::Integer(number) => Some(*number),
             _ => None,
         })
@@ -63,7 +63,7 @@ impl Record {
     /// # Errors
     /// [`AttributeError`] when it is missing or of another type.
     pub fn float(&self, attribute: &str) -> Result<f64, AttributeError> {
-        self.typed(attribute, "a float", |value| match value {
+        self.get_as(attribute, "a float", |value| match value {
             Value::Float(number) => Some(number.0),
             _ => None,
         })
@@ -74,7 +74,7 @@ impl Record {
     /// # Errors
     /// [`AttributeError`] when it is missing or of another type.
     pub fn text(&self, attribute: &str) -> Result<&str, AttributeError> {
-        self.typed(attribute, "text", |value| match value {
+        self.get_as(attribute, "text", |value| match value {
             Value::Text(text) => Some(text.as_str()),
             _ => None,
         })
@@ -85,7 +85,7 @@ impl Record {
     /// # Errors
     /// [`AttributeError`] when it is missing or of another type.
     pub fn bool(&self, attribute: &str) -> Result<bool, AttributeError> {
-        self.typed(attribute, "a bool", |value| match value {
+        self.get_as(attribute, "a bool", |value| match value {
             Value::Bool(value) => Some(*value),
             _ => None,
         })
@@ -96,7 +96,7 @@ impl Record {
     /// # Errors
     /// [`AttributeError`] when it is missing or of another type.
     pub fn bytes(&self, attribute: &str) -> Result<&[u8], AttributeError> {
-        self.typed(attribute, "bytes", |value| match value {
+        self.get_as(attribute, "bytes", |value| match value {
             Value::Bytes(bytes) => Some(bytes.as_slice()),
             _ => None,
         })
@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_room_that_a_record_takes_is_what_its_encoding_has() {
+    fn computed_record_size_matches_its_encoding() {
         let values =
             [Value::from(7), Value::from(1.5), Value::from("text of nine"), Value::from(&[1_u8; 17][..])];
         for count in 0..=values.len() {

@@ -37,22 +37,22 @@ pub struct TextError {
 /// # Ok::<(), tombolo_naming::TextError>(())
 /// ```
 pub fn parse_record(text: &str) -> Result<(String, Attributes), TextError> {
-    let mut reader = Reader { text, offset: 0 };
-    let name = match reader.name()? {
+    let mut parser = Parser { text, offset: 0 };
+    let name = match parser.parse_name()? {
         NamePattern::Exact(name) => name,
-        _ => return Err(reader.wrong_at(0, "a record needs a name, not a pattern")),
+        _ => return Err(parser.error_at(0, "a record needs a name, not a pattern")),
     };
     let mut attributes = Attributes::new();
-    reader.braced(|reader| {
-        let start = reader.offset;
-        let attribute = reader.attribute()?;
-        reader.expect(":")?;
-        let value = match reader.operand()? {
+    parser.parse_braced(|parser| {
+        let start = parser.offset;
+        let attribute = parser.parse_attribute()?;
+        parser.expect(":")?;
+        let value = match parser.parse_operand()? {
             Operand::Value(value) => value,
-            _ => return Err(reader.wrong_at(start, "an attribute of a record needs a value, not a pattern")),
+            _ => return Err(parser.error_at(start, "an attribute of a record needs a value, not a pattern")),
         };
         if attributes.insert(attribute, value).is_some() {
-            return Err(reader.wrong_at(start, "the attribute occurs twice"));
+            return Err(parser.error_at(start, "the attribute occurs twice"));
         }
         Ok(())
     })?;
@@ -71,18 +71,18 @@ pub fn parse_record(text: &str) -> Result<(String, Attributes), TextError> {
 /// # Ok::<(), tombolo_naming::TextError>(())
 /// ```
 pub fn parse_query(text: &str) -> Result<Query, TextError> {
-    let mut reader = Reader { text, offset: 0 };
-    let name = reader.name()?;
+    let mut parser = Parser { text, offset: 0 };
+    let name = parser.parse_name()?;
     let mut constraints = Vec::new();
-    reader.braced(|reader| {
-        let attribute = reader.attribute()?;
-        let comparison = reader.comparison()?;
-        let start = reader.offset;
-        let test = match (reader.operand()?, comparison) {
+    parser.parse_braced(|parser| {
+        let attribute = parser.parse_attribute()?;
+        let comparison = parser.parse_comparison()?;
+        let start = parser.offset;
+        let test = match (parser.parse_operand()?, comparison) {
             (Operand::Value(value), comparison) => Test::Compare { comparison, value },
             (Operand::Anything, Comparison::Equal) => Test::Present,
             (Operand::Regex(regex), Comparison::Equal) => Test::Regex(regex),
-            _ => return Err(reader.wrong_at(start, "a pattern needs ':'")),
+            _ => return Err(parser.error_at(start, "a pattern needs ':'")),
         };
         constraints.push(Constraint { attribute, test });
         Ok(())
@@ -97,18 +97,18 @@ enum Operand {
     Anything,
 }
 
-struct Reader<'a> {
+struct Parser<'a> {
     text: &'a str,
     offset: usize,
 }
 
-impl<'a> Reader<'a> {
-    fn wrong_at(&self, offset: usize, why: &str) -> TextError {
+impl<'a> Parser<'a> {
+    fn error_at(&self, offset: usize, why: &str) -> TextError {
         TextError { text: self.text.to_string(), offset, why: why.to_string() }
     }
 
-    fn wrong(&self, why: &str) -> TextError {
-        self.wrong_at(self.offset, why)
+    fn error(&self, why: &str) -> TextError {
+        self.error_at(self.offset, why)
     }
 
     fn rest(&self) -> &'a str {
@@ -129,11 +129,11 @@ impl<'a> Reader<'a> {
     }
 
     fn expect(&mut self, wanted: &str) -> Result<(), TextError> {
-        if self.take(wanted) { Ok(()) } else { Err(self.wrong(&alloc::format!("expected '{wanted}'"))) }
+        if self.take(wanted) { Ok(()) } else { Err(self.error(&alloc::format!("expected '{wanted}'"))) }
     }
 
     /// Reads characters as long as `fits` accepts them.
-    fn word(&mut self, fits: impl Fn(char) -> bool) -> &'a str {
+    fn take_while(&mut self, fits: impl Fn(char) -> bool) -> &'a str {
         let rest = self.rest();
         let length = rest.find(|character| !fits(character)).unwrap_or(rest.len());
         self.offset += length;
@@ -142,14 +142,14 @@ impl<'a> Reader<'a> {
         word
     }
 
-    fn name(&mut self) -> Result<NamePattern, TextError> {
+    fn parse_name(&mut self) -> Result<NamePattern, TextError> {
         self.skip_space();
         if self.rest().starts_with("r'") {
             self.offset += 1;
-            return Ok(NamePattern::Regex(self.quoted()?));
+            return Ok(NamePattern::Regex(self.parse_quoted()?));
         }
         let start = self.offset;
-        let word = self.word(|character| !character.is_whitespace() && character != '{');
+        let word = self.take_while(|character| !character.is_whitespace() && character != '{');
         if word == "_" {
             return Ok(NamePattern::Any);
         }
@@ -160,12 +160,15 @@ impl<'a> Reader<'a> {
             return Ok(NamePattern::Exact(word.into()));
         }
         let why = "expected a name of 1 to 128 letters, digits, '.', '_', '-', '/' or ':', a glob or r'…'";
-        Err(self.wrong_at(start, why))
+        Err(self.error_at(start, why))
     }
 
     /// Parses comma-separated items in braces, up to the end of the text. Parses nothing if there are no
     /// braces.
-    fn braced(&mut self, mut item: impl FnMut(&mut Self) -> Result<(), TextError>) -> Result<(), TextError> {
+    fn parse_braced(
+        &mut self,
+        mut item: impl FnMut(&mut Self) -> Result<(), TextError>,
+    ) -> Result<(), TextError> {
         if self.take("{") && !self.take("}") {
             loop {
                 item(self)?;
@@ -175,16 +178,16 @@ impl<'a> Reader<'a> {
             }
             self.expect("}")?;
         }
-        if self.rest().is_empty() { Ok(()) } else { Err(self.wrong("expected the end of the text")) }
+        if self.rest().is_empty() { Ok(()) } else { Err(self.error("expected the end of the text")) }
     }
 
-    fn attribute(&mut self) -> Result<String, TextError> {
+    fn parse_attribute(&mut self) -> Result<String, TextError> {
         let start = self.offset;
-        let word = self.word(|character| character.is_alphanumeric() || "._-".contains(character));
-        if is_attribute(word) { Ok(word.into()) } else { Err(self.wrong_at(start, "expected an attribute")) }
+        let word = self.take_while(|character| character.is_alphanumeric() || "._-".contains(character));
+        if is_attribute(word) { Ok(word.into()) } else { Err(self.error_at(start, "expected an attribute")) }
     }
 
-    fn comparison(&mut self) -> Result<Comparison, TextError> {
+    fn parse_comparison(&mut self) -> Result<Comparison, TextError> {
         // Longer operators come first.
         let symbols = [
             (":", Comparison::Equal),
@@ -196,31 +199,31 @@ impl<'a> Reader<'a> {
             (">", Comparison::Greater),
         ];
         let found = symbols.into_iter().find(|(symbol, _)| self.take(symbol));
-        found.map(|(_, comparison)| comparison).ok_or_else(|| self.wrong("expected ':' or a comparison"))
+        found.map(|(_, comparison)| comparison).ok_or_else(|| self.error("expected ':' or a comparison"))
     }
 
-    fn operand(&mut self) -> Result<Operand, TextError> {
+    fn parse_operand(&mut self) -> Result<Operand, TextError> {
         let rest = self.rest();
         if rest.starts_with('\'') {
-            return Ok(Operand::Value(Value::Text(self.quoted()?)));
+            return Ok(Operand::Value(Value::Text(self.parse_quoted()?)));
         }
         if rest.starts_with("r'") {
             self.offset += 1;
-            return Ok(Operand::Regex(self.quoted()?));
+            return Ok(Operand::Regex(self.parse_quoted()?));
         }
         if rest.starts_with("x'") {
             self.offset += 1;
-            return self.bytes().map(|bytes| Operand::Value(Value::Bytes(bytes)));
+            return self.parse_bytes().map(|bytes| Operand::Value(Value::Bytes(bytes)));
         }
         let start = self.offset;
-        let word = self.word(|character| character.is_alphanumeric() || "._-+".contains(character));
+        let word = self.take_while(|character| character.is_alphanumeric() || "._-+".contains(character));
         let value = match word {
-            "" => return Err(self.wrong_at(start, "expected a value")),
+            "" => return Err(self.error_at(start, "expected a value")),
             "_" => return Ok(Operand::Anything),
             "true" => Value::Bool(true),
             "false" => Value::Bool(false),
             _ if word.starts_with(|first: char| first.is_ascii_digit() || "+-.".contains(first)) => {
-                number(word).ok_or_else(|| self.wrong_at(start, "invalid or too large number"))?
+                parse_number(word).ok_or_else(|| self.error_at(start, "invalid or too large number"))?
             }
             _ => Value::Text(word.into()),
         };
@@ -229,7 +232,7 @@ impl<'a> Reader<'a> {
 
     /// Parses quoted text. A backslash escapes a quote or a backslash, and `\n` is a line feed; before any
     /// other character it stands for itself, so that regular expressions need no second layer of escapes.
-    fn quoted(&mut self) -> Result<String, TextError> {
+    fn parse_quoted(&mut self) -> Result<String, TextError> {
         let start = self.offset;
         let mut text = String::new();
         let mut rest = self.rest().char_indices().skip(1).peekable();
@@ -254,23 +257,23 @@ impl<'a> Reader<'a> {
                 _ => text.push(character),
             }
         }
-        Err(self.wrong_at(start, "unterminated quote"))
+        Err(self.error_at(start, "unterminated quote"))
     }
 
-    fn bytes(&mut self) -> Result<Vec<u8>, TextError> {
+    fn parse_bytes(&mut self) -> Result<Vec<u8>, TextError> {
         let start = self.offset;
-        let digits = self.quoted()?;
-        let wrong = || self.wrong_at(start, "bytes must be pairs of hexadecimal digits");
+        let digits = self.parse_quoted()?;
+        let error = || self.error_at(start, "bytes must be pairs of hexadecimal digits");
         if !digits.len().is_multiple_of(2) || !digits.bytes().all(|digit| digit.is_ascii_hexdigit()) {
-            return Err(wrong());
+            return Err(error());
         }
         (0..digits.len() / 2)
-            .map(|index| u8::from_str_radix(&digits[2 * index..2 * index + 2], 16).map_err(|_| wrong()))
+            .map(|index| u8::from_str_radix(&digits[2 * index..2 * index + 2], 16).map_err(|_| error()))
             .collect()
     }
 }
 
-fn number(word: &str) -> Option<Value> {
+fn parse_number(word: &str) -> Option<Value> {
     if let Ok(integer) = word.parse::<i64>() {
         return Some(Value::Integer(integer));
     }
@@ -286,7 +289,7 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn records_are_read() {
+    fn records_are_parsed() {
         let (name, attributes) =
             parse_record("a/b:c { i: -3, f: 1.5e3, t: 'it\\'s', w: word, b: true, x: x'00Ff' }").unwrap();
         assert_eq!(name, "a/b:c");
@@ -346,7 +349,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_is_read_again(
+        fn printed_records_parse_to_the_same(
             name in "[a-z0-9./:_-]{1,8}",
             attributes in proptest::collection::btree_map("[a-z][a-z0-9._-]{0,8}", value(), 0..6),
         ) {
@@ -357,7 +360,7 @@ mod tests {
         }
 
         #[test]
-        fn printed_queries_are_read_again(
+        fn printed_queries_parse_to_the_same(
             glob in "[a-z]{0,3}[*?][a-z]{0,3}",
             value in value(),
             regex in any::<String>(),

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn values_print_as_they_are_written() {
+    fn values_print_in_source_form() {
         let shown = [
             (Value::from(-3), "-3"),
             (Value::from(12.0), "12.0"),

@@ -52,12 +52,12 @@ pub enum Broken {
         capacity: u64,
     },
     /// A message is longer than the buffer allows.
-    #[error("the sender says that a message has {length_bytes} bytes, where {most_bytes} are allowed")]
+    #[error("the sender says that a message has {length_bytes} bytes, where {max_bytes} are allowed")]
     Length {
         /// Length of the message.
         length_bytes: u64,
         /// Maximum length.
-        most_bytes: u64,
+        max_bytes: u64,
     },
     /// The memory is shorter than its layout.
     #[error(transparent)]

@@ -85,12 +85,12 @@ pub enum SendError {
     #[error("the receiver's buffer is full")]
     Full,
     /// The message will never fit.
-    #[error("a message of {length_bytes} bytes is longer than the buffer allows, {most_bytes}")]
+    #[error("a message of {length_bytes} bytes is longer than the buffer allows, {max_bytes}")]
     TooLong {
         /// Length of the message, in bytes.
         length_bytes: usize,
         /// Maximum length, in bytes.
-        most_bytes: usize,
+        max_bytes: usize,
     },
     /// The receiver violates the protocol.
     #[error(transparent)]
@@ -148,13 +148,13 @@ impl<C: CacheMaintenance> Sender<C> {
     /// # Errors
     /// [`SendError`]; nothing was sent.
     pub fn try_send(&mut self, tag: u64, payload: &[u8]) -> Result<(), SendError> {
-        let most_bytes = self.data.layout.max_payload_bytes();
-        if payload.len() > most_bytes {
-            return Err(SendError::TooLong { length_bytes: payload.len(), most_bytes });
+        let max_bytes = self.data.layout.max_payload_bytes();
+        if payload.len() > max_bytes {
+            return Err(SendError::TooLong { length_bytes: payload.len(), max_bytes });
         }
         let lines = lines_of(payload.len());
         if !self.has_room(lines) {
-            self.look()?;
+            self.refresh_released()?;
             if !self.has_room(lines) {
                 return Err(SendError::Full);
             }
@@ -181,7 +181,7 @@ impl<C: CacheMaintenance> Sender<C> {
     }
 
     /// Updates the number of lines that the receiver has taken.
-    fn look(&mut self) -> Result<(), Broken> {
+    fn refresh_released(&mut self) -> Result<(), Broken> {
         let (taken, sent) = (self.taken.latest(), self.sent.raised());
         let before = sent - self.ends.len() as u64;
         if taken < before || taken > sent {
@@ -217,9 +217,9 @@ pub struct Receiver<C: CacheMaintenance> {
     taken: FlagWriter<C>,
     /// Number of lines taken, and of these how many were acknowledged.
     position: u64,
-    told: u64,
+    acknowledged: u64,
     /// Number of messages known to be sent, and number taken.
-    known: u64,
+    known_sent: u64,
     received: u64,
 }
 
@@ -234,8 +234,8 @@ impl<C: CacheMaintenance> Receiver<C> {
             sent: FlagReader::new(memory, Layout::SENT)?,
             taken: FlagWriter::new(memory, Layout::TAKEN)?,
             position: 0,
-            told: 0,
-            known: 0,
+            acknowledged: 0,
+            known_sent: 0,
             received: 0,
         })
     }
@@ -245,7 +245,7 @@ impl<C: CacheMaintenance> Receiver<C> {
     /// # Errors
     /// [`Broken`] when the sender violates the protocol. The FIFO is unusable afterwards.
     pub fn try_receive(&mut self, payload: &mut Vec<u8>) -> Result<Option<Received>, Broken> {
-        if self.received == self.known && !self.look()? {
+        if self.received == self.known_sent && !self.refresh_sent()? {
             return Ok(None);
         }
         let mut first = [0; CACHE_LINE_BYTES];
@@ -254,9 +254,9 @@ impl<C: CacheMaintenance> Receiver<C> {
         }
         let word = |at: usize| u64::from_le_bytes(first[at..at + 8].try_into().unwrap_or_default());
         let (tag, length_bytes) = (word(0), word(8));
-        let most_bytes = self.data.layout.max_payload_bytes() as u64;
-        if length_bytes > most_bytes {
-            return Err(Broken::Length { length_bytes, most_bytes });
+        let max_bytes = self.data.layout.max_payload_bytes() as u64;
+        if length_bytes > max_bytes {
+            return Err(Broken::Length { length_bytes, max_bytes });
         }
         let length = length_bytes as usize;
         let head = length.min(FIRST_BYTES);
@@ -268,36 +268,36 @@ impl<C: CacheMaintenance> Receiver<C> {
         }
         self.position += lines_of(length);
         self.received += 1;
-        if self.position - self.told >= self.data.layout.lines() / 2 {
+        if self.position - self.acknowledged >= self.data.layout.lines() / 2 {
             self.release();
         }
         Ok(Some(Received { tag, length }))
     }
 
     /// Checks whether more was sent.
-    fn look(&mut self) -> Result<bool, Broken> {
+    fn refresh_sent(&mut self) -> Result<bool, Broken> {
         let sent = self.sent.latest();
         let (ahead, capacity) = (sent.wrapping_sub(self.taken.raised()), self.data.layout.lines());
-        if ahead > capacity || sent < self.known {
+        if ahead > capacity || sent < self.known_sent {
             return Err(Broken::Sent { ahead, capacity });
         }
-        let is_more = sent > self.known;
-        self.known = sent;
+        let is_more = sent > self.known_sent;
+        self.known_sent = sent;
         Ok(is_more)
     }
 
     /// Acknowledges everything that was taken. Half of a FIFO is acknowledged without this.
     pub fn release(&mut self) {
-        if self.owes() {
-            self.told = self.position;
+        if self.has_unacknowledged() {
+            self.acknowledged = self.position;
             self.taken.raise_by(self.received - self.taken.raised());
         }
     }
 
     /// Whether messages were taken that were not acknowledged.
     #[must_use]
-    pub fn owes(&self) -> bool {
-        self.told < self.position
+    pub fn has_unacknowledged(&self) -> bool {
+        self.acknowledged < self.position
     }
 }
 
@@ -330,7 +330,7 @@ mod tests {
         let message = [7; 113];
         assert_eq!(
             sender.try_send(1, &message),
-            Err(SendError::TooLong { length_bytes: 113, most_bytes: 112 })
+            Err(SendError::TooLong { length_bytes: 113, max_bytes: 112 })
         );
         let mut payload = Vec::new();
         for round in 0..9 {
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_full_fifo_refuses_until_half_was_taken_or_the_receiver_tells() {
+    fn full_fifo_accepts_after_an_acknowledgement() {
         let (_, mut sender, mut receiver) = pair(256);
         for tag in 0..4 {
             sender.try_send(tag, &[]).unwrap();
@@ -350,26 +350,26 @@ mod tests {
         assert_eq!(sender.try_send(4, &[]), Err(SendError::Full));
         let mut payload = vec![1];
         receiver.try_receive(&mut payload).unwrap();
-        assert!(payload.is_empty() && receiver.owes());
+        assert!(payload.is_empty() && receiver.has_unacknowledged());
         assert_eq!(sender.try_send(4, &[]), Err(SendError::Full));
         receiver.release();
-        assert!(!receiver.owes());
+        assert!(!receiver.has_unacknowledged());
         assert_eq!(sender.try_send(4, &[]), Ok(()));
         for _ in 0..2 {
             receiver.try_receive(&mut payload).unwrap();
         }
-        assert!(!receiver.owes(), "half was taken");
+        assert!(!receiver.has_unacknowledged(), "half was taken");
         assert_eq!((sender.try_send(5, &[]), sender.sent()), (Ok(()), 6));
     }
 
     #[test]
-    fn what_no_peer_writes_is_refused() {
+    fn invalid_peer_words_are_refused() {
         let (memory, mut sender, mut receiver) = pair(256);
         sender.try_send(1, &[]).unwrap();
         let length = (Layout::DATA + 8) / 8;
         memory.words()[length].store(113_u64.to_le(), Ordering::Relaxed);
         let error = receiver.try_receive(&mut Vec::new()).unwrap_err();
-        assert_eq!(error, Broken::Length { length_bytes: 113, most_bytes: 112 });
+        assert_eq!(error, Broken::Length { length_bytes: 113, max_bytes: 112 });
         memory.words()[length].store(0, Ordering::Relaxed);
         receiver.try_receive(&mut Vec::new()).unwrap();
         for sent in [6, u64::MAX, 0] {

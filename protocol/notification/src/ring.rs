@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_peer_writes_is_refused() {
+    fn invalid_peer_words_are_refused() {
         let (memory, mut sender, mut receiver) = pair(16);
         memory.words()[LINE_BYTES / 8].store(word(16, 3).to_le(), Ordering::Relaxed);
         assert_eq!(receiver.take(), Err(Broken::Sent { ahead: 16, capacity: 16 }));

@@ -77,10 +77,10 @@ impl<C: CacheMaintenance> Sender<C> {
         assert!(channel < CHANNELS, "channel {channel}");
         let (word, bit) = (channel / 64, 1 << (channel % 64));
         fence(Ordering::SeqCst);
-        if flip(&mut self.leaves[word], bit, (&self.own.leaves, &self.receivers.leaves), word) {
+        if set_bit(&mut self.leaves[word], bit, (&self.own.leaves, &self.receivers.leaves), word) {
             let leaf = channel / 256;
             fence(Ordering::SeqCst);
-            flip(
+            set_bit(
                 &mut self.root[leaf / 64],
                 1 << (leaf % 64),
                 (&self.own.root, &self.receivers.root),
@@ -93,7 +93,7 @@ impl<C: CacheMaintenance> Sender<C> {
 }
 
 /// Sets a bit: flips this side's bit, unless it already differs from the other side's.
-fn flip<C: CacheMaintenance>(
+fn set_bit<C: CacheMaintenance>(
     current: &mut u64,
     bit: u64,
     (own, others): (&SharedMemory<C>, &SharedMemory<C>),
@@ -130,7 +130,7 @@ impl<C: CacheMaintenance> Receiver<C> {
     pub fn take(&mut self, mut visit: impl FnMut(u16)) -> usize {
         let mut count = 0;
         for word in 0..NODE_WORDS {
-            let mut leaves = copy(&mut self.root[word], (&self.own.root, &self.senders.root), word);
+            let mut leaves = take_bits(&mut self.root[word], (&self.own.root, &self.senders.root), word);
             while leaves != 0 {
                 let leaf = word * 64 + leaves.trailing_zeros() as usize;
                 leaves &= leaves - 1;
@@ -146,7 +146,8 @@ impl<C: CacheMaintenance> Receiver<C> {
     fn take_leaf(&mut self, leaf: usize, visit: &mut impl FnMut(u16)) -> usize {
         let mut count = 0;
         for word in leaf * NODE_WORDS..(leaf + 1) * NODE_WORDS {
-            let mut channels = copy(&mut self.leaves[word], (&self.own.leaves, &self.senders.leaves), word);
+            let mut channels =
+                take_bits(&mut self.leaves[word], (&self.own.leaves, &self.senders.leaves), word);
             count += channels.count_ones() as usize;
             while channels != 0 {
                 visit((word * 64 + channels.trailing_zeros() as usize) as u16);
@@ -158,7 +159,7 @@ impl<C: CacheMaintenance> Receiver<C> {
 }
 
 /// Clears bits by copying those of the other side. Returns the bits that were set.
-fn copy<C: CacheMaintenance>(
+fn take_bits<C: CacheMaintenance>(
     current: &mut u64,
     (own, others): (&SharedMemory<C>, &SharedMemory<C>),
     word: usize,
@@ -205,14 +206,14 @@ mod tests {
     }
 
     #[test]
-    fn all_channels_at_once() {
+    fn all_channels_can_be_pending_at_once() {
         let (_, mut sender, mut receiver) = pair();
         (0..CHANNELS as u16).for_each(|channel| assert!(sender.notify(channel)));
         assert!(taken(&mut receiver).into_iter().eq(0..CHANNELS as u16));
     }
 
     #[test]
-    fn a_peer_that_sets_any_bits_names_no_channel_that_there_is_not() {
+    fn arbitrary_bits_yield_only_existing_channels() {
         let (memory, _, mut receiver) = pair();
         memory.words().iter().for_each(|word| word.store(u64::MAX, Ordering::Relaxed));
         assert!(taken(&mut receiver).into_iter().all(|channel| usize::from(channel) < CHANNELS));

@@ -33,9 +33,9 @@ fn views(
 }
 
 /// Returns the bytes of a message.
-fn content(seed: u64, index: u64, most_bytes: usize) -> Vec<u8> {
+fn content(seed: u64, index: u64, max_bytes: usize) -> Vec<u8> {
     let mut random = Random::new(seed.wrapping_add(index.wrapping_mul(77)));
-    let length = random.index(most_bytes + 1);
+    let length = random.index(max_bytes + 1);
     (0..length).map(|_| random.word() as u8).collect()
 }
 
@@ -148,7 +148,7 @@ fn run_ids(is_ring: bool, rate: Option<u32>, seed: u64, mutation: Mutation) -> R
 }
 
 #[test]
-fn channels_that_were_notified_are_looked_at_at_every_rate_of_evictions() {
+fn notified_channels_are_taken_at_every_eviction_rate() {
     for is_ring in [true, false] {
         for rate in RATES {
             for seed in 0..SEEDS {
@@ -157,14 +157,14 @@ fn channels_that_were_notified_are_looked_at_at_every_rate_of_evictions() {
             }
         }
         for mutation in [Mutation::NoWriteBack, Mutation::NoInvalidate] {
-            let noticed = (0..12).filter(|seed| run_ids(is_ring, None, *seed, mutation).is_err()).count();
-            assert_eq!(noticed, 12, "ring: {is_ring}, {mutation:?}");
+            let detected = (0..12).filter(|seed| run_ids(is_ring, None, *seed, mutation).is_err()).count();
+            assert_eq!(detected, 12, "ring: {is_ring}, {mutation:?}");
         }
     }
 }
 
 #[test]
-fn messages_arrive_at_every_rate_of_evictions() {
+fn messages_arrive_at_every_eviction_rate() {
     for rate in RATES {
         for seed in 0..SEEDS {
             assert_eq!(run(rate, seed, Mutation::None), Ok(()), "one in {rate:?}, seed {seed}");
@@ -173,19 +173,19 @@ fn messages_arrive_at_every_rate_of_evictions() {
 }
 
 /// Returns, for each rate, in how many of 12 runs the mutant is detected.
-fn noticed(mutation: Mutation) -> [usize; 4] {
+fn detected(mutation: Mutation) -> [usize; 4] {
     RATES.map(|rate| (0..12).filter(|seed| run(rate, *seed, mutation).is_err()).count())
 }
 
 #[test]
-fn an_operation_that_is_omitted_is_noticed_where_nothing_is_evicted() {
+fn omitted_operation_is_detected_without_evictions() {
     for mutation in [Mutation::NoWriteBack, Mutation::NoInvalidate] {
-        assert_eq!(noticed(mutation)[0], 12, "{mutation:?}");
+        assert_eq!(detected(mutation)[0], 12, "{mutation:?}");
     }
 }
 
 #[test]
-fn operations_in_the_wrong_order_are_noticed() {
-    let noticed = noticed(Mutation::LateWriteBack);
-    assert!(noticed.iter().sum::<usize>() > 0, "{noticed:?}");
+fn misordered_operations_are_detected() {
+    let detected = detected(Mutation::LateWriteBack);
+    assert!(detected.iter().sum::<usize>() > 0, "{detected:?}");
 }

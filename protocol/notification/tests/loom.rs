@@ -40,7 +40,7 @@ fn messages_arrive_whole_and_in_order_while_the_fifo_wraps() {
 }
 
 #[test]
-fn a_channel_that_is_notified_while_it_is_pending_is_looked_at_again() {
+fn channel_notified_while_pending_is_taken_again() {
     loom::model(|| {
         let memory = SharedMemory::zeroed(tree::TOTAL_BYTES);
         let messages = SharedMemory::zeroed(8);

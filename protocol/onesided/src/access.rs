@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn sides_in_turn_keep_what_the_other_wrote_to_the_same_line() {
+    fn alternating_writers_of_a_line_keep_both_stores() {
         let memory = SharedMemory::zeroed(64);
         let [a, b] = [(); 2].map(|()| EmulatedCache::view(memory.clone(), NEVER));
         put(&a, 0, &[1; 32]).unwrap();
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn a_put_of_what_this_side_wrote_before_replaces_what_another_wrote_since() {
+    fn put_of_unchanged_data_overwrites_another_writer() {
         let memory = SharedMemory::zeroed(64);
         let [a, b] = [(); 2].map(|()| EmulatedCache::view(memory.clone(), NEVER));
         put(&a, 0, &[1; 64]).unwrap();

@@ -88,7 +88,7 @@ pub struct FlagReader<C: CacheMaintenance> {
 impl<C: CacheMaintenance> FlagReader<C> {
     /// Bounds the accesses of [`latest`](Self::latest), [`is_raised`](Self::is_raised) and
     /// [`take`](Self::take) to shared memory.
-    pub const LOOK_BOUND: Steps = Steps::of(1, 0);
+    pub const READ_BOUND: Steps = Steps::of(1, 0);
 
     /// Creates a reader of the flag at `offset_bytes` of `memory`, of which nothing was taken yet.
     ///
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reader_that_looks_late_learns_how_often_the_flag_was_raised() {
+    fn late_reader_gets_the_number_of_raises() {
         let [writer, reader] = views();
         let mut writer = FlagWriter::new(&writer, 64).unwrap();
         let mut reader = FlagReader::new(&reader, 64).unwrap();
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn value_flags_change_hands() {
+    fn value_flags_can_be_written_by_each_side_in_turn() {
         let [a, b] = views();
         let (at_a, at_b) = (ValueFlag::new(&a, 0).unwrap(), ValueFlag::new(&b, 0).unwrap());
         for round in 0..5_u8 {

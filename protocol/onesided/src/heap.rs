@@ -84,9 +84,9 @@ impl SymmetricHeap {
         let rounded = wanted_bytes.max(1).checked_next_multiple_of(GRANULE_BYTES);
         let rounded = rounded.ok_or_else(|| no_space(self.longest_bytes()))?;
         // Searches from `next` on, and then from the start.
-        let behind = self.gaps().map(|(start, end)| (start.max(next), end));
+        let ranges_from_next = self.free_ranges().map(|(start, end)| (start.max(next), end));
         let fits = |&(start, end): &(usize, usize)| end >= start && end - start >= rounded;
-        let found = behind.into_iter().find(fits).or_else(|| self.gaps().find(fits));
+        let found = ranges_from_next.into_iter().find(fits).or_else(|| self.free_ranges().find(fits));
         let (offset, _) = found.ok_or_else(|| no_space(self.longest_bytes()))?;
         let index = self.blocks.partition_point(|(start, _)| *start < offset);
         self.blocks.insert(index, (offset, rounded));
@@ -99,12 +99,12 @@ impl SymmetricHeap {
     /// # Errors
     /// [`NoSpace`] when all is in use.
     pub fn allocate_up_to(&mut self, wanted_bytes: usize) -> Result<(usize, usize), NoSpace> {
-        let given = wanted_bytes.min(self.longest_bytes());
-        if given == 0 {
+        let granted_bytes = wanted_bytes.min(self.longest_bytes());
+        if granted_bytes == 0 {
             self.history.add(1, wanted_bytes);
             return Err(NoSpace { wanted_bytes, longest_bytes: 0, length_bytes: self.length_bytes });
         }
-        self.allocate(given).map(|offset| (offset, given))
+        self.allocate(granted_bytes).map(|offset| (offset, granted_bytes))
     }
 
     /// Frees the allocation at `offset_bytes`, and returns its length.
@@ -128,7 +128,7 @@ impl SymmetricHeap {
     /// Returns the length of the longest free range, in bytes.
     #[must_use]
     pub fn longest_bytes(&self) -> usize {
-        self.gaps().map(|(start, end)| end - start).max().unwrap_or(0)
+        self.free_ranges().map(|(start, end)| end - start).max().unwrap_or(0)
     }
 
     /// Returns the history of calls.
@@ -138,7 +138,7 @@ impl SymmetricHeap {
     }
 
     /// Returns the free ranges, start and end, in order.
-    fn gaps(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
+    fn free_ranges(&self) -> impl Iterator<Item = (usize, usize)> + '_ {
         let starts = core::iter::once(0).chain(self.blocks.iter().map(|(start, length)| start + length));
         let ends = self.blocks.iter().map(|(start, _)| *start).chain(core::iter::once(self.length_bytes));
         starts.zip(ends).filter(|(start, end)| start < end)
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_freed_is_reused_last() {
+    fn freed_ranges_are_reused_last() {
         let mut heap = SymmetricHeap::new(4 * GRANULE_BYTES);
         let offsets: Vec<usize> = (0..3).map(|_| heap.allocate(1).unwrap()).collect();
         heap.free(offsets[0]).unwrap();

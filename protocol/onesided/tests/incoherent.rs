@@ -152,7 +152,7 @@ fn run(rate: Option<u32>, seed: u64, mutation: Mutation) -> Result<(), String> {
 }
 
 #[test]
-fn data_and_flags_arrive_at_every_rate_of_evictions() {
+fn data_and_flags_arrive_at_every_eviction_rate() {
     for rate in RATES {
         for seed in 0..SEEDS {
             assert_eq!(run(rate, seed, Mutation::None), Ok(()), "one in {rate:?}, seed {seed}");
@@ -161,19 +161,19 @@ fn data_and_flags_arrive_at_every_rate_of_evictions() {
 }
 
 /// Returns, for each rate, in how many of 12 runs the mutant is detected.
-fn noticed(mutation: Mutation) -> [usize; 4] {
+fn detected(mutation: Mutation) -> [usize; 4] {
     RATES.map(|rate| (0..12).filter(|seed| run(rate, *seed, mutation).is_err()).count())
 }
 
 #[test]
-fn an_operation_that_is_omitted_is_noticed_where_nothing_is_evicted() {
+fn omitted_operation_is_detected_without_evictions() {
     for mutation in [Mutation::NoWriteBack, Mutation::NoInvalidate] {
-        assert_eq!(noticed(mutation)[0], 12, "{mutation:?}");
+        assert_eq!(detected(mutation)[0], 12, "{mutation:?}");
     }
 }
 
 #[test]
-fn operations_in_the_wrong_order_are_noticed() {
-    let noticed = noticed(Mutation::LateWriteBack);
-    assert!(noticed.iter().sum::<usize>() > 0, "{noticed:?}");
+fn misordered_operations_are_detected() {
+    let detected = detected(Mutation::LateWriteBack);
+    assert!(detected.iter().sum::<usize>() > 0, "{detected:?}");
 }

@@ -11,7 +11,7 @@ const READY: usize = 64;
 const TAKEN: usize = 128;
 
 #[test]
-fn a_reader_that_sees_the_flag_gets_what_was_put_before_and_not_what_is_put_after() {
+fn flag_orders_puts_before_and_after_it() {
     loom::model(|| {
         let memory = SharedMemory::zeroed(192);
         let mut ready = FlagWriter::new(&memory, READY).unwrap();
@@ -42,7 +42,7 @@ fn a_reader_that_sees_the_flag_gets_what_was_put_before_and_not_what_is_put_afte
 }
 
 #[test]
-fn a_reader_that_looks_late_counts_every_time_the_flag_was_raised() {
+fn late_reader_counts_every_raise() {
     loom::model(|| {
         let memory = SharedMemory::zeroed(64);
         let mut flag = FlagWriter::new(&memory, 0).unwrap();

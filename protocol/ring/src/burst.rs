@@ -23,7 +23,7 @@ impl Burst {
 
     /// Records an empty poll at the consumer's position.
     #[inline(always)]
-    pub(crate) fn end(&mut self, position: u64) {
+    pub(crate) fn record_empty_poll(&mut self, position: u64) {
         let slots = position - self.from;
         if slots != 0 {
             self.from = position;
@@ -33,13 +33,13 @@ impl Burst {
 
     /// Whether slots after the message at `position` have probably been published.
     #[inline(always)]
-    pub(crate) fn goes_on(&self, position: u64) -> bool {
+    pub(crate) fn predicts_more(&self, position: u64) -> bool {
         position >= self.long_from
     }
 
     /// Whether the message at `position` is the first of its burst.
     #[inline(always)]
-    pub(crate) fn begins(&self, position: u64) -> bool {
+    pub(crate) fn starts_at(&self, position: u64) -> bool {
         position == self.from
     }
 }
@@ -49,17 +49,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_long_burst_goes_on_and_so_does_the_one_after_it() {
+    fn long_burst_enables_prefetch_in_the_next_burst() {
         let mut burst = Burst::FIRST;
-        assert!(burst.begins(0) && !burst.goes_on(15) && burst.goes_on(16));
-        burst.end(15);
-        assert!(burst.begins(15) && !burst.begins(16));
-        assert!(!burst.goes_on(30) && burst.goes_on(31), "15 slots are no long burst");
-        burst.end(31);
-        assert!(burst.goes_on(31), "16 slots are");
-        burst.end(31);
-        assert!(burst.goes_on(31), "further empty polls say nothing");
-        burst.end(32);
-        assert!(!burst.goes_on(47) && burst.goes_on(48));
+        assert!(burst.starts_at(0) && !burst.predicts_more(15) && burst.predicts_more(16));
+        burst.record_empty_poll(15);
+        assert!(burst.starts_at(15) && !burst.starts_at(16));
+        assert!(!burst.predicts_more(30) && burst.predicts_more(31), "15 slots are no long burst");
+        burst.record_empty_poll(31);
+        assert!(burst.predicts_more(31), "16 slots are");
+        burst.record_empty_poll(31);
+        assert!(burst.predicts_more(31), "further empty polls say nothing");
+        burst.record_empty_poll(32);
+        assert!(!burst.predicts_more(47) && burst.predicts_more(48));
     }
 }

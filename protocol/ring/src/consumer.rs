@@ -34,18 +34,18 @@ struct Found {
 }
 
 impl Found {
-    const NOTHING: Found = Found { slots: 0, len_bytes: 0 };
+    const NONE: Found = Found { slots: 0, len_bytes: 0 };
 }
 
-/// Result of [`Consumer::look`].
+/// Result of [`Consumer::peek`].
 #[derive(Debug)]
-pub enum Look {
+pub enum Peek {
     /// A message is available.
     Message(Head),
     /// No message is available. All slots consumed so far have been returned.
     Empty,
     /// Any other case, such as an error or the end of the ring. [`Consumer::try_recv`] handles it.
-    Other,
+    SlowPath,
 }
 
 /// Receiving end of a ring.
@@ -100,7 +100,7 @@ impl<C: CacheMaintenance> Consumer<C> {
             checkpoint: credit_step,
             reverse_credit: 0,
             burst: Burst::FIRST,
-            tally: Tally::NOTHING,
+            tally: Tally::EMPTY,
             credit_stores: 0,
             slots,
             producer_line: SharedWords::first_of(memory.producer_line),
@@ -138,18 +138,18 @@ impl<C: CacheMaintenance> Consumer<C> {
     pub fn try_recv(&mut self) -> Result<Option<Message<'_, C>>, RecvError> {
         let word = self.slots.load_control(self.position, Acquire);
         if self.is_single(word) {
-            self.announced(word);
+            self.prepare_single(word);
             return Ok(Some(Message::new(self, control::length_bytes(word), 1)));
         }
-        if self.continues(word)
+        if self.is_multi_slot(word)
             && let Some(len_bytes) = self.pair_bytes(word)
         {
-            self.note_credit(word);
+            self.record_credit(word);
             self.prefetch_ahead::<2>();
             return Ok(Some(Message::new(self, len_bytes, 2)));
         }
-        self.burst.end(self.position);
-        if self.nothing_new(word) {
+        self.burst.record_empty_poll(self.position);
+        if self.is_empty_poll(word) {
             return Ok(None);
         }
         let found = self.examine(word);
@@ -166,40 +166,40 @@ impl<C: CacheMaintenance> Consumer<C> {
     /// transports at one place. Read the message through [`view`](Self::view); it stays in the ring until
     /// [`consume`](Self::consume).
     #[inline(always)]
-    pub fn look(&mut self) -> Look {
+    pub fn peek(&mut self) -> Peek {
         let word = self.slots.load_control(self.position, Acquire);
         if self.is_single(word) {
-            self.announced(word);
-            return Look::Message(Head::new(self.position, control::length_bytes(word), 1));
+            self.prepare_single(word);
+            return Peek::Message(Head::new(self.position, control::length_bytes(word), 1));
         }
-        if self.continues(word) {
+        if self.is_multi_slot(word) {
             if let Some(len_bytes) = self.pair_bytes(word) {
-                self.note_credit(word);
+                self.record_credit(word);
                 self.prefetch_ahead::<2>();
-                return Look::Message(Head::new(self.position, len_bytes, 2));
+                return Peek::Message(Head::new(self.position, len_bytes, 2));
             }
             let found = self.examine(word);
             if found.slots != 0 {
-                return Look::Message(Head::new(self.position, found.len_bytes, found.slots));
+                return Peek::Message(Head::new(self.position, found.len_bytes, found.slots));
             }
-            return Look::Other;
+            return Peek::SlowPath;
         }
-        self.burst.end(self.position);
+        self.burst.record_empty_poll(self.position);
         if word & TAG_MASK != self.idle || self.producer_line.load_current_le::<0>(Acquire) != 0 {
-            return Look::Other;
+            return Peek::SlowPath;
         }
         self.return_slots();
-        Look::Empty
+        Peek::Empty
     }
 
-    /// Returns the content of a message found by [`look`](Self::look).
+    /// Returns the content of a message found by [`peek`](Self::peek).
     #[inline(always)]
     #[must_use]
     pub fn view(&self, head: &Head) -> View<'_, C> {
         View::new(self, head)
     }
 
-    /// Consumes a message found by [`look`](Self::look). Returns whether slots were returned to the producer.
+    /// Consumes a message found by [`peek`](Self::peek). Returns whether slots were returned to the producer.
     #[inline(always)]
     pub fn consume(&mut self, head: Head) -> bool {
         let (slots, len_bytes) = head.into_parts();
@@ -208,12 +208,12 @@ impl<C: CacheMaintenance> Consumer<C> {
 
     /// Whether `word` is the control word of the first of several slots in the current lap.
     #[inline(always)]
-    fn continues(&self, word: u64) -> bool {
+    fn is_multi_slot(&self, word: u64) -> bool {
         word & SINGLE_MASK == self.expected | MORE
     }
 
-    /// Returns the length of the message that [starts](Self::continues) with `word`, if it is valid and takes
-    /// exactly two slots.
+    /// Returns the length of the message that [starts](Self::is_multi_slot) with `word`, if it is valid and
+    /// takes exactly two slots.
     #[inline(always)]
     fn pair_bytes(&self, word: u64) -> Option<usize> {
         let payload_bytes = self.slots.payload_bytes();
@@ -239,8 +239,8 @@ impl<C: CacheMaintenance> Consumer<C> {
 
     /// Prepares to read the message of a [single-slot](Self::is_single) control word.
     #[inline(always)]
-    fn announced(&mut self, word: u64) {
-        self.note_credit(word);
+    fn prepare_single(&mut self, word: u64) {
+        self.record_credit(word);
         self.prefetch_ahead::<1>();
         self.slots.invalidate_payload(self.position);
     }
@@ -248,8 +248,8 @@ impl<C: CacheMaintenance> Consumer<C> {
     /// Prefetches slots ahead of the current message if further messages have probably been published.
     #[inline(always)]
     fn prefetch_ahead<const SLOTS: u64>(&self) {
-        if self.burst.goes_on(self.position) {
-            if self.burst.begins(self.position) {
+        if self.burst.predicts_more(self.position) {
+            if self.burst.starts_at(self.position) {
                 self.prefetch_first_slots();
             }
             for ahead in PREFETCH_SLOTS..PREFETCH_SLOTS + SLOTS {
@@ -268,7 +268,7 @@ impl<C: CacheMaintenance> Consumer<C> {
 
     /// Stores the credit that arrived with a message.
     #[inline(always)]
-    fn note_credit(&mut self, word: u64) {
+    fn record_credit(&mut self, word: u64) {
         let credit = control::reverse_credit(word);
         // Credit never changes under one-way traffic, and a store costs more than a comparison.
         if self.reverse_credit != credit {
@@ -284,12 +284,12 @@ impl<C: CacheMaintenance> Consumer<C> {
         if word & SINGLE_MASK == self.expected {
             return true;
         }
-        !self.nothing_new(word) && (self.examine(word).slots != 0 || self.ended.is_some())
+        !self.is_empty_poll(word) && (self.examine(word).slots != 0 || self.ended.is_some())
     }
 
     /// Detects the common empty poll: an idle slot, no slots to return, and a producer that has not closed.
     #[inline(always)]
-    fn nothing_new(&self, word: u64) -> bool {
+    fn is_empty_poll(&self, word: u64) -> bool {
         word & TAG_MASK == self.idle
             && self.credited == self.position
             && self.producer_line.load_current_le::<0>(Acquire) == 0
@@ -304,17 +304,17 @@ impl<C: CacheMaintenance> Consumer<C> {
         if self.ended.is_none() {
             match self.examine_tag(word) {
                 Ok(found) => return found,
-                Err(error) => self.end_with(error),
+                Err(error) => self.set_ended(error),
             }
         }
-        Found::NOTHING
+        Found::NONE
     }
 
     fn examine_tag(&mut self, word: u64) -> Result<Found, RecvError> {
         let mut word = word;
         if word & TAG_MASK == self.idle {
             self.return_slots();
-            let Some(at_word) = self.word_after_close()? else { return Ok(Found::NOTHING) };
+            let Some(at_word) = self.word_after_close()? else { return Ok(Found::NONE) };
             word = at_word;
         }
         if word & TAG_MASK != self.expected {
@@ -394,7 +394,7 @@ impl<C: CacheMaintenance> Consumer<C> {
     /// would steal the line from a producer that is still writing it.
     #[inline(always)]
     pub fn prefetch_second(&self) {
-        if self.tally.ends_several(self.position) {
+        if self.tally.last_was_multi_slot(self.position) {
             self.slots.prefetch(self.position + 1);
         }
     }
@@ -440,7 +440,7 @@ impl<C: CacheMaintenance> Consumer<C> {
     }
 
     /// Returns the credit that arrived with the latest message: slots of the reverse ring consumed by the
-    /// peer, modulo 2³². Pass it to [`Producer::note_credit`](crate::Producer::note_credit) of that ring.
+    /// peer, modulo 2³². Pass it to [`Producer::record_credit`](crate::Producer::record_credit) of that ring.
     #[inline]
     #[must_use]
     pub fn reverse_credit(&self) -> u32 {
@@ -470,17 +470,17 @@ impl<C: CacheMaintenance> Consumer<C> {
     pub fn close(&mut self) {
         self.return_slots();
         self.credit_line.store_through_le(1, 1, Release);
-        self.end_with(self.ended.unwrap_or(RecvError::Closed));
+        self.set_ended(self.ended.unwrap_or(RecvError::Closed));
     }
 
     /// Stops receiving without notifying the producer; see [`Producer::abandon`](crate::Producer::abandon).
     pub fn abandon(&mut self) {
-        self.end_with(self.ended.unwrap_or(RecvError::Closed));
+        self.set_ended(self.ended.unwrap_or(RecvError::Closed));
     }
 
     /// Ends receiving. No control word matches the impossible tags, so every poll takes the slow path and
     /// returns the error.
-    fn end_with(&mut self, error: RecvError) {
+    fn set_ended(&mut self, error: RecvError) {
         self.ended = Some(error);
         self.expected = IMPOSSIBLE;
         self.idle = IMPOSSIBLE;

@@ -164,9 +164,9 @@ pub struct Waker<C: CacheMaintenance = Coherent> {
     line: SharedWords<1, C>,
     order: WakeOrder,
     /// Whether a check needs no fence. False under the asymmetric order while this waker fences temporarily.
-    light: bool,
+    fence_free: bool,
     /// Number of the sleep that was last rung for; zero, which is even, means none.
-    rung: u64,
+    last_rung: u64,
     /// This side's own sleep line, in which it announces that it fences.
     own_line: Option<SharedMemory<C>>,
     /// Messages since the last ring, counted while fencing.
@@ -193,8 +193,8 @@ impl<C: CacheMaintenance> Waker<C> {
     pub fn new(line: SharedMemory<C>, order: WakeOrder) -> Result<Self, LayoutError> {
         check_line("sleep", &line, SLEEP_LINE_BYTES)?;
         let line = SharedWords::first_of(line);
-        let light = order == WakeOrder::Asymmetric;
-        Ok(Waker { line, order, light, rung: 0, own_line: None, quiet_messages: 0 })
+        let fence_free = order == WakeOrder::Asymmetric;
+        Ok(Waker { line, order, fence_free, last_rung: 0, own_line: None, quiet_messages: 0 })
     }
 
     /// Fences temporarily after each ring, and announces it in `own_line`, this side's own sleep line.
@@ -218,7 +218,7 @@ impl<C: CacheMaintenance> Waker<C> {
     #[inline(always)]
     #[must_use = "a doorbell that is not rung leaves the peer asleep"]
     pub fn is_quiet(&self) -> bool {
-        if self.light {
+        if self.fence_free {
             compiler_fence(SeqCst);
         } else if self.is_fencing() {
             return false;
@@ -226,23 +226,23 @@ impl<C: CacheMaintenance> Waker<C> {
             fence(SeqCst);
         }
         let sequence = self.line.load_current_le::<0>(Relaxed);
-        sequence.is_multiple_of(2) || sequence == self.rung
+        sequence.is_multiple_of(2) || sequence == self.last_rung
     }
 
     /// Like [`must_ring`](Self::must_ring), for callers that can execute the heavy barrier that ends fencing.
     #[inline]
     #[must_use = "a doorbell that is not rung leaves the peer asleep"]
     pub fn check(&mut self) -> WakeCheck {
-        if self.light {
+        if self.fence_free {
             compiler_fence(SeqCst);
         } else {
             fence(SeqCst);
         }
         let sequence = self.line.load_current_le::<0>(Relaxed);
-        if sequence.is_multiple_of(2) || sequence == self.rung {
-            return if self.is_fencing() { self.count_quiet() } else { WakeCheck::NotNeeded };
+        if sequence.is_multiple_of(2) || sequence == self.last_rung {
+            return if self.is_fencing() { self.count_message_without_ring() } else { WakeCheck::NotNeeded };
         }
-        self.rung = sequence;
+        self.last_rung = sequence;
         if tombolo_base::canary!("doorbell is forgotten") {
             return WakeCheck::NotNeeded;
         }
@@ -253,19 +253,19 @@ impl<C: CacheMaintenance> Waker<C> {
     /// Whether this waker fences temporarily, beyond what its order requires.
     #[inline(always)]
     fn is_fencing(&self) -> bool {
-        !self.light && self.order == WakeOrder::Asymmetric
+        !self.fence_free && self.order == WakeOrder::Asymmetric
     }
 
     #[cold]
     fn start_fencing(&mut self) {
         self.quiet_messages = 0;
-        if let (Some(line), true) = (&self.own_line, self.light) {
-            self.light = false;
+        if let (Some(line), true) = (&self.own_line, self.fence_free) {
+            self.fence_free = false;
             line.store_through_le(FENCE_WORD, 1, Release);
         }
     }
 
-    fn count_quiet(&mut self) -> WakeCheck {
+    fn count_message_without_ring(&mut self) -> WakeCheck {
         self.quiet_messages = self.quiet_messages.saturating_add(1);
         if self.quiet_messages < QUIET_MESSAGES { WakeCheck::NotNeeded } else { WakeCheck::StopFencing }
     }
@@ -275,7 +275,7 @@ impl<C: CacheMaintenance> Waker<C> {
         if let (Some(line), true) = (&self.own_line, self.is_fencing()) {
             line.store_through_le(FENCE_WORD, 0, Release);
             heavy_barrier();
-            self.light = true;
+            self.fence_free = true;
         }
     }
 }
@@ -290,7 +290,7 @@ mod tests {
     }
 
     #[test]
-    fn each_sleep_is_rung_for_once() {
+    fn each_sleep_gets_one_ring() {
         for order in [WakeOrder::Fence, WakeOrder::Asymmetric] {
             let (mut sleeper, mut waker, _) = pair(order);
             assert!(!waker.must_ring());
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waker_that_rang_fences_and_spares_the_sleeper_its_barrier_until_it_is_quiet() {
+    fn waker_fences_after_a_ring_until_quiet() {
         let (mut sleeper, mut waker, line) = announcing_pair();
         assert_eq!(waker.check(), WakeCheck::NotNeeded);
         assert_eq!(sleeper.arm(|| Err("called")), Err("called"));
@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ring_restarts_the_quiet_count_and_a_waker_without_a_line_never_fences() {
+    fn ring_resets_the_fencing_count_and_no_line_means_no_fencing() {
         let (mut sleeper, mut waker, _) = announcing_pair();
         sleeper.arm(|| Ok::<(), ()>(())).unwrap();
         assert!(waker.must_ring());
@@ -387,7 +387,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waker_is_quiet_where_a_check_would_do_nothing() {
+    fn waker_is_quiet_if_and_only_if_check_does_nothing() {
         let (mut armed, of_armed, _) = pair(WakeOrder::Fence);
         let (mut asymmetric, of_asymmetric, _) = pair(WakeOrder::Asymmetric);
         let (mut announcing, of_announcing, _) = announcing_pair();
@@ -410,7 +410,7 @@ mod tests {
     }
 
     #[test]
-    fn any_word_is_survived() {
+    fn arbitrary_words_do_not_panic() {
         let (_, mut waker, line) = pair(WakeOrder::Fence);
         for (word, rings) in [(u64::MAX, true), (u64::MAX, false), (u64::MAX - 1, false), (7, true)] {
             line.store_le(0, word, Relaxed);

@@ -64,10 +64,10 @@ mod tally;
 pub use config::{
     CREDIT_LINE_BYTES, LayoutError, PRODUCER_LINE_BYTES, RingConfig, RingMemory, SlotCount, SlotSize, Variant,
 };
-pub use consumer::{Consumer, ConsumerCounters, Look};
+pub use consumer::{Consumer, ConsumerCounters, Peek};
 pub use doorbell::{Sleeper, WakeCheck, WakeOrder, Waker};
 pub use error::{OutOfMessage, RecvError, SendError, TargetTooShort, Violation};
 pub use message::{Head, Message, View};
 pub use producer::{Producer, ProducerCounters, ShortMessage};
-pub use slots::USUAL_PAYLOAD_BYTES;
+pub use slots::B64_PAYLOAD_BYTES;
 pub use staged::{Batch, Claim};

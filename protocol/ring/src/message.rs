@@ -6,9 +6,9 @@ use tombolo_base::{CacheMaintenance, Coherent};
 use crate::bytes;
 use crate::consumer::Consumer;
 use crate::error::{OutOfMessage, TargetTooShort};
-use crate::slots::USUAL_PAYLOAD_BYTES;
+use crate::slots::B64_PAYLOAD_BYTES;
 
-/// Validated length and slot count of the message at the head of a ring, as found by [`Consumer::look`].
+/// Validated length and slot count of the message at the head of a ring, as found by [`Consumer::peek`].
 ///
 /// The message stays in the ring until [`Consumer::consume`].
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl<'a, C: CacheMaintenance> View<'a, C> {
         // Callers often know the length of their target, and thus of the message, at compile time. The copy
         // then compiles to straight-line code.
         let slots = &self.consumer.slots;
-        if target.len() == self.len_bytes && slots.load_usual(self.consumer.position, target) {
+        if target.len() == self.len_bytes && slots.load_b64(self.consumer.position, target) {
             return Ok(self.len_bytes);
         }
         let (message_bytes, target_bytes) = (self.len_bytes, target.len());
@@ -129,7 +129,7 @@ impl<'a, C: CacheMaintenance> View<'a, C> {
     /// The copy has a constant length, independent of the length of the message, and thus no branches.
     #[inline(always)]
     #[must_use = "the message may not have been copied"]
-    pub fn copy_slot_to(self, target: &mut [u8; USUAL_PAYLOAD_BYTES]) -> bool {
+    pub fn copy_slot_to(self, target: &mut [u8; B64_PAYLOAD_BYTES]) -> bool {
         self.slots == 1 && self.consumer.slots.load_payload(self.consumer.position, target)
     }
 

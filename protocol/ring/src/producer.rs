@@ -7,7 +7,7 @@ use crate::config::{LayoutError, RingConfig, RingMemory, Variant};
 use crate::control::{self, CREDIT_MASK, CREDIT_SHIFT, LENGTH_SHIFT, MORE};
 use crate::error::{SendError, Violation};
 use crate::slots::Slots;
-use crate::staged::{Batch, Claim, Mark};
+use crate::staged::{Batch, Claim, RestorePoint};
 use crate::tally::Tally;
 
 /// Counters of a producer since it was created.
@@ -43,12 +43,12 @@ pub struct Producer<C: CacheMaintenance = Coherent> {
     /// Position up to which slots may be written. Equals `position` permanently once the ring is closed or
     /// has failed.
     limit: u64,
-    /// Control word of the slots before `quick_end`, without length and continuation bit: the tag of their
+    /// Control word of the slots before `fast_end`, without length and continuation bit: the tag of their
     /// lap, and the credit that travels with each message.
     lap_word: u64,
     /// Slots before this position are free and belong to the lap of `lap_word`, so short messages are written
     /// without further checks. At most `limit`.
-    quick_end: u64,
+    fast_end: u64,
     single_max_bytes: usize,
     /// Length of the longest message that takes two slots, in bytes.
     pair_max_bytes: usize,
@@ -68,7 +68,7 @@ pub struct Producer<C: CacheMaintenance = Coherent> {
     /// Slots acknowledged by the last piggybacked credit that was applied.
     piggybacked_credit: u64,
     /// Credit of the last message of the reverse ring, not yet applied.
-    noted_credit: u32,
+    recorded_credit: u32,
     producer_line: SharedMemory<C>,
     credit_line: SharedMemory<C>,
 }
@@ -85,12 +85,12 @@ impl<C: CacheMaintenance> Producer<C> {
             position: 0,
             limit: slots.count(),
             lap_word: slots.tag(0),
-            quick_end: slots.count(),
+            fast_end: slots.count(),
             slots,
             single_max_bytes: config.single_max_bytes(),
             pair_max_bytes: (2 * config.slot_size().payload_bytes()).min(config.max_message_bytes()),
             held_from: None,
-            tally: Tally::NOTHING,
+            tally: Tally::EMPTY,
             refused_full: 0,
             refused_bytes: 0,
             credit_loads: 0,
@@ -98,7 +98,7 @@ impl<C: CacheMaintenance> Producer<C> {
             ended: None,
             line_credit: 0,
             piggybacked_credit: 0,
-            noted_credit: 0,
+            recorded_credit: 0,
             producer_line: memory.producer_line,
             credit_line: memory.credit_line,
         })
@@ -175,11 +175,11 @@ impl<C: CacheMaintenance> Producer<C> {
     /// message that a batch holds back.
     #[inline(always)]
     pub(crate) fn put_short(&mut self, message: &[u8], order: Ordering) -> bool {
-        self.put_single(message, order) || self.put_pair_apart(message, order)
+        self.put_single(message, order) || self.put_pair_outlined(message, order)
     }
 
     #[inline(never)]
-    fn put_pair_apart(&mut self, message: &[u8], order: Ordering) -> bool {
+    fn put_pair_outlined(&mut self, message: &[u8], order: Ordering) -> bool {
         self.put_pair(message, order)
     }
 
@@ -201,17 +201,17 @@ impl<C: CacheMaintenance> Producer<C> {
     #[inline(always)]
     pub(crate) fn put_words<const N: usize>(&mut self, words: &[u64; N], order: Ordering) -> bool {
         let slots = if N <= 7 { 1 } else { 2 };
-        let fits = self.slots.hold_seven_words() && 8 * N <= self.pair_max_bytes;
+        let fits = self.slots.are_b64() && 8 * N <= self.pair_max_bytes;
         let position = self.position;
-        if N == 0 || N > 14 || !fits || position + slots > self.quick_end {
+        if N == 0 || N > 14 || !fits || position + slots > self.fast_end {
             return false;
         }
         if slots == 1 {
-            self.slots.fill_numbers::<0, N>(position, words, self.quick_word(8 * N, false), order);
+            self.slots.fill_numbers::<0, N>(position, words, self.fast_word(8 * N, false), order);
         } else {
-            let word = self.quick_word(8 * N - 56, false);
+            let word = self.fast_word(8 * N - 56, false);
             self.slots.fill_numbers::<7, N>(position + 1, words, word, Relaxed);
-            self.slots.fill_numbers::<0, N>(position, words, self.quick_word(56, true), order);
+            self.slots.fill_numbers::<0, N>(position, words, self.fast_word(56, true), order);
         }
         self.advance(slots, 8 * N);
         true
@@ -222,7 +222,7 @@ impl<C: CacheMaintenance> Producer<C> {
         if !self.has_single(message.len()) {
             return false;
         }
-        self.slots.fill(self.position, message, self.quick_word(message.len(), false), order);
+        self.slots.fill(self.position, message, self.fast_word(message.len(), false), order);
         self.advance(1, message.len());
         true
     }
@@ -233,32 +233,32 @@ impl<C: CacheMaintenance> Producer<C> {
     fn put_pair(&mut self, message: &[u8], order: Ordering) -> bool {
         let payload_bytes = self.slots.payload_bytes();
         let is_pair = message.len() > payload_bytes && message.len() <= self.pair_max_bytes;
-        if !is_pair || self.position + 2 > self.quick_end {
+        if !is_pair || self.position + 2 > self.fast_end {
             return false;
         }
         let rest_bytes = message.len() - payload_bytes;
-        let words = [self.quick_word(payload_bytes, true), self.quick_word(rest_bytes, false)];
+        let words = [self.fast_word(payload_bytes, true), self.fast_word(rest_bytes, false)];
         self.slots.fill_pair(self.position, message, words, order);
         self.advance(2, message.len());
         true
     }
 
-    /// Whether a message of `len_bytes` takes one slot and that slot lies before `quick_end`.
+    /// Whether a message of `len_bytes` takes one slot and that slot lies before `fast_end`.
     #[inline(always)]
     pub(crate) fn has_single(&self, len_bytes: usize) -> bool {
-        len_bytes <= self.single_max_bytes && self.position < self.quick_end
+        len_bytes <= self.single_max_bytes && self.position < self.fast_end
     }
 
-    /// Returns the control word of a slot before `quick_end`.
+    /// Returns the control word of a slot before `fast_end`.
     #[inline(always)]
-    fn quick_word(&self, len_bytes: usize, more: bool) -> u64 {
+    fn fast_word(&self, len_bytes: usize, more: bool) -> u64 {
         self.lap_word | (len_bytes as u64) << LENGTH_SHIFT | if more { MORE } else { 0 }
     }
 
     /// Enables the fast path for the known free slots in the lap of `position`.
     fn begin_lap(&mut self) {
         self.lap_word = self.word(self.position, 0, false);
-        self.quick_end = self.limit.min(self.slots.next_lap(self.position));
+        self.fast_end = self.limit.min(self.slots.next_lap(self.position));
     }
 
     #[inline(never)]
@@ -361,7 +361,7 @@ impl<C: CacheMaintenance> Producer<C> {
     /// The first slot still has its idle tag. The others get theirs back, which is what the consumer expects
     /// in an unpublished slot. It cannot read them before the first slot is published, and that store
     /// releases these.
-    pub(crate) fn retract(&mut self, start: Mark) {
+    pub(crate) fn roll_back(&mut self, start: RestorePoint) {
         for staged in start.position + 1..self.position {
             self.slots.store_control(staged, self.idle_word(staged), Relaxed);
         }
@@ -374,17 +374,17 @@ impl<C: CacheMaintenance> Producer<C> {
         self.begin_lap();
     }
 
-    pub(crate) fn mark(&self) -> Mark {
-        Mark { position: self.position, tally: self.tally }
+    pub(crate) fn restore_point(&self) -> RestorePoint {
+        RestorePoint { position: self.position, tally: self.tally }
     }
 
     /// Hides slots from `position` on from the consumer.
-    pub(crate) fn hold_back(&mut self) {
+    pub(crate) fn start_hold(&mut self) {
         // A leaked batch holds back this one too, permanently.
         self.held_from = self.held_from.or(Some(self.position));
     }
 
-    /// Publishes slots hidden by [`hold_back`](Self::hold_back) at `position`.
+    /// Publishes slots hidden by [`start_hold`](Self::start_hold) at `position`.
     pub(crate) fn release_hold(&mut self, position: u64) {
         if self.held_from == Some(position) {
             self.held_from = None;
@@ -411,7 +411,7 @@ impl<C: CacheMaintenance> Producer<C> {
         }
         self.credit_loads += 1;
         if self.credit_line.load_current_le(1, Acquire) != 0 {
-            return Err(self.end_with(SendError::Closed));
+            return Err(self.set_ended(SendError::Closed));
         }
         match self.config.variant() {
             Variant::EpochCredit => self.load_credit(),
@@ -426,11 +426,11 @@ impl<C: CacheMaintenance> Producer<C> {
         let credit = self.credit_line.load_current_le(0, Acquire);
         let before = self.line_credit;
         if credit < before {
-            return Err(self.violated(Violation::CreditWentBack { credit, before }));
+            return Err(self.on_violation(Violation::CreditWentBack { credit, before }));
         }
         let sent = self.published();
         if credit > sent {
-            return Err(self.violated(Violation::CreditBeyondSent { credit, sent }));
+            return Err(self.on_violation(Violation::CreditBeyondSent { credit, sent }));
         }
         self.line_credit = credit;
         self.acknowledge(credit);
@@ -478,9 +478,9 @@ impl<C: CacheMaintenance> Producer<C> {
     /// fewer than 2³² slots were sent since the last applied credit. Beyond that, which takes a peer that
     /// never answers, piggybacked credit is ignored. With [`Variant::UsedFlag`] it is always ignored.
     #[inline(always)]
-    pub fn note_credit(&mut self, credit: u32) {
-        if self.noted_credit != credit {
-            self.noted_credit = credit;
+    pub fn record_credit(&mut self, credit: u32) {
+        if self.recorded_credit != credit {
+            self.recorded_credit = credit;
         }
     }
 
@@ -488,7 +488,7 @@ impl<C: CacheMaintenance> Producer<C> {
     /// Useful only if that message is sent soon: a peer that polls the slot takes the line back.
     #[inline(always)]
     pub fn prefetch(&self) {
-        if !self.tally.ends_several(self.position) {
+        if !self.tally.last_was_multi_slot(self.position) {
             self.slots.prefetch_for_write(self.position);
         }
     }
@@ -497,18 +497,18 @@ impl<C: CacheMaintenance> Producer<C> {
     #[inline(always)]
     fn new_credit(&self, credit: u32) -> Option<u64> {
         let before = self.piggybacked_credit;
-        let news = credit.wrapping_sub(before as u32);
+        let delta = credit.wrapping_sub(before as u32);
         let ambiguous = self.published() - before > u64::from(u32::MAX);
-        let none = news == 0 || ambiguous || self.config.variant() == Variant::UsedFlag;
-        (!none).then(|| before + u64::from(news))
+        let unchanged = delta == 0 || ambiguous || self.config.variant() == Variant::UsedFlag;
+        (!unchanged).then(|| before + u64::from(delta))
     }
 
     /// Applies the noted credit.
     fn apply_credit(&mut self) -> Result<(), SendError> {
-        let Some(credit) = self.new_credit(self.noted_credit) else { return Ok(()) };
+        let Some(credit) = self.new_credit(self.recorded_credit) else { return Ok(()) };
         let sent = self.published();
         if credit > sent {
-            return Err(self.violated(Violation::CreditBeyondSent { credit, sent }));
+            return Err(self.on_violation(Violation::CreditBeyondSent { credit, sent }));
         }
         self.piggybacked_credit = credit;
         self.acknowledge(credit);
@@ -532,11 +532,11 @@ impl<C: CacheMaintenance> Producer<C> {
     #[inline(always)]
     #[must_use]
     pub fn known_free_slots(&self) -> u64 {
-        self.known_free_slots_with(self.noted_credit)
+        self.known_free_slots_with(self.recorded_credit)
     }
 
     /// Like [`known_free_slots`](Self::known_free_slots), with credit for this ring that is not yet
-    /// [noted](Self::note_credit).
+    /// [noted](Self::record_credit).
     #[inline(always)]
     #[must_use]
     pub fn known_free_slots_with(&self, credit: u32) -> u64 {
@@ -572,13 +572,13 @@ impl<C: CacheMaintenance> Producer<C> {
             return;
         }
         self.producer_line.store_through_le(0, self.published() + 1, Release);
-        self.end_with(self.ended.unwrap_or(SendError::Closed));
+        self.set_ended(self.ended.unwrap_or(SendError::Closed));
     }
 
     /// Stops sending without notifying the consumer, for an end whose peer was reported dead. If the report
     /// was really about this end, its peer must see a death, not an orderly close.
     pub fn abandon(&mut self) {
-        self.end_with(self.ended.unwrap_or(SendError::Abandoned));
+        self.set_ended(self.ended.unwrap_or(SendError::Abandoned));
     }
 
     /// Checks that this end can still send: neither closed nor failed, as far as it knows.
@@ -590,14 +590,14 @@ impl<C: CacheMaintenance> Producer<C> {
         self.ended.map_or(Ok(()), Err)
     }
 
-    fn violated(&mut self, violation: Violation) -> SendError {
-        self.end_with(SendError::Violation(violation))
+    fn on_violation(&mut self, violation: Violation) -> SendError {
+        self.set_ended(SendError::Violation(violation))
     }
 
     /// Ends sending. Without room every send takes the slow path, which returns the error.
-    fn end_with(&mut self, error: SendError) -> SendError {
+    fn set_ended(&mut self, error: SendError) -> SendError {
         self.ended = Some(error);
-        (self.limit, self.quick_end) = (self.position, self.position);
+        (self.limit, self.fast_end) = (self.position, self.position);
         error
     }
 }
@@ -622,7 +622,7 @@ mod tests {
 
     /// Returns a producer that has sent `position` slots, all acknowledged, and last applied the credit
     /// `piggybacked`.
-    fn late_in_life(position: u64, piggybacked: u64) -> Producer {
+    fn producer_at(position: u64, piggybacked: u64) -> Producer {
         let config = RingConfig::new(SlotSize::B32, SlotCount::MIN, Variant::EpochCredit);
         let memory = RingMemory {
             slots: SharedMemory::zeroed(config.slots_bytes()),
@@ -633,20 +633,20 @@ mod tests {
         producer.line_credit = position;
         producer.limit = position + producer.slots.count();
         producer.piggybacked_credit = piggybacked;
-        producer.noted_credit = piggybacked as u32;
+        producer.recorded_credit = piggybacked as u32;
         producer.position = position;
         producer
     }
 
     fn apply(producer: &mut Producer, credit: u32) {
-        producer.note_credit(credit);
+        producer.record_credit(credit);
         producer.apply_credit().unwrap();
     }
 
     #[test]
     fn piggybacked_credit_continues_beyond_32_bits() {
         let start = (1 << 32) - 1;
-        let mut producer = late_in_life(start, start);
+        let mut producer = producer_at(start, start);
         producer.try_send(&[1]).unwrap();
         producer.try_send(&[2]).unwrap();
         // One of the two: the count passes 2³².
@@ -660,35 +660,35 @@ mod tests {
     }
 
     #[test]
-    fn room_is_known_from_noted_credit_without_a_load() {
-        let mut producer = late_in_life(1 << 40, 1 << 40);
+    fn recorded_credit_gives_room_without_a_load() {
+        let mut producer = producer_at(1 << 40, 1 << 40);
         let slots = producer.slots.count();
         producer.limit = producer.position + 1;
         assert_eq!(producer.known_free_slots(), 1);
         producer.position += 1;
-        producer.noted_credit = producer.position as u32;
+        producer.recorded_credit = producer.position as u32;
         assert_eq!(producer.known_free_slots(), slots);
         // Invalid credit fails the send that applies it, and is not visible before.
-        producer.noted_credit = producer.position as u32 + 1;
+        producer.recorded_credit = producer.position as u32 + 1;
         assert_eq!(producer.known_free_slots(), 0);
         producer.close();
         assert_eq!(producer.known_free_slots(), 0);
     }
 
     #[test]
-    fn piggybacked_credit_behind_the_line_changes_nothing() {
-        let mut producer = late_in_life(1000, 10);
+    fn piggybacked_credit_older_than_the_line_is_ignored() {
+        let mut producer = producer_at(1000, 10);
         apply(&mut producer, 900);
         assert_eq!(producer.free_slots(), Ok(2));
         assert_eq!(producer.limit, 1002);
     }
 
     #[test]
-    fn piggybacked_credit_of_two_meanings_is_not_believed() {
-        let mut producer = late_in_life((1 << 32) + 9, 10);
+    fn ambiguous_piggybacked_credit_is_ignored() {
+        let mut producer = producer_at((1 << 32) + 9, 10);
         apply(&mut producer, 5);
         assert_eq!(producer.piggybacked_credit, (1 << 32) + 5);
-        let mut producer = late_in_life((1 << 32) + 10, 10);
+        let mut producer = producer_at((1 << 32) + 10, 10);
         for credit in [5, 10, 11, u32::MAX] {
             apply(&mut producer, credit);
         }

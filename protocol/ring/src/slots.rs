@@ -11,7 +11,7 @@ use crate::config::{RingConfig, SlotSize, Variant};
 use crate::control;
 
 /// Payload of a 64-byte slot, the usual size, in bytes.
-pub const USUAL_PAYLOAD_BYTES: usize = SlotSize::B64.payload_bytes();
+pub const B64_PAYLOAD_BYTES: usize = SlotSize::B64.payload_bytes();
 
 /// Slots of a ring. A position counts slots since the ring was created and never wraps.
 pub(crate) struct Slots<C: CacheMaintenance> {
@@ -137,12 +137,12 @@ impl<C: CacheMaintenance> Slots<C> {
 
     /// Whether slots are 64 bytes long, as [`fill_numbers`](Self::fill_numbers) requires.
     #[inline(always)]
-    pub(crate) fn hold_seven_words(&self) -> bool {
+    pub(crate) fn are_b64(&self) -> bool {
         self.size == SlotSize::B64
     }
 
     /// Like [`fill`](Self::fill), with the numbers of a message from index `FIRST` on. Slots must [hold seven
-    /// words](Self::hold_seven_words).
+    /// words](Self::are_b64).
     #[inline(always)]
     pub(crate) fn fill_numbers<const FIRST: usize, const N: usize>(
         &self,
@@ -192,14 +192,14 @@ impl<C: CacheMaintenance> Slots<C> {
 
     /// Loads a message of exactly the length of `target`, if it lies in one or two 64-byte slots.
     #[inline(always)]
-    pub(crate) fn load_usual(&self, position: u64, target: &mut [u8]) -> bool {
-        if self.size != SlotSize::B64 || target.len() > 2 * USUAL_PAYLOAD_BYTES {
+    pub(crate) fn load_b64(&self, position: u64, target: &mut [u8]) -> bool {
+        if self.size != SlotSize::B64 || target.len() > 2 * B64_PAYLOAD_BYTES {
             return false;
         }
-        if target.len() <= USUAL_PAYLOAD_BYTES {
+        if target.len() <= B64_PAYLOAD_BYTES {
             self.load_sized::<8, 7>(position, target);
         } else {
-            self.load_pair_sized::<8, 7, USUAL_PAYLOAD_BYTES>(position, target);
+            self.load_pair_sized::<8, 7, B64_PAYLOAD_BYTES>(position, target);
         }
         true
     }
@@ -224,12 +224,12 @@ impl<C: CacheMaintenance> Slots<C> {
 
     /// Loads the whole payload of the slot at `position`, if slots have the usual 64 bytes.
     #[inline(always)]
-    pub(crate) fn load_payload(&self, position: u64, target: &mut [u8; USUAL_PAYLOAD_BYTES]) -> bool {
-        let is_usual = self.size == SlotSize::B64;
-        if is_usual {
+    pub(crate) fn load_payload(&self, position: u64, target: &mut [u8; B64_PAYLOAD_BYTES]) -> bool {
+        let is_b64 = self.size == SlotSize::B64;
+        if is_b64 {
             self.load_sized::<8, 7>(position, target);
         }
-        is_usual
+        is_b64
     }
 
     #[inline(always)]

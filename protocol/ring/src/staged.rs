@@ -118,21 +118,21 @@ impl<'a, C: CacheMaintenance> Claim<'a, C> {
 pub struct Batch<'a, C: CacheMaintenance = Coherent> {
     producer: &'a mut Producer<C>,
     /// State of the producer before the batch.
-    start: Mark,
+    start: RestorePoint,
     /// Control word that publishes the batch; unused before the first message.
     first_word: u64,
 }
 
 /// Progress of a producer, as a restore point.
 #[derive(Clone, Copy)]
-pub(crate) struct Mark {
+pub(crate) struct RestorePoint {
     pub(crate) position: u64,
     pub(crate) tally: Tally,
 }
 
 impl<'a, C: CacheMaintenance> Batch<'a, C> {
     pub(crate) fn new(producer: &'a mut Producer<C>) -> Self {
-        Batch { start: producer.mark(), producer, first_word: 0 }
+        Batch { start: producer.restore_point(), producer, first_word: 0 }
     }
 
     /// Adds a copy of `message`. All messages of a batch must fit in the ring together.
@@ -181,7 +181,7 @@ impl<'a, C: CacheMaintenance> Batch<'a, C> {
         let (first, mut word) = self.producer.stage(message);
         let position = self.producer.position;
         if position == self.start.position {
-            self.producer.hold_back();
+            self.producer.start_hold();
             self.first_word = core::mem::replace(&mut word, self.producer.idle_word(position));
         }
         self.producer.slots.fill(position, first, word, Relaxed);
@@ -218,7 +218,7 @@ impl<'a, C: CacheMaintenance> Batch<'a, C> {
 impl<C: CacheMaintenance> Drop for Batch<'_, C> {
     fn drop(&mut self) {
         if !self.is_empty() {
-            self.producer.retract(self.start);
+            self.producer.roll_back(self.start);
         }
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct Tally {
 }
 
 impl Tally {
-    pub(crate) const NOTHING: Tally =
+    pub(crate) const EMPTY: Tally =
         Tally { since: 0, messages: 0, bytes: 0, run_bytes: 0, run_shift: 0, is_long: false };
 
     /// Counts a message of `message_slots` slots at `position`, before the position moves past it.
@@ -51,23 +51,23 @@ impl Tally {
     /// Returns the number of messages before `position`.
     #[inline(always)]
     pub(crate) fn messages(&self, position: u64) -> u64 {
-        self.messages + self.in_run(position)
+        self.messages + self.messages_in_run(position)
     }
 
     /// Returns the bytes of the messages before `position`.
     #[inline(always)]
     pub(crate) fn bytes(&self, position: u64) -> u64 {
-        self.bytes + self.in_run(position).wrapping_mul(self.run_bytes as u64)
+        self.bytes + self.messages_in_run(position).wrapping_mul(self.run_bytes as u64)
     }
 
     /// Whether the message that ends at `position` took several slots.
     #[inline(always)]
-    pub(crate) fn ends_several(&self, position: u64) -> bool {
+    pub(crate) fn last_was_multi_slot(&self, position: u64) -> bool {
         self.is_long || (self.run_shift > 0 && position != self.since)
     }
 
     #[inline(always)]
-    fn in_run(&self, position: u64) -> u64 {
+    fn messages_in_run(&self, position: u64) -> u64 {
         (position - self.since) >> (self.run_shift & 1)
     }
 }
@@ -78,7 +78,7 @@ mod tests {
 
     #[test]
     fn runs_of_equal_and_of_unequal_messages_are_counted() {
-        let mut tally = Tally::NOTHING;
+        let mut tally = Tally::EMPTY;
         let (mut position, mut messages, mut bytes) = (0, 0, 0);
         let lengths =
             [(0, 1), (0, 1), (56, 1), (57, 2), (57, 2), (57, 2), (3, 1), (300, 6), (300, 6), (0, 1)];
@@ -87,13 +87,13 @@ mod tests {
             position += slots;
             (messages, bytes) = (messages + 1, bytes + message_bytes as u64);
             assert_eq!((tally.messages(position), tally.bytes(position)), (messages, bytes));
-            assert_eq!(tally.ends_several(position), slots > 1);
+            assert_eq!(tally.last_was_multi_slot(position), slots > 1);
         }
     }
 
     #[test]
-    fn nothing_has_passed_at_first() {
-        let tally = Tally::NOTHING;
-        assert_eq!((tally.messages(0), tally.bytes(0), tally.ends_several(0)), (0, 0, false));
+    fn counts_are_zero_at_first() {
+        let tally = Tally::EMPTY;
+        assert_eq!((tally.messages(0), tally.bytes(0), tally.last_was_multi_slot(0)), (0, 0, false));
     }
 }

@@ -17,27 +17,31 @@ const SIZES: [SlotSize; 3] = [SlotSize::B32, SlotSize::B64, SlotSize::B128];
 struct Observed {
     what: &'static str,
     bound: Steps,
-    most: Steps,
+    max_steps: Steps,
 }
 
 impl Observed {
     fn new(what: &'static str, bound: Steps) -> Self {
-        Observed { what, bound, most: Steps::NONE }
+        Observed { what, bound, max_steps: Steps::NONE }
     }
 
     /// Counts an operation and returns its result.
     fn count<R>(&mut self, operation: impl FnOnce() -> R) -> R {
         let (result, steps) = counted(operation);
         assert!(steps.within(self.bound), "{}: {steps:?} exceeds {:?}", self.what, self.bound);
-        self.most = self.most.max(steps);
+        self.max_steps = self.max_steps.max(steps);
         result
     }
 
     /// Fails if the bound is too far above the observed maximum.
-    fn is_tight(&self, slack: u64) {
-        let (most, bound) = (self.most, self.bound);
-        assert!((most + Steps::of(slack, 0)).loads >= bound.loads, "{}: {most:?} of {bound:?}", self.what);
-        assert_eq!((most.stores, most.fences), (bound.stores, bound.fences), "{}", self.what);
+    fn assert_tight(&self, slack: u64) {
+        let (max_steps, bound) = (self.max_steps, self.bound);
+        assert!(
+            (max_steps + Steps::of(slack, 0)).loads >= bound.loads,
+            "{}: {max_steps:?} of {bound:?}",
+            self.what
+        );
+        assert_eq!((max_steps.stores, max_steps.fences), (bound.stores, bound.fences), "{}", self.what);
     }
 }
 
@@ -84,9 +88,9 @@ fn sending_and_receiving_stay_within_their_bounds_and_reach_them() {
                 for seed in 0..20 {
                     walk(config, message_bytes, seed, &mut sent, &mut received);
                 }
-                sent.is_tight(0);
+                sent.assert_tight(0);
                 // The path with three more loads occurs only while the other side runs: see `tests/loom.rs`.
-                received.is_tight(3);
+                received.assert_tight(3);
             }
         }
     }
@@ -145,20 +149,20 @@ fn doorbells_stay_within_their_bounds_and_reach_them() {
             checked.count(|| waker.check());
             disarmed.count(|| sleeper.disarm());
         }
-        disarmed.is_tight(0);
+        disarmed.assert_tight(0);
         if order == WakeOrder::Asymmetric {
             // It needs no fence of its own until it has rung.
-            checked.is_tight(0);
-            armed.is_tight(0);
+            checked.assert_tight(0);
+            armed.assert_tight(0);
         } else {
-            quiet.is_tight(0);
+            quiet.assert_tight(0);
         }
     }
 }
 
 /// Guards against a test that counts nothing.
 #[test]
-fn what_exceeds_a_bound_is_found() {
+fn exceeded_bound_is_detected() {
     let config = config(SlotSize::B64, 8, Variant::EpochCredit);
     let (_, mut producer, mut consumer): (_, Producer, Consumer) = ring(config);
     let short = Steps::of(0, config.send_bound(50).stores - 1);

@@ -6,19 +6,19 @@ mod common;
 use common::{VARIANTS, config, pattern, receive, ring};
 use tombolo_base::sync::Ordering::Relaxed;
 use tombolo_ring::{
-    Consumer, Look, RecvError, SendError, SlotSize, TargetTooShort, USUAL_PAYLOAD_BYTES, Variant,
+    B64_PAYLOAD_BYTES, Consumer, Peek, RecvError, SendError, SlotSize, TargetTooShort, Variant,
 };
 
 /// Returns the message found by the fast path, or whether the slow path is needed.
 fn recv_fast(consumer: &mut Consumer) -> (Option<Vec<u8>>, bool) {
-    match consumer.look() {
-        Look::Message(head) => {
+    match consumer.peek() {
+        Peek::Message(head) => {
             let message = consumer.view(&head).to_vec();
             consumer.consume(head);
             (Some(message), false)
         }
-        Look::Empty => (None, false),
-        Look::Other => (None, true),
+        Peek::Empty => (None, false),
+        Peek::SlowPath => (None, true),
     }
 }
 
@@ -65,7 +65,7 @@ fn a_message_is_copied_whole_or_not_at_all() {
 }
 
 #[test]
-fn a_slot_is_copied_where_it_is_the_whole_message() {
+fn single_slot_message_is_copied_as_a_slot() {
     for size in SlotSize::ALL {
         let (_, mut producer, mut consumer) = ring(config(size, 4, Variant::EpochCredit));
         for len in [0, 1, 24, 25, 55, 56, 57, 112, 113] {
@@ -73,14 +73,14 @@ fn a_slot_is_copied_where_it_is_the_whole_message() {
                 continue;
             }
             producer.try_send(&pattern(9, len)).unwrap();
-            let Look::Message(head) = consumer.look() else { panic!("{len} bytes in {size:?}") };
-            let mut target = [0xee; USUAL_PAYLOAD_BYTES];
+            let Peek::Message(head) = consumer.peek() else { panic!("{len} bytes in {size:?}") };
+            let mut target = [0xee; B64_PAYLOAD_BYTES];
             let copied = consumer.view(&head).copy_slot_to(&mut target);
             assert_eq!(copied, size == SlotSize::B64 && len <= 56, "{len} bytes in {size:?}");
             if copied {
                 assert_eq!(target[..len], pattern(9, len));
             } else {
-                assert_eq!(target, [0xee; USUAL_PAYLOAD_BYTES]);
+                assert_eq!(target, [0xee; B64_PAYLOAD_BYTES]);
             }
             consumer.consume(head);
             assert_eq!(recv_fast(&mut consumer), NOTHING);
@@ -137,7 +137,7 @@ fn messages_of_words_arrive_as_their_bytes() {
 }
 
 #[test]
-fn an_empty_look_returns_slots_once() {
+fn empty_peek_returns_slots_once() {
     let (memory, mut producer, mut consumer) = ring(config(SlotSize::B32, 8, Variant::EpochCredit));
     producer.try_send(&[1]).unwrap();
     assert_eq!(recv_fast(&mut consumer), (Some(vec![1]), false));
@@ -150,7 +150,7 @@ fn an_empty_look_returns_slots_once() {
 }
 
 #[test]
-fn the_fast_path_leaves_ends_and_violations_to_the_slow_path() {
+fn peek_defers_closes_and_violations_to_try_recv() {
     for variant in VARIANTS {
         let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, variant));
         producer.try_send(&[1]).unwrap();
@@ -172,7 +172,7 @@ fn the_fast_path_leaves_ends_and_violations_to_the_slow_path() {
 }
 
 #[test]
-fn short_sends_take_one_slot_or_two_and_only_room_that_is_known() {
+fn short_sends_use_one_or_two_known_free_slots() {
     for variant in VARIANTS {
         let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, variant));
         for (len, sent) in [(24, true), (25, true), (48, false), (49, false), (24, true), (0, false)] {
@@ -227,7 +227,7 @@ fn room_is_counted_to_the_slot() {
 }
 
 #[test]
-fn a_search_for_room_is_one_load_and_counted() {
+fn search_for_room_costs_one_counted_load() {
     let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, Variant::EpochCredit));
     for round in 1..=3 {
         while producer.try_send_short(&[0]) {}
@@ -252,7 +252,7 @@ fn with_used_flags_one_load_covers_half_a_ring() {
 }
 
 #[test]
-fn an_exact_fit_needs_no_load() {
+fn message_that_exactly_fits_needs_no_load() {
     for variant in VARIANTS {
         let (_, mut producer, _) = ring(config(SlotSize::B32, 4, variant));
         producer.try_send(&pattern(1, 24)).unwrap();
@@ -300,7 +300,7 @@ fn slots_are_returned_every_half_ring_wherever_the_lap_ends() {
 }
 
 #[test]
-fn an_abandoned_consumer_receives_nothing_and_tells_the_producer_nothing() {
+fn abandoned_consumer_neither_receives_nor_notifies() {
     for variant in VARIANTS {
         let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, variant));
         producer.try_send(&[1]).unwrap();
@@ -333,7 +333,7 @@ fn empty_messages_are_received() {
 }
 
 #[test]
-fn both_ends_count_what_they_passed() {
+fn both_ends_count_messages_and_bytes() {
     for variant in VARIANTS {
         let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 8, variant));
         for len in [0, 24, 25, 90] {
@@ -353,7 +353,7 @@ fn both_ends_count_what_they_passed() {
 }
 
 #[test]
-fn an_end_shows_its_shape_and_where_it_is() {
+fn end_reports_its_config_and_position() {
     let shape = config(SlotSize::B32, 4, Variant::EpochCredit).with_max_message_bytes(50);
     let (_, mut producer, mut consumer) = ring(shape);
     assert_eq!((producer.config(), consumer.config()), (&shape, &shape));
@@ -371,7 +371,7 @@ fn an_end_shows_its_shape_and_where_it_is() {
 }
 
 #[test]
-fn the_longest_message_of_a_slot_is_found_and_nothing_beyond_the_limit() {
+fn peek_accepts_a_full_slot_and_nothing_beyond_the_limit() {
     for limit in [0, 10, 24] {
         for variant in VARIANTS {
             let shape = config(SlotSize::B32, 4, variant).with_max_message_bytes(limit);

@@ -69,7 +69,7 @@ fn each_violation_of_a_producer_has_its_error() {
 }
 
 #[test]
-fn a_chain_as_long_as_the_ring_ends() {
+fn check_of_a_chain_as_long_as_the_ring_ends() {
     for variant in VARIANTS {
         let config = config(SlotSize::B32, 4, variant);
         let (memory, _, mut consumer) = ring(config);
@@ -120,7 +120,7 @@ fn each_violation_of_a_consumer_has_its_error() {
         memory.credit_line.store_le(0, 4, Relaxed);
         assert_eq!(full(&mut producer), violation);
         assert_eq!(producer.batch().push(&[1]), Err(violation));
-        producer.note_credit(3);
+        producer.record_credit(3);
         assert_eq!(producer.free_slots(), Err(violation));
         producer.close();
         assert_eq!(producer.try_send(&[1]), Err(violation));
@@ -137,7 +137,7 @@ fn each_violation_of_a_consumer_has_its_error() {
     let (_, mut producer, _) = ring(config(SlotSize::B32, 4, Variant::EpochCredit));
     producer.try_send(&[1]).unwrap();
     let violation = Violation::CreditBeyondSent { credit: 5, sent: 4 }.into();
-    producer.note_credit(5);
+    producer.record_credit(5);
     assert_eq!(producer.check_open(), Ok(()), "the credit has not been checked yet");
     assert_eq!(full(&mut producer), violation);
     assert_eq!(producer.check_open(), Err(violation));
@@ -260,7 +260,7 @@ fn run(config: RingConfig, steps: Vec<Step>) -> Result<(), TestCaseError> {
                 Ok(())
             }
             Step::Hear(credit) => {
-                producer.note_credit(credit);
+                producer.record_credit(credit);
                 Ok(())
             }
             Step::Scribble(place, word) => {
@@ -292,7 +292,7 @@ proptest! {
     #![proptest_config(cases(1000))]
 
     #[test]
-    fn scribbling_harms_only_its_ring(
+    fn corruption_affects_only_its_ring(
         size in prop::sample::select(SlotSize::ALL.to_vec()),
         variant in prop::sample::select(VARIANTS.to_vec()),
         log2 in 1..4_u32,

@@ -48,7 +48,7 @@ fn receive(consumer: &mut Consumer) -> Result<Vec<u8>, RecvError> {
 }
 
 #[test]
-fn what_is_received_was_published_whole() {
+fn received_messages_were_published_completely() {
     model(|variant| {
         let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 2, variant));
         let sender = thread::spawn(move || {
@@ -110,7 +110,7 @@ fn credit_is_forced_and_flushed() {
 }
 
 #[test]
-fn a_batch_appears_at_once_and_an_abandoned_one_never() {
+fn committed_batch_appears_at_once_and_dropped_one_never() {
     model(|variant| {
         let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, variant));
         let sender = thread::spawn(move || {
@@ -132,7 +132,7 @@ fn a_batch_appears_at_once_and_an_abandoned_one_never() {
 }
 
 #[test]
-fn an_abandoned_batch_does_not_show_behind_the_next_message() {
+fn dropped_batch_is_invisible_after_the_next_message() {
     model(|variant| {
         let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 2, variant));
         let sender = thread::spawn(move || {
@@ -164,18 +164,18 @@ fn close_after_two(slots: u32) {
 }
 
 #[test]
-fn a_close_comes_after_what_was_sent_before() {
+fn close_is_received_after_all_earlier_messages() {
     close_after_two(2);
 }
 
 /// In a larger ring, the poll that finds the close also has credit to flush, which is another path.
 #[test]
-fn a_close_comes_after_what_was_sent_before_and_not_credited() {
+fn close_is_received_after_uncredited_messages() {
     close_after_two(4);
 }
 
 #[test]
-fn a_producer_that_waits_for_room_learns_of_a_close() {
+fn waiting_producer_detects_a_close() {
     model(|variant| {
         let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 2, variant));
         for number in 1..=2 {
@@ -199,7 +199,7 @@ fn a_producer_that_waits_for_room_learns_of_a_close() {
 
 /// Requests and replies, each carrying credit for the other direction: the credit lines are never loaded.
 #[test]
-fn two_rings_carry_each_others_credit() {
+fn credit_is_piggybacked_on_the_reverse_ring() {
     loom::model(|| {
         let shape = config(SlotSize::B32, 2, Variant::EpochCredit);
         let (_, mut requests, mut served) = ring(shape);
@@ -207,7 +207,7 @@ fn two_rings_carry_each_others_credit() {
         let server = thread::spawn(move || {
             for number in 1..=3 {
                 assert_eq!(receive(&mut served), Ok(message(number, 1)));
-                replies.note_credit(served.reverse_credit());
+                replies.record_credit(served.reverse_credit());
                 replies.set_reverse_credit(served.credit_to_piggyback());
                 replies.try_send(&message(number, 2)).unwrap();
             }
@@ -217,19 +217,19 @@ fn two_rings_carry_each_others_credit() {
             requests.set_reverse_credit(answered.credit_to_piggyback());
             requests.try_send(&message(number, 1)).unwrap();
             assert_eq!(receive(&mut answered), Ok(message(number, 2)));
-            requests.note_credit(answered.reverse_credit());
+            requests.record_credit(answered.reverse_credit());
         }
         assert_eq!(requests.counters().credit_loads, 0);
         server.join().unwrap();
     });
 }
 
-struct Bed {
+struct SleepingSide {
     sleeper: Sleeper,
     bell: Arc<Notify>,
 }
 
-impl Bed {
+impl SleepingSide {
     /// Receives a message, and sleeps while there is none.
     fn receive(&mut self, consumer: &mut Consumer) -> Result<Vec<u8>, RecvError> {
         loop {
@@ -245,12 +245,12 @@ impl Bed {
     }
 }
 
-struct Rope {
+struct WakingSide {
     waker: Waker,
     bell: Arc<Notify>,
 }
 
-impl Rope {
+impl WakingSide {
     fn ring_if_asleep(&mut self) {
         if self.waker.must_ring() {
             self.bell.notify();
@@ -258,45 +258,45 @@ impl Rope {
     }
 }
 
-fn doorbell() -> (Bed, Rope) {
+fn doorbell() -> (SleepingSide, WakingSide) {
     let line = SharedMemory::zeroed(LINE_BYTES);
     let bell = Arc::new(Notify::new());
     let sleeper = Sleeper::new(line.clone(), WakeOrder::Fence).unwrap();
     let waker = Waker::new(line, WakeOrder::Fence).unwrap();
-    (Bed { sleeper, bell: bell.clone() }, Rope { waker, bell })
+    (SleepingSide { sleeper, bell: bell.clone() }, WakingSide { waker, bell })
 }
 
 #[test]
 fn no_wake_up_is_lost() {
     model(|variant| {
         let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 2, variant));
-        let (mut bed, mut rope) = doorbell();
+        let (mut sleeping, mut waking) = doorbell();
         let sender = thread::spawn(move || {
             for number in 1..=2 {
                 producer.try_send(&message(number, 1)).unwrap();
-                rope.ring_if_asleep();
+                waking.ring_if_asleep();
             }
         });
         for number in 1..=2 {
-            assert_eq!(bed.receive(&mut consumer), Ok(message(number, 1)));
+            assert_eq!(sleeping.receive(&mut consumer), Ok(message(number, 1)));
         }
         sender.join().unwrap();
     });
 }
 
 #[test]
-fn a_close_wakes_too() {
+fn close_wakes_a_sleeping_consumer() {
     model(|variant| {
         let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 2, variant));
-        let (mut bed, mut rope) = doorbell();
+        let (mut sleeping, mut waking) = doorbell();
         let sender = thread::spawn(move || {
             producer.try_send(&message(1, 1)).unwrap();
-            rope.ring_if_asleep();
+            waking.ring_if_asleep();
             producer.close();
-            rope.ring_if_asleep();
+            waking.ring_if_asleep();
         });
-        assert_eq!(bed.receive(&mut consumer), Ok(message(1, 1)));
-        assert_eq!(bed.receive(&mut consumer), Err(RecvError::Closed));
+        assert_eq!(sleeping.receive(&mut consumer), Ok(message(1, 1)));
+        assert_eq!(sleeping.receive(&mut consumer), Err(RecvError::Closed));
         sender.join().unwrap();
     });
 }
@@ -306,7 +306,7 @@ fn a_close_wakes_too() {
 fn a_producer_that_sleeps_for_room_is_woken() {
     model(|variant| {
         let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 2, variant));
-        let (mut bed, mut rope) = doorbell();
+        let (mut sleeping, mut waking) = doorbell();
         for number in 1..=2 {
             producer.try_send(&message(number, 1)).unwrap();
         }
@@ -317,18 +317,18 @@ fn a_producer_that_sleeps_for_room_is_woken() {
                 let stores = consumer.counters().credit_stores;
                 if stores != seen {
                     seen = stores;
-                    rope.ring_if_asleep();
+                    waking.ring_if_asleep();
                 }
             }
             consumer
         });
         while let Err(error) = producer.try_send(&message(3, 1)) {
             assert_eq!(error, SendError::Full);
-            bed.sleeper.arm(|| Ok::<(), ()>(())).unwrap();
+            sleeping.sleeper.arm(|| Ok::<(), ()>(())).unwrap();
             if producer.is_full().unwrap() {
-                bed.bell.wait();
+                sleeping.bell.wait();
             }
-            bed.sleeper.disarm();
+            sleeping.sleeper.disarm();
         }
         let mut consumer = receiver.join().unwrap();
         assert_eq!(receive(&mut consumer), Ok(message(3, 1)));
@@ -404,18 +404,18 @@ fn a_waitset_that_polls_only_what_rang_misses_nothing() {
 }
 
 /// Maximum number of steps of one kind in any schedule; not part of the model.
-type Most = std::sync::Mutex<u64>;
+type MaxSteps = std::sync::Mutex<u64>;
 
-fn note(most: &Most, steps: u64) {
-    let mut most = most.lock().unwrap();
-    *most = steps.max(*most);
+fn record_max(max_steps: &MaxSteps, steps: u64) {
+    let mut max_steps = max_steps.lock().unwrap();
+    *max_steps = steps.max(*max_steps);
 }
 
 /// In every schedule neither side exceeds its bound, and the bounds are reached.
 #[test]
 fn no_schedule_exceeds_a_bound() {
-    static SENT: Most = Most::new(0);
-    static RECEIVED: Most = Most::new(0);
+    static SENT: MaxSteps = MaxSteps::new(0);
+    static RECEIVED: MaxSteps = MaxSteps::new(0);
     let bytes = 8;
     loom::model(move || {
         let config = config(SlotSize::B32, 2, Variant::EpochCredit);
@@ -424,7 +424,7 @@ fn no_schedule_exceeds_a_bound() {
             for number in 1..=3 {
                 let (_, steps) = counted(|| producer.try_send(&message(number, 1)));
                 assert!(steps.within(config.send_bound(bytes)), "{steps:?}");
-                note(&SENT, steps.loads);
+                record_max(&SENT, steps.loads);
             }
             let ((), steps) = counted(|| producer.close());
             assert!(steps.within(config.close_bound()), "{steps:?}");
@@ -437,11 +437,11 @@ fn no_schedule_exceeds_a_bound() {
                 }
             });
             assert!(steps.within(config.receive_bound(bytes)), "{steps:?}");
-            note(&RECEIVED, steps.loads);
+            record_max(&RECEIVED, steps.loads);
         }
         sender.join().unwrap();
     });
     let config = config(SlotSize::B32, 2, Variant::EpochCredit);
-    let most = [&SENT, &RECEIVED].map(|most| *most.lock().unwrap());
-    assert_eq!(most, [config.send_bound(bytes).loads, config.receive_bound(bytes).loads]);
+    let max_steps = [&SENT, &RECEIVED].map(|max_steps| *max_steps.lock().unwrap());
+    assert_eq!(max_steps, [config.send_bound(bytes).loads, config.receive_bound(bytes).loads]);
 }

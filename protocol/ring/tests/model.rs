@@ -188,7 +188,7 @@ fn run(config: RingConfig, steps: Vec<Step>) -> Result<(), TestCaseError> {
                 let expected = !model.queue.is_empty() || model.producer_closed || model.consumer_closed;
                 prop_assert_eq!(consumer.poll(), expected);
             }
-            Step::Piggyback => producer.note_credit(consumer.credit_to_piggyback()),
+            Step::Piggyback => producer.record_credit(consumer.credit_to_piggyback()),
             Step::CloseProducer => {
                 producer.close();
                 model.producer_closed = true;

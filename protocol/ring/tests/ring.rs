@@ -29,7 +29,7 @@ fn every_length_arrives_in_every_ring() {
 }
 
 #[test]
-fn a_message_above_the_limit_is_refused_and_nothing_happens() {
+fn message_above_the_limit_is_refused_without_effect() {
     for variant in VARIANTS {
         for limit in [0, 1, 23, 24, 25, 96] {
             let (_, mut producer, mut consumer) =
@@ -151,7 +151,7 @@ fn a_dropped_claim_sends_nothing_and_a_truncated_one_less() {
 }
 
 #[test]
-fn a_batch_appears_whole_or_never() {
+fn batch_appears_whole_or_never() {
     for variant in VARIANTS {
         let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 8, variant));
         for round in 0..ROUNDS {
@@ -186,7 +186,7 @@ fn a_batch_appears_whole_or_never() {
 
 /// The slot that a batch holds back is still zero, and the producer must not mistake it for a returned one.
 #[test]
-fn a_batch_never_takes_its_own_slots_for_free() {
+fn batch_does_not_count_its_own_slots_as_free() {
     for variant in VARIANTS {
         for already_sent in 0..5 {
             let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, variant));
@@ -237,7 +237,7 @@ fn a_leaked_message_is_received_again() {
 }
 
 #[test]
-fn what_was_sent_before_a_close_is_received() {
+fn messages_sent_before_a_close_are_received() {
     for variant in VARIANTS {
         for sent in 0..4 {
             let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, variant));
@@ -262,7 +262,7 @@ fn what_was_sent_before_a_close_is_received() {
 }
 
 #[test]
-fn an_abandoned_producer_reports_it_and_tells_the_consumer_nothing() {
+fn abandoned_producer_fails_and_does_not_notify() {
     for variant in VARIANTS {
         let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 4, variant));
         producer.try_send(&[1]).unwrap();
@@ -275,7 +275,7 @@ fn an_abandoned_producer_reports_it_and_tells_the_consumer_nothing() {
 }
 
 #[test]
-fn a_producer_without_room_learns_that_the_consumer_closed() {
+fn producer_without_room_detects_a_close() {
     for variant in VARIANTS {
         let (_, mut producer, mut consumer) = ring(config(SlotSize::B32, 2, variant));
         producer.try_send(&[1]).unwrap();
@@ -286,7 +286,7 @@ fn a_producer_without_room_learns_that_the_consumer_closed() {
         let outcome = (0..3).find_map(|_| producer.try_send(&[2]).err());
         assert_eq!(outcome, Some(SendError::Closed));
         assert_eq!(producer.try_send(&[3]), Err(SendError::Closed));
-        producer.note_credit(1);
+        producer.record_credit(1);
         assert_eq!(producer.free_slots(), Err(SendError::Closed));
     }
 }
@@ -303,7 +303,7 @@ fn piggybacked_credit_makes_room_without_a_load_of_the_line() {
         back.try_send(&[round]).unwrap();
         assert_eq!(receive(&mut near_consumer), Some(vec![round]));
         assert_eq!(near_consumer.reverse_credit(), u32::from(round) + 1);
-        there.note_credit(near_consumer.reverse_credit());
+        there.record_credit(near_consumer.reverse_credit());
     }
     assert_eq!(there.counters().credit_loads, 0);
     assert!(back.counters().credit_loads > 0);

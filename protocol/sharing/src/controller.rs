@@ -12,7 +12,7 @@ use crate::layout::Layout;
 /// time.
 pub trait Controller {
     /// Returns the line from which `rank` reads the version of the object.
-    fn looks_at(&self, layout: &Layout, rank: usize) -> usize;
+    fn version_line(&self, layout: &Layout, rank: usize) -> usize;
 
     /// Returns the lines that a writer raises after it acquired the object.
     fn raised_at_acquire(&self, layout: &Layout) -> Range<usize>;
@@ -31,7 +31,7 @@ pub trait Controller {
 pub struct Broadcast;
 
 impl Controller for Broadcast {
-    fn looks_at(&self, layout: &Layout, rank: usize) -> usize {
+    fn version_line(&self, layout: &Layout, rank: usize) -> usize {
         layout.news().start + rank
     }
 
@@ -50,7 +50,7 @@ impl Controller for Broadcast {
 pub struct Overlapped;
 
 impl Controller for Overlapped {
-    fn looks_at(&self, layout: &Layout, rank: usize) -> usize {
+    fn version_line(&self, layout: &Layout, rank: usize) -> usize {
         layout.news().start + rank
     }
 
@@ -69,7 +69,7 @@ impl Controller for Overlapped {
 pub struct Timestamp;
 
 impl Controller for Timestamp {
-    fn looks_at(&self, layout: &Layout, _rank: usize) -> usize {
+    fn version_line(&self, layout: &Layout, _rank: usize) -> usize {
         layout.state()
     }
 
@@ -108,8 +108,8 @@ impl Consistency {
 }
 
 impl Controller for Consistency {
-    fn looks_at(&self, layout: &Layout, rank: usize) -> usize {
-        self.controller().looks_at(layout, rank)
+    fn version_line(&self, layout: &Layout, rank: usize) -> usize {
+        self.controller().version_line(layout, rank)
     }
 
     fn raised_at_acquire(&self, layout: &Layout) -> Range<usize> {

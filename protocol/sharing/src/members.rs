@@ -33,7 +33,7 @@ impl Members {
 
     /// Returns the place of a rank among the members.
     fn place(self, rank: Rank) -> Option<u32> {
-        self.0.has(rank).then(|| Ranks(self.0.0 & Ranks::below(rank.0).0).count())
+        self.0.contains(rank).then(|| Ranks(self.0.0 & Ranks::below(rank.0).0).count())
     }
 
     fn rank_at(self, place: u32) -> Option<Rank> {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_no_member_has_no_place() {
+    fn non_member_has_no_place() {
         let members = Members::new(Ranks(0b101));
         assert_eq!(members.parent(Rank(1)), None);
         assert_eq!(members.children(Rank(1)).count(), 0);
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn all_that_are_left_go_on_once_they_have_asked() {
+    fn survivors_continue_once_all_have_asked() {
         let members = Members::new(Ranks::below(4));
         let gone = Ranks::of(Rank(2));
         assert_eq!(members.decide(gone, Ranks(0b0001)), Err(Rank(1)));

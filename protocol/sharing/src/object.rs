@@ -18,13 +18,13 @@ const KIND_MASK: u64 = (1 << KIND_BITS) - 1;
 /// The rank does not need the object.
 const IDLE: u64 = 0;
 /// The rank is searching for the highest ticket.
-const CHOOSES: u64 = 1;
+const CHOOSING: u64 = 1;
 /// The rank reads, or waits to read.
-const READS: u64 = 2;
+const READING: u64 = 2;
 /// The rank waits to write.
-const WRITES: u64 = 3;
+const WRITE_PENDING: u64 = 3;
 /// The rank has the object and writes.
-const HOLDS: u64 = 4;
+const WRITING: u64 = 4;
 /// The rank destroyed the object.
 const DESTROYED: u64 = 5;
 
@@ -103,7 +103,7 @@ enum Phase {
     Announce,
     Choose(usize),
     TakeTicket,
-    Look(usize),
+    CheckLock(usize),
     Repaired,
     Mark,
     Compare,
@@ -132,7 +132,7 @@ pub struct Object<K> {
     /// Version in the controller's line when it was last read.
     version: u64,
     /// Version of the copy.
-    seen: Option<u64>,
+    fetched_version: Option<u64>,
     copy: Vec<u8>,
     /// Version of each chunk of the copy.
     chunks: Vec<u64>,
@@ -161,7 +161,7 @@ impl<K: Controller> Object<K> {
             ticket: 0,
             died: Ranks::NONE,
             version: 0,
-            seen: None,
+            fetched_version: None,
             copy: vec![0; copied],
             chunks: vec![NOT_FETCHED; chunks],
             dirty: vec![false; chunks],
@@ -192,8 +192,8 @@ impl<K: Controller> Object<K> {
     #[doc(hidden)]
     #[must_use]
     pub fn excludes(&self) -> Option<Access> {
-        use Phase::{Announce, Choose, Idle, Look, TakeTicket};
-        let is_outside = matches!(self.phase, Idle | Announce | Choose(_) | TakeTicket | Look(_));
+        use Phase::{Announce, CheckLock, Choose, Idle, TakeTicket};
+        let is_outside = matches!(self.phase, Idle | Announce | Choose(_) | TakeTicket | CheckLock(_));
         (!is_outside).then_some(self.access)
     }
 
@@ -235,7 +235,7 @@ impl<K: Controller> Object<K> {
         if self.dirty.contains(&true) {
             // Only the copy contains it.
             self.chunks.fill(NOT_FETCHED);
-            self.seen = None;
+            self.fetched_version = None;
             self.dirty.fill(false);
         }
         if self.phase != Phase::Idle {
@@ -270,7 +270,7 @@ impl<K: Controller> Object<K> {
         self.phase = match self.phase {
             Phase::Idle => return Ok(Step::Idle),
             Phase::Announce => {
-                memory.store(self.lock(self.me), CHOOSES)?;
+                memory.store(self.lock(self.me), CHOOSING)?;
                 Phase::Choose(0)
             }
             Phase::Choose(rank) if rank < self.layout.ranks() => {
@@ -284,42 +284,42 @@ impl<K: Controller> Object<K> {
             Phase::Choose(_) => Phase::TakeTicket,
             Phase::TakeTicket => {
                 self.ticket += 1;
-                let kind = if self.access == Access::Read { READS } else { WRITES };
+                let kind = if self.access == Access::Read { READING } else { WRITE_PENDING };
                 memory.store(self.lock(self.me), self.ticket << KIND_BITS | kind)?;
-                Phase::Look(0)
+                Phase::CheckLock(0)
             }
-            Phase::Look(rank) if rank < self.layout.ranks() => {
-                if self.is_in_the_way(memory, rank, gone)? {
+            Phase::CheckLock(rank) if rank < self.layout.ranks() => {
+                if self.is_blocked_by(memory, rank, gone)? {
                     return Ok(Step::Waiting(Rank(rank as u8)));
                 }
-                Phase::Look(rank + 1)
+                Phase::CheckLock(rank + 1)
             }
-            Phase::Look(_) if !self.died.is_empty() => Phase::Repaired,
-            Phase::Look(_) => Phase::Mark,
+            Phase::CheckLock(_) if !self.died.is_empty() => Phase::Repaired,
+            Phase::CheckLock(_) => Phase::Mark,
             Phase::Repaired => {
                 let repaired = Ranks(memory.load(self.layout.line(self.layout.state()) + 8)?);
                 let died = Ranks(self.died.0 & !repaired.0);
                 if !died.is_empty() && self.access != Access::Repair {
                     return Ok(Step::Abandoned(died));
                 }
-                self.died = self.died.or(repaired);
+                self.died = self.died.union(repaired);
                 Phase::Mark
             }
             Phase::Mark => {
                 if self.access != Access::Read {
-                    memory.store(self.lock(self.me), self.ticket << KIND_BITS | HOLDS)?;
+                    memory.store(self.lock(self.me), self.ticket << KIND_BITS | WRITING)?;
                 }
                 if self.caching == Caching::Uncached { Phase::Held } else { Phase::Compare }
             }
             Phase::Compare => {
-                let line = self.controller.looks_at(&self.layout, self.me);
+                let line = self.controller.version_line(&self.layout, self.me);
                 self.version = memory.load(self.layout.line(line))?;
-                self.raise_first(0)
+                self.phase_after_first_raise(0)
             }
             Phase::RaiseFirst(index) => {
                 let lines = self.controller.raised_at_acquire(&self.layout);
                 self.raise(memory, lines, index)?;
-                self.raise_first(index + 1)
+                self.phase_after_first_raise(index + 1)
             }
             Phase::Fetch => {
                 self.fetch(memory)?;
@@ -328,12 +328,12 @@ impl<K: Controller> Object<K> {
             Phase::Held => return Ok(Step::Held),
             Phase::Publish => {
                 self.publish(memory)?;
-                self.raise_last(0)
+                self.phase_after_last_raise(0)
             }
             Phase::RaiseLast(index) => {
                 let lines = self.controller.raised_at_release(&self.layout, self.modified);
                 self.raise(memory, lines, index)?;
-                self.raise_last(index + 1)
+                self.phase_after_last_raise(index + 1)
             }
             Phase::MarkRepaired => {
                 memory.store(self.layout.line(self.layout.state()) + 8, self.died.0)?;
@@ -349,24 +349,24 @@ impl<K: Controller> Object<K> {
     }
 
     /// Whether `rank` has the object, or comes first. Records writers that have died.
-    fn is_in_the_way(&mut self, memory: &dyn Memory, rank: usize, gone: Ranks) -> Result<bool, Fault> {
+    fn is_blocked_by(&mut self, memory: &dyn Memory, rank: usize, gone: Ranks) -> Result<bool, Fault> {
         if rank == self.me {
             return Ok(false);
         }
         let word = memory.load(self.lock(rank))?;
         let (ticket, kind) = (word >> KIND_BITS, word & KIND_MASK);
-        let is_gone = gone.has(Rank(rank as u8));
+        let is_gone = gone.contains(Rank(rank as u8));
         let comes_first = (ticket, rank) < (self.ticket, self.me);
         Ok(match kind {
             IDLE => false,
-            HOLDS if is_gone => {
+            WRITING if is_gone => {
                 self.died.add(Rank(rank as u8));
                 false
             }
-            HOLDS => true,
-            CHOOSES => !is_gone,
-            READS => !is_gone && comes_first && self.access != Access::Read,
-            WRITES => !is_gone && comes_first,
+            WRITING => true,
+            CHOOSING => !is_gone,
+            READING => !is_gone && comes_first && self.access != Access::Read,
+            WRITE_PENDING => !is_gone && comes_first,
             DESTROYED => return Err(Fault::Destroyed { by: rank as u8 }),
             _ => return Err(Fault::BadLock { rank: rank as u8 }),
         })
@@ -382,26 +382,26 @@ impl<K: Controller> Object<K> {
     }
 
     /// Returns the next phase of an acquisition after `raised` lines were raised.
-    fn raise_first(&mut self, raised: usize) -> Phase {
+    fn phase_after_first_raise(&mut self, raised: usize) -> Phase {
         let lines = self.controller.raised_at_acquire(&self.layout);
         if self.access != Access::Read && raised < lines.len() {
             return Phase::RaiseFirst(raised);
         }
-        if self.seen == Some(self.version) && self.access != Access::Repair {
+        if self.fetched_version == Some(self.version) && self.access != Access::Repair {
             return Phase::Held;
         }
         Phase::Fetch
     }
 
     /// Returns the next phase of a release after `raised` lines were raised.
-    fn raise_last(&mut self, raised: usize) -> Phase {
+    fn phase_after_last_raise(&mut self, raised: usize) -> Phase {
         let last = self.controller.raised_at_release(&self.layout, self.modified);
         if self.caching != Caching::Uncached && raised < last.len() {
             return Phase::RaiseLast(raised);
         }
         let first = self.controller.raised_at_acquire(&self.layout);
         if !last.is_empty() || !first.is_empty() {
-            self.seen = Some(self.next_version());
+            self.fetched_version = Some(self.next_version());
         }
         if self.access == Access::Repair { Phase::MarkRepaired } else { Phase::Unlock }
     }
@@ -419,7 +419,7 @@ impl<K: Controller> Object<K> {
                 self.chunks[index] = version;
             }
         }
-        self.seen = Some(self.version);
+        self.fetched_version = Some(self.version);
         Ok(())
     }
 
@@ -460,7 +460,7 @@ impl<K: Controller> Object<K> {
             return Ok(());
         }
         let (start, words) = self.words(&range);
-        with_room(words, |room| {
+        with_buffer(words, |room| {
             memory.get(start, room)?;
             let skipped = self.layout.data() + range.start - start;
             target.copy_from_slice(&room[skipped..skipped + target.len()]);
@@ -487,7 +487,7 @@ impl<K: Controller> Object<K> {
             return Ok(());
         }
         let (start, words) = self.words(&range);
-        with_room(words, |room| {
+        with_buffer(words, |room| {
             if room.len() != source.len() {
                 memory.get(start, room)?;
             }
@@ -517,10 +517,10 @@ fn chunk(index: usize, length_bytes: usize) -> Range<usize> {
 }
 
 /// Provides a buffer of `length_bytes`, on the stack for single values.
-fn with_room<R>(length_bytes: usize, use_it: impl FnOnce(&mut [u8]) -> R) -> R {
+fn with_buffer<R>(length_bytes: usize, action: impl FnOnce(&mut [u8]) -> R) -> R {
     let mut small = [0; 64];
     match small.get_mut(..length_bytes) {
-        Some(room) => use_it(room),
-        None => use_it(&mut vec![0; length_bytes]),
+        Some(room) => action(room),
+        None => action(&mut vec![0; length_bytes]),
     }
 }

@@ -33,12 +33,12 @@ struct Party {
 }
 
 /// Offsets where a write puts its number: at the ends of both chunks, and in the middle of words.
-const PLACES: [usize; 4] = [0, CHUNK_BYTES - 8, CHUNK_BYTES + 4, LENGTH_BYTES - 8];
+const WRITE_OFFSETS: [usize; 4] = [0, CHUNK_BYTES - 8, CHUNK_BYTES + 4, LENGTH_BYTES - 8];
 
 impl Party {
-    fn places(&self) -> Result<[u64; 4], String> {
+    fn read_numbers(&self) -> Result<[u64; 4], String> {
         let mut numbers = [0; 4];
-        for (number, place) in numbers.iter_mut().zip(PLACES) {
+        for (number, place) in numbers.iter_mut().zip(WRITE_OFFSETS) {
             let mut bytes = [0; 8];
             self.object.read(&self.memory, place, &mut bytes).map_err(|fault| fault.to_string())?;
             *number = u64::from_le_bytes(bytes);
@@ -49,26 +49,26 @@ impl Party {
     /// Performs one step. Returns whether the rank made progress.
     fn step(&mut self, random: &mut Random, rounds: &mut u32, last: &mut u64) -> Result<bool, String> {
         let object = &mut self.object;
-        let said = |fault: tombolo_sharing::Fault| fault.to_string();
-        match object.step(&self.memory, Ranks::NONE).map_err(said)? {
+        let to_text = |fault: tombolo_sharing::Fault| fault.to_string();
+        match object.step(&self.memory, Ranks::NONE).map_err(to_text)? {
             Step::Idle if *rounds > 0 => {
                 *rounds -= 1;
                 let access = if random.index(2) == 0 { Access::Read } else { Access::Write };
-                object.acquire(access).map_err(said)?;
+                object.acquire(access).map_err(to_text)?;
                 Ok(true)
             }
             Step::Held => {
-                let numbers = self.places()?;
+                let numbers = self.read_numbers()?;
                 if numbers != [*last; 4] {
                     return Err(format!("{numbers:?} under a guard, {last} was written last"));
                 }
                 if self.object.held() == Some(Access::Write) {
                     *last += 1;
-                    for place in PLACES {
-                        self.object.write(&self.memory, place, &last.to_le_bytes()).map_err(said)?;
+                    for place in WRITE_OFFSETS {
+                        self.object.write(&self.memory, place, &last.to_le_bytes()).map_err(to_text)?;
                     }
                 }
-                self.object.release().map_err(said)?;
+                self.object.release().map_err(to_text)?;
                 Ok(true)
             }
             Step::Working => Ok(true),
@@ -129,7 +129,7 @@ fn guards_see_the_last_write_at_every_rate_of_evictions() {
 }
 
 #[test]
-fn an_operation_that_is_omitted_is_noticed_where_nothing_is_evicted() {
+fn omitted_operation_is_detected_without_evictions() {
     for mutation in [Mutation::NoWriteBack, Mutation::NoInvalidate] {
         for kind in kinds() {
             let noticed = (0..6).filter(|seed| run(None, *seed, mutation, kind).is_err()).count();
@@ -139,7 +139,7 @@ fn an_operation_that_is_omitted_is_noticed_where_nothing_is_evicted() {
 }
 
 #[test]
-fn operations_in_the_wrong_order_are_noticed() {
+fn misordered_operations_are_detected() {
     let noticed: usize = kinds()
         .flat_map(|kind| RATES.map(|rate| (kind, rate)))
         .map(|(kind, rate)| {
@@ -150,7 +150,7 @@ fn operations_in_the_wrong_order_are_noticed() {
 }
 
 #[test]
-fn a_writer_that_died_is_known_until_a_rank_repairs_the_object() {
+fn dead_writer_is_reported_until_repaired() {
     let layout = Layout::new(0, RANKS, 16).unwrap();
     let memory = SharedMemory::zeroed(layout.total_bytes());
     let consistency = Consistency::Timestamp;
@@ -158,38 +158,38 @@ fn a_writer_that_died_is_known_until_a_rank_repairs_the_object() {
     Header { id: 1, shape: 2, consistency, caching }.create(&memory, &layout, &[1; 16]).unwrap();
     let [mut victim, mut reader, mut other] =
         [0, 1, 2].map(|rank| Object::new(layout, Rank(rank), consistency, caching));
-    let until_it_stays = |object: &mut Object<Consistency>, gone: Ranks| loop {
+    let run_until_blocked = |object: &mut Object<Consistency>, gone: Ranks| loop {
         match object.step(&memory, gone).unwrap() {
             Step::Working => {}
             other => return other,
         }
     };
     victim.acquire(Access::Write).unwrap();
-    assert_eq!(until_it_stays(&mut victim, Ranks::NONE), Step::Held);
+    assert_eq!(run_until_blocked(&mut victim, Ranks::NONE), Step::Held);
     reader.acquire(Access::Read).unwrap();
-    assert_eq!(until_it_stays(&mut reader, Ranks::NONE), Step::Waiting(Rank(0)));
+    assert_eq!(run_until_blocked(&mut reader, Ranks::NONE), Step::Waiting(Rank(0)));
     let gone = Ranks::of(Rank(0));
-    assert_eq!(until_it_stays(&mut reader, gone), Step::Abandoned(gone));
+    assert_eq!(run_until_blocked(&mut reader, gone), Step::Abandoned(gone));
     reader.withdraw(&memory).unwrap();
     other.acquire(Access::Repair).unwrap();
-    assert_eq!(until_it_stays(&mut other, gone), Step::Held);
+    assert_eq!(run_until_blocked(&mut other, gone), Step::Held);
     other.write(&memory, 0, &[7; 16]).unwrap();
     other.release().unwrap();
-    assert_eq!(until_it_stays(&mut other, gone), Step::Idle);
+    assert_eq!(run_until_blocked(&mut other, gone), Step::Idle);
     reader.acquire(Access::Read).unwrap();
-    assert_eq!(until_it_stays(&mut reader, gone), Step::Held);
+    assert_eq!(run_until_blocked(&mut reader, gone), Step::Held);
     let mut bytes = [0; 16];
     reader.read(&memory, 0, &mut bytes).unwrap();
     assert_eq!(bytes, [7; 16]);
     // Read access does not permit writes, and nothing is accessed without a guard.
     assert!(reader.write(&memory, 0, &bytes).is_err());
     reader.release().unwrap();
-    assert_eq!(until_it_stays(&mut reader, gone), Step::Idle);
+    assert_eq!(run_until_blocked(&mut reader, gone), Step::Idle);
     assert!(reader.read(&memory, 0, &mut bytes).is_err());
 }
 
 #[test]
-fn any_words_make_a_fault_or_a_wait() {
+fn arbitrary_words_cause_a_fault_or_a_wait() {
     let layout = Layout::new(0, RANKS, 100).unwrap();
     let mut random = Random::new(3);
     for seed in 0..2000 {

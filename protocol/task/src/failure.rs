@@ -98,13 +98,13 @@ pub enum Violation {
     Malformed(usize),
     /// The task that ended was not assigned to this worker, or has already ended.
     #[error("the end of task {0}, which it does not have")]
-    NotIts(u32),
+    NotAssigned(u32),
     /// The worker started two tasks with one number.
     #[error("two tasks under the number {0}")]
-    Twice(u32),
+    DuplicateNumber(u32),
     /// The worker wants more tasks than the limit.
     #[error("it wants {0} more tasks")]
-    Wants(u32),
+    TooManyWanted(u32),
     /// The message is for the other side.
     #[error("a message that only the other side sends")]
     WrongSide,

@@ -20,7 +20,7 @@ pub struct WorkerId(pub usize);
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Origin {
     /// The starter's own program.
-    Here,
+    Local,
     /// A task on this worker, which chose this number.
     Worker(WorkerId, u32),
 }
@@ -94,13 +94,13 @@ pub(crate) struct Worker {
     pub(crate) speed: u64,
     pub(crate) alive: bool,
     /// Number of further tasks that it can take.
-    pub(crate) wants: u32,
+    pub(crate) wanted: u32,
     tasks: BTreeSet<TaskId>,
     /// Number of assigned tasks that have neither ended nor waited since.
     pub(crate) busy: u32,
     ended: u64,
     /// Time since which it could have had a task that was left to faster workers.
-    pub(crate) passed_over: Option<Nanos>,
+    pub(crate) skipped_since: Option<Nanos>,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -112,7 +112,7 @@ struct Task {
     argument: Bytes,
     worker: Option<WorkerId>,
     /// Time at which it was assigned to the worker.
-    given: Nanos,
+    assigned_at: Nanos,
     cancelled: bool,
 }
 
@@ -122,13 +122,13 @@ pub struct Scheduler {
     pub(crate) workers: Vec<Worker>,
     tasks: BTreeMap<TaskId, Task>,
     /// Tasks started by workers, by the worker's number for them.
-    begun: BTreeMap<(WorkerId, u32), TaskId>,
+    started_by_worker: BTreeMap<(WorkerId, u32), TaskId>,
     /// Queued tasks for any node, in order.
     pub(crate) shared: VecDeque<TaskId>,
     /// Queued tasks for one node, in order.
     pinned: BTreeMap<u16, VecDeque<TaskId>>,
     /// Number of workers being started on each node, in place of others: tasks wait for them.
-    coming: BTreeMap<u16, u32>,
+    announced: BTreeMap<u16, u32>,
     /// Cost of a task of each function: its time in nanoseconds, times the speed of its worker.
     pub(crate) work: BTreeMap<u64, u64>,
     next: TaskId,
@@ -143,10 +143,10 @@ impl Scheduler {
         Scheduler {
             workers: Vec::new(),
             tasks: BTreeMap::new(),
-            begun: BTreeMap::new(),
+            started_by_worker: BTreeMap::new(),
             shared: VecDeque::new(),
             pinned: BTreeMap::new(),
-            coming: BTreeMap::new(),
+            announced: BTreeMap::new(),
             work: BTreeMap::new(),
             next: 0,
             outputs: Vec::new(),
@@ -155,7 +155,7 @@ impl Scheduler {
     }
 
     /// Adds a worker on the node with this number and name. Its speed is in a unit that all workers share; 0
-    /// is treated as 1. It gets no task until it [wants](Self::wants) one.
+    /// is treated as 1. It gets no task until it [wants](Self::handle_want) one.
     pub fn add_worker(&mut self, node: u16, name: &str, speed: u32) -> WorkerId {
         let worker = WorkerId(self.workers.len());
         self.workers.push(Worker {
@@ -163,38 +163,38 @@ impl Scheduler {
             name: name.into(),
             speed: speed.max(1).into(),
             alive: true,
-            wants: 0,
+            wanted: 0,
             tasks: BTreeSet::new(),
             busy: 0,
             ended: 0,
-            passed_over: None,
+            skipped_since: None,
         });
         worker
     }
 
-    /// Announces a worker that is being started on this node. Until it is [there](Self::worker_came) or [does
-    /// not come](Self::worker_stays_away), tasks that no other worker can run wait for it.
-    pub fn worker_comes(&mut self, node: u16) {
-        *self.coming.entry(node).or_default() += 1;
+    /// Announces a worker that is being started on this node. Until it is [there](Self::add_announced_worker)
+    /// or [does not come](Self::announced_worker_failed), tasks that no other worker can run wait for it.
+    pub fn announce_worker(&mut self, node: u16) {
+        *self.announced.entry(node).or_default() += 1;
     }
 
     /// Adds a worker that was announced, like [`add_worker`](Self::add_worker).
-    pub fn worker_came(&mut self, node: u16, name: &str, speed: u32) -> WorkerId {
-        self.comes_no_more(node);
+    pub fn add_announced_worker(&mut self, node: u16, name: &str, speed: u32) -> WorkerId {
+        self.remove_announcement(node);
         self.add_worker(node, name, speed)
     }
 
     /// Reports that an announced worker on the node with this number and name does not come, and why.
-    pub fn worker_stays_away(&mut self, node: u16, name: &str, why: &str) {
-        self.comes_no_more(node);
-        self.strand(node, name, why);
+    pub fn announced_worker_failed(&mut self, node: u16, name: &str, why: &str) {
+        self.remove_announcement(node);
+        self.fail_stranded(node, name, why);
     }
 
-    fn comes_no_more(&mut self, node: u16) {
-        if let Some(count) = self.coming.get_mut(&node) {
+    fn remove_announcement(&mut self, node: u16) {
+        if let Some(count) = self.announced.get_mut(&node) {
             *count -= 1;
             if *count == 0 {
-                self.coming.remove(&node);
+                self.announced.remove(&node);
             }
         }
     }
@@ -223,10 +223,10 @@ impl Scheduler {
 
     /// Returns the sizes of all tables, by content, for leak checks.
     #[must_use]
-    pub fn held(&self) -> [(&'static str, usize); 4] {
+    pub fn resource_counts(&self) -> [(&'static str, usize); 4] {
         [
             ("tasks", self.tasks.len()),
-            ("tasks that workers began", self.begun.len()),
+            ("tasks that workers began", self.started_by_worker.len()),
             ("queued", self.shared.len() + self.pinned.values().map(VecDeque::len).sum::<usize>()),
             ("with workers", self.workers.iter().map(|worker| worker.tasks.len()).sum()),
         ]
@@ -248,7 +248,7 @@ impl Scheduler {
         function: u64,
         argument: Bytes,
     ) -> Result<TaskId, Refusal> {
-        self.begin(now, Origin::Here, node, function, argument)
+        self.enqueue(now, Origin::Local, node, function, argument)
     }
 
     /// Starts a task on behalf of a task of a worker, which chose `number`. A refusal is reported as the
@@ -257,7 +257,7 @@ impl Scheduler {
     /// # Errors
     /// The worker violated the protocol. Close its channel and call [`worker_ended`](Self::worker_ended).
     /// called.
-    pub fn start_by(
+    pub fn start_for_worker(
         &mut self,
         now: Nanos,
         (worker, number): (WorkerId, u32),
@@ -265,12 +265,12 @@ impl Scheduler {
         function: u64,
         argument: Bytes,
     ) -> Result<(), Violation> {
-        if self.begun.contains_key(&(worker, number)) {
-            return Err(Violation::Twice(number));
+        if self.started_by_worker.contains_key(&(worker, number)) {
+            return Err(Violation::DuplicateNumber(number));
         }
         let origin = Origin::Worker(worker, number);
-        match self.begin(now, origin, node, function, argument) {
-            Ok(task) => drop(self.begun.insert((worker, number), task)),
+        match self.enqueue(now, origin, node, function, argument) {
+            Ok(task) => drop(self.started_by_worker.insert((worker, number), task)),
             Err(refusal) => {
                 let kind = match refusal {
                     Refusal::NoWorker => FailureKind::NoWorker,
@@ -284,7 +284,7 @@ impl Scheduler {
         Ok(())
     }
 
-    fn begin(
+    fn enqueue(
         &mut self,
         now: Nanos,
         origin: Origin,
@@ -305,7 +305,8 @@ impl Scheduler {
         let id = self.next;
         self.next = self.next.wrapping_add(1);
         let origin = Some(origin);
-        let task = Task { origin, node, function, argument, worker: None, given: now, cancelled: false };
+        let task =
+            Task { origin, node, function, argument, worker: None, assigned_at: now, cancelled: false };
         self.tasks.insert(id, task);
         match node {
             None => self.shared.push_back(id),
@@ -318,18 +319,18 @@ impl Scheduler {
     /// Handles a [`Message`] of a worker.
     ///
     /// # Errors
-    /// Same as [`start_by`](Self::start_by), or a malformed message.
+    /// Same as [`start_for_worker`](Self::start_for_worker), or a malformed message.
     pub fn receive(&mut self, now: Nanos, worker: WorkerId, message: &[u8]) -> Result<(), Violation> {
         match Message::decode(message)? {
-            Message::Want { more, released } => self.wants(now, worker, more, released),
+            Message::Want { more, released } => self.handle_want(now, worker, more, released),
             Message::Start { task, node, function, argument } => {
-                self.start_by(now, (worker, task), node, function, argument.into())
+                self.start_for_worker(now, (worker, task), node, function, argument.into())
             }
             Message::Cancel(number) => {
-                self.cancel_by(now, worker, number);
+                self.cancel_for_worker(now, worker, number);
                 Ok(())
             }
-            Message::Ended(task, end) => self.ended(now, worker, task, end),
+            Message::Ended(task, end) => self.handle_ended(now, worker, task, end),
         }
     }
 
@@ -337,13 +338,19 @@ impl Scheduler {
     /// something for the first time.
     ///
     /// # Errors
-    /// Same as [`start_by`](Self::start_by).
-    pub fn wants(&mut self, now: Nanos, worker: WorkerId, more: u32, released: u32) -> Result<(), Violation> {
+    /// Same as [`start_for_worker`](Self::start_for_worker).
+    pub fn handle_want(
+        &mut self,
+        now: Nanos,
+        worker: WorkerId,
+        more: u32,
+        released: u32,
+    ) -> Result<(), Violation> {
         let Some(state) = self.workers.get_mut(worker.0) else { return Ok(()) };
-        state.wants = state.wants.saturating_add(more);
+        state.wanted = state.wanted.saturating_add(more);
         state.busy = state.busy.saturating_sub(released);
-        if state.wants > self.limits.wanted {
-            return Err(Violation::Wants(state.wants));
+        if state.wanted > self.limits.wanted {
+            return Err(Violation::TooManyWanted(state.wanted));
         }
         self.assign(now);
         Ok(())
@@ -374,8 +381,8 @@ impl Scheduler {
     }
 
     /// Cancels a task that a worker started. Has no effect on a task that has ended.
-    pub fn cancel_by(&mut self, now: Nanos, worker: WorkerId, number: u32) {
-        if let Some(id) = self.begun.get(&(worker, number)) {
+    pub fn cancel_for_worker(&mut self, now: Nanos, worker: WorkerId, number: u32) {
+        if let Some(id) = self.started_by_worker.get(&(worker, number)) {
             self.cancel(now, *id);
         }
     }
@@ -383,18 +390,24 @@ impl Scheduler {
     /// Handles the end of a task at a worker.
     ///
     /// # Errors
-    /// Same as [`start_by`](Self::start_by).
-    pub fn ended(&mut self, now: Nanos, worker: WorkerId, id: TaskId, end: End) -> Result<(), Violation> {
-        let state = self.workers.get_mut(worker.0).ok_or(Violation::NotIts(id))?;
+    /// Same as [`start_for_worker`](Self::start_for_worker).
+    pub fn handle_ended(
+        &mut self,
+        now: Nanos,
+        worker: WorkerId,
+        id: TaskId,
+        end: End,
+    ) -> Result<(), Violation> {
+        let state = self.workers.get_mut(worker.0).ok_or(Violation::NotAssigned(id))?;
         if !state.tasks.remove(&id) {
-            return Err(Violation::NotIts(id));
+            return Err(Violation::NotAssigned(id));
         }
         state.ended += 1;
         let speed = state.speed;
         let end = match end {
             End::Failed(failure) => End::Failed(Failure { node: state.name.clone(), ..failure }),
             done => {
-                self.measured(now, id, speed);
+                self.record_cost(now, id, speed);
                 done
             }
         };
@@ -403,9 +416,9 @@ impl Scheduler {
     }
 
     /// Updates the measured cost of the task's function.
-    fn measured(&mut self, now: Nanos, id: TaskId, speed: u64) {
+    fn record_cost(&mut self, now: Nanos, id: TaskId, speed: u64) {
         let Some(task) = self.tasks.get(&id) else { return };
-        let work = now.saturating_sub(task.given).saturating_mul(speed);
+        let work = now.saturating_sub(task.assigned_at).saturating_mul(speed);
         let known = self.work.entry(task.function).or_insert(work);
         *known = *known / 4 * 3 + work / 4;
     }
@@ -413,14 +426,14 @@ impl Scheduler {
     /// Handles the end of a worker, with all its tasks; `why` is the evidence.
     pub fn worker_ended(&mut self, now: Nanos, worker: WorkerId, why: &str) {
         let Some(state) = self.workers.get_mut(worker.0).filter(|state| state.alive) else { return };
-        (state.alive, state.wants, state.busy) = (false, 0, 0);
+        (state.alive, state.wanted, state.busy) = (false, 0, 0);
         let (node, name) = (state.node, state.name.clone());
         let lost = core::mem::take(&mut state.tasks);
         // Tasks that were started by its tasks continue, but their results are no longer needed.
-        let begun: Vec<(WorkerId, u32)> =
-            self.begun.range((worker, 0)..=(worker, u32::MAX)).map(|(key, _)| *key).collect();
-        for key in begun {
-            if let Some(task) = self.begun.remove(&key).and_then(|id| self.tasks.get_mut(&id)) {
+        let started_by_worker: Vec<(WorkerId, u32)> =
+            self.started_by_worker.range((worker, 0)..=(worker, u32::MAX)).map(|(key, _)| *key).collect();
+        for key in started_by_worker {
+            if let Some(task) = self.started_by_worker.remove(&key).and_then(|id| self.tasks.get_mut(&id)) {
                 task.origin = None;
             }
         }
@@ -428,19 +441,19 @@ impl Scheduler {
         for id in lost {
             self.finish(id, End::Failed(failure(FailureKind::Lost)));
         }
-        self.strand(node, &name, why);
+        self.fail_stranded(node, &name, why);
         self.assign(now);
     }
 
     /// Whether a worker on this node, or on any, is alive or announced.
     fn can_run(&self, node: Option<u16>) -> bool {
         let fits = |worker: &Worker| worker.alive && node.is_none_or(|node| node == worker.node);
-        let comes = node.map_or(!self.coming.is_empty(), |node| self.coming.contains_key(&node));
+        let comes = node.map_or(!self.announced.is_empty(), |node| self.announced.contains_key(&node));
         comes || self.workers.iter().any(fits)
     }
 
     /// Fails the tasks that no worker can run any more, after one on this node has ended.
-    fn strand(&mut self, node: u16, name: &str, why: &str) {
+    fn fail_stranded(&mut self, node: u16, name: &str, why: &str) {
         let mut stranded = Vec::new();
         if !self.can_run(Some(node)) {
             stranded.extend(self.pinned.remove(&node).into_iter().flatten());
@@ -459,7 +472,7 @@ impl Scheduler {
     pub fn next_tick(&self) -> Option<Nanos> {
         // The worker that the next task would go to; no other is considered before it.
         let first = self.first_free(|_| true)?;
-        self.patience_ends(&self.workers[first.0])
+        self.wait_deadline(&self.workers[first.0])
     }
 
     /// Assigns tasks to slower workers that faster ones have left for too long.
@@ -475,7 +488,7 @@ impl Scheduler {
         let Some(task) = self.tasks.remove(&id) else { return };
         let Some(origin) = task.origin else { return };
         if let Origin::Worker(worker, number) = origin {
-            self.begun.remove(&(worker, number));
+            self.started_by_worker.remove(&(worker, number));
         }
         self.outputs.push(Output::Ended { origin, task: id, end });
     }
@@ -487,7 +500,7 @@ impl Scheduler {
             for node in nodes {
                 while let Some(worker) = self.first_free(|worker| worker.node == node) {
                     let Some(id) = self.pinned.get_mut(&node).and_then(VecDeque::pop_front) else { break };
-                    self.give(now, worker, id);
+                    self.assign_to(now, worker, id);
                 }
             }
             self.pinned.retain(|_, queue| !queue.is_empty());
@@ -495,16 +508,16 @@ impl Scheduler {
         while !self.shared.is_empty() {
             let Some(worker) = self.first_free(|_| true) else { return };
             let Some(id) = self.take_shared(now, worker) else { return };
-            self.give(now, worker, id);
+            self.assign_to(now, worker, id);
         }
     }
 
-    fn give(&mut self, now: Nanos, worker: WorkerId, id: TaskId) {
+    fn assign_to(&mut self, now: Nanos, worker: WorkerId, id: TaskId) {
         let Some(task) = self.tasks.get_mut(&id) else { return };
-        (task.worker, task.given) = (Some(worker), now);
+        (task.worker, task.assigned_at) = (Some(worker), now);
         let argument = core::mem::take(&mut task.argument);
         let state = &mut self.workers[worker.0];
-        state.wants -= 1;
+        state.wanted -= 1;
         state.busy += 1;
         state.tasks.insert(id);
         let function = task.function;

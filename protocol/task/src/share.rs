@@ -11,12 +11,12 @@ use crate::scheduler::{Nanos, Scheduler, TaskId, Worker, WorkerId};
 
 /// Maximum time that a task is left to faster workers, in nanoseconds. Measured costs of a function include
 /// the time that its tasks waited, so they may be misleading.
-const MAX_PATIENCE_NS: Nanos = 1_000_000_000;
+const MAX_WAIT_NS: Nanos = 1_000_000_000;
 
 impl Scheduler {
     /// Returns the worker, among those that want a task, that would end it first if tasks are alike.
     pub(crate) fn first_free(&self, fits: impl Fn(&Worker) -> bool) -> Option<WorkerId> {
-        let free = |(_, worker): &(usize, &Worker)| worker.alive && worker.wants > 0 && fits(worker);
+        let free = |(_, worker): &(usize, &Worker)| worker.alive && worker.wanted > 0 && fits(worker);
         let sooner = |(_, a): &(usize, &Worker), (_, b): &(usize, &Worker)| {
             // (its own + 1) / its speed, of both
             let (a_end, b_end) = (u128::from(a.busy) + 1, u128::from(b.busy) + 1);
@@ -30,21 +30,21 @@ impl Scheduler {
     pub(crate) fn take_shared(&mut self, now: Nanos, worker: WorkerId) -> Option<TaskId> {
         self.shared.front()?;
         let state = &self.workers[worker.0];
-        let patient = self.patience_ends(state).is_none_or(|at| now < at);
-        if patient && self.is_sooner_elsewhere(state) {
+        let patient = self.wait_deadline(state).is_none_or(|at| now < at);
+        if patient && self.is_faster_elsewhere(state) {
             let state = &mut self.workers[worker.0];
-            state.passed_over.get_or_insert(now);
+            state.skipped_since.get_or_insert(now);
             // Without a measured cost of the function there is no time after which it is too long.
-            if self.patience_ends(&self.workers[worker.0]).is_some() {
+            if self.wait_deadline(&self.workers[worker.0]).is_some() {
                 return None;
             }
         }
-        self.workers[worker.0].passed_over = None;
+        self.workers[worker.0].skipped_since = None;
         self.shared.pop_front()
     }
 
     /// Whether faster workers end everything that is queued before this one would end one more.
-    fn is_sooner_elsewhere(&self, worker: &Worker) -> bool {
+    fn is_faster_elsewhere(&self, worker: &Worker) -> bool {
         let faster = self.workers.iter().filter(|other| other.alive && other.speed > worker.speed);
         let (mut speed, mut busy) = (0_u128, 0_u128);
         for other in faster {
@@ -58,10 +58,10 @@ impl Scheduler {
 
     /// Returns the time until which a worker that was passed over leaves the next task to others. Returns
     /// `None` if it was not passed over, or the cost of the task is unknown.
-    pub(crate) fn patience_ends(&self, worker: &Worker) -> Option<Nanos> {
-        let since = worker.passed_over?;
+    pub(crate) fn wait_deadline(&self, worker: &Worker) -> Option<Nanos> {
+        let since = worker.skipped_since?;
         let function = self.function_of(*self.shared.front()?)?;
         let work = self.work.get(&function)?;
-        Some(since.saturating_add((work / worker.speed).min(MAX_PATIENCE_NS)))
+        Some(since.saturating_add((work / worker.speed).min(MAX_WAIT_NS)))
     }
 }

@@ -55,20 +55,20 @@ impl<'m> Message<'m> {
     pub fn encode(&self, bytes: &mut Vec<u8>) {
         match self {
             Message::Want { more, released } => {
-                header(bytes, [1, 0], ANY_NODE, *more, (*released).into());
+                put_header(bytes, [1, 0], ANY_NODE, *more, (*released).into());
             }
             Message::Start { task, node, function, argument } => {
-                header(bytes, [2, 0], node.unwrap_or(ANY_NODE), *task, *function);
+                put_header(bytes, [2, 0], node.unwrap_or(ANY_NODE), *task, *function);
                 bytes.extend(*argument);
             }
-            Message::Cancel(task) => header(bytes, [3, 0], ANY_NODE, *task, 0),
+            Message::Cancel(task) => put_header(bytes, [3, 0], ANY_NODE, *task, 0),
             Message::Ended(task, End::Done(result)) => {
-                header(bytes, [4, 0], ANY_NODE, *task, 0);
+                put_header(bytes, [4, 0], ANY_NODE, *task, 0);
                 bytes.extend(result);
             }
             Message::Ended(task, End::Failed(failure)) => {
-                let (node, text) = (cut(&failure.node, 255), cut(&failure.text, MAX_TEXT_BYTES));
-                header(bytes, [4, failure.kind as u8], ANY_NODE, *task, node.len() as u64);
+                let (node, text) = (truncate(&failure.node, 255), truncate(&failure.text, MAX_TEXT_BYTES));
+                put_header(bytes, [4, failure.kind as u8], ANY_NODE, *task, node.len() as u64);
                 bytes.extend(node.as_bytes());
                 bytes.extend(text.as_bytes());
             }
@@ -80,10 +80,10 @@ impl<'m> Message<'m> {
     /// # Errors
     /// [`Violation::Malformed`].
     pub fn decode(bytes: &'m [u8]) -> Result<Message<'m>, Violation> {
-        Self::read(bytes).ok_or(Violation::Malformed(bytes.len()))
+        Self::try_decode(bytes).ok_or(Violation::Malformed(bytes.len()))
     }
 
-    fn read(bytes: &'m [u8]) -> Option<Message<'m>> {
+    fn try_decode(bytes: &'m [u8]) -> Option<Message<'m>> {
         let (header, tail) = bytes.split_at_checked(HEADER_BYTES)?;
         let (code, detail) = (header[0], header[1]);
         let node = u16::from_le_bytes(header.get(2..4)?.try_into().ok()?);
@@ -127,15 +127,15 @@ pub fn function_number(name: &str, argument: &str, result: &str) -> u64 {
     })
 }
 
-fn header(bytes: &mut Vec<u8>, start: [u8; 2], node: u16, task: u32, argument: u64) {
+fn put_header(bytes: &mut Vec<u8>, start: [u8; 2], node: u16, task: u32, argument: u64) {
     bytes.extend(start);
     bytes.extend(node.to_le_bytes());
     bytes.extend(task.to_le_bytes());
     bytes.extend(argument.to_le_bytes());
 }
 
-/// Returns the longest prefix of a text that is not longer than `most` bytes.
-fn cut(text: &str, most: usize) -> &str {
-    let end = (0..=text.len().min(most)).rev().find(|end| text.is_char_boundary(*end));
+/// Returns the longest prefix of a text that is not longer than `max_bytes` bytes.
+fn truncate(text: &str, max_bytes: usize) -> &str {
+    let end = (0..=text.len().min(max_bytes)).rev().find(|end| text.is_char_boundary(*end));
     &text[..end.unwrap_or(0)]
 }

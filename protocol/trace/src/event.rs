@@ -136,7 +136,7 @@ pub struct Event {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("invalid event of kind {kind} with flags {flags:#x}")]
 #[allow(missing_docs, reason = "the messages name the fields")]
-pub struct NotAnEvent {
+pub struct InvalidEvent {
     pub kind: u8,
     pub flags: u8,
 }
@@ -157,9 +157,9 @@ impl Event {
     ///
     /// # Errors
     /// The kind is unknown, or undefined flags are set.
-    pub fn from_words([ticks, head, subject, value]: [u64; 4]) -> Result<Event, NotAnEvent> {
+    pub fn from_words([ticks, head, subject, value]: [u64; 4]) -> Result<Event, InvalidEvent> {
         let (kind, flags) = (head as u8, (head >> 8) as u8);
-        let unknown = NotAnEvent { kind, flags };
+        let unknown = InvalidEvent { kind, flags };
         let kind = EventKind::from_code(kind).ok_or(unknown)?;
         if flags > 1 {
             return Err(unknown);
@@ -182,7 +182,7 @@ impl Event {
     ///
     /// # Errors
     /// Same as [`from_words`](Self::from_words).
-    pub fn from_bytes(bytes: &[u8; EVENT_BYTES]) -> Result<Event, NotAnEvent> {
+    pub fn from_bytes(bytes: &[u8; EVENT_BYTES]) -> Result<Event, InvalidEvent> {
         let (words, _) = bytes.as_chunks::<8>();
         let word = |index: usize| words.get(index).map_or(0, |word| u64::from_le_bytes(*word));
         Event::from_words([word(0), word(1), word(2), word(3)])
@@ -219,8 +219,8 @@ mod tests {
             assert_eq!(*kind as usize, index + 1);
             assert_eq!(EventKind::from_code(*kind as u8), Some(*kind));
         }
-        assert_eq!(Event::from_words([0; 4]), Err(NotAnEvent { kind: 0, flags: 0 }));
+        assert_eq!(Event::from_words([0; 4]), Err(InvalidEvent { kind: 0, flags: 0 }));
         assert!(Event::from_words([0, 16, 0, 0]).is_err());
-        assert_eq!(Event::from_words([0, 2 | 2 << 8, 0, 0]), Err(NotAnEvent { kind: 2, flags: 2 }));
+        assert_eq!(Event::from_words([0, 2 | 2 << 8, 0, 0]), Err(InvalidEvent { kind: 2, flags: 2 }));
     }
 }

@@ -11,7 +11,7 @@ mod tests;
 
 use alloc::string::String;
 
-pub use chunk::{Chunk, DomainHead, Fate, NodeHead};
+pub use chunk::{Chunk, DomainHead, FinalState, NodeHead};
 pub use read::{DomainRecording, Lane, Recording, read, salvage};
 
 use tombolo_base::hash::fnv1a;
@@ -55,7 +55,7 @@ pub enum Problem {
     Version(u32),
     /// The file is truncated.
     #[error("the file is cut short: {needed_bytes} more bytes are needed, {available_bytes} follow")]
-    CutShort { needed_bytes: u64, available_bytes: u64 },
+    Truncated { needed_bytes: u64, available_bytes: u64 },
     /// A checksum does not match.
     #[error("the file is corrupt: the checksum of these {length_bytes} bytes is wrong")]
     Checksum { length_bytes: u64 },
@@ -67,10 +67,10 @@ pub enum Problem {
     Content(String),
     /// The last chunk is missing.
     #[error("the file is cut short: the recording was not finished")]
-    NoEnd,
+    MissingEnd,
     /// Bytes follow the last chunk.
     #[error("the file is corrupt: bytes follow its last chunk")]
-    AfterEnd,
+    TrailingBytes,
 }
 
 /// Encodes the header of a file; `created_ns` is in nanoseconds since 1970.

@@ -88,7 +88,7 @@ impl Default for Shape {
 /// Error of memory that is not a page of this version.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
-pub enum NotAPage {
+pub enum PageError {
     /// The memory does not begin with the magic of a page.
     #[error("the trace page does not start with TBLTRACE")]
     Magic,
@@ -115,14 +115,14 @@ impl Shape {
     /// Decodes the first six words of the header.
     ///
     /// # Errors
-    /// [`NotAPage`], with the reason.
-    pub fn from_header(words: [u64; 6]) -> Result<Shape, NotAPage> {
+    /// [`PageError`], with the reason.
+    pub fn from_header(words: [u64; 6]) -> Result<Shape, PageError> {
         let [magic, version, lanes, lane_events, rows, text_bytes] = words;
         if magic != MAGIC {
-            return Err(NotAPage::Magic);
+            return Err(PageError::Magic);
         }
         if version != VERSION {
-            return Err(NotAPage::Version(version));
+            return Err(PageError::Version(version));
         }
         let fits = (1..=MAX_LANES as u64).contains(&lanes)
             && (16..=MAX_LANE_EVENTS as u64).contains(&lane_events)
@@ -131,7 +131,7 @@ impl Shape {
             && text_bytes <= MAX_TEXT_BYTES as u64
             && text_bytes.is_multiple_of(8);
         if !fits {
-            return Err(NotAPage::Shape { lanes, lane_events, rows, text_bytes });
+            return Err(PageError::Shape { lanes, lane_events, rows, text_bytes });
         }
         Ok(Shape {
             lanes: lanes as usize,
@@ -205,12 +205,12 @@ mod tests {
             Shape { text_bytes: (1 << 20) + 8, ..good },
         ];
         for shape in bad {
-            assert!(matches!(Shape::from_header(shape.header()), Err(NotAPage::Shape { .. })), "{shape:?}");
+            assert!(matches!(Shape::from_header(shape.header()), Err(PageError::Shape { .. })), "{shape:?}");
         }
         let mut header = good.header();
         header[1] = 2;
-        assert_eq!(Shape::from_header(header), Err(NotAPage::Version(2)));
+        assert_eq!(Shape::from_header(header), Err(PageError::Version(2)));
         header[0] = 0;
-        assert_eq!(Shape::from_header(header), Err(NotAPage::Magic));
+        assert_eq!(Shape::from_header(header), Err(PageError::Magic));
     }
 }

@@ -29,7 +29,7 @@ const MAX_NS: u64 = 1 << 61;
 
 /// Event on the timeline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Placed {
+pub struct TimelineEvent {
     /// Index of the domain in the recording.
     pub domain: u32,
     /// Number of the lane.
@@ -48,7 +48,7 @@ pub struct Placed {
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Timeline {
     /// Events, ordered by time and causality.
-    pub events: Vec<Placed>,
+    pub events: Vec<TimelineEvent>,
     /// Offsets of the kernels' clocks.
     pub clocks: Vec<ClockOffset>,
     /// Number of receives whose send was not recorded.
@@ -56,7 +56,7 @@ pub struct Timeline {
     /// Number of events moved because they would have been shown before their cause.
     pub moved: u64,
     /// Maximum distance that an event was moved, in nanoseconds.
-    pub moved_max_ns: u64,
+    pub max_moved_ns: u64,
 }
 
 /// Identity of a message: its channel, its direction, and its number in that direction.
@@ -93,15 +93,15 @@ impl MessageId {
 /// Error of a recording that contradicts itself.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
-pub enum Impossible {
+pub enum MergeError {
     /// Two events are the same send, or the same receive.
     #[error("the trace is impossible: {message} was {what} twice, by domain {first} and by domain {second}")]
-    Twice { message: MessageId, what: &'static str, first: DomainName, second: DomainName },
+    Duplicate { message: MessageId, what: &'static str, first: DomainName, second: DomainName },
     /// The lengths of a message when sent and received differ.
     #[error(
         "the trace is impossible: {message} was sent with {sent_bytes} bytes and received with {received_bytes}"
     )]
-    Length { message: MessageId, sent_bytes: u32, received_bytes: u32 },
+    LengthMismatch { message: MessageId, sent_bytes: u32, received_bytes: u32 },
     /// An event depends on itself.
     #[error(
         "the trace is impossible: event {position} of lane {lane} of domain {domain} ({event}) comes before its own cause"
@@ -109,7 +109,7 @@ pub enum Impossible {
     Cycle { domain: DomainName, lane: u32, position: usize, event: &'static str },
     /// There are too many events to number.
     #[error("the trace has {0} events; at most 4,294,967,295 can be merged")]
-    TooMany(usize),
+    TooManyEvents(usize),
 }
 
 /// Id of a domain as bits, as in a file.
@@ -140,11 +140,11 @@ struct Node {
 /// Merges a recording into causal order.
 ///
 /// # Errors
-/// [`Impossible`] when the recording contradicts itself.
-pub fn merge(recording: &Recording) -> Result<Timeline, Impossible> {
-    let total = recording.events();
+/// [`MergeError`] when the recording contradicts itself.
+pub fn merge(recording: &Recording) -> Result<Timeline, MergeError> {
+    let total = recording.event_count();
     if u32::try_from(total).is_err() {
-        return Err(Impossible::TooMany(total));
+        return Err(MergeError::TooManyEvents(total));
     }
     let mut nodes = flatten(recording);
     let edges = order::edges(recording, &nodes)?;
@@ -156,7 +156,7 @@ pub fn merge(recording: &Recording) -> Result<Timeline, Impossible> {
 
 /// Collects all events except clock readings, lane by lane, with their kernel's time.
 fn flatten(recording: &Recording) -> Vec<Node> {
-    let mut nodes = Vec::with_capacity(recording.events());
+    let mut nodes = Vec::with_capacity(recording.event_count());
     for (domain, record) in (0..).zip(&recording.domains) {
         let identity = record.head.identity;
         let noted = record

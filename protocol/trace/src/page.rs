@@ -6,11 +6,11 @@ use tombolo_base::{SharedMemory, SharedWords};
 use crate::event::Event;
 use crate::layout::{
     BASE_WORD, CONTROL_KEEP_FIRST, CONTROL_WORD, EVENT_BYTES, HEAD_BYTES, IDENTITY_WORD, LANE_LINE_WORDS,
-    LANE_WORD, LOSS_WORD, NotAPage, ROW_BYTES, Shape, USED_WORD,
+    LANE_WORD, LOSS_WORD, PageError, ROW_BYTES, Shape, USED_WORD,
 };
 
 /// Formats `head`, the first [`HEAD_BYTES`] of zeroed memory, as the head of a page.
-pub fn format(head: &SharedMemory, shape: &Shape) {
+pub fn init_page(head: &SharedMemory, shape: &Shape) {
     for (index, word) in shape.header().into_iter().enumerate().rev() {
         // Stores the magic last; readers that see it see everything before it.
         head.store_le(index, word, Ordering::Release);
@@ -20,7 +20,7 @@ pub fn format(head: &SharedMemory, shape: &Shape) {
 /// Turns tracing on or off. Writers notice it at their next event.
 ///
 /// `head` is the first [`HEAD_BYTES`] of a page. The domain can write it, so its content is not trusted.
-pub fn control(head: &SharedMemory, word: u64) {
+pub fn set_control(head: &SharedMemory, word: u64) {
     if word != 0 {
         // A writer that is still in the previous recording must not use the new bases.
         head.store_le(CONTROL_WORD, 0, Ordering::SeqCst);
@@ -84,9 +84,9 @@ impl Page {
     /// Opens the page that a writer has formatted in `memory`.
     ///
     /// # Errors
-    /// [`NotAPage`], with the reason.
-    pub fn open(memory: SharedMemory) -> Result<Page, NotAPage> {
-        let short = |needed_bytes| NotAPage::Short { available_bytes: memory.len_bytes(), needed_bytes };
+    /// [`PageError`], with the reason.
+    pub fn open(memory: SharedMemory) -> Result<Page, PageError> {
+        let short = |needed_bytes| PageError::Short { available_bytes: memory.len_bytes(), needed_bytes };
         if memory.len_bytes() < HEAD_BYTES {
             return Err(short(HEAD_BYTES));
         }
@@ -105,7 +105,7 @@ impl Page {
     pub fn private() -> Page {
         let shape = Shape { lanes: 1, lane_events: 16, rows: 0, text_bytes: 0 };
         let memory = SharedMemory::zeroed(shape.length_bytes());
-        format(&memory, &shape);
+        init_page(&memory, &shape);
         let control = memory.clone();
         let page = Page { memory, control, shape };
         Page { control: page.part(CONTROL_WORD * 8, 8), ..page }
@@ -145,7 +145,7 @@ impl Page {
     }
 
     /// Counts an event of a thread without a lane.
-    pub fn count_without_lane(&self) {
+    pub fn count_event_without_lane(&self) {
         self.add(LOSS_WORD, 1);
     }
 
@@ -156,7 +156,7 @@ impl Page {
     }
 
     /// Counts a channel end without a row.
-    pub fn count_without_row(&self) {
+    pub fn count_channel_without_row(&self) {
         self.add(LOSS_WORD + 1, 1);
     }
 
@@ -289,7 +289,7 @@ impl LaneWriter {
 
 /// Description of a channel end in its row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Described {
+pub struct RowDescription {
     /// Id of the channel.
     pub channel: u64,
     /// Id of the peer domain, as bits.
@@ -373,7 +373,7 @@ impl Row {
     }
 
     /// Starts counting for a channel end.
-    pub fn describe(&self, described: &Described) {
+    pub fn describe(&self, described: &RowDescription) {
         self.line.store_le(ROW_STATE, 0, Ordering::Relaxed);
         for word in ROW_COUNTERS..ROW_MAX {
             self.line.store_le(word, 0, Ordering::Relaxed);

@@ -19,7 +19,7 @@ use tombolo_base::hash::fnv1a;
 
 use crate::event::{AWAITS_ROOM, EventKind, GONE_CLOSED, GONE_DIED};
 use crate::file::Recording;
-use crate::merge::{MessageId, Placed, Timeline};
+use crate::merge::{MessageId, Timeline, TimelineEvent};
 pub use wire::Message;
 
 /// Numbers of the Perfetto fields and choices that are used here.
@@ -80,7 +80,7 @@ pub mod field {
 
 /// `TrackEvent.Type`.
 #[derive(Clone, Copy)]
-enum Shape {
+enum TrackEventType {
     Begin = 1,
     End = 2,
     Instant = 3,
@@ -91,7 +91,7 @@ enum Shape {
 const SEQUENCE_ID: u64 = 1;
 
 /// Distance between the Perfetto process ids of domains, which leaves room for their lanes.
-const PIDS_APART: u64 = 100;
+const PID_STRIDE: u64 = 100;
 
 /// Exporter of a timeline in pieces, so that a large one is not in memory twice.
 pub struct Export<'a> {
@@ -103,7 +103,7 @@ pub struct Export<'a> {
 }
 
 /// Number of events per piece.
-const PIECE_EVENTS: usize = 4096;
+const CHUNK_EVENTS: usize = 4096;
 
 impl<'a> Export<'a> {
     /// Creates an exporter of a recording in the order found by [`crate::merge::merge`].
@@ -118,13 +118,13 @@ impl<'a> Export<'a> {
         let mut out = Vec::new();
         for (index, domain) in self.recording.domains.iter().enumerate() {
             let name = domain_name(domain.head.identity.domain);
-            let dead = if domain.fate.alive { "" } else { ", ended" };
+            let dead = if domain.final_state.alive { "" } else { ", ended" };
             let title = format!("{} on {} ({name}{dead})", domain.head.program, domain.head.node);
-            let pid = (index as u64 + 1) * PIDS_APART;
+            let pid = (index as u64 + 1) * PID_STRIDE;
             let process = Message::new().number(field::PID, pid).text(field::PROCESS_NAME, &title);
             let track =
                 Message::new().number(field::UUID, domain_track(index)).message(field::PROCESS, &process);
-            descriptor(&mut out, &track);
+            put_track_descriptor(&mut out, &track);
             for lane in domain.lanes.keys() {
                 let thread = Message::new()
                     .number(field::PID, pid)
@@ -134,7 +134,7 @@ impl<'a> Export<'a> {
                     .number(field::UUID, lane_track(index, *lane))
                     .number(field::PARENT, domain_track(index))
                     .message(field::THREAD, &thread);
-                descriptor(&mut out, &track);
+                put_track_descriptor(&mut out, &track);
             }
         }
         self.counter_tracks(&mut out);
@@ -150,7 +150,7 @@ impl<'a> Export<'a> {
                 .number(field::UUID, depth_track(direction))
                 .text(field::TRACK_NAME, &format!("in flight: {}", direction_name(direction)))
                 .message(field::COUNTER, &Message::new());
-            descriptor(out, &track);
+            put_track_descriptor(out, &track);
         }
         let mut named = BTreeSet::new();
         for placed in self.timeline.events.iter().filter(|placed| placed.event.kind == EventKind::Value) {
@@ -160,16 +160,16 @@ impl<'a> Export<'a> {
                     .text(field::TRACK_NAME, &self.text(placed))
                     .number(field::PARENT, domain_track(placed.domain as usize))
                     .message(field::COUNTER, &Message::new());
-                descriptor(out, &track);
+                put_track_descriptor(out, &track);
             }
         }
     }
 
     /// Encodes the next piece. Returns `None` at the end.
-    pub fn next_piece(&mut self) -> Option<Vec<u8>> {
+    pub fn next_chunk(&mut self) -> Option<Vec<u8>> {
         let timeline = self.timeline;
         let events = timeline.events.get(self.next..).filter(|rest| !rest.is_empty())?;
-        let events = &events[..events.len().min(PIECE_EVENTS)];
+        let events = &events[..events.len().min(CHUNK_EVENTS)];
         self.next += events.len();
         let mut out = Vec::new();
         for placed in events {
@@ -178,19 +178,19 @@ impl<'a> Export<'a> {
         Some(out)
     }
 
-    fn event(&mut self, out: &mut Vec<u8>, placed: &Placed) {
+    fn event(&mut self, out: &mut Vec<u8>, placed: &TimelineEvent) {
         let event = &placed.event;
-        let shape = match event.kind {
-            EventKind::Sleep | EventKind::SpanBegin => Shape::Begin,
-            EventKind::Wake | EventKind::SpanEnd => Shape::End,
+        let event_type = match event.kind {
+            EventKind::Sleep | EventKind::SpanBegin => TrackEventType::Begin,
+            EventKind::Wake | EventKind::SpanEnd => TrackEventType::End,
             EventKind::Value => {
                 let value = Message::new().number(field::COUNTER_VALUE, event.value);
-                return packet(out, placed.time_ns, Shape::Counter, value_track(placed), &value);
+                return put_packet(out, placed.time_ns, TrackEventType::Counter, value_track(placed), &value);
             }
-            _ => Shape::Instant,
+            _ => TrackEventType::Instant,
         };
         let mut content = Message::new();
-        if !matches!(shape, Shape::End) {
+        if !matches!(event_type, TrackEventType::End) {
             content =
                 content.text(field::NAME, &self.title(placed)).text(field::CATEGORY, category(event.kind));
         }
@@ -201,19 +201,25 @@ impl<'a> Export<'a> {
                 .message(field::ANNOTATION, &annotation("bytes", u64::from(event.size)))
                 .message(field::ANNOTATION, &annotation("number", event.value));
         }
-        if event.kind.is_of_channel() && !matches!(shape, Shape::End) {
+        if event.kind.is_of_channel() && !matches!(event_type, TrackEventType::End) {
             content = content.message(field::ANNOTATION, &annotation("channel", event.subject));
         }
         if event.kind == EventKind::Marker {
             content = content.message(field::ANNOTATION, &annotation("value", event.value));
         }
         content = content.message(field::ANNOTATION, &annotation("logical clock", placed.logical));
-        packet(out, placed.time_ns, shape, lane_track(placed.domain as usize, placed.lane), &content);
+        put_packet(
+            out,
+            placed.time_ns,
+            event_type,
+            lane_track(placed.domain as usize, placed.lane),
+            &content,
+        );
         self.depth(out, placed);
     }
 
     /// Writes the number of messages in transit, after a message was sent or received whose send is known.
-    fn depth(&mut self, out: &mut Vec<u8>, placed: &Placed) {
+    fn depth(&mut self, out: &mut Vec<u8>, placed: &TimelineEvent) {
         let Some(message) = MessageId::of(&placed.event) else { return };
         let direction = (message.channel, message.from_accepting);
         let count = self.in_flight.entry(direction).or_default();
@@ -223,10 +229,10 @@ impl<'a> Export<'a> {
             *count = count.saturating_sub(1);
         }
         let value = Message::new().number(field::COUNTER_VALUE, *count);
-        packet(out, placed.time_ns, Shape::Counter, depth_track(direction), &value);
+        put_packet(out, placed.time_ns, TrackEventType::Counter, depth_track(direction), &value);
     }
 
-    fn text(&self, placed: &Placed) -> String {
+    fn text(&self, placed: &TimelineEvent) -> String {
         let domain = self.recording.domains.get(placed.domain as usize);
         match domain.and_then(|domain| domain.texts.get(&placed.event.subject)) {
             Some(text) => text.clone(),
@@ -234,7 +240,7 @@ impl<'a> Export<'a> {
         }
     }
 
-    fn title(&self, placed: &Placed) -> String {
+    fn title(&self, placed: &TimelineEvent) -> String {
         let event = &placed.event;
         match event.kind {
             EventKind::Send => format!("send {} B", event.size),
@@ -285,7 +291,7 @@ fn depth_track((channel, from_accepting): (u64, bool)) -> u64 {
     1 << 63 | fnv1a(&(channel << 1 | u64::from(from_accepting)).to_le_bytes())
 }
 
-fn value_track(placed: &Placed) -> u64 {
+fn value_track(placed: &TimelineEvent) -> u64 {
     let key = [u64::from(placed.domain), placed.event.subject, 1];
     1 << 63 | fnv1a(key.map(u64::to_le_bytes).as_flattened())
 }
@@ -300,13 +306,14 @@ fn annotation(name: &str, value: u64) -> Message {
     Message::new().text(field::ANNOTATION_NAME, name).number(field::UINT_VALUE, value)
 }
 
-fn descriptor(out: &mut Vec<u8>, track: &Message) {
+fn put_track_descriptor(out: &mut Vec<u8>, track: &Message) {
     let packet = Message::new().number(field::SEQUENCE, SEQUENCE_ID).message(field::TRACK_DESCRIPTOR, track);
     out.extend_from_slice(Message::new().message(field::PACKET, &packet).bytes());
 }
 
-fn packet(out: &mut Vec<u8>, time_ns: u64, shape: Shape, track: u64, content: &Message) {
-    let event = Message::new().number(field::TYPE, shape as u64).number(field::TRACK, track).and(content);
+fn put_packet(out: &mut Vec<u8>, time_ns: u64, event_type: TrackEventType, track: u64, content: &Message) {
+    let event =
+        Message::new().number(field::TYPE, event_type as u64).number(field::TRACK, track).append(content);
     let packet = Message::new()
         .number(field::TIMESTAMP, time_ns)
         .number(field::SEQUENCE, SEQUENCE_ID)

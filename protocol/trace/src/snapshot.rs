@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use crate::event::Event;
 use crate::layout::{
     BASE_WORD, CONTROL_KEEP_FIRST, CONTROL_WORD, EVENT_BYTES, HEAD_BYTES, IDENTITY_WORD, LANE_LINE_WORDS,
-    LANE_WORD, LOSS_WORD, NotAPage, ROW_BYTES, Shape, USED_WORD,
+    LANE_WORD, LOSS_WORD, PageError, ROW_BYTES, Shape, USED_WORD,
 };
 use crate::page::{
     Identity, ROW_CHANNEL, ROW_COUNTERS, ROW_MAX, ROW_OPENED, ROW_PEER, ROW_SLOTS, ROW_STALLS, ROW_STATE,
@@ -52,7 +52,7 @@ pub struct LaneHead {
 
 /// Range of events of a lane that can be read now.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Unread {
+pub struct ReadableRange {
     /// Number of the first event.
     pub first: u64,
     /// Number of events.
@@ -84,10 +84,10 @@ impl Head {
     /// Decodes the first [`HEAD_BYTES`] of a page.
     ///
     /// # Errors
-    /// [`NotAPage`], with the reason.
-    pub fn from_bytes(bytes: &[u8]) -> Result<Head, NotAPage> {
+    /// [`PageError`], with the reason.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Head, PageError> {
         if bytes.len() < HEAD_BYTES {
-            return Err(NotAPage::Short { available_bytes: bytes.len(), needed_bytes: HEAD_BYTES });
+            return Err(PageError::Short { available_bytes: bytes.len(), needed_bytes: HEAD_BYTES });
         }
         let shape = Shape::from_header(words(bytes, 0))?;
         let lane = |lane: usize| {
@@ -109,16 +109,16 @@ impl Head {
 
     /// Returns the events of a lane that can be read, if all events before number `cursor` have been.
     #[must_use]
-    pub fn unread(&self, lane: usize, cursor: u64) -> Unread {
-        let Some(head) = self.lanes.get(lane) else { return Unread { first: 0, count: 0, missed: 0 } };
+    pub fn readable(&self, lane: usize, cursor: u64) -> ReadableRange {
+        let Some(head) = self.lanes.get(lane) else { return ReadableRange { first: 0, count: 0, missed: 0 } };
         let start = cursor.max(head.base).min(head.written);
-        let first = start.max(self.oldest_whole(head));
-        Unread { first, count: head.written - first, missed: first - start }
+        let first = start.max(self.oldest_complete(head));
+        ReadableRange { first, count: head.written - first, missed: first - start }
     }
 
     /// Returns the oldest event that is not being overwritten. The next event overwrites the oldest, unless
     /// the recording keeps the first ones.
-    fn oldest_whole(&self, head: &LaneHead) -> u64 {
+    fn oldest_complete(&self, head: &LaneHead) -> u64 {
         let kept = self.shape.lane_events as u64 - u64::from(self.control & CONTROL_KEEP_FIRST == 0);
         head.written.saturating_sub(kept)
     }
@@ -126,14 +126,14 @@ impl Head {
     /// Returns the first event of a lane that was complete when this head was read, and thus also in
     /// everything that was read before it.
     #[must_use]
-    pub fn first_whole(&self, lane: usize) -> u64 {
-        self.lanes.get(lane).map_or(u64::MAX, |head| self.oldest_whole(head))
+    pub fn first_complete(&self, lane: usize) -> u64 {
+        self.lanes.get(lane).map_or(u64::MAX, |head| self.oldest_complete(head))
     }
 
     /// Returns the offset in the page of event `first` of a lane, and how many of `count` events are
     /// contiguous there, in at most `max_bytes`.
     #[must_use]
-    pub fn piece(&self, lane: usize, first: u64, count: u64, max_bytes: usize) -> (usize, usize) {
+    pub fn contiguous(&self, lane: usize, first: u64, count: u64, max_bytes: usize) -> (usize, usize) {
         let slot = (first % self.shape.lane_events as u64) as usize;
         let together = (self.shape.lane_events - slot).min(max_bytes / EVENT_BYTES);
         let count = usize::try_from(count).unwrap_or(usize::MAX).min(together);
@@ -146,8 +146,8 @@ impl Head {
 pub fn events(bytes: &[u8]) -> (Vec<Event>, u64) {
     let (pieces, _) = bytes.as_chunks::<EVENT_BYTES>();
     let events: Vec<Event> = pieces.iter().filter_map(|piece| Event::from_bytes(piece).ok()).collect();
-    let senseless = (pieces.len() - events.len()) as u64;
-    (events, senseless)
+    let invalid_events = (pieces.len() - events.len()) as u64;
+    (events, invalid_events)
 }
 
 /// Counters of one channel end.
@@ -266,13 +266,13 @@ mod tests {
     use super::*;
     use crate::event::EventKind;
     use crate::layout::control_on;
-    use crate::page::{Described, Page, control, format};
+    use crate::page::{Page, RowDescription, init_page, set_control};
 
     const SHAPE: Shape = Shape { lanes: 2, lane_events: 16, rows: 2, text_bytes: 64 };
 
     fn page() -> (SharedMemory, Page) {
         let memory = SharedMemory::zeroed(SHAPE.length_bytes());
-        format(&memory, &SHAPE);
+        init_page(&memory, &SHAPE);
         (memory.clone(), Page::open(memory).unwrap())
     }
 
@@ -297,22 +297,22 @@ mod tests {
     fn read(memory: &SharedMemory, lane: usize, cursor: u64) -> (Vec<u64>, u64) {
         let bytes = bytes(memory);
         let head = Head::from_bytes(&bytes).unwrap();
-        let mut unread = head.unread(lane, cursor);
-        let missed = unread.missed;
+        let mut readable = head.readable(lane, cursor);
+        let missed = readable.missed;
         let mut numbers = Vec::new();
-        while unread.count > 0 {
-            let (offset, count) = head.piece(lane, unread.first, unread.count, 5 * EVENT_BYTES);
-            let (events, senseless) = events(&bytes[offset..offset + count * EVENT_BYTES]);
-            assert_eq!(senseless, 0);
+        while readable.count > 0 {
+            let (offset, count) = head.contiguous(lane, readable.first, readable.count, 5 * EVENT_BYTES);
+            let (events, invalid_events) = events(&bytes[offset..offset + count * EVENT_BYTES]);
+            assert_eq!(invalid_events, 0);
             numbers.extend(events.iter().map(|event| event.value));
-            unread.first += count as u64;
-            unread.count -= count as u64;
+            readable.first += count as u64;
+            readable.count -= count as u64;
         }
         (numbers, missed)
     }
 
     #[test]
-    fn a_lane_keeps_the_latest() {
+    fn lane_keeps_the_latest_events() {
         let (memory, page) = page();
         let mut lane = page.lane(1).unwrap();
         (1..=10).for_each(|number| lane.write(&send(number)));
@@ -326,17 +326,17 @@ mod tests {
     }
 
     #[test]
-    fn or_the_first_if_the_recording_keeps_them() {
+    fn lane_keeps_the_first_events_if_configured() {
         let (memory, page) = page();
         let mut lane = page.lane(0).unwrap();
         (1..=5).for_each(|number| lane.write(&send(number)));
-        control(&memory, control_on(1, true));
+        set_control(&memory, control_on(1, true));
         (6..=30).for_each(|number| lane.write(&send(number)));
         assert_eq!(read(&memory, 0, 0), ((6..=21).collect(), 0));
         let head = Head::from_bytes(&bytes(&memory)).unwrap();
         assert_eq!(head.lanes[0].lost, 9);
         // The next recording begins after the existing events.
-        control(&memory, control_on(2, false));
+        set_control(&memory, control_on(2, false));
         assert_eq!(read(&memory, 0, 0).0, Vec::<u64>::new());
         lane.write(&send(31));
         assert_eq!(read(&memory, 0, 0), (std::vec![31], 0));
@@ -347,18 +347,18 @@ mod tests {
         let (memory, page) = page();
         let switch = page.switch();
         assert!(!switch.is_on());
-        control(&memory, control_on(7, false));
+        set_control(&memory, control_on(7, false));
         assert!(switch.is_on());
         assert_eq!(switch.control(), 7 << 32 | 1);
-        control(&memory, 0);
+        set_control(&memory, 0);
         assert!(!switch.is_on());
         assert!(!Page::private().switch().is_on());
     }
 
     #[test]
-    fn rows_and_texts_come_back() {
+    fn rows_and_texts_round_trip() {
         let (memory, page) = page();
-        let described = Described {
+        let described = RowDescription {
             channel: 9,
             peer: 0x1_0001_0000_0001,
             accepting: true,
@@ -383,7 +383,7 @@ mod tests {
         assert_eq!(page.write_text(&mut used, "the second"), Some(3));
         assert_eq!(page.write_text(&mut used, &"x".repeat(25)), None);
         assert_eq!(page.write_text(&mut used, &"x".repeat(16)), Some(6));
-        page.count_without_lane();
+        page.count_event_without_lane();
         let identity =
             Identity { domain: 5, pid: 6, isa: 2, ticks_per_s: 7, clock: 8, ticks: 9, monotonic_ns: 10 };
         page.identify(identity);
@@ -422,9 +422,9 @@ mod tests {
             }
             let Ok(head) = Head::from_bytes(&noise) else { return Ok(()) };
             for lane in 0..head.shape.lanes {
-                let unread = head.unread(lane, cursor);
-                prop_assert!(unread.count <= head.shape.lane_events as u64);
-                let (offset, count) = head.piece(lane, unread.first, unread.count, 4096);
+                let readable = head.readable(lane, cursor);
+                prop_assert!(readable.count <= head.shape.lane_events as u64);
+                let (offset, count) = head.contiguous(lane, readable.first, readable.count, 4096);
                 let _ = events(&noise[offset..offset + count * EVENT_BYTES]);
             }
             prop_assert!(head.rows_used <= head.shape.rows);

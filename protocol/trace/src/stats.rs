@@ -26,7 +26,7 @@ pub struct Direction {
     /// Total time that it slept, in nanoseconds.
     pub asleep_ns: u64,
     /// Maximum number of messages in transit, according to the timeline.
-    pub most_in_flight: u64,
+    pub max_in_flight: u64,
     /// Time of each message from send to receive, in nanoseconds, sorted.
     pub latencies_ns: Vec<u64>,
 }
@@ -59,7 +59,7 @@ pub fn directions(timeline: &Timeline) -> BTreeMap<(u64, bool), Direction> {
                 direction.sent_bytes += u64::from(event.size);
                 let count = in_flight.entry(outgoing).or_default();
                 *count += 1;
-                direction.most_in_flight = direction.most_in_flight.max(*count);
+                direction.max_in_flight = direction.max_in_flight.max(*count);
             }
             EventKind::Receive => {
                 let direction = directions.entry(incoming).or_default();
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_latency_is_one_that_was_measured() {
+    fn latency_percentile_is_a_measured_value() {
         let of =
             |latencies_ns: &[u64]| Direction { latencies_ns: latencies_ns.to_vec(), ..Direction::default() };
         assert_eq!(of(&[]).latency_ns(500), None);

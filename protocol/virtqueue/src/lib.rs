@@ -24,8 +24,10 @@ mod server;
 pub mod wire;
 
 pub use requester::{Done, Full, Requester};
-pub use server::{Server, Unanswerable};
-pub use wire::{Brought, Completion, Configuration, Device, Features, Message, Operation, Request, Status};
+pub use server::{NotInFlight, Server};
+pub use wire::{
+    BufferArrival, Completion, Configuration, Device, Features, Message, Operation, Request, Status,
+};
 
 /// Maximum number of requests in flight of a queue.
 pub const MAX_DEPTH: u16 = 1024;
@@ -45,7 +47,7 @@ pub enum Violation {
     Tag(u32),
     /// The request has the tag of another one in flight.
     #[error("a second request {0:#x}")]
-    Twice(u32),
+    DuplicateTag(u32),
     /// There are more requests than agreed.
     #[error("more than {0} requests at once")]
     Depth(u16),

@@ -2,7 +2,9 @@
 
 use alloc::vec::Vec;
 
-use crate::wire::{Brought, Completion, Configuration, MESSAGE_BYTES, Message, Operation, Request, Status};
+use crate::wire::{
+    BufferArrival, Completion, Configuration, MESSAGE_BYTES, Message, Operation, Request, Status,
+};
 use crate::{MAX_DEPTH, Violation};
 
 /// Error of a request beyond the maximum number in flight.
@@ -64,7 +66,7 @@ impl<T> Requester<T> {
 
     /// Returns the number of requests in flight.
     #[must_use]
-    pub fn under_way(&self) -> usize {
+    pub fn in_flight(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
@@ -72,12 +74,12 @@ impl<T> Requester<T> {
     #[must_use]
     pub fn has_room(&self) -> bool {
         let depth = self.configuration.map_or(1, |configuration| usize::from(configuration.depth));
-        !self.free.is_empty() && self.under_way() < depth
+        !self.free.is_empty() && self.in_flight() < depth
     }
 
     /// Creates a request and returns the message to send with its buffer. If sending fails,
-    /// [`withdraw`](Self::withdraw) it. `deadline_ns` is for [`overdue`](Self::overdue), on the caller's
-    /// clock.
+    /// [`withdraw`](Self::withdraw) it. `deadline_ns` is for [`has_overdue`](Self::has_overdue), on the
+    /// caller's clock.
     ///
     /// # Errors
     /// [`Full`], with the caller's context.
@@ -108,7 +110,7 @@ impl<T> Requester<T> {
     ///
     /// # Errors
     /// The peer violated the protocol. Nothing has changed.
-    pub fn answered(&mut self, message: Message, brought: Brought) -> Result<Done<T>, Violation> {
+    pub fn handle_answer(&mut self, message: Message, arrival: BufferArrival) -> Result<Done<T>, Violation> {
         let (tag, status, configuration) = match message {
             Message::Completion(Completion { tag, status }) => (tag, status, None),
             Message::Configured(tag, configuration) => (tag, Status::Done, Some(configuration)),
@@ -120,10 +122,10 @@ impl<T> Requester<T> {
             return Err(Violation::OutOfTurn);
         }
         let expected = match (operation, status) {
-            (Operation::Read, Status::Done) => Brought::Content(length_bytes),
-            _ => Brought::Empty,
+            (Operation::Read, Status::Done) => BufferArrival::Content(length_bytes),
+            _ => BufferArrival::Empty,
         };
-        if brought != expected {
+        if arrival != expected {
             return Err(Violation::Buffer(operation));
         }
         let pending = self.take(tag).ok_or(Violation::Tag(tag))?;
@@ -133,15 +135,15 @@ impl<T> Requester<T> {
 
     /// Whether the deadline of any request has passed.
     #[must_use]
-    pub fn overdue(&self, now_ns: u64) -> bool {
+    pub fn has_overdue(&self, now_ns: u64) -> bool {
         self.slots.iter().flat_map(|slot| &slot.pending).any(|pending| pending.deadline_ns <= now_ns)
     }
 
     /// Ends all requests because the channel has ended, and returns the caller's contexts. Tags known to the
     /// peer become invalid.
-    pub fn lost(&mut self) -> Vec<T> {
+    pub fn reset(&mut self) -> Vec<T> {
         self.configuration = None;
-        let mut contexts = Vec::with_capacity(self.under_way());
+        let mut contexts = Vec::with_capacity(self.in_flight());
         for index in 0..self.slots.len() {
             let tag = u32::from(self.slots[index].generation) << 16 | index as u32;
             contexts.extend(self.withdraw(tag));

@@ -48,7 +48,7 @@ impl Operation {
 
     /// Whether its buffer comes with content.
     #[must_use]
-    pub fn brings_content(self) -> bool {
+    pub fn carries_content(self) -> bool {
         matches!(self, Operation::Write | Operation::Frame)
     }
 
@@ -194,7 +194,7 @@ pub struct Completion {
 
 /// Way in which the buffer of a message arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Brought {
+pub enum BufferArrival {
     /// Moved, with this many bytes of content.
     Content(u64),
     /// Passed, without meaningful content.
@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bytes_are_these() {
+    fn encoded_bytes_are_golden() {
         let request = Request {
             tag: 0x0102_0304,
             operation: Operation::Write,
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_disk_is_not_asked_for() {
+    fn invalid_disk_requests_are_refused() {
         let request = |operation, offset_bytes, length_bytes| Request {
             tag: 0,
             operation,

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use tombolo::{DomainId, Error};
 use tombolo_control::MAX_TRACE_READ_BYTES;
-use tombolo_trace::file::{self, Chunk, DomainHead, Fate, NodeHead};
+use tombolo_trace::file::{self, Chunk, DomainHead, FinalState, NodeHead};
 use tombolo_trace::layout::{EVENT_BYTES, HEAD_BYTES, ROW_BYTES};
 use tombolo_trace::snapshot::{self, Head, RowInfo};
 
@@ -28,7 +28,7 @@ struct Followed {
     /// Bytes of text that have been read.
     text_bytes: usize,
     /// Last known fate of the domain.
-    fate: Fate,
+    final_state: FinalState,
     /// Counters of its channels at the time of the last read, `rows_at`.
     rows: Vec<RowInfo>,
     rows_at: Instant,
@@ -175,8 +175,8 @@ impl<W: Write> Collector<W> {
         }
         // A domain that dies leaves its page, unless the node is lost as well.
         let gone = |id: &DomainId| traced.domains.binary_search_by_key(id, |info| info.id).is_err();
-        for (_, followed) in self.followed.iter_mut().filter(|(id, of)| of.fate.alive && gone(id)) {
-            followed.fate.alive = false;
+        for (_, followed) in self.followed.iter_mut().filter(|(id, of)| of.final_state.alive && gone(id)) {
+            followed.final_state.alive = false;
             self.lost += 1;
         }
         Ok(self.events - before)
@@ -201,9 +201,9 @@ impl<W: Write> Collector<W> {
             let (node, program) = (info.node.clone(), info.program.clone());
             self.write(&Chunk::Domain(DomainHead { identity: head.identity, node, program }))?;
             let cursors = vec![0; head.shape.lanes];
-            let fate = Fate::default();
+            let final_state = FinalState::default();
             let (rows, rows_at) = (self.rows(info.id)?, Instant::now());
-            let followed = Followed { number, cursors, text_bytes: 0, fate, rows, rows_at };
+            let followed = Followed { number, cursors, text_bytes: 0, final_state, rows, rows_at };
             self.followed.insert(info.id, followed);
         }
         self.take_texts(info.id, &head)?;
@@ -217,7 +217,7 @@ impl<W: Write> Collector<W> {
                 followed.rows = rows;
                 followed.rows_at = Instant::now();
             }
-            followed.fate = Fate { alive: info.alive, losses: head.losses };
+            followed.final_state = FinalState { alive: info.alive, losses: head.losses };
         }
         Ok(())
     }
@@ -242,17 +242,17 @@ impl<W: Write> Collector<W> {
     fn take_lane(&mut self, id: DomainId, head: &Head, lane: usize) -> Result<(), CollectError> {
         let Some(followed) = self.followed.get(&id) else { return Ok(()) };
         let (number, cursor) = (followed.number, followed.cursors.get(lane).copied().unwrap_or(0));
-        let unread = head.unread(lane, cursor);
-        let end = unread.first + unread.count;
-        let mut missed = unread.missed;
-        let mut next = unread.first;
+        let readable = head.readable(lane, cursor);
+        let end = readable.first + readable.count;
+        let mut missed = readable.missed;
+        let mut next = readable.first;
         while next < end {
-            let (offset, count) = head.piece(lane, next, end - next, MAX_TRACE_READ_BYTES as usize);
+            let (offset, count) = head.contiguous(lane, next, end - next, MAX_TRACE_READ_BYTES as usize);
             let Some(bytes) = self.read(id, offset, count * EVENT_BYTES)? else { break };
-            let now = self.head(id)?.map_or(next, |now| now.first_whole(lane));
+            let now = self.head(id)?.map_or(next, |now| now.first_complete(lane));
             let overwritten = now.saturating_sub(next).min(count as u64) as usize;
-            let (events, senseless) = snapshot::events(&bytes[overwritten * EVENT_BYTES..]);
-            missed += overwritten as u64 + senseless;
+            let (events, invalid_events) = snapshot::events(&bytes[overwritten * EVENT_BYTES..]);
+            missed += overwritten as u64 + invalid_events;
             next += count as u64;
             self.events += events.len() as u64;
             self.missed += missed;
@@ -277,9 +277,9 @@ impl<W: Write> Collector<W> {
     /// # Errors
     /// [`CollectError`].
     pub fn finish(mut self) -> Result<Summary, CollectError> {
-        let ends: Vec<(DomainId, u32, Fate)> =
-            self.followed.iter().map(|(id, followed)| (*id, followed.number, followed.fate)).collect();
-        for (id, domain, fate) in ends {
+        let ends: Vec<(DomainId, u32, FinalState)> =
+            self.followed.iter().map(|(id, followed)| (*id, followed.number, followed.final_state)).collect();
+        for (id, domain, final_state) in ends {
             let mut rows = self.rows(id)?;
             if rows.is_empty() {
                 // Its node is lost: use the counters of the last read.
@@ -288,8 +288,8 @@ impl<W: Write> Collector<W> {
             for rows in rows.chunks(ROWS_TOGETHER) {
                 self.write(&Chunk::Rows { domain, rows: rows.to_vec() })?;
             }
-            self.write(&Chunk::Fate { domain, fate })?;
-            self.missed += fate.losses.events_without_lane;
+            self.write(&Chunk::FinalState { domain, final_state })?;
+            self.missed += final_state.losses.events_without_lane;
         }
         let chunks = self.chunks;
         self.write(&Chunk::End { chunks })?;

@@ -19,12 +19,12 @@ unsafe extern "C" {
     fn tombolo_board_flush();
     /// Runs the `atexit` handlers and calls `_exit`. In the C library.
     #[link_name = "exit"]
-    fn exit_of_library(status: c_int) -> !;
+    fn libc_exit(status: c_int) -> !;
 }
 
-tombolo_bare::main!(begin);
+tombolo_bare::main!(run_main);
 
-fn begin() -> u8 {
+fn run_main() -> u8 {
     // Truncates an argument at a zero byte, which a C string cannot contain and a shell never passes.
     let until_zero = |text: alloc::string::String| CString::new(text.split('\0').next().unwrap_or_default());
     let arguments = env::args().map(|text| until_zero(text).unwrap_or_default().into_raw());
@@ -37,7 +37,7 @@ fn begin() -> u8 {
     // freed.
     unsafe {
         tombolo_board_begin();
-        exit_of_library(main(count, argv))
+        libc_exit(main(count, argv))
     }
 }
 

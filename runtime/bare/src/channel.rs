@@ -18,13 +18,13 @@ use tombolo_link::end::{Announced, Awaited, EndError, Signals};
 use tombolo_link::open::{OpenError, Park};
 use tombolo_link::wait::{Spin, Waiter, until};
 use tombolo_link::{
-    ChannelConfig, ChannelLayout, FarEnd, GroupCounter, HandshakeError, Hello, Side, TransportKind,
+    ChannelConfig, ChannelLayout, DisconnectReason, GroupCounter, HandshakeError, Hello, Side, TransportKind,
 };
 use tombolo_platform_bare::program::{self, Doorbell};
 use tombolo_ring::{SlotSize, Variant};
 
 use crate::error::Error;
-use crate::link::{Given, Link};
+use crate::link::{GrantedObjects, Link};
 use crate::time::{after_ns, sleep_until};
 
 /// How long a wait polls before it sleeps: about the cost of a wake-up.
@@ -144,8 +144,8 @@ impl Signals for BoardSignals {
         self.link.is_hung_up(self.id)
     }
 
-    fn listen(&mut self) {
-        if let Err(error) = self.link.listen() {
+    fn poll_signals(&mut self) {
+        if let Err(error) = self.link.process_messages() {
             self.failure = Some(error);
         }
     }
@@ -160,18 +160,18 @@ impl Park for BoardSignals {
 
     fn park(&mut self, until_ns: u64) -> Result<(), Error> {
         sleep_until(until_ns);
-        self.link.listen()
+        self.link.process_messages()
     }
 }
 
 /// Returns the error for a death, as reported by a relay. A relay that died reported nothing.
-fn died(peer: DomainId, node: String, via: &[RelayNode], told: Option<FarEnd>) -> Error {
-    let relay = match told {
+fn death_error(peer: DomainId, node: String, via: &[RelayNode], reason: Option<DisconnectReason>) -> Error {
+    let relay = match reason {
         None => via.first(),
-        Some(FarEnd::RelayDied(on)) => via.iter().find(|relay| relay.node == on),
-        Some(FarEnd::Died) => None,
-        Some(FarEnd::Broken) if via.is_empty() => None,
-        Some(FarEnd::Broken) => {
+        Some(DisconnectReason::RelayDied(on)) => via.iter().find(|relay| relay.node == on),
+        Some(DisconnectReason::Died) => None,
+        Some(DisconnectReason::Broken) if via.is_empty() => None,
+        Some(DisconnectReason::Broken) => {
             let what = "the relay beside it received what cannot be".to_string();
             return Error::Violation { peer, node, what };
         }
@@ -183,12 +183,17 @@ fn died(peer: DomainId, node: String, via: &[RelayNode], told: Option<FarEnd>) -
 }
 
 /// Converts the reason why a granted end was not opened.
-fn not_opened(error: OpenError<Error>, grant: &Grant, timeout: Duration, told: Option<FarEnd>) -> Error {
+fn open_error(
+    error: OpenError<Error>,
+    grant: &Grant,
+    timeout: Duration,
+    reason: Option<DisconnectReason>,
+) -> Error {
     let (peer, node) = (grant.peer, grant.peer_node.clone());
     match error {
         OpenError::Handshake(HandshakeError::Withdrawn) => Error::Closed { peer, node },
         OpenError::Handshake(why) => Error::Refused { peer, node, why },
-        OpenError::PeerGone => died(peer, node, &grant.via, told),
+        OpenError::PeerGone => death_error(peer, node, &grant.via, reason),
         OpenError::TimedOut => Error::TimedOut { what: "the peer's handshake".to_string(), timeout },
         OpenError::Park(error) => error,
     }
@@ -198,14 +203,14 @@ impl Channel {
     /// Opens this end of a channel that a monitor granted.
     pub(crate) fn open(
         link: &Rc<Link>,
-        (grant, given): (&Grant, Given),
+        (grant, objects): (&Grant, GrantedObjects),
         own: DomainId,
         options: &ChannelOptions,
-        (timeout, usual): (Duration, Duration),
+        (timeout, default_timeout): (Duration, Duration),
     ) -> Result<Channel, Error> {
-        match Self::shake_hands(link, (grant, given), own, options, timeout) {
+        match Self::handshake(link, (grant, objects), own, options, timeout) {
             Ok(mut channel) => {
-                channel.timeout = OperationTimeout::new(options.timeout.unwrap_or(usual));
+                channel.timeout = OperationTimeout::new(options.timeout.unwrap_or(default_timeout));
                 Ok(channel)
             }
             Err(error) => {
@@ -215,9 +220,9 @@ impl Channel {
         }
     }
 
-    fn shake_hands(
+    fn handshake(
         link: &Rc<Link>,
-        (grant, given): (&Grant, Given),
+        (grant, objects): (&Grant, GrantedObjects),
         own: DomainId,
         options: &ChannelOptions,
         timeout: Duration,
@@ -228,22 +233,22 @@ impl Channel {
             Side::B => ChannelConfig { slot: options.config.slot, ..grant.config },
         };
         let no_place = || Error::MonitorProtocol("a channel without a place in a window".to_string());
-        let (place, window) = grant.window.as_ref().zip(given.window).ok_or_else(no_place)?;
+        let (place, window) = grant.window.as_ref().zip(objects.window).ok_or_else(no_place)?;
         let (memory, bell) = granted_memory(window, place, config).ok_or_else(no_place)?;
         let memory = EitherMemory::view(memory, place.caches)?;
         let unusable = |error: &dyn core::fmt::Display| Error::MonitorProtocol(error.to_string());
         let deadline_ns = after_ns(timeout);
         // No barrier of an operating system spans both sides, so neither side announces support for them.
         let hello = Hello::new(config, options.interface_hash, Some(own));
-        let rings = memory.rings(grant.side).map_err(|error| unusable(&error))?;
+        let rings = memory.ring_counter(grant.side).map_err(|error| unusable(&error))?;
         let group = place.group.map(|word| group_counter(window, word)).transpose()?;
         let link = Rc::clone(link);
         let mut signals = BoardSignals { link, id: grant.hop, bell, rings, group, failure: None };
         let mut opening = memory.open(grant.side, hello, &mut signals).map_err(|error| unusable(&error))?;
         let agreed = opening
             .wait(&mut signals, deadline_ns)
-            .map_err(|error| not_opened(error, grant, timeout, memory.told(grant.side)))?;
-        let end = opening.end(agreed, signals).map_err(|error| unusable(&error))?;
+            .map_err(|error| open_error(error, grant, timeout, memory.disconnect_reason(grant.side)))?;
+        let end = opening.attach(agreed, signals).map_err(|error| unusable(&error))?;
         let (peer, peer_node) = (grant.peer, grant.peer_node.clone());
         let spin = Spin::new(options.spin_ns.unwrap_or(SPIN_NS));
         let timeout = OperationTimeout::new(timeout);
@@ -267,7 +272,7 @@ impl Channel {
     pub fn try_send(&mut self, message: &[u8]) -> Result<(), Error> {
         match self.end.try_send(message) {
             Ok(()) => Ok(()),
-            Err(error) => Err(self.failed(error, message.len())),
+            Err(error) => Err(self.convert_error(error, message.len())),
         }
     }
 
@@ -295,7 +300,7 @@ impl Channel {
         match self.end.try_recv_into(buffer) {
             Ok(Some(length)) => Ok(Some(length)),
             Ok(None) => self.check_monitor().map(|()| None),
-            Err(error) => Err(self.failed(error, 0)),
+            Err(error) => Err(self.convert_error(error, 0)),
         }
     }
 
@@ -328,13 +333,15 @@ impl Channel {
 
     /// Converts the reason why a message of `length_bytes` bytes was not sent, or none was received.
     #[cold]
-    fn failed(&mut self, error: EndError, length_bytes: usize) -> Error {
+    fn convert_error(&mut self, error: EndError, length_bytes: usize) -> Error {
         let (peer, node) = (self.peer, self.peer_node.clone());
         match error {
             EndError::Full => self.check_monitor().err().unwrap_or(Error::WouldBlock),
             EndError::TooLong => Error::TooLong { length_bytes, max_bytes: self.end.max_message_bytes() },
             EndError::Closed => Error::Closed { peer, node },
-            EndError::PeerDied => died(peer, node, &self.via, self.memory.told(self.side)),
+            EndError::PeerDied => {
+                death_error(peer, node, &self.via, self.memory.disconnect_reason(self.side))
+            }
             EndError::Broken => {
                 let what = self.end.violation().map(|violation| violation.to_string()).unwrap_or_default();
                 Error::Violation { peer, node, what }
@@ -351,7 +358,7 @@ impl Channel {
     /// Announces that this program is about to sleep until `awaited` is possible, for programs that wait for
     /// more than this channel. Then call [`may_sleep`](Self::may_sleep),
     /// [`Domain::sleep`](crate::Domain::sleep) if that returned true for everything that is awaited, and in
-    /// any case [`awake`](Self::awake).
+    /// any case [`finish_sleep`](Self::finish_sleep).
     pub fn announce_sleep(&mut self, awaited: Awaited) {
         // The fences already order everything, so no further barrier is needed.
         let _complete: Announced = self.end.announce(awaited);
@@ -380,8 +387,8 @@ impl Channel {
     }
 
     /// Withdraws the announcement of a sleep, and detects an end of the peer.
-    pub fn awake(&mut self) {
-        self.end.awake(true);
+    pub fn finish_sleep(&mut self) {
+        self.end.finish_sleep(true);
     }
 
     /// Whether [`try_recv_into`](Self::try_recv_into) would return anything other than `None`.
@@ -531,8 +538,8 @@ impl Waiter for Channels<'_, '_> {
         Ok(())
     }
 
-    fn awake(&mut self) -> Result<(), Error> {
-        self.channels.iter_mut().for_each(|channel| channel.awake());
+    fn finish_sleep(&mut self) -> Result<(), Error> {
+        self.channels.iter_mut().for_each(|channel| channel.finish_sleep());
         self.channels.iter_mut().try_for_each(|channel| channel.check_monitor())
     }
 }

@@ -12,11 +12,11 @@ use tombolo_naming::split_scope;
 use crate::channel::{Channel, ChannelOptions};
 use crate::env;
 use crate::error::Error;
-use crate::link::{ANSWER_TIMEOUT, Given, Link, unexpected};
+use crate::link::{GrantedObjects, Link, REPLY_TIMEOUT, unexpected};
 use crate::time::{self, Instant};
 
 /// Minimum time for a peer that has connected to open the channel: it may be slow on a busy host.
-const LEAST_PATIENCE: Duration = Duration::from_secs(10);
+const MIN_OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// This program as a domain of a machine. Clones refer to the same domain.
 ///
@@ -39,7 +39,7 @@ impl Domain {
     pub fn attach() -> Result<Domain, Error> {
         let link = Rc::new(Link::new());
         let program = env::args().next().unwrap_or_default();
-        match link.ask(Request::Attach { version: FINGERPRINT, program }, ANSWER_TIMEOUT)? {
+        match link.request(Request::Attach { version: FINGERPRINT, program }, REPLY_TIMEOUT)? {
             Reply::Attach { domain, node, machine, .. } => {
                 Ok(Domain { link, id: domain, node, machine, timeouts: DomainTimeouts::default() })
             }
@@ -120,7 +120,7 @@ impl Domain {
     /// [`Error::MonitorProtocol`].
     pub fn sleep(&self, timeout: Duration) -> Result<(), Error> {
         time::sleep_until(time::after_ns(timeout));
-        self.link.listen()
+        self.link.process_messages()
     }
 }
 
@@ -132,12 +132,12 @@ impl ChannelOptions {
     pub fn export(&self, domain: &Domain, name: &str) -> Result<Listener, Error> {
         let (scope, own_name) = split_scope(name);
         let request = Request::Export { scope, name: own_name.to_owned() };
-        match domain.link.ask(request, ANSWER_TIMEOUT)? {
+        match domain.link.request(request, REPLY_TIMEOUT)? {
             Reply::Export { listener } => {
                 let (domain, name, options) = (domain.clone(), name.to_owned(), self.clone());
                 let timeout = domain.timeouts.channel();
-                let taken = Taken { domain, number: listener, name, options };
-                Ok(Listener { taken: Rc::new(taken), timeout })
+                let state = ListenerState { domain, number: listener, name, options };
+                Ok(Listener { state: Rc::new(state), timeout })
             }
             other => Err(unexpected(&other)),
         }
@@ -153,9 +153,9 @@ impl ChannelOptions {
         let (scope, name) = split_scope(name);
         let request =
             Request::Connect { scope, name: name.to_owned(), timeout, config: self.config, by: None };
-        match domain.link.ask_and_get(request, timeout.saturating_add(ANSWER_TIMEOUT))? {
-            (Reply::Connect { grant }, given) => {
-                domain.open((&grant, given), self, timeout.saturating_sub(start.elapsed()))
+        match domain.link.request_with_objects(request, timeout.saturating_add(REPLY_TIMEOUT))? {
+            (Reply::Connect { grant }, objects) => {
+                domain.open((&grant, objects), self, timeout.saturating_sub(start.elapsed()))
             }
             (other, _) => Err(unexpected(&other)),
         }
@@ -165,7 +165,7 @@ impl ChannelOptions {
 impl Domain {
     fn open(
         &self,
-        granted: (&Grant, Given),
+        granted: (&Grant, GrantedObjects),
         options: &ChannelOptions,
         timeout: Duration,
     ) -> Result<Channel, Error> {
@@ -216,13 +216,13 @@ impl Job {
 /// last one releases the name.
 #[derive(Clone, Debug)]
 pub struct Listener {
-    taken: Rc<Taken>,
+    state: Rc<ListenerState>,
     timeout: Duration,
 }
 
 /// State shared by the clones.
 #[derive(Debug)]
-struct Taken {
+struct ListenerState {
     domain: Domain,
     number: u32,
     name: String,
@@ -233,13 +233,13 @@ impl Listener {
     /// Name of the listener.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.taken.name
+        &self.state.name
     }
 
     /// Returns the same listener with the timeout `timeout`.
     #[must_use]
     pub fn within(&self, timeout: Duration) -> Listener {
-        Listener { taken: Rc::clone(&self.taken), timeout }
+        Listener { state: Rc::clone(&self.state), timeout }
     }
 
     /// Waits for a domain to connect, and opens the channel.
@@ -249,17 +249,17 @@ impl Listener {
     /// after which further connections can be accepted.
     pub fn accept(&self) -> Result<Channel, Error> {
         let start = Instant::now();
-        let Taken { domain, number, options, .. } = &*self.taken;
+        let ListenerState { domain, number, options, .. } = &*self.state;
         let incoming = |link: &Link| link.next_incoming(*number);
-        let (grant, given) = domain.link.wait(self.timeout, "a domain to connect", incoming)?;
+        let (grant, objects) = domain.link.wait(self.timeout, "a domain to connect", incoming)?;
         domain.link.accepted(1);
         let remaining = self.timeout.saturating_sub(start.elapsed());
-        domain.open((&grant, given), options, remaining.max(LEAST_PATIENCE))
+        domain.open((&grant, objects), options, remaining.max(MIN_OPEN_TIMEOUT))
     }
 }
 
-impl Drop for Taken {
+impl Drop for ListenerState {
     fn drop(&mut self) {
-        self.domain.link.forget_listener(self.number);
+        self.domain.link.remove_listener(self.number);
     }
 }

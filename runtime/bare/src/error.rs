@@ -76,7 +76,7 @@ pub enum Error {
         peer: DomainId,
         /// Name of the peer's node.
         node: String,
-        /// What the peer sent, and what it should have sent.
+        /// The peer's message, and the expected one.
         what: String,
     },
     /// An option was given a value that is not allowed.

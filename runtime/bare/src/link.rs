@@ -20,34 +20,34 @@ use crate::error::Error;
 use crate::time::sleep_until;
 
 /// Timeout for a reply of a monitor.
-pub(crate) const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Objects that arrived with a reply.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Given {
+pub(crate) struct GrantedObjects {
     /// Number of its lifeline, if there is one.
     pub(crate) lifeline: ChannelId,
     /// Window that contains its memory, if there is any.
     pub(crate) window: Option<WindowId>,
 }
 
-impl Given {
-    fn new(lifeline: ChannelId, attachments: &[Attachment]) -> Given {
+impl GrantedObjects {
+    fn new(lifeline: ChannelId, attachments: &[Attachment]) -> GrantedObjects {
         let window = attachments.iter().find_map(|attachment| match attachment {
             Attachment::WindowMemory(number) | Attachment::WindowToRead(number) => {
                 Some(WindowId(number.window))
             }
             _ => None,
         });
-        Given { lifeline, window }
+        GrantedObjects { lifeline, window }
     }
 }
 
 /// Messages that arrived and were not taken yet.
 #[derive(Default, Debug)]
-struct Arrived {
-    replies: BTreeMap<u32, (Reply, Given)>,
-    incoming: BTreeMap<u32, VecDeque<(Grant, Given)>>,
+struct Inbox {
+    replies: BTreeMap<u32, (Reply, GrantedObjects)>,
+    incoming: BTreeMap<u32, VecDeque<(Grant, GrantedObjects)>>,
     /// Listeners that exist.
     listeners: BTreeSet<u32>,
     hung_up: BTreeSet<ChannelId>,
@@ -66,9 +66,9 @@ struct Mapped {
 }
 
 /// Wait for orders of the monitor. An order that arrived since the last check ends the sleep immediately.
-struct Orders;
+struct OrderWaiter;
 
-impl Waiter for Orders {
+impl Waiter for OrderWaiter {
     type Error = Error;
 
     fn now_ns(&self) -> u64 {
@@ -90,7 +90,7 @@ impl Waiter for Orders {
         Ok(())
     }
 
-    fn awake(&mut self) -> Result<(), Error> {
+    fn finish_sleep(&mut self) -> Result<(), Error> {
         Ok(())
     }
 }
@@ -99,7 +99,7 @@ impl Waiter for Orders {
 #[derive(Debug)]
 pub(crate) struct Link {
     next_request: Cell<u32>,
-    arrived: RefCell<Arrived>,
+    inbox: RefCell<Inbox>,
     buffer: RefCell<Vec<u8>>,
 }
 
@@ -107,7 +107,7 @@ impl Link {
     pub(crate) fn new() -> Link {
         Link {
             next_request: Cell::new(1),
-            arrived: RefCell::default(),
+            inbox: RefCell::default(),
             buffer: RefCell::new(alloc::vec![0; MAX_ORDER_BYTES]),
         }
     }
@@ -117,40 +117,44 @@ impl Link {
         loop {
             let request = self.next_request.get();
             self.next_request.set(MonitorMessage::number_of(request.wrapping_add(1)).max(1));
-            if !self.arrived.borrow().abandoned.contains(&request) {
+            if !self.inbox.borrow().abandoned.contains(&request) {
                 return request;
             }
         }
     }
 
     /// Sends a request, and waits for its reply.
-    pub(crate) fn ask(&self, body: Request, timeout: Duration) -> Result<Reply, Error> {
-        self.ask_and_get(body, timeout).map(|(reply, _)| reply)
+    pub(crate) fn request(&self, body: Request, timeout: Duration) -> Result<Reply, Error> {
+        self.request_with_objects(body, timeout).map(|(reply, _)| reply)
     }
 
-    /// Like [`ask`](Self::ask), for replies with memory and a lifeline.
-    pub(crate) fn ask_and_get(&self, body: Request, timeout: Duration) -> Result<(Reply, Given), Error> {
+    /// Like [`request`](Self::request), for replies with memory and a lifeline.
+    pub(crate) fn request_with_objects(
+        &self,
+        body: Request,
+        timeout: Duration,
+    ) -> Result<(Reply, GrantedObjects), Error> {
         let request = self.next_request();
-        self.say(request, body)?;
+        self.send(request, body)?;
         let answered = self.wait(timeout, "an answer of the monitor", |link| {
-            link.arrived.borrow_mut().replies.remove(&request)
+            link.inbox.borrow_mut().replies.remove(&request)
         });
         match answered {
             Ok((Reply::Failed { fault }, _)) => Err(fault.into()),
             Ok(answer) => Ok(answer),
             Err(error) => {
-                self.arrived.borrow_mut().abandoned.insert(request);
+                self.inbox.borrow_mut().abandoned.insert(request);
                 Err(error)
             }
         }
     }
 
     /// Sends a request that has no reply.
-    pub(crate) fn tell(&self, body: Request) -> Result<(), Error> {
-        self.say(0, body)
+    pub(crate) fn notify(&self, body: Request) -> Result<(), Error> {
+        self.send(0, body)
     }
 
-    fn say(&self, request: u32, body: Request) -> Result<(), Error> {
+    fn send(&self, request: u32, body: Request) -> Result<(), Error> {
         let message = ClientMessage { request, body }.to_bytes()?;
         let (length_bytes, max_bytes) = (message.len(), MAX_MESSAGE_BYTES);
         let report = Report::Asked { connection: program::connection(), message };
@@ -165,25 +169,25 @@ impl Link {
     pub(crate) fn release(&self, channel: ChannelId) {
         // Refused only if the monitor does not know the channel.
         let _ = Report::Released { channel }.to_bytes().map(|report| program::report(&report));
-        self.arrived.borrow_mut().hung_up.remove(&channel);
+        self.inbox.borrow_mut().hung_up.remove(&channel);
     }
 
-    /// Keeps mapped memory until [`let_go`](Self::let_go), or until the monitor revokes it.
+    /// Keeps mapped memory until [`unmap`](Self::unmap), or until the monitor revokes it.
     pub(crate) fn map(&self, mapping: ChannelId, memory: SharedMemory, users: Arc<()>) {
-        let mut arrived = self.arrived.borrow_mut();
+        let mut inbox = self.inbox.borrow_mut();
         // The right may have been revoked immediately.
-        let memory = (!arrived.hung_up.remove(&mapping)).then_some(memory);
-        arrived.mapped.insert(mapping, Mapped { memory, users });
+        let memory = (!inbox.hung_up.remove(&mapping)).then_some(memory);
+        inbox.mapped.insert(mapping, Mapped { memory, users });
     }
 
     /// Returns the memory of a mapping; `None` once the right to it was revoked.
     pub(crate) fn mapped(&self, mapping: ChannelId) -> Option<SharedMemory> {
-        self.arrived.borrow().mapped.get(&mapping)?.memory.clone()
+        self.inbox.borrow().mapped.get(&mapping)?.memory.clone()
     }
 
     /// Drops a mapping, except for clones of its memory.
-    pub(crate) fn let_go(&self, mapping: ChannelId) {
-        if let Some(mapped) = self.arrived.borrow_mut().mapped.get_mut(&mapping) {
+    pub(crate) fn unmap(&self, mapping: ChannelId) {
+        if let Some(mapped) = self.inbox.borrow_mut().mapped.get_mut(&mapping) {
             mapped.memory = None;
         }
         self.release_unused();
@@ -192,42 +196,42 @@ impl Link {
     /// Returns mappings whose memory the program no longer references to the monitor.
     fn release_unused(&self) {
         let unused = |mapped: &Mapped| mapped.memory.is_none() && Arc::strong_count(&mapped.users) == 1;
-        let mut arrived = self.arrived.borrow_mut();
-        let unused: Vec<_> = arrived.mapped.extract_if(.., |_, mapped| unused(mapped)).collect();
-        drop(arrived);
+        let mut inbox = self.inbox.borrow_mut();
+        let unused: Vec<_> = inbox.mapped.extract_if(.., |_, mapped| unused(mapped)).collect();
+        drop(inbox);
         unused.into_iter().for_each(|(mapping, _)| self.release(mapping));
     }
 
     /// Whether the other end of a channel has ended.
     pub(crate) fn is_hung_up(&self, channel: ChannelId) -> bool {
-        self.arrived.borrow().hung_up.contains(&channel)
+        self.inbox.borrow().hung_up.contains(&channel)
     }
 
     /// Takes the next connection to a listener.
-    pub(crate) fn next_incoming(&self, listener: u32) -> Option<(Grant, Given)> {
-        self.arrived.borrow_mut().incoming.get_mut(&listener)?.pop_front()
+    pub(crate) fn next_incoming(&self, listener: u32) -> Option<(Grant, GrantedObjects)> {
+        self.inbox.borrow_mut().incoming.get_mut(&listener)?.pop_front()
     }
 
     /// Acknowledges `count` accepted connections, so that the monitor has room for more.
     pub(crate) fn accepted(&self, count: u32) {
         // Refused only if the message were too long.
-        let _ = self.tell(Request::Accepted { count });
+        let _ = self.notify(Request::Accepted { count });
     }
 
     /// Removes a listener, and closes the connections to it that were not accepted.
-    pub(crate) fn forget_listener(&self, listener: u32) {
+    pub(crate) fn remove_listener(&self, listener: u32) {
         let dropped = {
-            let mut arrived = self.arrived.borrow_mut();
-            arrived.listeners.remove(&listener);
-            arrived.incoming.remove(&listener).unwrap_or_default()
+            let mut inbox = self.inbox.borrow_mut();
+            inbox.listeners.remove(&listener);
+            inbox.incoming.remove(&listener).unwrap_or_default()
         };
         // If this fails, the name is released with the program.
-        let _ = self.tell(Request::Withdraw { listener });
-        dropped.into_iter().for_each(|(grant, _)| self.turn_away(&grant));
+        let _ = self.notify(Request::Withdraw { listener });
+        dropped.into_iter().for_each(|(grant, _)| self.reject(&grant));
     }
 
     /// Closes a connection that arrived too late: the peer sees its channel end.
-    fn turn_away(&self, grant: &Grant) {
+    fn reject(&self, grant: &Grant) {
         self.release(grant.hop);
         self.accepted(1);
     }
@@ -239,7 +243,7 @@ impl Link {
         what: &str,
         mut take: impl FnMut(&Self) -> Option<T>,
     ) -> Result<T, Error> {
-        let found = until(&mut Orders, &mut Spin::new(0), timeout, |_| match self.listen() {
+        let found = until(&mut OrderWaiter, &mut Spin::new(0), timeout, |_| match self.process_messages() {
             Ok(()) => take(self).map(Ok),
             Err(error) => Some(Err(error)),
         });
@@ -247,55 +251,55 @@ impl Link {
     }
 
     /// Handles the messages that have arrived.
-    pub(crate) fn listen(&self) -> Result<(), Error> {
+    pub(crate) fn process_messages(&self) -> Result<(), Error> {
         let mut buffer = self.buffer.borrow_mut();
         loop {
-            let length = program::order(&mut buffer);
+            let length = program::receive_order(&mut buffer);
             if length == 0 {
                 self.release_unused();
                 return Ok(());
             }
-            self.file(&buffer[..length])?;
+            self.dispatch(&buffer[..length])?;
         }
     }
 
-    fn file(&self, order: &[u8]) -> Result<(), Error> {
-        let nonsense = |error: &dyn core::fmt::Display| Error::MonitorProtocol(error.to_string());
-        let mut arrived = self.arrived.borrow_mut();
-        match Order::from_bytes(order).map_err(|error| nonsense(&error))? {
-            Order::HangUp { channel } => match arrived.mapped.get_mut(&channel) {
+    fn dispatch(&self, order: &[u8]) -> Result<(), Error> {
+        let protocol_error = |error: &dyn core::fmt::Display| Error::MonitorProtocol(error.to_string());
+        let mut inbox = self.inbox.borrow_mut();
+        match Order::from_bytes(order).map_err(|error| protocol_error(&error))? {
+            Order::HangUp { channel } => match inbox.mapped.get_mut(&channel) {
                 Some(mapped) => mapped.memory = None,
-                None => drop(arrived.hung_up.insert(channel)),
+                None => drop(inbox.hung_up.insert(channel)),
             },
             // Which channel a doorbell belongs to does not matter: any doorbell ends a sleep.
             Order::Deliver { message, channel, attachments, .. } => {
-                let given = Given::new(channel, &attachments);
-                let message = MonitorMessage::from_bytes(&message).map_err(|error| nonsense(&error))?;
+                let objects = GrantedObjects::new(channel, &attachments);
+                let message = MonitorMessage::from_bytes(&message).map_err(|error| protocol_error(&error))?;
                 let request = message.number();
                 match message.body {
-                    Reply::Incoming { listener, grant } if !arrived.listeners.contains(&listener) => {
-                        drop(arrived);
-                        self.turn_away(&grant);
+                    Reply::Incoming { listener, grant } if !inbox.listeners.contains(&listener) => {
+                        drop(inbox);
+                        self.reject(&grant);
                     }
                     Reply::Incoming { listener, grant } => {
-                        arrived.incoming.entry(listener).or_default().push_back((grant, given));
+                        inbox.incoming.entry(listener).or_default().push_back((grant, objects));
                     }
-                    body if request != 0 && !arrived.abandoned.remove(&request) => {
+                    body if request != 0 && !inbox.abandoned.remove(&request) => {
                         if let Reply::Export { listener } = body {
                             // A peer may connect next, before this reply is processed.
-                            arrived.listeners.insert(listener);
+                            inbox.listeners.insert(listener);
                         }
-                        arrived.replies.insert(request, (body, given));
+                        inbox.replies.insert(request, (body, objects));
                     }
                     // Reply to an abandoned request.
                     Reply::RegionMap { .. } => {
-                        drop(arrived);
+                        drop(inbox);
                         self.release(channel);
                     }
                     _ => {}
                 }
             }
-            other => return Err(nonsense(&alloc::format!("{other:?}"))),
+            other => return Err(protocol_error(&alloc::format!("{other:?}"))),
         }
         Ok(())
     }
@@ -303,6 +307,6 @@ impl Link {
 
 /// Error for a reply that does not match the request.
 pub(crate) fn unexpected(reply: &Reply) -> Error {
-    let said: String = alloc::format!("{reply:?}").chars().take(80).collect();
-    Error::MonitorProtocol(said)
+    let text: String = alloc::format!("{reply:?}").chars().take(80).collect();
+    Error::MonitorProtocol(text)
 }

@@ -12,7 +12,7 @@ use tombolo_naming::{Answer, Operation, Scope, is_name, split_scope};
 
 use crate::domain::Domain;
 use crate::error::{Error, Fault};
-use crate::link::{ANSWER_TIMEOUT, Link, unexpected};
+use crate::link::{Link, REPLY_TIMEOUT, unexpected};
 
 /// Access to the part of the machine's names that programs on boards can use.
 #[derive(Clone, Debug)]
@@ -52,7 +52,7 @@ impl Names {
 }
 
 impl Lock {
-    fn asked(&self, operation: Operation) -> Request {
+    fn names_request(&self, operation: Operation) -> Request {
         Request::Names { scope: self.scope.clone(), operation }
     }
 
@@ -61,8 +61,8 @@ impl Lock {
     /// # Errors
     /// [`NameFault::Locked`] in [`Error::Monitor`] with the holder, if it was not released in time.
     pub fn acquire(&self, timeout: Duration) -> Result<LockGuard, Error> {
-        let request = self.asked(Operation::Lock { name: self.name.clone(), timeout });
-        match self.link.ask(request, timeout.saturating_add(ANSWER_TIMEOUT))? {
+        let request = self.names_request(Operation::Lock { name: self.name.clone(), timeout });
+        match self.link.request(request, timeout.saturating_add(REPLY_TIMEOUT))? {
             Reply::Names { answer: Answer::Locked { token }, .. } => {
                 Ok(LockGuard { lock: self.clone(), token, held: true })
             }
@@ -92,14 +92,14 @@ impl LockGuard {
     /// [`NameFault::NotHeld`] in [`Error::Monitor`] if the lock was lost meanwhile.
     pub fn release(mut self) -> Result<(), Error> {
         self.held = false;
-        match self.lock.link.ask(self.unlock(), ANSWER_TIMEOUT)? {
+        match self.lock.link.request(self.unlock(), REPLY_TIMEOUT)? {
             Reply::Names { answer: Answer::Done, .. } => Ok(()),
             other => Err(unexpected(&other)),
         }
     }
 
     fn unlock(&self) -> Request {
-        self.lock.asked(Operation::Unlock { name: self.lock.name.clone(), token: self.token })
+        self.lock.names_request(Operation::Unlock { name: self.lock.name.clone(), token: self.token })
     }
 }
 
@@ -107,7 +107,7 @@ impl Drop for LockGuard {
     fn drop(&mut self) {
         if self.held {
             // If this fails, the lock is released with the program.
-            let _ = self.lock.link.tell(self.unlock());
+            let _ = self.lock.link.notify(self.unlock());
         }
     }
 }

@@ -7,7 +7,7 @@ use tombolo_control::{Reply, Request, all_pages};
 
 use crate::domain::Domain;
 use crate::error::Error;
-use crate::link::{ANSWER_TIMEOUT, unexpected};
+use crate::link::{REPLY_TIMEOUT, unexpected};
 
 impl Domain {
     /// Returns the nodes of the machine, by id.
@@ -17,7 +17,7 @@ impl Domain {
     pub fn nodes(&self) -> Result<Vec<NodeInfo>, Error> {
         all_pages(|last: Option<&NodeInfo>| {
             let from = last.map_or(0, |last| u32::from(last.id.0) + 1);
-            match self.link.ask(Request::Nodes { from }, ANSWER_TIMEOUT)? {
+            match self.link.request(Request::Nodes { from }, REPLY_TIMEOUT)? {
                 Reply::Nodes { nodes, more } => Ok((nodes, more)),
                 other => Err(unexpected(&other)),
             }
@@ -32,7 +32,7 @@ impl Domain {
     pub fn windows(&self) -> Result<Vec<WindowInfo>, Error> {
         all_pages(|last: Option<&WindowInfo>| {
             let from = last.map_or(0, |last| u32::from(last.id) + 1);
-            match self.link.ask(Request::Windows { from }, ANSWER_TIMEOUT)? {
+            match self.link.request(Request::Windows { from }, REPLY_TIMEOUT)? {
                 Reply::Windows { windows, more } => Ok((windows, more)),
                 other => Err(unexpected(&other)),
             }

@@ -22,7 +22,7 @@ use tombolo_platform_bare::{bytes, program};
 
 use crate::domain::Domain;
 use crate::error::{Error, Fault};
-use crate::link::{ANSWER_TIMEOUT, Given, Link, unexpected};
+use crate::link::{GrantedObjects, Link, REPLY_TIMEOUT, unexpected};
 
 /// Options for creating a region.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -76,8 +76,8 @@ impl Domain {
         let RegionOptions { length_bytes, alignment_bytes, coherent, .. } = *options;
         let node = options.node.clone().unwrap_or_else(|| self.node_name().to_owned());
         let place = RegionPlace::Window { node, alignment_bytes, coherent };
-        match self.link.ask(Request::RegionCreate { place, length_bytes }, ANSWER_TIMEOUT)? {
-            Reply::RegionCreate { capability } => Ok(Capability::held(&self.link, capability)),
+        match self.link.request(Request::RegionCreate { place, length_bytes }, REPLY_TIMEOUT)? {
+            Reply::RegionCreate { capability } => Ok(Capability::new(&self.link, capability)),
             other => Err(unexpected(&other)),
         }
     }
@@ -89,8 +89,8 @@ impl Domain {
     /// [`Error::Monitor`] if it belongs to another domain or no longer exists.
     pub fn capability(&self, id: CapabilityId) -> Result<Capability, Error> {
         let accept = Request::CapabilityAccept { capability: id, granter: None, whole: false };
-        match self.link.ask(accept, ANSWER_TIMEOUT)? {
-            Reply::CapabilityAccept { capability, .. } => Ok(Capability::held(&self.link, capability)),
+        match self.link.request(accept, REPLY_TIMEOUT)? {
+            Reply::CapabilityAccept { capability, .. } => Ok(Capability::new(&self.link, capability)),
             other => Err(unexpected(&other)),
         }
     }
@@ -100,54 +100,56 @@ impl Domain {
 /// last clone and the last [`Mapping`] made with it are dropped. Capabilities derived from it remain.
 #[derive(Clone, Debug)]
 pub struct Capability {
-    held: Rc<Held>,
+    state: Rc<CapabilityState>,
 }
 
 /// State shared by clones and mappings; dropping the last one releases the capability.
 #[derive(Debug)]
-struct Held {
+struct CapabilityState {
     link: Rc<Link>,
     info: CapabilityInfo,
-    kept: Cell<bool>,
+    is_deleted: Cell<bool>,
 }
 
-impl Drop for Held {
+impl Drop for CapabilityState {
     fn drop(&mut self) {
-        if !self.kept.get() {
+        if !self.is_deleted.get() {
             // If this fails, the capability is released with the program.
-            let _ = self.link.tell(Request::CapabilityDelete { capability: self.info.id });
+            let _ = self.link.notify(Request::CapabilityDelete { capability: self.info.id });
         }
     }
 }
 
 impl Capability {
-    fn held(link: &Rc<Link>, info: CapabilityInfo) -> Self {
-        Capability { held: Rc::new(Held { link: Rc::clone(link), info, kept: Cell::new(false) }) }
+    fn new(link: &Rc<Link>, info: CapabilityInfo) -> Self {
+        Capability {
+            state: Rc::new(CapabilityState { link: Rc::clone(link), info, is_deleted: Cell::new(false) }),
+        }
     }
 
     /// Id of the capability, which can be sent in any message. It is useless to domains that do not hold the
     /// capability.
     #[must_use]
     pub fn id(&self) -> CapabilityId {
-        self.held.info.id
+        self.state.info.id
     }
 
     /// Region that it gives rights to.
     #[must_use]
     pub fn region(&self) -> RegionId {
-        self.held.info.region
+        self.state.info.region
     }
 
     /// Part of the region that it covers.
     #[must_use]
     pub fn extent(&self) -> Extent {
-        self.held.info.extent
+        self.state.info.extent
     }
 
     /// Rights that it gives.
     #[must_use]
     pub fn rights(&self) -> Rights {
-        self.held.info.rights
+        self.state.info.rights
     }
 
     /// Derives a capability for this program with a subset of the rights: to `extent`, relative to the start
@@ -157,7 +159,7 @@ impl Capability {
     /// [`Error::Monitor`] if the extent is not inside or not aligned to pages, or this capability lacks the
     /// rights.
     pub fn derive(&self, extent: Option<Extent>, rights: Rights) -> Result<Capability, Error> {
-        Ok(Capability::held(&self.held.link, self.derived(extent, rights, None)?))
+        Ok(Capability::new(&self.state.link, self.request_derive(extent, rights, None)?))
     }
 
     /// Derives a capability for `domain`, which takes it up by its id.
@@ -166,10 +168,10 @@ impl Capability {
     /// Same as [`derive`](Self::derive); also if this capability lacks the right to grant, or the domain does
     /// not exist.
     pub fn grant(&self, domain: DomainId, rights: Rights) -> Result<CapabilityInfo, Error> {
-        self.derived(None, rights, Some(domain))
+        self.request_derive(None, rights, Some(domain))
     }
 
-    fn derived(
+    fn request_derive(
         &self,
         extent: Option<Extent>,
         rights: Rights,
@@ -177,7 +179,7 @@ impl Capability {
     ) -> Result<CapabilityInfo, Error> {
         let (capability, channel) = (self.id(), ChannelId(0));
         let derive = Request::CapabilityDerive { capability, extent, rights, holder, channel };
-        match self.held.link.ask(derive, ANSWER_TIMEOUT)? {
+        match self.state.link.request(derive, REPLY_TIMEOUT)? {
             Reply::CapabilityDerive { capability } => Ok(capability),
             other => Err(unexpected(&other)),
         }
@@ -190,8 +192,8 @@ impl Capability {
     /// window of this board.
     pub fn map(&self, rights: Rights) -> Result<Mapping, Error> {
         let request = Request::RegionMap { capability: self.id(), rights, pool: false };
-        match self.held.link.ask_and_get(request, ANSWER_TIMEOUT)? {
-            (Reply::RegionMap { map }, given) => Mapping::new(&self.held, &map, given),
+        match self.state.link.request_with_objects(request, REPLY_TIMEOUT)? {
+            (Reply::RegionMap { map }, objects) => Mapping::new(&self.state, &map, objects),
             (other, _) => Err(unexpected(&other)),
         }
     }
@@ -203,7 +205,7 @@ impl Capability {
     /// [`Error::Monitor`] with [`CapabilityFault::StillHeld`] if a domain still has the memory mapped.
     /// [`Error::TimedOut`] if `timeout` is too short; the revocation continues.
     pub fn revoke(&self, timeout: Duration) -> Result<Revoked, Error> {
-        self.revoked(false, timeout)
+        self.request_revoke(false, timeout)
     }
 
     /// Like [`revoke`](Self::revoke), and revokes this capability as well.
@@ -211,14 +213,14 @@ impl Capability {
     /// # Errors
     /// Same as [`revoke`](Self::revoke).
     pub fn revoke_all(&self, timeout: Duration) -> Result<Revoked, Error> {
-        let revoked = self.revoked(true, timeout)?;
-        self.held.kept.set(true);
+        let revoked = self.request_revoke(true, timeout)?;
+        self.state.is_deleted.set(true);
         Ok(revoked)
     }
 
-    fn revoked(&self, itself: bool, timeout: Duration) -> Result<Revoked, Error> {
+    fn request_revoke(&self, itself: bool, timeout: Duration) -> Result<Revoked, Error> {
         let request = Request::CapabilityRevoke { capability: self.id(), itself };
-        match self.held.link.ask(request, timeout)? {
+        match self.state.link.request(request, timeout)? {
             Reply::CapabilityRevoke { removed, killed } => Ok(Revoked { removed, killed }),
             other => Err(unexpected(&other)),
         }
@@ -229,7 +231,7 @@ impl Capability {
 /// successful access has accessed the region.
 #[derive(Debug)]
 pub struct Mapping {
-    held: Rc<Held>,
+    state: Rc<CapabilityState>,
     lifeline: ChannelId,
     extent: Extent,
     writable: bool,
@@ -238,20 +240,20 @@ pub struct Mapping {
 }
 
 impl Mapping {
-    fn new(held: &Rc<Held>, map: &RegionMap, given: Given) -> Result<Mapping, Error> {
-        let Given { lifeline, window } = given;
+    fn new(state: &Rc<CapabilityState>, map: &RegionMap, objects: GrantedObjects) -> Result<Mapping, Error> {
+        let GrantedObjects { lifeline, window } = objects;
         let RegionMap { extent, rights, file_offset_bytes, caches, .. } = *map;
         let users: Arc<()> = Arc::default();
         let memory = window.and_then(|window| {
             program::window(window, file_offset_bytes, extent.length_bytes, Arc::clone(&users))
         });
         let Some(memory) = memory else {
-            held.link.release(lifeline);
+            state.link.release(lifeline);
             return Err(Error::MonitorProtocol("a region without a place in a window".to_string()));
         };
-        held.link.map(lifeline, memory, users);
+        state.link.map(lifeline, memory, users);
         let writable = rights.contains(Rights::WRITE);
-        Ok(Mapping { held: Rc::clone(held), lifeline, extent, writable, caches })
+        Ok(Mapping { state: Rc::clone(state), lifeline, extent, writable, caches })
     }
 
     /// Part of the region that is mapped.
@@ -283,9 +285,9 @@ impl Mapping {
 
     /// Returns the memory, after handling the monitor's messages.
     fn reach(&self) -> Result<SharedMemory, Error> {
-        self.held.link.listen()?;
-        let revoked = Error::Revoked { region: self.held.info.region };
-        self.held.link.mapped(self.lifeline).ok_or(revoked)
+        self.state.link.process_messages()?;
+        let revoked = Error::Revoked { region: self.state.info.region };
+        self.state.link.mapped(self.lifeline).ok_or(revoked)
     }
 
     /// Copies bytes from `offset_bytes` within the mapping into `target`.
@@ -303,7 +305,7 @@ impl Mapping {
     /// [`Error::Revoked`], [`Error::OutOfRange`]; [`Error::Monitor`] if it is not mapped for writing.
     pub fn write(&self, offset_bytes: usize, source: &[u8]) -> Result<(), Error> {
         if !self.writable {
-            let (capability, needed, given) = (self.held.info.id, Rights::WRITE, Rights::READ);
+            let (capability, needed, given) = (self.state.info.id, Rights::WRITE, Rights::READ);
             let fault = CapabilityFault::Lacks { capability, needed, given };
             return Err(Fault::Capability { fault }.into());
         }
@@ -332,6 +334,6 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        self.held.link.let_go(self.lifeline);
+        self.state.link.unmap(self.lifeline);
     }
 }

@@ -8,15 +8,15 @@ use core::sync::atomic::{AtomicBool, Ordering};
 #[cfg(target_os = "none")]
 use tombolo_bare::prelude::*;
 
-use crate::status::{Failure, Status, remember};
+use crate::status::{Failure, Status, record_failure};
 use crate::system;
 
 /// Runs `body` for C: its error is stored for `tombolo_last_error`, and a panic becomes an error.
 pub(crate) fn guard(body: impl FnOnce() -> Result<(), Failure>) -> Status {
-    match system::caught(body) {
+    match system::catch_panic(body) {
         Ok(Ok(())) => Status::Ok,
-        Ok(Err(failure)) => remember(failure),
-        Err(()) => remember(Failure::new(
+        Ok(Err(failure)) => record_failure(failure),
+        Err(()) => record_failure(Failure::new(
             Status::Internal,
             "a defect of the library, which wrote more to standard error: please report it",
         )),
@@ -24,7 +24,7 @@ pub(crate) fn guard(body: impl FnOnce() -> Result<(), Failure>) -> Status {
 }
 
 /// Runs `body` for a function that returns a value; returns `otherwise` on an error.
-pub(crate) fn ask<T>(otherwise: T, body: impl FnOnce() -> Result<T, Failure>) -> T {
+pub(crate) fn guard_value<T>(otherwise: T, body: impl FnOnce() -> Result<T, Failure>) -> T {
     let mut answer = otherwise;
     guard(|| {
         answer = body()?;
@@ -37,18 +37,18 @@ pub(crate) fn ask<T>(otherwise: T, body: impl FnOnce() -> Result<T, Failure>) ->
 ///
 /// # Safety
 /// The pointer is null, or points to a `T` that does not change while the reference lives.
-pub(crate) unsafe fn shared<'a, T>(pointer: *const T, what: &'static str) -> Result<&'a T, Failure> {
+pub(crate) unsafe fn deref<'a, T>(pointer: *const T, what: &'static str) -> Result<&'a T, Failure> {
     // SAFETY: null is checked here; everything else is this function's safety condition.
-    unsafe { pointer.as_ref() }.ok_or_else(|| null(what))
+    unsafe { pointer.as_ref() }.ok_or_else(|| null_pointer(what))
 }
 
 /// Writes a value through a pointer from C.
 ///
 /// # Safety
 /// The pointer is null, or points to writable memory for a `T` that only the caller uses.
-pub(crate) unsafe fn put<T>(pointer: *mut T, value: T, what: &'static str) -> Result<(), Failure> {
+pub(crate) unsafe fn write_result<T>(pointer: *mut T, value: T, what: &'static str) -> Result<(), Failure> {
     if pointer.is_null() {
-        return Err(null(what));
+        return Err(null_pointer(what));
     }
     // SAFETY: not null; the rest is this function's safety condition. The previous value belongs to C and
     // needs no drop.
@@ -57,8 +57,8 @@ pub(crate) unsafe fn put<T>(pointer: *mut T, value: T, what: &'static str) -> Re
 }
 
 /// Fails if a result pointer is null, before anything is done whose result could not be returned.
-pub(crate) fn present<T>(pointer: *mut T, what: &'static str) -> Result<(), Failure> {
-    if pointer.is_null() { Err(null(what)) } else { Ok(()) }
+pub(crate) fn check_not_null<T>(pointer: *mut T, what: &'static str) -> Result<(), Failure> {
+    if pointer.is_null() { Err(null_pointer(what)) } else { Ok(()) }
 }
 
 /// Converts a C string to a `str`.
@@ -67,7 +67,7 @@ pub(crate) fn present<T>(pointer: *mut T, what: &'static str) -> Result<(), Fail
 /// The pointer is null, or points to a C string that does not change while the reference lives.
 pub(crate) unsafe fn text<'a>(pointer: *const c_char, what: &'static str) -> Result<&'a str, Failure> {
     if pointer.is_null() {
-        return Err(null(what));
+        return Err(null_pointer(what));
     }
     // SAFETY: not null; the rest is this function's safety condition.
     let text = unsafe { CStr::from_ptr(pointer) };
@@ -88,7 +88,7 @@ pub(crate) unsafe fn bytes<'a>(
         return Ok(&[]);
     }
     if pointer.is_null() || length > isize::MAX as usize {
-        return Err(null(what));
+        return Err(null_pointer(what));
     }
     // SAFETY: not null, and not longer than any object can be; the rest is this function's safety condition.
     Ok(unsafe { core::slice::from_raw_parts(pointer, length) })
@@ -108,7 +108,7 @@ pub(crate) unsafe fn bytes_mut<'a>(
         return Ok(&mut []);
     }
     if pointer.is_null() || length > isize::MAX as usize {
-        return Err(null(what));
+        return Err(null_pointer(what));
     }
     // SAFETY: not null, and not longer than any object can be; the rest is this function's safety condition.
     // The memory belongs to the C program and has some value from the point of view of this library, whether
@@ -116,7 +116,7 @@ pub(crate) unsafe fn bytes_mut<'a>(
     Ok(unsafe { core::slice::from_raw_parts_mut(pointer, length) })
 }
 
-fn null(what: &'static str) -> Failure {
+fn null_pointer(what: &'static str) -> Failure {
     Failure::invalid(format!("{what} is null"))
 }
 
@@ -134,9 +134,9 @@ pub(crate) struct Exclusive<T> {
 }
 
 /// Clears the mark on drop, also after a panic.
-struct Free<'a>(&'a AtomicBool);
+struct BusyGuard<'a>(&'a AtomicBool);
 
-impl Drop for Free<'_> {
+impl Drop for BusyGuard<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::Release);
     }
@@ -151,9 +151,9 @@ impl<T> Exclusive<T> {
     #[inline]
     pub(crate) fn with<R>(&self, body: impl FnOnce(&mut T) -> Result<R, Failure>) -> Result<R, Failure> {
         if self.busy.swap(true, Ordering::Acquire) {
-            return Err(in_use());
+            return Err(busy());
         }
-        let _free = Free(&self.busy);
+        let _free = BusyGuard(&self.busy);
         // SAFETY: the thread that found the mark clear has set it, and clears it only after this reference is
         // gone, so there is one reference at a time. The value is not moved: it is part of `self`, which is
         // borrowed.
@@ -168,11 +168,11 @@ impl<T> Exclusive<T> {
 
     /// Marks the cell as in use permanently, unless it is in use.
     pub(crate) fn retire(&self) -> Result<(), Failure> {
-        if self.busy.swap(true, Ordering::Acquire) { Err(in_use()) } else { Ok(()) }
+        if self.busy.swap(true, Ordering::Acquire) { Err(busy()) } else { Ok(()) }
     }
 }
 
-fn in_use() -> Failure {
+fn busy() -> Failure {
     Failure::new(
         Status::Busy,
         "the handle is in use: by another thread, or by the function that called this one",
@@ -180,15 +180,15 @@ fn in_use() -> Failure {
 }
 
 /// Converts a value to a handle for C.
-pub(crate) fn hand_out<T>(value: T) -> *mut T {
+pub(crate) fn into_handle<T>(value: T) -> *mut T {
     Box::into_raw(Box::new(value))
 }
 
 /// Takes a handle back from C. Returns `None` for null.
 ///
 /// # Safety
-/// The pointer is null, or came from [`hand_out`] and was not taken back before.
-pub(crate) unsafe fn take_back<T>(pointer: *mut T) -> Option<Box<T>> {
+/// The pointer is null, or came from [`into_handle`] and was not taken back before.
+pub(crate) unsafe fn from_handle<T>(pointer: *mut T) -> Option<Box<T>> {
     // SAFETY: not null, and by this function's safety condition the result of one `Box::into_raw`.
     (!pointer.is_null()).then(|| unsafe { Box::from_raw(pointer) })
 }
@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_is_an_error_and_goes_no_further() {
+    fn panics_become_errors() {
         assert_eq!(guard(|| panic!("on purpose")), Status::Internal);
         let value = Exclusive::new(1);
         assert_eq!(guard(|| value.with(|_| panic!("on purpose"))), Status::Internal);
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_in_use_is_not_used_twice() {
+    fn handles_in_use_are_refused() {
         let value = Exclusive::new(1);
         let inner = value.with(|_| Ok(value.with(|_| Ok(())).unwrap_err().status)).unwrap();
         assert_eq!(inner, Status::Busy);

@@ -11,7 +11,9 @@ use tombolo_bare as tombolo;
 use tombolo::BulkChannel;
 use tombolo::{ChannelOptions, Domain, Listener};
 
-use crate::boundary::{ask, c_text, guard, hand_out, present, put, shared, take_back, text};
+use crate::boundary::{
+    c_text, check_not_null, deref, from_handle, guard, guard_value, into_handle, text, write_result,
+};
 use crate::channel::ChannelHandle;
 use crate::status::{Failure, Status};
 use crate::system;
@@ -98,7 +100,7 @@ pub(crate) unsafe fn options(pointer: *const Options) -> Result<ChannelOptions, 
 }
 
 fn handle(domain: Domain) -> *mut DomainHandle {
-    hand_out(of(domain))
+    into_handle(of(domain))
 }
 
 pub(crate) fn of(domain: Domain) -> DomainHandle {
@@ -113,10 +115,10 @@ pub(crate) fn of(domain: Domain) -> DomainHandle {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_attach(result: *mut *mut DomainHandle) -> Status {
     guard(|| {
-        present(result, "where to put the domain")?;
+        check_not_null(result, "where to put the domain")?;
         let domain = handle(system::attach()?);
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, domain, "where to put the domain") }
+        unsafe { write_result(result, domain, "where to put the domain") }
     })
 }
 
@@ -131,12 +133,12 @@ pub unsafe extern "C" fn tombolo_attach_to_machine(
     result: *mut *mut DomainHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the domain")?;
+        check_not_null(result, "where to put the domain")?;
         // SAFETY: a C string, by the contract.
         let name = unsafe { text(name, "the name of the machine") }?;
         let domain = handle(Domain::attach_to_machine(name)?);
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, domain, "where to put the domain") }
+        unsafe { write_result(result, domain, "where to put the domain") }
     })
 }
 
@@ -148,7 +150,7 @@ pub unsafe extern "C" fn tombolo_attach_to_machine(
 pub unsafe extern "C" fn tombolo_detach(domain: *mut DomainHandle) {
     guard(|| {
         // SAFETY: a handle that is released once, by the contract.
-        drop(unsafe { take_back(domain) });
+        drop(unsafe { from_handle(domain) });
         Ok(())
     });
 }
@@ -160,7 +162,7 @@ pub unsafe extern "C" fn tombolo_detach(domain: *mut DomainHandle) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_domain_id(domain: *const DomainHandle) -> u64 {
     // SAFETY: a live handle, by the contract; it never changes.
-    ask(0, || Ok(unsafe { shared(domain, "the domain") }?.domain.id().to_bits()))
+    guard_value(0, || Ok(unsafe { deref(domain, "the domain") }?.domain.id().to_bits()))
 }
 
 /// `tombolo_node_name`: see `tombolo.h`.
@@ -170,7 +172,7 @@ pub unsafe extern "C" fn tombolo_domain_id(domain: *const DomainHandle) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_node_name(domain: *const DomainHandle) -> *const c_char {
     // SAFETY: a live handle, by the contract; it never changes.
-    ask(c"".as_ptr(), || Ok(unsafe { shared(domain, "the domain") }?.node.as_ptr()))
+    guard_value(c"".as_ptr(), || Ok(unsafe { deref(domain, "the domain") }?.node.as_ptr()))
 }
 
 /// `tombolo_machine_name`: see `tombolo.h`.
@@ -180,7 +182,7 @@ pub unsafe extern "C" fn tombolo_node_name(domain: *const DomainHandle) -> *cons
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_machine_name(domain: *const DomainHandle) -> *const c_char {
     // SAFETY: a live handle, by the contract; it never changes.
-    ask(c"".as_ptr(), || Ok(unsafe { shared(domain, "the domain") }?.machine.as_ptr()))
+    guard_value(c"".as_ptr(), || Ok(unsafe { deref(domain, "the domain") }?.machine.as_ptr()))
 }
 
 /// `tombolo_was_spawned`: see `tombolo.h`.
@@ -190,7 +192,7 @@ pub unsafe extern "C" fn tombolo_machine_name(domain: *const DomainHandle) -> *c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_was_spawned(domain: *const DomainHandle) -> bool {
     // SAFETY: a live handle, by the contract; it never changes.
-    ask(false, || Ok(unsafe { shared(domain, "the domain") }?.domain.was_spawned()))
+    guard_value(false, || Ok(unsafe { deref(domain, "the domain") }?.domain.was_spawned()))
 }
 
 /// `tombolo_export`: see `tombolo.h`.
@@ -205,13 +207,13 @@ pub unsafe extern "C" fn tombolo_export(
     result: *mut *mut ListenerHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the listener")?;
+        check_not_null(result, "where to put the listener")?;
         // SAFETY: a live handle, a C string and options, by the contract.
         let (domain, name, how) =
-            unsafe { (shared(domain, "the domain")?, text(name, "the name")?, options(how)?) };
-        let listener = hand_out(ListenerHandle::from(how.export(&domain.domain, name)?));
+            unsafe { (deref(domain, "the domain")?, text(name, "the name")?, options(how)?) };
+        let listener = into_handle(ListenerHandle::from(how.export(&domain.domain, name)?));
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, listener, "where to put the listener") }
+        unsafe { write_result(result, listener, "where to put the listener") }
     })
 }
 
@@ -223,7 +225,7 @@ pub unsafe extern "C" fn tombolo_export(
 pub unsafe extern "C" fn tombolo_unexport(listener: *mut ListenerHandle) {
     guard(|| {
         // SAFETY: a handle that is released once, by the contract.
-        drop(unsafe { take_back(listener) });
+        drop(unsafe { from_handle(listener) });
         Ok(())
     });
 }
@@ -239,13 +241,13 @@ pub unsafe extern "C" fn tombolo_accept(
     result: *mut *mut ChannelHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the channel")?;
+        check_not_null(result, "where to put the channel")?;
         // SAFETY: a live handle, by the contract; the object is `Sync`.
-        let listener = unsafe { shared(listener, "the listener") }?;
+        let listener = unsafe { deref(listener, "the listener") }?;
         let channel =
-            ChannelHandle::hand_out(listener.plain()?.within(Duration::from_nanos(timeout_ns)).accept()?);
+            ChannelHandle::into_handle(listener.plain()?.within(Duration::from_nanos(timeout_ns)).accept()?);
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, channel, "where to put the channel") }
+        unsafe { write_result(result, channel, "where to put the channel") }
     })
 }
 
@@ -262,12 +264,12 @@ pub unsafe extern "C" fn tombolo_connect(
     result: *mut *mut ChannelHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the channel")?;
+        check_not_null(result, "where to put the channel")?;
         // SAFETY: a live handle, a C string and options, by the contract.
         let (domain, name, how) =
-            unsafe { (shared(domain, "the domain")?, text(name, "the name")?, options(how)?) };
+            unsafe { (deref(domain, "the domain")?, text(name, "the name")?, options(how)?) };
         let channel = how.connect(&domain.domain.within(Duration::from_nanos(timeout_ns)), name)?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, ChannelHandle::hand_out(channel), "where to put the channel") }
+        unsafe { write_result(result, ChannelHandle::into_handle(channel), "where to put the channel") }
     })
 }

@@ -6,7 +6,7 @@ use core::time::Duration;
 #[cfg(target_os = "none")]
 use tombolo_bare::prelude::*;
 
-use crate::boundary::{bytes_mut, guard, present, put, shared, text};
+use crate::boundary::{bytes_mut, check_not_null, deref, guard, text, write_result};
 #[cfg(not(target_os = "none"))]
 use crate::bulk::BulkHandle;
 use crate::channel::ChannelHandle;
@@ -29,9 +29,9 @@ pub struct Job {
 pub unsafe extern "C" fn tombolo_get_job(domain: *const DomainHandle, result: *mut Job) -> Status {
     guard(|| {
         // SAFETY: a live handle, by the contract; it never changes.
-        let job = unsafe { shared(domain, "the domain") }?.domain.job()?;
+        let job = unsafe { deref(domain, "the domain") }?.domain.job()?;
         // SAFETY: valid for a write of a job, by the contract.
-        unsafe { put(result, Job { rank: job.rank(), size: job.size() }, "where to put the job") }
+        unsafe { write_result(result, Job { rank: job.rank(), size: job.size() }, "where to put the job") }
     })
 }
 
@@ -48,7 +48,7 @@ pub unsafe extern "C" fn tombolo_job_name(
 ) -> Status {
     guard(|| {
         // SAFETY: a live handle, by the contract; it never changes.
-        let job = unsafe { shared(domain, "the domain") }?.domain.job()?;
+        let job = unsafe { deref(domain, "the domain") }?.domain.job()?;
         // SAFETY: a C string, by the contract.
         let name = job.name(unsafe { text(name, "the name") }?);
         // SAFETY: the caller's buffer with this capacity, by the contract.
@@ -76,12 +76,12 @@ pub unsafe extern "C" fn tombolo_job_channel(
     result: *mut *mut ChannelHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the channel")?;
+        check_not_null(result, "where to put the channel")?;
         // SAFETY: a live handle, by the contract; it never changes.
-        let job = unsafe { shared(domain, "the domain") }?.domain.job()?;
+        let job = unsafe { deref(domain, "the domain") }?.domain.job()?;
         let channel = job.within(Duration::from_nanos(timeout_ns)).channel_to(rank)?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, ChannelHandle::hand_out(channel), "where to put the channel") }
+        unsafe { write_result(result, ChannelHandle::into_handle(channel), "where to put the channel") }
     })
 }
 
@@ -98,11 +98,11 @@ pub unsafe extern "C" fn tombolo_job_bulk(
     result: *mut *mut BulkHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the bulk channel")?;
+        check_not_null(result, "where to put the bulk channel")?;
         // SAFETY: a live handle, by the contract; it never changes.
-        let job = unsafe { shared(domain, "the domain") }?.domain.job()?;
+        let job = unsafe { deref(domain, "the domain") }?.domain.job()?;
         let channel = job.within(Duration::from_nanos(timeout_ns)).bulk_channel_to(rank)?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, BulkHandle::hand_out(channel), "where to put the bulk channel") }
+        unsafe { write_result(result, BulkHandle::into_handle(channel), "where to put the bulk channel") }
     })
 }

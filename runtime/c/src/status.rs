@@ -281,52 +281,52 @@ fn status_of_fault(fault: &Fault) -> Status {
 }
 
 /// Text of the last failure on a thread.
-pub(crate) enum Last {
+pub(crate) enum LastError {
     Fixed(&'static CStr),
     Own(CString),
 }
 
-impl Last {
+impl LastError {
     /// Text for a thread on which nothing has failed.
-    pub(crate) const NONE: Last = Last::Fixed(c"nothing has failed in this thread");
+    pub(crate) const NONE: LastError = LastError::Fixed(c"nothing has failed in this thread");
 
     fn text(&self) -> &CStr {
         match self {
-            Last::Fixed(text) => text,
-            Last::Own(text) => text,
+            LastError::Fixed(text) => text,
+            LastError::Own(text) => text,
         }
     }
 }
 
 /// Stores a failure for `tombolo_last_error`.
-pub(crate) fn remember(failure: Failure) -> Status {
+pub(crate) fn record_failure(failure: Failure) -> Status {
     if failure.status == Status::WouldBlock {
-        replace(Last::Fixed(c"not ready: try again or wait"));
+        set_last_error(LastError::Fixed(c"not ready: try again or wait"));
     } else {
-        keep(&failure.text);
+        store_text(&failure.text);
     }
     failure.status
 }
 
-fn keep(text: &str) {
-    replace(Last::Own(c_text(text)));
+fn store_text(text: &str) {
+    set_last_error(LastError::Own(c_text(text)));
 }
 
-fn replace(last: Last) {
+fn set_last_error(last: LastError) {
     // A thread that is ending makes no further calls.
-    let _ = system::with_last(|kept| *kept = last);
+    let _ = system::with_last_error(|kept| *kept = last);
 }
 
 /// Returns the text that `tombolo_last_error` would return.
 #[cfg(not(target_os = "none"))]
-pub(crate) fn last_text() -> String {
-    system::with_last(|last| last.text().to_string_lossy().into_owned()).unwrap_or_default()
+pub(crate) fn last_error_text() -> String {
+    system::with_last_error(|last| last.text().to_string_lossy().into_owned()).unwrap_or_default()
 }
 
 /// `tombolo_last_error`: see `tombolo.h`.
 #[unsafe(no_mangle)]
 pub extern "C" fn tombolo_last_error() -> *const c_char {
-    let text = system::with_last(|last| last.text().as_ptr());
+    let text = system::with_last_error(|last| last.text().as_ptr());
     text.unwrap_or(c"the thread is ending".as_ptr())
 }
 
@@ -339,7 +339,7 @@ pub unsafe extern "C" fn tombolo_explain(status: i32, what: *const c_char) -> i3
     guard(|| {
         // SAFETY: a C string, by the contract.
         let what = unsafe { text(what, "the text") }?.to_owned();
-        keep(&what);
+        store_text(&what);
         Ok(())
     });
     status

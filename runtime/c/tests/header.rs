@@ -109,7 +109,7 @@ const HEADERS: &[&str] = &[
 ];
 
 #[test]
-fn compilers_take_the_headers_without_a_word() {
+fn headers_compile_without_warnings() {
     compiles("gcc", "-std=c11", HEADERS);
     compiles("gcc", "-std=c17", HEADERS);
     if Command::new("g++").arg("--version").output().is_ok() {

@@ -32,7 +32,7 @@ fn headers_are_what_the_compiler_writes() {
 }
 
 #[test]
-fn compilers_take_generated_headers_without_a_word() {
+fn generated_headers_compile_without_warnings() {
     let compilers = [("gcc", "-std=c11", "c"), ("g++", "-std=c++11", "c++")];
     for (compiler, standard, language) in compilers {
         if Command::new(compiler).arg("--version").output().is_err() {
@@ -61,12 +61,12 @@ fn compilers_take_generated_headers_without_a_word() {
 }
 
 /// A program that decodes and re-encodes messages.
-struct Again {
+struct RoundTripProgram {
     folder: PathBuf,
 }
 
-impl Again {
-    fn built(name: &str) -> Again {
+impl RoundTripProgram {
+    fn build(name: &str) -> RoundTripProgram {
         let folder = std::env::temp_dir().join(format!("tombolo-c-{name}-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let output = Command::new("gcc")
@@ -87,11 +87,11 @@ impl Again {
             .output()
             .unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-        Again { folder }
+        RoundTripProgram { folder }
     }
 
     /// Returns the status and the re-encoded bytes for each message.
-    fn of(&self, messages: &[(u8, Vec<u8>)]) -> Vec<(u32, Vec<u8>)> {
+    fn run(&self, messages: &[(u8, Vec<u8>)]) -> Vec<(u32, Vec<u8>)> {
         let mut child = Command::new(self.folder.join("again"))
             .env("ASAN_OPTIONS", "detect_leaks=0")
             .stdin(Stdio::piped())
@@ -127,16 +127,18 @@ impl Again {
     }
 }
 
-impl Drop for Again {
+impl Drop for RoundTripProgram {
     fn drop(&mut self) {
         let _ = fs::remove_dir_all(&self.folder);
     }
 }
 
 #[test]
-fn what_rust_writes_c_reads_and_writes_again() {
+fn messages_round_trip_through_c() {
     let samples = samples();
-    for ((which, message), (status, again)) in samples.iter().zip(Again::built("golden").of(&samples)) {
+    for ((which, message), (status, again)) in
+        samples.iter().zip(RoundTripProgram::build("golden").run(&samples))
+    {
         assert_eq!(status, 0, "record {which}");
         assert_eq!(&again, message, "record {which}");
     }
@@ -157,7 +159,8 @@ fn c_refuses_what_rust_refuses_and_touches_nothing_else() {
         })
         .collect();
     let (mut refused, mut taken) = (0, 0);
-    for ((which, message), (status, _)) in messages.iter().zip(Again::built("fuzz").of(&messages)) {
+    for ((which, message), (status, _)) in messages.iter().zip(RoundTripProgram::build("fuzz").run(&messages))
+    {
         let rust = check(*which, message);
         // Status 41: the message was decoded, but has a union case unknown to this side, which it cannot
         // encode.

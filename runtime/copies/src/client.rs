@@ -13,10 +13,10 @@ use tombolo_stubs::copies::{
 };
 
 use crate::CopiesError;
-use crate::server::name_on;
+use crate::server::service_name;
 
-/// Timeout of a wait for room, after which ends are received.
-const ROOM: Duration = Duration::from_millis(1);
+/// Timeout of a wait for room, after which completions are received.
+const ROOM_TIMEOUT: Duration = Duration::from_millis(1);
 
 /// Memory that a client has registered. It stays registered until it is withdrawn or the client ends.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -112,23 +112,23 @@ impl Fill {
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Descriptor(u32);
 
-/// End of a descriptor.
+/// Completion of a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ended {
+pub struct Completion {
     /// Descriptor that has ended.
     pub descriptor: Descriptor,
     /// Reason of the failure, if it failed: the bytes of its target are unspecified then.
     pub fault: Option<CopyFault>,
 }
 
-/// Ends that the service reported and the program has not taken yet.
+/// Completions that the service reported and the program has not taken yet.
 #[derive(Debug, Default)]
-struct Ends(VecDeque<Ended>);
+struct CompletionQueue(VecDeque<Completion>);
 
-impl CopiesEvents for Ends {
+impl CopiesEvents for CompletionQueue {
     fn ended(&mut self, event: CopiesEndedView<'_>) -> Result<(), Malformed> {
         let (descriptor, fault) = (Descriptor(event.descriptor()?), event.fault()?);
-        self.0.push_back(Ended { descriptor, fault });
+        self.0.push_back(Completion { descriptor, fault });
         Ok(())
     }
 }
@@ -137,10 +137,10 @@ impl CopiesEvents for Ends {
 /// enqueued descriptors.
 #[derive(Debug)]
 pub struct Copies {
-    client: CopiesClient<Channel, Ends>,
+    client: CopiesClient<Channel, CompletionQueue>,
     node: String,
     in_progress: BTreeSet<u32>,
-    last: u32,
+    last_descriptor: u32,
 }
 
 impl Copies {
@@ -150,7 +150,7 @@ impl Copies {
     /// [`Error`] if there is no service on that node in time.
     pub fn connect(domain: &Domain, node: &str) -> Result<Copies, CopiesError> {
         let options = ChannelOptions::default().interface_hash(Interface::HASH);
-        Copies::over(options.connect(domain, name_on(node))?)
+        Copies::from_channel(options.connect(domain, service_name(node))?)
     }
 
     /// Connects with a capability for the [listener](crate::Server::capability) of a service.
@@ -159,13 +159,13 @@ impl Copies {
     /// Same as [`Domain::connect`].
     pub fn connect_by(domain: &Domain, service: &Capability) -> Result<Copies, CopiesError> {
         let options = ChannelOptions::default().interface_hash(Interface::HASH);
-        Copies::over(options.connect(domain, service)?)
+        Copies::from_channel(options.connect(domain, service)?)
     }
 
-    fn over(channel: Channel) -> Result<Copies, CopiesError> {
+    fn from_channel(channel: Channel) -> Result<Copies, CopiesError> {
         let node = channel.peer_node().to_owned();
-        let client = CopiesClient::bind(channel, Ends::default()).map_err(Error::from)?;
-        Ok(Copies { client, node, in_progress: BTreeSet::new(), last: 0 })
+        let client = CopiesClient::bind(channel, CompletionQueue::default()).map_err(Error::from)?;
+        Ok(Copies { client, node, in_progress: BTreeSet::new(), last_descriptor: 0 })
     }
 
     /// Name of the service's node.
@@ -213,7 +213,7 @@ impl Copies {
     /// # Errors
     /// [`CopiesError::Full`]; the end of the service.
     pub fn enqueue(&mut self, copy: &Copy) -> Result<Descriptor, CopiesError> {
-        let descriptor = self.number()?;
+        let descriptor = self.allocate_number()?;
         let Copy { source, target, length_bytes, fence } = *copy;
         let (source, target) = (source.into(), target.into());
         let message = CopiesCopy { descriptor, fence, length_bytes, source, target };
@@ -226,7 +226,7 @@ impl Copies {
     /// # Errors
     /// Same as [`enqueue`](Self::enqueue).
     pub fn enqueue_fill(&mut self, fill: &Fill) -> Result<Descriptor, CopiesError> {
-        let descriptor = self.number()?;
+        let descriptor = self.allocate_number()?;
         let Fill { target, byte, length_bytes, fence } = *fill;
         let target = target.into();
         let message = CopiesFill { descriptor, fence, byte, length_bytes, target };
@@ -234,33 +234,33 @@ impl Copies {
         Ok(self.enqueued(descriptor))
     }
 
-    /// Sends a message. Receives ends while there is no room: the service handles no messages of a client
-    /// that does not receive its ends.
+    /// Sends a message. Receives completions while there is no room: the service handles no messages of a
+    /// client that does not receive its completions.
     fn send(
         &mut self,
-        tell: impl Fn(&mut CopiesClient<Channel, Ends>) -> Result<(), CallError<Error>>,
+        send: impl Fn(&mut CopiesClient<Channel, CompletionQueue>) -> Result<(), CallError<Error>>,
     ) -> Result<(), CopiesError> {
-        let until = Instant::now().checked_add(self.client.port().timeout());
+        let deadline = Instant::now().checked_add(self.client.port().timeout());
         loop {
-            match tell(self.client.within(ROOM)) {
-                Err(CallError::NoRoom) if until.is_none_or(|until| Instant::now() < until) => {
+            match send(self.client.within(ROOM_TIMEOUT)) {
+                Err(CallError::NoRoom) if deadline.is_none_or(|deadline| Instant::now() < deadline) => {
                     self.client.poll().map_err(CopiesError::from)?;
                 }
-                told => return Ok(told.map_err(Error::from)?),
+                sent => return Ok(sent.map_err(Error::from)?),
             }
         }
     }
 
     /// Allocates a number that no descriptor in progress has.
-    fn number(&mut self) -> Result<u32, CopiesError> {
+    fn allocate_number(&mut self) -> Result<u32, CopiesError> {
         let limit = MAX_DESCRIPTORS as usize;
         if self.in_progress.len() >= limit {
             return Err(CopiesError::Full { limit });
         }
         loop {
-            self.last = self.last.wrapping_add(1);
-            if !self.in_progress.contains(&self.last) {
-                return Ok(self.last);
+            self.last_descriptor = self.last_descriptor.wrapping_add(1);
+            if !self.in_progress.contains(&self.last_descriptor) {
+                return Ok(self.last_descriptor);
             }
         }
     }
@@ -270,7 +270,7 @@ impl Copies {
         Descriptor(descriptor)
     }
 
-    /// Number of descriptors whose ends were not taken.
+    /// Number of descriptors whose completions were not taken.
     #[must_use]
     pub fn in_progress(&self) -> usize {
         self.in_progress.len()
@@ -285,16 +285,16 @@ impl Copies {
         self.send(|client| client.cancel(&CopiesCancel { descriptor }))
     }
 
-    /// Returns the next end, in the order of completion; `None` if there is none now.
+    /// Returns the next completion, in order; `None` if there is none now.
     ///
     /// # Errors
     /// The end of the service.
-    pub fn poll(&mut self) -> Result<Option<Ended>, CopiesError> {
+    pub fn poll(&mut self) -> Result<Option<Completion>, CopiesError> {
         loop {
-            if let Some(ended) = self.client.events().0.pop_front() {
-                // Ends of unknown descriptors are ignored.
-                if self.in_progress.remove(&ended.descriptor.0) {
-                    return Ok(Some(ended));
+            if let Some(completion) = self.client.events().0.pop_front() {
+                // Completions of unknown descriptors are ignored.
+                if self.in_progress.remove(&completion.descriptor.0) {
+                    return Ok(Some(completion));
                 }
             } else if self.client.poll().map_err(CopiesError::from)? == 0 {
                 return Ok(None);
@@ -307,48 +307,55 @@ impl Copies {
     ///
     /// # Errors
     /// The end of the service.
-    pub fn next(&mut self, timeout: Duration) -> Result<Option<Ended>, CopiesError> {
-        let until = Instant::now().checked_add(timeout);
+    pub fn next(&mut self, timeout: Duration) -> Result<Option<Completion>, CopiesError> {
+        let deadline = Instant::now().checked_add(timeout);
         loop {
-            if let Some(ended) = self.poll()? {
-                return Ok(Some(ended));
+            if let Some(completion) = self.poll()? {
+                return Ok(Some(completion));
             }
-            if self.in_progress.is_empty() || !self.arrives(until, timeout)? {
+            if self.in_progress.is_empty() || !self.wait_for_message(deadline, timeout)? {
                 return Ok(None);
             }
         }
     }
 
-    /// Waits for the end of one descriptor. Ends of others are kept for [`next`](Self::next). If it has not
-    /// ended within `timeout`, it is still in progress.
+    /// Waits for the end of one descriptor. Completions of others are kept for [`next`](Self::next). If it
+    /// has not ended within `timeout`, it is still in progress.
     ///
     /// # Errors
     /// [`CopiesError::Fault`] if it failed. [`CopiesError::NotEnded`], [`CopiesError::NotInProgress`]; the
     /// end of the service.
     pub fn wait(&mut self, descriptor: Descriptor, timeout: Duration) -> Result<(), CopiesError> {
-        let until = Instant::now().checked_add(timeout);
+        let deadline = Instant::now().checked_add(timeout);
         loop {
             if !self.in_progress.contains(&descriptor.0) {
                 return Err(CopiesError::NotInProgress { descriptor: descriptor.0 });
             }
-            let ends = &mut self.client.events().0;
-            if let Some(index) = ends.iter().position(|ended| ended.descriptor == descriptor) {
-                let ended = ends.remove(index);
+            let completions = &mut self.client.events().0;
+            if let Some(index) = completions.iter().position(|completion| completion.descriptor == descriptor)
+            {
+                let completion = completions.remove(index);
                 self.in_progress.remove(&descriptor.0);
-                return match ended.and_then(|ended| ended.fault) {
+                return match completion.and_then(|completion| completion.fault) {
                     None => Ok(()),
                     Some(fault) => Err(self.fault(fault)),
                 };
             }
-            if self.client.poll().map_err(CopiesError::from)? == 0 && !self.arrives(until, timeout)? {
+            if self.client.poll().map_err(CopiesError::from)? == 0
+                && !self.wait_for_message(deadline, timeout)?
+            {
                 return Err(CopiesError::NotEnded { descriptor: descriptor.0, timeout });
             }
         }
     }
 
     /// Waits for a message; returns false at the deadline.
-    fn arrives(&mut self, until: Option<Instant>, timeout: Duration) -> Result<bool, CopiesError> {
-        let left = until.map_or(timeout, |until| until.saturating_duration_since(Instant::now()));
+    fn wait_for_message(
+        &mut self,
+        deadline: Option<Instant>,
+        timeout: Duration,
+    ) -> Result<bool, CopiesError> {
+        let left = deadline.map_or(timeout, |deadline| deadline.saturating_duration_since(Instant::now()));
         match wait_any(&mut [self.client.port()], left) {
             Ok(_) => Ok(true),
             Err(Error::TimedOut { .. }) => Ok(false),

@@ -27,7 +27,7 @@ use tombolo::{Channel, Domain, Error};
 use tombolo_engine::attach::Attach;
 use tombolo_engine::cpu::{Caller, LIMIT, Threads};
 use tombolo_engine::cuda::Cuda;
-use tombolo_platform::copy::Loop;
+use tombolo_platform::copy::CopyLoop;
 use tombolo_platform::copy::attach::address_of;
 use tombolo_platform::{memory, thread};
 
@@ -35,11 +35,11 @@ pub use tombolo::region::SharedMemory;
 pub use tombolo_engine::far::{Access, Far, FarRefusal, MemoryId, Offers, Server, serve};
 pub use tombolo_engine::{
     Abilities, Candidate, Choice, Completion, Curve, Direction, Effort, Engine, Estimate, Failure, Location,
-    Manager, NotMeasured, Operation, OperationKind, Reach, Refusal, Rejected, Request, RequestId, Route,
-    Ticket, Unable, WhyRejected, declared, finish,
+    Manager, NotMeasured, Operation, OperationKind, Reach, Refusal, Rejected, RejectionReason, Request,
+    RequestId, Route, Ticket, Unable, declared, finish,
 };
 pub use tombolo_platform::Deadline;
-pub use tombolo_platform::copy::attach::{ForeignProcess, allow as allow_copies_by};
+pub use tombolo_platform::copy::attach::{ForeignProcess, allow_access_by as allow_copies_by};
 pub use tombolo_platform::copy::cuda::{Device, DeviceMemory, PinnedMemory};
 
 /// Size of each of the two memories for measuring engines, in bytes.
@@ -47,7 +47,7 @@ const MEASURED_BYTES: usize = 4 << 20;
 
 /// Engine that is not available on this node.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Missing {
+pub struct UnavailableEngine {
     /// Name of the engine.
     pub engine: String,
     /// Error that prevented its use, as text.
@@ -58,7 +58,7 @@ pub struct Missing {
 pub struct Engines {
     domain: Domain,
     manager: Manager,
-    missing: Vec<Missing>,
+    missing: Vec<UnavailableEngine>,
 }
 
 impl std::fmt::Debug for Engines {
@@ -83,22 +83,22 @@ impl std::ops::DerefMut for Engines {
 }
 
 /// Starts all engines that this node has.
-fn all() -> Result<(Manager, Vec<Missing>), Error> {
+fn start_all() -> Result<(Manager, Vec<UnavailableEngine>), Error> {
     let (mut manager, mut missing) = (Manager::new(), Vec::new());
-    manager.add(Box::new(Caller::new(Loop::Best, LIMIT)))?;
-    if Loop::here().contains(&Loop::Streaming) {
-        manager.add(Box::new(Caller::new(Loop::Streaming, LIMIT)))?;
+    manager.add(Box::new(Caller::new(CopyLoop::Best, LIMIT)))?;
+    if CopyLoop::available().contains(&CopyLoop::Streaming) {
+        manager.add(Box::new(Caller::new(CopyLoop::Streaming, LIMIT)))?;
     }
     let processors = thread::cpus()?.len();
-    manager.add(Box::new(Threads::start(Loop::Best, 1, LIMIT)?))?;
+    manager.add(Box::new(Threads::start(CopyLoop::Best, 1, LIMIT)?))?;
     if processors > 1 {
         // More threads are rarely faster: they share the memory bandwidth.
-        manager.add(Box::new(Threads::start(Loop::Best, processors.min(4), LIMIT)?))?;
+        manager.add(Box::new(Threads::start(CopyLoop::Best, processors.min(4), LIMIT)?))?;
     }
     manager.add(Box::new(Attach::start(LIMIT)?))?;
     match Cuda::start(0, LIMIT) {
         Ok((engine, _device)) => manager.add(Box::new(engine))?,
-        Err(error) => missing.push(Missing { engine: "cuda-0".into(), why: error.to_string() }),
+        Err(error) => missing.push(UnavailableEngine { engine: "cuda-0".into(), why: error.to_string() }),
     }
     Ok((manager, missing))
 }
@@ -110,9 +110,9 @@ impl Engines {
     /// # Errors
     /// An error of the monitor, or if no thread or descriptor can be created.
     pub fn new(domain: &Domain) -> Result<Engines, Error> {
-        let (manager, missing) = all()?;
+        let (manager, missing) = start_all()?;
         let mut engines = Engines { domain: domain.clone(), manager, missing };
-        if !engines.recall()? {
+        if !engines.load_costs()? {
             engines.calibrate(Effort::default())?;
         }
         Ok(engines)
@@ -120,7 +120,7 @@ impl Engines {
 
     /// Engines that this node does not have, with the reasons.
     #[must_use]
-    pub fn missing(&self) -> &[Missing] {
+    pub fn missing(&self) -> &[UnavailableEngine] {
         &self.missing
     }
 
@@ -131,7 +131,7 @@ impl Engines {
 
     /// Loads the recorded costs. Returns whether there are some for every engine that copies mapped memory.
     /// Invalid values are ignored, because any program can set a record.
-    fn recall(&mut self) -> Result<bool, Error> {
+    fn load_costs(&mut self) -> Result<bool, Error> {
         let pattern = format!("{}*", self.record_name(""));
         let records = self.domain.names().find(&pattern)?;
         let names: Vec<String> = self.manager.engines().map(|engine| engine.name().to_owned()).collect();
@@ -157,19 +157,19 @@ impl Engines {
     ///
     /// # Errors
     /// An error of the monitor, or if there is not enough memory.
-    pub fn calibrate(&mut self, effort: Effort) -> Result<Vec<Missing>, Error> {
+    pub fn calibrate(&mut self, effort: Effort) -> Result<Vec<UnavailableEngine>, Error> {
         let effort = Effort { max_bytes: effort.max_bytes.min(MEASURED_BYTES as u64), ..effort };
         let mut failed = Vec::new();
         for direction in directions()? {
             for (engine, error) in self.manager.calibrate(&direction, effort) {
-                failed.push(Missing { engine, why: error.to_string() });
+                failed.push(UnavailableEngine { engine, why: error.to_string() });
             }
         }
-        self.keep()?;
+        self.save_costs()?;
         Ok(failed)
     }
 
-    fn keep(&self) -> Result<(), Error> {
+    fn save_costs(&self) -> Result<(), Error> {
         for engine in self.manager.engines().map(Engine::name) {
             let mut record = NewRecord::new(&self.record_name(engine)).persistent();
             let mut measured = false;
@@ -208,7 +208,7 @@ fn directions() -> Result<Vec<Direction>, Error> {
     ];
     let pid = i32::try_from(std::process::id()).unwrap_or(0);
     // A kernel that does not support these process descriptors does not copy between processes either.
-    if let (Ok(process), Ok(address)) = (ForeignProcess::watch(pid), address_of(&both, 0)) {
+    if let (Ok(process), Ok(address)) = (ForeignProcess::open(pid), address_of(&both, 0)) {
         let other = Location::Process { process: Arc::new(process), address };
         directions.push(Direction::Copy { source: other.clone(), target: target.clone() });
         directions.push(Direction::Copy { source: target, target: other });
@@ -271,7 +271,7 @@ mod tests {
 
     #[test]
     fn every_engine_of_this_node_is_measured() {
-        let (mut manager, missing) = all().unwrap();
+        let (mut manager, missing) = start_all().unwrap();
         let effort = Effort { max_bytes: 4096, rounds: 1, timeout: LONG };
         for direction in directions().unwrap() {
             for (engine, error) in manager.calibrate(&direction, effort) {
@@ -279,8 +279,8 @@ mod tests {
             }
         }
         for engine in manager.engines().filter(|engine| engine.abilities().contains(Abilities::MAPPED)) {
-            let of_it = manager.curves().filter(|(name, _, _)| *name == engine.name()).count();
-            assert_eq!(of_it, 2, "{}", engine.name());
+            let curve_count = manager.curves().filter(|(name, _, _)| *name == engine.name()).count();
+            assert_eq!(curve_count, 2, "{}", engine.name());
         }
         assert!(missing.iter().all(|missing| missing.engine == "cuda-0" && !missing.why.is_empty()));
     }

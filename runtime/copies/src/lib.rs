@@ -33,7 +33,7 @@ mod error;
 mod schedule;
 mod server;
 
-pub use client::{Copies, Copy, Descriptor, Ended, Fill, Memory, Place};
+pub use client::{Completion, Copies, Copy, Descriptor, Fill, Memory, Place};
 pub use error::CopiesError;
-pub use server::{Server, ServerOptions, name_on};
+pub use server::{Server, ServerOptions, service_name};
 pub use tombolo_stubs::copies::{CopyFault, MAX_DESCRIPTORS, MAX_MEMORIES};

@@ -14,15 +14,15 @@ pub(crate) const PIECE_BYTES: u64 = 4 << 20;
 
 /// Byte range of a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Bytes {
+pub(crate) struct ByteRange {
     pub(crate) region: u64,
     pub(crate) start: u64,
     pub(crate) length_bytes: u64,
 }
 
-impl Bytes {
-    fn meets(&self, other: &Bytes) -> bool {
-        let ends = |bytes: &Bytes| bytes.start.saturating_add(bytes.length_bytes);
+impl ByteRange {
+    fn overlaps(&self, other: &ByteRange) -> bool {
+        let ends = |bytes: &ByteRange| bytes.start.saturating_add(bytes.length_bytes);
         self.region == other.region && self.start < ends(other) && other.start < ends(self)
     }
 }
@@ -30,15 +30,15 @@ impl Bytes {
 /// Memory accesses of a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Work {
-    pub(crate) reads: Option<Bytes>,
-    pub(crate) writes: Bytes,
+    pub(crate) reads: Option<ByteRange>,
+    pub(crate) writes: ByteRange,
     pub(crate) fence: bool,
 }
 
 impl Work {
     fn conflicts(&self, other: &Work) -> bool {
-        let reads = |work: &Work, bytes: &Bytes| work.reads.is_some_and(|reads| reads.meets(bytes));
-        self.writes.meets(&other.writes) || reads(self, &other.writes) || reads(other, &self.writes)
+        let reads = |work: &Work, bytes: &ByteRange| work.reads.is_some_and(|reads| reads.overlaps(bytes));
+        self.writes.overlaps(&other.writes) || reads(self, &other.writes) || reads(other, &self.writes)
     }
 }
 
@@ -52,9 +52,9 @@ pub(crate) struct Piece {
     pub(crate) length_bytes: u64,
 }
 
-/// End of a descriptor.
+/// Completion of a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct End {
+pub(crate) struct Completion {
     pub(crate) client: u64,
     pub(crate) descriptor: u32,
     pub(crate) fault: Option<CopyFault>,
@@ -65,7 +65,7 @@ struct Entry<T> {
     serial: u64,
     descriptor: u32,
     work: Work,
-    what: T,
+    payload: T,
     issued_bytes: u64,
     running: u32,
     fault: Option<CopyFault>,
@@ -76,7 +76,7 @@ impl<T> Entry<T> {
         self.fault.is_some() || self.issued_bytes >= self.work.writes.length_bytes
     }
 
-    fn waits(&self, index: usize) -> bool {
+    fn is_blocked_by_fence(&self, index: usize) -> bool {
         self.work.fence && self.issued_bytes == 0 && self.fault.is_none() && index > 0
     }
 }
@@ -85,8 +85,8 @@ impl<T> Entry<T> {
 struct Queue<T> {
     /// Descriptors that have not ended, in the order of submission.
     entries: VecDeque<Entry<T>>,
-    /// Set once the client has left: its ends are not reported.
-    gone: bool,
+    /// Set once the client has left: its completions are not reported.
+    removed: bool,
 }
 
 /// Descriptors of all clients. `T` is what is needed to execute one.
@@ -94,19 +94,25 @@ struct Queue<T> {
 pub(crate) struct Schedule<T> {
     queues: BTreeMap<u64, Queue<T>>,
     /// Client that was served last.
-    turn: u64,
+    last_client: u64,
     last_serial: u64,
-    ends: VecDeque<End>,
+    completions: VecDeque<Completion>,
 }
 
 impl<T> Schedule<T> {
     pub(crate) fn new() -> Self {
-        Schedule { queues: BTreeMap::new(), turn: 0, last_serial: 0, ends: VecDeque::new() }
+        Schedule { queues: BTreeMap::new(), last_client: 0, last_serial: 0, completions: VecDeque::new() }
     }
 
     /// Adds a descriptor. If it is refused, nothing has changed.
-    pub(crate) fn add(&mut self, client: u64, descriptor: u32, work: Work, what: T) -> Result<(), CopyFault> {
-        if work.reads.is_some_and(|reads| reads.meets(&work.writes)) {
+    pub(crate) fn add(
+        &mut self,
+        client: u64,
+        descriptor: u32,
+        work: Work,
+        payload: T,
+    ) -> Result<(), CopyFault> {
+        if work.reads.is_some_and(|reads| reads.overlaps(&work.writes)) {
             return Err(CopyFault::OVERLAP);
         }
         let own = self.queues.get(&client);
@@ -117,61 +123,62 @@ impl<T> Schedule<T> {
             return Err(CopyFault::NUMBER_IN_USE);
         }
         // A fence orders the descriptors of one client, not those of others.
-        let others = self.queues.iter().filter(|(of, _)| !work.fence || **of != client);
+        let others = self.queues.iter().filter(|(owner, _)| !work.fence || **owner != client);
         if others.flat_map(|(_, queue)| &queue.entries).any(|entry| entry.work.conflicts(&work)) {
             return Err(CopyFault::IN_USE);
         }
         self.last_serial += 1;
         let serial = self.last_serial;
         let queue =
-            self.queues.entry(client).or_insert_with(|| Queue { entries: VecDeque::new(), gone: false });
+            self.queues.entry(client).or_insert_with(|| Queue { entries: VecDeque::new(), removed: false });
         queue.entries.push_back(Entry {
             serial,
             descriptor,
             work,
-            what,
+            payload,
             issued_bytes: 0,
             running: 0,
             fault: None,
         });
-        self.settle(client);
+        self.complete_finished(client);
         Ok(())
     }
 
-    /// Returns the next piece, with clients in turn. The piece is in progress until [`ended`](Self::ended).
+    /// Returns the next piece, with clients in turn. The piece is in progress until
+    /// [`piece_ended`](Self::piece_ended).
     pub(crate) fn next(&mut self) -> Option<(Piece, &T)> {
-        let after = self.queues.range(self.turn.saturating_add(1)..);
-        let all = after.chain(self.queues.range(..=self.turn));
+        let after = self.queues.range(self.last_client.saturating_add(1)..);
+        let all = after.chain(self.queues.range(..=self.last_client));
         let (client, index) =
-            all.filter_map(|(client, queue)| Some((*client, startable(&queue.entries)?))).next()?;
-        self.turn = client;
+            all.filter_map(|(client, queue)| Some((*client, next_startable(&queue.entries)?))).next()?;
+        self.last_client = client;
         let entry = self.queues.get_mut(&client)?.entries.get_mut(index)?;
         let at_bytes = entry.issued_bytes;
         let length_bytes = (entry.work.writes.length_bytes - at_bytes).min(PIECE_BYTES);
         entry.issued_bytes += length_bytes;
         entry.running += 1;
-        Some((Piece { client, serial: entry.serial, at_bytes, length_bytes }, &entry.what))
+        Some((Piece { client, serial: entry.serial, at_bytes, length_bytes }, &entry.payload))
     }
 
     /// Whether [`next`](Self::next) would return a piece.
     pub(crate) fn is_ready(&self) -> bool {
-        self.queues.values().any(|queue| startable(&queue.entries).is_some())
+        self.queues.values().any(|queue| next_startable(&queue.entries).is_some())
     }
 
     /// Returns the payload of the descriptor of a piece in progress.
-    pub(crate) fn what(&self, piece: &Piece) -> Option<&T> {
+    pub(crate) fn payload(&self, piece: &Piece) -> Option<&T> {
         let queue = self.queues.get(&piece.client)?;
-        queue.entries.iter().find(|entry| entry.serial == piece.serial).map(|entry| &entry.what)
+        queue.entries.iter().find(|entry| entry.serial == piece.serial).map(|entry| &entry.payload)
     }
 
     /// Records that a piece has ended.
-    pub(crate) fn ended(&mut self, piece: &Piece, fault: Option<CopyFault>) {
+    pub(crate) fn piece_ended(&mut self, piece: &Piece, fault: Option<CopyFault>) {
         let Some(queue) = self.queues.get_mut(&piece.client) else { return };
         if let Some(entry) = queue.entries.iter_mut().find(|entry| entry.serial == piece.serial) {
             entry.running = entry.running.saturating_sub(1);
             entry.fault = entry.fault.or(fault);
         }
-        self.settle(piece.client);
+        self.complete_finished(piece.client);
     }
 
     /// Starts no more pieces of a descriptor. It ends when those in progress have ended.
@@ -182,40 +189,44 @@ impl<T> Schedule<T> {
         {
             entry.fault = Some(CopyFault::CANCELLED);
         }
-        self.settle(client);
+        self.complete_finished(client);
     }
 
     /// Removes a client. Descriptors in progress remain until their pieces have ended.
-    pub(crate) fn leave(&mut self, client: u64) {
+    pub(crate) fn remove_client(&mut self, client: u64) {
         let Some(queue) = self.queues.get_mut(&client) else { return };
-        queue.gone = true;
+        queue.removed = true;
         for entry in &mut queue.entries {
             entry.fault = entry.fault.or(Some(CopyFault::CANCELLED));
         }
-        self.ends.retain(|end| end.client != client);
-        self.settle(client);
+        self.completions.retain(|end| end.client != client);
+        self.complete_finished(client);
     }
 
     /// Takes the next descriptor that has ended.
-    pub(crate) fn take_end(&mut self) -> Option<End> {
-        self.ends.pop_front()
+    pub(crate) fn take_completion(&mut self) -> Option<Completion> {
+        self.completions.pop_front()
     }
 
     /// Ends the descriptors of a client that have nothing left to do.
-    fn settle(&mut self, client: u64) {
+    fn complete_finished(&mut self, client: u64) {
         let Some(queue) = self.queues.get_mut(&client) else { return };
-        let is_over = |(index, entry): (usize, &Entry<T>)| {
-            entry.running == 0 && entry.is_issued() && !entry.waits(index)
+        let is_complete = |(index, entry): (usize, &Entry<T>)| {
+            entry.running == 0 && entry.is_issued() && !entry.is_blocked_by_fence(index)
         };
-        while let Some(index) = queue.entries.iter().enumerate().position(is_over) {
+        while let Some(index) = queue.entries.iter().enumerate().position(is_complete) {
             let Some(entry) = queue.entries.remove(index) else { break };
             if entry.fault.is_some() {
                 for later in queue.entries.iter_mut().skip(index).filter(|later| later.work.fence) {
                     later.fault = later.fault.or(Some(CopyFault::EARLIER));
                 }
             }
-            if !queue.gone {
-                self.ends.push_back(End { client, descriptor: entry.descriptor, fault: entry.fault });
+            if !queue.removed {
+                self.completions.push_back(Completion {
+                    client,
+                    descriptor: entry.descriptor,
+                    fault: entry.fault,
+                });
             }
         }
         if queue.entries.is_empty() {
@@ -225,9 +236,9 @@ impl<T> Schedule<T> {
 }
 
 /// Returns the index of the entry with a client's next piece.
-fn startable<T>(entries: &VecDeque<Entry<T>>) -> Option<usize> {
+fn next_startable<T>(entries: &VecDeque<Entry<T>>) -> Option<usize> {
     for (index, entry) in entries.iter().enumerate() {
-        if entry.waits(index) {
+        if entry.is_blocked_by_fence(index) {
             return None;
         }
         if !entry.is_issued() {

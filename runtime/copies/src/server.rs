@@ -15,20 +15,20 @@ use tombolo_stubs::copies::{
 };
 
 use crate::engines::{Engines, Failure, Request, Ticket};
-use crate::schedule::{Bytes, Piece, Schedule, Work};
+use crate::schedule::{ByteRange, Piece, Schedule, Work};
 
 /// Timeout of a wait that is repeated.
-const AWHILE: Duration = Duration::from_secs(3600);
+const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 /// Maximum number of pieces in progress. Each engine accepts more, so none is ever full.
-const PIECES: usize = 16;
+const MAX_RUNNING_PIECES: usize = 16;
 
 /// Number of bytes to copy before clients are polled again, if the serving thread copies them itself.
-const TURN_BYTES: u64 = crate::schedule::PIECE_BYTES;
+const BATCH_BYTES: u64 = crate::schedule::PIECE_BYTES;
 
 /// Name of the copy service of a node.
 #[must_use]
-pub fn name_on(node: &str) -> String {
+pub fn service_name(node: &str) -> String {
     format!("copies/{node}")
 }
 
@@ -62,42 +62,42 @@ struct Memory {
 
 impl Memory {
     /// Returns the range of the region at an offset of the memory.
-    fn bytes(&self, offset_bytes: u64, length_bytes: u64) -> Result<Bytes, CopyFault> {
+    fn bytes(&self, offset_bytes: u64, length_bytes: u64) -> Result<ByteRange, CopyFault> {
         match offset_bytes.checked_add(length_bytes) {
             Some(end) if end <= self.mapping.length_bytes() as u64 => {}
             _ => return Err(CopyFault::OUT_OF_RANGE),
         }
         let start = self.mapping.extent().offset_bytes + offset_bytes;
-        Ok(Bytes { region: self.mapping.region().to_bits(), start, length_bytes })
+        Ok(ByteRange { region: self.mapping.region().to_bits(), start, length_bytes })
     }
 }
 
 /// Payload of a descriptor. It keeps the memory mapped until the descriptor has ended.
 #[derive(Clone, Debug)]
-enum Task {
+enum Operation {
     Copy { source: (Arc<Memory>, u64), target: (Arc<Memory>, u64) },
     Fill { target: (Arc<Memory>, u64), byte: u8 },
 }
 
-impl Task {
+impl Operation {
     /// Creates the request for a piece; `None` if engines cannot use the memory, which was checked before.
     fn request(&self, piece: &Piece) -> Option<Request> {
         let place = |(memory, offset_bytes): &(Arc<Memory>, u64)| {
             memory.mapping.location(usize::try_from(offset_bytes + piece.at_bytes).ok()?)
         };
         Some(match self {
-            Task::Copy { source, target } => {
+            Operation::Copy { source, target } => {
                 Request::copy(place(source)?, place(target)?, piece.length_bytes)
             }
-            Task::Fill { target, byte } => Request::fill(place(target)?, *byte, piece.length_bytes),
+            Operation::Fill { target, byte } => Request::fill(place(target)?, *byte, piece.length_bytes),
         })
     }
 
     /// Fails if a right to the memory was revoked.
     fn check(&self) -> Result<(), CopyFault> {
         let (source, target) = match self {
-            Task::Copy { source, target } => (Some(source), target),
-            Task::Fill { target, .. } => (None, target),
+            Operation::Copy { source, target } => (Some(source), target),
+            Operation::Fill { target, .. } => (None, target),
         };
         let revoked = source.into_iter().chain([target]).any(|(memory, _)| memory.mapping.is_revoked());
         if revoked { Err(CopyFault::REVOKED) } else { Ok(()) }
@@ -127,12 +127,12 @@ impl Waited for Client {
 }
 
 /// Place in registered memory, with its range in the region.
-type Found = ((Arc<Memory>, u64), Bytes);
+type Located = ((Arc<Memory>, u64), ByteRange);
 
 /// Handler for the messages of one client.
 struct Handler<'a> {
     domain: &'a Domain,
-    schedule: &'a mut Schedule<Task>,
+    schedule: &'a mut Schedule<Operation>,
     /// Descriptors that were refused, with the reasons.
     refused: Vec<(u32, CopyFault)>,
     client: u64,
@@ -150,7 +150,7 @@ pub struct Server {
     set: WaitSet<Client>,
     tokens: HashMap<u64, Token>,
     last_client: u64,
-    schedule: Schedule<Task>,
+    schedule: Schedule<Operation>,
     running: HashMap<Ticket, Piece>,
 }
 
@@ -161,7 +161,7 @@ impl std::fmt::Debug for Server {
 }
 
 impl Server {
-    /// Creates a server and exports [the name of the service on the domain's node](name_on);
+    /// Creates a server and exports [the name of the service on the domain's node](service_name);
     /// [`run`](Self::run) serves it.
     ///
     /// # Errors
@@ -169,7 +169,7 @@ impl Server {
     pub fn start(domain: &Domain, options: ServerOptions) -> Result<Server, Error> {
         let mut engines = Engines::new(domain)?;
         let hash = ChannelOptions::default().slots(1024)?.interface_hash(Copies::HASH);
-        let listener = hash.export(domain, &name_on(domain.node_name()))?;
+        let listener = hash.export(domain, &service_name(domain.node_name()))?;
         let mut set = WaitSet::new()?;
         set.add_listener(&listener)?;
         set.add_descriptor(engines.descriptor()?, Interest::Read, Trigger::Level)?;
@@ -192,20 +192,20 @@ impl Server {
     /// [`Error::MonitorLost`]; an error if memory or descriptors are exhausted.
     pub fn run(mut self) -> Result<Infallible, Error> {
         loop {
-            let copies = self.running.len() < PIECES && self.schedule.is_ready();
-            match self.set.wait(if copies { Duration::ZERO } else { AWHILE }) {
-                Ok(Ready::Listener(_)) => self.take_in()?,
-                Ok(Ready::Channel(token)) => self.hear(token),
+            let copies = self.running.len() < MAX_RUNNING_PIECES && self.schedule.is_ready();
+            match self.set.wait(if copies { Duration::ZERO } else { MAX_WAIT }) {
+                Ok(Ready::Listener(_)) => self.accept_client()?,
+                Ok(Ready::Channel(token)) => self.handle_message(token),
                 Ok(_) | Err(Error::TimedOut { .. }) => {}
                 Err(error) => return Err(error),
             }
-            self.copy();
-            self.tell();
+            self.submit_pieces();
+            self.report_completions();
         }
     }
 
     /// Accepts a client that connected.
-    fn take_in(&mut self) -> Result<(), Error> {
+    fn accept_client(&mut self) -> Result<(), Error> {
         let channel = match self.listener.within(Duration::ZERO).accept() {
             Ok(channel) => channel,
             Err(error @ Error::MonitorLost { .. }) => return Err(error),
@@ -227,7 +227,7 @@ impl Server {
     }
 
     /// Handles one message of a client, after sending the messages that found no room before.
-    fn hear(&mut self, token: Token) {
+    fn handle_message(&mut self, token: Token) {
         let Some(client) = self.set.get_mut(token) else { return };
         let before = client.port.interest();
         let from = FarEnd::from(client.port.channel());
@@ -241,74 +241,74 @@ impl Server {
             memories,
             last_memory,
         };
-        let mut heard = port.flush();
-        if heard.is_ok() && port.takes_calls() {
-            heard = served.serve_one(port, &mut handler, Duration::ZERO).map(|_| ()).map_err(Error::from);
+        let mut handled = port.flush();
+        if handled.is_ok() && port.takes_calls() {
+            handled = served.serve_one(port, &mut handler, Duration::ZERO).map(|_| ()).map_err(Error::from);
         }
         for (descriptor, fault) in handler.refused {
             let fault = Some(fault);
-            heard = heard
+            handled = handled
                 .and_then(|()| Ok(served.tell(port, &CopiesEnded { descriptor, fault }, Duration::ZERO)?));
         }
         let after = port.interest();
-        match heard {
+        match handled {
             Ok(()) if before == after => {}
             Ok(()) => drop(self.set.set_interest(token, after)),
-            Err(_) => self.leave(token),
+            Err(_) => self.remove_client(token),
         }
     }
 
     /// Removes a client that has ended or failed: its memory is unmapped once no piece uses it.
-    fn leave(&mut self, token: Token) {
+    fn remove_client(&mut self, token: Token) {
         if let Some(client) = self.set.remove(token) {
             self.tokens.remove(&client.number);
-            self.schedule.leave(client.number);
+            self.schedule.remove_client(client.number);
         }
     }
 
     /// Submits pieces to engines, and takes completions.
-    fn copy(&mut self) {
+    fn submit_pieces(&mut self) {
         let mut bytes = 0;
-        while self.running.len() < PIECES && bytes < TURN_BYTES {
-            let Some((piece, task)) = self.schedule.next() else { break };
+        while self.running.len() < MAX_RUNNING_PIECES && bytes < BATCH_BYTES {
+            let Some((piece, operation)) = self.schedule.next() else { break };
             bytes += piece.length_bytes;
-            let request = task.check().ok().and_then(|()| task.request(&piece));
+            let request = operation.check().ok().and_then(|()| operation.request(&piece));
             match request.and_then(|request| self.engines.submit(&request).ok()) {
                 Some(ticket) => drop(self.running.insert(ticket, piece)),
                 None => {
-                    let fault = task.check().err().unwrap_or(CopyFault::FAILED);
-                    self.schedule.ended(&piece, Some(fault));
+                    let fault = operation.check().err().unwrap_or(CopyFault::FAILED);
+                    self.schedule.piece_ended(&piece, Some(fault));
                 }
             }
             // Take the completions of synchronous engines, which can hold only few.
-            self.take();
+            self.take_completions();
         }
-        self.take();
+        self.take_completions();
     }
 
-    fn take(&mut self) {
+    fn take_completions(&mut self) {
         while let Some((ticket, completion)) = self.engines.take() {
             let Some(piece) = self.running.remove(&ticket) else { continue };
             // After a revocation, engines have copied zeros, or into private memory.
-            let revoked = self.schedule.what(&piece).and_then(|task| task.check().err());
+            let revoked = self.schedule.payload(&piece).and_then(|operation| operation.check().err());
             let failed = completion.result.err().map(|failure| fault_of(&failure));
-            self.schedule.ended(&piece, revoked.or(failed));
+            self.schedule.piece_ended(&piece, revoked.or(failed));
         }
     }
 
-    /// Reports ends to the clients.
-    fn tell(&mut self) {
-        while let Some(end) = self.schedule.take_end() {
+    /// Reports completions to the clients.
+    fn report_completions(&mut self) {
+        while let Some(end) = self.schedule.take_completion() {
             let Some(token) = self.tokens.get(&end.client).copied() else { continue };
             let Some(Client { port, served, .. }) = self.set.get_mut(token) else { continue };
             let before = port.interest();
             let ended = CopiesEnded { descriptor: end.descriptor, fault: end.fault };
-            let told = served.tell(port, &ended, Duration::ZERO);
+            let sent = served.tell(port, &ended, Duration::ZERO);
             let after = port.interest();
-            match told {
+            match sent {
                 Ok(()) if before == after => {}
                 Ok(()) => drop(self.set.set_interest(token, after)),
-                Err(_) => self.leave(token),
+                Err(_) => self.remove_client(token),
             }
         }
     }
@@ -331,7 +331,7 @@ impl Handler<'_> {
         &self,
         place: &CopyPlaceView<'_>,
         length_bytes: u64,
-    ) -> Result<Result<Found, CopyFault>, Malformed> {
+    ) -> Result<Result<Located, CopyFault>, Malformed> {
         let (memory, offset_bytes) = (place.memory()?, place.offset_bytes()?);
         Ok(self.memory(memory).and_then(|memory| {
             Ok(((Arc::clone(memory), offset_bytes), memory.bytes(offset_bytes, length_bytes)?))
@@ -343,17 +343,17 @@ impl Handler<'_> {
         &self,
         place: &CopyPlaceView<'_>,
         length_bytes: u64,
-    ) -> Result<Result<Found, CopyFault>, Malformed> {
-        Ok(self.source(place, length_bytes)?.and_then(|found| {
-            let writable = found.0.0.mapping.is_writable();
-            if writable { Ok(found) } else { Err(CopyFault::READ_ONLY) }
+    ) -> Result<Result<Located, CopyFault>, Malformed> {
+        Ok(self.source(place, length_bytes)?.and_then(|located| {
+            let writable = located.0.0.mapping.is_writable();
+            if writable { Ok(located) } else { Err(CopyFault::READ_ONLY) }
         }))
     }
 
-    fn add(&mut self, descriptor: u32, work: Result<(Work, Task), CopyFault>) {
-        let added = work.and_then(|(work, task)| {
-            task.check()?;
-            self.schedule.add(self.client, descriptor, work, task)
+    fn add(&mut self, descriptor: u32, work: Result<(Work, Operation), CopyFault>) {
+        let added = work.and_then(|(work, operation)| {
+            operation.check()?;
+            self.schedule.add(self.client, descriptor, work, operation)
         });
         if let Err(fault) = added {
             self.refused.push((descriptor, fault));
@@ -414,7 +414,7 @@ impl CopiesHandler for Handler<'_> {
         let target = self.target(&message.target()?, length_bytes)?;
         let work = source.and_then(|(source, reads)| {
             let (target, writes) = target?;
-            Ok((Work { reads: Some(reads), writes, fence }, Task::Copy { source, target }))
+            Ok((Work { reads: Some(reads), writes, fence }, Operation::Copy { source, target }))
         });
         self.add(message.descriptor()?, work);
         Ok(())
@@ -423,8 +423,8 @@ impl CopiesHandler for Handler<'_> {
     fn fill(&mut self, message: CopiesFillView<'_>) -> Result<(), Malformed> {
         let (length_bytes, fence, byte) = (message.length_bytes()?, message.fence()?, message.byte()?);
         let target = self.target(&message.target()?, length_bytes)?;
-        let work =
-            target.map(|(target, writes)| (Work { reads: None, writes, fence }, Task::Fill { target, byte }));
+        let work = target
+            .map(|(target, writes)| (Work { reads: None, writes, fence }, Operation::Fill { target, byte }));
         self.add(message.descriptor()?, work);
         Ok(())
     }

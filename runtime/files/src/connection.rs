@@ -23,28 +23,28 @@ pub(crate) struct Connection {
     pool: Pool,
     timeout: Duration,
     /// Number of the last call.
-    last: u32,
+    last_number: u32,
     calls: HashMap<u32, Call>,
     /// Files to close with the next free buffer.
-    closing: Vec<u32>,
+    files_to_close: Vec<u32>,
     metadata: Vec<u8>,
     /// Cloned once per reader or writer that keeps a buffer.
-    kept: Arc<()>,
+    permits: Arc<()>,
 }
 
 /// Permit to keep a buffer between calls.
 #[derive(Debug)]
-pub(crate) struct Leave {
-    _kept: Arc<()>,
+pub(crate) struct BufferPermit {
+    _permits: Arc<()>,
 }
 
 /// Call in flight, or answered.
 #[derive(Debug)]
 struct Call {
     /// Read-ahead: its answer may be discarded if buffers run short.
-    ahead: bool,
+    read_ahead: bool,
     /// The answer is discarded when it arrives.
-    given_up: bool,
+    discarded: bool,
     answer: Option<Answer>,
 }
 
@@ -52,7 +52,7 @@ struct Call {
 pub(crate) type Answer = (FilesReply, Option<Buffer>);
 
 /// Buffer that is sent with a call.
-pub(crate) enum With {
+pub(crate) enum CallBuffer {
     /// Empty buffer.
     Empty,
     /// Buffer with contents for the server.
@@ -60,18 +60,18 @@ pub(crate) enum With {
 }
 
 /// Operation that was attempted, and the path of its file.
-pub(crate) type Tried<'a> = (&'static str, &'a Path);
+pub(crate) type Attempt<'a> = (&'static str, &'a Path);
 
 impl Connection {
     pub(crate) fn open(domain: &Domain, name: &str, options: &FilesOptions) -> Result<Connection, FileError> {
         let timeout = options.timeout;
         let not_served = |error: Error| {
-            let is_turned_away = error.is_peer_gone()
+            let is_rejected = error.is_peer_gone()
                 || matches!(
                     error,
                     Error::Bulk(BulkError::Vetoed(Veto::TooLarge)) | Error::Monitor(Fault::NoSuchName { .. })
                 );
-            if is_turned_away { FileError::NotServed { name: name.to_owned() } } else { error.into() }
+            if is_rejected { FileError::NotServed { name: name.to_owned() } } else { error.into() }
         };
         let mut bulk = server::bulk_options()?.connect(&domain.within(timeout), name).map_err(not_served)?;
         let pool = bulk.create_unassigned_pool(&PoolOptions::new(options.buffer_bytes, options.buffers))?;
@@ -80,17 +80,19 @@ impl Connection {
             bulk,
             pool,
             timeout,
-            last: 0,
+            last_number: 0,
             calls: HashMap::new(),
-            closing: Vec::new(),
+            files_to_close: Vec::new(),
             metadata: Vec::new(),
-            kept: Arc::new(()),
+            permits: Arc::new(()),
         };
         let begin = FilesRequest::Begin { fingerprint: FILES_FINGERPRINT };
-        connection.call(("reach", Path::new(name)), begin, With::Empty).map_err(|error| match error {
-            FileError::Tombolo(error) => not_served(error),
-            other => other,
-        })?;
+        connection.call(("reach", Path::new(name)), begin, CallBuffer::Empty).map_err(
+            |error| match error {
+                FileError::Tombolo(error) => not_served(error),
+                other => other,
+            },
+        )?;
         Ok(connection)
     }
 
@@ -107,9 +109,9 @@ impl Connection {
     /// Returns a permit if one more reader or writer may keep a buffer between calls. At most a quarter of
     /// the buffers may be kept: the others are in flight and return, so that a call that waits for one gets
     /// it.
-    pub(crate) fn leave_to_keep(&self) -> Option<Leave> {
-        let kept = Arc::strong_count(&self.kept) - 1;
-        (kept < self.pool.count() as usize / 4).then(|| Leave { _kept: Arc::clone(&self.kept) })
+    pub(crate) fn try_buffer_permit(&self) -> Option<BufferPermit> {
+        let kept = Arc::strong_count(&self.permits) - 1;
+        (kept < self.pool.count() as usize / 4).then(|| BufferPermit { _permits: Arc::clone(&self.permits) })
     }
 
     pub(crate) fn deadline(&self) -> Deadline {
@@ -129,32 +131,32 @@ impl Connection {
     /// Makes a call and waits for its answer.
     pub(crate) fn call(
         &mut self,
-        tried: Tried<'_>,
+        attempt: Attempt<'_>,
         request: FilesRequest,
-        with: With,
+        call_buffer: CallBuffer,
     ) -> Result<Answer, FileError> {
         let deadline = self.deadline();
-        let number = self.submit(request, with, deadline)?;
-        self.wait(number, tried, deadline)
+        let number = self.submit(request, call_buffer, deadline)?;
+        self.wait(number, attempt, deadline)
     }
 
     /// Makes a call, waiting for a buffer if none is free.
     pub(crate) fn submit(
         &mut self,
         request: FilesRequest,
-        with: With,
+        call_buffer: CallBuffer,
         deadline: Deadline,
     ) -> Result<u32, FileError> {
         self.close_pending()?;
-        let with = match with {
-            With::Empty => (self.take(deadline)?, false),
-            With::Filled(buffer) => (buffer, true),
+        let call_buffer = match call_buffer {
+            CallBuffer::Empty => (self.take(deadline)?, false),
+            CallBuffer::Filled(buffer) => (buffer, true),
         };
-        self.send(request, with, false, deadline)
+        self.send(request, call_buffer, false, deadline)
     }
 
     /// Makes a read-ahead call, if a buffer is free.
-    pub(crate) fn submit_ahead(&mut self, request: FilesRequest) -> Result<Option<u32>, FileError> {
+    pub(crate) fn submit_read_ahead(&mut self, request: FilesRequest) -> Result<Option<u32>, FileError> {
         let Ok(buffer) = self.pool.take() else { return Ok(None) };
         let deadline = self.deadline();
         self.send(request, (buffer, false), true, deadline).map(Some)
@@ -164,7 +166,7 @@ impl Connection {
         &mut self,
         body: FilesRequest,
         (buffer, filled): (Buffer, bool),
-        ahead: bool,
+        read_ahead: bool,
         deadline: Deadline,
     ) -> Result<u32, FileError> {
         let number = self.next_number();
@@ -177,15 +179,15 @@ impl Connection {
             self.bulk.within(timeout).pass(buffer, &message)
         };
         sent?;
-        self.calls.insert(number, Call { ahead, given_up: false, answer: None });
+        self.calls.insert(number, Call { read_ahead, discarded: false, answer: None });
         Ok(number)
     }
 
     fn next_number(&mut self) -> u32 {
         loop {
-            self.last = (self.last + 1) & NUMBER_MASK;
-            if self.last != 0 && !self.calls.contains_key(&self.last) {
-                return self.last;
+            self.last_number = (self.last_number + 1) & NUMBER_MASK;
+            if self.last_number != 0 && !self.calls.contains_key(&self.last_number) {
+                return self.last_number;
             }
         }
     }
@@ -198,8 +200,8 @@ impl Connection {
                 taken => return Ok(taken?),
             }
             if self.calls.values().any(|call| call.answer.is_none()) {
-                self.hear(deadline)?;
-            } else if !self.throw_away() {
+                self.receive_answer(deadline)?;
+            } else if !self.discard_read_ahead() {
                 // The program holds all buffers.
                 return Ok(self.pool.take()?);
             }
@@ -207,8 +209,8 @@ impl Connection {
     }
 
     /// Discards a read-ahead answer that was not requested yet.
-    fn throw_away(&mut self) -> bool {
-        let ahead = self.calls.iter().find(|(_, call)| call.ahead && call.answer.is_some());
+    fn discard_read_ahead(&mut self) -> bool {
+        let ahead = self.calls.iter().find(|(_, call)| call.read_ahead && call.answer.is_some());
         let Some(number) = ahead.map(|(number, _)| *number) else { return false };
         self.calls.remove(&number);
         true
@@ -218,26 +220,26 @@ impl Connection {
     pub(crate) fn wait(
         &mut self,
         number: u32,
-        tried: Tried<'_>,
+        attempt: Attempt<'_>,
         deadline: Deadline,
     ) -> Result<Answer, FileError> {
-        match self.wait_if_there(number, tried, deadline)? {
+        match self.wait_unless_discarded(number, attempt, deadline)? {
             Some(answer) => Ok(answer),
             None => Err(self.violation("a call was answered twice".into())),
         }
     }
 
     /// Like [`wait`](Self::wait); `None` if the answer was discarded.
-    pub(crate) fn wait_if_there(
+    pub(crate) fn wait_unless_discarded(
         &mut self,
         number: u32,
-        (operation, path): Tried<'_>,
+        (operation, path): Attempt<'_>,
         deadline: Deadline,
     ) -> Result<Option<Answer>, FileError> {
         loop {
             let Some(call) = self.calls.get_mut(&number) else { return Ok(None) };
             // It is required from now on.
-            call.ahead = false;
+            call.read_ahead = false;
             if let Some(answer) = call.answer.take() {
                 self.calls.remove(&number);
                 return match answer {
@@ -248,27 +250,27 @@ impl Connection {
                     answer => Ok(Some(answer)),
                 };
             }
-            if let Err(error) = self.hear(deadline) {
-                self.give_up(number);
+            if let Err(error) = self.receive_answer(deadline) {
+                self.discard(number);
                 return Err(error);
             }
         }
     }
 
     /// Discards the answer to this call when it arrives.
-    pub(crate) fn give_up(&mut self, number: u32) {
+    pub(crate) fn discard(&mut self, number: u32) {
         match self.calls.get_mut(&number) {
-            Some(call) if call.answer.is_none() => call.given_up = true,
+            Some(call) if call.answer.is_none() => call.discarded = true,
             _ => drop(self.calls.remove(&number)),
         }
     }
 
     /// Receives one answer.
-    fn hear(&mut self, deadline: Deadline) -> Result<(), FileError> {
+    fn receive_answer(&mut self, deadline: Deadline) -> Result<(), FileError> {
         let mut metadata = std::mem::take(&mut self.metadata);
-        let heard = self.bulk.within(deadline.remaining()).recv(&mut metadata);
-        let taken = match heard {
-            Ok(arrival) => self.take_answer(arrival, &metadata),
+        let received = self.bulk.within(deadline.remaining()).recv(&mut metadata);
+        let taken = match received {
+            Ok(arrival) => self.store_answer(arrival, &metadata),
             Err(Error::WouldBlock | Error::TimedOut { .. }) => {
                 let what = format!("that {} answers about files", self.bulk.channel().peer());
                 Err(Error::TimedOut { what, timeout: self.timeout }.into())
@@ -279,7 +281,7 @@ impl Connection {
         taken
     }
 
-    fn take_answer(&mut self, arrival: Arrival, metadata: &[u8]) -> Result<(), FileError> {
+    fn store_answer(&mut self, arrival: Arrival, metadata: &[u8]) -> Result<(), FileError> {
         let buffer = match arrival {
             Arrival::Moved(received) if received.pieces() == 1 => Some(received.into_first()),
             Arrival::Passed(1) => None,
@@ -289,7 +291,7 @@ impl Connection {
         let answer = answer.map_err(|error| self.violation(error.to_string()))?;
         let number = answer.number();
         match self.calls.get_mut(&number) {
-            Some(Call { given_up: true, .. }) => drop(self.calls.remove(&number)),
+            Some(Call { discarded: true, .. }) => drop(self.calls.remove(&number)),
             Some(call) if call.answer.is_none() => call.answer = Some((answer.body, buffer)),
             _ => return Err(self.violation(format!("an answer to call {number}, which was not made"))),
         }
@@ -298,16 +300,16 @@ impl Connection {
 
     /// Closes a file without waiting for the answer; later, if no buffer is free now.
     pub(crate) fn close(&mut self, file: u32) {
-        self.closing.push(file);
+        self.files_to_close.push(file);
         // If the server is gone, so is the file.
         let _ = self.close_pending();
     }
 
     fn close_pending(&mut self) -> Result<(), FileError> {
-        while let Some(&file) = self.closing.last() {
-            let Some(number) = self.submit_ahead(FilesRequest::Close { file })? else { break };
-            self.closing.pop();
-            self.give_up(number);
+        while let Some(&file) = self.files_to_close.last() {
+            let Some(number) = self.submit_read_ahead(FilesRequest::Close { file })? else { break };
+            self.files_to_close.pop();
+            self.discard(number);
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::sync::{Arc, MutexGuard};
 use tombolo::Buffer;
 use tombolo_platform::Deadline;
 
-use crate::connection::{Connection, With};
+use crate::connection::{CallBuffer, Connection};
 use crate::error::FileError;
 use crate::messages::{FileFault, FilesReply, FilesRequest, OpenMode};
 use crate::stream::{FileReader, FileWriter};
@@ -97,8 +97,8 @@ impl File {
         self.opened.files.lock()
     }
 
-    fn ask(&self, operation: &'static str, request: FilesRequest) -> Result<FilesReply, FileError> {
-        self.lock().call((operation, self.path()), request, With::Empty).map(|(reply, _)| reply)
+    fn request(&self, operation: &'static str, request: FilesRequest) -> Result<FilesReply, FileError> {
+        self.lock().call((operation, self.path()), request, CallBuffer::Empty).map(|(reply, _)| reply)
     }
 
     /// Returns the current length of the file, in bytes.
@@ -106,7 +106,7 @@ impl File {
     /// # Errors
     /// [`FileError::Fault`]; the end of the server.
     pub fn len_bytes(&self) -> Result<u64, FileError> {
-        match self.ask("look at", FilesRequest::Length { file: self.opened.number })? {
+        match self.request("look at", FilesRequest::Length { file: self.opened.number })? {
             FilesReply::Length { length_bytes } => Ok(length_bytes),
             other => Err(self.lock().unexpected(&other)),
         }
@@ -118,7 +118,7 @@ impl File {
     /// Same as [`write_at`](Self::write_at).
     pub fn set_len(&self, length_bytes: u64) -> Result<(), FileError> {
         let request = FilesRequest::SetLength { file: self.opened.number, length_bytes };
-        self.ask("set the length of", request).map(|_| ())
+        self.request("set the length of", request).map(|_| ())
     }
 
     /// Waits until everything that was written is on the disk.
@@ -126,7 +126,7 @@ impl File {
     /// # Errors
     /// [`FileError::Fault`]; the end of the server.
     pub fn sync(&self) -> Result<(), FileError> {
-        self.ask("sync", FilesRequest::Sync { file: self.opened.number }).map(|_| ())
+        self.request("sync", FilesRequest::Sync { file: self.opened.number }).map(|_| ())
     }
 
     pub(crate) fn read_request(&self, offset_bytes: u64, length_bytes: usize) -> FilesRequest {
@@ -140,16 +140,16 @@ impl File {
     /// [`FileError::Fault`]; the end of the server. The contents of `target` are then undefined.
     pub fn read_at(&self, offset_bytes: u64, target: &mut [u8]) -> Result<usize, FileError> {
         let mut connection = self.lock();
-        let mut under_way = VecDeque::new();
-        let read = self.read_pieces(&mut connection, &mut under_way, offset_bytes, target);
-        under_way.into_iter().for_each(|(number, _)| connection.give_up(number));
+        let mut in_flight = VecDeque::new();
+        let read = self.read_pieces(&mut connection, &mut in_flight, offset_bytes, target);
+        in_flight.into_iter().for_each(|(number, _)| connection.discard(number));
         read
     }
 
     fn read_pieces(
         &self,
         connection: &mut Connection,
-        under_way: &mut VecDeque<(u32, usize)>,
+        in_flight: &mut VecDeque<(u32, usize)>,
         offset_bytes: u64,
         target: &mut [u8],
     ) -> Result<usize, FileError> {
@@ -157,14 +157,14 @@ impl File {
         let (piece_bytes, depth) = (connection.buffer_bytes(), connection.depth());
         let (mut asked, mut done) = (0, 0);
         loop {
-            while asked < target.len() && under_way.len() < depth {
+            while asked < target.len() && in_flight.len() < depth {
                 let length = piece_bytes.min(target.len() - asked);
                 let request = self.read_request(offset_bytes.saturating_add(asked as u64), length);
-                let number = connection.submit(request, With::Empty, deadline)?;
-                under_way.push_back((number, length));
+                let number = connection.submit(request, CallBuffer::Empty, deadline)?;
+                in_flight.push_back((number, length));
                 asked += length;
             }
-            let Some((number, length)) = under_way.pop_front() else { return Ok(done) };
+            let Some((number, length)) = in_flight.pop_front() else { return Ok(done) };
             let answer = connection.wait(number, ("read", self.path()), deadline)?;
             let buffer = self.content(connection, answer, length)?;
             let count = buffer.len_bytes() as usize;
@@ -212,7 +212,7 @@ impl File {
         let mut connection = self.lock();
         let length = connection.buffer_bytes();
         let request = self.read_request(offset_bytes, length);
-        let answer = connection.call(("read", self.path()), request, With::Empty)?;
+        let answer = connection.call(("read", self.path()), request, CallBuffer::Empty)?;
         self.content(&connection, answer, length)
     }
 
@@ -223,17 +223,17 @@ impl File {
     pub fn write_at(&self, offset_bytes: u64, source: &[u8]) -> Result<(), FileError> {
         let mut connection = self.lock();
         let deadline = connection.deadline();
-        let mut under_way = VecDeque::new();
+        let mut in_flight = VecDeque::new();
         let mut written = Ok(());
         let piece_bytes = connection.buffer_bytes();
         for (index, piece) in source.chunks(piece_bytes).enumerate() {
             let at = offset_bytes.saturating_add((index * piece_bytes) as u64);
-            written = self.write_piece(&mut connection, &mut under_way, (at, piece), deadline);
+            written = self.write_piece(&mut connection, &mut in_flight, (at, piece), deadline);
             if written.is_err() {
                 break;
             }
         }
-        for number in under_way {
+        for number in in_flight {
             // After a failure the others are still awaited, so that nothing is in flight when this returns.
             let done = connection.wait(number, ("write", self.path()), deadline);
             written = written.and(done.map(|_| ()));
@@ -244,18 +244,18 @@ impl File {
     fn write_piece(
         &self,
         connection: &mut Connection,
-        under_way: &mut VecDeque<u32>,
+        in_flight: &mut VecDeque<u32>,
         (offset_bytes, piece): (u64, &[u8]),
         deadline: Deadline,
     ) -> Result<(), FileError> {
-        if under_way.len() >= connection.depth()
-            && let Some(number) = under_way.pop_front()
+        if in_flight.len() >= connection.depth()
+            && let Some(number) = in_flight.pop_front()
         {
             connection.wait(number, ("write", self.path()), deadline)?;
         }
         let mut buffer = connection.take(deadline)?;
         buffer.write(0, piece)?;
-        under_way.push_back(self.submit_write(connection, buffer, (offset_bytes, piece.len()), deadline)?);
+        in_flight.push_back(self.submit_write(connection, buffer, (offset_bytes, piece.len()), deadline)?);
         Ok(())
     }
 
@@ -273,7 +273,7 @@ impl File {
         }
         buffer.set_part(0, length as u64)?;
         let request = FilesRequest::Write { file: self.opened.number, offset_bytes };
-        connection.submit(request, With::Filled(buffer), deadline)
+        connection.submit(request, CallBuffer::Filled(buffer), deadline)
     }
 
     /// Reads the whole file into memory, to be read and changed as a slice.
@@ -308,7 +308,7 @@ impl File {
 }
 
 /// Computes the target of a seek from the current position and the end of the file.
-pub(crate) fn sought(
+pub(crate) fn seek_target(
     position: io::SeekFrom,
     now: u64,
     end: impl FnOnce() -> Result<u64, FileError>,

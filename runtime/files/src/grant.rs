@@ -4,7 +4,7 @@ use std::path::{Component, Path, PathBuf};
 use std::str::FromStr;
 
 use tombolo_platform::OsError;
-use tombolo_platform::confined::{Access, Confined};
+use tombolo_platform::confined::{Access, ConfinedRoot};
 
 use crate::messages::{FileFault, OpenMode};
 
@@ -62,11 +62,11 @@ impl FromStr for FileGrant {
 
 /// Grant that is being served.
 #[derive(Debug)]
-struct Served {
+struct ServedGrant {
     grant: FileGrant,
     /// Absolute form of the path as written.
     written: PathBuf,
-    confined: Confined,
+    confined: ConfinedRoot,
 }
 
 /// All grants of one server.
@@ -74,7 +74,7 @@ struct Served {
 pub(crate) struct Grants {
     /// Folder that relative paths start from.
     start: PathBuf,
-    served: Vec<Served>,
+    served: Vec<ServedGrant>,
 }
 
 impl Grants {
@@ -82,14 +82,14 @@ impl Grants {
     pub(crate) fn new(grants: &[FileGrant]) -> Result<Grants, GrantError> {
         let start =
             std::env::current_dir().map_err(|error| OsError::from_io("find the working folder", &error))?;
-        let mut served: Vec<Served> = Vec::new();
+        let mut served: Vec<ServedGrant> = Vec::new();
         for grant in grants {
-            let confined = Confined::new(&grant.path, grant.writable)?;
+            let confined = ConfinedRoot::new(&grant.path, grant.writable)?;
             if served.iter().any(|other| other.confined.path() == confined.path()) {
                 return Err(GrantError::Twice(grant.path.clone()));
             }
             let written = start.join(&grant.path);
-            served.push(Served { grant: grant.clone(), written, confined });
+            served.push(ServedGrant { grant: grant.clone(), written, confined });
         }
         Ok(Grants { start, served })
     }
@@ -106,14 +106,14 @@ impl Grants {
     }
 
     /// Finds the grant that contains `path`, and the path within it. Of several grants, the longest match.
-    fn find(&self, path: &Path) -> Result<(&Served, PathBuf), FileFault> {
+    fn find(&self, path: &Path) -> Result<(&ServedGrant, PathBuf), FileFault> {
         let path = self.start.join(path);
-        let mut found: Option<(usize, &Served, PathBuf)> = None;
+        let mut found: Option<(usize, &ServedGrant, PathBuf)> = None;
         for served in &self.served {
             for root in [&*served.written, served.confined.path()] {
                 let length = root.components().count();
-                let says_more = found.as_ref().is_none_or(|(most, ..)| length > *most);
-                if says_more && let Some(below) = below(&path, root) {
+                let is_longer = found.as_ref().is_none_or(|(most, ..)| length > *most);
+                if is_longer && let Some(below) = strip_root(&path, root) {
                     found = Some((length, served, below));
                 }
             }
@@ -155,7 +155,7 @@ fn access(mode: OpenMode) -> Result<Access, FileFault> {
 }
 
 /// Returns the rest of a path below a root, by comparing names only: the kernel resolves `..` in the rest.
-fn below(path: &Path, root: &Path) -> Option<PathBuf> {
+fn strip_root(path: &Path, root: &Path) -> Option<PathBuf> {
     let mut components = path.components();
     root.components().all(|root| components.next() == Some(root)).then(|| {
         // The rest of an absolute path has no root component.
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_may_say_how_it_is_granted() {
+    fn path_suffix_selects_access() {
         let parse = |text: &str| text.parse::<FileGrant>();
         assert_eq!(parse("a/b"), Ok(FileGrant::read_only("a/b")));
         assert_eq!(parse("a/b:ro"), Ok(FileGrant::read_only("a/b")));
@@ -180,8 +180,8 @@ mod tests {
     }
 
     #[test]
-    fn what_is_below_is_found_by_names() {
-        let rest = |path: &str, root: &str| below(Path::new(path), Path::new(root));
+    fn paths_below_a_root_are_found_by_name() {
+        let rest = |path: &str, root: &str| strip_root(Path::new(path), Path::new(root));
         assert_eq!(rest("/a/b/c", "/a"), Some("b/c".into()));
         assert_eq!(rest("/a/./b", "/a/"), Some("b".into()));
         assert_eq!(rest("/a", "/a"), Some(PathBuf::new()));
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn modes_that_make_no_sense_are_refused() {
+    fn invalid_modes_are_refused() {
         for mode in [OpenMode::CREATE, OpenMode::CREATE_NEW, OpenMode::TRUNCATE] {
             assert_eq!(access(mode), Err(FileFault::BadMode));
             assert!(access(mode | OpenMode::WRITE).is_ok());

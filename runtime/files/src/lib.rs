@@ -47,7 +47,7 @@ use std::time::Duration;
 
 use tombolo::Domain;
 
-use connection::{Connection, With};
+use connection::{CallBuffer, Connection};
 use messages::{FilesReply, FilesRequest};
 
 pub use error::FileError;
@@ -169,7 +169,7 @@ impl Files {
     pub fn open_with(&self, path: impl AsRef<Path>, options: OpenOptions) -> Result<File, FileError> {
         let path = path.as_ref();
         let request = FilesRequest::Open { path: bytes(path), mode: options.mode };
-        match self.ask("open", path, request)? {
+        match self.request("open", path, request)? {
             FilesReply::Open { file, .. } => Ok(File::new(self.clone(), file, path, options)),
             other => Err(self.lock().unexpected(&other)),
         }
@@ -181,7 +181,7 @@ impl Files {
     /// Same as [`open`](Self::open).
     pub fn stat(&self, path: impl AsRef<Path>) -> Result<FileInfo, FileError> {
         let path = path.as_ref();
-        match self.ask("look at", path, FilesRequest::Stat { path: bytes(path) })? {
+        match self.request("look at", path, FilesRequest::Stat { path: bytes(path) })? {
             FilesReply::Stat { info } => Ok(info),
             other => Err(self.lock().unexpected(&other)),
         }
@@ -211,7 +211,7 @@ impl Files {
         loop {
             let mut connection = self.lock();
             let request = FilesRequest::List { path: bytes(path), from: names.len() as u64 };
-            let (reply, buffer) = connection.call((operation, path), request, With::Empty)?;
+            let (reply, buffer) = connection.call((operation, path), request, CallBuffer::Empty)?;
             let (FilesReply::List { names: count, more }, Some(buffer)) = (&reply, buffer) else {
                 return Err(connection.unexpected(&reply));
             };
@@ -228,13 +228,13 @@ impl Files {
         }
     }
 
-    fn ask(
+    fn request(
         &self,
         operation: &'static str,
         path: &Path,
         request: FilesRequest,
     ) -> Result<FilesReply, FileError> {
-        self.lock().call((operation, path), request, With::Empty).map(|(reply, _)| reply)
+        self.lock().call((operation, path), request, CallBuffer::Empty).map(|(reply, _)| reply)
     }
 }
 

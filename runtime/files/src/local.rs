@@ -58,7 +58,7 @@ impl BufferFile for File {
         // At most the length of the buffer, which fits an address.
         let length = length_bytes as usize;
         if let Some(memory) = buffer.memory() {
-            let read = file::read_at(self, offset_bytes, (&memory, 0), length).map_err(of_copy)?;
+            let read = file::read_at(self, offset_bytes, (&memory, 0), length).map_err(copy_error)?;
             check(buffer)?;
             return Ok(read as u64);
         }
@@ -74,7 +74,7 @@ impl BufferFile for File {
 
     fn write_from(&self, buffer: &Buffer, offset_bytes: u64) -> Result<(), Error> {
         if let Some(memory) = buffer.memory() {
-            file::write_at(self, offset_bytes, (&memory, 0), length(buffer)).map_err(of_copy)?;
+            file::write_at(self, offset_bytes, (&memory, 0), length(buffer)).map_err(copy_error)?;
             return check(buffer);
         }
         if let Ok(bytes) = buffer.bytes() {
@@ -113,7 +113,7 @@ fn write_all(file: &File, offset_bytes: u64, source: &[u8]) -> Result<(), Error>
     file.write_all_at(source, offset_bytes).map_err(|error| OsError::from_io("write a file", &error).into())
 }
 
-fn of_copy(error: FileCopyError) -> Error {
+fn copy_error(error: FileCopyError) -> Error {
     match error {
         FileCopyError::Copy(error) => BulkError::from(error).into(),
         FileCopyError::Os(error) => error.into(),

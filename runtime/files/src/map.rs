@@ -51,11 +51,11 @@ impl FileMap {
         if let Some(fault) = fault {
             return Err(FileError::Fault { operation: "change", path: self.file.path().into(), fault });
         }
-        self.mark(range.clone());
+        self.mark_changed(range.clone());
         Ok(&mut self.bytes[range])
     }
 
-    fn mark(&mut self, range: Range<usize>) {
+    fn mark_changed(&mut self, range: Range<usize>) {
         self.changed = if self.changed.is_empty() {
             range
         } else {
@@ -88,7 +88,7 @@ impl Deref for FileMap {
 /// Marks everything as changed; [`range_mut`](FileMap::range_mut) is more specific.
 impl DerefMut for FileMap {
     fn deref_mut(&mut self) -> &mut [u8] {
-        self.mark(0..self.bytes.len());
+        self.mark_changed(0..self.bytes.len());
         &mut self.bytes
     }
 }

@@ -14,13 +14,13 @@ use tombolo_platform::error::Context;
 use crate::error::FileError;
 use crate::grant::{FileGrant, Grants};
 use crate::messages::{FilesReply, FilesRequest};
-use crate::session::{Brought, Session};
+use crate::session::{BufferState, Session};
 
 /// Timeout for a client to open its end of the channel.
-const PATIENCE: Duration = Duration::from_secs(60);
+const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Timeout of the event loop's wait, which is repeated.
-const AWHILE: Duration = Duration::from_secs(3600);
+const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 /// Limits of a file server.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -124,7 +124,7 @@ impl FileServer {
             clients: Mutex::default(),
         });
         let accepting = Arc::clone(&shared);
-        let thread = thread("files", move || accepting.accept(&listener, set))?;
+        let thread = spawn_thread("files", move || accepting.accept(&listener, set))?;
         Ok(FileServer { name, shared, waker, thread: Some(thread) })
     }
 
@@ -135,7 +135,7 @@ impl FileServer {
     }
 }
 
-fn thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, FileError> {
+fn spawn_thread(name: &str, run: impl FnOnce() + Send + 'static) -> Result<JoinHandle<()>, FileError> {
     let started = std::thread::Builder::new().name(name.into()).spawn(run);
     Ok(started.context("start a thread that serves files")?)
 }
@@ -165,9 +165,9 @@ impl Shared {
 
     fn accept(self: &Arc<Self>, listener: &Listener<BulkChannel>, mut set: WaitSet) {
         while !self.is_stopping() {
-            match set.wait(AWHILE) {
+            match set.wait(MAX_WAIT) {
                 // A connection is waiting, which nothing else takes: the timeout is for opening its end.
-                Ok(Ready::Listener(_)) => match listener.within(PATIENCE).incoming() {
+                Ok(Ready::Listener(_)) => match listener.within(OPEN_TIMEOUT).incoming() {
                     // A client that is not admitted sees its channel end.
                     Ok(incoming) => drop(self.admit(incoming)),
                     Err(Error::MonitorLost { .. }) => return,
@@ -192,7 +192,7 @@ impl Shared {
         let set = WaitSet::new()?;
         let waker = set.waker();
         let shared = Arc::clone(self);
-        let thread = thread("files-client", move || shared.serve(incoming, set))?;
+        let thread = spawn_thread("files-client", move || shared.serve(incoming, set))?;
         clients.push(Client { waker, thread });
         Ok(())
     }
@@ -201,13 +201,13 @@ impl Shared {
     fn serve(&self, incoming: Incoming<BulkChannel>, mut set: WaitSet<BulkChannel>) {
         let Ok(bulk) = incoming.open() else { return };
         let Ok(token) = set.add(bulk) else { return };
-        let mut client = Serving {
+        let mut client = ClientSession {
             session: Session::new(Arc::clone(&self.grants), self.options.max_open),
             pool: None,
             metadata: Vec::new(),
         };
         while !self.is_stopping() {
-            match set.wait(AWHILE) {
+            match set.wait(MAX_WAIT) {
                 Ok(Ready::Channel(_)) => {
                     if client.serve_all(&mut set[token]).is_none() {
                         return;
@@ -221,13 +221,13 @@ impl Shared {
 }
 
 /// Client that is being served.
-struct Serving {
+struct ClientSession {
     session: Session,
     pool: Option<Pool>,
     metadata: Vec<u8>,
 }
 
-impl Serving {
+impl ClientSession {
     /// Answers the requests that have arrived; `None` if this client is no longer served.
     fn serve_all(&mut self, bulk: &mut BulkChannel) -> Option<()> {
         loop {
@@ -240,18 +240,21 @@ impl Serving {
     }
 
     fn serve_one(&mut self, bulk: &mut BulkChannel, arrival: Arrival) -> Option<()> {
-        let (mut buffer, brought) = match arrival {
+        let (mut buffer, buffer_state) = match arrival {
             Arrival::Pool(pool) => {
                 self.pool = Some(pool);
                 return Some(());
             }
             // The passed buffer is free here now; any free buffer will do.
-            Arrival::Passed(1) => (self.pool.as_ref()?.take().ok()?, Brought::Empty),
-            Arrival::Moved(received) if received.pieces() == 1 => (received.into_first(), Brought::Filled),
+            Arrival::Passed(1) => (self.pool.as_ref()?.take().ok()?, BufferState::Empty),
+            Arrival::Moved(received) if received.pieces() == 1 => {
+                (received.into_first(), BufferState::Filled)
+            }
             _ => return None,
         };
         let request = Envelope::<FilesRequest>::decode(&self.metadata).ok()?;
-        let (reply, is_content) = self.session.answer(request.body, brought, &mut buffer).ok()?;
+        let (reply, is_content) =
+            self.session.handle_request(request.body, buffer_state, &mut buffer).ok()?;
         let answer = Envelope { request: request.request, body: reply };
         let answer: Result<Vec<u8>, _> = Envelope::<FilesReply>::encode(&answer, MAX_MESSAGE_BYTES);
         let sent =

@@ -18,10 +18,10 @@ use crate::messages::{FILES_FINGERPRINT, FileFault, FileInfo, FileKind, FilesRep
 pub(crate) struct Session {
     grants: Arc<Grants>,
     max_open: u32,
-    begun: bool,
+    has_begun: bool,
     files: HashMap<u32, Opened>,
     /// Number of the last file opened; numbers are not reused.
-    last: u32,
+    last_file: u32,
     /// Folder that is being listed, with its names.
     listing: Option<(PathBuf, Vec<u8>)>,
 }
@@ -33,7 +33,7 @@ struct Opened {
 
 /// How the buffer of a request arrived.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Brought {
+pub(crate) enum BufferState {
     /// Passed: to be filled.
     Empty,
     /// Moved: to be read.
@@ -42,33 +42,35 @@ pub(crate) enum Brought {
 
 /// Protocol violation of a client, after which it is no longer served.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Misdeed;
+pub(crate) struct ProtocolViolation;
 
 /// Reply, and whether its buffer has contents.
 type Answer = (FilesReply, bool);
 
 impl Session {
     pub(crate) fn new(grants: Arc<Grants>, max_open: u32) -> Session {
-        Session { grants, max_open, begun: false, files: HashMap::new(), last: 0, listing: None }
+        Session { grants, max_open, has_begun: false, files: HashMap::new(), last_file: 0, listing: None }
     }
 
     /// Handles a request. `buffer` becomes the buffer of the answer: moved if the answer has contents,
     /// otherwise passed.
-    pub(crate) fn answer(
+    pub(crate) fn handle_request(
         &mut self,
         request: FilesRequest,
-        brought: Brought,
+        buffer_state: BufferState,
         buffer: &mut impl Content,
-    ) -> Result<Answer, Misdeed> {
+    ) -> Result<Answer, ProtocolViolation> {
         let is_write = matches!(request, FilesRequest::Write { .. });
         let is_begin = matches!(request, FilesRequest::Begin { .. });
-        if is_begin == self.begun || is_write != (brought == Brought::Filled) {
-            return Err(Misdeed);
+        if is_begin == self.has_begun || is_write != (buffer_state == BufferState::Filled) {
+            return Err(ProtocolViolation);
         }
-        Ok(self.obey(request, buffer).unwrap_or_else(|file_fault| (FilesReply::Failed { file_fault }, false)))
+        Ok(self
+            .execute(request, buffer)
+            .unwrap_or_else(|file_fault| (FilesReply::Failed { file_fault }, false)))
     }
 
-    fn obey(&mut self, request: FilesRequest, buffer: &mut impl Content) -> Result<Answer, FileFault> {
+    fn execute(&mut self, request: FilesRequest, buffer: &mut impl Content) -> Result<Answer, FileFault> {
         let done = match request {
             FilesRequest::Begin { fingerprint } => self.begin(fingerprint)?,
             FilesRequest::Open { path, mode } => self.open(&to_path(path), mode)?,
@@ -76,13 +78,13 @@ impl Session {
                 if length_bytes > buffer.len_bytes() {
                     return Err(FileFault::OutOfRange);
                 }
-                is_in_a_file(offset_bytes, length_bytes)?;
+                check_file_range(offset_bytes, length_bytes)?;
                 let count = buffer.read_file(&self.opened(file)?.file, offset_bytes, length_bytes)?;
                 buffer.set_part(0, count)?;
                 return Ok((FilesReply::Done, true));
             }
             FilesRequest::Write { file, offset_bytes } => {
-                is_in_a_file(offset_bytes, buffer.len_bytes())?;
+                check_file_range(offset_bytes, buffer.len_bytes())?;
                 buffer.write_file(&self.writable(file)?.file, offset_bytes)?;
                 FilesReply::Done
             }
@@ -92,7 +94,7 @@ impl Session {
                 FilesReply::Length { length_bytes: self.opened(file)?.file.metadata()?.len() }
             }
             FilesRequest::SetLength { file, length_bytes } => {
-                is_in_a_file(0, length_bytes)?;
+                check_file_range(0, length_bytes)?;
                 self.writable(file)?.file.set_len(length_bytes)?;
                 FilesReply::Done
             }
@@ -112,7 +114,7 @@ impl Session {
         if fingerprint != FILES_FINGERPRINT {
             return Err(FileFault::Version);
         }
-        self.begun = true;
+        self.has_begun = true;
         Ok(FilesReply::Done)
     }
 
@@ -120,10 +122,10 @@ impl Session {
         if self.files.len() >= self.max_open as usize {
             return Err(FileFault::TooManyOpen(self.max_open));
         }
-        let number = self.last.checked_add(1).ok_or(FileFault::TooManyOpen(u32::MAX))?;
+        let number = self.last_file.checked_add(1).ok_or(FileFault::TooManyOpen(u32::MAX))?;
         let file = self.grants.open(path, mode)?;
         let length_bytes = file.metadata()?.len();
-        self.last = number;
+        self.last_file = number;
         self.files.insert(number, Opened { file, writable: mode.contains(OpenMode::WRITE) });
         Ok(FilesReply::Open { file: number, length_bytes })
     }
@@ -153,15 +155,15 @@ impl Session {
         // All pages are from the same point in time if they are requested consecutively.
         let names = match self.listing.take() {
             Some((listed, names)) if from > 0 && listed == path => names,
-            _ if path.as_os_str().is_empty() => text(self.grants.names()),
-            _ => text(self.grants.list(&path)?),
+            _ if path.as_os_str().is_empty() => encode_names(self.grants.names()),
+            _ => encode_names(self.grants.list(&path)?),
         };
         let mut start = 0;
         for _ in 0..from {
-            start += length_of_first(&names[start..]).ok_or(FileFault::OutOfRange)?;
+            start += first_name_length(&names[start..]).ok_or(FileFault::OutOfRange)?;
         }
         let (mut end, mut count) = (start, 0);
-        while let Some(length) = length_of_first(&names[end..])
+        while let Some(length) = first_name_length(&names[end..])
             && (end + length - start) as u64 <= buffer.len_bytes()
         {
             (end, count) = (end + length, count + 1);
@@ -178,7 +180,7 @@ impl Session {
 }
 
 /// File offsets are signed in the kernel.
-fn is_in_a_file(offset_bytes: u64, length_bytes: u64) -> Result<(), FileFault> {
+fn check_file_range(offset_bytes: u64, length_bytes: u64) -> Result<(), FileFault> {
     let end = offset_bytes.checked_add(length_bytes).and_then(|end| i64::try_from(end).ok());
     end.map(|_| ()).ok_or(FileFault::OutOfRange)
 }
@@ -188,7 +190,7 @@ fn to_path(path: Vec<u8>) -> PathBuf {
 }
 
 /// Encodes names as they are sent.
-fn text(names: Vec<(PathBuf, bool)>) -> Vec<u8> {
+fn encode_names(names: Vec<(PathBuf, bool)>) -> Vec<u8> {
     let mut text = Vec::new();
     for (name, is_folder) in names {
         text.extend_from_slice(name.as_os_str().as_bytes());
@@ -201,7 +203,7 @@ fn text(names: Vec<(PathBuf, bool)>) -> Vec<u8> {
 }
 
 /// Returns the length of the first name, with its terminator.
-fn length_of_first(names: &[u8]) -> Option<usize> {
+fn first_name_length(names: &[u8]) -> Option<usize> {
     names.iter().position(|&byte| byte == 0).map(|at| at + 1)
 }
 

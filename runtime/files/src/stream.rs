@@ -5,15 +5,15 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 
 use tombolo::Buffer;
 
-use crate::connection::{Connection, Leave, With};
+use crate::connection::{BufferPermit, CallBuffer, Connection};
 use crate::error::{FileError, to_io};
-use crate::file::{File, sought};
+use crate::file::{File, seek_target};
 
-/// Bytes kept between two calls of the program.
+/// Bytes held between two calls of the program.
 #[derive(Debug)]
-enum Kept {
+enum HeldBytes {
     /// In the buffer that they arrived in, or are sent from.
-    Buffer { buffer: Buffer, _leave: Leave },
+    Buffer { buffer: Buffer, _permit: BufferPermit },
     /// Copied, so that others can use the buffer.
     Copy(Vec<u8>),
 }
@@ -24,19 +24,19 @@ enum Kept {
 pub struct FileReader {
     file: File,
     /// Bytes being read by the program, with the number consumed.
-    current: Option<(Kept, usize)>,
+    current: Option<(HeldBytes, usize)>,
     /// Position of the program.
     position: u64,
     /// Calls in flight, each with its offset in the file.
-    ahead: VecDeque<(u32, u64)>,
+    in_flight: VecDeque<(u32, u64)>,
     /// Offset of the next read-ahead.
-    next: u64,
+    next_offset: u64,
     depth: usize,
 }
 
 impl FileReader {
     pub(crate) fn new(file: File) -> FileReader {
-        FileReader { file, current: None, position: 0, ahead: VecDeque::new(), next: 0, depth: 1 }
+        FileReader { file, current: None, position: 0, in_flight: VecDeque::new(), next_offset: 0, depth: 1 }
     }
 
     /// File that is read.
@@ -46,33 +46,35 @@ impl FileReader {
     }
 
     /// Discards the read-ahead and continues at the program's position.
-    fn restart(&mut self, connection: &mut Connection) {
-        self.ahead.drain(..).for_each(|(number, _)| connection.give_up(number));
-        self.next = self.position;
+    fn restart_read_ahead(&mut self, connection: &mut Connection) {
+        self.in_flight.drain(..).for_each(|(number, _)| connection.discard(number));
+        self.next_offset = self.position;
     }
 
     /// Returns the next bytes, as they arrived; `None` at the end of the file.
-    fn fetch(&mut self) -> Result<Option<Kept>, FileError> {
+    fn fetch(&mut self) -> Result<Option<HeldBytes>, FileError> {
         let file = self.file.clone();
         let mut connection = file.lock();
         let deadline = connection.deadline();
         let length = connection.buffer_bytes();
         loop {
-            if self.ahead.is_empty() {
-                let request = file.read_request(self.next, length);
-                self.ahead.push_back((connection.submit(request, With::Empty, deadline)?, self.next));
-                self.next = self.next.saturating_add(length as u64);
+            if self.in_flight.is_empty() {
+                let request = file.read_request(self.next_offset, length);
+                self.in_flight
+                    .push_back((connection.submit(request, CallBuffer::Empty, deadline)?, self.next_offset));
+                self.next_offset = self.next_offset.saturating_add(length as u64);
             }
-            while self.ahead.len() < self.depth {
-                let request = file.read_request(self.next, length);
-                let Some(number) = connection.submit_ahead(request)? else { break };
-                self.ahead.push_back((number, self.next));
-                self.next = self.next.saturating_add(length as u64);
+            while self.in_flight.len() < self.depth {
+                let request = file.read_request(self.next_offset, length);
+                let Some(number) = connection.submit_read_ahead(request)? else { break };
+                self.in_flight.push_back((number, self.next_offset));
+                self.next_offset = self.next_offset.saturating_add(length as u64);
             }
-            let Some((number, _)) = self.ahead.pop_front() else { return Ok(None) };
-            let Some(answer) = connection.wait_if_there(number, ("read", file.path()), deadline)? else {
+            let Some((number, _)) = self.in_flight.pop_front() else { return Ok(None) };
+            let Some(answer) = connection.wait_unless_discarded(number, ("read", file.path()), deadline)?
+            else {
                 // Another reader took its buffer.
-                self.restart(&mut connection);
+                self.restart_read_ahead(&mut connection);
                 self.depth = 1;
                 continue;
             };
@@ -82,17 +84,17 @@ impl FileReader {
             if count < length as u64 {
                 // The end, unless the file is longer when the program gets there.
                 self.position += count;
-                self.restart(&mut connection);
+                self.restart_read_ahead(&mut connection);
                 self.position -= count;
                 self.depth = 1;
             }
-            return match connection.leave_to_keep() {
+            return match connection.try_buffer_permit() {
                 _ if count == 0 => Ok(None),
-                Some(leave) => Ok(Some(Kept::Buffer { buffer, _leave: leave })),
+                Some(permit) => Ok(Some(HeldBytes::Buffer { buffer, _permit: permit })),
                 None => {
                     let mut copy = vec![0; count as usize];
                     buffer.read(0, &mut copy)?;
-                    Ok(Some(Kept::Copy(copy)))
+                    Ok(Some(HeldBytes::Copy(copy)))
                 }
             };
         }
@@ -105,19 +107,19 @@ impl Read for FileReader {
             return Ok(0);
         }
         if self.current.is_none() {
-            self.current = self.fetch().map_err(to_io)?.map(|kept| (kept, 0));
+            self.current = self.fetch().map_err(to_io)?.map(|held| (held, 0));
         }
-        let Some((kept, taken)) = &mut self.current else { return Ok(0) };
-        let available = match kept {
-            Kept::Buffer { buffer, .. } => buffer.len_bytes() as usize,
-            Kept::Copy(bytes) => bytes.len(),
+        let Some((held, taken)) = &mut self.current else { return Ok(0) };
+        let available = match held {
+            HeldBytes::Buffer { buffer, .. } => buffer.len_bytes() as usize,
+            HeldBytes::Copy(bytes) => bytes.len(),
         };
         let count = target.len().min(available - *taken);
-        match kept {
-            Kept::Buffer { buffer, .. } => {
+        match held {
+            HeldBytes::Buffer { buffer, .. } => {
                 buffer.read(*taken as u64, &mut target[..count]).map_err(|error| to_io(error.into()))?;
             }
-            Kept::Copy(bytes) => target[..count].copy_from_slice(&bytes[*taken..][..count]),
+            HeldBytes::Copy(bytes) => target[..count].copy_from_slice(&bytes[*taken..][..count]),
         }
         *taken += count;
         self.position += count as u64;
@@ -130,12 +132,12 @@ impl Read for FileReader {
 
 impl Seek for FileReader {
     fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
-        let to = sought(position, self.position, || self.file.len_bytes())?;
+        let to = seek_target(position, self.position, || self.file.len_bytes())?;
         if to != self.position {
             self.current = None;
             self.position = to;
             let file = self.file.clone();
-            self.restart(&mut file.lock());
+            self.restart_read_ahead(&mut file.lock());
         }
         Ok(to)
     }
@@ -145,7 +147,7 @@ impl Drop for FileReader {
     fn drop(&mut self) {
         self.current = None;
         let file = self.file.clone();
-        self.restart(&mut file.lock());
+        self.restart_read_ahead(&mut file.lock());
     }
 }
 
@@ -155,15 +157,15 @@ impl Drop for FileReader {
 pub struct FileWriter {
     file: File,
     /// Bytes being filled, with their number.
-    current: Option<(Kept, usize)>,
+    current: Option<(HeldBytes, usize)>,
     /// Offset of these bytes in the file.
     position: u64,
-    under_way: VecDeque<u32>,
+    in_flight: VecDeque<u32>,
 }
 
 impl FileWriter {
     pub(crate) fn new(file: File) -> FileWriter {
-        FileWriter { file, current: None, position: 0, under_way: VecDeque::new() }
+        FileWriter { file, current: None, position: 0, in_flight: VecDeque::new() }
     }
 
     /// File that is written.
@@ -173,58 +175,58 @@ impl FileWriter {
     }
 
     /// Waits until at most `most` writes are in flight.
-    fn settle(&mut self, connection: &mut Connection, most: usize) -> Result<(), FileError> {
-        let mut settled = Ok(());
-        while self.under_way.len() > most
-            && let Some(number) = self.under_way.pop_front()
+    fn wait_in_flight(&mut self, connection: &mut Connection, most: usize) -> Result<(), FileError> {
+        let mut result = Ok(());
+        while self.in_flight.len() > most
+            && let Some(number) = self.in_flight.pop_front()
         {
             let done = connection.wait(number, ("write", self.file.path()), connection.deadline());
-            settled = settled.and(done.map(|_| ()));
+            result = result.and(done.map(|_| ()));
         }
-        settled
+        result
     }
 
     /// Sends the bytes that were filled.
     fn send(&mut self, connection: &mut Connection) -> Result<(), FileError> {
-        let Some((kept, filled)) = self.current.take() else { return Ok(()) };
-        self.settle(connection, connection.depth() - 1)?;
+        let Some((held, filled)) = self.current.take() else { return Ok(()) };
+        self.wait_in_flight(connection, connection.depth() - 1)?;
         let deadline = connection.deadline();
-        let buffer = match kept {
-            Kept::Buffer { buffer, .. } => buffer,
-            Kept::Copy(bytes) => {
+        let buffer = match held {
+            HeldBytes::Buffer { buffer, .. } => buffer,
+            HeldBytes::Copy(bytes) => {
                 let mut buffer = connection.take(deadline)?;
                 buffer.write(0, &bytes[..filled])?;
                 buffer
             }
         };
         let at = (self.position, filled);
-        self.under_way.push_back(self.file.submit_write(connection, buffer, at, deadline)?);
+        self.in_flight.push_back(self.file.submit_write(connection, buffer, at, deadline)?);
         self.position += filled as u64;
         Ok(())
     }
 
     /// Returns memory to fill.
-    fn room(&mut self, connection: &mut Connection) -> Result<Kept, FileError> {
-        let Some(leave) = connection.leave_to_keep() else {
-            return Ok(Kept::Copy(vec![0; connection.buffer_bytes()]));
+    fn memory_to_fill(&mut self, connection: &mut Connection) -> Result<HeldBytes, FileError> {
+        let Some(permit) = connection.try_buffer_permit() else {
+            return Ok(HeldBytes::Copy(vec![0; connection.buffer_bytes()]));
         };
-        self.settle(connection, connection.depth() - 1)?;
+        self.wait_in_flight(connection, connection.depth() - 1)?;
         let deadline = connection.deadline();
-        Ok(Kept::Buffer { buffer: connection.take(deadline)?, _leave: leave })
+        Ok(HeldBytes::Buffer { buffer: connection.take(deadline)?, _permit: permit })
     }
 
     fn write_some(&mut self, source: &[u8]) -> Result<usize, FileError> {
         let file = self.file.clone();
         let mut connection = file.lock();
         if self.current.is_none() {
-            self.current = Some((self.room(&mut connection)?, 0));
+            self.current = Some((self.memory_to_fill(&mut connection)?, 0));
         }
-        let Some((kept, filled)) = &mut self.current else { return Ok(0) };
+        let Some((held, filled)) = &mut self.current else { return Ok(0) };
         let room = connection.buffer_bytes() - *filled;
         let count = source.len().min(room);
-        match kept {
-            Kept::Buffer { buffer, .. } => buffer.write(*filled as u64, &source[..count])?,
-            Kept::Copy(bytes) => bytes[*filled..][..count].copy_from_slice(&source[..count]),
+        match held {
+            HeldBytes::Buffer { buffer, .. } => buffer.write(*filled as u64, &source[..count])?,
+            HeldBytes::Copy(bytes) => bytes[*filled..][..count].copy_from_slice(&source[..count]),
         }
         *filled += count;
         if count == room {
@@ -237,8 +239,8 @@ impl FileWriter {
         let file = self.file.clone();
         let mut connection = file.lock();
         let sent = self.send(&mut connection);
-        let settled = self.settle(&mut connection, 0);
-        sent.and(settled)
+        let result = self.wait_in_flight(&mut connection, 0);
+        sent.and(result)
     }
 }
 
@@ -256,7 +258,7 @@ impl Write for FileWriter {
 impl Seek for FileWriter {
     fn seek(&mut self, position: SeekFrom) -> io::Result<u64> {
         self.flush()?;
-        self.position = sought(position, self.position, || self.file.len_bytes())?;
+        self.position = seek_target(position, self.position, || self.file.len_bytes())?;
         Ok(self.position)
     }
 }

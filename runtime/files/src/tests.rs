@@ -8,26 +8,29 @@ use tombolo_interface::owned::request;
 
 use super::grant::{FileGrant, Grants};
 use super::local::{Bytes, Content};
-use super::session::{Brought, Misdeed, Session};
+use super::session::{BufferState, ProtocolViolation, Session};
 use crate::messages::{FILES_FINGERPRINT, FileFault, FileKind, FilesReply, FilesRequest, OpenMode};
 
 /// Folder with one part to read, and one to write.
-struct Place(PathBuf);
+struct TestFolder(PathBuf);
 
-impl Place {
-    fn new(name: &str) -> Place {
+impl TestFolder {
+    fn new(name: &str) -> TestFolder {
         let path = std::env::temp_dir().join(format!("tombolo-files-{}-{name}", std::process::id()));
         std::fs::create_dir_all(path.join("read/below")).unwrap();
         std::fs::create_dir_all(path.join("write")).unwrap();
         std::fs::write(path.join("read/file"), "0123456789").unwrap();
-        Place(path)
+        TestFolder(path)
     }
 
     fn session(&self, max_open: u32) -> Session {
         let grants = [FileGrant::read_only(self.0.join("read")), FileGrant::read_write(self.0.join("write"))];
         let mut session = Session::new(Arc::new(Grants::new(&grants).unwrap()), max_open);
         let begin = FilesRequest::Begin { fingerprint: FILES_FINGERPRINT };
-        assert_eq!(session.answer(begin, Brought::Empty, &mut buffer()), Ok((FilesReply::Done, false)));
+        assert_eq!(
+            session.handle_request(begin, BufferState::Empty, &mut buffer()),
+            Ok((FilesReply::Done, false))
+        );
         session
     }
 
@@ -36,7 +39,7 @@ impl Place {
     }
 }
 
-impl Drop for Place {
+impl Drop for TestFolder {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
@@ -46,7 +49,7 @@ fn buffer() -> Bytes {
     Bytes::new(128)
 }
 
-fn fault(answer: Result<(FilesReply, bool), Misdeed>) -> FileFault {
+fn fault(answer: Result<(FilesReply, bool), ProtocolViolation>) -> FileFault {
     match answer {
         Ok((FilesReply::Failed { file_fault }, false)) => file_fault,
         other => panic!("no fault: {other:?}"),
@@ -54,38 +57,42 @@ fn fault(answer: Result<(FilesReply, bool), Misdeed>) -> FileFault {
 }
 
 fn open(session: &mut Session, path: Vec<u8>, mode: OpenMode) -> Result<u32, FileFault> {
-    match session.answer(FilesRequest::Open { path, mode }, Brought::Empty, &mut buffer()) {
+    match session.handle_request(FilesRequest::Open { path, mode }, BufferState::Empty, &mut buffer()) {
         Ok((FilesReply::Open { file, .. }, false)) => Ok(file),
         other => Err(fault(other)),
     }
 }
 
 #[test]
-fn what_is_asked_in_the_wrong_way_ends_the_connection() {
-    let place = Place::new("order");
+fn protocol_violations_end_the_connection() {
+    let place = TestFolder::new("order");
     let grants = Arc::new(Grants::new(&[FileGrant::read_only(&place.0)]).unwrap());
     let mut session = Session::new(grants, 1);
     let begin = |fingerprint| FilesRequest::Begin { fingerprint };
     let stat = || FilesRequest::Stat { path: place.path("read") };
-    let mut ask = |request, brought| session.answer(request, brought, &mut buffer());
-    assert_eq!(ask(stat(), Brought::Empty), Err(Misdeed), "before it has begun");
-    assert_eq!(fault(ask(begin(1), Brought::Empty)), FileFault::Version);
-    assert_eq!(ask(stat(), Brought::Empty), Err(Misdeed), "after it was refused");
-    assert!(ask(begin(FILES_FINGERPRINT), Brought::Empty).is_ok());
-    assert_eq!(ask(begin(FILES_FINGERPRINT), Brought::Empty), Err(Misdeed), "twice");
-    assert_eq!(ask(stat(), Brought::Filled), Err(Misdeed), "with a buffer that says something");
+    let mut send = |request, buffer_state| session.handle_request(request, buffer_state, &mut buffer());
+    assert_eq!(send(stat(), BufferState::Empty), Err(ProtocolViolation), "before it has begun");
+    assert_eq!(fault(send(begin(1), BufferState::Empty)), FileFault::Version);
+    assert_eq!(send(stat(), BufferState::Empty), Err(ProtocolViolation), "after it was refused");
+    assert!(send(begin(FILES_FINGERPRINT), BufferState::Empty).is_ok());
+    assert_eq!(send(begin(FILES_FINGERPRINT), BufferState::Empty), Err(ProtocolViolation), "twice");
+    assert_eq!(
+        send(stat(), BufferState::Filled),
+        Err(ProtocolViolation),
+        "with a buffer that says something"
+    );
     let write = FilesRequest::Write { file: 1, offset_bytes: 0 };
-    assert_eq!(ask(write, Brought::Empty), Err(Misdeed), "with one that says nothing");
-    assert!(ask(stat(), Brought::Empty).is_ok());
+    assert_eq!(send(write, BufferState::Empty), Err(ProtocolViolation), "with one that says nothing");
+    assert!(send(stat(), BufferState::Empty).is_ok());
 }
 
 #[test]
-fn lies_are_refused_and_change_nothing() {
-    let place = Place::new("lies");
+fn invalid_requests_are_refused_without_effect() {
+    let place = TestFolder::new("lies");
     let mut session = place.session(8);
     let file = open(&mut session, place.path("read/file"), OpenMode::default()).unwrap();
     let mut buffer = buffer();
-    let mut ask = |request, brought| session.answer(request, brought, &mut buffer);
+    let mut send = |request, buffer_state| session.handle_request(request, buffer_state, &mut buffer);
     let read = |file, offset_bytes, length_bytes| FilesRequest::Read { file, offset_bytes, length_bytes };
     for (request, expected) in [
         (read(file + 1, 0, 1), FileFault::NotOpen(file + 1)),
@@ -102,24 +109,24 @@ fn lies_are_refused_and_change_nothing() {
         (FilesRequest::Stat { path: b"/etc/passwd".to_vec() }, FileFault::NotGranted),
         (FilesRequest::Stat { path: b"a\0b".to_vec() }, FileFault::NotGranted),
     ] {
-        assert_eq!(fault(ask(request.clone(), Brought::Empty)), expected, "{request:?}");
+        assert_eq!(fault(send(request.clone(), BufferState::Empty)), expected, "{request:?}");
     }
     let mut inside = place.path("read/x");
     inside.push(0);
-    let refused = ask(FilesRequest::Stat { path: inside }, Brought::Empty);
+    let refused = send(FilesRequest::Stat { path: inside }, BufferState::Empty);
     assert!(matches!(fault(refused), FileFault::System(_)), "a zero byte in a name");
     let write = FilesRequest::Write { file, offset_bytes: 0 };
-    assert_eq!(fault(ask(write, Brought::Filled)), FileFault::OpenedReadOnly);
+    assert_eq!(fault(send(write, BufferState::Filled)), FileFault::OpenedReadOnly);
     // A closed file stays closed, and its number is not reused.
-    assert!(ask(FilesRequest::Close { file }, Brought::Empty).is_ok());
-    assert_eq!(fault(ask(read(file, 0, 1), Brought::Empty)), FileFault::NotOpen(file));
+    assert!(send(FilesRequest::Close { file }, BufferState::Empty).is_ok());
+    assert_eq!(fault(send(read(file, 0, 1), BufferState::Empty)), FileFault::NotOpen(file));
     assert_ne!(open(&mut session, place.path("read/file"), OpenMode::default()), Ok(file));
     assert_eq!(std::fs::read(place.0.join("read/file")).unwrap(), b"0123456789");
 }
 
 #[test]
-fn bytes_go_to_and_from_files() {
-    let place = Place::new("bytes");
+fn files_are_read_and_written() {
+    let place = TestFolder::new("bytes");
     let mut session = place.session(8);
     let create = OpenMode::WRITE | OpenMode::CREATE_NEW;
     let file = open(&mut session, place.path("write/new"), create).unwrap();
@@ -131,25 +138,32 @@ fn bytes_go_to_and_from_files() {
     buffer.write(0, b"written").unwrap();
     buffer.set_part(0, 7).unwrap();
     let write = |offset_bytes| FilesRequest::Write { file, offset_bytes };
-    assert_eq!(session.answer(write(3), Brought::Filled, &mut buffer), Ok((FilesReply::Done, false)));
     assert_eq!(
-        fault(session.answer(write(u64::MAX - 3), Brought::Filled, &mut buffer)),
+        session.handle_request(write(3), BufferState::Filled, &mut buffer),
+        Ok((FilesReply::Done, false))
+    );
+    assert_eq!(
+        fault(session.handle_request(write(u64::MAX - 3), BufferState::Filled, &mut buffer)),
         FileFault::OutOfRange
     );
     assert_eq!(std::fs::read(place.0.join("write/new")).unwrap(), b"\0\0\0written");
     let mut buffer = self::buffer();
     let read = FilesRequest::Read { file, offset_bytes: 5, length_bytes: 100 };
-    assert_eq!(session.answer(read, Brought::Empty, &mut buffer), Ok((FilesReply::Done, true)));
+    assert_eq!(session.handle_request(read, BufferState::Empty, &mut buffer), Ok((FilesReply::Done, true)));
     assert_eq!((buffer.len_bytes(), &buffer.bytes()[..5]), (5, &b"itten"[..]));
     let length = |session: &mut Session| {
-        session.answer(FilesRequest::Length { file }, Brought::Empty, &mut self::buffer())
+        session.handle_request(FilesRequest::Length { file }, BufferState::Empty, &mut self::buffer())
     };
     assert_eq!(length(&mut session), Ok((FilesReply::Length { length_bytes: 10 }, false)));
     let cut = FilesRequest::SetLength { file, length_bytes: 4 };
-    assert_eq!(session.answer(cut, Brought::Empty, &mut self::buffer()), Ok((FilesReply::Done, false)));
+    assert_eq!(
+        session.handle_request(cut, BufferState::Empty, &mut self::buffer()),
+        Ok((FilesReply::Done, false))
+    );
     assert_eq!(length(&mut session), Ok((FilesReply::Length { length_bytes: 4 }, false)));
     let stat = FilesRequest::Stat { path: place.path("write/new") };
-    let Ok((FilesReply::Stat { info }, false)) = session.answer(stat, Brought::Empty, &mut self::buffer())
+    let Ok((FilesReply::Stat { info }, false)) =
+        session.handle_request(stat, BufferState::Empty, &mut self::buffer())
     else {
         panic!("nothing is known of it");
     };
@@ -158,21 +172,25 @@ fn bytes_go_to_and_from_files() {
 }
 
 #[test]
-fn so_many_files_can_be_open() {
-    let place = Place::new("limit");
+fn open_files_are_limited() {
+    let place = TestFolder::new("limit");
     let mut session = place.session(3);
     let path = place.path("read/file");
     let files: Vec<_> =
         (0..3).map(|_| open(&mut session, path.clone(), OpenMode::default()).unwrap()).collect();
     assert_eq!(open(&mut session, path.clone(), OpenMode::default()), Err(FileFault::TooManyOpen(3)));
-    assert!(session.answer(FilesRequest::Close { file: files[1] }, Brought::Empty, &mut buffer()).is_ok());
+    assert!(
+        session
+            .handle_request(FilesRequest::Close { file: files[1] }, BufferState::Empty, &mut buffer())
+            .is_ok()
+    );
     assert!(open(&mut session, path.clone(), OpenMode::default()).is_ok());
     assert_eq!(open(&mut session, path, OpenMode::default()), Err(FileFault::TooManyOpen(3)));
 }
 
 #[test]
-fn a_long_list_comes_in_pages() {
-    let place = Place::new("pages");
+fn long_folder_list_is_paged() {
+    let place = TestFolder::new("pages");
     for number in 0..50 {
         std::fs::write(place.0.join(format!("read/below/{number:02}-{}", "x".repeat(20))), "").unwrap();
     }
@@ -181,7 +199,8 @@ fn a_long_list_comes_in_pages() {
     loop {
         let list = FilesRequest::List { path: place.path("read/below"), from: found.len() as u64 };
         let mut buffer = buffer();
-        let Ok((FilesReply::List { names, more }, true)) = session.answer(list, Brought::Empty, &mut buffer)
+        let Ok((FilesReply::List { names, more }, true)) =
+            session.handle_request(list, BufferState::Empty, &mut buffer)
         else {
             panic!("no list");
         };
@@ -199,7 +218,7 @@ fn a_long_list_comes_in_pages() {
     assert_eq!((found.len(), pages), (50, 10));
     assert!(found[0].starts_with(b"00-x") && found[49].starts_with(b"49-x"));
     let all = FilesRequest::List { path: Vec::new(), from: 0 };
-    let long = session.answer(all, Brought::Empty, &mut buffer());
+    let long = session.handle_request(all, BufferState::Empty, &mut buffer());
     assert!(matches!(long, Ok((FilesReply::List { names: 1 | 2, .. }, true))), "{long:?}");
 }
 

@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::time::{Duration, Instant};
 
 use tombolo::{Channel, Error, Interest, Listener, Opening, Ready, Token, WaitSet};
-use tombolo_broadcast::{Event as Happening, Member, MemberId, Refusal, Usage};
+use tombolo_broadcast::{BroadcastError, Event as MemberEvent, Member, MemberId, Usage};
 
 use crate::{Event, GroupError, GroupOptions, Peer, open};
 
 /// Maximum number of messages received from a channel before the others get a turn.
-const AT_A_TIME: usize = 64;
+const BATCH: usize = 64;
 
 /// Member of a group. See the [crate] for an example.
 ///
@@ -30,7 +30,7 @@ pub struct Group {
     max_inbox_bytes: usize,
     expelled: bool,
     timeout: Duration,
-    once: Option<Duration>,
+    next_timeout: Option<Duration>,
     buffer: Vec<u8>,
 }
 
@@ -38,7 +38,7 @@ pub struct Group {
 #[derive(Debug)]
 struct Link {
     token: Token,
-    about: Peer,
+    info: Peer,
     /// Message that the channel had no room for.
     unsent: Option<Vec<u8>>,
 }
@@ -67,17 +67,17 @@ impl Group {
             max_inbox_bytes: options.inbox_bytes,
             expelled: false,
             timeout,
-            once: None,
+            next_timeout: None,
             buffer: Vec::new(),
         })
     }
 
     /// Adds the channel to a member.
     pub(crate) fn add(&mut self, member: MemberId, channel: Channel) -> Result<(), GroupError> {
-        let about = Peer { member, domain: channel.peer(), node: channel.peer_node().to_owned() };
+        let info = Peer { member, domain: channel.peer(), node: channel.peer_node().to_owned() };
         let token = self.set.add(channel).map_err(|refused| refused.error)?;
         self.members.insert(token, member);
-        self.peers.insert(member, Link { token, about, unsent: None });
+        self.peers.insert(member, Link { token, info, unsent: None });
         Ok(())
     }
 
@@ -89,7 +89,7 @@ impl Group {
     }
 
     /// Waits until the other members have admitted this one.
-    pub(crate) fn settle_in(&mut self, timeout: Duration) -> Result<(), GroupError> {
+    pub(crate) fn wait_admitted(&mut self, timeout: Duration) -> Result<(), GroupError> {
         self.wait_for(timeout, "not all members took this one in", |group| {
             group.member.is_member().then_some(())
         })
@@ -109,7 +109,7 @@ impl Group {
 
     /// Iterates over the other members that this one has channels to.
     pub fn peers(&self) -> impl Iterator<Item = &Peer> {
-        self.peers.values().map(|link| &link.about)
+        self.peers.values().map(|link| &link.info)
     }
 
     /// Memory usage of this member for the group.
@@ -121,12 +121,12 @@ impl Group {
     /// Sets the timeout of the next operation that waits.
     #[must_use = "it is the next operation that waits so long"]
     pub fn within(&mut self, timeout: Duration) -> &mut Group {
-        self.once = Some(timeout);
+        self.next_timeout = Some(timeout);
         self
     }
 
-    fn patience(&mut self) -> Duration {
-        self.once.take().unwrap_or(self.timeout)
+    fn take_timeout(&mut self) -> Duration {
+        self.next_timeout.take().unwrap_or(self.timeout)
     }
 
     /// Broadcasts a message to all other members, and with total order also to this one; waits for room.
@@ -136,7 +136,7 @@ impl Group {
     /// [`GroupError::TimedOut`] if members did not take enough of the earlier messages: the message was not
     /// sent. [`GroupError::TooLong`], [`GroupError::Expelled`], or an error of the machine.
     pub fn broadcast(&mut self, message: &[u8]) -> Result<(), GroupError> {
-        let timeout = self.patience();
+        let timeout = self.take_timeout();
         self.wait_for(timeout, "other members did not take what was broadcast before", |group| {
             group.member.can_broadcast().then_some(())
         })?;
@@ -157,14 +157,14 @@ impl Group {
                 self.send_all();
                 Ok(true)
             }
-            Err(Refusal::Full) => {
-                self.look(Duration::ZERO)?;
+            Err(BroadcastError::Full) => {
+                self.process_messages(Duration::ZERO)?;
                 Ok(false)
             }
-            Err(Refusal::TooLong { length_bytes, max_bytes }) => {
+            Err(BroadcastError::TooLong { length_bytes, max_bytes }) => {
                 Err(GroupError::TooLong { group: self.name.clone(), length_bytes, max_bytes })
             }
-            Err(Refusal::NotMember) => Err(GroupError::Expelled { group: self.name.clone() }),
+            Err(BroadcastError::NotMember) => Err(GroupError::Expelled { group: self.name.clone() }),
         }
     }
 
@@ -173,8 +173,8 @@ impl Group {
     /// # Errors
     /// [`GroupError::TimedOut`] if nothing happened, [`GroupError::Expelled`], or an error of the machine.
     pub fn recv(&mut self) -> Result<Event, GroupError> {
-        let timeout = self.patience();
-        self.wait_for(timeout, "nothing happened", Group::pop)
+        let timeout = self.take_timeout();
+        self.wait_for(timeout, "nothing happened", Group::pop_event)
     }
 
     /// Returns the next event, if there is one. Also receives and forwards messages for others.
@@ -182,11 +182,11 @@ impl Group {
     /// # Errors
     /// [`GroupError::Expelled`], or an error of the machine.
     pub fn try_recv(&mut self) -> Result<Option<Event>, GroupError> {
-        if let Some(event) = self.pop() {
+        if let Some(event) = self.pop_event() {
             return Ok(Some(event));
         }
-        self.look(Duration::ZERO)?;
-        match self.pop() {
+        self.process_messages(Duration::ZERO)?;
+        match self.pop_event() {
             Some(event) => Ok(Some(event)),
             None => self.check().map(|()| None),
         }
@@ -197,7 +197,7 @@ impl Group {
     /// # Errors
     /// [`GroupError::TimedOut`], [`GroupError::Expelled`], or an error of the machine.
     pub fn flush(&mut self) -> Result<(), GroupError> {
-        let timeout = self.patience();
+        let timeout = self.take_timeout();
         self.wait_for(timeout, "not all members took what was broadcast", |group| {
             group.member.is_drained().then_some(())
         })
@@ -209,7 +209,7 @@ impl Group {
     /// # Errors
     /// Same as [`flush`](Self::flush). The member has left in any case.
     pub fn leave(mut self) -> Result<(), GroupError> {
-        let timeout = self.patience();
+        let timeout = self.take_timeout();
         self.member.leave();
         self.wait_for(timeout, "not all members took what was broadcast", |group| {
             let sent = group.peers.values().all(|link| link.unsent.is_none());
@@ -236,7 +236,7 @@ impl Group {
             return Ok(found);
         }
         // Handle what has arrived at least once, even with a timeout of zero.
-        self.look(Duration::ZERO)?;
+        self.process_messages(Duration::ZERO)?;
         let started = Instant::now();
         loop {
             if let Some(found) = found(self) {
@@ -247,11 +247,11 @@ impl Group {
             if left.is_zero() {
                 return Err(self.timed_out(what, timeout));
             }
-            self.look(left)?;
+            self.process_messages(left)?;
         }
     }
 
-    fn pop(&mut self) -> Option<Event> {
+    fn pop_event(&mut self) -> Option<Event> {
         let event = self.inbox.pop_front()?;
         if let Event::Message { data, .. } = &event {
             self.inbox_bytes -= data.len();
@@ -260,18 +260,18 @@ impl Group {
     }
 
     /// Waits for a message, handles it, and sends the resulting messages.
-    fn look(&mut self, timeout: Duration) -> Result<(), GroupError> {
+    fn process_messages(&mut self, timeout: Duration) -> Result<(), GroupError> {
         self.take_events();
         self.send_all();
         match self.set.wait(timeout) {
-            Ok(ready) => self.handle(ready),
+            Ok(ready) => self.handle_ready(ready),
             Err(Error::TimedOut { .. }) => return Ok(()),
             Err(error) => return Err(error.into()),
         }
         // Handle further messages without reading the clock.
-        for _ in 0..AT_A_TIME {
+        for _ in 0..BATCH {
             match self.set.wait(Duration::ZERO) {
-                Ok(ready) => self.handle(ready),
+                Ok(ready) => self.handle_ready(ready),
                 Err(Error::TimedOut { .. }) => break,
                 Err(error) => return Err(error.into()),
             }
@@ -281,9 +281,9 @@ impl Group {
         Ok(())
     }
 
-    fn handle(&mut self, ready: Ready) {
+    fn handle_ready(&mut self, ready: Ready) {
         match ready {
-            Ready::Channel(token) => self.receive(token),
+            Ready::Channel(token) => self.receive_from(token),
             Ready::Listener(_) => {
                 if let Some((member, channel)) = self.listener.as_ref().and_then(open::accept)
                     && let Ok(token) = self.set.add(channel)
@@ -295,25 +295,25 @@ impl Group {
         }
     }
 
-    fn receive(&mut self, token: Token) {
-        for _ in 0..AT_A_TIME {
+    fn receive_from(&mut self, token: Token) {
+        for _ in 0..BATCH {
             let Some(channel) = self.set.get_mut(token) else { return };
             match channel.try_recv_into(&mut self.buffer) {
                 Ok(None) => return,
                 Ok(Some(_)) => {
-                    let Some(member) = self.sender(token) else { return };
+                    let Some(member) = self.sender_of(token) else { return };
                     if self.member.receive(member, &self.buffer).is_err() {
-                        return self.lost(token);
+                        return self.drop_channel(token);
                     }
                 }
-                Err(_) => return self.lost(token),
+                Err(_) => return self.drop_channel(token),
             }
         }
     }
 
     /// Returns the member at the other end of a channel. A program that joins becomes a member with its first
     /// message, which it sends once it has channels to all members.
-    fn sender(&mut self, token: Token) -> Option<MemberId> {
+    fn sender_of(&mut self, token: Token) -> Option<MemberId> {
         if let Some(member) = self.members.get(&token) {
             return Some(*member);
         }
@@ -324,36 +324,36 @@ impl Group {
             self.set.remove(token);
             return None;
         }
-        let about = Peer { member, domain: channel.peer(), node: channel.peer_node().to_owned() };
+        let info = Peer { member, domain: channel.peer(), node: channel.peer_node().to_owned() };
         self.members.insert(token, member);
-        self.peers.insert(member, Link { token, about, unsent: None });
-        self.member.connected(member);
+        self.peers.insert(member, Link { token, info, unsent: None });
+        self.member.peer_connected(member);
         Some(member)
     }
 
     /// Removes a channel that has failed.
-    fn lost(&mut self, token: Token) {
+    fn drop_channel(&mut self, token: Token) {
         self.set.remove(token);
         self.joining.remove(&token);
         if let Some(member) = self.members.remove(&token) {
             self.peers.remove(&member);
-            self.member.died(member);
+            self.member.peer_died(member);
         }
     }
 
     /// Moves events to the inbox, as far as there is room.
     fn take_events(&mut self) {
-        self.part_with_those_gone();
+        self.disconnect_departed();
         while self.inbox_bytes < self.max_inbox_bytes.max(1) {
             let Some(event) = self.member.next_event() else { return };
             self.inbox.push_back(match event {
-                Happening::Joined(member) => Event::Joined(member),
-                Happening::Message { from, data } => {
+                MemberEvent::Joined(member) => Event::Joined(member),
+                MemberEvent::Message { from, data } => {
                     self.inbox_bytes += data.len();
                     Event::Message { from, data }
                 }
-                Happening::Left { member, in_order } => Event::Left { member, died: !in_order },
-                Happening::Expelled => {
+                MemberEvent::Left { member, in_order } => Event::Left { member, died: !in_order },
+                MemberEvent::Expelled => {
                     self.expelled = true;
                     return;
                 }
@@ -372,8 +372,8 @@ impl Group {
         let again = !lost.is_empty();
         for token in lost {
             // Messages that it sent before its end are still available.
-            self.receive(token);
-            self.lost(token);
+            self.receive_from(token);
+            self.drop_channel(token);
         }
         if again {
             self.send_all();
@@ -381,29 +381,29 @@ impl Group {
     }
 
     /// Closes the channels to members that others have reported as gone.
-    fn part_with_those_gone(&mut self) {
+    fn disconnect_departed(&mut self) {
         let view = self.member.view();
-        let gone: Vec<Token> = self
+        let departed: Vec<Token> = self
             .peers
             .iter()
             .filter(|(member, _)| !view.members.contains(member))
             .map(|(_, link)| link.token)
             .collect();
-        for token in gone {
+        for token in departed {
             // If it left in order, the message about that is still in the channel.
-            self.receive(token);
+            self.receive_from(token);
             // If it is alive, this informs it.
             let mut bytes = Vec::new();
-            self.member.farewell().encode(&mut bytes);
+            self.member.expulsion_message().encode(&mut bytes);
             let _ = self.set.try_send(token, &bytes);
-            self.lost(token);
+            self.drop_channel(token);
         }
     }
 }
 
 /// Sends a member's messages for a peer, until there are none left or there is no room.
 fn send(member: &mut Member, set: &mut WaitSet, peer: MemberId, link: &mut Link) -> Result<(), Error> {
-    let waited = link.unsent.is_some();
+    let had_unsent = link.unsent.is_some();
     loop {
         let bytes = match link.unsent.take() {
             Some(bytes) => bytes,
@@ -424,7 +424,7 @@ fn send(member: &mut Member, set: &mut WaitSet, peer: MemberId, link: &mut Link)
             Err(error) => return Err(error),
         }
     }
-    if waited {
+    if had_unsent {
         set.set_interest(link.token, Interest::Read);
     }
     Ok(())

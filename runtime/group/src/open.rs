@@ -32,10 +32,10 @@ impl Group {
     pub fn join(domain: &Domain, name: &str, options: &GroupOptions) -> Result<Group, GroupError> {
         let timeout = options.timeout.unwrap_or(domain.timeout());
         let started = std::time::Instant::now();
-        let left = || timeout.saturating_sub(started.elapsed());
+        let remaining = || timeout.saturating_sub(started.elapsed());
         let names = domain.names();
-        let turn = names.lock(&format!("group/{name}/join"))?.acquire(timeout)?;
-        let own = MemberId(turn.fencing_token());
+        let join_lock = names.lock(&format!("group/{name}/join"))?.acquire(timeout)?;
+        let own = MemberId(join_lock.fencing_token());
         let channel = options.channel()?;
         let found = names.find(&format!("group/{name}/member/*"))?;
         let listener = channel.export_for_requests(domain, &member_name(name, own), REQUEST)?;
@@ -43,7 +43,7 @@ impl Group {
         for record in found {
             let member = record.name.rsplit('/').next().and_then(|id| id.parse().ok()).map(MemberId);
             if let Some(member) = member.filter(|member| *member != own)
-                && let Some(channel) = connect(&domain.within(left()), name, &channel, own, member)?
+                && let Some(channel) = connect(&domain.within(remaining()), name, &channel, own, member)?
             {
                 channels.push((member, channel));
             }
@@ -59,8 +59,8 @@ impl Group {
             group.add(member, channel)?;
         }
         group.listen(listener)?;
-        group.settle_in(left())?;
-        turn.release()?;
+        group.wait_admitted(remaining())?;
+        join_lock.release()?;
         Ok(group)
     }
 

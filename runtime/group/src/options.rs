@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn options_have_limits() {
+    fn options_are_limited() {
         let options = GroupOptions::default;
         assert!(options().fan_out(1).is_ok() && options().fan_out(255).is_ok());
         for refused in [

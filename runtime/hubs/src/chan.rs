@@ -78,7 +78,7 @@ impl<T: Value> Chan<T> {
     /// [`Fault::TimedOut`](crate::Fault::TimedOut), [`Fault::TooLong`](crate::Fault::TooLong) or
     /// [`HubError::Lost`].
     pub fn send(&self, value: T) -> Result<(), Unsent<T>> {
-        send_by(&self.hub, value)
+        put_value(&self.hub, value)
     }
 
     /// Sends a value if that is possible immediately.
@@ -86,7 +86,7 @@ impl<T: Value> Chan<T> {
     /// # Errors
     /// Same as [`send`](Self::send), with [`Fault::WouldBlock`](crate::Fault::WouldBlock).
     pub fn try_send(&self, value: T) -> Result<(), Unsent<T>> {
-        send_by(&self.hub.trying(), value)
+        put_value(&self.hub.nonblocking(), value)
     }
 
     /// Async [`send`](Self::send). If the future is dropped before it is ready, the value may have been sent.
@@ -124,7 +124,7 @@ impl<T: Value> Chan<T> {
     /// # Errors
     /// Same as [`recv`](Self::recv), with [`Fault::WouldBlock`](crate::Fault::WouldBlock).
     pub fn try_recv(&self) -> Result<T, HubError> {
-        self.value(self.hub.trying().get()?)
+        self.value(self.hub.nonblocking().get()?)
     }
 
     pub(crate) fn value(&self, taken: Taken) -> Result<T, HubError> {
@@ -178,7 +178,7 @@ pub(crate) fn bytes_of<T: Value>(value: &T) -> Vec<u8> {
     bytes
 }
 
-fn send_by<T: Value>(hub: &Hub, value: T) -> Result<(), Unsent<T>> {
+fn put_value<T: Value>(hub: &Hub, value: T) -> Result<(), Unsent<T>> {
     hub.put(&bytes_of(&value)).map_err(|error| Unsent { error, value })
 }
 

@@ -12,7 +12,7 @@ use tombolo_hub::{Answer, Operation, Outcome, Request, Taken};
 
 use crate::HubError;
 use crate::counts::LentCounts;
-use crate::hub::About;
+use crate::hub::HubInfo;
 use crate::server::options;
 use crate::traced;
 
@@ -20,14 +20,14 @@ use crate::traced;
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
 
 /// Time for which operations on the counts of a server may still succeed after it has ended.
-const END_KNOWN_WITHIN: Duration = Duration::from_millis(1);
+const LIVENESS_CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// Maximum number of queued answers to one request. Hubs offer and revoke, but never this often while the
 /// task handles other messages.
 const MAX_ANSWERS: usize = 4096;
 
 /// Number of answers to other requests that are handled before a wait checks the clock.
-const OTHERS_BETWEEN: usize = 4;
+const OTHER_ANSWERS_PER_WAIT: usize = 4;
 
 /// State of a request.
 #[derive(Debug)]
@@ -35,18 +35,18 @@ enum State {
     /// Awaited, with the answers so far. Most requests have one.
     Awaited { first: Option<Outcome>, others: VecDeque<Outcome> },
     /// Not awaited any more. What it still obtains is kept for the next operation on this hub.
-    Late(u32),
+    Abandoned(u32),
     /// Its answer is ignored.
     Ignored,
 }
 
 /// Requests by number. The numbers of a task are sequential, so they need no hash.
-type Requests = HashMap<u32, State, BuildHasherDefault<Sequential>>;
+type Requests = HashMap<u32, State, BuildHasherDefault<SequentialHasher>>;
 
 #[derive(Default)]
-struct Sequential(u64);
+struct SequentialHasher(u64);
 
-impl Hasher for Sequential {
+impl Hasher for SequentialHasher {
     fn finish(&self) -> u64 {
         // The hash table uses the lowest and the highest bits.
         self.0 | self.0 << 57
@@ -71,14 +71,14 @@ struct Service {
     domain: u64,
     requests: Requests,
     /// Values that arrived after their request was abandoned, by hub.
-    late: BTreeMap<u32, VecDeque<Taken>>,
+    late_values: BTreeMap<u32, VecDeque<Taken>>,
     /// Blocks that arrived after their request was abandoned, to be returned.
-    give_back: Vec<(u32, u64)>,
-    inherits: u8,
+    blocks_to_return: Vec<(u32, u64)>,
+    inherited_priority: u8,
     /// Its counts of semaphores and events, with the number of the capability to them.
     counts: Option<(u64, LentCounts)>,
     /// Next time at which operations on counts, which send no message, check whether the server has ended.
-    look_at: Instant,
+    next_check: Instant,
     /// Reason of its end, once that is known.
     lost: Option<String>,
 }
@@ -100,8 +100,8 @@ pub(crate) struct Connections {
     message: Vec<u8>,
     /// Futures that wait for the next message of any server. The set wakes the last one that polled, which
     /// wakes the others.
-    waiting: HashMap<u64, (Waker, Instant)>,
-    last_waiting: u64,
+    waiters: HashMap<u64, (Waker, Instant)>,
+    last_waiter: u64,
 }
 
 impl Connections {
@@ -112,8 +112,8 @@ impl Connections {
             services: Vec::new(),
             next_number: 0,
             message: Vec::new(),
-            waiting: HashMap::new(),
-            last_waiting: 0,
+            waiters: HashMap::new(),
+            last_waiter: 0,
         })
     }
 
@@ -122,8 +122,8 @@ impl Connections {
     }
 
     /// Highest priority that this task inherits from any service.
-    pub(crate) fn inherits(&self) -> u8 {
-        self.services.iter().map(|service| service.inherits).max().unwrap_or(0)
+    pub(crate) fn inherited_priority(&self) -> u8 {
+        self.services.iter().map(|service| service.inherited_priority).max().unwrap_or(0)
     }
 
     /// Returns the index of the connection to a server, opening it if necessary.
@@ -143,11 +143,11 @@ impl Connections {
             token: self.set.add(channel).map_err(Error::from)?,
             domain,
             requests: Requests::default(),
-            late: BTreeMap::new(),
-            give_back: Vec::new(),
-            inherits: 0,
+            late_values: BTreeMap::new(),
+            blocks_to_return: Vec::new(),
+            inherited_priority: 0,
             counts: None,
-            look_at: Instant::now(),
+            next_check: Instant::now(),
             lost: None,
         });
         Ok(self.services.len() - 1)
@@ -165,20 +165,20 @@ impl Connections {
     /// Whether a server is alive, by messages that are checked at least once a millisecond.
     pub(crate) fn is_alive(&mut self, index: usize) -> Result<bool, HubError> {
         let (now, service) = (Instant::now(), &mut self.services[index]);
-        if now >= service.look_at {
-            service.look_at = now + END_KNOWN_WITHIN;
-            while self.services[index].lost.is_none() && self.hear(index, Duration::ZERO)? {}
+        if now >= service.next_check {
+            service.next_check = now + LIVENESS_CHECK_INTERVAL;
+            while self.services[index].lost.is_none() && self.receive_answer(index, Duration::ZERO)? {}
         }
         Ok(self.services[index].lost.is_none())
     }
 
     /// Position of a hub in a total order that all tasks agree on.
-    pub(crate) fn place(&self, hub: &About) -> (u64, u32) {
+    pub(crate) fn order_key(&self, hub: &HubInfo) -> (u64, u32) {
         (self.services[hub.service].domain, hub.number)
     }
 
     /// Sends a request whose answers are awaited.
-    pub(crate) fn request(&mut self, hub: &About, mut request: Request<'_>) -> Result<Ticket, HubError> {
+    pub(crate) fn request(&mut self, hub: &HubInfo, mut request: Request<'_>) -> Result<Ticket, HubError> {
         self.next_number = self.next_number.wrapping_add(1);
         request.number = self.next_number;
         self.send(hub, &request)?;
@@ -188,9 +188,9 @@ impl Connections {
     }
 
     /// Sends a message about an earlier request.
-    pub(crate) fn send_about(
+    pub(crate) fn send_follow_up(
         &mut self,
-        hub: &About,
+        hub: &HubInfo,
         ticket: Ticket,
         mut request: Request<'_>,
     ) -> Result<(), HubError> {
@@ -198,15 +198,15 @@ impl Connections {
         self.send(hub, &request)
     }
 
-    fn send(&mut self, hub: &About, request: &Request<'_>) -> Result<(), HubError> {
+    fn send(&mut self, hub: &HubInfo, request: &Request<'_>) -> Result<(), HubError> {
         if let Some(why) = &self.services[hub.service].lost {
-            return Err(hub.lost(why.clone()));
+            return Err(hub.lost_error(why.clone()));
         }
         match self.write(hub.service, request) {
             Ok(()) => Ok(()),
-            Err(Error::TimedOut { .. }) => Err(hub.no_answer()),
+            Err(Error::TimedOut { .. }) => Err(hub.no_answer_error()),
             Err(error @ Error::TooLong { .. }) => Err(error.into()),
-            Err(error) => Err(hub.lost(self.end(hub.service, &error))),
+            Err(error) => Err(hub.lost_error(self.mark_lost(hub.service, &error))),
         }
     }
 
@@ -221,7 +221,7 @@ impl Connections {
     ///
     /// # Errors
     /// [`HubError::Lost`].
-    pub(crate) fn heard(&mut self, hub: &About, ticket: Ticket) -> Result<Option<Outcome>, HubError> {
+    pub(crate) fn next_answer(&mut self, hub: &HubInfo, ticket: Ticket) -> Result<Option<Outcome>, HubError> {
         let service = &mut self.services[ticket.service];
         let outcome = match service.requests.get_mut(&ticket.number) {
             Some(State::Awaited { first, others }) => first.take().or_else(|| others.pop_front()),
@@ -231,30 +231,30 @@ impl Connections {
             service.requests.remove(&ticket.number);
         }
         match (outcome, &service.lost) {
-            (None, Some(why)) => Err(hub.lost(why.clone())),
+            (None, Some(why)) => Err(hub.lost_error(why.clone())),
             (outcome, _) => Ok(outcome),
         }
     }
 
     /// Returns a value that arrived after an earlier operation on this hub was abandoned.
-    pub(crate) fn take_late(&mut self, hub: &About) -> Option<Taken> {
-        self.services[hub.service].late.get_mut(&hub.number)?.pop_front()
+    pub(crate) fn take_late_value(&mut self, hub: &HubInfo) -> Option<Taken> {
+        self.services[hub.service].late_values.get_mut(&hub.number)?.pop_front()
     }
 
     /// Keeps values for the next operations on this hub, in front of those kept already.
-    pub(crate) fn keep(&mut self, hub: &About, values: Vec<Taken>) {
+    pub(crate) fn keep_values(&mut self, hub: &HubInfo, values: Vec<Taken>) {
         if !values.is_empty() {
-            let late = self.services[hub.service].late.entry(hub.number).or_default();
+            let late = self.services[hub.service].late_values.entry(hub.number).or_default();
             values.into_iter().rev().for_each(|value| late.push_front(value));
         }
     }
 
     /// Stops waiting for a request. What it still obtains is kept for the next operation on this hub. Returns
     /// whether the request was awaited.
-    pub(crate) fn forget(&mut self, hub: &About, ticket: Ticket) -> bool {
+    pub(crate) fn abandon(&mut self, hub: &HubInfo, ticket: Ticket) -> bool {
         let requests = &mut self.services[ticket.service].requests;
         let known = requests.get_mut(&ticket.number);
-        known.map(|state| *state = State::Late(hub.number)).is_some()
+        known.map(|state| *state = State::Abandoned(hub.number)).is_some()
     }
 
     /// Ignores the answer to a request.
@@ -266,39 +266,39 @@ impl Connections {
     /// the first few answers to other requests.
     ///
     /// # Errors
-    /// Same as [`heard`](Self::heard).
-    pub(crate) fn heard_within(
+    /// Same as [`next_answer`](Self::next_answer).
+    pub(crate) fn next_answer_within(
         &mut self,
-        hub: &About,
+        hub: &HubInfo,
         ticket: Ticket,
         timeout: Duration,
     ) -> Result<Option<Outcome>, HubError> {
-        for _ in 0..OTHERS_BETWEEN {
-            let heard = self.heard(hub, ticket)?;
-            if heard.is_some() || !self.listen(timeout)? {
-                return Ok(heard);
+        for _ in 0..OTHER_ANSWERS_PER_WAIT {
+            let answer = self.next_answer(hub, ticket)?;
+            if answer.is_some() || !self.wait_for_message(timeout)? {
+                return Ok(answer);
             }
         }
-        self.heard(hub, ticket)
+        self.next_answer(hub, ticket)
     }
 
     /// Waits for a message of any server and handles it; returns false if there was none.
-    pub(crate) fn listen(&mut self, timeout: Duration) -> Result<bool, HubError> {
+    pub(crate) fn wait_for_message(&mut self, timeout: Duration) -> Result<bool, HubError> {
         let mut alive = (0..self.services.len()).filter(|index| self.services[*index].lost.is_none());
         match (alive.next(), alive.next()) {
             (None, _) => Ok(true),
-            (Some(only), None) => self.hear(only, timeout),
+            (Some(only), None) => self.receive_answer(only, timeout),
             _ => match self.set.wait(timeout) {
-                Ok(ready) => self.hear_of(ready),
+                Ok(ready) => self.handle_ready(ready),
                 Err(Error::TimedOut { .. }) => Ok(false),
                 Err(error) => Err(error.into()),
             },
         }
     }
 
-    /// Async version of [`listen`](Self::listen). A future is identified by the number that it gets at its
-    /// first poll. It is ready when a message was handled, even by another future.
-    pub(crate) fn poll_listen(
+    /// Async version of [`wait_for_message`](Self::wait_for_message). A future is identified by the number
+    /// that it gets at its first poll. It is ready when a message was handled, even by another future.
+    pub(crate) fn poll_message(
         &mut self,
         number: &mut Option<u64>,
         context: &mut Context<'_>,
@@ -306,60 +306,60 @@ impl Connections {
     ) -> Poll<Result<bool, HubError>> {
         match number.take() {
             // Woken because another future has handled a message.
-            Some(number) if self.waiting.remove(&number).is_none() => return Poll::Ready(Ok(true)),
+            Some(number) if self.waiters.remove(&number).is_none() => return Poll::Ready(Ok(true)),
             _ => {}
         }
         let now = Instant::now();
         // The set wakes only the last of the futures, so this one wakes those whose deadlines have passed.
-        self.waiting.retain(|_, (waker, deadline)| {
+        self.waiters.retain(|_, (waker, deadline)| {
             let waits = *deadline > now;
             if !waits {
                 waker.wake_by_ref();
             }
             waits
         });
-        let first = self.waiting.values().map(|(_, deadline)| *deadline).fold(deadline, Instant::min);
+        let first = self.waiters.values().map(|(_, deadline)| *deadline).fold(deadline, Instant::min);
         match self.set.poll_wait(context, first.saturating_duration_since(now)) {
-            Poll::Ready(Ok(ready)) => Poll::Ready(self.hear_of(ready)),
+            Poll::Ready(Ok(ready)) => Poll::Ready(self.handle_ready(ready)),
             Poll::Ready(Err(Error::TimedOut { .. })) => Poll::Ready(Ok(false)),
             Poll::Ready(Err(error)) => Poll::Ready(Err(error.into())),
             Poll::Pending => {
-                self.last_waiting += 1;
-                self.waiting.insert(self.last_waiting, (context.waker().clone(), deadline));
-                *number = Some(self.last_waiting);
+                self.last_waiter += 1;
+                self.waiters.insert(self.last_waiter, (context.waker().clone(), deadline));
+                *number = Some(self.last_waiter);
                 Poll::Pending
             }
         }
     }
 
     /// Removes a future that no longer waits. Another one takes its place as the one that the set wakes.
-    pub(crate) fn leave(&mut self, number: u64) {
-        self.waiting.remove(&number);
+    pub(crate) fn remove_waiter(&mut self, number: u64) {
+        self.waiters.remove(&number);
         self.wake_all();
     }
 
     fn wake_all(&mut self) {
-        self.waiting.drain().for_each(|(_, (waker, _))| waker.wake());
+        self.waiters.drain().for_each(|(_, (waker, _))| waker.wake());
     }
 
     /// Handles the message that the set reported.
-    fn hear_of(&mut self, ready: Ready) -> Result<bool, HubError> {
+    fn handle_ready(&mut self, ready: Ready) -> Result<bool, HubError> {
         let token = ready.token();
         match self.services.iter().position(|service| Some(service.token) == token && service.lost.is_none())
         {
-            Some(index) => self.hear(index, Duration::ZERO).map(|_| true),
+            Some(index) => self.receive_answer(index, Duration::ZERO).map(|_| true),
             None => Ok(true),
         }
     }
 
     /// Handles all messages that have arrived, and arms the descriptor of the set. Returns whether there were
     /// any.
-    pub(crate) fn hear_all(&mut self) -> Result<bool, HubError> {
-        let mut heard = false;
+    pub(crate) fn process_pending(&mut self) -> Result<bool, HubError> {
+        let mut any = false;
         loop {
             match self.set.wait(Duration::ZERO) {
-                Ok(ready) => heard |= self.hear_of(ready)?,
-                Err(Error::TimedOut { .. }) => return Ok(heard),
+                Ok(ready) => any |= self.handle_ready(ready)?,
+                Err(Error::TimedOut { .. }) => return Ok(any),
                 Err(error) => return Err(error.into()),
             }
         }
@@ -370,7 +370,7 @@ impl Connections {
     }
 
     /// Handles the next message of a server; returns false if none arrived in time.
-    fn hear(&mut self, index: usize, timeout: Duration) -> Result<bool, HubError> {
+    fn receive_answer(&mut self, index: usize, timeout: Duration) -> Result<bool, HubError> {
         let channel = &mut self.set[self.services[index].token];
         let received = if timeout.is_zero() {
             channel.try_recv_into(&mut self.message).map(|received| received.is_some())
@@ -381,7 +381,7 @@ impl Connections {
             Ok(true) => {}
             Ok(false) | Err(Error::TimedOut { .. }) => return Ok(false),
             Err(error) => {
-                self.end(index, &error);
+                self.mark_lost(index, &error);
                 return Ok(true);
             }
         }
@@ -390,16 +390,16 @@ impl Connections {
             .map_err(|violation| HubError::Violation { node: service.node.clone(), violation })?;
         match answer {
             Answer::Outcome(number, outcome) => {
-                service.take_in(number, outcome);
+                service.store_outcome(number, outcome);
                 if service.lost.is_some() {
                     // Its further messages would not be taken, and would be reported forever.
                     self.set.remove(service.token);
                 }
             }
             Answer::Inherits(priority) => {
-                service.inherits = priority;
-                self.pass_on();
-                traced::inherits(self.inherits());
+                service.inherited_priority = priority;
+                self.propagate_priority();
+                traced::inherited_priority(self.inherited_priority());
             }
         }
         self.return_blocks();
@@ -408,7 +408,7 @@ impl Connections {
     }
 
     /// Records the end of a server and removes its channel. Returns the evidence, as text.
-    fn end(&mut self, index: usize, error: &Error) -> String {
+    fn mark_lost(&mut self, index: usize, error: &Error) -> String {
         let why = match error {
             Error::PeerDied { .. } => "it died".to_owned(),
             Error::Closed { .. } => "it closed the channel".to_owned(),
@@ -420,34 +420,34 @@ impl Connections {
     }
 
     /// Informs each server about the priority that this task inherits through resources on other servers.
-    fn pass_on(&mut self) {
+    fn propagate_priority(&mut self) {
         for index in 0..self.services.len() {
             let others = self.services.iter().enumerate().filter(|(other, _)| *other != index);
-            let priority = others.map(|(_, service)| service.inherits).max().unwrap_or(0);
+            let priority = others.map(|(_, service)| service.inherited_priority).max().unwrap_or(0);
             let operation = Operation::Raise;
             let request = Request { number: 0, hub: 0, priority, tentative: false, timeout_us: 0, operation };
-            self.tell(index, &request);
+            self.send_unchecked(index, &request);
         }
     }
 
     fn return_blocks(&mut self) {
         for index in 0..self.services.len() {
-            if self.services[index].give_back.is_empty() {
+            if self.services[index].blocks_to_return.is_empty() {
                 continue;
             }
-            for (hub, token) in std::mem::take(&mut self.services[index].give_back) {
+            for (hub, token) in std::mem::take(&mut self.services[index].blocks_to_return) {
                 self.next_number = self.next_number.wrapping_add(1);
                 let (number, operation) = (self.next_number, Operation::GiveBack { token });
                 let request =
                     Request { number, hub, priority: 0, tentative: false, timeout_us: 0, operation };
                 self.services[index].requests.insert(number, State::Ignored);
-                self.tell(index, &request);
+                self.send_unchecked(index, &request);
             }
         }
     }
 
     /// Sends to a server that may have ended; the next receive detects that.
-    fn tell(&mut self, index: usize, request: &Request<'_>) {
+    fn send_unchecked(&mut self, index: usize, request: &Request<'_>) {
         if self.services[index].lost.is_none() {
             let _ = self.write(index, request);
         }
@@ -455,7 +455,7 @@ impl Connections {
 }
 
 impl Service {
-    fn take_in(&mut self, number: u32, outcome: Outcome) {
+    fn store_outcome(&mut self, number: u32, outcome: Outcome) {
         let is_final = outcome.is_final();
         match self.requests.get_mut(&number) {
             Some(State::Awaited { first, others }) if others.len() < MAX_ANSWERS => {
@@ -467,13 +467,13 @@ impl Service {
                 return;
             }
             Some(State::Awaited { .. }) => self.lost = Some("it broke the protocol".to_owned()),
-            Some(State::Late(hub)) => match outcome {
-                Outcome::Done(Taken::Block { token, .. }) => self.give_back.push((*hub, token)),
+            Some(State::Abandoned(hub)) => match outcome {
+                Outcome::Done(Taken::Block { token, .. }) => self.blocks_to_return.push((*hub, token)),
                 Outcome::Done(taken @ (Taken::Value(_) | Taken::Unit)) => {
-                    self.late.entry(*hub).or_default().push_back(taken);
+                    self.late_values.entry(*hub).or_default().push_back(taken);
                 }
                 Outcome::Done(Taken::Values(values)) => {
-                    let late = self.late.entry(*hub).or_default();
+                    let late = self.late_values.entry(*hub).or_default();
                     late.extend(values.iter().map(|value| Taken::Value(value.into())));
                 }
                 _ => {}

@@ -29,17 +29,17 @@ impl Counts {
     }
 
     /// Takes the count of a hub back from the tasks, to handle a request.
-    pub(crate) fn take_back(&self, hubs: &mut Hubs, hub: u32) {
-        if let Some(capacity) = hubs.lent(hub)
+    pub(crate) fn reclaim(&self, hubs: &mut Hubs, hub: u32) {
+        if let Some(capacity) = hubs.lent_capacity(hub)
             && let Some(count) = word(&self.memory, hub)
         {
-            hubs.take_back(hub, count.take_back(capacity));
+            hubs.reclaim_count(hub, count.reclaim(capacity));
         }
     }
 
     /// Lends the counts of hubs on which no request waits.
     pub(crate) fn lend(&self, hubs: &mut Hubs) {
-        while let Some((hub, count)) = hubs.lend() {
+        while let Some((hub, count)) = hubs.lend_next_count() {
             if let Some(word) = word(&self.memory, hub) {
                 word.lend(count);
             }
@@ -54,7 +54,7 @@ impl Counts {
         *self.granted.entry(client).or_insert_with(granted)
     }
 
-    pub(crate) fn ended(&mut self, client: Client) {
+    pub(crate) fn remove_client(&mut self, client: Client) {
         self.granted.remove(&client);
     }
 }

@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn a_declared_struct_is_a_value() {
+    fn declared_struct_is_a_value() {
         let bytes = encoded("isle");
         assert_eq!(
             bytes[8..],
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn other_bytes_and_values_beyond_limits_are_refused() {
+    fn malformed_and_too_long_values_are_refused() {
         assert!(encoded("nine long").is_empty(), "it is longer than declared");
         assert_eq!(Job::decode(&[]), None);
         let whole = encoded("isle");

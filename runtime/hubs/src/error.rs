@@ -17,7 +17,7 @@ pub enum HubError {
         fault: Fault,
     },
     /// The hub took the first of several values, but not the others.
-    #[error("hub '{hub}' on {node} took {put} of the values: {}", of_rest(*fault))]
+    #[error("hub '{hub}' on {node} took {put} of the values: {}", partial_error_text(*fault))]
     Partial {
         /// Name of the hub.
         hub: String,
@@ -102,7 +102,7 @@ pub enum HubError {
     Violation {
         /// Node of the server.
         node: String,
-        /// What the server sent.
+        /// The server's message.
         violation: Violation,
     },
     /// The select cannot begin.
@@ -110,7 +110,7 @@ pub enum HubError {
     Select {
         /// Hubs of the select.
         hubs: String,
-        /// What is wrong.
+        /// Description of the mistake.
         error: SelectError,
     },
     /// No operation became ready in time.
@@ -128,7 +128,7 @@ pub enum HubError {
 }
 
 /// Describes what happened to the values that a hub did not take.
-fn of_rest(fault: Option<Fault>) -> String {
+fn partial_error_text(fault: Option<Fault>) -> String {
     fault.map_or_else(|| "the rest was withdrawn".to_owned(), |fault| fault.to_string())
 }
 

@@ -14,7 +14,7 @@ use crate::traced;
 
 /// Location and properties of a hub.
 #[derive(Debug)]
-pub(crate) struct About {
+pub(crate) struct HubInfo {
     pub(crate) name: String,
     pub(crate) node: String,
     /// Index of the connection to its server.
@@ -29,22 +29,22 @@ pub(crate) struct About {
     pub(crate) counts: Option<LentCounts>,
 }
 
-impl About {
-    pub(crate) fn fault(&self, fault: Fault) -> HubError {
+impl HubInfo {
+    pub(crate) fn fault_error(&self, fault: Fault) -> HubError {
         HubError::Fault { hub: self.name.clone(), node: self.node.clone(), fault }
     }
 
-    pub(crate) fn lost(&self, why: String) -> HubError {
+    pub(crate) fn lost_error(&self, why: String) -> HubError {
         HubError::Lost { hub: self.name.clone(), node: self.node.clone(), why }
     }
 
-    pub(crate) fn no_answer(&self) -> HubError {
+    pub(crate) fn no_answer_error(&self) -> HubError {
         HubError::NoAnswer { hub: self.name.clone(), node: self.node.clone() }
     }
 
     /// Performs an operation on a count that the server has lent. `None` if the count is not lent, or the
     /// operation would have to wait.
-    fn at_once(
+    fn try_lent_count(
         &self,
         connections: &mut Connections,
         operation: &Operation<'_>,
@@ -60,28 +60,28 @@ impl About {
             Operation::Get if count.get() => Taken::Unit,
             _ => return Ok(None),
         };
-        traced::done(&self.name, self.kind, &done);
+        traced::operation(&self.name, self.kind, &done);
         Ok(Some(done))
     }
 
     /// Converts the final outcome of a request.
-    fn taken(&self, outcome: Outcome) -> Result<Taken, HubError> {
+    fn convert_outcome(&self, outcome: Outcome) -> Result<Taken, HubError> {
         match outcome {
             Outcome::Done(taken) => {
-                traced::done(&self.name, self.kind, &taken);
+                traced::operation(&self.name, self.kind, &taken);
                 Ok(taken)
             }
-            Outcome::Failed(fault) => Err(self.fault(fault)),
+            Outcome::Failed(fault) => Err(self.fault_error(fault)),
             Outcome::Partial { put, fault } => {
                 let (hub, node) = (self.name.clone(), self.node.clone());
                 Err(HubError::Partial { hub, node, put, fault })
             }
-            _ => Err(self.wrong_answer()),
+            _ => Err(self.unexpected_answer()),
         }
     }
 
     /// Error for an answer that does not match the request.
-    pub(crate) fn wrong_answer(&self) -> HubError {
+    pub(crate) fn unexpected_answer(&self) -> HubError {
         HubError::Violation { node: self.node.clone(), violation: Violation::Malformed(0) }
     }
 }
@@ -93,20 +93,20 @@ impl About {
 #[derive(Clone, Debug)]
 pub struct Hub {
     pub(crate) task: Task,
-    pub(crate) about: Arc<About>,
+    pub(crate) info: Arc<HubInfo>,
 }
 
 impl Hub {
     /// Name of the hub.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.about.name
+        &self.info.name
     }
 
     /// Node that the hub is on.
     #[must_use]
     pub fn node(&self) -> &str {
-        &self.about.node
+        &self.info.node
     }
 
     /// Task that uses the hub.
@@ -118,19 +118,19 @@ impl Hub {
     /// Kind of the hub.
     #[must_use]
     pub fn kind(&self) -> Kind {
-        self.about.kind
+        self.info.kind
     }
 
     /// Maximum number of values, units or blocks; 0 for a port.
     #[must_use]
     pub fn capacity(&self) -> u32 {
-        self.about.capacity
+        self.info.capacity
     }
 
     /// Maximum size of a value, or size of a block, in bytes.
     #[must_use]
     pub fn value_bytes(&self) -> u32 {
-        self.about.value_bytes
+        self.info.value_bytes
     }
 
     /// Maps the memory of a pool; `None` if its node has another kernel, or the hub has no memory. Block `n`
@@ -139,11 +139,11 @@ impl Hub {
     /// # Errors
     /// [`HubError::Tombolo`] if the pool has ended.
     pub fn map(&self) -> Result<Option<Mapping>, HubError> {
-        if self.about.memory == 0 {
+        if self.info.memory == 0 {
             return Ok(None);
         }
         let domain = self.task.lock().domain().clone();
-        let capability = domain.capability(CapabilityId(self.about.memory))?;
+        let capability = domain.capability(CapabilityId(self.info.memory))?;
         // Memory of another kernel cannot be mapped.
         Ok(capability.map(Rights::READ | Rights::WRITE).ok())
     }
@@ -151,11 +151,11 @@ impl Hub {
     /// Returns the same hub with the timeout `timeout`; with zero, operations make a single attempt.
     #[must_use]
     pub fn within(&self, timeout: Duration) -> Hub {
-        Hub { task: self.task.within(timeout), about: Arc::clone(&self.about) }
+        Hub { task: self.task.within(timeout), info: Arc::clone(&self.info) }
     }
 
     /// Returns the same hub, whose operations do not wait.
-    pub(crate) fn trying(&self) -> Hub {
+    pub(crate) fn nonblocking(&self) -> Hub {
         self.within(Duration::ZERO)
     }
 
@@ -178,24 +178,25 @@ impl Hub {
 
     /// Performs an operation to its end. An answer that arrives soon costs no read of the clock.
     fn complete(&self, operation: Operation<'_>) -> Result<Taken, HubError> {
-        let about = &*self.about;
-        let gets = gets(&operation);
+        let info = &*self.info;
+        let takes_values = takes_values(&operation);
         let mut connections = self.task.lock();
-        if gets && let Some(late) = connections.take_late(about) {
+        if takes_values && let Some(late) = connections.take_late_value(info) {
             return Ok(late);
         }
-        if let Some(done) = about.at_once(&mut connections, &operation)? {
+        if let Some(done) = info.try_lent_count(&mut connections, &operation)? {
             return Ok(done);
         }
-        let ticket = connections.request(about, self.task.request(about, operation, false))?;
-        let patience = self.task.timeout() + GRACE;
-        let heard = connections.heard_within(about, ticket, patience.min(SLICE));
+        let ticket = connections.request(info, self.task.request(info, operation, false))?;
+        let limit = self.task.timeout() + GRACE;
+        let answer = connections.next_answer_within(info, ticket, limit.min(SLICE));
         drop(connections);
-        match heard? {
-            Some(outcome) => about.taken(outcome),
+        match answer? {
+            Some(outcome) => info.convert_outcome(outcome),
             None => {
-                let deadline = Instant::now() + patience;
-                Pending { hub: self.clone(), state: State::Asked { ticket, deadline, gets } }.wait()
+                let deadline = Instant::now() + limit;
+                Pending { hub: self.clone(), state: State::Requested { ticket, deadline, takes_values } }
+                    .wait()
             }
         }
     }
@@ -213,7 +214,7 @@ impl Hub {
     /// # Errors
     /// Same as [`start_put`](Self::start_put).
     pub fn start_get(&self) -> Result<Pending, HubError> {
-        if let Some(late) = self.task.lock().take_late(&self.about) {
+        if let Some(late) = self.task.lock().take_late_value(&self.info) {
             return Ok(Pending { hub: self.clone(), state: State::Done(late) });
         }
         self.start(Operation::Get)
@@ -235,14 +236,14 @@ impl Hub {
     /// # Errors
     /// Same as [`start_put`](Self::start_put).
     pub fn start_get_many(&self, most: u32) -> Result<Pending, HubError> {
-        if let Some(late) = self.task.lock().take_late(&self.about) {
+        if let Some(late) = self.task.lock().take_late_value(&self.info) {
             return Ok(Pending { hub: self.clone(), state: State::Done(late) });
         }
-        self.start(Operation::GetMany { most: most.clamp(1, tombolo_hub::MAX_BATCH) })
+        self.start(Operation::GetMany { max_values: most.clamp(1, tombolo_hub::MAX_BATCH) })
     }
 
     /// Keeps received but unused values for the next operations of the task on this hub.
-    pub(crate) fn keep(&self, mut unused: BatchReader, others: Vec<Taken>) {
+    pub(crate) fn keep_values(&self, mut unused: BatchReader, others: Vec<Taken>) {
         let mut values = Vec::new();
         while let Some(value) = unused.next_value() {
             values.push(Taken::Value(value.into()));
@@ -253,17 +254,17 @@ impl Hub {
                 taken => values.push(taken),
             }
         }
-        self.task.lock().keep(&self.about, values);
+        self.task.lock().keep_values(&self.info, values);
     }
 
     fn start(&self, operation: Operation<'_>) -> Result<Pending, HubError> {
-        if let Some(done) = self.about.at_once(&mut self.task.lock(), &operation)? {
+        if let Some(done) = self.info.try_lent_count(&mut self.task.lock(), &operation)? {
             return Ok(Pending { hub: self.clone(), state: State::Done(done) });
         }
         let deadline = Instant::now() + self.task.timeout() + GRACE;
-        let ticket = self.task.send(&self.about, operation, false)?;
-        let gets = gets(&operation);
-        Ok(Pending { hub: self.clone(), state: State::Asked { ticket, deadline, gets } })
+        let ticket = self.task.send(&self.info, operation, false)?;
+        let takes_values = takes_values(&operation);
+        Ok(Pending { hub: self.clone(), state: State::Requested { ticket, deadline, takes_values } })
     }
 
     /// Returns a block or a lock, identified by its fencing token.
@@ -271,17 +272,17 @@ impl Hub {
     /// # Errors
     /// [`Fault::NotHeld`], [`HubError::Lost`].
     pub fn give_back(&self, token: u64) -> Result<(), HubError> {
-        self.ask(Operation::GiveBack { token })?;
-        traced::gave_back(self.name(), self.kind(), token);
+        self.request(Operation::GiveBack { token })?;
+        traced::released(self.name(), self.kind(), token);
         Ok(())
     }
 
     /// Like [`give_back`](Self::give_back), without waiting for the answer. If the server has ended, so has
     /// the block or lock.
     pub fn release(&self, token: u64) {
-        if let Ok(ticket) = self.task.send(&self.about, Operation::GiveBack { token }, false) {
+        if let Ok(ticket) = self.task.send(&self.info, Operation::GiveBack { token }, false) {
             self.task.lock().ignore(ticket);
-            traced::gave_back(self.name(), self.kind(), token);
+            traced::released(self.name(), self.kind(), token);
         }
     }
 
@@ -290,9 +291,9 @@ impl Hub {
     /// # Errors
     /// [`Fault::AlreadyClosed`], [`HubError::Lost`].
     pub fn close(&self) -> Result<(), HubError> {
-        match self.ask(Operation::Close)? {
+        match self.request(Operation::Close)? {
             Outcome::Done(_) => Ok(()),
-            _ => Err(self.about.wrong_answer()),
+            _ => Err(self.info.unexpected_answer()),
         }
     }
 
@@ -301,18 +302,18 @@ impl Hub {
     /// # Errors
     /// [`HubError::Lost`].
     pub fn status(&self) -> Result<Status, HubError> {
-        match self.ask(Operation::Status)? {
+        match self.request(Operation::Status)? {
             Outcome::Status(status) => Ok(*status),
-            _ => Err(self.about.wrong_answer()),
+            _ => Err(self.info.unexpected_answer()),
         }
     }
 
-    fn ask(&self, operation: Operation<'_>) -> Result<Outcome, HubError> {
-        self.task.ask(&self.about, operation)
+    fn request(&self, operation: Operation<'_>) -> Result<Outcome, HubError> {
+        self.task.request_and_wait(&self.info, operation)
     }
 }
 
-fn gets(operation: &Operation<'_>) -> bool {
+fn takes_values(operation: &Operation<'_>) -> bool {
     matches!(operation, Operation::Get | Operation::GetMany { .. })
 }
 
@@ -327,42 +328,42 @@ pub struct Pending {
 
 #[derive(Debug)]
 enum State {
-    Asked { ticket: Ticket, deadline: Instant, gets: bool },
+    Requested { ticket: Ticket, deadline: Instant, takes_values: bool },
     Done(Taken),
     Taken,
 }
 
 impl Pending {
     /// Returns the result, if the operation is done according to the messages handled so far.
-    /// [`Task::listen`] waits for more.
+    /// [`Task::wait_for_message`] waits for more.
     ///
     /// # Errors
     /// Errors of the operation. After an error or a result the operation is over.
     pub fn try_take(&mut self) -> Result<Option<Taken>, HubError> {
-        let about = &self.hub.about;
-        let State::Asked { ticket, deadline, gets } = self.state else {
+        let info = &self.hub.info;
+        let State::Requested { ticket, deadline, takes_values } = self.state else {
             return match std::mem::replace(&mut self.state, State::Taken) {
                 State::Done(taken) => Ok(Some(taken)),
-                _ => Err(about.fault(Fault::NotHeld)),
+                _ => Err(info.fault_error(Fault::NotHeld)),
             };
         };
-        let heard = self.hub.task.lock().heard(about, ticket);
+        let answer = self.hub.task.lock().next_answer(info, ticket);
         // A value that arrived late for an earlier operation completes this one, which is withdrawn.
-        if gets
-            && matches!(heard, Ok(None))
-            && let Some(late) = self.hub.task.lock().take_late(about)
+        if takes_values
+            && matches!(answer, Ok(None))
+            && let Some(late) = self.hub.task.lock().take_late_value(info)
         {
-            self.hub.task.forget(about, ticket, true);
+            self.hub.task.abandon(info, ticket, true);
             self.state = State::Taken;
             return Ok(Some(late));
         }
-        let result = match heard {
+        let result = match answer {
             Ok(None) if Instant::now() < deadline => return Ok(None),
             Ok(None) => {
-                self.hub.task.forget(about, ticket, true);
-                Err(about.no_answer())
+                self.hub.task.abandon(info, ticket, true);
+                Err(info.no_answer_error())
             }
-            Ok(Some(outcome)) => about.taken(outcome).map(Some),
+            Ok(Some(outcome)) => info.convert_outcome(outcome).map(Some),
             Err(error) => Err(error),
         };
         self.state = State::Taken;
@@ -373,7 +374,7 @@ impl Pending {
     #[must_use]
     pub fn deadline(&self) -> Instant {
         match self.state {
-            State::Asked { deadline, .. } => deadline,
+            State::Requested { deadline, .. } => deadline,
             _ => Instant::now(),
         }
     }
@@ -381,17 +382,17 @@ impl Pending {
     /// Withdraws the operation, and waits up to 5 seconds for the hub's confirmation. Returns what the
     /// operation obtained nevertheless.
     pub(crate) fn withdraw(mut self) -> Option<Taken> {
-        let about = &self.hub.about;
-        if let State::Asked { ticket, .. } = self.state {
-            self.hub.task.send_about(about, ticket, Operation::Withdraw).ok()?;
+        let info = &self.hub.info;
+        if let State::Requested { ticket, .. } = self.state {
+            self.hub.task.send_follow_up(info, ticket, Operation::Withdraw).ok()?;
             let deadline = Instant::now() + GRACE;
             loop {
-                let heard = self.hub.task.lock().heard(about, ticket);
-                if let Some(outcome) = heard.ok()? {
+                let answer = self.hub.task.lock().next_answer(info, ticket);
+                if let Some(outcome) = answer.ok()? {
                     self.state = State::Taken;
                     return if let Outcome::Done(taken) = outcome { Some(taken) } else { None };
                 }
-                if !self.hub.task.listen_until(deadline).ok()? {
+                if !self.hub.task.wait_for_message_until(deadline).ok()? {
                     return None;
                 }
             }
@@ -409,8 +410,8 @@ impl Pending {
             if let Some(taken) = self.try_take()? {
                 return Ok(taken);
             }
-            span = span.or_else(|| traced::wait(self.hub.name()));
-            self.hub.task.listen_until(self.deadline())?;
+            span = span.or_else(|| traced::wait_span(self.hub.name()));
+            self.hub.task.wait_for_message_until(self.deadline())?;
         }
     }
 
@@ -420,20 +421,20 @@ impl Pending {
     /// Same as [`wait`](Self::wait).
     pub async fn wait_async(mut self) -> Result<Taken, HubError> {
         // Other futures run on the thread meanwhile, so the wait cannot be recorded as a span.
-        traced::waits(self.hub.name());
+        traced::wait_started(self.hub.name());
         loop {
             if let Some(taken) = self.try_take()? {
                 return Ok(taken);
             }
-            self.hub.task.listen_async(self.deadline()).await?;
+            self.hub.task.wait_for_message_async(self.deadline()).await?;
         }
     }
 }
 
 impl Drop for Pending {
     fn drop(&mut self) {
-        if let State::Asked { ticket, .. } = self.state {
-            self.hub.task.forget(&self.hub.about, ticket, true);
+        if let State::Requested { ticket, .. } = self.state {
+            self.hub.task.abandon(&self.hub.info, ticket, true);
         }
     }
 }

@@ -57,7 +57,7 @@ pub use hub::{Hub, Pending};
 pub use lock::{Owned, Resource};
 pub use pipeline::{MAX_WINDOW, NotAllSent, Receiver, Sender};
 pub use pool::{Block, Pool};
-pub use select::{Chosen, Selecting, Selection};
+pub use select::{SelectBuilder, Selected, Selection};
 pub use server::Server;
 pub use signals::{Event, Semaphore};
 pub use task::{PRIORITY_VARIABLE, Task, list};

@@ -61,12 +61,12 @@ impl Resource {
     /// # Errors
     /// Same as [`lock`](Self::lock), with [`Fault::WouldBlock`](crate::Fault::WouldBlock).
     pub fn try_lock(&self) -> Result<Owned, HubError> {
-        self.owned(self.hub.trying().get()?)
+        self.owned(self.hub.nonblocking().get()?)
     }
 
     pub(crate) fn owned(&self, taken: Taken) -> Result<Owned, HubError> {
         let Taken::Block { token, abandoned, .. } = taken else {
-            return Err(self.hub.about.wrong_answer());
+            return Err(self.hub.info.unexpected_answer());
         };
         Ok(Owned { hub: self.hub.clone(), token, abandoned, released: false })
     }

@@ -23,12 +23,12 @@ pub struct Sender<'c, T> {
     chan: &'c Chan<T>,
     window: usize,
     /// Maximum number of values per message.
-    most: usize,
+    batch_size: usize,
     /// Values for the next message, also in encoded form in `batch`.
     collected: Vec<T>,
     batch: BatchBuf,
     /// Messages without an answer, with their values.
-    under_way: VecDeque<(Pending, Vec<T>)>,
+    in_flight: VecDeque<(Pending, Vec<T>)>,
     /// Number of values in these messages.
     sent: usize,
     bytes: Vec<u8>,
@@ -43,10 +43,10 @@ pub struct Sender<'c, T> {
 pub struct Receiver<'c, T: Value> {
     chan: &'c Chan<T>,
     /// Maximum number of values per message, and number of messages requested at a time.
-    most: u32,
+    batch_size: u32,
     messages: usize,
     received: BatchReader,
-    under_way: VecDeque<Pending>,
+    in_flight: VecDeque<Pending>,
 }
 
 /// Values that a [`Sender`] did not send, with the error.
@@ -85,10 +85,10 @@ impl<T: Value> Chan<T> {
         Sender {
             chan: self,
             window,
-            most: if self.takes_batches() { half(window) } else { 1 },
+            batch_size: if self.supports_batches() { half(window) } else { 1 },
             collected: Vec::new(),
             batch: BatchBuf::new(),
-            under_way: VecDeque::new(),
+            in_flight: VecDeque::new(),
             sent: 0,
             bytes: Vec::new(),
         }
@@ -98,12 +98,18 @@ impl<T: Value> Chan<T> {
     #[must_use]
     pub fn receiver(&self, window: usize) -> Receiver<'_, T> {
         let window = window.clamp(1, MAX_WINDOW);
-        let (most, messages) = if self.takes_batches() { (half(window), 1) } else { (1, window) };
-        let most = u32::try_from(most).unwrap_or(MAX_BATCH);
-        Receiver { chan: self, most, messages, received: BatchReader::default(), under_way: VecDeque::new() }
+        let (batch_size, messages) = if self.supports_batches() { (half(window), 1) } else { (1, window) };
+        let batch_size = u32::try_from(batch_size).unwrap_or(MAX_BATCH);
+        Receiver {
+            chan: self,
+            batch_size,
+            messages,
+            received: BatchReader::default(),
+            in_flight: VecDeque::new(),
+        }
     }
 
-    fn takes_batches(&self) -> bool {
+    fn supports_batches(&self) -> bool {
         self.hub().kind() == Kind::Fifo
     }
 }
@@ -125,7 +131,11 @@ impl<T: Value> Sender<'_, T> {
         }
         self.batch.push(&self.bytes);
         self.collected.push(value);
-        if self.under_way.is_empty() || self.collected.len() >= self.most { self.start() } else { Ok(()) }
+        if self.in_flight.is_empty() || self.collected.len() >= self.batch_size {
+            self.start()
+        } else {
+            Ok(())
+        }
     }
 
     /// Encodes a value, and waits until there is room to collect it.
@@ -134,20 +144,20 @@ impl<T: Value> Sender<'_, T> {
         value.encode(&mut self.bytes);
         let most = self.chan.hub().value_bytes();
         if self.bytes.len() > most as usize {
-            let error = self.chan.hub().about.fault(Fault::TooLong(most));
+            let error = self.chan.hub().info.fault_error(Fault::TooLong(most));
             return Err(self.fail(error, Vec::new()));
         }
         if !self.batch.has_room(self.bytes.len()) {
             self.start()?;
         }
         if self.collected.is_empty() {
-            self.settle_answered()?;
+            self.complete_answered()?;
         }
         while self.sent + self.collected.len() >= self.window {
-            if self.under_way.is_empty() {
+            if self.in_flight.is_empty() {
                 self.start()?;
             }
-            self.settle_first()?;
+            self.complete_first()?;
         }
         Ok(())
     }
@@ -158,8 +168,8 @@ impl<T: Value> Sender<'_, T> {
     /// Same as [`send`](Self::send).
     pub fn flush(&mut self) -> Result<(), NotAllSent<T>> {
         self.start()?;
-        while !self.under_way.is_empty() {
-            self.settle_first()?;
+        while !self.in_flight.is_empty() {
+            self.complete_first()?;
         }
         Ok(())
     }
@@ -177,7 +187,7 @@ impl<T: Value> Sender<'_, T> {
         match started {
             Ok(pending) => {
                 self.sent += values.len();
-                self.under_way.push_back((pending, values));
+                self.in_flight.push_back((pending, values));
                 Ok(())
             }
             Err(error) => Err(self.fail(error, values)),
@@ -185,40 +195,40 @@ impl<T: Value> Sender<'_, T> {
     }
 
     /// Handles answers that have arrived.
-    fn settle_answered(&mut self) -> Result<(), NotAllSent<T>> {
-        for _ in 0..self.under_way.len() {
-            let heard = self.chan.hub().task.lock().listen(Duration::ZERO);
-            match heard {
+    fn complete_answered(&mut self) -> Result<(), NotAllSent<T>> {
+        for _ in 0..self.in_flight.len() {
+            let received = self.chan.hub().task.lock().wait_for_message(Duration::ZERO);
+            match received {
                 Ok(true) => {}
                 Ok(false) => break,
                 Err(error) => return Err(self.fail(error, Vec::new())),
             }
         }
-        while let Some((pending, _)) = self.under_way.front_mut() {
+        while let Some((pending, _)) = self.in_flight.front_mut() {
             let result = pending.try_take();
             if matches!(result, Ok(None)) {
                 break;
             }
-            let values = self.under_way.pop_front().map(|(_, values)| values).unwrap_or_default();
+            let values = self.in_flight.pop_front().map(|(_, values)| values).unwrap_or_default();
             self.sent -= values.len();
             result.map_err(|error| self.fail(error, values))?;
         }
         Ok(())
     }
 
-    fn settle_first(&mut self) -> Result<(), NotAllSent<T>> {
-        let Some((pending, values)) = self.under_way.pop_front() else { return Ok(()) };
+    fn complete_first(&mut self) -> Result<(), NotAllSent<T>> {
+        let Some((pending, values)) = self.in_flight.pop_front() else { return Ok(()) };
         self.sent -= values.len();
         pending.wait().map(drop).map_err(|error| self.fail(error, values))
     }
 
     /// Waits for the results of all other values, some of which may be sent.
     fn fail(&mut self, error: HubError, values: Vec<T>) -> NotAllSent<T> {
-        let mut failed = not_sent(error, values);
+        let mut failed = unsent_values(error, values);
         // Values sent before this one complete first.
-        for (pending, values) in self.under_way.drain(..) {
+        for (pending, values) in self.in_flight.drain(..) {
             if let Err(error) = pending.wait() {
-                failed.values.extend(not_sent(error, values).values);
+                failed.values.extend(unsent_values(error, values).values);
             }
         }
         failed.values.append(&mut self.collected);
@@ -229,7 +239,7 @@ impl<T: Value> Sender<'_, T> {
 }
 
 /// Returns the values that a hub did not take.
-fn not_sent<T>(error: HubError, mut values: Vec<T>) -> NotAllSent<T> {
+fn unsent_values<T>(error: HubError, mut values: Vec<T>) -> NotAllSent<T> {
     match error {
         HubError::Partial { hub, node, put, fault: Some(fault) } => {
             let values = values.split_off(values.len().min(put as usize));
@@ -248,13 +258,13 @@ impl<T: Value> Receiver<'_, T> {
         if let Some(value) = self.received.next_value() {
             return self.chan.decode(value);
         }
-        self.ask()?;
-        let Some(first) = self.under_way.pop_front() else { return self.chan.recv() };
+        self.request_more()?;
+        let Some(first) = self.in_flight.pop_front() else { return self.chan.recv() };
         match first.wait()? {
             Taken::Values(values) => {
                 self.received = values.into();
                 // The next values are in flight while these are used.
-                self.ask()?;
+                self.request_more()?;
                 match self.received.next_value() {
                     Some(value) => self.chan.decode(value),
                     None => self.chan.recv(),
@@ -264,11 +274,11 @@ impl<T: Value> Receiver<'_, T> {
         }
     }
 
-    fn ask(&mut self) -> Result<(), HubError> {
+    fn request_more(&mut self) -> Result<(), HubError> {
         let hub = self.chan.hub();
-        while self.under_way.len() < self.messages {
-            self.under_way.push_back(if self.most > 1 {
-                hub.start_get_many(self.most)?
+        while self.in_flight.len() < self.messages {
+            self.in_flight.push_back(if self.batch_size > 1 {
+                hub.start_get_many(self.batch_size)?
             } else {
                 hub.start_get()?
             });
@@ -279,8 +289,8 @@ impl<T: Value> Receiver<'_, T> {
 
 impl<T: Value> Drop for Receiver<'_, T> {
     fn drop(&mut self) {
-        let brought = self.under_way.drain(..).filter_map(Pending::withdraw).collect();
-        self.chan.hub().keep(std::mem::take(&mut self.received), brought);
+        let withdrawn = self.in_flight.drain(..).filter_map(Pending::withdraw).collect();
+        self.chan.hub().keep_values(std::mem::take(&mut self.received), withdrawn);
     }
 }
 

@@ -56,12 +56,12 @@ pub struct Plan {
 pub enum PlanError {
     #[error("{0}")]
     Syntax(String),
-    #[error("{of} has no '{key}'; it may have {known}")]
-    UnknownKey { of: String, key: String, known: &'static str },
-    #[error("'{key}' of {of} is not {wanted}")]
-    WrongType { of: String, key: String, wanted: &'static str },
-    #[error("{of} has no '{key}', which it needs")]
-    Missing { of: String, key: &'static str },
+    #[error("{item} has no '{key}'; it may have {known}")]
+    UnknownKey { item: String, key: String, known: &'static str },
+    #[error("'{key}' of {item} is not {wanted}")]
+    WrongType { item: String, key: String, wanted: &'static str },
+    #[error("{item} has no '{key}', which it needs")]
+    Missing { item: String, key: &'static str },
     #[error(
         "hub '{hub}' is a '{kind}', and there is no such kind; use port, fifo, event, semaphore, resource or pool"
     )]
@@ -77,7 +77,7 @@ pub enum PlanError {
 }
 
 /// Formats names for a message: at most ten of them.
-fn listed<'n>(names: impl Iterator<Item = &'n String>) -> String {
+fn join_names<'n>(names: impl Iterator<Item = &'n String>) -> String {
     let names: Vec<&str> = names.map(String::as_str).collect();
     match names.len() {
         0 => "none".to_owned(),
@@ -91,43 +91,45 @@ fn parse(text: &str) -> Result<Table, PlanError> {
 }
 
 /// Refuses keys other than `keys`; `known` lists them for the error message.
-fn only(table: &Table, of: &str, keys: &[&str], known: &'static str) -> Result<(), PlanError> {
+fn check_keys(table: &Table, item: &str, keys: &[&str], known: &'static str) -> Result<(), PlanError> {
     match table.keys().find(|key| !keys.contains(&key.as_str())) {
-        Some(key) => Err(PlanError::UnknownKey { of: of.to_owned(), key: key.clone(), known }),
+        Some(key) => Err(PlanError::UnknownKey { item: item.to_owned(), key: key.clone(), known }),
         None => Ok(()),
     }
 }
 
-fn wrong(of: &str, key: &str, wanted: &'static str) -> PlanError {
-    PlanError::WrongType { of: of.to_owned(), key: key.to_owned(), wanted }
+fn wrong_type(item: &str, key: &str, wanted: &'static str) -> PlanError {
+    PlanError::WrongType { item: item.to_owned(), key: key.to_owned(), wanted }
 }
 
-fn text(table: &Table, of: &str, key: &'static str) -> Result<Option<String>, PlanError> {
+fn text(table: &Table, item: &str, key: &'static str) -> Result<Option<String>, PlanError> {
     match table.get(key) {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text.clone())),
-        Some(_) => Err(wrong(of, key, "text")),
+        Some(_) => Err(wrong_type(item, key, "text")),
     }
 }
 
 fn number<T: TryFrom<i64>>(
     table: &Table,
-    of: &str,
+    item: &str,
     key: &'static str,
     wanted: &'static str,
 ) -> Result<Option<T>, PlanError> {
     match table.get(key) {
         None => Ok(None),
-        Some(Value::Integer(number)) => T::try_from(*number).map(Some).map_err(|_| wrong(of, key, wanted)),
-        Some(_) => Err(wrong(of, key, wanted)),
+        Some(Value::Integer(number)) => {
+            T::try_from(*number).map(Some).map_err(|_| wrong_type(item, key, wanted))
+        }
+        Some(_) => Err(wrong_type(item, key, wanted)),
     }
 }
 
-fn table<'t>(tables: &'t Table, of: &str, key: &str) -> Result<Option<&'t Table>, PlanError> {
+fn table<'t>(tables: &'t Table, item: &str, key: &str) -> Result<Option<&'t Table>, PlanError> {
     match tables.get(key) {
         None => Ok(None),
         Some(Value::Table(table)) => Ok(Some(table)),
-        Some(_) => Err(wrong(of, key, "a table")),
+        Some(_) => Err(wrong_type(item, key, "a table")),
     }
 }
 
@@ -137,16 +139,16 @@ impl Application {
     /// # Errors
     /// [`PlanError`].
     pub fn parse(text: &str) -> Result<Application, PlanError> {
-        let (of, file) = ("the application file", parse(text)?);
-        only(&file, of, &["hubs", "tasks"], "the tables [hubs] and [tasks]")?;
+        let (item, file) = ("the application file", parse(text)?);
+        check_keys(&file, item, &["hubs", "tasks"], "the tables [hubs] and [tasks]")?;
         let mut application = Application::default();
-        for (name, _) in table(&file, of, "hubs")?.into_iter().flatten() {
-            let hubs = table(&file, of, "hubs")?.unwrap_or(&file);
+        for (name, _) in table(&file, item, "hubs")?.into_iter().flatten() {
+            let hubs = table(&file, item, "hubs")?.unwrap_or(&file);
             let declared = table(hubs, "[hubs]", name)?.unwrap_or(&file);
             application.hubs.push(hub(name, declared)?);
         }
-        for (name, _) in table(&file, of, "tasks")?.into_iter().flatten() {
-            let tasks = table(&file, of, "tasks")?.unwrap_or(&file);
+        for (name, _) in table(&file, item, "tasks")?.into_iter().flatten() {
+            let tasks = table(&file, item, "tasks")?.unwrap_or(&file);
             let declared = table(tasks, "[tasks]", name)?.unwrap_or(&file);
             application.tasks.push(task(name, declared)?);
         }
@@ -157,58 +159,58 @@ impl Application {
 const HUB_KEYS: &str = "kind, capacity, initial, value, value_bytes, block_bytes and inheritance";
 
 fn hub(name: &str, declared: &Table) -> Result<Description, PlanError> {
-    let of = format!("hub '{name}'");
+    let item = format!("hub '{name}'");
     let keys = ["kind", "capacity", "initial", "value", "value_bytes", "block_bytes", "inheritance"];
-    only(declared, &of, &keys, HUB_KEYS)?;
-    let missing = || PlanError::Missing { of: of.clone(), key: "kind" };
-    let kind = text(declared, &of, "kind")?.ok_or_else(missing)?;
+    check_keys(declared, &item, &keys, HUB_KEYS)?;
+    let missing = || PlanError::Missing { item: item.clone(), key: "kind" };
+    let kind = text(declared, &item, "kind")?.ok_or_else(missing)?;
     let kind = Kind::from_name(&kind).ok_or_else(|| PlanError::UnknownKind { hub: name.to_owned(), kind })?;
     let mut description = Description::new(name, kind);
     // Numbers that are too large for any hub are refused with the limits of the kind.
     let count = "a number from 0 to 4,294,967,295";
-    if let Some(capacity) = number(declared, &of, "capacity", count)? {
+    if let Some(capacity) = number(declared, &item, "capacity", count)? {
         description.capacity = capacity;
     }
-    if let Some(initial) = number(declared, &of, "initial", count)? {
+    if let Some(initial) = number(declared, &item, "initial", count)? {
         description.initial = initial;
     }
     for (key, has) in [("value_bytes", kind.has_values()), ("block_bytes", kind == Kind::Pool)] {
-        match number(declared, &of, key, count)? {
+        match number(declared, &item, key, count)? {
             Some(bytes) if has => description.value_bytes = bytes,
-            Some(_) => return Err(wrong(&of, key, "for hubs of its kind")),
+            Some(_) => return Err(wrong_type(&item, key, "for hubs of its kind")),
             None => {}
         }
     }
-    if let Some(value) = text(declared, &of, "value")? {
+    if let Some(value) = text(declared, &item, "value")? {
         if !kind.has_values() {
-            return Err(wrong(&of, "value", "for hubs of its kind"));
+            return Err(wrong_type(&item, "value", "for hubs of its kind"));
         }
         description.value_type = type_number(&value);
     }
     match declared.get("inheritance") {
         None => {}
         Some(Value::Boolean(inheritance)) if kind == Kind::Resource => description.inheritance = *inheritance,
-        Some(Value::Boolean(_)) => return Err(wrong(&of, "inheritance", "for hubs of its kind")),
-        Some(_) => return Err(wrong(&of, "inheritance", "true or false")),
+        Some(Value::Boolean(_)) => return Err(wrong_type(&item, "inheritance", "for hubs of its kind")),
+        Some(_) => return Err(wrong_type(&item, "inheritance", "true or false")),
     }
     description.check()?;
     Ok(description)
 }
 
 fn task(name: &str, declared: &Table) -> Result<TaskDeclaration, PlanError> {
-    let of = format!("task '{name}'");
-    only(declared, &of, &["image", "arguments", "priority"], "image, arguments and priority")?;
-    let missing = || PlanError::Missing { of: of.clone(), key: "image" };
-    let image = text(declared, &of, "image")?.ok_or_else(missing)?;
+    let item = format!("task '{name}'");
+    check_keys(declared, &item, &["image", "arguments", "priority"], "image, arguments and priority")?;
+    let missing = || PlanError::Missing { item: item.clone(), key: "image" };
+    let image = text(declared, &item, "image")?.ok_or_else(missing)?;
     let arguments = match declared.get("arguments") {
         None => Vec::new(),
         Some(Value::Array(words)) => {
             let words = words.iter().map(|word| word.as_str().map(str::to_owned));
-            words.collect::<Option<_>>().ok_or_else(|| wrong(&of, "arguments", "a list of texts"))?
+            words.collect::<Option<_>>().ok_or_else(|| wrong_type(&item, "arguments", "a list of texts"))?
         }
-        Some(_) => return Err(wrong(&of, "arguments", "a list of texts")),
+        Some(_) => return Err(wrong_type(&item, "arguments", "a list of texts")),
     };
-    let priority = number(declared, &of, "priority", "a number from 0 to 255")?;
+    let priority = number(declared, &item, "priority", "a number from 0 to 255")?;
     Ok(TaskDeclaration { name: name.to_owned(), image, arguments, priority })
 }
 
@@ -218,19 +220,25 @@ impl Topology {
     /// # Errors
     /// [`PlanError`].
     pub fn parse(text: &str) -> Result<Topology, PlanError> {
-        let (of, file) = ("the topology file", parse(text)?);
-        only(&file, of, &["default", "hubs", "tasks"], "`default` and the tables [hubs] and [tasks]")?;
+        let (item, file) = ("the topology file", parse(text)?);
+        check_keys(
+            &file,
+            item,
+            &["default", "hubs", "tasks"],
+            "`default` and the tables [hubs] and [tasks]",
+        )?;
         let nodes = |key: &str| {
             let mut nodes = BTreeMap::new();
-            for (name, node) in table(&file, of, key)?.into_iter().flatten() {
-                let node =
-                    node.as_str().ok_or_else(|| wrong(&format!("[{key}]"), name, "the name of a node"))?;
+            for (name, node) in table(&file, item, key)?.into_iter().flatten() {
+                let node = node
+                    .as_str()
+                    .ok_or_else(|| wrong_type(&format!("[{key}]"), name, "the name of a node"))?;
                 nodes.insert(name.clone(), node.to_owned());
             }
             Ok::<_, PlanError>(nodes)
         };
         Ok(Topology {
-            default: self::text(&file, of, "default")?,
+            default: self::text(&file, item, "default")?,
             hubs: nodes("hubs")?,
             tasks: nodes("tasks")?,
         })
@@ -254,7 +262,7 @@ impl Plan {
         let placed = [("hub", &topology.hubs, &hubs), ("task", &topology.tasks, &tasks)];
         for (what, placed, declared) in placed {
             if let Some(name) = placed.keys().find(|name| !declared.contains(*name)) {
-                let known = listed(declared.iter());
+                let known = join_names(declared.iter());
                 return Err(PlanError::Undeclared { what, name: name.clone(), known });
             }
         }
@@ -264,7 +272,7 @@ impl Plan {
             if nodes.contains(node) {
                 return Ok(node.clone());
             }
-            let (name, node, known) = (name.to_owned(), node.clone(), listed(nodes.iter()));
+            let (name, node, known) = (name.to_owned(), node.clone(), join_names(nodes.iter()));
             Err(PlanError::UnknownNode { what, name, node, known })
         };
         let mut plan = Plan::default();
@@ -282,14 +290,14 @@ impl Plan {
 
 /// Formats a hub as an argument of the program that serves it.
 #[must_use]
-pub fn to_word(hub: &Description) -> String {
+pub fn to_argument(hub: &Description) -> String {
     let Description { name, kind, capacity, initial, value_bytes, value_type, inheritance } = hub;
     format!("{name}:{kind}:{capacity}:{initial}:{value_bytes}:{value_type:x}:{}", u8::from(*inheritance))
 }
 
-/// Parses the output of [`to_word`]; `None` for other text.
+/// Parses the output of [`to_argument`]; `None` for other text.
 #[must_use]
-pub fn from_word(word: &str) -> Option<Description> {
+pub fn from_argument(word: &str) -> Option<Description> {
     let mut parts = word.split(':');
     let (name, kind) = (parts.next()?, Kind::from_name(parts.next()?)?);
     let mut number = || parts.next()?.parse::<u32>().ok();
@@ -325,7 +333,7 @@ mod tests {
     }
 
     #[test]
-    fn an_application_is_placed_by_its_topology() {
+    fn topology_places_an_application() {
         let placed = plan("default = 'host'\n[hubs]\njobs = 'arm0'\n[tasks]\nworker = 'arm0'").unwrap();
         let names = |node: &str| placed.hubs[node].iter().map(|hub| hub.name.as_str()).collect::<Vec<_>>();
         assert_eq!(names("arm0"), ["jobs"]);
@@ -341,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_placed_is_named() {
+    fn placement_errors_name_the_part() {
         let message = |topology| plan(topology).unwrap_err().to_string();
         assert!(message("").contains("does not place hub 'done'"));
         assert!(
@@ -356,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_declared_is_named() {
+    fn declaration_errors_name_the_key() {
         let message = |hub: &str| Application::parse(&format!("[hubs]\n{hub}")).unwrap_err().to_string();
         assert!(message("x = { kind = 'fifo', capacity = 0 }").contains("invalid capacity 0 of fifo 'x'"));
         assert!(message("x = { kind = 'fifo', capacity = 65537 }").contains("from 1 to 65536"));
@@ -378,14 +386,14 @@ mod tests {
     }
 
     #[test]
-    fn hubs_travel_as_words() {
+    fn hubs_round_trip_as_arguments() {
         for hub in Application::parse(APPLICATION).unwrap().hubs {
-            assert_eq!(from_word(&to_word(&hub)), Some(hub));
+            assert_eq!(from_argument(&to_argument(&hub)), Some(hub));
         }
         for wrong in
             ["", "x", "x:fifo:1:0:0:0", "x:fifo:1:0:0:0:1:2", "x:queue:1:0:0:0:1", "x:fifo:-1:0:0:0:1"]
         {
-            assert_eq!(from_word(wrong), None, "{wrong}");
+            assert_eq!(from_argument(wrong), None, "{wrong}");
         }
     }
 }

@@ -89,12 +89,12 @@ impl Pool {
     /// # Errors
     /// Same as [`allocate`](Self::allocate), with [`Fault::WouldBlock`](crate::Fault::WouldBlock).
     pub fn try_allocate(&self) -> Result<Block, HubError> {
-        self.block(self.hub.trying().get()?)
+        self.block(self.hub.nonblocking().get()?)
     }
 
     pub(crate) fn block(&self, taken: Taken) -> Result<Block, HubError> {
         let Taken::Block { number, token, .. } = taken else {
-            return Err(self.hub.about.wrong_answer());
+            return Err(self.hub.info.unexpected_answer());
         };
         Ok(Block { hub: self.hub.clone(), number, token, memory: self.memory.clone() })
     }

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use tombolo_hub::{Fault, Operation, Order, Select, Taken};
+use tombolo_hub::{Fault, Operation, Select, SelectCommand, Taken};
 
 use crate::connections::{GRACE, Ticket};
 use crate::hub::Hub;
@@ -14,7 +14,7 @@ use crate::{Chan, Event, HubError, Resource, Semaphore, Value};
 
 /// Operations of which exactly one is performed. Each hub may occur once.
 #[derive(Debug)]
-pub struct Selecting {
+pub struct SelectBuilder {
     task: Task,
     arms: Vec<Arm>,
 }
@@ -28,7 +28,7 @@ struct Arm {
 
 /// Operation that was performed.
 #[derive(Debug)]
-pub struct Chosen {
+pub struct Selected {
     /// Index of the operation, in the order of addition.
     pub index: usize,
     hub: Hub,
@@ -38,12 +38,12 @@ pub struct Chosen {
 impl Task {
     /// Creates a select without operations.
     #[must_use]
-    pub fn select(&self) -> Selecting {
-        Selecting { task: self.clone(), arms: Vec::new() }
+    pub fn select(&self) -> SelectBuilder {
+        SelectBuilder { task: self.clone(), arms: Vec::new() }
     }
 }
 
-impl Selecting {
+impl SelectBuilder {
     /// Adds a put of `value` into a hub, and returns its index.
     pub fn put(&mut self, hub: &Hub, value: &[u8]) -> usize {
         self.add(hub, Some(value.to_vec()))
@@ -66,7 +66,7 @@ impl Selecting {
         self.add(&chan.hub, Some(bytes))
     }
 
-    /// Adds a receive, and returns its index. [`Chosen::value`] returns the value.
+    /// Adds a receive, and returns its index. [`Selected::value`] returns the value.
     pub fn recv<T>(&mut self, chan: &Chan<T>) -> usize {
         self.get(&chan.hub)
     }
@@ -81,12 +81,12 @@ impl Selecting {
         self.get(&event.hub)
     }
 
-    /// Adds the locking of a resource, and returns its index. [`Chosen::owned`] returns the lock.
+    /// Adds the locking of a resource, and returns its index. [`Selected::owned`] returns the lock.
     pub fn resource(&mut self, resource: &Resource) -> usize {
         self.get(&resource.hub)
     }
 
-    /// Adds the allocation of a block, and returns its index. [`Chosen::block`] returns the block.
+    /// Adds the allocation of a block, and returns its index. [`Selected::block`] returns the block.
     pub fn pool(&mut self, pool: &Pool) -> usize {
         self.get(&pool.hub)
     }
@@ -101,29 +101,37 @@ impl Selecting {
     /// # Errors
     /// [`HubError::Select`] if a hub occurs twice, or there is none; [`HubError::Lost`].
     pub fn start(self) -> Result<Selection, HubError> {
-        let place = |arm: &Arm| self.task.lock().place(&arm.hub.about);
-        let places: Vec<_> = self.arms.iter().map(place).collect();
-        let select = Select::new(&places).map_err(|error| HubError::Select { hubs: self.names(), error })?;
+        let order_key = |arm: &Arm| self.task.lock().order_key(&arm.hub.info);
+        let keys: Vec<_> = self.arms.iter().map(order_key).collect();
+        let select = Select::new(&keys).map_err(|error| HubError::Select { hubs: self.names(), error })?;
         let deadline = Instant::now() + self.task.timeout();
         // A single attempt is answered immediately.
-        let gave_up = self.task.timeout().is_zero();
+        let has_given_up = self.task.timeout().is_zero();
         let (tickets, withdrawn) = (Vec::new(), vec![false; self.arms.len()]);
-        let kept = self.kept();
-        let mut started =
-            Selection { selecting: self, select, kept, tickets, withdrawn, lost: None, deadline, gave_up };
-        if started.kept.is_none() {
-            started.post()?;
+        let available = self.available();
+        let mut started = Selection {
+            builder: self,
+            select,
+            available,
+            tickets,
+            withdrawn,
+            lost: None,
+            deadline,
+            has_given_up,
+        };
+        if started.available.is_none() {
+            started.send_requests()?;
         }
         Ok(started)
     }
 
     /// Returns a value that an earlier operation of the task took and did not use, from the first hub that
     /// has one.
-    fn kept(&self) -> Option<Chosen> {
+    fn available(&self) -> Option<Selected> {
         let mut taking = self.arms.iter().enumerate().filter(|(_, arm)| arm.value.is_none());
         taking.find_map(|(index, arm)| {
-            let taken = self.task.lock().take_late(&arm.hub.about)?;
-            Some(Chosen { index, hub: arm.hub.clone(), taken })
+            let taken = self.task.lock().take_late_value(&arm.hub.info)?;
+            Some(Selected { index, hub: arm.hub.clone(), taken })
         })
     }
 
@@ -134,7 +142,7 @@ impl Selecting {
     /// [`HubError::Fault`] with the hub that is closed or refuses its operation, [`HubError::Lost`] with the
     /// hub whose node has died. No operation was performed then, except that a hub that died may have
     /// performed its own.
-    pub fn wait(self) -> Result<Chosen, HubError> {
+    pub fn wait(self) -> Result<Selected, HubError> {
         self.start()?.wait()
     }
 
@@ -143,7 +151,7 @@ impl Selecting {
     ///
     /// # Errors
     /// Same as [`wait`](Self::wait).
-    pub async fn wait_async(self) -> Result<Chosen, HubError> {
+    pub async fn wait_async(self) -> Result<Selected, HubError> {
         self.start()?.wait_async().await
     }
 }
@@ -152,10 +160,10 @@ impl Selecting {
 #[derive(Debug)]
 #[must_use = "dropped, it is withdrawn"]
 pub struct Selection {
-    selecting: Selecting,
+    builder: SelectBuilder,
     select: Select,
     /// Result, if it was available from the beginning.
-    kept: Option<Chosen>,
+    available: Option<Selected>,
     tickets: Vec<Option<Ticket>>,
     /// Whether each operation was withdrawn already.
     withdrawn: Vec<bool>,
@@ -163,53 +171,53 @@ pub struct Selection {
     lost: Option<HubError>,
     deadline: Instant,
     /// Whether the hubs were told that the deadline has passed.
-    gave_up: bool,
+    has_given_up: bool,
 }
 
 impl Selection {
     /// Sends all operations to their hubs.
-    fn post(&mut self) -> Result<(), HubError> {
-        for arm in &self.selecting.arms {
+    fn send_requests(&mut self) -> Result<(), HubError> {
+        for arm in &self.builder.arms {
             let operation = match &arm.value {
                 Some(value) => Operation::Put { value },
                 None => Operation::Get,
             };
-            self.tickets.push(Some(self.selecting.task.send(&arm.hub.about, operation, true)?));
+            self.tickets.push(Some(self.builder.task.send(&arm.hub.info, operation, true)?));
         }
         Ok(())
     }
 
     /// Returns the operation that was performed, if one was according to the messages handled so far.
-    /// [`Task::listen`] waits for more.
+    /// [`Task::wait_for_message`] waits for more.
     ///
     /// # Errors
-    /// Same as [`Selecting::wait`].
-    pub fn try_take(&mut self) -> Result<Option<Chosen>, HubError> {
-        if let Some(kept) = self.kept.take() {
-            return Ok(Some(kept));
+    /// Same as [`SelectBuilder::wait`].
+    pub fn try_take(&mut self) -> Result<Option<Selected>, HubError> {
+        if let Some(available) = self.available.take() {
+            return Ok(Some(available));
         }
-        self.hear()?;
+        self.handle_answers()?;
         if let Some((index, result)) = self.select.take_result() {
-            let hub = &self.selecting.arms[index].hub;
+            let hub = &self.builder.arms[index].hub;
             return match result {
                 Ok(taken) => {
-                    traced::done(hub.name(), hub.kind(), &taken);
-                    Ok(Some(Chosen { index, hub: hub.clone(), taken }))
+                    traced::operation(hub.name(), hub.kind(), &taken);
+                    Ok(Some(Selected { index, hub: hub.clone(), taken }))
                 }
-                Err(fault) => Err(self.lost.take().unwrap_or_else(|| hub.about.fault(fault))),
+                Err(fault) => Err(self.lost.take().unwrap_or_else(|| hub.info.fault_error(fault))),
             };
         }
-        if self.select.is_over() {
-            let hubs = self.selecting.names();
+        if self.select.is_finished() {
+            let hubs = self.builder.names();
             return Err(self.lost.take().unwrap_or(HubError::NothingReady { hubs }));
         }
         if Instant::now() >= self.next_deadline() {
-            if std::mem::replace(&mut self.gave_up, true) {
-                return Err(self.no_answer());
+            if std::mem::replace(&mut self.has_given_up, true) {
+                return Err(self.no_answer_error());
             }
-            let mut orders = Vec::new();
-            self.select.give_up(&mut orders);
-            self.carry_out(orders)?;
+            let mut commands = Vec::new();
+            self.select.abandon(&mut commands);
+            self.execute(commands)?;
         }
         Ok(None)
     }
@@ -217,82 +225,82 @@ impl Selection {
     /// Waits until one operation is performed.
     ///
     /// # Errors
-    /// Same as [`Selecting::wait`].
-    pub fn wait(mut self) -> Result<Chosen, HubError> {
+    /// Same as [`SelectBuilder::wait`].
+    pub fn wait(mut self) -> Result<Selected, HubError> {
         let mut span = None;
         loop {
             if let Some(chosen) = self.try_take()? {
                 return Ok(chosen);
             }
-            span = span.or_else(|| traced::wait("select"));
-            self.selecting.task.listen_until(self.next_deadline())?;
+            span = span.or_else(|| traced::wait_span("select"));
+            self.builder.task.wait_for_message_until(self.next_deadline())?;
         }
     }
 
     /// Async version of [`wait`](Self::wait).
     ///
     /// # Errors
-    /// Same as [`Selecting::wait`].
-    pub async fn wait_async(mut self) -> Result<Chosen, HubError> {
+    /// Same as [`SelectBuilder::wait`].
+    pub async fn wait_async(mut self) -> Result<Selected, HubError> {
         loop {
             if let Some(chosen) = self.try_take()? {
                 return Ok(chosen);
             }
-            self.selecting.task.listen_async(self.next_deadline()).await?;
+            self.builder.task.wait_for_message_async(self.next_deadline()).await?;
         }
     }
 
     /// Latest time for the next call of [`try_take`](Self::try_take).
     #[must_use]
     pub fn next_deadline(&self) -> Instant {
-        if self.gave_up { self.deadline + GRACE } else { self.deadline }
+        if self.has_given_up { self.deadline + GRACE } else { self.deadline }
     }
 
-    fn no_answer(&self) -> HubError {
-        let unanswered = self.selecting.arms.iter().zip(&self.tickets).find(|(_, ticket)| ticket.is_some());
+    fn no_answer_error(&self) -> HubError {
+        let unanswered = self.builder.arms.iter().zip(&self.tickets).find(|(_, ticket)| ticket.is_some());
         match unanswered {
-            Some((arm, _)) => arm.hub.about.no_answer(),
-            None => HubError::NoAnswer { hub: self.selecting.names(), node: String::new() },
+            Some((arm, _)) => arm.hub.info.no_answer_error(),
+            None => HubError::NoAnswer { hub: self.builder.names(), node: String::new() },
         }
     }
 
     /// Handles the answers of the hubs.
-    fn hear(&mut self) -> Result<(), HubError> {
+    fn handle_answers(&mut self) -> Result<(), HubError> {
         for index in 0..self.tickets.len() {
             while let Some(ticket) = self.tickets[index] {
-                let mut orders = Vec::new();
-                let arm = &self.selecting.arms[index];
-                match self.selecting.task.heard(&arm.hub.about, ticket) {
+                let mut commands = Vec::new();
+                let arm = &self.builder.arms[index];
+                match self.builder.task.next_answer(&arm.hub.info, ticket) {
                     Ok(None) => break,
                     Ok(Some(outcome)) => {
                         if outcome.is_final() {
                             self.tickets[index] = None;
                         }
-                        self.select.heard(index, outcome, &mut orders);
+                        self.select.handle_outcome(index, outcome, &mut commands);
                     }
                     Err(error) => {
                         self.tickets[index] = None;
                         self.lost.get_or_insert(error);
-                        self.select.lost(index, Fault::NoSuchHub, &mut orders);
+                        self.select.handle_loss(index, Fault::NoSuchHub, &mut commands);
                     }
                 }
-                self.carry_out(orders)?;
+                self.execute(commands)?;
             }
         }
         Ok(())
     }
 
-    fn carry_out(&mut self, orders: Vec<Order>) -> Result<(), HubError> {
-        for order in orders {
-            let (arm, operation) = match order {
-                Order::Claim { arm, offer } => (arm, Operation::Claim { offer }),
-                Order::Unclaim { arm, offer } => (arm, Operation::Unclaim { offer }),
-                Order::Withdraw { arm } => (arm, Operation::Withdraw),
+    fn execute(&mut self, commands: Vec<SelectCommand>) -> Result<(), HubError> {
+        for command in commands {
+            let (arm, operation) = match command {
+                SelectCommand::Claim { arm, offer } => (arm, Operation::Claim { offer }),
+                SelectCommand::Unclaim { arm, offer } => (arm, Operation::Unclaim { offer }),
+                SelectCommand::Withdraw { arm } => (arm, Operation::Withdraw),
             };
             self.withdrawn[arm] |= operation == Operation::Withdraw;
             let Some(ticket) = self.tickets[arm] else { continue };
-            let hub = &self.selecting.arms[arm].hub;
-            match self.selecting.task.send_about(&hub.about, ticket, operation) {
+            let hub = &self.builder.arms[arm].hub;
+            match self.builder.task.send_follow_up(&hub.info, ticket, operation) {
                 // Its end will be reported shortly.
                 Ok(()) | Err(HubError::Lost { .. }) => {}
                 Err(error) => return Err(error),
@@ -305,21 +313,21 @@ impl Selection {
 impl Drop for Selection {
     /// Abandons the operations without a final answer. A claimed value that arrives late is kept.
     fn drop(&mut self) {
-        let arms = self.selecting.arms.iter().zip(&mut self.tickets).zip(&self.withdrawn);
+        let arms = self.builder.arms.iter().zip(&mut self.tickets).zip(&self.withdrawn);
         for ((arm, ticket), withdrawn) in arms {
             if let Some(ticket) = ticket.take() {
-                self.selecting.task.forget(&arm.hub.about, ticket, !withdrawn);
+                self.builder.task.abandon(&arm.hub.info, ticket, !withdrawn);
             }
         }
     }
 }
 
-impl Chosen {
+impl Selected {
     fn belongs_to(&self, hub: &Hub) -> Result<(), HubError> {
         if self.hub.name() == hub.name() {
             return Ok(());
         }
-        Err(hub.about.fault(Fault::NotHeld))
+        Err(hub.info.fault_error(Fault::NotHeld))
     }
 
     /// Returns what was taken, for a hub of any kind.

@@ -11,22 +11,24 @@ use tombolo::names::{Condition, NameFault, NewRecord};
 use tombolo::region::{Region, RegionOptions, Rights};
 use tombolo::waitset::Waker;
 use tombolo::{Channel, ChannelOptions, Domain, Error, Interest, Listener, Ready, Token, WaitSet, Waited};
-use tombolo_hub::{Answer, Client, Description, Hubs, Key, Kind, Limits, Outcome, Output, Request, wire};
+use tombolo_hub::{
+    Answer, Client, Description, Hubs, Kind, Limits, Outcome, Output, Request, RequestKey, wire,
+};
 
 use crate::counts::Counts;
 use crate::{HubError, traced};
 
 /// Timeout of the event loop's wait, which is repeated.
-const AWHILE: Duration = Duration::from_secs(3600);
+const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 /// Maximum number of requests of one client that are handled before the other clients get a turn.
-const TURN: usize = 64;
+const BATCH: usize = 64;
 
 /// Maximum number of tasks per server. Further tasks find their channels closed.
 const MAX_CLIENTS: usize = 4096;
 
 /// Prefix of the records of hubs among the machine's names.
-pub(crate) const RECORDS: &str = "hub/";
+pub(crate) const RECORD_PREFIX: &str = "hub/";
 
 /// Channel options of both ends.
 pub(crate) fn options() -> Result<ChannelOptions, Error> {
@@ -35,7 +37,7 @@ pub(crate) fn options() -> Result<ChannelOptions, Error> {
 
 /// Task of a program, with the messages that it has not received yet.
 #[derive(Debug)]
-struct Served {
+struct ClientConnection {
     channel: Channel,
     client: Client,
     /// Messages, each with whether it is about an inherited priority: of consecutive ones only the last is
@@ -43,7 +45,7 @@ struct Served {
     outbox: VecDeque<(bool, Vec<u8>)>,
 }
 
-impl Waited for Served {
+impl Waited for ClientConnection {
     type End = Channel;
 
     fn end(&self) -> &Channel {
@@ -79,12 +81,12 @@ pub struct Server {
     memory: HashMap<u32, Region>,
     /// Counts of semaphores and events, if there are any.
     counts: Option<Counts>,
-    set: WaitSet<Served>,
+    set: WaitSet<ClientConnection>,
     tokens: BTreeMap<Client, Token>,
-    joined: u64,
+    last_client: u64,
     accepted: Receiver<Result<Channel, Error>>,
     stopper: Stopper,
-    begun: Instant,
+    started: Instant,
     message: Vec<u8>,
 }
 
@@ -116,7 +118,7 @@ impl Server {
         let (sender, accepted) = mpsc::channel();
         let listener = options()?.export(domain, &service)?;
         let stops = stopper.clone();
-        let accept = move || accept_all(&listener, &sender, &stops);
+        let accept = move || run_acceptor(&listener, &sender, &stops);
         std::thread::Builder::new().name("accept".into()).spawn(accept).map_err(|error| {
             let errno = error.raw_os_error().unwrap_or(0);
             Error::Os { operation: "start a thread".into(), errno }
@@ -124,9 +126,21 @@ impl Server {
         for description in &descriptions {
             publish(domain, description, &service)?;
         }
-        let (tokens, begun) = (BTreeMap::new(), Instant::now());
-        let (domain, message, joined) = (domain.clone(), Vec::new(), 0);
-        Ok(Server { domain, hubs, memory, counts, set, tokens, joined, accepted, stopper, begun, message })
+        let (tokens, started) = (BTreeMap::new(), Instant::now());
+        let (domain, message, last_client) = (domain.clone(), Vec::new(), 0);
+        Ok(Server {
+            domain,
+            hubs,
+            memory,
+            counts,
+            set,
+            tokens,
+            last_client,
+            accepted,
+            stopper,
+            started,
+            message,
+        })
     }
 
     /// Returns a handle that stops this server from another thread.
@@ -140,13 +154,13 @@ impl Server {
     /// # Errors
     /// [`Error::MonitorLost`].
     pub fn run(mut self) -> Result<(), HubError> {
-        match self.serve() {
-            Err(End::Stopped) => Ok(()),
-            Err(End::Failed(error)) => Err(error),
+        match self.run_loop() {
+            Err(ServeEnd::Stopped) => Ok(()),
+            Err(ServeEnd::Failed(error)) => Err(error),
         }
     }
 
-    fn serve(&mut self) -> Result<Infallible, End> {
+    fn run_loop(&mut self) -> Result<Infallible, ServeEnd> {
         loop {
             // Before the answers are sent, so that a task that has received one finds the count lent.
             if let Some(counts) = &self.counts {
@@ -154,10 +168,10 @@ impl Server {
             }
             self.send_all();
             match self.set.wait(self.until_tick()) {
-                Ok(Ready::Channel(token)) => self.hear(token),
-                Ok(Ready::Woken) => self.take_in()?,
+                Ok(Ready::Channel(token)) => self.handle_requests(token),
+                Ok(Ready::Woken) => self.accept_connections()?,
                 Ok(_) | Err(Error::TimedOut { .. }) => {}
-                Err(error) => return Err(End::Failed(error.into())),
+                Err(error) => return Err(ServeEnd::Failed(error.into())),
             }
             if let Some(at) = self.hubs.next_tick() {
                 let now = self.now();
@@ -169,59 +183,59 @@ impl Server {
     }
 
     fn now(&self) -> u64 {
-        since(self.begun)
+        elapsed_ns(self.started)
     }
 
     fn until_tick(&self) -> Duration {
         match self.hubs.next_tick() {
-            Some(at) => Duration::from_nanos(at.saturating_sub(self.now())).min(AWHILE),
-            None => AWHILE,
+            Some(at) => Duration::from_nanos(at.saturating_sub(self.now())).min(MAX_WAIT),
+            None => MAX_WAIT,
         }
     }
 
     /// Accepts new connections.
-    fn take_in(&mut self) -> Result<(), End> {
+    fn accept_connections(&mut self) -> Result<(), ServeEnd> {
         if self.stopper.stopped.load(Ordering::SeqCst) {
-            return Err(End::Stopped);
+            return Err(ServeEnd::Stopped);
         }
         while let Ok(accepted) = self.accepted.try_recv() {
-            let channel = accepted.map_err(|error| End::Failed(error.into()))?;
+            let channel = accepted.map_err(|error| ServeEnd::Failed(error.into()))?;
             if self.tokens.len() >= MAX_CLIENTS {
                 continue;
             }
-            self.joined += 1;
-            let (client, domain) = (Client(self.joined), channel.peer().to_bits());
+            self.last_client += 1;
+            let (client, domain) = (Client(self.last_client), channel.peer().to_bits());
             // A task that cannot be added to the set sees its channel closed.
-            if let Ok(token) = self.set.add(Served { channel, client, outbox: VecDeque::new() }) {
+            if let Ok(token) = self.set.add(ClientConnection { channel, client, outbox: VecDeque::new() }) {
                 self.tokens.insert(client, token);
-                self.hubs.joined(client, domain);
-                self.hear(token);
+                self.hubs.add_client(client, domain);
+                self.handle_requests(token);
             }
         }
         Ok(())
     }
 
     /// Handles requests of a client, after sending the messages that found no room before.
-    fn hear(&mut self, token: Token) {
+    fn handle_requests(&mut self, token: Token) {
         self.flush(token);
         let mut message = std::mem::take(&mut self.message);
-        for _ in 0..TURN {
-            let Some(served) = self.set.get_mut(token) else { break };
-            let client = served.client;
+        for _ in 0..BATCH {
+            let Some(connection) = self.set.get_mut(token) else { break };
+            let client = connection.client;
             // A task that does not receive its answers gets no further requests handled, which bounds the
             // outbox.
-            if !served.outbox.is_empty() {
+            if !connection.outbox.is_empty() {
                 break;
             }
-            let ended = match served.channel.try_recv_into(&mut message) {
+            let ended = match connection.channel.try_recv_into(&mut message) {
                 Ok(Some(_)) => {
                     let request = Request::decode(&message);
                     let handled = request.and_then(|request| {
                         if let Some(counts) = &self.counts {
-                            counts.take_back(&mut self.hubs, request.hub);
+                            counts.reclaim(&mut self.hubs, request.hub);
                         }
-                        let begun = self.begun;
-                        self.hubs.request(&|| since(begun), client, &request)?;
+                        let started = self.started;
+                        self.hubs.request(&|| elapsed_ns(started), client, &request)?;
                         traced::depth(&self.hubs, request.hub);
                         Ok(())
                     });
@@ -231,37 +245,37 @@ impl Server {
                 Err(_) => true,
             };
             if ended {
-                self.end(token);
+                self.remove_client(token);
                 break;
             }
         }
         self.message = message;
     }
 
-    fn end(&mut self, token: Token) {
-        if let Some(served) = self.set.remove(token) {
-            self.tokens.remove(&served.client);
+    fn remove_client(&mut self, token: Token) {
+        if let Some(connection) = self.set.remove(token) {
+            self.tokens.remove(&connection.client);
             if let Some(counts) = &mut self.counts {
-                counts.ended(served.client);
+                counts.remove_client(connection.client);
             }
-            self.hubs.ended(self.now(), served.client);
+            self.hubs.remove_client(self.now(), connection.client);
         }
     }
 
     fn send_all(&mut self) {
         for output in self.hubs.take_outputs() {
             let (client, answer) = match output {
-                Output::Answer(Key { client, number }, outcome) => {
-                    (client, Answer::Outcome(number, self.with_memory(client, outcome)))
+                Output::Answer(RequestKey { client, number }, outcome) => {
+                    (client, Answer::Outcome(number, self.grant_memory(client, outcome)))
                 }
                 Output::Inherits(client, priority) => (client, Answer::Inherits(priority)),
             };
             let Some(token) = self.tokens.get(&client).copied() else { continue };
-            let Some(served) = self.set.get_mut(token) else { continue };
+            let Some(connection) = self.set.get_mut(token) else { continue };
             self.message.clear();
             answer.encode(&mut self.message);
-            if served.outbox.is_empty() {
-                match served.channel.try_send(&self.message) {
+            if connection.outbox.is_empty() {
+                match connection.channel.try_send(&self.message) {
                     Ok(()) => continue,
                     Err(Error::WouldBlock) => {}
                     // The next receive detects the end of the client.
@@ -269,25 +283,25 @@ impl Server {
                 }
             }
             let inherits = matches!(answer, Answer::Inherits(_));
-            if inherits && served.outbox.back().is_some_and(|(inherits, _)| *inherits) {
-                served.outbox.pop_back();
+            if inherits && connection.outbox.back().is_some_and(|(inherits, _)| *inherits) {
+                connection.outbox.pop_back();
             }
-            served.outbox.push_back((inherits, self.message.clone()));
+            connection.outbox.push_back((inherits, self.message.clone()));
             self.set.set_interest(token, Interest::Write);
         }
     }
 
     fn flush(&mut self, token: Token) {
-        let Some(served) = self.set.get_mut(token) else { return };
-        if served.outbox.is_empty() {
+        let Some(connection) = self.set.get_mut(token) else { return };
+        if connection.outbox.is_empty() {
             return;
         }
-        while let Some((_, message)) = served.outbox.front() {
-            match served.channel.try_send(message) {
-                Ok(()) => drop(served.outbox.pop_front()),
+        while let Some((_, message)) = connection.outbox.front() {
+            match connection.channel.try_send(message) {
+                Ok(()) => drop(connection.outbox.pop_front()),
                 Err(Error::WouldBlock) => return,
                 Err(_) => {
-                    self.end(token);
+                    self.remove_client(token);
                     return;
                 }
             }
@@ -296,7 +310,7 @@ impl Server {
     }
 
     /// Grants a client that opens a hub the memory of it: the blocks of a pool, or the counts of this server.
-    fn with_memory(&mut self, client: Client, outcome: Outcome) -> Outcome {
+    fn grant_memory(&mut self, client: Client, outcome: Outcome) -> Outcome {
         let Outcome::Opened { hub, kind, capacity, value_bytes, .. } = outcome else { return outcome };
         let peer = self.tokens.get(&client).and_then(|token| self.set.get(*token));
         let Some(domain) = peer.map(|peer| peer.channel.peer()) else { return outcome };
@@ -317,19 +331,19 @@ impl Server {
     }
 }
 
-fn since(begun: Instant) -> u64 {
-    u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
+fn elapsed_ns(started: Instant) -> u64 {
+    u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX)
 }
 
 /// Reason for the end of a server.
-enum End {
+enum ServeEnd {
     Stopped,
     Failed(HubError),
 }
 
 /// Publishes the location of a hub to the machine.
 fn publish(domain: &Domain, description: &Description, service: &str) -> Result<(), HubError> {
-    let record = NewRecord::new(&format!("{RECORDS}{}", description.name))
+    let record = NewRecord::new(&format!("{RECORD_PREFIX}{}", description.name))
         .with("service", service)
         .with("node", domain.node_name())
         .with("kind", description.kind.name())
@@ -345,7 +359,7 @@ fn publish(domain: &Domain, description: &Description, service: &str) -> Result<
 
 /// Accepts connections on a separate thread, so that a task that opens its end slowly delays only others that
 /// connect.
-fn accept_all(listener: &Listener, accepted: &Sender<Result<Channel, Error>>, stopper: &Stopper) {
+fn run_acceptor(listener: &Listener, accepted: &Sender<Result<Channel, Error>>, stopper: &Stopper) {
     let listener = listener.within(Duration::from_secs(1));
     while !stopper.stopped.load(Ordering::SeqCst) {
         let channel = match listener.accept() {

@@ -64,7 +64,7 @@ impl Event {
     /// # Errors
     /// [`Fault::Closed`], [`HubError::Lost`].
     pub fn set(&self) -> Result<bool, HubError> {
-        match self.hub.trying().put(&[]) {
+        match self.hub.nonblocking().put(&[]) {
             Ok(()) => Ok(true),
             Err(error) if error.fault() == Some(Fault::WouldBlock) => Ok(false),
             Err(error) => Err(error),
@@ -149,7 +149,7 @@ impl Semaphore {
     /// # Errors
     /// Same as [`signal`](Self::signal), with [`Fault::WouldBlock`].
     pub fn try_wait(&self) -> Result<(), HubError> {
-        self.hub.trying().get().map(drop)
+        self.hub.nonblocking().get().map(drop)
     }
 
     /// Returns the count. Only a hint: other tasks change it concurrently.

@@ -11,8 +11,8 @@ use tombolo_hub::{Fault, Kind, Operation, Outcome, Request, Status};
 
 use crate::HubError;
 use crate::connections::{Connections, GRACE, Ticket};
-use crate::hub::{About, Hub};
-use crate::server::RECORDS;
+use crate::hub::{Hub, HubInfo};
+use crate::server::RECORD_PREFIX;
 
 /// Priority of a task if neither it nor its application file sets one.
 const DEFAULT_PRIORITY: u8 = 100;
@@ -74,8 +74,8 @@ impl Task {
     /// [`HubError::Tombolo`].
     pub fn inherited_priority(&self) -> Result<u8, HubError> {
         let mut connections = self.lock();
-        connections.hear_all()?;
-        Ok(connections.inherits())
+        connections.process_pending()?;
+        Ok(connections.inherited_priority())
     }
 
     /// Opens a hub of one of these kinds, waiting for its name up to the deadline of the task. An empty
@@ -86,7 +86,7 @@ impl Task {
     pub fn hub(&self, name: &str, kinds: &[Kind], value_type: &str) -> Result<Hub, HubError> {
         let unknown = || HubError::Unknown { hub: name.to_owned() };
         let domain = self.lock().domain().clone();
-        let record = match domain.names().wait_for(&format!("{RECORDS}{name}"), self.timeout) {
+        let record = match domain.names().wait_for(&format!("{RECORD_PREFIX}{name}"), self.timeout) {
             Ok(record) => record,
             Err(Error::TimedOut { .. } | Error::Text { .. }) => return Err(unknown()),
             Err(error) if error.name_fault().is_some() => return Err(unknown()),
@@ -96,7 +96,7 @@ impl Task {
             return Err(unknown());
         };
         let service = self.lock().connect(service, node, name)?;
-        let about = About {
+        let info = HubInfo {
             name: name.to_owned(),
             node: node.to_owned(),
             service,
@@ -109,8 +109,8 @@ impl Task {
         };
         let kind = if let [kind] = kinds { Some(*kind) } else { None };
         let operation = Operation::Open { name, kind, value_type: tombolo_hub::type_number(value_type) };
-        let opened = self.ask(&about, operation).map_err(|error| match error.fault() {
-            Some(Fault::OtherKind(actual)) => other_kind(&about, kinds, actual),
+        let opened = self.request_and_wait(&info, operation).map_err(|error| match error.fault() {
+            Some(Fault::OtherKind(actual)) => other_kind(&info, kinds, actual),
             Some(Fault::OtherType) => {
                 let wanted = value_type.to_owned();
                 HubError::OtherType { hub: name.to_owned(), node: node.to_owned(), wanted }
@@ -122,14 +122,14 @@ impl Task {
             return Err(unknown());
         };
         if !kinds.contains(&kind) {
-            return Err(other_kind(&about, kinds, kind));
+            return Err(other_kind(&info, kinds, kind));
         }
         let (memory, counts) = match memory {
             counts if kind.has_count() => (0, self.lock().counts(service, counts)),
             blocks => (blocks, None),
         };
-        let about = Arc::new(About { number, kind, capacity, value_bytes, memory, counts, ..about });
-        Ok(Hub { task: self.clone(), about })
+        let info = Arc::new(HubInfo { number, kind, capacity, value_bytes, memory, counts, ..info });
+        Ok(Hub { task: self.clone(), info })
     }
 
     /// Returns the status of all hubs of the machine, by name, with the node of each. For programs that
@@ -141,8 +141,8 @@ impl Task {
     pub fn list(&self) -> Result<Vec<(String, Status)>, HubError> {
         let domain = self.lock().domain().clone();
         let mut all = Vec::new();
-        for record in domain.names().find(&format!("r'^{RECORDS}'"))? {
-            let Some(name) = record.name.strip_prefix(RECORDS) else { continue };
+        for record in domain.names().find(&format!("r'^{RECORD_PREFIX}'"))? {
+            let Some(name) = record.name.strip_prefix(RECORD_PREFIX) else { continue };
             let Ok(hub) = self.hub(name, &Kind::ALL, "") else { continue };
             if let Ok(status) = hub.status() {
                 all.push((hub.node().to_owned(), status));
@@ -156,8 +156,8 @@ impl Task {
     ///
     /// # Errors
     /// [`HubError::Tombolo`]; [`HubError::Violation`] by a server.
-    pub fn listen(&self, timeout: Duration) -> Result<bool, HubError> {
-        self.listen_until(Instant::now() + timeout)
+    pub fn wait_for_message(&self, timeout: Duration) -> Result<bool, HubError> {
+        self.wait_for_message_until(Instant::now() + timeout)
     }
 
     /// Handles the messages that have arrived; returns whether there were any. Afterwards the task's
@@ -165,25 +165,25 @@ impl Task {
     /// their own, which start operations and call this again when it is readable.
     ///
     /// # Errors
-    /// Same as [`listen`](Self::listen).
-    pub fn hear(&self) -> Result<bool, HubError> {
-        self.lock().hear_all()
+    /// Same as [`wait_for_message`](Self::wait_for_message).
+    pub fn process_messages(&self) -> Result<bool, HubError> {
+        self.lock().process_pending()
     }
 
-    pub(crate) fn listen_until(&self, deadline: Instant) -> Result<bool, HubError> {
+    pub(crate) fn wait_for_message_until(&self, deadline: Instant) -> Result<bool, HubError> {
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             // Releases the lock in between for other threads that share the task.
-            let heard = self.lock().listen(left.min(SLICE))?;
-            if heard || left <= SLICE {
-                return Ok(heard);
+            let received = self.lock().wait_for_message(left.min(SLICE))?;
+            if received || left <= SLICE {
+                return Ok(received);
             }
         }
     }
 
-    /// Async version of [`listen_until`](Self::listen_until).
-    pub(crate) fn listen_async(&self, deadline: Instant) -> Listening<'_> {
-        Listening { task: self, deadline, number: None }
+    /// Async version of [`wait_for_message_until`](Self::wait_for_message_until).
+    pub(crate) fn wait_for_message_async(&self, deadline: Instant) -> MessageFuture<'_> {
+        MessageFuture { task: self, deadline, number: None }
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, Connections> {
@@ -191,7 +191,12 @@ impl Task {
         self.connections.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(crate) fn request<'v>(&self, hub: &About, operation: Operation<'v>, tentative: bool) -> Request<'v> {
+    pub(crate) fn request<'v>(
+        &self,
+        hub: &HubInfo,
+        operation: Operation<'v>,
+        tentative: bool,
+    ) -> Request<'v> {
         let timeout_us = match u32::try_from(self.timeout.as_micros()) {
             // A nonzero timeout must not become a single attempt.
             Ok(0) if !self.timeout.is_zero() => 1,
@@ -204,7 +209,7 @@ impl Task {
     /// Sends a request without waiting.
     pub(crate) fn send(
         &self,
-        hub: &About,
+        hub: &HubInfo,
         operation: Operation<'_>,
         tentative: bool,
     ) -> Result<Ticket, HubError> {
@@ -212,51 +217,55 @@ impl Task {
     }
 
     /// Sends a message about an earlier request.
-    pub(crate) fn send_about(
+    pub(crate) fn send_follow_up(
         &self,
-        hub: &About,
+        hub: &HubInfo,
         ticket: Ticket,
         operation: Operation<'_>,
     ) -> Result<(), HubError> {
         let request = Request { timeout_us: 0, ..self.request(hub, operation, false) };
-        self.lock().send_about(hub, ticket, request)
+        self.lock().send_follow_up(hub, ticket, request)
     }
 
     /// Sends a request that is answered immediately, and waits for the answer.
-    pub(crate) fn ask(&self, hub: &About, operation: Operation<'_>) -> Result<Outcome, HubError> {
+    pub(crate) fn request_and_wait(
+        &self,
+        hub: &HubInfo,
+        operation: Operation<'_>,
+    ) -> Result<Outcome, HubError> {
         let ticket = self.send(hub, operation, false)?;
         let deadline = Instant::now() + self.timeout + GRACE;
         loop {
-            match self.heard(hub, ticket)? {
-                Some(Outcome::Failed(fault)) => return Err(hub.fault(fault)),
+            match self.next_answer(hub, ticket)? {
+                Some(Outcome::Failed(fault)) => return Err(hub.fault_error(fault)),
                 Some(outcome) => return Ok(outcome),
                 None => {}
             }
-            if !self.listen_until(deadline)? {
-                self.forget(hub, ticket, true);
-                return Err(hub.no_answer());
+            if !self.wait_for_message_until(deadline)? {
+                self.abandon(hub, ticket, true);
+                return Err(hub.no_answer_error());
             }
         }
     }
 
     /// Returns the next answer to a request, if one has arrived.
-    pub(crate) fn heard(&self, hub: &About, ticket: Ticket) -> Result<Option<Outcome>, HubError> {
-        self.lock().heard(hub, ticket)
+    pub(crate) fn next_answer(&self, hub: &HubInfo, ticket: Ticket) -> Result<Option<Outcome>, HubError> {
+        self.lock().next_answer(hub, ticket)
     }
 
     /// Stops waiting for a request, and withdraws it if `withdraw` is set.
-    pub(crate) fn forget(&self, hub: &About, ticket: Ticket, withdraw: bool) {
-        let known = self.lock().forget(hub, ticket);
+    pub(crate) fn abandon(&self, hub: &HubInfo, ticket: Ticket, withdraw: bool) {
+        let known = self.lock().abandon(hub, ticket);
         if known && withdraw {
             // Without a server there is nothing to withdraw.
-            let _ = self.send_about(hub, ticket, Operation::Withdraw);
+            let _ = self.send_follow_up(hub, ticket, Operation::Withdraw);
         }
     }
 }
 
 impl AsRawFd for Task {
-    /// Readable when a message arrives after [`hear`](Task::hear). The descriptor is the same for all clones,
-    /// and open while there is one.
+    /// Readable when a message arrives after [`process_messages`](Task::process_messages). The descriptor is
+    /// the same for all clones, and open while there is one.
     fn as_raw_fd(&self) -> RawFd {
         self.lock().descriptor()
     }
@@ -264,30 +273,30 @@ impl AsRawFd for Task {
 
 /// Future that waits for a message of any hub; false at the deadline.
 #[derive(Debug)]
-pub(crate) struct Listening<'t> {
+pub(crate) struct MessageFuture<'t> {
     task: &'t Task,
     deadline: Instant,
     number: Option<u64>,
 }
 
-impl Future for Listening<'_> {
+impl Future for MessageFuture<'_> {
     type Output = Result<bool, HubError>;
 
     fn poll(mut self: std::pin::Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = &mut *self;
-        this.task.lock().poll_listen(&mut this.number, context, this.deadline)
+        this.task.lock().poll_message(&mut this.number, context, this.deadline)
     }
 }
 
-impl Drop for Listening<'_> {
+impl Drop for MessageFuture<'_> {
     fn drop(&mut self) {
         if let Some(number) = self.number {
-            self.task.lock().leave(number);
+            self.task.lock().remove_waiter(number);
         }
     }
 }
 
-fn other_kind(hub: &About, kinds: &[Kind], actual: Kind) -> HubError {
+fn other_kind(hub: &HubInfo, kinds: &[Kind], actual: Kind) -> HubError {
     let wanted = kinds.iter().map(|kind| kind.name()).collect::<Vec<_>>().join(" or ");
     HubError::OtherKind { hub: hub.name.clone(), node: hub.node.clone(), wanted, actual }
 }

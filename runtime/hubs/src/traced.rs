@@ -5,7 +5,7 @@ use tombolo::trace;
 use tombolo_hub::{Hubs, Kind, Taken};
 
 /// Records an operation of a task, with the length in bytes or the fencing token of what it took or put.
-pub(crate) fn done(hub: &str, kind: Kind, taken: &Taken) {
+pub(crate) fn operation(hub: &str, kind: Kind, taken: &Taken) {
     if !trace::is_on() {
         return;
     }
@@ -29,26 +29,26 @@ pub(crate) fn done(hub: &str, kind: Kind, taken: &Taken) {
 }
 
 /// Records the return of a lock or a block, with its fencing token.
-pub(crate) fn gave_back(hub: &str, kind: Kind, token: u64) {
+pub(crate) fn released(hub: &str, kind: Kind, token: u64) {
     if trace::is_on() {
         mark(hub, if kind == Kind::Resource { "release" } else { "free" }, token);
     }
 }
 
 /// Records that a task begins to wait.
-pub(crate) fn waits(hub: &str) {
+pub(crate) fn wait_started(hub: &str) {
     if trace::is_on() {
         mark(hub, "wait", 0);
     }
 }
 
 /// Records the span of a wait that blocks its thread.
-pub(crate) fn wait(hub: &str) -> Option<trace::Span> {
+pub(crate) fn wait_span(hub: &str) -> Option<trace::Span> {
     trace::is_on().then(|| trace::span(&format!("hub {hub}: wait")))
 }
 
 /// Records the priority that a task inherits now.
-pub(crate) fn inherits(priority: u8) {
+pub(crate) fn inherited_priority(priority: u8) {
     if trace::is_on() {
         trace::marker("hubs: inherit", priority.into());
     }

@@ -105,7 +105,7 @@ macro_rules! tuples {
             }
 
             fn decode(mut bytes: &[u8]) -> Option<Self> {
-                let values = ($(after_length::<$type>(&mut bytes)?,)*);
+                let values = ($(decode_prefixed::<$type>(&mut bytes)?,)*);
                 bytes.is_empty().then_some(values)
             }
         }
@@ -125,7 +125,7 @@ fn with_length<T: Value>(value: &T, bytes: &mut Vec<u8>) {
     bytes[at..at + 4].copy_from_slice(&length.to_le_bytes());
 }
 
-fn after_length<T: Value>(bytes: &mut &[u8]) -> Option<T> {
+fn decode_prefixed<T: Value>(bytes: &mut &[u8]) -> Option<T> {
     let (length, rest) = bytes.split_first_chunk()?;
     let length = usize::try_from(u32::from_le_bytes(*length)).ok()?;
     let (value, rest) = rest.split_at_checked(length)?;
@@ -137,7 +137,7 @@ fn after_length<T: Value>(bytes: &mut &[u8]) -> Option<T> {
 mod tests {
     use super::*;
 
-    fn there_and_back<T: Value + PartialEq + std::fmt::Debug>(value: T, expected: &[u8]) {
+    fn assert_round_trip<T: Value + PartialEq + std::fmt::Debug>(value: T, expected: &[u8]) {
         let mut bytes = Vec::new();
         value.encode(&mut bytes);
         assert_eq!(bytes, expected, "{}", T::TYPE);
@@ -146,19 +146,19 @@ mod tests {
 
     #[test]
     fn values_have_the_same_bytes_everywhere() {
-        there_and_back(0x0102_u16, &[2, 1]);
-        there_and_back(-2_i64, &[0xfe, 255, 255, 255, 255, 255, 255, 255]);
-        there_and_back(1.0_f32, &[0, 0, 0x80, 0x3f]);
-        there_and_back(true, &[1]);
-        there_and_back((), &[]);
-        there_and_back("ü".to_owned(), &[0xc3, 0xbc]);
-        there_and_back(vec![1_u8, 2], &[1, 2]);
+        assert_round_trip(0x0102_u16, &[2, 1]);
+        assert_round_trip(-2_i64, &[0xfe, 255, 255, 255, 255, 255, 255, 255]);
+        assert_round_trip(1.0_f32, &[0, 0, 0x80, 0x3f]);
+        assert_round_trip(true, &[1]);
+        assert_round_trip((), &[]);
+        assert_round_trip("ü".to_owned(), &[0xc3, 0xbc]);
+        assert_round_trip(vec![1_u8, 2], &[1, 2]);
     }
 
     #[test]
     fn tuples_are_values() {
-        there_and_back((7_u8, "ab".to_owned()), &[1, 0, 0, 0, 7, 2, 0, 0, 0, b'a', b'b']);
-        there_and_back(
+        assert_round_trip((7_u8, "ab".to_owned()), &[1, 0, 0, 0, 7, 2, 0, 0, 0, b'a', b'b']);
+        assert_round_trip(
             (1_u8, (), (true, 2_u8)),
             &[1, 0, 0, 0, 1, 0, 0, 0, 0, 10, 0, 0, 0, 1, 0, 0, 0, 1, 1, 0, 0, 0, 2],
         );
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn other_bytes_are_not_values() {
+    fn malformed_values_are_refused() {
         assert_eq!(u32::decode(&[1, 2, 3]), None);
         assert_eq!(bool::decode(&[2]), None);
         assert_eq!(<()>::decode(&[0]), None);

@@ -56,7 +56,8 @@ impl ValueType {
             ValueType::Text => std::str::from_utf8(bytes).is_ok(),
             ValueType::Tuple(types) => {
                 let mut rest = bytes;
-                types.iter().all(|of| field(&mut rest).is_some_and(|field| of.fits(field))) && rest.is_empty()
+                types.iter().all(|item| field(&mut rest).is_some_and(|field| item.fits(field)))
+                    && rest.is_empty()
             }
             ValueType::Declared(_) => true,
         }
@@ -112,8 +113,8 @@ impl fmt::Display for ValueType {
             ValueType::Number(name, _) => f.write_str(name),
             ValueType::Declared(name) => f.write_str(name),
             ValueType::Tuple(types) => {
-                for (index, of) in types.iter().enumerate() {
-                    write!(f, "{}{of}", if index == 0 { "(" } else { ", " })?;
+                for (index, item) in types.iter().enumerate() {
+                    write!(f, "{}{item}", if index == 0 { "(" } else { ", " })?;
                 }
                 f.write_str(")")
             }
@@ -126,7 +127,7 @@ mod tests {
     use super::*;
     use crate::Value;
 
-    fn is_the_type_of<T: Value>(value: &T) {
+    fn assert_type_of<T: Value>(value: &T) {
         let parsed = ValueType::parse(&T::type_name()).expect("a type");
         assert_eq!(parsed.to_string(), T::type_name());
         let mut bytes = Vec::new();
@@ -139,20 +140,20 @@ mod tests {
     }
 
     #[test]
-    fn it_is_what_the_values_of_rust_are() {
-        is_the_type_of(&7_u8);
-        is_the_type_of(&-7_i64);
-        is_the_type_of(&1.5_f32);
-        is_the_type_of(&true);
-        is_the_type_of(&());
-        is_the_type_of(&"ü".to_owned());
-        is_the_type_of(&vec![1_u8, 2]);
-        is_the_type_of(&(7_u16, "ab".to_owned()));
-        is_the_type_of(&(1_u8, (), ((2_u64, true), "x".to_owned()), vec![1_u8]));
+    fn types_match_those_of_rust_values() {
+        assert_type_of(&7_u8);
+        assert_type_of(&-7_i64);
+        assert_type_of(&1.5_f32);
+        assert_type_of(&true);
+        assert_type_of(&());
+        assert_type_of(&"ü".to_owned());
+        assert_type_of(&vec![1_u8, 2]);
+        assert_type_of(&(7_u16, "ab".to_owned()));
+        assert_type_of(&(1_u8, (), ((2_u64, true), "x".to_owned()), vec![1_u8]));
     }
 
     #[test]
-    fn blanks_do_not_matter_and_other_texts_are_no_types() {
+    fn parse_ignores_blanks_and_refuses_invalid() {
         assert_eq!(ValueType::parse(" ( u64,text ) ").unwrap().to_string(), "(u64, text)");
         let declared = ValueType::Declared("example.Job".to_owned());
         assert_eq!(ValueType::parse("example.Job"), Some(declared));
@@ -163,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn other_bytes_do_not_fit() {
+    fn malformed_bytes_do_not_fit() {
         let pair = ValueType::parse("(bool, text)").unwrap();
         assert!(pair.fits(&[1, 0, 0, 0, 1, 0, 0, 0, 0]));
         for wrong in

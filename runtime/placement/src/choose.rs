@@ -17,8 +17,8 @@ use tombolo::error::Fault;
 use tombolo::nodes::Target;
 
 use crate::PlacementError;
-use crate::facts::{Facts, NodeFact, goals, integer};
-use crate::needs::{Need, Needs, Operator, Subject, Unit, Wanted};
+use crate::facts::{Facts, NodeFact, integer, link_targets};
+use crate::needs::{Need, NeedValue, Needs, Operator, Subject, Unit};
 use tombolo::names::Value;
 
 /// Share of a processor that counts as idle on a node whose processors are all busy, in thousandths.
@@ -91,18 +91,18 @@ pub fn choose(facts: &Facts, needs: &Needs, targets: Option<&[Target]>) -> Resul
         let fault = Fault::NoSuchNode { name: name.clone(), available: available() };
         return Err(PlacementError::Machine(fault.into()));
     }
-    let fitting = facts.nodes().iter().map(|node| (node, fits(facts, node, needs, targets)));
+    let fitting = facts.nodes().iter().map(|node| (node, check_node(facts, node, needs, targets)));
     let fitting: Vec<(&NodeFact, _)> = fitting.collect();
     let candidates = fitting.iter().filter(|(_, met)| met.is_ok()).map(|(node, _)| *node);
-    let round_trip = distance_by(facts, needs, candidates);
+    let round_trip = distance_attribute(facts, needs, candidates);
     let fastest = facts.nodes().iter().filter_map(|node| node.integer("rounds_per_ms")).max().unwrap_or(0);
     let mut choice = Choice::default();
-    for (node, fits) in fitting {
-        match fits {
+    for (node, result) in fitting {
+        match result {
             Ok(met) => choice.candidates.push(Candidate {
                 node: node.name().to_owned(),
                 cost: cost(facts, node, needs, round_trip),
-                why: why(node, fastest),
+                why: describe_node(node, fastest),
                 met,
             }),
             Err(reasons) => choice.rejected.push(Rejected { node: node.name().to_owned(), reasons }),
@@ -112,7 +112,7 @@ pub fn choose(facts: &Facts, needs: &Needs, targets: Option<&[Target]>) -> Resul
     Ok(choice)
 }
 
-fn fits(
+fn check_node(
     facts: &Facts,
     node: &NodeFact,
     needs: &Needs,
@@ -130,9 +130,9 @@ fn fits(
     }
     for need in &needs.conditions {
         let values = values(facts, node, needs, need);
-        let holds = values.iter().all(|(_, value)| value.as_ref().is_some_and(|value| holds(need, value)));
+        let holds = values.iter().all(|(_, value)| value.as_ref().is_some_and(|value| is_met(need, value)));
         let shown: Vec<String> =
-            values.iter().map(|(of, value)| format!("{of} {}", show(need, value.as_ref()))).collect();
+            values.iter().map(|(of, value)| format!("{of} {}", format_value(need, value.as_ref()))).collect();
         let list = if holds { &mut met } else { &mut reasons };
         list.push(format!("{need}: {}", shown.join(", ")));
     }
@@ -144,14 +144,14 @@ fn values(facts: &Facts, node: &NodeFact, needs: &Needs, need: &Need) -> Vec<(St
     let attribute = need.key.attribute;
     match need.key.subject {
         Subject::Node => vec![("it has".to_owned(), node.record().attributes.get(attribute).cloned())],
-        Subject::Way => goals(needs, facts.host())
+        Subject::Link => link_targets(needs, facts.host())
             .into_iter()
             .map(|goal| {
                 let value = if goal == node.name() {
                     // A node has no link to itself.
                     (need.key.unit != Unit::Rate).then_some(Value::Integer(0))
                 } else {
-                    facts.way(node.name(), goal).and_then(|way| way.attributes.get(attribute)).cloned()
+                    facts.link(node.name(), goal).and_then(|link| link.attributes.get(attribute)).cloned()
                 };
                 (format!("to {goal} it has"), value)
             })
@@ -159,36 +159,38 @@ fn values(facts: &Facts, node: &NodeFact, needs: &Needs, need: &Need) -> Vec<(St
     }
 }
 
-fn holds(need: &Need, value: &Value) -> bool {
-    let compare = |wanted: &Wanted| match (wanted, value) {
-        (Wanted::Word(wanted), Value::Text(value)) => Some(value.as_str().cmp(wanted)),
-        (Wanted::Number(wanted), Value::Integer(value)) => Some(u64::try_from(*value).ok()?.cmp(wanted)),
+fn is_met(need: &Need, value: &Value) -> bool {
+    let compare = |wanted: &NeedValue| match (wanted, value) {
+        (NeedValue::Word(wanted), Value::Text(value)) => Some(value.as_str().cmp(wanted)),
+        (NeedValue::Number(wanted), Value::Integer(value)) => Some(u64::try_from(*value).ok()?.cmp(wanted)),
         _ => None,
     };
-    let mut each = need.values.iter().map(|wanted| compare(wanted).is_some_and(|it| need.operator.holds(it)));
+    let mut each =
+        need.values.iter().map(|wanted| compare(wanted).is_some_and(|it| need.operator.matches(it)));
     if need.operator == Operator::NotEqual { each.all(|it| it) } else { each.any(|it| it) }
 }
 
-fn show(need: &Need, value: Option<&Value>) -> String {
+fn format_value(need: &Need, value: Option<&Value>) -> String {
     match value {
         Some(Value::Text(text)) => text.clone(),
-        Some(Value::Integer(value)) => need.key.unit.show(u64::try_from(*value).unwrap_or(0)),
+        Some(Value::Integer(value)) => need.key.unit.format(u64::try_from(*value).unwrap_or(0)),
         _ => "no known value".to_owned(),
     }
 }
 
 /// Returns the attribute of links that measures the distance of all candidates.
-fn distance_by<'a>(
+fn distance_attribute<'a>(
     facts: &Facts,
     needs: &Needs,
     mut candidates: impl Iterator<Item = &'a NodeFact>,
 ) -> &'static str {
-    const FOUND: &str = "message_round_trip_ns";
+    const MEASURED: &str = "message_round_trip_ns";
     let known = |node: &NodeFact, goal: &String| {
-        node.name() == goal || facts.way(node.name(), goal).is_some_and(|way| integer(way, FOUND).is_some())
+        node.name() == goal
+            || facts.link(node.name(), goal).is_some_and(|link| integer(link, MEASURED).is_some())
     };
     if candidates.all(|node| needs.near.iter().all(|goal| known(node, goal))) {
-        FOUND
+        MEASURED
     } else {
         "round_trip_ns"
     }
@@ -197,7 +199,7 @@ fn distance_by<'a>(
 fn cost(facts: &Facts, node: &NodeFact, needs: &Needs, round_trip: &str) -> Cost {
     let to = |goal: &String| match goal == node.name() {
         true => Some(0),
-        false => facts.way(node.name(), goal).and_then(|way| integer(way, round_trip)),
+        false => facts.link(node.name(), goal).and_then(|link| integer(link, round_trip)),
     };
     let distance_ns: Option<u64> = needs.near.iter().map(to).sum();
     Cost {
@@ -214,7 +216,7 @@ fn free_speed(node: &NodeFact, free_permille: u64) -> u64 {
     free.saturating_mul(node.integer("rounds_per_ms").unwrap_or(0)) / 1000
 }
 
-fn why(node: &NodeFact, fastest: u64) -> String {
+fn describe_node(node: &NodeFact, fastest: u64) -> String {
     let Some(free) = node.integer("free_permille") else {
         return "nothing is known of its processors yet".to_owned();
     };
@@ -257,7 +259,7 @@ impl Auto {
     }
 
     /// Replaces facts, needs and builds. Ranks that have been placed still count.
-    pub fn renew(&mut self, facts: Facts, needs: Needs, targets: Option<Vec<Target>>) {
+    pub fn update(&mut self, facts: Facts, needs: Needs, targets: Option<Vec<Target>>) {
         (self.facts, self.needs, self.targets) = (facts, needs, targets);
     }
 
@@ -282,12 +284,12 @@ impl Auto {
         for _ in 0..count {
             let placed = &self.placed;
             let best = nodes.iter().min_by_key(|(node, cost)| {
-                let there = placed.get(node.kernel()).copied().unwrap_or(0);
-                let full = there / node.integer("processors").unwrap_or(1).max(1);
-                let free = node.integer("free_permille").unwrap_or(0).saturating_sub(1000 * there);
+                let placed_here = placed.get(node.kernel()).copied().unwrap_or(0);
+                let full = placed_here / node.integer("processors").unwrap_or(1).max(1);
+                let free = node.integer("free_permille").unwrap_or(0).saturating_sub(1000 * placed_here);
                 let now = Cost {
                     free_speed: Reverse(free_speed(node, free)),
-                    domains: cost.domains + there,
+                    domains: cost.domains + placed_here,
                     ..cost.clone()
                 };
                 (full, now)

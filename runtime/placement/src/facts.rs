@@ -10,7 +10,7 @@ use crate::needs::Needs;
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Facts {
     nodes: Vec<NodeFact>,
-    ways: Vec<Record>,
+    links: Vec<Record>,
 }
 
 /// Facts about a node.
@@ -25,29 +25,29 @@ impl Facts {
     ///
     /// # Errors
     /// [`Error::MonitorLost`].
-    pub fn ask(domain: &Domain, needs: &Needs) -> Result<Facts, Error> {
+    pub fn query(domain: &Domain, needs: &Needs) -> Result<Facts, Error> {
         let nodes = domain.facts("node/*")?;
         let host = nodes.first().and_then(|record| record.text("node").ok()).unwrap_or_default();
-        let mut ways = Vec::new();
-        for name in goals(needs, host) {
+        let mut links = Vec::new();
+        for name in link_targets(needs, host) {
             // Names of nodes are plain; any other name has no links.
             if name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-') {
-                ways.extend(domain.facts(&format!("link/{name}/*"))?);
-                ways.extend(domain.facts(&format!("link/*/{name}"))?);
+                links.extend(domain.facts(&format!("link/{name}/*"))?);
+                links.extend(domain.facts(&format!("link/*/{name}"))?);
             }
         }
-        Ok(Facts::of(nodes.into_iter().chain(ways)))
+        Ok(Facts::from_records(nodes.into_iter().chain(links)))
     }
 
     /// Collects facts from the root's records; others are ignored.
-    pub fn of(records: impl IntoIterator<Item = Record>) -> Facts {
+    pub fn from_records(records: impl IntoIterator<Item = Record>) -> Facts {
         let mut facts = Facts::default();
         for record in records {
             match record.text("node") {
                 Ok(name) if record.name.starts_with("node/") => {
                     facts.nodes.push(NodeFact { name: name.to_owned(), record });
                 }
-                _ if record.name.starts_with("link/") => facts.ways.push(record),
+                _ if record.name.starts_with("link/") => facts.links.push(record),
                 _ => {}
             }
         }
@@ -68,17 +68,17 @@ impl Facts {
 
     /// Returns the fact about the link between two nodes.
     #[must_use]
-    pub fn way(&self, a: &str, b: &str) -> Option<&Record> {
+    pub fn link(&self, a: &str, b: &str) -> Option<&Record> {
         let joins = |record: &&Record| {
             let ends = (record.text("from").unwrap_or_default(), record.text("to").unwrap_or_default());
             ends == (a, b) || ends == (b, a)
         };
-        self.ways.iter().find(joins)
+        self.links.iter().find(joins)
     }
 }
 
 /// Returns the nodes to which links are queried.
-pub(crate) fn goals<'a>(needs: &'a Needs, host: &'a str) -> Vec<&'a str> {
+pub(crate) fn link_targets<'a>(needs: &'a Needs, host: &'a str) -> Vec<&'a str> {
     match &needs.near[..] {
         [] => vec![host],
         near => near.iter().map(String::as_str).collect(),

@@ -42,7 +42,7 @@ impl Kernels {
 
     /// Number of ranks on the kernel of that node.
     #[must_use]
-    pub fn neighbours(&self, node: &str) -> usize {
+    pub fn ranks_on_kernel(&self, node: &str) -> usize {
         let Some((_, own)) = self.ranks.iter().find(|(name, _)| name == node) else { return 1 };
         self.ranks.iter().filter(|(_, kernel)| kernel == own).count()
     }

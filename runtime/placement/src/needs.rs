@@ -46,7 +46,7 @@ pub enum Subject {
     /// The node itself.
     Node,
     /// The link from the node to the nodes to be near; to the host if there are none.
-    Way,
+    Link,
 }
 
 /// Property of nodes that a need can refer to.
@@ -61,7 +61,7 @@ pub struct Key {
     /// Type and unit of the values.
     pub unit: Unit,
     /// Description in one line.
-    pub about: &'static str,
+    pub description: &'static str,
 }
 
 const fn key(
@@ -69,9 +69,9 @@ const fn key(
     attribute: &'static str,
     subject: Subject,
     unit: Unit,
-    about: &'static str,
+    description: &'static str,
 ) -> Key {
-    Key { name, attribute, subject, unit, about }
+    Key { name, attribute, subject, unit, description }
 }
 
 const ISAS: &[&str] = &{
@@ -111,16 +111,16 @@ pub const KEYS: [Key; 17] = [
     key("free", "memory_free_bytes", Subject::Node, Unit::Bytes, "memory that is not in use"),
     key("window", "window_free_bytes", Subject::Node, Unit::Bytes, "free bytes of its window to the host"),
     key("domains", "domains", Subject::Node, Unit::Count, "live domains"),
-    key("round-trip", "round_trip_ns", Subject::Way, Unit::Time, "round trip of the monitors, such as 50us"),
+    key("round-trip", "round_trip_ns", Subject::Link, Unit::Time, "round trip of the monitors, such as 50us"),
     key(
         "message-round-trip",
         "message_round_trip_ns",
-        Subject::Way,
+        Subject::Link,
         Unit::Time,
         "round trip of 8 bytes between programs, as `tombolo bench link` found it",
     ),
-    key("rate", "bytes_per_s", Subject::Way, Unit::Rate, "measured rate of copies, per second"),
-    key("hops", "hops", Subject::Way, Unit::Count, "links on the way"),
+    key("rate", "bytes_per_s", Subject::Link, Unit::Rate, "measured rate of copies, per second"),
+    key("hops", "hops", Subject::Link, Unit::Count, "links on the way"),
 ];
 
 /// Word that names a node to be near.
@@ -128,7 +128,7 @@ const NEAR: &str = "near";
 
 /// Value in a need.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Wanted {
+pub enum NeedValue {
     /// A word.
     Word(String),
     /// A number, in the unit of the fact.
@@ -167,7 +167,7 @@ impl Operator {
         Self::ALL.iter().find(|(operator, _)| *operator == self).map_or("", |(_, symbol)| symbol)
     }
 
-    pub(crate) fn holds(self, ordering: Ordering) -> bool {
+    pub(crate) fn matches(self, ordering: Ordering) -> bool {
         match self {
             Operator::Equal => ordering.is_eq(),
             Operator::NotEqual => ordering.is_ne(),
@@ -187,7 +187,7 @@ pub struct Need {
     /// Comparison operator.
     pub operator: Operator,
     /// Values to compare with: one of them must match for `=`, none for `!=`.
-    pub values: Vec<Wanted>,
+    pub values: Vec<NeedValue>,
 }
 
 /// Needs of a program.
@@ -208,14 +208,14 @@ pub struct NeedsError {
     /// Need with the error.
     pub at: String,
     /// Kind of the error.
-    pub why: Why,
+    pub why: NeedsErrorKind,
 }
 
 /// Kind of an error in a need.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Why {
+pub enum NeedsErrorKind {
     /// The key does not exist.
-    #[error("unknown key '{word}'; there are {}", names())]
+    #[error("unknown key '{word}'; there are {}", key_names())]
     UnknownKey {
         /// Word that was written.
         word: String,
@@ -260,14 +260,16 @@ impl NeedsError {
     #[must_use]
     pub fn misspelt(&self) -> Option<(&str, Vec<&'static str>)> {
         match &self.why {
-            Why::UnknownKey { word } => Some((word, KEYS.iter().map(|key| key.name).chain([NEAR]).collect())),
-            Why::UnknownWord { value, known, .. } => Some((value, known.to_vec())),
+            NeedsErrorKind::UnknownKey { word } => {
+                Some((word, KEYS.iter().map(|key| key.name).chain([NEAR]).collect()))
+            }
+            NeedsErrorKind::UnknownWord { value, known, .. } => Some((value, known.to_vec())),
             _ => None,
         }
     }
 }
 
-fn names() -> String {
+fn key_names() -> String {
     let names: Vec<&str> = KEYS.iter().map(|key| key.name).chain([NEAR]).collect();
     names.join(", ")
 }
@@ -279,7 +281,7 @@ impl FromStr for Needs {
         let shown = |part: &str| part.chars().take(200).collect::<String>();
         let wrong = |at: &str, why| NeedsError { text: shown(text), at: shown(at.trim()), why };
         if text.len() > MAX_BYTES {
-            return Err(wrong("", Why::TooLong));
+            return Err(wrong("", NeedsErrorKind::TooLong));
         }
         let mut needs = Needs::default();
         if text.trim().is_empty() {
@@ -293,29 +295,31 @@ impl FromStr for Needs {
 }
 
 impl Needs {
-    fn add(&mut self, text: &str) -> Result<(), Why> {
-        let at = text.find(['=', '<', '>', '!']).ok_or(Why::NoOperator)?;
+    fn add(&mut self, text: &str) -> Result<(), NeedsErrorKind> {
+        let at = text.find(['=', '<', '>', '!']).ok_or(NeedsErrorKind::NoOperator)?;
         let (name, rest) = (text[..at].trim(), &text[at..]);
-        let (operator, symbol) =
-            Operator::ALL.into_iter().find(|(_, symbol)| rest.starts_with(symbol)).ok_or(Why::NoOperator)?;
+        let (operator, symbol) = Operator::ALL
+            .into_iter()
+            .find(|(_, symbol)| rest.starts_with(symbol))
+            .ok_or(NeedsErrorKind::NoOperator)?;
         let value = rest[symbol.len()..].trim();
         if name == NEAR {
             if operator != Operator::Equal {
-                return Err(Why::Unordered { key: NEAR });
+                return Err(NeedsErrorKind::Unordered { key: NEAR });
             }
-            self.near.push(word(value)?);
+            self.near.push(parse_word(value)?);
             return Ok(());
         }
         let key = KEYS.iter().find(|key| key.name == name);
-        let key = key.ok_or_else(|| Why::UnknownKey { word: name.to_owned() })?;
+        let key = key.ok_or_else(|| NeedsErrorKind::UnknownKey { word: name.to_owned() })?;
         let equality = matches!(operator, Operator::Equal | Operator::NotEqual);
         if !equality && matches!(key.unit, Unit::Word(_)) {
-            return Err(Why::Unordered { key: key.name });
+            return Err(NeedsErrorKind::Unordered { key: key.name });
         }
         if !equality && value.contains('|') {
-            return Err(Why::Alternatives);
+            return Err(NeedsErrorKind::Alternatives);
         }
-        let values = value.split('|').map(|value| key.read(value.trim())).collect::<Result<_, _>>()?;
+        let values = value.split('|').map(|value| key.parse_value(value.trim())).collect::<Result<_, _>>()?;
         self.conditions.push(Need { key, operator, values });
         Ok(())
     }
@@ -323,7 +327,7 @@ impl Needs {
     /// Returns the same needs, restricted to nodes of this kind.
     #[must_use]
     pub fn of_kind(mut self, kind: NodeKind) -> Needs {
-        let values = vec![Wanted::Word(kind.name().to_owned())];
+        let values = vec![NeedValue::Word(kind.name().to_owned())];
         self.conditions.extend(KEYS.iter().find(|key| key.name == "kind").map(|key| Need {
             key,
             operator: Operator::Equal,
@@ -334,24 +338,26 @@ impl Needs {
 }
 
 impl Key {
-    fn read(&self, text: &str) -> Result<Wanted, Why> {
-        let bad = |expected| Why::BadValue { value: text.to_owned(), expected };
-        let number = |value: Option<u64>, expected| value.map(Wanted::Number).ok_or_else(|| bad(expected));
+    fn parse_value(&self, text: &str) -> Result<NeedValue, NeedsErrorKind> {
+        let bad = |expected| NeedsErrorKind::BadValue { value: text.to_owned(), expected };
+        let number = |value: Option<u64>, expected| value.map(NeedValue::Number).ok_or_else(|| bad(expected));
         match self.unit {
             Unit::Word(known) => {
-                let value = word(text)?;
+                let value = parse_word(text)?;
                 if !known.is_empty() && !known.contains(&value.as_str()) {
-                    return Err(Why::UnknownWord { key: self.name, value, known });
+                    return Err(NeedsErrorKind::UnknownWord { key: self.name, value, known });
                 }
-                Ok(Wanted::Word(value))
+                Ok(NeedValue::Word(value))
             }
             Unit::Count => number(text.parse().ok(), "a whole number"),
-            Unit::Bytes => number(scaled(text, &BINARY), "a number of bytes such as 256M or 1.5G"),
-            Unit::Processors => number(scaled(text, &[("", 1000.0)]), "a number of processors such as 1.5"),
-            Unit::Time => number(scaled(text, &TIMES), "a time such as 50us or 2ms"),
+            Unit::Bytes => number(parse_scaled(text, &BINARY), "a number of bytes such as 256M or 1.5G"),
+            Unit::Processors => {
+                number(parse_scaled(text, &[("", 1000.0)]), "a number of processors such as 1.5")
+            }
+            Unit::Time => number(parse_scaled(text, &TIMES), "a time such as 50us or 2ms"),
             Unit::Rate => {
                 let text = text.strip_suffix("/s").unwrap_or(text);
-                number(scaled(text, &BINARY), "a rate in bytes per second such as 1G")
+                number(parse_scaled(text, &BINARY), "a rate in bytes per second such as 1G")
             }
         }
     }
@@ -377,7 +383,7 @@ const BINARY: [(&str, f64); 14] = [
 const TIMES: [(&str, f64); 4] = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9)];
 
 /// Parses a number with a unit into units of the smallest; `None` if it is invalid, or too large to be exact.
-fn scaled(text: &str, units: &[(&str, f64)]) -> Option<u64> {
+fn parse_scaled(text: &str, units: &[(&str, f64)]) -> Option<u64> {
     let (suffix, factor) = units.iter().find(|(suffix, _)| text.ends_with(suffix))?;
     let number = text[..text.len() - suffix.len()].trim_end();
     if number.is_empty() || !number.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.') {
@@ -388,9 +394,9 @@ fn scaled(text: &str, units: &[(&str, f64)]) -> Option<u64> {
     (value <= 9_007_199_254_740_992.0).then_some(value.round() as u64)
 }
 
-fn word(text: &str) -> Result<String, Why> {
+fn parse_word(text: &str) -> Result<String, NeedsErrorKind> {
     if text.is_empty() || text.contains([' ', '=', '<', '>', '!', '|']) {
-        return Err(Why::BadValue { value: text.to_owned(), expected: "a word" });
+        return Err(NeedsErrorKind::BadValue { value: text.to_owned(), expected: "a word" });
     }
     Ok(text.to_owned())
 }
@@ -398,11 +404,11 @@ fn word(text: &str) -> Result<String, Why> {
 impl Unit {
     /// Formats a value in this unit for users.
     #[must_use]
-    pub fn show(self, value: u64) -> String {
+    pub fn format(self, value: u64) -> String {
         match self {
             Unit::Word(_) | Unit::Count => value.to_string(),
-            Unit::Bytes => bytes(value),
-            Unit::Rate => bytes(value) + "/s",
+            Unit::Bytes => format_bytes(value),
+            Unit::Rate => format_bytes(value) + "/s",
             Unit::Processors => format!("{}.{:03}", value / 1000, value % 1000)
                 .trim_end_matches('0')
                 .trim_end_matches('.')
@@ -416,7 +422,7 @@ impl Unit {
     }
 }
 
-fn bytes(value: u64) -> String {
+fn format_bytes(value: u64) -> String {
     let units = [("T", 40), ("G", 30), ("M", 20), ("K", 10)];
     match units.into_iter().find(|(_, shift)| value >> shift > 0) {
         Some((unit, shift)) => {
@@ -434,8 +440,8 @@ impl fmt::Display for Need {
             .values
             .iter()
             .map(|value| match value {
-                Wanted::Word(word) => word.clone(),
-                Wanted::Number(number) => self.key.unit.show(*number),
+                NeedValue::Word(word) => word.clone(),
+                NeedValue::Number(number) => self.key.unit.format(*number),
             })
             .collect();
         write!(f, "{}{}{}", self.key.name, self.operator.symbol(), values.join("|"))
@@ -458,7 +464,7 @@ mod tests {
 
     fn number(text: &str) -> u64 {
         match &needs(text).conditions[0].values[..] {
-            [Wanted::Number(number)] => *number,
+            [NeedValue::Number(number)] => *number,
             other => panic!("{other:?}"),
         }
     }
@@ -493,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_what_would_be_right() {
+    fn errors_name_the_expected_values() {
         assert!(why("memry>=1G").contains("unknown key 'memry'; there are isa, kind"));
         let isas = "'isa' has no value 'arm64'; there are x86_64, aarch64, riscv64, s390x, i386, armv7";
         assert!(why("isa=arm64").contains(isas));
@@ -537,13 +543,13 @@ mod tests {
             (Unit::Time, 50_000, "50us"),
             (Unit::Rate, 1 << 30, "1G/s"),
         ] {
-            assert_eq!(unit.show(value), text);
+            assert_eq!(unit.format(value), text);
         }
     }
 
     proptest! {
         #[test]
-        fn any_text_is_read_or_refused(text in "(isa|memory|near|idle|=|!=|<|>=|,|[|]|aarch64|1G|0[.]5| |é){0,12}") {
+        fn any_text_parses_or_is_refused(text in "(isa|memory|near|idle|=|!=|<|>=|,|[|]|aarch64|1G|0[.]5| |é){0,12}") {
             if let Ok(needs) = text.parse::<Needs>() {
                 for need in &needs.conditions {
                     let again: Needs = need.to_string().parse().expect("what is shown can be read");

@@ -184,11 +184,12 @@ fn counts_of(count: Option<usize>, on: &[Placement]) -> Result<Vec<usize>, Place
     let Some(count) = count else {
         return Ok(on.iter().map(|placement| placement.count.unwrap_or(1)).collect());
     };
-    let stated: usize = on.iter().filter_map(|placement| placement.count).sum();
+    let fixed_count: usize = on.iter().filter_map(|placement| placement.count).sum();
     let open = on.iter().filter(|placement| placement.count.is_none()).count();
     if open == 0 {
-        if count > stated {
-            let what = format!("{count} ranks were asked for, and the nodes that are named take {stated}");
+        if count > fixed_count {
+            let what =
+                format!("{count} ranks were asked for, and the nodes that are named take {fixed_count}");
             return Err(PlacementError::Count(what));
         }
         // The first entries take as many as they may.
@@ -200,9 +201,9 @@ fn counts_of(count: Option<usize>, on: &[Placement]) -> Result<Vec<usize>, Place
         };
         return Ok(on.iter().map(take).collect());
     }
-    let rest = count.checked_sub(stated).ok_or_else(|| {
+    let rest = count.checked_sub(fixed_count).ok_or_else(|| {
         PlacementError::Count(format!(
-            "{count} ranks were asked for, and the nodes that are named take {stated}"
+            "{count} ranks were asked for, and the nodes that are named take {fixed_count}"
         ))
     })?;
     let (each, mut more) = (rest / open, rest % open);
@@ -245,7 +246,7 @@ mod tests {
             let (name, attributes) = tombolo_naming::parse_record(text).unwrap();
             tombolo::names::Record { name, attributes, version: 0, owner: None, endpoint: false }
         });
-        let mut auto = Auto::new(Facts::of(records), Needs::default(), None);
+        let mut auto = Auto::new(Facts::from_records(records), Needs::default(), None);
         let ranks = place(count, &on?, order, &nodes, Some(&mut auto)).map_err(|error| error.to_string())?;
         Ok(ranks.into_iter().map(|index| nodes[index].name.chars().next().unwrap()).collect())
     }
@@ -255,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_go_where_they_are_asked_to() {
+    fn ranks_are_placed_as_requested() {
         assert_eq!(block(None, ""), "hhh", "a rank for each processor of the host");
         assert_eq!(block(Some(5), ""), "hhhhh");
         assert_eq!(block(Some(1), ""), "h");
@@ -274,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_said() {
+    fn invalid_placements_are_reported() {
         let error = |count, on| placed(count, on, Order::Block).unwrap_err();
         assert!(error(Some(0), "").contains("at least one"));
         assert!(error(Some(7), "host:2,arm0:4").contains("7 ranks were asked for"));

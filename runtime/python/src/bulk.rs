@@ -10,15 +10,15 @@ use tombolo::{
     BulkChannel as Channel, BulkOptions, Error, Interest, NotSent, Token, TransportKind, Trust, WaitSet,
 };
 
-use crate::boundary::{Exporter, made};
+use crate::boundary::{Exporter, new_object};
 use crate::failure::{Failure, exclusive};
 use crate::memory::source;
-use crate::pool::{Buffer, Hand, Held, Pool, Shared, trust_of, trust_text};
-use crate::wait::{Seconds, Until, wait};
+use crate::pool::{Buffer, BufferRight, Held, Pool, Shared, trust_of, trust_text};
+use crate::wait::{Deadline, Seconds, wait};
 
 /// Number of polls before other Python threads may run: about as long as releasing the interpreter and
 /// acquiring it again takes.
-const GLANCES: u32 = 400;
+const SPIN_POLLS: u32 = 400;
 
 /// Options of a bulk channel, as given by Python.
 #[derive(Clone, Copy, Debug)]
@@ -160,7 +160,7 @@ impl Arrival {
             received: tombolo::bulk::Received<T>,
             parts: impl Fn(T) -> E::Parts,
         ) -> PyResult<Py<PyList>> {
-            let all = received.into_vec().into_iter().map(|piece| made::<E>(py, parts(piece)));
+            let all = received.into_vec().into_iter().map(|piece| new_object::<E>(py, parts(piece)));
             Ok(PyList::new(py, all.collect::<PyResult<Vec<_>>>()?)?.unbind())
         }
         let new = |kind| Arrival::new(py, kind, metadata);
@@ -173,12 +173,12 @@ impl Arrival {
             tombolo::Arrival::Moved(received) => {
                 let mine = |buffer: tombolo::Buffer| {
                     let stays = buffer.pool().trust() != Trust::None;
-                    Buffer::parts(Hand::Mine { buffer, stays })
+                    Buffer::parts(BufferRight::Owned { buffer, stays })
                 };
                 with_buffers("moved", pieces::<_, Buffer>(py, received, mine)?)
             }
             tombolo::Arrival::Shared(received) => {
-                let lent = |shared| Shared::parts(Hand::Lent(shared));
+                let lent = |shared| Shared::parts(BufferRight::Lent(shared));
                 with_buffers("shared", pieces::<_, Shared>(py, received, lent)?)
             }
             tombolo::Arrival::Passed(count) => Arrival { count, ..new("passed") },
@@ -195,7 +195,7 @@ impl Arrival {
 
 #[pymethods]
 impl Arrival {
-    /// What the peer did: "moved" or "shared" buffers; "passed" or "released" some with metadata; assigned a
+    /// Kind of the event: "moved" or "shared" buffers; "passed" or "released" some with metadata; assigned a
     /// "pool", "offered" one, or removed one from the channel, "pool_gone".
     #[getter]
     fn kind(&self) -> &'static str {
@@ -245,14 +245,14 @@ impl Arrival {
 }
 
 /// Buffers to send, taken out of their Python objects.
-pub(crate) struct Load<'py> {
+pub(crate) struct OutgoingBuffers<'py> {
     from: Vec<Bound<'py, Held>>,
-    hands: Vec<Hand>,
+    hands: Vec<BufferRight>,
 }
 
-impl<'py> Load<'py> {
+impl<'py> OutgoingBuffers<'py> {
     /// Takes one buffer or several, which must have no views.
-    pub(crate) fn take(buffers: &Bound<'py, PyAny>) -> Result<Load<'py>, Failure> {
+    pub(crate) fn take(buffers: &Bound<'py, PyAny>) -> Result<OutgoingBuffers<'py>, Failure> {
         let from: Vec<Bound<'py, Held>> = match buffers.cast::<Held>() {
             Ok(one) => vec![one.clone()],
             Err(_) => {
@@ -260,12 +260,12 @@ impl<'py> Load<'py> {
                 each.collect::<PyResult<_>>()?
             }
         };
-        let mut load = Load { from, hands: Vec::new() };
+        let mut load = OutgoingBuffers { from, hands: Vec::new() };
         for index in 0..load.from.len() {
             match load.from[index].get().take("is being sent") {
                 Ok(hand) => load.hands.push(hand),
                 Err(error) => {
-                    load.put_back();
+                    load.restore_rights();
                     return Err(error);
                 }
             }
@@ -273,7 +273,7 @@ impl<'py> Load<'py> {
         Ok(load)
     }
 
-    fn put_back(&mut self) {
+    fn restore_rights(&mut self) {
         // From the last on: if a buffer was given twice, its first entry holds the original.
         for (held, hand) in self.from.iter().zip(self.hands.drain(..)).rev() {
             held.get().put(hand);
@@ -281,37 +281,37 @@ impl<'py> Load<'py> {
     }
 
     /// Returns the buffers themselves.
-    pub(crate) fn mine(&mut self) -> Result<Vec<tombolo::Buffer>, Failure> {
-        if let Some(wrong) = self.hands.iter().find(|hand| !matches!(hand, Hand::Mine { .. })) {
+    pub(crate) fn owned_buffers(&mut self) -> Result<Vec<tombolo::Buffer>, Failure> {
+        if let Some(wrong) = self.hands.iter().find(|hand| !matches!(hand, BufferRight::Owned { .. })) {
             let failure = match wrong {
-                Hand::Gone(why) => Failure::new("BufferState", format!("the buffer {why}")),
+                BufferRight::Gone(why) => Failure::new("BufferState", format!("the buffer {why}")),
                 _ => Failure::new("BufferState", "the buffer is shared: it is only to be read"),
             };
-            self.put_back();
+            self.restore_rights();
             return Err(failure);
         }
-        let of = |hand| if let Hand::Mine { buffer, .. } = hand { Some(buffer) } else { None };
+        let of = |hand| if let BufferRight::Owned { buffer, .. } = hand { Some(buffer) } else { None };
         Ok(self.hands.drain(..).filter_map(of).collect())
     }
 
     /// Returns buffers that were not sent to their objects.
-    pub(crate) fn keep(&mut self, buffers: Vec<tombolo::Buffer>) {
+    pub(crate) fn restore_buffers(&mut self, buffers: Vec<tombolo::Buffer>) {
         for (held, buffer) in self.from.iter().zip(buffers) {
             // Without trust it may be sealed by now, and is copied at the next write.
             let stays = buffer.pool().trust() != Trust::None;
-            held.get().put(Hand::Mine { buffer, stays });
+            held.get().put(BufferRight::Owned { buffer, stays });
         }
     }
 
-    pub(crate) fn gone(&self, why: &'static str) {
+    pub(crate) fn mark_gone(&self, why: &'static str) {
         for held in &self.from {
-            held.get().put(Hand::Gone(why));
+            held.get().put(BufferRight::Gone(why));
         }
     }
 }
 
 /// Attempts to send immediately, and then waits while other Python threads run.
-fn sending<K: Send, T: Send>(
+fn send_with_wait<K: Send, T: Send>(
     py: Python<'_>,
     timeout: Duration,
     first: K,
@@ -332,7 +332,7 @@ fn sending<K: Send, T: Send>(
         }
         None => Err(Error::WouldBlock),
     };
-    wait(py, Until::new(timeout), again).map_err(|failure| (failure, kept))
+    wait(py, Deadline::new(timeout), again).map_err(|failure| (failure, kept))
 }
 
 impl BulkChannel {
@@ -357,7 +357,7 @@ impl BulkChannel {
     }
 
     /// Moves or passes buffers.
-    fn gives(
+    fn send_buffers(
         &self,
         buffers: &Bound<'_, PyAny>,
         (metadata, timeout): (&Bound<'_, PyAny>, Duration),
@@ -367,28 +367,29 @@ impl BulkChannel {
         let metadata = source(metadata, false)?.bytes(py).to_vec();
         let mut end = self.end()?;
         let channel = end.channel()?;
-        let mut load = Load::take(buffers)?;
-        let all = load.mine()?;
+        let mut load = OutgoingBuffers::take(buffers)?;
+        let all = load.owned_buffers()?;
         let sent = if is_pass {
             let [one] = match <[tombolo::Buffer; 1]>::try_from(all) {
                 Ok(one) => one,
                 Err(all) => {
-                    load.keep(all);
+                    load.restore_buffers(all);
                     return Err(Failure::invalid("buffers are passed one by one"));
                 }
             };
             let pass = |one, slice| channel.within(slice).pass(one, &metadata);
-            sending(py, timeout, one, pass).map_err(|(failure, kept)| (failure, kept.map(|one| vec![one])))
+            send_with_wait(py, timeout, one, pass)
+                .map_err(|(failure, kept)| (failure, kept.map(|one| vec![one])))
         } else {
-            sending(py, timeout, all, |all, slice| channel.within(slice).move_all(all, &metadata))
+            send_with_wait(py, timeout, all, |all, slice| channel.within(slice).move_all(all, &metadata))
         };
         match sent {
             Ok(()) => {
-                load.gone("was sent");
+                load.mark_gone("was sent");
                 Ok(())
             }
             Err((failure, kept)) => {
-                load.keep(kept.unwrap_or_default());
+                load.restore_buffers(kept.unwrap_or_default());
                 Err(failure)
             }
         }
@@ -458,7 +459,7 @@ impl BulkChannel {
     fn assign(&self, py: Python<'_>, pool: &Pool, timeout: Seconds, here_only: bool) -> Result<(), Failure> {
         let mut end = self.end()?;
         let (channel, pool) = (end.channel()?, &pool.pool);
-        wait(py, Until::new(timeout.0), |slice| match here_only {
+        wait(py, Deadline::new(timeout.0), |slice| match here_only {
             true => channel.within(slice).assign_here_only(pool),
             false => channel.within(slice).assign(pool),
         })
@@ -471,7 +472,7 @@ impl BulkChannel {
     fn unassign(&self, py: Python<'_>, pool: &Pool, timeout: Seconds) -> Result<(), Failure> {
         let mut end = self.end()?;
         let (channel, pool) = (end.channel()?, &pool.pool);
-        wait(py, Until::new(timeout.0), |slice| channel.within(slice).unassign(pool))
+        wait(py, Deadline::new(timeout.0), |slice| channel.within(slice).unassign(pool))
     }
 
     /// Waits until the peer has assigned a pool.
@@ -479,13 +480,13 @@ impl BulkChannel {
     fn recv_pool(&self, py: Python<'_>, timeout: Seconds) -> Result<Pool, Failure> {
         let mut end = self.end()?;
         let channel = end.channel()?;
-        Ok(Pool { pool: wait(py, Until::new(timeout.0), |slice| channel.within(slice).recv_pool())? })
+        Ok(Pool { pool: wait(py, Deadline::new(timeout.0), |slice| channel.within(slice).recv_pool())? })
     }
 
     /// Accepts a pool that is offered: an arrival from :meth:`recv` of the kind "offered".
     #[pyo3(signature = (arrival, timeout = Seconds(Duration::from_secs(30))), text_signature = "($self, arrival, timeout=30.0)")]
     fn take_pool(&self, py: Python<'_>, arrival: &Arrival, timeout: Seconds) -> Result<Pool, Failure> {
-        let (mut end, offer) = (self.end()?, offer_of(arrival)?);
+        let (mut end, offer) = (self.end()?, take_offer(arrival)?);
         let channel = end.channel()?;
         Ok(Pool { pool: py.detach(|| channel.within(timeout.0).take_pool(offer))? })
     }
@@ -493,7 +494,7 @@ impl BulkChannel {
     /// Declines a pool that is offered.
     #[pyo3(signature = (arrival, timeout = Seconds(Duration::from_secs(30))), text_signature = "($self, arrival, timeout=30.0)")]
     fn decline_pool(&self, py: Python<'_>, arrival: &Arrival, timeout: Seconds) -> Result<(), Failure> {
-        let (mut end, offer) = (self.end()?, offer_of(arrival)?);
+        let (mut end, offer) = (self.end()?, take_offer(arrival)?);
         let channel = end.channel()?;
         Ok(py.detach(|| channel.within(timeout.0).decline_pool(offer))?)
     }
@@ -509,7 +510,7 @@ impl BulkChannel {
         timeout: Seconds,
     ) -> Result<(), Failure> {
         let metadata = metadata.unwrap_or_else(|| PyBytes::new(buffers.py(), b"").into_any());
-        self.gives(buffers, (&metadata, timeout.0), false)
+        self.send_buffers(buffers, (&metadata, timeout.0), false)
     }
 
     /// Passes a buffer to the peer for filling: its contents are undefined from then on.
@@ -522,7 +523,7 @@ impl BulkChannel {
         timeout: Seconds,
     ) -> Result<(), Failure> {
         let metadata = metadata.unwrap_or_else(|| PyBytes::new(buffer.py(), b"").into_any());
-        self.gives(buffer, (&metadata, timeout.0), true)
+        self.send_buffers(buffer, (&metadata, timeout.0), true)
     }
 
     /// Shares a buffer, or several in one transfer: the peer may read it until it releases it, and it is
@@ -546,13 +547,15 @@ impl BulkChannel {
             return Ok(buffers.clone());
         }
         let is_one = buffers.is_instance_of::<Held>();
-        let mut load = Load::take(buffers)?;
-        let all = load.mine()?;
-        match sending(py, timeout.0, all, |all, slice| channel.within(slice).share_all(all, &metadata)) {
+        let mut load = OutgoingBuffers::take(buffers)?;
+        let all = load.owned_buffers()?;
+        match send_with_wait(py, timeout.0, all, |all, slice| channel.within(slice).share_all(all, &metadata))
+        {
             Ok(shared) => {
-                load.gone("was shared");
-                let each =
-                    shared.into_iter().map(|shared| made::<Shared>(py, Shared::parts(Hand::Lent(shared))));
+                load.mark_gone("was shared");
+                let each = shared
+                    .into_iter()
+                    .map(|shared| new_object::<Shared>(py, Shared::parts(BufferRight::Lent(shared))));
                 let mut each = each.collect::<PyResult<Vec<_>>>()?;
                 match each.pop() {
                     Some(one) if is_one => Ok(one.into_any()),
@@ -563,7 +566,7 @@ impl BulkChannel {
                 }
             }
             Err((failure, kept)) => {
-                load.keep(kept.unwrap_or_default());
+                load.restore_buffers(kept.unwrap_or_default());
                 Err(failure)
             }
         }
@@ -585,14 +588,16 @@ impl BulkChannel {
         let mut end = self.end()?;
         let channel = end.channel()?;
         let held = shared.as_super().get();
-        let lent = lent_of(held)?;
-        match sending(py, timeout.0, lent, |lent, slice| channel.within(slice).release(lent, &metadata)) {
+        let lent = take_shared(held)?;
+        match send_with_wait(py, timeout.0, lent, |lent, slice| {
+            channel.within(slice).release(lent, &metadata)
+        }) {
             Ok(()) => {
-                held.put(Hand::Gone("was released"));
+                held.put(BufferRight::Gone("was released"));
                 Ok(())
             }
             Err((failure, kept)) => {
-                held.put(kept.map_or(Hand::Gone("was lost"), Hand::Lent));
+                held.put(kept.map_or(BufferRight::Gone("was lost"), BufferRight::Lent));
                 Err(failure)
             }
         }
@@ -610,8 +615,8 @@ impl BulkChannel {
             Err(Error::WouldBlock) => Ok(None),
             arrival => arrival.map(Some),
         };
-        let glances = if timeout.0.is_zero() { 1 } else { GLANCES };
-        for _ in 0..glances {
+        let spin_polls = if timeout.0.is_zero() { 1 } else { SPIN_POLLS };
+        for _ in 0..spin_polls {
             if let Some(arrival) = look(channel)? {
                 return Ok(Arrival::of(py, arrival, &metadata)?);
             }
@@ -620,7 +625,7 @@ impl BulkChannel {
         if timeout.0.is_zero() {
             return Err(Error::WouldBlock.into());
         }
-        let arrival = wait(py, Until::new(timeout.0), |slice| channel.within(slice).recv(&mut metadata))?;
+        let arrival = wait(py, Deadline::new(timeout.0), |slice| channel.within(slice).recv(&mut metadata))?;
         Ok(Arrival::of(py, arrival, &metadata)?)
     }
 
@@ -683,15 +688,15 @@ impl BulkChannel {
     }
 }
 
-fn offer_of(arrival: &Arrival) -> Result<tombolo::bulk::PoolOffer, Failure> {
+fn take_offer(arrival: &Arrival) -> Result<tombolo::bulk::PoolOffer, Failure> {
     let offer = exclusive(&arrival.offer, "the arrival")?.take();
     offer.ok_or_else(|| Failure::invalid("no pool is offered with this, or it was answered already"))
 }
 
 /// Takes a read right out of a handle, which must have no views.
-fn lent_of(held: &Held) -> Result<tombolo::Shared, Failure> {
+fn take_shared(held: &Held) -> Result<tombolo::Shared, Failure> {
     match held.take("is being released")? {
-        Hand::Lent(shared) => Ok(shared),
+        BufferRight::Lent(shared) => Ok(shared),
         hand => {
             held.put(hand);
             Err(Failure::new("BufferState", "the buffer is not here any more"))
@@ -708,7 +713,7 @@ fn share_again(
 ) -> Result<(), Failure> {
     let held = shared.as_super().get();
     let mut lent = match held.take_seen("is being sent") {
-        Hand::Lent(lent) => lent,
+        BufferRight::Lent(lent) => lent,
         hand => {
             held.put(hand);
             return Err(Failure::new("BufferState", "the buffer is not here any more"));
@@ -716,11 +721,11 @@ fn share_again(
     };
     let result = match channel.within(Duration::ZERO).share_again(&mut lent, metadata) {
         Err(Error::WouldBlock) if !timeout.is_zero() => {
-            wait(py, Until::new(timeout), |slice| channel.within(slice).share_again(&mut lent, metadata))
+            wait(py, Deadline::new(timeout), |slice| channel.within(slice).share_again(&mut lent, metadata))
         }
         result => result.map_err(Failure::from),
     };
-    held.put(Hand::Lent(lent));
+    held.put(BufferRight::Lent(lent));
     result
 }
 
@@ -734,5 +739,5 @@ pub(crate) fn connect(
 ) -> Result<BulkChannel, Failure> {
     let (domain, name) = (domain.clone(), name.to_owned());
     let connect = move || options.connect(&domain.within(timeout), &name);
-    Ok(BulkChannel::new(crate::wait::wait_apart(py, connect)?))
+    Ok(BulkChannel::new(crate::wait::wait_on_thread(py, connect)?))
 }

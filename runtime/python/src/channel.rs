@@ -32,7 +32,7 @@ pub(crate) struct Channel {
 struct State {
     end: End,
     /// Message that was longer than the caller's buffer: the next receive returns it.
-    kept: Option<Py<PyBytes>>,
+    pending: Option<Py<PyBytes>>,
 }
 
 /// Properties that are fixed when a channel is opened.
@@ -58,7 +58,7 @@ impl Channel {
             },
             max_message_bytes: channel.max_message_bytes(),
         };
-        Channel { state: Mutex::new(State { end: End::new(channel), kept: None }), about }
+        Channel { state: Mutex::new(State { end: End::new(channel), pending: None }), about }
     }
 
     fn state(&self) -> Result<MutexGuard<'_, State>, Failure> {
@@ -77,7 +77,7 @@ impl Channel {
         body(self.state()?.end.channel()?)
     }
 
-    /// What the channel can carry besides bytes.
+    /// Attachments that the channel can carry besides bytes.
     pub(crate) fn carries(&self) -> Result<Carries, Failure> {
         Ok(self.state()?.end.channel()?.carries())
     }
@@ -184,8 +184,8 @@ impl Channel {
            text_signature = "($self, timeout=30.0)")]
     fn receive<'py>(&self, py: Python<'py>, timeout: Seconds) -> Result<Bound<'py, PyBytes>, Failure> {
         let mut state = self.state()?;
-        if let Some(kept) = state.kept.take() {
-            return Ok(kept.into_bound(py));
+        if let Some(pending) = state.pending.take() {
+            return Ok(pending.into_bound(py));
         }
         state.end.receive(py, timeout.0)
     }
@@ -206,13 +206,13 @@ impl Channel {
             return Err(PyErr::new::<pyo3::exceptions::PyTypeError, _>("the buffer cannot be written").into());
         }
         let mut state = self.state()?;
-        let message = match state.kept.take() {
-            Some(kept) => kept.into_bound(py),
+        let message = match state.pending.take() {
+            Some(pending) => pending.into_bound(py),
             None => state.end.receive(py, timeout.0)?,
         };
         let (length, room) = (message.as_bytes().len(), target.len()?);
         if length > room {
-            state.kept = Some(message.unbind());
+            state.pending = Some(message.unbind());
             let text =
                 format!("a message of {length} bytes does not fit {room}: it waits for a longer buffer");
             return Err(Failure::new("BufferTooShort", text));
@@ -233,7 +233,7 @@ impl Channel {
     #[pyo3(signature = (for_room = false))]
     fn arm(&self, for_room: bool) -> Result<bool, Failure> {
         let mut state = self.state()?;
-        Ok(state.kept.is_some() || state.end.arm(for_room)?)
+        Ok(state.pending.is_some() || state.end.arm(for_room)?)
     }
 
     /// The counters of this end: messages and bytes in each direction, how often it rang a sleeping peer, and

@@ -15,10 +15,10 @@ use crate::end::End;
 use crate::failure::{Failure, exclusive};
 use crate::layout::{Interface, Message};
 use crate::passing::FarEnd;
-use crate::wait::{Seconds, Until};
+use crate::wait::{Deadline, Seconds};
 
 /// Deadline of a call whose answer is polled for immediately.
-const AT_ONCE: u64 = u64::MAX;
+const POLLED_DEADLINE: u64 = u64::MAX;
 
 /// Maximum number of messages that one poll handles, even if the peer sends more.
 const MAX_POLLED: usize = 1024;
@@ -43,7 +43,7 @@ struct State {
     /// Last message that was received.
     inbox: Vec<u8>,
     /// Events to deliver once the client is not in use.
-    heard: Vec<(Py<Message>, Py<PyTuple>)>,
+    pending_events: Vec<(Py<Message>, Py<PyTuple>)>,
 }
 
 /// Counters of a client.
@@ -58,10 +58,10 @@ struct Counts {
 }
 
 /// Result of one poll of the channel.
-enum Look {
+enum PollResult {
     Nothing,
     /// A message for another call, or an event.
-    Another,
+    OtherMessage,
     /// The answer, stored in the inbox.
     Answer,
 }
@@ -95,42 +95,47 @@ pub(crate) fn take_message(end: &mut End, inbox: &mut Vec<u8>) -> Result<bool, F
 
 impl State {
     /// Handles one message. `awaited` is 0 if no answer is awaited.
-    fn look(&mut self, py: Python<'_>, client: &ClientEnd, awaited: u32) -> Result<Look, Failure> {
-        let State { end, flight, counts, inbox, heard, .. } = self;
+    fn process_message(
+        &mut self,
+        py: Python<'_>,
+        client: &ClientEnd,
+        awaited: u32,
+    ) -> Result<PollResult, Failure> {
+        let State { end, flight, counts, inbox, pending_events, .. } = self;
         if !take_message(end, inbox)? {
-            return Ok(Look::Nothing);
+            return Ok(PollResult::Nothing);
         }
         let bytes: &[u8] = inbox;
         let source = Source::Bytes(bytes);
         let Ok((header, body)) = Header::read(source) else {
             counts.malformed += 1;
-            return Ok(Look::Another);
+            return Ok(PollResult::OtherMessage);
         };
         match header.kind() {
             Kind::Reply | Kind::Error | Kind::Fault if header.call() == awaited && awaited != 0 => {
                 counts.answers += 1;
-                return Ok(Look::Answer);
+                return Ok(PollResult::Answer);
             }
             Kind::Reply | Kind::Error | Kind::Fault if flight.keep(header.call(), source) => {
                 counts.answers += 1;
             }
             Kind::Reply | Kind::Error | Kind::Fault => counts.late += 1,
-            Kind::Message => match client.interface.get().heard(header.ordinal()) {
+            Kind::Message => match client.interface.get().client_message(header.ordinal()) {
                 None => counts.unknown += 1,
                 Some(message) => match Decoder::new(py, bytes).parameters(&message.get().input, body) {
                     Ok(values) => {
                         counts.messages += 1;
                         if client.events.is_some() {
-                            heard.push((message.clone_ref(py), values.unbind()));
+                            pending_events.push((message.clone_ref(py), values.unbind()));
                         }
                     }
-                    Err(crate::codec::Bad::Malformed(_)) => counts.malformed += 1,
-                    Err(crate::codec::Bad::Raised(error)) => return Err(error.into()),
+                    Err(crate::codec::DecodeError::Malformed(_)) => counts.malformed += 1,
+                    Err(crate::codec::DecodeError::Raised(error)) => return Err(error.into()),
                 },
             },
             Kind::Call | Kind::Cancel => counts.malformed += 1,
         }
-        Ok(Look::Another)
+        Ok(PollResult::OtherMessage)
     }
 
     /// Sends a call and returns its number.
@@ -148,7 +153,7 @@ impl State {
                 format!("{MAX_IN_FLIGHT} calls are in flight: wait for one, or cancel it"),
             )
         })?;
-        self.tell_given_up(py, given_up);
+        self.send_cancel(py, given_up);
         let header = Header::new(message.ordinal, Kind::Call, number);
         self.writer.parameters(header, &message.input, values)?;
         send(py, &mut self.end, &self.writer, room)?;
@@ -159,12 +164,12 @@ impl State {
 
     fn give_up(&mut self, py: Python<'_>, number: u32) {
         let told = self.flight.give_up(number);
-        self.tell_given_up(py, told);
+        self.send_cancel(py, told);
     }
 
-    fn tell_given_up(&mut self, py: Python<'_>, given_up: Option<(u16, u32)>) {
+    fn send_cancel(&mut self, py: Python<'_>, given_up: Option<(u16, u32)>) {
         if let Some((ordinal, call)) = given_up {
-            self.writer.bare(Header::new(ordinal, Kind::Cancel, call), None);
+            self.writer.header_only(Header::new(ordinal, Kind::Cancel, call), None);
             // This only spares the server work; without room or without a server there is no harm.
             let _told = send(py, &mut self.end, &self.writer, Duration::ZERO);
         }
@@ -176,15 +181,15 @@ impl State {
         py: Python<'_>,
         client: &ClientEnd,
         number: u32,
-        until: Until,
+        until: Deadline,
     ) -> Result<(), Failure> {
         loop {
-            match self.look(py, client, number)? {
-                Look::Answer => return Ok(()),
+            match self.process_message(py, client, number)? {
+                PollResult::Answer => return Ok(()),
                 // A peer that floods this end must not hold it past its deadline.
-                Look::Another if !until.left().is_zero() => {}
-                Look::Another => return Err(timed_out(until.timeout())),
-                Look::Nothing => match self.end.wait_readable(py, until) {
+                PollResult::OtherMessage if !until.remaining().is_zero() => {}
+                PollResult::OtherMessage => return Err(timed_out(until.timeout())),
+                PollResult::Nothing => match self.end.wait_readable(py, until) {
                     Err(Failure::Facade(Error::TimedOut { .. } | Error::WouldBlock)) => {
                         return Err(timed_out(until.timeout()));
                     }
@@ -217,7 +222,7 @@ pub(crate) fn send(py: Python<'_>, end: &mut End, writer: &Writer, room: Duratio
 
 /// Converts an answer to results, or to an exception.
 fn answer<'py>(py: Python<'py>, message: &Message, bytes: &[u8]) -> Result<Bound<'py, PyAny>, Failure> {
-    let refused = |malformed| Failure::from(crate::codec::Bad::Malformed(malformed));
+    let refused = |malformed| Failure::from(crate::codec::DecodeError::Malformed(malformed));
     let (header, body) = Header::read(Source::Bytes(bytes)).map_err(refused)?;
     let expected = message.answer.as_ref().filter(|_| header.ordinal() == message.ordinal);
     let expected = expected.ok_or_else(|| refused(Malformed::Answer))?;
@@ -263,15 +268,15 @@ impl ClientEnd {
     ) -> Result<R, Failure> {
         let mut state = self.state()?;
         let result = body(&mut state);
-        if state.heard.is_empty() {
+        if state.pending_events.is_empty() {
             return result;
         }
-        let heard = std::mem::take(&mut state.heard);
+        let pending_events = std::mem::take(&mut state.pending_events);
         // Not in use any more: a handler of events may make calls.
         drop(state);
         if let Some(events) = &self.events {
             let events = events.bind(py);
-            for (message, values) in heard {
+            for (message, values) in pending_events {
                 let name = message.get().name.bind(py);
                 if let Err(error) = events.getattr(name).and_then(|hear| hear.call1(values.bind(py))) {
                     error.write_unraisable(py, Some(events));
@@ -306,7 +311,7 @@ impl ClientEnd {
         py: Python<'py>,
         message: &Message,
         number: u32,
-        until: Until,
+        until: Deadline,
     ) -> Result<Bound<'py, PyAny>, Failure> {
         self.with(py, |state| {
             match state.flight.known(number) {
@@ -350,7 +355,7 @@ impl ClientEnd {
             counts: Counts::default(),
             writer: Writer::default(),
             inbox: Vec::new(),
-            heard: Vec::new(),
+            pending_events: Vec::new(),
         };
         Ok(ClientEnd { state: Mutex::new(state), interface: interface.unbind(), events, timeout, about })
     }
@@ -391,7 +396,7 @@ impl ClientEnd {
     fn poll(&self, py: Python<'_>) -> Result<usize, Failure> {
         self.with(py, |state| {
             let mut taken = 0;
-            while taken < MAX_POLLED && !matches!(state.look(py, self, 0)?, Look::Nothing) {
+            while taken < MAX_POLLED && !matches!(state.process_message(py, self, 0)?, PollResult::Nothing) {
                 taken += 1;
             }
             Ok(taken)
@@ -426,10 +431,10 @@ impl ClientEnd {
         self.with(py, |state| {
             // Reading the clock costs as much as a good part of a call, so it is only read if the answer does
             // not arrive immediately.
-            let number = state.send_call(py, message, values, timeout, AT_ONCE)?;
-            for _ in 0..state.end.glances() {
-                match state.look(py, self, number) {
-                    Ok(Look::Answer) => {
+            let number = state.send_call(py, message, values, timeout, POLLED_DEADLINE)?;
+            for _ in 0..state.end.spin_polls() {
+                match state.process_message(py, self, number) {
+                    Ok(PollResult::Answer) => {
                         state.flight.end(number);
                         return state.read(py, message);
                     }
@@ -437,7 +442,7 @@ impl ClientEnd {
                     Err(failure) => return self.ended(py, state, (message, number), failure),
                 }
             }
-            if let Err(failure) = state.await_answer(py, self, number, Until::new(timeout)) {
+            if let Err(failure) = state.await_answer(py, self, number, Deadline::new(timeout)) {
                 return self.ended(py, state, (message, number), failure);
             }
             state.flight.end(number);
@@ -461,7 +466,7 @@ impl ClientEnd {
         self.with(py, |state| state.send_call(py, message.get(), values, room, deadline_ns))
     }
 
-    /// Waits up to `left` seconds for the answer to a call with a total timeout of `timeout` seconds.
+    /// Waits up to `remaining` seconds for the answer to a call with a total timeout of `timeout` seconds.
     fn _wait<'py>(
         &self,
         py: Python<'py>,
@@ -470,7 +475,7 @@ impl ClientEnd {
         left: Seconds,
         timeout: Seconds,
     ) -> Result<Bound<'py, PyAny>, Failure> {
-        self.wait(py, message.get(), number, Until::new(left.0).of(timeout.0))
+        self.wait(py, message.get(), number, Deadline::new(left.0).of(timeout.0))
     }
 
     /// Whether the answer to a call has arrived, or is not awaited.

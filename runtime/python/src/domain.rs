@@ -17,7 +17,7 @@ use crate::opening::RequestListener;
 use crate::passing::Right;
 use crate::pool::{self, Pool};
 use crate::region::{self, Capability, Region, Rights};
-use crate::wait::{Seconds, Until, wait, wait_apart, wait_on};
+use crate::wait::{Deadline, Seconds, wait, wait_on, wait_on_thread};
 
 /// Attaches to a machine: to the one with the given name, the one that started this program, the one that
 /// ``TOMBOLO_MACHINE`` names, or the only one that is up. On a plain host with no machine, starts a monitor
@@ -29,7 +29,7 @@ pub(crate) fn attach(py: Python<'_>, machine: Option<String>) -> Result<Domain, 
         Some(name) => tombolo::Domain::attach_to_machine(&name),
         None => tombolo::Domain::attach(),
     };
-    Ok(Domain { domain: wait_apart(py, attach)? })
+    Ok(Domain { domain: wait_on_thread(py, attach)? })
 }
 
 /// Options of a channel.
@@ -553,7 +553,7 @@ impl Listener {
                 let text = format!("'{}' was taken up by export_bulk: accept by accept_bulk", self.name);
                 return Err(Failure::invalid(text));
             };
-            Ok(Channel::new(wait(py, Until::new(timeout.0), |slice| listener.within(slice).accept())?))
+            Ok(Channel::new(wait(py, Deadline::new(timeout.0), |slice| listener.within(slice).accept())?))
         })
     }
 
@@ -566,7 +566,7 @@ impl Listener {
                 return Err(Failure::invalid(format!("'{}' was not taken up by export_bulk", self.name)));
             };
             let accept = |slice| listener.within(slice).accept();
-            Ok(BulkChannel::new(wait(py, Until::new(timeout.0), accept)?))
+            Ok(BulkChannel::new(wait(py, Deadline::new(timeout.0), accept)?))
         })
     }
 
@@ -631,7 +631,7 @@ impl Child {
     #[pyo3(signature = (timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn wait(&self, py: Python<'_>, timeout: Seconds) -> Result<(&'static str, u32), Failure> {
         use tombolo::Exit;
-        Ok(match wait(py, Until::new(timeout.0), |slice| self.child.wait(slice))? {
+        Ok(match wait(py, Deadline::new(timeout.0), |slice| self.child.wait(slice))? {
             Exit::Exited { status } => ("exited", status.into()),
             Exit::Signalled { signal } => ("signalled", signal.into()),
             Exit::NodeLost { .. } => ("node_lost", 0),

@@ -8,11 +8,11 @@ use pyo3::types::PyBytes;
 use tombolo::{Channel, Error, Interest, Message, Token, TransportKind, WaitSet, wait_any};
 
 use crate::failure::Failure;
-use crate::wait::{Until, wait};
+use crate::wait::{Deadline, wait};
 
 /// Number of polls before other Python threads may run: about as long as releasing the interpreter and
 /// acquiring it again takes.
-const GLANCES: u32 = 400;
+const SPIN_POLLS: u32 = 400;
 
 /// One end of a channel.
 #[derive(Debug)]
@@ -73,7 +73,7 @@ impl End {
         let channel = self.channel()?;
         match channel.try_send(message) {
             Err(Error::WouldBlock) if !timeout.is_zero() => {
-                wait(py, Until::new(timeout), |slice| channel.within(slice).send(message))
+                wait(py, Deadline::new(timeout), |slice| channel.within(slice).send(message))
             }
             result => Ok(result?),
         }
@@ -90,12 +90,12 @@ impl End {
 
     /// Number of polls before other Python threads are allowed to run.
     #[inline]
-    pub(crate) fn glances(&self) -> u32 {
-        if self.polled { GLANCES } else { 1 }
+    pub(crate) fn spin_polls(&self) -> u32 {
+        if self.polled { SPIN_POLLS } else { 1 }
     }
 
     /// Waits until there is something to receive, including the end; other threads run meanwhile.
-    pub(crate) fn wait_readable(&mut self, py: Python<'_>, until: Until) -> Result<(), Failure> {
+    pub(crate) fn wait_readable(&mut self, py: Python<'_>, until: Deadline) -> Result<(), Failure> {
         let channel = self.channel()?;
         let waited = wait(py, until, |slice| wait_any(&mut [&mut *channel], slice).map(drop));
         waited.map_err(|failure| match failure {
@@ -121,13 +121,13 @@ impl End {
         if timeout.is_zero() {
             return Err(Error::WouldBlock.into());
         }
-        for _ in 0..self.glances() {
+        for _ in 0..self.spin_polls() {
             if let Some(message) = look(self)? {
                 return Ok(message);
             }
             std::hint::spin_loop();
         }
-        let until = Until::new(timeout);
+        let until = Deadline::new(timeout);
         loop {
             self.wait_readable(py, until)?;
             if let Some(message) = look(self)? {

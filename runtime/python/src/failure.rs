@@ -32,9 +32,9 @@ impl Failure {
     }
 
     /// Error for memory that still has views but is to be given up.
-    pub(crate) fn exported(what: &str, lookers: usize) -> Failure {
+    pub(crate) fn has_views_failure(what: &str, view_count: usize) -> Failure {
         let text = format!(
-            "{lookers} views of {what} are there: let go of the memoryviews, arrays and tensors that were made of it"
+            "{view_count} views of {what} are there: let go of the memoryviews, arrays and tensors that were made of it"
         );
         Failure::new("Exported", text)
     }

@@ -9,7 +9,7 @@ use tombolo_files::{File, FileKind, Files, FilesOptions, OpenOptions};
 
 use crate::failure::Failure;
 use crate::memory::source;
-use crate::wait::{Seconds, wait_apart};
+use crate::wait::{Seconds, wait_on_thread};
 
 /// Number of bytes to transfer before Python checks for signals; a piece takes several calls in flight.
 const PIECE_BYTES: usize = 1 << 20;
@@ -33,7 +33,7 @@ pub(crate) fn reach(
         options = options.server(&name);
     }
     let domain = domain.clone();
-    Ok(FileService { files: wait_apart(py, move || Files::connect_with(&domain, &options))? })
+    Ok(FileService { files: wait_on_thread(py, move || Files::connect_with(&domain, &options))? })
 }
 
 /// Connection to a file server.

@@ -11,7 +11,7 @@ use crate::attached::Domain;
 use crate::channel::bytes_of;
 use crate::failure::{Failure, exclusive};
 use crate::job::Job;
-use crate::wait::{SLICE, Seconds, Until, wait_apart};
+use crate::wait::{Deadline, SLICE, Seconds, wait_on_thread};
 
 impl From<GroupError> for Failure {
     fn from(error: GroupError) -> Failure {
@@ -66,7 +66,7 @@ impl Options {
     }
 }
 
-fn nothing_yet() -> Failure {
+fn would_block() -> Failure {
     tombolo::Error::WouldBlock.into()
 }
 
@@ -91,11 +91,11 @@ impl GroupEnd {
         once: impl FnOnce(&mut Group) -> Result<T, GroupError> + Send,
     ) -> Result<T, Failure> {
         let mut state = exclusive(&self.group, "the group")?;
-        let group = state.as_mut().ok_or_else(|| self.left())?;
+        let group = state.as_mut().ok_or_else(|| self.closed_failure())?;
         Ok(py.detach(|| once(group))?)
     }
 
-    fn left(&self) -> Failure {
+    fn closed_failure(&self) -> Failure {
         Failure::new("Closed", format!("this member has left group '{}'", self.name))
     }
 
@@ -107,9 +107,9 @@ impl GroupEnd {
         timeout: Duration,
         once: impl Fn(&mut Group) -> Result<T, GroupError> + Sync,
     ) -> Result<T, Failure> {
-        let until = Until::new(timeout);
+        let until = Deadline::new(timeout);
         loop {
-            let left = until.left();
+            let left = until.remaining();
             let slice = left.min(SLICE);
             match self.with(py, |group| Ok(once(group.within(slice)))) {
                 Ok(Err(GroupError::TimedOut { .. })) if slice < left => py.check_signals()?,
@@ -135,7 +135,7 @@ impl GroupEnd {
         timeout: Seconds,
     ) -> Result<GroupEnd, Failure> {
         let (options, domain) = (options.read(timeout)?, domain.domain.clone());
-        Ok(GroupEnd::new(wait_apart(py, move || Group::join(&domain, &name, &options))?))
+        Ok(GroupEnd::new(wait_on_thread(py, move || Group::join(&domain, &name, &options))?))
     }
 
     /// Creates the group of all domains of a job.
@@ -148,7 +148,7 @@ impl GroupEnd {
         timeout: Seconds,
     ) -> Result<GroupEnd, Failure> {
         let (options, domain, job) = (options.read(timeout)?, domain.domain.clone(), job.job.clone());
-        Ok(GroupEnd::new(wait_apart(py, move || Group::of_job(&domain, &job, &options))?))
+        Ok(GroupEnd::new(wait_on_thread(py, move || Group::of_job(&domain, &job, &options))?))
     }
 
     #[getter]
@@ -176,13 +176,13 @@ impl GroupEnd {
         }
         match self.with(py, |group| group.try_broadcast(&message))? {
             true => Ok(()),
-            false => Err(nothing_yet()),
+            false => Err(would_block()),
         }
     }
 
     fn recv<'py>(&self, py: Python<'py>, timeout: Seconds) -> Result<Bound<'py, PyAny>, Failure> {
         let event = if timeout.0.is_zero() {
-            self.with(py, Group::try_recv)?.ok_or_else(nothing_yet)?
+            self.with(py, Group::try_recv)?.ok_or_else(would_block)?
         } else {
             self.wait(py, timeout.0, Group::recv)?
         };
@@ -197,7 +197,7 @@ impl GroupEnd {
     fn leave(&self, py: Python<'_>, timeout: Seconds) -> Result<(), Failure> {
         let group = exclusive(&self.group, "the group")?.take();
         let Some(mut group) = group else { return Ok(()) };
-        wait_apart(py, move || {
+        wait_on_thread(py, move || {
             let _ = group.within(timeout.0);
             group.leave()
         })

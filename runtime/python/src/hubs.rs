@@ -6,10 +6,10 @@ use std::time::{Duration, Instant};
 
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
-use tombolo_hubs::{Chosen, Fault, Hub, HubError, Kind, Pending, Selection, Taken, Task};
+use tombolo_hubs::{Fault, Hub, HubError, Kind, Pending, Selected, Selection, Taken, Task};
 
 use crate::attached::Domain;
-use crate::boundary::made;
+use crate::boundary::new_object;
 use crate::channel::bytes_of;
 use crate::failure::{Failure, exclusive};
 use crate::mapping::Mapping;
@@ -70,14 +70,14 @@ enum Work {
 /// Result of an operation or a select.
 enum Done {
     Taken(Taken),
-    Chosen(Chosen),
+    Selected(Selected),
 }
 
 impl Work {
     fn try_take(&mut self) -> Result<Option<Done>, HubError> {
         match self {
             Work::Operation(pending) => Ok(pending.try_take()?.map(Done::Taken)),
-            Work::Select(selection) => Ok(selection.try_take()?.map(Done::Chosen)),
+            Work::Select(selection) => Ok(selection.try_take()?.map(Done::Selected)),
         }
     }
 
@@ -95,7 +95,7 @@ impl Work {
                 return result.into_object(py);
             }
             let slice = self.deadline().saturating_duration_since(Instant::now()).min(SLICE);
-            py.detach(|| task.listen(slice))?;
+            py.detach(|| task.wait_for_message(slice))?;
             py.check_signals()?;
         }
     }
@@ -105,7 +105,7 @@ impl Done {
     fn into_object(self, py: Python<'_>) -> Result<Bound<'_, PyAny>, Failure> {
         match self {
             Done::Taken(taken) => to_object(py, taken),
-            Done::Chosen(chosen) => {
+            Done::Selected(chosen) => {
                 let index = chosen.index;
                 let taken = to_object(py, chosen.into_taken())?;
                 Ok((index, taken).into_pyobject(py)?.into_any())
@@ -158,7 +158,7 @@ impl TaskEnd {
 
     /// Handles the messages that have arrived; returns whether there were any.
     fn hear(&self) -> Result<bool, Failure> {
-        Ok(self.task.hear()?)
+        Ok(self.task.process_messages()?)
     }
 
     fn fileno(&self) -> RawFd {
@@ -267,7 +267,7 @@ impl HubEnd {
     /// The memory of a pool, if this kernel can map it.
     fn map<'py>(&self, py: Python<'py>) -> Result<Option<Bound<'py, Mapping>>, Failure> {
         match py.detach(|| self.hub.map())? {
-            Some(mapping) => Ok(Some(made(py, Mapping::new(mapping))?)),
+            Some(mapping) => Ok(Some(new_object(py, Mapping::new(mapping))?)),
             None => Ok(None),
         }
     }

@@ -5,7 +5,7 @@ use pyo3::prelude::*;
 use crate::bulk::BulkChannel;
 use crate::channel::Channel;
 use crate::failure::Failure;
-use crate::wait::{Seconds, wait_apart, wait_on};
+use crate::wait::{Seconds, wait_on, wait_on_thread};
 
 /// The programs that one ``tombolo run`` started, with ranks from 0, and the rank of this one: the result of
 /// :meth:`Domain.job`.
@@ -58,7 +58,7 @@ impl Job {
     #[pyo3(signature = (rank, timeout = Seconds(std::time::Duration::from_secs(30))), text_signature = "($self, rank, timeout=30.0)")]
     fn bulk_channel_to(&self, py: Python<'_>, rank: u32, timeout: Seconds) -> Result<BulkChannel, Failure> {
         let job = self.job.within(timeout.0);
-        Ok(BulkChannel::new(wait_apart(py, move || job.bulk_channel_to(rank))?))
+        Ok(BulkChannel::new(wait_on_thread(py, move || job.bulk_channel_to(rank))?))
     }
 
     fn __repr__(&self) -> String {

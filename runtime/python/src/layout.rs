@@ -26,7 +26,7 @@ impl Type {
         py: Python<'py>,
         message: &[u8],
     ) -> Result<(u16, u8, u32, Bound<'py, PyAny>), Failure> {
-        let (header, body) = Header::read(Source::Bytes(message)).map_err(codec::Bad::Malformed)?;
+        let (header, body) = Header::read(Source::Bytes(message)).map_err(codec::DecodeError::Malformed)?;
         let value = codec::Decoder::new(py, message).message(&*as_record(self)?, body)?;
         Ok((header.ordinal(), header.kind() as u8, header.call(), value))
     }
@@ -49,16 +49,16 @@ impl Type {
     }
 }
 
-fn made(of: codec::Type) -> Type {
+fn new_type(of: codec::Type) -> Type {
     Type(Arc::new(of))
 }
 
 /// Types without parameters, by name.
 pub(crate) fn plain() -> Vec<(&'static str, Type)> {
-    let int = |signed, bits| made(codec::Type::plain(Form::Int { signed, bits }, bits));
-    let float = |bits| made(codec::Type::plain(Form::Float { bits }, bits));
+    let int = |signed, bits| new_type(codec::Type::plain(Form::Int { signed, bits }, bits));
+    let float = |bits| new_type(codec::Type::plain(Form::Float { bits }, bits));
     vec![
-        ("BOOL", made(codec::Type::plain(Form::Bool, 8))),
+        ("BOOL", new_type(codec::Type::plain(Form::Bool, 8))),
         ("U8", int(false, 8)),
         ("U16", int(false, 16)),
         ("U32", int(false, 32)),
@@ -76,40 +76,40 @@ pub(crate) fn plain() -> Vec<(&'static str, Type)> {
 /// Text of up to `max` bytes of UTF-8.
 #[pyfunction]
 pub(crate) fn text(max: u32) -> Type {
-    made(codec::Type::apart(Form::Text { max }))
+    new_type(codec::Type::out_of_line(Form::Text { max }))
 }
 
 /// A blob of up to `max` bytes.
 #[pyfunction]
 pub(crate) fn blob(max: u32) -> Type {
-    made(codec::Type::apart(Form::Blob { max }))
+    new_type(codec::Type::out_of_line(Form::Blob { max }))
 }
 
 /// An array of `count` elements of a type.
 #[pyfunction]
 pub(crate) fn array(of: &Type, count: u32) -> Type {
     let bytes = of.0.bytes.saturating_mul(count);
-    made(codec::Type { form: Form::Array { of: Arc::clone(&of.0), count }, bytes, align: of.0.align })
+    new_type(codec::Type { form: Form::Array { of: Arc::clone(&of.0), count }, bytes, align: of.0.align })
 }
 
 /// A sequence of up to `max` elements of a type.
 #[pyfunction]
 pub(crate) fn sequence(of: &Type, max: u32) -> Type {
-    made(codec::Type::apart(Form::List { of: Arc::clone(&of.0), max }))
+    new_type(codec::Type::out_of_line(Form::List { of: Arc::clone(&of.0), max }))
 }
 
 /// An optional value of a type, or None.
 #[pyfunction]
 pub(crate) fn optional(of: &Type) -> Type {
     let bytes = of.0.bytes.saturating_add(of.0.align);
-    made(codec::Type { form: Form::Optional(Arc::clone(&of.0)), bytes, align: of.0.align })
+    new_type(codec::Type { form: Form::Optional(Arc::clone(&of.0)), bytes, align: of.0.align })
 }
 
 /// A right: 1 to an endpoint, 2 to a region, 3 to anything, 4 to a buffer; copied or moved.
 #[pyfunction]
 pub(crate) fn right(kind: u8, moved: bool) -> Type {
     let form = Form::Right { mark: u64::from(kind) | u64::from(moved) << 8 };
-    made(codec::Type { form, bytes: 16, align: 8 })
+    new_type(codec::Type { form, bytes: 16, align: 8 })
 }
 
 /// An enum or flags: an `IntEnum` or `IntFlag`, and the integer type that stores it.
@@ -133,7 +133,7 @@ pub(crate) fn number(
     let name = class.name()?.to_string();
     let class = class.unbind();
     let number = Number { class, name, signed, bits, open, flags, members, mask };
-    Ok(made(codec::Type::plain(Form::Number(number), bits)))
+    Ok(new_type(codec::Type::plain(Form::Number(number), bits)))
 }
 
 type Fields = Vec<(Py<PyString>, u32, Py<Type>)>;
@@ -160,14 +160,14 @@ pub(crate) fn record(
     let name = class.name()?.to_string();
     let fields = fields(&name, list);
     let form = Form::Record(Arc::new(Record { class: Some(class.unbind()), name, bytes, frozen, fields }));
-    Ok(made(if frozen { codec::Type { form, bytes, align } } else { codec::Type::apart(form) }))
+    Ok(new_type(if frozen { codec::Type { form, bytes, align } } else { codec::Type::out_of_line(form) }))
 }
 
 /// The parameters of a message, which are passed separately.
 #[pyfunction]
 pub(crate) fn parameters(name: String, bytes: u32, list: Fields) -> Type {
     let fields = fields(&name, list);
-    made(codec::Type::apart(Form::Record(Arc::new(Record {
+    new_type(codec::Type::out_of_line(Form::Record(Arc::new(Record {
         class: None,
         name,
         bytes,
@@ -189,7 +189,7 @@ pub(crate) fn union(
         of: of.map(|of| Arc::clone(&of.get().0)),
     };
     let cases = cases.into_iter().map(case).collect();
-    made(codec::Type { form: Form::Union(Union { name, cases, unknown }), bytes: 16, align: 8 })
+    new_type(codec::Type { form: Form::Union(Union { name, cases, unknown }), bytes: 16, align: 8 })
 }
 
 fn as_record(of: &Type) -> Result<Arc<Record>, Failure> {
@@ -364,12 +364,12 @@ impl Interface {
     }
 
     /// Returns a message to the server, by its ordinal.
-    pub(crate) fn served(&self, ordinal: u16) -> Option<&Py<Message>> {
+    pub(crate) fn server_message(&self, ordinal: u16) -> Option<&Py<Message>> {
         self.served.get(&ordinal)
     }
 
     /// Returns a message to the client, by its ordinal.
-    pub(crate) fn heard(&self, ordinal: u16) -> Option<&Py<Message>> {
+    pub(crate) fn client_message(&self, ordinal: u16) -> Option<&Py<Message>> {
         self.heard.get(&ordinal)
     }
 }

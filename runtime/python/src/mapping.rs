@@ -8,9 +8,9 @@ use std::thread::LocalKey;
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
-use crate::boundary::{Exporter, Lease, Lookers};
+use crate::boundary::{Exporter, Lease, ViewCount};
 use crate::failure::Failure;
-use crate::memory::{self, View, born, source};
+use crate::memory::{self, View, source, take_initial_value};
 
 /// Mapped part of a region. From :meth:`Capability.map`.
 ///
@@ -33,32 +33,32 @@ use crate::memory::{self, View, born, source};
 #[derive(Debug)]
 pub(crate) struct Mapping {
     mapped: Mutex<Option<Arc<tombolo::region::Mapping>>>,
-    lookers: Lookers,
+    view_count: ViewCount,
 }
 
 thread_local! {
-    static NURSERY: Cell<Option<Mapping>> = const { Cell::new(None) };
+    static INITIAL_VALUE: Cell<Option<Mapping>> = const { Cell::new(None) };
 }
 
 impl Exporter for Mapping {
     type Parts = Mapping;
-    const SHOWN_AS: &'static CStr = c"tombolo.Mapping";
+    const PYTHON_NAME: &'static CStr = c"tombolo.Mapping";
 
     fn lease(slf: &Bound<'_, Self>) -> Result<Lease, Failure> {
         let mapped = slf.get().mapped()?;
         let at = (mapped.as_ptr().cast_const(), mapped.length_bytes());
         let owner = slf.clone().into_any().unbind();
-        Ok(Lease::of_bytes(&slf.get().lookers, owner, at, !mapped.is_writable()))
+        Ok(Lease::of_bytes(&slf.get().view_count, owner, at, !mapped.is_writable()))
     }
 
-    fn nursery() -> &'static LocalKey<Cell<Option<Self>>> {
-        &NURSERY
+    fn initial_value_slot() -> &'static LocalKey<Cell<Option<Self>>> {
+        &INITIAL_VALUE
     }
 }
 
 impl Mapping {
     pub(crate) fn new(mapping: tombolo::region::Mapping) -> Mapping {
-        Mapping { mapped: Mutex::new(Some(Arc::new(mapping))), lookers: Lookers::default() }
+        Mapping { mapped: Mutex::new(Some(Arc::new(mapping))), view_count: ViewCount::default() }
     }
 
     fn mapped(&self) -> Result<Arc<tombolo::region::Mapping>, Failure> {
@@ -71,7 +71,7 @@ impl Mapping {
 impl Mapping {
     #[new]
     fn new_of_type() -> PyResult<Mapping> {
-        born::<Mapping>()
+        take_initial_value::<Mapping>()
     }
 
     /// The id of the region.
@@ -163,12 +163,12 @@ impl Mapping {
     /// Unmaps the memory. Closing again has no effect.
     fn close(&self) -> Result<(), Failure> {
         let mut mapped = self.mapped.lock().unwrap_or_else(PoisonError::into_inner);
-        match self.lookers.count() {
+        match self.view_count.count() {
             0 => {
                 mapped.take();
                 Ok(())
             }
-            count => Err(Failure::exported("the mapping", count)),
+            count => Err(Failure::has_views_failure("the mapping", count)),
         }
     }
 

@@ -9,7 +9,9 @@ use pyo3::exceptions::{PyBufferError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 
-use crate::boundary::{Exporter, Item, Lease, Source, arrow_array, arrow_schema, buffer_type, dlpack, made};
+use crate::boundary::{
+    Exporter, Item, Lease, Source, arrow_array, arrow_schema, buffer_type, dlpack, new_object,
+};
 use crate::failure::Failure;
 
 /// Returns the bytes of any object that has some: by the buffer protocol, or by DLPack through numpy.
@@ -73,7 +75,7 @@ pub(crate) fn view<'py>(
         let text = format!("{} are not to be had at byte {offset}: they would not be aligned", item.name);
         return Err(Failure::invalid(text));
     }
-    Ok(made(py, View { lease: Mutex::new(Some(lease)) })?)
+    Ok(new_object(py, View { lease: Mutex::new(Some(lease)) })?)
 }
 
 /// Converts a view to a numpy array.
@@ -99,70 +101,70 @@ pub(crate) struct View {
 }
 
 thread_local! {
-    static NURSERY: Cell<Option<View>> = const { Cell::new(None) };
+    static INITIAL_VALUE: Cell<Option<View>> = const { Cell::new(None) };
 }
 
 impl Exporter for View {
     type Parts = View;
-    const SHOWN_AS: &'static CStr = c"tombolo.View";
+    const PYTHON_NAME: &'static CStr = c"tombolo.View";
 
     fn lease(slf: &Bound<'_, Self>) -> Result<Lease, Failure> {
-        slf.get().again(slf.py())
+        slf.get().duplicate(slf.py())
     }
 
-    fn nursery() -> &'static LocalKey<Cell<Option<Self>>> {
-        &NURSERY
+    fn initial_value_slot() -> &'static LocalKey<Cell<Option<Self>>> {
+        &INITIAL_VALUE
     }
 }
 
 impl View {
-    fn again(&self, py: Python<'_>) -> Result<Lease, Failure> {
+    fn duplicate(&self, py: Python<'_>) -> Result<Lease, Failure> {
         let lease = self.lease.lock().unwrap_or_else(PoisonError::into_inner);
         lease
             .as_ref()
-            .map(|lease| lease.again(py))
+            .map(|lease| lease.duplicate(py))
             .ok_or_else(|| Failure::new("Closed", "the view was closed"))
     }
 }
 
 /// Returns the initial value of an object created by its own type; any other caller is refused.
-pub(crate) fn born<T: Exporter>() -> PyResult<T::Parts> {
+pub(crate) fn take_initial_value<T: Exporter>() -> PyResult<T::Parts> {
     let refused = || {
-        let name = T::SHOWN_AS.to_string_lossy();
+        let name = T::PYTHON_NAME.to_string_lossy();
         PyTypeError::new_err(format!("cannot create '{name}' instances"))
     };
-    T::nursery().take().ok_or_else(refused)
+    T::initial_value_slot().take().ok_or_else(refused)
 }
 
 #[pymethods]
 impl View {
     #[new]
     fn new() -> PyResult<View> {
-        born::<View>()
+        take_initial_value::<View>()
     }
 
     /// The type of the items, as named by numpy.
     #[getter]
     fn dtype(&self, py: Python<'_>) -> Result<&'static str, Failure> {
-        Ok(self.again(py)?.item().name)
+        Ok(self.duplicate(py)?.item().name)
     }
 
     /// The number of items in each dimension.
     #[getter]
     fn shape<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyTuple>, Failure> {
-        Ok(PyTuple::new(py, self.again(py)?.shape())?)
+        Ok(PyTuple::new(py, self.duplicate(py)?.shape())?)
     }
 
     /// The number of bytes.
     #[getter]
     fn nbytes(&self, py: Python<'_>) -> Result<usize, Failure> {
-        Ok(self.again(py)?.length_bytes())
+        Ok(self.duplicate(py)?.length_bytes())
     }
 
     /// Whether the memory is read-only.
     #[getter]
     fn readonly(&self, py: Python<'_>) -> Result<bool, Failure> {
-        Ok(self.again(py)?.readonly())
+        Ok(self.duplicate(py)?.readonly())
     }
 
     /// Returns a tensor in a capsule, without a copy, for any ``from_dlpack``. DLPack supports read-only
@@ -184,7 +186,7 @@ impl View {
                 PyBufferError::new_err("it is not copied here: copy what from_dlpack makes of it").into()
             );
         }
-        Ok(dlpack(py, self.again(py)?, max_version.is_some_and(|version| version >= (1, 0)))?)
+        Ok(dlpack(py, self.duplicate(py)?, max_version.is_some_and(|version| version >= (1, 0)))?)
     }
 
     /// The device of CPU memory.
@@ -194,7 +196,7 @@ impl View {
 
     /// Returns the Arrow format of the items, in a capsule of the Arrow C data interface.
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Failure> {
-        Ok(arrow_schema(py, arrow_format(&self.again(py)?)?)?)
+        Ok(arrow_schema(py, arrow_format(&self.duplicate(py)?)?)?)
     }
 
     /// Returns a schema and an array in capsules of the Arrow C data interface, without a copy, for
@@ -209,7 +211,7 @@ impl View {
         // According to the protocol, a producer that cannot convert returns its own schema, and the consumer
         // compares.
         let _ = requested_schema;
-        let lease = self.again(py)?;
+        let lease = self.duplicate(py)?;
         let format = arrow_format(&lease)?;
         Ok((arrow_schema(py, format)?, arrow_array(py, lease)?))
     }

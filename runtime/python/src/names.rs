@@ -8,7 +8,7 @@ use pyo3::types::{PyBool, PyBytes, PyFloat, PyInt, PyString};
 use tombolo::names::{Attributes, Change, NewRecord, Notice as Told, Value, WatchOptions};
 
 use crate::failure::{Failure, exclusive};
-use crate::wait::{Seconds, Until, wait, wait_on};
+use crate::wait::{Deadline, Seconds, wait, wait_on};
 
 /// The names that a program can reach: :attr:`Domain.names`.
 ///
@@ -200,7 +200,7 @@ impl Watch {
     fn next(&self, py: Python<'_>, timeout: Seconds) -> Result<Notice, Failure> {
         let mut guard = exclusive(&self.watch, "the watch")?;
         let watch = &mut *guard;
-        Ok(Notice { told: wait(py, Until::new(timeout.0), |slice| watch.next(slice))? })
+        Ok(Notice { told: wait(py, Deadline::new(timeout.0), |slice| watch.next(slice))? })
     }
 
     /// Ends the watch. Notices already queued can still be taken; the last one reports the end.
@@ -220,7 +220,7 @@ pub(crate) struct Notice {
 
 #[pymethods]
 impl Notice {
-    /// What happened: "set", "deleted", "lost" or "ended".
+    /// Kind of the change: "set", "deleted", "lost" or "ended".
     #[getter]
     fn change(&self) -> &'static str {
         match self.told.change {

@@ -7,7 +7,7 @@ use pyo3::types::PyBytes;
 
 use crate::channel::Channel;
 use crate::failure::Failure;
-use crate::wait::{Seconds, Until, wait};
+use crate::wait::{Deadline, Seconds, wait};
 
 /// A name under which programs connect with requests. From :meth:`Domain.export_for_requests`.
 #[pyclass(module = "tombolo", frozen)]
@@ -39,7 +39,7 @@ impl RequestListener {
         let listener = self.listener.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let given_back = || Failure::new("Closed", format!("the name '{}' was given back", self.name));
         let listener = listener.ok_or_else(given_back)?;
-        let opening = wait(py, Until::new(timeout.0), |slice| listener.within(slice).accept())?;
+        let opening = wait(py, Deadline::new(timeout.0), |slice| listener.within(slice).accept())?;
         Ok(Opening { opening: Mutex::new(Some(opening)) })
     }
 

@@ -9,9 +9,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 use tombolo::{Error, PoolOptions, Trust};
 
-use crate::boundary::{Exporter, Lease, Lookers, made};
+use crate::boundary::{Exporter, Lease, ViewCount, new_object};
 use crate::failure::{Failure, region_class};
-use crate::memory::{self, View, born, source};
+use crate::memory::{self, View, source, take_initial_value};
 
 /// Parses "full", "half" or "none".
 pub(crate) fn trust_of(trust: &str) -> Result<Trust, Failure> {
@@ -52,7 +52,7 @@ impl Pool {
     /// Takes a free buffer for filling: the one freed most recently. Raises ``NoBuffer`` if all are in use.
     fn take<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, Buffer>, Failure> {
         let buffer = slf.get().pool.take()?;
-        Ok(made(slf.py(), Buffer::parts(Hand::Mine { buffer, stays: true }))?)
+        Ok(new_object(slf.py(), Buffer::parts(BufferRight::Owned { buffer, stays: true }))?)
     }
 
     /// Takes a buffer and fills it with the bytes of any bytes-like object, for example a numpy array, a
@@ -69,7 +69,7 @@ impl Pool {
         let mut buffer = slf.get().pool.take()?;
         buffer.set_part(0, length)?;
         buffer.write(0, data.bytes(slf.py()))?;
-        Ok(made(slf.py(), Buffer::parts(Hand::Mine { buffer, stays: true }))?)
+        Ok(new_object(slf.py(), Buffer::parts(BufferRight::Owned { buffer, stays: true }))?)
     }
 
     /// The size of each buffer, in bytes.
@@ -141,9 +141,9 @@ pub(crate) fn create(
 
 /// Right of a program to a buffer.
 #[derive(Debug)]
-pub(crate) enum Hand {
+pub(crate) enum BufferRight {
     /// Right to read and write.
-    Mine {
+    Owned {
         buffer: tombolo::Buffer,
         /// Whether its memory stays in place even when it is written to.
         stays: bool,
@@ -158,23 +158,23 @@ pub(crate) enum Hand {
 #[pyclass(module = "tombolo._native", frozen, subclass)]
 #[derive(Debug)]
 pub(crate) struct Held {
-    hand: Mutex<Hand>,
-    lookers: Lookers,
+    hand: Mutex<BufferRight>,
+    view_count: ViewCount,
 }
 
 /// Reads from a buffer with either right.
 macro_rules! of_either {
     ($hand:expr, $name:ident => $value:expr) => {
         match $hand {
-            Hand::Mine { buffer: $name, .. } => Ok($value),
-            Hand::Lent($name) => Ok($value),
-            Hand::Gone(why) => Err(Failure::new("BufferState", format!("the buffer {why}"))),
+            BufferRight::Owned { buffer: $name, .. } => Ok($value),
+            BufferRight::Lent($name) => Ok($value),
+            BufferRight::Gone(why) => Err(Failure::new("BufferState", format!("the buffer {why}"))),
         }
     };
 }
 
 impl Held {
-    fn hand(&self) -> MutexGuard<'_, Hand> {
+    fn hand(&self) -> MutexGuard<'_, BufferRight> {
         self.hand.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -182,60 +182,63 @@ impl Held {
     ///
     /// # Errors
     /// An error if the buffer has views.
-    pub(crate) fn take(&self, why: &'static str) -> Result<Hand, Failure> {
+    pub(crate) fn take(&self, why: &'static str) -> Result<BufferRight, Failure> {
         let mut hand = self.hand();
-        match self.lookers.count() {
-            0 => Ok(std::mem::replace(&mut hand, Hand::Gone(why))),
-            count => Err(Failure::exported("the buffer", count)),
+        match self.view_count.count() {
+            0 => Ok(std::mem::replace(&mut hand, BufferRight::Gone(why))),
+            count => Err(Failure::has_views_failure("the buffer", count)),
         }
     }
 
     /// Like [`take`](Self::take), but allows views: the right is put back, and its memory stays in place
     /// meanwhile.
-    pub(crate) fn take_seen(&self, why: &'static str) -> Hand {
-        std::mem::replace(&mut self.hand(), Hand::Gone(why))
+    pub(crate) fn take_seen(&self, why: &'static str) -> BufferRight {
+        std::mem::replace(&mut self.hand(), BufferRight::Gone(why))
     }
 
     /// Puts back a right that was not sent, or records where it went.
-    pub(crate) fn put(&self, hand: Hand) {
+    pub(crate) fn put(&self, hand: BufferRight) {
         *self.hand() = hand;
     }
 
     fn lease(slf: &Bound<'_, Self>, owner: Py<PyAny>, writable: bool) -> Result<Lease, Failure> {
         let held = slf.get();
         let mut hand = held.hand();
-        let looked_at = held.lookers.count() > 0;
+        let has_views = held.view_count.count() > 0;
         let (address, length_bytes, readonly) = match &mut *hand {
-            Hand::Mine { buffer, stays } if writable => {
-                if !*stays && looked_at {
+            BufferRight::Owned { buffer, stays } if writable => {
+                if !*stays && has_views {
                     // Writing would move the memory.
-                    return Err(Failure::exported("the buffer, to be read only,", held.lookers.count()));
+                    return Err(Failure::has_views_failure(
+                        "the buffer, to be read only,",
+                        held.view_count.count(),
+                    ));
                 }
                 let address = buffer.as_mut_ptr()?.cast_const();
                 *stays = true;
                 (address, buffer.len_bytes(), false)
             }
-            Hand::Mine { buffer, .. } => (buffer.as_ptr()?, buffer.len_bytes(), true),
-            Hand::Lent(_) if writable => {
+            BufferRight::Owned { buffer, .. } => (buffer.as_ptr()?, buffer.len_bytes(), true),
+            BufferRight::Lent(_) if writable => {
                 return Err(
                     pyo3::exceptions::PyBufferError::new_err("a shared buffer is only to be read").into()
                 );
             }
-            Hand::Lent(shared) => (shared.as_ptr()?, shared.len_bytes(), true),
-            Hand::Gone(why) => return Err(Failure::new("BufferState", format!("the buffer {why}"))),
+            BufferRight::Lent(shared) => (shared.as_ptr()?, shared.len_bytes(), true),
+            BufferRight::Gone(why) => return Err(Failure::new("BufferState", format!("the buffer {why}"))),
         };
         let length_bytes = usize::try_from(length_bytes).unwrap_or(usize::MAX);
-        Ok(Lease::of_bytes(&held.lookers, owner, (address, length_bytes), readonly))
+        Ok(Lease::of_bytes(&held.view_count, owner, (address, length_bytes), readonly))
     }
 
     /// Returns a lease for the buffer protocol, writable if the right permits.
     fn lease_all(slf: &Bound<'_, Self>) -> Result<Lease, Failure> {
-        let is_mine = matches!(&*slf.get().hand(), Hand::Mine { .. });
+        let is_mine = matches!(&*slf.get().hand(), BufferRight::Owned { .. });
         Self::lease(slf, slf.clone().into_any().unbind(), is_mine)
     }
 }
 
-fn viewed<'py>(
+fn create_view<'py>(
     slf: &Bound<'py, Held>,
     (dtype, shape, offset): (&Bound<'py, PyAny>, Option<&Bound<'py, PyAny>>, usize),
     writable: Option<bool>,
@@ -271,7 +274,7 @@ impl Held {
     /// The number of views, which prevent it from being sent: memoryviews, arrays, tensors.
     #[getter]
     fn views(&self) -> usize {
-        self.lookers.count()
+        self.view_count.count()
     }
 
     /// Copies `length` bytes out, from `offset` on; by default up to the end.
@@ -317,7 +320,7 @@ impl Held {
         offset: usize,
         writable: Option<bool>,
     ) -> Result<Bound<'py, View>, Failure> {
-        viewed(slf, (dtype, shape, offset), writable)
+        create_view(slf, (dtype, shape, offset), writable)
     }
 
     /// The memory as a numpy array, in place. `shape` is a number or a tuple; `offset` is in bytes;
@@ -330,13 +333,13 @@ impl Held {
         offset: usize,
         writable: Option<bool>,
     ) -> Result<Bound<'py, PyAny>, Failure> {
-        Ok(memory::array(&viewed(slf, (dtype, shape, offset), writable)?)?)
+        Ok(memory::array(&create_view(slf, (dtype, shape, offset), writable)?)?)
     }
 
     /// Releases the buffer: one that was taken becomes free, one that arrived is returned to its sender.
     /// Closing again, or closing one that was sent, has no effect.
     fn close(&self) -> Result<(), Failure> {
-        if matches!(&*self.hand(), Hand::Gone(_)) {
+        if matches!(&*self.hand(), BufferRight::Gone(_)) {
             return Ok(());
         }
         drop(self.take("was closed")?);
@@ -361,9 +364,9 @@ impl Held {
         let of = |number: u32, length: u64| format!("<tombolo.{class} {number} of {length} bytes>");
         let hand = slf.get().hand();
         Ok(match &*hand {
-            Hand::Mine { buffer, .. } => of(buffer.number(), buffer.len_bytes()),
-            Hand::Lent(shared) => of(shared.number(), shared.len_bytes()),
-            Hand::Gone(why) => format!("<tombolo.{class} that {why}>"),
+            BufferRight::Owned { buffer, .. } => of(buffer.number(), buffer.len_bytes()),
+            BufferRight::Lent(shared) => of(shared.number(), shared.len_bytes()),
+            BufferRight::Gone(why) => format!("<tombolo.{class} that {why}>"),
         })
     }
 }
@@ -407,42 +410,42 @@ thread_local! {
 
 impl Exporter for Buffer {
     type Parts = PyClassInitializer<Buffer>;
-    const SHOWN_AS: &'static CStr = c"tombolo.Buffer";
+    const PYTHON_NAME: &'static CStr = c"tombolo.Buffer";
 
     fn lease(slf: &Bound<'_, Self>) -> Result<Lease, Failure> {
         Held::lease_all(slf.as_super())
     }
 
-    fn nursery() -> &'static LocalKey<Cell<Option<Self::Parts>>> {
+    fn initial_value_slot() -> &'static LocalKey<Cell<Option<Self::Parts>>> {
         &BUFFERS
     }
 }
 
 impl Exporter for Shared {
     type Parts = PyClassInitializer<Shared>;
-    const SHOWN_AS: &'static CStr = c"tombolo.Shared";
+    const PYTHON_NAME: &'static CStr = c"tombolo.Shared";
 
     fn lease(slf: &Bound<'_, Self>) -> Result<Lease, Failure> {
         Held::lease_all(slf.as_super())
     }
 
-    fn nursery() -> &'static LocalKey<Cell<Option<Self::Parts>>> {
+    fn initial_value_slot() -> &'static LocalKey<Cell<Option<Self::Parts>>> {
         &SHARED
     }
 }
 
-fn held(hand: Hand) -> PyClassInitializer<Held> {
-    PyClassInitializer::from(Held { hand: Mutex::new(hand), lookers: Lookers::default() })
+fn held(hand: BufferRight) -> PyClassInitializer<Held> {
+    PyClassInitializer::from(Held { hand: Mutex::new(hand), view_count: ViewCount::default() })
 }
 
 impl Buffer {
-    pub(crate) fn parts(hand: Hand) -> PyClassInitializer<Buffer> {
+    pub(crate) fn parts(hand: BufferRight) -> PyClassInitializer<Buffer> {
         held(hand).add_subclass(Buffer)
     }
 }
 
 impl Shared {
-    pub(crate) fn parts(hand: Hand) -> PyClassInitializer<Shared> {
+    pub(crate) fn parts(hand: BufferRight) -> PyClassInitializer<Shared> {
         held(hand).add_subclass(Shared)
     }
 }
@@ -451,7 +454,7 @@ impl Shared {
 impl Buffer {
     #[new]
     fn new() -> PyResult<PyClassInitializer<Buffer>> {
-        born::<Buffer>()
+        take_initial_value::<Buffer>()
     }
 
     /// Copies the bytes of a bytes-like object in, from `offset` on.
@@ -461,16 +464,19 @@ impl Buffer {
         let held = slf.as_super().get();
         let mut hand = held.hand();
         match &mut *hand {
-            Hand::Mine { buffer, stays } => {
-                if !*stays && held.lookers.count() > 0 {
-                    return Err(Failure::exported("the buffer, to be read only,", held.lookers.count()));
+            BufferRight::Owned { buffer, stays } => {
+                if !*stays && held.view_count.count() > 0 {
+                    return Err(Failure::has_views_failure(
+                        "the buffer, to be read only,",
+                        held.view_count.count(),
+                    ));
                 }
                 buffer.write(offset, data.bytes(slf.py()))?;
                 *stays = true;
                 Ok(())
             }
-            Hand::Lent(_) => Err(Failure::new("BufferState", "the buffer is shared")),
-            Hand::Gone(why) => Err(Failure::new("BufferState", format!("the buffer {why}"))),
+            BufferRight::Lent(_) => Err(Failure::new("BufferState", "the buffer is shared")),
+            BufferRight::Gone(why) => Err(Failure::new("BufferState", format!("the buffer {why}"))),
         }
     }
 
@@ -478,9 +484,9 @@ impl Buffer {
     /// this part.
     fn set_part(slf: &Bound<'_, Self>, offset: u64, length: u64) -> Result<(), Failure> {
         match &mut *slf.as_super().get().hand() {
-            Hand::Mine { buffer, .. } => Ok(buffer.set_part(offset, length)?),
-            Hand::Lent(_) => Err(Failure::new("BufferState", "the buffer is shared")),
-            Hand::Gone(why) => Err(Failure::new("BufferState", format!("the buffer {why}"))),
+            BufferRight::Owned { buffer, .. } => Ok(buffer.set_part(offset, length)?),
+            BufferRight::Lent(_) => Err(Failure::new("BufferState", "the buffer is shared")),
+            BufferRight::Gone(why) => Err(Failure::new("BufferState", format!("the buffer {why}"))),
         }
     }
 }
@@ -489,20 +495,20 @@ impl Buffer {
 impl Shared {
     #[new]
     fn new() -> PyResult<PyClassInitializer<Shared>> {
-        born::<Shared>()
+        take_initial_value::<Shared>()
     }
 
     /// Whether this program shared the buffer, rather than another program with this one.
     #[getter]
     fn is_own(slf: &Bound<'_, Self>) -> bool {
-        matches!(&*slf.as_super().get().hand(), Hand::Lent(shared) if shared.is_own())
+        matches!(&*slf.as_super().get().hand(), BufferRight::Lent(shared) if shared.is_own())
     }
 
     /// The number of programs that have not released it yet.
     #[getter]
     fn shares(slf: &Bound<'_, Self>) -> u32 {
         match &*slf.as_super().get().hand() {
-            Hand::Lent(shared) => shared.shares(),
+            BufferRight::Lent(shared) => shared.shares(),
             _ => 0,
         }
     }
@@ -512,14 +518,14 @@ impl Shared {
     fn reclaim<'py>(slf: &Bound<'py, Self>) -> Result<Bound<'py, Buffer>, Failure> {
         let held = slf.as_super().get();
         match held.take("was reclaimed")? {
-            Hand::Lent(shared) => match shared.reclaim() {
+            BufferRight::Lent(shared) => match shared.reclaim() {
                 Ok(buffer) => {
                     // Without trust, sealed memory is copied at the next write.
                     let stays = buffer.pool().trust() != Trust::None;
-                    Ok(made(slf.py(), Buffer::parts(Hand::Mine { buffer, stays }))?)
+                    Ok(new_object(slf.py(), Buffer::parts(BufferRight::Owned { buffer, stays }))?)
                 }
                 Err(not_sent) => {
-                    held.put(Hand::Lent(not_sent.kept));
+                    held.put(BufferRight::Lent(not_sent.kept));
                     Err(not_sent.error.into())
                 }
             },

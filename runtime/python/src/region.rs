@@ -8,12 +8,12 @@ use tombolo::DomainId;
 use tombolo::region::{CapabilityInfo, MapOptions, RegionInfo, RegionOptions};
 use tombolo_admin::Machine;
 
-use crate::boundary::{Source, descriptor, made};
+use crate::boundary::{Source, descriptor, new_object};
 use crate::failure::{Failure, region_class};
 use crate::mapping::Mapping;
 use crate::memory::source;
 use crate::passing::{self, Right, Taken, end_of};
-use crate::wait::{Seconds, wait_apart};
+use crate::wait::{Seconds, wait_on_thread};
 
 /// A right of this program to a part of a region.
 ///
@@ -131,11 +131,11 @@ impl Capability {
         held.clone().ok_or_else(gone)
     }
 
-    fn let_go(&self) -> Option<tombolo::region::Capability> {
+    fn take_capability(&self) -> Option<tombolo::region::Capability> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 
-    fn copied<'py>(
+    fn copy_right<'py>(
         &self,
         to: &Bound<'py, PyAny>,
         rights: Rights,
@@ -146,10 +146,10 @@ impl Capability {
         Ok(Right { object, kind, moved: false }.into_python(to.py())?)
     }
 
-    fn moved<'py>(&self, to: &Bound<'py, PyAny>, kind: u8) -> Result<Bound<'py, PyAny>, Failure> {
+    fn move_right<'py>(&self, to: &Bound<'py, PyAny>, kind: u8) -> Result<Bound<'py, PyAny>, Failure> {
         let (capability, end) = (self.held()?, end_of(to)?);
         let object = to.py().detach(|| capability.move_to(end))?.object;
-        drop(self.let_go());
+        drop(self.take_capability());
         Ok(Right { object, kind, moved: true }.into_python(to.py())?)
     }
 
@@ -159,9 +159,9 @@ impl Capability {
             true => capability.revoke_all(timeout.0),
             false => capability.revoke(timeout.0),
         };
-        let revoked = wait_apart(py, revoke)?;
+        let revoked = wait_on_thread(py, revoke)?;
         if itself {
-            drop(self.let_go());
+            drop(self.take_capability());
         }
         let killed: Vec<u64> = revoked.killed.iter().map(|domain| domain.to_bits()).collect();
         Ok(region_class(py, "Revocation")?.call1((revoked.removed, killed))?.unbind())
@@ -258,21 +258,21 @@ impl Capability {
     fn give(&self, py: Python<'_>, domain: u64) -> Result<u64, Failure> {
         let (capability, domain) = (self.held()?, domain_of(domain)?);
         let id = py.detach(|| capability.give(domain))?;
-        drop(self.let_go());
+        drop(self.take_capability());
         Ok(id.0)
     }
 
     /// Derives a capability with a subset of the rights for the program at the other end of a channel, for a
     /// parameter ``copy capability``: a :class:`Right`. The other end takes it up with :meth:`Domain.accept`.
     fn copy_to<'py>(&self, to: &Bound<'py, PyAny>, rights: Rights) -> Result<Bound<'py, PyAny>, Failure> {
-        self.copied(to, rights, 3)
+        self.copy_right(to, rights, 3)
     }
 
     /// Transfers the capability to the program at the other end of a channel, for a parameter ``move
     /// capability``. This object can no longer be used; a right that was not sent can be taken back with
     /// :meth:`Domain.take_back`.
     fn move_to<'py>(&self, to: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, Failure> {
-        self.moved(to, 3)
+        self.move_right(to, 3)
     }
 
     /// Keeps the capability until this program ends, rather than this object; returns its id.
@@ -304,7 +304,7 @@ impl Capability {
         );
         let options = MapOptions { address, alignment_bytes: alignment, populate };
         let mapping = py.detach(|| capability.map_with(rights, options))?;
-        Ok(made(py, Mapping::new(mapping))?)
+        Ok(new_object(py, Mapping::new(mapping))?)
     }
 
     /// Queries the current state of the capability and its region: a :class:`Shown <tombolo.regions.Shown>`.
@@ -351,7 +351,7 @@ impl Capability {
 
     /// Releases the capability. Closing again has no effect.
     fn close(&self) {
-        drop(self.let_go());
+        drop(self.take_capability());
     }
 
     fn __enter__(slf: Bound<'_, Self>) -> Bound<'_, Self> {
@@ -392,12 +392,12 @@ impl Region {
         to: &Bound<'py, PyAny>,
         rights: Rights,
     ) -> Result<Bound<'py, PyAny>, Failure> {
-        slf.as_super().get().copied(to, rights, 2)
+        slf.as_super().get().copy_right(to, rights, 2)
     }
 
     /// Like :meth:`Capability.move_to`, for a parameter ``move region``.
     fn move_to<'py>(slf: &Bound<'py, Self>, to: &Bound<'py, PyAny>) -> Result<Bound<'py, PyAny>, Failure> {
-        slf.as_super().get().moved(to, 2)
+        slf.as_super().get().move_right(to, 2)
     }
 
     /// Releases the region; for registered memory, first revokes what was derived, so that no copy reaches

@@ -11,12 +11,12 @@ use tombolo::interface::{Fault, Header, Kind, Source};
 
 use crate::channel::{About, Channel};
 use crate::client::{send, take_message};
-use crate::codec::{Bad, Decoder, Writer};
+use crate::codec::{DecodeError, Decoder, Writer};
 use crate::end::End;
 use crate::failure::{Failure, class_named, exclusive};
 use crate::layout::{Interface, Message};
 use crate::passing::FarEnd;
-use crate::wait::{Seconds, Until};
+use crate::wait::{Deadline, Seconds};
 
 /// Maximum number of outstanding calls of a client.
 const MAX_OUTSTANDING: usize = 256;
@@ -59,7 +59,7 @@ struct Incoming<'py> {
 }
 
 /// Result of one poll of the channel.
-enum Look<'py> {
+enum PollResult<'py> {
     Nothing,
     /// A message that needs no further action.
     Settled,
@@ -69,56 +69,66 @@ enum Look<'py> {
 }
 
 impl State {
-    fn look<'py>(&mut self, py: Python<'py>, interface: &Interface) -> Result<Look<'py>, Failure> {
+    fn process_message<'py>(
+        &mut self,
+        py: Python<'py>,
+        interface: &Interface,
+    ) -> Result<PollResult<'py>, Failure> {
         if !take_message(&mut self.end, &mut self.inbox)? {
-            return Ok(Look::Nothing);
+            return Ok(PollResult::Nothing);
         }
         let bytes: &[u8] = &self.inbox;
         let Ok((header, body)) = Header::read(Source::Bytes(bytes)) else {
             self.malformed += 1;
-            return Ok(Look::Settled);
+            return Ok(PollResult::Settled);
         };
         let is_call = match header.kind() {
             Kind::Call => true,
             Kind::Message => false,
             Kind::Cancel => {
                 self.outstanding.retain(|call| *call != (header.ordinal(), header.call()));
-                return Ok(Look::Cancelled(header.call()));
+                return Ok(PollResult::Cancelled(header.call()));
             }
             Kind::Reply | Kind::Error | Kind::Fault => {
                 self.malformed += 1;
-                return Ok(Look::Settled);
+                return Ok(PollResult::Settled);
             }
         };
         self.calls += u64::from(is_call);
         if is_call && self.outstanding.len() >= MAX_OUTSTANDING {
             return self.fault(py, header, Fault::Busy);
         }
-        let known =
-            interface.served(header.ordinal()).filter(|known| known.get().answer.is_some() == is_call);
+        let known = interface
+            .server_message(header.ordinal())
+            .filter(|known| known.get().answer.is_some() == is_call);
         let Some(message) = known else {
             self.unknown += 1;
-            return if is_call { self.fault(py, header, Fault::Unknown) } else { Ok(Look::Settled) };
+            return if is_call { self.fault(py, header, Fault::Unknown) } else { Ok(PollResult::Settled) };
         };
         match Decoder::new(py, bytes).parameters(&message.get().input, body) {
             Ok(values) => {
                 self.messages += u64::from(!is_call);
                 let call = if is_call { header.call() } else { 0 };
-                Ok(Look::Serve(Incoming { message: message.clone_ref(py), call, values }))
+                Ok(PollResult::Serve(Incoming { message: message.clone_ref(py), call, values }))
             }
-            Err(Bad::Malformed(_)) => {
+            Err(DecodeError::Malformed(_)) => {
                 self.malformed += 1;
-                if is_call { self.fault(py, header, Fault::Malformed) } else { Ok(Look::Settled) }
+                if is_call { self.fault(py, header, Fault::Malformed) } else { Ok(PollResult::Settled) }
             }
-            Err(Bad::Raised(error)) => Err(error.into()),
+            Err(DecodeError::Raised(error)) => Err(error.into()),
         }
     }
 
-    fn fault<'py>(&mut self, py: Python<'py>, header: Header, fault: Fault) -> Result<Look<'py>, Failure> {
-        self.writer.bare(header.with_kind(Kind::Fault), Some(fault.number()));
+    fn fault<'py>(
+        &mut self,
+        py: Python<'py>,
+        header: Header,
+        fault: Fault,
+    ) -> Result<PollResult<'py>, Failure> {
+        self.writer.header_only(header.with_kind(Kind::Fault), Some(fault.number()));
         self.answers += 1;
         send(py, &mut self.end, &self.writer, ANSWER_TIMEOUT)?;
-        Ok(Look::Settled)
+        Ok(PollResult::Settled)
     }
 
     /// Answers a call with results or an exception. An invalid result is logged, and the client gets a fault.
@@ -151,7 +161,7 @@ impl State {
             }
         };
         if let Some(fault) = fault {
-            self.writer.bare(header(Kind::Fault), Some(fault.number()));
+            self.writer.header_only(header(Kind::Fault), Some(fault.number()));
         }
         send(py, &mut self.end, &self.writer, room)?;
         self.answers += 1;
@@ -171,7 +181,7 @@ impl State {
                 if !value.is_none() {
                     return Err(Failure::invalid("the call has no results: return None"));
                 }
-                self.writer.bare(header(Kind::Reply), None);
+                self.writer.header_only(header(Kind::Reply), None);
                 return Ok(());
             }
             Ok(value) => return self.writer.value(header(Kind::Reply), &answer.output, &value),
@@ -181,7 +191,7 @@ impl State {
             && error.is_instance(py, class.bind(py))
         {
             let value = error.value(py).getattr("error")?;
-            return self.writer.single(header(Kind::Error), of, &value, "error");
+            return self.writer.single_value(header(Kind::Error), of, &value, "error");
         }
         for class in ["Unserved", "RightRefused"] {
             if error.is_instance(py, class_named(py, class)?.as_any()) {
@@ -217,28 +227,28 @@ impl ServerEnd {
         py: Python<'py>,
         timeout: Duration,
         until_served: bool,
-    ) -> Result<Look<'py>, Failure> {
+    ) -> Result<PollResult<'py>, Failure> {
         let mut guard = self.state()?;
         let state = &mut *guard;
         let interface = self.interface.get();
-        for _ in 0..state.end.glances() {
-            match state.look(py, interface)? {
-                Look::Nothing if timeout.is_zero() => return Ok(Look::Nothing),
-                Look::Nothing => std::hint::spin_loop(),
-                Look::Settled if until_served => {}
+        for _ in 0..state.end.spin_polls() {
+            match state.process_message(py, interface)? {
+                PollResult::Nothing if timeout.is_zero() => return Ok(PollResult::Nothing),
+                PollResult::Nothing => std::hint::spin_loop(),
+                PollResult::Settled if until_served => {}
                 found => return Ok(found),
             }
         }
-        let until = Until::new(timeout);
+        let until = Deadline::new(timeout);
         loop {
-            match state.look(py, interface)? {
-                Look::Nothing => match state.end.wait_readable(py, until) {
+            match state.process_message(py, interface)? {
+                PollResult::Nothing => match state.end.wait_readable(py, until) {
                     Err(Failure::Facade(Error::TimedOut { .. } | Error::WouldBlock)) => {
-                        return Ok(Look::Nothing);
+                        return Ok(PollResult::Nothing);
                     }
                     waited => waited?,
                 },
-                Look::Settled if until_served && !until.left().is_zero() => {}
+                PollResult::Settled if until_served && !until.remaining().is_zero() => {}
                 found => return Ok(found),
             }
         }
@@ -345,9 +355,9 @@ impl ServerEnd {
     #[pyo3(signature = (timeout = Seconds(Duration::from_secs(30))), text_signature = "($self, timeout=30.0)")]
     fn serve_one(slf: &Bound<'_, Self>, timeout: Seconds) -> Result<bool, Failure> {
         match slf.get().next(slf.py(), timeout.0, false)? {
-            Look::Nothing => Ok(false),
-            Look::Settled | Look::Cancelled(_) => Ok(true),
-            Look::Serve(incoming) => Self::dispatch(slf, incoming).map(|()| true),
+            PollResult::Nothing => Ok(false),
+            PollResult::Settled | PollResult::Cancelled(_) => Ok(true),
+            PollResult::Serve(incoming) => Self::dispatch(slf, incoming).map(|()| true),
         }
     }
 
@@ -387,9 +397,9 @@ impl ServerEnd {
         py: Python<'py>,
     ) -> Result<Option<(Option<Py<Message>>, u32, Option<Bound<'py, PyTuple>>)>, Failure> {
         match self.next(py, Duration::ZERO, true)? {
-            Look::Nothing | Look::Settled => Ok(None),
-            Look::Cancelled(call) => Ok(Some((None, call, None))),
-            Look::Serve(Incoming { message, call, values }) => {
+            PollResult::Nothing | PollResult::Settled => Ok(None),
+            PollResult::Cancelled(call) => Ok(Some((None, call, None))),
+            PollResult::Serve(Incoming { message, call, values }) => {
                 if call != 0 {
                     self.state()?.outstanding.push((message.get().ordinal, call));
                 }
@@ -412,7 +422,7 @@ impl ServerEnd {
         let mut state = self.state()?;
         let (message, key) = (message.get(), (message.get().ordinal, call));
         if !state.outstanding.contains(&key) {
-            return Err(Failure::new("NotOutstanding", "the client does not wait for the answer any more"));
+            return Err(Failure::new("NotOutstanding", "the client no longer waits for the answer"));
         }
         let outcome = match error {
             None => Ok(value),

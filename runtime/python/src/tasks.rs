@@ -11,12 +11,12 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyTuple};
 use tombolo::SpawnOptions;
 use tombolo_tasks::{
-    Canceller, Employment, FailureKind, Instruction, JoinHandle, Signature, Stop, TaskError, Tasks,
+    Canceller, FailureKind, Instruction, JoinHandle, Signature, Stop, TaskError, Tasks, WorkerConnection,
 };
 
 use crate::attached::Domain;
 use crate::failure::{Failure, exclusive};
-use crate::wait::{SLICE, Seconds, Until};
+use crate::wait::{Deadline, SLICE, Seconds};
 
 impl From<TaskError> for Failure {
     fn from(error: TaskError) -> Failure {
@@ -39,7 +39,7 @@ impl From<TaskError> for Failure {
 impl From<Stop> for Failure {
     fn from(stop: Stop) -> Failure {
         match stop {
-            Stop::Starter => Failure::new("Closed", "the starter of this worker has ended"),
+            Stop::StarterEnded => Failure::new("Closed", "the starter of this worker has ended"),
             Stop::Failed(error) => error.into(),
         }
     }
@@ -61,7 +61,7 @@ pub(crate) fn function_number(names: Names) -> Result<u64, Failure> {
 /// Whether this program was started as a worker.
 #[pyfunction]
 pub(crate) fn is_worker() -> bool {
-    Employment::is_worker()
+    WorkerConnection::is_worker()
 }
 
 /// Workers, and the tasks on them.
@@ -136,9 +136,9 @@ pub(crate) struct JoinEnd {
 }
 
 /// Calls a Python function when a task has ended.
-struct Tell(Py<PyAny>);
+struct CompletionWaker(Py<PyAny>);
 
-impl Wake for Tell {
+impl Wake for CompletionWaker {
     fn wake(self: Arc<Self>) {
         // An interpreter that is shutting down waits for nothing.
         let _ = Python::try_attach(|py| self.0.call0(py).map_err(|error| error.write_unraisable(py, None)));
@@ -150,7 +150,7 @@ impl JoinEnd {
         JoinEnd { names, canceller: handle.canceller(), handle: Mutex::new(handle) }
     }
 
-    fn late(&self, timeout: Duration) -> Failure {
+    fn timed_out(&self, timeout: Duration) -> Failure {
         TaskError::TimedOut { task: self.names.0.clone(), timeout }.into()
     }
 }
@@ -168,23 +168,23 @@ impl JoinEnd {
 
     /// Waits for the result while other Python threads run.
     fn wait<'py>(&self, py: Python<'py>, timeout: Seconds) -> Result<Bound<'py, PyBytes>, Failure> {
-        let until = Until::new(timeout.0);
+        let until = Deadline::new(timeout.0);
         let mut handle = exclusive(&self.handle, "the task")?;
         loop {
-            let left = until.left();
+            let left = until.remaining();
             let slice = left.min(SLICE);
             let waiting = &mut *handle;
             match py.detach(|| waiting.join_within(slice))? {
                 Some(result) => return Ok(PyBytes::new(py, &result)),
                 None if slice < left => py.check_signals()?,
-                None => return Err(self.late(timeout.0)),
+                None => return Err(self.timed_out(timeout.0)),
             }
         }
     }
 
     /// A tuple with the result, if the task has ended; otherwise `told` is called once it has, on any thread.
     fn poll<'py>(&self, py: Python<'py>, told: Py<PyAny>) -> Result<Option<Bound<'py, PyTuple>>, Failure> {
-        let waker = Waker::from(Arc::new(Tell(told)));
+        let waker = Waker::from(Arc::new(CompletionWaker(told)));
         let mut handle = exclusive(&self.handle, "the task")?;
         match Pin::new(&mut *handle).poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(ended) => Ok(Some(PyTuple::new(py, [PyBytes::new(py, &ended?)])?)),
@@ -196,7 +196,7 @@ impl JoinEnd {
 /// A worker's connection to its starter. It must stay on the thread that created it.
 #[pyclass(module = "tombolo", unsendable)]
 pub(crate) struct EmploymentEnd {
-    employment: Employment,
+    connection: WorkerConnection,
 }
 
 #[pymethods]
@@ -204,14 +204,14 @@ impl EmploymentEnd {
     /// Connects this program, which was started as a worker.
     #[new]
     fn new(domain: &Domain) -> Result<EmploymentEnd, Failure> {
-        match Employment::of(&domain.domain)? {
-            Some(employment) => Ok(EmploymentEnd { employment }),
+        match WorkerConnection::connect_from_env(&domain.domain)? {
+            Some(connection) => Ok(EmploymentEnd { connection }),
             None => Err(Failure::invalid("this program was not started as a worker")),
         }
     }
 
     fn fileno(&self) -> RawFd {
-        self.employment.as_raw_fd()
+        self.connection.as_raw_fd()
     }
 
     /// The next instruction: for a task to start its number, that of its function, and its argument; with
@@ -221,7 +221,7 @@ impl EmploymentEnd {
         &mut self,
         py: Python<'py>,
     ) -> Result<Option<(u32, Option<u64>, Bound<'py, PyBytes>)>, Failure> {
-        Ok(self.employment.next()?.map(|instruction| match instruction {
+        Ok(self.connection.next()?.map(|instruction| match instruction {
             Instruction::Start { task, function, argument } => {
                 (task, Some(function), PyBytes::new(py, &argument))
             }
@@ -232,17 +232,17 @@ impl EmploymentEnd {
     /// Handles what has arrived; returns whether there was anything. Afterwards the descriptor becomes
     /// readable with the next message.
     fn hear(&mut self) -> Result<bool, Failure> {
-        Ok(self.employment.wait(Duration::ZERO)?)
+        Ok(self.connection.wait(Duration::ZERO)?)
     }
 
     /// Records that a task has ended or waits for the first time, after it ran for this time in seconds.
     fn released(&mut self, seconds: f64) -> Result<(), Failure> {
-        self.employment.ran(Duration::try_from_secs_f64(seconds).unwrap_or_default());
-        Ok(self.employment.want(1)?)
+        self.connection.record_run_time(Duration::try_from_secs_f64(seconds).unwrap_or_default());
+        Ok(self.connection.request_tasks(1)?)
     }
 
     fn returned(&mut self, task: u32, result: &[u8]) -> Result<(), Failure> {
-        Ok(self.employment.returned(task, Ok(result.to_vec()))?)
+        Ok(self.connection.report_result(task, Ok(result.to_vec()))?)
     }
 
     /// Reports how a task failed: `unknown`, `argument`, `cancelled`, or anything else for an exception.
@@ -253,20 +253,20 @@ impl EmploymentEnd {
             "cancelled" => FailureKind::Cancelled,
             _ => FailureKind::Panicked,
         };
-        Ok(self.employment.returned(task, Err((kind, text)))?)
+        Ok(self.connection.report_result(task, Err((kind, text)))?)
     }
 
     /// Starts another task.
     fn go(&mut self, names: Names, argument: &[u8], node: Option<&str>) -> Result<JoinEnd, Failure> {
-        let context = self.employment.context().clone();
+        let context = self.connection.context().clone();
         let context = node.map_or_else(|| Ok(context.clone()), |node| context.on(node))?;
         let handle = context.go_bytes(&signature(&names)?, argument)?;
-        self.employment.flush()?;
+        self.connection.flush()?;
         Ok(JoinEnd::new(handle, names))
     }
 
     /// Sends the cancellations of tasks.
     fn flush(&mut self) -> Result<(), Failure> {
-        Ok(self.employment.flush()?)
+        Ok(self.connection.flush()?)
     }
 }

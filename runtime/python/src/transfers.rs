@@ -9,11 +9,11 @@ use tombolo::bulk::BulkError;
 use tombolo::interface::Handle;
 use tombolo::{BulkOptions, Error, NotSent};
 
-use crate::boundary::made;
-use crate::bulk::Load;
+use crate::boundary::new_object;
+use crate::bulk::OutgoingBuffers;
 use crate::failure::Failure;
 use crate::passing::Right;
-use crate::pool::{Buffer, Hand, Held, Pool, Shared, trust_of};
+use crate::pool::{Buffer, BufferRight, Held, Pool, Shared, trust_of};
 use crate::wait::Seconds;
 
 /// Kind of rights to buffers.
@@ -81,11 +81,11 @@ impl Transfers {
     ) -> Result<Bound<'py, PyAny>, Failure> {
         let (py, transfers) = (buffers.py(), self.get()?);
         let is_one = buffers.is_instance_of::<Held>();
-        let mut load = Load::take(buffers)?;
-        let all = load.mine()?;
+        let mut load = OutgoingBuffers::take(buffers)?;
+        let all = load.owned_buffers()?;
         match py.detach(|| transfers.within(timeout.0).move_all(all)) {
             Ok(moved) => {
-                load.gone("was moved");
+                load.mark_gone("was moved");
                 let right = |handle: Handle<4, true>| {
                     Right { object: handle.object, kind: BUFFER, moved: true }.into_python(py)
                 };
@@ -100,7 +100,7 @@ impl Transfers {
             }
             Err(not_sent) => {
                 let NotSent { error, kept } = *not_sent;
-                load.keep(kept);
+                load.restore_buffers(kept);
                 Err(error.into())
             }
         }
@@ -116,18 +116,20 @@ impl Transfers {
         timeout: Seconds,
     ) -> Result<Bound<'py, PyTuple>, Failure> {
         let (py, transfers) = (buffer.py(), self.get()?);
-        let mut load = Load::take(buffer.as_any())?;
-        let Some(one) = load.mine()?.pop() else { return Err(Failure::invalid("there is no buffer")) };
+        let mut load = OutgoingBuffers::take(buffer.as_any())?;
+        let Some(one) = load.owned_buffers()?.pop() else {
+            return Err(Failure::invalid("there is no buffer"));
+        };
         match py.detach(|| transfers.within(timeout.0).share(one)) {
             Ok((handle, shared)) => {
-                load.gone("was shared");
+                load.mark_gone("was shared");
                 let right = Right { object: handle.object, kind: BUFFER, moved: false }.into_python(py)?;
-                let shared = made::<Shared>(py, Shared::parts(Hand::Lent(shared)))?;
+                let shared = new_object::<Shared>(py, Shared::parts(BufferRight::Lent(shared)))?;
                 Ok(PyTuple::new(py, [right, shared.into_any()])?)
             }
             Err(not_sent) => {
                 let NotSent { error, kept } = *not_sent;
-                load.keep(vec![kept]);
+                load.restore_buffers(vec![kept]);
                 Err(error.into())
             }
         }
@@ -152,11 +154,11 @@ impl Transfers {
             let claim = || transfers.within(timeout.0).claim(Handle::<4, true> { object });
             let buffer = py.detach(claim).map_err(refused)?;
             let stays = buffer.pool().trust() != tombolo::Trust::None;
-            Ok(made::<Buffer>(py, Buffer::parts(Hand::Mine { buffer, stays }))?.into_any())
+            Ok(new_object::<Buffer>(py, Buffer::parts(BufferRight::Owned { buffer, stays }))?.into_any())
         } else {
             let claim = || transfers.within(timeout.0).claim(Handle::<4, false> { object });
             let shared = py.detach(claim).map_err(refused)?;
-            Ok(made::<Shared>(py, Shared::parts(Hand::Lent(shared)))?.into_any())
+            Ok(new_object::<Shared>(py, Shared::parts(BufferRight::Lent(shared)))?.into_any())
         }
     }
 

@@ -44,26 +44,26 @@ impl<'py> FromPyObject<'_, 'py> for Seconds {
 
 /// Deadline of a wait.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Until {
+pub(crate) struct Deadline {
     timeout: Duration,
     end: Option<Instant>,
 }
 
-impl Until {
-    pub(crate) fn new(timeout: Duration) -> Until {
-        Until { timeout, end: Instant::now().checked_add(timeout) }
+impl Deadline {
+    pub(crate) fn new(timeout: Duration) -> Deadline {
+        Deadline { timeout, end: Instant::now().checked_add(timeout) }
     }
 
     /// Reports `timeout` in errors, for a wait that is the rest of a longer one.
-    pub(crate) fn of(self, timeout: Duration) -> Until {
-        Until { timeout, ..self }
+    pub(crate) fn of(self, timeout: Duration) -> Deadline {
+        Deadline { timeout, ..self }
     }
 
     pub(crate) fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    pub(crate) fn left(&self) -> Duration {
+    pub(crate) fn remaining(&self) -> Duration {
         self.end.map_or(self.timeout, |end| end.saturating_duration_since(Instant::now()))
     }
 }
@@ -72,11 +72,11 @@ impl Until {
 /// [`Error::TimedOut`].
 pub(crate) fn wait<T: Send>(
     py: Python<'_>,
-    until: Until,
+    until: Deadline,
     mut once: impl FnMut(Duration) -> Result<T, Error> + Send,
 ) -> Result<T, Failure> {
     loop {
-        let left = until.left();
+        let left = until.remaining();
         let slice = left.min(SLICE);
         match py.detach(|| once(slice)) {
             Err(Error::TimedOut { .. } | Error::WouldBlock) if slice < left => py.check_signals()?,
@@ -89,9 +89,9 @@ pub(crate) fn wait<T: Send>(
 }
 
 /// Waker for the thread that waits for a future.
-struct Unpark(thread::Thread);
+struct ThreadWaker(thread::Thread);
 
-impl Wake for Unpark {
+impl Wake for ThreadWaker {
     fn wake(self: Arc<Self>) {
         self.0.unpark();
     }
@@ -103,7 +103,7 @@ pub(crate) fn wait_on<T: Send>(
     py: Python<'_>,
     future: impl Future<Output = Result<T, Error>> + Send,
 ) -> Result<T, Failure> {
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let waker = Waker::from(Arc::new(ThreadWaker(thread::current())));
     let mut future = pin!(future);
     loop {
         let polled = py.detach(|| {
@@ -122,7 +122,7 @@ pub(crate) fn wait_on<T: Send>(
 
 /// Runs work that is neither a future nor divisible into slices on a separate thread, and waits for it. If a
 /// signal raises an exception meanwhile, the result is dropped when it arrives.
-pub(crate) fn wait_apart<T: Send + 'static, E: Into<Failure> + Send + 'static>(
+pub(crate) fn wait_on_thread<T: Send + 'static, E: Into<Failure> + Send + 'static>(
     py: Python<'_>,
     work: impl FnOnce() -> Result<T, E> + Send + 'static,
 ) -> Result<T, Failure> {

@@ -335,7 +335,7 @@ class AtImport(unittest.TestCase):
         self.assertIs(tombolo.load_interface(path), module)
         self.assertEqual((module.MAX_KEY, module.Kv.hash), (64, kv.Kv.hash))
         self.assertIs(importlib.import_module("tombolo.interfaces.kv"), kv)
-        self.assertIn("how often it was set", kv.KvClient.get.__doc__)
+        self.assertIn("the number of times it was set", kv.KvClient.get.__doc__)
         with self.assertRaises(ModuleNotFoundError):
             importlib.import_module("tombolo.interfaces.no_such_interface")
 

@@ -13,13 +13,13 @@ use std::thread;
 use std::time::Duration;
 
 /// Timeout of a wait that is repeated.
-const AWHILE: Duration = Duration::from_secs(3600);
+const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 /// Return value of a function: the encoded result, or an error message.
 type Returned = Result<Vec<u8>, String>;
 
-/// Runs a task on a thread; returns how it ended, and the turns to report that to.
-type Work = Box<dyn FnOnce() -> (Arc<Turns>, thread::Result<Returned>) + Send>;
+/// Runs a task on a thread; returns how it ended, and the handover to report that to.
+type Work = Box<dyn FnOnce() -> (Arc<Handover>, thread::Result<Returned>) + Send>;
 
 /// Error in a task that was cancelled: it should return soon, and its result is ignored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,11 +27,11 @@ pub struct Cancelled;
 
 /// Pool of idle threads, kept for further tasks.
 #[derive(Debug, Default)]
-pub(crate) struct Threads {
+pub(crate) struct ThreadPool {
     idle: Mutex<Vec<Sender<Option<Work>>>>,
 }
 
-impl Threads {
+impl ThreadPool {
     fn lock(&self) -> MutexGuard<'_, Vec<Sender<Option<Work>>>> {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -48,12 +48,12 @@ impl Threads {
         let of_thread = sender.clone();
         let serve = move || {
             while let Ok(Some(work)) = receiver.recv() {
-                let (turns, end) = work();
+                let (handover, end) = work();
                 // Idle before the worker continues, so that the next task finds this thread.
                 if let Some(threads) = threads.upgrade() {
                     threads.lock().push(of_thread.clone());
                 }
-                turns.end(end);
+                handover.finish(end);
             }
         };
         thread::Builder::new().name("task".into()).spawn(serve)?;
@@ -62,7 +62,7 @@ impl Threads {
     }
 }
 
-impl Drop for Threads {
+impl Drop for ThreadPool {
     fn drop(&mut self) {
         for idle in self.lock().drain(..) {
             let _ = idle.send(None);
@@ -72,55 +72,55 @@ impl Drop for Threads {
 
 thread_local! {
     /// Task that this thread runs.
-    static CURRENT: RefCell<Option<Arc<Turns>>> = const { RefCell::new(None) };
+    static CURRENT: RefCell<Option<Arc<Handover>>> = const { RefCell::new(None) };
 }
 
 /// Handover between the thread of the worker and that of the task.
 #[derive(Debug, Default)]
-struct Turns {
+struct Handover {
     state: Mutex<State>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    is_tasks: bool,
+    task_runs: bool,
     cancelled: bool,
     /// How the task ended; with the payload if it panicked.
     end: Option<thread::Result<Returned>>,
     waker: Option<Waker>,
 }
 
-impl Turns {
+impl Handover {
     fn lock(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn until<'s>(&self, state: MutexGuard<'s, State>, is_tasks: bool) -> MutexGuard<'s, State> {
-        let other = |state: &mut State| state.is_tasks != is_tasks;
+    fn wait_turn<'s>(&self, state: MutexGuard<'s, State>, task_runs: bool) -> MutexGuard<'s, State> {
+        let other = |state: &mut State| state.task_runs != task_runs;
         self.changed.wait_while(state, other).unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Called by the worker's thread: lets the task run until it waits or ends.
-    fn give<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
-        state.is_tasks = true;
+    fn resume_task<'s>(&'s self, mut state: MutexGuard<'s, State>) -> MutexGuard<'s, State> {
+        state.task_runs = true;
         self.changed.notify_one();
-        self.until(state, false)
+        self.wait_turn(state, false)
     }
 
     /// Called by the task's thread: lets the worker run until it resumes the task.
-    fn give_back(&self) {
+    fn yield_to_worker(&self) {
         let mut state = self.lock();
-        state.is_tasks = false;
+        state.task_runs = false;
         self.changed.notify_one();
-        drop(self.until(state, true));
+        drop(self.wait_turn(state, true));
     }
 
     /// Called by the task's thread: ends the task.
-    fn end(&self, end: thread::Result<Returned>) {
+    fn finish(&self, end: thread::Result<Returned>) {
         let mut state = self.lock();
         state.end = Some(end);
-        state.is_tasks = false;
+        state.task_runs = false;
         self.changed.notify_one();
     }
 }
@@ -128,16 +128,16 @@ impl Turns {
 /// Future of a blocking task: polling it runs its thread until it waits or ends. Dropping it before it has
 /// ended cancels the task and runs it until it returns.
 pub(crate) struct Blocking<F> {
-    threads: Arc<Threads>,
+    threads: Arc<ThreadPool>,
     body: Option<F>,
-    turns: Arc<Turns>,
+    handover: Arc<Handover>,
     /// Set once the task has ended, or its thread could not be started.
-    over: bool,
+    finished: bool,
 }
 
 impl<F: FnOnce() -> Returned + Send + Unpin + 'static> Blocking<F> {
-    pub(crate) fn new(threads: Arc<Threads>, body: F) -> Blocking<F> {
-        Blocking { threads, body: Some(body), turns: Arc::default(), over: false }
+    pub(crate) fn new(threads: Arc<ThreadPool>, body: F) -> Blocking<F> {
+        Blocking { threads, body: Some(body), handover: Arc::default(), finished: false }
     }
 }
 
@@ -145,25 +145,25 @@ impl<F: FnOnce() -> Returned + Send + Unpin + 'static> Future for Blocking<F> {
     type Output = Returned;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Returned> {
-        let turns = Arc::clone(&self.turns);
-        let mut state = turns.lock();
+        let handover = Arc::clone(&self.handover);
+        let mut state = handover.lock();
         state.waker = Some(context.waker().clone());
         if let Some(body) = self.body.take() {
-            let of_task = Arc::clone(&turns);
+            let of_task = Arc::clone(&handover);
             let work = Box::new(move || {
-                drop(of_task.until(of_task.lock(), true));
+                drop(of_task.wait_turn(of_task.lock(), true));
                 CURRENT.with(|current| *current.borrow_mut() = Some(Arc::clone(&of_task)));
                 let end = catch_unwind(AssertUnwindSafe(body));
                 CURRENT.with(|current| current.borrow_mut().take());
                 (of_task, end)
             });
             if let Err(error) = self.threads.run(work) {
-                self.over = true;
+                self.finished = true;
                 return Poll::Ready(Err(format!("its worker could not start a thread for it: {error}")));
             }
         }
-        let end = turns.give(state).end.take();
-        self.over = end.is_some();
+        let end = handover.resume_task(state).end.take();
+        self.finished = end.is_some();
         match end {
             None => Poll::Pending,
             Some(Ok(returned)) => Poll::Ready(returned),
@@ -174,10 +174,10 @@ impl<F: FnOnce() -> Returned + Send + Unpin + 'static> Future for Blocking<F> {
 
 impl<F> Drop for Blocking<F> {
     fn drop(&mut self) {
-        if self.body.is_none() && !self.over {
-            let mut state = self.turns.lock();
+        if self.body.is_none() && !self.finished {
+            let mut state = self.handover.lock();
             state.cancelled = true;
-            drop(self.turns.give(state));
+            drop(self.handover.resume_task(state));
         }
     }
 }
@@ -190,10 +190,10 @@ impl<F> Drop for Blocking<F> {
 pub fn block_on<F: Future>(future: F) -> Result<F::Output, Cancelled> {
     let mut future = pin!(future);
     let current = CURRENT.with(|current| current.borrow().clone());
-    let Some(turns) = current else { return Ok(wait_alone(future)) };
+    let Some(handover) = current else { return Ok(block_thread_on(future)) };
     loop {
         let waker = {
-            let state = turns.lock();
+            let state = handover.lock();
             if state.cancelled {
                 return Err(Cancelled);
             }
@@ -201,7 +201,7 @@ pub fn block_on<F: Future>(future: F) -> Result<F::Output, Cancelled> {
         };
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(output) => return Ok(output),
-            Poll::Pending => turns.give_back(),
+            Poll::Pending => handover.yield_to_worker(),
         }
     }
 }
@@ -212,7 +212,7 @@ pub fn is_task() -> bool {
     CURRENT.with(|current| current.borrow().is_some())
 }
 
-fn wait_alone<F: Future>(mut future: Pin<&mut F>) -> F::Output {
+fn block_thread_on<F: Future>(mut future: Pin<&mut F>) -> F::Output {
     struct Unpark(thread::Thread);
 
     impl Wake for Unpark {
@@ -226,7 +226,7 @@ fn wait_alone<F: Future>(mut future: Pin<&mut F>) -> F::Output {
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {
             Poll::Ready(output) => return output,
             // The future has a deadline of its own.
-            Poll::Pending => thread::park_timeout(AWHILE),
+            Poll::Pending => thread::park_timeout(MAX_WAIT),
         }
     }
 }
@@ -239,7 +239,7 @@ mod tests {
     use crate::yield_now;
 
     fn task<F: FnOnce() -> Returned + Send + Unpin + 'static>(
-        threads: &Arc<Threads>,
+        threads: &Arc<ThreadPool>,
         body: F,
     ) -> Blocking<F> {
         Blocking::new(Arc::clone(threads), body)
@@ -250,8 +250,8 @@ mod tests {
     }
 
     #[test]
-    fn tasks_of_a_worker_take_turns() {
-        let threads = Arc::<Threads>::default();
+    fn blocking_tasks_of_a_worker_take_turns() {
+        let threads = Arc::<ThreadPool>::default();
         let (running, most) = (Arc::new(AtomicU32::new(0)), Arc::new(AtomicU32::new(0)));
         let mut tasks: Vec<_> = (0..20_u8)
             .map(|number| {
@@ -285,8 +285,8 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_cancelled_returns_before_it_is_gone() {
-        let threads = Arc::<Threads>::default();
+    fn cancelled_task_returns_before_it_is_dropped() {
+        let threads = Arc::<ThreadPool>::default();
         let returned = Arc::new(AtomicU32::new(0));
         let counts = Arc::clone(&returned);
         let mut waits = Box::pin(task(&threads, move || {
@@ -309,8 +309,8 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_is_that_of_the_task() {
-        let threads = Arc::<Threads>::default();
+    fn panic_of_a_task_is_propagated() {
+        let threads = Arc::<ThreadPool>::default();
         let mut panics = Box::pin(task(&threads, || panic!("on purpose")));
         let panic = catch_unwind(AssertUnwindSafe(|| poll(&mut panics))).expect_err("it panics");
         assert_eq!(panic.downcast_ref(), Some(&"on purpose"));
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn elsewhere_the_thread_waits() {
+    fn block_on_outside_a_task_blocks_the_thread() {
         assert!(!is_task());
         assert_eq!(block_on(async { yield_now().await }), Ok(()));
     }

@@ -10,7 +10,7 @@ use tombolo_hubs::{HubError, Task, Value};
 use tombolo_task::{End, Message};
 
 use crate::TaskError;
-use crate::handle::{JoinHandle, Slot, Starts};
+use crate::handle::{CancelTask, JoinHandle, Slot};
 use crate::signature::{Function, Signature};
 
 /// Timeout of a blocking join of a task started by a task.
@@ -42,7 +42,7 @@ pub(crate) struct Children {
 
 #[derive(Debug, Default)]
 struct State {
-    next: u32,
+    next_task: u32,
     slots: HashMap<u32, Arc<Slot>>,
     outbox: Vec<Vec<u8>>,
 }
@@ -62,18 +62,18 @@ impl Children {
     }
 
     /// Records that a task has ended; returns false for an unknown task.
-    pub(crate) fn ended(&self, number: u32, end: End) -> bool {
+    pub(crate) fn complete(&self, number: u32, end: End) -> bool {
         let slot = self.lock().slots.remove(&number);
-        slot.map(|slot| slot.settle(end)).is_some()
+        slot.map(|slot| slot.complete(end)).is_some()
     }
 
     fn start(&self, node: Option<u16>, function: u64, argument: &[u8]) -> (u32, Arc<Slot>) {
         let mut state = self.lock();
-        while state.slots.contains_key(&state.next) {
-            state.next = state.next.wrapping_add(1);
+        while state.slots.contains_key(&state.next_task) {
+            state.next_task = state.next_task.wrapping_add(1);
         }
-        let (task, slot) = (state.next, Arc::<Slot>::default());
-        state.next = state.next.wrapping_add(1);
+        let (task, slot) = (state.next_task, Arc::<Slot>::default());
+        state.next_task = state.next_task.wrapping_add(1);
         state.slots.insert(task, Arc::clone(&slot));
         let mut message = Vec::new();
         Message::Start { task, node, function, argument }.encode(&mut message);
@@ -82,7 +82,7 @@ impl Children {
     }
 }
 
-impl Starts for Children {
+impl CancelTask for Children {
     fn cancel(&self, task: u32) {
         let mut message = Vec::new();
         Message::Cancel(task).encode(&mut message);
@@ -165,7 +165,7 @@ impl Context {
     fn start<R: Value>(&self, name: &str, function: u64, argument: &[u8]) -> JoinHandle<R> {
         let children = &self.worker.children;
         let (number, slot) = children.start(self.node, function, argument);
-        let starter: Arc<dyn Starts> = Arc::clone(children) as _;
+        let starter: Arc<dyn CancelTask> = Arc::clone(children) as _;
         JoinHandle::new(name, number, slot, starter, TIMEOUT)
     }
 }

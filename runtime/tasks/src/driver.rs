@@ -12,25 +12,25 @@ use tombolo_task::{
 };
 
 use crate::employment::{Link, flush, send};
-use crate::handle::{Slot, Starts};
-use crate::restart::{Place, RESTARTS, Restarter};
-use crate::starter::end_all;
+use crate::handle::{CancelTask, Slot};
+use crate::restart::{MAX_RESTARTS, Place, Restarter};
+use crate::starter::kill_all;
 
 /// Timeout of a wait that is repeated.
-const AWHILE: Duration = Duration::from_secs(3600);
+const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 /// Maximum number of messages of one worker that are handled before the others get a turn.
-const TURN: usize = 64;
+const BATCH: usize = 64;
 
 /// Timeout for the exit of a worker whose channel has ended, which tells how it died.
-const EXIT: Duration = Duration::from_millis(100);
+const EXIT_TIMEOUT: Duration = Duration::from_millis(100);
 
 /// Timeout for all workers to end after they were asked to.
-const GONE: Duration = Duration::from_secs(5);
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Worker that has connected.
 #[derive(Debug)]
-pub(crate) struct Employed {
+pub(crate) struct ConnectedWorker {
     pub(crate) child: Child,
     pub(crate) channel: Channel,
     pub(crate) node: u16,
@@ -43,7 +43,7 @@ pub(crate) struct Employed {
 pub(crate) struct Shared {
     state: Mutex<State>,
     waker: tombolo::waitset::Waker,
-    begun: Instant,
+    started_at: Instant,
 }
 
 #[derive(Debug)]
@@ -62,10 +62,10 @@ impl Shared {
     }
 
     fn now(&self) -> u64 {
-        u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        u64::try_from(self.started_at.elapsed().as_nanos()).unwrap_or(u64::MAX)
     }
 
-    pub(crate) fn go(
+    pub(crate) fn start_task(
         &self,
         node: Option<u16>,
         function: u64,
@@ -78,11 +78,11 @@ impl Shared {
         }
         let task = state.scheduler.start(now, node, function, argument)?;
         state.slots.insert(task, Arc::clone(&slot));
-        self.tell_driver(state);
+        self.wake_driver(state);
         Ok((task, slot))
     }
 
-    fn tell_driver(&self, mut state: MutexGuard<'_, State>) {
+    fn wake_driver(&self, mut state: MutexGuard<'_, State>) {
         let idle = std::mem::replace(&mut state.idle, false);
         drop(state);
         if idle {
@@ -97,16 +97,16 @@ impl Shared {
     pub(crate) fn stop(&self) {
         let mut state = self.lock();
         state.stopped = true;
-        self.tell_driver(state);
+        self.wake_driver(state);
     }
 }
 
-impl Starts for Shared {
+impl CancelTask for Shared {
     fn cancel(&self, task: u32) {
         let now = self.now();
         let mut state = self.lock();
         state.scheduler.cancel(now, task);
-        self.tell_driver(state);
+        self.wake_driver(state);
     }
 }
 
@@ -126,7 +126,7 @@ impl Driver {
     /// Starts a driver with these workers. When one dies, a new one that connects to `listener` takes its
     /// place.
     pub(crate) fn start(
-        workers: Vec<Employed>,
+        workers: Vec<ConnectedWorker>,
         domain: &Domain,
         listener: Listener,
         service: String,
@@ -135,15 +135,15 @@ impl Driver {
         let mut set = WaitSet::new()?;
         let mut scheduler = Scheduler::new(Limits::default());
         let (mut tokens, mut children, mut places) = (Vec::new(), Vec::new(), Vec::new());
-        for Employed { child, channel, node, name, speed } in workers {
-            let of = scheduler.add_worker(node, &name, speed);
-            let link = Link { channel, of, outbox: VecDeque::new() };
+        for ConnectedWorker { child, channel, node, name, speed } in workers {
+            let peer = scheduler.add_worker(node, &name, speed);
+            let link = Link { channel, peer, outbox: VecDeque::new() };
             tokens.push(Some(set.add(link).map_err(Error::from)?));
             children.push((child, places.len()));
-            places.push(Place { node, name, speed, left: RESTARTS });
+            places.push(Place { node, name, speed, restarts_left: MAX_RESTARTS });
         }
         let state = State { scheduler, slots: HashMap::new(), idle: false, stopped: false };
-        let shared = Shared { state: Mutex::new(state), waker: set.waker(), begun: Instant::now() };
+        let shared = Shared { state: Mutex::new(state), waker: set.waker(), started_at: Instant::now() };
         let shared = Arc::new(shared);
         let stops = Arc::clone(&shared);
         let stopped = move || stops.lock().stopped;
@@ -159,7 +159,7 @@ impl Driver {
     }
 
     fn run(mut self) {
-        let why = match self.serve() {
+        let why = match self.run_loop() {
             Ok(()) => "its program has ended its tasks".to_owned(),
             Err(error) => error.to_string(),
         };
@@ -169,20 +169,20 @@ impl Driver {
             std::mem::take(&mut state.slots)
         };
         for slot in slots.into_values() {
-            slot.settle(End::Failed(Failure::new(FailureKind::Lost).with_text(why.clone())));
+            slot.complete(End::Failed(Failure::new(FailureKind::Lost).with_text(why.clone())));
         }
         // Workers end with their channels; one that is computing is killed.
         drop(self.set);
-        end_all(self.children.iter().map(|(child, _)| child));
+        kill_all(self.children.iter().map(|(child, _)| child));
         self.restarter.end();
-        let deadline = Instant::now() + GONE;
+        let deadline = Instant::now() + SHUTDOWN_TIMEOUT;
         for (child, _) in &self.children {
             let _ = child.wait(deadline.saturating_duration_since(Instant::now()));
         }
     }
 
     /// Runs until it is stopped.
-    fn serve(&mut self) -> Result<(), Error> {
+    fn run_loop(&mut self) -> Result<(), Error> {
         loop {
             let (now, mut ended) = (self.shared.now(), Vec::new());
             let (outputs, timeout) = {
@@ -195,35 +195,35 @@ impl Driver {
                 }
                 let outputs = state.scheduler.take_outputs();
                 for output in &outputs {
-                    if let Output::Ended { origin: Origin::Here, task, end } = output {
+                    if let Output::Ended { origin: Origin::Local, task, end } = output {
                         ended.extend(state.slots.remove(task).map(|slot| (slot, end.clone())));
                     }
                 }
                 state.idle = outputs.is_empty();
-                let until = |at: u64| Duration::from_nanos(at.saturating_sub(now)).min(AWHILE);
-                (outputs, state.scheduler.next_tick().map_or(AWHILE, until))
+                let until = |at: u64| Duration::from_nanos(at.saturating_sub(now)).min(MAX_WAIT);
+                (outputs, state.scheduler.next_tick().map_or(MAX_WAIT, until))
             };
             for (slot, end) in ended {
-                slot.settle(end);
+                slot.complete(end);
             }
             if !outputs.is_empty() {
                 for output in outputs {
-                    self.carry_out(output);
+                    self.dispatch(output);
                 }
                 continue;
             }
             let waited = self.set.wait(timeout);
             self.shared.lock().idle = false;
             match waited {
-                Ok(Ready::Channel(token)) => self.hear(token),
-                Ok(Ready::Woken) => self.take_in_workers()?,
+                Ok(Ready::Channel(token)) => self.receive_messages(token),
+                Ok(Ready::Woken) => self.add_restarted_workers()?,
                 Ok(_) | Err(Error::TimedOut { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    fn carry_out(&mut self, output: Output) {
+    fn dispatch(&mut self, output: Output) {
         let (worker, message) = match &output {
             Output::Start { worker, task, function, argument } => {
                 (*worker, Message::Start { task: *task, node: None, function: *function, argument })
@@ -232,63 +232,63 @@ impl Driver {
             Output::Ended { origin: Origin::Worker(worker, number), end, .. } => {
                 (*worker, Message::Ended(*number, end.clone()))
             }
-            Output::Ended { origin: Origin::Here, .. } => return,
+            Output::Ended { origin: Origin::Local, .. } => return,
         };
         let Some(token) = self.tokens[worker.0] else { return };
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
         if let Err(error) = send(&mut self.set, token, bytes) {
-            self.end(token, &error);
+            self.handle_worker_end(token, &error);
         }
     }
 
     /// Handles messages of a worker.
-    fn hear(&mut self, token: Token) {
+    fn receive_messages(&mut self, token: Token) {
         if let Err(error) = flush(&mut self.set, token) {
-            return self.end(token, &error);
+            return self.handle_worker_end(token, &error);
         }
         let mut message = std::mem::take(&mut self.message);
         let shared = Arc::clone(&self.shared);
         let mut state = shared.lock();
-        for _ in 0..TURN {
+        for _ in 0..BATCH {
             let Some(link) = self.set.get_mut(token) else { break };
-            let worker = link.of;
+            let worker = link.peer;
             let received = link.channel.try_recv_into(&mut message);
-            let heard = match &received {
+            let handled = match &received {
                 Ok(None) => break,
                 Ok(Some(_)) => state.scheduler.receive(shared.now(), worker, &message),
                 Err(_) => Ok(()),
             };
-            let why: &dyn std::fmt::Display = match (&received, &heard) {
+            let why: &dyn std::fmt::Display = match (&received, &handled) {
                 (Err(error), _) => error,
                 (_, Err(violation)) => violation,
                 _ => continue,
             };
             drop(state);
             self.message = message;
-            return self.end(token, why);
+            return self.handle_worker_end(token, why);
         }
         self.message = message;
     }
 
     /// Adds the workers that were restarted.
-    fn take_in_workers(&mut self) -> Result<(), Error> {
+    fn add_restarted_workers(&mut self) -> Result<(), Error> {
         while let Some((index, started)) = self.restarter.take() {
             let shared = Arc::clone(&self.shared);
             let mut state = shared.lock();
             match started {
-                Ok(Employed { child, channel, node, name, speed }) => {
-                    let of = state.scheduler.worker_came(node, &name, speed);
+                Ok(ConnectedWorker { child, channel, node, name, speed }) => {
+                    let peer = state.scheduler.add_announced_worker(node, &name, speed);
                     self.children.push((child, index));
-                    let link = Link { channel, of, outbox: VecDeque::new() };
+                    let link = Link { channel, peer, outbox: VecDeque::new() };
                     let token = self.set.add(link).map_err(Error::from)?;
                     self.tokens.push(Some(token));
                     drop(state);
-                    self.hear(token);
+                    self.receive_messages(token);
                 }
                 Err(why) => {
                     let Place { node, name, .. } = &self.places[index];
-                    state.scheduler.worker_stays_away(*node, name, &why);
+                    state.scheduler.announced_worker_failed(*node, name, &why);
                 }
             }
         }
@@ -297,13 +297,13 @@ impl Driver {
 
     /// Handles the end of a worker, or drops one that misbehaves. A new one is started in its place, unless
     /// the limit of restarts is reached.
-    fn end(&mut self, token: Token, why: &dyn std::fmt::Display) {
+    fn handle_worker_end(&mut self, token: Token, why: &dyn std::fmt::Display) {
         let Some(link) = self.set.remove(token) else { return };
-        let worker = link.of;
+        let worker = link.peer;
         self.tokens[worker.0] = None;
         drop(link);
         let (child, index) = &self.children[worker.0];
-        let why = match child.wait(EXIT) {
+        let why = match child.wait(EXIT_TIMEOUT) {
             Ok(exit) => format!("domain {}: {exit}", child.id()),
             Err(_) => {
                 // It is alive but broke the protocol, or its node is lost.
@@ -312,11 +312,11 @@ impl Driver {
             }
         };
         let (now, place) = (self.shared.now(), &mut self.places[*index]);
-        let comes = place.left > 0 && self.restarter.want(*index, place);
+        let is_restarting = place.restarts_left > 0 && self.restarter.request(*index, place);
         let mut state = self.shared.lock();
-        if comes {
-            place.left -= 1;
-            state.scheduler.worker_comes(place.node);
+        if is_restarting {
+            place.restarts_left -= 1;
+            state.scheduler.announce_worker(place.node);
         }
         state.scheduler.worker_ended(now, worker, &why);
     }

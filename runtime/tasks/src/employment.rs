@@ -11,20 +11,20 @@ use tombolo::{Channel, Domain, Error, Interest, Token, WaitSet, Waited};
 use tombolo_task::{End, Failure, FailureKind, Message, Violation};
 
 use crate::context::{Children, Context};
-use crate::executor::ended_with;
+use crate::executor::end_from_result;
 use crate::{STARTER_VARIABLE, options};
 
 /// Amount of work that a worker requests in advance, so that it does not wait for its next task: a duration,
 /// and limits for the number of tasks.
-const AT_HAND: Duration = Duration::from_micros(200);
-const TASKS_AT_HAND: std::ops::RangeInclusive<u32> = 2..=64;
+const PREFETCH_TIME: Duration = Duration::from_micros(200);
+const PREFETCH_TASKS: std::ops::RangeInclusive<u32> = 2..=64;
 
 /// Channel with the messages that it had no room for.
 #[derive(Debug)]
 pub(crate) struct Link<K> {
     pub(crate) channel: Channel,
     /// State of the program for the other end.
-    pub(crate) of: K,
+    pub(crate) peer: K,
     pub(crate) outbox: VecDeque<Vec<u8>>,
 }
 
@@ -76,7 +76,7 @@ pub(crate) fn flush<K>(set: &mut WaitSet<Link<K>>, token: Token) -> Result<(), E
 #[derive(Debug)]
 pub enum Stop {
     /// The starter has ended.
-    Starter,
+    StarterEnded,
     /// An operation failed.
     Failed(Error),
 }
@@ -84,7 +84,7 @@ pub enum Stop {
 impl From<Error> for Stop {
     fn from(error: Error) -> Stop {
         match error {
-            Error::Closed { .. } | Error::PeerDied { .. } | Error::MonitorLost { .. } => Stop::Starter,
+            Error::Closed { .. } | Error::PeerDied { .. } | Error::MonitorLost { .. } => Stop::StarterEnded,
             error => Stop::Failed(error),
         }
     }
@@ -112,31 +112,31 @@ pub enum Instruction {
 /// Worker side of the connection to a starter, for programs that run tasks in an event loop of their own;
 /// [`Functions::run_worker`](crate::Functions::run_worker) includes one.
 ///
-/// Report each task exactly once as [ended](Self::ended), and count it exactly once as
-/// [released](Self::want): when it has ended, or waits for the first time.
+/// Report each task exactly once as [ended](Self::report_end), and count it exactly once as
+/// [released](Self::request_tasks): when it has ended, or waits for the first time.
 #[derive(Debug)]
-pub struct Employment {
+pub struct WorkerConnection {
     set: SharedSet,
     token: Token,
     children: Arc<Children>,
     context: Context,
     message: Vec<u8>,
     /// Number of tasks that were requested and have neither ended nor waited.
-    at_hand: u32,
+    prefetched: u32,
     /// Target for that number.
     target: u32,
     /// Average time that a task runs until it ends or waits.
     mean_ns: u64,
 }
 
-impl Employment {
+impl WorkerConnection {
     /// Connects to the starter, if this program was started as a worker.
     ///
     /// # Errors
     /// [`Stop`] if the starter has ended.
-    pub fn of(domain: &Domain) -> Result<Option<Employment>, Stop> {
+    pub fn connect_from_env(domain: &Domain) -> Result<Option<WorkerConnection>, Stop> {
         match std::env::var(STARTER_VARIABLE) {
-            Ok(starter) => Employment::connect(domain.clone(), &starter).map(Some),
+            Ok(starter) => WorkerConnection::connect(domain.clone(), &starter).map(Some),
             Err(_) => Ok(None),
         }
     }
@@ -147,19 +147,19 @@ impl Employment {
         std::env::var_os(STARTER_VARIABLE).is_some()
     }
 
-    pub(crate) fn connect(domain: Domain, starter: &str) -> Result<Employment, Stop> {
+    pub(crate) fn connect(domain: Domain, starter: &str) -> Result<WorkerConnection, Stop> {
         let channel = options()?.connect(&domain, starter)?;
         let mut set = WaitSet::new()?;
         let children = Arc::new(Children::new(set.waker()));
-        let link = Link { channel, of: (), outbox: VecDeque::new() };
+        let link = Link { channel, peer: (), outbox: VecDeque::new() };
         let token = set.add(link).map_err(Error::from)?;
         let context = Context::new(domain, Arc::clone(&children));
-        let (at_hand, target, set) = (0, *TASKS_AT_HAND.start(), Rc::new(RefCell::new(set)));
+        let (prefetched, target, set) = (0, *PREFETCH_TASKS.start(), Rc::new(RefCell::new(set)));
         let message = Vec::new();
-        let mut employment =
-            Employment { set, token, children, context, message, at_hand, target, mean_ns: 0 };
-        employment.want(0)?;
-        Ok(employment)
+        let mut connection =
+            WorkerConnection { set, token, children, context, message, prefetched, target, mean_ns: 0 };
+        connection.request_tasks(0)?;
+        Ok(connection)
     }
 
     /// Context for the tasks of this worker.
@@ -185,7 +185,7 @@ impl Employment {
         flush(&mut self.set.borrow_mut(), self.token)?;
         loop {
             let received = match self.set.borrow_mut().get_mut(self.token) {
-                None => return Err(Stop::Starter),
+                None => return Err(Stop::StarterEnded),
                 Some(link) => link.channel.try_recv_into(&mut self.message)?,
             };
             if received.is_none() {
@@ -197,60 +197,60 @@ impl Employment {
                 }
                 Ok(Message::Cancel(task)) => Instruction::Cancel(task),
                 Ok(Message::Ended(number, end)) => {
-                    if self.children.ended(number, end) {
+                    if self.children.complete(number, end) {
                         continue;
                     }
-                    return Err(broken(&Violation::NotIts(number)));
+                    return Err(report_violation(&Violation::NotAssigned(number)));
                 }
-                Ok(_) => return Err(broken(&Violation::WrongSide)),
-                Err(violation) => return Err(broken(&violation)),
+                Ok(_) => return Err(report_violation(&Violation::WrongSide)),
+                Err(violation) => return Err(report_violation(&violation)),
             };
             return Ok(Some(instruction));
         }
     }
 
     /// Records that a task has ended or waits for the first time, after it ran for this long.
-    pub fn ran(&mut self, ran: Duration) {
+    pub fn record_run_time(&mut self, ran: Duration) {
         let ran = u64::try_from(ran.as_nanos()).unwrap_or(u64::MAX);
         self.mean_ns = if self.mean_ns == 0 { ran } else { self.mean_ns / 8 * 7 + ran / 8 };
-        let at_hand = AT_HAND.as_nanos() as u64 / self.mean_ns.max(1);
-        let (least, most) = TASKS_AT_HAND.into_inner();
-        self.target = u32::try_from(at_hand).unwrap_or(most).clamp(least, most);
+        let prefetched = PREFETCH_TIME.as_nanos() as u64 / self.mean_ns.max(1);
+        let (least, most) = PREFETCH_TASKS.into_inner();
+        self.target = u32::try_from(prefetched).unwrap_or(most).clamp(least, most);
     }
 
     /// Reports how a task ended.
     ///
     /// # Errors
     /// [`Stop`].
-    pub fn ended(&mut self, task: u32, end: End) -> Result<(), Stop> {
-        self.tell(&Message::Ended(task, end))
+    pub fn report_end(&mut self, task: u32, end: End) -> Result<(), Stop> {
+        self.send_message(&Message::Ended(task, end))
     }
 
     /// Reports how a task ended, as its encoded result or an error.
     ///
     /// # Errors
     /// [`Stop`].
-    pub fn returned(
+    pub fn report_result(
         &mut self,
         task: u32,
         returned: Result<Vec<u8>, (FailureKind, &str)>,
     ) -> Result<(), Stop> {
         let failed = |(kind, text): (FailureKind, &str)| Failure::new(kind).with_text(text);
-        self.ended(task, ended_with(returned.map_err(failed)))
+        self.report_end(task, end_from_result(returned.map_err(failed)))
     }
 
     /// Reports the number of tasks that were released, and requests new ones up to the target.
     ///
     /// # Errors
     /// [`Stop`].
-    pub fn want(&mut self, released: u32) -> Result<(), Stop> {
-        self.at_hand = self.at_hand.saturating_sub(released);
-        let more = self.target.saturating_sub(self.at_hand);
-        self.at_hand += more;
+    pub fn request_tasks(&mut self, released: u32) -> Result<(), Stop> {
+        self.prefetched = self.prefetched.saturating_sub(released);
+        let more = self.target.saturating_sub(self.prefetched);
+        self.prefetched += more;
         if more == 0 && released == 0 {
             return Ok(());
         }
-        self.tell(&Message::Want { more, released })
+        self.send_message(&Message::Want { more, released })
     }
 
     /// Sends the messages about tasks that its tasks have started and cancelled.
@@ -277,21 +277,21 @@ impl Employment {
         }
     }
 
-    fn tell(&mut self, message: &Message<'_>) -> Result<(), Stop> {
+    fn send_message(&mut self, message: &Message<'_>) -> Result<(), Stop> {
         let mut bytes = Vec::new();
         message.encode(&mut bytes);
         Ok(send(&mut self.set.borrow_mut(), self.token, bytes)?)
     }
 }
 
-impl AsRawFd for Employment {
+impl AsRawFd for WorkerConnection {
     fn as_raw_fd(&self) -> RawFd {
         self.set.borrow().as_fd().as_raw_fd()
     }
 }
 
 /// Handles a protocol violation by the starter.
-fn broken(violation: &Violation) -> Stop {
+fn report_violation(violation: &Violation) -> Stop {
     eprintln!("error: the starter broke the protocol: {violation}");
-    Stop::Starter
+    Stop::StarterEnded
 }

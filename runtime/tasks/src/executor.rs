@@ -1,4 +1,4 @@
-//! Light threads: the futures of a worker's tasks, on its single thread.
+//! Executor of a worker's tasks, which are futures, on its single thread.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
@@ -15,7 +15,7 @@ use tombolo_task::{Bytes, End, Failure, FailureKind, wire};
 /// Running task: ends with its encoded result, or with an error.
 pub(crate) type Running = Pin<Box<dyn Future<Output = Result<Vec<u8>, Failure>>>>;
 
-/// Queue of light threads that can run, shared with their wakers.
+/// Queue of tasks that can run, shared with their wakers.
 #[derive(Debug)]
 pub(crate) struct Ready {
     queue: Mutex<VecDeque<u32>>,
@@ -30,16 +30,16 @@ impl Ready {
     }
 }
 
-/// Waker of one light thread, usable from any thread.
+/// Waker of one task, usable from any thread.
 #[derive(Debug)]
-struct Signal {
+struct TaskWaker {
     task: u32,
     /// Whether it is in the queue already.
     queued: AtomicBool,
     ready: Arc<Ready>,
 }
 
-impl Wake for Signal {
+impl Wake for TaskWaker {
     fn wake(self: Arc<Self>) {
         self.wake_by_ref();
     }
@@ -54,16 +54,16 @@ impl Wake for Signal {
     }
 }
 
-struct Light {
+struct TaskState {
     future: Running,
-    signal: Arc<Signal>,
+    signal: Arc<TaskWaker>,
     waker: Waker,
     /// Whether it has neither ended nor waited yet.
     fresh: bool,
 }
 
-/// Result of one turn of a light thread.
-pub(crate) struct Turn {
+/// Result of one turn of a task.
+pub(crate) struct RunResult {
     pub(crate) task: u32,
     /// How the task ended, if it did.
     pub(crate) end: Option<End>,
@@ -73,9 +73,9 @@ pub(crate) struct Turn {
     pub(crate) ran: Duration,
 }
 
-/// Light threads of a worker.
+/// Tasks of a worker.
 pub(crate) struct Executor {
-    lights: HashMap<u32, Light>,
+    tasks: HashMap<u32, TaskState>,
     ready: Arc<Ready>,
     /// Task that is running.
     current: Rc<Cell<Option<u32>>>,
@@ -84,7 +84,7 @@ pub(crate) struct Executor {
 impl Executor {
     pub(crate) fn new(worker: tombolo::waitset::Waker) -> Executor {
         let ready = Ready { queue: Mutex::default(), asleep: AtomicBool::new(false), worker };
-        Executor { lights: HashMap::new(), ready: Arc::new(ready), current: Rc::default() }
+        Executor { tasks: HashMap::new(), ready: Arc::new(ready), current: Rc::default() }
     }
 
     /// Returns a cell with the task that is running at any time.
@@ -92,26 +92,27 @@ impl Executor {
         Rc::clone(&self.current)
     }
 
-    /// Adds a light thread, which is ready to run.
+    /// Adds a task, which is ready to run.
     pub(crate) fn add(&mut self, task: u32, future: Running) {
-        let signal = Arc::new(Signal { task, queued: AtomicBool::new(true), ready: Arc::clone(&self.ready) });
+        let signal =
+            Arc::new(TaskWaker { task, queued: AtomicBool::new(true), ready: Arc::clone(&self.ready) });
         let waker = Waker::from(Arc::clone(&signal));
-        self.lights.insert(task, Light { future, signal, waker, fresh: true });
+        self.tasks.insert(task, TaskState { future, signal, waker, fresh: true });
         self.ready.lock().push_back(task);
     }
 
-    /// Cancels a light thread. Returns whether it was fresh, if it existed.
+    /// Cancels a task. Returns whether it was fresh, if it existed.
     pub(crate) fn cancel(&mut self, task: u32) -> Option<bool> {
-        let light = self.lights.remove(&task)?;
-        let fresh = light.fresh;
+        let task_state = self.tasks.remove(&task)?;
+        let fresh = task_state.fresh;
         // Dropping its state may panic.
-        let _ = catch_unwind(AssertUnwindSafe(|| drop(light)));
+        let _ = catch_unwind(AssertUnwindSafe(|| drop(task_state)));
         Some(fresh)
     }
 
-    /// Prepares to sleep. Returns whether no light thread is ready; the next one that becomes ready then
+    /// Prepares to sleep. Returns whether no task is ready; the next one that becomes ready then
     /// wakes the worker.
-    pub(crate) fn falls_asleep(&self) -> bool {
+    pub(crate) fn prepare_sleep(&self) -> bool {
         self.ready.asleep.store(true, Ordering::SeqCst);
         let idle = self.ready.lock().is_empty();
         if !idle {
@@ -121,44 +122,44 @@ impl Executor {
     }
 
     /// Records that the worker no longer sleeps.
-    pub(crate) fn is_awake(&self) {
+    pub(crate) fn end_sleep(&self) {
         self.ready.asleep.store(false, Ordering::SeqCst);
     }
 
-    /// Runs the next ready light thread, until it awaits or ends.
-    pub(crate) fn turn(&mut self) -> Option<Turn> {
+    /// Runs the next ready task, until it awaits or ends.
+    pub(crate) fn run_next(&mut self) -> Option<RunResult> {
         loop {
             let task = self.ready.lock().pop_front()?;
-            let Some(light) = self.lights.get_mut(&task) else { continue };
-            light.signal.queued.store(false, Ordering::SeqCst);
+            let Some(task_state) = self.tasks.get_mut(&task) else { continue };
+            task_state.signal.queued.store(false, Ordering::SeqCst);
             self.current.set(Some(task));
-            let begun = Instant::now();
+            let started = Instant::now();
             let polled = catch_unwind(AssertUnwindSafe(|| {
-                light.future.as_mut().poll(&mut Context::from_waker(&light.waker))
+                task_state.future.as_mut().poll(&mut Context::from_waker(&task_state.waker))
             }));
-            let ran = begun.elapsed();
+            let ran = started.elapsed();
             self.current.set(None);
             let end = match polled {
                 Ok(Poll::Pending) => None,
-                Ok(Poll::Ready(result)) => Some(ended_with(result)),
+                Ok(Poll::Ready(result)) => Some(end_from_result(result)),
                 Err(panic) => {
-                    let failure = Failure::new(FailureKind::Panicked).with_text(message_of(&*panic));
+                    let failure = Failure::new(FailureKind::Panicked).with_text(panic_message(&*panic));
                     Some(End::Failed(failure))
                 }
             };
-            // A light thread that only yielded is ready again.
-            let waits = end.is_some() || !light.signal.queued.load(Ordering::SeqCst);
-            let released = waits && std::mem::replace(&mut light.fresh, false);
+            // A task that only yielded is ready again.
+            let waits = end.is_some() || !task_state.signal.queued.load(Ordering::SeqCst);
+            let released = waits && std::mem::replace(&mut task_state.fresh, false);
             if end.is_some() {
                 self.cancel(task);
             }
-            return Some(Turn { task, end, released, ran });
+            return Some(RunResult { task, end, released, ran });
         }
     }
 }
 
 /// Converts the result of a task to its end.
-pub(crate) fn ended_with(result: Result<Vec<u8>, Failure>) -> End {
+pub(crate) fn end_from_result(result: Result<Vec<u8>, Failure>) -> End {
     match result {
         Ok(bytes) if bytes.len() > wire::MAX_VALUE_BYTES => End::Failed(Failure::new(FailureKind::TooLong)),
         Ok(bytes) => End::Done(Bytes::from(bytes)),
@@ -167,7 +168,7 @@ pub(crate) fn ended_with(result: Result<Vec<u8>, Failure>) -> End {
 }
 
 /// Returns the message of a panic.
-pub(crate) fn message_of(panic: &(dyn std::any::Any + Send)) -> String {
+pub(crate) fn panic_message(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "it said nothing".to_owned())
 }

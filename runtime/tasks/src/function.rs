@@ -7,7 +7,7 @@ use std::sync::Arc;
 use tombolo_hubs::Value;
 use tombolo_task::{Failure, FailureKind};
 
-use crate::blocking::{Blocking, Threads};
+use crate::blocking::{Blocking, ThreadPool};
 use crate::context::Context;
 use crate::executor::Running;
 use crate::signature::{Function, Signature};
@@ -20,7 +20,7 @@ pub(crate) type Body = Box<dyn Fn(Context, &[u8]) -> Option<Running>>;
 #[derive(Default)]
 pub struct Functions {
     bodies: HashMap<u64, Body>,
-    threads: Arc<Threads>,
+    threads: Arc<ThreadPool>,
 }
 
 impl std::fmt::Debug for Functions {

@@ -31,7 +31,7 @@ impl Slot {
     }
 
     /// Stores the result of the task and wakes the waiters.
-    pub(crate) fn settle(&self, end: End) {
+    pub(crate) fn complete(&self, end: End) {
         let mut state = self.lock();
         state.end = Some(end);
         let waker = state.waker.take();
@@ -43,13 +43,13 @@ impl Slot {
     }
 
     fn wait(&self, timeout: Duration) -> Option<End> {
-        let begun = Instant::now();
+        let started = Instant::now();
         let mut state = self.lock();
         loop {
             if let Some(end) = state.end.take() {
                 return Some(end);
             }
-            let left = timeout.checked_sub(begun.elapsed()).filter(|left| !left.is_zero())?;
+            let left = timeout.checked_sub(started.elapsed()).filter(|left| !left.is_zero())?;
             state = self.ended.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
@@ -67,7 +67,7 @@ impl Slot {
 }
 
 /// Starter of a task, which can cancel it.
-pub(crate) trait Starts: Send + Sync + std::fmt::Debug {
+pub(crate) trait CancelTask: Send + Sync + std::fmt::Debug {
     fn cancel(&self, task: u32);
 }
 
@@ -75,7 +75,7 @@ pub(crate) trait Starts: Send + Sync + std::fmt::Debug {
 #[derive(Clone, Debug)]
 pub struct Canceller {
     number: u32,
-    starter: Arc<dyn Starts>,
+    starter: Arc<dyn CancelTask>,
 }
 
 impl Canceller {
@@ -95,13 +95,13 @@ pub struct JoinHandle<R> {
     name: Arc<str>,
     number: u32,
     slot: Arc<Slot>,
-    starter: Arc<dyn Starts>,
+    starter: Arc<dyn CancelTask>,
     timeout: Duration,
     result: PhantomData<fn() -> R>,
 }
 
 impl<R> JoinHandle<R> {
-    /// Cancels the task: immediately if it has not begun, otherwise at its next await point.
+    /// Cancels the task: immediately if it has not started, otherwise at its next await point.
     /// [`join`](Self::join) then returns [`TaskError::Cancelled`], or the result if the task ended before.
     /// Tasks that it has started continue.
     pub fn cancel(&self) {
@@ -126,7 +126,7 @@ impl<R: Value> JoinHandle<R> {
         name: &str,
         number: u32,
         slot: Arc<Slot>,
-        starter: Arc<dyn Starts>,
+        starter: Arc<dyn CancelTask>,
         timeout: Duration,
     ) -> JoinHandle<R> {
         JoinHandle { name: name.into(), number, slot, starter, timeout, result: PhantomData }
@@ -192,10 +192,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_longest_timeout_is_one() {
+    fn maximum_timeout_is_accepted() {
         let slot = Arc::new(Slot::default());
         let settles = Arc::clone(&slot);
-        let thread = std::thread::spawn(move || settles.settle(End::Done(Default::default())));
+        let thread = std::thread::spawn(move || settles.complete(End::Done(Default::default())));
         assert_eq!(slot.wait(Duration::MAX), Some(End::Done(Default::default())));
         thread.join().expect("it does not panic");
         assert_eq!(slot.wait(Duration::ZERO), None);

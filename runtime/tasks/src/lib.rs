@@ -65,7 +65,7 @@ mod worker;
 
 pub use blocking::{Cancelled, block_on, is_task};
 pub use context::Context;
-pub use employment::{Employment, Instruction, Stop};
+pub use employment::{Instruction, Stop, WorkerConnection};
 pub use error::TaskError;
 pub use executor::yield_now;
 pub use function::Functions;

@@ -6,11 +6,11 @@ use std::thread;
 use tombolo::waitset::Waker;
 use tombolo::{Domain, Error, Listener, SpawnOptions};
 
-use crate::driver::Employed;
-use crate::starter::{connected, end_all, spawn};
+use crate::driver::ConnectedWorker;
+use crate::starter::{accept_workers, kill_all, spawn};
 
 /// Maximum number of restarts per place. A worker that dies with every task, for example, is given up.
-pub(crate) const RESTARTS: u32 = 3;
+pub(crate) const MAX_RESTARTS: u32 = 3;
 
 /// Place of a worker: the properties that stay the same after a restart.
 #[derive(Clone, Debug)]
@@ -19,16 +19,16 @@ pub(crate) struct Place {
     pub(crate) name: String,
     pub(crate) speed: u32,
     /// Number of restarts left in this place.
-    pub(crate) left: u32,
+    pub(crate) restarts_left: u32,
 }
 
 /// Worker that was started for a place, given by its index, or the reason of the failure.
-pub(crate) type Started = (usize, Result<Employed, String>);
+pub(crate) type Started = (usize, Result<ConnectedWorker, String>);
 
 /// Starts workers on request.
 #[derive(Debug)]
 pub(crate) struct Restarter {
-    wanted: Sender<(usize, Place)>,
+    request_sender: Sender<(usize, Place)>,
     started: Receiver<Started>,
     thread: thread::JoinHandle<()>,
 }
@@ -44,14 +44,14 @@ impl Restarter {
         waker: Waker,
         stopped: impl Fn() -> bool + Send + 'static,
     ) -> Result<Restarter, Error> {
-        let (wanted, requests) = mpsc::channel::<(usize, Place)>();
+        let (request_sender, requests) = mpsc::channel::<(usize, Place)>();
         let (results, started) = mpsc::channel();
         let domain = domain.clone();
         let run = move || {
             for (index, place) in requests {
                 let result = restart(&domain, &listener, (&service, &program), &place, &stopped);
                 if let Err(mpsc::SendError((_, Ok(unwanted)))) = results.send((index, result)) {
-                    end_all(std::iter::once(&unwanted.child));
+                    kill_all(std::iter::once(&unwanted.child));
                 }
                 waker.wake();
             }
@@ -60,12 +60,12 @@ impl Restarter {
             let errno = error.raw_os_error().unwrap_or(0);
             Error::Os { operation: "start a thread".into(), errno }
         })?;
-        Ok(Restarter { wanted, started, thread })
+        Ok(Restarter { request_sender, started, thread })
     }
 
     /// Requests a worker for this place. Returns false if the thread has ended.
-    pub(crate) fn want(&self, index: usize, place: &Place) -> bool {
-        self.wanted.send((index, place.clone())).is_ok()
+    pub(crate) fn request(&self, index: usize, place: &Place) -> bool {
+        self.request_sender.send((index, place.clone())).is_ok()
     }
 
     /// Takes the next worker that was started.
@@ -75,11 +75,11 @@ impl Restarter {
 
     /// Ends the thread, and the workers that were not taken.
     pub(crate) fn end(self) {
-        drop(self.wanted);
+        drop(self.request_sender);
         let _ = self.thread.join();
         for (_, worker) in self.started.try_iter() {
             if let Ok(worker) = worker {
-                end_all(std::iter::once(&worker.child));
+                kill_all(std::iter::once(&worker.child));
             }
         }
     }
@@ -91,19 +91,19 @@ fn restart(
     (service, program): (&str, &SpawnOptions),
     place: &Place,
     stopped: &impl Fn() -> bool,
-) -> Result<Employed, String> {
+) -> Result<ConnectedWorker, String> {
     if stopped() {
         return Err("its program has ended its tasks".to_owned());
     }
     let child = spawn(domain, program, &place.name, service).map_err(|error| error.to_string())?;
-    let mut channels = match connected(listener, &[(&child, &place.name)], stopped) {
+    let mut channels = match accept_workers(listener, &[(&child, &place.name)], stopped) {
         Ok(channels) => channels,
         Err(error) => {
-            end_all(std::iter::once(&child));
+            kill_all(std::iter::once(&child));
             return Err(error.to_string());
         }
     };
     let channel = channels.pop().ok_or("it has not connected")?;
     let Place { node, name, speed, .. } = place.clone();
-    Ok(Employed { child, channel, node, name, speed })
+    Ok(ConnectedWorker { child, channel, node, name, speed })
 }

@@ -76,14 +76,14 @@ impl Signature {
     /// # Errors
     /// [`TaskError::BadType`].
     pub fn new(name: &str, argument: &str, result: &str) -> Result<Signature, TaskError> {
-        let of = |what, text: &str| {
+        let parse_type = |what, text: &str| {
             let parsed = ValueType::parse(text).map(Arc::new);
             parsed.ok_or_else(|| TaskError::BadType { task: name.to_owned(), what, text: text.to_owned() })
         };
         Ok(Signature {
             name: name.into(),
-            argument: of("argument", argument)?,
-            result: of("result", result)?,
+            argument: parse_type("argument", argument)?,
+            result: parse_type("result", result)?,
         })
     }
 
@@ -124,12 +124,12 @@ impl Signature {
         Err(format!("it returned {} bytes, which are not a value of its type '{}'", bytes.len(), self.result))
     }
 
-    fn check(&self, of: &ValueType, what: &'static str, bytes: &[u8]) -> Result<(), TaskError> {
+    fn check(&self, value_type: &ValueType, what: &'static str, bytes: &[u8]) -> Result<(), TaskError> {
         let task = || self.name.to_string();
         if bytes.len() > wire::MAX_VALUE_BYTES {
             return Err(TaskError::TooLong { task: task(), what });
         }
-        if !of.fits(bytes) {
+        if !value_type.fits(bytes) {
             return Err(TaskError::BadValue { task: task(), node: String::new(), what });
         }
         Ok(())
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_function_has_one_number_in_all_languages() {
+    fn function_number_is_language_independent() {
         let count = Function::<(u64, u64), (u64, String)>::new("count");
         let signature = Signature::new("count", "(u64,u64)", "(u64, text)").unwrap();
         assert_eq!(signature.number(), count.number());
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_value_or_no_type_is_refused() {
+    fn invalid_values_and_types_are_refused() {
         let signature = Signature::new("square", "u64", "u64").unwrap();
         assert!(signature.check_argument(&[0; 8]).is_ok());
         assert!(matches!(

@@ -11,13 +11,13 @@ use tombolo_hubs::Value;
 use tombolo_placement::{Auto, Facts, Needs, Order, Placement, PlacementError, place};
 use tombolo_task::{Bytes, WorkerUsage};
 
-use crate::driver::{Driver, Employed, Shared};
-use crate::handle::{JoinHandle, Starts};
+use crate::driver::{ConnectedWorker, Driver, Shared};
+use crate::handle::{CancelTask, JoinHandle};
 use crate::signature::{Function, Signature};
 use crate::{STARTER_VARIABLE, TaskError, options};
 
 /// Timeout for workers to connect.
-const STARTING: Duration = Duration::from_secs(60);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Default timeout of a join.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -63,7 +63,7 @@ impl Tasks {
     /// Same as [`start`](Self::start).
     pub fn start_program(domain: &Domain, program: &SpawnOptions, on: &str) -> Result<Tasks, TaskError> {
         static STARTED: AtomicU64 = AtomicU64::new(0);
-        let (nodes, facts) = (domain.nodes()?, Facts::ask(domain, &Needs::default())?);
+        let (nodes, facts) = (domain.nodes()?, Facts::query(domain, &Needs::default())?);
         let service = format!("tasks/{}/{}", domain.id(), STARTED.fetch_add(1, Ordering::Relaxed));
         let listener = options()?.export(domain, &service)?;
         let mut children = Vec::new();
@@ -72,26 +72,26 @@ impl Tasks {
             match spawn(domain, program, &node.name, &service) {
                 Ok(child) => children.push((child, node)),
                 Err(error) => {
-                    end_all(children.iter().map(|(child, _)| child));
+                    kill_all(children.iter().map(|(child, _)| child));
                     return Err(not_started(&node.name, &error));
                 }
             }
         }
         let started: Vec<(&Child, &str)> =
             children.iter().map(|(child, node)| (child, node.name.as_str())).collect();
-        let channels = match connected(&listener, &started, &|| false) {
+        let channels = match accept_workers(&listener, &started, &|| false) {
             Ok(channels) => channels,
             Err(error) => {
-                end_all(children.iter().map(|(child, _)| child));
+                kill_all(children.iter().map(|(child, _)| child));
                 return Err(error);
             }
         };
         let speeds = Speeds::new(&facts);
-        let employ = |((child, node), channel): ((Child, &NodeInfo), Channel)| {
+        let connected_worker = |((child, node), channel): ((Child, &NodeInfo), Channel)| {
             let (number, speed) = (node.id.0, speeds.of(&node.name));
-            Employed { child, channel, node: number, name: node.name.clone(), speed }
+            ConnectedWorker { child, channel, node: number, name: node.name.clone(), speed }
         };
-        let workers = children.into_iter().zip(channels).map(employ).collect();
+        let workers = children.into_iter().zip(channels).map(connected_worker).collect();
         let (shared, driver) = Driver::start(workers, domain, listener, service, program.clone())?;
         let inner = Inner { shared, nodes, driver: Mutex::new(Some(driver)) };
         Ok(Tasks { inner: Arc::new(inner), node: None, timeout: TIMEOUT })
@@ -122,7 +122,7 @@ impl Tasks {
         function: Function<A, R>,
         argument: A,
     ) -> Result<JoinHandle<R>, TaskError> {
-        self.begin(function.name(), function.number(), function.argument(&argument)?)
+        self.start_task(function.name(), function.number(), function.argument(&argument)?)
     }
 
     /// Starts a task of a function identified by its signature, with an encoded argument.
@@ -131,10 +131,10 @@ impl Tasks {
     /// Same as [`go`](Self::go); [`TaskError::BadValue`] if the argument is invalid.
     pub fn go_bytes(&self, signature: &Signature, argument: &[u8]) -> Result<JoinHandle<Vec<u8>>, TaskError> {
         signature.check_argument(argument)?;
-        self.begin(signature.name(), signature.number(), argument.into())
+        self.start_task(signature.name(), signature.number(), argument.into())
     }
 
-    fn begin<R: Value>(
+    fn start_task<R: Value>(
         &self,
         function: &str,
         number: u64,
@@ -144,9 +144,9 @@ impl Tasks {
             Some((node, name)) => (Some(*node), name.as_str()),
             None => (None, ""),
         };
-        let started = self.inner.shared.go(node, number, argument);
+        let started = self.inner.shared.start_task(node, number, argument);
         let (number, slot) = started.map_err(|refusal| TaskError::refused(function, name, refusal))?;
-        let starter: Arc<dyn Starts> = Arc::clone(&self.inner.shared) as _;
+        let starter: Arc<dyn CancelTask> = Arc::clone(&self.inner.shared) as _;
         Ok(JoinHandle::new(function, number, slot, starter, self.timeout))
     }
 
@@ -187,12 +187,12 @@ pub(crate) fn spawn(
 
 /// Waits for a channel from each child; `children` includes the names of their nodes, and the result has the
 /// same order.
-pub(crate) fn connected(
+pub(crate) fn accept_workers(
     listener: &Listener,
     children: &[(&Child, &str)],
     stopped: &impl Fn() -> bool,
 ) -> Result<Vec<Channel>, TaskError> {
-    let (deadline, slices) = (Instant::now() + STARTING, listener.within(Duration::from_millis(100)));
+    let (deadline, slices) = (Instant::now() + CONNECT_TIMEOUT, listener.within(Duration::from_millis(100)));
     let mut channels: Vec<Option<Channel>> = children.iter().map(|_| None).collect();
     while let Some(missing) = channels.iter().position(Option::is_none) {
         match slices.accept() {
@@ -212,7 +212,7 @@ pub(crate) fn connected(
             }
         }
         if stopped() || Instant::now() >= deadline {
-            let why = format_args!("it has not connected in {} s", STARTING.as_secs()).to_string();
+            let why = format_args!("it has not connected in {} s", CONNECT_TIMEOUT.as_secs()).to_string();
             return Err(not_started(children[missing].1, &why));
         }
     }
@@ -223,7 +223,7 @@ fn not_started(node: &str, why: &dyn std::fmt::Display) -> TaskError {
     TaskError::NotStarted { node: node.to_owned(), why: why.to_string() }
 }
 
-pub(crate) fn end_all<'c>(children: impl Iterator<Item = &'c Child>) {
+pub(crate) fn kill_all<'c>(children: impl Iterator<Item = &'c Child>) {
     for child in children {
         // Without a monitor there is nothing left to end.
         let _ = child.kill();
@@ -234,18 +234,18 @@ pub(crate) fn end_all<'c>(children: impl Iterator<Item = &'c Child>) {
 struct Speeds<'f> {
     facts: &'f Facts,
     /// Speed of nodes without a measurement: the slowest of the others.
-    otherwise: u64,
+    default_speed: u64,
 }
 
 impl<'f> Speeds<'f> {
     fn new(facts: &'f Facts) -> Speeds<'f> {
         let measured = facts.nodes().iter().filter_map(|node| node.integer("rounds_per_ms"));
-        Speeds { facts, otherwise: measured.min().unwrap_or(1) }
+        Speeds { facts, default_speed: measured.min().unwrap_or(1) }
     }
 
     fn of(&self, node: &str) -> u32 {
         let fact = self.facts.nodes().iter().find(|fact| fact.name() == node);
-        let speed = fact.and_then(|fact| fact.integer("rounds_per_ms")).unwrap_or(self.otherwise);
+        let speed = fact.and_then(|fact| fact.integer("rounds_per_ms")).unwrap_or(self.default_speed);
         u32::try_from(speed).unwrap_or(u32::MAX)
     }
 }

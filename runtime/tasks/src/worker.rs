@@ -5,28 +5,28 @@ use std::time::Duration;
 use tombolo::{Domain, Error};
 use tombolo_task::{End, Failure, FailureKind};
 
-use crate::employment::{Employment, Instruction, Stop};
+use crate::employment::{Instruction, Stop, WorkerConnection};
 use crate::executor::Executor;
 use crate::function::Functions;
 
 /// Timeout of a wait that is repeated.
-const AWHILE: Duration = Duration::from_secs(3600);
+const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 /// Maximum number of messages, and of turns of tasks, that are handled before the other gets a turn.
-const TURN: usize = 64;
+const BATCH: usize = 64;
 
 /// Runs tasks until the starter ends.
 pub(crate) fn run(functions: Functions, starter: &str) -> Result<(), Error> {
-    let ended = Employment::connect(Domain::attach()?, starter).and_then(|employment| {
-        let executor = Executor::new(employment.waker());
+    let ended = WorkerConnection::connect(Domain::attach()?, starter).and_then(|connection| {
+        let executor = Executor::new(connection.waker());
         if cfg!(panic = "abort") {
-            let (set, token) = employment.channel();
-            last_words::prepare(set, token, executor.current());
+            let (set, token) = connection.channel();
+            panic_report::prepare(set, token, executor.current());
         }
-        Worker { functions, employment, executor }.serve()
+        Worker { functions, connection, executor }.run_loop()
     });
     match ended {
-        Err(Stop::Starter) => Ok(()),
+        Err(Stop::StarterEnded) => Ok(()),
         Err(Stop::Failed(error)) => Err(error),
         Ok(never) => match never {},
     }
@@ -34,7 +34,7 @@ pub(crate) fn run(functions: Functions, starter: &str) -> Result<(), Error> {
 
 /// In programs that abort on a panic (`panic = "abort"`): reports to the starter which task panicked, before
 /// the worker dies with all of its tasks.
-mod last_words {
+mod panic_report {
     use std::cell::{Cell, RefCell};
     use std::rc::Rc;
 
@@ -42,25 +42,26 @@ mod last_words {
     use tombolo_task::{End, Failure, FailureKind, Message};
 
     use crate::employment::{SharedSet, send};
-    use crate::executor::message_of;
+    use crate::executor::panic_message;
 
-    type Way = (SharedSet, Token, Rc<Cell<Option<u32>>>);
+    type Connection = (SharedSet, Token, Rc<Cell<Option<u32>>>);
 
     thread_local! {
-        static WAY: RefCell<Option<Way>> = const { RefCell::new(None) };
+        static CONNECTION: RefCell<Option<Connection>> = const { RefCell::new(None) };
     }
 
     pub(super) fn prepare(set: SharedSet, token: Token, current: Rc<Cell<Option<u32>>>) {
-        WAY.with(|way| *way.borrow_mut() = Some((set, token, current)));
+        CONNECTION.with(|connection| *connection.borrow_mut() = Some((set, token, current)));
         let before = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
             before(panic);
             // A panic outside of a task, or while the channel is in use, is not reported.
-            let _ = WAY.try_with(|way| {
-                let Ok(way) = way.try_borrow() else { return };
-                let Some((set, token, current)) = &*way else { return };
+            let _ = CONNECTION.try_with(|connection| {
+                let Ok(connection) = connection.try_borrow() else { return };
+                let Some((set, token, current)) = &*connection else { return };
                 if let (Some(task), Ok(mut set)) = (current.get(), set.try_borrow_mut()) {
-                    let failure = Failure::new(FailureKind::Panicked).with_text(message_of(panic.payload()));
+                    let failure =
+                        Failure::new(FailureKind::Panicked).with_text(panic_message(panic.payload()));
                     let mut bytes = Vec::new();
                     Message::Ended(task, End::Failed(failure)).encode(&mut bytes);
                     let _ = send(&mut set, *token, bytes);
@@ -72,42 +73,42 @@ mod last_words {
 
 struct Worker {
     functions: Functions,
-    employment: Employment,
+    connection: WorkerConnection,
     executor: Executor,
 }
 
 impl Worker {
-    fn serve(&mut self) -> Result<std::convert::Infallible, Stop> {
+    fn run_loop(&mut self) -> Result<std::convert::Infallible, Stop> {
         loop {
-            for _ in 0..TURN {
-                let Some(instruction) = self.employment.next()? else { break };
-                self.take_in(instruction)?;
+            for _ in 0..BATCH {
+                let Some(instruction) = self.connection.next()? else { break };
+                self.handle_instruction(instruction)?;
             }
             let mut released = 0;
-            for _ in 0..TURN {
-                let Some(turn) = self.executor.turn() else { break };
-                if turn.released {
-                    self.employment.ran(turn.ran);
+            for _ in 0..BATCH {
+                let Some(result) = self.executor.run_next() else { break };
+                if result.released {
+                    self.connection.record_run_time(result.ran);
                     released += 1;
                 }
-                if let Some(end) = turn.end {
-                    self.employment.ended(turn.task, end)?;
+                if let Some(end) = result.end {
+                    self.connection.report_end(result.task, end)?;
                 }
             }
             if released > 0 {
-                self.employment.want(released)?;
+                self.connection.request_tasks(released)?;
             }
-            self.employment.flush()?;
-            let timeout = if self.executor.falls_asleep() { AWHILE } else { Duration::ZERO };
-            self.employment.wait(timeout)?;
-            self.executor.is_awake();
+            self.connection.flush()?;
+            let timeout = if self.executor.prepare_sleep() { MAX_WAIT } else { Duration::ZERO };
+            self.connection.wait(timeout)?;
+            self.executor.end_sleep();
         }
     }
 
-    fn take_in(&mut self, instruction: Instruction) -> Result<(), Stop> {
+    fn handle_instruction(&mut self, instruction: Instruction) -> Result<(), Stop> {
         match instruction {
             Instruction::Start { task, function, argument } => {
-                let context = self.employment.context().clone();
+                let context = self.connection.context().clone();
                 let running = match self.functions.get(function) {
                     None => Err(FailureKind::UnknownFunction),
                     Some(body) => body(context, &argument).ok_or(FailureKind::BadArgument),
@@ -115,16 +116,16 @@ impl Worker {
                 match running {
                     Ok(running) => self.executor.add(task, running),
                     Err(kind) => {
-                        self.employment.ended(task, End::Failed(Failure::new(kind)))?;
-                        self.employment.want(1)?;
+                        self.connection.report_end(task, End::Failed(Failure::new(kind)))?;
+                        self.connection.request_tasks(1)?;
                     }
                 }
             }
             Instruction::Cancel(task) => {
                 // A task that has ended was reported already.
                 if let Some(fresh) = self.executor.cancel(task) {
-                    self.employment.ended(task, End::Failed(Failure::new(FailureKind::Cancelled)))?;
-                    self.employment.want(u32::from(fresh))?;
+                    self.connection.report_end(task, End::Failed(Failure::new(FailureKind::Cancelled)))?;
+                    self.connection.request_tasks(u32::from(fresh))?;
                 }
             }
         }

@@ -8,7 +8,7 @@ use tombolo_base::DomainId;
 use tombolo_control::Grant;
 use tombolo_link::Side;
 use tombolo_platform::OsError;
-use tombolo_transport::wrap::capture::{About, Capture};
+use tombolo_transport::wrap::capture::{Capture, CaptureHeader};
 use tombolo_transport::{Description, Transport};
 
 use crate::channel::Plain;
@@ -31,12 +31,12 @@ pub(crate) fn start(carrier: Plain, folder: &Path, grant: &Grant, own: DomainId)
     let path = folder.join(format!("channel-{}-{end}.tbc", grant.channel.0));
     let Description { kind, max_message_bytes, .. } = carrier.describe();
     let max_message_bytes = u32::try_from(max_message_bytes).unwrap_or(u32::MAX);
-    let about = About {
+    let about = CaptureHeader {
         side: Some(grant.side),
         channel: grant.channel.0,
         own: own.to_bits(),
         peer: grant.peer.to_bits(),
-        ..About::new(kind, max_message_bytes)
+        ..CaptureHeader::new(kind, max_message_bytes)
     };
     Capture::to_file(carrier, &path, about)
         .map_err(|error| OsError::from_io(format!("capture into {}", path.display()), &error).into())

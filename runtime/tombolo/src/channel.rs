@@ -12,13 +12,14 @@ use tombolo_link::{Hello, Side};
 use tombolo_platform::event::Interest;
 use tombolo_platform::{Deadline, socket};
 use tombolo_transport::contract::{ShortMessage, Stored};
-use tombolo_transport::message::USUAL_PAYLOAD_BYTES;
+use tombolo_transport::message::B64_PAYLOAD_BYTES;
 use tombolo_transport::trace::Recorder;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::wrap::traced::{Traced, TracedEnd};
-use tombolo_transport::wrap::{Guarded, guarded, unguarded};
+use tombolo_transport::wrap::{DebugChecked, debug_checked, into_unchecked};
 use tombolo_transport::{
-    ChannelError, Description, EndError, Joint, MemoryChannel, StreamChannel, Transport, TransportExt, shm,
+    ChannelError, Description, EndError, MemoryChannel, PendingChannel, StreamChannel, Transport,
+    TransportExt, shm,
     window::{self, WindowChannel},
 };
 
@@ -31,9 +32,9 @@ pub use crate::capture::CAPTURE_VARIABLE;
 
 use crate::capture::{self, Captured};
 use crate::error::{self, Error};
-use crate::joint::joint;
+use crate::joint::pending_channel;
 use crate::monitor::MonitorLink;
-use crate::on_the_way::OnTheWay;
+use crate::on_the_way::RightsInTransit;
 use crate::options::ChannelOptions;
 use crate::reactor::Registration;
 
@@ -61,7 +62,7 @@ pub struct Channel {
     /// Whether a bulk channel was opened beside it.
     pub(crate) has_bulk: bool,
     /// Rights that were sent over the channel and not taken up yet; revoked when it ends.
-    rights: OnTheWay,
+    rights: RightsInTransit,
     /// Socket to the peer for passing descriptors, if there is one.
     companion: Option<OwnedFd>,
     /// Registration with the reactor, from the first future that waited on the channel.
@@ -69,7 +70,7 @@ pub struct Channel {
 }
 
 /// Transport of a channel with counters and tracing; in debug builds also with checks.
-pub(crate) type Carrier = Traced<Guarded<Plain>>;
+pub(crate) type Carrier = Traced<DebugChecked<Plain>>;
 
 /// Transport of a channel. An enum, not a trait object: a send takes a few nanoseconds.
 #[derive(Debug)]
@@ -106,8 +107,8 @@ impl Channel {
             Side::B => tombolo_link::ChannelConfig { slot: options.config.slot, ..grant.config },
         };
         let hello = Hello::new(config, options.interface_hash, Some(owner.id));
-        let (carrier, companion) =
-            carry(&grant, fds, hello, options, Deadline::after(timeout)).map_err(|error| {
+        let (carrier, companion) = open_transport(&grant, fds, hello, options, Deadline::after(timeout))
+            .map_err(|error| {
                 let (node, via) = (grant.peer_node.as_str(), grant.via.as_slice());
                 let far = error::End { channel: grant.channel, peer: grant.peer, node, via };
                 Error::of_channel(error, &far, timeout)
@@ -118,7 +119,7 @@ impl Channel {
         };
         let accepting = grant.side == Side::B;
         let end = TracedEnd { channel: grant.channel.0, accepting, peer: grant.peer.to_bits() };
-        let carrier = Traced::new(guarded(carrier), owner.recorder, end);
+        let carrier = Traced::new(debug_checked(carrier), owner.recorder, end);
         let spin = Spin::new(options.spin_ns);
         let Description { kind, max_message_bytes, .. } = carrier.describe();
         Ok(Channel {
@@ -133,14 +134,14 @@ impl Channel {
             via: grant.via,
             accepting,
             has_bulk: false,
-            rights: OnTheWay::new(owner.link, grant.channel, grant.peer),
+            rights: RightsInTransit::new(owner.link, grant.channel, grant.peer),
             companion,
             registration: None,
         })
     }
 
     /// Rights in flight over this channel.
-    pub(crate) fn rights(&self) -> &OnTheWay {
+    pub(crate) fn rights(&self) -> &RightsInTransit {
         &self.rights
     }
 
@@ -175,11 +176,11 @@ impl Channel {
     /// message, so only that case is inlined.
     #[inline]
     pub(crate) fn refused(&self, error: EndError, length_bytes: usize) -> Error {
-        if error == EndError::Full { Error::WouldBlock } else { self.ended(error, length_bytes) }
+        if error == EndError::Full { Error::WouldBlock } else { self.end_error(error, length_bytes) }
     }
 
     #[cold]
-    fn ended(&self, error: EndError, length_bytes: usize) -> Error {
+    fn end_error(&self, error: EndError, length_bytes: usize) -> Error {
         self.error(ChannelError::of(&self.carrier, error, length_bytes), Duration::ZERO)
     }
 
@@ -203,7 +204,7 @@ impl Channel {
     /// Timeout of operations that wait.
     #[must_use]
     pub fn timeout(&self) -> Duration {
-        self.timeout.usual()
+        self.timeout.default_timeout()
     }
 
     /// Sends a message, whole or not at all, if there is room.
@@ -220,7 +221,7 @@ impl Channel {
     fn store(&mut self, message: &[u8]) -> bool {
         // Whole words that fit a slot of the usual size come first: this path needs no callee-saved
         // registers. The comparisons fold away if the length is known at compile time.
-        if message.len().is_multiple_of(8) && message.len() <= USUAL_PAYLOAD_BYTES {
+        if message.len().is_multiple_of(8) && message.len() <= B64_PAYLOAD_BYTES {
             self.store_words(message)
         } else {
             self.store_other(message)
@@ -305,7 +306,7 @@ impl Channel {
     pub fn try_recv_into(&mut self, buffer: &mut Vec<u8>) -> Result<Option<usize>, Error> {
         match self.carrier.try_recv_into(buffer) {
             Ok(length) => Ok(length),
-            Err(error) => Err(self.ended(error, 0)),
+            Err(error) => Err(self.end_error(error, 0)),
         }
     }
 
@@ -336,7 +337,7 @@ impl Channel {
     pub fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, Error> {
         match self.carrier.try_recv_in_place(read) {
             Ok(received) => Ok(received),
-            Err(error) => Err(self.ended(error, 0)),
+            Err(error) => Err(self.end_error(error, 0)),
         }
     }
 
@@ -378,7 +379,7 @@ impl Channel {
     pub fn try_recv_batch(&mut self, max: usize, read: impl FnMut(&Message<'_>)) -> Result<usize, Error> {
         match self.carrier.try_recv_batch(max, read) {
             Ok(received) => Ok(received),
-            Err(error) => Err(self.ended(error, 0)),
+            Err(error) => Err(self.end_error(error, 0)),
         }
     }
 
@@ -421,7 +422,7 @@ impl Channel {
     pub fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, Error> {
         match self.carrier.try_send_batch(fill) {
             Ok(sent) => Ok(sent),
-            Err(error) => Err(self.ended(error, 0)),
+            Err(error) => Err(self.end_error(error, 0)),
         }
     }
 
@@ -478,7 +479,7 @@ impl Channel {
     /// memory. Both ends have to call this: the rings are unusable afterwards.
     #[must_use]
     pub fn into_raw_memory(self) -> Option<Either<RawMemory, RawMemory<Flushed>>> {
-        match unguarded(self.carrier.into_inner()) {
+        match into_unchecked(self.carrier.into_inner()) {
             Plain::Memory(channel) => Some(Either::Coherent(channel.into_raw_memory())),
             Plain::Flushed(channel) => Some(Either::Flushed(channel.into_raw_memory())),
             Plain::Stream(_) | Plain::Captured(_) => None,
@@ -515,26 +516,28 @@ thread_local! {
 }
 
 /// Opens the transport that a grant specifies.
-fn carry(
+fn open_transport(
     grant: &Grant,
     fds: Vec<OwnedFd>,
     hello: Hello,
     options: &ChannelOptions,
     deadline: Deadline,
 ) -> Result<(Plain, Option<OwnedFd>), ChannelError> {
-    let plain = match joint(grant, fds)? {
-        Joint::Shm(socket) if grant.side == Side::A => {
+    let plain = match pending_channel(grant, fds)? {
+        PendingChannel::Shm(socket) if grant.side == Side::A => {
             let pair = options.companion.then(|| socket::pair(socket::SocketKind::Packet)).transpose()?;
             let (ours, theirs) = pair.unzip();
             let channel = shm::connect_with(socket, hello, theirs, deadline)?;
             return Ok((Plain::Memory(Box::new(channel)), ours));
         }
-        Joint::Shm(socket) => {
+        PendingChannel::Shm(socket) => {
             let (channel, companion) = shm::accept_with(socket, hello, deadline)?;
             return Ok((Plain::Memory(Box::new(channel)), companion));
         }
-        Joint::Stream(socket) => Plain::Stream(Box::new(StreamChannel::open(socket, hello, deadline)?)),
-        Joint::Window(lent) => match window::open(lent, grant.side, hello, deadline)? {
+        PendingChannel::Stream(socket) => {
+            Plain::Stream(Box::new(StreamChannel::open(socket, hello, deadline)?))
+        }
+        PendingChannel::Window(resources) => match window::open(resources, grant.side, hello, deadline)? {
             WindowChannel::Coherent(channel) => Plain::Memory(channel),
             WindowChannel::Flushed(channel) => Plain::Flushed(channel),
         },
@@ -561,12 +564,12 @@ mod tests {
     }
 
     #[test]
-    fn a_grant_that_nobody_takes_up_is_no_death() {
+    fn unused_grant_is_not_a_death() {
         for transport in [TransportKind::Shm, TransportKind::Socket] {
             for side in [Side::A, Side::B] {
                 let (unused, other) = socket::pair(SocketKind::Stream).unwrap();
                 withdraw(&grant(side, transport), vec![unused]);
-                let recorder = Recorder::none();
+                let recorder = Recorder::disabled();
                 let owner = Owner { id: domain_id(), recorder: &recorder, link: Weak::new(), timeout: LONG };
                 let options = ChannelOptions::default();
                 let opened =

@@ -33,7 +33,7 @@ pub fn console_output(domain: &Domain, timeout: Duration) -> Result<Reply, Error
     let output = domain.link.wait(timeout, "console output", |arrived| arrived.console.pop_front())?;
     if let Reply::Console { node, bytes, .. } = &output {
         let bytes = u32::try_from(bytes.len()).unwrap_or(u32::MAX);
-        domain.link.tell(Request::ConsoleTaken { node: node.clone(), bytes })?;
+        domain.link.notify(Request::ConsoleTaken { node: node.clone(), bytes })?;
     }
     Ok(output)
 }
@@ -62,10 +62,10 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 let (request, _) = monitor.next_message();
-                monitor.say(request, Reply::Done, &[]);
+                monitor.send_reply(request, Reply::Done, &[]);
                 let (request, _) = monitor.next_message();
                 let fault = Fault::NoSuchNode { name: "mars".into(), available: vec!["host".into()] };
-                monitor.say(request, Reply::Failed { fault }, &[]);
+                monitor.send_reply(request, Reply::Failed { fault }, &[]);
             });
             let restart = |node: &str| Request::Restart { node: node.into(), force: false };
             assert_eq!(ask(&domain, restart("host"), LONG).unwrap(), Reply::Done);
@@ -80,7 +80,7 @@ mod tests {
         let none = console_output(&domain, Duration::ZERO).unwrap_err();
         assert!(matches!(none, Error::TimedOut { .. }), "{none}");
         let output = Reply::Console { node: "arm0".into(), dropped: 2, bytes: b"booted".to_vec() };
-        monitor.say(0, output.clone(), &[]);
+        monitor.send_reply(0, output.clone(), &[]);
         assert_eq!(console_output(&domain, LONG).unwrap(), output);
         let (request, taken) = monitor.next_message();
         assert_eq!((request, taken), (0, Request::ConsoleTaken { node: "arm0".into(), bytes: 6 }));

@@ -75,7 +75,7 @@ impl Domain {
         // Most programs attach before they create a second thread.
         barrier::register();
         let socket = target.connect()?;
-        let link = Arc::new(MonitorLink::new(socket, target.machine_name().to_owned(), own_output()));
+        let link = Arc::new(MonitorLink::new(socket, target.machine_name().to_owned(), forward_output()));
         let program = std::env::args_os().next().unwrap_or_default();
         let program = std::path::Path::new(&program).file_name().unwrap_or_default();
         let request = Request::Attach {
@@ -94,7 +94,7 @@ impl Domain {
 
     #[cfg(test)]
     pub(crate) fn of_link(link: Arc<MonitorLink>, id: DomainId) -> Domain {
-        let recorder = Recorder::none();
+        let recorder = Recorder::disabled();
         let (node, machine) = ("host".into(), "test".into());
         Domain { link, recorder, id, node, machine, spawned: true, timeouts: DomainTimeouts::default() }
     }
@@ -196,10 +196,10 @@ impl Domain {
     /// path.
     pub(crate) fn in_scope(&self, name: &str) -> (Scope, String) {
         let (scope, rest) = split_scope(name);
-        (self.own_or(scope), rest.to_owned())
+        (self.normalize_scope(scope), rest.to_owned())
     }
 
-    pub(crate) fn own_or(&self, scope: Scope) -> Scope {
+    pub(crate) fn normalize_scope(&self, scope: Scope) -> Scope {
         match scope {
             Scope::Node(node) if node == self.node => Scope::Own,
             scope => scope,
@@ -219,7 +219,7 @@ impl Domain {
     }
 
     /// Claims a name and returns its listener.
-    pub(crate) fn listen_as<T: Accepted>(
+    pub(crate) fn export_name<T: Accepted>(
         &self,
         name: &str,
         options: ChannelOptions,
@@ -247,7 +247,7 @@ impl ChannelOptions {
     /// # Errors
     /// Same as [`Domain::export`].
     pub fn export(&self, domain: &Domain, name: &str) -> Result<Listener, Error> {
-        domain.listen_as(name, self.clone(), ())
+        domain.export_name(name, self.clone(), ())
     }
 
     /// Like [`Domain::connect`], with these options.
@@ -260,30 +260,30 @@ impl ChannelOptions {
         let to = to.into();
         let request = domain.connection(to.clone(), self);
         match domain.link.ask(request, domain.timeout().saturating_add(ANSWER_TIMEOUT))? {
-            (Reply::Connect { grant }, fds) => self.opened(domain, (grant, fds), &to, deadline),
+            (Reply::Connect { grant }, fds) => self.open_granted(domain, (grant, fds), &to, deadline),
             (other, _) => Err(unexpected(&other)),
         }
     }
 
     /// Opens the end that the monitor granted, and sends the request to the listener if there is one.
-    pub(crate) fn opened(
+    pub(crate) fn open_granted(
         &self,
         domain: &Domain,
         (grant, fds): (Grant, Vec<OwnedFd>),
         to: &Address,
         deadline: Deadline,
     ) -> Result<Channel, Error> {
-        let options = self.asking();
+        let options = self.with_request_hash();
         let mut channel = Channel::open(grant, fds, domain.channel_owner(), &options, deadline.remaining())?;
         if let Some(request) = &self.request {
-            opening::ask(&mut channel, to, request, deadline)?;
+            opening::send_request(&mut channel, to, request, deadline)?;
         }
         Ok(channel)
     }
 }
 
 /// Writes the output of children to this program's own output, the default.
-fn own_output() -> OutputSink {
+fn forward_output() -> OutputSink {
     Box::new(|_, stream, bytes| {
         let _ = match stream {
             Stream::Output => std::io::stdout().write_all(bytes),

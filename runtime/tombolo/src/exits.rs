@@ -40,7 +40,7 @@ impl Exits {
 
     /// Returns the cell for the exit of a child that was just started; it is set already if the child has
     /// ended.
-    pub(crate) fn of(&mut self, domain: DomainId) -> Ended {
+    pub(crate) fn exit_cell(&mut self, domain: DomainId) -> Ended {
         let ended = Ended::default();
         match self.waiting.iter().find(|(waiting, _)| *waiting == domain) {
             Some((_, exit)) => {
@@ -68,9 +68,9 @@ mod tests {
     }
 
     #[test]
-    fn ends_that_nobody_takes_are_bounded_and_those_in_hand_are_kept() {
+    fn untaken_exits_are_bounded_held_ones_are_kept() {
         let mut exits = Exits::default();
-        let in_hand = exits.of(child(0));
+        let in_hand = exits.exit_cell(child(0));
         for count in [MAX_WAITING - 1, MAX_WAITING, MAX_WAITING + 1] {
             let mut exits = Exits::default();
             (0..count).for_each(|index| exits.push(child(index), exit(index)));
@@ -84,12 +84,12 @@ mod tests {
     }
 
     #[test]
-    fn an_end_that_came_before_its_child_was_in_hand_is_found() {
+    fn exit_before_its_child_handle_is_found() {
         let mut exits = Exits::default();
         exits.push(child(1), exit(1));
-        assert_eq!(exits.of(child(1)).get(), Some(&exit(1)));
+        assert_eq!(exits.exit_cell(child(1)).get(), Some(&exit(1)));
         assert!(exits.watched.is_empty());
-        drop(exits.of(child(2)));
+        drop(exits.exit_cell(child(2)));
         exits.push(child(2), exit(2));
         assert!(exits.watched.is_empty(), "nothing is kept of a child without a handle");
     }

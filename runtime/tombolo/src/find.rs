@@ -178,7 +178,7 @@ fn machines_in(table: &str) -> Vec<UserMachine> {
 /// # Errors
 /// [`Error::NoMachine`] with the places that were searched.
 pub fn find_tombolod() -> Result<PathBuf, Error> {
-    if let Some(named) = named_tombolod(std::env::var_os(TOMBOLOD_VARIABLE)) {
+    if let Some(named) = tombolod_from_variable(std::env::var_os(TOMBOLOD_VARIABLE)) {
         return named;
     }
     let beside = std::env::current_exe().ok().and_then(|exe| {
@@ -198,7 +198,7 @@ pub fn find_tombolod() -> Result<PathBuf, Error> {
 }
 
 /// Returns the path in the variable, unless it is empty.
-fn named_tombolod(variable: Option<OsString>) -> Option<Result<PathBuf, Error>> {
+fn tombolod_from_variable(variable: Option<OsString>) -> Option<Result<PathBuf, Error>> {
     let path = PathBuf::from(variable.filter(|value| !value.is_empty())?);
     if path.is_file() {
         return Some(Ok(path));
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn who_comes_as_the_monitor_of_a_plain_host_ends_finds_the_next() {
+    fn attach_during_monitor_end_finds_the_next() {
         let target = target("next", true);
         let listener = socket::listen(&target.socket).unwrap();
         std::thread::scope(|scope| {
@@ -278,24 +278,29 @@ mod tests {
             let (request, body) = next.next_message();
             assert!(matches!(body, Request::Attach { .. }), "{body:?}");
             let (node, machine) = ("host".into(), "test".into());
-            next.say(request, Reply::Attach { domain: domain_id(), node, machine, spawned: false }, &[]);
+            next.send_reply(
+                request,
+                Reply::Attach { domain: domain_id(), node, machine, spawned: false },
+                &[],
+            );
             assert_eq!(attaching.join().unwrap().unwrap().id(), domain_id());
         });
     }
 
     #[test]
     fn a_variable_that_names_no_program_is_refused_and_an_empty_one_is_ignored() {
-        assert_eq!(named_tombolod(None).map(|named| named.is_ok()), None);
-        assert_eq!(named_tombolod(Some(OsString::new())).map(|named| named.is_ok()), None);
+        assert_eq!(tombolod_from_variable(None).map(|named| named.is_ok()), None);
+        assert_eq!(tombolod_from_variable(Some(OsString::new())).map(|named| named.is_ok()), None);
         let this = std::env::current_exe().unwrap();
-        assert_eq!(named_tombolod(Some(this.clone().into())).unwrap().unwrap(), this);
-        let error = named_tombolod(Some("/nowhere/tombolod".into())).unwrap().unwrap_err().to_string();
+        assert_eq!(tombolod_from_variable(Some(this.clone().into())).unwrap().unwrap(), this);
+        let error =
+            tombolod_from_variable(Some("/nowhere/tombolod".into())).unwrap().unwrap_err().to_string();
         assert!(error.contains("TOMBOLO_TOMBOLOD is /nowhere/tombolod, which is not a program"), "{error}");
-        assert!(named_tombolod(Some("/".into())).unwrap().is_err(), "a folder");
+        assert!(tombolod_from_variable(Some("/".into())).unwrap().is_err(), "a folder");
     }
 
     #[test]
-    fn machines_are_told_by_the_names_of_their_listening_sockets() {
+    fn machines_are_found_by_listening_sockets() {
         let table = "\
 Num       RefCount Protocol Flags    Type St Inode Path
 0000000000000000: 00000002 00000000 00010000 0005 01 44 @tombolo/1000/duo

@@ -123,13 +123,13 @@ mod tests {
     use super::*;
 
     /// Runs a test on a separate thread, because it changes the thread's scheduling.
-    fn apart(test: impl FnOnce() + Send + 'static) {
+    fn run_on_thread(test: impl FnOnce() + Send + 'static) {
         std::thread::spawn(test).join().unwrap();
     }
 
     #[test]
     fn a_thread_is_as_before_afterwards() {
-        apart(|| {
+        run_on_thread(|| {
             let before = (thread::cpus().unwrap(), thread::policy().unwrap());
             let placed = LatencyOptions::default().cpus([before.0[0]]).apply().unwrap();
             assert_eq!(thread::cpus().unwrap(), [before.0[0]]);
@@ -146,8 +146,8 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_leaves_all_as_it_was() {
-        apart(|| {
+    fn failed_setting_changes_nothing() {
+        run_on_thread(|| {
             let before = (thread::cpus().unwrap(), thread::policy().unwrap());
             let nowhere = LatencyOptions::default().cpus([1023]).apply().unwrap_err();
             assert!(nowhere.to_string().contains("1023"), "{nowhere}");

@@ -17,7 +17,7 @@ use crate::monitor::MonitorLink;
 use crate::options::ChannelOptions;
 
 /// Minimum time for an accepted client to open its end: an emulated node on a busy host is slow.
-const TO_OPEN: Duration = Duration::from_secs(10);
+const MIN_OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Type that a [`Listener`] accepts: a [`Channel`], a [`BulkChannel`](crate::BulkChannel), or an
 /// [`Opening`](crate::Opening).
@@ -56,14 +56,14 @@ impl sealed::Accepted for Channel {
 /// Name claimed by this domain, or a [service without one](Domain::serve), that accepts connections. Clones
 /// refer to the same listener; dropping the last one releases the name.
 pub struct Listener<T: Accepted = Channel> {
-    taken: Arc<Taken<T::Terms>>,
+    state: Arc<ListenerState<T::Terms>>,
     timeout: Duration,
     accepts: PhantomData<fn() -> T>,
 }
 
 /// State shared by the clones.
 #[derive(Debug)]
-struct Taken<S> {
+struct ListenerState<S> {
     domain: Domain,
     number: u32,
     name: String,
@@ -81,14 +81,14 @@ impl<T: Accepted> Listener<T> {
         terms: T::Terms,
     ) -> Listener<T> {
         let timeout = domain.channel_timeout();
-        let taken = Taken { domain: domain.clone(), number, name, options, terms };
-        Listener { taken: Arc::new(taken), timeout, accepts: PhantomData }
+        let state = ListenerState { domain: domain.clone(), number, name, options, terms };
+        Listener { state: Arc::new(state), timeout, accepts: PhantomData }
     }
 
     /// Name of the listener; empty if only a capability leads to it.
     #[must_use]
     pub fn name(&self) -> &str {
-        &self.taken.name
+        &self.state.name
     }
 
     /// Returns the same listener with the timeout `timeout`.
@@ -106,11 +106,11 @@ impl<T: Accepted> Listener<T> {
     }
 
     pub(crate) fn domain(&self) -> &Domain {
-        &self.taken.domain
+        &self.state.domain
     }
 
     pub(crate) fn number(&self) -> u32 {
-        self.taken.number
+        self.state.number
     }
 
     /// Waits for a domain to connect, and opens the channel.
@@ -148,24 +148,24 @@ impl<T: Accepted> Listener<T> {
     /// Acknowledges an accepted connection to the monitor.
     pub(crate) fn connected(&self, grant: Grant, fds: Vec<OwnedFd>, deadline: Deadline) -> Incoming<T> {
         // Frees one place in the backlog. If the monitor is gone, the channel can still be opened.
-        let _ = self.link().tell(Request::Accepted { count: 1 });
+        let _ = self.link().notify(Request::Accepted { count: 1 });
         Incoming { listener: self.clone(), grant, fds, deadline }
     }
 }
 
 impl<T: Accepted> Clone for Listener<T> {
     fn clone(&self) -> Self {
-        Listener { taken: Arc::clone(&self.taken), ..*self }
+        Listener { state: Arc::clone(&self.state), ..*self }
     }
 }
 
 impl<T: Accepted> fmt::Debug for Listener<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Listener").field("taken", &self.taken).field("timeout", &self.timeout).finish()
+        f.debug_struct("Listener").field("state", &self.state).field("timeout", &self.timeout).finish()
     }
 }
 
-impl<S> Drop for Taken<S> {
+impl<S> Drop for ListenerState<S> {
     fn drop(&mut self) {
         self.domain.link.forget_listener(self.number);
     }
@@ -206,8 +206,8 @@ impl<T: Accepted> Incoming<T> {
     /// Same as [`Listener::accept`].
     pub fn open(self) -> Result<T, Error> {
         let Incoming { listener, grant, fds, deadline } = self;
-        let Taken { domain, options, terms, .. } = &*listener.taken;
-        let patience = || deadline.remaining().max(TO_OPEN);
+        let ListenerState { domain, options, terms, .. } = &*listener.state;
+        let patience = || deadline.remaining().max(MIN_OPEN_TIMEOUT);
         let channel = Channel::open(grant, fds, domain.channel_owner(), options, patience())?;
         T::over(channel, domain, terms, patience())
     }

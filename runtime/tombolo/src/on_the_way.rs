@@ -10,31 +10,31 @@ use crate::monitor::MonitorLink;
 
 /// Rights granted over a channel by its peer; those not taken up when the channel ends are released.
 #[derive(Debug)]
-pub(crate) struct OnTheWay {
+pub(crate) struct RightsInTransit {
     link: Weak<MonitorLink>,
     channel: ChannelId,
     peer: DomainId,
     expected: AtomicBool,
 }
 
-impl OnTheWay {
+impl RightsInTransit {
     pub(crate) fn new(link: Weak<MonitorLink>, channel: ChannelId, peer: DomainId) -> Self {
-        OnTheWay { link, channel, peer, expected: false.into() }
+        RightsInTransit { link, channel, peer, expected: false.into() }
     }
 
     /// Records that rights may arrive.
-    pub(crate) fn expect(&self) {
+    pub(crate) fn mark_expected(&self) {
         self.expected.store(true, Ordering::Relaxed);
     }
 }
 
-impl Drop for OnTheWay {
+impl Drop for RightsInTransit {
     fn drop(&mut self) {
         if *self.expected.get_mut()
             && let Some(link) = self.link.upgrade()
         {
             // If the monitor is gone, so are the rights of this program.
-            let _ = link.tell(Request::CapabilityForget { channel: self.channel, granter: self.peer });
+            let _ = link.notify(Request::CapabilityForget { channel: self.channel, granter: self.peer });
         }
     }
 }

@@ -60,7 +60,7 @@ const ACCEPTED: u64 = 0;
 const REFUSED: u64 = 1;
 
 /// Timeout for the request of a program that has connected: other programs wait meanwhile.
-const REQUEST_PATIENCE: Duration = Duration::from_secs(10);
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Request that a program sends when it opens a channel.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -118,11 +118,11 @@ impl ChannelOptions {
         kind: u64,
     ) -> Result<Listener<Opening>, Error> {
         let options = self.clone().interface_hash(hash_with(self.interface_hash, kind));
-        domain.listen_as(name, options, kind)
+        domain.export_name(name, options, kind)
     }
 
     /// Returns these options with the interface hash that includes the kind of the request.
-    pub(crate) fn asking(&self) -> ChannelOptions {
+    pub(crate) fn with_request_hash(&self) -> ChannelOptions {
         let hash = match &self.request {
             Some(request) => hash_with(self.interface_hash, request.kind),
             None => self.interface_hash,
@@ -131,7 +131,7 @@ impl ChannelOptions {
     }
 }
 
-pub(crate) fn ask(
+pub(crate) fn send_request(
     channel: &mut Channel,
     to: &Address,
     request: &OpenRequest,
@@ -169,7 +169,7 @@ impl sealed::Accepted for Opening {
     type Terms = u64;
 
     fn over(mut channel: Channel, _: &Domain, kind: &u64, _: Duration) -> Result<Opening, Error> {
-        let message = receive(&mut channel, REQUEST_PATIENCE)?;
+        let message = receive(&mut channel, REQUEST_TIMEOUT)?;
         match parts(&message, REQUEST) {
             Some((asked, bytes)) if asked == *kind && bytes.len() <= MAX_REQUEST_BYTES => {
                 let request = bytes.to_vec();
@@ -258,7 +258,7 @@ mod tests {
             decide(Opening { channel: Some(far), request: bytes.to_vec() });
         });
         let request = OpenRequest { kind: 9, bytes: b"please".to_vec() };
-        let result = ask(&mut near, &Address::from("store"), &request, Deadline::after(LONG));
+        let result = send_request(&mut near, &Address::from("store"), &request, Deadline::after(LONG));
         listener.join().unwrap();
         result
     }
@@ -280,12 +280,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_answer_is_a_violation() {
+    fn invalid_answer_is_a_violation() {
         for answer in [&b""[..], b"TMBLANS", &message(ANSWER, 7, b""), &message(REQUEST, 0, b"")] {
             let (mut near, mut far) = pair_over(TransportKind::Shm);
             far.send(answer).unwrap();
             let request = OpenRequest { kind: 9, bytes: Vec::new() };
-            let result = ask(&mut near, &Address::from("store"), &request, Deadline::after(LONG));
+            let result = send_request(&mut near, &Address::from("store"), &request, Deadline::after(LONG));
             assert!(matches!(result, Err(Error::Violation { .. })), "{answer:?}: {result:?}");
         }
     }

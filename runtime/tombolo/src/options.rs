@@ -136,7 +136,7 @@ impl BulkOptions {
     #[must_use]
     pub fn trust(mut self, trust: Trust) -> Self {
         self.terms.trust = trust;
-        if trust.brings_memory() {
+        if trust.has_own_memory() {
             self.terms.max_segments = self.terms.max_segments.min(PIECES_WITHOUT_TRUST);
         }
         self
@@ -192,7 +192,7 @@ impl BulkOptions {
     /// Returns the options of the underlying channel.
     pub(crate) fn underneath(&self) -> ChannelOptions {
         let mut options = self.channel.clone().interface_hash(INTERFACE_HASH);
-        options.companion = self.terms.trust.brings_memory();
+        options.companion = self.terms.trust.has_own_memory();
         options.request = None;
         options
     }

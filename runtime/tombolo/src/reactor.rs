@@ -13,11 +13,11 @@ use tombolo_platform::event::{Interest, drain, eventfd, signal};
 use tombolo_platform::{Deadline, OsError};
 
 /// Key of the event counter that interrupts the thread.
-const BELL: u64 = 0;
+const WAKE_KEY: u64 = 0;
 
 /// Waker registered under a key.
 #[derive(Debug)]
-struct Sleeper {
+struct RegisteredWaker {
     waker: Waker,
     /// Whether it is woken every time, rather than only the next time.
     always: bool,
@@ -25,7 +25,7 @@ struct Sleeper {
 
 #[derive(Debug, Default)]
 struct State {
-    sleepers: HashMap<u64, Sleeper>,
+    registered: HashMap<u64, RegisteredWaker>,
     deadlines: BTreeSet<(u64, u64)>,
     last_key: u64,
     /// Deadline of the thread's current sleep.
@@ -36,7 +36,7 @@ struct State {
 #[derive(Debug)]
 struct Shared {
     epoll: Epoll,
-    bell: OwnedFd,
+    wake_event: OwnedFd,
     state: Mutex<State>,
 }
 
@@ -63,16 +63,16 @@ impl Shared {
                 std::thread::sleep(std::time::Duration::from_millis(1));
             }
             // Outside the lock: a waker can run arbitrary code, for example drop a future.
-            self.happened(&events).into_iter().for_each(Waker::wake);
+            self.take_due_wakers(&events).into_iter().for_each(Waker::wake);
         }
     }
 
-    fn happened(&self, events: &Events) -> Vec<Waker> {
+    fn take_due_wakers(&self, events: &Events) -> Vec<Waker> {
         let mut wakers = Vec::new();
         let mut state = self.state();
         for (key, _) in events.iter() {
-            if key == BELL {
-                drain(&self.bell);
+            if key == WAKE_KEY {
+                drain(&self.wake_event);
             }
             state.take(key, &mut wakers);
         }
@@ -89,9 +89,9 @@ impl Shared {
 
 impl State {
     fn take(&mut self, key: u64, wakers: &mut Vec<Waker>) {
-        match self.sleepers.get(&key) {
+        match self.registered.get(&key) {
             Some(sleeper) if sleeper.always => wakers.push(sleeper.waker.clone()),
-            Some(_) => wakers.extend(self.sleepers.remove(&key).map(|sleeper| sleeper.waker)),
+            Some(_) => wakers.extend(self.registered.remove(&key).map(|sleeper| sleeper.waker)),
             None => {}
         }
     }
@@ -115,8 +115,9 @@ impl Reactor {
         if let Some(reactor) = running.upgrade() {
             return Ok(reactor);
         }
-        let shared = Arc::new(Shared { epoll: Epoll::new()?, bell: eventfd()?, state: Mutex::default() });
-        shared.epoll.add(&shared.bell, Interest::Read, Trigger::Level, BELL)?;
+        let shared =
+            Arc::new(Shared { epoll: Epoll::new()?, wake_event: eventfd()?, state: Mutex::default() });
+        shared.epoll.add(&shared.wake_event, Interest::Read, Trigger::Level, WAKE_KEY)?;
         let of_thread = Arc::clone(&shared);
         std::thread::Builder::new()
             .name("tombolo-reactor".into())
@@ -132,7 +133,7 @@ impl Drop for Reactor {
     fn drop(&mut self) {
         self.shared.state().stopped = true;
         // Not joined: the last owner may be dropped on that thread.
-        let _ = signal(&self.shared.bell);
+        let _ = signal(&self.shared.wake_event);
     }
 }
 
@@ -172,7 +173,7 @@ impl Registration {
         let shared = &self.reactor.shared;
         let nudge = {
             let mut state = shared.state();
-            state.sleepers.insert(self.key, Sleeper { waker: waker.clone(), always: false });
+            state.registered.insert(self.key, RegisteredWaker { waker: waker.clone(), always: false });
             if let Some(due_ns) = self.due_ns.replace(deadline.as_ns()) {
                 state.deadlines.remove(&(due_ns, self.key));
             }
@@ -180,7 +181,7 @@ impl Registration {
             deadline.as_ns() < state.sleeps_until_ns
         };
         if nudge {
-            let _ = signal(&shared.bell);
+            let _ = signal(&shared.wake_event);
         }
         for (fd, interest) in sources {
             if self.known.contains(&fd.as_raw_fd()) {
@@ -199,7 +200,7 @@ impl Registration {
     /// Same as [`Epoll::add`].
     pub(crate) fn watch(&mut self, source: impl AsFd, waker: Waker) -> Result<(), OsError> {
         let shared = &self.reactor.shared;
-        shared.state().sleepers.insert(self.key, Sleeper { waker, always: true });
+        shared.state().registered.insert(self.key, RegisteredWaker { waker, always: true });
         shared.epoll.add(source, Interest::ReadWrite, Trigger::Edge, self.key)
     }
 
@@ -207,7 +208,7 @@ impl Registration {
     pub(crate) fn disarm(&mut self) {
         let mut state = self.reactor.shared.state();
         // Dropped after the lock is released: dropping a waker can run arbitrary code.
-        let sleeper = state.sleepers.remove(&self.key);
+        let sleeper = state.registered.remove(&self.key);
         if let Some(due_ns) = self.due_ns.take() {
             state.deadlines.remove(&(due_ns, self.key));
         }

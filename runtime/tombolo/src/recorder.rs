@@ -23,15 +23,15 @@ static RECORDERS: Mutex<Vec<(FileId, Weak<Recorder>)>> = Mutex::new(Vec::new());
 /// Returns the recorder for a domain's page, if the page arrived with the reply. Without one, nothing is
 /// traced.
 pub(crate) fn recorder_of(domain: DomainId, fds: Vec<OwnedFd>) -> Arc<Recorder> {
-    let Some(page) = fds.into_iter().next().map(File::from) else { return Recorder::none() };
-    let Ok(id) = page.metadata().map(|page| (page.dev(), page.ino())) else { return Recorder::none() };
+    let Some(page) = fds.into_iter().next().map(File::from) else { return Recorder::disabled() };
+    let Ok(id) = page.metadata().map(|page| (page.dev(), page.ino())) else { return Recorder::disabled() };
     let mut recorders = RECORDERS.lock().unwrap_or_else(PoisonError::into_inner);
     recorders.retain(|(_, recorder)| recorder.strong_count() > 0);
     let known = recorders.iter().find(|(of, _)| *of == id);
     if let Some(recorder) = known.and_then(|(_, recorder)| recorder.upgrade()) {
         return recorder;
     }
-    let Some(recorder) = open(&page, domain) else { return Recorder::none() };
+    let Some(recorder) = open(&page, domain) else { return Recorder::disabled() };
     recorders.push((id, Arc::downgrade(&recorder)));
     OWN.get_or_init(|| recorder.clone());
     recorder
@@ -62,6 +62,6 @@ pub(crate) fn child_ended(recorder: &Arc<Recorder>, child: DomainId) {
 
 /// Returns the recorder while a trace is being recorded.
 #[inline]
-pub(crate) fn own() -> Option<&'static Arc<Recorder>> {
+pub(crate) fn active_recorder() -> Option<&'static Arc<Recorder>> {
     OWN.get().filter(|recorder| recorder.is_on())
 }

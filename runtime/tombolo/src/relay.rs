@@ -16,13 +16,13 @@ use tombolo_base::ChannelId;
 use tombolo_control::{Grant, RELAY_PROGRAM};
 use tombolo_link::{ChannelConfig, Side};
 use tombolo_platform::{Deadline, OsError};
-use tombolo_transport::Joint;
-use tombolo_transport::relay::{Beyond, Forwarder, Joined, join};
+use tombolo_transport::PendingChannel;
+use tombolo_transport::relay::{Forwarder, HopPeer, OpenRoute, join};
 use tombolo_transport::waitset::Waker;
 
 use crate::domain::Domain;
 use crate::error::Error;
-use crate::joint::joint;
+use crate::joint::pending_channel;
 use crate::listener::Listener;
 
 /// Timeout for the handshake with the domain that connects, which has connected already.
@@ -35,10 +35,10 @@ const MAX_OPENING: usize = 1024;
 const OPENING_STACK_BYTES: usize = 128 * 1024;
 
 /// Timeout of waits that end with the event that they wait for.
-const LONG: Duration = Duration::from_secs(3600);
+const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 /// Open route, and what is beyond its two hops.
-type NewRoute = (Joined, [Beyond; 2]);
+type NewRoute = (OpenRoute, [HopPeer; 2]);
 
 /// Relays channels until the monitor of this node has ended.
 ///
@@ -54,7 +54,7 @@ pub fn serve() -> Result<(), Error> {
     start
         .spawn(move || {
             // The monitor has ended, and with it this domain.
-            let _ = take_ends(&listener, &routes, &waker);
+            let _ = accept_ends(&listener, &routes, &waker);
             drop(routes);
             waker.wake();
         })
@@ -71,32 +71,32 @@ fn forward(forwarder: &mut Forwarder, new_routes: &Receiver<NewRoute>) -> Result
     loop {
         loop {
             match new_routes.try_recv() {
-                Ok((joined, beyond)) => forwarder.add(joined, beyond),
+                Ok((joined, hop_peer)) => forwarder.add(joined, hop_peer),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => return Ok(()),
             }
         }
-        forwarder.turn(LONG)?;
+        forwarder.run_once(MAX_WAIT)?;
     }
 }
 
-/// End of a channel whose other end has not arrived yet; `joint` is `None` if it cannot be used.
-struct Waiting {
+/// End of a channel whose other end has not arrived yet; `channel` is `None` if it cannot be used.
+struct PendingEnd {
     grant: Grant,
-    joint: Option<Joint>,
+    channel: Option<PendingChannel>,
 }
 
 /// Receives the ends of channels and opens each channel that has both.
-fn take_ends(listener: &Listener, routes: &Sender<NewRoute>, waker: &Waker) -> Result<(), Error> {
-    let mut waiting: HashMap<ChannelId, Waiting> = HashMap::new();
+fn accept_ends(listener: &Listener, routes: &Sender<NewRoute>, waker: &Waker) -> Result<(), Error> {
+    let mut waiting: HashMap<ChannelId, PendingEnd> = HashMap::new();
     let opening = Arc::new(AtomicUsize::new(0));
     loop {
         let (grant, fds) = match next_end(listener) {
             Err(Error::TimedOut { .. }) => continue,
             end => end?,
         };
-        let joint = joint(&grant, fds).ok();
-        let end = Waiting { grant, joint };
+        let channel = pending_channel(&grant, fds).ok();
+        let end = PendingEnd { grant, channel };
         match waiting.remove(&end.grant.channel) {
             None => {
                 waiting.insert(end.grant.channel, end);
@@ -108,35 +108,42 @@ fn take_ends(listener: &Listener, routes: &Sender<NewRoute>, waker: &Waker) -> R
 
 fn next_end(listener: &Listener) -> Result<(Grant, Vec<OwnedFd>), Error> {
     let number = listener.number();
-    listener
-        .link()
-        .wait(LONG, "an end of a channel to relay", |arrived| arrived.incoming.get_mut(&number)?.pop_front())
+    listener.link().wait(MAX_WAIT, "an end of a channel to relay", |arrived| {
+        arrived.incoming.get_mut(&number)?.pop_front()
+    })
 }
 
 /// Returns what is at the other end of a hop: the domain itself, or the first relay on the way to it.
-fn beyond(grant: &Grant) -> Beyond {
-    grant.via.first().map_or(Beyond::End, |relay| Beyond::Relay(relay.node))
+fn hop_peer(grant: &Grant) -> HopPeer {
+    grant.via.first().map_or(HopPeer::End, |relay| HopPeer::Relay(relay.node))
 }
 
 /// Opens a channel on a separate thread. Ends that cannot be opened are dropped, so that their peers see this
 /// relay end.
-fn open(one: Waiting, other: Waiting, opening: &Arc<AtomicUsize>, routes: &Sender<NewRoute>, waker: &Waker) {
+fn open(
+    one: PendingEnd,
+    other: PendingEnd,
+    opening: &Arc<AtomicUsize>,
+    routes: &Sender<NewRoute>,
+    waker: &Waker,
+) {
     let (near, far) = if one.grant.side == Side::B { (one, other) } else { (other, one) };
     if near.grant.side != Side::B || far.grant.side != Side::A {
         return;
     }
-    let (Some(near_joint), Some(far_joint)) = (near.joint, far.joint) else { return };
+    let (Some(near_channel), Some(far_channel)) = (near.channel, far.channel) else { return };
     if opening.fetch_add(1, Ordering::Relaxed) >= MAX_OPENING {
         opening.fetch_sub(1, Ordering::Relaxed);
         return;
     }
-    let (config, beyond): (ChannelConfig, _) = (near.grant.config, [beyond(&near.grant), beyond(&far.grant)]);
+    let (config, hop_peers): (ChannelConfig, _) =
+        (near.grant.config, [hop_peer(&near.grant), hop_peer(&far.grant)]);
     let (routes, waker, count) = (routes.clone(), waker.clone(), Arc::clone(opening));
     let started = std::thread::Builder::new().stack_size(OPENING_STACK_BYTES).spawn(move || {
         let deadline = Deadline::after(HELLO_TIMEOUT);
-        if let Ok(joined) = join((near_joint, far_joint), config, beyond, deadline) {
+        if let Ok(joined) = join((near_channel, far_channel), config, hop_peers, deadline) {
             // If the other thread has ended, so has the monitor.
-            let _ = routes.send((joined, beyond));
+            let _ = routes.send((joined, hop_peers));
             waker.wake();
         }
         count.fetch_sub(1, Ordering::Relaxed);

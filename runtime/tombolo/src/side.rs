@@ -8,7 +8,7 @@ use tombolo_control::{Fault, Reply, Request, streams};
 use tombolo_platform::Deadline;
 
 use crate::error::Error;
-use crate::monitor::{Arrived, MonitorLink};
+use crate::monitor::{Inbox, MonitorLink};
 
 /// Maximum number of bytes per message.
 const PIECE_BYTES: usize = 8 << 10;
@@ -32,13 +32,13 @@ pub struct SideStream {
 impl SideStream {
     /// Takes the side stream of a child, unless it was taken before.
     pub(crate) fn take(link: &Arc<MonitorLink>, domain: DomainId) -> Option<SideStream> {
-        let free = |arrived: &mut Arrived| {
+        let free = |arrived: &mut Inbox| {
             let side = arrived.sides.get_mut(&domain).filter(|side| !side.taken)?;
             side.taken = true;
             Some(())
         };
         // If the monitor is gone, this reports it.
-        link.peek(free).ok()??;
+        link.try_take(free).ok()??;
         Some(SideStream { domain, link: Arc::clone(link), finished: false })
     }
 
@@ -59,8 +59,8 @@ impl SideStream {
     /// [`Error::MonitorLost`].
     pub fn try_recv(&mut self) -> Result<Option<Vec<u8>>, Error> {
         let domain = self.domain;
-        let piece = self.look(|arrived| Self::next_piece(arrived, domain))?;
-        self.taken(piece.as_deref());
+        let piece = self.poll_link(|arrived| Self::next_piece(arrived, domain))?;
+        self.acknowledge(piece.as_deref());
         Ok(piece)
     }
 
@@ -72,21 +72,21 @@ impl SideStream {
         let domain = self.domain;
         let what = format!("the side stream of domain {domain}");
         let piece = self.link.wait(timeout, &what, |arrived| Self::next_piece(arrived, domain))?;
-        self.taken(Some(&piece));
+        self.acknowledge(Some(&piece));
         Ok(piece)
     }
 
     /// Looks among the messages that have arrived, and if that finds nothing, reads more from the socket.
-    fn look<T>(&self, mut look: impl FnMut(&mut Arrived) -> Option<T>) -> Result<Option<T>, Error> {
+    fn poll_link<T>(&self, mut look: impl FnMut(&mut Inbox) -> Option<T>) -> Result<Option<T>, Error> {
         // Reading needs a system call.
-        if let Some(found) = self.link.peek(&mut look)? {
+        if let Some(found) = self.link.try_take(&mut look)? {
             return Ok(Some(found));
         }
         while self.link.read_now()? {}
-        self.link.peek(look)
+        self.link.try_take(look)
     }
 
-    fn next_piece(arrived: &mut Arrived, domain: DomainId) -> Option<Vec<u8>> {
+    fn next_piece(arrived: &mut Inbox, domain: DomainId) -> Option<Vec<u8>> {
         let side = arrived.sides.get_mut(&domain)?;
         let piece = if side.ended { Vec::new() } else { side.pieces.pop_front()? };
         side.ended |= piece.is_empty();
@@ -94,11 +94,11 @@ impl SideStream {
     }
 
     /// Acknowledges a received piece, so that more can follow.
-    fn taken(&self, piece: Option<&[u8]>) {
+    fn acknowledge(&self, piece: Option<&[u8]>) {
         if let Some(length @ 1..) = piece.map(<[u8]>::len) {
             let (domain, stream, bytes) = (self.domain, streams::SIDE, length as u32);
             // If the monitor is gone by now, the next read reports it.
-            let _ = self.link.tell(Request::OutputTaken { domain, stream, bytes });
+            let _ = self.link.notify(Request::OutputTaken { domain, stream, bytes });
         }
     }
 
@@ -109,7 +109,7 @@ impl SideStream {
     /// [`Error::Monitor`] with [`Fault::NoSuchDomain`] if the child has ended; [`Error::MonitorLost`].
     pub fn try_send(&mut self, bytes: &[u8]) -> Result<usize, Error> {
         let domain = self.domain;
-        match self.look(|arrived| Self::settled(arrived, domain))? {
+        match self.poll_link(|arrived| Self::take_send_result(arrived, domain))? {
             Some(settled) => settled?,
             None => return Ok(0),
         }
@@ -126,7 +126,8 @@ impl SideStream {
         let domain = self.domain;
         let what = format!("that domain {domain} takes what its side stream has");
         loop {
-            self.link.wait(deadline.remaining(), &what, |arrived| Self::settled(arrived, domain))??;
+            self.link
+                .wait(deadline.remaining(), &what, |arrived| Self::take_send_result(arrived, domain))??;
             if bytes.is_empty() {
                 return Ok(());
             }
@@ -144,13 +145,13 @@ impl SideStream {
         let (domain, stream) = (self.domain, streams::SIDE);
         let request = self.link.start(Request::Input { domain, stream, bytes: piece.to_vec() }, &[])?;
         let note =
-            |arrived: &mut Arrived| arrived.sides.get_mut(&domain).map(|side| side.sending = Some(request));
-        self.link.peek(note)?;
+            |arrived: &mut Inbox| arrived.sides.get_mut(&domain).map(|side| side.sending = Some(request));
+        self.link.try_take(note)?;
         Ok(piece.len())
     }
 
     /// Returns whether the last piece was accepted, once that is known; `Ok` if there was none.
-    fn settled(arrived: &mut Arrived, domain: DomainId) -> Option<Result<(), Fault>> {
+    fn take_send_result(arrived: &mut Inbox, domain: DomainId) -> Option<Result<(), Fault>> {
         let Some(request) = arrived.sides.get(&domain).and_then(|side| side.sending) else {
             return Some(Ok(()));
         };
@@ -173,7 +174,7 @@ impl SideStream {
         if std::mem::replace(&mut self.finished, true) {
             return Ok(());
         }
-        self.link.tell(Request::Input { domain: self.domain, stream: streams::SIDE, bytes: Vec::new() })
+        self.link.notify(Request::Input { domain: self.domain, stream: streams::SIDE, bytes: Vec::new() })
     }
 }
 
@@ -182,12 +183,12 @@ impl Drop for SideStream {
         // If the monitor is gone, so is the child.
         let _ = self.finish();
         let domain = self.domain;
-        let side = self.link.peek(|arrived| arrived.sides.remove(&domain));
+        let side = self.link.try_take(|arrived| arrived.sides.remove(&domain));
         let Ok(Some(side)) = side else { return };
         if let Some(request) = side.sending {
             self.link.abandon(request);
         }
-        side.pieces.iter().for_each(|piece| self.taken(Some(piece)));
+        side.pieces.iter().for_each(|piece| self.acknowledge(Some(piece)));
     }
 }
 
@@ -206,7 +207,7 @@ mod tests {
         let child = std::thread::scope(|scope| {
             scope.spawn(|| {
                 monitor.spawn(id(CHILD));
-                say(monitor, b"early");
+                send_bytes(monitor, b"early");
             });
             domain.spawn(&SpawnOptions::this_image().with_side_stream("SIDE_FD")).unwrap()
         });
@@ -214,9 +215,9 @@ mod tests {
         (child, side)
     }
 
-    fn say(monitor: &Monitor, bytes: &[u8]) {
+    fn send_bytes(monitor: &Monitor, bytes: &[u8]) {
         let body = Reply::Output { domain: id(CHILD), stream: streams::SIDE, bytes: bytes.to_vec() };
-        monitor.say(0, body, &[]);
+        monitor.send_reply(0, body, &[]);
     }
 
     fn next_input(monitor: &Monitor) -> (u32, Vec<u8>) {
@@ -246,12 +247,12 @@ mod tests {
         assert_eq!(side.try_send(b"x").unwrap(), 0);
         let (request, bytes) = next_input(&monitor);
         assert_eq!(bytes.len(), PIECE_BYTES);
-        monitor.say(request, Reply::Done, &[]);
+        monitor.send_reply(request, Reply::Done, &[]);
         assert_eq!(side.try_send(b"x").unwrap(), 1);
         let (request, _) = next_input(&monitor);
-        monitor.say(request, Reply::Failed { fault: Fault::NoSuchDomain { domain: id(CHILD) } }, &[]);
+        monitor.send_reply(request, Reply::Failed { fault: Fault::NoSuchDomain { domain: id(CHILD) } }, &[]);
         assert!(matches!(side.send(b"y", LONG), Err(Error::Monitor(Fault::NoSuchDomain { .. }))));
-        say(&monitor, b"");
+        send_bytes(&monitor, b"");
         assert_eq!(side.recv(LONG).unwrap(), b"");
         assert_eq!(side.recv(LONG).unwrap(), b"", "and from then on");
         drop(side);
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waitset_tells_of_both() {
+    fn waitset_reports_both_directions() {
         let (domain, monitor) = Monitor::with_domain();
         let (_child, mut side) = child(&domain, &monitor);
         let mut set: WaitSet = WaitSet::new().unwrap();
@@ -272,13 +273,13 @@ mod tests {
         assert_eq!(side.try_send(b"ask").unwrap(), 3);
         assert!(matches!(set.wait(Duration::ZERO), Err(Error::TimedOut { .. })));
         let (request, _) = next_input(&monitor);
-        monitor.say(request, Reply::Done, &[]);
+        monitor.send_reply(request, Reply::Done, &[]);
         assert_eq!(set.wait(LONG).unwrap(), Ready::Side(token));
         assert_eq!(side.try_send(b"more").unwrap(), 4);
         // Pieces that were not received are acknowledged, and so are later ones.
         drop(side);
         assert!(matches!(set.wait(Duration::ZERO), Err(Error::TimedOut { .. })));
-        say(&monitor, b"late");
+        send_bytes(&monitor, b"late");
         assert!(matches!(set.wait(Duration::ZERO), Err(Error::TimedOut { .. })));
         next_input(&monitor);
         next_input(&monitor);

@@ -372,7 +372,11 @@ mod tests {
                 scope.spawn(|| {
                     for (index, page) in pages.iter().enumerate() {
                         let (request, _) = monitor.next_message();
-                        monitor.say(request, Reply::Domains { domains: page.clone(), more: index == 0 }, &[]);
+                        monitor.send_reply(
+                            request,
+                            Reply::Domains { domains: page.clone(), more: index == 0 },
+                            &[],
+                        );
                     }
                 });
                 domain.has_started(number(asked)).unwrap()
@@ -382,7 +386,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_wait_is_told_of_what_has_come() {
+    fn try_calls_return_what_has_arrived() {
         let (domain, monitor) = Monitor::with_domain();
         let (listener, child) = monitor.listener_and_child(&domain);
         let now = Duration::ZERO;

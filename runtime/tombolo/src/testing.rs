@@ -19,9 +19,9 @@ use tombolo_control::{ClientMessage, Exit, Fault, Grant, MonitorMessage, RegionM
 use tombolo_link::{ChannelConfig, Side, TransportKind};
 use tombolo_naming::Operation;
 use tombolo_platform::Deadline;
-use tombolo_platform::allocations::Counting;
+use tombolo_platform::allocations::CountingAllocator;
 use tombolo_platform::event::{Interest, poll};
-use tombolo_platform::memory::{Making, create_region};
+use tombolo_platform::memory::{RegionOptions, create_region};
 use tombolo_platform::socket::{self, SocketKind};
 use tombolo_transport::trace::Recorder;
 
@@ -34,7 +34,7 @@ use crate::spawn::{Child, SpawnOptions};
 
 /// Counts allocations for the tests.
 #[global_allocator]
-static COUNTING: Counting = Counting;
+static COUNTING: CountingAllocator = CountingAllocator;
 
 /// Longer than any step of a test takes on a busy machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
@@ -62,7 +62,7 @@ pub(crate) fn grant(side: Side, transport: TransportKind) -> Grant {
 }
 
 fn open(side: Side, transport: TransportKind, socket: OwnedFd, options: &ChannelOptions) -> Channel {
-    let recorder = Recorder::none();
+    let recorder = Recorder::disabled();
     let owner = Owner { id: domain_id(), recorder: &recorder, link: Weak::new(), timeout: LONG };
     Channel::open(grant(side, transport), vec![socket], owner, options, LONG).unwrap()
 }
@@ -88,12 +88,12 @@ pub(crate) fn pair() -> (Channel, Channel) {
 
 /// Executor of a single future.
 #[derive(Default)]
-struct Signal {
+struct FutureWaker {
     woken: Mutex<bool>,
     changed: Condvar,
 }
 
-impl Wake for Signal {
+impl Wake for FutureWaker {
     fn wake(self: Arc<Self>) {
         *self.woken.lock().unwrap() = true;
         self.changed.notify_one();
@@ -101,7 +101,7 @@ impl Wake for Signal {
 }
 
 pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
-    let signal = Arc::new(Signal::default());
+    let signal = Arc::new(FutureWaker::default());
     let waker = Waker::from(Arc::clone(&signal));
     let mut future = pin!(future);
     loop {
@@ -147,14 +147,14 @@ impl Monitor {
 
     /// Creates a domain with a unique id, whose monitor creates one region and lets any domain map all of it
     /// with all rights.
-    pub(crate) fn domain_with(memory: &Arc<OneRegion>) -> Domain {
+    pub(crate) fn domain_with(memory: &Arc<SharedRegion>) -> Domain {
         let (domain, monitor) = Self::with_another_domain();
         let memory = Arc::clone(memory);
         std::thread::spawn(move || memory.serve(&monitor));
         domain
     }
 
-    pub(crate) fn say(&self, request: u32, body: Reply, fds: &[&OwnedFd]) {
+    pub(crate) fn send_reply(&self, request: u32, body: Reply, fds: &[&OwnedFd]) {
         let fds: Vec<_> = fds.iter().map(|fd| fd.as_fd()).collect();
         socket::send(&self.socket, &MonitorMessage { request, body }.to_bytes().unwrap(), &fds).unwrap();
     }
@@ -202,7 +202,7 @@ impl Monitor {
     pub(crate) fn export(&self, listener: u32) {
         let (request, body) = self.next_request();
         assert!(matches!(body, Request::Export { .. }));
-        self.say(request, Reply::Export { listener }, &[]);
+        self.send_reply(request, Reply::Export { listener }, &[]);
     }
 
     /// Connects to a listener as a peer; the thread returns the peer's end.
@@ -217,25 +217,25 @@ impl Monitor {
         options: ChannelOptions,
     ) -> std::thread::JoinHandle<Channel> {
         let (a, b) = socket::pair(SocketKind::Stream).unwrap();
-        self.say(0, Reply::Incoming { listener, grant: grant(Side::B, TransportKind::Shm) }, &[&b]);
+        self.send_reply(0, Reply::Incoming { listener, grant: grant(Side::B, TransportKind::Shm) }, &[&b]);
         std::thread::spawn(move || open(Side::A, TransportKind::Shm, a, &options))
     }
 
     pub(crate) fn end_child(&self, domain: DomainId, status: u8) {
-        self.say(0, Reply::Ended { domain, exit: Exit::Exited { status } }, &[]);
+        self.send_reply(0, Reply::Ended { domain, exit: Exit::Exited { status } }, &[]);
     }
 
     /// Answers the next request, which must start a child.
     pub(crate) fn spawn(&self, domain: DomainId) {
         let (request, body) = self.next_request();
         assert!(matches!(body, Request::Spawn { .. }));
-        self.say(request, Reply::Spawn { domain }, &[]);
+        self.send_reply(request, Reply::Spawn { domain }, &[]);
     }
 }
 
 /// Region that several monitors share.
 #[derive(Default)]
-pub(crate) struct OneRegion {
+pub(crate) struct SharedRegion {
     memory: Mutex<Option<(OwnedFd, u64)>>,
     /// Whether its domains cannot reach the memory that others offer them.
     is_far: bool,
@@ -243,15 +243,18 @@ pub(crate) struct OneRegion {
     caches: Option<Caches>,
 }
 
-impl OneRegion {
+impl SharedRegion {
     /// Creates the region of a domain that reaches no other's.
     pub(crate) fn far() -> Arc<Self> {
-        Arc::new(OneRegion { is_far: true, ..OneRegion::default() })
+        Arc::new(SharedRegion { is_far: true, ..SharedRegion::default() })
     }
 
     /// Creates a region for which each domain has an emulated cache that never moves a line on its own.
     pub(crate) fn cached() -> Arc<Self> {
-        Arc::new(OneRegion { caches: Some(Caches::Emulated(Evictions::default())), ..OneRegion::default() })
+        Arc::new(SharedRegion {
+            caches: Some(Caches::Emulated(Evictions::default())),
+            ..SharedRegion::default()
+        })
     }
 
     /// Answers the requests of a domain until it ends.
@@ -268,13 +271,17 @@ impl OneRegion {
             if self.is_far && matches!(message.body, Request::CapabilityAccept { .. }) {
                 let region = Self::region(PAGE_BYTES).id;
                 let fault = CapabilityFault::NotReachable { region, from: domain_id() };
-                monitor.say(message.request, Reply::Failed { fault: Fault::Capability { fault } }, &[]);
+                monitor.send_reply(
+                    message.request,
+                    Reply::Failed { fault: Fault::Capability { fault } },
+                    &[],
+                );
                 continue;
             }
             if let Request::RegionCreate { length_bytes, .. } = message.body {
                 let length_bytes = length_bytes.next_multiple_of(PAGE_BYTES);
-                let making = Making { huge_page_bytes: 0, numa_node: None };
-                let made = create_region("tombolo-test", length_bytes, making).unwrap();
+                let options = RegionOptions { huge_page_bytes: 0, numa_node: None };
+                let made = create_region("tombolo-test", length_bytes, options).unwrap();
                 *self.memory.lock().unwrap() = Some((made, length_bytes));
             }
             let memory = self.memory.lock().unwrap();
@@ -282,15 +289,15 @@ impl OneRegion {
             let capability = Self::right(*length_bytes);
             match message.body {
                 Request::RegionCreate { .. } => {
-                    monitor.say(message.request, Reply::RegionCreate { capability }, &[]);
+                    monitor.send_reply(message.request, Reply::RegionCreate { capability }, &[]);
                 }
                 Request::CapabilityDerive { .. } => {
-                    monitor.say(message.request, Reply::CapabilityDerive { capability }, &[]);
+                    monitor.send_reply(message.request, Reply::CapabilityDerive { capability }, &[]);
                 }
                 Request::CapabilityAccept { .. } => {
                     let region = Self::region(*length_bytes);
                     let reply = Reply::CapabilityAccept { capability, region, foreign: None };
-                    monitor.say(message.request, reply, &[]);
+                    monitor.send_reply(message.request, reply, &[]);
                 }
                 Request::RegionMap { rights, .. } => {
                     let (ours, theirs) = socket::pair(SocketKind::Stream).unwrap();
@@ -307,11 +314,11 @@ impl OneRegion {
                         huge_page_bytes,
                         caches: self.caches,
                     };
-                    monitor.say(message.request, Reply::RegionMap { map }, &[memory, &theirs]);
+                    monitor.send_reply(message.request, Reply::RegionMap { map }, &[memory, &theirs]);
                 }
                 Request::CapabilityRevoke { .. } => {
                     let reply = Reply::CapabilityRevoke { removed: 0, killed: Vec::new() };
-                    monitor.say(message.request, reply, &[]);
+                    monitor.send_reply(message.request, reply, &[]);
                 }
                 // Requests that need no reply.
                 other => assert_eq!(message.request, 0, "{other:?}"),

@@ -19,13 +19,13 @@ use std::sync::Arc;
 
 use tombolo_transport::trace::{EventKind, NewEvent, Recorder};
 
-use crate::recorder::own;
+use crate::recorder::active_recorder;
 
 /// Whether a recording is running: for values that are costly to compute and needed only for the trace.
 #[inline]
 #[must_use]
 pub fn is_on() -> bool {
-    own().is_some()
+    active_recorder().is_some()
 }
 
 /// Span of time, which ends when this is dropped, on the thread on which it began.
@@ -41,12 +41,12 @@ pub struct Span {
 /// name that finds none appears as `?`.
 #[inline]
 pub fn span(name: &str) -> Span {
-    Span { began: own().map(|recorder| begin(recorder, name)), _thread: PhantomData }
+    Span { began: active_recorder().map(|recorder| begin(recorder, name)), _thread: PhantomData }
 }
 
 #[cold]
 fn begin(recorder: &'static Arc<Recorder>, name: &str) -> (&'static Arc<Recorder>, u64) {
-    let text = recorder.text(name);
+    let text = recorder.intern_name(name);
     recorder.record(NewEvent::of(EventKind::SpanBegin, text, 0));
     (recorder, text)
 }
@@ -63,8 +63,8 @@ impl Drop for Span {
 /// Records an event, with a number of the program's choice. Names as for [`span`].
 #[inline]
 pub fn marker(name: &str, value: u64) {
-    if let Some(recorder) = own() {
-        recorder.record(NewEvent::of(EventKind::Marker, recorder.text(name), value));
+    if let Some(recorder) = active_recorder() {
+        recorder.record(NewEvent::of(EventKind::Marker, recorder.intern_name(name), value));
     }
 }
 
@@ -72,7 +72,7 @@ pub fn marker(name: &str, value: u64) {
 /// Names as for [`span`].
 #[inline]
 pub fn value(name: &str, value: u64) {
-    if let Some(recorder) = own() {
-        recorder.record(NewEvent::of(EventKind::Value, recorder.text(name), value));
+    if let Some(recorder) = active_recorder() {
+        recorder.record(NewEvent::of(EventKind::Value, recorder.intern_name(name), value));
     }
 }

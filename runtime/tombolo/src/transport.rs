@@ -8,6 +8,6 @@ use crate::channel::Channel;
 impl Transport for Channel {
     forward_transport!(
         carrier: describe stats failure try_send try_recv_in_place try_recv_batch try_send_in_place
-            try_send_batch is_ready announce_sleep may_sleep sources park woken close
+            try_send_batch is_ready announce_sleep may_sleep sources park finish_sleep close
     );
 }

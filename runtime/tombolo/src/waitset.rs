@@ -14,7 +14,7 @@ use std::time::Duration;
 use tombolo_base::DomainId;
 use tombolo_platform::time::{Timeout, now_ns};
 use tombolo_platform::{Deadline, Errno, OsError};
-use tombolo_transport::contract::Endpoint;
+use tombolo_transport::contract::HasTransport;
 use tombolo_transport::wait::Spin;
 use tombolo_transport::waitset::{self, Ready as Told, Schedule};
 
@@ -29,7 +29,7 @@ use crate::exits::Ended;
 use crate::future::{HasChannel, Registration};
 use crate::listener::{Accepted, Listener};
 use crate::monitor::side::Side;
-use crate::monitor::{Arrived, MonitorLink};
+use crate::monitor::{Inbox, MonitorLink};
 use crate::side::SideStream;
 use crate::spawn::Child;
 
@@ -92,12 +92,12 @@ impl Waker {
 
 /// Waker for messages of the monitor, whichever thread reads them.
 #[derive(Debug)]
-struct News {
+struct MonitorWaker {
     waker: waitset::Waker,
     arrived: AtomicBool,
 }
 
-impl std::task::Wake for News {
+impl std::task::Wake for MonitorWaker {
     fn wake(self: Arc<Self>) {
         self.arrived.store(true, Ordering::SeqCst);
         self.waker.wake();
@@ -179,7 +179,7 @@ impl<T: Waited> Waited for &mut T {
 #[derive(Debug)]
 struct Member<T>(T);
 
-impl<T: Waited> Endpoint for Member<T> {
+impl<T: Waited> HasTransport for Member<T> {
     type Transport = Carrier;
 
     #[inline]
@@ -195,17 +195,17 @@ impl<T: Waited> Endpoint for Member<T> {
 
 /// Object whose events the monitor reports.
 #[derive(Debug)]
-struct Watched {
+struct WatchedObject {
     link: Arc<MonitorLink>,
-    what: What,
+    kind: ObjectKind,
 }
 
 #[derive(PartialEq, Eq, Debug)]
-enum What {
+enum ObjectKind {
     Listener(u32),
     Child {
         ended: Ended,
-        told: bool,
+        reported: bool,
     },
     Side(DomainId),
     /// Connection to the monitor itself.
@@ -258,14 +258,14 @@ pub struct WaitSet<T = Channel> {
     /// Registration of futures. Dropped before the descriptor that it watches.
     registration: Option<Registration>,
     set: waitset::WaitSet<Member<T>>,
-    watched: HashMap<Token, Watched>,
+    watched: HashMap<Token, WatchedObject>,
     channels: usize,
     /// Whether the state of objects that the monitor reports may have changed.
-    look_again: bool,
+    must_check_links: bool,
     /// Object reported last that may have further events.
-    more_of: Option<Token>,
-    news: Arc<News>,
-    news_waker: std::task::Waker,
+    has_more: Option<Token>,
+    monitor_events: Arc<MonitorWaker>,
+    monitor_waker: std::task::Waker,
     called: Arc<AtomicBool>,
 }
 
@@ -276,16 +276,16 @@ impl<T: Waited> WaitSet<T> {
     /// [`Error::Os`] with `EMFILE`: a set needs three descriptors.
     pub fn new() -> Result<Self, Error> {
         let set = waitset::WaitSet::new()?;
-        let news = Arc::new(News { waker: set.waker(), arrived: AtomicBool::new(false) });
+        let monitor_events = Arc::new(MonitorWaker { waker: set.waker(), arrived: AtomicBool::new(false) });
         Ok(WaitSet {
             registration: None,
             set,
             watched: HashMap::new(),
             channels: 0,
-            look_again: false,
-            more_of: None,
-            news_waker: Arc::clone(&news).into(),
-            news,
+            must_check_links: false,
+            has_more: None,
+            monitor_waker: Arc::clone(&monitor_events).into(),
+            monitor_events,
             called: Arc::default(),
         })
     }
@@ -329,7 +329,7 @@ impl<T: Waited> WaitSet<T> {
     /// # Errors
     /// [`Error::Os`].
     pub fn add_listener<L: Accepted>(&mut self, listener: &Listener<L>) -> Result<Token, Error> {
-        self.watch(listener.link(), What::Listener(listener.number()))
+        self.watch(listener.link(), ObjectKind::Listener(listener.number()))
     }
 
     /// Adds a child, to be reported when it has ended.
@@ -337,7 +337,7 @@ impl<T: Waited> WaitSet<T> {
     /// # Errors
     /// [`Error::Os`].
     pub fn add_child(&mut self, child: &Child) -> Result<Token, Error> {
-        self.watch(child.link(), What::Child { ended: child.ended().clone(), told: false })
+        self.watch(child.link(), ObjectKind::Child { ended: child.ended().clone(), reported: false })
     }
 
     /// Adds a side stream, to be reported when something has arrived, or what was sent has been accepted. It
@@ -346,7 +346,7 @@ impl<T: Waited> WaitSet<T> {
     /// # Errors
     /// [`Error::Os`].
     pub fn add_side(&mut self, side: &SideStream) -> Result<Token, Error> {
-        self.watch(side.link(), What::Side(side.domain()))
+        self.watch(side.link(), ObjectKind::Side(side.domain()))
     }
 
     /// Adds any other descriptor. The set keeps a duplicate of it.
@@ -446,22 +446,22 @@ impl<T: Waited> WaitSet<T> {
     /// # Errors
     /// [`Error::TimedOut`] if none was ready within `timeout`.
     pub fn wait(&mut self, timeout: Duration) -> Result<Ready, Error> {
-        self.look_at_last();
+        self.recheck_last();
         // Checked first, so that members that are ready already cost no read of the clock.
-        if !self.look_again
-            && let Some(told) = self.set.look()?
-            && let Some(ready) = self.translate(told)?
+        if !self.must_check_links
+            && let Some(told) = self.set.poll()?
+            && let Some(ready) = self.convert(told)?
         {
             return Ok(ready);
         }
         let mut within = Timeout::new(timeout);
         loop {
-            if std::mem::take(&mut self.look_again) {
-                self.look_at_links()?;
+            if std::mem::take(&mut self.must_check_links) {
+                self.poll_links()?;
             }
             match self.set.wait_until(&mut within)? {
                 Some(told) => {
-                    if let Some(ready) = self.translate(told)? {
+                    if let Some(ready) = self.convert(told)? {
                         return Ok(ready);
                     }
                 }
@@ -470,65 +470,66 @@ impl<T: Waited> WaitSet<T> {
         }
     }
 
-    fn translate(&mut self, told: Told) -> Result<Option<Ready>, Error> {
+    fn convert(&mut self, told: Told) -> Result<Option<Ready>, Error> {
         Ok(match told {
             Told::Channel(token) => Some(Ready::Channel(token)),
             Told::Descriptor(token, ready) => match self.watched.get(&token) {
                 Some(_) => {
-                    self.look_again = true;
+                    self.must_check_links = true;
                     None
                 }
                 None => Some(Ready::Descriptor(token, ready)),
             },
             Told::Timer(token, times) => Some(Ready::Timer(token, times)),
-            Told::Outside(token) => self.tell_watched(token),
+            Told::External(token) => self.report_object(token),
             Told::Woken => {
-                self.look_again |= self.news.arrived.swap(false, Ordering::SeqCst);
+                self.must_check_links |= self.monitor_events.arrived.swap(false, Ordering::SeqCst);
                 self.called.swap(false, Ordering::SeqCst).then_some(Ready::Woken)
             }
         })
     }
 
     /// Reports an object if its event still holds.
-    fn tell_watched(&mut self, token: Token) -> Option<Ready> {
+    fn report_object(&mut self, token: Token) -> Option<Ready> {
         let watched = self.watched.get_mut(&token)?;
-        if !watched.link.look(|arrived, over| is_ready(&watched.what, arrived, over)) {
+        if !watched.link.with_inbox(|arrived, over| is_ready(&watched.kind, arrived, over)) {
             return None;
         }
-        match &mut watched.what {
-            What::Listener(_) => {
-                self.more_of = Some(token);
+        match &mut watched.kind {
+            ObjectKind::Listener(_) => {
+                self.has_more = Some(token);
                 Some(Ready::Listener(token))
             }
-            What::Child { told, .. } => {
-                *told = true;
+            ObjectKind::Child { reported, .. } => {
+                *reported = true;
                 Some(Ready::Child(token))
             }
-            What::Side(_) => {
-                self.more_of = Some(token);
+            ObjectKind::Side(_) => {
+                self.has_more = Some(token);
                 Some(Ready::Side(token))
             }
-            What::Link => None,
+            ObjectKind::Link => None,
         }
     }
 
-    fn watch(&mut self, link: &Arc<MonitorLink>, what: What) -> Result<Token, Error> {
+    fn watch(&mut self, link: &Arc<MonitorLink>, kind: ObjectKind) -> Result<Token, Error> {
         if self.token_of(link).is_none() {
             // Edge-triggered, because another thread may read what arrives.
             let descriptor = duplicate(link.descriptor())?;
             let token = self.set.add_descriptor(descriptor, Interest::ReadWrite, Trigger::Edge)?;
-            self.watched.insert(token, Watched { link: Arc::clone(link), what: What::Link });
+            self.watched.insert(token, WatchedObject { link: Arc::clone(link), kind: ObjectKind::Link });
         }
-        let token = self.set.add_outside()?;
-        self.watched.insert(token, Watched { link: Arc::clone(link), what });
+        let token = self.set.add_external()?;
+        self.watched.insert(token, WatchedObject { link: Arc::clone(link), kind });
         // Also wakes a program that polls the descriptor.
-        self.set.tell(token);
-        self.look_again = true;
+        self.set.notify(token);
+        self.must_check_links = true;
         Ok(token)
     }
 
     fn token_of(&self, link: &Arc<MonitorLink>) -> Option<Token> {
-        let is_link = |watched: &Watched| watched.what == What::Link && Arc::ptr_eq(&watched.link, link);
+        let is_link =
+            |watched: &WatchedObject| watched.kind == ObjectKind::Link && Arc::ptr_eq(&watched.link, link);
         self.watched.iter().find(|(_, watched)| is_link(watched)).map(|(token, _)| *token)
     }
 
@@ -543,24 +544,24 @@ impl<T: Waited> WaitSet<T> {
     }
 
     /// Reads the messages of the monitors and marks the objects that they make ready.
-    fn look_at_links(&mut self) -> Result<(), Error> {
-        for watched in self.watched.values().filter(|watched| watched.what == What::Link) {
+    fn poll_links(&mut self) -> Result<(), Error> {
+        for watched in self.watched.values().filter(|watched| watched.kind == ObjectKind::Link) {
             loop {
-                watched.link.observe(&self.news_waker);
+                watched.link.observe(&self.monitor_waker);
                 // Messages read here wake all observers, so they have to be registered again.
                 if !watched.link.read_now()? {
                     break;
                 }
             }
         }
-        let links = self.watched.values().filter(|watched| watched.what == What::Link);
-        for Watched { link, .. } in links {
+        let links = self.watched.values().filter(|watched| watched.kind == ObjectKind::Link);
+        for WatchedObject { link, .. } in links {
             let its_own = self.watched.iter().filter(|(_, watched)| Arc::ptr_eq(&watched.link, link));
             // Under one lock: there may be thousands of children.
-            link.look(|arrived, over| {
+            link.with_inbox(|arrived, over| {
                 for (token, watched) in its_own {
-                    if is_ready(&watched.what, arrived, over) {
-                        self.set.tell(*token);
+                    if is_ready(&watched.kind, arrived, over) {
+                        self.set.notify(*token);
                     }
                 }
             });
@@ -569,12 +570,12 @@ impl<T: Waited> WaitSet<T> {
     }
 
     /// Marks the object reported last as ready again, if it has more events.
-    fn look_at_last(&mut self) {
-        if let Some(token) = self.more_of.take()
-            && let Some(Watched { link, what }) = self.watched.get(&token)
-            && link.look(|arrived, over| is_ready(what, arrived, over))
+    fn recheck_last(&mut self) {
+        if let Some(token) = self.has_more.take()
+            && let Some(WatchedObject { link, kind }) = self.watched.get(&token)
+            && link.with_inbox(|arrived, over| is_ready(kind, arrived, over))
         {
-            self.set.tell(token);
+            self.set.notify(token);
         }
     }
 }
@@ -620,14 +621,14 @@ impl<T: Waited> IndexMut<Token> for WaitSet<T> {
 }
 
 /// Whether an object has an event to report. The end of the monitor is one for every object that it reports.
-fn is_ready(what: &What, arrived: &Arrived, over: bool) -> bool {
-    match what {
-        What::Link | What::Child { told: true, .. } => false,
-        What::Listener(number) => {
+fn is_ready(kind: &ObjectKind, arrived: &Inbox, over: bool) -> bool {
+    match kind {
+        ObjectKind::Link | ObjectKind::Child { reported: true, .. } => false,
+        ObjectKind::Listener(number) => {
             over || arrived.incoming.get(number).is_some_and(|waiting| !waiting.is_empty())
         }
-        What::Child { ended, .. } => over || ended.get().is_some(),
-        What::Side(domain) => over || Side::is_ready(arrived, *domain),
+        ObjectKind::Child { ended, .. } => over || ended.get().is_some(),
+        ObjectKind::Side(domain) => over || Side::is_ready(arrived, *domain),
     }
 }
 

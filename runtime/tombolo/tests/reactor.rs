@@ -26,7 +26,7 @@ fn settles_at(count: usize) {
 }
 
 #[test]
-fn it_comes_with_the_first_that_waits_and_goes_with_the_last() {
+fn reactor_runs_only_while_futures_wait() {
     let mut context = Context::from_waker(Waker::noop());
     for _ in 0..3 {
         settles_at(0);

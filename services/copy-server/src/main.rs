@@ -8,7 +8,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use tombolo::{Domain, Error};
-use tombolo_copies::{Server, ServerOptions, name_on};
+use tombolo_copies::{Server, ServerOptions, service_name};
 
 fn main() -> ExitCode {
     if let Some(argument) = std::env::args().nth(1) {
@@ -28,6 +28,6 @@ fn serve() -> Result<Infallible, Error> {
     let domain = Domain::attach()?;
     let server = Server::start(&domain, ServerOptions::default())?;
     // The server runs even if the output has no reader.
-    let _ = writeln!(std::io::stdout(), "ready: {}", name_on(domain.node_name()));
+    let _ = writeln!(std::io::stdout(), "ready: {}", service_name(domain.node_name()));
     server.run()
 }

@@ -1,7 +1,7 @@
 //! Errors that end a device, or one of its channels.
 
 use tombolo_platform::OsError;
-use tombolo_virtqueue::{Unanswerable, Violation};
+use tombolo_virtqueue::{NotInFlight, Violation};
 
 /// Reason why a device, or one of its channels, ends.
 #[derive(Debug, thiserror::Error)]
@@ -13,13 +13,13 @@ pub(crate) enum Failure {
     #[error("the peer broke the protocol of devices: {0}")]
     Violation(#[from] Violation),
     #[error(transparent)]
-    Unanswerable(#[from] Unanswerable),
+    NotInFlight(#[from] NotInFlight),
     /// No reply arrived in time.
     #[error("the server did not answer a request within its time limit")]
-    Overdue,
+    ReplyTimeout,
     /// The disk served under this name is a different one than before.
     #[error("the disk '{0}' came back with another size or other abilities than before; attach it anew")]
-    Changed(String),
+    DiskChanged(String),
     #[error("{0}")]
     Usage(String),
 }
@@ -32,7 +32,7 @@ impl<T> From<Box<tombolo::NotSent<T>>> for Failure {
 
 impl Failure {
     /// Returns whether this node's monitor is gone, so that waiting is pointless.
-    pub(crate) fn is_final(&self) -> bool {
+    pub(crate) fn is_monitor_lost(&self) -> bool {
         matches!(self, Failure::Tombolo(tombolo::Error::MonitorLost { .. }))
     }
 }

@@ -2,8 +2,8 @@
 //! start it:
 //!
 //! ```text
-//! tombolo-devices switch NAME DEVICE ADDRESS/PREFIX|- MTU    a card of this node, and the switch of the
-//! network tombolo-devices port NAME DEVICE ADDRESS/PREFIX|- MTU      a card of this node, on that network
+//! tombolo-devices switch NAME DEVICE ADDRESS/PREFIX|- MTU    a card of this node, and the network's switch
+//! tombolo-devices port NAME DEVICE ADDRESS/PREFIX|- MTU      a card of this node, on that network
 //! tombolo-devices serve NAME FILE rw|ro BYTES|-              serves a file or disk of this node
 //! tombolo-devices attach NAME TIMEOUT_S device PATH|-        provides it as a disk of this node
 //! tombolo-devices attach NAME TIMEOUT_S socket PATH          serves it by the NBD protocol on a socket
@@ -50,9 +50,9 @@ fn run(words: &[&str]) -> Result<(), Failure> {
         ["attach", name, timeout_s, front @ ("device" | "socket"), place] => {
             let timeout = Duration::from_secs(parse("timeout", timeout_s)?);
             let front = match (*front, *place) {
-                ("device", "-") => block::Place::FreeDevice,
-                ("device", path) => block::Place::Device(path.into()),
-                (_, path) => block::Place::Socket(path.to_owned()),
+                ("device", "-") => block::AttachTarget::FreeDevice,
+                ("device", path) => block::AttachTarget::Device(path.into()),
+                (_, path) => block::AttachTarget::Socket(path.to_owned()),
             };
             block::attach(&domain, name, timeout, &front)
         }
@@ -67,7 +67,7 @@ fn parse<T: std::str::FromStr>(what: &str, word: &str) -> Result<T, Failure> {
 }
 
 /// Prints a status line for the command that started this process.
-fn say(line: &str) {
+fn print_status(line: &str) {
     // The devices keep running if the output has no reader.
     let _ = writeln!(std::io::stdout(), "{line}");
 }

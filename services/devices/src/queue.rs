@@ -10,7 +10,8 @@ use tombolo::{
 };
 use tombolo_platform::time::now_ns;
 use tombolo_virtqueue::{
-    Brought, Configuration, Device, Done, Message, Operation, Request, Requester, Server, Status, Violation,
+    BufferArrival, Configuration, Device, Done, Message, Operation, Request, Requester, Server, Status,
+    Violation,
 };
 
 use crate::failure::Failure;
@@ -28,9 +29,9 @@ const HANDSHAKE: Duration = Duration::from_secs(10);
 /// Event of a peer.
 pub(crate) enum Event<T> {
     /// A request; the error is set if this device does not support it.
-    Asked(Request, Result<(), Status>, Buffer),
+    Request(Request, Result<(), Status>, Buffer),
     /// A reply; with the content of a successful read.
-    Answered(Done<T>, Option<Buffer>),
+    Reply(Done<T>, Option<Buffer>),
 }
 
 /// One end of a queue. `T` is the context of each request of this side.
@@ -41,7 +42,7 @@ pub(crate) struct Queue<T> {
     server: Option<Server>,
     /// Buffers of requests of this side, if it makes any.
     pool: Option<Pool>,
-    theirs: Option<Pool>,
+    peer_pool: Option<Pool>,
     metadata: Vec<u8>,
 }
 
@@ -51,7 +52,7 @@ fn options() -> Result<BulkOptions, Error> {
 }
 
 /// Returns the full name under which a device is exported.
-fn full_name(name: &str) -> String {
+fn export_name(name: &str) -> String {
     format!("device/{name}")
 }
 
@@ -65,8 +66,8 @@ impl<T> Queue<T> {
         (own, buffer_bytes): (Option<Configuration>, u64),
         context: T,
     ) -> Result<Queue<T>, Failure> {
-        let bulk = options()?.connect(&domain.within(timeout), full_name(name))?;
-        Self::open(bulk, own, buffer_bytes)?.configured(context)
+        let bulk = options()?.connect(&domain.within(timeout), export_name(name))?;
+        Self::open(bulk, own, buffer_bytes)?.fetch_configuration(context)
     }
 
     fn open(bulk: BulkChannel, own: Option<Configuration>, buffer_bytes: u64) -> Result<Queue<T>, Failure> {
@@ -75,7 +76,7 @@ impl<T> Queue<T> {
             requester: Requester::new(DEPTH),
             server: own.map(Server::new),
             pool: None,
-            theirs: None,
+            peer_pool: None,
             metadata: Vec::new(),
         };
         if buffer_bytes > 0 {
@@ -86,15 +87,15 @@ impl<T> Queue<T> {
     }
 
     /// Requests the configuration of the peer's device, and waits for the reply.
-    fn configured(mut self, context: T) -> Result<Queue<T>, Failure> {
+    fn fetch_configuration(mut self, context: T) -> Result<Queue<T>, Failure> {
         let deadline = Instant::now() + HANDSHAKE;
-        let asked = self.ask((Operation::Configure, false), (0, 0), HANDSHAKE, None, context)?;
+        let asked = self.submit((Operation::Configure, false), (0, 0), HANDSHAKE, None, context)?;
         debug_assert!(asked.is_none(), "the first request has room");
         while self.requester.configuration().is_none() {
             match self.next_within(deadline.saturating_duration_since(Instant::now()))? {
-                Some(Event::Answered(..)) => {}
-                Some(Event::Asked(..)) => return Err(Violation::OutOfTurn.into()),
-                None => return Err(Failure::Overdue),
+                Some(Event::Reply(..)) => {}
+                Some(Event::Request(..)) => return Err(Violation::OutOfTurn.into()),
+                None => return Err(Failure::ReplyTimeout),
             }
         }
         Ok(self)
@@ -116,7 +117,7 @@ impl<T> Queue<T> {
     }
 
     /// Sends a request, with `content` if it has any. Returns the caller's context if there is no room.
-    pub(crate) fn ask(
+    pub(crate) fn submit(
         &mut self,
         what: (Operation, bool),
         range: (u64, u64),
@@ -153,7 +154,7 @@ impl<T> Queue<T> {
     }
 
     /// Replies to a request. Returns its buffer to the peer, with the content of a successful read.
-    pub(crate) fn answer(
+    pub(crate) fn reply(
         &mut self,
         request: &Request,
         status: Status,
@@ -172,7 +173,7 @@ impl<T> Queue<T> {
     }
 
     /// Returns the next event of the peer, if any.
-    pub(crate) fn next(&mut self) -> Result<Option<Event<T>>, Failure> {
+    pub(crate) fn try_next(&mut self) -> Result<Option<Event<T>>, Failure> {
         self.next_within(Duration::ZERO)
     }
 
@@ -184,26 +185,27 @@ impl<T> Queue<T> {
                 Err(error) => return Err(error.into()),
             };
             let moved = match arrival {
-                Arrival::Pool(pool) if self.theirs.is_none() && self.server.is_some() => {
-                    self.theirs = Some(pool);
+                Arrival::Pool(pool) if self.peer_pool.is_none() && self.server.is_some() => {
+                    self.peer_pool = Some(pool);
                     continue;
                 }
                 Arrival::Moved(received) if received.pieces() == 1 => Some(received.into_first()),
                 Arrival::Passed(1) => None,
                 _ => return Err(Violation::Direction.into()),
             };
-            if let Some(event) = self.message(moved)? {
+            if let Some(event) = self.handle_message(moved)? {
                 return Ok(Some(event));
             }
         }
     }
 
     /// Handles the message that arrived with a buffer. Requests for the configuration are answered here.
-    fn message(&mut self, moved: Option<Buffer>) -> Result<Option<Event<T>>, Failure> {
+    fn handle_message(&mut self, moved: Option<Buffer>) -> Result<Option<Event<T>>, Failure> {
         let message = Message::decode(&self.metadata)?;
-        let brought = moved.as_ref().map_or(Brought::Empty, |buffer| Brought::Content(buffer.len_bytes()));
+        let buffer_arrival =
+            moved.as_ref().map_or(BufferArrival::Empty, |buffer| BufferArrival::Content(buffer.len_bytes()));
         let is_request = matches!(message, Message::Request(_));
-        let pool = if is_request { &self.theirs } else { &self.pool };
+        let pool = if is_request { &self.peer_pool } else { &self.pool };
         // A peer has buffers of both pools, and a message refers to one of them.
         let (Some(pool), true) =
             (pool, moved.as_ref().is_none_or(|buffer| Some(&buffer.pool()) == pool.as_ref()))
@@ -211,7 +213,7 @@ impl<T> Queue<T> {
             return Err(Violation::Direction.into());
         };
         if !is_request {
-            return Ok(Some(Event::Answered(self.requester.answered(message, brought)?, moved)));
+            return Ok(Some(Event::Reply(self.requester.handle_answer(message, buffer_arrival)?, moved)));
         }
         let Some(server) = &mut self.server else { return Err(Violation::Direction.into()) };
         // A passed buffer is free here, and any free one is as good.
@@ -219,22 +221,22 @@ impl<T> Queue<T> {
             Some(buffer) => buffer,
             None => pool.take()?,
         };
-        let (request, allowed) = server.asked(message, brought, pool.buffer_bytes())?;
+        let (request, allowed) = server.handle_request(message, buffer_arrival, pool.buffer_bytes())?;
         if request.operation == Operation::Configure {
-            self.answer(&request, Status::Done, buffer)?;
+            self.reply(&request, Status::Done, buffer)?;
             return Ok(None);
         }
-        Ok(Some(Event::Asked(request, allowed, buffer)))
+        Ok(Some(Event::Request(request, allowed, buffer)))
     }
 
     /// Returns whether a reply is overdue.
     pub(crate) fn is_overdue(&self) -> bool {
-        self.requester.overdue(now_ns())
+        self.requester.has_overdue(now_ns())
     }
 
     /// Closes the channel and returns the contexts of all requests in flight.
     pub(crate) fn close(mut self) -> Vec<T> {
-        self.requester.lost()
+        self.requester.reset()
     }
 }
 
@@ -266,12 +268,12 @@ impl<T: Clone + Send + 'static> Acceptor<T> {
         waker: Waker,
         context: T,
     ) -> Result<Acceptor<T>, Failure> {
-        let listener = options()?.export(domain, &full_name(name))?;
+        let listener = options()?.export(domain, &export_name(name))?;
         let (sender, accepted) = mpsc::channel();
         let accept = move || {
             loop {
                 let queue = Self::accept(&listener, (own, buffer_bytes), &context);
-                let ended = queue.as_ref().is_err_and(Failure::is_final);
+                let ended = queue.as_ref().is_err_and(Failure::is_monitor_lost);
                 // A failed connection is ignored.
                 if (queue.is_ok() || ended) && sender.send(queue).is_err() {
                     return;
@@ -299,17 +301,17 @@ impl<T: Clone + Send + 'static> Acceptor<T> {
             }
         };
         let queue = Queue::open(bulk, Some(own), buffer_bytes)?;
-        if buffer_bytes == 0 { Ok(queue) } else { queue.configured(context.clone()) }
+        if buffer_bytes == 0 { Ok(queue) } else { queue.fetch_configuration(context.clone()) }
     }
 
     /// Returns the next connection, if there is one.
-    pub(crate) fn next(&self) -> Result<Option<Queue<T>>, Failure> {
+    pub(crate) fn try_next(&self) -> Result<Option<Queue<T>>, Failure> {
         self.accepted.try_recv().ok().transpose()
     }
 }
 
 /// Returns the configuration that this side announces to peers.
-pub(crate) fn device(
+pub(crate) fn device_configuration(
     device: Device,
     capacity_bytes: u64,
     block_bytes: u32,

@@ -16,7 +16,7 @@ use tombolo_hubs::{Description, HubError, Server, plan};
 fn main() -> ExitCode {
     let mut hubs = Vec::new();
     for word in std::env::args().skip(1) {
-        match plan::from_word(&word) {
+        match plan::from_argument(&word) {
             Some(hub) => hubs.push(hub),
             None => {
                 eprintln!("error: invalid hub '{word}'; use `tombolo hubs`");

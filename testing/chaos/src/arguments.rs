@@ -68,7 +68,7 @@ pub struct Arguments {
     pub json: bool,
 }
 
-/// What may be killed.
+/// Targets that may be killed.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Only {
     /// Domains, and commands half-way through

@@ -66,12 +66,12 @@ impl Chaos {
         let ((role, how), victim) = (self.one_of(&ROLES), self.one_of(&VICTIMS));
         let pair = self.connect(node, &other, role, how)?;
         let pause = Duration::from_millis(self.random.below(20));
-        self.population.attend(&self.domain, pause)?;
+        self.population.process_events(&self.domain, pause)?;
         let what = format!("{victim:?} of {} that {role}, with {other}", pair.node);
         let done = match victim {
-            Victim::Board => self.lose_board(pair),
-            Victim::Program => self.lose_program(pair),
-            Victim::OtherEnd => self.lose_other_end(pair),
+            Victim::Board => self.kill_board_of_pair(pair),
+            Victim::Program => self.kill_program(pair),
+            Victim::OtherEnd => self.kill_other_end(pair),
         };
         done.map_err(|failure| format!("{what}: {failure}"))
     }
@@ -94,11 +94,11 @@ impl Chaos {
         Ok(Pair { id: on_board.ok_or("its program is not listed")?, node, role, program, other })
     }
 
-    fn lose_board(&mut self, pair: Pair) -> Result<(), Failure> {
+    fn kill_board_of_pair(&mut self, pair: Pair) -> Result<(), Failure> {
         let Pair { node, program, other, .. } = pair;
         let (before, pid) = self.node(&node, |info| (info.generation, info.pid))?;
         self.machine.kill(pid);
-        heard_of_death(other)?;
+        expect_death_report(other)?;
         failed(program)?;
         self.until("it was killed and is said to be up", |chaos| Ok(!chaos.node(&node, |info| info.up)?))?;
         self.admin().restart_node(&node).map_err(text)?;
@@ -109,14 +109,14 @@ impl Chaos {
         self.runs_on_board(&node)
     }
 
-    fn lose_program(&mut self, pair: Pair) -> Result<(), Failure> {
+    fn kill_program(&mut self, pair: Pair) -> Result<(), Failure> {
         self.admin().kill(pair.id, tombolo_admin::Signal::KILL, Duration::ZERO).map_err(text)?;
-        heard_of_death(pair.other)?;
+        expect_death_report(pair.other)?;
         failed(pair.program)?;
         self.runs_on_board(&pair.node)
     }
 
-    fn lose_other_end(&mut self, pair: Pair) -> Result<(), Failure> {
+    fn kill_other_end(&mut self, pair: Pair) -> Result<(), Failure> {
         let Pair { node, role, id, program, other } = pair;
         other.signal(Signal::KILL);
         let finished = other.finish();
@@ -147,7 +147,7 @@ impl Chaos {
             if Instant::now() > until {
                 return Err(format!("hangs: {what}"));
             }
-            self.population.attend(&self.domain, Duration::from_millis(5))?;
+            self.population.process_events(&self.domain, Duration::from_millis(5))?;
         }
         Ok(())
     }
@@ -174,7 +174,7 @@ impl Chaos {
     }
 }
 
-fn heard_of_death(survivor: Running) -> Result<(), Failure> {
+fn expect_death_report(survivor: Running) -> Result<(), Failure> {
     let finished = survivor.finish();
     if finished.status == 0 && finished.text().contains("peer died: domain") {
         return Ok(());

@@ -11,13 +11,13 @@ use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use crate::monotonic_ns;
 
 /// Time at which each process ended, by domain id.
-type Gone = Arc<Mutex<HashMap<String, i64>>>;
+type EndTimes = Arc<Mutex<HashMap<String, i64>>>;
 
 /// Records the ends of processes, each on a thread that does nothing else, as early as the kernel reports
 /// them.
 #[derive(Default)]
 pub(crate) struct Endings {
-    gone_ns: Gone,
+    gone_ns: EndTimes,
 }
 
 impl Endings {
@@ -28,7 +28,7 @@ impl Endings {
             return;
         };
         let gone_ns = Arc::clone(&self.gone_ns);
-        std::thread::spawn(move || note(&process, who, &gone_ns));
+        std::thread::spawn(move || record_end(&process, who, &gone_ns));
     }
 
     /// Returns when the process of a domain ended, if that was observed.
@@ -41,7 +41,7 @@ impl Endings {
     }
 }
 
-fn note(process: &OwnedFd, who: Vec<String>, gone_ns: &Gone) {
+fn record_end(process: &OwnedFd, who: Vec<String>, gone_ns: &EndTimes) {
     if poll(&mut [PollFd::new(process, PollFlags::IN)], None).is_ok() {
         let now_ns = monotonic_ns();
         let mut gone_ns = gone_ns.lock().unwrap_or_else(PoisonError::into_inner);
@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_process_is_noted_for_all_who_die_with_it() {
+    fn process_end_is_recorded_for_all_its_domains() {
         let mut child = std::process::Command::new("sleep").arg("60").spawn().expect("sleep starts");
         let endings = Endings::default();
         endings.watch(vec!["one".into(), "other".into()], child.id() as i32);

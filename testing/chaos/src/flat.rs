@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn few_points_say_nothing() {
+    fn too_few_points_give_no_trend() {
         let mut few = Series::default();
         (0..MIN_POINTS as u64).for_each(|kills| few.add(kills, 1.0));
         assert_eq!(few.trend(), None);

@@ -97,7 +97,7 @@ const MAX_STOP_MS: u64 = 300;
 const RELAY_PROGRAM: &str = "relay";
 
 /// Command whose `tombolo run` is killed half-way.
-const SLEEP: [&str; 2] = ["sleep", "1003"];
+const SLEEP_COMMAND: [&str; 2] = ["sleep", "1003"];
 
 impl Chaos {
     /// The possible targets in this machine.
@@ -135,7 +135,7 @@ impl Chaos {
         match kind {
             Target::Domain => self.kill_domain(),
             Target::Channel => self.close_channel(),
-            Target::Pause => self.stop_something(),
+            Target::Pause => self.stop_random_process(),
             Target::Run => self.kill_run(),
             Target::Up => self.kill_up(),
             Target::Agent => self.kill_node(NodeKind::User, Cause::Monitor),
@@ -157,7 +157,7 @@ impl Chaos {
         let id = member.child.as_ref().map(tombolo::Child::id).ok_or("a place is empty")?;
         match pid.and_then(Pid::from_raw) {
             Some(pid) if !in_vm => {
-                self.population.will_die(&[place], Cause::Domain, control);
+                self.population.mark_dying(&[place], Cause::Domain, control);
                 // A domain of this process, not reaped before its end is known, so its process id is not
                 // reused.
                 kill_process(pid, Signal::KILL).map_err(|errno| format!("kill process {pid:?}: {errno}"))?;
@@ -165,12 +165,12 @@ impl Chaos {
             // The process id is not known yet, or belongs to another kernel: its monitor kills it.
             _ => {
                 let cause = if in_vm { Cause::Across } else { Cause::Domain };
-                self.population.will_die(&[place], cause, control);
+                self.population.mark_dying(&[place], cause, control);
                 self.admin().kill(id, tombolo_admin::Signal::KILL, Duration::ZERO).map_err(text)?;
             }
         }
         self.population.settle(&self.domain)?;
-        self.fill(place)
+        self.start_member(place)
     }
 
     /// Makes one side close a channel in order, which its peer must not report as a death.
@@ -183,7 +183,7 @@ impl Chaos {
     }
 
     /// Stops a process of the machine for a moment, as a scheduler or a debugger may, without waiting for it.
-    fn stop_something(&mut self) -> Result<(), Failure> {
+    fn stop_random_process(&mut self) -> Result<(), Failure> {
         let all = tombolo_e2e::leftovers::processes(self.machine.name());
         let of = |class: Class| -> Vec<i32> {
             all.iter()
@@ -207,10 +207,10 @@ impl Chaos {
         let nodes = self.with_system();
         let on = &nodes[self.random.below(nodes.len() as u64) as usize];
         let image = self.image.display().to_string();
-        let words = ["run", "--on", on, &image].into_iter().chain(SLEEP);
+        let words = ["run", "--on", on, &image].into_iter().chain(SLEEP_COMMAND);
         let run = self.machine.start(words);
         let pause = Duration::from_millis(self.random.below(300));
-        self.population.attend(&self.domain, pause)?;
+        self.population.process_events(&self.domain, pause)?;
         run.signal([Signal::KILL, interrupt(), Signal::TERM][self.random.below(3) as usize]);
         let finished = run.finish();
         if finished.status == 0 {
@@ -226,7 +226,7 @@ impl Chaos {
             if Instant::now() > until {
                 return Err("a domain of a `tombolo run` that was killed goes on".into());
             }
-            self.population.attend(&self.domain, Duration::from_millis(20))?;
+            self.population.process_events(&self.domain, Duration::from_millis(20))?;
         }
         Ok(())
     }
@@ -240,7 +240,7 @@ impl Chaos {
         let machine = Machine::new(&file);
         let up = machine.start(["up".as_ref(), machine.file().as_os_str()]);
         let pause = Duration::from_millis(self.random.below(200));
-        self.population.attend(&self.domain, pause)?;
+        self.population.process_events(&self.domain, pause)?;
         let signal = [Signal::KILL, interrupt()][self.random.below(2) as usize];
         up.signal(signal);
         let finished = up.finish();
@@ -261,7 +261,7 @@ impl Chaos {
     fn kill_relay(&mut self) -> Result<(), Failure> {
         let all = self.admin().domains().map_err(text)?;
         let Some(relay) = all.iter().find(|domain| domain.program == RELAY_PROGRAM) else { return Ok(()) };
-        let relayed = self.population.relay_will_die();
+        let relayed = self.population.mark_relay_dying();
         self.machine.kill(relay.pid);
         self.population.relay_died(&self.domain, &relayed)
     }
@@ -275,7 +275,7 @@ impl Chaos {
         let places: Vec<usize> = (0..self.population.members.len())
             .filter(|place| self.population.members[*place].node == node)
             .collect();
-        self.population.will_die(&places, cause, Some(pid));
+        self.population.mark_dying(&places, cause, Some(pid));
         self.machine.kill(pid);
         self.population.settle(&self.domain)?;
         let until = Instant::now() + PATIENCE;
@@ -283,14 +283,14 @@ impl Chaos {
             if Instant::now() > until {
                 return Err(format!("hangs: node {node} was killed and is said to be up"));
             }
-            self.population.attend(&self.domain, Duration::from_millis(5))?;
+            self.population.process_events(&self.domain, Duration::from_millis(5))?;
         }
         self.admin().restart_node(&node).map_err(text)?;
         let after = self.node(&node, |info| info.generation)?;
         if after != before + 1 {
             return Err(format!("node {node} of generation {before} was restarted as generation {after}"));
         }
-        places.into_iter().try_for_each(|place| self.fill(place))
+        places.into_iter().try_for_each(|place| self.start_member(place))
     }
 
     /// Kills the root or its keeper. The whole machine has to go down without leftovers and boot again.

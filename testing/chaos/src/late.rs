@@ -43,7 +43,7 @@ const LATEST: usize = 5;
 
 /// A death, as one survivor saw it.
 #[derive(Clone, Debug)]
-pub(crate) struct Seen {
+pub(crate) struct DeathReport {
     /// Time from the kill until the survivor received the error.
     pub(crate) latency_ns: i64,
     /// Time from the kill until a dedicated thread saw the process end; `None` if it has not yet, or no
@@ -65,7 +65,7 @@ enum Verdict {
     Late,
 }
 
-impl Seen {
+impl DeathReport {
     fn verdict(&self, limit_ns: i64) -> Verdict {
         if self.latency_ns <= limit_ns {
             return Verdict::InTime;
@@ -79,9 +79,9 @@ impl Seen {
     }
 }
 
-impl std::fmt::Display for Seen {
+impl std::fmt::Display for DeathReport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Seen { latency_ns, gone_after_ns, starved_ns, cause, survivor, victim } = self;
+        let DeathReport { latency_ns, gone_after_ns, starved_ns, cause, survivor, victim } = self;
         let ms = |ns: i64| ns as f64 / 1e6;
         write!(f, "{:.1} ms ({}): {survivor} of {victim}", ms(*latency_ns), cause.name())?;
         if let Some(gone_ns) = gone_after_ns {
@@ -96,7 +96,7 @@ impl std::fmt::Display for Seen {
 
 /// All deaths of one cause.
 #[derive(Clone, Default)]
-struct OfCause {
+struct CauseStats {
     known: Latencies,
     /// Times from the kill until the process was gone.
     gone: Latencies,
@@ -109,11 +109,11 @@ struct OfCause {
 pub(crate) struct Deaths {
     /// Latency above which a death report is late; zero disables the check.
     limit_ns: i64,
-    by_cause: BTreeMap<Cause, OfCause>,
+    by_cause: BTreeMap<Cause, CauseStats>,
     /// Latest first.
-    latest: Vec<Seen>,
+    latest: Vec<DeathReport>,
     /// First report that was late without an excuse.
-    late: Option<Seen>,
+    late: Option<DeathReport>,
     pub(crate) count: u64,
 }
 
@@ -123,7 +123,7 @@ impl Deaths {
         Deaths { limit_ns, by_cause: BTreeMap::new(), latest: Vec::new(), late: None, count: 0 }
     }
 
-    pub(crate) fn add(&mut self, seen: Seen) {
+    pub(crate) fn add(&mut self, seen: DeathReport) {
         self.count += 1;
         let row = self.by_cause.entry(seen.cause).or_default();
         row.known.add(seen.latency_ns);
@@ -195,8 +195,8 @@ mod tests {
 
     const MS: i64 = 1_000_000;
 
-    fn seen(cause: Cause, latency_ms: i64, gone_after_ms: Option<i64>, starved_ms: i64) -> Seen {
-        Seen {
+    fn seen(cause: Cause, latency_ms: i64, gone_after_ms: Option<i64>, starved_ms: i64) -> DeathReport {
+        DeathReport {
             latency_ns: latency_ms * MS,
             gone_after_ns: gone_after_ms.map(|ms| ms * MS),
             starved_ns: starved_ms * MS,

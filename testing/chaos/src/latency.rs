@@ -50,7 +50,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn percentiles_are_of_what_was_seen() {
+    fn percentiles_of_recorded_latencies() {
         let mut latencies = Latencies::default();
         assert_eq!(latencies.row(), None);
         (1..=100).rev().for_each(|ms| latencies.add(ms * 1_000_000));

@@ -66,7 +66,7 @@ impl Pauses {
             stops.len() - 1
         };
         let stops = Arc::clone(&self.stops);
-        let stopped = Stopped::of(process);
+        let stopped = StoppedProcess::of(process);
         self.wakers.push(std::thread::spawn(move || {
             std::thread::sleep(time);
             drop(stopped);
@@ -75,7 +75,7 @@ impl Pauses {
     }
 
     /// Returns whether any process was stopped, or catching up, between the two times.
-    pub(crate) fn touch(&self, from_ns: i64, until_ns: i64) -> bool {
+    pub(crate) fn overlap(&self, from_ns: i64, until_ns: i64) -> bool {
         let stops = self.stops.lock().unwrap_or_else(PoisonError::into_inner);
         stops.iter().any(|stop| {
             let over_ns = stop.until_ns.map_or(i64::MAX, |over_ns| over_ns.saturating_add(CATCHING_UP_NS));
@@ -92,16 +92,16 @@ impl Pauses {
 }
 
 /// Guard of a stopped process: continues it when dropped.
-struct Stopped(OwnedFd);
+struct StoppedProcess(OwnedFd);
 
-impl Stopped {
-    fn of(process: OwnedFd) -> Stopped {
+impl StoppedProcess {
+    fn of(process: OwnedFd) -> StoppedProcess {
         let _ = pidfd_send_signal(&process, Signal::STOP);
-        Stopped(process)
+        StoppedProcess(process)
     }
 }
 
-impl Drop for Stopped {
+impl Drop for StoppedProcess {
     fn drop(&mut self) {
         let _ = pidfd_send_signal(&self.0, Signal::CONT);
     }
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_is_stopped_and_goes_on() {
+    fn process_is_stopped_and_continued() {
         let mut child = Command::new("sleep").arg("60").spawn().expect("sleep starts");
         let pid = child.id() as i32;
         let mut pauses = Pauses::default();
@@ -126,12 +126,12 @@ mod tests {
         pauses.stop(pid, Duration::from_secs(1));
         // A stop signal takes effect when the process is scheduled.
         assert!(tombolo_e2e::eventually(|| state_of(pid) == Some('T') || pauses.wakers[0].is_finished()));
-        assert!(pauses.touch(before_ns, monotonic_ns()));
-        assert!(!pauses.touch(before_ns - 2, before_ns - 1));
+        assert!(pauses.overlap(before_ns, monotonic_ns()));
+        assert!(!pauses.overlap(before_ns - 2, before_ns - 1));
         pauses.finish();
         assert!(tombolo_e2e::eventually(|| state_of(pid) != Some('T')));
         let late_ns = monotonic_ns() + 2 * CATCHING_UP_NS;
-        assert!(!pauses.touch(late_ns, late_ns + 1));
+        assert!(!pauses.overlap(late_ns, late_ns + 1));
         child.kill().expect("our own");
         child.wait().expect("our own");
         pauses.stop(pid, Duration::from_secs(1));
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn processes_are_told_apart_by_their_words() {
+    fn processes_are_classified_by_command_line() {
         for (words, class) in [
             ("/t/release/tombolod root x.toml", Class::Monitor),
             ("qemu-s390x /kit/s390x/tombolod agent 9", Class::Monitor),

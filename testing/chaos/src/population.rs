@@ -9,7 +9,7 @@ use tombolo::{Child, Domain, DomainId, Error, Exit, SpawnOptions};
 use tombolo_e2e::PATIENCE;
 
 use crate::endings::Endings;
-use crate::late::{Cause, Deaths, Seen};
+use crate::late::{Cause, DeathReport, Deaths};
 use crate::monotonic_ns;
 use crate::pause::Pauses;
 
@@ -17,7 +17,7 @@ use crate::pause::Pauses;
 pub(crate) type Failure = String;
 
 /// Maximum time of one poll for output.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A place in the population, held by one domain at a time.
 pub(crate) struct Member {
@@ -31,18 +31,18 @@ pub(crate) struct Member {
     /// Peers of its open channels, by channel number.
     open: HashMap<u64, String>,
     messages: u64,
-    last_sign: Instant,
-    last_words: String,
+    last_output_at: Instant,
+    last_line: String,
 }
 
 /// Output of children that is not parsed yet.
-type Said = Arc<Mutex<VecDeque<(DomainId, Vec<u8>)>>>;
+type ChildOutput = Arc<Mutex<VecDeque<(DomainId, Vec<u8>)>>>;
 
 /// All members.
 pub(crate) struct Population {
     pub(crate) members: Vec<Member>,
-    said: Said,
-    partial: HashMap<DomainId, Vec<u8>>,
+    pending_output: ChildOutput,
+    partial_lines: HashMap<DomainId, Vec<u8>>,
     /// Time and cause of each kill, by domain.
     killed: HashMap<String, (i64, Cause)>,
     /// Killed domains not yet known to have ended.
@@ -82,14 +82,14 @@ impl Population {
                 pid: None,
                 open: HashMap::new(),
                 messages: 0,
-                last_sign: Instant::now(),
-                last_words: String::new(),
+                last_output_at: Instant::now(),
+                last_line: String::new(),
             })
             .collect();
         Population {
             members,
-            said: Said::default(),
-            partial: HashMap::new(),
+            pending_output: ChildOutput::default(),
+            partial_lines: HashMap::new(),
             killed: HashMap::new(),
             dying: HashSet::new(),
             dropped: HashSet::new(),
@@ -107,9 +107,9 @@ impl Population {
 
     /// Queues all output of the children of this domain.
     pub(crate) fn listen(&mut self, domain: &Domain) {
-        let said = Arc::clone(&self.said);
+        let pending_output = Arc::clone(&self.pending_output);
         domain.on_output(move |child, _: Stream, bytes| {
-            said.lock().unwrap_or_else(PoisonError::into_inner).push_back((child, bytes.to_vec()));
+            pending_output.lock().unwrap_or_else(PoisonError::into_inner).push_back((child, bytes.to_vec()));
         });
     }
 
@@ -132,9 +132,9 @@ impl Population {
             return Err(format!("the id {} was given out again", child.id()));
         }
         member.child = Some(child);
-        (member.pid, member.last_sign, member.messages) = (None, Instant::now(), 0);
+        (member.pid, member.last_output_at, member.messages) = (None, Instant::now(), 0);
         member.open.clear();
-        member.last_words.clear();
+        member.last_line.clear();
         Ok(())
     }
 
@@ -144,8 +144,8 @@ impl Population {
             (member.child, member.pid) = (None, None);
             member.open.clear();
         }
-        self.said.lock().unwrap_or_else(PoisonError::into_inner).clear();
-        self.partial.clear();
+        self.pending_output.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.partial_lines.clear();
         // Another machine of the same name gives out the same ids again.
         self.killed.clear();
         self.endings.forget_all();
@@ -157,7 +157,7 @@ impl Population {
     }
 
     /// Records that the relay is about to be killed. Returns the channels that it relays.
-    pub(crate) fn relay_will_die(&mut self) -> HashSet<u64> {
+    pub(crate) fn mark_relay_dying(&mut self) -> HashSet<u64> {
         self.relay_killed = true;
         let nodes: HashMap<String, &str> = self
             .members
@@ -178,7 +178,7 @@ impl Population {
     pub(crate) fn relay_died(&mut self, domain: &Domain, relayed: &HashSet<u64>) -> Result<(), Failure> {
         let until = Instant::now() + PATIENCE;
         loop {
-            self.attend(domain, Duration::from_millis(1))?;
+            self.process_events(domain, Duration::from_millis(1))?;
             let left = self.members.iter().find_map(|member| {
                 let channel = member.open.keys().find(|channel| relayed.contains(*channel))?;
                 Some(format!("{} on {} still has channel {channel}", member.name, member.node))
@@ -192,7 +192,7 @@ impl Population {
 
     /// Notes that the domains of some places are about to be killed, now, by the end of a process of this
     /// kernel if one is named.
-    pub(crate) fn will_die(&mut self, places: &[usize], cause: Cause, process: Option<i32>) {
+    pub(crate) fn mark_dying(&mut self, places: &[usize], cause: Cause, process: Option<i32>) {
         let children = places.iter().filter_map(|place| self.members[*place].child.as_ref());
         let ids: Vec<DomainId> = children.map(Child::id).collect();
         if let Some(pid) = process {
@@ -206,10 +206,10 @@ impl Population {
     /// Describes every member: its domain, its last line and when, and its channels.
     pub(crate) fn describe(&self) -> String {
         let lines = self.members.iter().map(|member| {
-            let Member { name, node, child, pid, open, last_sign, last_words, .. } = member;
+            let Member { name, node, child, pid, open, last_output_at, last_line, .. } = member;
             let id = child.as_ref().map_or("not running".to_owned(), |child| child.id().to_string());
-            let silent_s = last_sign.elapsed().as_secs();
-            format!("{name} on {node}: {id}, process {pid:?}, silent for {silent_s} s after {last_words:?}, {open:?}\n")
+            let silent_s = last_output_at.elapsed().as_secs();
+            format!("{name} on {node}: {id}, process {pid:?}, silent for {silent_s} s after {last_line:?}, {open:?}\n")
         });
         lines.chain([format!("killed and not known to have ended: {:?}\n", self.dying)]).collect()
     }
@@ -219,16 +219,16 @@ impl Population {
     }
 
     /// Handles the output that arrives within `time`.
-    pub(crate) fn attend(&mut self, domain: &Domain, time: Duration) -> Result<(), Failure> {
+    pub(crate) fn process_events(&mut self, domain: &Domain, time: Duration) -> Result<(), Failure> {
         let until = Instant::now() + time;
         loop {
             let left = until.saturating_duration_since(Instant::now());
-            match domain.next_exit(left.min(LOOK)) {
+            match domain.next_exit(left.min(POLL_INTERVAL)) {
                 Ok((id, exit)) => {
-                    self.hear()?;
+                    self.process_output()?;
                     self.ended(id, &exit)?;
                 }
-                Err(Error::TimedOut { .. }) => self.hear()?,
+                Err(Error::TimedOut { .. }) => self.process_output()?,
                 Err(error) => return Err(error.to_string()),
             }
             if left.is_zero() {
@@ -241,12 +241,12 @@ impl Population {
     pub(crate) fn settle(&mut self, domain: &Domain) -> Result<(), Failure> {
         let until = Instant::now() + PATIENCE;
         loop {
-            self.attend(domain, Duration::ZERO)?;
+            self.process_events(domain, Duration::ZERO)?;
             let Some(what) = self.unsettled() else { return Ok(()) };
             if Instant::now() > until {
                 return Err(format!("hangs: after {} s {what}", PATIENCE.as_secs()));
             }
-            self.attend(domain, Duration::from_millis(1))?;
+            self.process_events(domain, Duration::from_millis(1))?;
         }
     }
 
@@ -269,7 +269,7 @@ impl Population {
         let silent = self
             .members
             .iter()
-            .find(|member| member.child.is_some() && member.last_sign.elapsed() > PATIENCE);
+            .find(|member| member.child.is_some() && member.last_output_at.elapsed() > PATIENCE);
         silent.map_or(Ok(()), |member| {
             let Member { name, node, .. } = member;
             Err(format!("hangs: {name} on {node} has said nothing for {} s", PATIENCE.as_secs()))
@@ -291,39 +291,39 @@ impl Population {
 
     fn ended(&mut self, id: DomainId, exit: &Exit) -> Result<(), Failure> {
         let Some(place) = self.place_of(id) else { return Ok(()) };
-        self.partial.remove(&id);
+        self.partial_lines.remove(&id);
         let member = &mut self.members[place];
         (member.child, member.pid) = (None, None);
         member.open.clear();
         if self.dying.remove(&id) {
             return Ok(());
         }
-        let Member { name, node, last_words, .. } = member;
+        let Member { name, node, last_line, .. } = member;
         Err(format!(
-            "{name} ({id} on {node}), which was not killed, ended: {exit:?}; its last line was: {last_words}"
+            "{name} ({id} on {node}), which was not killed, ended: {exit:?}; its last line was: {last_line}"
         ))
     }
 
     /// Reads the output of children, line by line.
-    fn hear(&mut self) -> Result<(), Failure> {
+    fn process_output(&mut self) -> Result<(), Failure> {
         loop {
-            let next = self.said.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
+            let next = self.pending_output.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
             let Some((id, bytes)) = next else { return Ok(()) };
-            let partial = self.partial.entry(id).or_default();
-            partial.extend_from_slice(&bytes);
-            let Some(end) = partial.iter().rposition(|byte| *byte == b'\n') else { continue };
-            let whole: Vec<u8> = partial.drain(..=end).collect();
+            let partial_lines = self.partial_lines.entry(id).or_default();
+            partial_lines.extend_from_slice(&bytes);
+            let Some(end) = partial_lines.iter().rposition(|byte| *byte == b'\n') else { continue };
+            let whole: Vec<u8> = partial_lines.drain(..=end).collect();
             for line in String::from_utf8_lossy(&whole).lines() {
-                self.line(id, line)?;
+                self.handle_line(id, line)?;
             }
         }
     }
 
-    fn line(&mut self, id: DomainId, line: &str) -> Result<(), Failure> {
+    fn handle_line(&mut self, id: DomainId, line: &str) -> Result<(), Failure> {
         let Some(place) = self.place_of(id) else { return Ok(()) };
         let member = &mut self.members[place];
-        member.last_sign = Instant::now();
-        member.last_words = line.to_owned();
+        member.last_output_at = Instant::now();
+        member.last_line = line.to_owned();
         let words: Vec<&str> = line.split_whitespace().collect();
         let strange = || Err(format!("{} on {} says {line:?}", member.name, member.node));
         match words.as_slice() {
@@ -386,11 +386,11 @@ impl Population {
                 // The clock of a virtual machine is another: what counts is when it was heard here.
                 let known_ns = if in_vm { monotonic_ns() } else { at_ns };
                 let cause = match cause {
-                    _ if self.pauses.touch(killed_ns, known_ns) => Cause::Paused,
+                    _ if self.pauses.overlap(killed_ns, known_ns) => Cause::Paused,
                     _ if in_vm => Cause::Across,
                     cause => cause,
                 };
-                self.deaths.add(Seen {
+                self.deaths.add(DeathReport {
                     latency_ns: known_ns - killed_ns,
                     gone_after_ns: self.endings.gone_ns(peer).map(|gone_ns| gone_ns - killed_ns),
                     starved_ns,

@@ -11,7 +11,7 @@ const MAX_SAMPLES: usize = 200;
 
 /// Resource usage of a process at one moment.
 #[derive(Clone, Copy, PartialEq, Debug)]
-struct Taken {
+struct ResourceUsage {
     anonymous_kib: f64,
     descriptors: f64,
     memory_files: f64,
@@ -19,7 +19,7 @@ struct Taken {
 }
 
 /// Reads the resource usage of a process. Returns `None` if it is gone.
-fn taken(pid: i32) -> Option<Taken> {
+fn taken(pid: i32) -> Option<ResourceUsage> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let number = |key: &str| {
         let line = status.lines().find_map(|line| line.strip_prefix(key))?;
@@ -31,7 +31,7 @@ fn taken(pid: i32) -> Option<Taken> {
         let target = fs::read_link(entry.path()).unwrap_or_default();
         memory_files += f64::from(u8::from(target.to_string_lossy().contains("memfd:")));
     }
-    Some(Taken {
+    Some(ResourceUsage {
         anonymous_kib: number("RssAnon:")?,
         descriptors,
         memory_files,
@@ -85,26 +85,26 @@ struct Quantity {
 }
 
 /// Resource usage of one process over a run.
-pub(crate) struct Watched {
+pub(crate) struct WatchedProcess {
     pub(crate) what: String,
     quantities: [Quantity; 4],
 }
 
-impl Watched {
-    pub(crate) fn new(what: impl Into<String>) -> Watched {
+impl WatchedProcess {
+    pub(crate) fn new(what: impl Into<String>) -> WatchedProcess {
         // Allocators keep freed memory in chunks of their own size.
-        Watched::with_memory(what, Allowance::Within(1024.0, 0.05))
+        WatchedProcess::with_memory(what, Allowance::Within(1024.0, 0.05))
     }
 
     /// Creates the series of the chaos program itself. It keeps records of all killed domains, so its memory
     /// grows.
-    pub(crate) fn harness() -> Watched {
-        Watched::with_memory("this program", Allowance::Any)
+    pub(crate) fn harness() -> WatchedProcess {
+        WatchedProcess::with_memory("this program", Allowance::Any)
     }
 
-    fn with_memory(what: impl Into<String>, memory: Allowance) -> Watched {
+    fn with_memory(what: impl Into<String>, memory: Allowance) -> WatchedProcess {
         let quantity = |name, allowance| Quantity { name, series: Series::default(), allowance };
-        Watched {
+        WatchedProcess {
             what: what.into(),
             quantities: [
                 quantity("anonymous KiB", memory),
@@ -122,7 +122,7 @@ impl Watched {
         }
     }
 
-    fn add(&mut self, taken: Taken, kills: u64) {
+    fn add(&mut self, taken: ResourceUsage, kills: u64) {
         let values = [taken.anonymous_kib, taken.descriptors, taken.memory_files, taken.threads];
         for (quantity, value) in self.quantities.iter_mut().zip(values) {
             quantity.series.add(kills, value);
@@ -175,7 +175,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_can_be_looked_at_and_one_that_is_gone_cannot() {
+    fn only_live_processes_are_sampled() {
         let own = taken(std::process::id() as i32).unwrap();
         assert!(own.anonymous_kib > 0.0 && own.descriptors > 0.0 && own.threads >= 1.0);
         assert_eq!(taken(i32::MAX), None);
@@ -183,7 +183,7 @@ mod tests {
 
     #[test]
     fn descriptors_that_leak_are_seen() {
-        let mut watched = Watched::new("this test");
+        let mut watched = WatchedProcess::new("this test");
         let mut leaked = Vec::new();
         for kills in 0..40 {
             leaked.push(fs::File::open("/dev/null").unwrap());
@@ -194,10 +194,10 @@ mod tests {
     }
 
     #[test]
-    fn what_the_harness_keeps_is_shown_and_not_judged() {
-        let mut watched = Watched::harness();
+    fn harness_usage_is_shown_not_judged() {
+        let mut watched = WatchedProcess::harness();
         for kills in 0..40 {
-            let taken = Taken {
+            let taken = ResourceUsage {
                 anonymous_kib: 10_000.0 * kills as f64,
                 descriptors: 5.0 + kills as f64,
                 memory_files: 0.0,

@@ -15,8 +15,8 @@ use crate::arguments::{Arguments, Beside};
 use crate::kill::{Target, text};
 use crate::late::{Cause, Deaths};
 use crate::population::{Failure, Population};
-use crate::sample::Watched;
-use crate::watchdog::{Scene, Watchdog};
+use crate::sample::WatchedProcess;
+use crate::watchdog::{MachineInspector, Watchdog};
 
 /// Number of kills between two samples of resource usage.
 const SAMPLE_EVERY: u64 = 5;
@@ -39,10 +39,10 @@ pub struct Chaos {
     pub(crate) kinds_of_nodes: Vec<(String, NodeKind)>,
     kills: BTreeMap<Target, u64>,
     /// Resource usage of the current root, of the member that is never killed, and of this program.
-    watched: Vec<Watched>,
+    watched: Vec<WatchedProcess>,
     /// Closed series, from roots that were killed.
-    past: Vec<Watched>,
-    scene: Scene,
+    past: Vec<WatchedProcess>,
+    inspector: MachineInspector,
     watchdog: Watchdog,
     /// Set when the user interrupts the run.
     interrupted: Arc<AtomicBool>,
@@ -60,7 +60,7 @@ pub struct Summary {
     pub interrupted: bool,
     kills: BTreeMap<Target, u64>,
     deaths: Deaths,
-    watched: Vec<Watched>,
+    watched: Vec<WatchedProcess>,
     messages: u64,
     /// Number of channels that ended because their relay died.
     ended_with_relays: u64,
@@ -102,10 +102,10 @@ impl Chaos {
             .filter(|node| node.kind != NodeKind::Bare)
             .map(|node| (node.name.clone(), if node.kind == NodeKind::Host { arguments.members } else { 2 }))
             .collect();
-        let scene = Scene::of(&machine);
+        let inspector = MachineInspector::of(&machine);
         let mut chaos = Chaos {
-            watchdog: Watchdog::start(scene.clone()),
-            scene,
+            watchdog: Watchdog::start(inspector.clone()),
+            inspector,
             random: Random::new(seed),
             population: Population::new(&places, arguments.latency_ms),
             kinds_of_nodes: nodes.into_iter().map(|node| (node.name, node.kind)).collect(),
@@ -133,21 +133,21 @@ impl Chaos {
     #[must_use]
     pub fn run(mut self, seed: u64) -> Summary {
         let began = Instant::now();
-        let mut failures: Vec<String> = self.go(began).err().into_iter().collect();
+        let mut failures: Vec<String> = self.run_kills(began).err().into_iter().collect();
         let interrupted = self.interrupted.load(Ordering::Relaxed);
         if interrupted {
             // A signal from a terminal also reached the commands in progress, so their failures do not count.
             failures.iter().for_each(|failure| eprintln!("chaos: when it was interrupted: {failure}"));
             failures.clear();
         } else if failures.is_empty() {
-            self.watchdog.now("the end of the run".into());
+            self.watchdog.begin_step("the end of the run".into());
             failures.extend(self.end().err());
         }
         if !failures.is_empty() {
-            eprintln!("chaos: {}\n{}{}", failures[0], self.population.describe(), self.scene.describe());
+            eprintln!("chaos: {}\n{}{}", failures[0], self.population.describe(), self.inspector.describe());
         }
         self.close_watch();
-        failures.extend(self.past.iter().flat_map(Watched::grown));
+        failures.extend(self.past.iter().flat_map(WatchedProcess::grown));
         failures.extend(self.population.deaths.failure());
         let summary = Summary {
             seed,
@@ -167,7 +167,7 @@ impl Chaos {
         summary
     }
 
-    fn go(&mut self, began: Instant) -> Result<(), Failure> {
+    fn run_kills(&mut self, began: Instant) -> Result<(), Failure> {
         let mut kills = 0;
         loop {
             let done = match self.arguments.duration() {
@@ -178,9 +178,9 @@ impl Chaos {
                 return Ok(());
             }
             let pause = Duration::from_micros(self.random.below(MAX_PAUSE_MS * 1000));
-            self.population.attend(&self.domain, pause)?;
+            self.population.process_events(&self.domain, pause)?;
             let kind = self.choose();
-            self.watchdog.now(format!("kill {}, {},", kills + 1, kind.name()));
+            self.watchdog.begin_step(format!("kill {}, {},", kills + 1, kind.name()));
             self.kill(kind).map_err(|failure| format!("kill {}, {}: {failure}", kills + 1, kind.name()))?;
             self.population.assert_alive()?;
             kills += 1;
@@ -198,11 +198,11 @@ impl Chaos {
     /// Checks, after the last kill, that the machine still works and that nothing is leaked.
     fn end(&mut self) -> Result<(), Failure> {
         self.population.pauses.finish();
-        self.population.attend(&self.domain, Duration::from_millis(200))?;
+        self.population.process_events(&self.domain, Duration::from_millis(200))?;
         for place in 0..self.population.members.len() {
             if let Some(child) = &self.population.members[place].child {
                 let id = child.id();
-                self.population.will_die(&[place], Cause::Across, None);
+                self.population.mark_dying(&[place], Cause::Across, None);
                 self.admin().kill(id, tombolo_admin::Signal::KILL, Duration::ZERO).map_err(text)?;
             }
         }
@@ -247,13 +247,13 @@ impl Chaos {
         self.kinds_of_nodes.iter().any(|(name, kind)| name == node && *kind == NodeKind::Vm)
     }
 
-    pub(crate) fn fill(&mut self, place: usize) -> Result<(), Failure> {
+    pub(crate) fn start_member(&mut self, place: usize) -> Result<(), Failure> {
         self.population.start(&self.domain, &self.image, place, self.arguments.pause_us)
     }
 
     pub(crate) fn start_all(&mut self) -> Result<(), Failure> {
         self.know_images_of_boards()?;
-        (0..self.population.members.len()).try_for_each(|place| self.fill(place))
+        (0..self.population.members.len()).try_for_each(|place| self.start_member(place))
     }
 
     /// Attaches to the machine after it came up again.
@@ -275,8 +275,11 @@ impl Chaos {
 
     /// Starts new series for the processes that remain.
     fn watch(&mut self) {
-        self.watched =
-            vec![Watched::new("root monitor"), Watched::new("member never killed"), Watched::harness()];
+        self.watched = vec![
+            WatchedProcess::new("root monitor"),
+            WatchedProcess::new("member never killed"),
+            WatchedProcess::harness(),
+        ];
     }
 
     /// Closes the current series: the processes are gone, or the run is over.
@@ -305,7 +308,7 @@ impl Summary {
         lines.push(format!("{:<28}{all:>8}  in {:.1} s", "all", self.time.as_secs_f64()));
         lines.push(String::new());
         lines.extend(self.deaths.rows());
-        let rows: Vec<String> = self.watched.iter().flat_map(Watched::rows).collect();
+        let rows: Vec<String> = self.watched.iter().flat_map(WatchedProcess::rows).collect();
         if !rows.is_empty() {
             lines.push(format!(
                 "\n{:<24}{:<16}{:>10}{:>10}{:>10}",
@@ -325,7 +328,7 @@ impl Summary {
     pub fn to_json(&self, commit: &str) -> Value {
         let kills: serde_json::Map<String, Value> =
             self.kills.iter().map(|(kind, count)| (kind.name().replace('`', ""), json!(count))).collect();
-        let watched: Vec<Value> = self.watched.iter().map(Watched::to_json).collect();
+        let watched: Vec<Value> = self.watched.iter().map(WatchedProcess::to_json).collect();
         json!({
             "seed": self.seed,
             "commit": commit,

@@ -12,22 +12,22 @@ use std::time::{Duration, Instant};
 use tombolo_e2e::Machine;
 
 /// The time that one step may take before its state is printed: half of what ends the run.
-const SUSPICIOUS: Duration = Duration::from_secs(60);
+const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Timeout of the status query to the machine.
-const ANSWER: Duration = Duration::from_secs(10);
+const STATUS_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A machine, seen from outside.
 #[derive(Clone)]
-pub(crate) struct Scene {
+pub(crate) struct MachineInspector {
     name: String,
     program: PathBuf,
 }
 
-impl Scene {
-    pub(crate) fn of(machine: &Machine) -> Scene {
+impl MachineInspector {
+    pub(crate) fn of(machine: &Machine) -> MachineInspector {
         let program = machine.command().get_program().into();
-        Scene { name: machine.name().to_owned(), program }
+        MachineInspector { name: machine.name().to_owned(), program }
     }
 
     /// Describes every thread of the machine and of this program, with the kernel function it blocks in, and
@@ -52,12 +52,12 @@ impl Scene {
         command.args(words).env("TOMBOLO_MACHINE", &self.name);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let Ok(mut child) = command.spawn() else { return "cannot be started".into() };
-        let until = Instant::now() + ANSWER;
+        let until = Instant::now() + STATUS_TIMEOUT;
         while matches!(child.try_wait(), Ok(None)) {
             if Instant::now() > until {
                 let _ = child.kill();
                 let _ = child.wait();
-                return format!("does not answer within {} s", ANSWER.as_secs());
+                return format!("does not answer within {} s", STATUS_TIMEOUT.as_secs());
             }
             std::thread::sleep(Duration::from_millis(20));
         }
@@ -115,7 +115,7 @@ pub(crate) struct Watchdog {
 
 impl Watchdog {
     /// Starts the watchdog thread.
-    pub(crate) fn start(scene: Scene) -> Watchdog {
+    pub(crate) fn start(inspector: MachineInspector) -> Watchdog {
         let doing = Arc::new(Mutex::new((Instant::now(), "starting".to_owned())));
         let watched = Arc::clone(&doing);
         let (stop, stopped) = channel::<()>();
@@ -123,10 +123,10 @@ impl Watchdog {
             let mut reported = None;
             while stopped.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
                 let (since, what) = watched.lock().unwrap_or_else(PoisonError::into_inner).clone();
-                if since.elapsed() > SUSPICIOUS && reported != Some(since) {
+                if since.elapsed() > STALL_TIMEOUT && reported != Some(since) {
                     reported = Some(since);
                     let seconds = since.elapsed().as_secs();
-                    eprintln!("chaos: {what} takes {seconds} s already\n{}", scene.describe());
+                    eprintln!("chaos: {what} takes {seconds} s already\n{}", inspector.describe());
                 }
             }
         };
@@ -134,7 +134,7 @@ impl Watchdog {
     }
 
     /// Records the start of a new step, which resets the timer.
-    pub(crate) fn now(&self, what: String) {
+    pub(crate) fn begin_step(&self, what: String) {
         *self.doing.lock().unwrap_or_else(PoisonError::into_inner) = (Instant::now(), what);
     }
 }

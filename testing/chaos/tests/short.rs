@@ -78,7 +78,7 @@ fn a_run_that_is_interrupted_takes_its_machine_down() {
 }
 
 #[test]
-fn what_a_machine_does_not_have_cannot_be_killed() {
+fn absent_targets_cannot_be_killed() {
     let words = ["chaos", "--kills", "1", "--only", "vms", "--host-only"];
     let Err(failure) = Chaos::start(Arguments::parse_from(words), 1, Arc::default()) else {
         panic!("it starts")
@@ -87,7 +87,7 @@ fn what_a_machine_does_not_have_cannot_be_killed() {
 }
 
 #[test]
-fn words_that_make_no_sense_are_refused() {
+fn invalid_arguments_are_refused() {
     for words in ["--kills x", "--minutes 0", "--only everything", "--members 2", "--kills 3 --minutes 3"] {
         let all = std::iter::once("chaos").chain(words.split_whitespace());
         let error = Arguments::try_parse_from(all).expect_err(words);

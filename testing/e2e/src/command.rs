@@ -41,7 +41,7 @@ impl Finished {
 
     /// Like [`ok`](Self::ok), but returns bytes and does not print the output on failure.
     #[track_caller]
-    pub fn ok_quietly(&self) -> &[u8] {
+    pub fn ok_bytes(&self) -> &[u8] {
         assert_eq!(self.status, 0, "`{}` failed: {}", self.shown, self.stderr);
         &self.stdout
     }
@@ -166,7 +166,7 @@ impl Running {
 
     /// Returns the standard output so far.
     #[must_use]
-    pub fn so_far(&self) -> String {
+    pub fn stdout_so_far(&self) -> String {
         String::from_utf8_lossy(&lock(&self.said.0).stdout).into_owned()
     }
 

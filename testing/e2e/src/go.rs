@@ -81,7 +81,7 @@ mod tests {
     use super::version;
 
     #[test]
-    fn versions_are_told_by_their_text() {
+    fn go_version_is_parsed_from_text() {
         assert_eq!(version("go1.19.8\n"), Some((1, 19)));
         assert_eq!(version("go1.27rc1"), Some((1, 27)));
         assert_eq!(version("devel"), None);

@@ -47,7 +47,7 @@ pub fn has_virtual_machine(isa: &str) -> bool {
     if !kernel.is_file() {
         let remedy = format!("cargo xtask kit --vm {isa}");
         let kernel = kernel.display();
-        crate::not_asked_for(&format!("virtual machines of {isa}: there is no {kernel} (`{remedy}`)"));
+        crate::report_optional(&format!("virtual machines of {isa}: there is no {kernel} (`{remedy}`)"));
         return false;
     }
     let found = Command::new(&emulator).arg("--version").output().is_ok();
@@ -64,7 +64,7 @@ pub fn has_narrow(isa: &str, emulator: &str) -> bool {
     let monitor = kit_folder().join(isa).join("tombolod");
     if !monitor.is_file() {
         let (monitor, remedy) = (monitor.display(), format!("cargo xtask kit --also {isa}"));
-        crate::not_asked_for(&format!("nodes of {isa}: there is no {monitor} (`{remedy}`)"));
+        crate::report_optional(&format!("nodes of {isa}: there is no {monitor} (`{remedy}`)"));
         return false;
     }
     let found = Command::new(emulator).arg("--version").output().is_ok();

@@ -51,7 +51,7 @@ pub fn skipped(what: &str) {
 
 /// Reports a check that was skipped because the kit lacks a part that is only built on request. Writes past
 /// the test harness. Unlike [`skipped`] it never fails a run.
-pub fn not_asked_for(what: &str) {
+pub fn report_optional(what: &str) {
     let _ = writeln!(std::io::stdout(), "\nOPTIONAL {what}");
 }
 

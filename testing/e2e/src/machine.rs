@@ -69,7 +69,7 @@ impl MachineFile {
     /// Describes the default machine of tests across instruction sets, which comes up in a moment: this host,
     /// a board behind a window, and a node of big-endian programs on this kernel.
     #[must_use]
-    pub fn cheap() -> MachineFile {
+    pub fn host_board_and_user() -> MachineFile {
         MachineFile::host().with_board("bare0", "aarch64", "").with_user("s390x-user", "s390x")
     }
 

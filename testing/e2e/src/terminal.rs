@@ -64,7 +64,7 @@ impl Terminal {
     }
 
     /// Returns all output to the terminal so far.
-    pub fn said(&mut self) -> String {
+    pub fn output(&mut self) -> String {
         let mut piece = vec![0; 64 << 10];
         while let Some(Ok(length @ 1..)) = self.master.as_mut().map(|master| master.read(&mut piece)) {
             self.said.extend_from_slice(&piece[..length]);
@@ -118,7 +118,7 @@ impl Terminal {
             status = self.child.try_wait().expect("a child of ours");
             status.is_some()
         });
-        assert!(ended, "it did not end; it said: {}", self.said());
+        assert!(ended, "it did not end; it said: {}", self.output());
         status.expect("it ended")
     }
 }

@@ -123,7 +123,7 @@ impl Web {
     /// Opens the page's WebSocket and subscribes to `watches`.
     #[track_caller]
     #[must_use]
-    pub fn look(&self, watches: &Value) -> Live {
+    pub fn watch(&self, watches: &Value) -> Live {
         let mut stream = self.connect();
         let mut text = "GET /live HTTP/1.1\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n\
                         Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
@@ -142,7 +142,7 @@ impl Web {
         // The accept value of RFC 6455 for this key.
         assert!(head.contains("s3pPLMBiTxaQ9kYGzzhZRbK+xOo="), "{head}");
         let mut live = Live { stream, rows: BTreeMap::new(), passed_over: VecDeque::new() };
-        live.want(watches);
+        live.subscribe(watches);
         live
     }
 
@@ -197,12 +197,12 @@ pub struct Live {
 
 impl Live {
     /// Subscribes to `watches`, in place of the previous subscription.
-    pub fn want(&mut self, watches: &Value) {
-        self.say(&json!({ "watch": watches }).to_string());
+    pub fn subscribe(&mut self, watches: &Value) {
+        self.send_text(&json!({ "watch": watches }).to_string());
     }
 
     /// Sends a text message with arbitrary content.
-    pub fn say(&mut self, text: &str) {
+    pub fn send_text(&mut self, text: &str) {
         self.frame(1, text.as_bytes());
     }
 
@@ -253,7 +253,7 @@ impl Live {
             match head[0] & 0x0f {
                 1 => {
                     let message = serde_json::from_slice(&body).expect("JSON");
-                    self.take_in(&message);
+                    self.apply_update(&message);
                     return Some(message);
                 }
                 8 => return None,
@@ -288,7 +288,7 @@ impl Live {
     }
 
     /// Applies the row updates of a message, as the page does.
-    fn take_in(&mut self, message: &Value) {
+    fn apply_update(&mut self, message: &Value) {
         let id = message["id"].as_str().unwrap_or_default().to_owned();
         if message["full"] == true {
             self.rows.retain(|(view, _), _| *view != id);

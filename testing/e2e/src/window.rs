@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn windows_of_tests_that_were_killed_are_removed_and_others_are_not() {
+    fn only_windows_of_killed_tests_are_removed() {
         let window = WindowFile::new(1);
         // No process has this id.
         let abandoned = Path::new(FOLDER).join(format!("{PREFIX}{}-1-1", u32::MAX));

@@ -11,7 +11,7 @@ fn run(machine: &Machine, node: &str) -> Finished {
     machine.tombolo(["run", "--on", &format!("host,{node}"), &image])
 }
 
-fn is_sound(machine: &Machine, node: &str) {
+fn assert_sound(machine: &Machine, node: &str) {
     let said = run(machine, node).ok();
     assert!(said.contains("0 of 400000 lost") && said.contains(&format!("with {node}")), "{said}");
 }
@@ -20,8 +20,8 @@ fn is_sound(machine: &Machine, node: &str) {
 fn boards_are_sound() {
     let file = MachineFile::host().with_board("arm", "aarch64", "").with_board("riscv", "riscv64", "");
     let machine = Machine::up(&file);
-    is_sound(&machine, "arm");
-    is_sound(&machine, "riscv");
+    assert_sound(&machine, "arm");
+    assert_sound(&machine, "riscv");
     machine.down();
 }
 
@@ -31,20 +31,20 @@ fn foreign_programs_on_this_kernel_are_sound() {
     let file =
         nodes.iter().fold(MachineFile::host(), |file, isa| file.with_user(&format!("{isa}-user"), isa));
     let machine = Machine::up(&file);
-    nodes.iter().for_each(|isa| is_sound(&machine, &format!("{isa}-user")));
+    nodes.iter().for_each(|isa| assert_sound(&machine, &format!("{isa}-user")));
     machine.down();
 }
 
 #[test]
 fn a_virtual_machine_is_sound() {
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));
-    is_sound(&machine, "arm0");
+    assert_sound(&machine, "arm0");
     machine.down();
 }
 
 #[test]
 fn one_command_tests_every_node() {
-    let machine = Machine::up(&MachineFile::cheap());
+    let machine = Machine::up(&MachineFile::host_board_and_user());
     let said = machine.tombolo(["litmus", "--rounds", "4000", "--seconds", "60"]).ok();
     for node in ["host", "bare0", "s390x-user"] {
         assert!(said.lines().any(|line| line.starts_with(node) && line.contains("sound")), "{said}");
@@ -63,7 +63,7 @@ fn one_command_tests_every_node() {
 
 /// A node without shared memory has nothing to test, and one that is down is reported, not hidden.
 #[test]
-fn what_cannot_be_tested_is_said() {
+fn litmus_reports_what_it_cannot_test() {
     let file = MachineFile::host().with_user("far", "s390x").with_socket("host", "far");
     let machine = Machine::up(&file);
     let report = machine.json(&["litmus", "--on", "far"]);
@@ -77,7 +77,7 @@ fn what_cannot_be_tested_is_said() {
 
 /// An incomplete run is never reported as sound, and the missing tests are named.
 #[test]
-fn a_test_that_is_cut_short_says_so() {
+fn interrupted_litmus_test_is_reported() {
     let machine = Machine::up(&MachineFile::host().with_user("far", "riscv64"));
     // No two processors pass a cache line back and forth that often in a second.
     let words = ["litmus", "--rounds", "30000000", "--seconds", "1", "--on", "far"];
@@ -106,7 +106,7 @@ fn a_test_that_is_cut_short_says_so() {
 
 /// Deliberately wrong emulator settings: a board that can only ever have one processor.
 #[test]
-fn a_wrong_emulator_setting_is_seen() {
+fn wrong_emulator_setting_is_detected() {
     let script = std::env::temp_dir().join(format!("tombolo-one-processor-{}", std::process::id()));
     let text = "#!/bin/sh\nfor word; do shift; [ \"$word\" = 1,maxcpus=2 ] && word=1; set -- \"$@\" \"$word\"; done\n\
                 exec qemu-system-aarch64 \"$@\"\n";

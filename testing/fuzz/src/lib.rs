@@ -33,7 +33,7 @@ pub fn target(name: &str) -> Option<&'static Target> {
 /// # Panics
 /// If the folder exists and its files cannot be read.
 #[must_use]
-pub fn kept(target: &Target) -> Vec<Vec<u8>> {
+pub fn corpus_inputs(target: &Target) -> Vec<Vec<u8>> {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target.name);
     let Ok(entries) = std::fs::read_dir(&folder) else { return Vec::new() };
     let mut paths: Vec<_> = entries.map(|entry| entry.expect("an entry").path()).collect();

@@ -3,7 +3,7 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use tombolo_fuzz::{Mutator, TARGETS, Target, kept};
+use tombolo_fuzz::{Mutator, TARGETS, Target, corpus_inputs};
 
 /// Default number of mutations per target; the environment variable `TOMBOLO_FUZZ_RUNS` overrides it.
 const RUNS: u64 = 1000;
@@ -25,7 +25,7 @@ fn feed(target: &Target, input: &[u8], origin: &str) {
 }
 
 #[test]
-fn seeds_mean_something() {
+fn every_target_passes_its_seeds() {
     for target in TARGETS {
         let seeds = (target.seeds)();
         assert!(!seeds.is_empty(), "{} has no seeds", target.name);
@@ -34,16 +34,16 @@ fn seeds_mean_something() {
 }
 
 #[test]
-fn what_once_failed_holds() {
+fn kept_failures_pass() {
     for target in TARGETS {
-        kept(target).iter().for_each(|input| feed(target, input, "a kept input"));
+        corpus_inputs(target).iter().for_each(|input| feed(target, input, "a kept input"));
     }
 }
 
 #[test]
 fn mutations_do_no_harm() {
     for target in TARGETS {
-        let seeds = (target.seeds)().into_iter().chain(kept(target)).collect();
+        let seeds = (target.seeds)().into_iter().chain(corpus_inputs(target)).collect();
         let mut mutator = Mutator::new(seeds, 1);
         for number in 0..runs() {
             feed(target, &mutator.next_input(), &format!("mutation {number} of seed 1"));

@@ -11,8 +11,7 @@
 //! * **publication**: a payload, then one word with release. A side that loads the word with acquire must see
 //!   the payload, and every word whole.
 //! * **whole stores**: each side repeatedly stores two words at once, both filled with one 16-bit pattern,
-//! and
-//!   loads the other's. The widest part that never mixed the patterns of two stores is stored whole.
+//!   and loads the other's. The widest part that never mixed the patterns of two stores is stored whole.
 //! * **read-modify-write**: both add to one word, and no addition is lost. The protocols do not need this
 //!   across a window; it shows what the link can do, and whether an emulator is configured correctly.
 //!
@@ -69,28 +68,28 @@ impl Part {
 
 /// Policy for waiting: what a side does between polls, and when it gives up. On a busy host the other side
 /// may not be scheduled at all.
-pub trait Patience {
+pub trait TestClock {
     /// Called after many unsuccessful polls. Returns false to give up on the other side.
-    fn still(&mut self) -> bool;
+    fn may_keep_waiting(&mut self) -> bool;
 
     /// Called when the next test begins.
-    fn begins(&mut self);
+    fn begin_test(&mut self);
 
     /// Returns whether the time of this test is up. Called on the first side only.
-    fn time_is_up(&mut self) -> bool;
+    fn is_time_up(&mut self) -> bool;
 }
 
 /// Error of a test whose other side did not respond in time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Alone;
+pub struct PeerUnresponsive;
 
-impl fmt::Display for Alone {
+impl fmt::Display for PeerUnresponsive {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("the other side stopped coming along")
     }
 }
 
-impl core::error::Error for Alone {}
+impl core::error::Error for PeerUnresponsive {}
 
 /// Results of the tests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -132,7 +131,7 @@ impl Findings {
 
     /// Returns whether all requested rounds were run. A test ends early when its time is up.
     #[must_use]
-    pub fn cover(&self, amount: Amount) -> bool {
+    pub fn covers(&self, amount: Amount) -> bool {
         self.buffering_rounds >= amount.buffering_rounds
             && self.messages >= amount.messages
             && (self.additions >= amount.additions || !self.coherent)
@@ -182,42 +181,42 @@ impl Amount {
 pub struct Litmus<'a, P, C = Coherent> {
     lines: [SharedMemory<C>; LINES],
     part: Part,
-    patience: &'a mut P,
+    clock: &'a mut P,
     steps: u64,
 }
 
-impl<'a, P: Patience, C: CacheMaintenance> Litmus<'a, P, C> {
+impl<'a, P: TestClock, C: CacheMaintenance> Litmus<'a, P, C> {
     /// Creates one side of the tests, in `memory`.
     ///
     /// # Errors
     /// [`OutOfRange`] if the memory is shorter than [`MEMORY_BYTES`].
-    pub fn new(memory: &SharedMemory<C>, part: Part, patience: &'a mut P) -> Result<Self, OutOfRange> {
+    pub fn new(memory: &SharedMemory<C>, part: Part, clock: &'a mut P) -> Result<Self, OutOfRange> {
         let whole = memory.slice(0, MEMORY_BYTES)?;
         // Cannot fail: every line lies within `whole`.
         let lines = core::array::from_fn(|index| {
             whole.slice(index * LINE_BYTES, LINE_BYTES).unwrap_or_else(|_| whole.clone())
         });
-        Ok(Litmus { lines, part, patience, steps: 0 })
+        Ok(Litmus { lines, part, clock, steps: 0 })
     }
 
     /// Runs all tests together with the other side.
     ///
     /// # Errors
-    /// [`Alone`] if the other side does not respond in time.
-    pub fn run(&mut self, amount: Amount) -> Result<Findings, Alone> {
+    /// [`PeerUnresponsive`] if the other side does not respond in time.
+    pub fn run(&mut self, amount: Amount) -> Result<Findings, PeerUnresponsive> {
         let mut findings = Findings { coherent: C::COHERENT, ..Findings::default() };
-        self.meet()?;
-        self.patience.begins();
+        self.barrier()?;
+        self.clock.begin_test();
         self.buffering(amount.buffering_rounds, &mut findings)?;
-        self.meet()?;
-        self.patience.begins();
+        self.barrier()?;
+        self.clock.begin_test();
         self.publication(amount.messages, &mut findings)?;
-        self.meet()?;
-        self.patience.begins();
+        self.barrier()?;
+        self.clock.begin_test();
         self.whole_stores(amount.buffering_rounds, &mut findings)?;
         if C::COHERENT {
             self.additions(amount.additions, &mut findings)?;
-            self.meet()?;
+            self.barrier()?;
         }
         Ok(findings)
     }
@@ -229,21 +228,21 @@ impl<'a, P: Patience, C: CacheMaintenance> Litmus<'a, P, C> {
     }
 
     /// Waits until both sides reach this point.
-    fn meet(&mut self) -> Result<(), Alone> {
+    fn barrier(&mut self) -> Result<(), PeerUnresponsive> {
         self.steps += 1;
         let (own, peer) = self.pair(0);
         own.store_through_le(0, self.steps, Release);
         let steps = self.steps;
-        self.until(&peer, 0, |word| word >= steps).map(|_| ())
+        self.poll_until(&peer, 0, |word| word >= steps).map(|_| ())
     }
 
     /// Polls a word of a line until `is_so` holds.
-    fn until(
+    fn poll_until(
         &mut self,
         line: &SharedMemory<C>,
         word: usize,
         is_so: impl Fn(u64) -> bool,
-    ) -> Result<u64, Alone> {
+    ) -> Result<u64, PeerUnresponsive> {
         loop {
             for _ in 0..1000 {
                 let found = line.load_current_le(word, Acquire);
@@ -252,23 +251,23 @@ impl<'a, P: Patience, C: CacheMaintenance> Litmus<'a, P, C> {
                 }
                 spin_hint();
             }
-            if !self.patience.still() {
-                return Err(Alone);
+            if !self.clock.may_keep_waiting() {
+                return Err(PeerUnresponsive);
             }
         }
     }
 
-    fn buffering(&mut self, rounds: u64, findings: &mut Findings) -> Result<(), Alone> {
+    fn buffering(&mut self, rounds: u64, findings: &mut Findings) -> Result<(), PeerUnresponsive> {
         let ((own, peer), (own_result, peer_result)) = (self.pair(1), self.pair(2));
         for round in 1..=rounds {
-            let last = self.part == Part::First && round % 1024 == 0 && self.patience.time_is_up();
+            let last = self.part == Part::First && round % 1024 == 0 && self.clock.is_time_up();
             own.store_through_le(0, round, Relaxed);
             fence(Ordering::SeqCst);
             let old = peer.load_current_le(0, Relaxed) < round;
             // A side is at most one round ahead of the other, so results alternate between two words.
             let turn = (round % 2) as usize;
             own_result.store_through_le(turn, if last { STOP } else { round << 1 | u64::from(old) }, Release);
-            let theirs = self.until(&peer_result, turn, |word| word >> 1 >= round)?;
+            let theirs = self.poll_until(&peer_result, turn, |word| word >> 1 >= round)?;
             if last || theirs == STOP {
                 return Ok(());
             }
@@ -279,16 +278,16 @@ impl<'a, P: Patience, C: CacheMaintenance> Litmus<'a, P, C> {
     }
 
     /// Each side publishes to the other and checks what the other publishes, at the same time.
-    fn publication(&mut self, messages: u64, findings: &mut Findings) -> Result<(), Alone> {
+    fn publication(&mut self, messages: u64, findings: &mut Findings) -> Result<(), PeerUnresponsive> {
         let (own, peer) = self.pair(3);
         for number in 1..=messages {
-            let last = self.part == Part::First && number % 1024 == 0 && self.patience.time_is_up();
+            let last = self.part == Part::First && number % 1024 == 0 && self.clock.is_time_up();
             for index in 1..=PAYLOAD_WORDS {
                 own.store_le(index, payload(number, index), Relaxed);
             }
             own.write_back(1..PAYLOAD_WORDS + 1);
             own.store_through_le(0, if last { STOP } else { number }, Release);
-            let seen = self.until(&peer, 0, |word| word >= number)?;
+            let seen = self.poll_until(&peer, 0, |word| word >= number)?;
             if last || seen == STOP {
                 return Ok(());
             }
@@ -298,13 +297,13 @@ impl<'a, P: Patience, C: CacheMaintenance> Litmus<'a, P, C> {
                 (1..=PAYLOAD_WORDS).all(|index| peer.load_le(index, Relaxed) == payload(number, index));
             findings.torn += u64::from(!right);
             findings.messages = number;
-            self.meet()?;
+            self.barrier()?;
         }
         Ok(())
     }
 
     /// Stores pairs of words and loads the other side's, without synchronization.
-    fn whole_stores(&mut self, stores: u64, findings: &mut Findings) -> Result<(), Alone> {
+    fn whole_stores(&mut self, stores: u64, findings: &mut Findings) -> Result<(), PeerUnresponsive> {
         /// Index of the word that is set once this side has ended.
         const ENDED: usize = 2;
         /// Index of the first word with the number of torn loads, one word per width.
@@ -314,7 +313,7 @@ impl<'a, P: Patience, C: CacheMaintenance> Litmus<'a, P, C> {
         let (mut parted, mut changes, mut last) = ([0; WIDTHS.len()], 0, [0; 16]);
         for number in 1..=stores {
             let look = number % 1024 == 0;
-            let over = look && self.part == Part::First && self.patience.time_is_up();
+            let over = look && self.part == Part::First && self.clock.is_time_up();
             if over || (look && peer.load_current_le(ENDED, Relaxed) == STOP) {
                 break;
             }
@@ -336,7 +335,7 @@ impl<'a, P: Patience, C: CacheMaintenance> Litmus<'a, P, C> {
             own.store_through_le(PARTED + index, parted, Relaxed);
         }
         own.store_through_le(CHANGES, changes, Relaxed);
-        self.meet()?;
+        self.barrier()?;
         for (index, parted) in parted.into_iter().enumerate() {
             findings.parted[index] = parted.saturating_add(peer.load_current_le(PARTED + index, Relaxed));
         }
@@ -344,13 +343,13 @@ impl<'a, P: Patience, C: CacheMaintenance> Litmus<'a, P, C> {
         Ok(())
     }
 
-    fn additions(&mut self, additions: u64, findings: &mut Findings) -> Result<(), Alone> {
+    fn additions(&mut self, additions: u64, findings: &mut Findings) -> Result<(), PeerUnresponsive> {
         let shared = self.lines[8].clone();
         let word = &shared.words()[0];
         for _ in 0..additions {
             add_one(word);
         }
-        self.meet()?;
+        self.barrier()?;
         findings.additions = 2 * additions;
         findings.lost = findings.additions.saturating_sub(shared.load_le(0, Relaxed));
         Ok(())
@@ -398,26 +397,26 @@ mod tests {
     /// Yields to other threads, and gives up after a million calls.
     struct Threads(u32);
 
-    impl Patience for Threads {
-        fn still(&mut self) -> bool {
+    impl TestClock for Threads {
+        fn may_keep_waiting(&mut self) -> bool {
             self.0 += 1;
             std::thread::yield_now();
             self.0 < 1_000_000
         }
 
-        fn begins(&mut self) {}
+        fn begin_test(&mut self) {}
 
-        fn time_is_up(&mut self) -> bool {
+        fn is_time_up(&mut self) -> bool {
             false
         }
     }
 
-    fn both(amount: Amount, memory: &SharedMemory) -> [Result<Findings, Alone>; 2] {
+    fn both(amount: Amount, memory: &SharedMemory) -> [Result<Findings, PeerUnresponsive>; 2] {
         let side = |part| {
             let memory = memory.clone();
             std::thread::spawn(move || {
-                let mut patience = Threads(0);
-                Litmus::new(&memory, part, &mut patience).unwrap().run(amount)
+                let mut clock = Threads(0);
+                Litmus::new(&memory, part, &mut clock).unwrap().run(amount)
             })
         };
         [Part::First, Part::Second].map(side).map(|thread| thread.join().unwrap())
@@ -431,7 +430,7 @@ mod tests {
             let findings = findings.unwrap();
             assert!(findings.are_sound(), "{findings}");
             assert_eq!((findings.buffering_rounds, findings.additions), (2000, 10_000));
-            assert!(findings.cover(amount));
+            assert!(findings.covers(amount));
             assert!(findings.coherent && findings.widest_store_bytes() >= 8, "{findings:?}");
         }
     }
@@ -450,7 +449,7 @@ mod tests {
         };
         for findings in [Part::First, Part::Second].map(side).map(|thread| thread.join().unwrap()) {
             let findings = findings.unwrap();
-            assert!(findings.are_sound() && findings.cover(amount), "{findings:?}");
+            assert!(findings.are_sound() && findings.covers(amount), "{findings:?}");
             assert_eq!((findings.coherent, findings.additions), (false, 0));
         }
     }
@@ -478,23 +477,23 @@ mod tests {
         halves.store_le(2, STOP, Relaxed);
         // The other side has already arrived at the meeting point.
         memory.store_le(LINE_WORDS, 1, Relaxed);
-        let mut patience = Threads(0);
-        let mut litmus = Litmus::new(&memory, Part::First, &mut patience).unwrap();
+        let mut clock = Threads(0);
+        let mut litmus = Litmus::new(&memory, Part::First, &mut clock).unwrap();
         let mut findings = Findings::default();
         litmus.whole_stores(1023, &mut findings).unwrap();
         assert_eq!((findings.parted, findings.widest_store_bytes()), ([0, 1023, 1023], 4));
     }
 
     #[test]
-    fn a_test_whose_time_is_over_is_not_taken_for_whole() {
+    fn timed_out_test_is_incomplete() {
         struct Over;
-        impl Patience for Over {
-            fn still(&mut self) -> bool {
+        impl TestClock for Over {
+            fn may_keep_waiting(&mut self) -> bool {
                 std::thread::yield_now();
                 true
             }
-            fn begins(&mut self) {}
-            fn time_is_up(&mut self) -> bool {
+            fn begin_test(&mut self) {}
+            fn is_time_up(&mut self) -> bool {
                 true
             }
         }
@@ -508,7 +507,7 @@ mod tests {
             };
             for findings in [Part::First, Part::Second].map(side).map(|thread| thread.join().unwrap()) {
                 let findings = findings.unwrap();
-                assert_eq!((findings.are_sound(), findings.cover(amount)), (true, whole), "{findings}");
+                assert_eq!((findings.are_sound(), findings.covers(amount)), (true, whole), "{findings}");
             }
         }
     }
@@ -526,24 +525,27 @@ mod tests {
     #[test]
     fn memory_that_is_too_short_is_refused() {
         for (bytes, fits) in [(MEMORY_BYTES - 8, false), (MEMORY_BYTES, true), (MEMORY_BYTES + 8, true)] {
-            let mut patience = Threads(0);
-            assert_eq!(Litmus::new(&SharedMemory::zeroed(bytes), Part::First, &mut patience).is_ok(), fits);
+            let mut clock = Threads(0);
+            assert_eq!(Litmus::new(&SharedMemory::zeroed(bytes), Part::First, &mut clock).is_ok(), fits);
         }
     }
 
     #[test]
-    fn a_side_that_stays_away_is_noticed() {
+    fn absent_side_is_detected() {
         struct None;
-        impl Patience for None {
-            fn still(&mut self) -> bool {
+        impl TestClock for None {
+            fn may_keep_waiting(&mut self) -> bool {
                 false
             }
-            fn begins(&mut self) {}
-            fn time_is_up(&mut self) -> bool {
+            fn begin_test(&mut self) {}
+            fn is_time_up(&mut self) -> bool {
                 true
             }
         }
         let memory = SharedMemory::zeroed(MEMORY_BYTES);
-        assert_eq!(Litmus::new(&memory, Part::First, &mut None).unwrap().run(Amount::default()), Err(Alone));
+        assert_eq!(
+            Litmus::new(&memory, Part::First, &mut None).unwrap().run(Amount::default()),
+            Err(PeerUnresponsive)
+        );
     }
 }

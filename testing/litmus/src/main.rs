@@ -19,10 +19,10 @@ use tombolo::Either;
 use tombolo::channel::Either;
 use tombolo::{Domain, Isa};
 use tombolo_base::{CacheMaintenance, SharedMemory};
-use tombolo_litmus::{Amount, Findings, Litmus, Part, Patience};
+use tombolo_litmus::{Amount, Findings, Litmus, Part, TestClock};
 
 /// Time to wait for the other side, in addition to the time of the tests themselves.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PEER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Default time limit of each test, in seconds; reached on hosts without a spare processor.
 const SECONDS: u64 = 4;
@@ -31,38 +31,38 @@ const SECONDS: u64 = 4;
 const HEADER_BYTES: usize = 1024;
 
 #[cfg(target_os = "none")]
-tombolo_bare::main!(test);
+tombolo_bare::main!(exit_status);
 
 #[cfg(not(target_os = "none"))]
 fn main() -> ExitCode {
-    test().into()
+    exit_status().into()
 }
 
-struct Clock {
+struct TimeLimit {
     start: Instant,
     test_start: Instant,
     /// Time limit of each test.
     time: Duration,
 }
 
-impl Patience for Clock {
-    fn still(&mut self) -> bool {
+impl TestClock for TimeLimit {
+    fn may_keep_waiting(&mut self) -> bool {
         // The other side may need this processor.
         #[cfg(not(target_os = "none"))]
         std::thread::yield_now();
-        self.start.elapsed() < PATIENCE + 4 * self.time
+        self.start.elapsed() < PEER_TIMEOUT + 4 * self.time
     }
 
-    fn begins(&mut self) {
+    fn begin_test(&mut self) {
         self.test_start = Instant::now();
     }
 
-    fn time_is_up(&mut self) -> bool {
+    fn is_time_up(&mut self) -> bool {
         self.test_start.elapsed() > self.time
     }
 }
 
-fn test() -> u8 {
+fn exit_status() -> u8 {
     match run() {
         Ok(sound) => u8::from(!sound),
         Err(error) => {
@@ -73,7 +73,7 @@ fn test() -> u8 {
 }
 
 fn run() -> Result<bool, Box<dyn Error>> {
-    let domain = Domain::attach()?.with_timeout(PATIENCE);
+    let domain = Domain::attach()?.with_timeout(PEER_TIMEOUT);
     let job = domain.job()?;
     let (part, channel) = match (job.rank(), job.size()) {
         (0, 2) => (Part::First, job.channel_to(1)?),
@@ -99,8 +99,8 @@ fn run() -> Result<bool, Box<dyn Error>> {
         return Ok(true);
     };
     let findings = match &raw {
-        Either::Coherent(raw) => find(&raw.memory, part, amount, seconds)?,
-        Either::Flushed(raw) => find(&raw.memory, part, amount, seconds)?,
+        Either::Coherent(raw) => run_litmus(&raw.memory, part, amount, seconds)?,
+        Either::Flushed(raw) => run_litmus(&raw.memory, part, amount, seconds)?,
     };
     if report {
         if part == Part::First {
@@ -116,7 +116,7 @@ fn run() -> Result<bool, Box<dyn Error>> {
     if part == Part::First {
         println!("litmus: {} on {} with {peer_node}: {findings}", Isa::current(), domain.node_name());
     }
-    if !findings.cover(amount) && part == Part::First {
+    if !findings.covers(amount) && part == Part::First {
         eprintln!("litmus: cut short after {seconds} s each: of what was not tested nothing is known");
     }
     if !findings.are_sound() {
@@ -130,7 +130,7 @@ fn run() -> Result<bool, Box<dyn Error>> {
 }
 
 /// Runs the tests in a channel's memory, after the header.
-fn find<C: CacheMaintenance>(
+fn run_litmus<C: CacheMaintenance>(
     memory: &SharedMemory<C>,
     part: Part,
     amount: Amount,
@@ -138,6 +138,6 @@ fn find<C: CacheMaintenance>(
 ) -> Result<Findings, Box<dyn Error>> {
     let memory = memory.slice(HEADER_BYTES, tombolo_litmus::MEMORY_BYTES)?;
     let start = Instant::now();
-    let mut clock = Clock { start, test_start: start, time: Duration::from_secs(seconds) };
+    let mut clock = TimeLimit { start, test_start: start, time: Duration::from_secs(seconds) };
     Ok(Litmus::new(&memory, part, &mut clock)?.run(amount)?)
 }

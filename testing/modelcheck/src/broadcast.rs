@@ -119,7 +119,7 @@ impl Broadcast {
     }
 
     /// Returns whether the planted mistake withholds a message.
-    fn withholds(&self, process: &Process, message: &tombolo_broadcast::wire::Message) -> bool {
+    fn is_withheld(&self, process: &Process, message: &tombolo_broadcast::wire::Message) -> bool {
         use tombolo_broadcast::wire::Message;
         match self.mistake {
             Mistake::WaitsForBuffer => {
@@ -130,10 +130,10 @@ impl Broadcast {
         }
     }
 
-    fn carry(&self, state: &mut BroadcastState, from: usize, to: usize) -> Option<()> {
+    fn deliver(&self, state: &mut BroadcastState, from: usize, to: usize) -> Option<()> {
         let mut sender = state.processes[from].clone();
         let message = sender.member.transmit(id(to))?;
-        if self.withholds(&sender, &message) {
+        if self.is_withheld(&sender, &message) {
             return None;
         }
         state.processes[from] = sender;
@@ -156,7 +156,7 @@ impl Broadcast {
     fn next(&self, before: &BroadcastState, action: Action) -> Option<BroadcastState> {
         let mut state = before.clone();
         match action {
-            Action::Carry(from, to) => self.carry(&mut state, from, to)?,
+            Action::Carry(from, to) => self.deliver(&mut state, from, to)?,
             Action::Kill(member) => {
                 state.deaths -= 1;
                 state.processes[member].lives = false;
@@ -167,7 +167,7 @@ impl Broadcast {
             Action::Notice(member, dead) => {
                 let process = &mut state.processes[member];
                 process.unnoticed.remove(&id(dead));
-                process.member.died(id(dead));
+                process.member.peer_died(id(dead));
                 Self::take(process, &mut state.broken);
             }
             Action::Join => {
@@ -176,7 +176,7 @@ impl Broadcast {
                 let living: Vec<MemberId> =
                     (0..own).filter(|index| state.processes[*index].lives).map(id).collect();
                 for process in state.processes.iter_mut().filter(|process| process.lives) {
-                    process.member.connected(id(own));
+                    process.member.peer_connected(id(own));
                     Self::take(process, &mut state.broken);
                 }
                 state.processes.push(Process {

@@ -106,14 +106,14 @@ pub enum CollectiveAction {
 }
 
 impl CollectiveState {
-    fn over(&self, rank: u8) -> bool {
+    fn is_over(&self, rank: u8) -> bool {
         matches!(self.ranks[rank as usize].phase, Phase::Dead | Phase::Done | Phase::GaveUp)
     }
 
     /// Returns whether a rank has closed its ends of the channels of a tree.
     fn closed(&self, rank: u8, tree: u8) -> bool {
-        let dropped = self.dropped.get(&tree).is_some_and(|ranks| ranks.has(Rank(rank)));
-        self.over(rank) || dropped || self.ranks[rank as usize].tree > tree
+        let dropped = self.dropped.get(&tree).is_some_and(|ranks| ranks.contains(Rank(rank)));
+        self.is_over(rank) || dropped || self.ranks[rank as usize].tree > tree
     }
 
     /// Returns one operation of a rank in a barrier: whether it sends, and the peer.
@@ -208,7 +208,7 @@ impl CollectiveState {
             CollectiveMistake::WaitsForTheDead => before.decide(Ranks::NONE, asked).ok()?,
             _ => before.decide(state.gone, asked).ok()?,
         };
-        let left_out = |rank: Rank| !members.ranks().has(rank) && !self.over(rank.0);
+        let left_out = |rank: Rank| !members.ranks().contains(rank) && !self.is_over(rank.0);
         if before.ranks().iter().any(left_out) {
             self.broken.get_or_insert("a rank that lives is left out");
         }
@@ -236,7 +236,7 @@ impl CollectiveState {
         let members = *self.decided.get(&generation)?;
         let opened = self.opened[&generation];
         let mut neighbours = members.parent(Rank(rank)).into_iter().chain(members.children(Rank(rank)));
-        if !neighbours.all(|other| opened.has(other)) {
+        if !neighbours.all(|other| opened.contains(other)) {
             return None;
         }
         let state = &mut self.ranks[rank as usize];
@@ -247,7 +247,7 @@ impl CollectiveState {
 
     fn gives_up(&mut self, rank: u8) {
         let state = &self.ranks[rank as usize];
-        if state.gone.has(Rank(0)) && rank != 0 {
+        if state.gone.contains(Rank(0)) && rank != 0 {
             self.ranks[rank as usize].phase = Phase::GaveUp;
         } else {
             self.dropped.entry(state.taken).or_insert(Ranks::NONE).add(Rank(rank));
@@ -259,7 +259,7 @@ impl CollectiveState {
     fn may_give_up(&self, rank: u8) -> bool {
         let state = &self.ranks[rank as usize];
         match state.phase {
-            Phase::Asks => rank != 0 && state.gone.has(Rank(0)),
+            Phase::Asks => rank != 0 && state.gone.contains(Rank(0)),
             Phase::Opens => {
                 let members = self.decided.get(&state.taken).map_or(0, |members| members.ranks().0);
                 members & state.gone.0 != 0
@@ -307,7 +307,7 @@ impl Model for CollectiveModel {
         if state.broken.is_some() {
             return;
         }
-        for rank in (0..self.ranks).filter(|rank| !state.over(*rank)) {
+        for rank in (0..self.ranks).filter(|rank| !state.is_over(*rank)) {
             if self.next_state(state, CollectiveAction::Step(rank)).is_some() {
                 actions.push(CollectiveAction::Step(rank));
             }
@@ -315,7 +315,8 @@ impl Model for CollectiveModel {
                 actions.push(CollectiveAction::GivesUp(rank));
             }
             let gone = state.ranks[rank as usize].gone;
-            let unknown = (0..self.ranks).filter(|other| state.over(*other) && !gone.has(Rank(*other)));
+            let unknown =
+                (0..self.ranks).filter(|other| state.is_over(*other) && !gone.contains(Rank(*other)));
             actions.extend(unknown.map(|other| CollectiveAction::Learns(rank, other)));
             if state.deaths > 0 {
                 actions.push(CollectiveAction::Die(rank));
@@ -352,7 +353,7 @@ impl Model for CollectiveModel {
                 let mut actions = Vec::new();
                 model.actions(state, &mut actions);
                 let moves = actions.iter().any(|action| !matches!(action, CollectiveAction::Die(_)));
-                moves || state.fault().is_some() || (0..model.ranks).all(|rank| state.over(rank))
+                moves || state.fault().is_some() || (0..model.ranks).all(|rank| state.is_over(rank))
             }),
         ]
     }

@@ -11,8 +11,8 @@ use std::collections::{BTreeMap, VecDeque};
 use stateright::{Model, Property};
 use tombolo_base::sync::{AtomicU64, Ordering};
 use tombolo_hub::{
-    BatchBuf, Client, CountWord, Description, Fault, Hubs, Key, Kind, Limits, Operation, Order, Outcome,
-    Output, Request, Select, Taken,
+    BatchBuf, Client, CountWord, Description, Fault, Hubs, Kind, Limits, Operation, Outcome, Output, Request,
+    RequestKey, Select, SelectCommand, Taken,
 };
 
 /// Number of nodes, with one hub each.
@@ -25,7 +25,7 @@ const OFFER_NS: u64 = 1000;
 
 /// Operation of a client at a hub.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Wants {
+pub enum ClientOperation {
     /// Puts its value, or a unit.
     Put,
     /// Takes a value, a unit or a block; a block is given back afterwards.
@@ -40,13 +40,13 @@ pub enum Wants {
 
 /// Program of a client: one operation at one node, or a select over both.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Does {
+pub enum ClientProgram {
     /// Does nothing.
     Nothing,
     /// One operation at this node.
-    One(usize, Wants),
+    One(usize, ClientOperation),
     /// A select over both nodes.
-    Either(Wants, Wants),
+    Either(ClientOperation, ClientOperation),
 }
 
 /// Configuration and bounds of a model.
@@ -55,7 +55,7 @@ pub struct HubModel {
     /// Kind and capacity of the hub of each node.
     pub hubs: [(Kind, u32); NODES],
     /// Program of each client.
-    pub does: [Does; CLIENTS],
+    pub programs: [ClientProgram; CLIENTS],
     /// Number of clients that may die.
     pub deaths: u8,
     /// Number of nodes that may die.
@@ -90,7 +90,7 @@ pub enum HubMistake {
 /// Message from a client to a node. `Ended` is the last one.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 enum ToNode {
-    Begin { wants: Wants, tentative: bool },
+    Begin { wants: ClientOperation, tentative: bool },
     Claim(u32),
     Unclaim(u32),
     Withdraw,
@@ -156,7 +156,7 @@ pub enum HubAction {
     /// A node handles the next message of a client.
     Take(usize, usize),
     /// A client handles the next message of a node.
-    Hear(usize, usize),
+    Deliver(usize, usize),
     /// A client gives up waiting.
     GiveUp(usize),
     /// A client closes the first hub.
@@ -173,15 +173,17 @@ pub enum HubAction {
 const OPERATION: u32 = 1;
 
 impl HubModel {
-    fn carry_out(&self, state: &mut HubState, client: usize, orders: Vec<Order>) {
+    fn execute_commands(&self, state: &mut HubState, client: usize, orders: Vec<SelectCommand>) {
         for order in orders {
             let (arm, message) = match order {
-                Order::Claim { arm, offer } => (arm, ToNode::Claim(offer)),
-                Order::Unclaim { arm, offer } if self.mistake != HubMistake::KeepsItsClaim => {
+                SelectCommand::Claim { arm, offer } => (arm, ToNode::Claim(offer)),
+                SelectCommand::Unclaim { arm, offer } if self.mistake != HubMistake::KeepsItsClaim => {
                     (arm, ToNode::Unclaim(offer))
                 }
-                Order::Withdraw { arm } if self.mistake != HubMistake::LeavesArms => (arm, ToNode::Withdraw),
-                Order::Unclaim { .. } | Order::Withdraw { .. } => continue,
+                SelectCommand::Withdraw { arm } if self.mistake != HubMistake::LeavesArms => {
+                    (arm, ToNode::Withdraw)
+                }
+                SelectCommand::Unclaim { .. } | SelectCommand::Withdraw { .. } => continue,
             };
             state.send(client, arm, message);
         }
@@ -193,10 +195,10 @@ impl HubModel {
         let id = Client(client as u64);
         let Some(hubs) = &mut state.nodes[node] else { return Some(()) };
         let taken_back = hubs
-            .lent(0)
-            .map(|capacity| with_count(&mut state.counts[node], |count| count.take_back(capacity)));
+            .lent_capacity(0)
+            .map(|capacity| with_count(&mut state.counts[node], |count| count.reclaim(capacity)));
         if let Some(count) = taken_back {
-            hubs.take_back(0, count);
+            hubs.reclaim_count(0, count);
         }
         let (value, second) = ([client as u8, 0], [client as u8, 1]);
         let mut both = BatchBuf::new();
@@ -207,24 +209,26 @@ impl HubModel {
         let (number, operation, tentative, timeout_us) = match message {
             ToNode::Ended => {
                 if self.mistake != HubMistake::ForgetsTheDead {
-                    hubs.ended(now, id);
+                    hubs.remove_client(now, id);
                 }
-                self.spread(state, node);
+                self.send_outputs(state, node);
                 return Some(());
             }
-            ToNode::Begin { wants: Wants::Put, tentative } => {
+            ToNode::Begin { wants: ClientOperation::Put, tentative } => {
                 (OPERATION, Operation::Put { value }, tentative, 1_000_000)
             }
-            ToNode::Begin { wants: Wants::Get, tentative } => {
+            ToNode::Begin { wants: ClientOperation::Get, tentative } => {
                 (OPERATION, Operation::Get, tentative, 1_000_000)
             }
-            ToNode::Begin { wants: Wants::PutTwo, tentative } => {
+            ToNode::Begin { wants: ClientOperation::PutTwo, tentative } => {
                 (OPERATION, Operation::PutMany { values }, tentative, 1_000_000)
             }
-            ToNode::Begin { wants: Wants::GetTwo, tentative } => {
-                (OPERATION, Operation::GetMany { most: 2 }, tentative, 1_000_000)
+            ToNode::Begin { wants: ClientOperation::GetTwo, tentative } => {
+                (OPERATION, Operation::GetMany { max_values: 2 }, tentative, 1_000_000)
             }
-            ToNode::Begin { wants: Wants::TryGet, tentative } => (OPERATION, Operation::Get, tentative, 0),
+            ToNode::Begin { wants: ClientOperation::TryGet, tentative } => {
+                (OPERATION, Operation::Get, tentative, 0)
+            }
             ToNode::Claim(offer) => (OPERATION, Operation::Claim { offer }, false, 0),
             ToNode::Unclaim(offer) => (OPERATION, Operation::Unclaim { offer }, false, 0),
             ToNode::Withdraw => (OPERATION, Operation::Withdraw, false, 0),
@@ -235,21 +239,21 @@ impl HubModel {
         if hubs.request(&|| now, id, &request).is_err() {
             state.broken = Some("a client broke the protocol");
         }
-        self.spread(state, node);
+        self.send_outputs(state, node);
         Some(())
     }
 
     /// Sends the outputs of a node and records them.
-    fn spread(&self, state: &mut HubState, node: usize) {
+    fn send_outputs(&self, state: &mut HubState, node: usize) {
         let Some(hubs) = &mut state.nodes[node] else { return };
-        while let Some((_, count)) = hubs.lend() {
+        while let Some((_, count)) = hubs.lend_next_count() {
             with_count(&mut state.counts[node], |word| word.lend(count));
         }
         for output in hubs.take_outputs() {
-            let Output::Answer(Key { client, number }, outcome) = output else { continue };
+            let Output::Answer(RequestKey { client, number }, outcome) = output else { continue };
             let client = client.0 as usize;
             if number == OPERATION {
-                self.note(state, client, node, &outcome);
+                self.record_outcome(state, client, node, &outcome);
             }
             if !state.clients[client].dead {
                 state.to_client[client][node].push_back(ToClient::Outcome(number, outcome));
@@ -258,7 +262,7 @@ impl HubModel {
     }
 
     /// Records the outcome of a client's operation.
-    fn note(&self, state: &mut HubState, client: usize, node: usize, outcome: &Outcome) {
+    fn record_outcome(&self, state: &mut HubState, client: usize, node: usize, outcome: &Outcome) {
         state.balance[node] += match outcome {
             Outcome::Done(Taken::Put) => 1,
             Outcome::Done(Taken::Unit) => -1,
@@ -280,10 +284,10 @@ impl HubModel {
     }
 
     fn puts_two(&self, client: usize) -> bool {
-        matches!(self.does[client], Does::One(_, Wants::PutTwo))
+        matches!(self.programs[client], ClientProgram::One(_, ClientOperation::PutTwo))
     }
 
-    fn hear(&self, state: &mut HubState, client: usize, node: usize) -> Option<()> {
+    fn deliver_to_client(&self, state: &mut HubState, client: usize, node: usize) -> Option<()> {
         let message = state.to_client[client][node].pop_front()?;
         let outcome = match message {
             // Only answers to the operation itself are checked.
@@ -291,7 +295,7 @@ impl HubModel {
             ToClient::Outcome(_, outcome) => outcome,
             ToClient::NodeLost => {
                 state.clients[client].lost[node] = true;
-                if matches!(self.does[client], Does::One(at, _) if at != node) {
+                if matches!(self.programs[client], ClientProgram::One(at, _) if at != node) {
                     return Some(());
                 }
                 Outcome::Failed(Fault::NoSuchHub)
@@ -316,8 +320,8 @@ impl HubModel {
                 state.send(client, node, ToNode::Claim(offer));
                 return Some(());
             }
-            select.heard(node, outcome, &mut orders);
-            self.carry_out(state, client, orders);
+            select.handle_outcome(node, outcome, &mut orders);
+            self.execute_commands(state, client, orders);
         } else if outcome.is_final() {
             record.over = true;
         }
@@ -330,10 +334,12 @@ impl HubModel {
 
     fn begin(&self, state: &mut HubState, client: usize) {
         state.clients[client].begun = true;
-        match self.does[client] {
-            Does::Nothing => state.clients[client].over = true,
-            Does::One(node, wants) => state.send(client, node, ToNode::Begin { wants, tentative: false }),
-            Does::Either(first, second) => {
+        match self.programs[client] {
+            ClientProgram::Nothing => state.clients[client].over = true,
+            ClientProgram::One(node, wants) => {
+                state.send(client, node, ToNode::Begin { wants, tentative: false });
+            }
+            ClientProgram::Either(first, second) => {
                 let select = Select::new(&[(0, 0), (1, 0)]);
                 state.clients[client].select = select.ok();
                 for (node, wants) in [first, second].into_iter().enumerate() {
@@ -344,19 +350,19 @@ impl HubModel {
     }
 
     /// Performs an operation of a client on a lent count. Returns `None` if it must send a request.
-    fn at_once(&self, state: &mut HubState, client: usize) -> Option<()> {
-        let Does::One(node, wants) = self.does[client] else { return None };
+    fn operate_on_lent_count(&self, state: &mut HubState, client: usize) -> Option<()> {
+        let ClientProgram::One(node, wants) = self.programs[client] else { return None };
         // The memory outlives the node. A client that knows of its death no longer uses the count.
         if state.clients[client].lost[node] {
             return None;
         }
         let capacity = self.hubs[node].1;
         let taken = with_count(&mut state.counts[node], |count| match wants {
-            Wants::Put if count.put(capacity) => Some(Taken::Put),
-            Wants::Get | Wants::TryGet if count.get() => Some(Taken::Unit),
+            ClientOperation::Put if count.put(capacity) => Some(Taken::Put),
+            ClientOperation::Get | ClientOperation::TryGet if count.get() => Some(Taken::Unit),
             _ => None,
         });
-        self.note(state, client, node, &Outcome::Done(taken?));
+        self.record_outcome(state, client, node, &Outcome::Done(taken?));
         state.clients[client].begun = true;
         state.clients[client].over = true;
         Some(())
@@ -367,9 +373,9 @@ impl HubModel {
         state.clients[client].withdrawn = true;
         if let Some(select) = &mut state.clients[client].select {
             let mut orders = Vec::new();
-            select.give_up(&mut orders);
-            self.carry_out(state, client, orders);
-        } else if let Does::One(node, _) = self.does[client] {
+            select.abandon(&mut orders);
+            self.execute_commands(state, client, orders);
+        } else if let ClientProgram::One(node, _) = self.programs[client] {
             state.send(client, node, ToNode::Withdraw);
         }
     }
@@ -402,7 +408,7 @@ impl HubState {
     fn is_over(&self, client: usize) -> bool {
         let record = &self.clients[client];
         match &record.select {
-            Some(select) => select.result().is_some() || select.is_over(),
+            Some(select) => select.result().is_some() || select.is_finished(),
             None => record.over,
         }
     }
@@ -414,7 +420,7 @@ impl HubState {
     }
 
     fn held(&self, node: usize) -> BTreeMap<&'static str, usize> {
-        self.nodes[node].as_ref().map(|hubs| hubs.held().into_iter().collect()).unwrap_or_default()
+        self.nodes[node].as_ref().map(|hubs| hubs.resource_counts().into_iter().collect()).unwrap_or_default()
     }
 
     fn left(&self, node: usize, what: &str) -> usize {
@@ -485,12 +491,12 @@ impl HubState {
 
     fn status(&self, node: usize) -> Option<tombolo_hub::Status> {
         let mut hubs = self.nodes[node].clone()?;
-        if let Some(capacity) = hubs.lent(0) {
+        if let Some(capacity) = hubs.lent_capacity(0) {
             let mut word = self.counts[node];
-            hubs.take_back(0, with_count(&mut word, |count| count.take_back(capacity)));
+            hubs.reclaim_count(0, with_count(&mut word, |count| count.reclaim(capacity)));
         }
         let (asking, number) = (Client(99), 1);
-        hubs.joined(asking, 0);
+        hubs.add_client(asking, 0);
         let (operation, tentative) = (Operation::Status, false);
         let request = Request { number, hub: 0, priority: 0, tentative, timeout_us: 0, operation };
         hubs.request(&|| self.now, asking, &request).ok()?;
@@ -518,7 +524,7 @@ impl Model for HubModel {
             let mut hubs = Hubs::new(Limits { requests_per_client: 8, offer_ns: OFFER_NS });
             let description = Description { capacity, ..Description::new("hub", kind) };
             hubs.add(description).expect("models have good hubs");
-            (0..CLIENTS).for_each(|client| hubs.joined(Client(client as u64), client as u64));
+            (0..CLIENTS).for_each(|client| hubs.add_client(Client(client as u64), client as u64));
             hubs.share_counts();
             Some(hubs)
         });
@@ -550,7 +556,7 @@ impl Model for HubModel {
             ticks: self.ticks,
             broken: None,
         };
-        (0..NODES).for_each(|node| self.spread(&mut state, node));
+        (0..NODES).for_each(|node| self.send_outputs(&mut state, node));
         vec![state]
     }
 
@@ -561,7 +567,7 @@ impl Model for HubModel {
                     actions.push(HubAction::Take(client, node));
                 }
                 if !record.dead && !state.to_client[client][node].is_empty() {
-                    actions.push(HubAction::Hear(client, node));
+                    actions.push(HubAction::Deliver(client, node));
                 }
             }
             if record.dead {
@@ -590,16 +596,16 @@ impl Model for HubModel {
 
     fn next_state(&self, before: &HubState, action: HubAction) -> Option<HubState> {
         #[cfg(sim)]
-        tombolo_base::canary::plant(match self.mistake {
+        tombolo_base::canary::enable(match self.mistake {
             HubMistake::Canary(name) => name,
             _ => "",
         });
         let mut state = before.clone();
         match action {
             HubAction::Begin(client) => self.begin(&mut state, client),
-            HubAction::AtOnce(client) => self.at_once(&mut state, client)?,
+            HubAction::AtOnce(client) => self.operate_on_lent_count(&mut state, client)?,
             HubAction::Take(client, node) => self.take(&mut state, client, node)?,
-            HubAction::Hear(client, node) => self.hear(&mut state, client, node)?,
+            HubAction::Deliver(client, node) => self.deliver_to_client(&mut state, client, node)?,
             HubAction::GiveUp(client) => self.give_up(&mut state, client),
             HubAction::Close(client) => {
                 state.clients[client].closed = true;
@@ -631,7 +637,7 @@ impl Model for HubModel {
                     if let Some(hubs) = &mut state.nodes[node] {
                         hubs.tick(state.now);
                     }
-                    self.spread(&mut state, node);
+                    self.send_outputs(&mut state, node);
                 }
             }
         }

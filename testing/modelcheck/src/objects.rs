@@ -29,23 +29,23 @@ pub enum Canary {
 pub struct Checked(pub Consistency, pub Canary);
 
 impl Checked {
-    fn cut(self, lines: Range<usize>) -> Range<usize> {
+    fn omit_last(self, lines: Range<usize>) -> Range<usize> {
         let missing = usize::from(self.1 == Canary::MissingInvalidate && !lines.is_empty());
         lines.start..lines.end - missing
     }
 }
 
 impl Controller for Checked {
-    fn looks_at(&self, layout: &Layout, rank: usize) -> usize {
-        self.0.looks_at(layout, rank)
+    fn version_line(&self, layout: &Layout, rank: usize) -> usize {
+        self.0.version_line(layout, rank)
     }
 
     fn raised_at_acquire(&self, layout: &Layout) -> Range<usize> {
-        self.cut(self.0.raised_at_acquire(layout))
+        self.omit_last(self.0.raised_at_acquire(layout))
     }
 
     fn raised_at_release(&self, layout: &Layout, modified: bool) -> Range<usize> {
-        self.cut(self.0.raised_at_release(layout, modified))
+        self.omit_last(self.0.raised_at_release(layout, modified))
     }
 }
 
@@ -298,7 +298,7 @@ impl Model for Objects {
             if state.deaths > 0 && !idle {
                 steps.extend([Step::Kill(rank, 0), Step::Kill(rank, 1)]);
             }
-            let news = state.dead.iter().filter(|dead| !member.gone.has(*dead));
+            let news = state.dead.iter().filter(|dead| !member.gone.contains(*dead));
             steps.extend(news.map(|dead| Step::Learn(rank, dead)));
         }
     }

@@ -68,8 +68,8 @@ impl Model for Pages {
     }
 
     fn actions(&self, state: &PagesState, steps: &mut Vec<Step>) {
-        steps.extend(state.world.loaded().map(|(from, to)| Step::Deliver(from, to)));
-        steps.extend(state.world.losable().map(|(from, to)| Step::Lose(from, to)));
+        steps.extend(state.world.loaded_links().map(|(from, to)| Step::Deliver(from, to)));
+        steps.extend(state.world.losable_links().map(|(from, to)| Step::Lose(from, to)));
         for (rank, member) in state.world.members.iter().enumerate() {
             let Some(member) = member else { continue };
             if member.node.due_ns().is_some() {

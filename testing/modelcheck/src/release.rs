@@ -5,7 +5,7 @@
 //! of messages that a rank sent before it died.
 
 use stateright::{Model, Property};
-use tombolo_directory::released::{Released, Waits};
+use tombolo_directory::released::{PendingOperation, ReleaseWorld};
 use tombolo_directory::{Consistency, Geometry, Rank};
 
 /// Configuration and bounds of a model.
@@ -30,7 +30,7 @@ pub struct Release {
 /// All ranks, and the remaining bounds.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct ReleaseState {
-    world: Released,
+    world: ReleaseWorld,
     operations: u8,
     deaths: u8,
 }
@@ -61,7 +61,7 @@ impl Model for Release {
     type Action = Step;
 
     fn init_states(&self) -> Vec<ReleaseState> {
-        let world = Released::new(Geometry {
+        let world = ReleaseWorld::new(Geometry {
             ranks: self.ranks,
             me: Rank(0),
             pages: self.pages,
@@ -75,8 +75,8 @@ impl Model for Release {
 
     fn actions(&self, state: &ReleaseState, steps: &mut Vec<Step>) {
         let world = &state.world;
-        steps.extend(world.loaded().map(|(from, to)| Step::Deliver(from, to)));
-        steps.extend(world.losable().map(|(from, to)| Step::Lose(from, to)));
+        steps.extend(world.loaded_links().map(|(from, to)| Step::Deliver(from, to)));
+        steps.extend(world.losable_links().map(|(from, to)| Step::Lose(from, to)));
         for rank in 0..usize::from(self.ranks) {
             if state.deaths > 0 && world.members[rank].is_some() {
                 steps.push(Step::Kill(rank));
@@ -95,7 +95,7 @@ impl Model for Release {
                 }
             }
             steps.push(Step::Release(rank));
-            if self.lock && world.is_free() {
+            if self.lock && world.is_lock_free() {
                 steps.push(Step::Lock(rank));
             }
         }
@@ -111,8 +111,10 @@ impl Model for Release {
                 state.deaths -= 1;
                 world.kill(rank);
             }
-            Step::Read(rank, page) => world.begin(rank, Waits::Read(page)),
-            Step::Write(rank, page, under_lock) => world.begin(rank, Waits::Write(page, under_lock)),
+            Step::Read(rank, page) => world.begin(rank, PendingOperation::Read(page)),
+            Step::Write(rank, page, under_lock) => {
+                world.begin(rank, PendingOperation::Write(page, under_lock));
+            }
             Step::Release(rank) => world.release(rank),
             Step::Lock(rank) => world.lock(rank),
             Step::Refresh(rank) => world.refresh(rank),

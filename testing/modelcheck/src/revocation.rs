@@ -10,7 +10,7 @@ use std::num::NonZeroU16;
 use stateright::{Model, Property};
 use tombolo_base::{ChannelId, DomainId, NodeId, WindowId};
 use tombolo_capability::{
-    CapabilityId, Consequence, Memory, NewRegion, Operation, PAGE_BYTES, Patience, Rights, Table,
+    CapabilityId, Memory, NewRegion, Operation, PAGE_BYTES, RevocationTimeouts, Rights, Table, TableAction,
 };
 
 /// Number of domains: the owner, its grantee on the host, and that one's grantee on the other node.
@@ -113,11 +113,11 @@ pub enum Action {
     /// A domain unmaps its memory on its own initiative.
     Unmap(usize),
     /// A domain unmaps memory as requested.
-    LetGo(usize),
+    Unmapped(usize),
     /// A node handles an order.
-    Obey(usize),
+    ExecuteOrder(usize),
     /// The root handles a report of a node.
-    Hear(usize),
+    ReceiveReport(usize),
     /// A domain is killed.
     Kill(usize),
     /// A domain is stopped forever.
@@ -138,15 +138,15 @@ fn index(domain: DomainId) -> usize {
 
 impl Revocation {
     fn settle(&self, state: &mut RevocationState) {
-        for consequence in state.table.take_consequences() {
+        for consequence in state.table.take_actions() {
             match consequence {
-                Consequence::HangUp { node, mapping } => {
+                TableAction::RequestUnmap { node, mapping } => {
                     let node = &mut state.nodes[usize::from(node.0)];
                     if !node.dead {
                         node.orders.push_back(Order::HangUp { mapping: mapping.0 });
                     }
                 }
-                Consequence::Condemn { domain } => {
+                TableAction::Kill { domain } => {
                     if self.mistake == Mistake::SilenceIsDeath {
                         state.table.node_lost(domain.node());
                     }
@@ -155,14 +155,14 @@ impl Revocation {
                         node.orders.push_back(Order::Kill { domain: index(domain) });
                     }
                 }
-                Consequence::Answer { operation, outcome } => {
+                TableAction::Answer { operation, outcome } => {
                     let by = state.open.remove(&operation);
-                    if outcome.is_ok() && by.is_some_and(|by| state.reaches_below(by)) {
+                    if outcome.is_ok() && by.is_some_and(|by| state.is_mapped_below(by)) {
                         state.broken =
                             Some("a revocation is complete, and the memory is mapped by what was revoked");
                     }
                 }
-                Consequence::Freed { .. } => {
+                TableAction::Freed { .. } => {
                     if state.reaches() {
                         state.broken = Some("memory is free for others, and mapped");
                     }
@@ -171,7 +171,12 @@ impl Revocation {
             }
         }
         // A planted mistake may cause further consequences.
-        if !state.table.held().iter().all(|(what, count)| *what != "consequences of regions" || *count == 0) {
+        if !state
+            .table
+            .resource_counts()
+            .iter()
+            .all(|(what, count)| *what != "actions of regions" || *count == 0)
+        {
             self.settle(state);
         }
     }
@@ -179,7 +184,7 @@ impl Revocation {
 
 impl RevocationState {
     /// Returns whether a process has the memory mapped by a capability below that of `by`, or is about to.
-    fn reaches_below(&self, by: usize) -> bool {
+    fn is_mapped_below(&self, by: usize) -> bool {
         let mapped = self.domains.iter().flat_map(|domain| &domain.mapped).any(|(_, right)| *right > by);
         let on_its_way = |order: &Order| matches!(order, Order::Map { domain, .. } if *domain > by && !self.domains[*domain].dead);
         mapped || self.nodes.iter().flat_map(|node| &node.orders).any(on_its_way)
@@ -202,7 +207,7 @@ impl RevocationState {
         self.domains[domain] = Domain { dead: true, ..Domain::default() };
     }
 
-    fn all_is_quiet(&self) -> bool {
+    fn is_quiet(&self) -> bool {
         self.nodes.iter().all(|node| node.orders.is_empty() && node.reports.is_empty())
     }
 
@@ -218,7 +223,7 @@ impl Model for Revocation {
     type Action = Action;
 
     fn init_states(&self) -> Vec<RevocationState> {
-        let mut table = Table::new(Patience { let_go_ns: 1 });
+        let mut table = Table::new(RevocationTimeouts { unmap_timeout_ns: 1 });
         let new = NewRegion {
             node: NodeId(0),
             generation: NonZeroU16::MIN,
@@ -277,15 +282,15 @@ impl Model for Revocation {
                 }
             }
             if record.told.iter().any(|told| record.mapped.iter().any(|(number, _)| number == told)) {
-                actions.push(Action::LetGo(domain));
+                actions.push(Action::Unmapped(domain));
             }
         }
         for (node, record) in state.nodes.iter().enumerate() {
             if !record.orders.is_empty() {
-                actions.push(Action::Obey(node));
+                actions.push(Action::ExecuteOrder(node));
             }
             if !record.reports.is_empty() {
-                actions.push(Action::Hear(node));
+                actions.push(Action::ReceiveReport(node));
             }
         }
         if state.losses > 0 {
@@ -316,14 +321,14 @@ impl Model for Revocation {
                 let (mapping, _) = *state.domains[domain].mapped.first()?;
                 state.unmap(domain, mapping);
             }
-            Action::LetGo(domain) => {
+            Action::Unmapped(domain) => {
                 let told = *state.domains[domain].told.first()?;
                 state.unmap(domain, told);
             }
-            Action::Obey(node) => self.obey(&mut state, node)?,
-            Action::Hear(node) => match state.nodes[node].reports.pop_front()? {
+            Action::ExecuteOrder(node) => self.execute_order(&mut state, node)?,
+            Action::ReceiveReport(node) => match state.nodes[node].reports.pop_front()? {
                 Report::Released { mapping } => {
-                    state.table.released(NodeId(node as u16), ChannelId(mapping));
+                    state.table.mapping_released(NodeId(node as u16), ChannelId(mapping));
                 }
                 Report::Ended { domain } => state.table.domain_ended(id(domain)),
             },
@@ -339,7 +344,7 @@ impl Model for Revocation {
                     let mapped: Vec<u64> =
                         state.domains[domain].mapped.iter().map(|(number, _)| *number).collect();
                     for mapping in mapped {
-                        state.table.released(NodeId(NODE_OF[domain] as u16), ChannelId(mapping));
+                        state.table.mapping_released(NodeId(NODE_OF[domain] as u16), ChannelId(mapping));
                     }
                 }
             }
@@ -369,8 +374,9 @@ impl Model for Revocation {
                 |_, state: &RevocationState| state.broken.is_none(),
             ),
             Property::always("when everybody is dead nothing is left", |_, state: &RevocationState| {
-                let all_dead = state.domains.iter().all(|domain| domain.dead) && state.all_is_quiet();
-                !all_dead || (state.freed && state.table.held().iter().all(|(_, count)| *count == 0))
+                let all_dead = state.domains.iter().all(|domain| domain.dead) && state.is_quiet();
+                !all_dead
+                    || (state.freed && state.table.resource_counts().iter().all(|(_, count)| *count == 0))
             }),
             Property::always("a revocation is answered", |model: &Revocation, state: &RevocationState| {
                 // Holds in final states, except where the bound on timeouts of the root cut the run short.
@@ -402,7 +408,7 @@ impl Revocation {
         state.nodes[NODE_OF[domain]].orders.push_back(Order::Map { domain, mapping });
     }
 
-    fn obey(&self, state: &mut RevocationState, node: usize) -> Option<()> {
+    fn execute_order(&self, state: &mut RevocationState, node: usize) -> Option<()> {
         match state.nodes[node].orders.pop_front()? {
             Order::Map { domain, mapping } if state.domains[domain].dead => {
                 // The domain's end of the lifeline was dropped with the message.

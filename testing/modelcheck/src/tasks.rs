@@ -95,7 +95,7 @@ pub enum TaskAction {
     /// The program cancels a task.
     Cancel(u32),
     /// The starter handles the next message of a worker.
-    Hear(usize),
+    DeliverToStarter(usize),
     /// A worker handles its next message.
     Take(usize),
     /// A task ends.
@@ -111,25 +111,25 @@ pub enum TaskAction {
 }
 
 impl TaskState {
-    fn break_with(&mut self, what: &'static str) {
+    fn report_violation(&mut self, what: &'static str) {
         self.broken.get_or_insert(what);
     }
 
-    fn spread(&mut self) {
+    fn send_outputs(&mut self) {
         for output in self.scheduler.take_outputs() {
             match output {
                 Output::Start { worker, task, .. } => {
                     if self.runs.contains(&task) {
-                        self.break_with("a task is given twice");
+                        self.report_violation("a task is given twice");
                     }
                     self.runs.push(task);
                     self.send(worker.0, ToWorker::Start(task));
                 }
                 Output::Cancel { worker, task } => self.send(worker.0, ToWorker::Cancel(task)),
-                Output::Ended { origin: Origin::Here, task, .. } => {
+                Output::Ended { origin: Origin::Local, task, .. } => {
                     *self.ended.entry(task).or_default() += 1;
                     if self.ended[&task] > 1 {
-                        self.break_with("a task ends twice");
+                        self.report_violation("a task ends twice");
                     }
                 }
                 Output::Ended { origin: Origin::Worker(worker, number), .. } => {
@@ -145,22 +145,24 @@ impl TaskState {
         }
     }
 
-    fn hear(&mut self, worker: usize) -> Option<()> {
+    fn deliver_to_starter(&mut self, worker: usize) -> Option<()> {
         let message = self.to_starter[worker].pop_front()?;
         let id = WorkerId(worker);
-        let heard = match message {
-            ToStarter::Want { more, released } => self.scheduler.wants(0, id, more, released),
-            ToStarter::Start(number) => self.scheduler.start_by(0, (id, number), None, 1, Bytes::default()),
-            ToStarter::Ended(task, end) => self.scheduler.ended(0, id, task, end),
+        let handled = match message {
+            ToStarter::Want { more, released } => self.scheduler.handle_want(0, id, more, released),
+            ToStarter::Start(number) => {
+                self.scheduler.start_for_worker(0, (id, number), None, 1, Bytes::default())
+            }
+            ToStarter::Ended(task, end) => self.scheduler.handle_ended(0, id, task, end),
             ToStarter::Died => {
                 self.scheduler.worker_ended(0, id, "");
                 Ok(())
             }
         };
-        if heard.is_err() {
-            self.break_with("a worker is taken for one that breaks the protocol");
+        if handled.is_err() {
+            self.report_violation("a worker is taken for one that breaks the protocol");
         }
-        self.spread();
+        self.send_outputs();
         Some(())
     }
 
@@ -180,7 +182,7 @@ impl TaskState {
             }
             ToWorker::Ended(number) => match state.children.iter().position(|child| *child == number) {
                 Some(child) => drop(state.children.remove(child)),
-                None => self.break_with("a worker hears of a task that it does not have"),
+                None => self.report_violation("a worker hears of a task that it does not have"),
             },
         }
         Some(())
@@ -200,7 +202,7 @@ impl TaskState {
 
     /// Describes an object left over in a final state, if there is one.
     fn left(&self) -> Option<&'static str> {
-        if self.scheduler.held().iter().any(|(_, count)| *count > 0) {
+        if self.scheduler.resource_counts().iter().any(|(_, count)| *count > 0) {
             return Some("the scheduler keeps a task");
         }
         if self.workers.iter().any(|worker| !worker.dead && !worker.children.is_empty()) {
@@ -253,7 +255,7 @@ impl Model for TaskModel {
         }
         for worker in 0..WORKERS {
             if !state.to_starter[worker].is_empty() {
-                actions.push(TaskAction::Hear(worker));
+                actions.push(TaskAction::DeliverToStarter(worker));
             }
             let own = &state.workers[worker];
             if own.dead {
@@ -290,14 +292,14 @@ impl Model for TaskModel {
                 if let Ok(task) = state.scheduler.start(0, node, 1, Bytes::default()) {
                     state.ended.insert(task, 0);
                 }
-                state.spread();
+                state.send_outputs();
             }
             TaskAction::Cancel(task) => {
                 state.cancels -= 1;
                 state.scheduler.cancel(0, task);
-                state.spread();
+                state.send_outputs();
             }
-            TaskAction::Hear(worker) => state.hear(worker)?,
+            TaskAction::DeliverToStarter(worker) => state.deliver_to_starter(worker)?,
             TaskAction::Take(worker) => state.take(worker, self.mistake)?,
             TaskAction::End(worker, task) => {
                 let fresh = state.workers[worker].lights.remove(&task)?;
@@ -333,7 +335,7 @@ impl Model for TaskModel {
             TaskAction::Tick => {
                 let at = state.scheduler.next_tick()?;
                 state.scheduler.tick(at);
-                state.spread();
+                state.send_outputs();
             }
         }
         Some(state)
@@ -349,7 +351,8 @@ impl Model for TaskModel {
                     TaskAction::End(worker, task) => state.workers[*worker].lights.get(task) == Some(&false),
                     _ => false,
                 });
-                let waits_for_queued = !actions.is_empty() && only_ends && state.scheduler.held()[2].1 > 0;
+                let waits_for_queued =
+                    !actions.is_empty() && only_ends && state.scheduler.resource_counts()[2].1 > 0;
                 let left = if actions.is_empty() { state.left() } else { None };
                 state.fault().is_none() && left.is_none() && !waits_for_queued
             }),

@@ -35,7 +35,7 @@ fn the_loss_of_a_node_at_every_step() {
 }
 
 #[test]
-fn rights_that_are_let_go_at_every_step() {
+fn rights_dropped_at_every_step() {
     check(Revocation { faults: 0, losses: 0, ticks: 0, gives_up: true, mistake: Mistake::None });
 }
 

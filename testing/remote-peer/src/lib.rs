@@ -255,7 +255,7 @@ pub fn message(number: u64, length_bytes: usize) -> Vec<u8> {
 
 /// Returns the length of message `number`, in bytes.
 #[must_use]
-pub fn some_length(number: u64, max_bytes: usize) -> usize {
+pub fn message_length(number: u64, max_bytes: usize) -> usize {
     (8 + (number % 61) as usize).min(max_bytes)
 }
 
@@ -265,7 +265,7 @@ mod tests {
     use alloc::vec;
 
     #[test]
-    fn orders_and_answers_survive_their_way() {
+    fn orders_and_answers_round_trip() {
         let config = control_config();
         let opening = Opening { accepts: true, name: "a/b".into(), config, interface_hash: 7, timeout_ns: 9 };
         let orders = [

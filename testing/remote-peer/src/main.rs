@@ -20,10 +20,10 @@ use tombolo_bare::{self as tombolo, env, prelude::*, time::Instant};
 use tombolo::Domain;
 use tombolo_remote_peer::control_config;
 
-use station::Station;
+use station::PeerStation;
 
 /// Timeout of operations that are expected to succeed.
-const PATIENCE: Duration = Duration::from_secs(100);
+const TIMEOUT: Duration = Duration::from_secs(100);
 
 /// Time to poll for orders before sleeping.
 const SPIN: Duration = Duration::from_micros(50);
@@ -62,28 +62,28 @@ fn begin() -> u8 {
 
 /// Executes orders until the suite closes the control channels.
 fn serve(prefix: &str, count: &str) -> Outcome<()> {
-    let domain = Domain::attach()?.with_timeout(PATIENCE);
+    let domain = Domain::attach()?.with_timeout(TIMEOUT);
     let mut stations = Vec::new();
     for number in 0..count.parse::<u32>()? {
         let name = format!("{prefix}/{number}");
         let control = place::options(control_config(), 0)?.connect(&domain, &name)?;
-        stations.push(Station::new(control));
+        stations.push(PeerStation::new(control));
     }
     let mut last_order = Instant::now();
     loop {
         let mut ordered = false;
         for station in &mut stations {
             match station.serve(&domain)? {
-                station::Served::Orders => ordered = true,
-                station::Served::Nothing => {}
-                station::Served::End => return Ok(()),
+                station::PollResult::Orders => ordered = true,
+                station::PollResult::Nothing => {}
+                station::PollResult::End => return Ok(()),
             }
         }
         if ordered {
             last_order = Instant::now();
         } else if last_order.elapsed() > SPIN {
             place::sleep(&domain, &mut stations)?;
-            stations.iter_mut().try_for_each(Station::report_rung)?;
+            stations.iter_mut().try_for_each(PeerStation::report_rung)?;
         }
     }
 }

@@ -5,10 +5,10 @@ use tombolo_bare::{self as tombolo, prelude::*};
 
 use tombolo::{Domain, Error};
 use tombolo_link::ChannelConfig;
-use tombolo_remote_peer::{message, some_length};
+use tombolo_remote_peer::{message, message_length};
 use tombolo_ring::{SlotSize, Variant};
 
-use crate::{Outcome, PATIENCE, USAGE, place};
+use crate::{Outcome, TIMEOUT, USAGE, place};
 
 pub(crate) fn play(name: &str, role: &str, shape: &[&str]) -> Outcome<()> {
     let [slot_bytes, slots, used_flag, hash] = shape else { return Err(USAGE.into()) };
@@ -23,14 +23,14 @@ pub(crate) fn play(name: &str, role: &str, shape: &[&str]) -> Outcome<()> {
 }
 
 fn until_the_end(name: &str, role: &str, config: ChannelConfig, hash: u64) -> Result<(), Error> {
-    let domain = Domain::attach()?.with_timeout(PATIENCE);
+    let domain = Domain::attach()?.with_timeout(TIMEOUT);
     let mut channel = place::options(config, hash)?.export(&domain, name)?.accept()?;
     channel.send(b"here")?;
     let (max_bytes, mut number, mut buffer) = (channel.max_message_bytes(), 0, Vec::new());
     loop {
         match role {
             "sends" => {
-                channel.send(&message(number, some_length(number, max_bytes)))?;
+                channel.send(&message(number, message_length(number, max_bytes)))?;
                 number += 1;
             }
             "receives" => {

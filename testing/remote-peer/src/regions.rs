@@ -8,14 +8,14 @@ use tombolo_bare::{self as tombolo, prelude::*};
 use tombolo::region::{CapabilityId, Mapping, RegionOptions, Rights};
 use tombolo::{Domain, Error};
 
-use crate::{Outcome, PATIENCE};
+use crate::{Outcome, TIMEOUT};
 
 /// List of the valid orders.
 const USAGE: &str = "map ID, view ID, read OFFSET LENGTH, write OFFSET TEXT, publish WORD VALUE, current WORD, \
                      keep, drop, make LENGTH [WINDOW], revoke, or spin";
 
 pub(crate) fn follow(name: &str) -> Outcome<()> {
-    let domain = Domain::attach()?.with_timeout(PATIENCE);
+    let domain = Domain::attach()?.with_timeout(TIMEOUT);
     let mut channel = domain.export(name)?.accept()?;
     let (peer, mut mapping, mut made) = (channel.peer(), None::<Mapping>, None);
     let mut kept = Vec::new();
@@ -79,7 +79,7 @@ pub(crate) fn follow(name: &str) -> Outcome<()> {
             }
             (["revoke"], _) => {
                 let made = made.as_ref().ok_or("it made no region")?;
-                made.revoke(PATIENCE).map(|revoked| format!("removed {}", revoked.removed))
+                made.revoke(TIMEOUT).map(|revoked| format!("removed {}", revoked.removed))
             }
             (["spin"], _) => {
                 channel.send(b"spinning")?;

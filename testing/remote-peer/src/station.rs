@@ -12,7 +12,7 @@ use tombolo_remote_peer::{Answer, Awaited, Counts, Failure, Opening, Order};
 use crate::{Outcome, place};
 
 /// Result of a poll for orders.
-pub(crate) enum Served {
+pub(crate) enum PollResult {
     /// An order was executed.
     Orders,
     /// No order was pending.
@@ -21,7 +21,7 @@ pub(crate) enum Served {
     End,
 }
 
-pub(crate) struct Station {
+pub(crate) struct PeerStation {
     pub(crate) control: Channel,
     /// Channel under test, once it is open.
     pub(crate) end: Option<Channel>,
@@ -35,23 +35,23 @@ pub(crate) struct Station {
     message: Vec<u8>,
 }
 
-impl Station {
-    pub(crate) fn new(control: Channel) -> Station {
+impl PeerStation {
+    pub(crate) fn new(control: Channel) -> PeerStation {
         let (order, message) = (Vec::new(), Vec::new());
-        Station { control, end: None, announced: None, asleep: None, rung: false, order, message }
+        PeerStation { control, end: None, announced: None, asleep: None, rung: false, order, message }
     }
 
     /// Executes an order and answers it, if one is pending.
-    pub(crate) fn serve(&mut self, domain: &Domain) -> Outcome<Served> {
+    pub(crate) fn serve(&mut self, domain: &Domain) -> Outcome<PollResult> {
         let mut order = core::mem::take(&mut self.order);
         let served = match self.control.try_recv_into(&mut order) {
-            Ok(None) => Served::Nothing,
+            Ok(None) => PollResult::Nothing,
             Ok(Some(_)) => {
-                let answer = self.follow(domain, Order::from_bytes(&order)?);
+                let answer = self.execute(domain, Order::from_bytes(&order)?);
                 self.control.send(&answer)?;
-                Served::Orders
+                PollResult::Orders
             }
-            Err(Error::Closed { .. } | Error::PeerDied { .. } | Error::RelayDied { .. }) => Served::End,
+            Err(Error::Closed { .. } | Error::PeerDied { .. } | Error::RelayDied { .. }) => PollResult::End,
             Err(error) => return Err(error.into()),
         };
         self.order = order;
@@ -74,9 +74,9 @@ impl Station {
         Counts { numbers: [sent.0, sent.1, received.0, received.1, stats.rings, stats.sleeps] }
     }
 
-    fn follow(&mut self, domain: &Domain, order: Order<'_>) -> Vec<u8> {
+    fn execute(&mut self, domain: &Domain, order: Order<'_>) -> Vec<u8> {
         let mut message = core::mem::take(&mut self.message);
-        let done = self.try_to(domain, order, &mut message);
+        let done = self.try_execute(domain, order, &mut message);
         let answer = match done {
             Ok(Some(number)) => Answer::Done(number),
             Ok(None) => Answer::Message(&message),
@@ -88,7 +88,7 @@ impl Station {
     }
 
     /// Executes an order. Returns the number to answer, or `None` if a message was received.
-    fn try_to(
+    fn try_execute(
         &mut self,
         domain: &Domain,
         order: Order<'_>,
@@ -123,7 +123,7 @@ impl Station {
             }
             Order::Awake(rung) => {
                 (self.announced, self.asleep) = (None, None);
-                place::awake(end, rung);
+                place::finish_sleep(end, rung);
             }
             Order::Close => place::close(end),
             Order::Drop => (self.end, self.announced, self.asleep) = (None, None, None),

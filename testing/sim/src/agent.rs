@@ -6,11 +6,11 @@ use tombolo_base::{ChannelId, DomainId};
 use tombolo_control::observation::{DomainSample, NodeSample};
 use tombolo_control::{Exit, Order, RegionId, Seal, StartOrder, streams};
 use tombolo_monitor_core::agent::{
-    Action, AgentCore, Item, Outgoing, PIECE_BYTES, ProgramSource, RegionSource, Round, Stopped,
+    Action, AgentCore, Item, OutgoingReport, PIECE_BYTES, ProgramSource, RegionSource, SampleRound, Stopped,
 };
 
 use crate::descriptor::{Actor, Fd, SocketEnd};
-use crate::shared::{Birth, Event, Shared};
+use crate::shared::{Event, ProcessStart, Shared};
 use crate::window::WindowPlace;
 
 /// Maximum number of messages read of one client per turn.
@@ -97,7 +97,7 @@ impl SimAgent {
     }
 
     /// Returns the next report to the root.
-    pub fn next_report(&mut self) -> Option<Outgoing<Fd>> {
+    pub fn next_report(&mut self) -> Option<OutgoingReport<Fd>> {
         self.core.next_report()
     }
 
@@ -122,7 +122,9 @@ impl SimAgent {
             .filter(|(_, count)| *count > 0)
             .map(|(what, count)| format!("{count} {what}"))
             .collect();
-        (!left.is_empty()).then(|| left.join(", ")).or_else(|| left_in(&self.core.held(), clients))
+        (!left.is_empty())
+            .then(|| left.join(", "))
+            .or_else(|| leftover_entries(&self.core.resource_counts(), clients))
     }
 
     /// Executes an order of the root.
@@ -136,7 +138,7 @@ impl SimAgent {
     }
 
     /// Polls all event sources, in random order.
-    pub fn look(&mut self, shared: &mut Shared) {
+    pub fn poll_events(&mut self, shared: &mut Shared) {
         self.core.tick(shared.now);
         self.perform(shared);
         let mut what = [0, 1, 2, 3];
@@ -145,12 +147,12 @@ impl SimAgent {
             match what {
                 0 => self.accept(shared),
                 1 => self.serve_clients(shared),
-                2 => self.look_at_lifelines(shared),
-                _ => self.look_at_children(shared),
+                2 => self.poll_lifelines(shared),
+                _ => self.poll_children(shared),
             }
         }
         if let Some(at) = self.core.next_tick() {
-            shared.turn_within(self.actor(), at.saturating_sub(shared.now).max(1));
+            shared.schedule_turn(self.actor(), at.saturating_sub(shared.now).max(1));
         }
     }
 
@@ -170,35 +172,35 @@ impl SimAgent {
         for connection in connections {
             for _ in 0..BURST {
                 let Some(end) = self.clients.get(&connection) else { break };
-                if !self.core.is_client_heard(connection) {
+                if !self.core.should_read_client(connection) {
                     break;
                 }
                 match end.receive() {
                     Some((message, fds)) => {
-                        self.core.client_asked(connection, message, false, fds.into_iter().next());
+                        self.core.client_message_received(connection, message, false, fds.into_iter().next());
                     }
-                    None if end.is_gone() => self.core.client_gone(connection),
+                    None if end.is_gone() => self.core.client_disconnected(connection),
                     None => break,
                 }
                 self.perform(shared);
             }
             // More messages may be pending than one turn reads.
-            if self.clients.get(&connection).is_some_and(|end| end.waiting() > 0) {
+            if self.clients.get(&connection).is_some_and(|end| end.pending_packets() > 0) {
                 shared.wake(self.actor());
             }
         }
     }
 
-    fn look_at_lifelines(&mut self, shared: &mut Shared) {
+    fn poll_lifelines(&mut self, shared: &mut Shared) {
         let gone: Vec<ChannelId> =
             self.lifelines.iter().filter(|(_, end)| end.is_gone()).map(|(channel, _)| *channel).collect();
         for channel in gone {
-            self.core.lifeline_let_go(channel);
+            self.core.lifeline_closed(channel);
             self.perform(shared);
         }
     }
 
-    fn look_at_children(&mut self, shared: &mut Shared) {
+    fn poll_children(&mut self, shared: &mut Shared) {
         let mut domains: Vec<DomainId> = self.children.keys().copied().collect();
         shared.random.shuffle(&mut domains);
         for domain in domains {
@@ -208,19 +210,19 @@ impl SimAgent {
             for stream in [streams::OUTPUT, streams::ERROR, streams::SIDE] {
                 while self.core.may_read_output(domain, stream) && self.read_output(domain, stream) {}
             }
-            self.look_at_end(domain);
+            self.poll_end(domain);
             self.perform(shared);
         }
     }
 
-    fn look_at_end(&mut self, domain: DomainId) {
+    fn poll_end(&mut self, domain: DomainId) {
         let Some(child) = self.children.get(&domain).filter(|child| child.life.is_gone()) else { return };
         let exit = match child.life.receive().as_ref().map(|(bytes, _)| bytes.as_slice()) {
             Some([0, status]) => Exit::Exited { status: *status },
             Some([_, signal]) => Exit::Signalled { signal: *signal },
             _ => Exit::Signalled { signal: 0 },
         };
-        self.core.ended(domain, exit);
+        self.core.child_exited(domain, exit);
         for stream in [streams::OUTPUT, streams::ERROR, streams::SIDE] {
             while self.read_output(domain, stream) {}
         }
@@ -259,9 +261,9 @@ impl SimAgent {
         {
             let count = piece.len().min(PIECE_BYTES);
             if input.is_gone() {
-                return self.core.input_refused(domain, stream);
+                return self.core.input_closed(domain, stream);
             }
-            if input.waiting_there() >= PIPE_PACKETS {
+            if input.unreceived_packets() >= PIPE_PACKETS {
                 return;
             }
             input.send((piece[..count].to_vec(), Vec::new()));
@@ -278,17 +280,17 @@ impl SimAgent {
                 Action::Close { connection } => {
                     self.clients.remove(&connection);
                 }
-                Action::Keep { hash, source } => self.keep(shared, hash, source),
+                Action::Keep { hash, source } => self.store_program(shared, hash, source),
                 Action::Forget { hash } => {
                     self.programs.remove(&hash);
                 }
                 Action::Start { order } => self.start(shared, order),
                 Action::Signal { domain, signal } => {
                     if let Some(child) = self.children.get(&domain) {
-                        shared.after(1_000, Event::Signal { pid: child.pid, signal });
+                        shared.schedule_after(1_000, Event::Signal { pid: child.pid, signal });
                     }
                 }
-                Action::Feed { domain, stream } => self.write_input(domain, stream),
+                Action::WriteInput { domain, stream } => self.write_input(domain, stream),
                 Action::CloseInput { domain, stream } => {
                     if let Some(child) = self.children.get_mut(&domain) {
                         child.close_input(stream);
@@ -299,7 +301,7 @@ impl SimAgent {
                         lifeline.hang_up();
                     }
                 }
-                Action::LetGo { channel } => {
+                Action::CloseLifeline { channel } => {
                     self.lifelines.remove(&channel);
                 }
                 // Tracing is not simulated: domains have no trace page.
@@ -343,7 +345,7 @@ impl SimAgent {
             cost_ppm: 0,
             own_load_permille: 0,
         };
-        self.core.sampled(Round { node, domains: &domains, ends: &[], cost_ns: 1000 });
+        self.core.sampled(SampleRound { node, domains: &domains, ends: &[], cost_ns: 1000 });
     }
 
     fn send(
@@ -354,31 +356,32 @@ impl SimAgent {
         items: Vec<Item<Fd>>,
         message: Vec<u8>,
     ) {
-        let made: Vec<Option<Fd>> = items.into_iter().map(|item| self.make(shared, channel, item)).collect();
+        let made: Vec<Option<Fd>> =
+            items.into_iter().map(|item| self.create_attachment(shared, channel, item)).collect();
         let fds: Option<Vec<Fd>> = made.into_iter().collect();
         let Some(end) = self.clients.get(&connection) else { return };
         if end.send((message, fds.unwrap_or_default())) {
-            self.core.client_took(connection);
+            self.core.client_message_sent(connection);
         } else {
-            self.core.client_gone(connection);
+            self.core.client_disconnected(connection);
         }
     }
 
-    fn make(&mut self, shared: &mut Shared, channel: ChannelId, item: Item<Fd>) -> Option<Fd> {
+    fn create_attachment(&mut self, shared: &mut Shared, channel: ChannelId, item: Item<Fd>) -> Option<Fd> {
         match item {
             Item::Passed(fd) => Some(fd),
             Item::Missing => None,
             Item::Lifeline => {
                 // A monitor may be out of descriptors.
                 if !shared.healed && shared.random.chance(shared.plan.faults.start / 8) {
-                    self.core.lifeline_not_made(channel);
+                    self.core.lifeline_failed(channel);
                     shared.audit.rights.maps.lifeline(channel.0, None);
                     return None;
                 }
                 let (ours, theirs) = SocketEnd::pair(&shared.wakes);
-                shared.audit.rights.maps.lifeline(channel.0, Some(theirs.numbered(channel.0)));
+                shared.audit.rights.maps.lifeline(channel.0, Some(theirs.mark_lifeline(channel.0)));
                 self.lifelines.insert(channel, ours.owned_by(self.actor()));
-                self.core.lifeline_made(channel);
+                self.core.lifeline_created(channel);
                 Some(Fd::SocketEnd(theirs))
             }
             Item::PairEnd => Some(Fd::SocketEnd(self.pairs.remove(&channel).unwrap_or_else(|| {
@@ -437,7 +440,7 @@ impl SimAgent {
             }
         };
         if sealed.is_ok() && seal == Seal::Frozen {
-            shared.audit.rights.frozen(region);
+            shared.audit.rights.on_region_frozen(region);
         }
         self.core.region_sealed(region, sealed);
     }
@@ -449,7 +452,7 @@ impl SimAgent {
         (can_be_written || !writable).then_some(Fd::Region { region, writable })
     }
 
-    fn keep(&mut self, shared: &mut Shared, hash: [u8; 32], source: ProgramSource<Fd>) {
+    fn store_program(&mut self, shared: &mut Shared, hash: [u8; 32], source: ProgramSource<Fd>) {
         let arrived = match source {
             ProgramSource::Passed(Some(Fd::Program(passed))) => passed == hash,
             ProgramSource::Passed(_) | ProgramSource::Stream { .. } => false,
@@ -486,10 +489,10 @@ impl SimAgent {
     fn start(&mut self, shared: &mut Shared, order: StartOrder) {
         let domain = order.domain;
         if !self.programs.contains(&order.build) {
-            return self.core.not_started(domain, "it did not arrive".into());
+            return self.core.child_start_failed(domain, "it did not arrive".into());
         }
         if !shared.healed && shared.random.chance(shared.plan.faults.start) {
-            return self.core.not_started(domain, "out of memory".into());
+            return self.core.child_start_failed(domain, "out of memory".into());
         }
         let pid = shared.pid();
         let pair = || SocketEnd::pair(&shared.wakes);
@@ -507,9 +510,9 @@ impl SimAgent {
         };
         let inputs =
             [child.input.as_ref().map(|_| streams::INPUT), child.side.as_ref().map(|_| streams::SIDE)];
-        self.core.started(domain, pid, &inputs.into_iter().flatten().collect::<Vec<u8>>());
+        self.core.child_started(domain, pid, &inputs.into_iter().flatten().collect::<Vec<u8>>());
         self.children.insert(domain, child);
-        shared.born.push(Birth {
+        shared.born.push(ProcessStart {
             pid,
             node: self.node,
             domain: Some(domain),
@@ -521,9 +524,9 @@ impl SimAgent {
     }
 }
 
-/// What the tables of a monitor hold besides the entries of `clients` clients, each a domain that asks for
-/// nothing.
-pub fn left_in(held: &[(&'static str, usize)], clients: usize) -> Option<String> {
+/// Returns the table entries of a monitor that do not belong to `clients` idle clients, each a domain without
+/// requests.
+pub fn leftover_entries(held: &[(&'static str, usize)], clients: usize) -> Option<String> {
     const OF_EACH_CLIENT: [&str; 6] =
         ["clients", "domains", "clients of names", "sessions", "trace pages", "sampled processes"];
     let due = |what: &str| if OF_EACH_CLIENT.contains(&what) { clients } else { 0 };

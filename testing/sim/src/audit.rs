@@ -10,7 +10,7 @@ use tombolo_control::{
     Wire,
 };
 use tombolo_link::window::WindowRange;
-use tombolo_monitor_core::root::{Client, Effect};
+use tombolo_monitor_core::root::{ClientId, Effect};
 use tombolo_naming::{Answer, Operation, Scope};
 
 use crate::rights::RightsModel;
@@ -28,7 +28,7 @@ struct DomainModel {
     /// Whether it was started by the machine.
     is_started: bool,
     /// The connection of the client that asked for it, as long as it exists.
-    parent: Option<Client>,
+    parent: Option<ClientId>,
     /// The domain of that client.
     of: Option<DomainId>,
     /// The request that asked for it, until that is answered.
@@ -45,11 +45,11 @@ struct ChannelModel {
 
 /// Effects that the core must emit before the next request.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Due {
-    Told(Client, DomainId),
-    Answer(Client, u32),
+enum RequiredEffect {
+    Told(ClientId, DomainId),
+    Answer(ClientId, u32),
     HangUp(u16, ChannelId),
-    Dismissed(Client),
+    Dismissed(ClientId),
     Output(DomainId, u8, Vec<u8>),
 }
 
@@ -65,15 +65,15 @@ struct Lent {
 /// The model of the root.
 #[derive(Debug, Default)]
 pub struct Audit {
-    clients: BTreeMap<Client, ClientModel>,
+    clients: BTreeMap<ClientId, ClientModel>,
     joined_ever: BTreeSet<(u16, u16, u32)>,
     domains: BTreeMap<DomainId, DomainModel>,
     domains_ever: BTreeSet<DomainId>,
-    names: BTreeMap<String, (Client, DomainId, u32)>,
+    names: BTreeMap<String, (ClientId, DomainId, u32)>,
     channels: BTreeMap<ChannelId, ChannelModel>,
     newest_channel: u64,
     /// Machine-scope locks that are held: owner and token.
-    locks: BTreeMap<String, (Client, u64)>,
+    locks: BTreeMap<String, (ClientId, u64)>,
     newest_tokens: BTreeMap<String, u64>,
     lent: BTreeMap<u16, Vec<Lent>>,
     vectors: BTreeMap<u16, BTreeSet<u16>>,
@@ -83,10 +83,10 @@ pub struct Audit {
     windowed: BTreeSet<u16>,
     /// Regions and capabilities.
     pub rights: RightsModel,
-    due: Vec<Due>,
+    due: Vec<RequiredEffect>,
     /// Effects due once all of these domains have ended.
-    held: Vec<(Client, DomainId, BTreeSet<DomainId>)>,
-    current: Option<(Client, u32)>,
+    held: Vec<(ClientId, DomainId, BTreeSet<DomainId>)>,
+    current: Option<(ClientId, u32)>,
     failure: Option<String>,
 }
 
@@ -94,8 +94,8 @@ impl Audit {
     /// A model of a machine of which these nodes have windows, and whose domains have so long to let revoked
     /// memory go.
     #[must_use]
-    pub fn new(windowed: BTreeSet<u16>, let_go_ns: u64) -> Self {
-        let rights = RightsModel::new(windowed.clone(), let_go_ns);
+    pub fn new(windowed: BTreeSet<u16>, unmap_timeout_ns: u64) -> Self {
+        let rights = RightsModel::new(windowed.clone(), unmap_timeout_ns);
         Audit { windowed, rights, ..Audit::default() }
     }
 
@@ -126,8 +126,8 @@ impl Audit {
                 let model = ClientModel { spawned: *domain, ..ClientModel::default() };
                 self.clients.insert(client(node, *connection), model);
             }
-            Report::Asked { connection, message } => self.asked(client(node, *connection), message),
-            Report::Left { connection } => self.client_gone(client(node, *connection)),
+            Report::Asked { connection, message } => self.on_request(client(node, *connection), message),
+            Report::Left { connection } => self.client_disconnected(client(node, *connection)),
             Report::Started { domain, .. } => {
                 if let Some(model) = self.domains.get_mut(domain)
                     && let (Some(request), Some(parent)) = (model.starting.take(), model.parent)
@@ -140,11 +140,11 @@ impl Audit {
                 self.domain_ended(*domain, told);
             }
             Report::Output { domain, stream, bytes } => {
-                self.due.push(Due::Output(*domain, *stream, bytes.clone()));
+                self.due.push(RequiredEffect::Output(*domain, *stream, bytes.clone()));
             }
             Report::Released { channel } => {
-                self.released(node, *channel);
-                self.rights.released(node, channel.0);
+                self.on_channel_released(node, *channel);
+                self.rights.on_mapping_released(node, channel.0);
             }
             Report::ProgramTaken { hash } => {
                 let lent = self.lent.entry(node).or_default();
@@ -162,28 +162,32 @@ impl Audit {
             | Report::Sampled { .. }
             | Report::Probed { .. }
             | Report::FrequencySet { .. } => {}
-            Report::RegionSealed { region, failed } => self.rights.sealed(*region, failed.is_none()),
+            Report::RegionSealed { region, failed } => {
+                self.rights.on_region_sealed(*region, failed.is_none());
+            }
         }
-        self.hear_rights();
+        self.collect_rights_results();
     }
 
     /// Records a failure found by the model of regions and capabilities.
-    fn hear_rights(&mut self) {
-        for (client, request) in self.rights.take_due() {
+    fn collect_rights_results(&mut self) {
+        for (client, request) in self.rights.take_due_answers() {
             self.answer_due(client, request);
         }
         let hang_ups = self.rights.take_hang_ups();
-        self.due.extend(hang_ups.into_iter().map(|(node, number)| Due::HangUp(node, ChannelId(number))));
+        self.due.extend(
+            hang_ups.into_iter().map(|(node, number)| RequiredEffect::HangUp(node, ChannelId(number))),
+        );
         if let Some(what) = self.rights.take_failure() {
             self.fail(what);
         }
     }
 
-    fn asked(&mut self, client: Client, message: &[u8]) {
+    fn on_request(&mut self, client: ClientId, message: &[u8]) {
         let Some(model) = self.clients.get_mut(&client) else { return };
         let Ok(ClientMessage { request, body }) = ClientMessage::from_bytes(message) else {
-            self.due.push(Due::Dismissed(client));
-            return self.client_gone(client);
+            self.due.push(RequiredEffect::Dismissed(client));
+            return self.client_disconnected(client);
         };
         if model.domain.is_some_and(|domain| !self.domains.contains_key(&domain)) {
             // The last request of a dead domain: there is no connection to answer on.
@@ -204,18 +208,18 @@ impl Audit {
         let by_agent = matches!(&body, Request::Names { scope: Scope::Node(name), .. } if own(name));
         // What a client asks about the names of its own node, by whatever scope, its agent answers.
         if let Some(by) = by {
-            self.rights.asked((client, request), by, &body, |domain| self.domains.contains_key(&domain));
+            self.rights.on_request((client, request), by, &body, |domain| self.domains.contains_key(&domain));
         }
         if request != 0 && !by_agent {
             model.asked.insert(request, body);
         }
     }
 
-    fn client_gone(&mut self, client: Client) {
+    fn client_disconnected(&mut self, client: ClientId) {
         let Some(model) = self.clients.remove(&client) else { return };
         self.names.retain(|_, (by, ..)| *by != client);
         self.locks.retain(|_, (by, _)| *by != client);
-        self.rights.client_gone(client);
+        self.rights.client_disconnected(client);
         for child in self.domains.values_mut() {
             // A later connection may reuse the number.
             child.parent.take_if(|parent| *parent == client);
@@ -229,9 +233,9 @@ impl Audit {
         }
     }
 
-    fn answer_due(&mut self, client: Client, request: u32) {
+    fn answer_due(&mut self, client: ClientId, request: u32) {
         if self.clients.get(&client).is_some_and(|model| model.asked.contains_key(&request)) {
-            self.due.push(Due::Answer(client, request));
+            self.due.push(RequiredEffect::Answer(client, request));
         }
     }
 
@@ -249,18 +253,18 @@ impl Audit {
             }
         }
         for (client, ended, _) in self.held.extract_if(.., |(.., descendants)| descendants.is_empty()) {
-            self.due.push(Due::Told(client, ended));
+            self.due.push(RequiredEffect::Told(client, ended));
         }
         let Some(parent) = model.parent.filter(|parent| self.clients.contains_key(parent)) else { return };
         match model.starting {
             Some(request) => self.answer_due(parent, request),
-            None if told && children.is_empty() => self.due.push(Due::Told(parent, domain)),
+            None if told && children.is_empty() => self.due.push(RequiredEffect::Told(parent, domain)),
             None if told => self.held.push((parent, domain, children)),
             None => {}
         }
     }
 
-    fn released(&mut self, node: u16, channel: ChannelId) {
+    fn on_channel_released(&mut self, node: u16, channel: ChannelId) {
         let Some(model) = self.channels.get_mut(&channel) else { return };
         let before = model.held_by.len();
         model.held_by.retain(|holder| *holder != node);
@@ -268,7 +272,7 @@ impl Audit {
             return;
         }
         if let Some(other) = model.held_by.first() {
-            return self.due.push(Due::HangUp(*other, channel));
+            return self.due.push(RequiredEffect::HangUp(*other, channel));
         }
         if let Some(model) = self.channels.remove(&channel) {
             let lent = self.lent.entry(model.window).or_default();
@@ -284,21 +288,21 @@ impl Audit {
         if !self.down.insert(node) {
             return;
         }
-        let here = |(of, _): &Client| of.0 == node;
-        let clients: Vec<Client> = self.clients.keys().copied().filter(|client| here(client)).collect();
-        clients.into_iter().for_each(|client| self.client_gone(client));
+        let here = |(of, _): &ClientId| of.0 == node;
+        let clients: Vec<ClientId> = self.clients.keys().copied().filter(|client| here(client)).collect();
+        clients.into_iter().for_each(|client| self.client_disconnected(client));
         let domains: Vec<DomainId> =
             self.domains.keys().copied().filter(|domain| domain.node().0 == node).collect();
         domains.into_iter().for_each(|domain| self.domain_ended(domain, true));
         let channels: Vec<ChannelId> = self.channels.keys().copied().collect();
-        channels.into_iter().for_each(|channel| self.released(node, channel));
+        channels.into_iter().for_each(|channel| self.on_channel_released(node, channel));
         self.channels.retain(|_, model| model.window != node);
         self.lent.remove(&node);
         self.vectors.remove(&node);
         self.rights.node_lost(node);
-        self.hear_rights();
+        self.collect_rights_results();
         // Nor is anything due there, though it may start again before that is looked at.
-        self.due.retain(|due| !matches!(due, Due::HangUp(of, _) if *of == node));
+        self.due.retain(|due| !matches!(due, RequiredEffect::HangUp(of, _) if *of == node));
     }
 
     /// Checks an effect of the core against the model.
@@ -319,7 +323,7 @@ impl Audit {
             Effect::ClearWindow { window, range } => {
                 // Windows of nodes with the host are numbered in the order of the nodes.
                 let node = self.windowed.iter().nth(usize::from(window.0)).copied();
-                self.cleared(node.unwrap_or_default(), *range);
+                self.on_range_cleared(node.unwrap_or_default(), *range);
             }
             _ => {}
         }
@@ -330,7 +334,7 @@ impl Audit {
             Order::Deliver { connection, channel, attachments, message } => {
                 match MonitorMessage::from_bytes(message) {
                     Ok(message) => {
-                        self.delivered(client(node, *connection), *channel, attachments, message);
+                        self.on_message_delivered(client(node, *connection), *channel, attachments, message);
                     }
                     Err(error) => self.fail(format!("the root says nonsense to a client: {error}")),
                 }
@@ -349,18 +353,18 @@ impl Audit {
                 self.lend(node, lent);
             }
             Order::RegionForget { region } => {
-                self.rights.forgotten(*region);
-                self.hear_rights();
+                self.rights.on_memory_freed(*region);
+                self.collect_rights_results();
             }
-            Order::HangUp { channel } => self.done(&Due::HangUp(node, *channel)),
+            Order::HangUp { channel } => self.done(&RequiredEffect::HangUp(node, *channel)),
             Order::Dismiss { connection } => {
                 let client = client(node, *connection);
-                self.done(&Due::Dismissed(client));
-                self.client_gone(client);
+                self.done(&RequiredEffect::Dismissed(client));
+                self.client_disconnected(client);
             }
             Order::OutputTaken { domain, stream, bytes } => {
-                let dropped = |due: &Due| {
-                    matches!(due, Due::Output(of, from, what)
+                let dropped = |due: &RequiredEffect| {
+                    matches!(due, RequiredEffect::Output(of, from, what)
                         if (of, from, what.len()) == (domain, stream, *bytes as usize))
                 };
                 if let Some(index) = self.due.iter().position(dropped) {
@@ -377,14 +381,14 @@ impl Audit {
         let Some(model) = self.clients.get(&client) else { return };
         if let (Some(by), Some(Request::Spawn { spawn })) = (model.domain, model.asked.get(&request)) {
             self.rights.started_with(by, domain, &spawn.given, made);
-            self.hear_rights();
+            self.collect_rights_results();
         }
     }
 
-    fn cleared(&mut self, node: u16, range: WindowRange) {
+    fn on_range_cleared(&mut self, node: u16, range: WindowRange) {
         let WindowRange { offset_bytes, length_bytes } = range;
         let generation = self.generations.get(&node).copied().unwrap_or(0);
-        self.rights.cleared(node, generation, offset_bytes, length_bytes);
+        self.rights.on_range_cleared(node, generation, offset_bytes, length_bytes);
         let overlaps = |lent: &&Lent| {
             offset_bytes < lent.offset_bytes + lent.length_bytes
                 && lent.offset_bytes < offset_bytes + length_bytes
@@ -392,10 +396,10 @@ impl Audit {
         if let Some(lent) = self.lent.get(&node).and_then(|all| all.iter().find(overlaps)).copied() {
             self.fail(format!("{range:?} of node {node}'s window is cleared while it is lent: {lent:?}"));
         }
-        self.hear_rights();
+        self.collect_rights_results();
     }
 
-    fn done(&mut self, what: &Due) {
+    fn done(&mut self, what: &RequiredEffect) {
         if let Some(index) = self.due.iter().position(|due| due == what) {
             self.due.remove(index);
         }
@@ -413,8 +417,8 @@ impl Audit {
 
     fn lend(&mut self, node: u16, lent: Lent) {
         let generation = self.generations.get(&node).copied().unwrap_or(0);
-        self.rights.lent(node, generation, lent.offset_bytes, lent.length_bytes);
-        self.hear_rights();
+        self.rights.on_range_lent(node, generation, lent.offset_bytes, lent.length_bytes);
+        self.collect_rights_results();
         let all = self.lent.entry(node).or_default();
         let end = lent.offset_bytes + lent.length_bytes;
         let overlaps = all.iter().copied().find(|other| {
@@ -426,9 +430,9 @@ impl Audit {
         }
     }
 
-    fn delivered(
+    fn on_message_delivered(
         &mut self,
-        to: Client,
+        to: ClientId,
         channel: ChannelId,
         attachments: &[Attachment],
         message: MonitorMessage,
@@ -436,13 +440,13 @@ impl Audit {
         let Some(model) = self.clients.get_mut(&to) else {
             // It left meanwhile. A grant lends all the same, until the agents let go.
             if let Reply::Connect { grant } | Reply::Incoming { grant, .. } = &message.body {
-                self.granted(to.0.0, channel, grant, attachments);
+                self.on_granted(to.0.0, channel, grant, attachments);
             }
             return;
         };
         let (by, asked) = (model.domain, model.asked.remove(&message.request));
         if message.request != 0 {
-            self.done(&Due::Answer(to, message.request));
+            self.done(&RequiredEffect::Answer(to, message.request));
             if asked.is_none() {
                 return self.fail(format!(
                     "client {to:?} got an answer to request {}, which it did not ask or was answered: {:?}",
@@ -452,14 +456,14 @@ impl Audit {
         }
         if let (Some(asked), Some(by)) = (&asked, by) {
             let lives = |domain| self.domains.contains_key(&domain);
-            self.rights.answered((to, message.request), by, asked, (&message.body, channel.0), lives);
-            self.hear_rights();
+            self.rights.check_reply((to, message.request), by, asked, (&message.body, channel.0), lives);
+            self.collect_rights_results();
         }
         match message.body {
-            Reply::Attach { domain, spawned, .. } => self.attached(to, domain, spawned),
+            Reply::Attach { domain, spawned, .. } => self.on_attached(to, domain, spawned),
             Reply::Export { listener } => {
                 if let Some(Request::Export { name, .. }) = asked {
-                    self.exported(to, name, listener);
+                    self.on_exported(to, name, listener);
                 }
             }
             Reply::Spawn { domain } => {
@@ -468,14 +472,14 @@ impl Audit {
                 });
             }
             Reply::Connect { grant } | Reply::Incoming { grant, .. } => {
-                let place = asked.as_ref().and_then(|asked| asked_place(to, asked));
+                let place = asked.as_ref().and_then(|asked| requested_node(to, asked));
                 self.require(place.is_none_or(|node| grant.peer.node() == node), || {
                     format!("{to:?} asked for a name by {asked:?} and was joined with {}", grant.peer)
                 });
                 self.require(self.domains.contains_key(&grant.peer), || {
                     format!("{} was granted to {to:?} with {}, which is dead", grant.channel, grant.peer)
                 });
-                self.granted(to.0.0, channel, &grant, attachments);
+                self.on_granted(to.0.0, channel, &grant, attachments);
             }
             Reply::Failed { fault: Fault::NameTaken { name, owner } } => {
                 let real = self.names.get(&name).map(|(_, owner, _)| *owner);
@@ -483,7 +487,7 @@ impl Audit {
                     format!("'{name}' is said to be taken by {owner}, its owner is {real:?}")
                 });
             }
-            Reply::Names { origin: None, answer } => self.named(to, answer, asked),
+            Reply::Names { origin: None, answer } => self.on_names_answer(to, answer, asked),
             Reply::Domains { domains, .. } => {
                 for info in domains {
                     let lives = self.domains.contains_key(&info.id);
@@ -491,14 +495,14 @@ impl Audit {
                 }
             }
             Reply::Ended { domain, .. } => {
-                let due = Due::Told(to, domain);
+                let due = RequiredEffect::Told(to, domain);
                 self.require(self.due.contains(&due), || {
                     format!("client {to:?} is told once too often that {domain} ended")
                 });
                 self.done(&due);
             }
             Reply::Output { domain, stream, bytes } => {
-                let due = Due::Output(domain, stream, bytes);
+                let due = RequiredEffect::Output(domain, stream, bytes);
                 self.require(self.due.contains(&due), || format!("{domain} never wrote what is shown"));
                 self.done(&due);
             }
@@ -507,7 +511,7 @@ impl Audit {
     }
 
     /// The machine's names answer.
-    fn named(&mut self, to: Client, answer: Answer, asked: Option<Request>) {
+    fn on_names_answer(&mut self, to: ClientId, answer: Answer, asked: Option<Request>) {
         match (answer, asked) {
             (Answer::Found { records, .. }, _) => {
                 for record in records {
@@ -531,7 +535,7 @@ impl Audit {
         }
     }
 
-    fn attached(&mut self, to: Client, domain: DomainId, spawned: bool) {
+    fn on_attached(&mut self, to: ClientId, domain: DomainId, spawned: bool) {
         if spawned {
             let lives = self.domains.contains_key(&domain);
             self.require(lives, || format!("{domain} attached after its end"));
@@ -546,7 +550,7 @@ impl Audit {
         }
     }
 
-    fn exported(&mut self, to: Client, name: String, listener: u32) {
+    fn on_exported(&mut self, to: ClientId, name: String, listener: u32) {
         let Some(owner) = self.clients.get(&to).and_then(|model| model.domain) else {
             return self.fail(format!("'{name}' was given to a client that is not attached"));
         };
@@ -557,7 +561,7 @@ impl Audit {
         }
     }
 
-    fn granted(&mut self, to: u16, channel: ChannelId, grant: &Grant, attachments: &[Attachment]) {
+    fn on_granted(&mut self, to: u16, channel: ChannelId, grant: &Grant, attachments: &[Attachment]) {
         let Some(place) = &grant.window else {
             return self.require(channel == grant.channel, || format!("{channel} is granted as {grant:?}"));
         };
@@ -585,16 +589,18 @@ impl Audit {
     }
 
     /// Checks, after the core handled an input, that it emitted all effects that were due.
-    pub fn settled(&mut self) {
+    pub fn check_effects(&mut self) {
         self.current = None;
-        self.rights.settled();
-        self.hear_rights();
+        self.rights.check_settled();
+        self.collect_rights_results();
         let due = std::mem::take(&mut self.due);
         let still_due = due.into_iter().find(|due| match due {
             // A client that has disconnected is told nothing.
-            Due::Told(client, _) | Due::Answer(client, _) => self.clients.contains_key(client),
-            Due::HangUp(node, _) => !self.down.contains(node),
-            Due::Dismissed(_) | Due::Output(..) => true,
+            RequiredEffect::Told(client, _) | RequiredEffect::Answer(client, _) => {
+                self.clients.contains_key(client)
+            }
+            RequiredEffect::HangUp(node, _) => !self.down.contains(node),
+            RequiredEffect::Dismissed(_) | RequiredEffect::Output(..) => true,
         });
         if let Some(due) = still_due {
             self.fail(format!("the root did not do what was due: {due:?}"));
@@ -603,12 +609,12 @@ impl Audit {
 
     /// Returns the requests of live clients that are not answered yet.
     #[must_use]
-    pub fn unanswered(&self) -> Vec<(Client, u32, &Request)> {
-        let of = |(client, model): (&Client, &'_ ClientModel)| {
+    pub fn unanswered(&self) -> Vec<(ClientId, u32, &Request)> {
+        let of = |(client, model): (&ClientId, &'_ ClientModel)| {
             let client = *client;
             model.asked.keys().map(move |request| (client, *request)).collect::<Vec<_>>()
         };
-        let all: Vec<(Client, u32)> = self.clients.iter().flat_map(of).collect();
+        let all: Vec<(ClientId, u32)> = self.clients.iter().flat_map(of).collect();
         all.into_iter()
             .filter_map(|(client, request)| {
                 self.clients.get(&client)?.asked.get(&request).map(|body| (client, request, body))
@@ -618,9 +624,9 @@ impl Audit {
 
     /// A domain that holds revoked memory though the machine started it, and can kill it.
     #[must_use]
-    pub fn unkilled(&self) -> Option<(DomainId, CapabilityId)> {
+    pub fn find_unkilled_domain(&self) -> Option<(DomainId, CapabilityId)> {
         let of_machine = |domain| self.domains.get(&domain).is_some_and(|model| model.is_started);
-        self.rights.unkilled(of_machine)
+        self.rights.find_unkilled_holder(of_machine)
     }
 
     /// Describes what is left after all domains except `clients` clients have ended.
@@ -637,7 +643,7 @@ impl Audit {
         ];
         let left: Vec<String> = counts
             .iter()
-            .chain(&self.rights.left())
+            .chain(&self.rights.remaining_objects())
             .filter(|(_, count)| *count > 0)
             .map(|(what, count)| format!("{count} {what}"))
             .collect();
@@ -645,12 +651,12 @@ impl Audit {
     }
 }
 
-fn client(node: u16, connection: u32) -> Client {
+fn client(node: u16, connection: u32) -> ClientId {
     (tombolo_base::NodeId(node), connection)
 }
 
 /// The node whose name a client asked to be connected to, if it is one's own and not the machine's.
-fn asked_place(client: Client, asked: &Request) -> Option<tombolo_base::NodeId> {
+fn requested_node(client: ClientId, asked: &Request) -> Option<tombolo_base::NodeId> {
     match asked {
         Request::Connect { scope: Scope::Own, .. } => Some(client.0),
         Request::Connect { scope: Scope::Node(name), .. } => {

@@ -323,14 +323,14 @@ impl World {
                 process.member.receive(from, &bytes).map_err(|violation| format!("to {to}: {violation}"))?;
             }
             Item::End => {
-                process.member.died(from);
+                process.member.peer_died(from);
                 process.unsent.remove(&from);
                 self.channels.remove(&(from, to));
                 self.channels.remove(&(to, from));
             }
         }
         let (usage, config) = (process.member.usage(), self.plan.config);
-        let (kept, window) = (usage.kept_chunks, config.window_chunks as usize);
+        let (kept, window) = (usage.retained_chunks, config.window_chunks as usize);
         let all = self.processes.len() * window + self.processes.len();
         self.outcome.most_kept = self.outcome.most_kept.max(kept);
         if kept > all || usage.queued_chunks > kept || usage.buffers > config.buffers.into() {
@@ -401,7 +401,7 @@ impl World {
             self.channels.insert((own, *peer), VecDeque::new());
             self.channels.insert((*peer, own), VecDeque::new());
             if let Some(process) = self.processes.get_mut(peer) {
-                process.member.connected(own);
+                process.member.peer_connected(own);
             }
         }
         let member = Member::joining(own, others, self.plan.config);

@@ -54,12 +54,12 @@ pub const CANARIES: &[(&str, u64)] = &[
 ///
 /// # Errors
 /// If there is no canary of this name, or the build has none.
-pub fn plant(name: &str) -> Result<(), NoCanary> {
+pub fn enable(name: &str) -> Result<(), NoCanary> {
     let all = CANARIES.iter().chain(&crate::pages::CANARIES).chain(&crate::release::CANARIES);
     let known = all.map(|(known, _)| *known).find(|known| *known == name);
     match known {
-        Some(known) => planting::plant(known),
-        None if name.is_empty() => planting::plant(""),
+        Some(known) => activation::enable(known),
+        None if name.is_empty() => activation::enable(""),
         None => Err(NoCanary::Unknown(name.to_owned())),
     }
 }
@@ -76,20 +76,20 @@ pub enum NoCanary {
 }
 
 #[cfg(sim)]
-mod planting {
+mod activation {
     use super::NoCanary;
 
-    pub(super) fn plant(name: &'static str) -> Result<(), NoCanary> {
-        tombolo_base::canary::plant(name);
+    pub(super) fn enable(name: &'static str) -> Result<(), NoCanary> {
+        tombolo_base::canary::enable(name);
         Ok(())
     }
 }
 
 #[cfg(not(sim))]
-mod planting {
+mod activation {
     use super::NoCanary;
 
-    pub(super) fn plant(name: &'static str) -> Result<(), NoCanary> {
+    pub(super) fn enable(name: &'static str) -> Result<(), NoCanary> {
         if name.is_empty() { Ok(()) } else { Err(NoCanary::NotBuilt) }
     }
 }

@@ -2,7 +2,7 @@
 //! death of the peer.
 
 use tombolo_base::{OutOfRange, SharedMemory};
-use tombolo_link::end::{Awaited, ChannelEnd, Deferred, EndError, Violation};
+use tombolo_link::end::{Awaited, ChannelEnd, DeferredSignals, EndError, Violation};
 use tombolo_link::{HandshakeError, Hello, OpenError, Opening, Side};
 
 /// Reason why a channel ended.
@@ -26,7 +26,7 @@ pub enum Ended {
 }
 
 /// Converts an error of a channel end.
-fn ended(end: &ChannelEnd<Deferred>, error: EndError) -> Ended {
+fn ended(end: &ChannelEnd<DeferredSignals>, error: EndError) -> Ended {
     match error {
         EndError::Closed => Ended::Closed,
         EndError::PeerDied => Ended::PeerDied,
@@ -47,8 +47,8 @@ impl From<OpenError> for Ended {
 }
 
 enum ChannelState {
-    Shaking(Box<Opening>, Deferred),
-    Open(Box<ChannelEnd<Deferred>>),
+    Handshaking(Box<Opening>, DeferredSignals),
+    Open(Box<ChannelEnd<DeferredSignals>>),
 }
 
 /// One end of a channel in memory.
@@ -62,9 +62,9 @@ impl MemoryEnd {
     /// # Errors
     /// If the memory is too small.
     pub fn open(memory: SharedMemory, side: Side, hello: Hello) -> Result<Self, OutOfRange> {
-        let mut signals = Deferred::default();
+        let mut signals = DeferredSignals::default();
         let opening = Opening::start(&memory, side, hello, &mut signals)?;
-        Ok(MemoryEnd { state: ChannelState::Shaking(Box::new(opening), signals) })
+        Ok(MemoryEnd { state: ChannelState::Handshaking(Box::new(opening), signals) })
     }
 
     /// Returns whether the handshake is complete.
@@ -75,18 +75,18 @@ impl MemoryEnd {
 
     /// Returns the open channel; `None` before the handshake is complete.
     #[must_use]
-    pub fn into_end(self) -> Option<ChannelEnd<Deferred>> {
+    pub fn into_end(self) -> Option<ChannelEnd<DeferredSignals>> {
         match self.state {
             ChannelState::Open(end) => Some(*end),
-            ChannelState::Shaking(..) => None,
+            ChannelState::Handshaking(..) => None,
         }
     }
 
     /// Records evidence that the peer is gone.
-    pub fn note_peer_gone(&mut self) {
+    pub fn mark_peer_gone(&mut self) {
         self.signals().report_peer_gone();
         if let ChannelState::Open(end) = &mut self.state {
-            end.listen();
+            end.poll_signals();
         }
     }
 
@@ -95,10 +95,10 @@ impl MemoryEnd {
         self.signals().take_ring()
     }
 
-    fn signals(&mut self) -> &mut Deferred {
+    fn signals(&mut self) -> &mut DeferredSignals {
         match &mut self.state {
             ChannelState::Open(end) => end.signals_mut(),
-            ChannelState::Shaking(_, signals) => signals,
+            ChannelState::Handshaking(_, signals) => signals,
         }
     }
 
@@ -106,11 +106,11 @@ impl MemoryEnd {
     ///
     /// # Errors
     /// [`Ended`] if the handshake failed or the peer is gone.
-    pub fn shake(&mut self) -> Result<(), Ended> {
-        let ChannelState::Shaking(opening, signals) = &mut self.state else { return Ok(()) };
+    pub fn continue_handshake(&mut self) -> Result<(), Ended> {
+        let ChannelState::Handshaking(opening, signals) = &mut self.state else { return Ok(()) };
         let Some(agreed) = opening.step(signals)? else { return Ok(()) };
         // The simulator runs all steps in one total order, so an agreed barrier is unnecessary.
-        if let Ok(end) = opening.end(agreed, *signals) {
+        if let Ok(end) = opening.attach(agreed, *signals) {
             self.state = ChannelState::Open(Box::new(end));
         }
         Ok(())
@@ -135,7 +135,7 @@ impl MemoryEnd {
     pub fn max_message_bytes(&self) -> usize {
         match &self.state {
             ChannelState::Open(end) => end.max_message_bytes(),
-            ChannelState::Shaking(..) => 0,
+            ChannelState::Handshaking(..) => 0,
         }
     }
 
@@ -156,9 +156,9 @@ impl MemoryEnd {
     pub fn may_sleep(&mut self, for_room: bool) -> bool {
         let ChannelState::Open(end) = &mut self.state else { return true };
         let awaited = if for_room { Awaited::Both } else { Awaited::Message };
-        let may_sleep = end.about_to_sleep(awaited);
+        let may_sleep = end.prepare_to_sleep(awaited);
         if !may_sleep {
-            end.awake(false);
+            end.finish_sleep(false);
         }
         may_sleep
     }
@@ -166,7 +166,7 @@ impl MemoryEnd {
     /// Withdraws the announcement of a sleep.
     pub fn wake_up(&mut self) {
         if let ChannelState::Open(end) = &mut self.state {
-            end.awake(true);
+            end.finish_sleep(true);
         }
     }
 

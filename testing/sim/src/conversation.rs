@@ -24,7 +24,7 @@ enum ConversationLink {
 
 /// Error: the channel accepts no more messages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Over;
+struct ChannelEnded;
 
 /// One end of a conversation.
 pub struct Conversation {
@@ -36,7 +36,7 @@ pub struct Conversation {
     /// Domain at the other end.
     pub peer: DomainId,
     /// Capabilities announced by received messages and not accepted yet.
-    pub brought: Vec<CapabilityId>,
+    pub received_capabilities: Vec<CapabilityId>,
     /// State of a bulk channel, except its pools.
     bulk: Option<Box<BulkEnd>>,
     actor: Actor,
@@ -77,14 +77,24 @@ impl Conversation {
         };
         let side = usize::from(grant.side == Side::B);
         let log = shared.channels.entry(grant.channel).or_default();
-        if std::mem::replace(&mut log.open[side], true) || log.let_go[side] {
+        if std::mem::replace(&mut log.open[side], true) || log.abandoned[side] {
             shared.audit.fail(format!("side {:?} of {} was granted twice", grant.side, grant.channel));
         }
         let (id, peer) = (grant.channel, grant.peer);
         // Pools are memory that both ends map; ends joined by a stream share none.
         let is_bulk = is_bulk && grant.transport != TransportKind::Socket;
         let bulk = is_bulk.then(|| Box::new(BulkEnd::new(side == 1)));
-        Some(Conversation { id, side, link, to_send: 0, peer, brought: Vec::new(), bulk, actor, pid })
+        Some(Conversation {
+            id,
+            side,
+            link,
+            to_send: 0,
+            peer,
+            received_capabilities: Vec::new(),
+            bulk,
+            actor,
+            pid,
+        })
     }
 
     /// Returns the id of the channel.
@@ -117,20 +127,20 @@ impl Conversation {
 
     /// Receives and sends as much as possible. Returns `false` once the channel has ended; the end of a bulk
     /// channel is reported to the pools.
-    pub fn talk(&mut self, shared: &mut Shared, pools: &mut Pools) -> bool {
+    pub fn exchange(&mut self, shared: &mut Shared, pools: &mut Pools) -> bool {
         if let ConversationLink::Memory { channel, .. } = &mut self.link {
             channel.wake_up();
         }
         let over = loop {
             match self.receive() {
-                Ok(Some(message)) => self.hear(shared, pools, &message),
+                Ok(Some(message)) => self.handle_message(shared, pools, &message),
                 Ok(None) => break None,
                 Err(ended) => break Some(ended),
             }
         };
         if let Some(ended) = over {
             self.check_end(shared, ended);
-            self.lose(shared, pools, ended == Ended::PeerDied);
+            self.report_end(shared, pools, ended == Ended::PeerDied);
             self.ring(shared);
             return false;
         }
@@ -145,9 +155,9 @@ impl Conversation {
             ConversationLink::Memory { channel, lifeline, .. } => {
                 // Checked before the ring: a peer that is gone at this point sends nothing more.
                 if lifeline.is_gone() {
-                    channel.note_peer_gone();
+                    channel.mark_peer_gone();
                 }
-                channel.shake()?;
+                channel.continue_handshake()?;
                 channel.receive()
             }
             ConversationLink::Stream(end) => match end.receive() {
@@ -162,15 +172,15 @@ impl Conversation {
     }
 
     /// Queues one more message, which carries the number of a capability.
-    pub fn bring(&mut self, shared: &mut Shared, capability: CapabilityId) {
+    pub fn send_capability(&mut self, shared: &mut Shared, capability: CapabilityId) {
         let (side, waiting) = (self.side, self.to_send);
         let log = self.log(shared);
         let number = log.sent[side] + waiting;
-        log.brings[side].push((number, capability));
+        log.sent_capabilities[side].push((number, capability));
         self.to_send += 1;
     }
 
-    fn hear(&mut self, shared: &mut Shared, pools: &mut Pools, message: &[u8]) {
+    fn handle_message(&mut self, shared: &mut Shared, pools: &mut Pools, message: &[u8]) {
         let Some(mut bulk) = self.bulk.take() else { return self.check(shared, message) };
         let (id, side, pid) = (self.id, self.side, self.pid);
         let log = self.log(shared);
@@ -179,15 +189,17 @@ impl Conversation {
         if sent.as_deref() != Some(message) {
             shared.audit.fail(format!("{id}: {message:?} was received in place of {sent:?}"));
         }
-        shared.note(&[13, id.0, message.len() as u64], || format!("{id} side {side} received {message:?}"));
-        pools.hear(shared, pid, (id, side), &mut bulk, message);
+        shared.record_event(&[13, id.0, message.len() as u64], || {
+            format!("{id} side {side} received {message:?}")
+        });
+        pools.handle_message(shared, pid, (id, side), &mut bulk, message);
         self.bulk = Some(bulk);
     }
 
     /// Reports the end of the channel to the pools; `dead` if the program at the other end died.
-    fn lose(&mut self, shared: &mut Shared, pools: &mut Pools, dead: bool) {
+    fn report_end(&mut self, shared: &mut Shared, pools: &mut Pools, dead: bool) {
         if self.bulk.take().is_some() {
-            pools.lose(shared, self.pid, self.id, dead);
+            pools.on_channel_end(shared, self.pid, self.id, dead);
         }
     }
 
@@ -207,8 +219,8 @@ impl Conversation {
     }
 
     /// Sends a bulk message. Returns `Ok(false)` if the channel is full, and an error once it has ended.
-    fn offer(&mut self, shared: &mut Shared, message: &[u8]) -> Result<bool, Over> {
-        let ConversationLink::Memory { channel, .. } = &mut self.link else { return Err(Over) };
+    fn offer(&mut self, shared: &mut Shared, message: &[u8]) -> Result<bool, ChannelEnded> {
+        let ConversationLink::Memory { channel, .. } = &mut self.link else { return Err(ChannelEnded) };
         match channel.send(message) {
             Ok(true) => {
                 let side = self.side;
@@ -219,11 +231,11 @@ impl Conversation {
             }
             Ok(false) => Ok(false),
             // Receiving reports the reason, after all pending messages.
-            Err(Ended::Closed | Ended::PeerDied) => Err(Over),
+            Err(Ended::Closed | Ended::PeerDied) => Err(ChannelEnded),
             Err(error) => {
                 let id = self.id;
                 shared.audit.fail(format!("{id} failed in sending {} bytes: {error}", message.len()));
-                Err(Over)
+                Err(ChannelEnded)
             }
         }
     }
@@ -233,8 +245,8 @@ impl Conversation {
         let log = self.log(shared);
         let number = log.received[self.side];
         log.received[self.side] += 1;
-        let brought = log.brings[other].extract_if(.., |(by, _)| *by == number);
-        self.brought.extend(brought.map(|(_, capability)| capability));
+        let received_capabilities = log.sent_capabilities[other].extract_if(.., |(by, _)| *by == number);
+        self.received_capabilities.extend(received_capabilities.map(|(_, capability)| capability));
         let log = self.log(shared);
         let sent = log.sent[other];
         let expected = content(self.id, other, number, message.len());
@@ -243,7 +255,7 @@ impl Conversation {
             let (id, bytes) = (self.id, message.len());
             shared.audit.fail(format!("{id}: message {number} of {bytes} bytes was received {what}"));
         }
-        shared.note(&[4, self.id.0, number, message.len() as u64], || {
+        shared.record_event(&[4, self.id.0, number, message.len() as u64], || {
             format!("{} side {} received message {number}", self.id, self.side)
         });
     }
@@ -255,7 +267,7 @@ impl Conversation {
         let wrong = match ended {
             Ended::Closed if !log.closed[other] => Some("it is not closed".to_owned()),
             Ended::Closed if received < sent => Some(format!("{received} of {sent} messages were received")),
-            Ended::PeerDied if !log.let_go[other] && log.open[other] => Some("the peer lives".to_owned()),
+            Ended::PeerDied if !log.abandoned[other] && log.open[other] => Some("the peer lives".to_owned()),
             Ended::PeerDied | Ended::Closed => None,
             Ended::Handshake(_) | Ended::Violation(_) | Ended::TooLong => {
                 Some("no end here breaks the protocol".to_owned())
@@ -265,7 +277,7 @@ impl Conversation {
             shared.audit.fail(format!("{} ended on side {} ({ended}), but {wrong}", self.id, self.side));
         }
         let (id, side) = (self.id, self.side);
-        shared.note(&[5, id.0, side as u64], || format!("{id} ended on side {side}: {ended}"));
+        shared.record_event(&[5, id.0, side as u64], || format!("{id} ended on side {side}: {ended}"));
     }
 
     fn send_all(&mut self, shared: &mut Shared) {
@@ -274,7 +286,7 @@ impl Conversation {
                 match self.offer(shared, message) {
                     Ok(true) => bulk.accepted(),
                     Ok(false) => break,
-                    Err(Over) => bulk.clear(),
+                    Err(ChannelEnded) => bulk.clear(),
                 }
             }
             self.bulk = Some(bulk);
@@ -290,7 +302,7 @@ impl Conversation {
                     channel.send(&content(id, side, number, length))
                 }
                 ConversationLink::Stream(end) if end.is_gone() => Err(Ended::PeerDied),
-                ConversationLink::Stream(end) if end.waiting_there() >= STREAM_PACKETS => Ok(false),
+                ConversationLink::Stream(end) if end.unreceived_packets() >= STREAM_PACKETS => Ok(false),
                 ConversationLink::Stream(end) => {
                     let length = length(id, side, number, 4096);
                     Ok(end.send((content(id, side, number, length), Vec::new())))
@@ -329,7 +341,7 @@ impl Conversation {
         match place {
             None => lifeline.ring(),
             Some((place, byte)) if shared.windows.is_coherent(place.window) => {
-                let there = WindowPlace { window: place.window, shore: place.shore.other() };
+                let there = WindowPlace { window: place.window, side: place.side.other() };
                 let listeners = shared.windows.listeners(there, *byte);
                 shared.ring(&listeners);
             }
@@ -340,7 +352,7 @@ impl Conversation {
 
     /// Closes the channel in order.
     pub fn close(mut self, shared: &mut Shared, pools: &mut Pools) {
-        self.lose(shared, pools, false);
+        self.report_end(shared, pools, false);
         let side = self.side;
         if let ConversationLink::Memory { channel, .. } = &mut self.link {
             if channel.is_open() {
@@ -349,21 +361,21 @@ impl Conversation {
             }
             self.ring(shared);
         }
-        self.let_go(shared);
+        self.abandon(shared);
     }
 
     /// Marks this side as dead for the checks: its monitor, which kept the lifeline, died.
     pub fn is_lost(&self, shared: &mut Shared) {
-        self.log(shared).let_go[self.side] = true;
+        self.log(shared).abandoned[self.side] = true;
     }
 
     /// Drops the end without closing it, as the death of the process does.
-    pub fn let_go(self, shared: &mut Shared) {
+    pub fn abandon(self, shared: &mut Shared) {
         let log = self.log(shared);
-        log.let_go[self.side] = true;
+        log.abandoned[self.side] = true;
         log.open[self.side] = false;
         if let ConversationLink::Memory { place: Some((place, byte)), .. } = &self.link {
-            shared.windows.ignore(*place, *byte, self.actor);
+            shared.windows.remove_listener(*place, *byte, self.actor);
         }
     }
 }

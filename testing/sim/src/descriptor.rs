@@ -112,18 +112,18 @@ impl SocketEnd {
         (SocketEnd { pair: pair.clone(), side: 0 }, SocketEnd { pair, side: 1 })
     }
 
-    fn here(&self) -> &Half {
+    fn own_half(&self) -> &Half {
         &self.pair.halves[self.side]
     }
 
-    fn there(&self) -> &Half {
+    fn peer_half(&self) -> &Half {
         &self.pair.halves[1 - self.side]
     }
 
     /// Marks this end as the lifeline of a mapping. The returned observer shows the audit whether the end is
     /// still held.
     #[must_use]
-    pub fn numbered(&self, number: u64) -> Watch {
+    pub fn mark_lifeline(&self, number: u64) -> Watch {
         self.pair.number.set(number);
         Watch { pair: self.pair.clone(), side: self.side }
     }
@@ -137,9 +137,9 @@ impl SocketEnd {
     /// Sets the party to wake on events at this end.
     #[must_use]
     pub fn owned_by(self, actor: Actor) -> Self {
-        self.here().owner.set(Some(actor));
+        self.own_half().owner.set(Some(actor));
         // Events may have occurred before the owner was set.
-        if !self.here().packets.borrow().is_empty() || self.is_gone() {
+        if !self.own_half().packets.borrow().is_empty() || self.is_gone() {
             self.pair.wakes.borrow_mut().push(actor);
         }
         self
@@ -147,47 +147,47 @@ impl SocketEnd {
 
     /// Wakes the owner of the other end, as a byte on the socket does.
     pub fn ring(&self) {
-        if let Some(actor) = self.there().owner.get() {
+        if let Some(actor) = self.peer_half().owner.get() {
             self.pair.wakes.borrow_mut().push(actor);
         }
     }
 
     /// Sends a packet to the peer. Returns `false` if the other end is closed.
     pub fn send(&self, packet: Packet) -> bool {
-        if self.there().closed.get() {
+        if self.peer_half().closed.get() {
             return false;
         }
-        self.there().packets.borrow_mut().push_back(packet);
+        self.peer_half().packets.borrow_mut().push_back(packet);
         self.ring();
         true
     }
 
     /// Receives the next packet, if one has arrived.
     pub fn receive(&self) -> Option<Packet> {
-        self.here().packets.borrow_mut().pop_front()
+        self.own_half().packets.borrow_mut().pop_front()
     }
 
     /// Returns the number of packets that have arrived and were not received.
     #[must_use]
-    pub fn waiting(&self) -> usize {
-        self.here().packets.borrow().len()
+    pub fn pending_packets(&self) -> usize {
+        self.own_half().packets.borrow().len()
     }
 
     /// Returns the number of packets that the other end has not received.
     #[must_use]
-    pub fn waiting_there(&self) -> usize {
-        self.there().packets.borrow().len()
+    pub fn unreceived_packets(&self) -> usize {
+        self.peer_half().packets.borrow().len()
     }
 
     /// Returns whether the other end is closed or hung up.
     #[must_use]
     pub fn is_gone(&self) -> bool {
-        self.there().closed.get() || self.here().hung_up.get()
+        self.peer_half().closed.get() || self.own_half().hung_up.get()
     }
 
     /// Makes this end appear closed to the other end.
     pub fn hang_up(&self) {
-        self.there().hung_up.set(true);
+        self.peer_half().hung_up.set(true);
         self.ring();
     }
 
@@ -201,9 +201,9 @@ impl SocketEnd {
 
 impl Drop for SocketEnd {
     fn drop(&mut self) {
-        self.here().closed.set(true);
+        self.own_half().closed.set(true);
         // Packets in flight to this end are dropped, with the descriptors in them.
-        let fallen = std::mem::take(&mut *self.here().packets.borrow_mut());
+        let fallen = std::mem::take(&mut *self.own_half().packets.borrow_mut());
         drop(fallen);
         self.ring();
     }

@@ -9,7 +9,7 @@ use tombolo_link::{ChannelLayout, Hello, Side};
 use crate::channel::MemoryEnd;
 use crate::descriptor::{Actor, Packet, SocketEnd};
 use crate::shared::Shared;
-use crate::window::{Shore, WindowPlace};
+use crate::window::{WindowPlace, WindowSide};
 
 enum Carrier {
     Socket(SocketEnd),
@@ -38,7 +38,7 @@ impl MonitorLine {
     /// Creates an end over the control channel of a window. Returns `None` if the window or its channel is
     /// unusable.
     pub fn over_window(shared: &mut Shared, node: u16, generation: u16, place: WindowPlace) -> Option<Self> {
-        let at_root = place.shore == Shore::Near;
+        let at_root = place.side == WindowSide::Near;
         let length_bytes = ChannelLayout::new(control_config()).length_bytes();
         let memory = shared.windows.memory(place)?.slice(CONTROL_OFFSET_BYTES, length_bytes).ok()?;
         let side = if at_root { Side::B } else { Side::A };
@@ -100,14 +100,16 @@ impl MonitorLine {
                 self.gone |= packet.is_none() && end.is_gone();
                 packet
             }
-            Carrier::Window { channel, .. } => match channel.shake().and_then(|()| channel.receive()) {
-                Ok(received) => received.map(|bytes| (bytes, Vec::new())),
-                Err(error) => {
-                    shared.audit.fail(format!("the line to node {} failed: {error}", self.node));
-                    self.gone = true;
-                    None
+            Carrier::Window { channel, .. } => {
+                match channel.continue_handshake().and_then(|()| channel.receive()) {
+                    Ok(received) => received.map(|bytes| (bytes, Vec::new())),
+                    Err(error) => {
+                        shared.audit.fail(format!("the line to node {} failed: {error}", self.node));
+                        self.gone = true;
+                        None
+                    }
                 }
-            },
+            }
         };
         let packet = packet?;
         let key = (self.node, self.generation, !self.at_root);

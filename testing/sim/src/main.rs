@@ -84,7 +84,7 @@ fn nodes(text: &str) -> Result<usize, String> {
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
-    if let Err(error) = canary::plant(&arguments.canary) {
+    if let Err(error) = canary::enable(&arguments.canary) {
         Arguments::command().error(clap::error::ErrorKind::InvalidValue, error).exit();
     }
     let found = if arguments.pages {
@@ -106,7 +106,7 @@ impl Arguments {
     }
 
     /// Returns the command line that repeats a seed.
-    fn again(&self, seed: u64) -> String {
+    fn reproduce_command(&self, seed: u64) -> String {
         let mut command = format!("cargo xtask sim --seed {seed}");
         if let Some(nodes) = self.nodes {
             command += &format!(" --nodes {nodes}");
@@ -139,7 +139,7 @@ fn run_pages(arguments: &Arguments) -> bool {
             Err(failure) => {
                 let canary = &arguments.canary;
                 let planted = if canary.is_empty() { String::new() } else { format!(" --canary '{canary}'") };
-                say(&format!(
+                print_line(&format!(
                     "seed {seed} FAILED: {failure}\n  again    cargo xtask sim --pages --seed {seed}{planted}"
                 ));
                 return false;
@@ -148,34 +148,39 @@ fn run_pages(arguments: &Arguments) -> bool {
     }
     let (first, last) = (seeds.start(), seeds.end());
     let (took, commit) = (started.elapsed().as_secs_f64(), &arguments.commit);
-    say(&format!("seeds {first} to {last} of coherent pages pass in {took:.1} s (commit {commit}): {sum}"));
+    print_line(&format!(
+        "seeds {first} to {last} of coherent pages pass in {took:.1} s (commit {commit}): {sum}"
+    ));
     true
 }
 
 /// Function that simulates one seed.
 type Run = fn(u64) -> Result<pages::Summary, String>;
 /// Name of a canary, number of seeds within which it must be found, and the simulation to run.
-type Planted = (&'static str, u64, Run);
+type PlantedCanary = (&'static str, u64, Run);
 
 /// Plants each canary of the page protocols. Returns whether all were found in time.
 fn try_page_canaries() -> bool {
     let mut all_found = true;
-    let released: [Planted; 4] = release::CANARIES.map(|(name, within)| (name, within, release::run as Run));
+    let released: [PlantedCanary; 4] =
+        release::CANARIES.map(|(name, within)| (name, within, release::run as Run));
     let sequential = pages::CANARIES.map(|(name, within)| (name, within, pages::run as Run));
     for (name, within, run) in sequential.into_iter().chain(released) {
-        if let Err(error) = canary::plant(name) {
-            say(&format!("canary '{name}': {error}"));
+        if let Err(error) = canary::enable(name) {
+            print_line(&format!("canary '{name}': {error}"));
             return false;
         }
         match (1..=within).find_map(|seed| Some((seed, run(seed).err()?))) {
-            Some((seed, failure)) => say(&format!("canary '{name}' is found by seed {seed}: {failure}")),
+            Some((seed, failure)) => {
+                print_line(&format!("canary '{name}' is found by seed {seed}: {failure}"));
+            }
             None => {
-                say(&format!("canary '{name}' is NOT found by any of {within} seeds"));
+                print_line(&format!("canary '{name}' is NOT found by any of {within} seeds"));
                 all_found = false;
             }
         }
     }
-    let _ = canary::plant("");
+    let _ = canary::enable("");
     all_found
 }
 
@@ -186,9 +191,9 @@ fn run_one(arguments: &Arguments, seed: u64) -> bool {
         report(arguments, seed, &outcome);
         return false;
     }
-    say(&format!("seed {seed} passes (commit {})", arguments.commit));
-    say(&format!("{:#?}", outcome.plan));
-    say(&describe(&outcome));
+    print_line(&format!("seed {seed} passes (commit {})", arguments.commit));
+    print_line(&format!("{:#?}", outcome.plan));
+    print_line(&describe(&outcome));
     run_group(arguments, seed) && run_relay(arguments, seed)
 }
 
@@ -213,22 +218,22 @@ fn describe(outcome: &Outcome) -> String {
 fn report(arguments: &Arguments, seed: u64, outcome: &Outcome) {
     for line in &outcome.trace {
         let cut: String = line.chars().take(300).collect();
-        say(&cut);
+        print_line(&cut);
     }
-    say(&format!("{:#?}", outcome.plan));
-    say(&format!(
+    print_line(&format!("{:#?}", outcome.plan));
+    print_line(&format!(
         "\nseed {seed} FAILED: {}\n  commit   {}\n  scenario {}\n  run      {}\n  again    {}",
         outcome.failure.as_deref().unwrap_or("it did not fail again"),
         arguments.commit,
         arguments.scenario.name(),
         describe(outcome),
-        arguments.again(seed)
+        arguments.reproduce_command(seed)
     ));
 }
 
 /// Totals over many runs.
 #[derive(Default)]
-struct Sums {
+struct Totals {
     runs: u64,
     events: u64,
     messages: u64,
@@ -242,7 +247,7 @@ struct Sums {
 /// Runs seeds until all are done or one fails. Returns whether all passed.
 fn run_many(arguments: &Arguments) -> bool {
     let started = Instant::now();
-    let sums = Mutex::new(Sums::default());
+    let sums = Mutex::new(Totals::default());
     let first_failure = search(arguments, &arguments.canary, |seed| {
         let outcome = run(seed, arguments.options(), false);
         let Ok(mut sums) = sums.lock() else { return true };
@@ -255,7 +260,7 @@ fn run_many(arguments: &Arguments) -> bool {
         sums.memory += outcome.memory;
         sums.largest = sums.largest.max(outcome.nodes);
         if arguments.endless && sums.runs.is_multiple_of(1000) {
-            say(&progress(&sums, started.elapsed()));
+            print_line(&progress(&sums, started.elapsed()));
         }
         outcome.failure.is_some()
     });
@@ -264,11 +269,11 @@ fn run_many(arguments: &Arguments) -> bool {
         return false;
     }
     let sums = sums.into_inner().unwrap_or_default();
-    say(&progress(&sums, started.elapsed()));
+    print_line(&progress(&sums, started.elapsed()));
     if !run_groups(arguments) || !run_relays(arguments) {
         return false;
     }
-    say(&format!(
+    print_line(&format!(
         "all {} seeds from {} on pass (scenario {}, commit {})",
         sums.runs,
         arguments.from,
@@ -294,7 +299,7 @@ fn run_groups(arguments: &Arguments) -> bool {
     }
     let (runs, taken, deaths) = sums.into_inner().unwrap_or_default();
     let seconds = started.elapsed().as_secs_f64();
-    say(&format!(
+    print_line(&format!(
         "{runs} groups in {seconds:.1} s: {taken} messages broadcast and taken, {deaths} deaths of members"
     ));
     true
@@ -304,9 +309,12 @@ fn run_groups(arguments: &Arguments) -> bool {
 fn run_group(arguments: &Arguments, seed: u64) -> bool {
     let outcome = broadcast::run(seed);
     match &outcome.failure {
-        None => say(&format!("the group of seed {seed} passes: {outcome:?}")),
+        None => print_line(&format!("the group of seed {seed} passes: {outcome:?}")),
         Some(why) => {
-            say(&format!("the group of seed {seed} FAILED: {why}\n  again    {}", arguments.again(seed)));
+            print_line(&format!(
+                "the group of seed {seed} FAILED: {why}\n  again    {}",
+                arguments.reproduce_command(seed)
+            ));
         }
     }
     outcome.failure.is_none()
@@ -329,18 +337,21 @@ fn run_relays(arguments: &Arguments) -> bool {
         return run_relay(arguments, seed);
     }
     let (runs, sum) = sum.into_inner().unwrap_or_default();
-    say(&format!("{runs} channels that are relayed in {:.1} s: {sum}", started.elapsed().as_secs_f64()));
+    print_line(&format!(
+        "{runs} channels that are relayed in {:.1} s: {sum}",
+        started.elapsed().as_secs_f64()
+    ));
     true
 }
 
 /// Runs the relayed channel of a seed and prints its outcome. Returns whether it passed.
 fn run_relay(arguments: &Arguments, seed: u64) -> bool {
     match relays::run(seed) {
-        Ok(summary) => say(&format!("the relayed channel of seed {seed} passes: {summary}")),
+        Ok(summary) => print_line(&format!("the relayed channel of seed {seed} passes: {summary}")),
         Err(why) => {
-            say(&format!(
+            print_line(&format!(
                 "the relayed channel of seed {seed} FAILED: {why}\n  again    {}",
-                arguments.again(seed)
+                arguments.reproduce_command(seed)
             ));
             return false;
         }
@@ -348,7 +359,7 @@ fn run_relay(arguments: &Arguments, seed: u64) -> bool {
     true
 }
 
-fn progress(sums: &Sums, elapsed: Duration) -> String {
+fn progress(sums: &Totals, elapsed: Duration) -> String {
     format!(
         "{} seeds in {:.1} s: {} events, {} messages, {} buffers transferred, {} deaths of nodes, {:.1} h simulated, up to {} \
          nodes\n  {}",
@@ -376,13 +387,13 @@ fn search(arguments: &Arguments, planted: &str, fails: impl Fn(u64) -> bool + Sy
         for _ in 0..threads {
             scope.spawn(|| {
                 // Cannot fail: the caller checked the name. Canaries are thread-local.
-                let _ = canary::plant(planted);
+                let _ = canary::enable(planted);
                 while !failed.load(Ordering::Relaxed) {
                     let seed = next.fetch_add(1, Ordering::Relaxed);
                     if seed >= last {
                         return;
                     }
-                    let panics = Panics(arguments.again(seed));
+                    let panics = PanicReporter(arguments.reproduce_command(seed));
                     let failed_now = fails(seed);
                     drop(panics);
                     if failed_now {
@@ -399,12 +410,12 @@ fn search(arguments: &Arguments, planted: &str, fails: impl Fn(u64) -> bool + Sy
 }
 
 /// Guard that prints how to repeat the seed if the code under test panics.
-struct Panics(String);
+struct PanicReporter(String);
 
-impl Drop for Panics {
+impl Drop for PanicReporter {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            say(&format!("FAILED: a panic\n  again    {}", self.0));
+            print_line(&format!("FAILED: a panic\n  again    {}", self.0));
         }
     }
 }
@@ -414,8 +425,8 @@ fn try_canaries(arguments: &Arguments) -> bool {
     let mut all_found = true;
     for &(name, within) in CANARIES {
         let arguments = Arguments { seeds: within, canary: name.to_owned(), ..defaults(arguments) };
-        if let Err(error) = canary::plant(name) {
-            say(&format!("canary '{name}': {error}"));
+        if let Err(error) = canary::enable(name) {
+            print_line(&format!("canary '{name}': {error}"));
             return false;
         }
         let failure_of = |seed| match name.starts_with("broadcast") {
@@ -426,10 +437,10 @@ fn try_canaries(arguments: &Arguments) -> bool {
         match search(&arguments, name, |seed| failure_of(seed).is_some()) {
             Some(seed) => {
                 let failure = failure_of(seed).unwrap_or_default();
-                say(&format!("canary '{name}' is found by seed {seed}: {failure}"));
+                print_line(&format!("canary '{name}' is found by seed {seed}: {failure}"));
             }
             None => {
-                say(&format!("canary '{name}' is NOT found by any of {within} seeds"));
+                print_line(&format!("canary '{name}' is NOT found by any of {within} seeds"));
                 all_found = false;
             }
         }
@@ -454,6 +465,6 @@ fn defaults(of: &Arguments) -> Arguments {
 }
 
 /// Prints a line to standard output and ignores write errors.
-fn say(line: &str) {
+fn print_line(line: &str) {
     let _ = writeln!(std::io::stdout(), "{line}");
 }

@@ -56,7 +56,7 @@ impl Maps {
 
     /// Removes the mappings of a process whose monitor died. Others see its domain as ended, although the
     /// process itself unmaps only once it notices.
-    pub fn stray(&mut self, pid: i32) {
+    pub fn drop_process_mappings(&mut self, pid: i32) {
         self.mapped.retain(|_, mapped| mapped.pid != pid);
     }
 
@@ -84,7 +84,7 @@ impl Maps {
     /// Returns whether this mapping provably cannot exist: its lifeline was never created or is closed, and
     /// no process has it mapped.
     #[must_use]
-    pub fn is_let_go(&self, number: u64) -> bool {
+    pub fn is_released(&self, number: u64) -> bool {
         let closed = match self.lifelines.get(&number) {
             None => false,
             Some(None) => true,

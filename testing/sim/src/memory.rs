@@ -12,7 +12,7 @@ use tombolo_control::{
 
 use crate::descriptor::{Fd, SocketEnd};
 use crate::maps::Mapped;
-use crate::process::{Action, Asked, Process};
+use crate::process::{Action, PendingRequest, Process};
 use crate::shared::Shared;
 use crate::window::WindowPlace;
 
@@ -34,12 +34,12 @@ pub struct Holdings {
     mapped: Vec<Mapping>,
     /// Highest capability number seen so far.
     newest: u64,
-    manner: Manner,
+    unmap_delay: UnmapDelay,
 }
 
 /// Delay with which a program unmaps after a revocation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Manner {
+enum UnmapDelay {
     #[default]
     Soon,
     Late,
@@ -53,22 +53,22 @@ struct Mapping {
     /// For memory in a window: the place, and the offset and length in bytes.
     bytes: Option<(WindowPlace, usize, usize)>,
     lifeline: SocketEnd,
-    let_go_at: Option<u64>,
+    unmap_at: Option<u64>,
 }
 
 impl Holdings {
     /// Creates empty holdings and draws how soon the program unmaps.
     pub fn new(shared: &mut Shared) -> Self {
-        let manners = shared.plan.manners;
-        let manner = match shared.random.below(1000) {
-            drawn if drawn < manners.never => Manner::Never,
-            drawn if drawn < manners.never + manners.late => Manner::Late,
-            _ => Manner::Soon,
+        let unmap_delays = shared.plan.unmap_delays;
+        let unmap_delay = match shared.random.below(1000) {
+            drawn if drawn < unmap_delays.never => UnmapDelay::Never,
+            drawn if drawn < unmap_delays.never + unmap_delays.late => UnmapDelay::Late,
+            _ => UnmapDelay::Soon,
         };
-        Holdings { manner, ..Holdings::default() }
+        Holdings { unmap_delay, ..Holdings::default() }
     }
 
-    fn learn(&mut self, info: CapabilityInfo) {
+    fn add_known(&mut self, info: CapabilityInfo) {
         self.newest = self.newest.max(info.id.0);
         self.known.retain(|known| known.id != info.id);
         self.known.push(info);
@@ -88,32 +88,32 @@ impl Holdings {
 
 impl Process {
     /// Handles a monitor's reply to a memory request.
-    pub(crate) fn hear_of_memory(
+    pub(crate) fn handle_memory_reply(
         &mut self,
         shared: &mut Shared,
         reply: &Reply,
-        asked: Option<&Asked>,
+        pending: Option<&PendingRequest>,
         fds: Vec<Fd>,
     ) {
         if matches!(reply, Reply::Failed { fault: Fault::Capability { .. } }) && shared.random.chance(200) {
             // A refused request must not change anything: the audit compares the listing.
             self.request(Request::Capabilities { after: 0 });
         }
-        match (reply, asked) {
-            (Reply::CapabilityTakeBack { capability }, _) => self.holdings.learn(capability.clone()),
+        match (reply, pending) {
+            (Reply::CapabilityTakeBack { capability }, _) => self.holdings.add_known(capability.clone()),
             (
                 Reply::RegionCreate { capability }
                 | Reply::CapabilityAccept { capability, .. }
                 | Reply::Given { capability, .. },
                 _,
             ) => {
-                self.holdings.learn(capability.clone());
+                self.holdings.add_known(capability.clone());
                 // Programs map most of the capabilities that they receive.
                 if shared.random.chance(600) {
-                    self.map_by(shared, capability);
+                    self.map_capability(shared, capability);
                 }
             }
-            (Reply::CapabilityShow { capability, .. }, _) => self.holdings.learn(capability.clone()),
+            (Reply::CapabilityShow { capability, .. }, _) => self.holdings.add_known(capability.clone()),
             (
                 Reply::Failed {
                     fault:
@@ -126,19 +126,19 @@ impl Process {
                 },
                 _,
             ) => self.holdings.forget(*capability),
-            (Reply::CapabilityDerive { capability }, Some(Asked::Grant { channel })) => {
+            (Reply::CapabilityDerive { capability }, Some(PendingRequest::Grant { channel })) => {
                 self.holdings.newest = self.holdings.newest.max(capability.id.0);
-                self.bring(shared, *channel, capability.id);
+                self.send_capability(shared, *channel, capability.id);
             }
-            (Reply::CapabilityDerive { capability }, _) => self.holdings.learn(capability.clone()),
+            (Reply::CapabilityDerive { capability }, _) => self.holdings.add_known(capability.clone()),
             (Reply::CapabilitySplit { capabilities }, _) => {
-                capabilities.iter().cloned().for_each(|capability| self.holdings.learn(capability));
+                capabilities.iter().cloned().for_each(|capability| self.holdings.add_known(capability));
             }
-            (Reply::Done, Some(Asked::Give { capability, channel })) => {
+            (Reply::Done, Some(PendingRequest::Give { capability, channel })) => {
                 self.holdings.forget(*capability);
-                self.bring(shared, *channel, *capability);
+                self.send_capability(shared, *channel, *capability);
             }
-            (Reply::Done, Some(Asked::Delete(capability))) => self.holdings.forget(*capability),
+            (Reply::Done, Some(PendingRequest::Delete(capability))) => self.holdings.forget(*capability),
             (Reply::Capabilities { capabilities, .. }, _) => {
                 self.holdings.known = capabilities.iter().filter(|info| !info.revoked).cloned().collect();
             }
@@ -148,14 +148,14 @@ impl Process {
     }
 
     /// Sends the number of a capability to its new holder, if the channel is open.
-    fn bring(&mut self, shared: &mut Shared, channel: ChannelId, capability: CapabilityId) {
+    fn send_capability(&mut self, shared: &mut Shared, channel: ChannelId, capability: CapabilityId) {
         if let Some(conversation) = self.conversations.iter_mut().find(|open| open.id() == channel) {
-            conversation.bring(shared, capability);
+            conversation.send_capability(shared, capability);
         }
     }
 
     /// Kills the program with the probability of the plan.
-    fn may_die(&mut self, shared: &mut Shared) {
+    fn maybe_kill(&mut self, shared: &mut Shared) {
         self.dies |= !shared.healed && shared.random.chance(shared.plan.faults.kill_process);
     }
 
@@ -163,7 +163,7 @@ impl Process {
         let mut fds = fds.into_iter();
         let (memory, lifeline) = (fds.next(), fds.next());
         // The process may die while it holds both descriptors.
-        self.may_die(shared);
+        self.maybe_kill(shared);
         // The monitor could not create the descriptors.
         let (Some(memory), Some(Fd::SocketEnd(lifeline))) = (memory, lifeline) else { return };
         let (bytes, writable) = match (map.backing, memory) {
@@ -174,7 +174,7 @@ impl Process {
             (Backing::Window, Fd::WindowToRead(place)) => (Some(place), false),
             (_, other) => return shared.audit.fail(format!("{map:?} came with {other:?}")),
         };
-        let (Some(holder), false) = (self.domain, self.is_alone()) else { return };
+        let (Some(holder), false) = (self.domain, self.has_lost_monitor()) else { return };
         let mapped = Mapped {
             pid: self.pid,
             holder,
@@ -188,13 +188,13 @@ impl Process {
         let (first, length) = (map.file_offset_bytes as usize, map.extent.length_bytes as usize);
         let bytes = bytes.map(|place| (place, first, length));
         let lifeline = lifeline.owned_by(self.actor());
-        let (region, let_go_at) = (map.region, None);
-        self.holdings.mapped.push(Mapping { number, region, writable, bytes, lifeline, let_go_at });
-        self.touch(shared);
+        let (region, unmap_at) = (map.region, None);
+        self.holdings.mapped.push(Mapping { number, region, writable, bytes, lifeline, unmap_at });
+        self.access_memory(shared);
     }
 
     /// Reads and writes the mapped window memory. Checks that only holders of the region have written to it.
-    fn touch(&mut self, shared: &mut Shared) {
+    fn access_memory(&mut self, shared: &mut Shared) {
         for mapping in &self.holdings.mapped {
             let Some((place, first, length)) = mapping.bytes else { continue };
             let memory = shared.windows.memory(place).and_then(|memory| memory.slice(first, length).ok());
@@ -218,42 +218,43 @@ impl Process {
     }
 
     /// Schedules the mappings whose lifeline hung up, and unmaps those that are due.
-    pub(crate) fn let_go(&mut self, shared: &mut Shared) {
-        let manner = self.holdings.manner;
+    pub(crate) fn release_mappings(&mut self, shared: &mut Shared) {
+        let unmap_delay = self.holdings.unmap_delay;
         let mut told = false;
         let (now, revoke_ns) = (shared.now, u64::from(shared.plan.revoke_ms) * 1_000_000);
         for mapping in &mut self.holdings.mapped {
-            if mapping.lifeline.is_gone() && mapping.let_go_at.is_none() && manner != Manner::Never {
+            if mapping.lifeline.is_gone() && mapping.unmap_at.is_none() && unmap_delay != UnmapDelay::Never {
                 told = true;
-                let most_ns = match manner {
-                    Manner::Late => revoke_ns * LATE_PERMILLE / 1000,
+                let most_ns = match unmap_delay {
+                    UnmapDelay::Late => revoke_ns * LATE_PERMILLE / 1000,
                     _ => 10_000,
                 };
-                mapping.let_go_at = Some(now + shared.random.magnitude(1, most_ns));
+                mapping.unmap_at = Some(now + shared.random.magnitude(1, most_ns));
             }
         }
-        let due = |mapping: &mut Mapping| mapping.let_go_at.is_some_and(|at| at <= now);
+        let due = |mapping: &mut Mapping| mapping.unmap_at.is_some_and(|at| at <= now);
         for mapping in self.holdings.mapped.extract_if(.., due) {
             shared.audit.rights.maps.unmap(mapping.number);
         }
         if told {
-            self.may_die(shared);
+            self.maybe_kill(shared);
         }
-        let next = self.holdings.mapped.iter().filter_map(|mapping| mapping.let_go_at).min();
+        let next = self.holdings.mapped.iter().filter_map(|mapping| mapping.unmap_at).min();
         if let Some(at) = next {
-            shared.turn_within(self.actor(), at - now);
+            shared.schedule_turn(self.actor(), at - now);
         }
     }
 
     /// Accepts the capabilities that arrived in messages.
-    pub(crate) fn take_up(&mut self, shared: &mut Shared) {
-        let mut brought: Vec<(CapabilityId, DomainId)> = Vec::new();
+    pub(crate) fn accept_capabilities(&mut self, shared: &mut Shared) {
+        let mut received_capabilities: Vec<(CapabilityId, DomainId)> = Vec::new();
         for conversation in &mut self.conversations {
             let peer = conversation.peer;
-            brought.extend(conversation.brought.drain(..).map(|capability| (capability, peer)));
+            received_capabilities
+                .extend(conversation.received_capabilities.drain(..).map(|capability| (capability, peer)));
         }
-        for (capability, granter) in brought {
-            self.may_die(shared);
+        for (capability, granter) in received_capabilities {
+            self.maybe_kill(shared);
             // Some programs ignore what they receive.
             if !shared.random.chance(900) {
                 continue;
@@ -261,7 +262,7 @@ impl Process {
             let whole = shared.random.chance(200);
             // Some name the wrong granter.
             let granter = match shared.random.chance(100) {
-                true => self.somebody(shared).map_or(granter, |(domain, _)| domain),
+                true => self.random_grantee(shared).map_or(granter, |(domain, _)| domain),
                 false => granter,
             };
             self.request(Request::CapabilityAccept { capability, granter: Some(granter), whole });
@@ -270,23 +271,23 @@ impl Process {
 
     /// Performs one memory operation, drawn by the weights of the plan.
     pub(crate) fn act_memory(&mut self, shared: &mut Shared) {
-        let habits = shared.plan.memory;
+        let weights = shared.plan.memory;
         let choices: [(u64, Action); 13] = [
-            (habits.create, Self::create_region),
-            (habits.derive, Self::derive),
-            (habits.grant, Self::grant),
-            (habits.split, Self::split),
-            (habits.take_up, Self::take_up_gift),
-            (habits.map, Self::ask_to_map),
-            (habits.unmap, Self::unmap),
-            (habits.delete, Self::delete),
-            (habits.revoke, Self::revoke),
-            (habits.seal, Self::seal),
-            (habits.settle, Self::settle),
-            (habits.list, Self::list_memory),
-            (habits.abuse, Self::abuse),
+            (weights.create, Self::create_region),
+            (weights.derive, Self::derive),
+            (weights.grant, Self::grant),
+            (weights.split, Self::split),
+            (weights.take_up, Self::request_given),
+            (weights.map, Self::request_map),
+            (weights.unmap, Self::unmap),
+            (weights.delete, Self::delete),
+            (weights.revoke, Self::revoke),
+            (weights.seal, Self::seal),
+            (weights.settle, Self::settle),
+            (weights.list, Self::list_memory),
+            (weights.abuse, Self::send_invalid_request),
         ];
-        self.touch(shared);
+        self.access_memory(shared);
         if self.holdings.known.is_empty() && shared.random.chance(500) {
             return self.create_region(shared);
         }
@@ -330,15 +331,15 @@ impl Process {
         if shared.random.chance(20) {
             length_bytes = *shared.random.pick(&[0, u64::MAX, u64::MAX - PAGE_BYTES]).unwrap_or(&0);
         }
-        self.ask(Request::RegionCreate { place, length_bytes }, Asked::Other, fds);
+        self.ask(Request::RegionCreate { place, length_bytes }, PendingRequest::Other, fds);
     }
 
-    fn some_right(&self, shared: &mut Shared) -> Option<CapabilityInfo> {
+    fn random_capability(&self, shared: &mut Shared) -> Option<CapabilityInfo> {
         shared.random.pick(&self.holdings.known).cloned()
     }
 
     /// Draws an extent, mostly a valid one; `None` stands for the whole capability.
-    fn some_part(shared: &mut Shared, of: Extent) -> Option<Extent> {
+    fn random_extent(shared: &mut Shared, of: Extent) -> Option<Extent> {
         if shared.random.chance(500) {
             return None;
         }
@@ -357,7 +358,7 @@ impl Process {
     }
 
     /// Draws rights, mostly a subset of `of`.
-    fn some_rights(shared: &mut Shared, of: Rights) -> Rights {
+    fn random_rights(shared: &mut Shared, of: Rights) -> Rights {
         let bits = shared.random.below(8) as u8;
         let bits = if shared.random.chance(900) { bits & of.bits() } else { bits };
         let bits = if shared.random.chance(400) { of.bits() } else { bits };
@@ -365,9 +366,9 @@ impl Process {
     }
 
     fn derive(&mut self, shared: &mut Shared) {
-        let Some(from) = self.some_right(shared) else { return };
-        let extent = Self::some_part(shared, from.extent);
-        let rights = Self::some_rights(shared, from.rights);
+        let Some(from) = self.random_capability(shared) else { return };
+        let extent = Self::random_extent(shared, from.extent);
+        let rights = Self::random_rights(shared, from.rights);
         let (capability, channel) = (from.id, ChannelId(0));
         self.request(Request::CapabilityDerive { capability, extent, rights, holder: None, channel });
     }
@@ -379,7 +380,7 @@ impl Process {
         let picked = if shared.random.chance(900) {
             shared.random.pick(&memory).cloned()
         } else {
-            self.some_right(shared)
+            self.random_capability(shared)
         };
         let Some(from) = picked else { return };
         let kinds = [Kind::Frame, Kind::Frame, Kind::Pool, Kind::Memory, Kind::Memory, Kind::Service];
@@ -394,13 +395,13 @@ impl Process {
             first += count + shared.random.below(3);
         }
         if shared.random.chance(150) {
-            parts.extend(Self::some_part(shared, from.extent));
+            parts.extend(Self::random_extent(shared, from.extent));
         }
         self.request(Request::CapabilitySplit { capability: from.id, kind, parts });
     }
 
     /// Picks a domain to grant to, and the channel over which it receives the number.
-    fn somebody(&mut self, shared: &mut Shared) -> Option<(DomainId, ChannelId)> {
+    fn random_grantee(&mut self, shared: &mut Shared) -> Option<(DomainId, ChannelId)> {
         let mut known: Vec<(DomainId, ChannelId)> = self
             .conversations
             .iter()
@@ -416,17 +417,17 @@ impl Process {
     }
 
     fn grant(&mut self, shared: &mut Shared) {
-        let Some(from) = self.some_right(shared) else { return };
-        let Some((holder, channel)) = self.somebody(shared) else { return };
+        let Some(from) = self.random_capability(shared) else { return };
+        let Some((holder, channel)) = self.random_grantee(shared) else { return };
         let capability = from.id;
         if shared.random.chance(300) {
-            let asked = Asked::Give { capability, channel };
-            return self.ask(Request::CapabilityGive { capability, holder, channel }, asked, Vec::new());
+            let pending = PendingRequest::Give { capability, channel };
+            return self.ask(Request::CapabilityGive { capability, holder, channel }, pending, Vec::new());
         }
-        let extent = Self::some_part(shared, from.extent);
-        let rights = Self::some_rights(shared, from.rights);
+        let extent = Self::random_extent(shared, from.extent);
+        let rights = Self::random_rights(shared, from.rights);
         let request = Request::CapabilityDerive { capability, extent, rights, holder: Some(holder), channel };
-        self.ask(request, Asked::Grant { channel }, Vec::new());
+        self.ask(request, PendingRequest::Grant { channel }, Vec::new());
     }
 
     /// Draws the capabilities that a new program is given, mostly valid ones.
@@ -436,29 +437,29 @@ impl Process {
         }
         let mut given = Vec::new();
         for number in 0..shared.random.between(1, GIFTS) {
-            let Some(from) = self.some_right(shared) else { break };
+            let Some(from) = self.random_capability(shared) else { break };
             let number = if shared.random.chance(950) { number } else { shared.random.below(GIFTS) };
             let name = if shared.random.chance(980) { gift_name(number) } else { "no name".to_owned() };
-            let capability = if shared.random.chance(960) { from.id } else { self.some_number(shared) };
-            let extent = Self::some_part(shared, from.extent);
-            let rights = Self::some_rights(shared, from.rights);
+            let capability = if shared.random.chance(960) { from.id } else { self.random_number(shared) };
+            let extent = Self::random_extent(shared, from.extent);
+            let rights = Self::random_rights(shared, from.rights);
             given.push(GivenCapability { name, capability, extent, rights });
         }
         given
     }
 
-    fn take_up_gift(&mut self, shared: &mut Shared) {
+    fn request_given(&mut self, shared: &mut Shared) {
         let name = gift_name(shared.random.below(GIFTS));
         self.request(Request::Given { name });
     }
 
-    fn ask_to_map(&mut self, shared: &mut Shared) {
-        if let Some(from) = self.some_right(shared) {
-            self.map_by(shared, &from);
+    fn request_map(&mut self, shared: &mut Shared) {
+        if let Some(from) = self.random_capability(shared) {
+            self.map_capability(shared, &from);
         }
     }
 
-    fn map_by(&mut self, shared: &mut Shared, from: &CapabilityInfo) {
+    fn map_capability(&mut self, shared: &mut Shared, from: &CapabilityInfo) {
         let write = if shared.random.chance(900) { from.rights & Rights::WRITE } else { Rights::WRITE };
         let rights = if shared.random.chance(300) { Rights::READ } else { Rights::READ | write };
         let pool =
@@ -475,26 +476,26 @@ impl Process {
     }
 
     fn delete(&mut self, shared: &mut Shared) {
-        let Some(CapabilityInfo { id: capability, .. }) = self.some_right(shared) else { return };
+        let Some(CapabilityInfo { id: capability, .. }) = self.random_capability(shared) else { return };
         if shared.random.chance(300) {
             self.holdings.forget(capability);
-            return self.say(0, Request::CapabilityDelete { capability }, Vec::new());
+            return self.send_request(0, Request::CapabilityDelete { capability }, Vec::new());
         }
-        self.ask(Request::CapabilityDelete { capability }, Asked::Delete(capability), Vec::new());
+        self.ask(Request::CapabilityDelete { capability }, PendingRequest::Delete(capability), Vec::new());
     }
 
     fn revoke(&mut self, shared: &mut Shared) {
         // Prefers root capabilities, from which many others are derived.
         let first = self.holdings.known.iter().find(|info| info.parent.is_none()).map(|info| info.id);
         let first = first.filter(|_| shared.random.chance(500));
-        let some = self.some_right(shared).map(|info| info.id);
+        let some = self.random_capability(shared).map(|info| info.id);
         let Some(capability) = first.or(some) else { return };
         let itself = shared.random.chance(300);
         self.request(Request::CapabilityRevoke { capability, itself });
     }
 
     fn seal(&mut self, shared: &mut Shared) {
-        let Some(CapabilityInfo { id: capability, .. }) = self.some_right(shared) else { return };
+        let Some(CapabilityInfo { id: capability, .. }) = self.random_capability(shared) else { return };
         let seal = *shared
             .random
             .pick(&[Seal::SoleWriter, Seal::SoleWriter, Seal::Frozen, Seal::Frozen, Seal::Open])
@@ -503,14 +504,14 @@ impl Process {
     }
 
     fn settle(&mut self, shared: &mut Shared) {
-        let capability = self.some_number(shared);
+        let capability = self.random_number(shared);
         if shared.random.chance(500) {
             return self.request(Request::CapabilityTakeBack { capability });
         }
-        let on_its_way = self.holdings.known.iter().find(|info| info.granter.is_some());
-        let (capability, granter) = match on_its_way {
+        let in_transit = self.holdings.known.iter().find(|info| info.granter.is_some());
+        let (capability, granter) = match in_transit {
             Some(info) if shared.random.chance(800) => (info.id, info.granter),
-            _ => (capability, self.somebody(shared).map(|(domain, _)| domain)),
+            _ => (capability, self.random_grantee(shared).map(|(domain, _)| domain)),
         };
         let granter = granter.filter(|_| shared.random.chance(800));
         let whole = shared.random.chance(300);
@@ -518,13 +519,13 @@ impl Process {
     }
 
     /// Draws a capability number, which may belong to another domain, be unused, or be deleted.
-    fn some_number(&mut self, shared: &mut Shared) -> CapabilityId {
+    fn random_number(&mut self, shared: &mut Shared) -> CapabilityId {
         let last = self.holdings.newest + 3;
         CapabilityId(shared.random.between(last.saturating_sub(40), last))
     }
 
     fn list_memory(&mut self, shared: &mut Shared) {
-        let number = self.some_number(shared).0;
+        let number = self.random_number(shared).0;
         self.request(match shared.random.below(4) {
             0 => Request::Regions { after: 0 },
             1 => Request::Capabilities { after: number },
@@ -532,12 +533,12 @@ impl Process {
         });
     }
 
-    fn abuse(&mut self, shared: &mut Shared) {
-        let capability = self.some_number(shared);
-        let somebody = self.somebody(shared);
+    fn send_invalid_request(&mut self, shared: &mut Shared) {
+        let capability = self.random_number(shared);
+        let somebody = self.random_grantee(shared);
         let Some((holder, channel)) = somebody else { return };
-        let rights = Self::some_rights(shared, Rights::ALL);
-        let extent = Self::some_part(shared, Extent::new(0, 8 * PAGE_BYTES));
+        let rights = Self::random_rights(shared, Rights::ALL);
+        let extent = Self::random_extent(shared, Extent::new(0, 8 * PAGE_BYTES));
         self.request(match shared.random.below(8) {
             0 => Request::CapabilityDerive { capability, extent, rights, holder: None, channel },
             1 => Request::CapabilityDerive { capability, extent, rights, holder: Some(holder), channel },

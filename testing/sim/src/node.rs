@@ -57,14 +57,14 @@ impl Node {
             let order =
                 Order::from_bytes(&bytes).map_err(|error| format!("the root says nonsense: {error}"))?;
             match &mut self.agent {
-                None => self.welcome(shared, order)?,
+                None => self.handle_welcome(shared, order)?,
                 Some(agent) => {
                     agent.execute(shared, order, fds).map_err(|_| "it was told to stop".to_owned())?;
                 }
             }
         }
         if let Some(agent) = &mut self.agent {
-            agent.look(shared);
+            agent.poll_events(shared);
             while let Some((report, file)) = agent.next_report() {
                 let bytes = report.to_bytes().map_err(|error| format!("a report: {error}"))?;
                 self.line.send(shared, (bytes, file.into_iter().collect()));
@@ -77,7 +77,7 @@ impl Node {
         Ok(())
     }
 
-    fn welcome(&mut self, shared: &mut Shared, order: Order) -> Result<(), String> {
+    fn handle_welcome(&mut self, shared: &mut Shared, order: Order) -> Result<(), String> {
         match order {
             Order::Welcome { node, .. } if node.0 == self.number => {}
             other => {

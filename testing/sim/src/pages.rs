@@ -103,13 +103,18 @@ pub fn run(seed: u64) -> Result<Summary, String> {
 /// Kills a rank and loses some of its last messages.
 fn kill(world: &mut World, rank: usize, random: &mut Random) {
     world.kill(rank);
-    let losable: Vec<(usize, usize)> = world.losable().filter(|(from, _)| *from == rank).collect();
-    lose_some(&losable, random, |from, to| world.lose(from, to));
+    let losable_links: Vec<(usize, usize)> =
+        world.losable_links().filter(|(from, _)| *from == rank).collect();
+    lose_some(&losable_links, random, |from, to| world.lose(from, to));
 }
 
 /// Loses up to three of the last messages on each link.
-pub(crate) fn lose_some(losable: &[(usize, usize)], random: &mut Random, mut lose: impl FnMut(usize, usize)) {
-    for (from, to) in losable {
+pub(crate) fn lose_some(
+    losable_links: &[(usize, usize)],
+    random: &mut Random,
+    mut lose: impl FnMut(usize, usize),
+) {
+    for (from, to) in losable_links {
         for _ in 0..random.below(4) {
             lose(*from, *to);
         }
@@ -118,8 +123,8 @@ pub(crate) fn lose_some(losable: &[(usize, usize)], random: &mut Random, mut los
 
 /// Delivers a message in flight, or advances the time of a rank.
 fn advance(world: &mut World, now_ns: u64, random: &mut Random, summary: &mut Summary) {
-    let loaded: Vec<(usize, usize)> = world.loaded().collect();
-    match random.pick(&loaded) {
+    let loaded_links: Vec<(usize, usize)> = world.loaded_links().collect();
+    match random.pick(&loaded_links) {
         Some((from, to)) if random.chance(900) => {
             summary.deliveries += 1;
             world.deliver(*from, *to, now_ns);

@@ -76,7 +76,7 @@ pub struct NodePlan {
 
 /// The weight of each operation among the choices of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Habits {
+pub struct ActionWeights {
     /// Export a name.
     pub export: u64,
     /// Withdraw a name.
@@ -103,7 +103,7 @@ pub struct Habits {
     pub console: u64,
     /// Ask for a node's restart.
     pub restart: u64,
-    /// Perform an operation on memory, chosen by [`MemoryHabits`].
+    /// Perform an operation on memory, chosen by [`MemoryActionWeights`].
     pub memory: u64,
     /// Assign pools, transfer buffers, use them.
     pub bulk: u64,
@@ -115,7 +115,7 @@ pub struct Habits {
 
 /// The weight of each operation on memory among the choices of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct MemoryHabits {
+pub struct MemoryActionWeights {
     /// Create a region.
     pub create: u64,
     /// Derive a capability for itself.
@@ -148,7 +148,7 @@ pub struct MemoryHabits {
 
 /// How soon programs unmap memory when told to, per thousand programs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Manners {
+pub struct UnmapDelays {
     /// Late.
     pub late: u64,
     /// Never.
@@ -204,11 +204,11 @@ pub struct Plan {
     /// Maximum backlog of a listener.
     pub backlog: u64,
     /// The habits of processes.
-    pub habits: Habits,
+    pub weights: ActionWeights,
     /// Weights of the operations on memory.
-    pub memory: MemoryHabits,
+    pub memory: MemoryActionWeights,
     /// How soon programs unmap memory when told to.
-    pub manners: Manners,
+    pub unmap_delays: UnmapDelays,
     /// Time that a domain has to unmap revoked memory, in milliseconds.
     pub revoke_ms: u32,
     /// Limits per domain: regions, capabilities and mappings.
@@ -241,9 +241,9 @@ impl Plan {
             link_ns: random.magnitude(500, 5_000_000),
             beat_ns: random.magnitude(1_000_000, 100_000_000),
             backlog: if random.chance(500) { random.magnitude(1, 8) } else { 1024 },
-            habits: Habits::draw(random, options.scenario),
-            memory: MemoryHabits::draw(random),
-            manners: Manners { late: random.below(400), never: random.below(300) },
+            weights: ActionWeights::draw(random, options.scenario),
+            memory: MemoryActionWeights::draw(random),
+            unmap_delays: UnmapDelays { late: random.below(400), never: random.below(300) },
             revoke_ms: random.magnitude(1, 2000) as u32,
             may_have: [(); 3].map(|()| if random.chance(300) { random.magnitude(1, 12) } else { 1024 }),
             faults: Faults::draw(random, options.scenario),
@@ -299,10 +299,10 @@ impl NodePlan {
     }
 }
 
-impl Habits {
-    fn draw(random: &mut Random, scenario: Scenario) -> Habits {
+impl ActionWeights {
+    fn draw(random: &mut Random, scenario: Scenario) -> ActionWeights {
         let mut some = |low: u64, high: u64| if random.chance(150) { 0 } else { random.between(low, high) };
-        let mut habits = Habits {
+        let mut weights = ActionWeights {
             export: some(2, 30),
             withdraw: some(1, 10),
             connect: some(5, 40),
@@ -323,23 +323,25 @@ impl Habits {
         };
         match scenario {
             Scenario::Names => {
-                (habits.export, habits.withdraw, habits.connect, habits.lock) = (40, 20, 40, 40);
+                (weights.export, weights.withdraw, weights.connect, weights.lock) = (40, 20, 40, 40);
             }
-            Scenario::Channels => (habits.export, habits.connect, habits.send) = (15, 30, 90),
-            Scenario::Spawning => (habits.spawn, habits.kill, habits.feed, habits.write) = (40, 8, 20, 20),
-            Scenario::Restarts => (habits.restart, habits.connect) = (20, 30),
-            Scenario::Memory => (habits.memory, habits.connect, habits.send) = (400, 30, 40),
-            Scenario::Bulk => (habits.bulk, habits.export, habits.connect) = (400, 20, 40),
+            Scenario::Channels => (weights.export, weights.connect, weights.send) = (15, 30, 90),
+            Scenario::Spawning => {
+                (weights.spawn, weights.kill, weights.feed, weights.write) = (40, 8, 20, 20);
+            }
+            Scenario::Restarts => (weights.restart, weights.connect) = (20, 30),
+            Scenario::Memory => (weights.memory, weights.connect, weights.send) = (400, 30, 40),
+            Scenario::Bulk => (weights.bulk, weights.export, weights.connect) = (400, 20, 40),
             Scenario::Mixed | Scenario::Calm => {}
         }
-        habits
+        weights
     }
 }
 
-impl MemoryHabits {
-    fn draw(random: &mut Random) -> MemoryHabits {
+impl MemoryActionWeights {
+    fn draw(random: &mut Random) -> MemoryActionWeights {
         let mut some = |low: u64, high: u64| if random.chance(100) { 0 } else { random.between(low, high) };
-        MemoryHabits {
+        MemoryActionWeights {
             // A process that does nothing else needs memory to work with.
             create: 1 + some(5, 30),
             derive: some(5, 40),

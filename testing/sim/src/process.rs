@@ -19,11 +19,11 @@ use crate::bulk::{MIN_SLOTS, Pools};
 use crate::conversation::Conversation;
 use crate::descriptor::{Actor, Fd, SocketEnd};
 use crate::memory::Holdings;
-use crate::shared::{Birth, Shared};
+use crate::shared::{ProcessStart, Shared};
 
 /// The result of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Fate {
+pub enum TurnResult {
     /// It continues to run.
     Lives,
     /// It exited with a status.
@@ -34,7 +34,7 @@ pub enum Fate {
 
 /// A request in flight, with what its reply handler needs.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Asked {
+pub(crate) enum PendingRequest {
     Attach,
     Export(String),
     Spawn {
@@ -87,7 +87,7 @@ pub struct Process {
     monitor: Option<SocketEnd>,
     /// Packets not yet accepted by the output pipes and, last, the side stream.
     unwritten: [Vec<Vec<u8>>; 3],
-    asked: BTreeMap<u32, Asked>,
+    pending: BTreeMap<u32, PendingRequest>,
     next_request: u32,
     attached: bool,
     /// Its identity, once it is attached.
@@ -112,7 +112,7 @@ pub struct Process {
 
 impl Process {
     /// Creates a process, which connects to its monitor and attaches.
-    pub fn new(shared: &mut Shared, birth: Birth) -> Self {
+    pub fn new(shared: &mut Shared, birth: ProcessStart) -> Self {
         let actor = Actor::Process(birth.pid);
         let monitor = shared.connect(birth.node, birth.pid);
         let mut process = Process {
@@ -124,7 +124,7 @@ impl Process {
             side: birth.side.map(|side| side.owned_by(actor)),
             monitor,
             unwritten: Default::default(),
-            asked: BTreeMap::new(),
+            pending: BTreeMap::new(),
             next_request: 1,
             attached: false,
             domain: None,
@@ -140,7 +140,7 @@ impl Process {
             idle: false,
         };
         let attach = Request::Attach { version: FINGERPRINT, program: format!("p{}", birth.pid) };
-        process.ask(attach, Asked::Attach, Vec::new());
+        process.ask(attach, PendingRequest::Attach, Vec::new());
         process.plan_action(shared);
         process
     }
@@ -150,14 +150,14 @@ impl Process {
     }
 
     /// Returns whether it has no monitor any more.
-    pub(crate) fn is_alone(&self) -> bool {
+    pub(crate) fn has_lost_monitor(&self) -> bool {
         self.monitor.as_ref().is_none_or(SocketEnd::is_gone)
     }
 
     /// Returns whether it has requests in flight.
     #[must_use]
-    pub fn waits(&self) -> bool {
-        !self.asked.is_empty()
+    pub fn has_pending_requests(&self) -> bool {
+        !self.pending.is_empty()
     }
 
     /// Returns whether it was started by a monitor.
@@ -178,14 +178,14 @@ impl Process {
         &self.conversations
     }
 
-    pub(crate) fn ask(&mut self, body: Request, asked: Asked, fds: Vec<Fd>) {
+    pub(crate) fn ask(&mut self, body: Request, pending: PendingRequest, fds: Vec<Fd>) {
         let request = self.next_request;
         self.next_request += 1;
-        self.asked.insert(request, asked);
-        self.say(request, body, fds);
+        self.pending.insert(request, pending);
+        self.send_request(request, body, fds);
     }
 
-    pub(crate) fn say(&mut self, request: u32, body: Request, fds: Vec<Fd>) {
+    pub(crate) fn send_request(&mut self, request: u32, body: Request, fds: Vec<Fd>) {
         if let Some(monitor) = &self.monitor {
             // Requests of a process are short enough to encode.
             let bytes = ClientMessage { request, body }.to_bytes().unwrap_or_default();
@@ -195,7 +195,7 @@ impl Process {
 
     /// Sends a request on behalf of the simulation.
     pub fn request(&mut self, body: Request) {
-        self.ask(body, Asked::Other, Vec::new());
+        self.ask(body, PendingRequest::Other, Vec::new());
     }
 
     /// Exports a name on behalf of the simulation.
@@ -204,8 +204,8 @@ impl Process {
     }
 
     fn export_in(&mut self, scope: Scope, name: &str) {
-        let asked = Asked::Export(name.to_owned());
-        self.ask(Request::Export { scope, name: name.to_owned() }, asked, Vec::new());
+        let pending = PendingRequest::Export(name.to_owned());
+        self.ask(Request::Export { scope, name: name.to_owned() }, pending, Vec::new());
     }
 
     /// Opens a channel on behalf of the simulation.
@@ -227,12 +227,12 @@ impl Process {
     fn plan_action(&mut self, shared: &mut Shared) {
         let delay_ns = shared.random.magnitude(1_000, shared.plan.pause_ns);
         self.next_action_at = shared.now + delay_ns;
-        shared.turn_within(self.actor(), delay_ns);
+        shared.schedule_turn(self.actor(), delay_ns);
     }
 
     /// Runs one turn: handles pending messages and, when it is time, takes an action.
-    pub fn turn(&mut self, shared: &mut Shared) -> Fate {
-        let Some(monitor) = &self.monitor else { return Fate::Exits(1) };
+    pub fn turn(&mut self, shared: &mut Shared) -> TurnResult {
+        let Some(monitor) = &self.monitor else { return TurnResult::Exits(1) };
         let mut answers = Vec::new();
         while let Some(packet) = monitor.receive() {
             answers.push(packet);
@@ -240,47 +240,47 @@ impl Process {
         let lost = monitor.is_gone();
         for (bytes, fds) in answers {
             match MonitorMessage::from_bytes(&bytes) {
-                Ok(message) => self.hear(shared, message, fds),
+                Ok(message) => self.handle_message(shared, message, fds),
                 Err(error) => shared.audit.fail(format!("process {} hears nonsense: {error}", self.pid)),
             }
         }
         if lost {
-            return Fate::Exits(2);
+            return TurnResult::Exits(2);
         }
         for input in self.input.iter().chain(&self.side) {
             while let Some((bytes, _)) = input.receive() {
-                shared.note(&[6, bytes.len() as u64], || {
+                shared.record_event(&[6, bytes.len() as u64], || {
                     format!("process {} reads {} bytes", self.pid, bytes.len())
                 });
                 input.ring();
             }
         }
-        self.let_go(shared);
-        self.pools.note_revoked(shared, self.pid);
-        self.talk(shared);
+        self.release_mappings(shared);
+        self.pools.apply_revocations(shared, self.pid);
+        self.run_conversations(shared);
         self.flush_outputs();
         if self.dies {
-            return Fate::Killed(9);
+            return TurnResult::Killed(9);
         }
         if !self.idle && self.attached && shared.now >= self.next_action_at {
             if shared.healed {
-                return Fate::Lives;
+                return TurnResult::Lives;
             }
-            let fate = self.act(shared);
+            let turn_result = self.act(shared);
             self.plan_action(shared);
-            self.talk(shared);
-            return fate;
+            self.run_conversations(shared);
+            return turn_result;
         }
         if !self.idle && !shared.healed && self.next_action_at > shared.now {
-            shared.turn_within(self.actor(), self.next_action_at - shared.now);
+            shared.schedule_turn(self.actor(), self.next_action_at - shared.now);
         }
-        Fate::Lives
+        TurnResult::Lives
     }
 
-    fn talk(&mut self, shared: &mut Shared) {
+    fn run_conversations(&mut self, shared: &mut Shared) {
         let (mut open, mut over) = (Vec::new(), Vec::new());
         for mut conversation in std::mem::take(&mut self.conversations) {
-            match conversation.talk(shared, &mut self.pools) {
+            match conversation.exchange(shared, &mut self.pools) {
                 true => open.push(conversation),
                 false => over.push(conversation),
             }
@@ -288,78 +288,83 @@ impl Process {
         let count = open.len();
         self.conversations = open;
         self.conversations.extend(over);
-        self.take_up(shared);
+        self.accept_capabilities(shared);
         for conversation in self.conversations.split_off(count) {
             self.channel_is_over(&conversation);
-            conversation.let_go(shared);
+            conversation.abandon(shared);
         }
     }
 
     /// Makes the monitor forget grants whose messages can no longer arrive, as their channel has ended.
     fn channel_is_over(&mut self, conversation: &Conversation) {
         let forget = Request::CapabilityForget { channel: conversation.id(), granter: conversation.peer };
-        self.say(0, forget, Vec::new());
+        self.send_request(0, forget, Vec::new());
     }
 
     fn flush_outputs(&mut self) {
         for (output, unwritten) in self.outputs.iter().chain(&self.side).zip(&mut self.unwritten) {
-            while !unwritten.is_empty() && output.waiting_there() < PIPE_PACKETS {
+            while !unwritten.is_empty() && output.unreceived_packets() < PIPE_PACKETS {
                 output.send((unwritten.remove(0), Vec::new()));
             }
         }
     }
 
-    fn hear(&mut self, shared: &mut Shared, message: MonitorMessage, fds: Vec<Fd>) {
-        shared.note(&[7, self.pid as u64, message.request.into()], || {
+    fn handle_message(&mut self, shared: &mut Shared, message: MonitorMessage, fds: Vec<Fd>) {
+        shared.record_event(&[7, self.pid as u64, message.request.into()], || {
             format!("process {} hears {message:?}", self.pid)
         });
         let request = message.number();
-        let asked = self.asked.remove(&request);
-        if request != 0 && asked.is_none() {
+        let pending = self.pending.remove(&request);
+        if request != 0 && pending.is_none() {
             shared.audit.fail(format!("process {} got an answer that it did not ask for", self.pid));
         }
         let (fds, of_memory) = match message.body {
             Reply::RegionMap { .. } => (Vec::new(), fds),
             _ => (fds, Vec::new()),
         };
-        self.hear_of_memory(shared, &message.body, asked.as_ref(), of_memory);
-        match (message.body, asked) {
+        self.handle_memory_reply(shared, &message.body, pending.as_ref(), of_memory);
+        match (message.body, pending) {
             (Reply::Attach { domain, .. }, _) => {
                 self.attached = true;
                 self.domain = Some(domain);
                 self.plan_action(shared);
             }
-            (Reply::Export { listener }, Some(Asked::Export(name))) => {
+            (Reply::Export { listener }, Some(PendingRequest::Export(name))) => {
                 if is_bulk(&name) {
                     self.bulk_listeners.insert(listener);
                 }
                 self.names.push((name, listener));
             }
-            (Reply::Spawn { domain }, Some(Asked::Spawn { fed })) => {
+            (Reply::Spawn { domain }, Some(PendingRequest::Spawn { fed })) => {
                 self.children.push(Child { domain, fed });
             }
-            (Reply::Names { answer: Answer::Locked { token }, .. }, Some(Asked::Lock { scope, name })) => {
+            (
+                Reply::Names { answer: Answer::Locked { token }, .. },
+                Some(PendingRequest::Lock { scope, name }),
+            ) => {
                 self.locks.push((scope, name, token));
             }
-            (Reply::Connect { grant }, asked) => self.open(shared, &grant, fds, asked == Some(Asked::Bulk)),
+            (Reply::Connect { grant }, pending) => {
+                self.open_conversation(shared, &grant, fds, pending == Some(PendingRequest::Bulk));
+            }
             (Reply::Incoming { grant, listener, .. }, _) => {
-                self.open(shared, &grant, fds, self.bulk_listeners.contains(&listener));
-                self.say(0, Request::Accepted { count: 1 }, Vec::new());
+                self.open_conversation(shared, &grant, fds, self.bulk_listeners.contains(&listener));
+                self.send_request(0, Request::Accepted { count: 1 }, Vec::new());
             }
             (Reply::Ended { domain, .. }, _) => self.children.retain(|child| child.domain != domain),
             (Reply::Output { domain, stream, bytes }, _) => {
                 let bytes = bytes.len() as u32;
-                self.say(0, Request::OutputTaken { domain, stream, bytes }, Vec::new());
+                self.send_request(0, Request::OutputTaken { domain, stream, bytes }, Vec::new());
             }
             (Reply::Console { node, bytes, .. }, _) => {
                 let bytes = bytes.len() as u32;
-                self.say(0, Request::ConsoleTaken { node, bytes }, Vec::new());
+                self.send_request(0, Request::ConsoleTaken { node, bytes }, Vec::new());
             }
             _ => {}
         }
     }
 
-    fn open(&mut self, shared: &mut Shared, grant: &Grant, fds: Vec<Fd>, is_bulk: bool) {
+    fn open_conversation(&mut self, shared: &mut Shared, grant: &Grant, fds: Vec<Fd>, is_bulk: bool) {
         match Conversation::open(shared, self.pid, grant, fds, is_bulk) {
             Some(mut conversation) => {
                 if !conversation.is_bulk() {
@@ -370,48 +375,48 @@ impl Process {
             // The grant's descriptors have been dropped, which shows the peer that it was not accepted.
             None => {
                 let side = usize::from(grant.side == tombolo_link::Side::B);
-                shared.channels.entry(grant.channel).or_default().let_go[side] = true;
+                shared.channels.entry(grant.channel).or_default().abandoned[side] = true;
             }
         }
     }
 
-    fn act(&mut self, shared: &mut Shared) -> Fate {
+    fn act(&mut self, shared: &mut Shared) -> TurnResult {
         if shared.actions_left == 0 {
-            return Fate::Lives;
+            return TurnResult::Lives;
         }
         shared.actions_left -= 1;
         if shared.random.chance(shared.plan.faults.kill_process) {
-            return Fate::Killed(9);
+            return TurnResult::Killed(9);
         }
-        let habits = shared.plan.habits;
+        let weights = shared.plan.weights;
         let choices: [(u64, Action); 16] = [
-            (habits.export, Self::act_export),
-            (habits.withdraw, Self::act_withdraw),
-            (habits.connect, Self::act_connect),
-            (habits.spawn, Self::act_spawn),
-            (habits.kill, Self::act_kill),
-            (habits.feed, Self::act_feed),
-            (habits.write, Self::act_write),
-            (habits.send, Self::act_send),
-            (habits.close, Self::act_close),
-            (habits.list, Self::act_list),
-            (habits.lock, Self::act_lock),
-            (habits.console, Self::act_console),
-            (habits.restart, Self::act_restart),
-            (habits.memory, Self::act_memory),
-            (habits.bulk, Self::act_bulk),
-            (habits.nonsense, Self::act_nonsense),
+            (weights.export, Self::act_export),
+            (weights.withdraw, Self::act_withdraw),
+            (weights.connect, Self::act_connect),
+            (weights.spawn, Self::act_spawn),
+            (weights.kill, Self::act_kill),
+            (weights.feed, Self::act_feed),
+            (weights.write, Self::act_write),
+            (weights.send, Self::act_send),
+            (weights.close, Self::act_close),
+            (weights.list, Self::act_list),
+            (weights.lock, Self::act_lock),
+            (weights.console, Self::act_console),
+            (weights.restart, Self::act_restart),
+            (weights.memory, Self::act_memory),
+            (weights.bulk, Self::act_bulk),
+            (weights.nonsense, Self::act_send_garbage),
         ];
-        let sum = choices.iter().map(|(weight, _)| weight).sum::<u64>() + habits.exit;
+        let sum = choices.iter().map(|(weight, _)| weight).sum::<u64>() + weights.exit;
         let mut chosen = shared.random.below(sum);
         for (weight, action) in choices {
             if chosen < weight {
                 action(self, shared);
-                return Fate::Lives;
+                return TurnResult::Lives;
             }
             chosen -= weight;
         }
-        Fate::Exits(shared.random.below(256) as u8)
+        TurnResult::Exits(shared.random.below(256) as u8)
     }
 
     fn name(shared: &mut Shared) -> String {
@@ -445,8 +450,8 @@ impl Process {
         let slots = if is_bulk { MIN_SLOTS << shared.random.below(3) } else { 2 << shared.random.below(6) };
         if let Ok(config) = ChannelConfig::new(slot, slots, variant) {
             let scope = Self::scope(shared);
-            let asked = if is_bulk { Asked::Bulk } else { Asked::Other };
-            self.ask(Request::Connect { scope, name, timeout, config, by: None }, asked, Vec::new());
+            let pending = if is_bulk { PendingRequest::Bulk } else { PendingRequest::Other };
+            self.ask(Request::Connect { scope, name, timeout, config, by: None }, pending, Vec::new());
         }
     }
 
@@ -475,7 +480,7 @@ impl Process {
         // Descriptors can be passed to the root on the host's kernel only.
         let passes = !own_image && !shared.random.chance(30);
         let fds = if passes && self.is_on_hosts_kernel(shared) { vec![Fd::Image(image)] } else { vec![] };
-        self.ask(Request::Spawn { spawn }, Asked::Spawn { fed }, fds);
+        self.ask(Request::Spawn { spawn }, PendingRequest::Spawn { fed }, fds);
     }
 
     fn is_on_hosts_kernel(&self, shared: &Shared) -> bool {
@@ -577,8 +582,8 @@ impl Process {
         let name = format!("lock{}", shared.random.below(3));
         let scope = Self::scope(shared);
         let timeout = Duration::from_nanos(shared.random.magnitude(1_000, 3_000_000_000));
-        let asked = Asked::Lock { scope: scope.clone(), name: name.clone() };
-        self.ask(Request::Names { scope, operation: Operation::Lock { name, timeout } }, asked, Vec::new());
+        let pending = PendingRequest::Lock { scope: scope.clone(), name: name.clone() };
+        self.ask(Request::Names { scope, operation: Operation::Lock { name, timeout } }, pending, Vec::new());
     }
 
     fn act_console(&mut self, shared: &mut Shared) {
@@ -592,7 +597,7 @@ impl Process {
         self.request(Request::Restart { node, force });
     }
 
-    fn act_nonsense(&mut self, shared: &mut Shared) {
+    fn act_send_garbage(&mut self, shared: &mut Shared) {
         let length = shared.random.between(1, 40) as usize;
         if let Some(monitor) = &self.monitor {
             monitor.send((vec![255; length], Vec::new()));
@@ -600,24 +605,24 @@ impl Process {
     }
 
     /// Ends the process and reports its fate. Its channels are closed in order only if it exited.
-    pub fn end(mut self, shared: &mut Shared, fate: Fate) {
-        shared.note(&[8, self.pid as u64], || format!("process {} ends: {fate:?}", self.pid));
+    pub fn end(mut self, shared: &mut Shared, turn_result: TurnResult) {
+        shared.record_event(&[8, self.pid as u64], || format!("process {} ends: {turn_result:?}", self.pid));
         self.flush_outputs();
         std::mem::take(&mut self.holdings).end(shared);
-        let in_order = matches!(fate, Fate::Exits(_));
-        self.pools.note_revoked(shared, self.pid);
+        let in_order = matches!(turn_result, TurnResult::Exits(_));
+        self.pools.apply_revocations(shared, self.pid);
         for conversation in std::mem::take(&mut self.conversations) {
             if in_order {
                 conversation.close(shared, &mut self.pools);
             } else {
-                conversation.let_go(shared);
+                conversation.abandon(shared);
             }
         }
         shared.bulk.ended(self.pid);
-        let word = match fate {
-            Fate::Exits(status) => [0, status],
-            Fate::Killed(signal) => [1, signal],
-            Fate::Lives => [1, 0],
+        let word = match turn_result {
+            TurnResult::Exits(status) => [0, status],
+            TurnResult::Killed(signal) => [1, signal],
+            TurnResult::Lives => [1, 0],
         };
         if let Some(life) = self.life.take() {
             life.send((word.to_vec(), Vec::new()));

@@ -2,16 +2,16 @@
 //!
 //! The route of a relay, the channel ends with their rings and doorbells, and the word in which a relay
 //! reports who died are the real code; processes, doorbells and lifelines are simulated. Any process may be
-//! killed at any time. The invariants are in `Line::check` and `Line::check_end`.
+//! killed at any time. The invariants are in `Chain::check` and `Chain::check_end`.
 
 use std::collections::VecDeque;
 use std::fmt;
 
 use tombolo_base::{NodeId, Random, SharedMemory};
-use tombolo_link::end::{Awaited, ChannelEnd, Deferred, EndError};
+use tombolo_link::end::{Awaited, ChannelEnd, DeferredSignals, EndError};
 use tombolo_link::far_end;
-use tombolo_link::relay::{Beyond, Hop, Needs, Route};
-use tombolo_link::{ChannelConfig, ChannelLayout, FarEnd, Hello, Side};
+use tombolo_link::relay::{Hop, HopPeer, Needs, Route};
+use tombolo_link::{ChannelConfig, ChannelLayout, DisconnectReason, Hello, Side};
 use tombolo_ring::{SlotSize, Variant};
 
 use crate::channel::MemoryEnd;
@@ -55,8 +55,8 @@ impl fmt::Display for Summary {
 }
 
 /// End of a hop in one process.
-struct Joint {
-    end: ChannelEnd<Deferred>,
+struct HopEnd {
+    end: ChannelEnd<DeferredSignals>,
     memory: SharedMemory,
     side: Side,
     /// Receiving returned an error: the channel ended.
@@ -69,9 +69,9 @@ struct Joint {
     rung: bool,
 }
 
-impl Joint {
-    fn peer_died(&self) -> Option<FarEnd> {
-        far_end::told(&self.memory, self.side)
+impl HopEnd {
+    fn peer_died(&self) -> Option<DisconnectReason> {
+        far_end::disconnect_reason(&self.memory, self.side)
     }
 
     fn release(&mut self) {
@@ -87,18 +87,18 @@ impl Joint {
             Needs { message: true, room: true } => Awaited::Both,
             Needs { message: false, room: false } => return true,
         };
-        self.released || self.failed || self.end.about_to_sleep(awaited)
+        self.released || self.failed || self.end.prepare_to_sleep(awaited)
     }
 
     fn wake_up(&mut self) {
         if !self.released {
-            self.end.listen();
-            self.end.awake(true);
+            self.end.poll_signals();
+            self.end.finish_sleep(true);
         }
     }
 }
 
-impl Hop for Joint {
+impl Hop for HopEnd {
     fn receive(&mut self, buffer: &mut Vec<u8>) -> Result<bool, EndError> {
         let received = self.end.try_recv(|message| {
             buffer.clear();
@@ -117,7 +117,7 @@ impl Hop for Joint {
         false
     }
 
-    fn told(&self) -> Option<FarEnd> {
+    fn disconnect_reason(&self) -> Option<DisconnectReason> {
         self.peer_died()
     }
 
@@ -125,17 +125,17 @@ impl Hop for Joint {
         self.end.close();
     }
 
-    fn leave(&mut self, why: FarEnd) {
-        let _ = far_end::tell(&self.memory, self.side, why);
+    fn abort(&mut self, why: DisconnectReason) {
+        let _ = far_end::report(&self.memory, self.side, why);
         self.end.abandon();
     }
 }
 
 /// End of the channel, as a program sees it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Seen {
+enum ObservedEnd {
     Closed,
-    Died(Option<FarEnd>),
+    Died(Option<DisconnectReason>),
     Broken,
 }
 
@@ -147,7 +147,7 @@ struct Program {
     closes_early: bool,
     received: u64,
     closed: bool,
-    seen: Option<Seen>,
+    seen: Option<ObservedEnd>,
 }
 
 enum Role {
@@ -162,9 +162,9 @@ struct Process {
 }
 
 /// Row of programs and relays: process `n` has side A of hop `n` and side B of hop `n - 1`.
-struct Line {
+struct Chain {
     processes: Vec<Process>,
-    hops: Vec<[Joint; 2]>,
+    hops: Vec<[HopEnd; 2]>,
     slots: u64,
     max_message_bytes: usize,
     summary: Summary,
@@ -180,20 +180,20 @@ fn message(number: u64, from: usize, max_bytes: usize) -> Vec<u8> {
 }
 
 /// Creates both ends of a channel and completes the handshake.
-fn hop(config: ChannelConfig) -> Result<[Joint; 2], String> {
+fn hop(config: ChannelConfig) -> Result<[HopEnd; 2], String> {
     let memory = SharedMemory::zeroed(ChannelLayout::new(config).length_bytes());
     let sides = [Side::A, Side::B];
     let open = |side| MemoryEnd::open(memory.clone(), side, Hello::new(config, 0, None));
     let mut ends = sides.map(open).into_iter().collect::<Result<Vec<_>, _>>().map_err(|it| it.to_string())?;
     for _ in 0..4 {
-        ends.iter_mut().try_for_each(MemoryEnd::shake).map_err(|error| error.to_string())?;
+        ends.iter_mut().try_for_each(MemoryEnd::continue_handshake).map_err(|error| error.to_string())?;
     }
     let mut joints = Vec::new();
     for (end, side) in ends.into_iter().zip(sides) {
         let mut end = end.into_end().ok_or("the handshake does not end")?;
         let _ = end.signals_mut().take_ring();
         let memory = memory.clone();
-        joints.push(Joint {
+        joints.push(HopEnd {
             end,
             memory,
             side,
@@ -203,11 +203,11 @@ fn hop(config: ChannelConfig) -> Result<[Joint; 2], String> {
             rung: false,
         });
     }
-    <[Joint; 2]>::try_from(joints).map_err(|_| "a channel has two ends".to_owned())
+    <[HopEnd; 2]>::try_from(joints).map_err(|_| "a channel has two ends".to_owned())
 }
 
-impl Line {
-    fn draw(random: &mut Random) -> Result<Line, String> {
+impl Chain {
+    fn draw(random: &mut Random) -> Result<Chain, String> {
         let relays = random.between(1, 4) as usize;
         let slots = 1 << random.between(1, 4);
         let slot = random.pick(&SlotSize::ALL).copied().unwrap_or(SlotSize::B64);
@@ -221,8 +221,8 @@ impl Line {
             Role::End(Program { to_send, closes_early, sent: 0, received: 0, closed: false, seen: None })
         };
         let beyond = |neighbour: usize| match neighbour == 0 || neighbour == relays + 1 {
-            true => Beyond::End,
-            false => Beyond::Relay(NodeId(neighbour as u16)),
+            true => HopPeer::End,
+            false => HopPeer::Relay(NodeId(neighbour as u16)),
         };
         let processes = (0..relays + 2).map(|number| {
             let role = match number == 0 || number == relays + 1 {
@@ -233,7 +233,7 @@ impl Line {
         });
         let processes = processes.collect();
         let slots = u64::from(slots);
-        Ok(Line { processes, hops, slots, max_message_bytes, summary: Summary::default() })
+        Ok(Chain { processes, hops, slots, max_message_bytes, summary: Summary::default() })
     }
 
     fn last(&self) -> usize {
@@ -253,10 +253,10 @@ impl Line {
         let is_end = number == 0 || number == self.last();
         let count = if is_end { &mut self.summary.ends_killed } else { &mut self.summary.relays_killed };
         *count += 1;
-        self.joints_of(number).for_each(Joint::release);
+        self.hop_ends_of(number).for_each(HopEnd::release);
     }
 
-    fn joints_of(&mut self, number: usize) -> impl Iterator<Item = &mut Joint> {
+    fn hop_ends_of(&mut self, number: usize) -> impl Iterator<Item = &mut HopEnd> {
         let last = self.hops.len();
         let hops = self.hops.iter_mut().enumerate();
         hops.filter_map(move |(hop, [a, b])| match number {
@@ -271,22 +271,22 @@ impl Line {
         let last = self.last();
         let from = if number == 0 { last } else { 0 };
         let max_bytes = self.max_message_bytes;
-        let Line { processes, hops, summary, .. } = self;
+        let Chain { processes, hops, summary, .. } = self;
         let process = &mut processes[number];
         match &mut process.role {
             Role::End(program) => {
-                let joint = if number == 0 { &mut hops[0][0] } else { &mut hops[last - 1][1] };
-                program.turn(joint, (number, from), max_bytes, summary)?;
+                let hop_end = if number == 0 { &mut hops[0][0] } else { &mut hops[last - 1][1] };
+                program.turn(hop_end, (number, from), max_bytes, summary)?;
                 let needs = Needs {
                     message: !program.is_over(),
                     room: !program.is_over() && program.sent < program.to_send,
                 };
-                process.asleep = joint.may_sleep(needs);
+                process.asleep = hop_end.may_sleep(needs);
                 if !process.asleep {
-                    joint.end.awake(false);
+                    hop_end.end.finish_sleep(false);
                 }
                 if program.is_over() {
-                    joint.release();
+                    hop_end.release();
                 }
             }
             Role::Relay(route) => {
@@ -297,15 +297,17 @@ impl Line {
                     return Ok(());
                 }
                 let step = route.step([&mut *near, &mut *far]);
-                if step.over {
+                if step.finished {
                     near.release();
                     far.release();
                 }
-                process.asleep =
-                    !step.more && !step.over && near.may_sleep(step.needs[0]) && far.may_sleep(step.needs[1]);
+                process.asleep = !step.has_more
+                    && !step.finished
+                    && near.may_sleep(step.needs[0])
+                    && far.may_sleep(step.needs[1]);
                 if !process.asleep {
-                    near.end.awake(false);
-                    far.end.awake(false);
+                    near.end.finish_sleep(false);
+                    far.end.finish_sleep(false);
                 }
             }
         }
@@ -316,12 +318,12 @@ impl Line {
     fn deliver(&mut self, random: &mut Random) -> bool {
         let mut waiting = Vec::new();
         for (hop, sides) in self.hops.iter_mut().enumerate() {
-            for (side, joint) in sides.iter_mut().enumerate() {
-                joint.rung |= joint.end.signals_mut().take_ring();
-                if joint.rung {
+            for (side, hop_end) in sides.iter_mut().enumerate() {
+                hop_end.rung |= hop_end.end.signals_mut().take_ring();
+                if hop_end.rung {
                     waiting.push((hop, side, false));
                 }
-                if joint.hanging_up {
+                if hop_end.hanging_up {
                     waiting.push((hop, side, true));
                 }
             }
@@ -336,13 +338,13 @@ impl Line {
             }
             false => own.rung = false,
         }
-        peer.end.listen();
+        peer.end.poll_signals();
         // Side A of a hop belongs to the process before it.
         let number = if side == 0 { hop + 1 } else { hop };
         if self.processes[number].asleep {
             self.processes[number].asleep = false;
             // Withdraws the announcement on its other hop, too.
-            self.joints_of(number).for_each(Joint::wake_up);
+            self.hop_ends_of(number).for_each(HopEnd::wake_up);
         }
         true
     }
@@ -405,21 +407,21 @@ impl Line {
             let what = || format!("end {own} saw {seen:?}, and received {received} of {sent} messages");
             let fits = match seen {
                 None => return Err(format!("end {own} waits for ever; {}", what())),
-                Some(Seen::Closed) => self.program(other).closed && sent == received,
-                Some(Seen::Died(None)) => !self.processes[beside].alive,
-                Some(Seen::Died(Some(FarEnd::Died))) => {
+                Some(ObservedEnd::Closed) => self.program(other).closed && sent == received,
+                Some(ObservedEnd::Died(None)) => !self.processes[beside].alive,
+                Some(ObservedEnd::Died(Some(DisconnectReason::Died))) => {
                     !self.processes[other].alive && (any_relay_died || sent == received)
                 }
-                Some(Seen::Died(Some(FarEnd::RelayDied(node)))) => {
+                Some(ObservedEnd::Died(Some(DisconnectReason::RelayDied(node)))) => {
                     self.summary.told_of_relays += 1;
                     usize::from(node.0) != beside && relay_died(node)
                 }
-                Some(Seen::Died(Some(FarEnd::Broken)) | Seen::Broken) => false,
+                Some(ObservedEnd::Died(Some(DisconnectReason::Broken)) | ObservedEnd::Broken) => false,
             };
             if !fits {
                 return Err(what());
             }
-            self.summary.closed += u64::from(seen == Some(Seen::Closed));
+            self.summary.closed += u64::from(seen == Some(ObservedEnd::Closed));
         }
         let open = (1..last).find(|relay| {
             let released = self.hops[*relay][0].released;
@@ -437,7 +439,7 @@ impl Program {
     /// Receives and sends as much as possible, and closes if it is done and closes early.
     fn turn(
         &mut self,
-        joint: &mut Joint,
+        hop_end: &mut HopEnd,
         (own, other): (usize, usize),
         max_bytes: usize,
         summary: &mut Summary,
@@ -447,7 +449,7 @@ impl Program {
         }
         let mut buffer = Vec::new();
         for _ in 0..4 {
-            match joint.receive(&mut buffer) {
+            match hop_end.receive(&mut buffer) {
                 Ok(false) => break,
                 Ok(true) if buffer == message(self.received, other, max_bytes) => {
                     self.received += 1;
@@ -456,19 +458,19 @@ impl Program {
                 Ok(true) => {
                     return Err(format!("end {own} received another message than number {}", self.received));
                 }
-                Err(EndError::Closed) => self.seen = Some(Seen::Closed),
-                Err(EndError::PeerDied) => self.seen = Some(Seen::Died(joint.peer_died())),
-                Err(_) => self.seen = Some(Seen::Broken),
+                Err(EndError::Closed) => self.seen = Some(ObservedEnd::Closed),
+                Err(EndError::PeerDied) => self.seen = Some(ObservedEnd::Died(hop_end.peer_died())),
+                Err(_) => self.seen = Some(ObservedEnd::Broken),
             }
             if self.seen.is_some() {
                 return Ok(());
             }
         }
-        while self.sent < self.to_send && joint.send(&message(self.sent, own, max_bytes)).is_ok() {
+        while self.sent < self.to_send && hop_end.send(&message(self.sent, own, max_bytes)).is_ok() {
             self.sent += 1;
         }
         if self.sent == self.to_send && self.closes_early {
-            joint.close();
+            hop_end.close();
             self.closed = true;
         }
         Ok(())
@@ -481,7 +483,7 @@ impl Program {
 /// Description of the invariant that was violated.
 pub fn run(seed: u64) -> Result<Summary, String> {
     let mut random = Random::new(seed);
-    let mut line = Line::draw(&mut random)?;
+    let mut line = Chain::draw(&mut random)?;
     let mut kills = VecDeque::from_iter((0..random.below(4)).map(|_| random.magnitude(1, 2000)));
     kills.make_contiguous().sort_unstable();
     for step in 0..MAX_STEPS {

@@ -2,7 +2,7 @@
 //! deaths and deliveries drawn from a seed.
 
 use tombolo_base::random::Random;
-use tombolo_directory::released::{Released, Waits};
+use tombolo_directory::released::{PendingOperation, ReleaseWorld};
 use tombolo_directory::{Consistency, Geometry, Rank};
 
 use crate::pages::{Summary, lose_some};
@@ -33,7 +33,7 @@ pub fn run(seed: u64) -> Result<Summary, String> {
         ahead: random.below(3) as u8,
         consistency: Consistency::Release,
     };
-    let mut world = Released::new(geometry);
+    let mut world = ReleaseWorld::new(geometry);
     let mut summary = Summary::default();
     let deadly = random.below(4) * 3;
     let busy = random.between(100, 600);
@@ -68,31 +68,32 @@ pub fn run(seed: u64) -> Result<Summary, String> {
 }
 
 /// Starts a random operation of a rank's program.
-fn begin(world: &mut Released, rank: usize, geometry: &Geometry, random: &mut Random) {
+fn begin(world: &mut ReleaseWorld, rank: usize, geometry: &Geometry, random: &mut Random) {
     let page = random.below(u64::from(geometry.pages)) as u32;
     match random.below(10) {
         0 | 1 => world.release(rank),
-        2 if world.is_free() => world.lock(rank),
+        2 if world.is_lock_free() => world.lock(rank),
         3 => world.refresh(rank),
-        4 | 5 => world.begin(rank, Waits::Read(page)),
+        4 | 5 => world.begin(rank, PendingOperation::Read(page)),
         _ => {
             let under_lock = world.has_lock(rank) && random.chance(600);
-            world.begin(rank, Waits::Write(page, under_lock));
+            world.begin(rank, PendingOperation::Write(page, under_lock));
         }
     }
 }
 
 /// Kills a rank and loses some of its last messages.
-fn kill(world: &mut Released, rank: usize, random: &mut Random) {
+fn kill(world: &mut ReleaseWorld, rank: usize, random: &mut Random) {
     world.kill(rank);
-    let losable: Vec<(usize, usize)> = world.losable().filter(|(from, _)| *from == rank).collect();
-    lose_some(&losable, random, |from, to| world.lose(from, to));
+    let losable_links: Vec<(usize, usize)> =
+        world.losable_links().filter(|(from, _)| *from == rank).collect();
+    lose_some(&losable_links, random, |from, to| world.lose(from, to));
 }
 
 /// Delivers a message in flight.
-fn deliver(world: &mut Released, random: &mut Random, summary: &mut Summary) {
-    let loaded: Vec<(usize, usize)> = world.loaded().collect();
-    if let Some((from, to)) = random.pick(&loaded) {
+fn deliver(world: &mut ReleaseWorld, random: &mut Random, summary: &mut Summary) {
+    let loaded_links: Vec<(usize, usize)> = world.loaded_links().collect();
+    if let Some((from, to)) = random.pick(&loaded_links) {
         summary.deliveries += 1;
         world.deliver(*from, *to);
     }

@@ -10,11 +10,11 @@ use tombolo_link::window::{WindowHeader, WindowRange};
 use tombolo_machine::{Image, Machine};
 use tombolo_monitor_core::root::{Core, Effect, Resource};
 
-use crate::agent::{SimAgent, left_in};
+use crate::agent::{SimAgent, leftover_entries};
 use crate::descriptor::{Actor, Fd, SocketEnd};
 use crate::line::MonitorLine;
 use crate::shared::{Event, Shared};
-use crate::window::{Shore, WindowPlace};
+use crate::window::{WindowPlace, WindowSide};
 
 /// Maximum number of orders and reports handled in one turn.
 const BURST: usize = 256;
@@ -71,7 +71,7 @@ impl Root {
     }
 
     /// Moves the clock of the root by an offset.
-    pub fn jump(&mut self, by_ns: i64) {
+    pub fn jump_clock(&mut self, by_ns: i64) {
         self.clock_offset_ns += by_ns;
     }
 
@@ -91,7 +91,10 @@ impl Root {
     #[must_use]
     pub fn leftovers(&self, clients: usize) -> Option<String> {
         let pairs = (!self.pairs.is_empty()).then(|| format!("{} pairs of the root", self.pairs.len()));
-        self.agent.leftovers(clients).or(pairs).or_else(|| left_in(&self.core.held(), clients))
+        self.agent
+            .leftovers(clients)
+            .or(pairs)
+            .or_else(|| leftover_entries(&self.core.resource_counts(), clients))
     }
 
     /// Starts every node of the machine.
@@ -116,7 +119,7 @@ impl Root {
         for node in self.nodes.values_mut() {
             node.line.wake_up(shared);
         }
-        self.agent.look(shared);
+        self.agent.poll_events(shared);
         let now = self.clock(shared);
         shared.audit.rights.at(shared.now, now);
         self.core.tick(now);
@@ -131,7 +134,7 @@ impl Root {
             let mut nodes: Vec<u16> = self.nodes.keys().copied().collect();
             shared.random.shuffle(&mut nodes);
             for node in nodes {
-                worked |= self.hear(shared, node);
+                worked |= self.process_reports(shared, node);
             }
             if !worked {
                 unsettled = false;
@@ -146,13 +149,14 @@ impl Root {
         }
         if let Some(at) = self.core.next_tick() {
             let delay_ns = at.saturating_sub(self.clock(shared));
-            shared.turn_within(Actor::Root, delay_ns.max(1));
+            shared.schedule_turn(Actor::Root, delay_ns.max(1));
         }
     }
 
     fn report(&mut self, shared: &mut Shared, node: u16, report: Report, file: Option<Fd>) {
-        shared
-            .note(&[1, node.into(), shared.now, kind(&report)], || format!("node {node} reports {report:?}"));
+        shared.record_event(&[1, node.into(), shared.now, kind(&report)], || {
+            format!("node {node} reports {report:?}")
+        });
         self.offered = match &file {
             Some(Fd::File { writable }) => Some(*writable),
             _ => None,
@@ -168,14 +172,14 @@ impl Root {
     }
 
     /// Handles the reports of a node's agent; returns whether there were any.
-    fn hear(&mut self, shared: &mut Shared, node: u16) -> bool {
+    fn process_reports(&mut self, shared: &mut Shared, node: u16) -> bool {
         let mut worked = false;
         for _ in 0..REPORTS_IN_A_ROW {
             let Some(record) = self.nodes.get_mut(&node) else { return worked };
             let Some((bytes, fds)) = record.line.receive(shared) else {
                 let broken = record.line.is_gone().then(|| "its monitor is gone".to_owned());
                 if let Some(cause) = record.ended.take().or(broken) {
-                    self.lose(shared, node, &cause);
+                    self.on_node_lost(shared, node, &cause);
                     return true;
                 }
                 return worked;
@@ -189,8 +193,8 @@ impl Root {
         worked
     }
 
-    fn lose(&mut self, shared: &mut Shared, node: u16, cause: &str) {
-        shared.note(&[2, node.into(), shared.now], || format!("node {node} is lost: {cause}"));
+    fn on_node_lost(&mut self, shared: &mut Shared, node: u16, cause: &str) {
+        shared.record_event(&[2, node.into(), shared.now], || format!("node {node} is lost: {cause}"));
         self.destroy(shared, node);
         shared.audit.before_node_lost(node);
         self.core.node_lost(NodeId(node), cause);
@@ -200,7 +204,7 @@ impl Root {
     fn destroy(&mut self, shared: &mut Shared, node: u16) {
         if let Some(record) = self.nodes.remove(&node) {
             let cause = "it was destroyed".to_owned();
-            shared.after(0, Event::Die { node, generation: record.generation, cause });
+            shared.schedule_after(0, Event::Die { node, generation: record.generation, cause });
         }
     }
 
@@ -219,13 +223,13 @@ impl Root {
             for effect in &effects {
                 shared.audit.effect(effect);
                 if let Effect::Order { order: Order::Start { order }, .. } = effect {
-                    shared.audit.started_with(order.domain, self.core.given_to(order.domain));
+                    shared.audit.started_with(order.domain, self.core.initial_capabilities(order.domain));
                 }
             }
-            shared.audit.settled();
+            shared.audit.check_effects();
             effects.into_iter().for_each(|effect| self.perform(shared, effect));
         }
-        shared.audit.settled();
+        shared.audit.check_effects();
     }
 
     fn perform(&mut self, shared: &mut Shared, effect: Effect) {
@@ -246,7 +250,7 @@ impl Root {
                     .fail(format!("the root streams a program to node {}, which has a window", node.0));
             }
             Effect::ClearWindow { window, range } => self.clear(shared, self.node_of(window), range),
-            Effect::ForgetBell { .. } => {}
+            Effect::RemoveSharedBell { .. } => {}
             Effect::Boot { node, generation } => self.start_node(shared, node.0, generation),
             Effect::Destroy { node } => self.destroy(shared, node.0),
             Effect::ConsoleWrite { .. } => {}
@@ -255,12 +259,12 @@ impl Root {
     }
 
     fn near_memory(&self, shared: &Shared, node: u16) -> Option<tombolo_base::SharedMemory> {
-        shared.windows.memory(WindowPlace { window: self.window(node)?, shore: Shore::Near })
+        shared.windows.memory(WindowPlace { window: self.window(node)?, side: WindowSide::Near })
     }
 
     /// The node whose window with the host this is; a simulated machine has no other windows.
     fn node_of(&self, window: WindowId) -> u16 {
-        self.machine.window(window).and_then(|window| window.own_of).map_or(0, |node| node.0)
+        self.machine.window(window).and_then(|window| window.private_to).map_or(0, |node| node.0)
     }
 
     fn clear(&mut self, shared: &mut Shared, node: u16, range: WindowRange) {
@@ -285,7 +289,9 @@ impl Root {
         if shared.healed && matches!(order, Order::Sample { period_ms: 1.. }) {
             return;
         }
-        shared.note(&[3, node.into(), shared.now], || format!("the root orders node {node}: {order:?}"));
+        shared.record_event(&[3, node.into(), shared.now], || {
+            format!("the root orders node {node}: {order:?}")
+        });
         let fds: Vec<Fd> = passed.iter().filter_map(|resource| self.resource(shared, *resource)).collect();
         if node == 0 {
             let _ = self.agent.execute(shared, order, fds);
@@ -311,7 +317,7 @@ impl Root {
             Resource::LinkStream { .. } => None,
             Resource::WindowMemory(window) => {
                 let window = self.window(self.node_of(window))?;
-                Some(Fd::Window(WindowPlace { window, shore: Shore::Near }))
+                Some(Fd::Window(WindowPlace { window, side: WindowSide::Near }))
             }
             // A store that arrives wakes the party that listens for it, so a shared bell needs no monitor.
             Resource::Bell { window, .. } | Resource::SharedBell { window, .. } => {
@@ -320,10 +326,10 @@ impl Root {
             Resource::Region { region, writable } => self.agent.region_memory(region, writable),
             Resource::RegionInWindow { window, writable } => {
                 let window = self.window(self.node_of(window))?;
-                let place = WindowPlace { window, shore: Shore::Near };
+                let place = WindowPlace { window, side: WindowSide::Near };
                 Some(if writable { Fd::Window(place) } else { Fd::WindowToRead(place) })
             }
-            Resource::Offered(..) => self.offered.take().map(|writable| Fd::File { writable }),
+            Resource::RequestFile(..) => self.offered.take().map(|writable| Fd::File { writable }),
             Resource::Program(hash) => self.programs.remove(&hash).then_some(Fd::Program(hash)),
         }
     }
@@ -336,14 +342,14 @@ impl Root {
         }
         let plan = shared.plan.nodes[usize::from(node) - 1];
         if !shared.healed && shared.random.chance(shared.plan.faults.boot / 3) {
-            return self.lose(shared, node, "its emulator is missing");
+            return self.on_node_lost(shared, node, "its emulator is missing");
         }
         let pid = shared.pid();
         let number = generation.get();
         let (line, window) = if plan.vm {
             let length_bytes = 1 << 20;
             let window = shared.windows.make(length_bytes, plan.coherent);
-            let place = WindowPlace { window, shore: Shore::Near };
+            let place = WindowPlace { window, side: WindowSide::Near };
             if let Some(memory) = shared.windows.memory(place) {
                 let length_bytes = length_bytes as u64;
                 let id = self.machine.own_window(NodeId(node)).map(|window| window.id).unwrap_or_default();
@@ -356,7 +362,7 @@ impl Root {
             self.far_ends.insert((node, number), theirs);
             (Some(MonitorLine::over_socket(node, number, ours, true)), None)
         };
-        let Some(mut line) = line else { return self.lose(shared, node, "no line") };
+        let Some(mut line) = line else { return self.on_node_lost(shared, node, "no line") };
         let name = self.machine.node(NodeId(node)).map(|node| node.name.clone()).unwrap_or_default();
         let welcome = Order::Welcome { node: NodeId(node), name, machine: self.machine.name().to_owned() };
         match welcome.to_bytes() {
@@ -368,7 +374,7 @@ impl Root {
         let delay_ns = shared.random.magnitude(100_000, 500_000_000);
         if shared.healed || !shared.random.chance(shared.plan.faults.boot / 3) {
             // Otherwise it hangs, and the root times out.
-            shared.after(delay_ns, Event::Boot { node, generation: number });
+            shared.schedule_after(delay_ns, Event::Boot { node, generation: number });
         }
     }
 }

@@ -10,10 +10,10 @@ use tombolo_control::CapabilityId;
 use tombolo_machine::Image;
 
 use crate::audit::Audit;
-use crate::bulk::Book;
+use crate::bulk::PoolModel;
 use crate::descriptor::{Actor, SocketEnd, Wakes};
 use crate::plan::Plan;
-use crate::window::{Shore, WindowPlace, Windows};
+use crate::window::{WindowPlace, WindowSide, Windows};
 
 /// Number of recent events kept for a failure report.
 const REMEMBERED: usize = 60;
@@ -71,7 +71,7 @@ pub enum Event {
 
 /// Parameters of a process that is about to start.
 #[derive(Debug)]
-pub struct Birth {
+pub struct ProcessStart {
     /// Its process id.
     pub pid: i32,
     /// Node whose monitor it is a client of.
@@ -98,11 +98,11 @@ pub struct ChannelLog {
     /// Closed in order, by side.
     pub closed: [bool; 2],
     /// Closed or died, by side.
-    pub let_go: [bool; 2],
+    pub abandoned: [bool; 2],
     /// Open now, by side.
     pub open: [bool; 2],
     /// Messages that carry a capability id, by side.
-    pub brings: [Vec<(u64, CapabilityId)>; 2],
+    pub sent_capabilities: [Vec<(u64, CapabilityId)>; 2],
     /// Bulk messages in flight, by side.
     pub bulk: [VecDeque<Vec<u8>>; 2],
 }
@@ -126,11 +126,11 @@ pub struct Shared {
     /// Backlog of connections not yet accepted, by node; no entry where no agent listens.
     pub listeners: BTreeMap<u16, VecDeque<(i32, SocketEnd)>>,
     /// Processes about to start.
-    pub born: Vec<Birth>,
+    pub born: Vec<ProcessStart>,
     /// All channels between domains that were ever opened.
     pub channels: BTreeMap<ChannelId, ChannelLog>,
     /// The checker of bulk data.
-    pub bulk: Book,
+    pub bulk: PoolModel,
     /// Hashes of messages in flight between monitors.
     pub lines: BTreeMap<(u16, u16, bool), VecDeque<u64>>,
     /// Directions of lines over sockets that are cut: node, and whether towards it.
@@ -168,7 +168,7 @@ impl Shared {
             listeners: BTreeMap::new(),
             born: Vec::new(),
             channels: BTreeMap::new(),
-            bulk: Book::default(),
+            bulk: PoolModel::default(),
             lines: BTreeMap::new(),
             cuts: BTreeSet::new(),
             slow: BTreeMap::new(),
@@ -186,7 +186,7 @@ impl Shared {
     }
 
     /// Adds an event to the hash of the run, and its text to the trace if the run is traced.
-    pub fn note(&mut self, words: &[u64], text: impl FnOnce() -> String) {
+    pub fn record_event(&mut self, words: &[u64], text: impl FnOnce() -> String) {
         for word in words {
             self.hash = (self.hash ^ word).wrapping_mul(0x0100_0000_01b3).rotate_left(17);
         }
@@ -218,25 +218,25 @@ impl Shared {
     }
 
     /// Schedules an event after a delay.
-    pub fn after(&mut self, delay_ns: u64, event: Event) {
+    pub fn schedule_after(&mut self, delay_ns: u64, event: Event) {
         self.sequence += 1;
         self.queue.push(Reverse((self.now + delay_ns, self.sequence, event)));
     }
 
     /// Schedules a turn of a party after at most `delay_ns`.
-    pub fn turn_within(&mut self, actor: Actor, delay_ns: u64) {
+    pub fn schedule_turn(&mut self, actor: Actor, delay_ns: u64) {
         let at = self.now + delay_ns;
         if self.turns.get(&actor).is_some_and(|planned| *planned <= at) {
             return;
         }
         self.turns.insert(actor, at);
-        self.after(delay_ns, Event::Turn(actor));
+        self.schedule_after(delay_ns, Event::Turn(actor));
     }
 
     /// Wakes a party: its turn follows after a short random delay.
     pub fn wake(&mut self, actor: Actor) {
         let delay_ns = self.random.magnitude(100, self.plan.turn_ns);
-        self.turn_within(actor, delay_ns * self.slowness(actor));
+        self.schedule_turn(actor, delay_ns * self.slow_factor(actor));
     }
 
     /// Rings a doorbell. As an injected fault the wake-up may be duplicated or delayed.
@@ -244,18 +244,18 @@ impl Shared {
         for actor in actors {
             if !self.healed && self.random.chance(self.plan.faults.ring_late) {
                 let delay_ns = self.random.magnitude(1_000, 50_000_000);
-                self.after(delay_ns, Event::Turn(*actor));
+                self.schedule_after(delay_ns, Event::Turn(*actor));
             } else {
                 self.wake(*actor);
             }
             if !self.healed && self.random.chance(self.plan.faults.ring_twice) {
                 let delay_ns = self.random.magnitude(1_000, 10_000_000);
-                self.after(delay_ns, Event::Turn(*actor));
+                self.schedule_after(delay_ns, Event::Turn(*actor));
             }
         }
     }
 
-    fn slowness(&self, actor: Actor) -> u64 {
+    fn slow_factor(&self, actor: Actor) -> u64 {
         let node = match actor {
             Actor::Root => 0,
             Actor::Node(node) => node,
@@ -298,7 +298,7 @@ impl Shared {
     /// Schedules the arrival of the stores that are in flight to a place.
     pub fn schedule_arrival(&mut self, place: WindowPlace) {
         let delay_ns = self.random.magnitude(100, self.plan.link_ns);
-        self.after(delay_ns, Event::Arrive(place));
+        self.schedule_after(delay_ns, Event::Arrive(place));
     }
 
     /// Delivers some of the stores in flight to a place.
@@ -317,8 +317,8 @@ impl Shared {
     pub fn set_cut(&mut self, node: u16, window: Option<u64>, to_node: bool, cut: bool) {
         match window.filter(|window| !self.windows.is_coherent(*window)) {
             Some(window) => {
-                let shore = if to_node { Shore::Far } else { Shore::Near };
-                let place = WindowPlace { window, shore };
+                let side = if to_node { WindowSide::Far } else { WindowSide::Near };
+                let place = WindowPlace { window, side };
                 if self.windows.set_cut(place, cut) {
                     self.schedule_arrival(place);
                 }

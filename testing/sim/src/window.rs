@@ -10,7 +10,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use tombolo_base::tap::Recorded;
+use tombolo_base::tap::RecordedAccess;
 use tombolo_base::{Random, SharedMemory};
 
 use crate::descriptor::Actor;
@@ -20,20 +20,20 @@ const REORDERED: usize = 12;
 
 /// One of the two nodes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Shore {
+pub enum WindowSide {
     /// The host.
     Near,
     /// The virtual machine.
     Far,
 }
 
-impl Shore {
+impl WindowSide {
     /// The opposite side of the window.
     #[must_use]
-    pub fn other(self) -> Shore {
+    pub fn other(self) -> WindowSide {
         match self {
-            Shore::Near => Shore::Far,
-            Shore::Far => Shore::Near,
+            WindowSide::Near => WindowSide::Far,
+            WindowSide::Far => WindowSide::Near,
         }
     }
 }
@@ -44,7 +44,7 @@ pub struct WindowPlace {
     /// Number of the window, unique across generations of a node.
     pub window: u64,
     /// Side of the window.
-    pub shore: Shore,
+    pub side: WindowSide,
 }
 
 /// A store in flight.
@@ -101,9 +101,9 @@ impl Windows {
         let near = SharedMemory::zeroed(length_bytes);
         let far = if coherent { near.clone() } else { SharedMemory::zeroed(length_bytes) };
         if !coherent {
-            for (shore, copy) in [(Shore::Near, &near), (Shore::Far, &far)] {
+            for (side, copy) in [(WindowSide::Near, &near), (WindowSide::Far, &far)] {
                 let address = copy.words().as_ptr().addr();
-                self.addresses.insert(address, (length_bytes, WindowPlace { window: self.next, shore }));
+                self.addresses.insert(address, (length_bytes, WindowPlace { window: self.next, side }));
             }
         }
         let window = Window {
@@ -119,7 +119,7 @@ impl Windows {
     /// Returns the copy of a window that a place sees.
     #[must_use]
     pub fn memory(&self, place: WindowPlace) -> Option<SharedMemory> {
-        self.windows.get(&place.window).map(|window| window.copies[place.shore as usize].clone())
+        self.windows.get(&place.window).map(|window| window.copies[place.side as usize].clone())
     }
 
     /// Whether both nodes map the same memory.
@@ -131,14 +131,14 @@ impl Windows {
     /// Registers `actor` to be woken when a store arrives in a range at a place.
     pub fn listen(&mut self, place: WindowPlace, first_byte: usize, length_bytes: usize, actor: Actor) {
         if let Some(window) = self.windows.get_mut(&place.window) {
-            window.listeners[place.shore as usize].push(Listener { first_byte, length_bytes, actor });
+            window.listeners[place.side as usize].push(Listener { first_byte, length_bytes, actor });
         }
     }
 
     /// Undoes a call of [`listen`](Self::listen).
-    pub fn ignore(&mut self, place: WindowPlace, first_byte: usize, actor: Actor) {
+    pub fn remove_listener(&mut self, place: WindowPlace, first_byte: usize, actor: Actor) {
         if let Some(window) = self.windows.get_mut(&place.window) {
-            window.listeners[place.shore as usize]
+            window.listeners[place.side as usize]
                 .retain(|listener| (listener.first_byte, listener.actor) != (first_byte, actor));
         }
     }
@@ -147,7 +147,7 @@ impl Windows {
     #[must_use]
     pub fn listeners(&self, place: WindowPlace, byte: usize) -> Vec<Actor> {
         let Some(window) = self.windows.get(&place.window) else { return Vec::new() };
-        window.listeners[place.shore as usize]
+        window.listeners[place.side as usize]
             .iter()
             .filter(|listener| {
                 (listener.first_byte..listener.first_byte + listener.length_bytes).contains(&byte)
@@ -161,10 +161,10 @@ impl Windows {
     pub fn collect(&mut self) -> Vec<WindowPlace> {
         let mut fresh = Vec::new();
         let mut fenced = false;
-        for noted in tap::take() {
+        for noted in tap::take_records() {
             let (address, word, release) = match noted {
-                Recorded::Store { address, word, release } => (address, word, release),
-                Recorded::Fence => {
+                RecordedAccess::Store { address, word, release } => (address, word, release),
+                RecordedAccess::Fence => {
                     fenced = true;
                     continue;
                 }
@@ -176,12 +176,12 @@ impl Windows {
                 continue;
             }
             let Some(window) = self.windows.get_mut(&from.window) else { continue };
-            let direction = &mut window.directions[from.shore.other() as usize];
+            let direction = &mut window.directions[from.side.other() as usize];
             let ordered = release || std::mem::take(&mut fenced);
             direction.writes.push_back(Write { index: (address - first) / 8, word, ordered, rings: release });
             if !direction.scheduled {
                 direction.scheduled = true;
-                fresh.push(WindowPlace { window: from.window, shore: from.shore.other() });
+                fresh.push(WindowPlace { window: from.window, side: from.side.other() });
             }
         }
         fresh
@@ -191,15 +191,15 @@ impl Windows {
     /// flight.
     pub fn arrive(&mut self, place: WindowPlace, count: usize, random: &mut Random) -> (Vec<Actor>, bool) {
         let Some(window) = self.windows.get_mut(&place.window) else { return (Vec::new(), false) };
-        let direction = &mut window.directions[place.shore as usize];
+        let direction = &mut window.directions[place.side as usize];
         let mut wakes = Vec::new();
         for _ in 0..count {
             if direction.cut {
                 break;
             }
             let Some(write) = next_write(&mut direction.writes, random) else { break };
-            tap::arrive(&window.copies[place.shore as usize], write.index, write.word);
-            for listener in window.listeners[place.shore as usize].iter().filter(|_| write.rings) {
+            tap::apply_peer_store(&window.copies[place.side as usize], write.index, write.word);
+            for listener in window.listeners[place.side as usize].iter().filter(|_| write.rings) {
                 let byte = write.index * 8;
                 let concerns =
                     (listener.first_byte..listener.first_byte + listener.length_bytes).contains(&byte);
@@ -215,7 +215,7 @@ impl Windows {
     /// Cuts or heals a direction. Returns whether an arrival event has to be scheduled for waiting stores.
     pub fn set_cut(&mut self, place: WindowPlace, cut: bool) -> bool {
         let Some(window) = self.windows.get_mut(&place.window) else { return false };
-        let direction = &mut window.directions[place.shore as usize];
+        let direction = &mut window.directions[place.side as usize];
         direction.cut = cut;
         let needed = !cut && !direction.scheduled && !direction.writes.is_empty();
         direction.scheduled |= needed;
@@ -224,17 +224,17 @@ impl Windows {
 
     /// Handles the death of the far node: some of its stores in flight still arrive, the rest are lost, and
     /// no further store reaches it.
-    pub fn far_died(&mut self, window: u64, random: &mut Random) -> Vec<Actor> {
-        let near = WindowPlace { window, shore: Shore::Near };
+    pub fn on_far_death(&mut self, window: u64, random: &mut Random) -> Vec<Actor> {
+        let near = WindowPlace { window, side: WindowSide::Near };
         let Some(record) = self.windows.get_mut(&window) else { return Vec::new() };
-        let on_their_way = record.directions[Shore::Near as usize].writes.len();
-        record.directions[Shore::Near as usize].cut = false;
-        record.directions[Shore::Far as usize].writes.clear();
-        record.listeners[Shore::Far as usize].clear();
+        let on_their_way = record.directions[WindowSide::Near as usize].writes.len();
+        record.directions[WindowSide::Near as usize].cut = false;
+        record.directions[WindowSide::Far as usize].writes.clear();
+        record.listeners[WindowSide::Far as usize].clear();
         let survivors = random.below(on_their_way as u64 + 1) as usize;
         let (wakes, _) = self.arrive(near, survivors, random);
         if let Some(record) = self.windows.get_mut(&window) {
-            let direction = &mut record.directions[Shore::Near as usize];
+            let direction = &mut record.directions[WindowSide::Near as usize];
             direction.writes.clear();
             direction.scheduled = false;
             // Drops later stores to the dead node.
@@ -273,10 +273,10 @@ fn next_write(writes: &mut VecDeque<Write>, random: &mut Random) -> Option<Write
 #[cfg(sim)]
 mod tap {
     use tombolo_base::SharedMemory;
-    pub(super) use tombolo_base::tap::take;
+    pub(super) use tombolo_base::tap::take_records;
 
-    pub(super) fn arrive(memory: &SharedMemory, index: usize, word: u64) {
-        memory.words()[index].arrive(word);
+    pub(super) fn apply_peer_store(memory: &SharedMemory, index: usize, word: u64) {
+        memory.words()[index].apply_peer_store(word);
     }
 }
 
@@ -284,13 +284,13 @@ mod tap {
 mod tap {
     use tombolo_base::SharedMemory;
     use tombolo_base::sync::Ordering;
-    use tombolo_base::tap::Recorded;
+    use tombolo_base::tap::RecordedAccess;
 
-    pub(super) fn take() -> Vec<Recorded> {
+    pub(super) fn take_records() -> Vec<RecordedAccess> {
         Vec::new()
     }
 
-    pub(super) fn arrive(memory: &SharedMemory, index: usize, word: u64) {
+    pub(super) fn apply_peer_store(memory: &SharedMemory, index: usize, word: u64) {
         memory.words()[index].store(word, Ordering::Release);
     }
 }

@@ -16,11 +16,11 @@ use crate::descriptor::Actor;
 use crate::line::MonitorLine;
 use crate::node::Node;
 use crate::plan::{Options, Plan};
-use crate::process::{Fate, Process};
+use crate::process::{Process, TurnResult};
 use crate::rights::Counts;
 use crate::root::Root;
-use crate::shared::{Birth, Event, Shared};
-use crate::window::{Shore, WindowPlace};
+use crate::shared::{Event, ProcessStart, Shared};
+use crate::window::{WindowPlace, WindowSide};
 
 /// Maximum length of the phase with faults, in simulated nanoseconds.
 const FAULTY_NS: u64 = 40_000_000_000;
@@ -66,11 +66,11 @@ pub struct Outcome {
 /// Runs one seed to its end.
 #[must_use]
 pub fn run(seed: u64, options: Options, traced: bool) -> Outcome {
-    tap::record();
+    tap::start_recording();
     let mut random = Random::new(seed);
     let plan = Plan::draw(&mut random, options);
     let mut world = World::new(random, plan, traced);
-    world.live();
+    world.run_phases();
     let mut outcome = world.outcome();
     if outcome.failure.is_none() {
         outcome.failure = crate::hubs::simulate(seed).err();
@@ -99,17 +99,17 @@ impl World {
         World { shared, root, nodes: BTreeMap::new(), processes: BTreeMap::new(), born: 0, deaths: 0 }
     }
 
-    fn live(&mut self) {
+    fn run_phases(&mut self) {
         self.root.boot(&mut self.shared);
         for _ in 0..1 + self.shared.random.below(4) {
             let delay_ns = self.shared.random.magnitude(1, 100_000_000);
-            self.shared.after(delay_ns, Event::Newcomer);
+            self.shared.schedule_after(delay_ns, Event::Newcomer);
         }
-        self.shared.after(self.shared.plan.beat_ns, Event::Beat);
-        self.go_on(FAULTY_NS, |world| world.shared.actions_left == 0);
-        self.heal();
+        self.shared.schedule_after(self.shared.plan.beat_ns, Event::Beat);
+        self.run_for(FAULTY_NS, |world| world.shared.actions_left == 0);
+        self.end_faults();
         self.settle("after everything healed");
-        self.check_talk();
+        self.check_conversations();
         self.restart_all();
         self.probe();
         self.end_all();
@@ -125,7 +125,7 @@ impl World {
     }
 
     /// Runs the simulation for a time, or until `done`.
-    fn go_on(&mut self, for_ns: u64, done: impl Fn(&World) -> bool) {
+    fn run_for(&mut self, for_ns: u64, done: impl Fn(&World) -> bool) {
         let until_ns = self.shared.now + for_ns;
         self.flush();
         while !self.has_failed() && !done(self) {
@@ -161,16 +161,16 @@ impl World {
             }
             Event::Turn(Actor::Process(pid)) => {
                 if let Some(process) = self.processes.get_mut(&pid) {
-                    let fate = process.turn(&mut self.shared);
-                    self.end_process(pid, fate);
+                    let turn_result = process.turn(&mut self.shared);
+                    self.end_process(pid, turn_result);
                 }
             }
             Event::Arrive(place) => self.shared.arrive(place),
             Event::Signal { pid, signal } => self.signal(pid, signal),
             Event::Boot { node, generation } => self.boot(node, generation),
             Event::Die { node, generation, cause } => self.die(node, generation, cause),
-            Event::Beat => self.beat(),
-            Event::Newcomer => self.newcomer(),
+            Event::Beat => self.inject_faults(),
+            Event::Newcomer => self.start_random_process(),
             Event::Mend { node, to_node } => {
                 let window = self.root.window(node);
                 self.shared.set_cut(node, window, to_node, false);
@@ -185,19 +185,19 @@ impl World {
         // Some programs ignore every signal but SIGKILL.
         let deaf = signal != 9 && pid % 3 == 0;
         if !deaf {
-            self.end_process(pid, Fate::Killed(signal));
+            self.end_process(pid, TurnResult::Killed(signal));
         }
     }
 
-    fn end_process(&mut self, pid: i32, fate: Fate) {
-        if fate != Fate::Lives
+    fn end_process(&mut self, pid: i32, turn_result: TurnResult) {
+        if turn_result != TurnResult::Lives
             && let Some(process) = self.processes.remove(&pid)
         {
-            process.end(&mut self.shared, fate);
+            process.end(&mut self.shared, turn_result);
         }
     }
 
-    fn newcomer(&mut self) {
+    fn start_random_process(&mut self) {
         if self.shared.healed {
             return;
         }
@@ -207,13 +207,20 @@ impl World {
             self.start_process(node);
         }
         let delay_ns = self.shared.random.magnitude(1_000, self.shared.plan.pause_ns * 2);
-        self.shared.after(delay_ns, Event::Newcomer);
+        self.shared.schedule_after(delay_ns, Event::Newcomer);
     }
 
     fn start_process(&mut self, node: u16) -> i32 {
         let pid = self.shared.pid();
-        let birth =
-            Birth { pid, node, domain: None, life: None, outputs: Vec::new(), input: None, side: None };
+        let birth = ProcessStart {
+            pid,
+            node,
+            domain: None,
+            life: None,
+            outputs: Vec::new(),
+            input: None,
+            side: None,
+        };
         let process = Process::new(&mut self.shared, birth);
         self.born += 1;
         self.processes.insert(pid, process);
@@ -226,14 +233,16 @@ impl World {
         }
         let node = match self.root.window(number) {
             Some(window) => {
-                let place = WindowPlace { window, shore: Shore::Far };
+                let place = WindowPlace { window, side: WindowSide::Far };
                 let header = self.shared.windows.memory(place).map(|memory| WindowHeader::read(&memory));
                 match header {
                     Some(Ok(header))
                         if (header.node, header.generation.get()) == (NodeId(number), generation) => {}
                     Some(Err(_)) => {
                         // It has not arrived yet.
-                        return self.shared.after(5_000_000, Event::Boot { node: number, generation });
+                        return self
+                            .shared
+                            .schedule_after(5_000_000, Event::Boot { node: number, generation });
                     }
                     other => {
                         return self.fail(format!("node {number} finds the window of another: {other:?}"));
@@ -259,7 +268,7 @@ impl World {
             && let Some(node) = self.nodes.remove(&number)
         {
             self.deaths += 1;
-            self.shared.note(&[9, number.into()], || format!("node {number} dies: {cause}"));
+            self.shared.record_event(&[9, number.into()], || format!("node {number} dies: {cause}"));
             self.shared.listeners.remove(&number);
             let children = node.pids();
             let is_vm = node.place.is_some();
@@ -269,15 +278,15 @@ impl World {
                 .filter(|(pid, process)| process.node == number && (is_vm || children.contains(pid)))
                 .map(|(pid, _)| *pid)
                 .collect();
-            here.into_iter().for_each(|pid| self.end_process(pid, Fate::Killed(9)));
+            here.into_iter().for_each(|pid| self.end_process(pid, TurnResult::Killed(9)));
             for (pid, process) in self.processes.iter().filter(|(_, process)| process.node == number) {
                 process.conversations().iter().for_each(|lost| lost.is_lost(&mut self.shared));
-                self.shared.audit.rights.maps.stray(*pid);
+                self.shared.audit.rights.maps.drop_process_mappings(*pid);
                 self.shared.bulk.ended(*pid);
             }
             self.shared.flush();
             if let Some(place) = node.place {
-                let woken = self.shared.windows.far_died(place.window, &mut self.shared.random);
+                let woken = self.shared.windows.on_far_death(place.window, &mut self.shared.random);
                 woken.into_iter().for_each(|actor| self.shared.wake(actor));
             }
             self.shared.cuts.remove(&(number, true));
@@ -289,11 +298,11 @@ impl World {
     }
 
     /// Injects the larger faults at random.
-    fn beat(&mut self) {
+    fn inject_faults(&mut self) {
         if self.shared.healed {
             return;
         }
-        self.shared.after(self.shared.plan.beat_ns, Event::Beat);
+        self.shared.schedule_after(self.shared.plan.beat_ns, Event::Beat);
         let faults = self.shared.plan.faults;
         let up: Vec<u16> = self.nodes.keys().copied().collect();
         let node = self.shared.random.pick(&up).copied();
@@ -317,13 +326,13 @@ impl World {
             let times = self.shared.random.magnitude(2, 200);
             self.shared.slow.insert(number, times);
             let delay_ns = self.shared.random.magnitude(1_000_000, 2_000_000_000);
-            self.shared.after(delay_ns, Event::Hasten { node: number });
+            self.shared.schedule_after(delay_ns, Event::Hasten { node: number });
         }
         if chance(self, faults.clock) {
             let by_ns = self.shared.random.magnitude(1_000, 3_000_000_000) as i64;
             let by_ns = if chance(self, 300) { -by_ns.min(self.shared.now as i64 / 4) } else { by_ns };
-            self.shared.note(&[10, by_ns as u64], || format!("the root's clock jumps by {by_ns} ns"));
-            self.root.jump(by_ns);
+            self.shared.record_event(&[10, by_ns as u64], || format!("the root's clock jumps by {by_ns} ns"));
+            self.root.jump_clock(by_ns);
             self.shared.audit.rights.clock_jumps(by_ns);
             self.shared.wake(Actor::Root);
         }
@@ -338,14 +347,15 @@ impl World {
         let window = self.root.window(node);
         let delay_ns = self.shared.random.magnitude(1_000_000, 5_000_000_000);
         for to_node in directions.iter().copied() {
-            self.shared.note(&[11, node.into()], || format!("node {node} is cut, towards it: {to_node}"));
+            self.shared
+                .record_event(&[11, node.into()], || format!("node {node} is cut, towards it: {to_node}"));
             self.shared.set_cut(node, window, to_node, true);
-            self.shared.after(delay_ns, Event::Mend { node, to_node });
+            self.shared.schedule_after(delay_ns, Event::Mend { node, to_node });
         }
     }
 
-    fn heal(&mut self) {
-        self.shared.note(&[12], || "everything heals".to_owned());
+    fn end_faults(&mut self) {
+        self.shared.record_event(&[12], || "everything heals".to_owned());
         self.shared.healed = true;
         self.root.end_samples(&mut self.shared);
         self.shared.slow.clear();
@@ -360,7 +370,7 @@ impl World {
 
     /// Runs until no event is left, then checks that every request was answered.
     fn settle(&mut self, when: &str) {
-        self.go_on(PATIENCE_NS, |_| false);
+        self.run_for(PATIENCE_NS, |_| false);
         if self.has_failed() {
             return;
         }
@@ -372,11 +382,13 @@ impl World {
             let what = format!("{when} {client:?} waits for an answer to its request {request}: {body:?}");
             return self.fail(what);
         }
-        if let Some((holder, capability)) = self.shared.audit.unkilled() {
+        if let Some((holder, capability)) = self.shared.audit.find_unkilled_domain() {
             return self
                 .fail(format!("{when} {holder} lives, and still holds what {capability} was revoked from"));
         }
-        if let Some(pid) = self.processes.iter().find(|(_, process)| process.waits()).map(|(pid, _)| *pid) {
+        if let Some(pid) =
+            self.processes.iter().find(|(_, process)| process.has_pending_requests()).map(|(pid, _)| *pid)
+        {
             return self.fail(format!("{when} process {pid} waits for an answer that was given"));
         }
         if !self.shared.windows.are_quiet() {
@@ -385,7 +397,7 @@ impl World {
     }
 
     /// Checks that everything sent has been received, and that no channel to a dead domain is in use.
-    fn check_talk(&mut self) {
+    fn check_conversations(&mut self) {
         if self.has_failed() {
             return;
         }
@@ -393,7 +405,7 @@ impl World {
             for conversation in process.conversations() {
                 let id = conversation.id();
                 let Some(log) = self.shared.channels.get(&id) else { continue };
-                let wrong = if log.let_go.contains(&true) {
+                let wrong = if log.abandoned.contains(&true) {
                     Some(format!("process {pid} has {id} open though its peer let go of it"))
                 } else if log.open == [true; 2] && (log.sent != [log.received[1], log.received[0]]) {
                     Some(format!(
@@ -433,7 +445,7 @@ impl World {
         if let Some(down) = down {
             self.fail(format!("node {down} did not start again"));
         }
-        self.end_process(operator, Fate::Exits(0));
+        self.end_process(operator, TurnResult::Exits(0));
     }
 
     /// Starts an idle process, through which the simulation acts.
@@ -451,22 +463,22 @@ impl World {
             return;
         }
         let listener = self.start_operator(0);
-        self.order(listener, |process| process.export("probe"));
+        self.with_process(listener, |process| process.export("probe"));
         let count = self.shared.plan.nodes.len().min(12) as u16;
         let probes: Vec<i32> = (0..=count).map(|node| self.start_operator(node)).collect();
         self.settle("after probes were started");
         for pid in &probes {
-            self.order(*pid, |process| {
+            self.with_process(*pid, |process| {
                 process.connect("probe", Duration::from_secs(1), ChannelConfig::default());
             });
         }
         self.settle("after probes have connected");
         for pid in probes.iter().chain([&listener]) {
-            self.order(*pid, |process| process.send_on_all(100));
+            self.with_process(*pid, |process| process.send_on_all(100));
             self.shared.wake(Actor::Process(*pid));
         }
         self.settle("after probes have talked");
-        self.check_talk();
+        self.check_conversations();
         let open = |pid: &i32| self.processes.get(pid).map_or(0, |process| process.conversations().len());
         // A window may have no free doorbell or memory left for a probe's channel.
         let without = probes.iter().filter(|pid| open(pid) != 1).count();
@@ -498,7 +510,7 @@ impl World {
             .count()
     }
 
-    fn order(&mut self, pid: i32, what: impl FnOnce(&mut Process)) {
+    fn with_process(&mut self, pid: i32, what: impl FnOnce(&mut Process)) {
         if let Some(process) = self.processes.get_mut(&pid) {
             what(process);
         }
@@ -510,7 +522,7 @@ impl World {
             return;
         }
         let all: Vec<i32> = self.processes.keys().copied().collect();
-        all.into_iter().for_each(|pid| self.end_process(pid, Fate::Exits(0)));
+        all.into_iter().for_each(|pid| self.end_process(pid, TurnResult::Exits(0)));
         self.settle("after everybody ended");
     }
 
@@ -521,8 +533,8 @@ impl World {
         let operator = self.start_operator(0);
         let find = || Operation::Find { query: Query::any(), after: String::new(), limit: 100 };
         let names = Request::Names { scope: Scope::Machine, operation: find() };
-        self.order(operator, |process| process.request(names));
-        self.order(operator, |process| process.request(Request::Domains { after: 0 }));
+        self.with_process(operator, |process| process.request(names));
+        self.with_process(operator, |process| process.request(Request::Domains { after: 0 }));
         self.settle("at the end");
         if let Some(left) = self.shared.audit.leftovers(1) {
             return self.fail(format!("the machine is left with {left}"));
@@ -587,11 +599,11 @@ fn images(count: usize) -> Vec<Image> {
 
 #[cfg(sim)]
 mod tap {
-    pub(super) use tombolo_base::tap::record;
+    pub(super) use tombolo_base::tap::start_recording;
 }
 
 /// Without the tap all windows are coherent.
 #[cfg(not(sim))]
 mod tap {
-    pub(super) fn record() {}
+    pub(super) fn start_recording() {}
 }

@@ -3,7 +3,7 @@
 use tombolo_sim::broadcast::run;
 
 #[test]
-fn groups_agree_whoever_dies() {
+fn groups_agree_after_any_death() {
     let (mut largest, mut deaths, mut taken) = (0, 0, 0);
     for seed in 1..=25 {
         let outcome = run(seed);

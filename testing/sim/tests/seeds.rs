@@ -44,7 +44,7 @@ fn every_scenario_runs() {
 }
 
 #[test]
-fn what_is_no_seed_is_wrong_usage() {
+fn invalid_seed_is_wrong_usage() {
     for arguments in [
         &["--seed", "abc"][..],
         &["--seed", ""],
@@ -61,12 +61,12 @@ fn what_is_no_seed_is_wrong_usage() {
         &["--unknown"],
     ] {
         let output = simulator(arguments);
-        let said = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {said}");
-        assert!(said.contains("error:"), "{arguments:?}: {said}");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
+        assert!(text.contains("error:"), "{arguments:?}: {text}");
     }
-    let said = simulator(&["--seed", "abc"]).stderr;
-    assert!(String::from_utf8_lossy(&said).contains("a seed is a number from 0 to 18446744073709551615"));
+    let text = simulator(&["--seed", "abc"]).stderr;
+    assert!(String::from_utf8_lossy(&text).contains("a seed is a number from 0 to 18446744073709551615"));
 }
 
 #[test]
@@ -78,14 +78,14 @@ fn limits_of_seeds_and_nodes_are_accepted() {
         &["--seeds", "0"],
     ] {
         let output = simulator(arguments);
-        let said = String::from_utf8_lossy(&output.stdout);
-        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {said}");
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert_eq!(output.status.code(), Some(0), "{arguments:?}: {text}");
     }
 }
 
 #[test]
-fn a_run_says_what_it_did() {
+fn run_prints_a_summary() {
     let output = simulator(&["--seed", "0x2", "--nodes", "2", "--commit", "c0ffee"]);
-    let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("seed 2 passes (commit c0ffee)") && said.contains("hash "), "{said}");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(text.contains("seed 2 passes (commit c0ffee)") && text.contains("hash "), "{text}");
 }

@@ -51,7 +51,7 @@ pub struct SyntheticMachine {
     observed: Observed,
 }
 
-/// What all simulated watchers have received so far.
+/// Total that all simulated watchers have received so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Observed {
     /// Number of replies to `Observe` requests.
@@ -118,12 +118,12 @@ impl SyntheticMachine {
             let joined = Report::Joined { connection, pid: connection as i32, domain: None };
             self.reports.push_back((STARTERS_NODE, joined, None));
             let version = tombolo_control::FINGERPRINT;
-            self.ask_by(connection, Request::Attach { version, program: "watcher".into() }, None)?;
+            self.send_request_from(connection, Request::Attach { version, program: "watcher".into() }, None)?;
         }
         Ok(())
     }
 
-    /// What the simulated watchers have received so far.
+    /// Total that the simulated watchers have received so far.
     #[must_use]
     pub fn observed(&self) -> Observed {
         self.observed
@@ -141,7 +141,7 @@ impl SyntheticMachine {
             }
             _ => return Ok(()),
         };
-        self.ask_by(connection, Request::Observe { since, timeout: Duration::from_secs(10) }, None)
+        self.send_request_from(connection, Request::Observe { since, timeout: Duration::from_secs(10) }, None)
     }
 
     /// Advances the monitor to `now` and exchanges reports and effects with it until both are exhausted.
@@ -185,8 +185,8 @@ impl SyntheticMachine {
                 self.nodes.execute(node, order, &mut self.reports);
             }
             Effect::KeepProgram { node, .. } | Effect::WriteProgram { node, .. } if node != NodeId::HOST => {}
-            Effect::ClearWindow { .. } | Effect::ForgetBell { .. } => {}
-            Effect::Destroy { node } => self.nodes.lose(node),
+            Effect::ClearWindow { .. } | Effect::RemoveSharedBell { .. } => {}
+            Effect::Destroy { node } => self.nodes.take_down(node),
             Effect::ConsoleWrite { .. } => {}
             other => return Ok(Some(other)),
         }
@@ -201,14 +201,14 @@ impl SyntheticMachine {
         match self.down_since {
             None if now >= self.next_down => {
                 let node = NodeId(self.plan.nodes);
-                self.nodes.lose(node);
+                self.nodes.take_down(node);
                 self.core.node_lost(node, "taken down by the simulation");
                 (self.down_since, self.next_down) = (Some(now), now + self.plan.down_every_ns);
             }
             Some(since) if now >= since + self.plan.down_for_ns => {
                 self.down_since = None;
                 let node = self.plan.name(self.plan.nodes);
-                self.ask(0, Request::Restart { node, force: false }, None)?;
+                self.send_request(0, Request::Restart { node, force: false }, None)?;
             }
             _ => {}
         }
@@ -238,7 +238,7 @@ impl SyntheticMachine {
         let number = self.started;
         let spawn = plan::spawn(self.plan.name(node.0), number);
         let image = self.image.clone();
-        self.ask(starter, Request::Spawn { spawn }, Some(image))
+        self.send_request(starter, Request::Spawn { spawn }, Some(image))
     }
 
     fn attach(&mut self, starter: usize) -> Result<(), String> {
@@ -246,14 +246,19 @@ impl SyntheticMachine {
         let joined = Report::Joined { connection, pid: 500 + starter as i32, domain: None };
         self.reports.push_back((STARTERS_NODE, joined, None));
         let version = tombolo_control::FINGERPRINT;
-        self.ask(starter, Request::Attach { version, program: format!("starter {starter}") }, None)
+        self.send_request(starter, Request::Attach { version, program: format!("starter {starter}") }, None)
     }
 
-    fn ask(&mut self, starter: usize, body: Request, image: Option<Image>) -> Result<(), String> {
-        self.ask_by(1 + starter as u32, body, image)
+    fn send_request(&mut self, starter: usize, body: Request, image: Option<Image>) -> Result<(), String> {
+        self.send_request_from(1 + starter as u32, body, image)
     }
 
-    fn ask_by(&mut self, connection: u32, body: Request, image: Option<Image>) -> Result<(), String> {
+    fn send_request_from(
+        &mut self,
+        connection: u32,
+        body: Request,
+        image: Option<Image>,
+    ) -> Result<(), String> {
         let message = ClientMessage { request: 1, body }.to_bytes().map_err(|error| error.to_string())?;
         let asked = Report::Asked { connection, message };
         self.reports.push_back((STARTERS_NODE, asked, image));
@@ -262,7 +267,7 @@ impl SyntheticMachine {
 
     /// Returns the order if the effect is one for the host, whose agent is real.
     #[must_use]
-    pub fn for_host(effect: &Effect) -> Option<&Order> {
+    pub fn host_order(effect: &Effect) -> Option<&Order> {
         match effect {
             Effect::Order { node: NodeId::HOST, order, .. } => Some(order),
             _ => None,

@@ -163,7 +163,7 @@ fn perform_on_host(machine: &mut SyntheticMachine, agent: &mut Agent, effect: Ef
             machine.core.report(now_ns(), NodeId::HOST, ready, None);
         }
         Effect::KeepProgram { node, hash, .. } => {
-            machine.core.program_not_kept(
+            machine.core.program_store_failed(
                 node,
                 hash,
                 "the host of a synthetic machine runs no domains: start the program on a simulated node",

@@ -147,7 +147,7 @@ impl SyntheticNodes {
     }
 
     /// Takes a node down, with all its domains.
-    pub(crate) fn lose(&mut self, id: NodeId) {
+    pub(crate) fn take_down(&mut self, id: NodeId) {
         let Some(node) = self.node(id) else { return };
         (node.up, node.sampling, node.setting) = (false, false, DEFAULT_SETTING);
         let lost = std::mem::take(&mut node.domains);

@@ -36,7 +36,7 @@ fn all_domains_start_and_a_node_goes_down_and_comes_back() {
     let up = |machine: &SyntheticMachine| machine.core.boot_progress().up.len();
     assert_eq!((machine.domains(), up(&machine)), (500, 20), "the host is not simulated");
     let lives = |machine: &SyntheticMachine| -> usize {
-        let held = machine.core.held();
+        let held = machine.core.resource_counts();
         held.iter().find(|(what, _)| *what == "domains").map_or(0, |(_, count)| *count)
     };
     // Starters and watchers are domains too.
@@ -58,7 +58,7 @@ fn the_same_seed_gives_the_same_machine() {
         .map(|_| {
             let mut machine = machine(8, 100);
             pass(&mut machine, SECOND, 30 * SECOND);
-            machine.core.held()
+            machine.core.resource_counts()
         })
         .collect();
     assert_eq!(states[0], states[1]);

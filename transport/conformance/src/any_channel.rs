@@ -37,7 +37,7 @@ trait Erased: Send {
     fn stats(&self) -> Stats;
     fn failure(&self) -> Option<ChannelError>;
     fn send(&mut self, message: &[u8]) -> Result<(), EndError>;
-    fn in_memory(&mut self) -> Option<&mut MemoryChannel>;
+    fn as_memory_channel(&mut self) -> Option<&mut MemoryChannel>;
     fn recv(&mut self, read: &mut dyn FnMut(&Message<'_>)) -> Result<bool, EndError>;
     fn recv_batch(&mut self, max: usize, read: &mut dyn FnMut(&Message<'_>)) -> Result<usize, EndError>;
     fn send_in_place(&mut self, length_bytes: usize, write: &mut dyn FnMut(&mut Draft<'_>)) -> Sent<()>;
@@ -47,7 +47,7 @@ trait Erased: Send {
     fn may_sleep(&mut self, awaited: Interest) -> bool;
     fn sources<'a>(&'a self, awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>);
     fn park(&mut self, deadline: Deadline) -> Option<bool>;
-    fn woken(&mut self, rung: bool);
+    fn finish_sleep(&mut self, rung: bool);
     fn close(&mut self);
 }
 
@@ -78,8 +78,8 @@ impl<T: Transport + Send + 'static> Erased for T {
         self.try_send(message)
     }
 
-    fn in_memory(&mut self) -> Option<&mut MemoryChannel> {
-        Transport::in_memory(self)
+    fn as_memory_channel(&mut self) -> Option<&mut MemoryChannel> {
+        Transport::as_memory_channel(self)
     }
 
     fn recv(&mut self, read: &mut dyn FnMut(&Message<'_>)) -> Result<bool, EndError> {
@@ -118,8 +118,8 @@ impl<T: Transport + Send + 'static> Erased for T {
         Transport::park(self, deadline)
     }
 
-    fn woken(&mut self, rung: bool) {
-        Transport::woken(self, rung);
+    fn finish_sleep(&mut self, rung: bool) {
+        Transport::finish_sleep(self, rung);
     }
 
     fn close(&mut self) {
@@ -149,8 +149,8 @@ impl Transport for AnyChannel {
         self.0.send(message)
     }
 
-    fn in_memory(&mut self) -> Option<&mut MemoryChannel> {
-        self.0.in_memory()
+    fn as_memory_channel(&mut self) -> Option<&mut MemoryChannel> {
+        self.0.as_memory_channel()
     }
 
     fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
@@ -197,8 +197,8 @@ impl Transport for AnyChannel {
         self.0.park(deadline)
     }
 
-    fn woken(&mut self, rung: bool) {
-        self.0.woken(rung);
+    fn finish_sleep(&mut self, rung: bool) {
+        self.0.finish_sleep(rung);
     }
 
     fn close(&mut self) {

@@ -12,7 +12,7 @@ use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::{Capabilities, ChannelError, Transport, TransportExt};
 
 use crate::patience::{deadline, patience};
-use crate::peer::{Doomed, Order};
+use crate::peer::{KillablePeer, PeerTask};
 
 /// Transport under test. Both ends implement [`Transport`] in this process; one of them may represent an end
 /// on a board or in another process.
@@ -28,9 +28,9 @@ pub trait Carrier: 'static {
     /// Capabilities that its channels claim.
     const CAPABILITIES: Capabilities;
     /// Operations that the suite may perform on its channels besides using them.
-    const RIG: &'static [Rig];
+    const FIXTURES: &'static [Fixture];
     /// Whether side B adopts the number of slots and the variant of side A.
-    const SHAPE_IS_A_S: bool = false;
+    const SIDE_A_SETS_SHAPE: bool = false;
     /// Maximum number of slots of a ring.
     const MAX_SLOTS: u32 = 65_536;
     /// Whether slots may return by a used flag, for which both sides write to one cache line.
@@ -39,13 +39,13 @@ pub trait Carrier: 'static {
     /// the channel is open, and end a sleep without a reason.
     const FORWARDS_RINGS: bool = false;
     /// How its channels are checked during the cases.
-    const WATCH: Watch = Watch::Both;
+    const CHECK_MODE: CheckMode = CheckMode::Both;
     /// Percentage of messages and rounds, relative to memory of one kernel, for slow transports.
     const EFFORT_PERCENT: u64 = 100;
 
     /// Returns the name under which its cases are listed.
     #[must_use]
-    fn listed_as() -> String {
+    fn display_name() -> String {
         Self::NAME.to_owned()
     }
 
@@ -63,43 +63,43 @@ pub trait Carrier: 'static {
         deadline: Deadline,
     ) -> Result<Self::Channel, ChannelError>;
 
-    /// Declines as side B. Requires [`Rig::Handshake`].
+    /// Declines as side B. Requires [`Fixture::Handshake`].
     ///
     /// # Errors
     /// The answer could not be delivered.
     fn decline(end: Self::End, hello: Hello, reason: u32) -> Result<(), ChannelError> {
         let _ = (end, hello, reason);
-        unprovided::<Self, _>("decline")
+        missing_implementation::<Self, _>("decline")
     }
 
-    /// Opens side A of a channel whose side B executes `order` until it is killed. Requires
-    /// [`Rig::Killable`]; use [`crate::peer::in_a_process`] where ends are descriptors.
-    fn doomed(order: Order) -> (Self::Channel, Box<dyn Doomed>) {
-        let _ = order;
-        unprovided::<Self, _>("doomed")
+    /// Opens side A of a channel whose side B executes `task` until it is killed. Requires
+    /// [`Fixture::Killable`]; use [`crate::peer::spawn_process_peer`] where ends are descriptors.
+    fn spawn_killable_peer(task: PeerTask) -> (Self::Channel, Box<dyn KillablePeer>) {
+        let _ = task;
+        missing_implementation::<Self, _>("spawn_killable_peer")
     }
 
-    /// Runs the part of a process started by [`crate::peer::in_a_process`]: calls [`crate::peer::play`] on
-    /// the end that it was sent.
-    fn peer(descriptors: Vec<std::os::fd::OwnedFd>, order: Order) {
-        let _ = (descriptors, order);
-        unprovided::<Self, ()>("peer");
+    /// Runs the part of a process started by [`crate::peer::spawn_process_peer`]: calls
+    /// [`crate::peer::run_peer`] on the end that it was sent.
+    fn peer(descriptors: Vec<std::os::fd::OwnedFd>, task: PeerTask) {
+        let _ = (descriptors, task);
+        missing_implementation::<Self, ()>("peer");
     }
 
-    /// Attaches to side A as a hostile peer that can write anything anywhere. Requires [`Rig::Hostile`].
+    /// Attaches to side A as a hostile peer that can write anything anywhere. Requires [`Fixture::Hostile`].
     fn hostile(end: Self::End, hello: Hello) -> Hostile {
         let _ = (end, hello);
-        unprovided::<Self, _>("hostile")
+        missing_implementation::<Self, _>("hostile")
     }
 
     /// Whether an announced sleep would end within `timeout`.
-    fn rung(channel: &Self::Channel, awaited: Interest, timeout: Duration) -> bool {
-        polled(channel, awaited, timeout)
+    fn wakes_within(channel: &Self::Channel, awaited: Interest, timeout: Duration) -> bool {
+        sources_ready(channel, awaited, timeout)
     }
 }
 
 /// Whether one of the sources of `channel` becomes ready within `timeout`.
-pub(crate) fn polled<T: Transport>(channel: &T, awaited: Interest, timeout: Duration) -> bool {
+pub(crate) fn sources_ready<T: Transport>(channel: &T, awaited: Interest, timeout: Duration) -> bool {
     let mut sources = Vec::new();
     channel.sources(awaited, &mut sources);
     let ready = poll(&sources, Some(Deadline::after(timeout))).expect("what it sleeps on can be polled");
@@ -108,7 +108,7 @@ pub(crate) fn polled<T: Transport>(channel: &T, awaited: Interest, timeout: Dura
 
 /// Checks applied to the channels of a carrier.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Watch {
+pub enum CheckMode {
     /// Checks both ends together, except in races: [`tombolo_transport::wrap::Checked::pair`].
     Both,
     /// Checks each end by itself.
@@ -117,13 +117,13 @@ pub enum Watch {
     Nothing,
 }
 
-fn unprovided<C: Carrier + ?Sized, R>(what: &str) -> R {
+fn missing_implementation<C: Carrier + ?Sized, R>(what: &str) -> R {
     panic!("{} promises what needs `{what}` and does not provide it", C::NAME)
 }
 
 /// Operation that the suite may perform on a transport, besides using it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Rig {
+pub enum Fixture {
     /// The two sides exchange hellos and can refuse.
     Handshake,
     /// The peer can be killed.
@@ -132,12 +132,12 @@ pub enum Rig {
     Hostile,
 }
 
-impl fmt::Display for Rig {
+impl fmt::Display for Fixture {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Rig::Handshake => "a handshake",
-            Rig::Killable => "a peer that can be killed",
-            Rig::Hostile => "memory that can be written by hand",
+            Fixture::Handshake => "a handshake",
+            Fixture::Killable => "a peer that can be killed",
+            Fixture::Hostile => "memory that can be written by hand",
         })
     }
 }
@@ -163,7 +163,7 @@ pub fn hello(config: ChannelConfig) -> Hello {
 
 /// Waits until there is something to receive, because on some links a message may still be in transit.
 #[track_caller]
-pub(crate) fn until_readable<T: Transport>(channel: &mut T) {
+pub(crate) fn wait_until_readable<T: Transport>(channel: &mut T) {
     let deadline = deadline();
     while !channel.readable() {
         assert!(!deadline.passed(), "nothing came within {:?}", patience());

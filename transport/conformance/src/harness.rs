@@ -12,10 +12,10 @@ use crate::subject::Subject;
 /// Runs the cases selected on the command line. A process that was started as a peer plays that role instead.
 #[must_use]
 pub fn run(subjects: &[Subject]) -> ExitCode {
-    if let Some((name, order, descriptors)) = peer::ordered() {
+    if let Some((name, task, descriptors)) = peer::receive_task() {
         return match subjects.iter().find(|subject| subject.name == name) {
             Some(subject) => {
-                subject.play_peer(descriptors, order);
+                subject.play_peer(descriptors, task);
                 ExitCode::SUCCESS
             }
             None => ExitCode::FAILURE,
@@ -33,7 +33,7 @@ pub fn run_one_by_one(subjects: &[Subject]) -> ExitCode {
 
 fn try_all(subjects: &[Subject], arguments: &Arguments) -> ExitCode {
     let trials = subjects.iter().flat_map(|subject| {
-        let name = subject.listed_as();
+        let name = subject.display_name();
         all(*subject).into_iter().map(move |case| {
             Trial::ignorable_test(format!("{name}::{}::{}", case.group, case.name), move || {
                 if let Some(reason) = case.lacks {

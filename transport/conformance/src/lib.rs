@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A case requires capabilities of the transport ([`tombolo_transport::Capabilities`]) or of the test
-//! environment ([`Rig`]). If one is missing, the case is reported as *ignored*, with the reason.
+//! environment ([`Fixture`]). If one is missing, the case is reported as *ignored*, with the reason.
 #![forbid(unsafe_code)]
 
 mod any_channel;
@@ -22,10 +22,10 @@ mod patience;
 pub mod peer;
 mod subject;
 
-pub use carrier::{Carrier, Hostile, Rig, Watch, hello};
-pub use cases::{Case, Need, all};
+pub use carrier::{Carrier, CheckMode, Fixture, Hostile, hello};
+pub use cases::{Case, Requirement, all};
 pub use harness::{run, run_one_by_one};
-pub use patience::{deadline, in_time, patience, set_patience};
+pub use patience::{deadline, expect_in_time, patience, set_patience};
 pub use subject::{Subject, bare_pair};
 
 /// Defines the `main` of a test with `harness = false`, which runs every case for each of the carriers named.

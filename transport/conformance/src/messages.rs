@@ -3,7 +3,7 @@
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::{ChannelError, Transport, TransportExt};
 
-use crate::patience::{deadline, in_time, patience};
+use crate::patience::{deadline, expect_in_time, patience};
 
 /// Returns the bytes of message `number`, `length_bytes` long.
 pub fn message(number: u64, length_bytes: usize) -> Vec<u8> {
@@ -13,7 +13,7 @@ pub fn message(number: u64, length_bytes: usize) -> Vec<u8> {
 
 /// Returns a length for message `number`: mostly one or two slots, up to `max_bytes`, and long enough to
 /// identify the message.
-pub fn some_length(number: u64, max_bytes: usize) -> usize {
+pub fn message_length(number: u64, max_bytes: usize) -> usize {
     (8 + (number % 61) as usize).min(max_bytes)
 }
 
@@ -33,7 +33,7 @@ pub fn check(received: &[u8], number: u64, length_bytes: usize) {
 /// Panics if the send fails.
 #[track_caller]
 pub fn send<T: Transport>(channel: &mut T, spin_ns: u64, bytes: &[u8]) {
-    let result = in_time(|| wait::send(channel, &mut Spin::new(spin_ns), bytes, patience()));
+    let result = expect_in_time(|| wait::send(channel, &mut Spin::new(spin_ns), bytes, patience()));
     result.unwrap_or_else(|error| panic!("send: {error} (stats {:?})", channel.stats()));
 }
 
@@ -44,7 +44,8 @@ pub fn send<T: Transport>(channel: &mut T, spin_ns: u64, bytes: &[u8]) {
 #[track_caller]
 pub fn recv<T: Transport>(channel: &mut T, spin_ns: u64) -> Vec<u8> {
     let mut buffer = vec![0xaa; 3];
-    let result = in_time(|| wait::recv_into(channel, &mut Spin::new(spin_ns), &mut buffer, patience()));
+    let result =
+        expect_in_time(|| wait::recv_into(channel, &mut Spin::new(spin_ns), &mut buffer, patience()));
     let length = result.unwrap_or_else(|error| panic!("receive: {error} (stats {:?})", channel.stats()));
     assert_eq!(length, buffer.len());
     buffer
@@ -55,7 +56,7 @@ pub fn recv<T: Transport>(channel: &mut T, spin_ns: u64) -> Vec<u8> {
 /// # Panics
 /// Panics if no message arrives.
 #[track_caller]
-pub fn recv_awake<T: Transport>(channel: &mut T) -> Vec<u8> {
+pub fn recv_polling<T: Transport>(channel: &mut T) -> Vec<u8> {
     let (deadline, mut buffer) = (deadline(), Vec::new());
     loop {
         match channel.try_recv_into(&mut buffer) {
@@ -75,7 +76,7 @@ pub fn recv_until_end<T: Transport>(
 ) -> ChannelError {
     let (mut spin, mut buffer) = (Spin::new(spin_ns), Vec::new());
     loop {
-        match in_time(|| wait::recv_into(channel, &mut spin, &mut buffer, patience())) {
+        match expect_in_time(|| wait::recv_into(channel, &mut spin, &mut buffer, patience())) {
             Ok(_) => each(&buffer),
             Err(error) => return error,
         }

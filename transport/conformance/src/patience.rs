@@ -25,7 +25,7 @@ pub fn set_patience(patience: Duration) {
 /// # Panics
 /// Panics if the wait took all of the time.
 #[track_caller]
-pub fn in_time<R>(wait: impl FnOnce() -> R) -> R {
+pub fn expect_in_time<R>(wait: impl FnOnce() -> R) -> R {
     let deadline = deadline();
     let found = wait();
     assert!(!deadline.passed(), "a wake-up was lost: the wait ended with its deadline, {:?}", patience());

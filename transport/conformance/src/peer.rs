@@ -13,14 +13,14 @@ use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::{ChannelError, TransportExt};
 
 use crate::carrier::{Carrier, hello, shape};
-use crate::messages::{message, some_length};
+use crate::messages::{message, message_length};
 use crate::patience::{deadline, patience};
 use crate::subject::{AnyEnd, Subject};
 
-const IS_PEER: &str = "TOMBOLO_CONFORMANCE_PEER";
+const PEER_VARIABLE: &str = "TOMBOLO_CONFORMANCE_PEER";
 
 /// Peer that the suite will kill.
-pub trait Doomed: Send {
+pub trait KillablePeer: Send {
     /// Kills the peer between two instructions, without notice.
     fn kill(&mut self);
 }
@@ -40,7 +40,7 @@ const ROLES: [Role; 3] = [Role::Sends, Role::Receives, Role::Idles];
 
 /// Instructions for a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Order {
+pub struct PeerTask {
     /// Activity of the peer on its end.
     pub role: Role,
     /// Round of a case, which determines the configuration of the channel and whether the peer spins or
@@ -48,7 +48,7 @@ pub struct Order {
     pub round: u64,
 }
 
-impl Order {
+impl PeerTask {
     /// Returns the configuration of the channel.
     #[must_use]
     pub fn config<C: Carrier>(self) -> ChannelConfig {
@@ -66,31 +66,31 @@ impl Order {
         format!("{carrier} {} {}", self.role as usize, self.round)
     }
 
-    fn from_text(text: &str) -> Option<(&str, Order)> {
+    fn from_text(text: &str) -> Option<(&str, PeerTask)> {
         let [carrier, role, round] = text.split(' ').collect::<Vec<_>>().try_into().ok()?;
         let role = *ROLES.get(role.parse::<usize>().ok()?)?;
-        Some((carrier, Order { role, round: round.parse().ok()? }))
+        Some((carrier, PeerTask { role, round: round.parse().ok()? }))
     }
 }
 
-/// Executes `order` on side B until the channel ends.
+/// Executes `task` on side B until the channel ends.
 ///
 /// # Errors
 /// The error with which the channel ended.
-pub fn play<C: Carrier>(end: C::End, order: Order) -> Result<(), ChannelError> {
-    follow(&Subject::of::<C>(), Box::new(end), hello(order.config::<C>()), order)
+pub fn run_peer<C: Carrier>(end: C::End, task: PeerTask) -> Result<(), ChannelError> {
+    run_task(&Subject::of::<C>(), Box::new(end), hello(task.config::<C>()), task)
 }
 
-fn follow(subject: &Subject, end: AnyEnd, hello: Hello, order: Order) -> Result<(), ChannelError> {
-    let mut channel = subject.watched(subject.open(end, Side::B, hello, deadline())?);
-    let (mut spin, mut buffer) = (Spin::new(order.spin_ns()), Vec::new());
+fn run_task(subject: &Subject, end: AnyEnd, hello: Hello, task: PeerTask) -> Result<(), ChannelError> {
+    let mut channel = subject.checked(subject.open(end, Side::B, hello, deadline())?);
+    let (mut spin, mut buffer) = (Spin::new(task.spin_ns()), Vec::new());
     wait::send(&mut channel, &mut spin, b"here", patience())?;
     let max_bytes = channel.max_message_bytes();
     let mut number = 0;
     loop {
-        match order.role {
+        match task.role {
             Role::Sends => {
-                let bytes = message(number, some_length(number, max_bytes));
+                let bytes = message(number, message_length(number, max_bytes));
                 wait::send(&mut channel, &mut spin, &bytes, patience())?;
                 number += 1;
             }
@@ -102,39 +102,41 @@ fn follow(subject: &Subject, end: AnyEnd, hello: Hello, order: Order) -> Result<
     }
 }
 
-impl Doomed for Process {
+impl KillablePeer for Process {
     fn kill(&mut self) {
         self.destroy();
     }
 }
 
-/// Implements [`Carrier::doomed`] for ends that are descriptors: the peer is this program in a process of its
-/// own, which gets its end over a socket on its standard input.
+/// Implements [`Carrier::spawn_killable_peer`] for ends that are descriptors: the peer is this program in a
+/// process of its own, which gets its end over a socket on its standard input.
 #[must_use]
-pub fn in_a_process<C: Carrier<End = Vec<OwnedFd>>>(order: Order) -> (C::Channel, Box<dyn Doomed>) {
-    let (end_a, end_b) = C::ends(order.config::<C>());
+pub fn spawn_process_peer<C: Carrier<End = Vec<OwnedFd>>>(
+    task: PeerTask,
+) -> (C::Channel, Box<dyn KillablePeer>) {
+    let (end_a, end_b) = C::ends(task.config::<C>());
     let (ours, theirs) = socket::pair(SocketKind::Packet).expect("a socket pair");
     let mut command = Command::new(std::env::current_exe().expect("this program"));
-    command.env(IS_PEER, "1").stdin(Stdio::from(theirs)).stdout(Stdio::null());
+    command.env(PEER_VARIABLE, "1").stdin(Stdio::from(theirs)).stdout(Stdio::null());
     let process = Process::start(&mut command, &[]).expect("this program starts again");
     let descriptors: Vec<_> = end_b.iter().map(AsFd::as_fd).collect();
-    socket::send(&ours, order.to_text(C::NAME).as_bytes(), &descriptors).expect("the peer is told");
+    socket::send(&ours, task.to_text(C::NAME).as_bytes(), &descriptors).expect("the peer is told");
     drop((end_b, command));
-    let channel = C::open(end_a, Side::A, hello(order.config::<C>()), deadline()).expect("a channel");
+    let channel = C::open(end_a, Side::A, hello(task.config::<C>()), deadline()).expect("a channel");
     (channel, Box::new(process))
 }
 
-/// Returns the carrier's name, the order and the received end, in a process that is a peer.
-pub(crate) fn ordered() -> Option<(String, Order, Vec<OwnedFd>)> {
-    std::env::var_os(IS_PEER)?;
+/// Returns the carrier's name, the task and the received end, in a process that is a peer.
+pub(crate) fn receive_task() -> Option<(String, PeerTask, Vec<OwnedFd>)> {
+    std::env::var_os(PEER_VARIABLE)?;
     let stdin = std::io::stdin().as_fd().try_clone_to_owned().expect("standard input");
     let ready = poll(&[(stdin.as_fd(), Interest::Read)], Some(deadline())).expect("a socket");
     assert!(ready[0].readable, "a peer process was told nothing");
     let mut buffer = [0; 64];
-    let received = socket::receive(&stdin, &mut buffer).expect("an order");
+    let received = socket::receive(&stdin, &mut buffer).expect("a task");
     let text = std::str::from_utf8(&buffer[..received.length]).expect("text");
-    let (carrier, order) = Order::from_text(text).expect("an order");
-    Some((carrier.to_owned(), order, received.fds))
+    let (carrier, task) = PeerTask::from_text(text).expect("a task");
+    Some((carrier.to_owned(), task, received.fds))
 }
 
 #[cfg(test)]
@@ -142,13 +144,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_order_survives_its_way() {
+    fn peer_task_round_trips() {
         for role in ROLES {
-            let order = Order { role, round: 7 };
-            assert_eq!(Order::from_text(&order.to_text("shm")), Some(("shm", order)));
+            let task = PeerTask { role, round: 7 };
+            assert_eq!(PeerTask::from_text(&task.to_text("shm")), Some(("shm", task)));
         }
         for text in ["", "shm", "shm 1", "shm 3 1", "shm x 1", "shm 1 1 1"] {
-            assert_eq!(Order::from_text(text), None, "{text}");
+            assert_eq!(PeerTask::from_text(text), None, "{text}");
         }
     }
 }

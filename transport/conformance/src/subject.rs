@@ -13,10 +13,10 @@ use tombolo_transport::wrap::Checked;
 use tombolo_transport::{Capabilities, ChannelError};
 
 use crate::any_channel::AnyChannel;
-use crate::carrier::{Carrier, Hostile, Rig, Watch, hello, shape};
+use crate::carrier::{Carrier, CheckMode, Fixture, Hostile, hello, shape};
 use crate::messages::recv;
 use crate::patience::deadline;
-use crate::peer::{Doomed, Order};
+use crate::peer::{KillablePeer, PeerTask};
 
 /// End of any carrier that is not open yet.
 pub(crate) type AnyEnd = Box<dyn Any + Send>;
@@ -32,26 +32,26 @@ pub(crate) type Pair = (Checked<AnyChannel>, Checked<AnyChannel>);
 pub struct Subject {
     pub(crate) name: &'static str,
     pub(crate) capabilities: Capabilities,
-    pub(crate) rig: &'static [Rig],
-    pub(crate) shape_is_a_s: bool,
+    pub(crate) fixtures: &'static [Fixture],
+    pub(crate) side_a_sets_shape: bool,
     pub(crate) max_slots: u32,
     pub(crate) effort_percent: u64,
     pub(crate) forwards_rings: bool,
     used_flag: bool,
-    watch: Watch,
-    listed_as: fn() -> String,
+    check_mode: CheckMode,
+    display_name: fn() -> String,
     ends: fn(ChannelConfig) -> (AnyEnd, AnyEnd),
     open: fn(AnyEnd, Side, Hello, Deadline) -> Result<AnyChannel, ChannelError>,
     decline: fn(AnyEnd, Hello, u32) -> Result<(), ChannelError>,
-    doomed: fn(Order) -> (AnyChannel, Box<dyn Doomed>),
-    peer: fn(Vec<OwnedFd>, Order),
+    spawn_killable_peer: fn(PeerTask) -> (AnyChannel, Box<dyn KillablePeer>),
+    peer: fn(Vec<OwnedFd>, PeerTask),
     hostile: fn(AnyEnd, Hello) -> Hostile,
-    rung: fn(&AnyChannel, Interest, Duration) -> bool,
+    wakes_within: fn(&AnyChannel, Interest, Duration) -> bool,
 }
 
 impl fmt::Debug for Subject {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Subject").field(&self.listed_as()).finish()
+        f.debug_tuple("Subject").field(&self.display_name()).finish()
     }
 }
 
@@ -66,14 +66,14 @@ impl Subject {
         Subject {
             name: C::NAME,
             capabilities: C::CAPABILITIES,
-            rig: C::RIG,
-            shape_is_a_s: C::SHAPE_IS_A_S,
+            fixtures: C::FIXTURES,
+            side_a_sets_shape: C::SIDE_A_SETS_SHAPE,
             max_slots: C::MAX_SLOTS,
             effort_percent: C::EFFORT_PERCENT,
             forwards_rings: C::FORWARDS_RINGS,
             used_flag: C::USED_FLAG,
-            watch: C::WATCH,
-            listed_as: C::listed_as,
+            check_mode: C::CHECK_MODE,
+            display_name: C::display_name,
             ends: |config| {
                 let (a, b) = C::ends(config);
                 (Box::new(a), Box::new(b))
@@ -82,20 +82,20 @@ impl Subject {
                 C::open(end_of::<C>(end), side, hello, deadline).map(AnyChannel::new)
             },
             decline: |end, hello, reason| C::decline(end_of::<C>(end), hello, reason),
-            doomed: |order| {
-                let (channel, peer) = C::doomed(order);
+            spawn_killable_peer: |task| {
+                let (channel, peer) = C::spawn_killable_peer(task);
                 (AnyChannel::new(channel), peer)
             },
             peer: C::peer,
             hostile: |end, hello| C::hostile(end_of::<C>(end), hello),
-            rung: |channel, awaited, timeout| {
-                C::rung(channel.get().expect("a channel of this carrier"), awaited, timeout)
+            wakes_within: |channel, awaited, timeout| {
+                C::wakes_within(channel.get().expect("a channel of this carrier"), awaited, timeout)
             },
         }
     }
 
-    pub(crate) fn listed_as(&self) -> String {
-        (self.listed_as)()
+    pub(crate) fn display_name(&self) -> String {
+        (self.display_name)()
     }
 
     pub(crate) fn ends(&self, config: ChannelConfig) -> (AnyEnd, AnyEnd) {
@@ -116,15 +116,15 @@ impl Subject {
         (self.decline)(end, hello, reason)
     }
 
-    /// Opens side A of a channel whose side B has reported that it is ready, and executes `order`.
-    pub(crate) fn doomed(&self, order: Order) -> (Checked<AnyChannel>, Box<dyn Doomed>) {
-        let (mut channel, peer) = (self.doomed)(order);
+    /// Opens side A of a channel whose side B has reported that it is ready, and executes `task`.
+    pub(crate) fn spawn_killable_peer(&self, task: PeerTask) -> (Checked<AnyChannel>, Box<dyn KillablePeer>) {
+        let (mut channel, peer) = (self.spawn_killable_peer)(task);
         assert_eq!(recv(&mut channel, 0), b"here");
-        (self.watched(channel), peer)
+        (self.checked(channel), peer)
     }
 
-    pub(crate) fn play_peer(&self, descriptors: Vec<OwnedFd>, order: Order) {
-        (self.peer)(descriptors, order);
+    pub(crate) fn play_peer(&self, descriptors: Vec<OwnedFd>, task: PeerTask) {
+        (self.peer)(descriptors, task);
     }
 
     pub(crate) fn hostile(&self, end: AnyEnd, hello: Hello) -> Hostile {
@@ -132,8 +132,13 @@ impl Subject {
     }
 
     /// Whether an announced sleep would end within `timeout`.
-    pub(crate) fn rung(&self, channel: &Checked<AnyChannel>, awaited: Interest, timeout: Duration) -> bool {
-        (self.rung)(channel.inner(), awaited, timeout)
+    pub(crate) fn wakes_within(
+        &self,
+        channel: &Checked<AnyChannel>,
+        awaited: Interest,
+        timeout: Duration,
+    ) -> bool {
+        (self.wakes_within)(channel.inner(), awaited, timeout)
     }
 
     /// Returns every slot size and variant, with rings of `slots` slots. On transports without slots the
@@ -188,9 +193,9 @@ impl Subject {
     /// Opens both ends of a channel, checked together.
     pub(crate) fn pair(&self, config: ChannelConfig) -> Pair {
         let (a, b) = self.bare_pair(config);
-        match self.watch {
-            Watch::Both => Checked::pair(a, b),
-            Watch::Each | Watch::Nothing => (self.watched(a), self.watched(b)),
+        match self.check_mode {
+            CheckMode::Both => Checked::pair(a, b),
+            CheckMode::Each | CheckMode::Nothing => (self.checked(a), self.checked(b)),
         }
     }
 
@@ -198,12 +203,16 @@ impl Subject {
     /// the two.
     pub(crate) fn racing_pair(&self, config: ChannelConfig) -> Pair {
         let (a, b) = self.bare_pair(config);
-        (self.watched(a), self.watched(b))
+        (self.checked(a), self.checked(b))
     }
 
     /// Returns an end that is checked by itself.
-    pub(crate) fn watched(&self, channel: AnyChannel) -> Checked<AnyChannel> {
-        if self.watch == Watch::Nothing { Checked::unwatched(channel) } else { Checked::new(channel) }
+    pub(crate) fn checked(&self, channel: AnyChannel) -> Checked<AnyChannel> {
+        if self.check_mode == CheckMode::Nothing {
+            Checked::unchecked(channel)
+        } else {
+            Checked::new(channel)
+        }
     }
 }
 

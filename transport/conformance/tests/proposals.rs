@@ -11,7 +11,7 @@ use tombolo_platform::{Deadline, Errno};
 use tombolo_ring::Violation;
 use tombolo_transport::{ChannelError, EndError, StreamChannel, Transport, TransportExt, shm, window};
 
-use tombolo_conformance::carriers::{UnixStream, WINDOW_OFFSET_BYTES, Window, lent};
+use tombolo_conformance::carriers::{UnixStream, WINDOW_OFFSET_BYTES, Window, resources};
 use tombolo_conformance::{Carrier, bare_pair, deadline, hello};
 
 /// Returns the result of accepting a proposal with these bytes and descriptors.
@@ -43,7 +43,7 @@ fn a_proposal_of_the_wrong_form_is_a_violation() {
 }
 
 #[test]
-fn memory_that_could_be_pulled_away_is_refused() {
+fn shrinkable_memory_is_refused() {
     let good = hello(ChannelConfig::default()).to_bytes();
     let errno = |fd: BorrowedFd<'_>| match accepted(&good, &[fd]) {
         ChannelError::Os(error) => error.errno,
@@ -65,26 +65,26 @@ fn memory_that_could_be_pulled_away_is_refused() {
 #[test]
 fn a_range_outside_the_window_is_refused() {
     let hello = hello(ChannelConfig::default());
-    let lend = |shift: &dyn Fn(&mut window::Lent)| {
+    let lend = |shift: &dyn Fn(&mut window::WindowResources)| {
         let (ends, _other) = Window::ends(hello.config);
-        let mut lent = lent(ends, hello.config, None);
-        shift(&mut lent);
-        window::open(lent, Side::A, hello, Deadline::after(Duration::ZERO)).unwrap_err()
+        let mut resources = resources(ends, hello.config, None);
+        shift(&mut resources);
+        window::open(resources, Side::A, hello, Deadline::after(Duration::ZERO)).unwrap_err()
     };
     for offset_bytes in [WINDOW_OFFSET_BYTES + 4096, !4095] {
-        let error = lend(&|lent| lent.offset_bytes = offset_bytes);
+        let error = lend(&|resources| resources.offset_bytes = offset_bytes);
         assert!(matches!(&error, ChannelError::Os(error) if error.errno == Errno::OVERFLOW), "{error}");
     }
-    assert!(matches!(lend(&|lent| lent.offset_bytes = 100), ChannelError::Os(_)));
+    assert!(matches!(lend(&|resources| resources.offset_bytes = 100), ChannelError::Os(_)));
     // As many bytes as needed, one fewer, one more.
-    assert!(matches!(lend(&|lent| lent.length_bytes -= 1), ChannelError::Violation(_)));
+    assert!(matches!(lend(&|resources| resources.length_bytes -= 1), ChannelError::Violation(_)));
     assert!(matches!(lend(&|_| ()), ChannelError::TimedOut(_)));
-    assert!(matches!(lend(&|lent| lent.length_bytes += 1), ChannelError::TimedOut(_)));
+    assert!(matches!(lend(&|resources| resources.length_bytes += 1), ChannelError::TimedOut(_)));
 }
 
 /// Configurations that this side cannot lay out: the proposer must learn the reason too.
 #[test]
-fn a_shape_that_cannot_be_is_refused_on_both_sides() {
+fn invalid_shape_is_refused_on_both_sides() {
     let ours = hello(ChannelConfig::default());
     for (word, value) in [(1, 48 << 32 | 1), (1, 64 << 32 | 9 << 48 | 1), (2, 3), (2, 1 << 20), (2, u64::MAX)]
     {
@@ -138,7 +138,7 @@ fn garbage_on_a_stream_is_refused_or_times_out() {
     bytes.extend_from_slice(&9_u64.to_le_bytes());
     socket::send(&a, &bytes, &[]).unwrap();
     let error = StreamChannel::open(b, hello(ChannelConfig::default()), deadline()).unwrap_err();
-    assert_eq!(error, ChannelError::Handshake(HandshakeError::Nonsense { found: 9 }));
+    assert_eq!(error, ChannelError::Handshake(HandshakeError::InvalidWord { found: 9 }));
 }
 
 /// Returns a stream whose other end is played by the test.
@@ -195,13 +195,13 @@ fn a_peer_that_only_sends_cannot_fill_this_process() {
     for _ in 0..1_000 {
         sent += socket::send(&raw, &frame, &[]).unwrap_or(0);
         assert!(channel.readable());
-        channel.woken(true);
+        channel.finish_sleep(true);
     }
     assert!(sent < 4 << 20, "{sent} bytes were taken");
 }
 
 #[test]
-fn violations_name_what_was_wrong() {
+fn violations_name_the_cause() {
     let config = ChannelConfig::default();
     let (mut a, b) = bare_pair::<Window>(config);
     // Acknowledges slots that were never sent, in the line of side B.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tombolo_platform::OsError;
 use tombolo_platform::time::now_ns;
 
-use crate::contract::{Engine, WhyRejected, finish};
+use crate::contract::{Engine, RejectionReason, finish};
 use crate::request::{Failure, Location, Request};
 use tombolo_link::copy_cost::Curve;
 
@@ -69,7 +69,7 @@ impl Default for Effort {
 pub enum NotMeasured {
     /// The engine accepted none of the requests.
     #[error(transparent)]
-    Rejected(#[from] WhyRejected),
+    Rejected(#[from] RejectionReason),
     #[error(transparent)]
     Failed(#[from] Failure),
     /// A request exceeded the timeout.
@@ -100,7 +100,7 @@ pub fn measure(engine: &mut dyn Engine, direction: &Direction, effort: Effort) -
         points.push((length_bytes, times_ns[times_ns.len() / 4]));
     }
     // Cannot fail: there are 1 to 7 points.
-    Curve::through(points)
+    Curve::from_points(points)
         .map_err(|error| NotMeasured::Os(OsError::new(error.to_string(), tombolo_platform::Errno::INVAL)))
 }
 

@@ -104,12 +104,12 @@ pub struct Rejected {
     /// The request, unchanged.
     pub request: Request,
     /// Reason why it was not accepted.
-    pub why: WhyRejected,
+    pub why: RejectionReason,
 }
 
 /// Reason why a request was not accepted.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum WhyRejected {
+pub enum RejectionReason {
     /// The engine holds its maximum number of requests, including completions not taken yet.
     #[error("the engine is full with {limit} requests; take completions and try again")]
     Full {
@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_ability_has_a_bit_and_a_name_of_its_own() {
+    fn each_ability_has_its_own_bit_and_name() {
         let mut all = Abilities::NONE;
         for (one, name) in Abilities::NAMED {
             assert!(one != Abilities::NONE && !all.contains(one), "{name}");
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_route_takes_its_ability_and_a_fill_the_other_one_too() {
+    fn routes_and_fills_require_their_abilities() {
         use Reach::{Device, Far, Mapped, Process};
         let mapped = Abilities::MAPPED;
         assert!(mapped.reaches(Route::copy(Mapped, Mapped)));

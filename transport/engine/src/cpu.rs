@@ -3,10 +3,10 @@
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-use tombolo_platform::copy::{self, Loop};
+use tombolo_platform::copy::{self, CopyLoop};
 use tombolo_platform::{Deadline, OsError};
 
-use crate::contract::{Abilities, Engine, Rejected, WhyRejected};
+use crate::contract::{Abilities, Engine, Rejected, RejectionReason};
 use crate::queue::{self, Completions, Mover, Queue, queued};
 use crate::request::{Completion, Failure, Location, Operation, Refusal, Request, RequestId};
 
@@ -20,7 +20,7 @@ const PIECE_BYTES: u64 = 1 << 20;
 const SHARE_BYTES: u64 = 256 << 10;
 
 /// Processes a piece of a request with a copy loop.
-fn work(copy_loop: Loop, request: &Request, at: u64, length: u64) -> Result<(), Failure> {
+fn work(copy_loop: CopyLoop, request: &Request, at: u64, length: u64) -> Result<(), Failure> {
     // Checked when the request was accepted: both ranges lie in memory.
     let (at, length) = (at as usize, length as usize);
     match &request.operation {
@@ -45,13 +45,13 @@ fn work(copy_loop: Loop, request: &Request, at: u64, length: u64) -> Result<(), 
 /// shorter than a wake-up.
 #[derive(Debug)]
 pub struct Caller {
-    copy_loop: Loop,
+    copy_loop: CopyLoop,
     name: String,
     completions: Completions,
     last_id: u64,
     in_flight: usize,
     limit: usize,
-    bell: Option<Arc<OwnedFd>>,
+    eventfd: Option<Arc<OwnedFd>>,
 }
 
 impl Caller {
@@ -60,8 +60,8 @@ impl Caller {
     /// Creates an engine that copies with `copy_loop` and holds `limit` requests, at least one, until
     /// completions are taken.
     #[must_use]
-    pub fn new(copy_loop: Loop, limit: usize) -> Caller {
-        let name = if copy_loop == Loop::Best { "caller".into() } else { format!("caller-{copy_loop}") };
+    pub fn new(copy_loop: CopyLoop, limit: usize) -> Caller {
+        let name = if copy_loop == CopyLoop::Best { "caller".into() } else { format!("caller-{copy_loop}") };
         Caller {
             copy_loop,
             name,
@@ -69,7 +69,7 @@ impl Caller {
             last_id: 0,
             in_flight: 0,
             limit: limit.max(1),
-            bell: None,
+            eventfd: None,
         }
     }
 
@@ -111,7 +111,7 @@ impl Engine for Caller {
             return Err(Rejected { request, why: refusal.into() });
         }
         if self.in_flight >= self.limit {
-            return Err(Rejected { request, why: WhyRejected::Full { limit: self.limit } });
+            return Err(Rejected { request, why: RejectionReason::Full { limit: self.limit } });
         }
         self.in_flight += 1;
         self.last_id += 1;
@@ -145,9 +145,9 @@ impl Engine for Caller {
     }
 
     fn descriptor(&mut self) -> Result<BorrowedFd<'_>, OsError> {
-        let bell = self.completions.bell()?;
-        let bell: &Arc<OwnedFd> = self.bell.insert(bell);
-        Ok(bell.as_fd())
+        let eventfd = self.completions.eventfd()?;
+        let eventfd: &Arc<OwnedFd> = self.eventfd.insert(eventfd);
+        Ok(eventfd.as_fd())
     }
 }
 
@@ -159,7 +159,7 @@ pub struct Threads {
 
 /// State of one thread: the loop that it copies with, and the bytes that it takes at a time.
 struct Share {
-    copy_loop: Loop,
+    copy_loop: CopyLoop,
     piece_bytes: u64,
 }
 
@@ -180,10 +180,10 @@ impl Threads {
     ///
     /// # Errors
     /// A thread cannot be started.
-    pub fn start(copy_loop: Loop, count: usize, limit: usize) -> Result<Threads, OsError> {
+    pub fn start(copy_loop: CopyLoop, count: usize, limit: usize) -> Result<Threads, OsError> {
         let count = count.max(1);
         let name = match copy_loop {
-            Loop::Best => format!("threads-{count}"),
+            CopyLoop::Best => format!("threads-{count}"),
             copy_loop => format!("threads-{count}-{copy_loop}"),
         };
         let piece_bytes = if count == 1 { PIECE_BYTES } else { SHARE_BYTES };

@@ -12,10 +12,10 @@ use crate::request::{Failure, Location, Operation, Request};
 /// Bytes between two checks of deadlines and cancellations, for copies to or from a device. The driver takes
 /// 0.6 ms for a piece if the memory is pinned, and up to 5 ms otherwise (H100, PCIe 5.0 x16). The bus is idle
 /// for some 10 µs between two pieces: pieces of 8 MiB cost a tenth of the rate.
-const ACROSS_PIECE_BYTES: u64 = 32 << 20;
+const TRANSFER_PIECE_BYTES: u64 = 32 << 20;
 
 /// The same for a copy or a fill within a device, where a piece takes 0.7 ms.
-const WITHIN_PIECE_BYTES: u64 = 1 << 30;
+const DEVICE_PIECE_BYTES: u64 = 1 << 30;
 
 /// Copy engine of a CUDA device, used through the driver's library, which is loaded when the first engine
 /// starts.
@@ -26,7 +26,7 @@ pub struct Cuda {
 
 /// Reason why the engine could not be started.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum NotStarted {
+pub enum CudaStartError {
     /// There is no driver or no such device.
     #[error(transparent)]
     Cuda(#[from] CudaError),
@@ -41,8 +41,8 @@ impl Mover for Driver {
     fn piece_bytes(&self, request: &Request) -> u64 {
         match &request.operation {
             Operation::Copy { source: Location::Device { .. }, target: Location::Device { .. } }
-            | Operation::Fill { .. } => WITHIN_PIECE_BYTES,
-            Operation::Copy { .. } => ACROSS_PIECE_BYTES,
+            | Operation::Fill { .. } => DEVICE_PIECE_BYTES,
+            Operation::Copy { .. } => TRANSFER_PIECE_BYTES,
         }
     }
 
@@ -84,7 +84,7 @@ impl Cuda {
     ///
     /// # Errors
     /// There is no driver or no such device, or a thread cannot be started.
-    pub fn start(ordinal: u32, limit: usize) -> Result<(Cuda, Arc<Device>), NotStarted> {
+    pub fn start(ordinal: u32, limit: usize) -> Result<(Cuda, Arc<Device>), CudaStartError> {
         let device = Device::open(ordinal)?;
         let name = format!("cuda-{ordinal}");
         let queue = Queue::start(&name, vec![Driver], limit)?;

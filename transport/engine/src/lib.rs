@@ -21,7 +21,7 @@ mod queue;
 mod request;
 
 pub use calibration::{Direction, Effort, NotMeasured, measure};
-pub use contract::{Abilities, Engine, Rejected, WhyRejected, finish};
+pub use contract::{Abilities, Engine, Rejected, RejectionReason, finish};
 pub use manager::{Candidate, Choice, Estimate, Manager, Ticket, Unable, declared};
 pub use request::{Completion, Failure, Location, Operation, Refusal, Request, RequestId};
 pub use tombolo_link::copy_cost::{Curve, CurveError, MAX_POINTS, OperationKind, Reach, Route};

@@ -9,7 +9,7 @@ use tombolo_platform::epoll::{Epoll, Trigger};
 use tombolo_platform::event::Interest;
 
 use crate::calibration::{Direction, Effort, NotMeasured, measure};
-use crate::contract::{Abilities, Engine, WhyRejected};
+use crate::contract::{Abilities, Engine, RejectionReason};
 use crate::request::{Completion, Refusal, Request, RequestId};
 use tombolo_link::copy_cost::{Curve, Route};
 
@@ -105,13 +105,13 @@ pub enum Unable {
 }
 
 fn refusals(candidates: &[Candidate]) -> String {
-    let mut said: Vec<String> = Vec::new();
+    let mut reasons: Vec<String> = Vec::new();
     for Candidate { engine, estimate, .. } in candidates {
         if let Err(refusal) = estimate {
-            said.push(format!("{engine}: {refusal}"));
+            reasons.push(format!("{engine}: {refusal}"));
         }
     }
-    if said.is_empty() { "there are no engines".into() } else { said.join("; ") }
+    if reasons.is_empty() { "there are no engines".into() } else { reasons.join("; ") }
 }
 
 /// Handle of a request and the engine that executes it.
@@ -280,7 +280,7 @@ impl Manager {
                 Ok(id) => return Ok(Ticket { engine: index, id }),
                 // Full, or failed since the choice was made: try the next.
                 Err(rejected) => match rejected.why {
-                    WhyRejected::Full { .. } | WhyRejected::Refused(_) => {}
+                    RejectionReason::Full { .. } | RejectionReason::Refused(_) => {}
                 },
             }
         }

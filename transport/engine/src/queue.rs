@@ -8,51 +8,51 @@ use std::thread::JoinHandle;
 use tombolo_platform::event::{drain, eventfd, signal};
 use tombolo_platform::{Deadline, OsError};
 
-use crate::contract::{Rejected, WhyRejected};
+use crate::contract::{Rejected, RejectionReason};
 use crate::request::{Completion, Failure, Refusal, Request, RequestId};
 
 /// Completions to be taken, and the descriptor that signals them.
 #[derive(Debug, Default)]
 pub(crate) struct Completions {
-    waiting: VecDeque<Completion>,
+    ready: VecDeque<Completion>,
     /// Event counter, created when it is first requested.
-    bell: Option<Arc<OwnedFd>>,
+    eventfd: Option<Arc<OwnedFd>>,
 }
 
 impl Completions {
     pub(crate) fn push(&mut self, completion: Completion) {
-        self.waiting.push_back(completion);
-        if let Some(bell) = &self.bell
-            && self.waiting.len() == 1
+        self.ready.push_back(completion);
+        if let Some(eventfd) = &self.eventfd
+            && self.ready.len() == 1
         {
             // Cannot fail on a valid descriptor of our own.
-            let _ = signal(bell);
+            let _ = signal(eventfd);
         }
     }
 
     pub(crate) fn take(&mut self) -> Option<Completion> {
-        let taken = self.waiting.pop_front();
-        if let (Some(_), Some(bell), true) = (&taken, &self.bell, self.waiting.is_empty()) {
-            drain(bell);
+        let taken = self.ready.pop_front();
+        if let (Some(_), Some(eventfd), true) = (&taken, &self.eventfd, self.ready.is_empty()) {
+            drain(eventfd);
         }
         taken
     }
 
     fn len(&self) -> usize {
-        self.waiting.len()
+        self.ready.len()
     }
 
     /// Returns the descriptor, created on first use.
-    pub(crate) fn bell(&mut self) -> Result<Arc<OwnedFd>, OsError> {
-        if let Some(bell) = &self.bell {
-            return Ok(Arc::clone(bell));
+    pub(crate) fn eventfd(&mut self) -> Result<Arc<OwnedFd>, OsError> {
+        if let Some(eventfd) = &self.eventfd {
+            return Ok(Arc::clone(eventfd));
         }
-        let bell = Arc::new(eventfd()?);
-        if !self.waiting.is_empty() {
-            signal(&bell)?;
+        let eventfd = Arc::new(eventfd()?);
+        if !self.ready.is_empty() {
+            signal(&eventfd)?;
         }
-        self.bell = Some(Arc::clone(&bell));
-        Ok(bell)
+        self.eventfd = Some(Arc::clone(&eventfd));
+        Ok(eventfd)
     }
 }
 
@@ -75,15 +75,15 @@ struct Job {
     /// First byte that no thread has started.
     next: u64,
     /// Whether a piece was started. A request of no bytes has one piece too.
-    begun: bool,
+    started: bool,
     /// Number of threads that process pieces of it.
     busy: usize,
     failure: Option<Failure>,
 }
 
 impl Job {
-    fn all_begun(&self) -> bool {
-        self.failure.is_some() || (self.begun && self.next >= self.request.length_bytes)
+    fn is_fully_started(&self) -> bool {
+        self.failure.is_some() || (self.started && self.next >= self.request.length_bytes)
     }
 
     /// Ends the job early, unless it already failed.
@@ -105,7 +105,7 @@ struct QueueState {
 impl QueueState {
     /// Turns every finished job into a completion.
     fn complete_finished(&mut self) {
-        let over = |job: &Job| job.busy == 0 && job.all_begun();
+        let over = |job: &Job| job.busy == 0 && job.is_fully_started();
         while let Some(index) = self.jobs.iter().position(over) {
             if let Some(job) = self.jobs.remove(index) {
                 if job.failure.is_some() {
@@ -131,7 +131,7 @@ impl QueueState {
         piece_bytes: impl Fn(&Request) -> u64,
     ) -> Option<(RequestId, Arc<Request>, u64, u64)> {
         loop {
-            let index = self.jobs.iter().position(|job| !job.all_begun())?;
+            let index = self.jobs.iter().position(|job| !job.is_fully_started())?;
             let job = &mut self.jobs[index];
             if job.request.fence && index > 0 {
                 return None;
@@ -144,7 +144,7 @@ impl QueueState {
             let (at, left) = (job.next, job.request.length_bytes - job.next);
             let length = left.min(piece_bytes(&job.request).max(1));
             job.next += length;
-            job.begun = true;
+            job.started = true;
             job.busy += 1;
             return Some((job.id, Arc::clone(&job.request), at, length));
         }
@@ -153,10 +153,10 @@ impl QueueState {
     /// Whether the first job is fenced and not started, so that threads held back by the fence have work
     /// again.
     fn is_fence_open(&self) -> bool {
-        self.jobs.front().is_some_and(|job| job.request.fence && !job.begun)
+        self.jobs.front().is_some_and(|job| job.request.fence && !job.started)
     }
 
-    fn release(&mut self, id: RequestId, result: Result<(), Failure>) {
+    fn finish_piece(&mut self, id: RequestId, result: Result<(), Failure>) {
         if let Some(job) = self.jobs.iter_mut().find(|job| job.id == id) {
             job.busy -= 1;
             if let Err(failure) = result {
@@ -168,7 +168,7 @@ impl QueueState {
         }
         if let Some(why) = self.lost.clone() {
             // Jobs behind it would wait forever.
-            let lost = |job: &&mut Job| !job.begun;
+            let lost = |job: &&mut Job| !job.started;
             self.jobs.iter_mut().filter(lost).for_each(|job| job.fail(Failure::Lost { why: why.clone() }));
         }
         self.complete_finished();
@@ -193,7 +193,7 @@ impl Shared {
                 let result = mover.work(&request, at, length);
                 drop(request);
                 state = self.lock();
-                state.release(id, result);
+                state.finish_piece(id, result);
                 if state.is_fence_open() {
                     self.work.notify_all();
                 }
@@ -211,14 +211,14 @@ pub(crate) struct Queue {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
     limit: usize,
-    bell: Option<Arc<OwnedFd>>,
+    eventfd: Option<Arc<OwnedFd>>,
 }
 
 impl Queue {
     /// Starts a thread for each mover. The threads end with the queue.
     pub(crate) fn start<M: Mover>(name: &str, movers: Vec<M>, limit: usize) -> Result<Queue, OsError> {
         let shared = Arc::new(Shared { state: Mutex::default(), work: Condvar::new() });
-        let mut queue = Queue { shared, threads: Vec::new(), limit: limit.max(1), bell: None };
+        let mut queue = Queue { shared, threads: Vec::new(), limit: limit.max(1), eventfd: None };
         for mut mover in movers {
             let shared = Arc::clone(&queue.shared);
             let thread = std::thread::Builder::new().name(name.to_owned());
@@ -244,10 +244,10 @@ impl Queue {
     pub(crate) fn submit(&mut self, request: Request) -> Result<RequestId, Rejected> {
         let mut state = self.shared.lock();
         if let Some(why) = state.lost.clone() {
-            return Err(Rejected { request, why: WhyRejected::Refused(Refusal::Lost { why }) });
+            return Err(Rejected { request, why: RejectionReason::Refused(Refusal::Lost { why }) });
         }
         if state.jobs.len() + state.completions.len() >= self.limit {
-            return Err(Rejected { request, why: WhyRejected::Full { limit: self.limit } });
+            return Err(Rejected { request, why: RejectionReason::Full { limit: self.limit } });
         }
         if let Some(with) = state.conflict(&request) {
             return Err(Rejected { request, why: Refusal::InUse { with }.into() });
@@ -256,7 +256,7 @@ impl Queue {
         state.last_id += 1;
         let id = RequestId(state.last_id);
         let request = Arc::new(request);
-        state.jobs.push_back(Job { id, request, next: 0, begun: false, busy: 0, failure: None });
+        state.jobs.push_back(Job { id, request, next: 0, started: false, busy: 0, failure: None });
         drop(state);
         if pieces {
             self.shared.work.notify_all();
@@ -268,7 +268,7 @@ impl Queue {
 
     pub(crate) fn cancel(&mut self, id: RequestId) -> bool {
         let mut state = self.shared.lock();
-        let Some(job) = state.jobs.iter_mut().find(|job| job.id == id && !job.all_begun()) else {
+        let Some(job) = state.jobs.iter_mut().find(|job| job.id == id && !job.is_fully_started()) else {
             return false;
         };
         job.fail(Failure::Cancelled);
@@ -294,12 +294,12 @@ impl Queue {
     }
 
     pub(crate) fn descriptor(&mut self) -> Result<BorrowedFd<'_>, OsError> {
-        let bell = match self.bell.take() {
-            Some(bell) => bell,
-            None => self.shared.lock().completions.bell()?,
+        let eventfd = match self.eventfd.take() {
+            Some(eventfd) => eventfd,
+            None => self.shared.lock().completions.eventfd()?,
         };
-        let bell: &Arc<OwnedFd> = self.bell.insert(bell);
-        Ok(bell.as_fd())
+        let eventfd: &Arc<OwnedFd> = self.eventfd.insert(eventfd);
+        Ok(eventfd.as_fd())
     }
 }
 
@@ -380,7 +380,7 @@ pub(crate) use queued;
 /// Checks whether an engine with these abilities can execute a request.
 pub(crate) fn check(abilities: crate::Abilities, request: &Request) -> Result<(), Refusal> {
     let route = request.route();
-    if !abilities.reaches(route) || !request.heeds_read_only() {
+    if !abilities.reaches(route) || !request.read_only_use_is_valid() {
         return Err(Refusal::Unreachable { route });
     }
     request.check()
@@ -399,36 +399,37 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     /// Mover that reports each request it starts, and ends it when told how.
-    struct Held {
-        begun: Sender<u64>,
+    struct ControlledMover {
+        started: Sender<u64>,
         end: Arc<Mutex<Receiver<Result<(), Failure>>>>,
     }
 
-    impl Mover for Held {
+    impl Mover for ControlledMover {
         fn piece_bytes(&self, _request: &Request) -> u64 {
             1 << 20
         }
 
         fn work(&mut self, request: &Request, _at: u64, _length: u64) -> Result<(), Failure> {
-            self.begun.send(request.length_bytes).unwrap();
+            self.started.send(request.length_bytes).unwrap();
             self.end.lock().unwrap().recv().unwrap()
         }
     }
 
-    struct Rig {
+    struct TestQueue {
         queue: Queue,
         memory: SharedMemory,
-        begun: Receiver<u64>,
+        started: Receiver<u64>,
         end: Sender<Result<(), Failure>>,
     }
 
-    impl Rig {
-        fn start(threads: usize) -> Rig {
-            let ((begin, begun), (end, ends)) = (channel(), channel());
+    impl TestQueue {
+        fn start(threads: usize) -> TestQueue {
+            let ((begin, started), (end, ends)) = (channel(), channel());
             let ends = Arc::new(Mutex::new(ends));
-            let movers = (0..threads).map(|_| Held { begun: begin.clone(), end: Arc::clone(&ends) });
+            let movers =
+                (0..threads).map(|_| ControlledMover { started: begin.clone(), end: Arc::clone(&ends) });
             let queue = Queue::start("held", movers.collect(), 16).unwrap();
-            Rig { queue, memory: SharedMemory::zeroed(4096), begun, end }
+            TestQueue { queue, memory: SharedMemory::zeroed(4096), started, end }
         }
 
         /// Returns a request identified by its length, at an offset of its own.
@@ -437,15 +438,15 @@ mod tests {
             Request::fill(target, 1, length_bytes)
         }
 
-        fn begins(&self) -> u64 {
-            self.begun.recv_timeout(PATIENCE).unwrap()
+        fn wait_for_start(&self) -> u64 {
+            self.started.recv_timeout(PATIENCE).unwrap()
         }
 
         fn end_all(&self, count: usize) {
             (0..count).for_each(|_| self.end.send(Ok(())).unwrap());
         }
 
-        fn succeeds(&mut self, count: usize) {
+        fn expect_successes(&mut self, count: usize) {
             (0..count).for_each(|_| assert_eq!(self.completion().result, Ok(())));
         }
 
@@ -461,75 +462,75 @@ mod tests {
 
     #[test]
     fn a_fenced_request_begins_when_all_before_it_have_ended() {
-        let mut rig = Rig::start(3);
+        let mut test_queue = TestQueue::start(3);
         for (length, place) in [(1, 0), (2, 64)] {
-            rig.queue.submit(rig.request(length, place)).unwrap();
+            test_queue.queue.submit(test_queue.request(length, place)).unwrap();
         }
-        rig.queue.submit(rig.request(3, 0).fenced()).unwrap();
+        test_queue.queue.submit(test_queue.request(3, 0).fenced()).unwrap();
         // Behind a fence requests run in the usual order, and both wait.
-        rig.queue.submit(rig.request(4, 256)).unwrap();
-        let mut first = [rig.begins(), rig.begins()];
+        test_queue.queue.submit(test_queue.request(4, 256)).unwrap();
+        let mut first = [test_queue.wait_for_start(), test_queue.wait_for_start()];
         first.sort_unstable();
         assert_eq!(first, [1, 2]);
-        assert!(rig.begun.try_recv().is_err(), "a third thread is free, and nothing may begin");
-        rig.end.send(Ok(())).unwrap();
-        assert_eq!(rig.completion().result, Ok(()));
-        assert!(rig.begun.try_recv().is_err(), "one of two has ended");
-        rig.end.send(Ok(())).unwrap();
-        let mut rest = [rig.begins(), rig.begins()];
+        assert!(test_queue.started.try_recv().is_err(), "a third thread is free, and nothing may begin");
+        test_queue.end.send(Ok(())).unwrap();
+        assert_eq!(test_queue.completion().result, Ok(()));
+        assert!(test_queue.started.try_recv().is_err(), "one of two has ended");
+        test_queue.end.send(Ok(())).unwrap();
+        let mut rest = [test_queue.wait_for_start(), test_queue.wait_for_start()];
         rest.sort_unstable();
         assert_eq!(rest, [3, 4]);
-        rig.end_all(2);
-        rig.succeeds(3);
-        assert_eq!(rig.queue.in_progress(), 0);
+        test_queue.end_all(2);
+        test_queue.expect_successes(3);
+        assert_eq!(test_queue.queue.in_progress(), 0);
     }
 
     #[test]
-    fn what_waited_for_a_failure_is_not_done() {
-        let mut rig = Rig::start(1);
-        let failed = rig.queue.submit(rig.request(1, 0)).unwrap();
-        let fenced = rig.queue.submit(rig.request(2, 0).fenced()).unwrap();
-        let next = rig.queue.submit(rig.request(3, 0).fenced()).unwrap();
-        let other = rig.queue.submit(rig.request(4, 64)).unwrap();
-        assert_eq!(rig.begins(), 1);
-        rig.end.send(Err(Failure::DeadlinePassed)).unwrap();
+    fn fenced_requests_fail_after_a_failure() {
+        let mut test_queue = TestQueue::start(1);
+        let failed = test_queue.queue.submit(test_queue.request(1, 0)).unwrap();
+        let fenced = test_queue.queue.submit(test_queue.request(2, 0).fenced()).unwrap();
+        let next = test_queue.queue.submit(test_queue.request(3, 0).fenced()).unwrap();
+        let other = test_queue.queue.submit(test_queue.request(4, 64)).unwrap();
+        assert_eq!(test_queue.wait_for_start(), 1);
+        test_queue.end.send(Err(Failure::DeadlinePassed)).unwrap();
         let earlier = |earlier| Err(Failure::Earlier { earlier });
-        assert_eq!(rig.completion(), Completion { id: failed, result: Err(Failure::DeadlinePassed) });
-        assert_eq!(rig.completion(), Completion { id: fenced, result: earlier(failed) });
-        assert_eq!(rig.completion(), Completion { id: next, result: earlier(failed) });
-        assert_eq!(rig.begins(), 4);
-        rig.end.send(Ok(())).unwrap();
-        assert_eq!(rig.completion(), Completion { id: other, result: Ok(()) });
+        assert_eq!(test_queue.completion(), Completion { id: failed, result: Err(Failure::DeadlinePassed) });
+        assert_eq!(test_queue.completion(), Completion { id: fenced, result: earlier(failed) });
+        assert_eq!(test_queue.completion(), Completion { id: next, result: earlier(failed) });
+        assert_eq!(test_queue.wait_for_start(), 4);
+        test_queue.end.send(Ok(())).unwrap();
+        assert_eq!(test_queue.completion(), Completion { id: other, result: Ok(()) });
         // Nor requests that waited for a cancelled one; later requests do not wait for it.
-        rig.queue.submit(rig.request(5, 0)).unwrap();
-        let cancelled = rig.queue.submit(rig.request(6, 64)).unwrap();
-        let fenced = rig.queue.submit(rig.request(7, 64).fenced()).unwrap();
-        assert_eq!(rig.begins(), 5);
-        assert!(rig.queue.cancel(cancelled));
-        assert_eq!(rig.completion().id, cancelled);
-        assert_eq!(rig.completion(), Completion { id: fenced, result: earlier(cancelled) });
-        rig.queue.submit(rig.request(8, 64).fenced()).unwrap();
-        rig.end.send(Ok(())).unwrap();
-        assert_eq!((rig.completion().result, rig.begins()), (Ok(()), 8));
-        rig.end.send(Ok(())).unwrap();
-        assert_eq!(rig.completion().result, Ok(()));
+        test_queue.queue.submit(test_queue.request(5, 0)).unwrap();
+        let cancelled = test_queue.queue.submit(test_queue.request(6, 64)).unwrap();
+        let fenced = test_queue.queue.submit(test_queue.request(7, 64).fenced()).unwrap();
+        assert_eq!(test_queue.wait_for_start(), 5);
+        assert!(test_queue.queue.cancel(cancelled));
+        assert_eq!(test_queue.completion().id, cancelled);
+        assert_eq!(test_queue.completion(), Completion { id: fenced, result: earlier(cancelled) });
+        test_queue.queue.submit(test_queue.request(8, 64).fenced()).unwrap();
+        test_queue.end.send(Ok(())).unwrap();
+        assert_eq!((test_queue.completion().result, test_queue.wait_for_start()), (Ok(()), 8));
+        test_queue.end.send(Ok(())).unwrap();
+        assert_eq!(test_queue.completion().result, Ok(()));
     }
 
     #[test]
     fn bytes_that_a_request_in_progress_writes_are_in_use() {
-        let mut rig = Rig::start(1);
-        let with = rig.queue.submit(rig.request(100, 0)).unwrap();
+        let mut test_queue = TestQueue::start(1);
+        let with = test_queue.queue.submit(test_queue.request(100, 0)).unwrap();
         for (length, offset) in [(1, 0), (1, 99), (200, 0)] {
-            let rejected = rig.queue.submit(rig.request(length, offset)).unwrap_err();
-            assert_eq!(rejected.why, WhyRejected::Refused(Refusal::InUse { with }));
+            let rejected = test_queue.queue.submit(test_queue.request(length, offset)).unwrap_err();
+            assert_eq!(rejected.why, RejectionReason::Refused(Refusal::InUse { with }));
         }
-        rig.queue.submit(rig.request(2, 104)).unwrap();
-        rig.queue.submit(rig.request(3, 0).fenced()).unwrap();
-        assert_eq!(rig.begins(), 100);
-        rig.end_all(3);
-        rig.succeeds(3);
-        rig.queue.submit(rig.request(4, 0)).unwrap();
-        rig.end.send(Ok(())).unwrap();
-        assert_eq!(rig.completion().result, Ok(()));
+        test_queue.queue.submit(test_queue.request(2, 104)).unwrap();
+        test_queue.queue.submit(test_queue.request(3, 0).fenced()).unwrap();
+        assert_eq!(test_queue.wait_for_start(), 100);
+        test_queue.end_all(3);
+        test_queue.expect_successes(3);
+        test_queue.queue.submit(test_queue.request(4, 0)).unwrap();
+        test_queue.end.send(Ok(())).unwrap();
+        assert_eq!(test_queue.completion().result, Ok(()));
     }
 }

@@ -8,7 +8,7 @@ use tombolo_link::copy_cost::{Reach, Route};
 use tombolo_platform::copy::attach::{AttachError, ForeignProcess};
 use tombolo_platform::copy::cuda::{CudaError, DeviceMemory};
 use tombolo_platform::copy::{self, CopyError};
-use tombolo_platform::memory::Revocable;
+use tombolo_platform::memory::RevocableMapping;
 use tombolo_platform::{Deadline, OsError};
 use tombolo_transport::ChannelError;
 
@@ -27,7 +27,7 @@ pub enum Location {
     /// Memory that this process maps read-only. Processors copy it to memory that is mapped.
     ReadOnly {
         /// Mapping, which requests keep alive.
-        memory: Arc<Revocable>,
+        memory: Arc<RevocableMapping>,
         /// Offset in it, in bytes.
         offset_bytes: usize,
     },
@@ -218,7 +218,7 @@ impl Request {
     }
 
     /// Whether read-only memory is used at most as the source, with a mapped target.
-    pub(crate) fn heeds_read_only(&self) -> bool {
+    pub(crate) fn read_only_use_is_valid(&self) -> bool {
         let is_read_only = |place: &Location| matches!(place, Location::ReadOnly { .. });
         let (source, target) = self.locations();
         let mapped = matches!(target, Location::Mapped { .. });
@@ -231,13 +231,13 @@ impl Request {
             Operation::Copy { source, target } => {
                 source.check(self.length_bytes)?;
                 target.check(self.length_bytes)?;
-                self.check_apart(source, target)
+                self.check_no_overlap(source, target)
             }
             Operation::Fill { target, .. } => target.check(self.length_bytes),
         }
     }
 
-    fn check_apart(&self, source: &Location, target: &Location) -> Result<(), Refusal> {
+    fn check_no_overlap(&self, source: &Location, target: &Location) -> Result<(), Refusal> {
         let overlap = source.overlaps(self.length_bytes, target, self.length_bytes);
         let length_bytes = self.length_bytes as usize;
         if overlap { Err(CopyError::Overlap { length_bytes }.into()) } else { Ok(()) }

@@ -11,21 +11,21 @@ use tombolo_engine::{
     Abilities, Completion, Curve, Direction, Effort, Engine, Location, Manager, Reach, Refusal, Rejected,
     Request, RequestId, Route, Unable,
 };
-use tombolo_platform::copy::Loop;
+use tombolo_platform::copy::CopyLoop;
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::{Deadline, OsError};
 
 const MAPPED: Route = Route::copy(Reach::Mapped, Reach::Mapped);
 
 fn curve(points: &[(u64, u64)]) -> Curve {
-    Curve::through(points.iter().copied()).unwrap()
+    Curve::from_points(points.iter().copied()).unwrap()
 }
 
 /// The caller is cheap for short requests and slow for long ones; the threads are the opposite.
 fn manager(limit: usize) -> Manager {
     let mut manager = Manager::new();
-    manager.add(Box::new(Caller::new(Loop::Best, limit))).unwrap();
-    manager.add(Box::new(Threads::start(Loop::Best, 2, limit).unwrap())).unwrap();
+    manager.add(Box::new(Caller::new(CopyLoop::Best, limit))).unwrap();
+    manager.add(Box::new(Threads::start(CopyLoop::Best, 2, limit).unwrap())).unwrap();
     manager.add(Box::new(Attach::start(limit).unwrap())).unwrap();
     manager.set_curve("caller", MAPPED, curve(&[(64, 10), (1 << 20, 100_000)]));
     manager.set_curve("threads-2", MAPPED, curve(&[(64, 20_000), (1 << 20, 60_000)]));
@@ -55,8 +55,8 @@ fn the_cheapest_is_chosen_by_the_length() {
 #[test]
 fn without_measurements_orders_of_magnitude_decide() {
     let mut manager = Manager::new();
-    manager.add(Box::new(Threads::start(Loop::Best, 1, 1).unwrap())).unwrap();
-    manager.add(Box::new(Caller::new(Loop::Best, 1))).unwrap();
+    manager.add(Box::new(Threads::start(CopyLoop::Best, 1, 1).unwrap())).unwrap();
+    manager.add(Box::new(Caller::new(CopyLoop::Best, 1))).unwrap();
     let choice = manager.choose(&request(64).0).unwrap();
     assert_eq!(choice.chosen().engine, "caller");
     assert!(choice.chosen().estimate.as_ref().is_ok_and(|estimate| !estimate.measured()));
@@ -75,47 +75,47 @@ fn without_a_capable_engine_the_error_lists_the_reasons() {
 }
 
 #[test]
-fn another_engine_takes_what_the_best_has_no_room_for() {
+fn full_engine_falls_back_to_the_next_best() {
     let mut manager = manager(1);
     let [first, second, third] = [(); 3].map(|()| request(1 << 20).0);
     let first = manager.submit(&first).unwrap();
     let second = manager.submit(&second).unwrap();
     assert_ne!(first, second);
     assert_eq!(manager.submit(&third).unwrap_err(), Unable::Busy);
-    let mut done = Vec::new();
-    while done.len() < 2 {
+    let mut completed = Vec::new();
+    while completed.len() < 2 {
         let until = Deadline::after(Duration::from_secs(60));
         assert!(poll(&[(manager.descriptor().unwrap(), Interest::Read)], Some(until)).unwrap()[0].readable);
         while let Some((ticket, completion)) = manager.take() {
             assert_eq!(completion.result, Ok(()));
-            done.push(ticket);
+            completed.push(ticket);
         }
     }
-    done.sort_unstable();
-    let mut asked = [first, second];
-    asked.sort_unstable();
-    assert_eq!(done, asked);
+    completed.sort_unstable();
+    let mut tickets = [first, second];
+    tickets.sort_unstable();
+    assert_eq!(completed, tickets);
     assert_eq!(manager.in_flight(), 0);
     assert!(!manager.cancel(first));
 }
 
 #[test]
-fn of_several_ways_to_ask_the_cheapest_is_taken() {
+fn cheapest_alternative_is_chosen() {
     let manager = manager(4);
     let (mapped, _) = request(4096);
-    let nowhere =
+    let unreachable =
         Location::Far { memory: tombolo_engine::far::MemoryId { index: 0, generation: 1 }, offset_bytes: 0 };
-    let far = Request::copy(nowhere.clone(), nowhere, 4096);
+    let far = Request::copy(unreachable.clone(), unreachable, 4096);
     let choice = manager.choose_way(&[far, mapped]).unwrap();
     assert_eq!((choice.chosen().way, choice.chosen().engine.as_str()), (1, "caller"));
     assert_eq!(choice.candidates.len(), 6);
 }
 
 #[test]
-fn what_is_measured_is_what_is_chosen_by() {
+fn measurements_determine_the_choice() {
     let mut manager = Manager::new();
-    manager.add(Box::new(Caller::new(Loop::Best, 1))).unwrap();
-    manager.add(Box::new(Threads::start(Loop::Best, 2, 1).unwrap())).unwrap();
+    manager.add(Box::new(Caller::new(CopyLoop::Best, 1))).unwrap();
+    manager.add(Box::new(Threads::start(CopyLoop::Best, 2, 1).unwrap())).unwrap();
     manager.add(Box::new(Attach::start(1).unwrap())).unwrap();
     let (source, target) = (SharedMemory::zeroed(1 << 20), SharedMemory::zeroed(1 << 20));
     let (source, target) = (Location::mapped(&source), Location::mapped(&target));
@@ -141,13 +141,13 @@ fn a_completed_copy_is_in_place() {
         let (request, target) = request(length);
         let ticket = manager.submit(&request).unwrap();
         let until = Deadline::after(Duration::from_secs(60));
-        let (done, completion) = loop {
+        let (completed, completion) = loop {
             poll(&[(manager.descriptor().unwrap(), Interest::Read)], Some(until)).unwrap();
             if let Some(taken) = manager.take() {
                 break taken;
             }
         };
-        assert_eq!((done, completion.result), (ticket, Ok(())));
+        assert_eq!((completed, completion.result), (ticket, Ok(())));
         assert!(target.words().iter().all(|word| word.load(std::sync::atomic::Ordering::Relaxed) == 7));
     }
 }
@@ -212,7 +212,7 @@ impl Engine for Held {
 fn conflicts_and_fences_hold_between_engines() {
     let mut manager = manager(4);
     let requests = Arc::default();
-    let threads = Threads::start(Loop::Best, 1, 8).unwrap();
+    let threads = Threads::start(CopyLoop::Best, 1, 8).unwrap();
     manager.add(Box::new(Held { threads, requests: Arc::clone(&requests) })).unwrap();
     manager.set_curve("held", MAPPED, curve(&[(64, 30_000), (1 << 20, 10_000)]));
     let (long, target) = request(1 << 20);
@@ -242,7 +242,7 @@ fn conflicts_and_fences_hold_between_engines() {
     assert_eq!(target.words()[1].load(std::sync::atomic::Ordering::Relaxed), 0, "the last to write it");
     // Requests on two engines cannot be fenced against on one.
     let second = Arc::default();
-    let threads = Threads::start(Loop::Best, 1, 8).unwrap();
+    let threads = Threads::start(CopyLoop::Best, 1, 8).unwrap();
     let name = "held".to_owned();
     manager.add(Box::new(Held { threads, requests: Arc::clone(&second) })).unwrap();
     second.lock().unwrap().push((with, other));
@@ -254,17 +254,17 @@ fn conflicts_and_fences_hold_between_engines() {
 /// Read-only memory is a source for processors, and nothing else.
 #[test]
 fn memory_that_cannot_be_written_is_copied_from() {
-    use tombolo_platform::memory::{MapOptions, Revocable, create_sealed, map};
+    use tombolo_platform::memory::{MapOptions, RevocableMapping, create_sealed, map};
     use tombolo_platform::socket::{SocketKind, pair};
     let file = create_sealed("tombolo-test-read-only", 8192).unwrap();
     map(&file, 0, 8192).unwrap().copy_in(0, &[7; 8192]).unwrap();
     let (_ours, lifeline) = pair(SocketKind::Stream).unwrap();
     let options = MapOptions { writable: false, address: None, alignment_bytes: 0, populate: false };
-    let memory = Revocable::map(&file, 0, 8192, options, lifeline).unwrap();
+    let memory = RevocableMapping::map(&file, 0, 8192, options, lifeline).unwrap();
     let place = |offset_bytes| Location::ReadOnly { memory: memory.clone(), offset_bytes };
     let target = SharedMemory::zeroed(8192);
     let mut manager = Manager::new();
-    manager.add(Box::new(Caller::new(Loop::Best, 4))).unwrap();
+    manager.add(Box::new(Caller::new(CopyLoop::Best, 4))).unwrap();
     manager.add(Box::new(Attach::start(4).unwrap())).unwrap();
     manager.submit(&Request::copy(place(3), Location::mapped(&target), 8000)).unwrap();
     assert_eq!(manager.take().expect("it is done at once").1.result, Ok(()));

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use tombolo_link::relay::{Beyond, Needs, Route, Step};
+use tombolo_link::relay::{HopPeer, Needs, Route, Step};
 use tombolo_platform::OsError;
 use tombolo_platform::event::Interest;
 
 use super::hop::Hop;
-use super::join::Joined;
+use super::join::OpenRoute;
 use crate::waitset::{Ready, Token, WaitSet, Waker};
 
 /// Routes of a relay. A single thread moves the messages of all.
@@ -21,23 +21,23 @@ pub struct Forwarder {
     /// Routes by the tokens of their hops.
     by_token: HashMap<Token, u64>,
     next: u64,
-    /// Messages moved so far.
-    moved: u64,
+    /// Messages forwarded so far.
+    forwarded: u64,
 }
 
 #[derive(Debug)]
 struct Entry {
     route: Route,
-    hops: [Place; 2],
+    hops: [HopState; 2],
 }
 
 /// Location of a hop.
 #[derive(Debug)]
-enum Place {
-    InSet(Token, Interest),
-    Here(Box<Hop>),
+enum HopState {
+    Registered(Token, Interest),
+    Detached(Box<Hop>),
     /// The hop was dropped.
-    Nowhere,
+    Dropped,
 }
 
 impl Forwarder {
@@ -51,11 +51,11 @@ impl Forwarder {
             routes: HashMap::new(),
             by_token: HashMap::new(),
             next: 0,
-            moved: 0,
+            forwarded: 0,
         })
     }
 
-    /// Returns a handle that ends a wait of [`turn`](Self::turn) from any thread.
+    /// Returns a handle that ends a wait of [`run_once`](Self::run_once) from any thread.
     #[must_use]
     pub fn waker(&self) -> Waker {
         self.set.waker()
@@ -73,18 +73,18 @@ impl Forwarder {
         self.routes.is_empty()
     }
 
-    /// Returns the number of messages moved so far.
+    /// Returns the number of messages forwarded so far.
     #[must_use]
-    pub fn moved(&self) -> u64 {
-        self.moved
+    pub fn forwarded_messages(&self) -> u64 {
+        self.forwarded
     }
 
     /// Adds a route whose channels are open.
-    pub fn add(&mut self, Joined { near, far }: Joined, beyond: [Beyond; 2]) {
+    pub fn add(&mut self, OpenRoute { near, far }: OpenRoute, peers: [HopPeer; 2]) {
         let number = self.next;
         self.next += 1;
-        let hops = [near, far].map(|hop| Place::Here(Box::new(hop)));
-        self.routes.insert(number, Entry { route: Route::new(beyond), hops });
+        let hops = [near, far].map(|hop| HopState::Detached(Box::new(hop)));
+        self.routes.insert(number, Entry { route: Route::new(peers), hops });
         self.advance(number);
     }
 
@@ -92,7 +92,7 @@ impl Forwarder {
     ///
     /// # Errors
     /// An error of the kernel.
-    pub fn turn(&mut self, timeout: Duration) -> Result<bool, OsError> {
+    pub fn run_once(&mut self, timeout: Duration) -> Result<bool, OsError> {
         match self.set.wait(timeout)? {
             Some(Ready::Channel(token)) => {
                 if let Some(number) = self.by_token.get(&token).copied() {
@@ -109,52 +109,54 @@ impl Forwarder {
         for (_, mut entry) in std::mem::take(&mut self.routes) {
             for hop in &mut entry.hops {
                 match hop {
-                    Place::InSet(token, _) => {
+                    HopState::Registered(token, _) => {
                         if let Some(hop) = self.set.get_mut(*token) {
                             hop.abandon();
                         }
                     }
-                    Place::Here(hop) => hop.abandon(),
-                    Place::Nowhere => {}
+                    HopState::Detached(hop) => hop.abandon(),
+                    HopState::Dropped => {}
                 }
             }
-            self.take_out(&mut entry);
+            self.unregister(&mut entry);
         }
     }
 
     fn advance(&mut self, number: u64) {
         let Some(mut entry) = self.routes.remove(&number) else { return };
         match self.step(&mut entry) {
-            Some(step) if !step.over && self.place(number, &mut entry, step.needs) => {
+            Some(step) if !step.finished && self.update_registrations(number, &mut entry, step.needs) => {
                 self.routes.insert(number, entry);
             }
             // Its hops are dropped with it.
-            _ => self.take_out(&mut entry),
+            _ => self.unregister(&mut entry),
         }
     }
 
     fn step(&mut self, entry: &mut Entry) -> Option<Step> {
         let [near, far] = &mut entry.hops;
         let step = match (near, far) {
-            (Place::InSet(near, _), Place::InSet(far, _)) => {
+            (HopState::Registered(near, _), HopState::Registered(far, _)) => {
                 let [near, far] = self.set.get_two_mut(*near, *far)?;
                 entry.route.step([near, far])
             }
-            (Place::Here(near), Place::InSet(far, _)) => {
+            (HopState::Detached(near), HopState::Registered(far, _)) => {
                 entry.route.step([&mut **near, self.set.get_mut(*far)?])
             }
-            (Place::InSet(near, _), Place::Here(far)) => {
+            (HopState::Registered(near, _), HopState::Detached(far)) => {
                 entry.route.step([self.set.get_mut(*near)?, &mut **far])
             }
-            (Place::Here(near), Place::Here(far)) => entry.route.step([&mut **near, &mut **far]),
+            (HopState::Detached(near), HopState::Detached(far)) => {
+                entry.route.step([&mut **near, &mut **far])
+            }
             _ => return None,
         };
-        self.moved += step.moved;
+        self.forwarded += step.moved;
         Some(step)
     }
 
     /// Moves hops to where they belong. Returns false if the set has no room.
-    fn place(&mut self, number: u64, entry: &mut Entry, needs: [Needs; 2]) -> bool {
+    fn update_registrations(&mut self, number: u64, entry: &mut Entry, needs: [Needs; 2]) -> bool {
         let mut placed = true;
         for (hop, needs) in entry.hops.iter_mut().zip(needs) {
             let awaited = match (needs.message, needs.room) {
@@ -164,37 +166,39 @@ impl Forwarder {
                 (false, false) => None,
             };
             match (&mut *hop, awaited) {
-                (Place::InSet(token, before), Some(awaited)) => {
+                (HopState::Registered(token, before), Some(awaited)) => {
                     if *before != awaited {
                         *before = awaited;
                         self.set.set_interest(*token, awaited);
                     }
                 }
-                (Place::Here(_), Some(awaited)) => {
-                    let Place::Here(channel) = std::mem::replace(hop, Place::Nowhere) else { continue };
+                (HopState::Detached(_), Some(awaited)) => {
+                    let HopState::Detached(channel) = std::mem::replace(hop, HopState::Dropped) else {
+                        continue;
+                    };
                     match self.set.add(*channel, awaited) {
                         Ok(token) => {
                             self.by_token.insert(token, number);
-                            *hop = Place::InSet(token, awaited);
+                            *hop = HopState::Registered(token, awaited);
                         }
                         Err(_) => placed = false,
                     }
                 }
-                (Place::InSet(token, _), None) => {
+                (HopState::Registered(token, _), None) => {
                     self.by_token.remove(token);
                     if let Some(channel) = self.set.remove(*token) {
-                        *hop = Place::Here(Box::new(channel));
+                        *hop = HopState::Detached(Box::new(channel));
                     }
                 }
-                (Place::Here(_) | Place::Nowhere, None) | (Place::Nowhere, Some(_)) => {}
+                (HopState::Detached(_) | HopState::Dropped, None) | (HopState::Dropped, Some(_)) => {}
             }
         }
         placed
     }
 
-    fn take_out(&mut self, entry: &mut Entry) {
+    fn unregister(&mut self, entry: &mut Entry) {
         for hop in &mut entry.hops {
-            if let Place::InSet(token, _) = hop {
+            if let HopState::Registered(token, _) = hop {
                 self.by_token.remove(token);
                 drop(self.set.remove(*token));
             }

@@ -2,7 +2,7 @@
 
 use tombolo_base::coherence::Flushed;
 use tombolo_link::end::EndError;
-use tombolo_link::{FarEnd, relay};
+use tombolo_link::{DisconnectReason, relay};
 
 use crate::contract::{Transport, TransportExt};
 use crate::error::ChannelError;
@@ -49,12 +49,12 @@ impl relay::Hop for Hop {
     }
 
     fn has_unsent(&mut self) -> bool {
-        self.unsent()
+        TransportExt::has_unsent(self)
     }
 
-    fn told(&self) -> Option<FarEnd> {
+    fn disconnect_reason(&self) -> Option<DisconnectReason> {
         match self.failure() {
-            Some(ChannelError::FarEnd(told)) => Some(told),
+            Some(ChannelError::Disconnected(reason)) => Some(reason),
             _ => None,
         }
     }
@@ -63,7 +63,7 @@ impl relay::Hop for Hop {
         Transport::close(self);
     }
 
-    fn leave(&mut self, why: FarEnd) {
-        on!(self, channel => channel.leave(why));
+    fn abort(&mut self, why: DisconnectReason) {
+        on!(self, channel => channel.abort(why));
     }
 }

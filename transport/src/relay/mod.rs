@@ -11,5 +11,5 @@ mod join;
 
 pub use forward::Forwarder;
 pub use hop::Hop;
-pub use join::{Joined, NotJoined, join};
-pub use tombolo_link::relay::Beyond;
+pub use join::{JoinError, OpenRoute, join};
+pub use tombolo_link::relay::HopPeer;

@@ -2,7 +2,7 @@
 
 use std::os::fd::BorrowedFd;
 
-use tombolo_link::verdict::{ACCEPTED, DISAGREED, WITHDRAWN, declined, judge};
+use tombolo_link::verdict::{ACCEPTED, DISAGREED, WITHDRAWN, check_verdict, declined};
 use tombolo_link::{ChannelConfig, HandshakeError, Hello, TransportKind};
 use tombolo_platform::event::Interest;
 use tombolo_platform::time::Deadline;
@@ -45,7 +45,7 @@ pub fn open(end: SimEnd, hello: Hello, deadline: Deadline) -> Result<SimChannel,
         Packet::Verdict(verdict) => Some(verdict),
         _ => None,
     })?;
-    judge(verdict)?;
+    check_verdict(verdict)?;
     Ok(SimChannel {
         end,
         max_message_bytes: max_message_bytes(hello.config),
@@ -96,7 +96,7 @@ impl SimChannel {
     }
 
     /// Returns the error that permanently keeps this end from sending.
-    fn unsendable(&self) -> Option<EndError> {
+    fn send_error(&self) -> Option<EndError> {
         if self.closed {
             return Some(EndError::Closed);
         }
@@ -104,14 +104,14 @@ impl SimChannel {
             return Some(EndError::PeerDied);
         }
         match self.end.peer() {
-            Peer::There => self.ended,
+            Peer::Open => self.ended,
             Peer::Closed => Some(EndError::Closed),
             Peer::Gone => Some(EndError::PeerDied),
         }
     }
 
     /// Returns the error that permanently keeps this end from receiving.
-    fn unreceivable(&self) -> Option<EndError> {
+    fn receive_error(&self) -> Option<EndError> {
         if self.closed {
             return Some(EndError::Closed);
         }
@@ -124,7 +124,7 @@ impl SimChannel {
 
 impl Transport for SimChannel {
     fn describe(&self) -> Description {
-        let capabilities = Capabilities::EVIDENCE_OF_DEATH | Capabilities::STEADY;
+        let capabilities = Capabilities::EVIDENCE_OF_DEATH | Capabilities::NO_SPURIOUS_RESULTS;
         let max_message_bytes = self.max_message_bytes;
         Description { kind: TransportKind::Socket, capabilities, max_message_bytes }
     }
@@ -142,7 +142,7 @@ impl Transport for SimChannel {
         if message.len() > self.max_message_bytes {
             return Err(EndError::TooLong);
         }
-        if let Some(error) = self.unsendable() {
+        if let Some(error) = self.send_error() {
             return Err(error);
         }
         if !self.end.has_room() {
@@ -155,7 +155,7 @@ impl Transport for SimChannel {
     }
 
     fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
-        if let Some(error) = self.unreceivable() {
+        if let Some(error) = self.receive_error() {
             return Err(error);
         }
         let error = match self.end.poll(|_| true, |packet| packet) {
@@ -175,9 +175,10 @@ impl Transport for SimChannel {
 
     fn is_ready(&mut self, awaited: Interest) -> bool {
         let readable = |channel: &mut Self| {
-            channel.unreceivable().is_some() || !matches!(channel.end.poll(|_| false, |_| ()), Polled::NotYet)
+            channel.receive_error().is_some()
+                || !matches!(channel.end.poll(|_| false, |_| ()), Polled::NotYet)
         };
-        let sendable = |channel: &Self| channel.unsendable().is_some() || channel.end.has_room();
+        let sendable = |channel: &Self| channel.send_error().is_some() || channel.end.has_room();
         match awaited {
             Interest::Read => readable(self),
             Interest::Write => sendable(self),
@@ -196,7 +197,7 @@ impl Transport for SimChannel {
 
     fn sources<'a>(&'a self, _awaited: Interest, _sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {}
 
-    fn woken(&mut self, _rung: bool) {}
+    fn finish_sleep(&mut self, _rung: bool) {}
 
     fn close(&mut self) {
         if !std::mem::replace(&mut self.closed, true) && !self.end.killed() {

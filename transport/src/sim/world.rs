@@ -14,7 +14,7 @@ pub struct Conditions {
     /// Maximum random addition to the transit time, in nanoseconds.
     pub jitter_ns: u64,
     /// Advance of the clock with each poll, in nanoseconds.
-    pub look_ns: u64,
+    pub poll_ns: u64,
     /// Bytes of messages in transit in one direction at which there is no room for another message. Below it,
     /// a message of any length is accepted.
     pub room_bytes: usize,
@@ -23,7 +23,7 @@ pub struct Conditions {
 impl Default for Conditions {
     /// Returns about a microsecond of latency, a few polls long, with room for 64 KiB.
     fn default() -> Self {
-        Conditions { latency_ns: 700, jitter_ns: 600, look_ns: 200, room_bytes: 64 * 1024 }
+        Conditions { latency_ns: 700, jitter_ns: 600, poll_ns: 200, room_bytes: 64 * 1024 }
     }
 }
 
@@ -55,7 +55,7 @@ struct SideState {
 }
 
 #[derive(Debug)]
-struct World {
+struct LinkState {
     conditions: Conditions,
     now_ns: u64,
     random: Random,
@@ -73,14 +73,14 @@ const fn index(side: Side) -> usize {
 /// End of a link, before a channel is opened on it. Dropping it ends this side, which the peer can detect.
 #[derive(Debug)]
 pub struct SimEnd {
-    world: Arc<Mutex<World>>,
+    state: Arc<Mutex<LinkState>>,
     side: Side,
 }
 
 /// State of the other side as seen from here.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Peer {
-    There,
+    Open,
     /// The peer closed; packets that it sent may still be in transit.
     Closed,
     Gone,
@@ -100,13 +100,13 @@ pub(super) enum Polled<P> {
 #[must_use]
 pub fn link(conditions: Conditions, seed: u64) -> (SimEnd, SimEnd) {
     let random = Random::new(seed);
-    let world =
-        World { conditions, now_ns: 0, random, directions: Default::default(), ends: Default::default() };
-    let world = Arc::new(Mutex::new(world));
-    (SimEnd { world: world.clone(), side: Side::A }, SimEnd { world, side: Side::B })
+    let state =
+        LinkState { conditions, now_ns: 0, random, directions: Default::default(), ends: Default::default() };
+    let state = Arc::new(Mutex::new(state));
+    (SimEnd { state: state.clone(), side: Side::A }, SimEnd { state, side: Side::B })
 }
 
-impl World {
+impl LinkState {
     fn send(&mut self, direction: usize, packet: Packet) {
         let delay_ns = self.conditions.latency_ns + self.random.below(self.conditions.jitter_ns + 1);
         let arrival_ns = (self.now_ns + delay_ns).max(self.directions[direction].last_ns);
@@ -117,8 +117,8 @@ impl World {
 }
 
 impl SimEnd {
-    fn lock(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, LinkState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Returns the side of the channel that this end is.
@@ -130,7 +130,7 @@ impl SimEnd {
     /// Returns a handle that can kill this end between two calls, from elsewhere.
     #[must_use]
     pub fn killer(&self) -> Killer {
-        Killer { world: self.world.clone(), side: self.side }
+        Killer { state: self.state.clone(), side: self.side }
     }
 
     /// Returns the link's own time, in nanoseconds since its creation.
@@ -148,26 +148,26 @@ impl SimEnd {
         match (end.closed, end.gone) {
             (true, _) => Peer::Closed,
             (false, true) => Peer::Gone,
-            (false, false) => Peer::There,
+            (false, false) => Peer::Open,
         }
     }
 
     pub(super) fn has_room(&self) -> bool {
-        let mut world = self.lock();
-        world.now_ns += world.conditions.look_ns;
-        world.directions[index(self.side)].message_bytes < world.conditions.room_bytes
+        let mut state = self.lock();
+        state.now_ns += state.conditions.poll_ns;
+        state.directions[index(self.side)].message_bytes < state.conditions.room_bytes
     }
 
     /// Sends a packet. The caller has checked that there is room if it needs any.
     pub(super) fn send(&self, packet: Packet) {
-        let mut world = self.lock();
+        let mut state = self.lock();
         let (own, closes) = (index(self.side), matches!(packet, Packet::Close));
         if let Packet::Message(message) = &packet {
             // An empty message takes room as well, to bound the number of messages.
-            world.directions[own].message_bytes += message.len().max(1);
+            state.directions[own].message_bytes += message.len().max(1);
         }
-        world.send(own, packet);
-        world.ends[own].closed |= closes;
+        state.send(own, packet);
+        state.ends[own].closed |= closes;
     }
 
     /// Receives the next packet if it has arrived and `wanted` accepts it. Advances the clock.
@@ -176,11 +176,11 @@ impl SimEnd {
         wanted: impl FnOnce(&Packet) -> bool,
         take: impl FnOnce(Packet) -> P,
     ) -> Polled<Option<P>> {
-        let mut world = self.lock();
-        world.now_ns += world.conditions.look_ns;
-        let (now_ns, theirs) = (world.now_ns, index(self.side.other()));
-        let gone = world.ends[theirs].gone;
-        let direction = &mut world.directions[theirs];
+        let mut state = self.lock();
+        state.now_ns += state.conditions.poll_ns;
+        let (now_ns, theirs) = (state.now_ns, index(self.side.other()));
+        let gone = state.ends[theirs].gone;
+        let direction = &mut state.directions[theirs];
         match direction.packets.front() {
             Some((arrival_ns, packet)) if *arrival_ns <= now_ns => {
                 if !wanted(packet) {
@@ -207,15 +207,15 @@ impl Drop for SimEnd {
 /// Handle that kills a side without notice. What the side has sent still arrives.
 #[derive(Debug)]
 pub struct Killer {
-    world: Arc<Mutex<World>>,
+    state: Arc<Mutex<LinkState>>,
     side: Side,
 }
 
 impl Killer {
     /// Kills the side: it can do nothing any more, and its peer can detect that.
     pub fn kill(&self) {
-        let mut world = self.world.lock().unwrap_or_else(PoisonError::into_inner);
-        let end = &mut world.ends[index(self.side)];
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let end = &mut state.ends[index(self.side)];
         (end.gone, end.killed) = (true, true);
     }
 }

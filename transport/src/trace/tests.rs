@@ -8,7 +8,7 @@ use tombolo_link::{ChannelConfig, Hello};
 use tombolo_platform::Deadline;
 use tombolo_platform::socket;
 use tombolo_trace::layout::{Shape, control_on};
-use tombolo_trace::page::{RowState, control, format};
+use tombolo_trace::page::{RowState, init_page, set_control};
 use tombolo_trace::snapshot::{self, Head, RowInfo};
 
 use super::*;
@@ -27,13 +27,13 @@ struct Traces {
 impl Traces {
     fn new() -> Traces {
         let memory = SharedMemory::zeroed(SHAPE.length_bytes());
-        format(&memory, &SHAPE);
+        init_page(&memory, &SHAPE);
         let recorder = Recorder::new(memory.clone(), 1 << 32 | 1, 1).unwrap();
         Traces { memory, recorder }
     }
 
     fn start(&self) {
-        control(&self.memory, control_on(1, false));
+        set_control(&self.memory, control_on(1, false));
     }
 
     fn bytes(&self) -> Vec<u8> {
@@ -49,11 +49,11 @@ impl Traces {
     /// Returns the events of a lane.
     fn lane(&self, lane: usize) -> Vec<Event> {
         let (bytes, head) = (self.bytes(), self.head());
-        let unread = head.unread(lane, 0);
-        let (offset, count) = head.piece(lane, unread.first, unread.count, usize::MAX);
-        assert_eq!((count as u64, unread.missed), (unread.count, 0));
-        let (events, senseless) = snapshot::events(&bytes[offset..offset + count * 32]);
-        assert_eq!(senseless, 0);
+        let readable = head.readable(lane, 0);
+        let (offset, count) = head.contiguous(lane, readable.first, readable.count, usize::MAX);
+        assert_eq!((count as u64, readable.missed), (readable.count, 0));
+        let (events, invalid_events) = snapshot::events(&bytes[offset..offset + count * 32]);
+        assert_eq!(invalid_events, 0);
         events
     }
 
@@ -82,7 +82,7 @@ const NEAR: TracedEnd = TracedEnd { channel: 7, accepting: false, peer: 99 };
 const FAR: TracedEnd = TracedEnd { channel: 7, accepting: true, peer: 98 };
 
 #[test]
-fn threads_have_lanes_of_their_own_and_give_them_back() {
+fn threads_acquire_and_release_lanes() {
     let traces = Traces::new();
     traces.start();
     let together = Barrier::new(5);
@@ -112,7 +112,7 @@ fn threads_have_lanes_of_their_own_and_give_them_back() {
 }
 
 #[test]
-fn stamps_ascend_and_clocks_are_noted() {
+fn timestamps_ascend_and_clocks_are_recorded() {
     let traces = Traces::new();
     traces.start();
     for count in 0..10_000 {
@@ -131,7 +131,7 @@ fn stamps_ascend_and_clocks_are_noted() {
 }
 
 #[test]
-fn a_channel_writes_what_passes_it() {
+fn channel_traffic_is_traced() {
     let traces = Traces::new();
     let (near, far) = pair();
     let mut near = Traced::new(near, &traces.recorder, NEAR);
@@ -179,7 +179,7 @@ fn a_channel_writes_what_passes_it() {
 use tombolo_trace::event::GONE_CLOSED;
 
 #[test]
-fn counters_are_there_whether_somebody_traces_or_not() {
+fn counters_work_without_tracing() {
     let traces = Traces::new();
     let (near, far) = pair();
     let mut near = Traced::new(near, &traces.recorder, NEAR);
@@ -194,9 +194,9 @@ fn counters_are_there_whether_somebody_traces_or_not() {
     assert_eq!((one.messages_sent, one.bytes_sent, one.max_message_bytes), (2, 10, 3584));
     assert_eq!((other.accepting, other.messages_received, other.bytes_received), (true, 1, 5));
     assert!(
-        wait::about_to_sleep(&mut far, tombolo_platform::event::Interest::Write) || far.stats().sleeps == 0
+        wait::prepare_to_sleep(&mut far, tombolo_platform::event::Interest::Write) || far.stats().sleeps == 0
     );
-    far.woken(true);
+    far.finish_sleep(true);
     drop(near);
     while far.try_recv_into(&mut buffer).is_ok() {}
     let states: Vec<RowState> = traces.rows().iter().map(|row| row.state).collect();
@@ -210,9 +210,9 @@ fn a_sleep_and_its_wake_up_are_traced() {
     let (near, far) = pair();
     let mut near = Traced::new(near, &traces.recorder, NEAR);
     let mut far = Traced::new(far, &traces.recorder, FAR);
-    assert!(wait::about_to_sleep(&mut far, tombolo_platform::event::Interest::Read));
+    assert!(wait::prepare_to_sleep(&mut far, tombolo_platform::event::Interest::Read));
     near.try_send(b"wake up").unwrap();
-    far.woken(true);
+    far.finish_sleep(true);
     use EventKind::{Open, Ring, Send, Sleep, Wake};
     let kinds: Vec<EventKind> = traces.brief(0).iter().map(|(kind, ..)| *kind).collect();
     assert_eq!(kinds, [Open, Open, Sleep, Send, Ring, Wake]);
@@ -221,7 +221,7 @@ fn a_sleep_and_its_wake_up_are_traced() {
 }
 
 #[test]
-fn the_room_of_an_end_that_never_waits_is_published_now_and_then() {
+fn room_is_published_periodically_without_waits() {
     let traces = Traces::new();
     let (near, far) = pair();
     let mut near = Traced::new(near, &traces.recorder, NEAR);
@@ -242,7 +242,7 @@ fn the_room_of_an_end_that_never_waits_is_published_now_and_then() {
 }
 
 #[test]
-fn a_message_that_finds_no_room_is_counted_once() {
+fn message_without_room_is_counted_once() {
     let traces = Traces::new();
     let (near, far) = pair();
     let mut near = Traced::new(near, &traces.recorder, NEAR);
@@ -259,8 +259,8 @@ fn a_message_that_finds_no_room_is_counted_once() {
     assert_eq!(room(&traces), (1, 0));
     // A message that is tried again or slept for still counts as one.
     near.try_send_in_place(1, |_| {}).unwrap_err();
-    assert!(wait::about_to_sleep(&mut near, tombolo_platform::event::Interest::Write));
-    near.woken(true);
+    assert!(wait::prepare_to_sleep(&mut near, tombolo_platform::event::Interest::Write));
+    near.finish_sleep(true);
     assert_eq!(room(&traces).0, 1);
     let mut buffer = Vec::new();
     while far.try_recv_into(&mut buffer).unwrap().is_some() {}
@@ -272,16 +272,16 @@ fn a_message_that_finds_no_room_is_counted_once() {
     fill(&mut near);
     assert_eq!(room(&traces).0, 3);
     // A batch that ran out of room shows when its sender goes to sleep.
-    control(&traces.memory, 0);
+    set_control(&traces.memory, 0);
     while far.try_recv_into(&mut buffer).unwrap().is_some() {}
     near.try_send_batch(|batch| while batch.push(b"x").is_ok() {}).unwrap();
-    assert!(wait::about_to_sleep(&mut near, tombolo_platform::event::Interest::Write));
-    near.woken(true);
+    assert!(wait::prepare_to_sleep(&mut near, tombolo_platform::event::Interest::Write));
+    near.finish_sleep(true);
     assert_eq!(room(&traces).0, 4);
 }
 
 #[test]
-fn rows_and_names_that_find_no_room_are_counted() {
+fn rows_and_names_without_room_are_counted() {
     let traces = Traces::new();
     let channels: Vec<_> = (0..2)
         .flat_map(|_| {
@@ -296,17 +296,17 @@ fn rows_and_names_that_find_no_room_are_counted() {
     let near = Traced::new(near, &traces.recorder, TracedEnd { channel: 8, ..NEAR });
     assert_eq!(traces.rows().iter().filter(|row| row.channel == 8).count(), 1, "a row was given back");
     drop(near);
-    let first = traces.recorder.text("a name");
-    assert_eq!(traces.recorder.text("a name"), first);
+    let first = traces.recorder.intern_name("a name");
+    assert_eq!(traces.recorder.intern_name("a name"), first);
     assert_ne!(first, 0);
-    assert_eq!(traces.recorder.text(&"long".repeat(20)), 0);
-    assert_eq!(traces.recorder.text(&"long".repeat(20)), 0);
+    assert_eq!(traces.recorder.intern_name(&"long".repeat(20)), 0);
+    assert_eq!(traces.recorder.intern_name(&"long".repeat(20)), 0);
     assert_eq!(traces.head().losses.texts, 1, "tried once");
 }
 
 #[test]
 fn without_a_page_nothing_is_traced_and_everything_works() {
-    let recorder = Recorder::none();
+    let recorder = Recorder::disabled();
     assert!(!recorder.is_on());
     let (near, far) = pair();
     let (mut near, mut far) = (Traced::new(near, &recorder, NEAR), Traced::new(far, &recorder, FAR));

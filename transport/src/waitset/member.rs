@@ -8,17 +8,17 @@ use tombolo_platform::event::Interest;
 
 use super::Token;
 use crate::capabilities::Capabilities;
-use crate::contract::{Announced, Endpoint, Transport};
+use crate::contract::{Announced, HasTransport, Transport};
 
 /// Number of empty polls after which a channel is no longer polled.
-const EMPTY_POLLS: u32 = 64;
+const DEFAULT_MAX_EMPTY_POLLS: u32 = 64;
 
 #[derive(Debug)]
 pub(super) enum Member<C> {
     Channel(ChannelMember<C>),
     Descriptor(OwnedFd),
     /// Something that the owner of the set watches itself.
-    Outside,
+    External,
     Timer {
         /// Due time, while the timer is set.
         due_ns: Option<u64>,
@@ -35,45 +35,45 @@ pub(super) struct ChannelMember<C> {
     /// Whether its peer rings for the awaited condition, so that it need not be polled. Otherwise the channel
     /// is hot.
     pub(super) armed: bool,
-    looks_in_vain: u32,
+    empty_polls: u32,
     /// Descriptors and interests registered with the kernel, in the order of the transport's sources.
     registered: Vec<(RawFd, Interest)>,
 }
 
-impl<C: Endpoint> ChannelMember<C> {
+impl<C: HasTransport> ChannelMember<C> {
     pub(super) fn new(channel: C, awaited: Interest) -> Self {
-        ChannelMember { channel, awaited, armed: false, looks_in_vain: 0, registered: Vec::new() }
+        ChannelMember { channel, awaited, armed: false, empty_polls: 0, registered: Vec::new() }
     }
 
     /// Whether the awaited condition holds.
     #[inline]
-    pub(super) fn look(&mut self) -> bool {
+    pub(super) fn is_ready(&mut self) -> bool {
         self.channel.transport_mut().is_ready(self.awaited)
     }
 
     /// Counts an empty poll. Returns whether it makes the channel cold.
     #[inline]
     pub(super) fn count_empty_poll(&mut self) -> bool {
-        self.looks_in_vain = self.looks_in_vain.saturating_add(1);
-        self.looks_in_vain == self.patience()
+        self.empty_polls = self.empty_polls.saturating_add(1);
+        self.empty_polls == self.max_empty_polls()
     }
 
-    pub(super) fn warm(&mut self) {
-        self.looks_in_vain = 0;
+    pub(super) fn reset_empty_polls(&mut self) {
+        self.empty_polls = 0;
     }
 
     pub(super) fn is_cold(&self) -> bool {
-        self.looks_in_vain >= self.patience()
+        self.empty_polls >= self.max_empty_polls()
     }
 
-    fn patience(&self) -> u32 {
-        if self.arms_for_free() { 1 } else { EMPTY_POLLS }
+    fn max_empty_polls(&self) -> u32 {
+        if self.arming_is_free() { 1 } else { DEFAULT_MAX_EMPTY_POLLS }
     }
 
     /// Whether the channel can be armed without cost. Where each message is a system call anyway, polling
     /// costs one more and saves the peer none.
-    pub(super) fn arms_for_free(&self) -> bool {
-        !self.channel.transport().describe().capabilities.contains(Capabilities::SILENT)
+    pub(super) fn arming_is_free(&self) -> bool {
+        !self.channel.transport().describe().capabilities.contains(Capabilities::SYSCALL_FREE)
     }
 
     /// First half of arming.
@@ -84,15 +84,15 @@ impl<C: Endpoint> ChannelMember<C> {
     /// Second half of arming, after the barrier. Returns false if the awaited condition already holds.
     pub(super) fn finish_arming(&mut self, epoll: &Epoll, token: Token) -> Result<bool, OsError> {
         if !self.channel.transport_mut().may_sleep(self.awaited) {
-            self.channel.transport_mut().woken(false);
+            self.channel.transport_mut().finish_sleep(false);
             return Ok(false);
         }
         if let Err(error) = self.register(epoll, token) {
-            self.channel.transport_mut().woken(false);
+            self.channel.transport_mut().finish_sleep(false);
             return Err(error);
         }
         self.armed = true;
-        self.warm();
+        self.reset_empty_polls();
         Ok(true)
     }
 
@@ -119,7 +119,7 @@ impl<C: Endpoint> ChannelMember<C> {
     /// Withdraws an announcement. `rung` means that one of its sources was ready.
     pub(super) fn disarm(&mut self, rung: bool) {
         self.armed = false;
-        self.channel.transport_mut().woken(rung);
+        self.channel.transport_mut().finish_sleep(rung);
     }
 
     /// Returns the channel as it was added.

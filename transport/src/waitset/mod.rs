@@ -30,7 +30,7 @@ use tombolo_platform::event::{self, Interest};
 use tombolo_platform::time::{Deadline, Timeout, now_ns};
 use tombolo_platform::{Errno, OsError};
 
-use crate::contract::{Announced, EndError, Endpoint, Transport, TransportExt};
+use crate::contract::{Announced, EndError, HasTransport, Transport, TransportExt};
 use crate::wait::Spin;
 use member::{ChannelMember, Member};
 pub use slab::Token;
@@ -40,7 +40,7 @@ use timers::Timers;
 pub use waker::Waker;
 
 /// Reports from memory between two queries of the kernel, each of which costs as much as a few of them.
-const ANSWERS_PER_QUERY: u32 = 16;
+const REPORTS_PER_QUERY: u32 = 16;
 
 /// Rounds over the hot channels, while spinning, between two queries of the kernel.
 const ROUNDS_PER_QUERY: u32 = 64;
@@ -67,8 +67,8 @@ pub enum Ready {
     /// The timer expired this many times since it was last reported. A one-shot timer is removed when it is
     /// reported.
     Timer(Token, u64),
-    /// The owner of the set called [`WaitSet::tell`].
-    Outside(Token),
+    /// The owner of the set called [`WaitSet::notify`].
+    External(Token),
     /// A thread called [`Waker::wake`].
     Woken,
 }
@@ -100,10 +100,10 @@ pub struct WaitSet<C> {
     /// Number of hot channels with enough empty polls to be armed.
     cold: usize,
     /// Events from the kernel and the clock that were not reported yet.
-    known: VecDeque<Ready>,
-    /// Whether `known` is served next.
-    known_first: bool,
-    answers: u32,
+    pending: VecDeque<Ready>,
+    /// Whether `pending` is served next.
+    pending_first: bool,
+    reports: u32,
     timers: Timers,
     spin: Spin,
     /// Whether the last wait found nothing, so that a program may be polling the descriptor.
@@ -120,7 +120,7 @@ fn full() -> OsError {
     OsError::new("add to a waitset", Errno::NOSPC)
 }
 
-impl<C: Endpoint> WaitSet<C> {
+impl<C: HasTransport> WaitSet<C> {
     /// Creates an empty set, which spins for [`Spin::default`] before it sleeps.
     ///
     /// # Errors
@@ -133,9 +133,9 @@ impl<C: Endpoint> WaitSet<C> {
             members: Slab::new(),
             hot: VecDeque::new(),
             cold: 0,
-            known: VecDeque::new(),
-            known_first: true,
-            answers: 0,
+            pending: VecDeque::new(),
+            pending_first: true,
+            reports: 0,
             timers: Timers::default(),
             spin: Spin::default(),
             parked: false,
@@ -176,7 +176,7 @@ impl<C: Endpoint> WaitSet<C> {
         let inserted = self.members.insert(Member::Channel(member));
         debug_assert_eq!(inserted, Some(token));
         self.hot.push_back(token);
-        self.changed();
+        self.nudge_poller();
         Ok(token)
     }
 
@@ -222,20 +222,20 @@ impl<C: Endpoint> WaitSet<C> {
     }
 
     /// Adds a token for something that the owner of the set watches itself and reports with
-    /// [`tell`](Self::tell).
+    /// [`notify`](Self::notify).
     ///
     /// # Errors
     /// `ENOSPC` when the set has 2³² - 1 members.
-    pub fn add_outside(&mut self) -> Result<Token, OsError> {
-        self.members.insert(Member::Outside).ok_or_else(full)
+    pub fn add_external(&mut self) -> Result<Token, OsError> {
+        self.members.insert(Member::External).ok_or_else(full)
     }
 
-    /// Makes a wait return [`Ready::Outside`] in its turn. Several calls before that are reported once.
-    pub fn tell(&mut self, token: Token) {
-        let outside = Ready::Outside(token);
-        if self.members.get(token).is_some() && !self.known.contains(&outside) {
-            self.known.push_back(outside);
-            self.changed();
+    /// Makes a wait return [`Ready::External`] in its turn. Several calls before that are reported once.
+    pub fn notify(&mut self, token: Token) {
+        let external = Ready::External(token);
+        if self.members.get(token).is_some() && !self.pending.contains(&external) {
+            self.pending.push_back(external);
+            self.nudge_poller();
         }
     }
 
@@ -248,7 +248,7 @@ impl<C: Endpoint> WaitSet<C> {
         let due_ns = Some(schedule.first_ns);
         let token = self.members.insert(Member::Timer { due_ns, once }).ok_or_else(full)?;
         self.timers.set(token, schedule);
-        self.changed();
+        self.nudge_poller();
         Ok(token)
     }
 
@@ -261,9 +261,9 @@ impl<C: Endpoint> WaitSet<C> {
         *due_ns = Some(schedule.first_ns);
         *once = schedule.period_ns.is_none_or(|period| period == 0);
         // Earlier expirations are no longer reported.
-        self.known.retain(|known| !matches!(known, Ready::Timer(told, _) if *told == token));
+        self.pending.retain(|ready| !matches!(ready, Ready::Timer(timer, _) if *timer == token));
         self.timers.set(token, schedule);
-        self.changed();
+        self.nudge_poller();
         true
     }
 
@@ -312,7 +312,7 @@ impl<C: Endpoint> WaitSet<C> {
         let transport = member.channel.transport_mut();
         let sent = transport.try_send(message);
         // Unsent bytes must be watched; a refused send may have read the bell.
-        if sent.is_err() || transport.unsent() {
+        if sent.is_err() || transport.has_unsent() {
             self.make_hot(token, false);
         }
         Some(sent)
@@ -344,7 +344,7 @@ impl<C: Endpoint> WaitSet<C> {
                 self.epoll.remove(&fd);
                 None
             }
-            Member::Outside => None,
+            Member::External => None,
             Member::Timer { due_ns, .. } => {
                 if let Some(due_ns) = due_ns {
                     self.timers.unset(token, due_ns);
@@ -397,7 +397,7 @@ impl<C: Endpoint> WaitSet<C> {
     /// # Errors
     /// Same as [`wait`](Self::wait).
     pub fn wait_until(&mut self, timeout: &mut Timeout) -> Result<Option<Ready>, OsError> {
-        if let Some(ready) = self.look()? {
+        if let Some(ready) = self.poll()? {
             return Ok(Some(ready));
         }
         if !timeout.is_zero()
@@ -415,18 +415,18 @@ impl<C: Endpoint> WaitSet<C> {
                 // The last poll found a ready channel.
                 Some(ready) => Some(ready),
                 None => {
-                    self.query_kernel(Some(self.until(deadline)))?;
-                    self.next_known().or_else(|| self.poll_hot())
+                    self.query_kernel(Some(self.sleep_deadline(deadline)))?;
+                    self.next_pending().or_else(|| self.poll_hot())
                 }
             };
             if let Some(ready) = found {
-                return Ok(Some(self.answer(ready)));
+                return Ok(Some(self.record_report(ready)));
             }
             if deadline.passed() {
                 // Spurious rings left their channels hot.
                 self.arm(true)?;
                 return match self.poll_hot() {
-                    Some(ready) => Ok(Some(self.answer(ready))),
+                    Some(ready) => Ok(Some(self.record_report(ready))),
                     None => self.park().map(|()| None),
                 };
             }
@@ -439,26 +439,26 @@ impl<C: Endpoint> WaitSet<C> {
     /// # Errors
     /// An error of the kernel.
     #[inline]
-    pub fn look(&mut self) -> Result<Option<Ready>, OsError> {
+    pub fn poll(&mut self) -> Result<Option<Ready>, OsError> {
         self.parked = false;
-        self.answers += 1;
-        if self.answers >= ANSWERS_PER_QUERY && self.known.is_empty() {
+        self.reports += 1;
+        if self.reports >= REPORTS_PER_QUERY && self.pending.is_empty() {
             self.query_kernel(Some(Deadline::at_ns(0)))?;
             self.arm_if_many_are_cold()?;
         }
-        let found = if self.known_first {
-            self.next_known().or_else(|| self.poll_hot())
+        let found = if self.pending_first {
+            self.next_pending().or_else(|| self.poll_hot())
         } else {
-            self.poll_hot().or_else(|| self.next_known())
+            self.poll_hot().or_else(|| self.next_pending())
         };
-        Ok(found.map(|ready| self.answer(ready)))
+        Ok(found.map(|ready| self.record_report(ready)))
     }
 }
 
-impl<C: Endpoint> WaitSet<C> {
+impl<C: HasTransport> WaitSet<C> {
     /// Alternates between the two queues.
-    fn answer(&mut self, ready: Ready) -> Ready {
-        self.known_first = matches!(ready, Ready::Channel(_));
+    fn record_report(&mut self, ready: Ready) -> Ready {
+        self.pending_first = matches!(ready, Ready::Channel(_));
         ready
     }
 
@@ -471,7 +471,7 @@ impl<C: Endpoint> WaitSet<C> {
         let mut spin = self.spin;
         let found = spin.poll_briefly(|| self.poll_hot());
         self.spin = spin;
-        found.map(|ready| self.answer(ready))
+        found.map(|ready| self.record_report(ready))
     }
 
     /// Polls the hot channels, and occasionally the kernel, until something is found or the budget is spent.
@@ -492,7 +492,7 @@ impl<C: Endpoint> WaitSet<C> {
                 {
                     return Some(Err(error));
                 }
-                set.next_known().or_else(|| set.poll_hot()).map(|ready| Ok(set.answer(ready)))
+                set.next_pending().or_else(|| set.poll_hot()).map(|ready| Ok(set.record_report(ready)))
             },
         );
         self.spin = spin;
@@ -500,12 +500,12 @@ impl<C: Endpoint> WaitSet<C> {
     }
 
     /// Returns when a sleep must end: at `deadline` or with the next timer.
-    fn until(&self, deadline: Deadline) -> Deadline {
+    fn sleep_deadline(&self, deadline: Deadline) -> Deadline {
         self.timers.next_ns().map_or(deadline, |due_ns| deadline.min(Deadline::at_ns(due_ns)))
     }
 
     /// Records a change that a program polling the descriptor does not know of.
-    fn changed(&mut self) {
+    fn nudge_poller(&mut self) {
         if std::mem::take(&mut self.parked) {
             self.waker.nudge();
         }
@@ -518,8 +518,8 @@ impl<C: Endpoint> WaitSet<C> {
     }
 
     /// Returns the next event from the kernel or the clock that is still valid.
-    fn next_known(&mut self) -> Option<Ready> {
-        while let Some(ready) = self.known.pop_front() {
+    fn next_pending(&mut self) -> Option<Ready> {
+        while let Some(ready) = self.pending.pop_front() {
             match ready {
                 Ready::Timer(token, _) => match self.members.get(token) {
                     Some(Member::Timer { once: true, .. }) => {
@@ -529,7 +529,7 @@ impl<C: Endpoint> WaitSet<C> {
                     Some(_) => return Some(ready),
                     None => {}
                 },
-                Ready::Channel(token) | Ready::Descriptor(token, _) | Ready::Outside(token) => {
+                Ready::Channel(token) | Ready::Descriptor(token, _) | Ready::External(token) => {
                     if self.members.get(token).is_some() {
                         return Some(ready);
                     }
@@ -546,14 +546,14 @@ impl<C: Endpoint> WaitSet<C> {
             let token = self.hot.pop_front()?;
             let Some(Member::Channel(member)) = self.members.get_mut(token) else { continue };
             self.stats.looks += 1;
-            if member.look() {
+            if member.is_ready() {
                 self.cold -= usize::from(member.is_cold()).min(self.cold);
-                member.warm();
+                member.reset_empty_polls();
                 self.hot.push_back(token);
                 return Some(Ready::Channel(token));
             }
             if member.count_empty_poll() {
-                if member.arms_for_free() && arm_for_free(member, &self.epoll, token) {
+                if member.arming_is_free() && arm_free_channel(member, &self.epoll, token) {
                     self.stats.armed += 1;
                     continue;
                 }
@@ -570,7 +570,7 @@ impl<C: Endpoint> WaitSet<C> {
         if member.armed {
             member.disarm(rung);
             self.hot.push_back(token);
-            self.changed();
+            self.nudge_poller();
         } else if rung {
             // A late ring, or a lifeline that hung up.
             member.disarm(true);
@@ -597,19 +597,19 @@ impl<C: Endpoint> WaitSet<C> {
         });
         if needs_barrier {
             self.stats.barriers += 1;
-            barrier::everywhere();
+            barrier::global();
         }
         let mut result = Ok(());
         for token in candidates.drain(..) {
             let Some(Member::Channel(member)) = self.members.get_mut(token) else { continue };
-            let settled = member.finish_arming(&self.epoll, token);
-            if settled == Ok(true) {
+            let armed_now = member.finish_arming(&self.epoll, token);
+            if armed_now == Ok(true) {
                 self.stats.armed += 1;
             } else {
-                member.warm();
+                member.reset_empty_polls();
                 self.hot.push_back(token);
             }
-            result = result.and(settled.map(|_| ()));
+            result = result.and(armed_now.map(|_| ()));
         }
         self.candidates = candidates;
         self.cold = 0;
@@ -618,57 +618,57 @@ impl<C: Endpoint> WaitSet<C> {
 
     /// Queries the kernel and the clock for events. Sleeps up to `deadline` if there are none.
     fn query_kernel(&mut self, deadline: Option<Deadline>) -> Result<(), OsError> {
-        self.answers = 0;
+        self.reports = 0;
         self.stats.questions += 1;
         self.epoll.wait(&mut self.events, deadline)?;
         let events = std::mem::take(&mut self.events);
         for (key, ready) in events.iter() {
             match key {
                 WAKER_KEY => {
-                    if self.waker.answer() {
-                        self.known.push_back(Ready::Woken);
+                    if self.waker.acknowledge() {
+                        self.pending.push_back(Ready::Woken);
                     }
                 }
-                TIMER_KEY => self.timer.went_off(),
-                _ => self.happened(Token::from_bits(key), ready),
+                TIMER_KEY => self.timer.acknowledge(),
+                _ => self.handle_event(Token::from_bits(key), ready),
             }
         }
         self.events = events;
         if let Some(next_ns) = self.timers.next_ns() {
             let now_ns = now_ns();
             if next_ns <= now_ns {
-                self.go_off(now_ns);
+                self.expire_timers(now_ns);
             }
         }
         Ok(())
     }
 
-    fn happened(&mut self, token: Token, ready: event::Ready) {
+    fn handle_event(&mut self, token: Token, ready: event::Ready) {
         match self.members.get(token) {
             Some(Member::Channel(_)) => {
                 self.stats.rung += 1;
                 self.make_hot(token, true);
             }
-            Some(Member::Descriptor(_)) => self.known.push_back(Ready::Descriptor(token, ready)),
+            Some(Member::Descriptor(_)) => self.pending.push_back(Ready::Descriptor(token, ready)),
             // Removed after the event happened.
-            Some(Member::Timer { .. } | Member::Outside) | None => {}
+            Some(Member::Timer { .. } | Member::External) | None => {}
         }
     }
 
-    fn go_off(&mut self, now_ns: u64) {
+    fn expire_timers(&mut self, now_ns: u64) {
         while let Some((token, times, again_ns)) = self.timers.pop_due(now_ns) {
             if let Some(Member::Timer { due_ns, .. }) = self.members.get_mut(token) {
                 *due_ns = again_ns;
-                self.known.push_back(Ready::Timer(token, times));
+                self.pending.push_back(Ready::Timer(token, times));
             }
         }
     }
 }
 
 /// Arms a channel for which that is free. Returns whether it was armed.
-fn arm_for_free<C: Endpoint>(member: &mut ChannelMember<C>, epoll: &Epoll, token: Token) -> bool {
+fn arm_free_channel<C: HasTransport>(member: &mut ChannelMember<C>, epoll: &Epoll, token: Token) -> bool {
     if member.announce() == Announced::NeedsBarrier {
-        barrier::everywhere();
+        barrier::global();
     }
     // If the kernel refuses, the channel stays hot, and the next sleep reports the error.
     member.finish_arming(epoll, token) == Ok(true)

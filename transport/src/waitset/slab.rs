@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_good_until_it_is_removed_and_never_again() {
+    fn token_is_valid_until_removed_and_not_reused() {
         let mut slab = Slab::new();
         let (a, b) = (slab.insert('a').unwrap(), slab.insert('b').unwrap());
         assert_eq!((slab.get(a), slab.get(b), slab.len()), (Some(&'a'), Some(&'b'), 2));

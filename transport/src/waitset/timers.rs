@@ -34,37 +34,37 @@ impl Schedule {
 /// one is due takes constant time.
 #[derive(Debug, Default)]
 pub(super) struct Timers {
-    in_order: BTreeMap<(u64, Token), Option<u64>>,
+    by_due_time: BTreeMap<(u64, Token), Option<u64>>,
 }
 
 impl Timers {
     pub(super) fn set(&mut self, token: Token, schedule: Schedule) {
-        self.in_order.insert((schedule.first_ns, token), schedule.period_ns.filter(|period| *period > 0));
+        self.by_due_time.insert((schedule.first_ns, token), schedule.period_ns.filter(|period| *period > 0));
     }
 
     /// Unsets a timer. `due_ns` must be the time that it was last set to.
     pub(super) fn unset(&mut self, token: Token, due_ns: u64) {
-        self.in_order.remove(&(due_ns, token));
+        self.by_due_time.remove(&(due_ns, token));
     }
 
     /// Returns when the next timer is due.
     pub(super) fn next_ns(&self) -> Option<u64> {
-        self.in_order.first_key_value().map(|((due_ns, _), _)| *due_ns)
+        self.by_due_time.first_key_value().map(|((due_ns, _), _)| *due_ns)
     }
 
     /// Removes the next timer that is due by `now_ns`. Returns how many times it expired since it was set or
     /// last popped, and when it is due again.
     pub(super) fn pop_due(&mut self, now_ns: u64) -> Option<(Token, u64, Option<u64>)> {
         let ((due_ns, token), period_ns) =
-            self.in_order.first_key_value().map(|(key, value)| (*key, *value))?;
+            self.by_due_time.first_key_value().map(|(key, value)| (*key, *value))?;
         if due_ns > now_ns {
             return None;
         }
-        self.in_order.pop_first();
+        self.by_due_time.pop_first();
         let Some(period_ns) = period_ns else { return Some((token, 1, None)) };
         let times = (now_ns - due_ns) / period_ns + 1;
         let again_ns = due_ns.saturating_add(times.saturating_mul(period_ns));
-        self.in_order.insert((again_ns, token), Some(period_ns));
+        self.by_due_time.insert((again_ns, token), Some(period_ns));
         Some((token, times, Some(again_ns)))
     }
 }
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn they_go_off_in_order_and_once() {
+    fn timers_expire_in_order_and_once() {
         let mut timers = Timers::default();
         for (number, at_ns) in [(1, 30), (2, 10), (3, 20), (4, 10)] {
             timers.set(token(number), Schedule::once(at_ns));
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_the_clock_and_no_period_are_survived() {
+    fn clock_overflow_and_no_period_are_handled() {
         let mut timers = Timers::default();
         timers.set(token(1), Schedule { first_ns: 0, period_ns: Some(0) });
         assert_eq!(timers.pop_due(u64::MAX), Some((token(1), 1, None)));

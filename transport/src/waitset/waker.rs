@@ -10,25 +10,27 @@ use tombolo_platform::{OsError, event};
 /// waitset does nothing.
 #[derive(Clone, Debug)]
 pub struct Waker {
-    bell: Arc<Bell>,
+    shared: Arc<WakerState>,
 }
 
 #[derive(Debug)]
-struct Bell {
+struct WakerState {
     counter: OwnedFd,
     /// Whether `wake` was called and no wait has reported it yet.
-    called: AtomicBool,
+    requested: AtomicBool,
 }
 
 impl Waker {
     pub(super) fn new() -> Result<Self, OsError> {
-        Ok(Waker { bell: Arc::new(Bell { counter: event::eventfd()?, called: AtomicBool::new(false) }) })
+        Ok(Waker {
+            shared: Arc::new(WakerState { counter: event::eventfd()?, requested: AtomicBool::new(false) }),
+        })
     }
 
     /// Makes the current or the next wait return [`Ready::Woken`](super::Ready::Woken). Several calls before
     /// that are reported once.
     pub fn wake(&self) {
-        if !self.bell.called.swap(true, Ordering::SeqCst) {
+        if !self.shared.requested.swap(true, Ordering::SeqCst) {
             self.nudge();
         }
     }
@@ -36,19 +38,19 @@ impl Waker {
     /// Makes the set's descriptor readable and does nothing else.
     pub(super) fn nudge(&self) {
         // Fails only when the counter is full, and then the descriptor is readable.
-        let _ = event::signal(&self.bell.counter);
+        let _ = event::signal(&self.shared.counter);
     }
 
     /// Makes the descriptor unreadable again. Returns whether `wake` was called.
-    pub(super) fn answer(&self) -> bool {
-        event::drain(&self.bell.counter);
-        self.bell.called.swap(false, Ordering::SeqCst)
+    pub(super) fn acknowledge(&self) -> bool {
+        event::drain(&self.shared.counter);
+        self.shared.requested.swap(false, Ordering::SeqCst)
     }
 }
 
 impl AsFd for Waker {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.bell.counter.as_fd()
+        self.shared.counter.as_fd()
     }
 }
 

@@ -22,25 +22,25 @@ pub struct Faults {
     /// Maximum length of a streak, in attempts.
     pub streak: u32,
     /// How the channel ends by itself, if it does.
-    pub ending: Option<Ending>,
+    pub ending: Option<ChannelEnding>,
 }
 
 impl Faults {
     /// Capabilities that a channel with faults lacks: its room cannot be counted, and its sleeps end without
     /// a reason.
-    pub const LACKS: Capabilities = Capabilities::STEADY
+    pub const LACKS: Capabilities = Capabilities::NO_SPURIOUS_RESULTS
         .with(Capabilities::COUNTED_ROOM)
         .with(Capabilities::BELL_FOR_MESSAGES)
         .with(Capabilities::BELL_FOR_ROOM)
         .with(Capabilities::WHOLE_BATCHES);
     /// Frequent transient faults of every kind, and no end.
-    pub const STORMY: Faults =
+    pub const FREQUENT: Faults =
         Faults { refusals_percent: 20, delays_percent: 20, wake_ups_percent: 30, streak: 8, ending: None };
 }
 
 /// Spontaneous end of a channel, after a number of messages sent and received at this end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Ending {
+pub enum ChannelEnding {
     /// As if the peer had died: messages that it sent and that were not received are lost. The peer sees this
     /// end close.
     PeerDies {
@@ -56,7 +56,7 @@ pub enum Ending {
 
 /// Faults injected so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Injected {
+pub struct InjectedCounts {
     /// Number of sends that were refused.
     pub refusals: u64,
     /// Number of polls that hid a message.
@@ -73,21 +73,21 @@ pub struct Faulty<T> {
     faults: Faults,
     random: Random,
     /// Number of sends still to refuse.
-    refusing: u32,
+    sends_to_refuse: u32,
     /// Number of polls from which a message is still to be hidden.
-    hiding: u32,
+    polls_to_hide: u32,
     /// Whether a message was shown, so that it cannot be hidden again.
-    shown: bool,
+    readable_reported: bool,
     /// Whether room was shown, so that it cannot be refused again.
-    room_shown: bool,
+    room_reported: bool,
     passed: u64,
     /// How the channel ended: an end that was seen is not hidden again.
     ended: Option<EndError>,
     /// Reason why nothing more can be sent.
     unsendable: Option<EndError>,
     /// Event counter, signalled while a sleep is to end without a reason.
-    nudge: OwnedFd,
-    injected: Injected,
+    spurious_wake_up: OwnedFd,
+    injected: InjectedCounts,
 }
 
 impl<T: Transport> Faulty<T> {
@@ -100,21 +100,21 @@ impl<T: Transport> Faulty<T> {
             inner,
             faults,
             random: Random::new(seed),
-            refusing: 0,
-            hiding: 0,
-            shown: false,
-            room_shown: false,
+            sends_to_refuse: 0,
+            polls_to_hide: 0,
+            readable_reported: false,
+            room_reported: false,
             passed: 0,
             ended: None,
             unsendable: None,
-            nudge: eventfd()?,
-            injected: Injected::default(),
+            spurious_wake_up: eventfd()?,
+            injected: InjectedCounts::default(),
         })
     }
 
     /// Returns the faults injected so far.
     #[must_use]
-    pub fn injected(&self) -> Injected {
+    pub fn injected(&self) -> InjectedCounts {
         self.injected
     }
 
@@ -124,7 +124,7 @@ impl<T: Transport> Faulty<T> {
         self.inner
     }
 
-    fn happens(&mut self, percent: u8) -> bool {
+    fn roll(&mut self, percent: u8) -> bool {
         percent > 0 && self.random.below(100) < u64::from(percent)
     }
 
@@ -135,57 +135,57 @@ impl<T: Transport> Faulty<T> {
     }
 
     /// Whether this poll hides a message.
-    fn hides(&mut self) -> bool {
-        if self.shown {
+    fn must_hide(&mut self) -> bool {
+        if self.readable_reported {
             return false;
         }
-        if self.hiding == 0 && self.happens(self.faults.delays_percent) {
+        if self.polls_to_hide == 0 && self.roll(self.faults.delays_percent) {
             // One more for the poll that finds it.
-            self.hiding = self.streak() + 1;
+            self.polls_to_hide = self.streak() + 1;
         }
-        self.hiding = self.hiding.saturating_sub(1);
-        self.injected.delays += u64::from(self.hiding > 0);
-        self.hiding > 0
+        self.polls_to_hide = self.polls_to_hide.saturating_sub(1);
+        self.injected.delays += u64::from(self.polls_to_hide > 0);
+        self.polls_to_hide > 0
     }
 
     /// Whether this send is refused without a reason.
-    fn refuses(&mut self) -> bool {
-        if self.refusing == 0 && self.happens(self.faults.refusals_percent) {
+    fn must_refuse(&mut self) -> bool {
+        if self.sends_to_refuse == 0 && self.roll(self.faults.refusals_percent) {
             // One more for the attempt that succeeds.
-            self.refusing = self.streak() + 1;
+            self.sends_to_refuse = self.streak() + 1;
         }
-        self.refusing = self.refusing.saturating_sub(1);
-        self.injected.refusals += u64::from(self.refusing > 0);
-        self.refusing > 0
+        self.sends_to_refuse = self.sends_to_refuse.saturating_sub(1);
+        self.injected.refusals += u64::from(self.sends_to_refuse > 0);
+        self.sends_to_refuse > 0
     }
 
     /// Whether there is something to receive that is not hidden now.
-    fn shows_something(&mut self) -> bool {
+    fn reports_readable(&mut self) -> bool {
         if self.ended.is_some() {
             return true;
         }
-        if !self.inner.is_ready(Interest::Read) || self.hides() {
+        if !self.inner.is_ready(Interest::Read) || self.must_hide() {
             return false;
         }
-        self.shown = true;
+        self.readable_reported = true;
         true
     }
 
     /// Whether there is room that is not refused now.
-    fn shows_room(&mut self) -> bool {
+    fn reports_room(&mut self) -> bool {
         if self.ended.is_some() || self.unsendable.is_some() {
             return true;
         }
-        self.room_shown = self.inner.is_ready(Interest::Write) && !self.refuses();
-        self.room_shown
+        self.room_reported = self.inner.is_ready(Interest::Write) && !self.must_refuse();
+        self.room_reported
     }
 
     /// Counts a message, and ends the channel after the last one.
-    fn passes(&mut self) {
+    fn count_message(&mut self) {
         self.passed += 1;
         let (after, error) = match self.faults.ending {
-            Some(Ending::PeerDies { after }) => (after, EndError::PeerDied),
-            Some(Ending::Closes { after }) => (after, EndError::Closed),
+            Some(ChannelEnding::PeerDies { after }) => (after, EndError::PeerDied),
+            Some(ChannelEnding::Closes { after }) => (after, EndError::Closed),
             None => return,
         };
         if self.passed >= after {
@@ -208,12 +208,12 @@ impl<T: Transport> Transport for Faulty<T> {
             return Err(error);
         }
         let fits = message.len() <= self.inner.describe().max_message_bytes;
-        if fits && !std::mem::take(&mut self.room_shown) && self.refuses() {
+        if fits && !std::mem::take(&mut self.room_reported) && self.must_refuse() {
             return Err(EndError::Full);
         }
         let sent = self.inner.try_send(message);
         match &sent {
-            Ok(()) => self.passes(),
+            Ok(()) => self.count_message(),
             Err(EndError::Full | EndError::TooLong) => {}
             // A peer that violated the protocol ends receiving too, and at once.
             Err(EndError::Broken) => self.ended = Some(EndError::Broken),
@@ -226,13 +226,13 @@ impl<T: Transport> Transport for Faulty<T> {
         if let Some(error) = self.ended {
             return Err(error);
         }
-        if self.inner.is_ready(Interest::Read) && self.hides() {
+        if self.inner.is_ready(Interest::Read) && self.must_hide() {
             return Ok(None);
         }
-        self.shown = false;
+        self.readable_reported = false;
         let received = self.inner.try_recv_in_place(read);
         match &received {
-            Ok(Some(_)) => self.passes(),
+            Ok(Some(_)) => self.count_message(),
             Ok(None) => {}
             Err(error) => self.ended = Some(*error),
         }
@@ -241,9 +241,9 @@ impl<T: Transport> Transport for Faulty<T> {
 
     fn is_ready(&mut self, awaited: Interest) -> bool {
         match awaited {
-            Interest::Read => self.shows_something(),
-            Interest::Write => self.shows_room(),
-            Interest::ReadWrite => self.shows_something() || self.shows_room(),
+            Interest::Read => self.reports_readable(),
+            Interest::Write => self.reports_room(),
+            Interest::ReadWrite => self.reports_readable() || self.reports_room(),
         }
     }
 
@@ -253,7 +253,7 @@ impl<T: Transport> Transport for Faulty<T> {
         if !self.inner.may_sleep(awaited) || self.ended.is_some() {
             return false;
         }
-        if !self.happens(self.faults.wake_ups_percent) {
+        if !self.roll(self.faults.wake_ups_percent) {
             return true;
         }
         self.injected.wake_ups += 1;
@@ -261,18 +261,18 @@ impl<T: Transport> Transport for Faulty<T> {
             return false;
         }
         // Fails only when the counter is full, which also wakes the sleeper.
-        let _ = signal(&self.nudge);
+        let _ = signal(&self.spurious_wake_up);
         true
     }
 
     fn sources<'a>(&'a self, awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
         self.inner.sources(awaited, sources);
-        sources.push((self.nudge.as_fd(), Interest::Read));
+        sources.push((self.spurious_wake_up.as_fd(), Interest::Read));
     }
 
-    fn woken(&mut self, rung: bool) {
-        drain(&self.nudge);
-        self.inner.woken(rung);
+    fn finish_sleep(&mut self, rung: bool) {
+        drain(&self.spurious_wake_up);
+        self.inner.finish_sleep(rung);
     }
 
     fn close(&mut self) {

@@ -10,5 +10,5 @@ mod checked;
 mod faulty;
 pub mod traced;
 
-pub use checked::{Checked, Guarded, guarded, unguarded};
-pub use faulty::{Ending, Faults, Faulty, Injected};
+pub use checked::{Checked, DebugChecked, debug_checked, into_unchecked};
+pub use faulty::{ChannelEnding, Faults, Faulty, InjectedCounts};

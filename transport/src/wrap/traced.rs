@@ -4,15 +4,15 @@ use std::hint::cold_path;
 use std::sync::Arc;
 
 use tombolo_link::TransportKind;
-use tombolo_link::end::Look;
+use tombolo_link::end::Peek;
 use tombolo_platform::event::Interest;
 use tombolo_platform::time::now_ns;
 use tombolo_trace::event::{AWAITS_MESSAGE, AWAITS_ROOM, GONE_BROKEN, GONE_CLOSED, GONE_DIED};
-use tombolo_trace::page::{Described, Row, RowState, Switch};
+use tombolo_trace::page::{Row, RowDescription, RowState, Switch};
 
 use crate::capabilities::Capabilities;
 use crate::contract::{
-    Description, EndError, Room, ShortMessage, Stored, Transport, one_by_one, recv_one_by_one,
+    Description, EndError, Room, ShortMessage, Stored, Transport, recv_one_by_one, send_one_by_one,
 };
 use crate::memory::MemoryChannel;
 use crate::message::{Batch, Draft, Message};
@@ -20,7 +20,7 @@ use crate::trace::{EventKind, NewEvent, Recorder};
 
 /// Messages between two publications of the room, on an end that never has to wait or wake: few enough that a
 /// reader sampling once a second sees the state of a busy channel, many enough that their cost is negligible.
-const ROOM_EVERY: u64 = 1024;
+const MESSAGES_PER_ROOM_UPDATE: u64 = 1024;
 
 /// Channel end with public counters, whose messages are traced while tracing is on.
 ///
@@ -52,7 +52,7 @@ struct Probe {
     end: TracedEnd,
     rings: u64,
     /// Number of sent messages at which the room is published next.
-    room_due: u64,
+    next_room_update: u64,
     stalls: u64,
     /// Number of sent messages when there was last no room.
     stalled_at: Option<u64>,
@@ -85,8 +85,8 @@ impl Probe {
         self.row.set_sent(stats.messages_sent, stats.bytes_sent);
         if stats.rings != self.rings {
             self.count_waits(inner, ticks);
-        } else if stats.messages_sent >= self.room_due {
-            self.publish_room_now_and_then(inner);
+        } else if stats.messages_sent >= self.next_room_update {
+            self.publish_room_periodically(inner);
         }
     }
 
@@ -102,7 +102,7 @@ impl Probe {
 
     /// Counts a lack of room, once for each affected message however often it was retried.
     #[cold]
-    fn stalled(&mut self, inner: &impl Transport) {
+    fn count_stall(&mut self, inner: &impl Transport) {
         let sent = Some(inner.stats().messages_sent);
         if self.stalled_at != sent {
             self.stalled_at = sent;
@@ -118,8 +118,8 @@ impl Probe {
     }
 
     #[cold]
-    fn publish_room_now_and_then(&mut self, inner: &impl Transport) {
-        self.room_due = inner.stats().messages_sent.saturating_add(ROOM_EVERY);
+    fn publish_room_periodically(&mut self, inner: &impl Transport) {
+        self.next_room_update = inner.stats().messages_sent.saturating_add(MESSAGES_PER_ROOM_UPDATE);
         self.publish_room(inner);
     }
 
@@ -141,7 +141,7 @@ impl Probe {
 
     /// Records an error that ends the channel.
     #[cold]
-    fn failed(&mut self, error: EndError) {
+    fn record_failure(&mut self, error: EndError) {
         let (state, how) = match error {
             EndError::Closed => (RowState::PeerClosed, GONE_CLOSED),
             EndError::PeerDied => (RowState::PeerDied, GONE_DIED),
@@ -166,13 +166,13 @@ impl Drop for Probe {
     fn drop(&mut self) {
         self.close();
         if let Some(number) = self.row_number {
-            self.recorder.give_back_row(number);
+            self.recorder.release_row(number);
         }
     }
 }
 
 /// Returns the transport's position in [`TransportKind::ALL`].
-fn number_of(kind: TransportKind) -> u8 {
+fn transport_code(kind: TransportKind) -> u8 {
     TransportKind::ALL.iter().position(|one| *one == kind).unwrap_or(0) as u8
 }
 
@@ -182,16 +182,16 @@ impl<T: Transport> Traced<T> {
     pub fn new(inner: T, recorder: &Arc<Recorder>, end: TracedEnd) -> Self {
         let stats = inner.stats();
         let Description { kind, max_message_bytes, .. } = inner.describe();
-        let described = Described {
+        let described = RowDescription {
             channel: end.channel,
             peer: end.peer,
             accepting: end.accepting,
-            transport: number_of(kind),
+            transport: transport_code(kind),
             max_message_bytes: max_message_bytes as u64,
             opened_ns: now_ns(),
             slots: stats.room.slots,
         };
-        let (row, row_number) = recorder.take_row(&described);
+        let (row, row_number) = recorder.acquire_row(&described);
         let probe = Probe {
             switch: recorder.switch(),
             row,
@@ -199,7 +199,7 @@ impl<T: Transport> Traced<T> {
             recorder: Arc::clone(recorder),
             end,
             rings: stats.rings,
-            room_due: stats.messages_sent.saturating_add(ROOM_EVERY),
+            next_room_update: stats.messages_sent.saturating_add(MESSAGES_PER_ROOM_UPDATE),
             stalls: 0,
             stalled_at: None,
             asleep: false,
@@ -224,38 +224,38 @@ impl<T: Transport> Traced<T> {
 
     /// Records why a message was not sent.
     #[cold]
-    fn not_sent(&mut self, error: EndError) {
+    fn record_unsent(&mut self, error: EndError) {
         match error {
-            EndError::Full => self.probe.stalled(&self.inner),
-            error => self.probe.failed(error),
+            EndError::Full => self.probe.count_stall(&self.inner),
+            error => self.probe.record_failure(error),
         }
     }
 
     /// Returns the time before a send, so that no receive of the same message has an earlier timestamp. Zero
     /// while tracing is off.
     #[inline(always)]
-    fn stamp(&self) -> u64 {
+    fn timestamp(&self) -> u64 {
         if self.probe.is_on() { self.probe.recorder.ticks() } else { 0 }
     }
 
     /// Records an attempt to send a message.
     #[inline(always)]
-    fn attempted(
+    fn record_send_attempt(
         &mut self,
         ticks: u64,
         length_bytes: usize,
         result: Result<(), EndError>,
     ) -> Result<(), EndError> {
         match result {
-            Ok(()) if ticks != 0 => self.note_send(ticks, length_bytes),
+            Ok(()) if ticks != 0 => self.trace_send(ticks, length_bytes),
             Ok(()) => self.probe.count_sent(&self.inner, 0),
-            Err(error) => self.not_sent(error),
+            Err(error) => self.record_unsent(error),
         }
         result
     }
 
     #[cold]
-    fn note_send(&mut self, ticks: u64, length_bytes: usize) {
+    fn trace_send(&mut self, ticks: u64, length_bytes: usize) {
         let size = u32::try_from(length_bytes).unwrap_or(u32::MAX);
         let event = self.probe.event(EventKind::Send, size, self.inner.stats().messages_sent);
         self.probe.recorder.record_at(ticks, event);
@@ -269,7 +269,7 @@ impl<T: Transport> Traced<T> {
             cold_path();
             return None;
         }
-        self.inner.in_memory()
+        self.inner.as_memory_channel()
     }
 
     /// Sends a message of the given size if stores to memory suffice; see [`Stored`].
@@ -287,7 +287,7 @@ impl<T: Transport> Traced<T> {
     /// Completes a send that returned [`Stored::Unfinished`].
     #[cold]
     pub fn finish(&mut self) {
-        if let Some(memory) = self.inner.in_memory() {
+        if let Some(memory) = self.inner.as_memory_channel() {
             memory.finish();
         }
         self.probe.count_sent(&self.inner, 0);
@@ -305,14 +305,14 @@ impl<T: Transport> Traced<T> {
             Ok(None) => Ok(None),
             Ok(Some(result)) => {
                 if self.probe.is_on() {
-                    self.note_receive(length);
+                    self.trace_receive(length);
                 } else {
                     self.probe.count_received(&self.inner);
                 }
                 Ok(Some(result))
             }
             Err(error) => {
-                self.probe.failed(error);
+                self.probe.record_failure(error);
                 Err(error)
             }
         }
@@ -326,23 +326,23 @@ impl<T: Transport> Traced<T> {
             return recv_one_by_one(self, max, &mut read);
         }
         let received = self.inner.try_recv_batch(max, read);
-        self.received_batch(received)
+        self.count_received_batch(received)
     }
 
     /// Counts messages that were received together.
     #[inline(always)]
-    fn received_batch(&mut self, received: Result<usize, EndError>) -> Result<usize, EndError> {
+    fn count_received_batch(&mut self, received: Result<usize, EndError>) -> Result<usize, EndError> {
         match received {
             Ok(0) => {}
             Ok(_) => self.probe.count_received(&self.inner),
-            Err(error) => self.probe.failed(error),
+            Err(error) => self.probe.record_failure(error),
         }
         received
     }
 
     /// Records a receive while tracing is on.
     #[cold]
-    fn note_receive(&mut self, length_bytes: usize) {
+    fn trace_receive(&mut self, length_bytes: usize) {
         let size = u32::try_from(length_bytes).unwrap_or(u32::MAX);
         self.probe.record(EventKind::Receive, size, self.inner.stats().messages_received);
         self.probe.count_received(&self.inner);
@@ -360,17 +360,17 @@ impl<T: Transport> Transport for Traced<T> {
 
     #[inline(always)]
     fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
-        let ticks = self.stamp();
+        let ticks = self.timestamp();
         let result = self.inner.try_send(message);
-        self.attempted(ticks, message.len(), result)
+        self.record_send_attempt(ticks, message.len(), result)
     }
 
     #[inline(always)]
     fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         if let Some(memory) = self.untraced_memory() {
             // The only place for a message that loads find, so that the compiler inlines `read`.
-            match memory.look() {
-                Look::Message(head) => {
+            match memory.peek() {
+                Peek::Message(head) => {
                     let length_bytes = head.len_bytes();
                     let received = read(&memory.message(&head));
                     let may_have_rung = memory.consume(head);
@@ -380,8 +380,8 @@ impl<T: Transport> Transport for Traced<T> {
                     }
                     return Ok(Some(received));
                 }
-                Look::Empty => return Ok(None),
-                Look::Other => {}
+                Peek::Empty => return Ok(None),
+                Peek::SlowPath => {}
             }
         }
         cold_path();
@@ -394,7 +394,7 @@ impl<T: Transport> Transport for Traced<T> {
             Some(memory) => memory.try_recv_batch(max, read),
             None => return self.receive_batch(max, read),
         };
-        self.received_batch(received)
+        self.count_received_batch(received)
     }
 
     #[inline(always)]
@@ -403,16 +403,16 @@ impl<T: Transport> Transport for Traced<T> {
         length_bytes: usize,
         write: impl FnOnce(&mut Draft<'_>),
     ) -> Result<(), EndError> {
-        let ticks = self.stamp();
+        let ticks = self.timestamp();
         let result = self.inner.try_send_in_place(length_bytes, write);
-        self.attempted(ticks, length_bytes, result)
+        self.record_send_attempt(ticks, length_bytes, result)
     }
 
     #[inline(always)]
     fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, EndError> {
         if self.probe.is_on() {
             // One by one, so that each gets a timestamp and a number.
-            return one_by_one(self, fill);
+            return send_one_by_one(self, fill);
         }
         match self.inner.try_send_batch(fill) {
             Ok(sent) => {
@@ -420,7 +420,7 @@ impl<T: Transport> Transport for Traced<T> {
                 Ok(sent)
             }
             Err(error) => {
-                self.probe.failed(error);
+                self.probe.record_failure(error);
                 Err(error)
             }
         }
@@ -431,7 +431,7 @@ impl<T: Transport> Transport for Traced<T> {
         if may_sleep {
             if awaited == Interest::Write {
                 // Only here is it visible that a batch ran out of room.
-                self.probe.stalled(&self.inner);
+                self.probe.count_stall(&self.inner);
             }
             self.probe.count_waits(&self.inner, 0);
             if self.probe.is_on() {
@@ -443,11 +443,11 @@ impl<T: Transport> Transport for Traced<T> {
         may_sleep
     }
 
-    fn woken(&mut self, rung: bool) {
+    fn finish_sleep(&mut self, rung: bool) {
         if std::mem::replace(&mut self.probe.asleep, false) {
             self.probe.record(EventKind::Wake, 0, u64::from(rung));
         }
-        self.inner.woken(rung);
+        self.inner.finish_sleep(rung);
     }
 
     fn close(&mut self) {

@@ -11,28 +11,28 @@ use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::waitset::{Ready, Token};
 use tombolo_transport::{EndError, MemoryChannel, Transport, WaitSet, shm};
 
-use crate::pairs::{LONG, Shm, deadline, hello, next_channel, nothing, recv, set_of};
+use crate::pairs::{MAX_WAIT, Shm, deadline, finds_nothing, hello, next_channel, recv, set_with_channels};
 
-const IS_CHILD: &str = "TOMBOLO_TEST_PEER";
-const EACH: usize = 40;
+const CHILD_VARIABLE: &str = "TOMBOLO_TEST_PEER";
+const CHANNELS_PER_PEER: usize = 40;
 
 /// Program of the child, a test that does nothing when run as one: it opens channels and communicates over
 /// every other one.
 #[test]
 fn peer_process() {
-    if std::env::var_os(IS_CHILD).is_none() {
+    if std::env::var_os(CHILD_VARIABLE).is_none() {
         return;
     }
     let stdin = std::io::stdin().as_fd().try_clone_to_owned().unwrap();
     let mut channels = Vec::new();
-    while channels.len() < EACH {
+    while channels.len() < CHANNELS_PER_PEER {
         assert!(poll(&[(stdin.as_fd(), Interest::Read)], Some(deadline())).unwrap()[0].readable);
         let mut received = socket::receive(&stdin, &mut [0; 8]).unwrap();
         channels.push(shm::accept(received.fds.remove(0), hello(), deadline()).unwrap());
     }
     loop {
         for channel in channels.iter_mut().step_by(2) {
-            wait::send(channel, &mut Spin::new(0), b"alive", LONG).unwrap();
+            wait::send(channel, &mut Spin::new(0), b"alive", MAX_WAIT).unwrap();
         }
         std::thread::sleep(Duration::from_micros(200));
     }
@@ -42,10 +42,10 @@ fn add_peer(set: &mut WaitSet<MemoryChannel>) -> (Process, Vec<Token>) {
     let (ours, theirs) = socket::pair(SocketKind::Packet).unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.args(["death::peer_process", "--exact", "--nocapture", "--test-threads=1"]);
-    command.env(IS_CHILD, "1").stdin(Stdio::from(theirs)).stdout(Stdio::null());
+    command.env(CHILD_VARIABLE, "1").stdin(Stdio::from(theirs)).stdout(Stdio::null());
     let process = Process::start(&mut command, &[]).unwrap();
     drop(command);
-    let tokens = (0..EACH).map(|_| {
+    let tokens = (0..CHANNELS_PER_PEER).map(|_| {
         let (near, far) = socket::pair(SocketKind::Stream).unwrap();
         socket::send(&ours, b"take it", &[far.as_fd()]).unwrap();
         drop(far);
@@ -62,14 +62,14 @@ fn each_killed_peer_is_reported_and_the_others_continue() {
         let (mut victim, mut doomed) = add_peer(&mut set);
         let (mut other, spared) = add_peer(&mut set);
         let mut killed = false;
-        let (mut heard, mut heard_since) = (0, 0);
-        while !doomed.is_empty() || heard_since < 200 {
+        let (mut heard, mut received_since) = (0, 0);
+        while !doomed.is_empty() || received_since < 200 {
             let token = next_channel(&mut set);
             match recv(&mut set, token) {
                 Ok(Some(message)) => {
                     assert_eq!(message, b"alive");
                     heard += 1;
-                    heard_since += usize::from(killed && spared.contains(&token));
+                    received_since += usize::from(killed && spared.contains(&token));
                 }
                 Ok(None) => panic!("{token:?} was told and has nothing"),
                 Err(error) => {
@@ -87,10 +87,10 @@ fn each_killed_peer_is_reported_and_the_others_continue() {
                 killed = true;
             }
         }
-        assert_eq!(set.len(), EACH);
+        assert_eq!(set.len(), CHANNELS_PER_PEER);
         other.destroy();
         let mut gone = 0;
-        while gone < EACH {
+        while gone < CHANNELS_PER_PEER {
             let token = next_channel(&mut set);
             if let Err(error) = recv(&mut set, token) {
                 assert_eq!(error, EndError::PeerDied);
@@ -98,7 +98,7 @@ fn each_killed_peer_is_reported_and_the_others_continue() {
                 gone += 1;
             }
         }
-        assert!(set.is_empty() && nothing(&mut set));
+        assert!(set.is_empty() && finds_nothing(&mut set));
     }
 }
 
@@ -107,7 +107,7 @@ fn each_killed_peer_is_reported_and_the_others_continue() {
 #[test]
 fn hostile_peers_affect_no_other_channel() {
     for spin_ns in [0, 20_000] {
-        let (mut set, tokens, mut far) = set_of::<Shm>(3);
+        let (mut set, tokens, mut far) = set_with_channels::<Shm>(3);
         set.set_spin(Spin::new(spin_ns));
         let (near, bell) = socket::pair(SocketKind::Stream).unwrap();
         let (theirs, ours) = (near.try_clone().unwrap(), bell);
@@ -129,8 +129,8 @@ fn hostile_peers_affect_no_other_channel() {
         for offset in (512..broken.memory.len_bytes()).step_by(8).map(|offset| offset / 8) {
             broken.memory.store_le(offset, 0xdead_beef_dead_beef, tombolo_base::sync::Ordering::Relaxed);
         }
-        let told = set.wait(Duration::from_millis(20)).unwrap();
-        assert_ne!(told, Some(Ready::Channel(flooded)), "it rang, and has nothing");
+        let ready = set.wait(Duration::from_millis(20)).unwrap();
+        assert_ne!(ready, Some(Ready::Channel(flooded)), "it rang, and has nothing");
         for number in 0..200_u32 {
             far[number as usize % 2].try_send(&number.to_le_bytes()).unwrap();
             loop {

@@ -17,8 +17,8 @@ macro_rules! each_kind {
             }
 
             #[test]
-            fn reports_what_was_there_before() {
-                crate::telling::reports_what_was_there_before::<Pair>();
+            fn reports_messages_sent_before_adding() {
+                crate::telling::reports_messages_sent_before_adding::<Pair>();
             }
 
             #[test]
@@ -37,8 +37,8 @@ macro_rules! each_kind {
             }
 
             #[test]
-            fn what_is_used_beside_the_set_loses_no_wake_up() {
-                crate::telling::what_is_used_beside_the_set_loses_no_wake_up::<Pair>();
+            fn use_beside_the_set_loses_no_wake_up() {
+                crate::telling::use_beside_the_set_loses_no_wake_up::<Pair>();
             }
 
             #[test]
@@ -62,8 +62,8 @@ macro_rules! each_kind {
             }
 
             #[test]
-            fn an_outer_poll_hears_of_everything() {
-                crate::scale::an_outer_poll_hears_of_everything::<Pair>();
+            fn outer_poll_sees_every_event() {
+                crate::scale::outer_poll_sees_every_event::<Pair>();
             }
         })*
     };

@@ -12,15 +12,16 @@ use tombolo_ring::{SlotSize, Variant};
 use tombolo_transport::wait::Spin;
 use tombolo_transport::waitset::{Ready, Token};
 use tombolo_transport::{
-    ChannelError, EndError, Endpoint, MemoryChannel, StreamChannel, Transport, TransportExt, WaitSet, shm,
+    ChannelError, EndError, HasTransport, MemoryChannel, StreamChannel, Transport, TransportExt, WaitSet,
+    shm,
     window::{self, WindowChannel},
 };
 
 /// Longer than anything here takes on a heavily loaded machine.
-pub(crate) const LONG: Duration = Duration::from_secs(60);
+pub(crate) const MAX_WAIT: Duration = Duration::from_secs(60);
 
 pub(crate) fn deadline() -> Deadline {
-    Deadline::after(LONG)
+    Deadline::after(MAX_WAIT)
 }
 
 pub(crate) fn config() -> ChannelConfig {
@@ -70,19 +71,19 @@ impl ChannelPair for Window {
         let (lifeline_a, lifeline_b) = socket_pair(SocketKind::Packet).unwrap();
         let bells = [eventfd().unwrap(), eventfd().unwrap()];
         let copy = |fd: &OwnedFd| fd.try_clone().unwrap();
-        let lent = |lifeline, bell: &OwnedFd, ringer: &OwnedFd| window::Lent {
+        let resources = |lifeline, bell: &OwnedFd, peer_doorbell: &OwnedFd| window::WindowResources {
             memory: copy(&memory),
             offset_bytes: 0,
             length_bytes,
             lifeline,
             bell: copy(bell),
-            ringer: copy(ringer),
-            ring: None,
+            peer_doorbell: copy(peer_doorbell),
+            doorbell_target: None,
             caches: None,
             group: None,
         };
-        let a = lent(lifeline_a, &bells[0], &bells[1]);
-        let b = lent(lifeline_b, &bells[1], &bells[0]);
+        let a = resources(lifeline_a, &bells[0], &bells[1]);
+        let b = resources(lifeline_b, &bells[1], &bells[0]);
         both(
             || window::open(a, Side::A, hello(), deadline()),
             || window::open(b, Side::B, hello(), deadline()),
@@ -102,7 +103,9 @@ impl ChannelPair for Stream {
 }
 
 /// Returns a set of the near ends of `count` channels, and the far ends.
-pub(crate) fn set_of<K: ChannelPair>(count: usize) -> (WaitSet<K::Channel>, Vec<Token>, Vec<K::Channel>) {
+pub(crate) fn set_with_channels<K: ChannelPair>(
+    count: usize,
+) -> (WaitSet<K::Channel>, Vec<Token>, Vec<K::Channel>) {
     let mut set = WaitSet::new().unwrap();
     let (mut tokens, mut far) = (Vec::new(), Vec::new());
     for _ in 0..count {
@@ -118,23 +121,23 @@ pub(crate) fn spins() -> [Spin; 2] {
     [Spin::new(0), Spin::new(20_000)]
 }
 
-pub(crate) fn next<C: Endpoint>(set: &mut WaitSet<C>) -> Ready {
-    set.wait(LONG).unwrap().expect("something happens")
+pub(crate) fn next<C: HasTransport>(set: &mut WaitSet<C>) -> Ready {
+    set.wait(MAX_WAIT).unwrap().expect("something happens")
 }
 
 /// Returns the next ready member, which must be a channel.
-pub(crate) fn next_channel<C: Endpoint>(set: &mut WaitSet<C>) -> Token {
+pub(crate) fn next_channel<C: HasTransport>(set: &mut WaitSet<C>) -> Token {
     match next(set) {
         Ready::Channel(token) => token,
         other => panic!("{other:?}"),
     }
 }
 
-pub(crate) fn nothing<C: Endpoint>(set: &mut WaitSet<C>) -> bool {
+pub(crate) fn finds_nothing<C: HasTransport>(set: &mut WaitSet<C>) -> bool {
     set.wait(Duration::ZERO).unwrap().is_none()
 }
 
-pub(crate) fn recv<C: Endpoint>(set: &mut WaitSet<C>, token: Token) -> Result<Option<Vec<u8>>, EndError> {
+pub(crate) fn recv<C: HasTransport>(set: &mut WaitSet<C>, token: Token) -> Result<Option<Vec<u8>>, EndError> {
     let mut buffer = Vec::new();
     let channel = set.get_mut(token).expect("it is in").transport_mut();
     Ok(channel.try_recv_into(&mut buffer)?.map(|_| buffer))

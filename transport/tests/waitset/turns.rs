@@ -8,16 +8,16 @@ use tombolo_platform::time::now_ns;
 use tombolo_transport::Transport;
 use tombolo_transport::waitset::{Ready, Schedule, Trigger};
 
-use crate::pairs::{ChannelPair, next, next_channel, nothing, recv, set_of, spins};
+use crate::pairs::{ChannelPair, finds_nothing, next, next_channel, recv, set_with_channels, spins};
 
 /// Number of waits within which every ready member is reported, besides three that are always ready.
 const SOON: usize = 64;
 
 pub(crate) fn a_flood_does_not_starve<K: ChannelPair>() {
     for spin in spins() {
-        let (mut set, tokens, mut far) = set_of::<K>(4);
+        let (mut set, tokens, mut far) = set_with_channels::<K>(4);
         set.set_spin(spin);
-        assert!(nothing(&mut set));
+        assert!(finds_nothing(&mut set));
         // One channel never runs dry, one descriptor is never read, one timer is always due.
         far[0].try_send(b"flood").unwrap();
         let counter = event::eventfd().unwrap();
@@ -27,7 +27,7 @@ pub(crate) fn a_flood_does_not_starve<K: ChannelPair>() {
         for round in 0..20 {
             let victim = 1 + round % 3;
             far[victim].try_send(b"please").unwrap();
-            let mut told: HashMap<String, usize> = HashMap::new();
+            let mut reports: HashMap<String, usize> = HashMap::new();
             for _ in 0..SOON {
                 let name = match next(&mut set) {
                     Ready::Channel(token) if token == tokens[0] => "flood",
@@ -44,25 +44,25 @@ pub(crate) fn a_flood_does_not_starve<K: ChannelPair>() {
                         assert_eq!(token, timer);
                         "timer"
                     }
-                    other @ (Ready::Woken | Ready::Outside(_)) => panic!("nobody said {other:?}"),
+                    other @ (Ready::Woken | Ready::External(_)) => panic!("nobody said {other:?}"),
                 };
-                *told.entry(name.into()).or_default() += 1;
+                *reports.entry(name.into()).or_default() += 1;
             }
-            assert_eq!(told.get("victim"), Some(&1), "{told:?}");
-            assert!(told.len() == 4, "somebody starved: {told:?}");
+            assert_eq!(reports.get("victim"), Some(&1), "{reports:?}");
+            assert!(reports.len() == 4, "somebody starved: {reports:?}");
         }
     }
 }
 
 pub(crate) fn all_have_the_same_share<K: ChannelPair>() {
-    let (mut set, tokens, mut far) = set_of::<K>(7);
+    let (mut set, tokens, mut far) = set_with_channels::<K>(7);
     far.iter_mut().for_each(|channel| channel.try_send(b"flood").unwrap());
     // On every transport within a kernel a sent message is there at once.
-    let mut told: HashMap<_, u32> = HashMap::new();
+    let mut reports: HashMap<_, u32> = HashMap::new();
     for _ in 0..700 {
-        *told.entry(next_channel(&mut set)).or_default() += 1;
+        *reports.entry(next_channel(&mut set)).or_default() += 1;
     }
     for token in tokens {
-        assert!((95..=105).contains(&told[&token]), "{told:?}");
+        assert!((95..=105).contains(&reports[&token]), "{reports:?}");
     }
 }

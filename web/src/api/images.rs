@@ -21,7 +21,7 @@ const EXTENSION: &str = "tbi";
 
 /// Image that can be started.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Found {
+pub(crate) struct ImageInfo {
     /// Path as displayed, by which pages refer to the image.
     pub(crate) file: String,
     pub(crate) path: PathBuf,
@@ -32,31 +32,31 @@ pub(crate) struct Found {
 }
 
 /// Cached result of reading a file: its modification time and length, and the image, or why it is not one.
-type Read = (Option<SystemTime>, u64, Result<Found, String>);
+type CachedImage = (Option<SystemTime>, u64, Result<ImageInfo, String>);
 
 /// Cache of files that have been read: validating an image reads every byte, so each file is read once until
 /// it changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Images {
-    read: Arc<Mutex<BTreeMap<PathBuf, Read>>>,
+    read: Arc<Mutex<BTreeMap<PathBuf, CachedImage>>>,
 }
 
 impl Images {
     /// Returns the images among these files and folders, and errors for files that look like images but are
     /// not.
-    async fn all(&self, paths: &[PathBuf]) -> Result<Vec<Result<Found, String>>, Problem> {
+    async fn all(&self, paths: &[PathBuf]) -> Result<Vec<Result<ImageInfo, String>>, Problem> {
         let (images, paths) = (self.clone(), paths.to_vec());
         blocking(move || {
             let mut read = images.read.lock().unwrap_or_else(PoisonError::into_inner);
             let files = files(&paths);
             read.retain(|path, _| files.contains(path));
-            Ok(files.iter().filter_map(|path| look(&mut read, path)).collect())
+            Ok(files.iter().filter_map(|path| read_cached(&mut read, path)).collect())
         })
         .await
     }
 
     /// Returns the image that pages refer to as `file`.
-    pub(crate) async fn find(&self, paths: &[PathBuf], file: &str) -> Result<Found, Problem> {
+    pub(crate) async fn find(&self, paths: &[PathBuf], file: &str) -> Result<ImageInfo, Problem> {
         let mut all = self.all(paths).await?.into_iter().flatten();
         let missing = || Problem::not_found(format!("there is no image '{file}' in the folders of --images"));
         all.find(|found| found.file == file).ok_or_else(missing)
@@ -83,7 +83,7 @@ fn files(paths: &[PathBuf]) -> Vec<PathBuf> {
 }
 
 /// Reads a file unless its cached result is current; `None` if there is no such file.
-fn look(read: &mut BTreeMap<PathBuf, Read>, path: &Path) -> Option<Result<Found, String>> {
+fn read_cached(read: &mut BTreeMap<PathBuf, CachedImage>, path: &Path) -> Option<Result<ImageInfo, String>> {
     let metadata = std::fs::metadata(path).ok().filter(std::fs::Metadata::is_file)?;
     let (time, length) = (metadata.modified().ok(), metadata.len());
     if let Some((before, length_before, found)) = read.get(path)
@@ -91,7 +91,7 @@ fn look(read: &mut BTreeMap<PathBuf, Read>, path: &Path) -> Option<Result<Found,
     {
         return Some(found.clone());
     }
-    let found = Image::open(path).map_err(|error| error.to_string()).map(|image| Found {
+    let found = Image::open(path).map_err(|error| error.to_string()).map(|image| ImageInfo {
         file: path.strip_prefix(".").unwrap_or(path).display().to_string(),
         path: path.to_owned(),
         name: image.name().to_owned(),
@@ -124,7 +124,7 @@ pub(super) async fn list(State(site): State<Arc<Site>>) -> Answer {
     let (mut images, mut unusable) = (Vec::new(), Vec::new());
     for found in site.images.all(&site.options.images).await? {
         match found {
-            Ok(Found { file, name, targets, restartable, bytes, .. }) => {
+            Ok(ImageInfo { file, name, targets, restartable, bytes, .. }) => {
                 let targets = targets.into_iter().map(Target::name).collect();
                 images.push(Listed { file, name, targets, restartable, bytes });
             }
@@ -149,16 +149,16 @@ mod tests {
         let all = files(&[folder.clone(), "/bin/sh".into(), folder.join("missing")]);
         assert_eq!(all.len(), 4, "{all:?}");
         let mut read = BTreeMap::new();
-        let found: Vec<_> = all.iter().map(|path| look(&mut read, path)).collect();
+        let found: Vec<_> = all.iter().map(|path| read_cached(&mut read, path)).collect();
         assert!(matches!(&found[0], Some(Err(why)) if why.contains("broken.tbi")), "{found:?}");
         assert!(matches!(&found[1], Some(Ok(image)) if image.name == "sh" && image.targets.len() == 1));
         assert!(matches!(&found[2], Some(Ok(image)) if image.file == "/bin/sh"));
         assert!(found[3].is_none());
         // The cached result is returned until the file changes.
         read.get_mut(&path).unwrap().2 = Err("remembered".into());
-        assert_eq!(look(&mut read, &path), Some(Err("remembered".into())));
+        assert_eq!(read_cached(&mut read, &path), Some(Err("remembered".into())));
         std::fs::write(&path, "shorter").unwrap();
-        assert!(matches!(look(&mut read, &path), Some(Err(why)) if why != "remembered"));
+        assert!(matches!(read_cached(&mut read, &path), Some(Err(why)) if why != "remembered"));
         std::fs::remove_dir_all(&folder).unwrap();
     }
 }

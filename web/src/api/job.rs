@@ -11,7 +11,7 @@ use tombolo_admin::observe::{NodePhase, Seen};
 use tombolo_files::FileGrant;
 
 use super::Problem;
-use super::images::Found;
+use super::images::ImageInfo;
 
 /// Maximum number of domains of a job, as in `tombolo run`.
 const MAX_DOMAINS: u32 = 4096;
@@ -37,7 +37,7 @@ pub(super) struct Job {
 
 impl Job {
     /// Validates the job, so that errors are reported by this request and not by a job that exits.
-    pub(super) fn check(&self, seen: &Seen, image: &Found) -> Result<(), Problem> {
+    pub(super) fn check(&self, seen: &Seen, image: &ImageInfo) -> Result<(), Problem> {
         let mut domains = 0_u32;
         for Ranks { node: name, count } in &self.ranks {
             let node = seen.nodes.values().find(|node| node.info.name == *name);
@@ -126,7 +126,7 @@ mod tests {
             node(3, "riscv", "riscv64", &[0], 500),
             down,
         ]);
-        let image = Found {
+        let image = ImageInfo {
             file: "x.tbi".into(),
             path: "x.tbi".into(),
             name: "x".into(),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_run_is_refused_before_it_starts() {
+    fn invalid_jobs_are_refused_before_start() {
         assert_eq!(refused(&job(&[("host", 2), ("arm0", 4094), ("host", 0)])), "");
         assert_eq!(refused(&job(&[("mars", 1)])), "this machine has no node 'mars'");
         assert_eq!(refused(&job(&[("arm1", 1)])), "node arm1 is down: killed");

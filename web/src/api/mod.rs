@@ -34,8 +34,8 @@ const MAX_BODY_BYTES: usize = 64 << 10;
 /// Timeout for receiving a request body.
 const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Timeout for a current picture.
-const FRESH: Duration = Duration::from_secs(5);
+/// Timeout for a current snapshot.
+const SNAPSHOT_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns the routes below `/api`, and those for other programs.
 pub(crate) fn routes() -> Router<Arc<Site>> {
@@ -60,8 +60,8 @@ pub(crate) fn routes() -> Router<Arc<Site>> {
 
 /// `GET /metrics`
 async fn exposition(State(site): State<Arc<Site>>) -> Response {
-    let picture = site.cache.fresh(FRESH).await;
-    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::render(&picture)).into_response()
+    let snapshot = site.cache.current(SNAPSHOT_TIMEOUT).await;
+    ([(header::CONTENT_TYPE, metrics::CONTENT_TYPE)], metrics::render(&snapshot)).into_response()
 }
 
 /// Error response: a status, and a message that is sent as JSON.
@@ -150,11 +150,11 @@ async fn blocking<T: Send + 'static>(
 }
 
 /// Sends a request to the machine, on a blocking thread.
-async fn ask<T: Send + 'static>(
+async fn with_machine<T: Send + 'static>(
     site: &Site,
-    ask: impl FnOnce(&Machine) -> Result<T, Error> + Send + 'static,
+    operation: impl FnOnce(&Machine) -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Problem> {
     let unreached = || Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the machine has not been reached yet");
-    let domain = site.cache.picture().domain.clone().ok_or_else(unreached)?;
-    blocking(move || ask(&Machine::of(&domain)).map_err(Problem::from)).await
+    let domain = site.cache.snapshot().domain.clone().ok_or_else(unreached)?;
+    blocking(move || operation(&Machine::of(&domain)).map_err(Problem::from)).await
 }

@@ -89,7 +89,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_json_and_an_object_is_listed() {
+    fn json_objects_are_listed() {
         let folder = std::env::temp_dir().join(format!("tombolo-results-{}", std::process::id()));
         std::fs::create_dir_all(&folder).unwrap();
         std::fs::write(folder.join("b.json"), r#"{"label": "<b>here</b>", "taken_at": 7, "rows": []}"#)

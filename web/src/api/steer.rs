@@ -11,7 +11,7 @@ use tombolo::{DomainId, SpawnOptions};
 use tombolo_admin::{Frequency, Signal};
 
 use super::job::{Job, Ranks};
-use super::{Answer, FRESH, Problem, ask, body, json, suggest};
+use super::{Answer, Problem, SNAPSHOT_TIMEOUT, body, json, suggest, with_machine};
 use crate::server::Site;
 use crate::view;
 
@@ -97,9 +97,9 @@ fn done(domain: Option<DomainId>) -> Answer {
 }
 
 /// Parses a domain that may be steered: any but this server's own.
-fn steered(site: &Site, text: &str) -> Result<DomainId, Problem> {
+fn steerable_domain(site: &Site, text: &str) -> Result<DomainId, Problem> {
     let id = view::domain_id(text).map_err(|missing| Problem::not_found(missing.to_string()))?;
-    if site.cache.picture().observer() == Some(id) {
+    if site.cache.snapshot().observer() == Some(id) {
         let text = "that is the server of this page itself; Ctrl-C ends it where it was started";
         return Err(Problem::new(StatusCode::CONFLICT, text));
     }
@@ -130,57 +130,57 @@ pub(super) async fn start(State(site): State<Arc<Site>>, request: Request) -> An
         environment.into_iter().fold(options, |options, (name, value)| options.env(name, value))
     } else {
         let job = Job { ranks, environment, grants };
-        job.check(&site.cache.fresh(FRESH).await.seen, &found)?;
+        job.check(&site.cache.current(SNAPSHOT_TIMEOUT).await.seen, &found)?;
         let image = std::path::absolute(&found.path).unwrap_or(found.path);
         job.spawn(&site.options.command, &image, arguments)
     };
     if let Some(directory) = directory.filter(|directory| !directory.is_empty()) {
         options = options.directory(directory);
     }
-    done(Some(ask(&site, move |machine| machine.domain().spawn(&options)).await?.id()))
+    done(Some(with_machine(&site, move |machine| machine.domain().spawn(&options)).await?.id()))
 }
 
 /// `POST /api/pause`
 pub(super) async fn pause(State(site): State<Arc<Site>>, request: Request) -> Answer {
-    let id = steered(&site, &body::<Which>(request).await?.domain)?;
-    ask(&site, move |machine| machine.pause(id)).await?;
+    let id = steerable_domain(&site, &body::<Which>(request).await?.domain)?;
+    with_machine(&site, move |machine| machine.pause(id)).await?;
     done(Some(id))
 }
 
 /// `POST /api/resume`
 pub(super) async fn resume(State(site): State<Arc<Site>>, request: Request) -> Answer {
-    let id = steered(&site, &body::<Which>(request).await?.domain)?;
-    ask(&site, move |machine| machine.resume(id)).await?;
+    let id = steerable_domain(&site, &body::<Which>(request).await?.domain)?;
+    with_machine(&site, move |machine| machine.resume(id)).await?;
     done(Some(id))
 }
 
 /// `POST /api/stop`
 pub(super) async fn stop(State(site): State<Arc<Site>>, request: Request) -> Answer {
     let Stop { domain, grace_ms } = body(request).await?;
-    let id = steered(&site, &domain)?;
-    ask(&site, move |machine| machine.kill(id, Signal::TERM, grace(grace_ms))).await?;
+    let id = steerable_domain(&site, &domain)?;
+    with_machine(&site, move |machine| machine.kill(id, Signal::TERM, grace(grace_ms))).await?;
     done(Some(id))
 }
 
 /// `POST /api/kill`
 pub(super) async fn kill(State(site): State<Arc<Site>>, request: Request) -> Answer {
-    let id = steered(&site, &body::<Which>(request).await?.domain)?;
-    ask(&site, move |machine| machine.kill(id, Signal::KILL, Duration::ZERO)).await?;
+    let id = steerable_domain(&site, &body::<Which>(request).await?.domain)?;
+    with_machine(&site, move |machine| machine.kill(id, Signal::KILL, Duration::ZERO)).await?;
     done(Some(id))
 }
 
 /// `POST /api/repeat`
 pub(super) async fn repeat(State(site): State<Arc<Site>>, request: Request) -> Answer {
     let Repeat { domain, node } = body(request).await?;
-    let id = steered(&site, &domain)?;
-    done(Some(ask(&site, move |machine| machine.repeat(id, node.as_deref())).await?))
+    let id = steerable_domain(&site, &domain)?;
+    done(Some(with_machine(&site, move |machine| machine.repeat(id, node.as_deref())).await?))
 }
 
 /// `POST /api/move`
 pub(super) async fn move_to(State(site): State<Arc<Site>>, request: Request) -> Answer {
     let Move { domain, node, grace_ms } = body(request).await?;
-    let id = steered(&site, &domain)?;
-    done(Some(ask(&site, move |machine| machine.move_to(id, &node, grace(grace_ms))).await?))
+    let id = steerable_domain(&site, &domain)?;
+    done(Some(with_machine(&site, move |machine| machine.move_to(id, &node, grace(grace_ms))).await?))
 }
 
 /// `POST /api/frequency`
@@ -192,20 +192,20 @@ pub(super) async fn frequency(State(site): State<Arc<Site>>, request: Request) -
             "no setting given; set a governor, a lowest or a highest frequency",
         ));
     }
-    ask(&site, move |machine| machine.set_frequency(&node, frequency)).await?;
+    with_machine(&site, move |machine| machine.set_frequency(&node, frequency)).await?;
     done(None)
 }
 
 /// `POST /api/restore`
 pub(super) async fn restore(State(site): State<Arc<Site>>, request: Request) -> Answer {
     let Node { node } = body(request).await?;
-    ask(&site, move |machine| machine.restore_frequency(&node)).await?;
+    with_machine(&site, move |machine| machine.restore_frequency(&node)).await?;
     done(None)
 }
 
 /// `POST /api/restart`
 pub(super) async fn restart(State(site): State<Arc<Site>>, request: Request) -> Answer {
     let Node { node } = body(request).await?;
-    ask(&site, move |machine| machine.restart_node(&node)).await?;
+    with_machine(&site, move |machine| machine.restart_node(&node)).await?;
     done(None)
 }

@@ -10,8 +10,8 @@ use tombolo::nodes::Target;
 use tombolo_machine::suggest;
 use tombolo_placement::{Choice, Facts, Needs, PlacementError, choose};
 
-use super::images::Found;
-use super::{Answer, Problem, ask, json};
+use super::images::ImageInfo;
+use super::{Answer, Problem, json, with_machine};
 use crate::server::Site;
 
 /// Node that can run the image.
@@ -49,11 +49,15 @@ pub(super) async fn suggest(
 }
 
 /// Returns the nodes that can run an image and meet the needs, best first; never empty.
-pub(super) async fn candidates(site: &Site, image: &Found, needs: &str) -> Result<Vec<Candidate>, Problem> {
+pub(super) async fn candidates(
+    site: &Site,
+    image: &ImageInfo,
+    needs: &str,
+) -> Result<Vec<Candidate>, Problem> {
     let needs = read(needs)?;
     let asked = needs.clone();
-    let facts = ask(site, move |machine| Facts::ask(machine.domain(), &asked)).await?;
-    chosen(&facts, &needs, &image.targets)
+    let facts = with_machine(site, move |machine| Facts::query(machine.domain(), &asked)).await?;
+    choose_nodes(&facts, &needs, &image.targets)
 }
 
 fn read(text: &str) -> Result<Needs, Problem> {
@@ -64,7 +68,7 @@ fn read(text: &str) -> Result<Needs, Problem> {
     })
 }
 
-fn chosen(facts: &Facts, needs: &Needs, targets: &[Target]) -> Result<Vec<Candidate>, Problem> {
+fn choose_nodes(facts: &Facts, needs: &Needs, targets: &[Target]) -> Result<Vec<Candidate>, Problem> {
     let refused = |error: PlacementError| match error {
         PlacementError::Machine(error) => Problem::from(error),
         error => Problem::new(StatusCode::CONFLICT, error.to_string()),
@@ -102,7 +106,7 @@ mod tests {
     }
 
     fn facts() -> Facts {
-        Facts::of([
+        Facts::from_records([
             node(0, "host", "x86_64", true, 200, 4000),
             node(1, "arm0", "aarch64", true, 1000, 500),
             node(2, "arm1", "aarch64", false, 1000, 900),
@@ -115,11 +119,11 @@ mod tests {
 
     #[test]
     fn nodes_are_suggested_by_their_free_speed_where_there_is_a_build() {
-        let found = chosen(&facts(), &Needs::default(), &targets(&["x86_64", "aarch64"])).unwrap();
+        let found = choose_nodes(&facts(), &Needs::default(), &targets(&["x86_64", "aarch64"])).unwrap();
         let scores: Vec<(&str, u64)> = found.iter().map(|it| (it.node.as_str(), it.score)).collect();
         assert_eq!(scores, [("host", 800), ("arm0", 500)]);
         assert_eq!(found[0].why, "20 % of its one processor is free, and none here is faster");
-        let error = chosen(&facts(), &Needs::default(), &targets(&["riscv64"])).unwrap_err();
+        let error = choose_nodes(&facts(), &Needs::default(), &targets(&["riscv64"])).unwrap_err();
         assert_eq!(error.status, StatusCode::CONFLICT);
         assert!(error.text.contains("built for riscv64"), "{error:?}");
     }
@@ -127,12 +131,12 @@ mod tests {
     #[test]
     fn needs_are_checked() {
         let both = targets(&["x86_64", "aarch64"]);
-        let found = chosen(&facts(), &read("idle>=0.5").unwrap(), &both).unwrap();
+        let found = choose_nodes(&facts(), &read("idle>=0.5").unwrap(), &both).unwrap();
         assert_eq!(found.iter().map(|it| it.node.as_str()).collect::<Vec<_>>(), ["arm0"]);
         let error = read("memry>1G").unwrap_err();
         assert_eq!(error.status, StatusCode::BAD_REQUEST);
         assert!(error.text.ends_with("did you mean 'memory'?"), "{error:?}");
-        let error = chosen(&facts(), &read("near=mars").unwrap(), &both).unwrap_err();
+        let error = choose_nodes(&facts(), &read("near=mars").unwrap(), &both).unwrap_err();
         assert_eq!(error.status, StatusCode::NOT_FOUND);
     }
 }

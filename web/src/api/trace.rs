@@ -27,7 +27,7 @@ const MAX_SECONDS: u64 = 60;
 const MAX_EVENTS: u64 = 4_000_000;
 
 /// Interval between two polls of the domains' trace pages.
-const PAUSE: Duration = Duration::from_millis(2);
+const POLL_INTERVAL: Duration = Duration::from_millis(2);
 
 #[derive(Deserialize)]
 pub(super) struct TraceQuery {
@@ -35,9 +35,9 @@ pub(super) struct TraceQuery {
 }
 
 /// Sets its flag when the request is dropped.
-struct Leaving(Arc<AtomicBool>);
+struct DisconnectFlag(Arc<AtomicBool>);
 
-impl Drop for Leaving {
+impl Drop for DisconnectFlag {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -55,14 +55,14 @@ pub(super) async fn trace(
     let seconds = asked.ok().map(|asked| asked.seconds).filter(|seconds| (1..=MAX_SECONDS).contains(seconds));
     let wrong = || Problem::bad_request(format!("say for how long: /trace?seconds=1 to {MAX_SECONDS}"));
     let time = Duration::from_secs(seconds.ok_or_else(wrong)?);
-    let picture = site.cache.picture();
+    let snapshot = site.cache.snapshot();
     let domain =
-        picture.domain.clone().ok_or_else(|| Problem::internal("the machine has not been reached yet"))?;
+        snapshot.domain.clone().ok_or_else(|| Problem::internal("the machine has not been reached yet"))?;
     let left = Arc::new(AtomicBool::new(false));
-    let _leaving = Leaving(Arc::clone(&left));
+    let _leaving = DisconnectFlag(Arc::clone(&left));
     let bytes = blocking(move || record(&Machine::of(&domain), time, &left)).await?;
     // Machine names consist of letters, digits, dashes and underscores.
-    let file = format!("attachment; filename=\"{}.pftrace\"", picture.machine);
+    let file = format!("attachment; filename=\"{}.pftrace\"", snapshot.machine);
     let disposition = HeaderValue::from_str(&file).unwrap_or(HeaderValue::from_static("attachment"));
     let headers = [
         (header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream")),
@@ -106,7 +106,7 @@ fn record(machine: &Machine, time: Duration, left: &AtomicBool) -> Result<Vec<u8
             break;
         }
         if found == 0 {
-            std::thread::sleep(PAUSE);
+            std::thread::sleep(POLL_INTERVAL);
         }
     }
     machine.stop_trace()?;
@@ -125,7 +125,7 @@ fn perfetto(file: &[u8]) -> Result<Vec<u8>, Problem> {
     let timeline = merge(&recording).map_err(|error| Problem::internal(error.to_string()))?;
     let mut export = Export::new(&recording, &timeline);
     let mut bytes = export.tracks();
-    while let Some(piece) = export.next_piece() {
+    while let Some(piece) = export.next_chunk() {
         bytes.extend(piece);
     }
     Ok(bytes)

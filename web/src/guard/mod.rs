@@ -156,7 +156,7 @@ impl Guard {
         let host = self.host(uri, headers).ok_or(Refusal::OtherHost)?;
         let post = method == Method::POST;
         let upgrade = headers.contains_key(header::UPGRADE);
-        match only(headers, header::ORIGIN) {
+        match single_header(headers, header::ORIGIN) {
             Ok(None) if !post && !upgrade => {}
             Ok(Some(origin)) if origin == format!("http://{host}") => {}
             _ => return Err(Refusal::OtherOrigin),
@@ -168,7 +168,7 @@ impl Guard {
 
     /// Returns the requested host if it is a name of this server.
     fn host(&self, uri: &Uri, headers: &HeaderMap) -> Option<String> {
-        let host = only(headers, header::HOST).ok()??.to_ascii_lowercase();
+        let host = single_header(headers, header::HOST).ok()??.to_ascii_lowercase();
         // An absolute request URI must name the same host.
         let named = uri.authority().is_none_or(|authority| authority.as_str().eq_ignore_ascii_case(&host));
         let (name, port) = match host.rsplit_once(':') {
@@ -186,7 +186,7 @@ impl Guard {
         if uri.path() == "/" && method == Method::GET && given.is_some() {
             return given.filter(|token| self.token.is(token)).map(|_| Admission::Login);
         }
-        if let Ok(Some(authorization)) = only(headers, header::AUTHORIZATION) {
+        if let Ok(Some(authorization)) = single_header(headers, header::AUTHORIZATION) {
             let (scheme, token) = authorization.split_once(' ')?;
             let bears = scheme.eq_ignore_ascii_case("bearer") && self.token.is(token.trim());
             return bears.then_some(Admission::Granted);
@@ -200,7 +200,7 @@ impl Guard {
 }
 
 /// Returns the value of a header that must occur at most once and be text.
-fn only(headers: &HeaderMap, name: header::HeaderName) -> Result<Option<&str>, ()> {
+fn single_header(headers: &HeaderMap, name: header::HeaderName) -> Result<Option<&str>, ()> {
     let mut values = headers.get_all(name).iter();
     match (values.next(), values.next()) {
         (None, _) => Ok(None),
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_were_made_to_mean_loopback_are_refused() {
+    fn dns_rebinding_is_refused() {
         for host in
             ["evil.example:7420", "127.0.0.1", "127.0.0.1:7421", "127.0.0.1.evil.example:7420", "[::1]", ""]
         {
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn looking_only_is_enforced_here() {
+    fn read_only_mode_is_enforced() {
         let all = headers(&[("host", HOST), ("origin", "http://127.0.0.1:7420"), COOKIE]);
         for method in [Method::POST, Method::PUT, Method::DELETE] {
             let admit = |steer| guard(steer).admit(us(), &method, &"/api/kill".parse().unwrap(), &all);
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn strangers_are_refused_before_all_else() {
+    fn strangers_are_refused_first() {
         let ours = us().user.unwrap();
         for peer in [
             Peer { user: None, ..us() },

@@ -132,12 +132,12 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_is_in_a_table_is_read_or_left(text in "[ 0-9A-Fa-fx:\\n€]{0,300}") {
+        fn any_table_content_is_parsed_or_skipped(text in "[ 0-9A-Fa-fx:\\n€]{0,300}") {
             let _ = find(&text, at("127.0.0.1:1"), at("127.0.0.1:2"));
         }
 
         #[test]
-        fn what_is_written_is_found(
+        fn written_connection_is_found(
             ip: [u8; 4], port: u16, far: [u8; 4], far_port: u16, user: u32, inode in 1_u64..,
         ) {
             let hex = |ip: [u8; 4], port: u16| format!("{:08X}:{port:04X}", u32::from_ne_bytes(ip));

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use tombolo::{ChannelId, DomainId, NodeId};
 use tombolo_admin::observe::{EndSample, Flow, InFlight, Seen, SeenChannel};
 
-use super::{Cut, Filter, Missing, Page, domain_id, node_name, node_named, program_of};
+use super::{Filter, Missing, Page, RowRange, domain_id, node_name, node_named, program_of};
 
 /// Selects and sorts channels.
 #[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
@@ -22,7 +22,7 @@ pub struct ChannelsQuery {
     pub descending: bool,
     /// Range of the matching rows.
     #[serde(flatten)]
-    pub cut: Cut,
+    pub cut: RowRange,
 }
 
 /// Sort key of channels; ties are broken by number.
@@ -76,8 +76,8 @@ pub struct FlowRow {
 }
 
 impl FlowRow {
-    /// Creates the row of one direction from the samples of its ends, as far as known; `moves` is whether the
-    /// channel had recent traffic.
+    /// Creates the row of one direction from the samples of its ends, as far as known; `has_traffic` is
+    /// whether the channel had recent traffic.
     fn new(from: Option<&EndSample>, to: Option<&EndSample>, flow: Flow, moves: bool) -> FlowRow {
         let known = from.filter(|from| from.slots != 0);
         let in_flight = InFlight::between(from, to, moves);
@@ -99,20 +99,20 @@ impl FlowRow {
 }
 
 /// Returns whether a channel had recent traffic.
-fn moves(channel: &SeenChannel) -> bool {
+fn has_traffic(channel: &SeenChannel) -> bool {
     [channel.forth, channel.back].iter().any(|flow| flow.rate_mhz != 0 || flow.bytes_per_s != 0)
 }
 
 /// Returns the number of messages in flight in both directions.
-fn depths(channel: &SeenChannel) -> u64 {
-    let (a, b, moves) = (channel.connecting.as_ref(), channel.accepting.as_ref(), moves(channel));
+fn total_depth(channel: &SeenChannel) -> u64 {
+    let (a, b, moves) = (channel.connecting.as_ref(), channel.accepting.as_ref(), has_traffic(channel));
     let ways = [InFlight::between(a, b, moves), InFlight::between(b, a, moves)];
     ways.iter().flatten().map(|in_flight| in_flight.messages).fold(0, u64::saturating_add)
 }
 
 /// Returns the end whose figures describe both directions: those of two ends are sampled at different moments
 /// and would not agree. The connecting end, if it has a sample.
-pub(crate) fn telling_end(channel: &SeenChannel) -> Option<&EndSample> {
+pub(crate) fn reporting_end(channel: &SeenChannel) -> Option<&EndSample> {
     channel.connecting.as_ref().or(channel.accepting.as_ref())
 }
 
@@ -130,7 +130,7 @@ fn row(seen: &Seen, channel: &SeenChannel) -> ChannelRow {
     let (a, b) = ends(channel);
     let program = |end: Option<DomainId>| end.map_or("", |end| program_of(seen, end)).to_owned();
     let node = |end: Option<DomainId>| end.map(|end| node_name(seen, end.node()));
-    let moves = moves(channel);
+    let moves = has_traffic(channel);
     ChannelRow {
         key: channel.id.0.to_string(),
         transport: from.or(to).map(|end| end.transport.name()),
@@ -167,17 +167,17 @@ pub fn channels(seen: &Seen, query: &ChannelsQuery) -> Result<Page<ChannelRow>, 
         node.is_none_or(|node| both.clone().any(|end| end.node() == node))
             && domain.is_none_or(|domain| both.clone().any(|end| end == domain))
             && (filter.0.is_empty()
-                || filter.takes(both.clone().map(|end| program_of(seen, end)))
-                || both.clone().any(|end| filter.takes([end.to_string().as_str()]))
-                || both.clone().any(|end| filter.takes([node_name(seen, end.node()).as_str()]))
-                || filter.takes([channel.id.0.to_string().as_str()]))
+                || filter.matches(both.clone().map(|end| program_of(seen, end)))
+                || both.clone().any(|end| filter.matches([end.to_string().as_str()]))
+                || both.clone().any(|end| filter.matches([node_name(seen, end.node()).as_str()]))
+                || filter.matches([channel.id.0.to_string().as_str()]))
     };
     let mut all: Vec<&SeenChannel> = seen.channels.values().filter(wanted).collect();
     let key = |channel: &SeenChannel| match query.sort {
         ChannelSort::Id => channel.id.0,
         ChannelSort::Rate => channel.forth.rate_mhz.saturating_add(channel.back.rate_mhz),
         ChannelSort::Bytes => channel.forth.bytes_per_s.saturating_add(channel.back.bytes_per_s),
-        ChannelSort::Depth => depths(channel),
+        ChannelSort::Depth => total_depth(channel),
     };
     all.sort_by(|a, b| {
         let order = key(a).cmp(&key(b));

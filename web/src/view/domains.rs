@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tombolo::DomainId;
 use tombolo_admin::observe::{Seen, SeenDomain};
 
-use super::{Cut, Filter, Missing, Page, ms, node_name};
+use super::{Filter, Missing, Page, RowRange, ms, node_name};
 
 /// Selects and sorts domains.
 #[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
@@ -25,7 +25,7 @@ pub struct DomainsQuery {
     pub descending: bool,
     /// Range of the matching rows.
     #[serde(flatten)]
-    pub cut: Cut,
+    pub cut: RowRange,
 }
 
 /// Selects domains by whether they live.
@@ -134,8 +134,8 @@ pub fn domains(seen: &Seen, query: &DomainsQuery) -> Page<DomainRow> {
         state
             && node.is_none_or(|node| node == Some(domain.node))
             && (filter.0.is_empty()
-                || filter.takes([domain.program.as_str(), &domain.arguments, name()])
-                || filter.takes([domain.id.to_string().as_str()]))
+                || filter.matches([domain.program.as_str(), &domain.arguments, name()])
+                || filter.matches([domain.id.to_string().as_str()]))
     };
     let mut all: Vec<&SeenDomain> = seen.domains.values().filter(wanted).collect();
     sort(&mut all, query.sort, query.descending);

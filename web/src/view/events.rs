@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tombolo_admin::observe::{Happening, Seen, SeenEvent};
 
-use super::{Cut, Filter, Page, ms, node_name};
+use super::{Filter, Page, RowRange, ms, node_name};
 
 /// Selects events by a word, and a page of them.
 #[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
@@ -13,7 +13,7 @@ pub struct EventsQuery {
     pub filter: String,
     /// Range of the matching rows.
     #[serde(flatten)]
-    pub cut: Cut,
+    pub cut: RowRange,
 }
 
 /// An event in the history of the machine.
@@ -64,9 +64,9 @@ pub fn events(seen: &Seen, query: &EventsQuery) -> Page<EventRow> {
     let filter = Filter::new(&query.filter);
     let wanted = |event: &&SeenEvent| {
         filter.0.is_empty()
-            || filter.takes([what(event.happening), &event.text])
-            || event.domain.is_some_and(|domain| filter.takes([domain.to_string().as_str()]))
-            || event.node.is_some_and(|node| filter.takes([node_name(seen, node).as_str()]))
+            || filter.matches([what(event.happening), &event.text])
+            || event.domain.is_some_and(|domain| filter.matches([domain.to_string().as_str()]))
+            || event.node.is_some_and(|node| filter.matches([node_name(seen, node).as_str()]))
     };
     let all: Vec<&SeenEvent> = seen.events.values().rev().filter(wanted).collect();
     query.cut.of(&all, |event| row(seen, event))

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use tombolo::DomainId;
 use tombolo_hubs::{Description, Kind, Status, Waiting};
 
-use super::{Cut, Filter, Page};
+use super::{Filter, Page, RowRange};
 
 /// Selects hubs by a word, and a page of them.
 #[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
@@ -14,7 +14,7 @@ pub struct HubsQuery {
     pub filter: String,
     /// Range of the matching rows.
     #[serde(flatten)]
-    pub cut: Cut,
+    pub cut: RowRange,
 }
 
 /// Row of a hub, as of the last query.
@@ -80,7 +80,7 @@ impl HubRow {
 pub fn hubs(all: &[HubRow], query: &HubsQuery) -> Page<HubRow> {
     let filter = Filter::new(&query.filter);
     let owner = |hub: &HubRow| hub.owner.clone().unwrap_or_default();
-    let wanted = |hub: &&HubRow| filter.takes([&*hub.key, hub.kind, &*hub.node, &*owner(hub)]);
+    let wanted = |hub: &&HubRow| filter.matches([&*hub.key, hub.kind, &*hub.node, &*owner(hub)]);
     let all: Vec<&HubRow> = all.iter().filter(wanted).collect();
     query.cut.of(&all, |hub| (*hub).clone())
 }

@@ -5,7 +5,7 @@ use tombolo_admin::observe::{NodePhase, Seen, SeenNode};
 
 use super::ms;
 use super::nodes::{load, shares_kernel};
-use crate::cache::{MonitorState, Picture};
+use crate::cache::{MonitorState, Snapshot};
 
 /// Data of the page's header.
 #[derive(Serialize, Clone, PartialEq, Debug)]
@@ -33,27 +33,27 @@ pub struct MachineRow {
 
 /// Returns the row of the machine as a whole.
 #[must_use]
-pub fn machine(picture: &Picture, steer: bool) -> MachineRow {
-    let seen = &picture.seen;
+pub fn machine(snapshot: &Snapshot, steer: bool) -> MachineRow {
+    let seen = &snapshot.seen;
     let (mut rate_mhz, mut bytes_per_s) = (0_u64, 0_u64);
     for flow in seen.channels.values().flat_map(|channel| [channel.forth, channel.back]) {
         rate_mhz = rate_mhz.saturating_add(flow.rate_mhz);
         bytes_per_s = bytes_per_s.saturating_add(flow.bytes_per_s);
     }
-    let (monitor, trouble) = match &picture.monitor {
+    let (monitor, trouble) = match &snapshot.monitor {
         MonitorState::Connected => ("connected", None),
         MonitorState::Gone { why } => ("gone", Some(why.clone())),
     };
     let (cores, load) = processors(seen);
     MachineRow {
         key: "machine",
-        name: picture.machine.clone(),
+        name: snapshot.machine.clone(),
         version: env!("CARGO_PKG_VERSION"),
         steer,
         monitor,
         trouble,
-        now_ms: ms(picture.now_ns),
-        wall_ms: ms(picture.wall_ns),
+        now_ms: ms(snapshot.now_ns),
+        wall_ms: ms(snapshot.wall_ns),
         nodes: seen.nodes.len(),
         nodes_up: seen.nodes.values().filter(|node| node.phase == NodePhase::Up).count(),
         cores,
@@ -63,7 +63,7 @@ pub fn machine(picture: &Picture, steer: bool) -> MachineRow {
         regions: seen.regions.len(),
         messages_per_s: rate_mhz / 1000,
         bytes_per_s,
-        tracing: picture.tracing,
+        tracing: snapshot.tracing,
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
     use crate::testing;
 
     #[test]
-    fn what_runs_on_the_hosts_kernel_counts_once() {
+    fn user_nodes_count_once() {
         let foreign = testing::user_node(2, "s390x-user", "s390x", 300);
         let mut seen = testing::seen([
             testing::node(0, "host", "x86_64", &[400, 100], 0),

@@ -1,4 +1,4 @@
-//! Views that pages can watch: each consists of rows of a picture, filtered, sorted and paged.
+//! Views that pages can watch: each consists of rows of a snapshot, filtered, sorted and paged.
 
 mod channels;
 mod domains;
@@ -14,7 +14,7 @@ use tombolo::{ChannelId, DomainId, NodeId};
 use tombolo_admin::observe::Seen;
 
 pub use channels::{ChannelRow, ChannelSort, ChannelsQuery, FlowRow, channel, channels};
-pub(crate) use channels::{ends as channel_ends, telling_end};
+pub(crate) use channels::{ends as channel_ends, reporting_end};
 pub use domains::{DomainDetail, DomainRow, DomainSort, DomainState, DomainsQuery, domain, domains};
 pub use events::{EventRow, EventsQuery, events};
 pub use hubs::{HubRow, HubsQuery, WaitingRow, hubs};
@@ -39,20 +39,20 @@ pub struct Page<T> {
 /// Range of the matching rows.
 #[derive(Deserialize, Clone, PartialEq, Eq, Debug)]
 #[serde(default)]
-pub struct Cut {
+pub struct RowRange {
     /// Number of rows to skip.
     pub offset: usize,
     /// Maximum number of rows, at most [`MAX_ROWS`].
     pub limit: usize,
 }
 
-impl Default for Cut {
+impl Default for RowRange {
     fn default() -> Self {
-        Cut { offset: 0, limit: 100 }
+        RowRange { offset: 0, limit: 100 }
     }
 }
 
-impl Cut {
+impl RowRange {
     /// Returns the page of the matching items; only its rows are created.
     pub(crate) fn of<T, R>(&self, all: &[T], row: impl FnMut(&T) -> R) -> Page<R> {
         let rows = all.iter().skip(self.offset).take(self.limit.min(MAX_ROWS)).map(row).collect();
@@ -74,7 +74,7 @@ impl Filter {
     }
 
     /// Returns whether any of the texts contains the word.
-    fn takes<'a>(&self, texts: impl IntoIterator<Item = &'a str>) -> bool {
+    fn matches<'a>(&self, texts: impl IntoIterator<Item = &'a str>) -> bool {
         let has = |text: &str| {
             if text.is_ascii() && self.0.is_ascii() {
                 // Fast path: ten thousand texts are searched four times per second, most of them ASCII.
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn channels_tell_both_ways() {
+    fn channels_have_both_directions() {
         let seen = duo();
         let query = |value| channels(&seen, &asked(value));
         let all = query(json!({"sort": "rate", "descending": true})).unwrap();
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn nodes_tell_all_and_unknown_things_are_null() {
+    fn unknown_node_values_are_null() {
         let mut seen = duo();
         let host = serde_json::to_value(super::node(&seen, "host").unwrap()).unwrap();
         assert_eq!(
@@ -253,18 +253,18 @@ mod tests {
 
     #[test]
     fn filters_look_for_a_word_in_any_case() {
-        assert!(Filter::new("").takes(["x"]) && Filter::new(" ").takes([]));
-        assert!(Filter::new("PING").takes(["no", "a pingpong"]));
-        assert!(Filter::new("grün").takes(["GRÜN"]));
-        assert!(!Filter::new("ping").takes(["pin", "g"]));
+        assert!(Filter::new("").matches(["x"]) && Filter::new(" ").matches([]));
+        assert!(Filter::new("PING").matches(["no", "a pingpong"]));
+        assert!(Filter::new("grün").matches(["GRÜN"]));
+        assert!(!Filter::new("ping").matches(["pin", "g"]));
     }
 
     #[test]
     fn a_page_is_cut_and_counts_all() {
         let all: Vec<u32> = (0..1000).collect();
-        let page = Cut { offset: 990, limit: 20 }.of(&all, |number| *number);
+        let page = RowRange { offset: 990, limit: 20 }.of(&all, |number| *number);
         assert_eq!((page.total, page.rows.len(), page.rows[0]), (1000, 10, 990));
-        assert_eq!(Cut { offset: 0, limit: usize::MAX }.of(&all, |number| *number).rows.len(), MAX_ROWS);
-        assert_eq!(Cut { offset: usize::MAX, limit: 1 }.of(&all, |number| *number).rows.len(), 0);
+        assert_eq!(RowRange { offset: 0, limit: usize::MAX }.of(&all, |number| *number).rows.len(), MAX_ROWS);
+        assert_eq!(RowRange { offset: usize::MAX, limit: 1 }.of(&all, |number| *number).rows.len(), 0);
     }
 }

@@ -118,7 +118,7 @@ fn power_mw(sample: &NodeSample) -> Option<u64> {
 }
 
 /// Returns `None` for 0, which means unknown.
-fn told(number: u32) -> Option<u32> {
+fn nonzero(number: u32) -> Option<u32> {
     (number != 0).then_some(number)
 }
 
@@ -142,7 +142,7 @@ impl From<&SeenNode> for NodeRow {
             shared: shares_kernel(node),
             cores: sample.map_or(0, |sample| sample.cores.len()).max(usize::from(info.cores)),
             load: sample.map(load),
-            speed: sample.and_then(|sample| told(sample.speed)),
+            speed: sample.and_then(|sample| nonzero(sample.speed)),
             memory_used_bytes: sample.map(|sample| sample.memory_used_bytes),
             memory_bytes: sample.map(|sample| sample.memory_bytes).filter(|bytes| *bytes > 0),
             domains: info.domains,
@@ -198,11 +198,11 @@ pub fn node(seen: &Seen, name: &str) -> Result<NodeDetail, Missing> {
 fn cores(sample: &NodeSample) -> Vec<CoreRow> {
     let row = |core: &tombolo_admin::observe::CoreSample| CoreRow {
         load: core.load_permille,
-        khz: told(core.frequency_khz),
-        min_khz: told(core.min_khz),
-        max_khz: told(core.max_khz),
-        floor_khz: told(core.floor_khz),
-        ceiling_khz: told(core.ceiling_khz),
+        khz: nonzero(core.frequency_khz),
+        min_khz: nonzero(core.min_khz),
+        max_khz: nonzero(core.max_khz),
+        floor_khz: nonzero(core.floor_khz),
+        ceiling_khz: nonzero(core.ceiling_khz),
         governor: sample.governors.get(usize::from(core.governor)).cloned(),
     };
     sample.cores.iter().map(row).collect()

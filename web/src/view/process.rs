@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tombolo_omp_process::{NodeReport, ProcessReport, ThreadReport};
 
-use super::{Cut, Filter, Page};
+use super::{Filter, Page, RowRange};
 
 /// Selects threads of a job by a word, and a page of them.
 #[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
@@ -15,7 +15,7 @@ pub struct ThreadsQuery {
     pub filter: String,
     /// Range of the matching rows.
     #[serde(flatten)]
-    pub cut: Cut,
+    pub cut: RowRange,
 }
 
 /// A job as one process.
@@ -68,7 +68,7 @@ pub struct ThreadRow {
 /// Returns the row of the job with this domain.
 #[must_use]
 pub fn process(domain: &str, report: &ProcessReport) -> ProcessRow {
-    let on = |number: usize| report.threads.iter().filter(|thread| thread.on == number).count();
+    let on = |number: usize| report.threads.iter().filter(|thread| thread.node == number).count();
     let node = |(number, node): (usize, &NodeReport)| ProcessNodeRow {
         name: node.name.clone(),
         isa: node.isa.clone(),
@@ -94,16 +94,22 @@ pub fn threads(report: &ProcessReport, query: &ThreadsQuery) -> Page<ThreadRow> 
     let name = |number: usize| report.nodes[number].name.as_str();
     let wanted = |thread: &&ThreadReport| {
         let function = thread.function.as_deref().unwrap_or_default();
-        filter.takes([thread.role.name(), thread.state.name(), name(thread.made), name(thread.on), function])
+        filter.matches([
+            thread.role.name(),
+            thread.state.name(),
+            name(thread.home_node),
+            name(thread.node),
+            function,
+        ])
     };
     let all: Vec<&ThreadReport> = report.threads.iter().filter(wanted).collect();
     query.cut.of(&all, |thread| ThreadRow {
         key: thread.number.to_string(),
         role: thread.role.name(),
-        member: thread.member,
+        member: thread.team_number,
         handle: format!("{:#x}", thread.handle),
-        made: name(thread.made).to_owned(),
-        node: name(thread.on).to_owned(),
+        made: name(thread.home_node).to_owned(),
+        node: name(thread.node).to_owned(),
         state: thread.state.name(),
         time_ms: thread.time_ns / 1_000_000,
         moves: thread.moves,
@@ -123,10 +129,10 @@ mod tests {
         let thread = |number: u32, role, on| ThreadReport {
             number,
             role,
-            member: 0,
+            team_number: 0,
             handle: 0xab00,
-            made: 0,
-            on,
+            home_node: 0,
+            node: on,
             state: State::Running,
             time_ns: 1_999_999,
             moves: number.into(),
@@ -143,7 +149,7 @@ mod tests {
     #[test]
     fn threads_are_filtered_and_cut() {
         let keys = |filter: &str, offset| {
-            let cut = Cut { offset, limit: 2 };
+            let cut = RowRange { offset, limit: 2 };
             let query = ThreadsQuery { filter: filter.into(), cut, ..ThreadsQuery::default() };
             let page = threads(&report(), &query);
             (page.total, page.rows.into_iter().map(|row| row.key).collect::<Vec<_>>())

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use tombolo::region::{Backing, CapabilityInfo, Seal};
 use tombolo_admin::observe::{Seen, SeenRegion};
 
-use super::{Cut, Filter, Missing, Page, domain_id, node_name, node_named, program_of};
+use super::{Filter, Missing, Page, RowRange, domain_id, node_name, node_named, program_of};
 
 /// Selects regions by a word, node or maker, and a page of them.
 #[derive(Deserialize, Clone, PartialEq, Eq, Debug, Default)]
@@ -18,7 +18,7 @@ pub struct RegionsQuery {
     pub domain: Option<String>,
     /// Range of the matching rows.
     #[serde(flatten)]
-    pub cut: Cut,
+    pub cut: RowRange,
 }
 
 /// A region of memory, with its maker and its uses.
@@ -87,8 +87,8 @@ pub fn regions(seen: &Seen, query: &RegionsQuery) -> Result<Page<RegionRow>, Mis
         node.is_none_or(|node| node.info.id == info.id.node())
             && domain.is_none_or(|domain| domain == info.maker)
             && (filter.0.is_empty()
-                || filter.takes([program_of(seen, info.maker)])
-                || filter.takes([info.id.to_string().as_str(), &info.maker.to_string()]))
+                || filter.matches([program_of(seen, info.maker)])
+                || filter.matches([info.id.to_string().as_str(), &info.maker.to_string()]))
     };
     let all: Vec<&SeenRegion> = seen.regions.values().filter(wanted).collect();
     Ok(query.cut.of(&all, |region| row(seen, region)))

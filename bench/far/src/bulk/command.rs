@@ -9,7 +9,7 @@ use tombolo::Channel;
 use crate::Error;
 
 /// Maximum time that either side may keep the other waiting: an emulated processor fills megabytes slowly.
-pub const PATIENCE: Duration = Duration::from_secs(60);
+pub const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Length of a command and of an answer.
 pub const COMMAND_BYTES: usize = 24;
@@ -138,7 +138,7 @@ impl Command {
 ///
 /// # Errors
 /// The channel fails.
-pub fn tell(control: &mut Channel, command: Command) -> Result<(), Error> {
+pub fn send_command(control: &mut Channel, command: Command) -> Result<(), Error> {
     send(control, command.words())
 }
 
@@ -146,7 +146,7 @@ pub fn tell(control: &mut Channel, command: Command) -> Result<(), Error> {
 ///
 /// # Errors
 /// The channel fails.
-pub fn answer(control: &mut Channel, took_ps: u64) -> Result<(), Error> {
+pub fn send_answer(control: &mut Channel, took_ps: u64) -> Result<(), Error> {
     send(control, [ANSWER, took_ps, 0])
 }
 
@@ -154,7 +154,7 @@ pub fn answer(control: &mut Channel, took_ps: u64) -> Result<(), Error> {
 ///
 /// # Errors
 /// The channel fails, or the message is not a command.
-pub fn hear(control: &mut Channel) -> Result<Command, Error> {
+pub fn recv_command(control: &mut Channel) -> Result<Command, Error> {
     let words = recv(control)?;
     Command::from_words(words).ok_or(Error::Unexpected { length_bytes: COMMAND_BYTES })
 }
@@ -163,7 +163,7 @@ pub fn hear(control: &mut Channel) -> Result<Command, Error> {
 ///
 /// # Errors
 /// The channel fails, or the message is not an answer.
-pub fn answered(control: &mut Channel) -> Result<u64, Error> {
+pub fn recv_answer(control: &mut Channel) -> Result<u64, Error> {
     match recv(control)? {
         [ANSWER, took_ps, 0] => Ok(took_ps),
         _ => Err(Error::Unexpected { length_bytes: COMMAND_BYTES }),
@@ -208,7 +208,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_come_back() {
+    fn commands_round_trip() {
         for command in [
             Command::Join,
             Command::Leave,

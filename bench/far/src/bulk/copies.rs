@@ -4,7 +4,7 @@ use std::hint::black_box;
 use std::time::{Duration, Instant};
 
 use tombolo_base::SharedMemory;
-use tombolo_platform::copy::{self, Loop};
+use tombolo_platform::copy::{self, CopyLoop};
 
 use super::command::Way;
 use crate::Error;
@@ -26,8 +26,8 @@ pub fn median_ps(way: Way, memory: &SharedMemory, length_ns: u64) -> Result<u64,
                 black_box(&mut other[..]).copy_from_slice(black_box(&own));
                 Ok(())
             }
-            Way::Pull => copy::read(Loop::Best, memory, 0, black_box(&mut own)),
-            Way::Push => copy::write(Loop::Best, memory, 0, black_box(&own)),
+            Way::Pull => copy::read(CopyLoop::Best, memory, 0, black_box(&mut own)),
+            Way::Push => copy::write(CopyLoop::Best, memory, 0, black_box(&own)),
         };
         copied.map_err(|_| Error::Unexpected { length_bytes: bytes })
     };

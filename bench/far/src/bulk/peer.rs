@@ -18,7 +18,7 @@ pub fn bulk_name(name: &str) -> String {
 /// # Errors
 /// A channel cannot be opened or fails, or received data differs from what was sent.
 pub fn run(name: &str) -> Result<(), Error> {
-    let domain = Domain::attach()?.with_timeout(command::PATIENCE);
+    let domain = Domain::attach()?.with_timeout(command::TIMEOUT);
     let control = domain.connect(name)?;
     let bulk = domain.connect_bulk(bulk_name(name))?;
     Far { domain, control, mover: Mover::new(bulk), pool: None, node: None }.serve()
@@ -30,7 +30,7 @@ pub fn run(name: &str) -> Result<(), Error> {
 /// # Errors
 /// As [`run`].
 pub fn run_of_pair(name: &str, pair: &str, makes: Option<&str>) -> Result<(), Error> {
-    let domain = Domain::attach()?.with_timeout(command::PATIENCE);
+    let domain = Domain::attach()?.with_timeout(command::TIMEOUT);
     let control = domain.connect(name)?;
     let options = BulkOptions::default();
     let bulk = match makes {
@@ -53,9 +53,9 @@ struct Far {
 impl Far {
     fn serve(&mut self) -> Result<(), Error> {
         loop {
-            let command = command::hear(&mut self.control)?;
-            let took_ps = self.obey(command)?;
-            command::answer(&mut self.control, took_ps)?;
+            let command = command::recv_command(&mut self.control)?;
+            let took_ps = self.execute(command)?;
+            command::send_answer(&mut self.control, took_ps)?;
             if command == Command::Bye {
                 return Ok(());
             }
@@ -63,7 +63,7 @@ impl Far {
     }
 
     /// Executes a command and returns the picoseconds of the timed operation.
-    fn obey(&mut self, command: Command) -> Result<u64, Error> {
+    fn execute(&mut self, command: Command) -> Result<u64, Error> {
         match command {
             Command::Make { bytes, count } => self.make(bytes, count)?,
             Command::Drop => self.drop_own()?,

@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 use tombolo::channel::Either;
 use tombolo::{Channel, Domain};
 use tombolo_copies::engines::SharedMemory;
-use tombolo_platform::copy::{self, Loop};
+use tombolo_platform::copy::{self, CopyLoop};
 
-use super::{messages, tell};
+use super::{messages, print_figure};
 use crate::lines::Lines;
 use crate::ring::command::{Command, LONG_BYTES};
 use crate::ring::end::{Ends, STALL, recv_polling, send_polling};
@@ -17,7 +17,7 @@ use crate::ring::{lead, peer};
 use crate::{Error, cpus};
 
 /// Timeout for the other side to open a channel.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Lengths of messages whose round trips are measured.
 pub const LENGTHS: [usize; 7] = [8, 64, 256, 1024, 4096, 16384, LONG_BYTES];
@@ -25,9 +25,9 @@ pub const LENGTHS: [usize; 7] = [8, 64, 256, 1024, 4096, 16384, LONG_BYTES];
 /// Number of warm-up round trips per length.
 const WARM: usize = 100;
 /// Minimum number of samples: fewer have no 99th percentile.
-const LEAST: usize = 100;
+const MIN_SAMPLES: usize = 100;
 /// Maximum number of samples, for which memory is allocated.
-const MOST: usize = 1 << 20;
+const MAX_SAMPLES: usize = 1 << 20;
 
 /// Duration and processors of the measurement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,7 +61,7 @@ impl Plan {
 
 /// Measures together with the other rank of the job, which runs the same program. Rank 0 prints the figures.
 pub(super) fn run(plan: Plan) -> Result<(), Error> {
-    let domain = Domain::attach()?.with_timeout(PATIENCE);
+    let domain = Domain::attach()?.with_timeout(TIMEOUT);
     let job = domain.job()?;
     let rank = job.rank().min(1);
     if let Some(cpu) = plan.cpus[rank as usize] {
@@ -77,15 +77,15 @@ pub(super) fn run(plan: Plan) -> Result<(), Error> {
     let slice = Duration::from_millis(plan.slice_ms);
     let clock_ns = clock_ns();
     if let Some(raw) = &ends.raw {
-        tell_times("limit", limit(&mut ends.ring, raw.memory.words(), (slice, clock_ns))?);
-        tell("limit_bytes_per_s", copies(&raw.memory, slice)?);
+        print_times("limit", limit(&mut ends.ring, raw.memory.words(), (slice, clock_ns))?);
+        print_figure("limit_bytes_per_s", copies(&raw.memory, slice)?);
     }
     for bytes in LENGTHS {
-        tell_times(&format!("round_trip_{bytes}"), round_trips(&mut ends.ring, bytes, (slice, clock_ns))?);
+        print_times(&format!("round_trip_{bytes}"), round_trips(&mut ends.ring, bytes, (slice, clock_ns))?);
     }
     let rate = |(count, elapsed): (u64, Duration)| (count * LONG_BYTES as u64) as f64 / elapsed.as_secs_f64();
-    tell("bytes_per_s", rate(lead::stream_out::<LONG_BYTES>(&mut ends.ring, slice)?));
-    tell("bytes_per_s_back", rate(lead::stream_back::<LONG_BYTES>(&mut ends.ring, slice)?));
+    print_figure("bytes_per_s", rate(lead::stream_out::<LONG_BYTES>(&mut ends.ring, slice)?));
+    print_figure("bytes_per_s_back", rate(lead::stream_back::<LONG_BYTES>(&mut ends.ring, slice)?));
     lead::end_peer(&mut ends.ring)?;
     Ok(())
 }
@@ -111,7 +111,7 @@ fn times(
             ..=WARM => start = Instant::now(),
             _ => times.push(took_ns as f64),
         }
-        if times.len() >= MOST || (times.len() >= LEAST && start.elapsed() >= slice) {
+        if times.len() >= MAX_SAMPLES || (times.len() >= MIN_SAMPLES && start.elapsed() >= slice) {
             break;
         }
     }
@@ -159,18 +159,18 @@ fn copies(memory: &SharedMemory, slice: Duration) -> Result<f64, Error> {
     // Advances through the memory like messages in a ring. The other side does not use it meanwhile.
     while count < room || start.elapsed() < slice {
         let at = count % room.max(1) * LONG_BYTES;
-        copy::write(Loop::Best, memory, at, &source).map_err(Error::of_figures)?;
+        copy::write(CopyLoop::Best, memory, at, &source).map_err(Error::of_figures)?;
         count += 1;
     }
     Ok((count * LONG_BYTES) as f64 / start.elapsed().as_secs_f64())
 }
 
 /// Prints the median and the 99th percentile.
-fn tell_times(name: &str, mut times_ns: Vec<f64>) {
+fn print_times(name: &str, mut times_ns: Vec<f64>) {
     times_ns.sort_unstable_by(f64::total_cmp);
     let at = |percent: usize| times_ns.get(times_ns.len() * percent / 100).copied().unwrap_or(0.0);
-    tell(&format!("{name}_p50_ns"), at(50));
-    tell(&format!("{name}_p99_ns"), at(99));
+    print_figure(&format!("{name}_p50_ns"), at(50));
+    print_figure(&format!("{name}_p99_ns"), at(99));
 }
 
 #[cfg(test)]
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plans_survive_and_others_are_refused() {
+    fn plans_round_trip_and_others_are_refused() {
         for cpus in [[None, None], [Some(0), Some(17)], [Some(3), None]] {
             let plan = Plan { slice_ms: 25, cpus };
             let words = plan.words();
@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn enough_is_timed_however_short_the_slice() {
+    fn minimum_count_is_timed_in_any_slice() {
         let mut runs = 0;
         let found = times((Duration::ZERO, u64::MAX), |number| {
             runs += 1;
@@ -199,7 +199,7 @@ mod tests {
             Ok(())
         });
         let found = found.expect("nothing fails");
-        assert_eq!((found.len(), runs), (LEAST, (LEAST + WARM) as u64));
+        assert_eq!((found.len(), runs), (MIN_SAMPLES, (MIN_SAMPLES + WARM) as u64));
         assert!(found.iter().all(|time_ns| *time_ns == 0.0), "the clock takes no less than nothing");
         let failed = times((Duration::ZERO, 0), |_| Err(Error::Stalled { waited: STALL }));
         assert!(failed.is_err());

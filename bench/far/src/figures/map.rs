@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use tombolo::Domain;
 use tombolo::region::{RegionOptions, Rights};
 
-use super::{median, tell};
+use super::{median, print_figure};
 use crate::Error;
 
 /// Timeout for the other domains to arrive at the barrier.
-const PATIENCE: Duration = Duration::from_secs(120);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Page size for touching, in bytes.
 const PAGE_BYTES: usize = 4096;
@@ -21,7 +21,7 @@ pub(super) fn run(name: &str, domains: u64, bytes: u64, rounds: u64) -> Result<(
     let parties = u32::try_from(domains).map_err(|_| Error::of_figures("start that number of domains"))?;
     let barrier = domain.names().barrier(name, parties)?;
     let mut times: [Vec<f64>; 4] = Default::default();
-    barrier.wait(PATIENCE)?;
+    barrier.wait(TIMEOUT)?;
     for _ in 0..rounds {
         let mut began = Instant::now();
         let mut lap = |of: usize| {
@@ -41,9 +41,9 @@ pub(super) fn run(name: &str, domains: u64, bytes: u64, rounds: u64) -> Result<(
         lap(3);
     }
     // Stays until all have measured, because ending a domain is work for the root.
-    barrier.wait(PATIENCE)?;
+    barrier.wait(TIMEOUT)?;
     for (what, times) in ["create", "map", "touch", "unmap"].into_iter().zip(times) {
-        tell(&format!("{what}_ns"), median(times));
+        print_figure(&format!("{what}_ns"), median(times));
     }
     Ok(())
 }

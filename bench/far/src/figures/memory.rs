@@ -7,10 +7,10 @@ use std::time::Duration;
 use tombolo::Domain;
 use tombolo::region::{RegionOptions, Rights};
 use tombolo_base::{LINE_BYTES, SharedMemory};
-use tombolo_platform::copy::{self, Loop};
+use tombolo_platform::copy::{self, CopyLoop};
 use tombolo_platform::memory;
 
-use super::{median_ns, tell};
+use super::{median_ns, print_figure};
 use crate::{Error, cpus};
 
 /// Length of the chain that fits in the L1 cache, as in the thesis.
@@ -71,7 +71,7 @@ fn largest(domain: &Domain, window: &str, bytes: usize) -> Result<tombolo::regio
 /// Measures all figures of a memory.
 fn measure(name: &str, memory: &SharedMemory, slice: Duration) -> Result<(), Error> {
     let bytes = memory.len_bytes();
-    tell(&format!("{name}.bytes"), bytes as f64);
+    print_figure(&format!("{name}.bytes"), bytes as f64);
     for (what, length, pattern) in [
         ("small", SMALL_BYTES, Pattern::Random),
         ("random", bytes, Pattern::Random),
@@ -87,19 +87,20 @@ fn measure(name: &str, memory: &SharedMemory, slice: Duration) -> Result<(), Err
             Ok::<(), Error>(())
         })?;
         black_box(at);
-        tell(&format!("{name}.{what}_ns"), time_ns / ACCESSES as f64);
+        print_figure(&format!("{name}.{what}_ns"), time_ns / ACCESSES as f64);
     }
     let piece_bytes = PIECE_BYTES.min(bytes);
     let mut piece = vec![1; piece_bytes];
     let offsets = || (0..bytes / piece_bytes).map(|index| index * piece_bytes);
     let rate = |time_ns: f64| (bytes / piece_bytes * piece_bytes) as f64 / time_ns * 1e9;
     let read_ns = median_ns(slice, || {
-        offsets().try_for_each(|offset| copy::read(Loop::Best, memory, offset, &mut piece))
+        offsets().try_for_each(|offset| copy::read(CopyLoop::Best, memory, offset, &mut piece))
     });
-    tell(&format!("{name}.read_bytes_per_s"), rate(read_ns.map_err(Error::of_figures)?));
-    let write_ns =
-        median_ns(slice, || offsets().try_for_each(|offset| copy::write(Loop::Best, memory, offset, &piece)));
-    tell(&format!("{name}.write_bytes_per_s"), rate(write_ns.map_err(Error::of_figures)?));
+    print_figure(&format!("{name}.read_bytes_per_s"), rate(read_ns.map_err(Error::of_figures)?));
+    let write_ns = median_ns(slice, || {
+        offsets().try_for_each(|offset| copy::write(CopyLoop::Best, memory, offset, &piece))
+    });
+    print_figure(&format!("{name}.write_bytes_per_s"), rate(write_ns.map_err(Error::of_figures)?));
     Ok(())
 }
 
@@ -156,14 +157,14 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_out_of_the_memory_ends_at_its_start() {
+    fn out_of_range_links_restart_the_chain() {
         let memory = SharedMemory::zeroed(2 * LINE_BYTES);
         memory.words()[0].store(u64::MAX, Ordering::Relaxed);
         assert_eq!(follow(memory.words(), 0, 2), 0);
     }
 
     #[test]
-    fn every_figure_is_told() {
+    fn every_figure_is_printed() {
         let memory = SharedMemory::zeroed(64 << 10);
         assert!(measure("own", &memory, Duration::ZERO).is_ok());
     }

@@ -11,13 +11,13 @@ use tombolo::latency::{LatencyOptions, Scheduling};
 use tombolo::{BulkChannel, Channel, ChannelOptions, Domain, Job, Pool};
 use tombolo_copies::engines::{Engine, Location, Request, SharedMemory, finish};
 use tombolo_engine::cpu::Threads;
-use tombolo_platform::copy::Loop;
+use tombolo_platform::copy::CopyLoop;
 
-use super::tell;
+use super::print_figure;
 use crate::Error;
 
 /// Timeout of one message.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Maximum number of concurrent channels, as in the paper; each has a thread on both sides.
 pub const CHANNELS: usize = 4;
@@ -26,14 +26,15 @@ pub const LENGTHS: [usize; 5] = [64, 256, 1024, 4096, 16384];
 /// Length of the message in round trips: a page.
 pub const PAGE_BYTES: usize = 4096;
 /// Number of messages that each of [`CHANNELS`] threads sends at once, as in the paper.
-pub const AT_ONCE: usize = 25;
+pub const BURST_MESSAGES: usize = 25;
 /// Real-time priority, as in the paper.
 pub const PRIORITY: u8 = 10;
 
-/// Number of 128-byte slots per ring: enough for [`AT_ONCE`] pages, and for several of the longest messages.
+/// Number of 128-byte slots per ring: enough for [`BURST_MESSAGES`] pages, and for several of the longest
+/// messages.
 const SLOTS: u32 = 1024;
 /// Maximum bytes in flight on a channel: half a ring, so that the other side always has room to answer.
-const UNDER_WAY_BYTES: usize = 1 << 16;
+const MAX_IN_FLIGHT_BYTES: usize = 1 << 16;
 /// Number of buffers per pool.
 const BUFFERS: u32 = 8;
 /// Repetitions of the overload test.
@@ -109,7 +110,7 @@ impl ByEngine {
         let longest = LENGTHS[LENGTHS.len() - 1];
         let pool = PoolOptions::new(longest as u64, BUFFERS);
         let (bulk, pool) = if job.rank() == 0 {
-            let mut bulk = options.export(domain, &name)?.within(PATIENCE).accept()?;
+            let mut bulk = options.export(domain, &name)?.within(TIMEOUT).accept()?;
             let pool = bulk.create_pool(&pool)?;
             bulk.recv_pool()?;
             (bulk, pool)
@@ -119,7 +120,7 @@ impl ByEngine {
             let pool = bulk.create_pool(&pool)?;
             (bulk, pool)
         };
-        let engine = Threads::start(Loop::Best, 1, 1)?;
+        let engine = Threads::start(CopyLoop::Best, 1, 1)?;
         Ok(ByEngine { bulk, pool, engine, source: SharedMemory::zeroed(longest) })
     }
 }
@@ -127,15 +128,15 @@ impl ByEngine {
 impl Way for ByEngine {
     fn send(&mut self, message: &[u8]) -> Result<(), Error> {
         let mut buffer = self.bulk.take(&self.pool)?;
-        tombolo_platform::copy::write(Loop::Best, &self.source, 0, message).map_err(Error::of_figures)?;
+        tombolo_platform::copy::write(CopyLoop::Best, &self.source, 0, message).map_err(Error::of_figures)?;
         let target = buffer.memory().ok_or_else(|| {
             Error::of_figures("copy by an engine: the two nodes have no memory in common for it")
         })?;
         let request =
             Request::copy(Location::mapped(&self.source), Location::mapped(&target), message.len() as u64);
         self.engine.submit(request).map_err(Error::of_figures)?;
-        let copied = finish(&mut self.engine, PATIENCE)?;
-        copied.ok_or(Error::Stalled { waited: PATIENCE })?.result.map_err(Error::of_figures)?;
+        let copied = finish(&mut self.engine, TIMEOUT)?;
+        copied.ok_or(Error::Stalled { waited: TIMEOUT })?.result.map_err(Error::of_figures)?;
         buffer.set_part(0, message.len() as u64)?;
         Ok(self.bulk.move_to(buffer, &[]).map_err(tombolo::Error::from)?)
     }
@@ -157,7 +158,7 @@ pub(super) fn channel(domain: &Domain, job: &Job, number: usize) -> Result<Chann
     let name = between(job, &format!("direct/{number}"))?;
     let options = ChannelOptions::default().slot_bytes(128)?.slots(SLOTS)?;
     Ok(if job.rank() == 0 {
-        options.export(domain, &name)?.within(PATIENCE).accept()?
+        options.export(domain, &name)?.within(TIMEOUT).accept()?
     } else {
         options.connect(domain, &name)?
     })
@@ -165,7 +166,7 @@ pub(super) fn channel(domain: &Domain, job: &Job, number: usize) -> Result<Chann
 
 /// Measures together with the other rank of the job, which runs the same program. Rank 0 prints the figures.
 pub(super) fn run(plan: Plan) -> Result<(), Error> {
-    let domain = Domain::attach()?.with_timeout(PATIENCE);
+    let domain = Domain::attach()?.with_timeout(TIMEOUT);
     let job = domain.job()?;
     let leads = job.rank() == 0;
     let mut direct = Vec::new();
@@ -177,7 +178,7 @@ pub(super) fn run(plan: Plan) -> Result<(), Error> {
         with_priority(leads, &mut direct[0], plan.rounds)?;
     }
     overload(leads, &mut direct)?;
-    for_all(leads, "direct", &mut direct, plan.messages)?;
+    measure_all(leads, "direct", &mut direct, plan.messages)?;
     let mut control = direct.swap_remove(0);
     drop(direct);
     let mut engines = Vec::new();
@@ -196,7 +197,7 @@ fn by_engines<W: Way>(
     control: &mut impl Way,
 ) -> Result<(), Error> {
     round_trips(leads, "engine", &mut engines[0], plan.rounds)?;
-    for_all(leads, "engine", engines, plan.messages)?;
+    measure_all(leads, "engine", engines, plan.messages)?;
     if leads { control.send(&[0]) } else { control.recv(&mut Vec::new()) }
 }
 
@@ -218,7 +219,12 @@ pub(super) fn stamp(message: &mut [u8], number: usize) {
 }
 
 /// Receives the answer to message `number`.
-fn hear(way: &mut impl Way, expected: &mut [u8], heard: &mut Vec<u8>, number: usize) -> Result<(), Error> {
+fn recv_checked(
+    way: &mut impl Way,
+    expected: &mut [u8],
+    heard: &mut Vec<u8>,
+    number: usize,
+) -> Result<(), Error> {
     way.recv(heard)?;
     stamp(expected, number);
     if heard == expected { Ok(()) } else { Err(Error::Corrupt { message: number as u64 }) }
@@ -246,7 +252,7 @@ fn round_trips(leads: bool, name: &str, way: &mut impl Way, rounds: u32) -> Resu
             times_ns.push(took_ns);
         }
     }
-    tell_times(name, times_ns);
+    print_times(name, times_ns);
     Ok(())
 }
 
@@ -258,7 +264,7 @@ fn with_priority(leads: bool, channel: &mut Channel, rounds: u32) -> Result<(), 
     channel.recv_into(&mut theirs)?;
     let refused = |rank: f64| {
         if leads {
-            tell("priority_refused_by", rank);
+            print_figure("priority_refused_by", rank);
         }
     };
     match (&placed, theirs.as_slice()) {
@@ -271,17 +277,17 @@ fn with_priority(leads: bool, channel: &mut Channel, rounds: u32) -> Result<(), 
 }
 
 /// Prints mean, standard deviation, percentiles and maximum.
-fn tell_times(name: &str, mut times_ns: Vec<f64>) {
+fn print_times(name: &str, mut times_ns: Vec<f64>) {
     times_ns.sort_unstable_by(f64::total_cmp);
     let count = times_ns.len().max(1) as f64;
     let mean = times_ns.iter().sum::<f64>() / count;
     let variance = times_ns.iter().map(|time| (time - mean).powi(2)).sum::<f64>() / count;
     let at = |percent: usize| times_ns.get(times_ns.len() * percent / 100).copied().unwrap_or(0.0);
-    tell(&format!("{name}_mean_ns"), mean);
-    tell(&format!("{name}_sd_ns"), variance.sqrt());
-    tell(&format!("{name}_p50_ns"), at(50));
-    tell(&format!("{name}_p99_ns"), at(99));
-    tell(&format!("{name}_max_ns"), times_ns.last().copied().unwrap_or(0.0));
+    print_figure(&format!("{name}_mean_ns"), mean);
+    print_figure(&format!("{name}_sd_ns"), variance.sqrt());
+    print_figure(&format!("{name}_p50_ns"), at(50));
+    print_figure(&format!("{name}_p99_ns"), at(99));
+    print_figure(&format!("{name}_max_ns"), times_ns.last().copied().unwrap_or(0.0));
 }
 
 /// Runs `work` for all channels concurrently, each on its own thread.
@@ -314,25 +320,25 @@ fn overload(leads: bool, channels: &mut [Channel]) -> Result<(), Error> {
     let mut times_ns = Vec::new();
     for _ in 0..REPEATS {
         if !leads {
-            at_once(channels, |channel| answer(channel, AT_ONCE))?;
+            at_once(channels, |channel| answer(channel, BURST_MESSAGES))?;
             continue;
         }
-        for times in at_once(channels, pour)? {
+        for times in at_once(channels, send_burst)? {
             times_ns.extend(times);
         }
     }
     if leads {
-        tell_times("overload", times_ns);
+        print_times("overload", times_ns);
     }
     Ok(())
 }
 
 /// Sends without waiting for answers, and receives those that have arrived in between.
-fn pour(channel: &mut Channel) -> Result<Vec<f64>, Error> {
+fn send_burst(channel: &mut Channel) -> Result<Vec<f64>, Error> {
     let (mut message, mut heard) = (vec![7; PAGE_BYTES], Vec::new());
     let (mut began, mut times_ns) = (Vec::new(), Vec::new());
-    while times_ns.len() < AT_ONCE {
-        if began.len() < AT_ONCE {
+    while times_ns.len() < BURST_MESSAGES {
+        if began.len() < BURST_MESSAGES {
             stamp(&mut message, began.len());
             began.push(Instant::now());
             channel.send(&message)?;
@@ -353,7 +359,7 @@ fn pour(channel: &mut Channel) -> Result<Vec<f64>, Error> {
 }
 
 /// Measures the time of round trips of `messages`, by number of channels and length.
-fn for_all<W: Way>(leads: bool, name: &str, ways: &mut [W], messages: u32) -> Result<(), Error> {
+fn measure_all<W: Way>(leads: bool, name: &str, ways: &mut [W], messages: u32) -> Result<(), Error> {
     for bytes in LENGTHS {
         for channels in 1..=ways.len() {
             let each = (messages as usize).div_ceil(channels);
@@ -363,7 +369,7 @@ fn for_all<W: Way>(leads: bool, name: &str, ways: &mut [W], messages: u32) -> Re
             }
             let began = Instant::now();
             at_once(&mut ways[..channels], |way| stream(way, each, bytes))?;
-            tell(&format!("{name}_{channels}x{bytes}_s"), began.elapsed().as_secs_f64());
+            print_figure(&format!("{name}_{channels}x{bytes}_s"), began.elapsed().as_secs_f64());
         }
     }
     Ok(())
@@ -371,7 +377,7 @@ fn for_all<W: Way>(leads: bool, name: &str, ways: &mut [W], messages: u32) -> Re
 
 /// Sends `count` messages, keeping as many in flight as there is guaranteed room for.
 fn stream(way: &mut impl Way, count: usize, bytes: usize) -> Result<(), Error> {
-    let ahead = (UNDER_WAY_BYTES / bytes).clamp(1, BUFFERS as usize);
+    let ahead = (MAX_IN_FLIGHT_BYTES / bytes).clamp(1, BUFFERS as usize);
     let (mut message, mut expected, mut heard) = (vec![7; bytes], vec![7; bytes], Vec::new());
     let mut sent = 0;
     for number in 0..count {
@@ -380,7 +386,7 @@ fn stream(way: &mut impl Way, count: usize, bytes: usize) -> Result<(), Error> {
             way.send(&message)?;
             sent += 1;
         }
-        hear(way, &mut expected, &mut heard, number)?;
+        recv_checked(way, &mut expected, &mut heard, number)?;
     }
     Ok(())
 }
@@ -395,7 +401,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn plans_survive_and_others_are_refused() {
+    fn plans_round_trip_and_others_are_refused() {
         let plan = Plan { messages: 100_000, rounds: 7, real_time: true };
         let words = plan.words();
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -493,7 +499,7 @@ mod tests {
         }
 
         fn recv(&mut self, message: &mut Vec<u8>) -> Result<(), Error> {
-            *message = self.0.pop_front().ok_or(Error::Stalled { waited: PATIENCE })?;
+            *message = self.0.pop_front().ok_or(Error::Stalled { waited: TIMEOUT })?;
             Ok(())
         }
     }

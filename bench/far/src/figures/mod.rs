@@ -18,7 +18,7 @@ use crate::Error;
 pub const FIGURE: &str = "figure";
 
 /// Prints a figure.
-fn tell(name: &str, value: f64) {
+fn print_figure(name: &str, value: f64) {
     println!("{FIGURE} {name} {value}");
 }
 
@@ -56,12 +56,12 @@ pub fn run(words: &[&str]) -> Result<(), Error> {
     }
 }
 
-/// Times a function repeatedly for `length`, at least `LEAST` times, and returns the median in ns.
+/// Times a function repeatedly for `length`, at least `MIN_SAMPLES` times, and returns the median in ns.
 fn median_ns<E>(length: Duration, mut run: impl FnMut() -> Result<(), E>) -> Result<f64, E> {
-    const LEAST: usize = 5;
-    const MOST: usize = 100_000;
+    const MIN_SAMPLES: usize = 5;
+    const MAX_SAMPLES: usize = 100_000;
     let (start, mut times) = (Instant::now(), Vec::new());
-    while times.len() < LEAST || (start.elapsed() < length && times.len() < MOST) {
+    while times.len() < MIN_SAMPLES || (start.elapsed() < length && times.len() < MAX_SAMPLES) {
         let began = Instant::now();
         run()?;
         times.push(began.elapsed().as_nanos() as f64);

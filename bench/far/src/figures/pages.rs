@@ -11,11 +11,11 @@ use tombolo_platform::Deadline;
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::memory::PagedMemory;
 
-use super::tell;
+use super::print_figure;
 use crate::Error;
 
 /// Timeout for the other side.
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// Address of the pages for bare faults.
 const BARE_ADDRESS: usize = 0x2000_0000_0000;
 /// Hold time of pages in the alternation with a hold.
@@ -25,7 +25,7 @@ const HOLD: Duration = Duration::from_micros(100);
 const PER_WORD: Duration = Duration::from_micros(10);
 
 /// Time without a message after which the other side is asleep.
-const ASLEEP: Duration = Duration::from_millis(1);
+const IDLE_TIME: Duration = Duration::from_millis(1);
 /// Length of a page with its message header.
 const MESSAGE_BYTES: usize = 4096 + 16;
 
@@ -74,7 +74,7 @@ impl Order {
 
 /// Measures together with the other rank of the job, which runs the same program.
 pub(super) fn run(rounds: u32) -> Result<(), Error> {
-    let domain = Domain::attach()?.with_timeout(PATIENCE);
+    let domain = Domain::attach()?.with_timeout(TIMEOUT);
     let job = domain.job()?;
     let peer = 1 - job.rank().min(1);
     let mut channel = job.channel_to(peer)?;
@@ -86,15 +86,15 @@ pub(super) fn run(rounds: u32) -> Result<(), Error> {
         let pages = options.open(&domain, &job, bytes).map_err(Error::of_figures)?;
         if job.rank() == 0 {
             if hold.is_zero() {
-                bare(&mut channel, &mut long, rounds)?;
+                measure_bare(&mut channel, &mut long, rounds)?;
                 faults(&mut channel, &pages, rounds)?;
             }
             turns(&mut channel, &pages, rounds, name)?;
-            order(&mut channel, Order::End)?;
+            send_order(&mut channel, Order::End)?;
         } else {
-            obey(&mut channel, &mut long, &pages)?;
+            execute(&mut channel, &mut long, &pages)?;
         }
-        pages.close(PATIENCE).map_err(Error::of_figures)?;
+        pages.close(TIMEOUT).map_err(Error::of_figures)?;
     }
     for (name, consistency) in
         [("interleaved", Consistency::Sequential), ("interleaved_released", Consistency::Release)]
@@ -102,7 +102,7 @@ pub(super) fn run(rounds: u32) -> Result<(), Error> {
         let options = PagesOptions::new(name).consistency(consistency).ahead(0);
         let pages = options.open(&domain, &job, 4 * 4096).map_err(Error::of_figures)?;
         interleaved(&pages, job.rank(), rounds, name)?;
-        pages.close(PATIENCE).map_err(Error::of_figures)?;
+        pages.close(TIMEOUT).map_err(Error::of_figures)?;
     }
     Ok(())
 }
@@ -111,7 +111,7 @@ pub(super) fn run(rounds: u32) -> Result<(), Error> {
 /// all of it.
 fn interleaved(pages: &Pages, rank: u32, rounds: u32, name: &str) -> Result<(), Error> {
     let words = &pages.memory().words()[..pages.page_bytes() / 8];
-    let meet = || pages.barrier(PATIENCE).map_err(Error::of_figures);
+    let meet = || pages.barrier(TIMEOUT).map_err(Error::of_figures);
     let mut times_ns = Vec::new();
     for round in 1..=u64::from(rounds.min(100)) {
         meet()?;
@@ -133,8 +133,8 @@ fn interleaved(pages: &Pages, rank: u32, rounds: u32, name: &str) -> Result<(), 
     }
     if rank == 0 {
         let faults = f64::from(pages.counts(0).faults()) / times_ns.len().max(1) as f64;
-        tell(&format!("{name}_faults"), faults);
-        tell_times(name, times_ns);
+        print_figure(&format!("{name}_faults"), faults);
+        print_times(name, times_ns);
     }
     Ok(())
 }
@@ -143,20 +143,20 @@ fn interleaved(pages: &Pages, rank: u32, rounds: u32, name: &str) -> Result<(), 
 fn long_channel(domain: &Domain, name: &str, rank: u32) -> Result<Channel, Error> {
     let options = ChannelOptions::default().slot_bytes(128)?.slots(512)?;
     Ok(if rank == 0 {
-        options.export(domain, name)?.within(PATIENCE).accept()?
+        options.export(domain, name)?.within(TIMEOUT).accept()?
     } else {
         options.connect(domain, name)?
     })
 }
 
-fn order(channel: &mut Channel, order: Order) -> Result<(), Error> {
+fn send_order(channel: &mut Channel, order: Order) -> Result<(), Error> {
     channel.send(&order.to_bytes())?;
     let mut answer = Vec::new();
     channel.recv_into(&mut answer)?;
     Ok(())
 }
 
-fn obey(channel: &mut Channel, long: &mut Channel, pages: &Pages) -> Result<(), Error> {
+fn execute(channel: &mut Channel, long: &mut Channel, pages: &Pages) -> Result<(), Error> {
     let mut message = Vec::new();
     loop {
         let length_bytes = channel.recv_into(&mut message)?;
@@ -196,11 +196,11 @@ fn write(pages: &Pages, page: u32) {
 }
 
 /// Prints the median and the 99th percentile.
-fn tell_times(name: &str, mut times_ns: Vec<u64>) {
+fn print_times(name: &str, mut times_ns: Vec<u64>) {
     times_ns.sort_unstable();
     let at = |percent: usize| times_ns.get(times_ns.len() * percent / 100).copied().unwrap_or(0) as f64;
-    tell(&format!("{name}_p50_ns"), at(50));
-    tell(&format!("{name}_p99_ns"), at(99));
+    print_figure(&format!("{name}_p50_ns"), at(50));
+    print_figure(&format!("{name}_p99_ns"), at(99));
 }
 
 fn time_ns(run: impl FnOnce()) -> u64 {
@@ -210,7 +210,7 @@ fn time_ns(run: impl FnOnce()) -> u64 {
 }
 
 /// Measures a fault that a second thread of the same program resolves, a round trip, and a copy.
-fn bare(channel: &mut Channel, long: &mut Channel, rounds: u32) -> Result<(), Error> {
+fn measure_bare(channel: &mut Channel, long: &mut Channel, rounds: u32) -> Result<(), Error> {
     let paged = PagedMemory::create(BARE_ADDRESS, rounds).map_err(Error::of_figures)?;
     let (memory, words) = (paged.memory(), paged.page_bytes() / 8);
     let done = AtomicBool::new(false);
@@ -230,25 +230,25 @@ fn bare(channel: &mut Channel, long: &mut Channel, rounds: u32) -> Result<(), Er
                 std::hint::black_box(memory.load_le(page as usize * words, Ordering::Relaxed));
             })
         };
-        tell_times("bare_fault", (0..rounds).map(access).collect());
+        print_times("bare_fault", (0..rounds).map(access).collect());
         done.store(true, Ordering::Relaxed);
         serve.join().unwrap_or(Ok(()))
     })?;
     let mut times_ns = Vec::new();
     for _ in 0..rounds {
         let began = Instant::now();
-        order(channel, Order::Echo)?;
+        send_order(channel, Order::Echo)?;
         times_ns.push(began.elapsed().as_nanos() as u64);
     }
-    tell_times("round_trip", times_ns);
+    print_times("round_trip", times_ns);
     let mut times_ns = Vec::new();
     for _ in 0..rounds.min(200) {
-        std::thread::sleep(ASLEEP);
+        std::thread::sleep(IDLE_TIME);
         let began = Instant::now();
-        order(channel, Order::Echo)?;
+        send_order(channel, Order::Echo)?;
         times_ns.push(began.elapsed().as_nanos() as u64);
     }
-    tell_times("round_trip_asleep", times_ns);
+    print_times("round_trip_asleep", times_ns);
     let (mut times_ns, mut answer) = (Vec::new(), Vec::new());
     for _ in 0..rounds {
         let began = Instant::now();
@@ -256,7 +256,7 @@ fn bare(channel: &mut Channel, long: &mut Channel, rounds: u32) -> Result<(), Er
         long.recv_into(&mut answer)?;
         times_ns.push(began.elapsed().as_nanos() as u64);
     }
-    tell_times("round_trip_page", times_ns);
+    print_times("round_trip_page", times_ns);
     let mut page = vec![0; paged.page_bytes()];
     let copy = |number: u32| {
         time_ns(|| {
@@ -264,7 +264,7 @@ fn bare(channel: &mut Channel, long: &mut Channel, rounds: u32) -> Result<(), Er
             std::hint::black_box(&mut page);
         })
     };
-    tell_times("copy", (0..rounds).map(copy).collect());
+    print_times("copy", (0..rounds).map(copy).collect());
     Ok(())
 }
 
@@ -273,17 +273,17 @@ fn faults(channel: &mut Channel, pages: &Pages, rounds: u32) -> Result<(), Error
     for (home, first) in [("here", 0), ("there", 1)] {
         let (mut reads, mut upgrades, mut writes) = (Vec::new(), Vec::new(), Vec::new());
         for page in (first..2 * rounds).step_by(2) {
-            order(channel, Order::Write(page))?;
+            send_order(channel, Order::Write(page))?;
             reads.push(time_ns(|| {
                 std::hint::black_box(read(pages, page));
             }));
             upgrades.push(time_ns(|| write(pages, page)));
-            order(channel, Order::Write(page))?;
+            send_order(channel, Order::Write(page))?;
             writes.push(time_ns(|| write(pages, page)));
         }
-        tell_times(&format!("read_home_{home}"), reads);
-        tell_times(&format!("upgrade_home_{home}"), upgrades);
-        tell_times(&format!("write_home_{home}"), writes);
+        print_times(&format!("read_home_{home}"), reads);
+        print_times(&format!("upgrade_home_{home}"), upgrades);
+        print_times(&format!("write_home_{home}"), writes);
     }
     Ok(())
 }
@@ -293,13 +293,13 @@ fn turns(channel: &mut Channel, pages: &Pages, rounds: u32, name: &str) -> Resul
     let turns = rounds.min(200);
     let first = 2 * rounds + 1;
     word(pages, first).store(0, Ordering::SeqCst);
-    order(channel, Order::Turns(turns))?;
+    send_order(channel, Order::Turns(turns))?;
     let began = Instant::now();
     take_turns(pages, turns, 0)?;
     let all_ns = began.elapsed().as_nanos() as f64;
     let mut answer = Vec::new();
     channel.recv_into(&mut answer)?;
-    tell(&format!("turn{name}_ns"), all_ns / f64::from(2 * turns));
+    print_figure(&format!("turn{name}_ns"), all_ns / f64::from(2 * turns));
     Ok(())
 }
 
@@ -310,8 +310,8 @@ fn take_turns(pages: &Pages, turns: u32, parity: u64) -> Result<(), Error> {
         let awaited = 2 * turn + parity;
         let began = Instant::now();
         while word.load(Ordering::SeqCst) != awaited {
-            if began.elapsed() > PATIENCE {
-                return Err(Error::Stalled { waited: PATIENCE });
+            if began.elapsed() > TIMEOUT {
+                return Err(Error::Stalled { waited: TIMEOUT });
             }
             std::thread::yield_now();
         }

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn arguments_come_back() {
+    fn arguments_round_trip() {
         for (used_flag, cpu) in [(false, None), (true, Some(3))] {
             let shape = Shape { used_flag, slots: 1024, ..Shape::default() };
             let arguments = PeerArguments { name: "bench/1".into(), shape, cpu };

@@ -102,7 +102,7 @@ pub fn answer(count: u64) -> [u8; COMMAND_BYTES] {
 ///
 /// # Errors
 /// [`Error::Unexpected`].
-pub fn answered(bytes: &[u8]) -> Result<u64, Error> {
+pub fn parse_answer(bytes: &[u8]) -> Result<u64, Error> {
     match unpack(bytes) {
         Some((ANSWER, count)) => Ok(count),
         _ => Err(Error::Unexpected { length_bytes: bytes.len() }),
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_come_back() {
+    fn commands_round_trip() {
         let commands = [
             Command::Echo,
             Command::Raw,
@@ -172,8 +172,8 @@ mod tests {
         assert!(Command::from_bytes(&[0; 17]).is_err());
         assert!(Command::from_bytes(&pack(5, 1)).is_err(), "a stream of messages of no bytes");
         assert!(Command::from_bytes(&pack(3, 1 << 32)).is_err());
-        assert_eq!(answered(&answer(3)).expect("it is one"), 3);
-        assert!(answered(&Command::Bye.to_bytes()).is_err());
+        assert_eq!(parse_answer(&answer(3)).expect("it is one"), 3);
+        assert!(parse_answer(&Command::Bye.to_bytes()).is_err());
     }
 
     #[test]
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn a_changed_byte_anywhere_is_seen() {
+    fn any_changed_byte_is_detected() {
         let mut message = [0; USUAL_BYTES];
         fill(&mut message, 7);
         assert!(is_filled(&message, USUAL_BYTES, 7));

@@ -81,26 +81,26 @@ pub const STALL: Duration = Duration::from_secs(10);
 
 /// Timeout for polling loops that does not read the clock at every poll.
 #[derive(Default, Debug)]
-pub struct Patience {
+pub struct SpinTimeout {
     polls: u32,
     since: Option<Instant>,
 }
 
-impl Patience {
+impl SpinTimeout {
     /// Checks the timeout; call it after each unsuccessful poll.
     ///
     /// # Errors
     /// [`Error::Stalled`].
     #[inline(always)]
     pub fn wait(&mut self) -> Result<(), Error> {
-        const POLLS_PER_LOOK: u32 = 1 << 16;
+        const POLLS_PER_CHECK: u32 = 1 << 16;
         self.polls = self.polls.wrapping_add(1);
         spin_hint();
-        if self.polls.is_multiple_of(POLLS_PER_LOOK) { self.look() } else { Ok(()) }
+        if self.polls.is_multiple_of(POLLS_PER_CHECK) { self.check_clock() } else { Ok(()) }
     }
 
     #[cold]
-    fn look(&mut self) -> Result<(), Error> {
+    fn check_clock(&mut self) -> Result<(), Error> {
         let since = *self.since.get_or_insert_with(Instant::now);
         if since.elapsed() > STALL { Err(Error::Stalled { waited: STALL }) } else { Ok(()) }
     }
@@ -112,11 +112,11 @@ impl Patience {
 /// The channel fails, or the other side stalls.
 #[inline(always)]
 pub fn send_polling(end: &mut impl End, message: &[u8]) -> Result<(), Error> {
-    let mut patience = Patience::default();
+    let mut spin_timeout = SpinTimeout::default();
     loop {
         match end.try_send(message) {
             Ok(()) => return Ok(()),
-            Err(tombolo::Error::WouldBlock) => patience.wait()?,
+            Err(tombolo::Error::WouldBlock) => spin_timeout.wait()?,
             Err(error) => return Err(error.into()),
         }
     }
@@ -128,11 +128,11 @@ pub fn send_polling(end: &mut impl End, message: &[u8]) -> Result<(), Error> {
 /// The channel fails, or the other side stalls.
 #[inline(always)]
 pub fn recv_polling(end: &mut impl End, buffer: &mut Vec<u8>) -> Result<usize, Error> {
-    let mut patience = Patience::default();
+    let mut spin_timeout = SpinTimeout::default();
     loop {
         match end.try_recv_into(buffer)? {
             Some(length) => return Ok(length),
-            None => patience.wait()?,
+            None => spin_timeout.wait()?,
         }
     }
 }

@@ -19,7 +19,7 @@ pub fn stream_out<const N: usize>(ring: &mut impl End, slice: Duration) -> Resul
     send_polling(ring, &Command::Count.to_bytes())?;
     recv_polling(ring, &mut answer)?;
     let elapsed = start.elapsed();
-    let received = command::answered(&answer)?;
+    let received = command::parse_answer(&answer)?;
     if received == sent { Ok((sent, elapsed)) } else { Err(Error::Lost { sent, received }) }
 }
 
@@ -34,7 +34,7 @@ pub fn stream_back<const N: usize>(ring: &mut impl End, slice: Duration) -> Resu
     let start = Instant::now();
     let received = take(ring, &mut buffer, N)?;
     let elapsed = start.elapsed();
-    let sent = command::answered(&buffer)?;
+    let sent = command::parse_answer(&buffer)?;
     if received == sent { Ok((sent, elapsed)) } else { Err(Error::Lost { sent, received }) }
 }
 
@@ -46,5 +46,5 @@ pub fn end_peer(ring: &mut impl End) -> Result<u64, Error> {
     let mut answer = Vec::with_capacity(64);
     ring.send(&Command::Bye.to_bytes(), STALL)?;
     ring.recv_into(&mut answer, STALL)?;
-    command::answered(&answer)
+    command::parse_answer(&answer)
 }

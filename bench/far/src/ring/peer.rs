@@ -19,7 +19,7 @@ const IDLE: Duration = Duration::from_secs(60);
 pub const OPEN: Duration = Duration::from_secs(30);
 
 /// Number of streamed messages between two reads of the clock.
-pub const MESSAGES_PER_LOOK: u64 = 64;
+pub const MESSAGES_PER_CLOCK_READ: u64 = 64;
 
 /// Returns the name of the channel whose two ends sleep.
 #[must_use]
@@ -153,7 +153,7 @@ pub fn stream<const N: usize>(ring: &mut impl End, length: Duration) -> Result<u
     let mut count = 0_u64;
     let start = Instant::now();
     // Sends at least some: on a busy host, a short time may be over before this program runs.
-    while count == 0 || !count.is_multiple_of(MESSAGES_PER_LOOK) || start.elapsed() < length {
+    while count == 0 || !count.is_multiple_of(MESSAGES_PER_CLOCK_READ) || start.elapsed() < length {
         command::fill(&mut message.0, count);
         send_polling(ring, &message.0)?;
         count += 1;

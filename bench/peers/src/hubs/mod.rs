@@ -17,7 +17,7 @@ const FIFO_BYTES: usize = 64;
 const FIFO_VALUES: usize = 64;
 
 /// Timeout of any operation that is expected to complete.
-const PATIENCE: Duration = Duration::from_secs(10);
+const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Number of operations that are timed together.
 const BATCH: u64 = 10;
@@ -135,14 +135,14 @@ fn queue(name: &str, count: u64) -> Result<Vec<Value>, Why> {
 #[cfg(feature = "zeromq")]
 fn zeromq_socket(kind: zmq::SocketType) -> Result<zmq::Socket, Why> {
     let socket = zmq::Context::new().socket(kind).map_err(why)?;
-    let (limit, patience) = (FIFO_VALUES as i32, PATIENCE.as_millis() as i32);
+    let (limit, timeout) = (FIFO_VALUES as i32, TIMEOUT.as_millis() as i32);
     let options = [
         socket.set_rcvhwm(limit),
         socket.set_sndhwm(limit),
-        socket.set_rcvtimeo(patience),
-        socket.set_sndtimeo(patience),
+        socket.set_rcvtimeo(timeout),
+        socket.set_sndtimeo(timeout),
         // Sent data arrives even if the sender exits.
-        socket.set_linger(patience),
+        socket.set_linger(timeout),
     ];
     options.into_iter().collect::<Result<(), _>>().map_err(why)?;
     Ok(socket)
@@ -175,8 +175,8 @@ fn nng_socket(protocol: nng::Protocol) -> Result<nng::Socket, Why> {
     // Each socket has only one of the two directions, and rejects the options of the other.
     let _ = socket.set_opt::<RecvBufferSize>(limit);
     let _ = socket.set_opt::<SendBufferSize>(limit);
-    socket.set_opt::<RecvTimeout>(Some(PATIENCE)).map_err(why)?;
-    socket.set_opt::<SendTimeout>(Some(PATIENCE)).map_err(why)?;
+    socket.set_opt::<RecvTimeout>(Some(TIMEOUT)).map_err(why)?;
+    socket.set_opt::<SendTimeout>(Some(TIMEOUT)).map_err(why)?;
     Ok(socket)
 }
 
@@ -209,7 +209,7 @@ fn nng_far(name: &str, count: u64) -> Result<(), Why> {
     socket.dial(&nng_address(name).1).map_err(why)?;
     (0..=count).try_for_each(|_| socket.send(&[7_u8; FIFO_BYTES][..]).map_err(|(_, error)| why(error)))?;
     // Closing drops data that has not been received; the near side kills this process when it has everything.
-    std::thread::sleep(PATIENCE);
+    std::thread::sleep(TIMEOUT);
     Ok(())
 }
 

@@ -4,7 +4,7 @@
 use std::ffi::{CStr, CString};
 use std::io;
 
-use super::{FIFO_BYTES, PATIENCE};
+use super::{FIFO_BYTES, TIMEOUT};
 
 /// Capacity of a queue in values: Linux's default limit for a user.
 pub(super) const QUEUE_VALUES: usize = 10;
@@ -31,7 +31,7 @@ fn deadline() -> libc::timespec {
     let mut now = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the pointer is to a local variable.
     unsafe { libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut now) };
-    now.tv_sec += PATIENCE.as_secs() as libc::time_t;
+    now.tv_sec += TIMEOUT.as_secs() as libc::time_t;
     now
 }
 

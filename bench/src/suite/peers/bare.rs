@@ -5,7 +5,7 @@ use tombolo_base::sync::AtomicU64;
 use tombolo_base::sync::Ordering::{Acquire, Release};
 use tombolo_bench_far::content::{check_words, fill_words};
 
-use crate::Patience;
+use crate::SpinTimeout;
 use crate::suite::content::word;
 use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side, buffers};
 
@@ -15,7 +15,7 @@ pub const LINES: &str = "bare cache lines";
 pub const BUFFERS: &str = "bare memory";
 
 /// Distance in words at which two words share neither a cache line nor a pair of adjacent lines.
-const APART: usize = 128 / 8;
+const LINE_PAIR_WORDS: usize = 128 / 8;
 
 /// Ping-pong of two cache lines between two processors, the lower bound of any message.
 #[derive(Debug)]
@@ -36,17 +36,17 @@ impl Peer for Lines {
 
     fn open(&self, meeting: &Meeting<'_>, _metric: Metric) -> Result<AnyEnd, Error> {
         let flags = meeting.flags();
-        let (send, recv) = own_and_other(meeting.side);
+        let (send, recv) = own_and_peer_word(meeting.side);
         flags.store_le(send, u64::MAX, Release);
         Ok(AnyEnd::new(Flags { flags, send, recv }))
     }
 }
 
 /// Returns the words that a side writes and reads.
-fn own_and_other(side: Side) -> (usize, usize) {
+fn own_and_peer_word(side: Side) -> (usize, usize) {
     match side {
-        Side::Near => (0, APART),
-        Side::Far => (APART, 0),
+        Side::Near => (0, LINE_PAIR_WORDS),
+        Side::Far => (LINE_PAIR_WORDS, 0),
     }
 }
 
@@ -57,13 +57,13 @@ pub(crate) fn poll(
     index: usize,
     mut right: impl FnMut(u64) -> bool,
 ) -> Result<u64, Error> {
-    let mut patience = Patience::default();
+    let mut spin_timeout = SpinTimeout::default();
     loop {
         let value = flags.load_le(index, Acquire);
         if right(value) {
             return Ok(value);
         }
-        patience.wait()?;
+        spin_timeout.wait()?;
     }
 }
 
@@ -106,7 +106,7 @@ impl Peer for Buffers {
 
     fn open(&self, meeting: &Meeting<'_>, _metric: Metric) -> Result<AnyEnd, Error> {
         let flags = meeting.flags();
-        let (send, recv) = own_and_other(meeting.side);
+        let (send, recv) = own_and_peer_word(meeting.side);
         // Each side clears only its own lines: the other may already have stored to the rest.
         flags.store_le(send, 0, Release);
         Ok(AnyEnd::new(BuffersEnd { flags, pool: meeting.pool(), send, recv, passed: 0 }))

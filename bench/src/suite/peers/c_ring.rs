@@ -11,7 +11,7 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 
 use rustix::fs::{MemfdFlags, memfd_create};
-use tombolo_platform::calls::Calls;
+use tombolo_platform::calls::SyscallCounter;
 use tombolo_platform::memory::create_sealed;
 
 use crate::sample::{BATCH, Clock, Samples};
@@ -66,9 +66,9 @@ fn compile(compiler: &OsString) -> Result<OwnedFd, String> {
     let _ = running.stdin.take().map(|mut stdin| stdin.write_all(SOURCE.as_bytes()));
     let output = running.wait_with_output().map_err(|error| error.to_string())?;
     if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
+        let text = String::from_utf8_lossy(&output.stderr);
         let why =
-            said.lines().find(|line| line.contains("error")).or(said.lines().next()).unwrap_or_default();
+            text.lines().find(|line| line.contains("error")).or(text.lines().next()).unwrap_or_default();
         return Err(format!("`{}` does not compile it: {why}", compiler.to_string_lossy()));
     }
     // A file that is open for writing cannot be executed (ETXTBSY).
@@ -146,7 +146,7 @@ impl RingProcess {
     /// Runs a command and returns the time that it took, in nanoseconds.
     fn run(&mut self, command: &str) -> Result<u64, Error> {
         // A write error is ignored: the answer may have the reason why the process ended.
-        let told = writeln!(self.commands, "{command}");
+        let written = writeln!(self.commands, "{command}");
         let mut answer = String::new();
         self.answers.read_line(&mut answer).map_err(|error| failed("be heard", error))?;
         let mut words = answer.split_whitespace();
@@ -156,9 +156,9 @@ impl RingProcess {
                 elapsed_ns.parse().map_err(|error| failed("be understood", error))
             }
             (Some("failed:"), ..) => Err(failed("go on", answer.trim_start_matches("failed:").trim())),
-            _ => {
-                Err(told.err().map_or_else(|| failed("go on", "it ended"), |error| failed("be told", error)))
-            }
+            _ => Err(written
+                .err()
+                .map_or_else(|| failed("go on", "it ended"), |error| failed("be told", error))),
         }
     }
 
@@ -212,7 +212,7 @@ impl Runner for RingProcess {
         self.waited_ns
     }
 
-    fn count_calls(&mut self, _: Side, _: Counted, _: &Calls) -> Result<u64, Error> {
+    fn count_calls(&mut self, _: Side, _: Counted, _: &SyscallCounter) -> Result<u64, Error> {
         Err(Error::Unsupported)
     }
 }
@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_without_a_compiler_is_told_what_it_takes() {
+    fn missing_compiler_is_reported() {
         let why = compile(&"no-such-compiler".into()).expect_err("there is no such compiler");
         assert!(why.contains("`no-such-compiler` cannot be run") && why.contains("CC"), "{why}");
         let why = compile(&"false".into()).expect_err("it compiles nothing");

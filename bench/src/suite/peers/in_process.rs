@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 
 use tombolo_base::{LINE_BYTES, SharedMemory};
 use tombolo_platform::OsError;
-use tombolo_platform::calls::Calls;
+use tombolo_platform::calls::SyscallCounter;
 use tombolo_ring::{Consumer, Producer, RingConfig, RingMemory, SlotCount, SlotSize, Variant};
 
 use crate::cpus;
@@ -83,13 +83,13 @@ impl<E: End + Send + 'static> BothEnds<E> {
 /// Does the far half of all work, each time on the processor to which the far program is pinned.
 fn follow_all<E: End>(mut far: E, line: &ControlLine, works: &Receiver<Work>, waited_ns: &AtomicU64) {
     for work in works {
-        let Ok(cpu) = line.hear::<usize>() else { return };
+        let Ok(cpu) = line.recv_message::<usize>() else { return };
         let elapsed_ns = match cpus::pin(cpu) {
             Ok(()) => far.follow(work).map_err(|error| error.to_string()),
             Err(error) => Err(format!("stay on processor {cpu}: {error}")),
         };
         waited_ns.store(cpus::waited_ns().unwrap_or(0), Ordering::Relaxed);
-        if line.tell(&elapsed_ns).is_err() {
+        if line.send_message(&elapsed_ns).is_err() {
             return;
         }
     }
@@ -97,8 +97,8 @@ fn follow_all<E: End>(mut far: E, line: &ControlLine, works: &Receiver<Work>, wa
 
 impl<E: End> Runner for BothEnds<E> {
     fn lead(&mut self, work: Work, clock: Clock) -> Result<Samples, Error> {
-        let told = self.works.as_ref().is_some_and(|works| works.send(work).is_ok());
-        if !told {
+        let sent = self.works.as_ref().is_some_and(|works| works.send(work).is_ok());
+        if !sent {
             return Err(Error::Far { what: "has ended".into() });
         }
         self.near.lead(work, clock)
@@ -116,7 +116,7 @@ impl<E: End> Runner for BothEnds<E> {
         self.waited_ns.load(Ordering::Relaxed)
     }
 
-    fn count_calls(&mut self, _: Side, _: Counted, _: &Calls) -> Result<u64, Error> {
+    fn count_calls(&mut self, _: Side, _: Counted, _: &SyscallCounter) -> Result<u64, Error> {
         Err(Error::Unsupported)
     }
 }
@@ -142,15 +142,15 @@ impl Runner for Lender {
     fn follow(&mut self, _: Work) -> Result<u64, Error> {
         let allowed = cpus::allowed().map_err(|error| OsError::from_io("look at processors", &error))?;
         let cpu = allowed.first().ok_or_else(|| Error::Far { what: "has no processor".into() })?;
-        self.line.tell(cpu)?;
-        self.line.hear::<Result<u64, String>>()?.map_err(|what| Error::Far { what })
+        self.line.send_message(cpu)?;
+        self.line.recv_message::<Result<u64, String>>()?.map_err(|what| Error::Far { what })
     }
 
     fn rings(&self) -> u64 {
         0
     }
 
-    fn count_calls(&mut self, _: Side, _: Counted, _: &Calls) -> Result<u64, Error> {
+    fn count_calls(&mut self, _: Side, _: Counted, _: &SyscallCounter) -> Result<u64, Error> {
         Err(Error::Unsupported)
     }
 }
@@ -200,7 +200,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_far_half_is_done_by_a_thread_and_timed_there() {
+    fn far_half_runs_and_is_timed_on_a_thread() {
         let (ours, theirs) = ControlLine::pair().expect("a pair");
         let (near, far) = rings().expect("memory");
         let mut both = BothEnds::start(near, far, ours).expect("a thread");
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn a_far_half_that_fails_says_why() {
+    fn failing_far_half_reports_its_error() {
         let (ours, theirs) = ControlLine::pair().expect("a pair");
         let (near, far) = rings().expect("memory");
         let both = BothEnds::start(near, far, ours).expect("a thread");

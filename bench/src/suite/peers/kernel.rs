@@ -14,11 +14,11 @@ use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};
 /// Name of the bare futex, the baseline of wake-ups.
 pub const FUTEX: &str = "bare futex";
 
-const PATIENCE: Duration = Duration::from_secs(10);
-const APART: usize = 128 / 8;
+const TIMEOUT: Duration = Duration::from_secs(10);
+const LINE_PAIR_WORDS: usize = 128 / 8;
 
 fn stalled() -> Error {
-    Error::Stalled { waited: PATIENCE }
+    Error::Stalled { waited: TIMEOUT }
 }
 
 /// Futex: one side stores a word and wakes the other.
@@ -39,7 +39,8 @@ impl Peer for Futex {
     }
 
     fn open(&self, meeting: &Meeting<'_>, _metric: Metric) -> Result<AnyEnd, Error> {
-        let (send, recv) = if meeting.side == Side::Near { (0, APART) } else { (APART, 0) };
+        let (send, recv) =
+            if meeting.side == Side::Near { (0, LINE_PAIR_WORDS) } else { (LINE_PAIR_WORDS, 0) };
         let flags = meeting.flags();
         flags.store_le(send, u64::MAX, Release);
         Ok(AnyEnd::new(FutexEnd { flags, send, recv }))
@@ -60,13 +61,15 @@ impl End for FutexEnd {
     }
 
     fn recv<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
-        let deadline = Deadline::after(PATIENCE);
+        let deadline = Deadline::after(TIMEOUT);
         loop {
             let found = self.flags.load_le(self.recv, Acquire);
             if found == word(sequence, 0) {
                 return Ok(());
             }
-            if futex::wait(&self.flags, self.recv, found as u32, Some(deadline))? == futex::Slept::TimedOut {
+            if futex::wait(&self.flags, self.recv, found as u32, Some(deadline))?
+                == futex::WaitResult::TimedOut
+            {
                 return Err(stalled());
             }
         }
@@ -117,7 +120,7 @@ impl End for EventEnd {
     }
 
     fn recv<const N: usize>(&mut self, _sequence: u64) -> Result<(), Error> {
-        let ready = event::poll(&[(self.recv.as_fd(), Interest::Read)], Some(Deadline::after(PATIENCE)))?;
+        let ready = event::poll(&[(self.recv.as_fd(), Interest::Read)], Some(Deadline::after(TIMEOUT)))?;
         if ready.iter().any(|ready| ready.readable) && event::drain(&self.recv) {
             Ok(())
         } else {

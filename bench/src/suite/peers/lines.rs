@@ -3,7 +3,7 @@
 use tombolo_base::SharedMemory;
 use tombolo_base::sync::Ordering::{Acquire, Relaxed, Release};
 
-use crate::Patience;
+use crate::SpinTimeout;
 use crate::suite::content::{corrupt, word};
 use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side};
 
@@ -66,10 +66,10 @@ struct StreamEnd {
 impl End for StreamEnd {
     #[inline(always)]
     fn send<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
-        let mut patience = Patience::default();
+        let mut spin_timeout = SpinTimeout::default();
         while self.passed == self.room {
             self.room = self.flags.load_le(0, Acquire) + LINES;
-            patience.wait()?;
+            spin_timeout.wait()?;
         }
         let start = place(self.passed);
         for index in 0..WORDS - 1 {
@@ -83,9 +83,9 @@ impl End for StreamEnd {
     #[inline(always)]
     fn recv<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
         let start = place(self.passed);
-        let mut patience = Patience::default();
+        let mut spin_timeout = SpinTimeout::default();
         while self.lines.load_le(start + WORDS - 1, Acquire) != self.passed + 1 {
-            patience.wait()?;
+            spin_timeout.wait()?;
         }
         let mut wrong = 0;
         for index in 0..WORDS - 1 {

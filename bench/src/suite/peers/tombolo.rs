@@ -9,7 +9,7 @@ use tombolo_base::SharedMemory;
 use tombolo_bench_far::content::{check_words, fill_words, wrong_words};
 
 use super::bare;
-use crate::Patience;
+use crate::SpinTimeout;
 use crate::suite::content::{Aligned, check, corrupt, fill, word};
 use crate::suite::{AnyEnd, End, Error, Meeting, Metric, Peer, Side, buffers};
 
@@ -184,11 +184,11 @@ impl End for ChannelEnd {
     fn send<const N: usize>(&mut self, sequence: u64) -> Result<(), Error> {
         let mut message = Aligned([0; N]);
         fill(&mut message.0, sequence);
-        let mut patience = Patience::default();
+        let mut spin_timeout = SpinTimeout::default();
         loop {
             match self.channel.try_send(&message.0) {
                 Ok(()) => return Ok(()),
-                Err(tombolo::Error::WouldBlock) => patience.wait()?,
+                Err(tombolo::Error::WouldBlock) => spin_timeout.wait()?,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -203,7 +203,7 @@ impl End for ChannelEnd {
     #[inline(always)]
     fn send_batch<const N: usize>(&mut self, first: u64, count: u64) -> Result<(), Error> {
         let (mut sequence, end) = (first, first + count);
-        let mut patience = Patience::default();
+        let mut spin_timeout = SpinTimeout::default();
         while sequence < end {
             let sent = self.channel.try_send_batch(|batch| {
                 for sequence in sequence..end {
@@ -214,7 +214,7 @@ impl End for ChannelEnd {
             })?;
             sequence += sent;
             if sent == 0 {
-                patience.wait()?;
+                spin_timeout.wait()?;
             }
         }
         Ok(())
@@ -223,7 +223,7 @@ impl End for ChannelEnd {
     #[inline(always)]
     fn recv_batch<const N: usize>(&mut self, first: u64, count: u64) -> Result<(), Error> {
         let (mut sequence, end) = (first, first + count);
-        let mut patience = Patience::default();
+        let mut spin_timeout = SpinTimeout::default();
         let mut bad = 0;
         while sequence < end {
             let most = BATCH.min(end - sequence) as usize;
@@ -235,7 +235,7 @@ impl End for ChannelEnd {
                 return Err(corrupt(sequence));
             }
             if received == 0 {
-                patience.wait()?;
+                spin_timeout.wait()?;
             }
         }
         Ok(())

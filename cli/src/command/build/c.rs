@@ -50,7 +50,7 @@ pub(super) fn add_libraries(
         match found {
             Ok(library) if target.bare => request.board_libraries.push(library),
             Ok(library) => request.libraries.push(library),
-            Err(failure) if targets.leave_out(target) => context.say(format!("left out: {failure}")),
+            Err(failure) if targets.remove(target) => context.info(format!("left out: {failure}")),
             Err(failure) => return Err(failure),
         }
     }

@@ -48,7 +48,7 @@ pub(crate) struct Options {
     /// The targets: x86_64, aarch64, riscv64, s390x, `all` of these whose compilers are installed, or for
     /// boards aarch64-none, riscv64-none
     #[arg(long, value_name = "LIST", value_delimiter = ',', value_parser = isas, conflicts_with = "machine_file")]
-    isa: Vec<Wanted>,
+    isa: Vec<RequestedTarget>,
 
     /// Also build for boards: those of the machine, or of every instruction set. A program in Rust has to use
     /// the crate `tombolo-bare`; one in C uses RCCE and picolibc
@@ -83,16 +83,16 @@ pub(crate) struct Options {
 
 /// One element of `--isa`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Wanted {
+enum RequestedTarget {
     One(Target),
     All,
 }
 
-fn isas(text: &str) -> Result<Wanted, String> {
+fn isas(text: &str) -> Result<RequestedTarget, String> {
     if text == "all" {
-        return Ok(Wanted::All);
+        return Ok(RequestedTarget::All);
     }
-    Target::from_name(text).map(Wanted::One).ok_or_else(|| {
+    Target::from_name(text).map(RequestedTarget::One).ok_or_else(|| {
         let names = Target::ALL.map(Target::name).join(", ");
         format!("no node runs programs for '{text}'; there are {names}, and `all`")
     })
@@ -110,7 +110,7 @@ impl Targets {
         Targets { targets, all_needed: true }
     }
 
-    fn possible(bare: bool) -> Targets {
+    fn all_buildable(bare: bool) -> Targets {
         // 32-bit processors are supported only to test independence of the word size.
         let usual = |target: &Target| (bare || !target.bare) && target.isa.address_bits() == 64;
         Targets { targets: Target::ALL.into_iter().filter(usual).collect(), all_needed: false }
@@ -131,36 +131,36 @@ impl Targets {
             return Ok(Targets::of_nodes(Machine::open(file)?.targets(), options.bare));
         }
         if !options.isa.is_empty() {
-            let named = |wanted: &Wanted| match wanted {
-                Wanted::One(target) => Some(*target),
-                Wanted::All => None,
+            let named = |wanted: &RequestedTarget| match wanted {
+                RequestedTarget::One(target) => Some(*target),
+                RequestedTarget::All => None,
             };
             let targets: Option<Vec<Target>> = options.isa.iter().map(named).collect();
             return Ok(match targets {
-                None => Targets::possible(options.bare),
+                None => Targets::all_buildable(options.bare),
                 Some(targets) if options.bare => Targets::of_nodes(targets, true),
                 Some(targets) => Targets::needed(targets),
             });
         }
         let targets = targets_up(context)?;
         Ok(if targets.is_empty() {
-            Targets::possible(options.bare)
+            Targets::all_buildable(options.bare)
         } else {
             Targets::of_nodes(targets, options.bare)
         })
     }
 
     /// Removes the target of an error about a missing tool. Returns whether the build can continue.
-    fn without(&mut self, error: &BuildError) -> bool {
+    fn remove_unavailable(&mut self, error: &BuildError) -> bool {
         let (BuildError::MissingTool { target, .. } | BuildError::MissingRustTarget { target, .. }) = error
         else {
             return false;
         };
-        self.leave_out(*target)
+        self.remove(*target)
     }
 
     /// Removes a target, unless it is required or the last.
-    fn leave_out(&mut self, target: Target) -> bool {
+    fn remove(&mut self, target: Target) -> bool {
         if self.all_needed || self.targets.len() < 2 || !self.targets.contains(&target) {
             return false;
         }
@@ -213,8 +213,8 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
         request.targets.clone_from(&targets.targets);
         // Missing tools are detected before anything is compiled, so a retry with fewer targets costs
         // nothing.
-        match build(&request, &mut |progress| tell(context, progress)) {
-            Err(error) if targets.without(&error) => context.say(format!("left out: {error}")),
+        match build(&request, &mut |progress| show_progress(context, progress)) {
+            Err(error) if targets.remove_unavailable(&error) => context.info(format!("left out: {error}")),
             result => break result?,
         }
     };
@@ -230,13 +230,17 @@ fn unbuildable(error: BuildError) -> Failure {
     }
 }
 
-fn tell(context: &Context, progress: Progress<'_>) {
+fn show_progress(context: &Context, progress: Progress<'_>) {
     match progress {
         Progress::Building { target, with, index, total } => {
-            context.say(format!("building for {target} with {with} ({} of {total})", index + 1));
+            context.info(format!("building for {target} with {with} ({} of {total})", index + 1));
         }
         Progress::Built { target, bytes, elapsed } if context.verbose => {
-            context.say(format!("built for {target}: {} in {}", text::bytes(bytes), text::duration(elapsed)));
+            context.info(format!(
+                "built for {target}: {} in {}",
+                text::bytes(bytes),
+                text::duration(elapsed)
+            ));
         }
         Progress::Built { .. } => {}
     }
@@ -249,8 +253,8 @@ mod tests {
 
     #[test]
     fn instruction_sets_are_checked_by_name() {
-        assert_eq!(isas("aarch64"), Ok(Wanted::One(Isa::Aarch64.into())));
-        assert_eq!(isas("all"), Ok(Wanted::All));
+        assert_eq!(isas("aarch64"), Ok(RequestedTarget::One(Isa::Aarch64.into())));
+        assert_eq!(isas("all"), Ok(RequestedTarget::All));
         assert!(
             isas("arm64").unwrap_err().contains(
                 "x86_64, aarch64, riscv64, s390x, i386, armv7, aarch64-none, riscv64-none, and `all`"
@@ -259,20 +263,26 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_not_asked_for_is_left_out() {
+    fn only_unrequested_targets_are_omitted() {
         let missing = |isa: Isa| BuildError::MissingTool {
             target: isa.into(),
             tool: "gcc".into(),
             install: String::new(),
         };
-        let mut possible = Targets::possible(false);
-        assert!(possible.without(&missing(Isa::S390x)));
-        assert_eq!(possible.targets, [Isa::X86_64, Isa::Aarch64, Isa::Riscv64].map(Target::from));
-        assert!(!possible.without(&missing(Isa::S390x)), "twice the same would go on for ever");
-        assert!(!possible.without(&BuildError::NoIsa));
+        let mut all_buildable = Targets::all_buildable(false);
+        assert!(all_buildable.remove_unavailable(&missing(Isa::S390x)));
+        assert_eq!(all_buildable.targets, [Isa::X86_64, Isa::Aarch64, Isa::Riscv64].map(Target::from));
+        assert!(
+            !all_buildable.remove_unavailable(&missing(Isa::S390x)),
+            "twice the same would go on for ever"
+        );
+        assert!(!all_buildable.remove_unavailable(&BuildError::NoIsa));
         let mut last = Targets { targets: vec![Isa::X86_64.into()], all_needed: false };
-        assert!(!last.without(&missing(Isa::X86_64)), "an image needs one build at least");
-        assert!(!Targets::needed(vec![Isa::X86_64.into(), Isa::S390x.into()]).without(&missing(Isa::S390x)));
+        assert!(!last.remove_unavailable(&missing(Isa::X86_64)), "an image needs one build at least");
+        assert!(
+            !Targets::needed(vec![Isa::X86_64.into(), Isa::S390x.into()])
+                .remove_unavailable(&missing(Isa::S390x))
+        );
     }
 
     #[test]
@@ -281,8 +291,8 @@ mod tests {
         assert_eq!(Targets::of_nodes(vec![x86, board], false).targets, [x86]);
         assert_eq!(Targets::of_nodes(vec![x86, board], true).targets, [x86, board]);
         assert_eq!(Targets::of_nodes(vec![x86], true).targets, [x86, board, Target::bare(Isa::Riscv64)]);
-        let possible = Targets::possible(true).targets;
-        assert_eq!(possible.len(), Target::ALL.len() - 2, "none of 32 bits");
-        assert!(possible.contains(&board));
+        let all_buildable = Targets::all_buildable(true).targets;
+        assert_eq!(all_buildable.len(), Target::ALL.len() - 2, "none of 32 bits");
+        assert!(all_buildable.contains(&board));
     }
 }

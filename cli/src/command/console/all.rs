@@ -8,7 +8,7 @@ use tombolo::Error;
 use tombolo::nodes::NodeKind;
 use tombolo_admin::{Console, Machine};
 
-use super::{Event, Left, Options, Watch, signal_pipe};
+use super::{ConsoleEvents, Event, ExitReason, Options, signal_pipe};
 use crate::context::Context;
 use crate::failure::{Failure, eprint_quietly};
 
@@ -87,9 +87,9 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     }
     drop(closing);
     let until = options.duration.and_then(|duration| Instant::now().checked_add(duration));
-    match (Watch { closed: &closed, signals: &signals, until }).next(None)? {
-        Event::Left(Left::Signal(signal)) => Ok(128 + signal),
-        Event::Left(Left::Closed) => match readers.pop().map(std::thread::JoinHandle::join) {
+    match (ConsoleEvents { closed: &closed, signals: &signals, until }).next(None)? {
+        Event::Exit(ExitReason::Signal(signal)) => Ok(128 + signal),
+        Event::Exit(ExitReason::Closed) => match readers.pop().map(std::thread::JoinHandle::join) {
             Some(Ok(failure)) => Err(failure),
             Some(Err(panic)) => std::panic::resume_unwind(panic),
             None => Ok(0),

@@ -1,10 +1,10 @@
 //! `tombolo block`
 
 use clap::{Args, Subcommand};
-use tombolo_cli_common::nodes::named;
+use tombolo_cli_common::nodes::node_named;
 use tombolo_cli_common::text::parse_bytes;
 
-use super::{Common, Part, keep};
+use super::{Common, SupervisedProgram, supervise};
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -121,22 +121,22 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         BlockCommand::Serve(serve) => (&serve.on, &serve.common),
         BlockCommand::Attach(attach) => (&attach.on, &attach.common),
     };
-    named(&context.attach()?.nodes()?, node)?;
+    node_named(&context.attach()?.nodes()?, node)?;
     let part = match &options.command {
         BlockCommand::Serve(ServeOptions { name, file, read_only, create, .. }) => {
             let mode = if *read_only { "ro" } else { "rw" };
             let create = create.map_or_else(|| "-".to_owned(), |bytes| bytes.to_string());
-            Part::new(node, &["serve", name, file, mode, &create])
+            SupervisedProgram::new(node, &["serve", name, file, mode, &create])
         }
         BlockCommand::Attach(AttachOptions { name, device, socket, timeout, .. }) => {
             let (front, place) = match socket {
                 Some(socket) => ("socket", &**socket),
                 None => ("device", device.as_deref().unwrap_or("-")),
             };
-            Part::new(node, &["attach", name, &timeout.to_string(), front, place])
+            SupervisedProgram::new(node, &["attach", name, &timeout.to_string(), front, place])
         }
     };
-    keep(context, common, vec![part], false)
+    supervise(context, common, vec![part], false)
 }
 
 #[cfg(test)]

@@ -17,13 +17,13 @@ use crate::context::{Context, print};
 use crate::failure::Failure;
 
 /// Polling period for a stop request.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// Delay before an ended program is restarted.
-const AGAIN: Duration = Duration::from_secs(1);
+const RESTART_DELAY: Duration = Duration::from_secs(1);
 
 /// Timeout for programs that were asked to end.
-const GONE: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Prefix of the line by which a program reports that it is ready.
 const READY: &str = "ready: ";
@@ -46,28 +46,28 @@ impl Common {
 }
 
 /// A program to be kept running.
-struct Part {
+struct SupervisedProgram {
     node: String,
     arguments: Vec<String>,
     running: Option<Child>,
     /// Whether it has ever been ready.
-    served: bool,
+    was_ready: bool,
     /// Earliest time of the next restart.
-    again: Instant,
+    next_restart: Instant,
     /// Incomplete output line that is not shown yet.
     line: Vec<u8>,
     /// Last line of its error output.
     error: Option<String>,
 }
 
-impl Part {
-    fn new(node: &str, arguments: &[&str]) -> Part {
-        Part {
+impl SupervisedProgram {
+    fn new(node: &str, arguments: &[&str]) -> SupervisedProgram {
+        SupervisedProgram {
             node: node.to_owned(),
             arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
             running: None,
-            served: false,
-            again: Instant::now(),
+            was_ready: false,
+            next_restart: Instant::now(),
             line: Vec::new(),
             error: None,
         }
@@ -80,7 +80,7 @@ impl Part {
     }
 
     /// Prints the completed lines.
-    fn heard(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+    fn print_lines(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.line.extend_from_slice(bytes);
         while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.line.drain(..=end).collect();
@@ -89,7 +89,7 @@ impl Part {
                 self.error = Some(error.to_owned());
                 continue;
             }
-            self.served |= line.starts_with(READY);
+            self.was_ready |= line.starts_with(READY);
             print(format!("[{}] {line}\n", self.node))?;
         }
         Ok(())
@@ -98,51 +98,58 @@ impl Part {
 
 /// Runs the programs until a stop request, or until one ends that was never ready. With `restarts`, others
 /// are restarted when they end, as soon as their node is up.
-fn keep(context: &Context, common: &Common, mut parts: Vec<Part>, restarts: bool) -> Result<u8, Failure> {
+fn supervise(
+    context: &Context,
+    common: &Common,
+    mut parts: Vec<SupervisedProgram>,
+    restarts: bool,
+) -> Result<u8, Failure> {
     let (image, domain) = (common.image()?, context.attach()?);
-    let told = Arc::new(AtomicUsize::new(0));
+    let stop_signal = Arc::new(AtomicUsize::new(0));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
-        signal_hook::flag::register_usize(signal, Arc::clone(&told), signal as usize)
+        signal_hook::flag::register_usize(signal, Arc::clone(&stop_signal), signal as usize)
             .map_err(Failure::system("listen for signals"))?;
     }
     let output = Arc::new(Mutex::new(Vec::new()));
-    let heard = Arc::clone(&output);
+    let sink = Arc::clone(&output);
     domain.on_output(move |id, _, bytes| {
-        heard.lock().unwrap_or_else(PoisonError::into_inner).push((id, bytes.to_owned()));
+        sink.lock().unwrap_or_else(PoisonError::into_inner).push((id, bytes.to_owned()));
     });
     for part in &mut parts {
         part.start(&domain, &image)?;
     }
     loop {
-        let ended = match domain.next_exit(LOOK) {
+        let ended = match domain.next_exit(POLL_INTERVAL) {
             Ok(ended) => Some(ended),
             Err(Error::TimedOut { .. }) => None,
             Err(error) => return Err(error.into()),
         };
         for (id, bytes) in output.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-            let is_of = |part: &&mut Part| part.running.as_ref().is_some_and(|child| child.id() == id);
+            let is_of =
+                |part: &&mut SupervisedProgram| part.running.as_ref().is_some_and(|child| child.id() == id);
             if let Some(part) = parts.iter_mut().find(is_of) {
-                part.heard(&bytes)?;
+                part.print_lines(&bytes)?;
             }
         }
-        let signal = told.load(Ordering::Relaxed);
+        let signal = stop_signal.load(Ordering::Relaxed);
         if signal != 0 {
             let running = || parts.iter().filter_map(|part| part.running.as_ref());
             running().try_for_each(Child::kill)?;
             // The devices disappear with the programs; slower ones are not waited for.
-            running().for_each(|child| drop(child.wait(GONE)));
+            running().for_each(|child| drop(child.wait(STOP_TIMEOUT)));
             return Ok(if signal == SIGINT as usize { 0 } else { 128 + signal as u8 });
         }
         if let Some((id, exit)) = ended {
-            let is_of = |part: &&mut Part| part.running.as_ref().is_some_and(|child| child.id() == id);
+            let is_of =
+                |part: &&mut SupervisedProgram| part.running.as_ref().is_some_and(|child| child.id() == id);
             if let Some(part) = parts.iter_mut().find(is_of) {
                 part.running = None;
-                part.again = Instant::now() + AGAIN;
+                part.next_restart = Instant::now() + RESTART_DELAY;
                 let why = part.error.take().unwrap_or_else(|| format!("its program {exit}"));
-                if !part.served || !restarts {
+                if !part.was_ready || !restarts {
                     return finish(part, why, &exit);
                 }
-                context.say(format!("warning: {}: {why}; it is started again", part.node));
+                context.info(format!("warning: {}: {why}; it is started again", part.node));
             }
         }
         restart(&domain, &image, &mut parts)?;
@@ -150,7 +157,7 @@ fn keep(context: &Context, common: &Common, mut parts: Vec<Part>, restarts: bool
 }
 
 /// Returns the command's result after a program ended that is not restarted.
-fn finish(part: &Part, why: String, exit: &Exit) -> Result<u8, Failure> {
+fn finish(part: &SupervisedProgram, why: String, exit: &Exit) -> Result<u8, Failure> {
     match exit {
         Exit::Exited { status: 0 } => Ok(0),
         _ => Err(Failure::Job { message: format!("{}: {why}", part.node), status: 1 }),
@@ -158,15 +165,16 @@ fn finish(part: &Part, why: String, exit: &Exit) -> Result<u8, Failure> {
 }
 
 /// Restarts ended programs whose node is up.
-fn restart(domain: &Domain, image: &Path, parts: &mut [Part]) -> Result<(), Failure> {
-    let is_due = |part: &&mut Part| part.running.is_none() && part.again <= Instant::now();
-    let mut due: Vec<&mut Part> = parts.iter_mut().filter(is_due).collect();
+fn restart(domain: &Domain, image: &Path, parts: &mut [SupervisedProgram]) -> Result<(), Failure> {
+    let is_due =
+        |part: &&mut SupervisedProgram| part.running.is_none() && part.next_restart <= Instant::now();
+    let mut due: Vec<&mut SupervisedProgram> = parts.iter_mut().filter(is_due).collect();
     if due.is_empty() {
         return Ok(());
     }
     let nodes = domain.nodes()?;
     for part in &mut due {
-        part.again = Instant::now() + AGAIN;
+        part.next_restart = Instant::now() + RESTART_DELAY;
         if nodes.iter().any(|node| node.name == part.node && node.up) {
             // The node may have gone down just now; the next attempt reports it.
             let _ = part.start(domain, image);

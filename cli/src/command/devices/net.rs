@@ -3,9 +3,9 @@
 use std::net::Ipv4Addr;
 
 use clap::Args;
-use tombolo_cli_common::nodes::named;
+use tombolo_cli_common::nodes::node_named;
 
-use super::{Common, Part, keep};
+use super::{Common, SupervisedProgram, supervise};
 use crate::context::Context;
 use crate::failure::Failure;
 
@@ -83,9 +83,9 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         return Err(usage("a network joins two nodes or more; name them, as in `--on host,arm0`".into()));
     }
     let nodes = context.attach_running()?.nodes()?;
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<SupervisedProgram> = Vec::new();
     for (index, node) in options.on.iter().enumerate() {
-        named(&nodes, node)?;
+        node_named(&nodes, node)?;
         if parts.iter().any(|part| part.node == *node) {
             return Err(usage(format!("node {node} is named twice")));
         }
@@ -97,9 +97,9 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         };
         let role = if index == 0 { "switch" } else { "port" };
         let mtu = options.mtu.to_string();
-        parts.push(Part::new(node, &[role, &options.name, &options.name, &address, &mtu]));
+        parts.push(SupervisedProgram::new(node, &[role, &options.name, &options.name, &address, &mtu]));
     }
-    keep(context, &options.common, parts, true)
+    supervise(context, &options.common, parts, true)
 }
 
 #[cfg(test)]

@@ -142,7 +142,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
                 return Err(Failure::Usage { message, hint: None });
             }
             let application = Application { hubs: serve.hubs.clone(), tasks: Vec::new() };
-            let plan = placed(context, &application, &Topology::all_on(&serve.on))?;
+            let plan = plan_for_machine(context, &application, &Topology::all_on(&serve.on))?;
             run::run(context, &serve.common, &plan, std::path::Path::new(""))
         }
         Some(HubsCommand::Run(options)) => {
@@ -151,10 +151,10 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
                 (Some(file), _) => read(file, Topology::parse)?,
                 (None, on) => Topology::all_on(on.as_deref().unwrap_or("host")),
             };
-            let plan = placed(context, &application, &topology)?;
+            let plan = plan_for_machine(context, &application, &topology)?;
             let folder = options.application.parent().unwrap_or(std::path::Path::new(""));
             if options.check {
-                return print(shown(&plan)).map(|()| 0);
+                return print(format_plan(&plan)).map(|()| 0);
             }
             run::run(context, &options.common, &plan, folder)
         }
@@ -166,14 +166,18 @@ fn read<T>(file: &PathBuf, parse: impl FnOnce(&str) -> Result<T, PlanError>) -> 
     parse(&text).map_err(|error| Failure::Other(format!("{}: {error}", file.display()).into()))
 }
 
-fn placed(context: &Context, application: &Application, topology: &Topology) -> Result<Plan, Failure> {
+fn plan_for_machine(
+    context: &Context,
+    application: &Application,
+    topology: &Topology,
+) -> Result<Plan, Failure> {
     let nodes = context.attach_running()?.nodes()?;
     let names: Vec<String> = nodes.iter().map(|node| node.name.clone()).collect();
     Plan::new(application, topology, &names).map_err(|error| Failure::Other(error.into()))
 }
 
 /// Formats the output of `--check`.
-fn shown(plan: &Plan) -> String {
+fn format_plan(plan: &Plan) -> String {
     let mut text = String::new();
     for (node, hubs) in &plan.hubs {
         for hub in hubs {

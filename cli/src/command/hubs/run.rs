@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tombolo::{Child, Domain, DomainId, Error, Exit, SpawnOptions};
 use tombolo_hubs::PRIORITY_VARIABLE;
-use tombolo_hubs::plan::{Plan, to_word};
+use tombolo_hubs::plan::{Plan, to_argument};
 use tombolo_machine::Kit;
 
 use super::Common;
@@ -16,24 +16,24 @@ use crate::context::{Context, print};
 use crate::failure::Failure;
 
 /// Polling period for a stop request.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Timeout for servers to become ready.
-const SERVING: Duration = Duration::from_secs(60);
+const START_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Timeout for programs that were asked to end.
-const GONE: Duration = Duration::from_secs(5);
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Prefix of the line by which a server reports that it is ready.
 const READY: &str = "ready: ";
 
 /// A running program.
-struct Part {
+struct RunningProgram {
     /// Label of its output.
     name: String,
     child: Child,
     is_server: bool,
-    serves: bool,
+    is_ready: bool,
     /// Incomplete output that is not shown yet.
     line: Vec<u8>,
     /// Last line of its error output.
@@ -44,9 +44,9 @@ struct Part {
 type Output = Arc<Mutex<Vec<(DomainId, Vec<u8>)>>>;
 
 /// The programs, and their output.
-struct Parts {
+struct ProgramGroup {
     domain: Domain,
-    parts: Vec<Part>,
+    programs: Vec<RunningProgram>,
     output: Output,
     signal: Arc<AtomicUsize>,
 }
@@ -64,12 +64,12 @@ pub(super) fn run(context: &Context, common: &Common, plan: &Plan, folder: &Path
             return Err(Failure::System { operation, source });
         }
     }
-    let mut parts = Parts::new(context.attach()?)?;
+    let mut programs = ProgramGroup::new(context.attach()?)?;
     for (node, hubs) in &plan.hubs {
-        let options = SpawnOptions::image(&server).on(node).args(hubs.iter().map(to_word));
-        parts.start(&format!("hubs@{node}"), options, true)?;
+        let options = SpawnOptions::image(&server).on(node).args(hubs.iter().map(to_argument));
+        programs.start(&format!("hubs@{node}"), options, true)?;
     }
-    if let Some(status) = parts.until_served()? {
+    if let Some(status) = programs.wait_until_ready()? {
         return Ok(status);
     }
     for ((task, node), image) in plan.tasks.iter().zip(&images) {
@@ -77,47 +77,57 @@ pub(super) fn run(context: &Context, common: &Common, plan: &Plan, folder: &Path
         if let Some(priority) = task.priority {
             options = options.env(PRIORITY_VARIABLE, priority.to_string());
         }
-        if let Err(error) = parts.start(&format!("{}@{node}", task.name), options, false) {
-            parts.end()?;
+        if let Err(error) = programs.start(&format!("{}@{node}", task.name), options, false) {
+            programs.stop_all()?;
             return Err(error);
         }
     }
-    parts.until_done(!plan.tasks.is_empty())
+    programs.wait_until_done(!plan.tasks.is_empty())
 }
 
-impl Parts {
-    fn new(domain: Domain) -> Result<Parts, Failure> {
+impl ProgramGroup {
+    fn new(domain: Domain) -> Result<ProgramGroup, Failure> {
         let signal = Arc::new(AtomicUsize::new(0));
         for number in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register_usize(number, Arc::clone(&signal), number as usize)
                 .map_err(Failure::system("listen for signals"))?;
         }
         let output = Output::default();
-        let heard = Arc::clone(&output);
+        let sink = Arc::clone(&output);
         domain.on_output(move |id, _, bytes| {
-            heard.lock().unwrap_or_else(PoisonError::into_inner).push((id, bytes.to_owned()));
+            sink.lock().unwrap_or_else(PoisonError::into_inner).push((id, bytes.to_owned()));
         });
-        Ok(Parts { domain, parts: Vec::new(), output, signal })
+        Ok(ProgramGroup { domain, programs: Vec::new(), output, signal })
     }
 
     fn start(&mut self, name: &str, options: SpawnOptions, is_server: bool) -> Result<(), Failure> {
         let child = self.domain.spawn(&options)?;
         let (name, line) = (name.to_owned(), Vec::new());
-        self.parts.push(Part { name, child, is_server, serves: false, line, error: None, ended: false });
+        self.programs.push(RunningProgram {
+            name,
+            child,
+            is_server,
+            is_ready: false,
+            line,
+            error: None,
+            ended: false,
+        });
         Ok(())
     }
 
     /// Waits until all servers are ready. Returns a status if the command is to end instead.
-    fn until_served(&mut self) -> Result<Option<u8>, Failure> {
-        let deadline = Instant::now() + SERVING;
-        while self.parts.iter().any(|part| !part.serves) {
-            if let Some(ended) = self.step()? {
+    fn wait_until_ready(&mut self) -> Result<Option<u8>, Failure> {
+        let deadline = Instant::now() + START_TIMEOUT;
+        while self.programs.iter().any(|program| !program.is_ready) {
+            if let Some(ended) = self.process_events()? {
                 return Ok(Some(ended));
             }
-            if let Some(part) = self.parts.iter().find(|part| part.ended || Instant::now() > deadline) {
-                let silent = || format!("{}: it did not begin to serve", part.name);
-                let message = part.error.clone().unwrap_or_else(silent);
-                self.end()?;
+            if let Some(program) =
+                self.programs.iter().find(|program| program.ended || Instant::now() > deadline)
+            {
+                let silent = || format!("{}: it did not begin to serve", program.name);
+                let message = program.error.clone().unwrap_or_else(silent);
+                self.stop_all()?;
                 return Err(Failure::Job { message, status: 1 });
             }
         }
@@ -125,21 +135,23 @@ impl Parts {
     }
 
     /// Runs until all tasks have ended, or a server has.
-    fn until_done(mut self, has_tasks: bool) -> Result<u8, Failure> {
+    fn wait_until_done(mut self, has_tasks: bool) -> Result<u8, Failure> {
         loop {
-            if let Some(ended) = self.step()? {
+            if let Some(ended) = self.process_events()? {
                 return Ok(ended);
             }
-            if let Some(server) = self.parts.iter().find(|part| part.is_server && part.ended) {
+            if let Some(server) = self.programs.iter().find(|program| program.is_server && program.ended) {
                 let why = server.error.clone().unwrap_or_else(|| format!("{}: it has ended", server.name));
                 let message = format!("{why}; its hubs are lost");
-                self.end()?;
+                self.stop_all()?;
                 return Err(Failure::Job { message, status: 1 });
             }
-            if has_tasks && self.parts.iter().all(|part| part.is_server || part.ended) {
-                let failed =
-                    self.parts.iter().find_map(|part| part.error.clone().filter(|_| !part.is_server));
-                self.end()?;
+            if has_tasks && self.programs.iter().all(|program| program.is_server || program.ended) {
+                let failed = self
+                    .programs
+                    .iter()
+                    .find_map(|program| program.error.clone().filter(|_| !program.is_server));
+                self.stop_all()?;
                 return match failed {
                     Some(message) => Err(Failure::Job { message, status: 1 }),
                     None => Ok(0),
@@ -149,52 +161,55 @@ impl Parts {
     }
 
     /// Handles one round of events. Returns the exit status on a stop request.
-    fn step(&mut self) -> Result<Option<u8>, Failure> {
-        let ended = match self.domain.next_exit(LOOK) {
+    fn process_events(&mut self) -> Result<Option<u8>, Failure> {
+        let ended = match self.domain.next_exit(POLL_INTERVAL) {
             Ok(ended) => Some(ended),
             Err(Error::TimedOut { .. }) => None,
             Err(error) => return Err(error.into()),
         };
         let pieces = std::mem::take(&mut *self.output.lock().unwrap_or_else(PoisonError::into_inner));
         for (id, bytes) in pieces {
-            if let Some(part) = self.parts.iter_mut().find(|part| part.child.id() == id) {
-                part.heard(&bytes)?;
+            if let Some(program) = self.programs.iter_mut().find(|program| program.child.id() == id) {
+                program.print_lines(&bytes)?;
             }
         }
         if let Some((id, exit)) = ended
-            && let Some(part) = self.parts.iter_mut().find(|part| part.child.id() == id)
+            && let Some(program) = self.programs.iter_mut().find(|program| program.child.id() == id)
         {
-            part.ended = true;
-            part.error = match exit {
+            program.ended = true;
+            program.error = match exit {
                 Exit::Exited { status: 0 } => None,
-                exit => {
-                    Some(format!("{}: {}", part.name, part.error.take().unwrap_or_else(|| of_exit(&exit))))
-                }
+                exit => Some(format!(
+                    "{}: {}",
+                    program.name,
+                    program.error.take().unwrap_or_else(|| exit_text(&exit))
+                )),
             };
         }
         let signal = self.signal.load(Ordering::Relaxed);
         if signal == 0 {
             return Ok(None);
         }
-        self.end()?;
+        self.stop_all()?;
         Ok(Some(if signal == SIGINT as usize { 0 } else { 128 + signal as u8 }))
     }
 
     /// Ends the remaining programs: the tasks first, so that they do not lose their hubs.
-    fn end(&mut self) -> Result<(), Failure> {
+    fn stop_all(&mut self) -> Result<(), Failure> {
         for servers in [false, true] {
-            let running = || self.parts.iter().filter(|part| !part.ended && part.is_server == servers);
-            running().try_for_each(|part| part.child.kill())?;
+            let running =
+                || self.programs.iter().filter(|program| !program.ended && program.is_server == servers);
+            running().try_for_each(|program| program.child.kill())?;
             // Slower ones are not waited for; they end with this program.
-            running().for_each(|part| drop(part.child.wait(GONE)));
+            running().for_each(|program| drop(program.child.wait(STOP_TIMEOUT)));
         }
         Ok(())
     }
 }
 
-impl Part {
+impl RunningProgram {
     /// Prints the completed lines.
-    fn heard(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+    fn print_lines(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         self.line.extend_from_slice(bytes);
         while let Some(end) = self.line.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.line.drain(..=end).collect();
@@ -203,14 +218,14 @@ impl Part {
                 self.error = Some(error.to_owned());
                 continue;
             }
-            self.serves |= self.is_server && line.starts_with(READY);
+            self.is_ready |= self.is_server && line.starts_with(READY);
             print(format!("[{}] {line}\n", self.name))?;
         }
         Ok(())
     }
 }
 
-fn of_exit(exit: &Exit) -> String {
+fn exit_text(exit: &Exit) -> String {
     match exit {
         Exit::Exited { status } => format!("it ended with status {status}"),
         Exit::Signalled { signal } => format!("it was ended by signal {signal}"),

@@ -85,7 +85,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_program_found_is_read_whole_or_not_at_all() {
+    fn findings_are_parsed_whole_or_not_at_all() {
         let found = Findings::parse("found 8 0 2 0 16 0 8 coherent").unwrap();
         assert_eq!((found.rounds, found.messages, found.additions), (8, 2, 16));
         for wrong in [
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_follows_from_what_was_found() {
+    fn written_memory_follows_from_findings() {
         let memory = |line: &str| {
             let memory = Findings::parse(line).unwrap().memory();
             (memory.coherent, memory.order.name(), memory.widest_store_bytes, memory.atomics)
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn less_than_was_asked_for_is_not_said_to_be_sound() {
+    fn incomplete_tests_are_not_sound() {
         for (line, verdict) in [
             ("found 8 0 2 0 16 0 8 coherent", Verdict::Sound),
             ("found 8 0 2 0 0 0 8 flush", Verdict::Sound),

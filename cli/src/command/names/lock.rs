@@ -13,13 +13,13 @@ use crate::context::Context;
 use crate::failure::Failure;
 
 /// Default timeout of a lock.
-const PATIENCE: Duration = Duration::from_secs(24 * 3600);
+const DEFAULT_TIMEOUT: Duration = Duration::from_secs(24 * 3600);
 
 /// Variable with the fencing token for the command.
 const TOKEN_VARIABLE: &str = "TOMBOLO_FENCING_TOKEN";
 
 /// Default exit status if the lock was not free.
-const HELD: u8 = 1;
+const DEFAULT_CONFLICT_STATUS: u8 = 1;
 
 /// The lock is released when the command ends, or when this program does, for whatever reason.
 /// TOMBOLO_FENCING_TOKEN has the fencing token for the command: a number larger than that of any holder
@@ -38,7 +38,7 @@ pub(crate) struct LockOptions {
     timeout: Option<Duration>,
 
     /// The exit status if the lock did not become free
-    #[arg(short = 'E', long, value_name = "STATUS", default_value_t = HELD)]
+    #[arg(short = 'E', long, value_name = "STATUS", default_value_t = DEFAULT_CONFLICT_STATUS)]
     conflict_exit_code: u8,
 
     /// The command to run
@@ -49,7 +49,7 @@ pub(crate) struct LockOptions {
 pub(super) fn run(context: &Context, options: &LockOptions) -> Result<(), Failure> {
     let domain = context.attach()?;
     let lock = domain.names().lock(&options.name)?;
-    let guard = lock.acquire(options.timeout.unwrap_or(PATIENCE)).map_err(|error| {
+    let guard = lock.acquire(options.timeout.unwrap_or(DEFAULT_TIMEOUT)).map_err(|error| {
         if matches!(error.name_fault(), Some(NameFault::Locked { .. })) {
             Failure::Job { message: error.to_string(), status: options.conflict_exit_code }
         } else {

@@ -44,7 +44,7 @@ struct ChangeReport {
 }
 
 /// Maximum duration of a single wait; a change may never come.
-const SLICE: Duration = Duration::from_secs(3600);
+const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 pub(super) fn run(context: &Context, options: &WatchOptions) -> Result<(), Failure> {
     let domain = context.attach_running()?;
@@ -57,7 +57,7 @@ pub(super) fn run(context: &Context, options: &WatchOptions) -> Result<(), Failu
     }
     let mut left = options.count.unwrap_or(u64::MAX);
     while left > 0 {
-        let notice = match watch.next(SLICE) {
+        let notice = match watch.next(MAX_WAIT) {
             Ok(notice) => notice,
             Err(tombolo::Error::TimedOut { .. }) => continue,
             Err(error) => return Err(error.into()),
@@ -111,7 +111,7 @@ fn show(
     match &notice.change {
         Change::Set(record) => print(format!("{set:<9} {}\n", printable(&record.to_string()))),
         Change::Deleted(record, cause) => {
-            print(format!("deleted   {} ({})\n", printable(&record.to_string()), why(*cause)))
+            print(format!("deleted   {} ({})\n", printable(&record.to_string()), cause_text(*cause)))
         }
         Change::Published { name, attributes, publisher } => {
             let text = tombolo::names::NewRecord::from_parts(name, attributes.clone()).to_string();
@@ -129,7 +129,7 @@ fn show(
     }
 }
 
-fn why(cause: tombolo::names::DeleteCause) -> &'static str {
+fn cause_text(cause: tombolo::names::DeleteCause) -> &'static str {
     match cause {
         tombolo::names::DeleteCause::Deleted => "it was deleted",
         tombolo::names::DeleteCause::OwnerGone => "its domain is gone",

@@ -12,7 +12,7 @@ use tombolo_cli_common::programs::{installed_folder, own_source_tree};
 use crate::context::Context;
 use crate::failure::Failure;
 use draft::Draft;
-use templates::{Values, text_of};
+use templates::{Values, fill_template};
 
 /// Creates a project: a small program that builds and runs at once
 ///
@@ -36,7 +36,7 @@ What to type next:
   tombolo run --on host,arm0 hello.tbi")]
 pub(crate) struct Options {
     /// The name of the project, its folder and its program: letters, digits, `-` and `_`
-    #[arg(value_parser = name::checked)]
+    #[arg(value_parser = name::validate)]
     name: String,
 
     /// The programming language
@@ -125,24 +125,24 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let values = Values { name, rust: &rust, python: &python, steps: &steps };
     let draft = Draft::new(Path::new(name))?;
     for (path, text) in templates::files(language, flavour) {
-        draft.write(path, &text_of(text, &values))?;
+        draft.write(path, &fill_template(text, &values))?;
     }
     if (language, flavour) == (Language::Go, Flavour::Typed) {
         draft.write("greeter/greeter.go", &templates::stubs_in_go()?)?;
     }
     draft.write("README.md", &templates::readme(language, flavour, &values))?;
-    draft.write(".gitignore", templates::ignored(language))?;
+    draft.write(".gitignore", templates::gitignore(language))?;
     if let (Language::Rust, Some(crates)) = (language, crates) {
         crates.copy_lock(&draft)?;
     }
     draft.finish()?;
-    let mut said =
+    let mut summary =
         format!("made {name}, a program in {}; to build and run it:\n  cd {name}", language.name());
     if language == Language::Python {
-        said.push_str(&format!("\n  pip install {python}    # once, in a virtual environment"));
+        summary.push_str(&format!("\n  pip install {python}    # once, in a virtual environment"));
     }
-    steps.iter().for_each(|step| said.push_str(&format!("\n  {step}")));
-    context.say(said);
+    steps.iter().for_each(|step| summary.push_str(&format!("\n  {step}")));
+    context.info(summary);
     Ok(())
 }
 

@@ -30,7 +30,7 @@ const TAKEN: &[&str] = &[
 ];
 
 /// Returns the name if it is valid for a project in any language.
-pub(super) fn checked(name: &str) -> Result<String, String> {
+pub(super) fn validate(name: &str) -> Result<String, String> {
     if name.contains('/') || name == "." || name == ".." {
         return Err(
             "it is a path: change to the folder where the project is to be, and give a name".to_owned()
@@ -63,13 +63,13 @@ mod tests {
     #[test]
     fn a_name_is_one_that_cargo_accepts() {
         for name in ["hello", "x", "Hello", "ping-pong", "ping_pong2", &"n".repeat(MAX_BYTES)] {
-            assert_eq!(checked(name).as_deref(), Ok(name));
+            assert_eq!(validate(name).as_deref(), Ok(name));
         }
     }
 
     #[test]
     fn other_names_are_refused_with_the_reason() {
-        let refused = |name: &str| checked(name).expect_err(name);
+        let refused = |name: &str| validate(name).expect_err(name);
         for path in ["a/b", "/tmp/a", ".", "..", "a/", "../a"] {
             assert!(refused(path).contains("path"), "{path}");
         }

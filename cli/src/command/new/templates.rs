@@ -48,7 +48,7 @@ pub(super) struct Values<'a> {
 }
 
 /// Returns the text of a file in this project.
-pub(super) fn text_of(template: &str, values: &Values<'_>) -> String {
+pub(super) fn fill_template(template: &str, values: &Values<'_>) -> String {
     // In manifests, module files and program texts the path is in quotes.
     let rust = values.rust.replace('\\', "\\\\").replace('"', "\\\"");
     template.replace("@name@", values.name).replace("@rust@", &rust)
@@ -77,7 +77,7 @@ pub(super) fn readme(language: Language, flavour: Flavour, values: &Values<'_>) 
     };
     let readme =
         README.replace("@what@", what).replace("@steps@", &values.steps.join("\n")).replace("@more@", &more);
-    text_of(&readme, values)
+    fill_template(&readme, values)
 }
 
 /// Returns the stubs of the interface of typed projects in Go, as `tombolo idl compile` writes them.
@@ -90,7 +90,7 @@ pub(super) fn stubs_in_go() -> Result<String, Failure> {
 }
 
 /// Returns the content of `.gitignore`.
-pub(super) fn ignored(language: Language) -> &'static str {
+pub(super) fn gitignore(language: Language) -> &'static str {
     match language {
         Language::Rust => "/target\n*.tbi\n",
         Language::C | Language::Go => "*.tbi\n",
@@ -117,11 +117,11 @@ mod tests {
     ];
 
     #[test]
-    fn no_word_is_left_to_be_replaced() {
+    fn no_placeholder_is_left() {
         for (language, flavour) in ALL {
             let steps = language.steps(flavour, "hello");
             let values = Values { name: "hello", rust: "/tree", python: "/tree/python", steps: &steps };
-            let texts = files(language, flavour).iter().map(|(_, text)| text_of(text, &values));
+            let texts = files(language, flavour).iter().map(|(_, text)| fill_template(text, &values));
             for text in texts.chain([readme(language, flavour, &values)]) {
                 for word in ["name", "rust", "python", "what", "steps", "more"] {
                     assert!(!text.contains(&format!("@{word}@")), "@{word}@ in\n{text}");
@@ -135,7 +135,11 @@ mod tests {
         let example = include_str!("../../../../examples/pingpong/src/main.rs");
         let values = Values { name: "pingpong", rust: "", python: "", steps: &[] };
         let (_, program) = files(Language::Rust, Flavour::Plain)[1];
-        assert_eq!(text_of(program, &values), example, "copy it to cli/templates/rust/plain/src/main.rs");
+        assert_eq!(
+            fill_template(program, &values),
+            example,
+            "copy it to cli/templates/rust/plain/src/main.rs"
+        );
     }
 
     #[test]
@@ -143,7 +147,7 @@ mod tests {
         let example = include_str!("../../../../examples/go/pingpong/main.go");
         let values = Values { name: "pingpong", rust: "", python: "", steps: &[] };
         let (_, program) = files(Language::Go, Flavour::Plain)[1];
-        assert_eq!(text_of(program, &values), example, "copy it to cli/templates/go/plain/main.go");
+        assert_eq!(fill_template(program, &values), example, "copy it to cli/templates/go/plain/main.go");
     }
 
     #[test]

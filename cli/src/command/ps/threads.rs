@@ -61,15 +61,15 @@ struct Thread {
 impl Job {
     fn new(id: DomainId, report: ProcessReport) -> Job {
         let ProcessReport { pid, program, folder, nodes, descriptors, threads } = report;
-        let on = |number: usize| threads.iter().filter(|thread| thread.on == number).count();
+        let on = |number: usize| threads.iter().filter(|thread| thread.node == number).count();
         let name = |number: usize| nodes[number].name.clone();
         let thread = |thread: &ThreadReport| Thread {
             number: thread.number,
             role: thread.role.name(),
-            member: thread.member,
+            member: thread.team_number,
             handle: thread.handle,
-            made: name(thread.made),
-            node: name(thread.on),
+            made: name(thread.home_node),
+            node: name(thread.node),
             state: thread.state.name(),
             time_s: Duration::from_nanos(thread.time_ns).as_secs_f64(),
             moves: thread.moves,
@@ -101,7 +101,7 @@ pub(super) fn run(
     json: bool,
 ) -> Result<(), Failure> {
     let found = match job {
-        Some(job) => tombolo_omp_process::of(domain, job).map(|report| vec![(job, report)]),
+        Some(job) => tombolo_omp_process::report_of(domain, job).map(|report| vec![(job, report)]),
         None => tombolo_omp_process::list(domain),
     };
     let jobs = found.map_err(|error| match error {
@@ -172,10 +172,10 @@ mod tests {
         let main = ThreadReport {
             number: 0,
             role: Role::Main,
-            member: 0,
+            team_number: 0,
             handle: 0x2000,
-            made: 0,
-            on: 1,
+            home_node: 0,
+            node: 1,
             state: State::Running,
             time_ns: 75_000_000_000,
             moves: 3,
@@ -184,14 +184,14 @@ mod tests {
         let worker = ThreadReport {
             number: 1,
             role: Role::Worker,
-            member: 4,
-            made: 1,
+            team_number: 4,
+            home_node: 1,
             moves: 0,
             function: None,
             state: State::Waiting,
             ..main.clone()
         };
-        let idle = ThreadReport { number: 2, state: State::Idle, on: 0, made: 0, ..worker.clone() };
+        let idle = ThreadReport { number: 2, state: State::Idle, node: 0, home_node: 0, ..worker.clone() };
         let report = ProcessReport {
             pid: 42,
             program: "work\u{1b}[31m.tbi 3".into(),

@@ -38,7 +38,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_set_stays() {
+    fn set_variables_are_kept() {
         let all = [("OMP_TOMBOLO", "hybrid"), ("OMP_TOMBOLO_NODES", "all"), ("OMP_TOMBOLO_BALANCE", "true")];
         assert_eq!(variables(|_| false), all);
         assert_eq!(variables(|name| name == "OMP_TOMBOLO_NODES"), [all[0], all[2]]);

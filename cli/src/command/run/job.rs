@@ -13,7 +13,7 @@ use super::lifecycle::{Cause, GRACE, Lifecycle, Next, Rules};
 use crate::context::Context;
 use crate::failure::Failure;
 use crate::input;
-use crate::output::{Printer, unpoisoned};
+use crate::output::{Printer, lock_unpoisoned};
 use crate::signals;
 use crate::text;
 
@@ -68,20 +68,20 @@ impl Job {
     /// Starts all ranks, waits for the end of the job, and returns its failure.
     pub(super) fn run(&self, plans: &[Plan]) -> Result<(), Failure> {
         let started = plans.iter().enumerate().try_for_each(|(rank, plan)| {
-            if unpoisoned(&self.state).is_over() { Ok(()) } else { self.start(rank, plan, plans.len()) }
+            if lock_unpoisoned(&self.state).is_over() { Ok(()) } else { self.start(rank, plan, plans.len()) }
         });
         if let Err(error) = started {
             self.end(format!("{error}"), 1, signals::TERM);
         }
         let waited = self.wait_for_all(plans);
-        match unpoisoned(&self.state).failure() {
+        match lock_unpoisoned(&self.state).failure() {
             Some((message, status)) => Err(Failure::Job { message, status }),
             None => waited,
         }
     }
 
     fn start(&self, rank: usize, plan: &Plan, size: usize) -> Result<(), Error> {
-        let restarts = unpoisoned(&self.state).restarts(rank);
+        let restarts = lock_unpoisoned(&self.state).restarts(rank);
         let with_input = plan.with_input && restarts == 0;
         let mut spawn = plan.spawn.clone();
         if self.rules.restart != super::restart::Policy::No {
@@ -90,17 +90,17 @@ impl Job {
         if with_input {
             spawn = spawn.with_input();
         }
-        unpoisoned(&self.printer).expect();
+        lock_unpoisoned(&self.printer).expect_domain();
         let spawned = self.domain.spawn(&spawn);
         let known = spawned.as_ref().ok().map(|child| (child.id(), rank.to_string(), rank));
         // A closed output is detected with the next piece.
-        let _ = unpoisoned(&self.printer).started(known);
+        let _ = lock_unpoisoned(&self.printer).started(known);
         let child = spawned?;
         let (id, node) = (child.id(), child.node_name());
         if self.context.verbose {
-            self.context.say(format!("rank {rank} of {size} is domain {id} on {node}"));
+            self.context.info(format!("rank {rank} of {size} is domain {id} on {node}"));
         }
-        if unpoisoned(&self.state).started(Instant::now(), rank, id, node) {
+        if lock_unpoisoned(&self.state).started(Instant::now(), rank, id, node) {
             return Machine::of(&self.domain).kill(id, Signal::TERM, GRACE).or_else(ignore_gone);
         }
         if with_input {
@@ -116,28 +116,28 @@ impl Job {
         };
         let node_down = matches!(error, Error::Monitor(Fault::NodeDown { .. } | Fault::StartFailed { .. }));
         let why = text::one_line(&error.to_string());
-        let again = unpoisoned(&self.state).not_restarted(Instant::now(), rank, &why, node_down);
+        let again = lock_unpoisoned(&self.state).not_restarted(Instant::now(), rank, &why, node_down);
         if let Some(again) = again {
-            self.context.say(format!("rank {rank} could not be restarted: {why}; {again}"));
+            self.context.info(format!("rank {rank} could not be restarted: {why}; {again}"));
         }
     }
 
     /// Ends the job because of a signal. Returns false if it is ending already.
     pub(super) fn interrupt(&self, signal: u8) -> bool {
         // The domains get the same signal, except for SIGPIPE: their own outputs are not closed.
-        let asked = if signal == signals::PIPE { signals::TERM } else { signal };
-        self.end(format!("ended by {}", signals::name(signal)), 128 + signal, asked)
+        let sent = if signal == signals::PIPE { signals::TERM } else { signal };
+        self.end(format!("ended by {}", signals::name(signal)), 128 + signal, sent)
     }
 
     /// Ends the job with this reason and status. Returns false if its domains have been asked to end already.
     fn end(&self, why: String, status: u8, signal: u8) -> bool {
-        unpoisoned(&self.state).fail(Instant::now(), Cause::Order, None, why, status);
-        self.ask_to_end(signal)
+        lock_unpoisoned(&self.state).fail(Instant::now(), Cause::Request, None, why, status);
+        self.request_end(signal)
     }
 
     /// Asks all running domains to end. Returns false if they have been asked already.
-    fn ask_to_end(&self, signal: u8) -> bool {
-        let Some(others) = unpoisoned(&self.state).ask(Instant::now()) else { return false };
+    fn request_end(&self, signal: u8) -> bool {
+        let Some(others) = lock_unpoisoned(&self.state).request_end(Instant::now()) else { return false };
         for id in others {
             // If it is gone its end is about to be reported; if the monitor is, so are all domains.
             let _ = Machine::of(&self.domain).kill(id, Signal(signal), GRACE);
@@ -147,25 +147,25 @@ impl Job {
 
     fn wait_for_all(&self, plans: &[Plan]) -> Result<(), Failure> {
         loop {
-            let next = unpoisoned(&self.state).next(Instant::now());
-            let patience = match next {
+            let next = lock_unpoisoned(&self.state).next(Instant::now());
+            let timeout = match next {
                 Next::Done => return Ok(()),
-                Next::Wait(patience) => patience,
+                Next::Wait(timeout) => timeout,
                 Next::Restart { rank } => {
                     self.restart(rank, plans);
                     continue;
                 }
-                Next::Ask => {
-                    self.ask_to_end(signals::TERM);
+                Next::RequestEnd => {
+                    self.request_end(signals::TERM);
                     continue;
                 }
                 Next::GiveUp => {
-                    self.context.say("some domains did not end in time; the monitor kills them now");
+                    self.context.info("some domains did not end in time; the monitor kills them now");
                     return Ok(());
                 }
             };
             // A domain's end is reported after all of its output.
-            match self.domain.next_exit(patience) {
+            match self.domain.next_exit(timeout) {
                 Ok((id, exit)) => self.ended(id, &exit),
                 Err(Error::TimedOut { .. }) => {}
                 Err(error) => return Err(error.into()),
@@ -174,10 +174,10 @@ impl Job {
     }
 
     fn ended(&self, id: DomainId, exit: &Exit) {
-        let Some(ended) = unpoisoned(&self.state).ended(Instant::now(), id, exit) else { return };
+        let Some(ended) = lock_unpoisoned(&self.state).ended(Instant::now(), id, exit) else { return };
         match ended.restart {
-            Some(restart) => self.context.say(format!("{}; {restart}", ended.how)),
-            None if self.context.verbose => self.context.say(ended.how),
+            Some(restart) => self.context.info(format!("{}; {restart}", ended.description)),
+            None if self.context.verbose => self.context.info(ended.description),
             None => {}
         }
     }

@@ -12,16 +12,16 @@ use crate::text;
 
 /// Time that the others continue after a failure, so that those waiting for the failed one can report its
 /// death.
-const NOTICE: Duration = Duration::from_secs(1);
+const REPORT_DELAY: Duration = Duration::from_secs(1);
 
 /// Time for a domain to end on request, before it is killed.
 pub(super) const GRACE: Duration = Duration::from_secs(3);
 
 /// Additional time for the monitors to report the end of every domain.
-const PATIENCE: Duration = Duration::from_secs(30);
+const END_REPORT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Maximum duration of a single wait: another thread may have ended the job meanwhile.
-const AWHILE: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// Rules of the whole job.
 #[derive(Clone, Copy, Default, Debug)]
@@ -46,8 +46,8 @@ pub(super) struct Lifecycle {
     started: usize,
     /// Number of ranks that failed for good.
     failed: usize,
-    failure: Option<Failed>,
-    asked: Option<Asked>,
+    failure: Option<ReportedFailure>,
+    end_request: Option<EndRequest>,
 }
 
 /// A domain that runs as a rank of the job.
@@ -62,7 +62,7 @@ struct Running {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Cause {
     /// The user ended the job, or not all ranks could be started.
-    Order,
+    Request,
     /// A domain ended with a status other than 0.
     Status,
     /// A domain was killed, or was lost with its node.
@@ -71,9 +71,9 @@ pub(super) enum Cause {
 
 /// The failure that the job reports.
 #[derive(Clone, Debug)]
-struct Failed {
+struct ReportedFailure {
     cause: Cause,
-    /// The rank that failed; `None` if the cause is an order.
+    /// The rank that failed; `None` if the cause is a request.
     rank: Option<usize>,
     /// Unfinished sentence: the rank, and how it ended.
     why: String,
@@ -83,7 +83,7 @@ struct Failed {
 
 /// A request to end, sent to the running domains.
 #[derive(Clone, Copy, Debug)]
-struct Asked {
+struct EndRequest {
     /// Number of those domains.
     others: usize,
     since: Instant,
@@ -99,16 +99,16 @@ pub(super) enum Next {
     /// Start this rank again.
     Restart { rank: usize },
     /// Ask the running domains to end.
-    Ask,
+    RequestEnd,
     /// Stop waiting: the domains ignored the request to end.
     GiveUp,
 }
 
 /// Consequence of a domain's end for the job.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Ended {
+pub(super) struct EndedRank {
     /// The rank, and how it ended: `rank 1 on arm0 ended with status 3`.
-    pub(super) how: String,
+    pub(super) description: String,
     /// The restart that follows, as text: `restart 1 of 5 in 0.1 s`.
     pub(super) restart: Option<String>,
 }
@@ -120,7 +120,7 @@ impl Lifecycle {
 
     /// Returns whether no more domains are to be started.
     pub(super) fn is_over(&self) -> bool {
-        self.asked.is_some() || (self.failure.is_some() && !self.rules.keep_going)
+        self.end_request.is_some() || (self.failure.is_some() && !self.rules.keep_going)
     }
 
     /// Returns the number of restarts of a rank.
@@ -135,7 +135,7 @@ impl Lifecycle {
             self.started += 1;
         }
         self.live.insert(id, Running { rank, node: node.to_owned(), since: now });
-        self.asked.is_some()
+        self.end_request.is_some()
     }
 
     /// Records that a rank could not be started again; `node_down` if it may be possible later.
@@ -155,14 +155,14 @@ impl Lifecycle {
     }
 
     /// Records the end of a domain. `None` if it is not one of the job's ranks, but one that they started.
-    pub(super) fn ended(&mut self, now: Instant, id: DomainId, exit: &Exit) -> Option<Ended> {
+    pub(super) fn ended(&mut self, now: Instant, id: DomainId, exit: &Exit) -> Option<EndedRank> {
         let Running { rank, node, since } = self.live.remove(&id)?;
         let status = exit.shell_status();
         let ended = format!("rank {rank} on {node} {exit}");
         if status == 0 {
-            return Some(Ended { how: ended, restart: None });
+            return Some(EndedRank { description: ended, restart: None });
         }
-        let covered = !self.is_over() && self.rules.restart.covers(exit);
+        let covered = !self.is_over() && self.rules.restart.should_restart(exit);
         let restart =
             covered.then(|| self.schedule(now, rank, now.saturating_duration_since(since))).flatten();
         if restart.is_none() {
@@ -177,7 +177,7 @@ impl Lifecycle {
             };
             self.fail(now, cause(exit), Some(rank), format!("{who} {exit}{after}"), status);
         }
-        Some(Ended { how: ended, restart })
+        Some(EndedRank { description: ended, restart })
     }
 
     /// Schedules the next restart of a rank that ran for `ran`, and returns its description. `None` if no
@@ -200,7 +200,7 @@ impl Lifecycle {
         let keep_going = self.rules.keep_going;
         let since = match &self.failure {
             None => now,
-            Some(failure) if failure.cause == Cause::Order => return,
+            Some(failure) if failure.cause == Cause::Request => return,
             Some(failure) if keep_going && rank < failure.rank => failure.since,
             Some(failure)
                 if !keep_going
@@ -208,62 +208,64 @@ impl Lifecycle {
                     && cause == Cause::Death
                     && now.saturating_duration_since(failure.since) < GRACE =>
             {
-                if let Some(asked) = &mut self.asked {
-                    asked.others = asked.others.saturating_sub(1);
+                if let Some(end_request) = &mut self.end_request {
+                    end_request.others = end_request.others.saturating_sub(1);
                 }
                 failure.since
             }
             Some(_) => return,
         };
-        self.failure = Some(Failed { cause, rank, why, status, since });
+        self.failure = Some(ReportedFailure { cause, rank, why, status, since });
         if self.is_over() {
             self.due.clear();
         }
     }
 
     /// Records that the running domains are asked to end, and returns them. `None` if they were asked before.
-    pub(super) fn ask(&mut self, now: Instant) -> Option<Vec<DomainId>> {
-        if self.asked.is_some() {
+    pub(super) fn request_end(&mut self, now: Instant) -> Option<Vec<DomainId>> {
+        if self.end_request.is_some() {
             return None;
         }
         self.due.clear();
-        self.asked = Some(Asked { others: self.live.len(), since: now });
+        self.end_request = Some(EndRequest { others: self.live.len(), since: now });
         Some(self.live.keys().copied().collect())
     }
 
     pub(super) fn next(&mut self, now: Instant) -> Next {
         let since = |then: Instant| now.saturating_duration_since(then);
-        let left = match (&self.asked, &self.failure) {
+        let left = match (&self.end_request, &self.failure) {
             _ if self.live.is_empty() && self.due.is_empty() => return Next::Done,
-            (Some(asked), _) => (GRACE + PATIENCE).saturating_sub(since(asked.since)),
-            (None, Some(failure)) if !self.rules.keep_going => NOTICE.saturating_sub(since(failure.since)),
-            _ => AWHILE,
+            (Some(end_request), _) => (GRACE + END_REPORT_TIMEOUT).saturating_sub(since(end_request.since)),
+            (None, Some(failure)) if !self.rules.keep_going => {
+                REPORT_DELAY.saturating_sub(since(failure.since))
+            }
+            _ => MAX_WAIT,
         };
         if left.is_zero() {
-            return if self.asked.is_some() { Next::GiveUp } else { Next::Ask };
+            return if self.end_request.is_some() { Next::GiveUp } else { Next::RequestEnd };
         }
         let Some((rank, at)) = self.due.iter().min_by_key(|(_, at)| **at).map(|(rank, at)| (*rank, *at))
         else {
-            return Next::Wait(left.min(AWHILE));
+            return Next::Wait(left.min(MAX_WAIT));
         };
         if at <= now {
             self.due.remove(&rank);
             return Next::Restart { rank };
         }
-        Next::Wait(left.min(AWHILE).min(at - now))
+        Next::Wait(left.min(MAX_WAIT).min(at - now))
     }
 
     /// Returns the failure to report, as a sentence, with the exit status for it.
     pub(super) fn failure(&self) -> Option<(String, u8)> {
-        self.failure.as_ref().map(|failure| (self.sentence(failure), failure.status))
+        self.failure.as_ref().map(|failure| (self.failure_text(failure), failure.status))
     }
 
-    fn sentence(&self, failure: &Failed) -> String {
-        let others = self.asked.map_or(0, |asked| asked.others);
+    fn failure_text(&self, failure: &ReportedFailure) -> String {
+        let others = self.end_request.map_or(0, |end_request| end_request.others);
         let mut text = match others {
             0 => failure.why.clone(),
             1 if self.started == 1 => failure.why.clone(),
-            others => format!("{}; {} ended", failure.why, were(others)),
+            others => format!("{}; {} ended", failure.why, ended_domains_text(others)),
         };
         if self.rules.keep_going && self.failed > 1 {
             text = format!("{text}; {} of {} failed", self.failed, text::count(self.started, "domain"));
@@ -272,7 +274,7 @@ impl Lifecycle {
     }
 }
 
-fn were(others: usize) -> String {
+fn ended_domains_text(others: usize) -> String {
     let verb = if others == 1 { "was" } else { "were" };
     format!("{} that still ran {verb}", text::count(others, "domain"))
 }
@@ -325,8 +327,8 @@ mod tests {
         let now = Instant::now();
         let mut job = two_ranks(now, Rules::default());
         job.ended(now, id(FIRST), &exited(1));
-        assert_eq!(job.ask(now), Some(vec![id(SECOND)]));
-        assert_eq!(job.ask(now), None, "they are asked once");
+        assert_eq!(job.request_end(now), Some(vec![id(SECOND)]));
+        assert_eq!(job.request_end(now), None, "they are asked once");
         let first = "rank 0 on host (domain 0.1.2) ended with status 1";
         job.fail(now, cause(&Exit::Signalled { signal: 15 }), Some(1), "rank 1".into(), 143);
         assert_eq!(
@@ -341,51 +343,51 @@ mod tests {
     }
 
     #[test]
-    fn an_order_of_the_user_stays_the_reason() {
+    fn user_request_stays_the_reason() {
         let now = Instant::now();
         let mut job = Lifecycle::default();
-        job.fail(now, Cause::Order, None, "ended by SIGINT".into(), 130);
+        job.fail(now, Cause::Request, None, "ended by SIGINT".into(), 130);
         job.fail(now, Cause::Death, Some(1), "rank 1".into(), 137);
         assert_eq!(reason(&job).0, 130);
     }
 
     #[test]
-    fn the_others_have_time_to_notice_a_failure_before_they_are_asked_to_end() {
+    fn others_can_notice_a_failure_before_the_end() {
         let now = Instant::now();
         let mut job = two_ranks(now, Rules::default());
-        assert_eq!(job.next(now), Next::Wait(AWHILE));
+        assert_eq!(job.next(now), Next::Wait(MAX_WAIT));
         job.ended(now, id(FIRST), &Exit::Signalled { signal: 9 });
-        assert_eq!(job.next(now), Next::Wait(NOTICE));
-        assert_eq!(job.next(now + NOTICE), Next::Ask);
-        job.ask(now + NOTICE);
-        assert!(matches!(job.next(now + NOTICE), Next::Wait(_)));
-        assert_eq!(job.next(now + NOTICE + GRACE + PATIENCE), Next::GiveUp);
+        assert_eq!(job.next(now), Next::Wait(REPORT_DELAY));
+        assert_eq!(job.next(now + REPORT_DELAY), Next::RequestEnd);
+        job.request_end(now + REPORT_DELAY);
+        assert!(matches!(job.next(now + REPORT_DELAY), Next::Wait(_)));
+        assert_eq!(job.next(now + REPORT_DELAY + GRACE + END_REPORT_TIMEOUT), Next::GiveUp);
         job.ended(now, id(SECOND), &Exit::Signalled { signal: 15 });
         assert_eq!(job.next(now), Next::Done);
     }
 
     #[test]
-    fn of_failures_that_end_nothing_the_lowest_rank_is_the_reason() {
+    fn lowest_failed_rank_is_the_reason() {
         let now = Instant::now();
         let mut job = two_ranks(now, KEEP_GOING);
         job.fail(now, Cause::Status, Some(1), "rank 1".into(), 4);
         job.fail(now, Cause::Status, Some(0), "rank 0".into(), 3);
         job.fail(now, Cause::Death, Some(1), "rank 1".into(), 137);
         assert_eq!(reason(&job), (3, "rank 0".into()), "in whichever order they become known");
-        job.fail(now, Cause::Order, None, "ended by SIGINT".into(), 130);
+        job.fail(now, Cause::Request, None, "ended by SIGINT".into(), 130);
         assert_eq!(reason(&job), (130, "ended by SIGINT".into()));
     }
 
     #[test]
-    fn with_keep_going_the_others_go_on() {
+    fn keep_going_leaves_others_running() {
         let now = Instant::now();
         let mut job = two_ranks(now, KEEP_GOING);
         job.ended(now, id(FIRST), &exited(3));
-        assert!(!job.is_over() && job.next(now + NOTICE) == Next::Wait(AWHILE));
+        assert!(!job.is_over() && job.next(now + REPORT_DELAY) == Next::Wait(MAX_WAIT));
         job.ended(now, id(SECOND), &exited(4));
         let first = "rank 0 on host (domain 0.1.2) ended with status 3";
         assert_eq!(reason(&job), (3, format!("{first}; 2 of 2 domains failed")));
-        assert!(job.ask(now).is_some() && job.is_over(), "the user can still end the job");
+        assert!(job.request_end(now).is_some() && job.is_over(), "the user can still end the job");
     }
 
     #[test]
@@ -393,7 +395,7 @@ mod tests {
         let now = Instant::now();
         let mut job = two_ranks(now, restarting(2, false));
         let ended = job.ended(now, id(SECOND), &Exit::Signalled { signal: 9 }).unwrap();
-        assert_eq!(ended.how, "rank 1 on arm0 was killed by SIGKILL");
+        assert_eq!(ended.description, "rank 1 on arm0 was killed by SIGKILL");
         assert_eq!(ended.restart.as_deref(), Some("restart 1 of 2 in 0.1 s"));
         assert!(!job.is_over() && job.failure().is_none());
         let delay = Duration::from_millis(100);
@@ -431,14 +433,14 @@ mod tests {
         let later = now + Duration::from_secs(1);
         let mut job = two_ranks(now, restarting(5, false));
         job.ended(now, id(SECOND), &exited(3));
-        job.fail(now, Cause::Order, None, "ended by SIGINT".into(), 130);
-        assert_eq!(job.ask(now), Some(vec![id(FIRST)]));
+        job.fail(now, Cause::Request, None, "ended by SIGINT".into(), 130);
+        assert_eq!(job.request_end(now), Some(vec![id(FIRST)]));
         assert!(matches!(job.next(later), Next::Wait(_)), "rank 0 is still to end");
         assert_eq!(job.ended(later, id(FIRST), &exited(1)).unwrap().restart, None);
         assert_eq!(job.next(later), Next::Done);
         // A rank that starts while the job is ending must end immediately.
         let mut job = Lifecycle::new(restarting(5, false));
-        job.ask(now);
+        job.request_end(now);
         assert!(job.started(now, 0, id(FIRST), "host"));
     }
 
@@ -457,10 +459,10 @@ mod tests {
         let now = Instant::now();
         let mut job = two_ranks(now, restarting(2, true));
         job.ended(now, id(SECOND), &Exit::NodeLost { cause: String::new() });
-        assert_eq!(job.next(now + AWHILE), Next::Restart { rank: 1 });
+        assert_eq!(job.next(now + MAX_WAIT), Next::Restart { rank: 1 });
         let again = job.not_restarted(now, 1, "node arm0 is down", true);
         assert_eq!(again.as_deref(), Some("restart 2 of 2 in 0.2 s"));
-        assert_eq!(job.next(now + AWHILE), Next::Restart { rank: 1 });
+        assert_eq!(job.next(now + MAX_WAIT), Next::Restart { rank: 1 });
         assert_eq!(job.not_restarted(now, 1, "node arm0 is down", true), None);
         assert_eq!(reason(&job), (1, "rank 1 could not be restarted: node arm0 is down".into()));
         let mut job = two_ranks(now, restarting(2, true));

@@ -24,7 +24,7 @@ use tombolo_placement::MAX_RANKS;
 use super::kill::seconds;
 use crate::context::Context;
 use crate::failure::Failure;
-use crate::output::{Printer, Show, unpoisoned};
+use crate::output::{Printer, Show, lock_unpoisoned};
 use crate::{input, signals};
 
 use job::{Job, Plan};
@@ -161,7 +161,7 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     job.watch_signals()?;
     let (watched, printing) = (Arc::clone(&job), Arc::clone(&printer));
     domain.on_output(move |id, stream, bytes| {
-        let written = unpoisoned(&printing).piece(id, stream, bytes);
+        let written = lock_unpoisoned(&printing).write_output(id, stream, bytes);
         if written.is_err() {
             // This thread reads the monitor's answers, so another one must request the end of the job.
             let job = Arc::clone(&watched);
@@ -174,13 +174,13 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let plans =
         Plans { domain: &domain, capture: capture.as_deref(), balance: options.balance, ranks: &ranks };
     let plans: Vec<_> = (0..ranks.len())
-        .map(|rank| with_files(plans.of(rank, with_input && rank == 0), files.as_ref()))
+        .map(|rank| with_granted_files(plans.of(rank, with_input && rank == 0), files.as_ref()))
         .collect();
     let ended = job.run(&plans);
-    if let Some(error) = unpoisoned(&printer).failure() {
+    if let Some(error) = lock_unpoisoned(&printer).failure() {
         return Err(Failure::Output(error));
     }
-    ended.map_err(|failure| match misplaced(&parts, &definition) {
+    ended.map_err(|failure| match misplaced_option(&parts, &definition) {
         Some(advice) => failure.advised(advice),
         None => failure,
     })
@@ -222,7 +222,7 @@ fn place<'a>(
 
 /// Returns an option of `run` that a program received because it follows the image. Only reported if the job
 /// failed: the program may have an option of that name.
-fn misplaced(parts: &[Part], definition: &clap::Command) -> Option<String> {
+fn misplaced_option(parts: &[Part], definition: &clap::Command) -> Option<String> {
     let longs: Vec<&str> = definition.get_arguments().filter_map(clap::Arg::get_long).collect();
     let named = |word: &String| {
         let name = word.strip_prefix("--")?.split('=').next()?;
@@ -243,7 +243,7 @@ fn serve(options: &Options, domain: &Domain) -> Result<Option<FileServer>, Failu
     Ok(Some(FileServer::start(domain, &options.grant, &ServeFilesOptions::default())?))
 }
 
-fn with_files(plan: Plan, files: Option<&FileServer>) -> Plan {
+fn with_granted_files(plan: Plan, files: Option<&FileServer>) -> Plan {
     match files {
         None => plan,
         Some(files) => Plan { spawn: plan.spawn.env(FILES_VARIABLE, files.name()), ..plan },
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn the_former_short_form_of_no_input_is_answered() {
+    fn former_short_form_of_no_input_gets_a_hint() {
         for line in ["tombolo run -n x.tbi", "tombolo run -n --on host x.tbi"] {
             let error = Arguments::try_parse_from(line.split(' ')).unwrap_err();
             assert_eq!(error.exit_code(), 2, "{line}");
@@ -375,8 +375,9 @@ mod tests {
     }
 
     #[test]
-    fn an_option_of_run_that_a_program_got_is_named() {
-        let advice = |line: &str| misplaced(&job(&format!("tombolo run x.tbi {line}")).1, &definition());
+    fn misplaced_option_of_run_is_named() {
+        let advice =
+            |line: &str| misplaced_option(&job(&format!("tombolo run x.tbi {line}")).1, &definition());
         assert!(advice("in.txt --on host,arm0").is_some_and(|advice| advice.contains("--on")));
         assert!(advice("--pin=each").is_some_and(|advice| advice.contains("--pin,")));
         assert!(advice("a : y.tbi --label").is_some_and(|advice| advice.contains("--label,")));
@@ -410,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_contrary_options_holds() {
+    fn last_of_contrary_options_wins() {
         let options = parse("tombolo run --label --no-label x.tbi");
         assert!(options.no_label && !options.label);
     }

@@ -14,7 +14,7 @@ const DEFAULT_MAX: u32 = 5;
 const MAX_DELAY: Duration = Duration::from_secs(60);
 
 /// Run time after which the delay starts over.
-const STABLE: Duration = Duration::from_secs(10);
+const STABLE_RUN_TIME: Duration = Duration::from_secs(10);
 
 /// Signals that ask a program to end. A rank ended by one of them is not restarted.
 const REQUESTS: [u8; 4] = [signals::HUP, signals::INT, signals::PIPE, signals::TERM];
@@ -51,7 +51,7 @@ impl FromStr for Policy {
 
 impl Policy {
     /// Returns whether a rank that ended like this is to be restarted.
-    pub(super) fn covers(self, exit: &Exit) -> bool {
+    pub(super) fn should_restart(self, exit: &Exit) -> bool {
         let failed = match exit {
             Exit::Exited { status } => *status != 0,
             Exit::Signalled { signal } => !REQUESTS.contains(signal),
@@ -82,7 +82,7 @@ impl Restarts {
             return None;
         }
         self.count += 1;
-        let again = !self.delay.is_zero() && ran < STABLE;
+        let again = !self.delay.is_zero() && ran < STABLE_RUN_TIME;
         self.delay = if again { self.delay.saturating_mul(2) } else { first }.min(MAX_DELAY);
         Some(self.delay)
     }
@@ -114,7 +114,7 @@ mod tests {
             Exit::Signalled { signal: 11 },
             Exit::NodeLost { cause: String::new() },
         ] {
-            assert!(policy.covers(&again) && !Policy::No.covers(&again), "{again:?}");
+            assert!(policy.should_restart(&again) && !Policy::No.should_restart(&again), "{again:?}");
         }
         for ended in [
             Exit::Exited { status: 0 },
@@ -122,7 +122,7 @@ mod tests {
             Exit::Signalled { signal: 2 },
             Exit::Left,
         ] {
-            assert!(!policy.covers(&ended), "{ended:?}");
+            assert!(!policy.should_restart(&ended), "{ended:?}");
         }
     }
 
@@ -130,19 +130,19 @@ mod tests {
     fn delays_double_up_to_a_minute_and_start_over_after_a_long_run() {
         let policy = Policy::OnFailure { max: 100 };
         let mut restarts = Restarts::default();
-        let short = STABLE - Duration::from_millis(1);
+        let short = STABLE_RUN_TIME - Duration::from_millis(1);
         let mut next = |ran| restarts.next(policy, Duration::from_millis(100), ran).unwrap().as_millis();
         let delays: Vec<u128> = (0..4).map(|_| next(short)).collect();
         assert_eq!(delays, [100, 200, 400, 800]);
-        assert_eq!(next(STABLE), 100);
+        assert_eq!(next(STABLE_RUN_TIME), 100);
         assert_eq!((0..20).map(|_| next(Duration::ZERO)).last(), Some(60_000));
     }
 
     #[test]
     fn the_bound_holds_however_long_a_rank_ran() {
         let mut restarts = Restarts::default();
-        let mut next = || restarts.next(Policy::OnFailure { max: 2 }, Duration::ZERO, STABLE);
+        let mut next = || restarts.next(Policy::OnFailure { max: 2 }, Duration::ZERO, STABLE_RUN_TIME);
         assert_eq!((next(), next(), next()), (Some(Duration::ZERO), Some(Duration::ZERO), None));
-        assert_eq!(Restarts::default().next(Policy::No, Duration::ZERO, STABLE), None);
+        assert_eq!(Restarts::default().next(Policy::No, Duration::ZERO, STABLE_RUN_TIME), None);
     }
 }

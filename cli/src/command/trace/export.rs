@@ -38,7 +38,7 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let mut export = Export::new(&recording, &timeline);
     let mut write = |bytes: &[u8]| output.write_all(bytes).map_err(Failure::system(operation.clone()));
     write(&export.tracks())?;
-    while let Some(piece) = export.next_piece() {
+    while let Some(piece) = export.next_chunk() {
         write(&piece)?;
     }
     output.flush().map_err(Failure::system(operation))

@@ -30,9 +30,9 @@ impl Source {
         match error {
             Some(source) if !self.salvage => {
                 let path = path.clone();
-                return Err(Failure::TraceFile { path, source, usable: recording.events() > 0 });
+                return Err(Failure::TraceFile { path, source, usable: recording.event_count() > 0 });
             }
-            Some(error) => context.say(format!("warning: {}: {error}", path.display())),
+            Some(error) => context.info(format!("warning: {}: {error}", path.display())),
             None => {}
         }
         let timeline =

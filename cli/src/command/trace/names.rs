@@ -10,7 +10,7 @@ use crate::text::one_line;
 
 /// Known ends of a channel.
 #[derive(Clone, Copy, Default)]
-struct Ends {
+struct ChannelEnds {
     connecting: Option<u64>,
     accepting: Option<u64>,
     transport: Option<u8>,
@@ -20,7 +20,7 @@ struct Ends {
 pub(super) struct Names<'a> {
     recording: &'a Recording,
     nodes: BTreeMap<u16, &'a str>,
-    channels: BTreeMap<u64, Ends>,
+    channels: BTreeMap<u64, ChannelEnds>,
 }
 
 impl<'a> Names<'a> {
@@ -46,7 +46,11 @@ impl<'a> Names<'a> {
     fn note(&mut self, channel: u64, accepting: bool, own: u64, peer: u64, transport: u8) {
         let (connecting, accepting) = if accepting { (peer, own) } else { (own, peer) };
         let ends = self.channels.entry(channel).or_default();
-        *ends = Ends { connecting: Some(connecting), accepting: Some(accepting), transport: Some(transport) };
+        *ends = ChannelEnds {
+            connecting: Some(connecting),
+            accepting: Some(accepting),
+            transport: Some(transport),
+        };
     }
 
     /// Returns a domain of the recording.

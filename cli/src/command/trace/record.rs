@@ -22,7 +22,7 @@ use crate::text::count;
 
 /// Interval between two reads of the domains' events. A lane holds more events than a program writes in this
 /// time, unless it only sends messages of minimum size.
-const PAUSE: Duration = Duration::from_millis(2);
+const READ_INTERVAL: Duration = Duration::from_millis(2);
 
 /// Records a machine into a file
 ///
@@ -109,14 +109,14 @@ fn create(path: &Path) -> Result<BufWriter<File>, Failure> {
 }
 
 /// Converts an error of writing to a file.
-fn failed(path: &Path) -> impl Fn(CollectError) -> Failure {
+fn collect_failure(path: &Path) -> impl Fn(CollectError) -> Failure {
     move |error| match error {
         CollectError::Machine(error) => error.into(),
         CollectError::Write(error) => Failure::system(format!("write {}", path.display()))(error),
     }
 }
 
-fn say(context: &Context, path: &Path, summary: &Summary) {
+fn report_summary(context: &Context, path: &Path, summary: &Summary) {
     let events = count(summary.events as usize, "event");
     let domains = count(summary.domains, "domain");
     let missed = match summary.missed {
@@ -129,13 +129,13 @@ fn say(context: &Context, path: &Path, summary: &Summary) {
             format!("; {} lost with a node, and the latest events of these", count(lost, "domain"))
         }
     };
-    context.say(format!("{}: {events} of {domains}{missed}{lost}", path.display()));
+    context.info(format!("{}: {events} of {domains}{missed}{lost}", path.display()));
 }
 
 pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
     let domain = if options.command.is_empty() { context.attach_running()? } else { context.attach()? };
     let machine = Machine::of(&domain);
-    let failed = failed(&options.output);
+    let failed = collect_failure(&options.output);
     let mut collector = Collector::new(&machine, create(&options.output)?).map_err(&failed)?;
     let interrupted = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM, SIGHUP] {
@@ -143,7 +143,7 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
             .map_err(Failure::system("listen for signals"))?;
     }
     machine.start_trace(Recording { keep_first: options.keep_first, while_attached: true })?;
-    let mut command = Meanwhile::start(&domain, &options.command)?;
+    let mut command = RecordedCommand::start(&domain, &options.command)?;
     let until = options.time.map(|time| Instant::now() + time);
     let status = loop {
         let found = collector.collect().map_err(&failed)?;
@@ -161,8 +161,8 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         }
         if found == 0 {
             collector.flush().map_err(&failed)?;
-            let left = until.map_or(PAUSE, |until| until.saturating_duration_since(Instant::now()));
-            std::thread::sleep(PAUSE.min(left));
+            let left = until.map_or(READ_INTERVAL, |until| until.saturating_duration_since(Instant::now()));
+            std::thread::sleep(READ_INTERVAL.min(left));
         }
     };
     if status.is_some() {
@@ -175,7 +175,7 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         let_go?;
     }
     drop((machine, domain));
-    say(context, &options.output, &summary);
+    report_summary(context, &options.output, &summary);
     loop {
         if let Some(status) = status.or(command.ended()?) {
             return Ok(status);
@@ -183,22 +183,24 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<u8, Failure> {
         if options.command.is_empty() {
             return Ok(0);
         }
-        std::thread::sleep(PAUSE);
+        std::thread::sleep(READ_INTERVAL);
     }
 }
 
 /// The command run during the recording, if any.
-struct Meanwhile {
+struct RecordedCommand {
     child: Option<(String, Child)>,
 }
 
-impl Meanwhile {
-    fn start(domain: &Domain, words: &[String]) -> Result<Meanwhile, Failure> {
-        let Some((program, arguments)) = words.split_first() else { return Ok(Meanwhile { child: None }) };
+impl RecordedCommand {
+    fn start(domain: &Domain, words: &[String]) -> Result<RecordedCommand, Failure> {
+        let Some((program, arguments)) = words.split_first() else {
+            return Ok(RecordedCommand { child: None });
+        };
         let mut command = Command::new(program);
         command.args(arguments).env("TOMBOLO_MACHINE", domain.machine_name());
         let child = command.spawn().map_err(Failure::system(format!("run {program}")))?;
-        Ok(Meanwhile { child: Some((program.clone(), child)) })
+        Ok(RecordedCommand { child: Some((program.clone(), child)) })
     }
 
     /// Returns its exit status once it has ended, by the convention of shells.
@@ -212,7 +214,7 @@ impl Meanwhile {
     }
 }
 
-impl Drop for Meanwhile {
+impl Drop for RecordedCommand {
     /// Ends the command if recording fails.
     fn drop(&mut self) {
         if let Some((_, child)) = &mut self.child
@@ -228,7 +230,7 @@ pub(super) fn start(context: &Context, options: &StartOptions) -> Result<(), Fai
     let domain = context.attach_running()?;
     let machine = Machine::of(&domain);
     machine.start_trace(Recording { keep_first: options.keep_first, while_attached: false })?;
-    context.say(format!("machine {} traces", domain.machine_name()));
+    context.info(format!("machine {} traces", domain.machine_name()));
     Ok(())
 }
 
@@ -238,31 +240,31 @@ pub(super) fn stop(context: &Context) -> Result<(), Failure> {
     let was_on = machine.is_tracing()?;
     machine.stop_trace()?;
     let (name, state) = (domain.machine_name(), if was_on { "traces no more" } else { "did not trace" });
-    context.say(format!("machine {name} {state}"));
+    context.info(format!("machine {name} {state}"));
     Ok(())
 }
 
 pub(super) fn dump(context: &Context, options: &DumpOptions) -> Result<(), Failure> {
     let domain = context.attach_running()?;
     let machine = Machine::of(&domain);
-    let failed = failed(&options.output);
+    let failed = collect_failure(&options.output);
     let mut collector = Collector::new(&machine, create(&options.output)?).map_err(&failed)?;
     collector.collect().map_err(&failed)?;
     let summary = collector.finish().map_err(&failed)?;
     if !machine.is_tracing()? {
         machine.stop_trace()?;
     }
-    say(context, &options.output, &summary);
+    report_summary(context, &options.output, &summary);
     for node in domain.nodes()?.iter().filter(|node| node.kind != NodeKind::Host) {
-        if let Some(gone) = gone_with(node) {
-            context.say(gone);
+        if let Some(gone) = lost_trace_warning(node) {
+            context.info(gone);
         }
     }
     Ok(())
 }
 
 /// Returns a warning about traces that were lost with a node that went down or was restarted.
-fn gone_with(node: &NodeInfo) -> Option<String> {
+fn lost_trace_warning(node: &NodeInfo) -> Option<String> {
     let NodeInfo { name, generation, up, cause, .. } = node;
     let hint = "`tombolo trace record` saves events while they happen";
     if !up {
@@ -278,18 +280,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_dump_says_which_nodes_took_their_traces_along() {
+    fn dump_names_nodes_with_lost_traces() {
         let node = |generation, up| NodeInfo {
             generation,
             up,
             cause: "killed".into(),
             ..NodeInfo::new(tombolo::NodeId(1), "arm0", NodeKind::Vm, tombolo::Isa::Aarch64)
         };
-        assert_eq!(gone_with(&node(1, true)), None);
+        assert_eq!(lost_trace_warning(&node(1, true)), None);
         assert!(
-            gone_with(&node(1, false)).unwrap().contains("node arm0 is lost, because it is down (killed)")
+            lost_trace_warning(&node(1, false))
+                .unwrap()
+                .contains("node arm0 is lost, because it is down (killed)")
         );
-        assert!(gone_with(&node(2, true)).unwrap().contains("before its restart"));
+        assert!(lost_trace_warning(&node(2, true)).unwrap().contains("before its restart"));
     }
 
     #[test]

@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use tombolo::DomainId;
 use tombolo_trace::event::{AWAITS_ROOM, EventKind, GONE_CLOSED, GONE_DIED};
-use tombolo_trace::merge::{Placed, Timeline};
+use tombolo_trace::merge::{Timeline, TimelineEvent};
 
 use super::file::Source;
 use super::names::{Names, id};
@@ -78,7 +78,7 @@ struct EventReport {
 pub(super) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let (recording, timeline) = options.source.load(context)?;
     let names = Names::new(&recording);
-    let wanted = |placed: &&Placed| {
+    let wanted = |placed: &&TimelineEvent| {
         let domain = names.record(placed.domain).map(|record| record.head.identity.domain);
         options.domain.is_none_or(|wanted| domain == Some(wanted.to_bits()))
             && options
@@ -114,12 +114,12 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     output.flush().map_err(Failure::Output)
 }
 
-fn latency_ns(timeline: &Timeline, placed: &Placed) -> Option<u64> {
+fn latency_ns(timeline: &Timeline, placed: &TimelineEvent) -> Option<u64> {
     let send = timeline.events.get(placed.cause? as usize)?;
     Some(placed.time_ns - send.time_ns)
 }
 
-fn report(names: &Names<'_>, timeline: &Timeline, placed: &Placed) -> EventReport {
+fn report(names: &Names<'_>, timeline: &Timeline, placed: &TimelineEvent) -> EventReport {
     let event = &placed.event;
     let is_message = matches!(event.kind, EventKind::Send | EventKind::Receive);
     let of_channel = event.kind.is_of_channel();
@@ -145,7 +145,7 @@ fn report(names: &Names<'_>, timeline: &Timeline, placed: &Placed) -> EventRepor
 }
 
 /// Describes an event in words.
-fn words(names: &Names<'_>, timeline: &Timeline, placed: &Placed) -> String {
+fn words(names: &Names<'_>, timeline: &Timeline, placed: &TimelineEvent) -> String {
     let event = &placed.event;
     let channel = event.subject;
     let text = || names.text(placed.domain, event.subject);

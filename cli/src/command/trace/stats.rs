@@ -96,7 +96,7 @@ pub(super) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
 }
 
 /// Describes the offset of a clock in words.
-fn apart(ahead_ns: i64) -> String {
+fn clock_offset_text(ahead_ns: i64) -> String {
     let side = if ahead_ns < 0 { "behind" } else { "ahead" };
     format!("{} ns {side}", ahead_ns.unsigned_abs())
 }
@@ -117,7 +117,7 @@ impl Report {
                 rings: direction.rings,
                 sleeps: direction.sleeps,
                 asleep_ns: direction.asleep_ns,
-                most_in_flight: direction.most_in_flight,
+                most_in_flight: direction.max_in_flight,
                 latency_p50_ns: direction.latency_ns(500),
                 latency_p99_ns: direction.latency_ns(990),
                 latency_p999_ns: direction.latency_ns(999),
@@ -129,10 +129,10 @@ impl Report {
             node: domain.head.node.clone(),
             program: domain.head.program.clone(),
             pid: domain.head.identity.pid,
-            alive: domain.fate.alive,
+            alive: domain.final_state.alive,
             events: domain.lanes.values().map(|lane| lane.events.len()).sum(),
             missed_events: domain.lanes.values().map(|lane| lane.missed).sum::<u64>()
-                + domain.fate.losses.events_without_lane,
+                + domain.final_state.losses.events_without_lane,
         });
         let clocks = timeline.clocks.iter().map(|clock| ClockReport {
             domain: clock.domain.to_string(),
@@ -143,10 +143,10 @@ impl Report {
         Report {
             machine: recording.machine.clone(),
             events: timeline.events.len(),
-            missed_events: recording.missed(),
+            missed_events: recording.missed_count(),
             receives_without_send: timeline.receives_without_send,
             moved_events: timeline.moved,
-            moved_max_ns: timeline.moved_max_ns,
+            moved_max_ns: timeline.max_moved_ns,
             domains: domains.collect(),
             clocks: clocks.collect(),
             directions: directions(timeline).into_iter().map(direction).collect(),
@@ -191,11 +191,11 @@ impl Report {
                 direction.most_in_flight.to_string(),
             ]);
         }
-        table.render(colour) + "\n" + &self.remarks()
+        table.render(colour) + "\n" + &self.accuracy_notes()
     }
 
     /// Returns remarks on the accuracy of the figures.
-    fn remarks(&self) -> String {
+    fn accuracy_notes(&self) -> String {
         let mut text =
             format!("{} of {}", text::count(self.events, "event"), text::count(self.domains.len(), "domain"));
         if self.missed_events > 0 {
@@ -208,9 +208,11 @@ impl Report {
         for clock in self.clocks.iter().skip(1) {
             let known = match (clock.known, clock.uncertain_ns) {
                 (false, _) => "is not known: no message was recorded between them".to_owned(),
-                (true, None) => format!("{}, or less: messages went one way only", apart(clock.ahead_ns)),
+                (true, None) => {
+                    format!("{}, or less: messages went one way only", clock_offset_text(clock.ahead_ns))
+                }
                 (true, Some(uncertain)) => {
-                    format!("{}, give or take {uncertain} ns", apart(clock.ahead_ns))
+                    format!("{}, give or take {uncertain} ns", clock_offset_text(clock.ahead_ns))
                 }
             };
             text.push_str(&format!(

@@ -15,7 +15,7 @@ const NOTIFY_VARIABLE: &str = "NOTIFY_SOCKET";
 
 /// Announces that the machine is up, and waits until it has ended. An end requested by a signal or `tombolo
 /// down` is a success.
-pub(super) fn stay(
+pub(super) fn run(
     name: &str,
     started: Result<Child, tombolo::Error>,
     announce: impl FnOnce() -> Result<(), Failure>,

@@ -10,12 +10,12 @@ use tombolo_web::view::{ChannelSort, DomainSort, HubRow};
 use super::keys::{self, Key};
 
 /// Time that a message is shown.
-const SAID_FOR: Duration = Duration::from_secs(6);
+const MESSAGE_DURATION: Duration = Duration::from_secs(6);
 
 /// Maximum length of a filter, in characters.
 const MAX_FILTER: usize = 64;
 
-/// What can be looked at.
+/// Views of the screen.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Tab {
     /// Nodes, with each processor
@@ -26,7 +26,7 @@ pub(crate) enum Tab {
     Channels,
     /// Links between nodes
     Links,
-    /// What happened
+    /// Latest events
     Events,
     /// Hubs, with who waits there
     Hubs,
@@ -47,7 +47,7 @@ impl Tab {
         }
     }
 
-    fn turn(self, by: usize) -> Tab {
+    fn offset_by(self, by: usize) -> Tab {
         let place = Tab::ALL.iter().position(|tab| *tab == self).unwrap_or(0);
         Tab::ALL[(place + by) % Tab::ALL.len()]
     }
@@ -55,7 +55,7 @@ impl Tab {
 
 /// Subject of a row.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Thing {
+pub(super) enum RowSubject {
     Domain(DomainId),
     Node(NodeId),
     Channel(ChannelId),
@@ -96,7 +96,7 @@ pub(super) enum Mode {
     /// Typing a filter; holds the previous one.
     Filter(String),
     /// Showing the details of a row.
-    Details(Thing),
+    Details(RowSubject),
     /// Asking for confirmation; holds the mode to return to.
     Confirm(DomainId, Box<Mode>),
     /// Showing the keys; holds the mode to return to.
@@ -105,9 +105,9 @@ pub(super) enum Mode {
 
 impl Mode {
     /// Returns the subject of the details shown, even behind a question or the help.
-    pub(super) fn details(&self) -> Option<Thing> {
+    pub(super) fn details(&self) -> Option<RowSubject> {
         match self {
-            Mode::Details(thing) => Some(*thing),
+            Mode::Details(subject) => Some(*subject),
             Mode::Confirm(_, behind) | Mode::Help(behind) => behind.details(),
             Mode::Browse | Mode::Filter(_) => None,
         }
@@ -120,7 +120,7 @@ pub(super) enum Command {
     Quit,
     Steer(Action, DomainId),
     /// Show the output of this domain.
-    Look(DomainId),
+    ShowOutput(DomainId),
 }
 
 /// State of the screen.
@@ -139,7 +139,7 @@ pub(super) struct App {
     pub(super) total: usize,
     pub(super) page: usize,
     /// Subject of the selected row when last drawn.
-    pub(super) under: Option<Thing>,
+    pub(super) selected_subject: Option<RowSubject>,
     pub(super) domain_sort: DomainSort,
     pub(super) channel_sort: ChannelSort,
     /// Recent state of the hubs.
@@ -147,7 +147,7 @@ pub(super) struct App {
     /// Number of lines scrolled in the details: from the end of a domain's output, or from the first line of
     /// anything else.
     pub(super) scrolled: usize,
-    said: Option<(String, Instant)>,
+    message: Option<(String, Instant)>,
 }
 
 impl App {
@@ -162,23 +162,23 @@ impl App {
             first: 0,
             total: 0,
             page: 1,
-            under: None,
+            selected_subject: None,
             domain_sort: DomainSort::Load,
             channel_sort: ChannelSort::Rate,
             hubs: Vec::new(),
             scrolled: 0,
-            said: None,
+            message: None,
         }
     }
 
     /// Shows a message for a while.
-    pub(super) fn say(&mut self, text: impl Into<String>) {
-        self.said = Some((text.into(), Instant::now()));
+    pub(super) fn show_message(&mut self, text: impl Into<String>) {
+        self.message = Some((text.into(), Instant::now()));
     }
 
-    pub(super) fn said(&self) -> Option<&str> {
-        let said = self.said.as_ref().filter(|(_, at)| at.elapsed() < SAID_FOR);
-        said.map(|(text, _)| text.as_str())
+    pub(super) fn message(&self) -> Option<&str> {
+        let message = self.message.as_ref().filter(|(_, at)| at.elapsed() < MESSAGE_DURATION);
+        message.map(|(text, _)| text.as_str())
     }
 
     /// Handles a key.
@@ -197,11 +197,11 @@ impl App {
                 return yes.then_some(Command::Steer(Action::Kill, id));
             }
             Mode::Help(behind) => self.mode = *behind,
-            Mode::Details(thing) => {
+            Mode::Details(subject) => {
                 let key = keys::meaning(keys::IN_DETAILS, key.code)?;
-                return self.in_details(key, thing);
+                return self.handle_details_key(key, subject);
             }
-            Mode::Browse => return self.in_list(keys::meaning(keys::IN_LISTS, key.code)?),
+            Mode::Browse => return self.handle_list_key(keys::meaning(keys::IN_LISTS, key.code)?),
         }
         None
     }
@@ -219,9 +219,9 @@ impl App {
         (self.selected, self.first) = (0, 0);
     }
 
-    fn in_details(&mut self, key: Key, thing: Thing) -> Option<Command> {
+    fn handle_details_key(&mut self, key: Key, subject: RowSubject) -> Option<Command> {
         // A domain's output is shown from its end, everything else from its beginning.
-        let from_end = matches!(thing, Thing::Domain(_));
+        let from_end = matches!(subject, RowSubject::Domain(_));
         let mut scroll = |lines: usize, up: bool| {
             let further = if up == from_end { usize::saturating_add } else { usize::saturating_sub };
             self.scrolled = further(self.scrolled, lines);
@@ -234,12 +234,12 @@ impl App {
             Key::First => scroll(usize::MAX, true),
             Key::Last => scroll(usize::MAX, false),
             Key::Back => self.mode = Mode::Browse,
-            key => return self.anywhere(key, Some(thing)),
+            key => return self.handle_common_key(key, Some(subject)),
         }
         None
     }
 
-    fn in_list(&mut self, key: Key) -> Option<Command> {
+    fn handle_list_key(&mut self, key: Key) -> Option<Command> {
         let last = self.total.saturating_sub(1);
         match key {
             Key::Quit => return Some(Command::Quit),
@@ -254,36 +254,36 @@ impl App {
             Key::Last => self.selected = last,
             Key::Sort => self.sort(),
             Key::Open => return self.open(),
-            key => return self.anywhere(key, self.under),
+            key => return self.handle_common_key(key, self.selected_subject),
         }
         None
     }
 
     /// Handles keys that work in both lists and details, for the given row.
-    fn anywhere(&mut self, key: Key, thing: Option<Thing>) -> Option<Command> {
+    fn handle_common_key(&mut self, key: Key, subject: Option<RowSubject>) -> Option<Command> {
         match key {
             Key::Help => self.mode = Mode::Help(Box::new(self.mode.clone())),
             Key::View(index) => self.show(Tab::ALL[index]),
-            Key::NextView => self.show(self.tab.turn(1)),
-            Key::PreviousView => self.show(self.tab.turn(Tab::ALL.len() - 1)),
-            Key::Steer(action) => return self.steer(action, thing),
+            Key::NextView => self.show(self.tab.offset_by(1)),
+            Key::PreviousView => self.show(self.tab.offset_by(Tab::ALL.len() - 1)),
+            Key::Steer(action) => return self.steer(action, subject),
             _ => {}
         }
         None
     }
 
     fn open(&mut self) -> Option<Command> {
-        let Some(thing) = self.under else {
-            self.say(match self.tab {
+        let Some(subject) = self.selected_subject else {
+            self.show_message(match self.tab {
                 _ if self.total == 0 => "there is no row",
                 Tab::Hubs => "this hub has no owner",
                 _ => "this event is of no node and no domain",
             });
             return None;
         };
-        (self.mode, self.scrolled) = (Mode::Details(thing), 0);
-        match thing {
-            Thing::Domain(id) => Some(Command::Look(id)),
+        (self.mode, self.scrolled) = (Mode::Details(subject), 0);
+        match subject {
+            RowSubject::Domain(id) => Some(Command::ShowOutput(id)),
             _ => None,
         }
     }
@@ -313,18 +313,18 @@ impl App {
                 };
             }
             Tab::Nodes | Tab::Links | Tab::Events | Tab::Hubs => {
-                self.say("only domains and channels can be sorted");
+                self.show_message("only domains and channels can be sorted");
             }
         }
     }
 
-    fn steer(&mut self, action: Action, thing: Option<Thing>) -> Option<Command> {
-        let Some(Thing::Domain(id)) = thing else {
-            self.say(format!("only a domain can be {}: select one in view 2", action.done()));
+    fn steer(&mut self, action: Action, subject: Option<RowSubject>) -> Option<Command> {
+        let Some(RowSubject::Domain(id)) = subject else {
+            self.show_message(format!("only a domain can be {}: select one in view 2", action.done()));
             return None;
         };
         if !self.steer {
-            self.say(format!("this only looks: `tombolo top --steer` could {} {id}", action.word()));
+            self.show_message(format!("this only looks: `tombolo top --steer` could {} {id}", action.word()));
             return None;
         }
         if action == Action::Kill {

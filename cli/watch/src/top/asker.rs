@@ -1,4 +1,4 @@
-//! Requests to the machine beside the screen: output of a domain, and actions on it.
+//! Requests to the machine beside the screen: batch of a domain, and actions on it.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex};
@@ -6,66 +6,66 @@ use std::time::Duration;
 
 use tombolo::{DomainId, Error};
 use tombolo_admin::{Machine, Signal};
-use tombolo_cli_common::output::unpoisoned;
+use tombolo_cli_common::output::lock_unpoisoned;
 use tombolo_web::{Decoder, StateCache};
 
 use super::app::Action;
 
-/// Interval between two reads of a domain's output.
-const LOOK_EVERY: Duration = Duration::from_millis(500);
+/// Interval between two reads of a domain's batch.
+const READ_INTERVAL: Duration = Duration::from_millis(500);
 
-/// Maximum length of the retained end of a domain's output, in bytes of text.
+/// Maximum length of the retained end of a domain's batch, in bytes of text.
 const MAX_KEPT_BYTES: usize = 256 << 10;
 
-/// Known output of a domain.
+/// Known batch of a domain.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(super) struct Written {
+pub(super) struct DomainOutput {
     pub(super) of: Option<DomainId>,
     pub(super) text: String,
-    pub(super) trouble: Option<String>,
+    pub(super) error: Option<String>,
 }
 
 /// Request for the thread.
-pub(super) enum Wish {
+pub(super) enum Request {
     Steer(Action, DomainId),
-    Look(DomainId),
+    ShowOutput(DomainId),
 }
 
 /// Thread that sends requests to the machine.
-pub(super) struct Asker {
-    wishes: Sender<Wish>,
-    said: Receiver<String>,
-    written: Arc<Mutex<Written>>,
+pub(super) struct MachineClient {
+    requests: Sender<Request>,
+    results: Receiver<String>,
+    output: Arc<Mutex<DomainOutput>>,
 }
 
-impl Asker {
-    pub(super) fn start(cache: &StateCache) -> std::io::Result<Asker> {
-        let (wishes, wanted) = channel();
-        let (say, said) = channel();
-        let written: Arc<Mutex<Written>> = Arc::default();
-        let (cache, showing) = (cache.clone(), Arc::clone(&written));
+impl MachineClient {
+    pub(super) fn start(cache: &StateCache) -> std::io::Result<MachineClient> {
+        let (requests, incoming) = channel();
+        let (result_sender, results) = channel();
+        let output: Arc<Mutex<DomainOutput>> = Arc::default();
+        let (cache, shown) = (cache.clone(), Arc::clone(&output));
         std::thread::Builder::new()
             .name("asker".into())
-            .spawn(move || ask(&cache, &wanted, &say, &showing))?;
-        Ok(Asker { wishes, said, written })
+            .spawn(move || handle_requests(&cache, &incoming, &result_sender, &shown))?;
+        Ok(MachineClient { requests, results, output })
     }
 
-    pub(super) fn wish(&self, wish: Wish) {
+    pub(super) fn request(&self, request: Request) {
         // Fails only without the thread, which ends together with this value.
-        let _ = self.wishes.send(wish);
+        let _ = self.requests.send(request);
     }
 
     /// Returns the result of a request, if there is a new one.
-    pub(super) fn said(&self) -> Option<String> {
-        self.said.try_recv().ok()
+    pub(super) fn take_result(&self) -> Option<String> {
+        self.results.try_recv().ok()
     }
 
-    pub(super) fn written(&self) -> Written {
-        unpoisoned(&self.written).clone()
+    pub(super) fn output(&self) -> DomainOutput {
+        lock_unpoisoned(&self.output).clone()
     }
 }
 
-/// The domain being watched, with the position in its output.
+/// The domain being watched, with the position in its batch.
 #[derive(Default)]
 struct OutputPosition {
     id: Option<DomainId>,
@@ -74,27 +74,32 @@ struct OutputPosition {
     ended: bool,
 }
 
-fn ask(cache: &StateCache, wanted: &Receiver<Wish>, say: &Sender<String>, written: &Mutex<Written>) {
+fn handle_requests(
+    cache: &StateCache,
+    incoming: &Receiver<Request>,
+    result_sender: &Sender<String>,
+    output: &Mutex<DomainOutput>,
+) {
     let mut place = OutputPosition::default();
     loop {
-        let wish = match wanted.recv_timeout(LOOK_EVERY) {
-            Ok(wish) => Some(wish),
+        let request = match incoming.recv_timeout(READ_INTERVAL) {
+            Ok(request) => Some(request),
             Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => return,
         };
-        let picture = cache.picture();
-        let Some(machine) = picture.domain().map(Machine::of) else { continue };
-        match wish {
-            Some(Wish::Steer(action, id)) => {
-                let _ = say.send(steer(&machine, action, id));
+        let snapshot = cache.snapshot();
+        let Some(machine) = snapshot.domain().map(Machine::of) else { continue };
+        match request {
+            Some(Request::Steer(action, id)) => {
+                let _ = result_sender.send(steer(&machine, action, id));
             }
-            Some(Wish::Look(id)) => {
+            Some(Request::ShowOutput(id)) => {
                 place = OutputPosition { id: Some(id), ..OutputPosition::default() };
-                *unpoisoned(written) = Written { of: Some(id), ..Written::default() };
+                *lock_unpoisoned(output) = DomainOutput { of: Some(id), ..DomainOutput::default() };
             }
             None => {}
         }
-        look(&machine, &mut place, written);
+        read_output(&machine, &mut place, output);
     }
 }
 
@@ -110,35 +115,35 @@ fn steer(machine: &Machine, action: Action, id: DomainId) -> String {
     }
 }
 
-/// Adds the new output of a domain.
-fn look(machine: &Machine, place: &mut OutputPosition, written: &Mutex<Written>) {
+/// Adds the new batch of a domain.
+fn read_output(machine: &Machine, place: &mut OutputPosition, output: &Mutex<DomainOutput>) {
     let Some(id) = place.id.filter(|_| !place.ended) else { return };
     loop {
-        let output = match machine.remembered_output(id, place.after) {
-            Ok(output) => output,
+        let batch = match machine.remembered_output(id, place.after) {
+            Ok(batch) => batch,
             Err(Error::MonitorLost { .. }) => return,
             Err(error) => {
                 place.ended = true;
-                unpoisoned(written).trouble = Some(error.to_string());
+                lock_unpoisoned(output).error = Some(error.to_string());
                 return;
             }
         };
         let mut text = String::new();
-        if output.lost_bytes > 0 {
-            text.push_str(&format!("[{} bytes are not remembered]\n", output.lost_bytes));
+        if batch.lost_bytes > 0 {
+            text.push_str(&format!("[{} bytes are not remembered]\n", batch.lost_bytes));
         }
-        for piece in &output.pieces {
+        for piece in &batch.pieces {
             text.push_str(&place.decoder[usize::from(piece.stream == 2)].decode(&piece.bytes));
         }
-        place.after = output.next;
-        place.ended = output.ended && !output.more;
-        let mut kept = unpoisoned(written);
+        place.after = batch.next;
+        place.ended = batch.ended && !batch.more;
+        let mut kept = lock_unpoisoned(output);
         kept.text.push_str(&text);
         if kept.text.len() > MAX_KEPT_BYTES {
             let cut = kept.text.floor_char_boundary(kept.text.len() - MAX_KEPT_BYTES);
             kept.text.drain(..cut);
         }
-        if !output.more {
+        if !batch.more {
             return;
         }
     }

@@ -5,29 +5,29 @@ use ratatui::layout::Rect;
 use ratatui::text::{Line, Span};
 use ratatui::widgets::Paragraph;
 use tombolo::{ChannelId, DomainId, NodeId};
-use tombolo_web::Picture;
+use tombolo_web::Snapshot;
 use tombolo_web::view::{self, ChannelRow, FlowRow, NodeDetail};
 
-use super::app::{App, Thing};
-use super::asker::Written;
+use super::app::{App, RowSubject};
+use super::asker::DomainOutput;
 use super::draw::{bold, style};
 use super::lists::{self, Tone};
 use crate::text::{bytes, count, duration, one_line};
 
-/// Draws the details of `thing`: the facts, and below them the scrolling part.
+/// Draws the details of `subject`: the facts, and below them the scrolling part.
 pub(super) fn draw(
     frame: &mut Frame<'_>,
     app: &mut App,
-    picture: &Picture,
-    thing: Thing,
-    written: &Written,
+    snapshot: &Snapshot,
+    subject: RowSubject,
+    output: &DomainOutput,
     area: Rect,
 ) {
-    let facts = match thing {
-        Thing::Domain(id) => return domain(frame, app, picture, id, written, area),
-        Thing::Node(id) => node(picture, id),
-        Thing::Channel(id) => channel(picture, id),
-        Thing::Link(a, b) => link(picture, a, b),
+    let facts = match subject {
+        RowSubject::Domain(id) => return domain(frame, app, snapshot, id, output, area),
+        RowSubject::Node(id) => node(snapshot, id),
+        RowSubject::Channel(id) => channel(snapshot, id),
+        RowSubject::Link(a, b) => link(snapshot, a, b),
     };
     let lines = facts.unwrap_or_else(|what| {
         vec![Line::styled(format!("there is no {what} any more"), style(Tone::Bad, app.colour))]
@@ -42,29 +42,29 @@ pub(super) fn draw(
 fn domain(
     frame: &mut Frame<'_>,
     app: &mut App,
-    picture: &Picture,
+    snapshot: &Snapshot,
     id: DomainId,
-    written: &Written,
+    output: &DomainOutput,
     area: Rect,
 ) {
-    let mut lines = domain_facts(picture, id, app.colour);
+    let mut lines = domain_facts(snapshot, id, app.colour);
     let room = usize::from(area.height).saturating_sub(lines.len()).max(1);
     app.page = room;
-    let all: Vec<&str> = if written.of == Some(id) { written.text.lines().collect() } else { Vec::new() };
+    let all: Vec<&str> = if output.of == Some(id) { output.text.lines().collect() } else { Vec::new() };
     app.scrolled = app.scrolled.min(all.len().saturating_sub(room));
     let end = all.len() - app.scrolled;
     let shown = &all[end.saturating_sub(room)..end];
     lines.extend(shown.iter().map(|line| Line::raw(one_line(line))));
     if shown.is_empty() {
         let why =
-            written.trouble.as_deref().filter(|_| written.of == Some(id)).unwrap_or("it has written nothing");
+            output.error.as_deref().filter(|_| output.of == Some(id)).unwrap_or("it has written nothing");
         lines.push(Line::styled(one_line(why), style(Tone::Dim, app.colour)));
     }
     frame.render_widget(Paragraph::new(lines), area);
 }
 
-fn domain_facts(picture: &Picture, id: DomainId, colour: bool) -> Vec<Line<'static>> {
-    let Ok(detail) = view::domain(&picture.seen, id) else {
+fn domain_facts(snapshot: &Snapshot, id: DomainId, colour: bool) -> Vec<Line<'static>> {
+    let Ok(detail) = view::domain(&snapshot.seen, id) else {
         let gone = format!("{id} is no longer known");
         return vec![Line::styled(gone, style(Tone::Bad, colour)), Line::raw("")];
     };
@@ -75,7 +75,7 @@ fn domain_facts(picture: &Picture, id: DomainId, colour: bool) -> Vec<Line<'stat
         (None, false) => "runs".to_owned(),
     };
     let tone = if row.failed { Tone::Bad } else { Tone::Plain };
-    let age = std::time::Duration::from_millis((picture.now_ns / 1_000_000).saturating_sub(row.since_ms));
+    let age = std::time::Duration::from_millis((snapshot.now_ns / 1_000_000).saturating_sub(row.since_ms));
     vec![
         Line::from(vec![
             Span::styled(one_line(&format!("{} {}", row.program, row.arguments)), bold()),
@@ -105,11 +105,11 @@ fn fact(name: &str, value: impl AsRef<str>) -> Line<'static> {
     Line::raw(format!("{name:12}{}", one_line(value.as_ref())))
 }
 
-fn node(picture: &Picture, id: NodeId) -> Result<Vec<Line<'static>>, String> {
+fn node(snapshot: &Snapshot, id: NodeId) -> Result<Vec<Line<'static>>, String> {
     let name =
-        picture.seen.nodes.get(&id).map(|node| node.info.name.clone()).ok_or_else(|| id.to_string())?;
+        snapshot.seen.nodes.get(&id).map(|node| node.info.name.clone()).ok_or_else(|| id.to_string())?;
     let NodeDetail { node, core_list, power, engines, boot_ms, pid, .. } =
-        view::node(&picture.seen, &name).map_err(|_| format!("node {name}"))?;
+        view::node(&snapshot.seen, &name).map_err(|_| format!("node {name}"))?;
     let state =
         if node.cause.is_empty() { node.phase.to_owned() } else { format!("{}: {}", node.phase, node.cause) };
     let memory = lists::memory(&node).unwrap_or_else(|| "-".to_owned());
@@ -154,8 +154,8 @@ pub(super) fn by_way_of(transport: &str, relays: &[String]) -> String {
     if relays.is_empty() { transport.to_owned() } else { format!("{transport} by {}", relays.join(", ")) }
 }
 
-fn channel(picture: &Picture, id: ChannelId) -> Result<Vec<Line<'static>>, String> {
-    let row = view::channel(&picture.seen, id).ok_or_else(|| format!("channel {}", id.0))?;
+fn channel(snapshot: &Snapshot, id: ChannelId) -> Result<Vec<Line<'static>>, String> {
+    let row = view::channel(&snapshot.seen, id).ok_or_else(|| format!("channel {}", id.0))?;
     let ChannelRow { key, transport, forth, back, .. } = &row;
     let end = |program: &str, id: &Option<String>, node: &Option<String>| {
         let id = id.as_deref().unwrap_or("not known");
@@ -189,10 +189,10 @@ fn channel(picture: &Picture, id: ChannelId) -> Result<Vec<Line<'static>>, Strin
     Ok(lines)
 }
 
-fn link(picture: &Picture, a: NodeId, b: NodeId) -> Result<Vec<Line<'static>>, String> {
+fn link(snapshot: &Snapshot, a: NodeId, b: NodeId) -> Result<Vec<Line<'static>>, String> {
     let missing = || format!("link between {a} and {b}");
-    let link = picture.seen.links.get(&(a, b)).ok_or_else(missing)?;
-    let row = view::link(&picture.seen, link);
+    let link = snapshot.seen.links.get(&(a, b)).ok_or_else(missing)?;
+    let row = view::link(&snapshot.seen, link);
     let way = |messages: f64, per_s: u64| format!("{} messages/s, {}/s", lists::rate(messages), bytes(per_s));
     Ok(vec![
         Line::styled(one_line(&format!("{} and {}", row.a, row.b)), bold()),

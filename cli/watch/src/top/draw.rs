@@ -6,10 +6,10 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Clear, Paragraph};
 use tombolo_web::view::{self, ChannelSort, DomainSort};
-use tombolo_web::{MonitorState, Picture};
+use tombolo_web::{MonitorState, Snapshot};
 
-use super::app::{App, Mode, Tab, Thing};
-use super::asker::Written;
+use super::app::{App, Mode, RowSubject, Tab};
+use super::asker::DomainOutput;
 use super::details;
 use super::keys::{self, Binding};
 use super::lists::{self, List, Tone};
@@ -39,14 +39,14 @@ pub(super) fn style(tone: Tone, colour: bool) -> Style {
 }
 
 /// Draws the whole screen.
-pub(super) fn screen(frame: &mut Frame<'_>, app: &mut App, picture: &Picture, written: &Written) {
+pub(super) fn screen(frame: &mut Frame<'_>, app: &mut App, snapshot: &Snapshot, output: &DomainOutput) {
     let lines = [Constraint::Length(1), Constraint::Length(1), Constraint::Min(0), Constraint::Length(1)];
     let [head, tabs, body, foot] = Layout::vertical(lines).areas(frame.area());
-    frame.render_widget(Paragraph::new(header(picture, app.colour)), head);
+    frame.render_widget(Paragraph::new(header(snapshot, app.colour)), head);
     frame.render_widget(Paragraph::new(tab_line(app)), tabs);
     match app.mode.details() {
-        Some(thing) => details::draw(frame, app, picture, thing, written, body),
-        None => rows(frame, app, picture, body, true),
+        Some(subject) => details::draw(frame, app, snapshot, subject, output, body),
+        None => rows(frame, app, snapshot, body, true),
     }
     frame.render_widget(Paragraph::new(footer(app)), foot);
     if let Mode::Help(behind) = &app.mode {
@@ -56,23 +56,23 @@ pub(super) fn screen(frame: &mut Frame<'_>, app: &mut App, picture: &Picture, wr
 }
 
 /// Draws a part of the list for printing: rows, and the head if it is the first.
-pub(super) fn printed(frame: &mut Frame<'_>, app: &mut App, picture: &Picture, first: bool) {
+pub(super) fn draw_printed_part(frame: &mut Frame<'_>, app: &mut App, snapshot: &Snapshot, first: bool) {
     let lines = [Constraint::Length(1), Constraint::Length(1), Constraint::Min(0)];
     let [head, _, body] = Layout::vertical(lines).areas(frame.area());
     if first {
-        frame.render_widget(Paragraph::new(header(picture, false)), head);
+        frame.render_widget(Paragraph::new(header(snapshot, false)), head);
     }
-    rows(frame, app, picture, body, false);
+    rows(frame, app, snapshot, body, false);
 }
 
-fn header(picture: &Picture, colour: bool) -> Line<'static> {
-    let machine = view::machine(picture, false);
+fn header(snapshot: &Snapshot, colour: bool) -> Line<'static> {
+    let machine = view::machine(snapshot, false);
     let name = Span::styled(one_line(&machine.name), bold());
-    if let MonitorState::Gone { why } = &picture.monitor {
+    if let MonitorState::Gone { why } = &snapshot.monitor {
         let text = format!("  as it was before: {}", one_line(why));
         return Line::from(vec![name, Span::styled(text, style(Tone::Bad, colour))]);
     }
-    if !picture.is_there() {
+    if !snapshot.is_there() {
         return Line::from(vec![name, Span::raw("  is being asked")]);
     }
     let nodes_tone = if machine.nodes_up == machine.nodes { Tone::Plain } else { Tone::Bad };
@@ -140,13 +140,13 @@ fn footer(app: &App) -> Line<'static> {
         }
         _ => {}
     }
-    if let Some(text) = app.said() {
+    if let Some(text) = app.message() {
         return Line::styled(one_line(text), bold());
     }
     let details = app.mode.details();
     let is_domain = match details {
-        Some(thing) => matches!(thing, Thing::Domain(_)),
-        None => matches!(app.under, Some(Thing::Domain(_))),
+        Some(subject) => matches!(subject, RowSubject::Domain(_)),
+        None => matches!(app.selected_subject, Some(RowSubject::Domain(_))),
     };
     let steering = if app.steer && is_domain { "  p pause  r resume  k kill" } else { "" };
     let keys = if details.is_some() {
@@ -162,19 +162,19 @@ fn footer(app: &App) -> Line<'static> {
 }
 
 /// Draws the rows that fit, around the selected one.
-fn rows(frame: &mut Frame<'_>, app: &mut App, picture: &Picture, area: Rect, choosing: bool) {
+fn rows(frame: &mut Frame<'_>, app: &mut App, snapshot: &Snapshot, area: Rect, choosing: bool) {
     let page = usize::from(area.height.saturating_sub(1)).max(1);
     app.page = page;
-    let mut list = lists::list(picture, app, app.first, page);
+    let mut list = lists::list(snapshot, app, app.first, page);
     app.total = list.total;
     app.selected = app.selected.min(app.total.saturating_sub(1));
     let first = app.first.clamp((app.selected + 1).saturating_sub(page), app.selected);
     let first = first.min(app.total.saturating_sub(page));
     if first != app.first {
         app.first = first;
-        list = lists::list(picture, app, first, page);
+        list = lists::list(snapshot, app, first, page);
     }
-    app.under = list.things.get(app.selected - app.first).copied().flatten();
+    app.selected_subject = list.subjects.get(app.selected - app.first).copied().flatten();
     let widths = list.widths(usize::from(area.width));
     let mut lines = vec![head(&list, &widths)];
     for (index, row) in list.rows.iter().enumerate() {

@@ -6,19 +6,19 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tombolo::Domain;
-use tombolo_cli_common::output::unpoisoned;
+use tombolo_cli_common::output::lock_unpoisoned;
 use tombolo_hubs::Task;
 use tombolo_web::StateCache;
 use tombolo_web::view::HubRow;
 
 /// Interval between two queries.
-const EVERY: Duration = Duration::from_secs(1);
+const QUERY_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Polling period for whether hubs are shown.
-const WANTED_EVERY: Duration = Duration::from_millis(200);
+const VISIBILITY_POLL_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Timeout of a hub whose record exists.
-const WITHIN: Duration = Duration::from_secs(1);
+const HUB_TIMEOUT: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Default)]
 struct Shared {
@@ -40,15 +40,16 @@ impl HubWatch {
                 if !shared.wanted.load(Ordering::Relaxed) {
                     task = None;
                     drop(shared);
-                    std::thread::sleep(WANTED_EVERY);
+                    std::thread::sleep(VISIBILITY_POLL_INTERVAL);
                     continue;
                 }
-                if let Some(domain) = cache.picture().domain() {
+                if let Some(domain) = cache.snapshot().domain() {
                     task = task.take().filter(|(of, _)| *of == domain.id()).or_else(|| attached(domain));
-                    *unpoisoned(&shared.rows) = task.as_ref().map(|(_, task)| rows(task)).unwrap_or_default();
+                    *lock_unpoisoned(&shared.rows) =
+                        task.as_ref().map(|(_, task)| rows(task)).unwrap_or_default();
                 }
                 drop(shared);
-                std::thread::sleep(EVERY);
+                std::thread::sleep(QUERY_INTERVAL);
             }
         })?;
         Ok(HubWatch(shared))
@@ -57,12 +58,12 @@ impl HubWatch {
     /// Returns the recent state of the hubs, if they are shown.
     pub(super) fn rows(&self, wanted: bool) -> Vec<HubRow> {
         self.0.wanted.store(wanted, Ordering::Relaxed);
-        unpoisoned(&self.0.rows).clone()
+        lock_unpoisoned(&self.0.rows).clone()
     }
 }
 
 fn attached(domain: &Domain) -> Option<(tombolo::DomainId, Task)> {
-    Some((domain.id(), Task::attach(domain).ok()?.within(WITHIN)))
+    Some((domain.id(), Task::attach(domain).ok()?.within(HUB_TIMEOUT)))
 }
 
 /// Queries the hubs. Without a response of the monitor the list is empty; the screen reports that it is gone.

@@ -60,7 +60,7 @@ const VIEWS: Binding = bind(
     ],
 );
 
-const MOVING: &[(KeyCode, Key)] = &[
+const NAVIGATION_KEYS: &[(KeyCode, Key)] = &[
     (KeyCode::Up, Key::Up),
     (KeyCode::Down, Key::Down),
     (KeyCode::PageUp, Key::PageUp),
@@ -72,13 +72,13 @@ const MOVING: &[(KeyCode, Key)] = &[
 const FIND: Binding =
     bind("/", "show rows with a word only; Esc ends that", &[(KeyCode::Char('/'), Key::Find)]);
 
-const PAUSING: Binding = bind(
+const PAUSE_KEYS: Binding = bind(
     "p, r",
     "pause, resume the domain (with --steer)",
     &[(KeyCode::Char('p'), Key::Steer(Action::Pause)), (KeyCode::Char('r'), Key::Steer(Action::Resume))],
 );
 
-const KILLING: Binding = bind(
+const KILL_KEYS: Binding = bind(
     "k",
     "kill the domain, after a question (with --steer)",
     &[(KeyCode::Char('k'), Key::Steer(Action::Kill))],
@@ -90,7 +90,7 @@ const HELP: Binding =
 /// Bindings in lists.
 pub(super) const IN_LISTS: &[Binding] = &[
     VIEWS,
-    bind("Up, Down, Page, Home, End", "select a row", MOVING),
+    bind("Up, Down, Page, Home, End", "select a row", NAVIGATION_KEYS),
     bind(
         "Enter",
         "details of a node, domain, channel or link, and what a domain wrote",
@@ -98,15 +98,15 @@ pub(super) const IN_LISTS: &[Binding] = &[
     ),
     FIND,
     bind("s", "sort domains and channels by something else", &[(KeyCode::Char('s'), Key::Sort)]),
-    PAUSING,
-    KILLING,
+    PAUSE_KEYS,
+    KILL_KEYS,
     HELP,
     bind("q, Esc, Ctrl-C", "leave", &[(KeyCode::Char('q'), Key::Quit), (KeyCode::Esc, Key::Clear)]),
 ];
 
 /// Bindings in details.
 pub(super) const IN_DETAILS: &[Binding] = &[
-    bind("Up, Down, Page, Home, End", "scroll", MOVING),
+    bind("Up, Down, Page, Home, End", "scroll", NAVIGATION_KEYS),
     bind(
         "q, Esc, Enter, Backspace",
         "back to the list",
@@ -118,8 +118,8 @@ pub(super) const IN_DETAILS: &[Binding] = &[
         ],
     ),
     VIEWS,
-    PAUSING,
-    KILLING,
+    PAUSE_KEYS,
+    KILL_KEYS,
     HELP,
     bind("Ctrl-C", "leave", &[]),
 ];

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use ratatui::text::Line;
 use tombolo::{ChannelId, NodeId};
-use tombolo_web::Picture;
+use tombolo_web::Snapshot;
 use tombolo_web::view::{
-    self, ChannelRow, ChannelsQuery, Cut, DomainRow, DomainsQuery, EventRow, EventsQuery, FlowRow, HubRow,
-    HubsQuery, LinkRow, NodeRow, WaitingRow,
+    self, ChannelRow, ChannelsQuery, DomainRow, DomainsQuery, EventRow, EventsQuery, FlowRow, HubRow,
+    HubsQuery, LinkRow, NodeRow, RowRange, WaitingRow,
 };
 
-use super::app::{App, Tab, Thing};
+use super::app::{App, RowSubject, Tab};
 use super::details::by_way_of;
 use crate::text::{bytes, duration, one_line};
 
@@ -52,7 +52,7 @@ pub(super) struct List {
     pub(super) columns: &'static [Column],
     pub(super) rows: Vec<Vec<Cell>>,
     /// Subject of each row.
-    pub(super) things: Vec<Option<Thing>>,
+    pub(super) subjects: Vec<Option<RowSubject>>,
     pub(super) total: usize,
 }
 
@@ -121,11 +121,11 @@ fn plain(text: impl Into<String>) -> Cell {
 }
 
 /// Returns a cell with text from another program, made printable.
-fn foreign(text: &str) -> Cell {
+fn printable_cell(text: &str) -> Cell {
     plain(one_line(text))
 }
 
-fn dash<T>(value: Option<T>, show: impl Fn(T) -> String) -> Cell {
+fn optional_cell<T>(value: Option<T>, show: impl Fn(T) -> String) -> Cell {
     value.map_or_else(|| ("-".to_owned(), Tone::Dim), |value| plain(show(value)))
 }
 
@@ -178,33 +178,33 @@ fn bars(loads: &[u16]) -> String {
     loads.iter().map(|load| BARS[(usize::from((*load).min(999)) * BARS.len()) / 1000]).collect()
 }
 
-fn node(picture: &Picture, row: &NodeRow) -> Vec<Cell> {
+fn node(snapshot: &Snapshot, row: &NodeRow) -> Vec<Cell> {
     let (state, tone) = match row.phase {
         "up" => ("up".to_owned(), Tone::Good),
         "down" => (one_line(&format!("down: {}", row.cause)), Tone::Bad),
         phase => (phase.to_owned(), Tone::Busy),
     };
-    let cores = picture.seen.nodes.get(&tombolo::NodeId(row.id)).and_then(|node| node.sample.as_ref());
+    let cores = snapshot.seen.nodes.get(&tombolo::NodeId(row.id)).and_then(|node| node.sample.as_ref());
     let loads: Vec<u16> =
         cores.iter().flat_map(|sample| &sample.cores).map(|core| core.load_permille).collect();
     vec![
-        foreign(&row.name),
+        printable_cell(&row.name),
         plain(row.target),
         (state, tone),
         row.load.map_or_else(|| ("-".to_owned(), Tone::Dim), |permille| load(permille, row.cores)),
-        dash(memory(row), |text| text),
+        optional_cell(memory(row), |text| text),
         plain(row.domains.to_string()),
-        dash(row.power_mw, |mw| format!("{}.{} W", mw / 1000, mw % 1000 / 100)),
+        optional_cell(row.power_mw, |mw| format!("{}.{} W", mw / 1000, mw % 1000 / 100)),
         plain(bars(&loads)),
     ]
 }
 
 /// Returns the time since an instant of the monitor's clock.
-fn since(picture: &Picture, then_ms: u64) -> Duration {
-    Duration::from_millis((picture.now_ns / 1_000_000).saturating_sub(then_ms))
+fn since(snapshot: &Snapshot, then_ms: u64) -> Duration {
+    Duration::from_millis((snapshot.now_ns / 1_000_000).saturating_sub(then_ms))
 }
 
-fn domain(picture: &Picture, row: &DomainRow) -> Vec<Cell> {
+fn domain(snapshot: &Snapshot, row: &DomainRow) -> Vec<Cell> {
     let state = match (&row.exit, row.paused) {
         (Some(exit), _) => (one_line(exit), if row.failed { Tone::Bad } else { Tone::Dim }),
         (None, true) => ("paused".to_owned(), Tone::Busy),
@@ -216,12 +216,12 @@ fn domain(picture: &Picture, row: &DomainRow) -> Vec<Cell> {
     };
     vec![
         plain(&row.key),
-        foreign(&row.node),
+        printable_cell(&row.node),
         row.load.map_or_else(|| ("-".to_owned(), Tone::Dim), |permille| load(permille.into(), 1)),
-        dash(row.memory_bytes, bytes),
-        dash(row.threads, |threads| threads.to_string()),
+        optional_cell(row.memory_bytes, bytes),
+        optional_cell(row.threads, |threads| threads.to_string()),
         plain(row.channels.to_string()),
-        plain(duration(since(picture, row.since_ms))),
+        plain(duration(since(snapshot, row.since_ms))),
         state,
         plain(program),
     ]
@@ -229,7 +229,7 @@ fn domain(picture: &Picture, row: &DomainRow) -> Vec<Cell> {
 
 fn end(program: &str, id: Option<&str>, node: Option<&str>) -> Cell {
     match id {
-        Some(id) => foreign(format!("{program} {id} {}", node.unwrap_or_default()).trim()),
+        Some(id) => printable_cell(format!("{program} {id} {}", node.unwrap_or_default()).trim()),
         None => ("-".to_owned(), Tone::Dim),
     }
 }
@@ -249,7 +249,7 @@ fn channel(row: &ChannelRow) -> Vec<Cell> {
         plain(&row.key),
         end(&row.a_program, row.a.as_deref(), row.a_node.as_deref()),
         end(&row.b_program, row.b.as_deref(), row.b_node.as_deref()),
-        dash(row.transport, |transport| by_way_of(transport, &row.via)),
+        optional_cell(row.transport, |transport| by_way_of(transport, &row.via)),
         plain(rate(row.forth.per_s + row.back.per_s)),
         plain(bytes(both(|flow| flow.bytes_per_s))),
         plain(waiting(&[&row.forth, &row.back])),
@@ -259,24 +259,24 @@ fn channel(row: &ChannelRow) -> Vec<Cell> {
 
 fn link(row: &LinkRow) -> Vec<Cell> {
     vec![
-        foreign(&row.a),
-        foreign(&row.b),
+        printable_cell(&row.a),
+        printable_cell(&row.b),
         plain(row.transport),
         plain(row.channels.to_string()),
         plain(rate(row.forth_per_s)),
         plain(rate(row.back_per_s)),
         plain(bytes(row.forth_bytes_per_s.saturating_add(row.back_bytes_per_s))),
-        dash(row.round_trip_ns, nanoseconds),
+        optional_cell(row.round_trip_ns, nanoseconds),
     ]
 }
 
-fn event(picture: &Picture, row: &EventRow) -> Vec<Cell> {
+fn event(snapshot: &Snapshot, row: &EventRow) -> Vec<Cell> {
     vec![
-        plain(duration(since(picture, row.at_ms))),
+        plain(duration(since(snapshot, row.at_ms))),
         plain(row.what),
-        dash(row.node.as_deref(), one_line),
-        dash(row.domain.as_deref(), str::to_owned),
-        foreign(&row.text),
+        optional_cell(row.node.as_deref(), one_line),
+        optional_cell(row.domain.as_deref(), str::to_owned),
+        printable_cell(&row.text),
     ]
 }
 
@@ -293,65 +293,66 @@ fn hub(row: &HubRow) -> Vec<Cell> {
         _ => plain("open"),
     };
     vec![
-        foreign(&row.key),
+        printable_cell(&row.key),
         plain(row.kind),
-        foreign(&row.node),
+        printable_cell(&row.node),
         plain(row.depth.to_string()),
         plain(row.capacity.to_string()),
         waiting(&row.putters),
         waiting(&row.getters),
-        dash(row.owner.clone(), |owner| owner),
+        optional_cell(row.owner.clone(), |owner| owner),
         state,
     ]
 }
 
 /// Returns whether a row matches the filter; for lists that the server's side does not filter.
-fn has(cells: &[Cell], filter: &str) -> bool {
+fn matches_filter(cells: &[Cell], filter: &str) -> bool {
     let filter = filter.trim().to_lowercase();
     filter.is_empty() || cells.iter().any(|(text, _)| text.to_lowercase().contains(&filter))
 }
 
 /// Creates a list from complete rows, each with its subject.
-fn whole(
+fn list_from_rows(
     columns: &'static [Column],
-    rows: impl Iterator<Item = (Thing, Vec<Cell>)>,
+    rows: impl Iterator<Item = (RowSubject, Vec<Cell>)>,
     app: &App,
-    cut: &Cut,
+    cut: &RowRange,
 ) -> List {
-    let rows: Vec<(Thing, Vec<Cell>)> = rows.filter(|(_, row)| has(row, &app.filter)).collect();
+    let rows: Vec<(RowSubject, Vec<Cell>)> =
+        rows.filter(|(_, row)| matches_filter(row, &app.filter)).collect();
     let total = rows.len();
     let shown = rows.into_iter().skip(cut.offset).take(cut.limit);
-    let (things, rows) = shown.map(|(thing, row)| (Some(thing), row)).unzip();
-    List { columns, rows, things, total }
+    let (subjects, rows) = shown.map(|(subject, row)| (Some(subject), row)).unzip();
+    List { columns, rows, subjects, total }
 }
 
 /// Returns the domain of an id as written in rows.
-fn domain_of(key: &str) -> Option<Thing> {
-    key.parse().ok().map(Thing::Domain)
+fn domain_of(key: &str) -> Option<RowSubject> {
+    key.parse().ok().map(RowSubject::Domain)
 }
 
 /// Returns the subject of an event: its domain, otherwise its node.
-fn subject(picture: &Picture, row: &EventRow) -> Option<Thing> {
+fn subject(snapshot: &Snapshot, row: &EventRow) -> Option<RowSubject> {
     row.domain.as_deref().and_then(domain_of).or_else(|| {
         let name = row.node.as_deref()?;
-        let node = picture.seen.nodes.values().find(|node| node.info.name == name)?;
-        Some(Thing::Node(node.info.id))
+        let node = snapshot.seen.nodes.values().find(|node| node.info.name == name)?;
+        Some(RowSubject::Node(node.info.id))
     })
 }
 
 /// Returns rows of the current view, from `offset` on.
-pub(super) fn list(picture: &Picture, app: &App, offset: usize, limit: usize) -> List {
-    let (seen, cut, filter) = (&*picture.seen, Cut { offset, limit }, app.filter.clone());
+pub(super) fn list(snapshot: &Snapshot, app: &App, offset: usize, limit: usize) -> List {
+    let (seen, cut, filter) = (&*snapshot.seen, RowRange { offset, limit }, app.filter.clone());
     match app.tab {
         Tab::Nodes => {
             let rows = view::nodes(seen);
-            let rows = rows.iter().map(|row| (Thing::Node(NodeId(row.id)), node(picture, row)));
-            whole(NODES, rows, app, &cut)
+            let rows = rows.iter().map(|row| (RowSubject::Node(NodeId(row.id)), node(snapshot, row)));
+            list_from_rows(NODES, rows, app, &cut)
         }
         Tab::Links => {
             let rows = seen.links.values();
-            let rows = rows.map(|each| (Thing::Link(each.a, each.b), link(&view::link(seen, each))));
-            whole(LINKS, rows, app, &cut)
+            let rows = rows.map(|each| (RowSubject::Link(each.a, each.b), link(&view::link(seen, each))));
+            list_from_rows(LINKS, rows, app, &cut)
         }
         Tab::Domains => {
             let descending = !matches!(
@@ -363,8 +364,8 @@ pub(super) fn list(picture: &Picture, app: &App, offset: usize, limit: usize) ->
             let page = view::domains(seen, &query);
             List {
                 columns: DOMAINS,
-                things: page.rows.iter().map(|row| domain_of(&row.key)).collect(),
-                rows: page.rows.iter().map(|row| domain(picture, row)).collect(),
+                subjects: page.rows.iter().map(|row| domain_of(&row.key)).collect(),
+                rows: page.rows.iter().map(|row| domain(snapshot, row)).collect(),
                 total: page.total,
             }
         }
@@ -377,9 +378,9 @@ pub(super) fn list(picture: &Picture, app: &App, offset: usize, limit: usize) ->
             let (rows, total) = page.map_or((Vec::new(), 0), |page| (page.rows, page.total));
             List {
                 columns: CHANNELS,
-                things: rows
+                subjects: rows
                     .iter()
-                    .map(|row| row.key.parse().ok().map(|id| Thing::Channel(ChannelId(id))))
+                    .map(|row| row.key.parse().ok().map(|id| RowSubject::Channel(ChannelId(id))))
                     .collect(),
                 rows: rows.iter().map(channel).collect(),
                 total,
@@ -387,22 +388,22 @@ pub(super) fn list(picture: &Picture, app: &App, offset: usize, limit: usize) ->
         }
         Tab::Events => {
             let page = view::events(seen, &EventsQuery { filter, cut });
-            let rows = page.rows.iter().map(|row| event(picture, row)).collect();
-            let things = page.rows.iter().map(|row| subject(picture, row)).collect();
-            List { columns: EVENTS, rows, things, total: page.total }
+            let rows = page.rows.iter().map(|row| event(snapshot, row)).collect();
+            let subjects = page.rows.iter().map(|row| subject(snapshot, row)).collect();
+            List { columns: EVENTS, rows, subjects, total: page.total }
         }
         Tab::Hubs => {
             let page = view::hubs(&app.hubs, &HubsQuery { filter, cut });
             let rows = page.rows.iter().map(hub).collect();
             let owner = |row: &HubRow| row.owner.as_deref().and_then(domain_of);
-            List { columns: HUBS, rows, things: page.rows.iter().map(owner).collect(), total: page.total }
+            List { columns: HUBS, rows, subjects: page.rows.iter().map(owner).collect(), total: page.total }
         }
     }
 }
 
 /// Returns the total number of rows.
-pub(super) fn total(picture: &Picture, app: &App) -> usize {
-    list(picture, app, 0, 0).total
+pub(super) fn total(snapshot: &Snapshot, app: &App) -> usize {
+    list(snapshot, app, 0, 0).total
 }
 
 impl List {

@@ -19,8 +19,8 @@ use ratatui::backend::TestBackend;
 use ratatui::{Terminal, TerminalOptions, Viewport};
 use serde::Serialize;
 use tombolo_admin::observe::NodePhase;
-use tombolo_web::view::{self, Cut, DomainRow, DomainsQuery, HubRow, LinkRow, MachineRow, NodeRow};
-use tombolo_web::{Picture, StateCache};
+use tombolo_web::view::{self, DomainRow, DomainsQuery, HubRow, LinkRow, MachineRow, NodeRow, RowRange};
+use tombolo_web::{Snapshot, StateCache};
 
 use crate::context::{Context, print, print_json};
 use crate::failure::Failure;
@@ -77,27 +77,27 @@ pub(crate) fn run(context: &Context, options: &Options) -> Result<(), Failure> {
     let domain = context.attach_running()?;
     let cache = StateCache::start(&domain).map_err(Failure::system("start a thread"))?;
     drop(domain);
-    let _looker = cache.look();
+    let _viewer = cache.add_viewer();
     let mut app = App::new(options.view, options.steer, context.colour);
     if !at_once {
         return screen::run(&cache, app);
     }
-    let picture = first_samples(&cache);
+    let snapshot = first_samples(&cache);
     if options.json || app.tab == Tab::Hubs {
-        app.hubs = hubs::now(picture.domain());
+        app.hubs = hubs::now(snapshot.domain());
     }
-    if options.json { print_json(&Report::of(&picture, app.hubs)) } else { print(frame(app, &picture)?) }
+    if options.json { print_json(&Report::of(&snapshot, app.hubs)) } else { print(frame(app, &snapshot)?) }
 }
 
 /// Returns the state once every node that is up has sent a sample.
-fn first_samples(cache: &StateCache) -> std::sync::Arc<Picture> {
+fn first_samples(cache: &StateCache) -> std::sync::Arc<Snapshot> {
     let until = Instant::now() + FIRST_SAMPLES;
     loop {
-        let picture = cache.picture();
-        let told =
+        let snapshot = cache.snapshot();
+        let has_sample =
             |node: &tombolo_admin::observe::SeenNode| node.phase != NodePhase::Up || node.sample.is_some();
-        if (picture.is_there() && picture.seen.nodes.values().all(told)) || Instant::now() >= until {
-            return picture;
+        if (snapshot.is_there() && snapshot.seen.nodes.values().all(has_sample)) || Instant::now() >= until {
+            return snapshot;
         }
         std::thread::sleep(Duration::from_millis(50));
     }
@@ -114,11 +114,11 @@ struct Report {
 }
 
 impl Report {
-    fn of(picture: &Picture, hubs: Vec<HubRow>) -> Report {
+    fn of(snapshot: &Snapshot, hubs: Vec<HubRow>) -> Report {
         let mut domains = Vec::new();
         loop {
-            let cut = Cut { offset: domains.len(), limit: view::MAX_ROWS };
-            let page = view::domains(&picture.seen, &DomainsQuery { cut, ..DomainsQuery::default() });
+            let cut = RowRange { offset: domains.len(), limit: view::MAX_ROWS };
+            let page = view::domains(&snapshot.seen, &DomainsQuery { cut, ..DomainsQuery::default() });
             let last = page.rows.is_empty();
             domains.extend(page.rows);
             if last {
@@ -126,9 +126,9 @@ impl Report {
             }
         }
         Report {
-            machine: view::machine(picture, false),
-            nodes: view::nodes(&picture.seen),
-            links: view::links(&picture.seen),
+            machine: view::machine(snapshot, false),
+            nodes: view::nodes(&snapshot.seen),
+            links: view::links(&snapshot.seen),
             domains,
             hubs,
         }
@@ -136,19 +136,19 @@ impl Report {
 }
 
 /// Formats one frame as text: the nodes, and the requested view in full length.
-fn frame(mut app: App, picture: &Picture) -> Result<String, Failure> {
+fn frame(mut app: App, snapshot: &Snapshot) -> Result<String, Failure> {
     let width = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok()).unwrap_or(WIDTH);
     let width = width.clamp(20, 500);
     let mut text = String::new();
     let tabs = if app.tab == Tab::Nodes { vec![Tab::Nodes] } else { vec![Tab::Nodes, app.tab] };
     for (index, tab) in tabs.into_iter().enumerate() {
         app.tab = tab;
-        let rows = lists::total(picture, &app).min(100) as u16;
+        let rows = lists::total(snapshot, &app).min(100) as u16;
         let height = rows + draw::LINES_AROUND;
         let options = TerminalOptions { viewport: Viewport::Fullscreen };
         // Drawing into memory cannot fail.
         let Ok(mut terminal) = Terminal::with_options(TestBackend::new(width, height), options);
-        let Ok(_) = terminal.draw(|frame| draw::printed(frame, &mut app, picture, index == 0));
+        let Ok(_) = terminal.draw(|frame| draw::draw_printed_part(frame, &mut app, snapshot, index == 0));
         let buffer = terminal.backend().buffer();
         for row in buffer.content.chunks(usize::from(width)) {
             let line: String = row.iter().map(ratatui::buffer::Cell::symbol).collect();

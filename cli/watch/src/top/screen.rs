@@ -15,16 +15,16 @@ use signal_hook::low_level::pipe;
 use tombolo_web::StateCache;
 
 use super::app::{App, Command, Tab};
-use super::asker::{Asker, Wish};
+use super::asker::{MachineClient, Request};
 use super::draw;
 use super::hubs::HubWatch;
 use crate::failure::Failure;
 
 /// Interval between two screens without key presses.
-const PACE: Duration = Duration::from_millis(250);
+const REDRAW_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Timeout for the screen to end: a blocked terminal could delay it forever.
-const GRACE: Duration = Duration::from_secs(2);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Guard that restores the terminal when dropped. A panic also restores it, before its message.
 struct Screen {
@@ -56,27 +56,27 @@ enum Input {
 
 /// Shows the screen until the user leaves it.
 pub(super) fn run(cache: &StateCache, mut app: App) -> Result<(), Failure> {
-    let asker = Asker::start(cache).map_err(Failure::system("start a thread"))?;
+    let client = MachineClient::start(cache).map_err(Failure::system("start a thread"))?;
     let hubs = HubWatch::start(cache).map_err(Failure::system("start a thread"))?;
     let (sender, inputs) = channel();
     end_on_signals_and_hangup(sender.clone()).map_err(Failure::system("listen for signals"))?;
     let mut screen = Screen::new().map_err(Failure::system("set up the terminal"))?;
     read_terminal(sender).map_err(Failure::system("start a thread"))?;
     loop {
-        if let Some(text) = asker.said() {
-            app.say(text);
+        if let Some(text) = client.take_result() {
+            app.show_message(text);
         }
         app.hubs = hubs.rows(app.tab == Tab::Hubs);
-        let (picture, written) = (cache.picture(), asker.written());
-        match screen.terminal.draw(|frame| draw::screen(frame, &mut app, &picture, &written)) {
+        let (snapshot, output) = (cache.snapshot(), client.output());
+        match screen.terminal.draw(|frame| draw::screen(frame, &mut app, &snapshot, &output)) {
             Ok(_) => {}
             Err(error) if is_gone(&error) => return Ok(()),
             Err(error) => return Err(Failure::system("write to the terminal")(error)),
         }
         match next(&inputs, &mut app) {
             Some(Command::Quit) => return Ok(()),
-            Some(Command::Steer(action, id)) => asker.wish(Wish::Steer(action, id)),
-            Some(Command::Look(id)) => asker.wish(Wish::Look(id)),
+            Some(Command::Steer(action, id)) => client.request(Request::Steer(action, id)),
+            Some(Command::ShowOutput(id)) => client.request(Request::ShowOutput(id)),
             None => {}
         }
     }
@@ -90,9 +90,9 @@ fn is_gone(error: &io::Error) -> bool {
 
 /// Waits for keys, and handles all that have arrived, because they can arrive faster than screens are drawn.
 fn next(inputs: &Receiver<Input>, app: &mut App) -> Option<Command> {
-    let mut patience = PACE;
+    let mut timeout = REDRAW_INTERVAL;
     loop {
-        match inputs.recv_timeout(patience) {
+        match inputs.recv_timeout(timeout) {
             Ok(Input::Event(Event::Key(key))) => {
                 if let Some(command) = app.key(key) {
                     return Some(command);
@@ -102,7 +102,7 @@ fn next(inputs: &Receiver<Input>, app: &mut App) -> Option<Command> {
             Ok(Input::End) | Err(RecvTimeoutError::Disconnected) => return Some(Command::Quit),
             Err(RecvTimeoutError::Timeout) => return None,
         }
-        patience = Duration::ZERO;
+        timeout = Duration::ZERO;
     }
 }
 
@@ -137,7 +137,7 @@ fn end_on_signals_and_hangup(inputs: Sender<Input>) -> io::Result<()> {
         ];
         while matches!(poll(&mut sources, None), Err(rustix::io::Errno::INTR)) {}
         let _ = inputs.send(Input::End);
-        std::thread::sleep(GRACE);
+        std::thread::sleep(EXIT_TIMEOUT);
         let _ = disable_raw_mode();
         std::process::exit(1);
     })?;

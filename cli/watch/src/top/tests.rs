@@ -13,10 +13,10 @@ use tombolo_admin::observe::{
     SeenDomain, SeenEvent, SeenLink, SeenNode,
 };
 use tombolo_web::view::{HubRow, WaitingRow};
-use tombolo_web::{MonitorState, Picture};
+use tombolo_web::{MonitorState, Snapshot};
 
-use super::app::{Action, App, Command, Mode, Tab, Thing};
-use super::asker::Written;
+use super::app::{Action, App, Command, Mode, RowSubject, Tab};
+use super::asker::DomainOutput;
 use super::draw;
 use super::keys;
 
@@ -134,7 +134,7 @@ fn end(index: u32, accepting: bool, sent: u64, received: u64) -> EndSample {
 }
 
 /// Returns the same machine with three rows or more in each view.
-fn crowded() -> Picture {
+fn crowded() -> Snapshot {
     let mut seen = machine();
     let mut user = node(2, "s390x", "s390x", &[]);
     user.info.kind = NodeKind::User;
@@ -170,17 +170,17 @@ fn crowded() -> Picture {
         };
         seen.events.insert(number, event);
     }
-    Picture::of("duo", seen, MonitorState::Connected)
+    Snapshot::of("duo", seen, MonitorState::Connected)
 }
 
-fn picture() -> Picture {
-    Picture::of("duo", machine(), MonitorState::Connected)
+fn snapshot() -> Snapshot {
+    Snapshot::of("duo", machine(), MonitorState::Connected)
 }
 
 /// Returns the screen, line by line without the blanks at their ends.
-fn screen(app: &mut App, picture: &Picture, written: &Written, width: u16, height: u16) -> String {
+fn screen(app: &mut App, snapshot: &Snapshot, output: &DomainOutput, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    terminal.draw(|frame| draw::screen(frame, app, picture, written)).unwrap();
+    terminal.draw(|frame| draw::screen(frame, app, snapshot, output)).unwrap();
     let cells = &terminal.backend().buffer().content;
     let line = |row: &[ratatui::buffer::Cell]| -> String {
         let line: String = row.iter().map(ratatui::buffer::Cell::symbol).collect();
@@ -190,7 +190,7 @@ fn screen(app: &mut App, picture: &Picture, written: &Written, width: u16, heigh
 }
 
 fn shown(app: &mut App, width: u16, height: u16) -> String {
-    screen(app, &picture(), &Written::default(), width, height)
+    screen(app, &snapshot(), &DomainOutput::default(), width, height)
 }
 
 fn press(app: &mut App, code: KeyCode) -> Option<Command> {
@@ -239,21 +239,21 @@ fn narrow_terminals_keep_what_matters() {
 }
 
 #[test]
-fn a_row_is_chosen_and_stays_in_sight() {
+fn selected_row_stays_visible() {
     let mut app = App::new(Tab::Domains, false, true);
     let _ = shown(&mut app, 80, 6);
-    assert_eq!((app.page, app.total, app.under), (2, 3, Some(Thing::Domain(id(2)))));
+    assert_eq!((app.page, app.total, app.selected_subject), (2, 3, Some(RowSubject::Domain(id(2)))));
     press(&mut app, KeyCode::End);
     let text = shown(&mut app, 80, 6);
-    assert_eq!((app.first, app.under), (1, Some(Thing::Domain(id(3)))));
+    assert_eq!((app.first, app.selected_subject), (1, Some(RowSubject::Domain(id(3)))));
     assert!(text.contains("idle") && text.contains("ping") && !text.contains("work"), "{text}");
     press(&mut app, KeyCode::Home);
     let _ = shown(&mut app, 80, 6);
-    assert_eq!((app.first, app.under), (0, Some(Thing::Domain(id(2)))));
+    assert_eq!((app.first, app.selected_subject), (0, Some(RowSubject::Domain(id(2)))));
 }
 
 #[test]
-fn words_are_looked_for() {
+fn lists_are_filtered_by_words() {
     let mut app = App::new(Tab::Domains, false, true);
     press(&mut app, KeyCode::Char('/'));
     for c in "PINGx".chars() {
@@ -287,30 +287,30 @@ fn steering_needs_to_be_asked_for_and_killing_to_be_confirmed() {
 }
 
 #[test]
-fn a_domain_is_looked_into() {
+fn domain_details_show_its_output() {
     let mut app = App::new(Tab::Domains, false, true);
     let _ = shown(&mut app, 80, 8);
-    assert_eq!(press(&mut app, KeyCode::Enter), Some(Command::Look(id(2))));
+    assert_eq!(press(&mut app, KeyCode::Enter), Some(Command::ShowOutput(id(2))));
     let lines: String = (1..=20).map(|line| format!("line {line}\x1b[2J\n")).collect();
-    let written = Written { of: Some(id(2)), text: lines, trouble: None };
-    let text = screen(&mut app, &picture(), &written, 80, 10);
+    let output = DomainOutput { of: Some(id(2)), text: lines, error: None };
+    let text = screen(&mut app, &snapshot(), &output, 80, 10);
     assert!(text.contains("0.1.2 on host  process 100  started 1m 15s ago by 0.1.1\n"), "{text}");
     assert!(text.contains("line 18\u{fffd}[2J\nline 19\u{fffd}[2J\nline 20\u{fffd}[2J\n"), "{text}");
     press(&mut app, KeyCode::Up);
-    let text = screen(&mut app, &picture(), &written, 80, 10);
+    let text = screen(&mut app, &snapshot(), &output, 80, 10);
     assert!(text.contains("line 19") && !text.contains("line 20"), "{text}");
     press(&mut app, KeyCode::Esc);
     assert_eq!(app.mode, Mode::Browse);
     // A domain that has ended meanwhile.
-    app.mode = Mode::Details(Thing::Domain(id(9)));
-    let text = screen(&mut app, &picture(), &Written::default(), 80, 10);
+    app.mode = Mode::Details(RowSubject::Domain(id(9)));
+    let text = screen(&mut app, &snapshot(), &DomainOutput::default(), 80, 10);
     assert!(text.contains("0.1.9 is no longer known"), "{text}");
 }
 
 #[test]
-fn a_monitor_that_is_gone_is_said_to_be_gone() {
-    let gone = Picture::of("duo", machine(), MonitorState::Gone { why: "the monitor is gone".into() });
-    let text = screen(&mut App::new(Tab::Events, false, true), &gone, &Written::default(), 80, 6);
+fn lost_monitor_is_shown() {
+    let gone = Snapshot::of("duo", machine(), MonitorState::Gone { why: "the monitor is gone".into() });
+    let text = screen(&mut App::new(Tab::Events, false, true), &gone, &DomainOutput::default(), 80, 6);
     assert!(text.starts_with("duo  as it was before: the monitor is gone\n"), "{text}");
     assert!(text.contains("5.0 s node down arm0 -      killed\n"), "{text}");
 }
@@ -320,7 +320,7 @@ fn without_colours_there_are_none() {
     let colours = |colour| {
         let mut terminal = Terminal::new(TestBackend::new(80, 8)).unwrap();
         let mut app = App::new(Tab::Domains, false, colour);
-        terminal.draw(|frame| draw::screen(frame, &mut app, &picture(), &Written::default())).unwrap();
+        terminal.draw(|frame| draw::screen(frame, &mut app, &snapshot(), &DomainOutput::default())).unwrap();
         let cells = terminal.backend().buffer().content.clone();
         assert!(cells.iter().any(|cell| cell.modifier.contains(Modifier::REVERSED)), "the choice shows");
         cells.iter().filter(|cell| cell.fg != Color::Reset || cell.bg != Color::Reset).count()
@@ -371,13 +371,13 @@ fn locks() -> Vec<HubRow> {
 fn hubs_show_who_waits_and_what_is_inherited() {
     let mut app = App::new(Tab::Hubs, false, true);
     app.hubs = locks();
-    let text = screen(&mut app, &crowded(), &Written::default(), 100, 8);
+    let text = screen(&mut app, &crowded(), &DomainOutput::default(), 100, 8);
     let row = text.lines().find(|line| line.starts_with("guard")).expect("a row");
     for word in ["resource", "host", "9×1", "0.1.2", "inherits 9"] {
         assert!(row.contains(word), "{word}: {text}");
     }
     app.filter = "lid".to_owned();
-    assert!(!screen(&mut app, &crowded(), &Written::default(), 100, 8).contains("guard"));
+    assert!(!screen(&mut app, &crowded(), &DomainOutput::default(), 100, 8).contains("guard"));
 }
 
 /// Returns every key of a terminal that could be bound.
@@ -405,13 +405,13 @@ fn all_keys() -> impl Iterator<Item = KeyCode> {
 
 #[test]
 fn a_key_does_something_in_every_view_exactly_if_the_help_shows_it() {
-    let picture = crowded();
+    let snapshot = crowded();
     for (tab, steer) in Tab::ALL.into_iter().flat_map(|tab| [(tab, false), (tab, true)]) {
         let mut list = App::new(tab, steer, true);
         list.hubs = locks();
-        let _ = screen(&mut list, &picture, &Written::default(), 100, 12);
+        let _ = screen(&mut list, &snapshot, &DomainOutput::default(), 100, 12);
         list.selected = 1;
-        let _ = screen(&mut list, &picture, &Written::default(), 100, 12);
+        let _ = screen(&mut list, &snapshot, &DomainOutput::default(), 100, 12);
         let mut details = list.clone();
         let _ = press(&mut details, KeyCode::Enter);
         assert!(matches!(details.mode, Mode::Details(_)), "{tab:?}");
@@ -419,7 +419,7 @@ fn a_key_does_something_in_every_view_exactly_if_the_help_shows_it() {
         for (app, bindings) in [(&list, keys::IN_LISTS), (&details, keys::IN_DETAILS)] {
             let mut behind_help = app.clone();
             let _ = press(&mut behind_help, KeyCode::Char('?'));
-            let help = screen(&mut behind_help, &picture, &Written::default(), 120, 40);
+            let help = screen(&mut behind_help, &snapshot, &DomainOutput::default(), 120, 40);
             for binding in bindings {
                 let line = help.lines().find(|line| line.contains(binding.what));
                 assert!(line.is_some_and(|line| line.contains(binding.shown)), "{help}");
@@ -437,7 +437,7 @@ fn a_key_does_something_in_every_view_exactly_if_the_help_shows_it() {
 
 #[test]
 fn each_row_has_details() {
-    let picture = crowded();
+    let snapshot = crowded();
     for (tab, expected) in [
         (Tab::Nodes, "kind        vm, x86_64, generation 1"),
         (Tab::Domains, "started 1m 15s ago"),
@@ -448,9 +448,9 @@ fn each_row_has_details() {
     ] {
         let mut app = App::new(tab, false, true);
         app.hubs = locks();
-        let _ = screen(&mut app, &picture, &Written::default(), 100, 30);
+        let _ = screen(&mut app, &snapshot, &DomainOutput::default(), 100, 30);
         press(&mut app, KeyCode::Enter);
-        let text = screen(&mut app, &picture, &Written::default(), 100, 30);
+        let text = screen(&mut app, &snapshot, &DomainOutput::default(), 100, 30);
         assert!(text.contains(expected), "{tab:?}: {text}");
         // The digits switch to another view from there.
         press(&mut app, KeyCode::Char('4'));
@@ -461,28 +461,28 @@ fn each_row_has_details() {
 #[test]
 fn only_domains_are_paused_and_the_others_say_so() {
     let mut app = App::new(Tab::Nodes, true, true);
-    let _ = screen(&mut app, &crowded(), &Written::default(), 100, 12);
+    let _ = screen(&mut app, &crowded(), &DomainOutput::default(), 100, 12);
     assert_eq!(press(&mut app, KeyCode::Char('k')), None);
-    let text = screen(&mut app, &crowded(), &Written::default(), 100, 12);
+    let text = screen(&mut app, &crowded(), &DomainOutput::default(), 100, 12);
     assert!(text.contains("only a domain can be killed: select one in view 2"), "{text}");
     // A letter with Ctrl is a different key.
     let mut app = App::new(Tab::Domains, true, true);
-    let _ = screen(&mut app, &crowded(), &Written::default(), 100, 12);
+    let _ = screen(&mut app, &crowded(), &DomainOutput::default(), 100, 12);
     assert_eq!(app.key(KeyEvent::new(KeyCode::Char('k'), KeyModifiers::CONTROL)), None);
     assert_eq!(app.mode, Mode::Browse);
 }
 
 #[test]
-fn what_waits_in_a_ping_pong_is_about_one_message_each_way() {
+fn ping_pong_has_about_one_message_each_way() {
     let mut app = App::new(Tab::Channels, false, true);
-    let text = screen(&mut app, &crowded(), &Written::default(), 110, 8);
+    let text = screen(&mut app, &crowded(), &DomainOutput::default(), 110, 8);
     assert!(text.contains(" ≈2 "), "{text}");
 }
 
 #[test]
-fn a_node_on_the_hosts_kernel_tells_of_its_own_processes_and_is_in_no_sum() {
+fn user_nodes_show_own_processes_and_are_not_summed() {
     let mut app = App::new(Tab::Nodes, false, true);
-    let text = screen(&mut app, &crowded(), &Written::default(), 110, 8);
+    let text = screen(&mut app, &crowded(), &DomainOutput::default(), 110, 8);
     assert!(text.contains("load 2.41"), "the sum is the host's: {text}");
     let row = text.lines().find(|line| line.starts_with("s390x")).unwrap();
     assert!(row.contains("0.70") && row.contains("12 MiB of host's"), "{text}");

@@ -19,12 +19,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Values and their versions by name.
 type Entries = BTreeMap<String, (Vec<u8>, u64)>;
 
-/// What one client is served from.
+/// State of the server for one client.
 struct Session {
     entries: Arc<Mutex<Entries>>,
     /// The value that was asked for last: an answer may borrow from its session.
     value: Vec<u8>,
-    /// What the client is still to be told.
+    /// Changes not yet sent to the client.
     changed: Option<(String, u64)>,
     listing: Option<(Responder<KvList>, String)>,
 }

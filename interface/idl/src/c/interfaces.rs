@@ -157,7 +157,7 @@ impl InterfaceWriter<'_, '_> {
                 self.add_list_bytes(inner, times_max, terms);
             }
             Type::Array { of, count } => {
-                self.add_list_bytes(of, times.saturating_mul(u64::from(*count)), terms)
+                self.add_list_bytes(of, times.saturating_mul(u64::from(*count)), terms);
             }
             Type::Optional(of) => self.add_list_bytes(of, times, terms),
             Type::Record(index) => {

@@ -46,7 +46,7 @@ impl TypeWriter<'_> {
     fn write_with_dependencies(&mut self, of: &Type) {
         match of {
             Type::Array { of, .. } | Type::List { of, .. } | Type::Optional(of) => {
-                self.write_with_dependencies(of)
+                self.write_with_dependencies(of);
             }
             Type::Record(index) => {
                 let record = &self.model.records[*index];

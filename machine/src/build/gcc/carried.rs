@@ -14,7 +14,7 @@ use object::read::elf::ElfFile64;
 use object::{Endianness, Object as _, ObjectSection as _};
 use tombolo_base::Isa;
 
-use super::{CompileError, binutil, file_error, write_by};
+use super::{CompileError, binutil, file_error, run_writer};
 
 /// Magic number of an archive.
 const ARCHIVE: &[u8] = b"!<arch>\n";
@@ -26,7 +26,7 @@ fn section(isa: Isa) -> String {
 }
 
 /// Returns a name that is unique among the files of a folder.
-fn unique(path: &Path) -> String {
+fn unique_name(path: &Path) -> String {
     static NUMBERS: AtomicU64 = AtomicU64::new(0);
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     format!("{}-{name}", NUMBERS.fetch_add(1, Ordering::Relaxed))
@@ -34,8 +34,8 @@ fn unique(path: &Path) -> String {
 
 /// Returns the temporary path of an object's build for another instruction set.
 #[must_use]
-pub fn aside(object: &Path, isa: Isa, scratch: &Path) -> PathBuf {
-    scratch.join(isa.name()).join(unique(object))
+pub fn foreign_object_path(object: &Path, isa: Isa, scratch: &Path) -> PathBuf {
+    scratch.join(isa.name()).join(unique_name(object))
 }
 
 /// Embeds the build for another instruction set into the object at `path`, which was compiled for `first`.
@@ -43,7 +43,7 @@ pub fn aside(object: &Path, isa: Isa, scratch: &Path) -> PathBuf {
 ///
 /// # Errors
 /// A file cannot be read or written, or the tool that writes objects cannot be started.
-pub fn carry(path: &Path, first: Isa, isa: Isa, build: &Path) -> Result<(), CompileError> {
+pub fn embed_build(path: &Path, first: Isa, isa: Isa, build: &Path) -> Result<(), CompileError> {
     if !path.is_file() {
         return Ok(());
     }
@@ -57,7 +57,7 @@ pub fn carry(path: &Path, first: Isa, isa: Isa, build: &Path) -> Result<(), Comp
     command.arg(format!("--remove-section={name}"));
     command.arg("--add-section").arg(format!("{name}={}", file.display()));
     command.arg(format!("--set-section-flags={name}=readonly,exclude")).arg(path);
-    write_by(&mut command, path)
+    run_writer(&mut command, path)
 }
 
 /// Extracts the build for `isa` from an object, or from an archive of objects, which is for `first`. Returns
@@ -66,8 +66,8 @@ pub fn carry(path: &Path, first: Isa, isa: Isa, build: &Path) -> Result<(), Comp
 ///
 /// # Errors
 /// [`CompileError::NoForeignObject`] if an object has none, [`CompileError::SharedLibrary`], and the errors
-/// of [`carry`].
-pub fn carried(
+/// of [`embed_build`].
+pub fn extract_build(
     path: &Path,
     (isa, first): (Isa, Isa),
     scratch: &Path,
@@ -77,12 +77,12 @@ pub fn carried(
         return Ok(path.to_owned());
     }
     let bytes = fs::read(path).map_err(file_error("read", path))?;
-    let out = aside(path, isa, scratch);
+    let out = foreign_object_path(path, isa, scratch);
     let folder = out.parent().unwrap_or(scratch);
     fs::create_dir_all(folder).map_err(file_error("write", folder))?;
     let found = |bytes: &[u8], name: String| {
         let none = || CompileError::NoForeignObject { name, isa, with };
-        build_in(bytes, isa).map(<[u8]>::to_vec).ok_or_else(none)
+        embedded_build(bytes, isa).map(<[u8]>::to_vec).ok_or_else(none)
     };
     if is_shared_library(&bytes) {
         return Err(CompileError::SharedLibrary { path: path.to_owned() });
@@ -100,11 +100,11 @@ pub fn carried(
         let member = member.map_err(malformed)?;
         let name = String::from_utf8_lossy(member.name()).into_owned();
         let build = found(member.data(&*bytes).map_err(malformed)?, format!("{name} in {}", path.display()))?;
-        let file = folder.join(unique(Path::new(&name)));
+        let file = folder.join(unique_name(Path::new(&name)));
         fs::write(&file, build).map_err(file_error("write", &file))?;
         archive.arg(file);
     }
-    write_by(&mut archive, &out)?;
+    run_writer(&mut archive, &out)?;
     Ok(out)
 }
 
@@ -113,7 +113,7 @@ fn is_shared_library(bytes: &[u8]) -> bool {
 }
 
 /// Returns the build embedded in an object.
-fn build_in(object: &[u8], isa: Isa) -> Option<&[u8]> {
+fn embedded_build(object: &[u8], isa: Isa) -> Option<&[u8]> {
     let file = ElfFile64::<Endianness>::parse(object).ok()?;
     let content = file.section_by_name(&section(isa))?.data().ok()?;
     let (length, build) = content.split_first_chunk::<8>()?;
@@ -133,26 +133,28 @@ mod tests {
     }
 
     #[test]
-    fn builds_go_where_objects_go() {
+    fn builds_follow_their_objects() {
         let scratch = Scratch::new().unwrap();
         let folder = scratch.path();
         let (here, other) = (Isa::current(), Isa::S390x);
         let (Some(one), Some(two)) = (compile(folder, "one"), compile(folder, "two")) else { return };
         let build = folder.join("build");
-        let of = |path: &Path| carried(path, (other, here), folder, "cc").map(|path| fs::read(path).unwrap());
+        let of = |path: &Path| {
+            extract_build(path, (other, here), folder, "cc").map(|path| fs::read(path).unwrap())
+        };
         assert!(of(&one).unwrap_err().to_string().contains("one.o has no build for s390x"));
         fs::write(&build, b"first").unwrap();
-        carry(&one, here, other, &build).unwrap();
+        embed_build(&one, here, other, &build).unwrap();
         // Compiled again, it carries the new build.
         fs::write(&build, b"second").unwrap();
-        carry(&one, here, other, &build).unwrap();
+        embed_build(&one, here, other, &build).unwrap();
         let moved = folder.join("moved.o");
         fs::rename(&one, &moved).unwrap();
         assert_eq!(of(&moved).unwrap(), b"second");
-        assert_eq!(carried(&moved, (here, here), folder, "cc").unwrap(), moved);
+        assert_eq!(extract_build(&moved, (here, here), folder, "cc").unwrap(), moved);
         // Objects merged by a linker do not contain a build of the whole.
         fs::write(&build, b"third").unwrap();
-        carry(&two, here, other, &build).unwrap();
+        embed_build(&two, here, other, &build).unwrap();
         let whole = folder.join("whole.o");
         let mut linker = Command::new("ld");
         linker.arg("-r").args([&moved, &two]).arg("-o").arg(&whole);
@@ -171,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_file_carries_nothing() {
-        carry(Path::new("/dev/null"), Isa::current(), Isa::S390x, Path::new("/nonexistent")).unwrap();
+    fn embedding_into_a_device_is_skipped() {
+        embed_build(Path::new("/dev/null"), Isa::current(), Isa::S390x, Path::new("/nonexistent")).unwrap();
     }
 }

@@ -5,14 +5,14 @@ use std::path::{Path, PathBuf};
 use tombolo_base::Isa;
 
 use super::super::BuildError;
-use super::{WordsError, names};
+use super::{CommandLineError, isa_list};
 
 /// Reason why nothing was compiled, or only a part.
 #[derive(Debug, thiserror::Error)]
 pub enum CompileError {
     /// The command line cannot be compiled several times.
     #[error(transparent)]
-    Words(#[from] WordsError),
+    Words(#[from] CommandLineError),
     /// Several files cannot be written to one path.
     #[error("-o names one file, and several are compiled with -c")]
     OneOutput,
@@ -57,7 +57,7 @@ pub enum CompileError {
     #[error(transparent)]
     Build(#[from] BuildError),
     /// Compilers or linkers reported errors.
-    #[error("compiling for {} failed", names(isas))]
+    #[error("compiling for {} failed", isa_list(isas))]
     Failed {
         /// Instruction sets for which they failed.
         isas: Vec<Isa>,

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use tombolo_base::Isa;
 
-use super::names;
+use super::isa_list;
 use crate::Kit;
 use crate::kit::VERSION;
 
@@ -18,23 +18,23 @@ const RELEASE_FILE: &str = "release";
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum InstallationError {
     /// The library is not installed in the kit.
-    #[error("there is no {what} for {isa} in {}: run `make {goal}`", looked_at.display())]
+    #[error("there is no {what} for {isa} in {}: run `make {goal}`", searched.display())]
     Missing {
         /// Name of the missing library.
         what: &'static str,
         /// The instruction set.
         isa: Isa,
         /// Folder that was searched.
-        looked_at: PathBuf,
+        searched: PathBuf,
         /// Goal of `make` that installs it.
         goal: &'static str,
     },
     /// The library was built with another release, whose programs are incompatible with the monitors of this
     /// one.
     #[error(
-        "the {what} for {isa} in {} is that of Tombolo {theirs}, and this is Tombolo {VERSION}: run `make {goal}`, or install both \
+        "the {what} for {isa} in {} is that of Tombolo {library_release}, and this is Tombolo {VERSION}: run `make {goal}`, or install both \
          of one release",
-        looked_at.display()
+        searched.display()
     )]
     OtherRelease {
         /// Name of the library.
@@ -42,14 +42,14 @@ pub enum InstallationError {
         /// The instruction set.
         isa: Isa,
         /// Folder of the library.
-        looked_at: PathBuf,
+        searched: PathBuf,
         /// Release that it was built with.
-        theirs: String,
+        library_release: String,
         /// Goal of `make` that installs it.
         goal: &'static str,
     },
     /// The library is not available for this instruction set.
-    #[error("there is no {what} for {isa}; it is made for {}", names(isas))]
+    #[error("there is no {what} for {isa}; it is made for {}", isa_list(isas))]
     NotMade {
         /// Name of the library.
         what: &'static str,
@@ -72,9 +72,9 @@ pub struct Library {
     /// that installs it.
     pub name: &'static str,
     /// Subfolder of its files in the folder of an instruction set; contains `version`.
-    pub inside: &'static str,
+    pub subfolder: &'static str,
     /// File whose existence proves that it is installed.
-    pub proof: &'static str,
+    pub marker_file: &'static str,
     /// Instruction sets that it is available for.
     pub isas: &'static [Isa],
 }
@@ -103,23 +103,25 @@ impl Library {
             return Err(InstallationError::NotMade { what, isa, isas });
         }
         let tree = kit.root().join(self.name).join(isa.name());
-        let folder = tree.join(self.inside);
-        let missing = |looked_at: &Path| InstallationError::Missing {
-            what,
-            isa,
-            looked_at: looked_at.to_owned(),
-            goal,
-        };
+        let folder = tree.join(self.subfolder);
+        let missing =
+            |searched: &Path| InstallationError::Missing { what, isa, searched: searched.to_owned(), goal };
         let version = fs::read_to_string(folder.join("version")).map_err(|_| missing(&tree))?;
-        let proof = folder.join(self.proof);
-        if !proof.is_file() {
-            return Err(missing(&proof));
+        let marker_file = folder.join(self.marker_file);
+        if !marker_file.is_file() {
+            return Err(missing(&marker_file));
         }
         if let Ok(release) = fs::read_to_string(folder.join(RELEASE_FILE))
             && release.trim() != VERSION
         {
-            let theirs = release.trim().to_owned();
-            return Err(InstallationError::OtherRelease { what, isa, looked_at: folder, theirs, goal });
+            let library_release = release.trim().to_owned();
+            return Err(InstallationError::OtherRelease {
+                what,
+                isa,
+                searched: folder,
+                library_release,
+                goal,
+            });
         }
         Ok(Installed { isa, tree, folder, version: version.trim().to_owned() })
     }
@@ -135,8 +137,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_in_the_kit_is_named() {
-        let library = Library { what: "such", name: "this", inside: "opt", proof: "lib/lib.a", isas: ISAS };
+    fn library_missing_from_the_kit_is_reported() {
+        let library =
+            Library { what: "such", name: "this", subfolder: "opt", marker_file: "lib/lib.a", isas: ISAS };
         let root = std::env::temp_dir().join(format!("tombolo-installed-{}", std::process::id()));
         let folder = root.join("this/aarch64/opt");
         fs::create_dir_all(folder.join("lib")).unwrap();

@@ -6,7 +6,7 @@ use std::process::{Command, Output};
 use tombolo_base::Isa;
 
 use super::super::BuildError;
-use super::{CompileError, IMAGE, Said, file_error, say, shell_words};
+use super::{CompileError, Diagnostics, IMAGE, add_diagnostics, file_error, quote_arguments};
 use crate::image::{Image, ImageBuilder};
 use crate::replace::write_output;
 
@@ -27,7 +27,7 @@ impl Run {
     /// Returns the command line as typed in a shell.
     #[must_use]
     pub fn command(&self) -> String {
-        format!("{} {}", self.tool, shell_words(&self.words))
+        format!("{} {}", self.tool, quote_arguments(&self.words))
     }
 
     /// Runs the compiler and collects its output.
@@ -43,7 +43,7 @@ impl Run {
 #[derive(Debug, Default)]
 pub struct Outcome {
     /// Diagnostics, each text once.
-    pub said: Vec<Said>,
+    pub diagnostics: Vec<Diagnostics>,
     /// Text for standard output, requested by options such as `-E`.
     pub text: Vec<u8>,
     /// Instruction sets for which a compiler failed.
@@ -52,8 +52,8 @@ pub struct Outcome {
 
 impl Outcome {
     /// Records the diagnostics of a compiler or linker and whether it succeeded.
-    pub fn take(&mut self, isa: Isa, said: Vec<u8>, success: bool) {
-        say(&mut self.said, isa, said);
+    pub fn record(&mut self, isa: Isa, diagnostics: Vec<u8>, success: bool) {
+        add_diagnostics(&mut self.diagnostics, isa, diagnostics);
         if !success && !self.failed.contains(&isa) {
             self.failed.push(isa);
         }
@@ -85,7 +85,7 @@ pub fn run_all(
         for output in outputs {
             let output = output?;
             outcome.text.extend(&output.stdout);
-            outcome.take(*isa, output.stderr, output.status.success());
+            outcome.record(*isa, output.stderr, output.status.success());
         }
     }
     Ok(outcome)
@@ -104,13 +104,13 @@ pub fn start(command: &mut Command) -> Result<Output, CompileError> {
 ///
 /// # Errors
 /// [`BuildError::Start`], or [`CompileError::File`] with the tool's message.
-pub fn write_by(command: &mut Command, path: &Path) -> Result<(), CompileError> {
+pub fn run_writer(command: &mut Command, path: &Path) -> Result<(), CompileError> {
     let output = start(command)?;
     if output.status.success() {
         return Ok(());
     }
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(file_error("write", path)(std::io::Error::other(said)))
+    let diagnostics = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    Err(file_error("write", path)(std::io::Error::other(diagnostics)))
 }
 
 /// Writes the program to the output path. Replaces a regular file atomically; writes into devices and pipes
@@ -118,7 +118,7 @@ pub fn write_by(command: &mut Command, path: &Path) -> Result<(), CompileError> 
 ///
 /// # Errors
 /// [`CompileError::File`] if it cannot be written.
-pub fn put(path: &Path, elf: &[u8]) -> Result<bool, CompileError> {
+pub fn write_program(path: &Path, elf: &[u8]) -> Result<bool, CompileError> {
     write_output(path, elf, 0o777).map_err(file_error("write", path))
 }
 
@@ -136,7 +136,7 @@ pub fn for_each<T: Sync, R: Send>(items: &[T], work: impl Fn(&T) -> R + Sync) ->
 
 /// Packs a program's builds into an image and writes the one for `first` to `output`, or `a.out`, unless that
 /// path is the image itself. Returns the image's path; there is none if the output is not a regular file
-/// ([`put`]).
+/// ([`write_program`]).
 ///
 /// # Errors
 /// A build is not a program, or a file cannot be written.
@@ -154,7 +154,7 @@ pub fn pack(
     let name = output.file_stem().and_then(|name| name.to_str()).unwrap_or("program");
     let mut builder = ImageBuilder::new(name);
     for (isa, elf) in programs {
-        if isa == first && !only_image && !put(output, &elf)? {
+        if isa == first && !only_image && !write_program(output, &elf)? {
             return Ok(None);
         }
         let unusable = |source| BuildError::Unusable { target: isa.into(), source };
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_compilers_say_alike_is_kept_once_and_failures_are_told() {
+    fn equal_diagnostics_are_merged_and_failures_reported() {
         let runs = [
             shell(Isa::X86_64, "echo why >&2"),
             shell(Isa::X86_64, "echo text; echo more >&2; exit 1"),
@@ -184,15 +184,18 @@ mod tests {
         ];
         assert_eq!(runs[0].command(), "sh -c 'echo why >&2'");
         let outcome = run_all(&runs, |_, output| Ok(output)).unwrap();
-        let said: Vec<(usize, &[u8])> =
-            outcome.said.iter().map(|said| (said.isas.len(), said.text.as_slice())).collect();
-        assert_eq!(said, [(2, &b"why\n"[..]), (1, b"more\n")]);
+        let diagnostics: Vec<(usize, &[u8])> = outcome
+            .diagnostics
+            .iter()
+            .map(|diagnostics| (diagnostics.isas.len(), diagnostics.text.as_slice()))
+            .collect();
+        assert_eq!(diagnostics, [(2, &b"why\n"[..]), (1, b"more\n")]);
         assert_eq!((outcome.text, outcome.failed), (b"text\n".to_vec(), vec![Isa::X86_64]));
     }
 
     /// Uses a pipe in place of a device, which only root can create.
     #[test]
-    fn what_is_no_file_is_written_into_and_has_no_image() {
+    fn pipe_output_is_written_and_gets_no_image() {
         let folder = std::env::temp_dir().join(format!("tombolo-pack-{}", std::process::id()));
         fs::create_dir_all(&folder).unwrap();
         let pipe = folder.join("pipe");
@@ -209,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_compiler_that_cannot_be_started_is_named() {
+    fn compiler_that_cannot_be_started_is_named() {
         let run = Run { tool: "/nonexistent/cc".into(), ..shell(Isa::X86_64, "") };
         let text = run_all(&[run], |_, output| Ok(output)).unwrap_err().to_string();
         assert!(text.starts_with("cannot run /nonexistent/cc: "), "{text}");

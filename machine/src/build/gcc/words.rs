@@ -8,7 +8,7 @@ use super::super::Language;
 use super::CompileError;
 
 /// Options of gcc whose value is the next argument.
-const WITH_VALUE: [&str; 29] = [
+const OPTIONS_WITH_VALUE: [&str; 29] = [
     "-o",
     "-I",
     "-D",
@@ -45,14 +45,14 @@ const WITH_VALUE: [&str; 29] = [
 const SIDE_FILES: [&str; 7] = ["-MF", "-MT", "-MQ", "-MD", "-MMD", "-MP", "-save-temps"];
 
 /// Options that select the processor of this host.
-const OF_THIS_HOST: [&str; 4] = ["-m64", "-march=native", "-mtune=native", "-mcpu=native"];
+const HOST_CPU_OPTIONS: [&str; 4] = ["-m64", "-march=native", "-mtune=native", "-mcpu=native"];
 
 /// Prefix of an option for the compiler of a single instruction set.
-const FOR_ISA: &str = "-Xarch_";
+const ISA_OPTION_PREFIX: &str = "-Xarch_";
 
 /// Error for a command line that cannot be compiled several times.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum WordsError {
+pub enum CommandLineError {
     /// The last option lacks its value.
     #[error("{option} needs a value")]
     NoValue {
@@ -109,8 +109,8 @@ impl CommandLine {
     /// Parses a compiler's command line. Unknown arguments are treated as options and passed on.
     ///
     /// # Errors
-    /// [`WordsError`] for an invalid command line.
-    pub fn read(words: &[String], cxx: bool) -> Result<CommandLine, WordsError> {
+    /// [`CommandLineError`] for an invalid command line.
+    pub fn read(words: &[String], cxx: bool) -> Result<CommandLine, CommandLineError> {
         let mut line = CommandLine {
             goal: Goal::Program,
             output: None,
@@ -118,30 +118,31 @@ impl CommandLine {
             language: if cxx { Language::Cxx } else { Language::C },
         };
         // Set once `-x` selects a language: every file is then a source.
-        let mut language_said = false;
+        let mut language_given = false;
         let mut words = words.iter();
         while let Some(word) = words.next() {
             let mut value =
-                || words.next().cloned().ok_or_else(|| WordsError::NoValue { option: word.clone() });
-            if let Some(isa) = word.strip_prefix(FOR_ISA) {
-                let isa = Isa::from_name(isa).ok_or_else(|| WordsError::UnknownIsa { word: word.clone() })?;
+                || words.next().cloned().ok_or_else(|| CommandLineError::NoValue { option: word.clone() });
+            if let Some(isa) = word.strip_prefix(ISA_OPTION_PREFIX) {
+                let isa =
+                    Isa::from_name(isa).ok_or_else(|| CommandLineError::UnknownIsa { word: word.clone() })?;
                 line.words.push(Word::For(isa, value()?));
             } else if word == "-o" {
                 line.output = Some(value()?.into());
             } else if let Some(path) = word.strip_prefix("-o").filter(|path| !path.is_empty()) {
                 line.output = Some(path.into());
-            } else if WITH_VALUE.contains(&word.as_str()) {
+            } else if OPTIONS_WITH_VALUE.contains(&word.as_str()) {
                 let value = value()?;
-                language_said = if word == "-x" { value != "none" } else { language_said };
+                language_given = if word == "-x" { value != "none" } else { language_given };
                 line.words.push(Word::Option(vec![word.clone(), value]));
             } else if word.starts_with('-') && word != "-" {
-                line.goal = line.goal.max_with(word);
+                line.goal = line.goal.advance_by(word);
                 if let Some(language) = word.strip_prefix("-x") {
-                    language_said = language != "none";
+                    language_given = language != "none";
                 }
                 line.words.push(Word::Option(vec![word.clone()]));
             } else {
-                line.add_file(word, language_said);
+                line.add_file(word, language_given);
             }
         }
         if line.sources().next().is_none() && line.objects().next().is_none() {
@@ -154,8 +155,8 @@ impl CommandLine {
     ///
     /// # Errors
     /// [`CompileError`]: something in it can be done only once.
-    pub fn read_for_several(words: &[String], cxx: bool) -> Result<CommandLine, CompileError> {
-        let line = CommandLine::read(&expanded(words), cxx)?;
+    pub fn parse_multi_target(words: &[String], cxx: bool) -> Result<CommandLine, CompileError> {
+        let line = CommandLine::read(&expand_response_files(words), cxx)?;
         if line.goal == Goal::Objects && line.output.is_some() && line.sources().nth(1).is_some() {
             return Err(CompileError::OneOutput);
         }
@@ -168,21 +169,21 @@ impl CommandLine {
 
     /// Returns the path of a source's object, with `-c`.
     #[must_use]
-    pub fn object_of(&self, source: &Path) -> PathBuf {
+    pub fn object_path_of(&self, source: &Path) -> PathBuf {
         match &self.output {
             Some(output) => output.clone(),
             None => PathBuf::from(source.file_name().unwrap_or_default()).with_extension("o"),
         }
     }
 
-    fn add_file(&mut self, word: &str, language_said: bool) {
+    fn add_file(&mut self, word: &str, language_given: bool) {
         let path = PathBuf::from(word);
         let extension = path.extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let is_cxx = ["cc", "cp", "cpp", "cxx", "c++", "C", "CPP", "ii"].contains(&extension);
-        if is_cxx && !language_said {
+        if is_cxx && !language_given {
             self.language = Language::Cxx;
         }
-        let is_source = language_said || is_cxx || ["c", "i", "s", "S"].contains(&extension);
+        let is_source = language_given || is_cxx || ["c", "i", "s", "S"].contains(&extension);
         self.words.push(if is_source { Word::Source(path) } else { Word::Object(path) });
     }
 
@@ -237,7 +238,7 @@ impl CommandLine {
             match word {
                 Word::For(of, word) if *of == isa => words.push(word.clone()),
                 Word::For(..) => {}
-                Word::Option(option) if isa != Isa::current() && OF_THIS_HOST.contains(&&*option[0]) => {}
+                Word::Option(option) if isa != Isa::current() && HOST_CPU_OPTIONS.contains(&&*option[0]) => {}
                 Word::Option(option) if !first => words.extend(without_side_files(option)),
                 Word::Option(option) => words.extend(option.iter().cloned()),
                 Word::Source(_) | Word::Object(_) => {
@@ -250,14 +251,14 @@ impl CommandLine {
 }
 
 /// Maximum nesting depth of response files.
-const DEPTH: usize = 16;
+const MAX_RESPONSE_FILE_DEPTH: usize = 16;
 
 /// Returns the arguments with `@file` replaced by the file's content. As in gcc, an unreadable file stays an
 /// ordinary argument.
-fn expanded(words: &[String]) -> Vec<String> {
+fn expand_response_files(words: &[String]) -> Vec<String> {
     fn expand(words: &[String], depth: usize, all: &mut Vec<String>) {
         for word in words {
-            let file = word.strip_prefix('@').filter(|_| depth < DEPTH);
+            let file = word.strip_prefix('@').filter(|_| depth < MAX_RESPONSE_FILE_DEPTH);
             match file.and_then(|file| std::fs::read_to_string(file).ok()) {
                 Some(text) => expand(&split(&text), depth + 1, all),
                 None => all.push(word.clone()),
@@ -290,11 +291,11 @@ fn split(text: &str) -> Vec<String> {
 }
 
 impl Goal {
-    fn max_with(self, option: &str) -> Goal {
+    fn advance_by(self, option: &str) -> Goal {
         let text = ["-E", "-S", "-M", "-MM", "-fsyntax-only", "--version", "-dumpversion", "-dumpmachine"];
-        let asks = option.starts_with("-print-") || option.starts_with("--help");
+        let prints_info = option.starts_with("-print-") || option.starts_with("--help");
         match (self, option) {
-            (_, option) if text.contains(&option) || asks => Goal::Text,
+            (_, option) if text.contains(&option) || prints_info => Goal::Text,
             (Goal::Program, "-c") => Goal::Objects,
             (goal, _) => goal,
         }
@@ -335,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn response_files_have_words() {
+    fn response_files_are_expanded() {
         assert_eq!(
             split("-c  a.c\n'-D A B' -I\"x y\" b\\ c \"\" d\\\""),
             ["-c", "a.c", "-D A B", "-Ix y", "b c", "", "d\""]
@@ -344,18 +345,18 @@ mod tests {
         // A file that includes itself ends at the depth limit as an ordinary argument.
         let itself = format!("@{}", file.display());
         std::fs::write(&file, format!("-O2 a.c {itself}")).unwrap();
-        let words = expanded(&["-c".to_owned(), itself.clone(), "@/nonexistent".to_owned()]);
+        let words = expand_response_files(&["-c".to_owned(), itself.clone(), "@/nonexistent".to_owned()]);
         std::fs::remove_file(&file).unwrap();
         assert_eq!(
             (&words[0], &words[1], words.last().unwrap().as_str()),
             (&"-c".into(), &"-O2".into(), "@/nonexistent")
         );
-        assert_eq!(words.iter().filter(|word| *word == "a.c").count(), DEPTH);
+        assert_eq!(words.iter().filter(|word| *word == "a.c").count(), MAX_RESPONSE_FILE_DEPTH);
         assert_eq!(words.iter().filter(|word| **word == itself).count(), 1);
     }
 
     #[test]
-    fn files_are_told_from_the_values_of_options() {
+    fn files_are_distinguished_from_option_values() {
         let line = read("-O2 -I include -D X=1 main.c -include all.c util.o -L lib -lfoo libbar.a -o job");
         assert_eq!(paths(line.sources()), ["main.c"]);
         assert_eq!(paths(line.objects()), ["util.o", "libbar.a"]);
@@ -367,7 +368,7 @@ mod tests {
     }
 
     #[test]
-    fn the_goal_and_the_language_are_told() {
+    fn goal_and_language_are_detected() {
         assert_eq!(read("-c a.c").goal, Goal::Objects);
         assert_eq!(read("-c -M a.c").goal, Goal::Text);
         assert_eq!(read("-E a.c").goal, Goal::Text);
@@ -378,20 +379,20 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_done_once_only_is_refused() {
+    fn single_output_options_are_refused() {
         let refused = |line: &str| {
             let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
-            CommandLine::read_for_several(&words, false).map_err(|error| error.to_string())
+            CommandLine::parse_multi_target(&words, false).map_err(|error| error.to_string())
         };
         assert!(refused("-c a.c b.c -o c.o").unwrap_err().contains("-o names one file"));
         assert!(refused("-x c -").unwrap_err().contains("standard input"));
         assert!(refused("-E -").is_ok());
         let line = refused("-c in/a.c in/b.c").unwrap();
-        assert_eq!(line.object_of(Path::new("in/b.c")), Path::new("b.o"));
+        assert_eq!(line.object_path_of(Path::new("in/b.c")), Path::new("b.o"));
     }
 
     #[test]
-    fn what_is_for_one_processor_goes_to_its_compiler() {
+    fn isa_specific_options_go_to_its_compiler_only() {
         let line = read("-O2 -Xarch_aarch64 -mcpu=neoverse-n1 -MMD -MF a.d -c a.c");
         let words = |isa, first| line.words_for(isa, first, |_| Some("there.c".into())).join(" ");
         assert_eq!(words(Isa::Aarch64, false), "-O2 -mcpu=neoverse-n1 -c there.c");

@@ -27,7 +27,7 @@ fn with(from: &str, to: &str) -> Result<Machine, String> {
 }
 
 #[test]
-fn what_was_found_is_read() {
+fn found_tables_are_parsed() {
     let machine = parse(&format!("{NODES}{FOUND}")).unwrap();
     let found = machine.found_between(NodeId(1), NodeId(0)).unwrap();
     assert_eq!((found.a, found.b, found.transport), (NodeId(0), NodeId(1), TransportKind::Window));
@@ -46,7 +46,7 @@ fn what_was_found_is_read() {
 }
 
 #[test]
-fn memory_that_channels_cannot_rely_on_is_named() {
+fn unsuitable_memory_is_reported() {
     for (from, to, fault) in [
         ("\"sequential\"", "\"release\"", Some("wake-ups can be lost")),
         ("\"sequential\"", "\"none\"", Some("messages can be torn")),
@@ -123,7 +123,7 @@ fn mistakes_are_shown_at_their_line() {
 
 /// An outdated file is reported with the remedy.
 #[test]
-fn what_is_out_of_date_names_the_remedy() {
+fn outdated_found_table_names_the_remedy() {
     for (from, to) in [("\"arm0\"", "\"gone\""), ("\"window\"", "\"shm\""), ("\"coherent\"", "\"flush\"")] {
         let error = with(from, to).unwrap_err();
         for part in

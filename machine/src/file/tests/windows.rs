@@ -28,7 +28,7 @@ fn a_window_joins_its_nodes() {
     assert_eq!(machine.link_between(NodeId(3), NodeId(4)), Some(TransportKind::Window));
     let window = machine.window_named("all").unwrap();
     assert_eq!(window.members, [0, 1, 3, 4].map(NodeId));
-    assert_eq!((window.id.0, window.size_mib, window.doorbells, window.own_of), (5, 64, 4, None));
+    assert_eq!((window.id.0, window.size_mib, window.doorbells, window.private_to), (5, 64, 4, None));
     assert_eq!((window.home, window.read_ns, window.line_ns), (NodeId(0), 0, 0));
     let window = machine.window_named("arms").unwrap();
     assert_eq!((window.home, window.read_ns, window.line_ns), (NodeId(3), 700, 60));
@@ -47,8 +47,8 @@ fn a_window_joins_its_nodes() {
 }
 
 #[test]
-fn windows_that_cannot_be() {
-    let window = |lines: &str| mistake(&arms(&format!("[[window]]\nname = \"arms\"\n{lines}\n")));
+fn impossible_windows() {
+    let window = |lines: &str| parse_error(&arms(&format!("[[window]]\nname = \"arms\"\n{lines}\n")));
     assert_eq!(
         window("nodes = [\"arm0\", \"amr1\"]"),
         "\
@@ -99,12 +99,12 @@ error: window `arms` is too small for its 3 nodes
 }
 
 #[test]
-fn windows_that_do_not_go_together() {
+fn conflicting_windows() {
     let windows = |windows: &[(&str, &str)]| {
         let tables = windows
             .iter()
             .map(|(name, rest)| format!("[[window]]\nname = \"{name}\"\ndoorbells = 2\n{rest}\n"));
-        mistake(&arms(&tables.collect::<String>()))
+        parse_error(&arms(&tables.collect::<String>()))
     };
     let two = "nodes = [\"arm0\", \"arm1\"]";
     let report = windows(&[("arm3", two)]);
@@ -122,9 +122,9 @@ fn windows_that_do_not_go_together() {
     let nodes = "[[node]]\nname = \"b\"\nkind = \"bare\"\nisa = \"riscv64\"\nwindow_mib = 8192\n\
                  [[node]]\nname = \"u\"\nkind = \"user\"\nisa = \"riscv64\"\n\
                  [[window]]\nname = \"w\"\nnodes = [\"host\", \"b\"]\nsize_mib = 8192\n";
-    let report = mistake(&nodes.replace("\"host\"", "\"u\""));
+    let report = parse_error(&nodes.replace("\"host\"", "\"u\""));
     assert!(report.contains("`u` (user) cannot be in a window"), "{report}");
-    let report = mistake(&format!("{nodes}[[window]]\nname = \"x\"\nnodes = [\"host\", \"b\"]\n"));
+    let report = parse_error(&format!("{nodes}[[window]]\nname = \"x\"\nnodes = [\"host\", \"b\"]\n"));
     assert!(report.starts_with("error: the windows of board `b` are too large together"), "{report}");
     assert!(report.contains("17 GiB with this one"), "{report}");
 }

@@ -7,7 +7,7 @@ fn temporary(name: &str) -> PathBuf {
 }
 
 #[test]
-fn the_archive_has_these_bytes() {
+fn archive_bytes_match_exactly() {
     let mut archive = Archive::new();
     archive.directory("bin");
     archive.file("bin/x", 0o755, b"hello");
@@ -128,23 +128,23 @@ fn a_boot_image_holds_the_kit() {
 }
 
 #[test]
-fn equal_archives_are_kept_once_and_old_ones_go() {
+fn equal_archives_are_stored_once_and_old_ones_evicted() {
     let folder = temporary("cache");
     let cache = folder.join("made/on/demand");
-    let first = keep(b"one", &cache).unwrap();
-    assert_eq!(keep(b"one", &cache).unwrap(), first);
+    let first = store(b"one", &cache).unwrap();
+    assert_eq!(store(b"one", &cache).unwrap(), first);
     assert_eq!(std::fs::read(&first).unwrap(), b"one");
-    let second = keep(b"two", &cache).unwrap();
-    let old = SystemTime::now() - KEEP - Duration::from_secs(60);
+    let second = store(b"two", &cache).unwrap();
+    let old = SystemTime::now() - MAX_CACHE_AGE - Duration::from_secs(60);
     for path in [&first, &second] {
         File::options().append(true).open(path).unwrap().set_modified(old).unwrap();
     }
     std::fs::write(cache.join("other"), "").unwrap();
-    keep(b"two", &cache).unwrap();
+    store(b"two", &cache).unwrap();
     let mut left: Vec<_> = std::fs::read_dir(&cache).unwrap().map(|entry| entry.unwrap().path()).collect();
     left.sort();
     assert_eq!(left, [second.clone(), cache.join("other")]);
-    assert!(use_again(&second) && !use_again(&first));
+    assert!(reuse_cached(&second) && !reuse_cached(&first));
     assert!(!first.exists());
     std::fs::remove_dir_all(&folder).unwrap();
 }
@@ -154,7 +154,7 @@ fn a_cache_that_cannot_be_written_is_named() {
     let folder = temporary("no-cache");
     let file = folder.join("file");
     std::fs::write(&file, "").unwrap();
-    let error = keep(b"one", &file).unwrap_err();
+    let error = store(b"one", &file).unwrap_err();
     assert!(error.to_string().contains(file.to_str().unwrap()), "{error}");
     std::fs::remove_dir_all(&folder).unwrap();
 }
@@ -197,8 +197,8 @@ fn the_cache_is_bounded() {
     };
     assert_eq!(gone(&[]), [""; 0]);
     // The most recently used archive is retained regardless of its size.
-    assert_eq!(gone(&[archive(0, 2 * KEEP_BYTES), archive(1, KEEP_BYTES)]), [""; 0]);
-    assert_eq!(gone(&[archive(0, 1), archive(1, KEEP_BYTES), archive(2, 1)]), ["2-1"]);
-    let old = KEEP.as_secs() + 1;
+    assert_eq!(gone(&[archive(0, 2 * MAX_CACHE_BYTES), archive(1, MAX_CACHE_BYTES)]), [""; 0]);
+    assert_eq!(gone(&[archive(0, 1), archive(1, MAX_CACHE_BYTES), archive(2, 1)]), ["2-1"]);
+    let old = MAX_CACHE_AGE.as_secs() + 1;
     assert_eq!(gone(&[archive(0, 1), archive(old, 7)]), [format!("{old}-7")]);
 }

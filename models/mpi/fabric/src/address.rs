@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_the_same_bytes_everywhere() {
+    fn addresses_are_encoded_little_endian() {
         let address = Address { endpoint: 0x0102_0304_0506_0708, domain: 0x1112_1314_1516_1718 };
         let bytes = address.to_bytes();
         let golden = [

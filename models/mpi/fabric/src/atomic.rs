@@ -48,7 +48,7 @@ pub enum Datatype {
 impl AtomicOp {
     /// Returns the operation with libfabric's number.
     #[must_use]
-    pub fn of_number(number: u32) -> Option<AtomicOp> {
+    pub fn from_number(number: u32) -> Option<AtomicOp> {
         use AtomicOp as Op;
         const ALL: [AtomicOp; 19] = [
             Op::Min,
@@ -82,7 +82,7 @@ impl AtomicOp {
 
     /// Returns whether the operation supports a datatype.
     #[must_use]
-    pub fn takes(self, datatype: Datatype) -> bool {
+    pub fn supports(self, datatype: Datatype) -> bool {
         use AtomicOp as Op;
         match datatype {
             Datatype::ComplexF32 | Datatype::ComplexF64 => matches!(
@@ -106,7 +106,7 @@ impl AtomicOp {
 impl Datatype {
     /// Returns the datatype with libfabric's number.
     #[must_use]
-    pub fn of_number(number: u32) -> Option<Datatype> {
+    pub fn from_number(number: u32) -> Option<Datatype> {
         use Datatype as Type;
         const ALL: [Datatype; 12] = [
             Type::I8,
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_do_what_they_are_called() {
+    fn operations_compute_their_results() {
         use AtomicOp as Op;
         for (op, expected) in [
             (Op::Min, -3),
@@ -335,12 +335,12 @@ mod tests {
 
     #[test]
     fn numbers_are_those_of_libfabric() {
-        assert_eq!(AtomicOp::of_number(18), Some(AtomicOp::MaskedSwap));
-        assert_eq!((AtomicOp::of_number(19), Datatype::of_number(12)), (None, None));
+        assert_eq!(AtomicOp::from_number(18), Some(AtomicOp::MaskedSwap));
+        assert_eq!((AtomicOp::from_number(19), Datatype::from_number(12)), (None, None));
         for number in 0..19 {
-            assert_eq!(AtomicOp::of_number(number).map(|op| op as u32), Some(number));
+            assert_eq!(AtomicOp::from_number(number).map(|op| op as u32), Some(number));
         }
-        assert_eq!(Datatype::of_number(9), Some(Datatype::F64));
-        assert!(!AtomicOp::Xor.takes(Datatype::F32) && AtomicOp::Xor.takes(Datatype::I8));
+        assert_eq!(Datatype::from_number(9), Some(Datatype::F64));
+        assert!(!AtomicOp::Xor.supports(Datatype::F32) && AtomicOp::Xor.supports(Datatype::I8));
     }
 }

@@ -105,15 +105,15 @@ pub enum CompletionKind {
 /// Numbers of completed operations, by kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counts {
-    done: [u64; 6],
+    succeeded: [u64; 6],
     failed: [u64; 6],
 }
 
 impl Counts {
     /// Returns how many operations of a kind have succeeded.
     #[must_use]
-    pub fn done(&self, kind: CompletionKind) -> u64 {
-        self.done[kind as usize]
+    pub fn succeeded(&self, kind: CompletionKind) -> u64 {
+        self.succeeded[kind as usize]
     }
 
     /// Returns how many operations of a kind have failed.
@@ -123,8 +123,8 @@ impl Counts {
     }
 
     #[inline]
-    pub(crate) fn note(&mut self, kind: CompletionKind, failed: bool) {
-        let counts = if failed { &mut self.failed } else { &mut self.done };
+    pub(crate) fn record(&mut self, kind: CompletionKind, failed: bool) {
+        let counts = if failed { &mut self.failed } else { &mut self.succeeded };
         counts[kind as usize] += 1;
     }
 }

@@ -24,8 +24,8 @@ pub use address::{ADDRESS_BYTES, Address};
 pub use atomic::{AtomicOp, Datatype};
 pub use completion::{Completion, CompletionKind, Counts, Failure, flags};
 pub use engine::{
-    Access, Atomic, Busy, CREDIT_BYTES, CREDIT_MESSAGES, Engine, INJECT_BYTES, MAX_ATOMIC_BYTES, NO_ADDRESS,
-    Peek, Read, Receive, Region, Send, Write,
+    Access, Atomic, CREDIT_BYTES, CREDIT_MESSAGES, Engine, INJECT_BYTES, MAX_ATOMIC_BYTES, NO_ADDRESS, Peek,
+    PostError, Read, Receive, Region, Send, Write,
 };
 pub use memory::Memory;
 pub use net::{ChannelNet, Event, Exposed, LinkEnd, LinkId, MAX_PIECES, Net, Replace, Stages};

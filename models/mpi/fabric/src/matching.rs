@@ -34,9 +34,9 @@ pub(crate) struct Unexpected {
 /// Location of the bytes of an unexpected message.
 #[derive(Debug)]
 pub(crate) enum Body {
-    Here(Box<[u8]>),
+    Buffered(Box<[u8]>),
     /// At the sender, under this id of its operation.
-    There(u64),
+    AtSender(u64),
 }
 
 /// Queues of posted receives and unexpected messages, once for tagged and once for untagged messages. Both
@@ -56,7 +56,7 @@ impl<M> Default for Matching<M> {
 }
 
 #[inline(always)]
-fn fits(tag: u64, ignore: u64, source: u64, sent_tag: u64, sender: u64) -> bool {
+fn matches_receive(tag: u64, ignore: u64, source: u64, sent_tag: u64, sender: u64) -> bool {
     (tag ^ sent_tag) & !ignore == 0 && (source == NO_ADDRESS || source == sender)
 }
 
@@ -73,15 +73,16 @@ impl<M> Matching<M> {
     /// Removes and returns the receive that a message goes to.
     #[inline]
     pub(crate) fn take_posted(&mut self, tag: u64, sender: u64) -> Option<Posted<M>> {
-        let takes = |posted: &Posted<M>| fits(posted.tag, posted.ignore, posted.source, tag, sender);
-        if self.posted.front().is_some_and(takes) {
+        let is_match =
+            |posted: &Posted<M>| matches_receive(posted.tag, posted.ignore, posted.source, tag, sender);
+        if self.posted.front().is_some_and(is_match) {
             return self.posted.pop_front();
         }
-        let index = self.posted.iter().position(takes)?;
+        let index = self.posted.iter().position(is_match)?;
         self.posted.remove(index)
     }
 
-    pub(crate) fn keep(&mut self, unexpected: Unexpected) {
+    pub(crate) fn push_unexpected(&mut self, unexpected: Unexpected) {
         self.unexpected.push_back(unexpected);
     }
 
@@ -93,8 +94,8 @@ impl<M> Matching<M> {
         source: u64,
         sender: impl Fn(u32) -> u64,
     ) -> Option<usize> {
-        let takes = |message: &Unexpected| {
-            fits(
+        let is_match = |message: &Unexpected| {
+            matches_receive(
                 tag,
                 ignore,
                 source,
@@ -102,25 +103,25 @@ impl<M> Matching<M> {
                 if source == NO_ADDRESS { 0 } else { sender(message.peer) },
             )
         };
-        self.unexpected.iter().position(takes)
+        self.unexpected.iter().position(is_match)
     }
 
     pub(crate) fn has_unexpected(&self) -> bool {
         !self.unexpected.is_empty()
     }
 
-    pub(crate) fn look(&self, index: usize) -> Option<&Unexpected> {
+    pub(crate) fn peek_unexpected(&self, index: usize) -> Option<&Unexpected> {
         self.unexpected.get(index)
     }
 
-    pub(crate) fn take(&mut self, index: usize) -> Option<Unexpected> {
+    pub(crate) fn take_unexpected(&mut self, index: usize) -> Option<Unexpected> {
         self.unexpected.remove(index)
     }
 
     /// Finds the message that a peer has offered under its operation `op`.
     pub(crate) fn find_offered(&self, peer: u32, op: u64) -> Option<usize> {
-        let is_it = |message: &Unexpected| matches!(message.body, Body::There(theirs) if theirs == op);
-        self.unexpected.iter().position(|message| message.peer == peer && is_it(message))
+        let is_op = |message: &Unexpected| matches!(message.body, Body::AtSender(peer_op) if peer_op == op);
+        self.unexpected.iter().position(|message| message.peer == peer && is_op(message))
     }
 
     pub(crate) fn claim(&mut self, context: usize, index: usize) {
@@ -133,12 +134,12 @@ impl<M> Matching<M> {
         self.claimed.remove(&context)
     }
 
-    /// Removes and returns all receives for which `such` is true.
-    pub(crate) fn withdraw(&mut self, such: impl Fn(&Posted<M>) -> bool) -> Vec<Posted<M>> {
+    /// Removes and returns all receives for which `predicate` is true.
+    pub(crate) fn remove_posted(&mut self, predicate: impl Fn(&Posted<M>) -> bool) -> Vec<Posted<M>> {
         let mut taken = Vec::new();
         let mut index = 0;
         while let Some(posted) = self.posted.get(index) {
-            if such(posted) {
+            if predicate(posted) {
                 taken.extend(self.posted.remove(index));
             } else {
                 index += 1;

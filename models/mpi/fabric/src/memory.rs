@@ -17,17 +17,17 @@ pub trait Memory {
     }
 
     /// Returns address and length in bytes if the memory is contiguous.
-    fn in_one_piece(&self) -> Option<(usize, usize)> {
+    fn as_contiguous(&self) -> Option<(usize, usize)> {
         None
     }
 
     /// Calls `take` with each piece of the `length` bytes at `offset`, in order. Bytes out of bounds are
     /// skipped.
-    fn each_source(&self, offset: usize, length: usize, take: impl FnMut(&[u8]));
+    fn for_each_source(&self, offset: usize, length: usize, take: impl FnMut(&[u8]));
 
     /// Calls `give` with each piece of the `length` bytes at `offset`, in order. Bytes out of bounds are
     /// skipped.
-    fn each_target(&mut self, offset: usize, length: usize, give: impl FnMut(&mut [u8]));
+    fn for_each_target(&mut self, offset: usize, length: usize, give: impl FnMut(&mut [u8]));
 
     /// Returns a part of the memory that refers to the same bytes.
     #[must_use]
@@ -38,14 +38,14 @@ pub trait Memory {
     /// Copies all bytes into a box.
     fn to_boxed(&self) -> Box<[u8]> {
         let mut bytes = Vec::with_capacity(self.len());
-        self.each_source(0, self.len(), |piece| bytes.extend_from_slice(piece));
+        self.for_each_source(0, self.len(), |piece| bytes.extend_from_slice(piece));
         bytes.into()
     }
 
     /// Copies `source` to `offset`, as far as it fits.
     fn put(&mut self, offset: usize, source: &[u8]) {
         let mut at = 0;
-        self.each_target(offset, source.len(), |piece| {
+        self.for_each_target(offset, source.len(), |piece| {
             piece.copy_from_slice(&source[at..at + piece.len()]);
             at += piece.len();
         });
@@ -70,9 +70,9 @@ impl<M: Memory> Payload<M> {
 
     /// Calls `take` with each piece of a range, which must be in bounds.
     #[inline]
-    pub(crate) fn each(&self, offset: usize, length: usize, mut take: impl FnMut(&[u8])) {
+    pub(crate) fn for_each(&self, offset: usize, length: usize, mut take: impl FnMut(&[u8])) {
         match self {
-            Payload::Lent(memory) => memory.each_source(offset, length, take),
+            Payload::Lent(memory) => memory.for_each_source(offset, length, take),
             Payload::Copied(bytes) => take(&bytes[offset..offset + length]),
         }
     }

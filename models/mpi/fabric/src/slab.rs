@@ -53,13 +53,13 @@ impl<T> Slab<T> {
         self.slots.len() - self.free.len()
     }
 
-    /// Returns the ids of all values for which `such` is true.
-    pub(crate) fn ids(&self, such: impl Fn(&T) -> bool) -> Vec<u64> {
-        let of = |(index, (generation, value)): (usize, &(u32, Option<T>))| {
-            value.as_ref().filter(|value| such(value))?;
+    /// Returns the ids of all values for which `predicate` is true.
+    pub(crate) fn ids(&self, predicate: impl Fn(&T) -> bool) -> Vec<u64> {
+        let matching_id = |(index, (generation, value)): (usize, &(u32, Option<T>))| {
+            value.as_ref().filter(|value| predicate(value))?;
             Some(u64::from(*generation) << 32 | index as u64)
         };
-        self.slots.iter().enumerate().filter_map(of).collect()
+        self.slots.iter().enumerate().filter_map(matching_id).collect()
     }
 }
 
@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_that_is_over_names_nothing() {
+    fn id_of_removed_entry_is_invalid() {
         let mut slab = Slab::default();
         let first = slab.insert('a');
         assert_eq!(slab.get_mut(first), Some(&mut 'a'));

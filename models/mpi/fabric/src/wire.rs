@@ -40,8 +40,8 @@ pub(crate) mod kind {
     pub(crate) const WRITE_STAGED: u8 = 14;
     pub(crate) const READ: u8 = 15;
     pub(crate) const ATOMIC: u8 = 16;
-    pub(crate) const REACH: u8 = 17;
-    pub(crate) const REACHABLE: u8 = 18;
+    pub(crate) const DIRECT_REQUEST: u8 = 17;
+    pub(crate) const DIRECT_REPLY: u8 = 18;
     pub(crate) const WITHDRAW: u8 = 19;
 }
 
@@ -69,7 +69,7 @@ impl Head {
     }
 
     #[inline(always)]
-    pub(crate) fn of_word(word: u64) -> Head {
+    pub(crate) fn from_word(word: u64) -> Head {
         Head {
             kind: word as u8,
             flags: (word >> 8) as u8,
@@ -109,25 +109,25 @@ impl<'a, 'm> Reader<'a, 'm> {
     }
 
     #[inline(always)]
-    pub(crate) fn word_if(&mut self, there: bool) -> Result<u64, Malformed> {
-        if there { self.word() } else { Ok(0) }
+    pub(crate) fn word_if(&mut self, present: bool) -> Result<u64, Malformed> {
+        if present { self.word() } else { Ok(0) }
     }
 
     /// Returns the number of bytes not read yet.
     #[inline(always)]
-    pub(crate) fn rest(&self) -> usize {
+    pub(crate) fn remaining(&self) -> usize {
         self.message.len() - self.at
     }
 
     /// Copies bytes from the unread rest.
     #[inline(always)]
     pub(crate) fn copy(&self, offset: usize, target: &mut [u8]) {
-        // In bounds, as callers check `rest` first; otherwise the target would stay unchanged.
+        // In bounds, as callers check `remaining` first; otherwise the target would stay unchanged.
         let _ = self.message.read_at(self.at + offset, target);
     }
 
-    pub(crate) fn rest_to_boxed(&self) -> Box<[u8]> {
-        let mut bytes = vec![0; self.rest()];
+    pub(crate) fn remaining_to_boxed(&self) -> Box<[u8]> {
+        let mut bytes = vec![0; self.remaining()];
         self.copy(0, &mut bytes);
         bytes.into()
     }
@@ -153,8 +153,8 @@ impl<'a, 'd> Writer<'a, 'd> {
     }
 
     #[inline(always)]
-    pub(crate) fn word_if(&mut self, there: bool, word: u64) {
-        if there {
+    pub(crate) fn word_if(&mut self, present: bool, word: u64) {
+        if present {
             self.word(word);
         }
     }
@@ -186,8 +186,10 @@ impl Envelope {
 
     #[inline(always)]
     pub(crate) fn flags(&self) -> u8 {
-        let of = |there: bool, flag: u8| if there { flag } else { 0 };
-        of(self.tagged, flag::TAGGED) | of(self.has_data, flag::DATA) | of(self.ack.is_some(), flag::ACK)
+        let if_set = |set: bool, flag: u8| if set { flag } else { 0 };
+        if_set(self.tagged, flag::TAGGED)
+            | if_set(self.has_data, flag::DATA)
+            | if_set(self.ack.is_some(), flag::ACK)
     }
 
     #[inline(always)]
@@ -214,13 +216,13 @@ pub(crate) enum Control {
     /// The sender's address: the first message of a peer that connected.
     Hello { endpoint: u64, domain: u64 },
     /// Requests the bytes of an offered message.
-    Accept { theirs: u64, ours: u64, length: u64 },
+    Accept { peer_op: u64, own_op: u64, length: u64 },
     /// The contents of a chunk have been copied, so it can be reused.
     Free { chunk: u16 },
     /// An operation of the peer has completed.
-    Done { theirs: u64, status: Status },
+    Done { peer_op: u64, status: Status },
     /// Withdraws a message of the sender, unless it has been received already.
-    Withdraw { ours: u64 },
+    Withdraw { own_op: u64 },
     /// Returns credit for messages that receives have taken.
     Credit { bytes: u64, messages: u64 },
     /// Grants the peer read access to the region with the sender's chunks.
@@ -228,16 +230,16 @@ pub(crate) enum Control {
     /// Reply to `Stage`: whether the chunks are mapped.
     StageReady { ready: bool },
     /// Requests direct access to the memory of a key.
-    Reach { key: u64 },
-    /// Reply to `Reach`: location of the next piece, or `None` if direct access is not possible.
-    Reachable { key: u64, at: Option<Reachable> },
+    DirectRequest { key: u64 },
+    /// Reply to `DirectRequest`: location of the next piece, or `None` if direct access is not possible.
+    DirectReply { key: u64, at: Option<ExposedPiece> },
     /// The result of an atomic operation.
-    Result { theirs: u64, bytes: Box<[u8]> },
+    Result { peer_op: u64, bytes: Box<[u8]> },
 }
 
 /// Location of a piece of registered memory for direct access.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Reachable {
+pub(crate) struct ExposedPiece {
     /// Capability for the region that contains it.
     pub(crate) capability: u64,
     /// Bytes of the region that the capability covers.
@@ -273,7 +275,7 @@ impl Status {
         self as u16
     }
 
-    fn of_number(number: u16) -> Result<Status, Malformed> {
+    fn from_number(number: u16) -> Result<Status, Malformed> {
         Ok(match number {
             0 => Status::Done,
             1 => Status::NoKey,
@@ -293,9 +295,9 @@ impl Control {
             Control::Free { .. } | Control::StageReady { .. } => 8,
             Control::Done { .. }
             | Control::Withdraw { .. }
-            | Control::Reach { .. }
-            | Control::Reachable { at: None, .. } => 16,
-            Control::Reachable { at: Some(_), .. } => 56,
+            | Control::DirectRequest { .. }
+            | Control::DirectReply { at: None, .. } => 16,
+            Control::DirectReply { at: Some(_), .. } => 56,
             Control::Credit { .. } | Control::Stage { .. } => 24,
             Control::Hello { .. } | Control::Accept { .. } => 32,
             Control::Result { bytes, .. } => 24 + bytes.len(),
@@ -309,18 +311,18 @@ impl Control {
                 let words = [Head::new(kind::HELLO).word(), PROTOCOL, *endpoint, *domain];
                 words.into_iter().for_each(|word| writer.word(word));
             }
-            Control::Accept { theirs, ours, length } => {
-                let words = [Head::new(kind::ACCEPT).word(), *theirs, *ours, *length];
+            Control::Accept { peer_op, own_op, length } => {
+                let words = [Head::new(kind::ACCEPT).word(), *peer_op, *own_op, *length];
                 words.into_iter().for_each(|word| writer.word(word));
             }
             Control::Free { chunk } => writer.word(Head { small: *chunk, ..Head::new(kind::FREE) }.word()),
-            Control::Done { theirs, status } => {
+            Control::Done { peer_op, status } => {
                 writer.word(Head { small: status.number(), ..Head::new(kind::DONE) }.word());
-                writer.word(*theirs);
+                writer.word(*peer_op);
             }
-            Control::Withdraw { ours } => {
+            Control::Withdraw { own_op } => {
                 writer.word(Head::new(kind::WITHDRAW).word());
-                writer.word(*ours);
+                writer.word(*own_op);
             }
             Control::Credit { bytes, messages } => {
                 let words = [Head::new(kind::CREDIT).word(), *bytes, *messages];
@@ -334,23 +336,23 @@ impl Control {
             Control::StageReady { ready } => {
                 writer.word(Head { small: u16::from(*ready), ..Head::new(kind::STAGE_READY) }.word());
             }
-            Control::Reach { key } => {
-                writer.word(Head::new(kind::REACH).word());
+            Control::DirectRequest { key } => {
+                writer.word(Head::new(kind::DIRECT_REQUEST).word());
                 writer.word(*key);
             }
-            Control::Reachable { key, at } => {
+            Control::DirectReply { key, at } => {
                 let small = at.map_or(0, |at| 1 | u16::from(at.read) << 1 | u16::from(at.write) << 2);
                 let more = at.map_or(0, |at| at.more);
-                writer.word(Head { small, length: more, ..Head::new(kind::REACHABLE) }.word());
+                writer.word(Head { small, length: more, ..Head::new(kind::DIRECT_REPLY) }.word());
                 writer.word(*key);
                 if let Some(at) = at {
                     let words = [at.capability, at.region_bytes, at.offset, at.base, at.length];
                     words.into_iter().for_each(|word| writer.word(word));
                 }
             }
-            Control::Result { theirs, bytes } => {
+            Control::Result { peer_op, bytes } => {
                 // Encoded as data of the operation, at offset 0.
-                let words = [Head::new(kind::DATA).word(), *theirs, 0];
+                let words = [Head::new(kind::DATA).word(), *peer_op, 0];
                 words.into_iter().for_each(|word| writer.word(word));
                 writer.bytes(bytes);
             }
@@ -367,11 +369,11 @@ impl Control {
                 Control::Hello { endpoint: reader.word()?, domain: reader.word()? }
             }
             kind::ACCEPT => {
-                Control::Accept { theirs: reader.word()?, ours: reader.word()?, length: reader.word()? }
+                Control::Accept { peer_op: reader.word()?, own_op: reader.word()?, length: reader.word()? }
             }
             kind::FREE => Control::Free { chunk: head.small },
-            kind::DONE => Control::Done { theirs: reader.word()?, status: Status::of_number(head.small)? },
-            kind::WITHDRAW => Control::Withdraw { ours: reader.word()? },
+            kind::DONE => Control::Done { peer_op: reader.word()?, status: Status::from_number(head.small)? },
+            kind::WITHDRAW => Control::Withdraw { own_op: reader.word()? },
             kind::CREDIT => Control::Credit { bytes: reader.word()?, messages: reader.word()? },
             kind::STAGE => {
                 let capability = reader.word()?;
@@ -379,12 +381,12 @@ impl Control {
                 Control::Stage { capability, chunk_bytes, chunks: head.small }
             }
             kind::STAGE_READY => Control::StageReady { ready: head.small != 0 },
-            kind::REACH => Control::Reach { key: reader.word()? },
-            kind::REACHABLE => {
+            kind::DIRECT_REQUEST => Control::DirectRequest { key: reader.word()? },
+            kind::DIRECT_REPLY => {
                 let key = reader.word()?;
                 let at = match head.small {
                     0 => None,
-                    small if small & !7 == 0 && small & 1 == 1 => Some(Reachable {
+                    small if small & !7 == 0 && small & 1 == 1 => Some(ExposedPiece {
                         capability: reader.word()?,
                         region_bytes: reader.word()?,
                         offset: reader.word()?,
@@ -396,11 +398,11 @@ impl Control {
                     }),
                     _ => return Err(Malformed),
                 };
-                Control::Reachable { key, at }
+                Control::DirectReply { key, at }
             }
             _ => return Err(Malformed),
         };
-        if reader.rest() == 0 { Ok(control) } else { Err(Malformed) }
+        if reader.remaining() == 0 { Ok(control) } else { Err(Malformed) }
     }
 }
 
@@ -417,13 +419,13 @@ mod tests {
     fn read(bytes: &[u8]) -> Result<Control, Malformed> {
         let message = Message::of_bytes(bytes);
         let mut reader = Reader::new(&message);
-        let head = Head::of_word(reader.word()?);
+        let head = Head::from_word(reader.word()?);
         Control::read(head, &mut reader)
     }
 
     #[test]
-    fn messages_about_transfers_are_these_bytes() {
-        let at = Reachable {
+    fn control_messages_have_golden_bytes() {
+        let at = ExposedPiece {
             capability: 3,
             region_bytes: 8192,
             offset: 16,
@@ -434,15 +436,15 @@ mod tests {
             more: 2,
         };
         let golden: [(Control, &[u64]); 12] = [
-            (Control::Reach { key: 7 }, &[17, 7]),
-            (Control::Reachable { key: 7, at: None }, &[18, 7]),
-            (Control::Reachable { key: 7, at: Some(at) }, &[0x2_0005_0012, 7, 3, 8192, 16, 5, 100]),
+            (Control::DirectRequest { key: 7 }, &[17, 7]),
+            (Control::DirectReply { key: 7, at: None }, &[18, 7]),
+            (Control::DirectReply { key: 7, at: Some(at) }, &[0x2_0005_0012, 7, 3, 8192, 16, 5, 100]),
             (Control::Hello { endpoint: 7, domain: 9 }, &[1, PROTOCOL, 7, 9]),
-            (Control::Accept { theirs: 3, ours: 4, length: 5 }, &[5, 3, 4, 5]),
+            (Control::Accept { peer_op: 3, own_op: 4, length: 5 }, &[5, 3, 4, 5]),
             (Control::Free { chunk: 0x102 }, &[0x0102_0008]),
-            (Control::Done { theirs: 6, status: Status::NoAccess }, &[0x0002_0009, 6]),
-            (Control::Done { theirs: 6, status: Status::Withdrawn }, &[0x0005_0009, 6]),
-            (Control::Withdraw { ours: 6 }, &[19, 6]),
+            (Control::Done { peer_op: 6, status: Status::NoAccess }, &[0x0002_0009, 6]),
+            (Control::Done { peer_op: 6, status: Status::Withdrawn }, &[0x0005_0009, 6]),
+            (Control::Withdraw { own_op: 6 }, &[19, 6]),
             (Control::Credit { bytes: 1, messages: 2 }, &[10, 1, 2]),
             (Control::Stage { capability: 8, chunk_bytes: 65536, chunks: 16 }, &[0x0010_000b, 8, 65536]),
             (Control::StageReady { ready: true }, &[0x0001_000c]),
@@ -460,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn an_envelope_has_what_its_flags_say() {
+    fn envelope_fields_follow_its_flags() {
         for bits in 0..8 {
             let envelope = Envelope {
                 tagged: bits & 1 != 0,
@@ -473,10 +475,10 @@ mod tests {
             envelope.write(kind::OFFER, 1, 2, &mut Writer::new(&mut Draft::of_bytes(&mut bytes)));
             let message = Message::of_bytes(&bytes);
             let mut reader = Reader::new(&message);
-            let head = Head::of_word(reader.word().unwrap());
+            let head = Head::from_word(reader.word().unwrap());
             assert_eq!((head.kind, head.small, head.length), (kind::OFFER, 1, 2));
             assert_eq!(Envelope::read(head, &mut reader), Ok(envelope));
-            assert_eq!(reader.rest(), 0);
+            assert_eq!(reader.remaining(), 0);
         }
     }
 }

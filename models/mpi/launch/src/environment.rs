@@ -9,8 +9,8 @@ use crate::installation::{Installation, InstallationError, YIELD_LIBRARY};
 use crate::program::Build;
 
 /// Prefixes of variables that other launchers set for their own ranks; not passed on.
-const OWN_PREFIXES: [&str; 3] = ["PMIX_", "OMPI_", "PRTE_"];
-const OWN_VARIABLES: [&str; 14] = [
+const LAUNCHER_PREFIXES: [&str; 3] = ["PMIX_", "OMPI_", "PRTE_"];
+const LAUNCHER_VARIABLES: [&str; 14] = [
     "PMI_FD",
     "PMI_RANK",
     "PMI_SIZE",
@@ -29,14 +29,14 @@ const OWN_VARIABLES: [&str; 14] = [
 
 /// Prefixes of variables passed to every node: they control MPI, libfabric, OpenMP and Tombolo. The rest of
 /// the environment applies to the host only.
-const TRAVELLING_PREFIXES: [&str; 10] =
+const FORWARDED_PREFIXES: [&str; 10] =
     ["PMI_", "FI_", "MPIR_", "MPICH_", "ROMIO_", "UCX_", "I_MPI_", "OMP_", "MPI4PY_", "TOMBOLO_"];
 
 /// Limit of an environment, in bytes: it is sent in one message.
 const MAX_ENVIRONMENT_BYTES: usize = 40 << 10;
 
 /// The value `kernel` selects the C library's `sched_yield`.
-const YIELD: &str = "TOMBOLO_YIELD";
+const YIELD_VARIABLE: &str = "TOMBOLO_YIELD";
 
 /// Whether MPI sees the ranks of one node as sharing memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -52,9 +52,9 @@ pub enum SharedMemory {
 #[derive(Clone, Debug)]
 pub struct Environment {
     /// Variables of the launcher.
-    own: Vec<(String, String)>,
+    inherited: Vec<(String, String)>,
     /// Variables requested by the user, for all nodes.
-    given: Vec<(String, String)>,
+    requested: Vec<(String, String)>,
     shared_memory: SharedMemory,
     /// The kit, or the reason why it was not found.
     kit: Result<Kit, String>,
@@ -68,7 +68,7 @@ pub enum MissingMpi {
     Installation {
         /// The node.
         node: String,
-        /// What is missing.
+        /// Missing part of the installation.
         source: InstallationError,
     },
     /// A library that the program is linked with.
@@ -76,7 +76,7 @@ pub enum MissingMpi {
     Library {
         /// The node.
         node: String,
-        /// What is missing.
+        /// File name of the library.
         library: String,
         /// Path that was searched.
         path: PathBuf,
@@ -92,19 +92,20 @@ pub enum MissingMpi {
 }
 
 impl Environment {
-    /// Combines the launcher's environment `own` with the variables requested by the user.
+    /// Combines the launcher's environment `inherited` with the variables requested by the user.
     #[must_use]
     pub fn new(
-        own: impl IntoIterator<Item = (String, String)>,
-        given: Vec<(String, String)>,
+        inherited: impl IntoIterator<Item = (String, String)>,
+        requested: Vec<(String, String)>,
         shared_memory: SharedMemory,
     ) -> Environment {
-        let is_own = |name: &str| {
-            OWN_VARIABLES.contains(&name) || OWN_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
+        let is_launcher_variable = |name: &str| {
+            LAUNCHER_VARIABLES.contains(&name)
+                || LAUNCHER_PREFIXES.iter().any(|prefix| name.starts_with(prefix))
         };
-        let own = own.into_iter().filter(|(name, _)| !is_own(name)).collect();
+        let inherited = inherited.into_iter().filter(|(name, _)| !is_launcher_variable(name)).collect();
         let kit = Kit::locate().map_err(|error| error.to_string());
-        Environment { own, given, shared_memory, kit }
+        Environment { inherited, requested, shared_memory, kit }
     }
 
     /// Whether MPI sees the ranks of one node as sharing memory.
@@ -115,9 +116,9 @@ impl Environment {
 
     /// Adds requested variables, which override all others.
     #[must_use]
-    pub fn with(&self, given: &[(String, String)]) -> Environment {
+    pub fn with(&self, requested: &[(String, String)]) -> Environment {
         let mut more = self.clone();
-        more.given.extend_from_slice(given);
+        more.requested.extend_from_slice(requested);
         more
     }
 
@@ -125,9 +126,9 @@ impl Environment {
     #[must_use]
     pub fn value(&self, name: &str) -> Option<&str> {
         let find = |from: &[(String, String)]| from.iter().rposition(|(of, _)| of == name);
-        find(&self.given)
-            .map(|at| &self.given[at])
-            .or_else(|| find(&self.own).map(|at| &self.own[at]))
+        find(&self.requested)
+            .map(|at| &self.requested[at])
+            .or_else(|| find(&self.inherited).map(|at| &self.inherited[at]))
             .map(|(_, value)| value.as_str())
     }
 
@@ -147,14 +148,14 @@ impl Environment {
         checked.map_err(|source| MissingMpi::Installation { node: node.name.clone(), source })
     }
 
-    /// Checks that the node has the libraries of a build; `brings` if the program finds its MPI by its run
-    /// path.
+    /// Checks that the node has the libraries of a build; `finds_own_mpi` if the program finds its MPI by its
+    /// run path.
     ///
     /// # Errors
     /// [`MissingMpi`].
-    pub fn check(&self, node: &NodeInfo, build: &Build, brings: bool) -> Result<(), MissingMpi> {
+    pub fn check(&self, node: &NodeInfo, build: &Build, finds_own_mpi: bool) -> Result<(), MissingMpi> {
         let Some((_, library)) = &build.mpi else { return Ok(()) };
-        let found = brings || (node.kind == NodeKind::Host && self.host_has(library));
+        let found = finds_own_mpi || (node.kind == NodeKind::Host && self.host_has(library));
         if !found {
             let path = self.installation(node)?.folder().join("lib");
             if !path.join(library).exists() {
@@ -166,7 +167,7 @@ impl Environment {
 
     /// Whether the host's dynamic loader finds a library on its own.
     fn host_has(&self, library: &str) -> bool {
-        const USUAL: [&str; 6] = [
+        const DEFAULT_FOLDERS: [&str; 6] = [
             "/lib/x86_64-linux-gnu",
             "/usr/lib/x86_64-linux-gnu",
             "/lib64",
@@ -174,39 +175,39 @@ impl Environment {
             "/usr/lib",
             "/usr/local/lib",
         ];
-        let stated = self.value("LD_LIBRARY_PATH").unwrap_or_default();
-        stated
+        let search_path = self.value("LD_LIBRARY_PATH").unwrap_or_default();
+        search_path
             .split(':')
-            .chain(USUAL)
+            .chain(DEFAULT_FOLDERS)
             .any(|folder| !folder.is_empty() && Path::new(folder).join(library).exists())
     }
 
-    /// Builds the environment of all ranks of a node; `brings` as in [`check`](Self::check). Also returns the
-    /// host's variables that exceeded the size limit.
+    /// Builds the environment of all ranks of a node; `finds_own_mpi` as in [`check`](Self::check). Also
+    /// returns the host's variables that exceeded the size limit.
     #[must_use]
-    pub fn on(&self, node: &NodeInfo, brings: bool) -> (Vec<(String, String)>, Vec<String>) {
+    pub fn for_node(&self, node: &NodeInfo, finds_own_mpi: bool) -> (Vec<(String, String)>, Vec<String>) {
         let is_host = node.kind == NodeKind::Host;
-        let travels = |name: &str| TRAVELLING_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
+        let is_forwarded = |name: &str| FORWARDED_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
         let mut all = Variables::default();
         self.mpi_defaults(node, &mut all);
-        let mut own: Vec<&(String, String)> =
-            self.own.iter().filter(|(name, _)| is_host || travels(name)).collect();
+        let mut inherited: Vec<&(String, String)> =
+            self.inherited.iter().filter(|(name, _)| is_host || is_forwarded(name)).collect();
         // The longest are dropped first: `LS_COLORS`, exported shell functions.
-        own.sort_by_key(|(name, value)| name.len() + value.len());
-        let mut left = Vec::new();
-        for (name, value) in own {
+        inherited.sort_by_key(|(name, value)| name.len() + value.len());
+        let mut dropped = Vec::new();
+        for (name, value) in inherited {
             if all.bytes + name.len() + value.len() > MAX_ENVIRONMENT_BYTES {
-                left.push(name.clone());
+                dropped.push(name.clone());
             } else {
                 all.set(name, value.clone());
             }
         }
-        for (name, value) in &self.given {
+        for (name, value) in &self.requested {
             all.set(name, value.clone());
         }
-        self.library_path(node, brings, &mut all);
+        self.library_path(node, finds_own_mpi, &mut all);
         self.preload(node, &mut all);
-        (all.list, left)
+        (all.list, dropped)
     }
 
     /// Sets the defaults that make MPI use Tombolo, unless the launcher's environment overrides them.
@@ -245,7 +246,7 @@ impl Environment {
     /// kernel only if another thread can run.
     fn preload(&self, node: &NodeInfo, all: &mut Variables) {
         const NAME: &str = "LD_PRELOAD";
-        let is_wanted = all.get(YIELD).is_none_or(|how| how != "kernel");
+        let is_wanted = all.get(YIELD_VARIABLE).is_none_or(|how| how != "kernel");
         let Ok(installation) = self.installation(node) else { return };
         if !is_wanted || !installation.has_yield() {
             return;
@@ -253,7 +254,7 @@ impl Environment {
         let library = installation.folder_on(node.kind == NodeKind::Host).join(YIELD_LIBRARY);
         // The loader splits LD_PRELOAD at spaces and colons, and warns in every program.
         let Some(library) = library.to_str().filter(|path| !path.contains([' ', ':'])) else { return };
-        let all_of_them = match all.get(NAME).filter(|before| !before.is_empty()) {
+        let libraries = match all.get(NAME).filter(|before| !before.is_empty()) {
             Some(before) => format!("{before}:{library}"),
             None => library.to_owned(),
         };
@@ -261,14 +262,14 @@ impl Environment {
             // LD_PRELOAD itself would apply to the emulator, a host program, and fail to load a foreign
             // library.
             const FOR_EMULATED: &str = "QEMU_SET_ENV";
-            let own = format!("{NAME}={all_of_them}");
+            let inherited = format!("{NAME}={libraries}");
             all.set(
                 FOR_EMULATED,
-                all.get(FOR_EMULATED).map_or(own.clone(), |before| format!("{before},{own}")),
+                all.get(FOR_EMULATED).map_or(inherited.clone(), |before| format!("{before},{inherited}")),
             );
             all.remove(NAME);
         } else {
-            all.set(NAME, all_of_them);
+            all.set(NAME, libraries);
         }
     }
 
@@ -278,9 +279,10 @@ impl Environment {
     }
 
     /// Appends our library folders after the launcher's; programs that bring their own MPI keep theirs first.
-    fn library_path(&self, node: &NodeInfo, brings: bool, all: &mut Variables) {
+    fn library_path(&self, node: &NodeInfo, finds_own_mpi: bool, all: &mut Variables) {
         const NAME: &str = "LD_LIBRARY_PATH";
-        let Some(lib) = self.folder_on(node).map(|folder| folder.join("lib")).filter(|_| !brings) else {
+        let Some(lib) = self.folder_on(node).map(|folder| folder.join("lib")).filter(|_| !finds_own_mpi)
+        else {
             return;
         };
         let lib = lib.to_string_lossy();
@@ -342,45 +344,46 @@ mod tests {
     }
 
     /// An environment with a complete kit in a temporary folder.
-    struct WithKit(Environment, PathBuf);
+    struct TestKit(Environment, PathBuf);
 
-    impl WithKit {
-        fn new(name: &str, own: &[(&str, &str)], given: &[(&str, &str)]) -> WithKit {
+    impl TestKit {
+        fn new(name: &str, inherited: &[(&str, &str)], requested: &[(&str, &str)]) -> TestKit {
             let root = std::env::temp_dir().join(format!("tombolo-mpi-kit-{name}-{}", std::process::id()));
             for isa in ["x86_64", "aarch64"] {
-                let ours = ["fi/libtombolo-fi.so", "lib/libtombolo-yield.so"];
-                for file in ours.into_iter().chain(["lib/libmpi.so.12", "lib/libmpi.so", "version"]) {
+                let kit_files = ["fi/libtombolo-fi.so", "lib/libtombolo-yield.so"];
+                for file in kit_files.into_iter().chain(["lib/libmpi.so.12", "lib/libmpi.so", "version"]) {
                     let path = root.join("mpi").join(isa).join("opt/tombolo/mpi").join(file);
                     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
                     std::fs::write(path, "").unwrap();
                 }
             }
-            let mut environment = Environment::new(pairs(own), pairs(given), SharedMemory::Tombolo);
+            let mut environment = Environment::new(pairs(inherited), pairs(requested), SharedMemory::Tombolo);
             environment.kit = Ok(Kit::at(&root));
-            WithKit(environment, root)
+            TestKit(environment, root)
         }
     }
 
-    impl Drop for WithKit {
+    impl Drop for TestKit {
         fn drop(&mut self) {
             let _ = std::fs::remove_dir_all(&self.1);
         }
     }
 
     fn value<'a>(all: &'a [(String, String)], name: &str) -> Option<&'a str> {
-        let mut of = all.iter().filter(|(of, _)| of == name);
-        let found = of.next().map(|(_, value)| value.as_str());
-        assert!(of.next().is_none(), "{name} comes twice");
+        let mut matches = all.iter().filter(|(key, _)| key == name);
+        let found = matches.next().map(|(_, value)| value.as_str());
+        assert!(matches.next().is_none(), "{name} comes twice");
         found
     }
 
     #[test]
-    fn each_node_has_what_it_can_use() {
-        let own = [("HOME", "/home/a"), ("FI_LOG_LEVEL", "warn"), ("PMI_FD", "7"), ("PMIX_NAMESPACE", "x")];
-        let with = WithKit::new("each", &own, &[("GIVEN", "1"), ("HOME", "/given")]);
-        let (host, left) = with.0.on(&node(NodeKind::Host, Isa::X86_64), false);
-        assert!(left.is_empty());
-        let kit = with.1.join("mpi/x86_64/opt/tombolo/mpi");
+    fn environment_fits_the_kind_of_node() {
+        let inherited =
+            [("HOME", "/home/a"), ("FI_LOG_LEVEL", "warn"), ("PMI_FD", "7"), ("PMIX_NAMESPACE", "x")];
+        let test_kit = TestKit::new("each", &inherited, &[("GIVEN", "1"), ("HOME", "/given")]);
+        let (host, dropped) = test_kit.0.for_node(&node(NodeKind::Host, Isa::X86_64), false);
+        assert!(dropped.is_empty());
+        let kit = test_kit.1.join("mpi/x86_64/opt/tombolo/mpi");
         for (name, expected) in [
             ("HOME", Some("/given")),
             ("GIVEN", Some("1")),
@@ -398,8 +401,8 @@ mod tests {
         ] {
             assert_eq!(value(&host, name), expected, "{name}");
         }
-        let with = WithKit::new("far", &own, &[("GIVEN", "1")]);
-        let (user, _) = with.0.on(&node(NodeKind::User, Isa::Aarch64), false);
+        let test_kit = TestKit::new("far", &inherited, &[("GIVEN", "1")]);
+        let (user, _) = test_kit.0.for_node(&node(NodeKind::User, Isa::Aarch64), false);
         for (name, expected) in [
             ("HOME", None),
             ("GIVEN", Some("1")),
@@ -408,7 +411,7 @@ mod tests {
             ("LD_LIBRARY_PATH", Some("/opt/tombolo/mpi/lib")),
             ("LD_PRELOAD", None),
             ("QEMU_SET_ENV", Some("LD_PRELOAD=/opt/tombolo/mpi/lib/libtombolo-yield.so")),
-            ("QEMU_LD_PREFIX", with.1.join("mpi/aarch64").to_str()),
+            ("QEMU_LD_PREFIX", test_kit.1.join("mpi/aarch64").to_str()),
             ("UCX_MEM_EVENTS", Some("n")),
         ] {
             assert_eq!(value(&user, name), expected, "{name}");
@@ -416,23 +419,25 @@ mod tests {
     }
 
     #[test]
-    fn whoever_says_something_wins() {
-        let own = [("FI_PROVIDER", "tcp"), ("MPIR_CVAR_CH4_NETMOD", "ucx"), ("LD_LIBRARY_PATH", "/mine")];
-        let with = WithKit::new("wins", &own, &[]);
-        let (host, _) = with.0.on(&node(NodeKind::Host, Isa::X86_64), false);
+    fn explicit_variables_override_defaults() {
+        let inherited =
+            [("FI_PROVIDER", "tcp"), ("MPIR_CVAR_CH4_NETMOD", "ucx"), ("LD_LIBRARY_PATH", "/mine")];
+        let test_kit = TestKit::new("wins", &inherited, &[]);
+        let (host, _) = test_kit.0.for_node(&node(NodeKind::Host, Isa::X86_64), false);
         assert_eq!(value(&host, "FI_PROVIDER"), Some("tcp"));
         assert_eq!(value(&host, "FI_PROVIDER_PATH"), None);
         assert_eq!(value(&host, "MPIR_CVAR_CH4_NETMOD"), Some("ucx"));
         let path = value(&host, "LD_LIBRARY_PATH").unwrap();
         assert!(path.starts_with("/mine:") && path.ends_with("/lib"), "{path}");
-        let (brings, _) = with.0.on(&node(NodeKind::Host, Isa::X86_64), true);
-        assert_eq!(value(&brings, "LD_LIBRARY_PATH"), Some("/mine"));
+        let (finds_own_mpi, _) = test_kit.0.for_node(&node(NodeKind::Host, Isa::X86_64), true);
+        assert_eq!(value(&finds_own_mpi, "LD_LIBRARY_PATH"), Some("/mine"));
     }
 
     #[test]
     fn ucx_watches_no_memory_where_it_carries_nothing() {
-        let memory_events = |name: &str, own: &[(&str, &str)]| {
-            let (user, _) = WithKit::new(name, own, &[]).0.on(&node(NodeKind::User, Isa::Aarch64), false);
+        let memory_events = |name: &str, inherited: &[(&str, &str)]| {
+            let (user, _) =
+                TestKit::new(name, inherited, &[]).0.for_node(&node(NodeKind::User, Isa::Aarch64), false);
             value(&user, "UCX_MEM_EVENTS").map(str::to_owned)
         };
         assert_eq!(memory_events("ofi", &[("MPIR_CVAR_CH4_NETMOD", "ofi")]).as_deref(), Some("n"));
@@ -442,55 +447,55 @@ mod tests {
     }
 
     #[test]
-    fn ranks_yield_as_they_are_told_to() {
-        let with = WithKit::new("yield", &[("LD_PRELOAD", "/mine.so")], &[]);
-        let (host, _) = with.0.on(&node(NodeKind::Host, Isa::X86_64), false);
+    fn yield_library_is_preloaded_unless_disabled() {
+        let test_kit = TestKit::new("yield", &[("LD_PRELOAD", "/mine.so")], &[]);
+        let (host, _) = test_kit.0.for_node(&node(NodeKind::Host, Isa::X86_64), false);
         let preloaded = value(&host, "LD_PRELOAD").unwrap();
         assert!(
             preloaded.starts_with("/mine.so:") && preloaded.ends_with("libtombolo-yield.so"),
             "{preloaded}"
         );
-        let given = with.0.with(&pairs(&[("LD_PRELOAD", "/theirs.so"), ("QEMU_SET_ENV", "A=b")]));
-        let (user, _) = given.on(&node(NodeKind::User, Isa::Aarch64), false);
+        let requested = test_kit.0.with(&pairs(&[("LD_PRELOAD", "/theirs.so"), ("QEMU_SET_ENV", "A=b")]));
+        let (user, _) = requested.for_node(&node(NodeKind::User, Isa::Aarch64), false);
         let expected = "A=b,LD_PRELOAD=/theirs.so:/opt/tombolo/mpi/lib/libtombolo-yield.so";
         assert_eq!((value(&user, "QEMU_SET_ENV"), value(&user, "LD_PRELOAD")), (Some(expected), None));
-        let kernel = with.0.with(&pairs(&[("TOMBOLO_YIELD", "kernel")]));
-        let (host, _) = kernel.on(&node(NodeKind::Host, Isa::X86_64), false);
+        let kernel = test_kit.0.with(&pairs(&[("TOMBOLO_YIELD", "kernel")]));
+        let (host, _) = kernel.for_node(&node(NodeKind::Host, Isa::X86_64), false);
         assert_eq!(value(&host, "LD_PRELOAD"), Some("/mine.so"));
-        std::fs::remove_file(with.1.join("mpi/aarch64/opt/tombolo/mpi/lib/libtombolo-yield.so")).unwrap();
-        let (arm, _) = with.0.on(&node(NodeKind::Vm, Isa::Aarch64), false);
+        std::fs::remove_file(test_kit.1.join("mpi/aarch64/opt/tombolo/mpi/lib/libtombolo-yield.so")).unwrap();
+        let (arm, _) = test_kit.0.for_node(&node(NodeKind::Vm, Isa::Aarch64), false);
         assert_eq!(value(&arm, "LD_PRELOAD"), None, "there is none");
     }
 
     #[test]
-    fn what_is_missing_is_named() {
-        let with = WithKit::new("missing", &[], &[]);
+    fn missing_libraries_are_named() {
+        let test_kit = TestKit::new("missing", &[], &[]);
         let build = |library: &str| Build {
             target: Target { bare: false, isa: Isa::Aarch64 },
             mpi: Some((Mpi::Mpich, library.to_owned())),
             run_path: Vec::new(),
         };
         let (arm, riscv) = (node(NodeKind::Vm, Isa::Aarch64), node(NodeKind::User, Isa::Riscv64));
-        assert_eq!(with.0.check(&arm, &build("libmpi.so.12"), false), Ok(()));
-        let error = with.0.check(&arm, &build("libmpi_abi.so.0"), false).unwrap_err().to_string();
+        assert_eq!(test_kit.0.check(&arm, &build("libmpi.so.12"), false), Ok(()));
+        let error = test_kit.0.check(&arm, &build("libmpi_abi.so.0"), false).unwrap_err().to_string();
         assert!(error.contains("node vm has no libmpi_abi.so.0") && error.contains("mpicc"), "{error}");
-        let error = with.0.check(&riscv, &build("libmpi.so.12"), true).unwrap_err().to_string();
+        let error = test_kit.0.check(&riscv, &build("libmpi.so.12"), true).unwrap_err().to_string();
         assert!(error.contains("on node user there is no MPI for riscv64"), "{error}");
-        std::fs::remove_file(with.1.join("mpi/aarch64/opt/tombolo/mpi/fi/libtombolo-fi.so")).unwrap();
-        let error = with.0.check(&arm, &build("libmpi.so.12"), true).unwrap_err().to_string();
+        std::fs::remove_file(test_kit.1.join("mpi/aarch64/opt/tombolo/mpi/fi/libtombolo-fi.so")).unwrap();
+        let error = test_kit.0.check(&arm, &build("libmpi.so.12"), true).unwrap_err().to_string();
         assert!(error.contains("fi/libtombolo-fi.so: run `make mpi`"), "{error}");
-        let with = with.0.with(&pairs(&[("FI_PROVIDER", "tcp")]));
-        assert_eq!(with.check(&riscv, &build("libmpi.so.12"), true), Ok(()), "it is not asked for");
+        let tcp = test_kit.0.with(&pairs(&[("FI_PROVIDER", "tcp")]));
+        assert_eq!(tcp.check(&riscv, &build("libmpi.so.12"), true), Ok(()), "it is not asked for");
     }
 
     #[test]
-    fn what_has_no_room_is_said() {
+    fn variables_over_the_size_limit_are_reported() {
         let long = "x".repeat(MAX_ENVIRONMENT_BYTES);
         let environment =
             Environment::new(pairs(&[("LONG", &long), ("SHORT", "1")]), Vec::new(), SharedMemory::Mpi);
-        let (all, left) = environment.on(&node(NodeKind::Host, Isa::X86_64), true);
+        let (all, dropped) = environment.for_node(&node(NodeKind::Host, Isa::X86_64), true);
         assert_eq!(value(&all, "MPIR_CVAR_NOLOCAL"), None, "MPI's shared memory is asked for");
-        assert_eq!(left, ["LONG"]);
+        assert_eq!(dropped, ["LONG"]);
         assert_eq!(value(&all, "SHORT"), Some("1"));
     }
 }

@@ -13,8 +13,13 @@ pub const PREFIX: &str = "/opt/tombolo/mpi";
 pub(crate) const YIELD_LIBRARY: &str = "lib/libtombolo-yield.so";
 
 /// Location in the kit: a tree that nodes mount at their roots.
-const MPI: Library =
-    Library { what: "MPI", name: "mpi", inside: PREFIX.split_at(1).1, proof: "lib/libmpi.so", isas: ISAS };
+const MPI: Library = Library {
+    what: "MPI",
+    name: "mpi",
+    subfolder: PREFIX.split_at(1).1,
+    marker_file: "lib/libmpi.so",
+    isas: ISAS,
+};
 
 /// MPI is not installed for an instruction set.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -23,12 +28,12 @@ pub enum InstallationError {
     #[error(transparent)]
     Missing(#[from] gcc::InstallationError),
     /// Tombolo's libfabric provider is missing, without which ranks cannot reach other nodes.
-    #[error("the provider for {isa} is missing, {}: run `make mpi`", looked_at.display())]
+    #[error("the provider for {isa} is missing, {}: run `make mpi`", searched.display())]
     NoProvider {
         /// The instruction set.
         isa: Isa,
         /// Path that was searched.
-        looked_at: PathBuf,
+        searched: PathBuf,
     },
 }
 
@@ -91,11 +96,11 @@ impl Installation {
     /// # Errors
     /// [`InstallationError::NoProvider`].
     pub fn check_provider(&self) -> Result<(), InstallationError> {
-        let looked_at = self.folder().join("fi/libtombolo-fi.so");
-        if looked_at.is_file() {
+        let searched = self.folder().join("fi/libtombolo-fi.so");
+        if searched.is_file() {
             Ok(())
         } else {
-            Err(InstallationError::NoProvider { isa: self.0.isa, looked_at })
+            Err(InstallationError::NoProvider { isa: self.0.isa, searched })
         }
     }
 }
@@ -105,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_in_the_kit_is_named() {
+    fn missing_installation_is_named() {
         let folder = std::env::temp_dir().join(format!("tombolo-mpi-{}", std::process::id()));
         let mpi = folder.join("mpi/aarch64/opt/tombolo/mpi");
         std::fs::create_dir_all(mpi.join("lib")).unwrap();

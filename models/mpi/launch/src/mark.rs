@@ -72,7 +72,7 @@ pub(crate) fn note(kind: u32, value: &str) -> Vec<u8> {
 pub struct DifferentBuilds {
     image: String,
     isas: (Isa, Isa),
-    what: Difference,
+    difference: Difference,
 }
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -84,7 +84,7 @@ enum Difference {
 impl fmt::Display for DifferentBuilds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (first, second) = self.isas;
-        match &self.what {
+        match &self.difference {
             Difference::Mpi(one, other) => write!(
                 f,
                 "the builds of `{}` cannot be in one job: that for {first} is linked with {one}, that for {second} with \
@@ -111,7 +111,8 @@ pub fn check_builds(image: &Image) -> Result<(), DifferentBuilds> {
         image.programs().map(|program| (program.target.isa, Mark::of(&program))).collect();
     let Some(((first, mark), others)) = marks.split_first() else { return Ok(()) };
     for (isa, other) in others {
-        let differ = |what| DifferentBuilds { image: image.name().to_owned(), isas: (*first, *isa), what };
+        let differ =
+            |difference| DifferentBuilds { image: image.name().to_owned(), isas: (*first, *isa), difference };
         if let (Some(one), Some(two)) = (&mark.mpi, &other.mpi)
             && one != two
         {
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn builds_of_one_program_are_told_from_others() {
+    fn builds_of_different_programs_are_detected() {
         let check =
             |x86: &[Vec<u8>], arm: &[Vec<u8>]| check_builds(&image(x86, arm)).map_err(|why| why.to_string());
         let (four, five) = (mpi("mpich 4, ABI mpich"), mpi("mpich 5, ABI mpich"));
@@ -212,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn notes_of_others_are_no_marks() {
+    fn foreign_notes_are_ignored() {
         let mut of_gnu = note(MPI, "gnu");
         of_gnu[12..16].copy_from_slice(b"GNU\0");
         let bytes = program(Isa::X86_64, &[of_gnu, mpi("one"), note(9, "later"), source("x 1")]);

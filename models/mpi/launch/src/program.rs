@@ -104,7 +104,7 @@ pub enum ProgramError {
         path: PathBuf,
         /// Target of that build.
         target: Target,
-        /// What is wrong.
+        /// Description of the defect.
         source: elf::ElfError,
     },
     /// The builds of an image are linked with different MPI libraries.
@@ -132,7 +132,7 @@ pub enum ProgramError {
         library: String,
     },
     /// The program has no build for the node.
-    #[error("{}", no_build(path, node, available, *is_script))]
+    #[error("{}", missing_build_text(path, node, available, *is_script))]
     NoBuild {
         /// The program.
         path: PathBuf,
@@ -145,7 +145,12 @@ pub enum ProgramError {
     },
 }
 
-fn no_build(path: &Path, (node, target): &(String, Target), available: &[Target], is_script: bool) -> String {
+fn missing_build_text(
+    path: &Path,
+    (node, target): &(String, Target),
+    available: &[Target],
+    is_script: bool,
+) -> String {
     let path = path.display();
     if is_script {
         return format!(
@@ -161,7 +166,7 @@ fn no_build(path: &Path, (node, target): &(String, Target), available: &[Target]
 }
 
 /// Shell command that replaces the shell by the program.
-const TAKE_PLACE: &str = "exec \"$0\" \"$@\"";
+const EXEC_SCRIPT: &str = "exec \"$0\" \"$@\"";
 
 impl Program {
     /// Finds a program. A name with a `/` is a path; any other name is searched for on `path` (the value of
@@ -186,7 +191,7 @@ impl Program {
 
     fn open(name: &str, path: &Path) -> Result<Program, ProgramError> {
         let is_program = kit::find_program(path).is_some();
-        let head = head_of(path);
+        let head = read_magic(path);
         let is_elf = head.as_deref().is_some_and(elf::is_elf);
         let (name, path) = (name.to_owned(), path.to_owned());
         if is_elf && !is_program {
@@ -204,19 +209,19 @@ impl Program {
             }
             Err(error) => return Err(error.into()),
         };
-        let beside = if is_elf { image_beside(&path, &image) } else { None };
+        let beside = if is_elf { find_image(&path, &image) } else { None };
         let (beside, image) = match beside {
             Some((beside, whole)) => (Some(beside), whole),
             None => (None, image),
         };
         check_builds(&image)?;
         let builds = image.programs().map(|program| {
-            let linked = elf::linked(program.bytes);
+            let linked = elf::read_dynamic_links(program.bytes);
             let target = program.target;
             let linked =
                 linked.map_err(|source| ProgramError::Build { path: path.clone(), target, source })?;
-            let of = |library: &String| Mpi::of_library(library).map(|mpi| (mpi, library.clone()));
-            Ok(Build { target, mpi: linked.needed.iter().find_map(of), run_path: linked.run_path })
+            let mpi_of = |library: &String| Mpi::of_library(library).map(|mpi| (mpi, library.clone()));
+            Ok(Build { target, mpi: linked.needed.iter().find_map(mpi_of), run_path: linked.run_path })
         });
         let builds = builds.collect::<Result<Vec<Build>, ProgramError>>()?;
         let program = Program { name, path, builds, is_image: !is_elf, beside };
@@ -267,18 +272,18 @@ impl Program {
     /// How to start it on a node. A host executable is started from its own path, through a shell that
     /// replaces itself, so that it finds the files beside it and its `/proc/self/exe`.
     #[must_use]
-    pub fn spawn_on(&self, node: &NodeInfo) -> SpawnOptions {
+    pub fn spawn_options(&self, node: &NodeInfo) -> SpawnOptions {
         let called = self.path.file_stem().and_then(OsStr::to_str).unwrap_or("program");
         if self.is_image || node.kind != NodeKind::Host {
             return SpawnOptions::image(self.beside.as_ref().unwrap_or(&self.path)).on(&node.name);
         }
         let path = self.path.to_string_lossy();
-        SpawnOptions::image("/bin/sh").called(called).on(&node.name).args(["-c", TAKE_PLACE, &path])
+        SpawnOptions::image("/bin/sh").called(called).on(&node.name).args(["-c", EXEC_SCRIPT, &path])
     }
 
     /// Whether a library exists in the run path of a build.
     #[must_use]
-    pub fn brings(&self, build: &Build, library: &str) -> bool {
+    pub fn has_in_run_path(&self, build: &Build, library: &str) -> bool {
         // An image is unpacked on the node and has no $ORIGIN.
         let origin = self.path.parent().filter(|_| !self.is_image);
         build.run_path.iter().any(|folder| {
@@ -295,7 +300,7 @@ impl Program {
 
 /// Finds the image that `tombolo mpicc` made with an executable: it lies beside the executable and contains
 /// the same bytes as one of its builds. Otherwise the image is stale.
-fn image_beside(path: &Path, executable: &Image) -> Option<(PathBuf, Image)> {
+fn find_image(path: &Path, executable: &Image) -> Option<(PathBuf, Image)> {
     let mut beside = path.to_owned();
     beside.as_mut_os_string().push(".tbi");
     let image = Image::open(&beside).ok()?;
@@ -305,7 +310,7 @@ fn image_beside(path: &Path, executable: &Image) -> Option<(PathBuf, Image)> {
 }
 
 /// Reads the first bytes of a file.
-fn head_of(path: &Path) -> Option<Vec<u8>> {
+fn read_magic(path: &Path) -> Option<Vec<u8>> {
     use std::io::Read;
     let mut head = Vec::new();
     std::fs::File::open(path).ok()?.take(4).read_to_end(&mut head).ok()?;
@@ -345,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn libraries_tell_whose_mpi_it_is() {
+    fn mpi_is_detected_by_library_name() {
         for (library, mpi) in [
             ("libmpi.so.12", Some(Mpi::Mpich)),
             ("libmpi.so.12.3.0", Some(Mpi::Mpich)),
@@ -362,7 +367,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_is_found_as_a_shell_finds_it_or_here() {
+    fn program_is_found_in_path_or_working_directory() {
         let scratch = Scratch::new("find");
         let script = scratch.file("script", b"#!/bin/sh\n", 0o755);
         scratch.file("plain", b"#!/bin/sh\n", 0o644);

@@ -118,7 +118,7 @@ pub(crate) const FI_ENOAV: c_int = 267;
 
 /// Table entry for a call that `fi_getinfo` does not offer. It ignores its arguments, so it fits any
 /// signature.
-pub(crate) type NotThere = unsafe extern "C" fn() -> isize;
+pub(crate) type Unsupported = unsafe extern "C" fn() -> isize;
 
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -147,9 +147,9 @@ pub(crate) struct fi_ops {
     pub(crate) close: unsafe extern "C" fn(*mut fid) -> c_int,
     pub(crate) bind: unsafe extern "C" fn(*mut fid, *mut fid, u64) -> c_int,
     pub(crate) control: unsafe extern "C" fn(*mut fid, c_int, *mut c_void) -> c_int,
-    pub(crate) ops_open: NotThere,
-    pub(crate) tostr: NotThere,
-    pub(crate) ops_set: NotThere,
+    pub(crate) ops_open: Unsupported,
+    pub(crate) tostr: Unsupported,
+    pub(crate) ops_set: Unsupported,
 }
 
 #[repr(C)]
@@ -291,12 +291,12 @@ pub(crate) struct fi_ops_fabric {
     pub(crate) size: usize,
     pub(crate) domain:
         unsafe extern "C" fn(*mut fid_fabric, *mut fi_info, *mut *mut fid_domain, *mut c_void) -> c_int,
-    pub(crate) passive_ep: NotThere,
+    pub(crate) passive_ep: Unsupported,
     pub(crate) eq_open:
         unsafe extern "C" fn(*mut fid_fabric, *mut fi_eq_attr, *mut *mut fid_eq, *mut c_void) -> c_int,
-    pub(crate) wait_open: NotThere,
+    pub(crate) wait_open: Unsupported,
     pub(crate) trywait: unsafe extern "C" fn(*mut fid_fabric, *mut *mut fid, c_int) -> c_int,
-    pub(crate) domain2: NotThere,
+    pub(crate) domain2: Unsupported,
 }
 
 #[repr(C)]
@@ -315,16 +315,16 @@ pub(crate) struct fi_ops_domain {
         unsafe extern "C" fn(*mut fid_domain, *mut fi_cq_attr, *mut *mut fid_cq, *mut c_void) -> c_int,
     pub(crate) endpoint:
         unsafe extern "C" fn(*mut fid_domain, *mut fi_info, *mut *mut fid_ep, *mut c_void) -> c_int,
-    pub(crate) scalable_ep: NotThere,
+    pub(crate) scalable_ep: Unsupported,
     pub(crate) cntr_open:
         unsafe extern "C" fn(*mut fid_domain, *mut fi_cntr_attr, *mut *mut fid_cntr, *mut c_void) -> c_int,
-    pub(crate) poll_open: NotThere,
-    pub(crate) stx_ctx: NotThere,
-    pub(crate) srx_ctx: NotThere,
+    pub(crate) poll_open: Unsupported,
+    pub(crate) stx_ctx: Unsupported,
+    pub(crate) srx_ctx: Unsupported,
     pub(crate) query_atomic:
         unsafe extern "C" fn(*mut fid_domain, c_int, c_int, *mut fi_atomic_attr, u64) -> c_int,
-    pub(crate) query_collective: NotThere,
-    pub(crate) endpoint2: NotThere,
+    pub(crate) query_collective: Unsupported,
+    pub(crate) endpoint2: Unsupported,
 }
 
 #[repr(C)]
@@ -403,17 +403,17 @@ pub(crate) struct fi_ops_av {
     pub(crate) size: usize,
     pub(crate) insert:
         unsafe extern "C" fn(*mut fid_av, *const c_void, usize, *mut u64, u64, *mut c_void) -> c_int,
-    pub(crate) insertsvc: NotThere,
-    pub(crate) insertsym: NotThere,
+    pub(crate) insertsvc: Unsupported,
+    pub(crate) insertsym: Unsupported,
     pub(crate) remove: unsafe extern "C" fn(*mut fid_av, *mut u64, usize, u64) -> c_int,
     pub(crate) lookup: unsafe extern "C" fn(*mut fid_av, u64, *mut c_void, *mut usize) -> c_int,
     pub(crate) straddr:
         unsafe extern "C" fn(*mut fid_av, *const c_void, *mut c_char, *mut usize) -> *const c_char,
-    pub(crate) av_set: NotThere,
+    pub(crate) av_set: Unsupported,
     /// Since 2.0, like all that follow.
-    pub(crate) insert_auth_key: NotThere,
-    pub(crate) lookup_auth_key: NotThere,
-    pub(crate) set_user_id: NotThere,
+    pub(crate) insert_auth_key: Unsupported,
+    pub(crate) lookup_auth_key: Unsupported,
+    pub(crate) set_user_id: Unsupported,
 }
 
 #[repr(C)]
@@ -544,24 +544,24 @@ pub(crate) struct fi_ops_ep {
     pub(crate) cancel: unsafe extern "C" fn(*mut fid, *mut c_void) -> isize,
     pub(crate) getopt: unsafe extern "C" fn(*mut fid, c_int, c_int, *mut c_void, *mut usize) -> c_int,
     pub(crate) setopt: unsafe extern "C" fn(*mut fid, c_int, c_int, *const c_void, usize) -> c_int,
-    pub(crate) tx_ctx: NotThere,
-    pub(crate) rx_ctx: NotThere,
-    pub(crate) rx_size_left: NotThere,
-    pub(crate) tx_size_left: NotThere,
+    pub(crate) tx_ctx: Unsupported,
+    pub(crate) rx_ctx: Unsupported,
+    pub(crate) rx_size_left: Unsupported,
+    pub(crate) tx_size_left: Unsupported,
 }
 
 #[repr(C)]
 pub(crate) struct fi_ops_cm {
     pub(crate) size: usize,
-    pub(crate) setname: NotThere,
+    pub(crate) setname: Unsupported,
     pub(crate) getname: unsafe extern "C" fn(*mut fid, *mut c_void, *mut usize) -> c_int,
-    pub(crate) getpeer: NotThere,
-    pub(crate) connect: NotThere,
-    pub(crate) listen: NotThere,
-    pub(crate) accept: NotThere,
-    pub(crate) reject: NotThere,
-    pub(crate) shutdown: NotThere,
-    pub(crate) join: NotThere,
+    pub(crate) getpeer: Unsupported,
+    pub(crate) connect: Unsupported,
+    pub(crate) listen: Unsupported,
+    pub(crate) accept: Unsupported,
+    pub(crate) reject: Unsupported,
+    pub(crate) shutdown: Unsupported,
+    pub(crate) join: Unsupported,
 }
 
 /// Untagged message; a tagged one has `tag` and `ignore` before `context` and `data`.

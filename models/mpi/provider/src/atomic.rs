@@ -7,7 +7,7 @@ use tombolo_mpi_fabric::{Atomic, AtomicOp, Datatype, MAX_ATOMIC_BYTES, Memory};
 
 use crate::abi::*;
 use crate::endpoint::Endpoint;
-use crate::entry::{begun, entries, given, object};
+use crate::entry::{deref_param, entries, object, post_status};
 use crate::span::Span;
 
 pub(crate) static OPS: fi_ops_atomic = fi_ops_atomic {
@@ -29,7 +29,7 @@ pub(crate) static OPS: fi_ops_atomic = fi_ops_atomic {
 
 /// A program's vector of numbers.
 #[derive(Clone, Copy)]
-struct Numbers {
+struct IocVector {
     iov: *const fi_ioc,
     count: usize,
 }
@@ -46,11 +46,11 @@ struct Target {
 }
 
 /// Begins an operation. The count of each vector must match its array.
-fn begin(
+fn post_atomic(
     ep: *mut fid_ep,
-    operands: Numbers,
-    compares: Option<Numbers>,
-    result: Option<Numbers>,
+    operands: IocVector,
+    compares: Option<IocVector>,
+    result: Option<IocVector>,
     target: Target,
     report: bool,
 ) -> isize {
@@ -61,7 +61,7 @@ fn begin(
         return -(FI_EOPNOTSUPP as isize);
     }
     // SAFETY: the program passes an array of `numbers.count` entries.
-    let span = |numbers: Numbers| unsafe { Span::of_ioc(numbers.iov, numbers.count, datatype.bytes()) };
+    let span = |numbers: IocVector| unsafe { Span::from_ioc(numbers.iov, numbers.count, datatype.bytes()) };
     let result = result.map(span);
     let (operands, length) = match op {
         // The length of the result buffer determines how many numbers are read.
@@ -81,7 +81,7 @@ fn begin(
         return -(FI_EINVAL as isize);
     }
     let Target { peer: to, address, key, context, .. } = target;
-    begun(object!(ep, Endpoint).engine.atomic(Atomic {
+    post_status(object!(ep, Endpoint).engine.atomic(Atomic {
         to,
         key,
         address,
@@ -101,32 +101,32 @@ fn reports_plain(ep: *mut fid_ep) -> bool {
     endpoint.reports_send(endpoint.tx_flags)
 }
 
-fn of_message(msg: &fi_msg_atomic) -> Option<(Numbers, Target)> {
+fn parse_msg(msg: &fi_msg_atomic) -> Option<(IocVector, Target)> {
     if msg.rma_iov_count != 1 {
         return None;
     }
-    let there = given!(msg.rma_iov);
+    let remote = deref_param!(msg.rma_iov);
     let target = Target {
         peer: msg.addr,
-        address: there.addr,
-        key: there.key,
+        address: remote.addr,
+        key: remote.key,
         datatype: msg.datatype,
         op: msg.op,
         context: msg.context,
     };
-    Some((Numbers { iov: msg.msg_iov, count: msg.iov_count }, target))
+    Some((IocVector { iov: msg.msg_iov, count: msg.iov_count }, target))
 }
 
-fn begin_message(
+fn post_atomic_msg(
     ep: *mut fid_ep,
     msg: &fi_msg_atomic,
-    compares: Option<Numbers>,
-    result: Option<Numbers>,
+    compares: Option<IocVector>,
+    result: Option<IocVector>,
     flags: u64,
 ) -> isize {
-    let Some((operands, target)) = of_message(msg) else { return -(FI_EINVAL as isize) };
+    let Some((operands, target)) = parse_msg(msg) else { return -(FI_EINVAL as isize) };
     let report = object!(ep, Endpoint).reports_send(flags);
-    begin(ep, operands, compares, result, target, report)
+    post_atomic(ep, operands, compares, result, target, report)
 }
 
 macro_rules! one {
@@ -135,8 +135,8 @@ macro_rules! one {
     };
 }
 
-fn of_one(ioc: &fi_ioc) -> Numbers {
-    Numbers { iov: ioc, count: 1 }
+fn single(ioc: &fi_ioc) -> IocVector {
+    IocVector { iov: ioc, count: 1 }
 }
 
 entries! { fid_ep:
@@ -145,7 +145,7 @@ entries! { fid_ep:
         op: c_int, context: *mut c_void,
     ) -> isize {
         let target = Target { peer, address, key, datatype, op, context };
-        begin(ep, of_one(&one!(buf, count)), None, None, target, reports_plain(ep))
+        post_atomic(ep, single(&one!(buf, count)), None, None, target, reports_plain(ep))
     }
 
     fn writev(
@@ -153,18 +153,18 @@ entries! { fid_ep:
         datatype: c_int, op: c_int, context: *mut c_void,
     ) -> isize {
         let target = Target { peer, address, key, datatype, op, context };
-        begin(ep, Numbers { iov, count }, None, None, target, reports_plain(ep))
+        post_atomic(ep, IocVector { iov, count }, None, None, target, reports_plain(ep))
     }
 
     fn writemsg(ep, msg: *const fi_msg_atomic, flags: u64) -> isize {
-        begin_message(ep, given!(msg), None, None, flags)
+        post_atomic_msg(ep, deref_param!(msg), None, None, flags)
     }
 
     fn inject(
         ep, buf: *const c_void, count: usize, peer: u64, address: u64, key: u64, datatype: c_int, op: c_int,
     ) -> isize {
         let target = Target { peer, address, key, datatype, op, context: ptr::null_mut() };
-        begin(ep, of_one(&one!(buf, count)), None, None, target, false)
+        post_atomic(ep, single(&one!(buf, count)), None, None, target, false)
     }
 
     fn readwrite(
@@ -173,7 +173,7 @@ entries! { fid_ep:
     ) -> isize {
         let target = Target { peer, address, key, datatype, op, context };
         let (operands, result) = (one!(buf, count), fi_ioc { addr: result, count });
-        begin(ep, of_one(&operands), None, Some(of_one(&result)), target, reports_plain(ep))
+        post_atomic(ep, single(&operands), None, Some(single(&result)), target, reports_plain(ep))
     }
 
     fn readwritev(
@@ -182,16 +182,16 @@ entries! { fid_ep:
         op: c_int, context: *mut c_void,
     ) -> isize {
         let target = Target { peer, address, key, datatype, op, context };
-        let result = Numbers { iov: resultv, count: result_count };
-        begin(ep, Numbers { iov, count }, None, Some(result), target, reports_plain(ep))
+        let result = IocVector { iov: resultv, count: result_count };
+        post_atomic(ep, IocVector { iov, count }, None, Some(result), target, reports_plain(ep))
     }
 
     fn readwritemsg(
         ep, msg: *const fi_msg_atomic, resultv: *const fi_ioc, _result_desc: *mut *mut c_void, result_count: usize,
         flags: u64,
     ) -> isize {
-        let result = Numbers { iov: resultv, count: result_count };
-        begin_message(ep, given!(msg), None, Some(result), flags)
+        let result = IocVector { iov: resultv, count: result_count };
+        post_atomic_msg(ep, deref_param!(msg), None, Some(result), flags)
     }
 
     fn compwrite(
@@ -202,8 +202,8 @@ entries! { fid_ep:
         let target = Target { peer, address, key, datatype, op, context };
         let (operands, compares) = (one!(buf, count), one!(compare, count));
         let result = fi_ioc { addr: result, count };
-        let (compares, result) = (Some(of_one(&compares)), Some(of_one(&result)));
-        begin(ep, of_one(&operands), compares, result, target, reports_plain(ep))
+        let (compares, result) = (Some(single(&compares)), Some(single(&result)));
+        post_atomic(ep, single(&operands), compares, result, target, reports_plain(ep))
     }
 
     fn compwritev(
@@ -212,18 +212,18 @@ entries! { fid_ep:
         result_count: usize, peer: u64, address: u64, key: u64, datatype: c_int, op: c_int, context: *mut c_void,
     ) -> isize {
         let target = Target { peer, address, key, datatype, op, context };
-        let compares = Numbers { iov: comparev, count: compare_count };
-        let result = Numbers { iov: resultv, count: result_count };
-        begin(ep, Numbers { iov, count }, Some(compares), Some(result), target, reports_plain(ep))
+        let compares = IocVector { iov: comparev, count: compare_count };
+        let result = IocVector { iov: resultv, count: result_count };
+        post_atomic(ep, IocVector { iov, count }, Some(compares), Some(result), target, reports_plain(ep))
     }
 
     fn compwritemsg(
         ep, msg: *const fi_msg_atomic, comparev: *const fi_ioc, _compare_desc: *mut *mut c_void, compare_count: usize,
         resultv: *const fi_ioc, _result_desc: *mut *mut c_void, result_count: usize, flags: u64,
     ) -> isize {
-        let compares = Numbers { iov: comparev, count: compare_count };
-        let result = Numbers { iov: resultv, count: result_count };
-        begin_message(ep, given!(msg), Some(compares), Some(result), flags)
+        let compares = IocVector { iov: comparev, count: compare_count };
+        let result = IocVector { iov: resultv, count: result_count };
+        post_atomic_msg(ep, deref_param!(msg), Some(compares), Some(result), flags)
     }
 
     fn writevalid(_ep, datatype: c_int, op: c_int, count: *mut usize) -> c_int {
@@ -256,9 +256,9 @@ fn valid(datatype: c_int, op: c_int, count: *mut usize, fits: impl Fn(AtomicOp) 
 
 /// Returns the decoded datatype and operation, and the maximum count; `None` for unsupported combinations.
 fn atomic_limit(datatype: c_int, op: c_int) -> Option<(Datatype, AtomicOp, usize)> {
-    let datatype = Datatype::of_number(u32::try_from(datatype).ok()?)?;
-    let op = AtomicOp::of_number(u32::try_from(op).ok()?)?;
-    op.takes(datatype).then(|| (datatype, op, MAX_ATOMIC_BYTES / datatype.bytes()))
+    let datatype = Datatype::from_number(u32::try_from(datatype).ok()?)?;
+    let op = AtomicOp::from_number(u32::try_from(op).ok()?)?;
+    op.supports(datatype).then(|| (datatype, op, MAX_ATOMIC_BYTES / datatype.bytes()))
 }
 
 // SAFETY: callers uphold the contract that libfabric's manual documents for the call.

@@ -8,7 +8,7 @@ use crate::abi::*;
 use crate::domain::Domain;
 use crate::endpoint::{Binding, Endpoint};
 use crate::entry::{entries, fid_ops, object};
-use crate::waiting::{Limit, WaitObject};
+use crate::waiting::{Deadline, WaitObject};
 
 const KINDS: [(u64, CompletionKind); 6] = [
     (FI_SEND, CompletionKind::Send),
@@ -87,17 +87,17 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, argument: *mut c_voi
 }
 
 /// Returns how many operations of some kinds an endpoint has counted.
-fn counted(endpoint: *mut Endpoint, kinds: u64, failed: bool) -> u64 {
+fn operation_count(endpoint: *mut Endpoint, kinds: u64, failed: bool) -> u64 {
     let counts = object!(endpoint, Endpoint).engine.counts();
-    let of = |kind| if failed { counts.failed(kind) } else { counts.done(kind) };
-    KINDS.iter().filter(|(flag, _)| kinds & flag != 0).map(|(_, kind)| of(*kind)).sum()
+    let count = |kind| if failed { counts.failed(kind) } else { counts.succeeded(kind) };
+    KINDS.iter().filter(|(flag, _)| kinds & flag != 0).map(|(_, kind)| count(*kind)).sum()
 }
 
 impl Binding for Counter {
     fn remove_endpoint(&mut self, endpoint: *mut Endpoint) {
         for (bound, kinds) in self.bound.extract_if(.., |(bound, _)| *bound == endpoint) {
-            self.done = self.done.wrapping_add(counted(bound, kinds, false));
-            self.failed = self.failed.wrapping_add(counted(bound, kinds, true));
+            self.done = self.done.wrapping_add(operation_count(bound, kinds, false));
+            self.failed = self.failed.wrapping_add(operation_count(bound, kinds, true));
         }
         self.wait.remove(endpoint);
     }
@@ -106,7 +106,7 @@ impl Binding for Counter {
 impl Counter {
     pub(crate) fn bind(&mut self, endpoint: *mut Endpoint, kinds: u64) {
         // Earlier operations do not count.
-        let before = (counted(endpoint, kinds, false), counted(endpoint, kinds, true));
+        let before = (operation_count(endpoint, kinds, false), operation_count(endpoint, kinds, true));
         self.done = self.done.wrapping_sub(before.0);
         self.failed = self.failed.wrapping_sub(before.1);
         self.bound.push((endpoint, kinds));
@@ -122,7 +122,7 @@ impl Counter {
         let base = if failed { self.failed } else { self.done };
         self.bound
             .iter()
-            .map(|(endpoint, kinds)| counted(*endpoint, *kinds, failed))
+            .map(|(endpoint, kinds)| operation_count(*endpoint, *kinds, failed))
             .fold(base, u64::wrapping_add)
     }
 
@@ -137,9 +137,9 @@ impl Counter {
     }
 
     fn wait_for(&mut self, threshold: u64, timeout: c_int) -> c_int {
-        let limit = Limit::of_milliseconds(timeout);
+        let deadline = Deadline::from_timeout_ms(timeout);
         let failed = self.value(true);
-        let mut looks = 0_u32;
+        let mut polls = 0_u32;
         loop {
             self.progress();
             if self.value(false) >= threshold {
@@ -148,28 +148,29 @@ impl Counter {
             if self.value(true) != failed {
                 return -FI_EAVAIL;
             }
-            looks += 1;
+            polls += 1;
             // Spin first: the awaited operation often completes soon.
-            if looks < 10_000 && !limit.is_set() {
+            if polls < 10_000 && !deadline.is_finite() {
                 continue;
             }
-            let left = limit.left();
+            let left = deadline.remaining();
             if left.is_zero() {
                 return -FI_ETIMEDOUT;
             }
             if !self.wait.exists() {
                 std::thread::yield_now();
-            } else if self.park() {
+            } else if self.prepare_wait() {
                 self.wait.wait(left);
             }
         }
     }
 
     /// Returns whether a program may block on the descriptor.
-    pub(crate) fn park(&mut self) -> bool {
+    pub(crate) fn prepare_wait(&mut self) -> bool {
         let before = (self.value(false), self.value(true));
-        let parked = self.wait.exists() && self.wait.park(self.bound.iter().map(|(endpoint, _)| *endpoint));
-        parked && before == (self.value(false), self.value(true))
+        let prepared =
+            self.wait.exists() && self.wait.prepare_wait(self.bound.iter().map(|(endpoint, _)| *endpoint));
+        prepared && before == (self.value(false), self.value(true))
     }
 }
 

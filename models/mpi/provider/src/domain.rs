@@ -9,7 +9,7 @@ use tombolo_mpi_fabric::{Access, Memory, Region};
 
 use crate::abi::*;
 use crate::endpoint::{Binding, Endpoint};
-use crate::entry::{fid_ops, given, object};
+use crate::entry::{deref_param, fid_ops, object};
 use crate::span::Span;
 
 /// An open libfabric domain.
@@ -19,9 +19,9 @@ pub(crate) struct Domain {
     endpoints: Vec<*mut Endpoint>,
     regions: HashMap<u64, (Span, u64, Access)>,
     /// Whether the provider chooses the keys.
-    gives_keys: bool,
+    assigns_keys: bool,
     /// Whether peers use this program's virtual addresses rather than offsets.
-    by_address: bool,
+    use_virtual_addresses: bool,
     next_key: u64,
     /// Number of open objects of this domain.
     pub(crate) users: usize,
@@ -42,8 +42,8 @@ impl Domain {
             fid,
             endpoints: Vec::new(),
             regions: HashMap::new(),
-            gives_keys: mr_mode == FI_MR_BASIC,
-            by_address: mr_mode == FI_MR_BASIC,
+            assigns_keys: mr_mode == FI_MR_BASIC,
+            use_virtual_addresses: mr_mode == FI_MR_BASIC,
             next_key: 1,
             users: 0,
         }
@@ -60,7 +60,7 @@ impl Domain {
     }
 
     fn register(&mut self, memory: Span, access: u64, offset: u64, requested_key: u64) -> Result<u64, c_int> {
-        let key = if self.gives_keys {
+        let key = if self.assigns_keys {
             while self.regions.contains_key(&self.next_key) {
                 self.next_key += 1;
             }
@@ -71,7 +71,7 @@ impl Domain {
         if key == FI_KEY_NOTAVAIL || self.regions.contains_key(&key) {
             return Err(-FI_ENOKEY);
         }
-        let base = if self.by_address { memory.address() as u64 } else { offset };
+        let base = if self.use_virtual_addresses { memory.address() as u64 } else { offset };
         let access = Access { read: access & FI_REMOTE_READ != 0, write: access & FI_REMOTE_WRITE != 0 };
         for endpoint in &self.endpoints {
             let region = Region { memory: memory.clone(), base, access };
@@ -133,9 +133,9 @@ fn register(
         Ok(key) => {
             registering.users += 1;
             let fid = fid { fclass: FI_CLASS_MR, context, ops: ptr::from_ref(&REGISTRATION_OPS) };
-            let made = Registration { fid: fid_mr { fid, mem_desc: ptr::null_mut(), key }, domain };
+            let registration = Registration { fid: fid_mr { fid, mem_desc: ptr::null_mut(), key }, domain };
             // SAFETY: the program passes a valid output pointer.
-            unsafe { *mr = Box::into_raw(Box::new(made)).cast() };
+            unsafe { *mr = Box::into_raw(Box::new(registration)).cast() };
             0
         }
         Err(error) => error,
@@ -170,7 +170,7 @@ unsafe extern "C" fn regv(
     context: *mut c_void,
 ) -> c_int {
     // SAFETY: the program passes `count` entries at `iov`.
-    let memory = unsafe { Span::of_iov(iov, count) };
+    let memory = unsafe { Span::from_iov(iov, count) };
     register(domain, memory, (access, offset, requested_key), mr, context)
 }
 
@@ -181,11 +181,11 @@ unsafe extern "C" fn regattr(
     _: u64,
     mr: *mut *mut fid_mr,
 ) -> c_int {
-    let attr = given!(attr);
+    let attr = deref_param!(attr);
     if attr.iface != 0 {
         return -FI_ENOSYS;
     }
     // SAFETY: the program passes `iov_count` entries at `mr_iov`.
-    let memory = unsafe { Span::of_iov(attr.mr_iov, attr.iov_count) };
+    let memory = unsafe { Span::from_iov(attr.mr_iov, attr.iov_count) };
     register(domain, memory, (attr.access, attr.offset, attr.requested_key), mr, attr.context)
 }

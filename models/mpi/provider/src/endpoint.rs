@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tombolo_mpi_fabric::{Address, ChannelNet, Engine};
 
 use crate::abi::*;
-use crate::entry::{not_there, object};
+use crate::entry::{object, unsupported};
 use crate::span::Span;
 use crate::yields;
 
@@ -49,38 +49,38 @@ pub(crate) static OPS: fi_ops_ep = fi_ops_ep {
     cancel,
     getopt,
     setopt,
-    tx_ctx: not_there,
-    rx_ctx: not_there,
-    rx_size_left: not_there,
-    tx_size_left: not_there,
+    tx_ctx: unsupported,
+    rx_ctx: unsupported,
+    rx_size_left: unsupported,
+    tx_size_left: unsupported,
 };
 
 pub(crate) static CM_OPS: fi_ops_cm = fi_ops_cm {
     size: size_of::<fi_ops_cm>(),
-    setname: not_there,
+    setname: unsupported,
     getname,
-    getpeer: not_there,
-    connect: not_there,
-    listen: not_there,
-    accept: not_there,
-    reject: not_there,
-    shutdown: not_there,
-    join: not_there,
+    getpeer: unsupported,
+    connect: unsupported,
+    listen: unsupported,
+    accept: unsupported,
+    reject: unsupported,
+    shutdown: unsupported,
+    join: unsupported,
 };
 
 // SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 pub(crate) unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     let this = fid.cast::<Endpoint>();
     let closing = object!(this, Endpoint);
-    let begin = Instant::now();
-    while !closing.engine.is_drained() && begin.elapsed() < DRAIN_TIMEOUT {
-        closing.engine.look_aside();
+    let started = Instant::now();
+    while !closing.engine.is_drained() && started.elapsed() < DRAIN_TIMEOUT {
+        closing.engine.process_events();
         if !closing.engine.progress() {
             // Active peers reply at once; there is no need to spin for the others.
-            if begin.elapsed() < DRAIN_SPIN {
-                std::thread::yield_now()
+            if started.elapsed() < DRAIN_SPIN {
+                std::thread::yield_now();
             } else {
-                std::thread::sleep(DRAIN_PAUSE)
+                std::thread::sleep(DRAIN_PAUSE);
             }
         }
     }
@@ -180,7 +180,7 @@ unsafe extern "C" fn getname(fid: *mut fid, addr: *mut c_void, addrlen: *mut usi
     // SAFETY: the program passes a buffer and its length.
     unsafe {
         let room = *addrlen;
-        give_address(address, addr, addrlen);
+        write_address(address, addr, addrlen);
         if room < *addrlen { -FI_ETOOSMALL } else { 0 }
     }
 }
@@ -189,7 +189,7 @@ unsafe extern "C" fn getname(fid: *mut fid, addr: *mut c_void, addrlen: *mut usi
 ///
 /// # Safety
 /// `addrlen` points to a length, and `addr` is null or points to that number of bytes.
-pub(crate) unsafe fn give_address(address: Address, addr: *mut c_void, addrlen: *mut usize) {
+pub(crate) unsafe fn write_address(address: Address, addr: *mut c_void, addrlen: *mut usize) {
     let bytes = address.to_bytes();
     // SAFETY: the caller guarantees the buffer; at most its length is written.
     unsafe {
@@ -215,7 +215,7 @@ impl Endpoint {
     /// Makes progress for a counter. Drops completions that no queue takes.
     pub(crate) fn progress_without_queue(&mut self) {
         if self.engine.progress() {
-            yields::found();
+            yields::count_message_found();
         }
         if !self.sends_to_queue {
             while self.engine.next_sent().is_some() {}

@@ -2,13 +2,13 @@
 
 use core::ffi::{c_int, c_void};
 
-use tombolo_mpi_fabric::{Busy, Failure};
+use tombolo_mpi_fabric::{Failure, PostError};
 
 use crate::abi::{self, fi_ops, fid};
 
 /// Table entry of an unsupported call.
 // SAFETY: callers uphold the contract that libfabric's manual documents for the call.
-pub(crate) unsafe extern "C" fn not_there() -> isize {
+pub(crate) unsafe extern "C" fn unsupported() -> isize {
     -(abi::FI_ENOSYS as isize)
 }
 
@@ -29,11 +29,11 @@ pub(crate) fn error_number(failure: Failure) -> c_int {
 
 /// Returns the result code of a call that begins an operation.
 #[inline]
-pub(crate) fn begun(result: Result<(), Busy>) -> isize {
+pub(crate) fn post_status(result: Result<(), PostError>) -> isize {
     match result {
         Ok(()) => 0,
-        Err(Busy::Again) => -(abi::FI_EAGAIN as isize),
-        Err(Busy::Failed(failure)) => -(error_number(failure) as isize),
+        Err(PostError::Again) => -(abi::FI_EAGAIN as isize),
+        Err(PostError::Failed(failure)) => -(error_number(failure) as isize),
     }
 }
 
@@ -44,9 +44,9 @@ pub(crate) const fn fid_ops(close: unsafe extern "C" fn(*mut fid) -> c_int) -> f
         close,
         bind: no_bind,
         control: no_control,
-        ops_open: not_there,
-        tostr: not_there,
-        ops_set: not_there,
+        ops_open: unsupported,
+        tostr: unsupported,
+        ops_set: unsupported,
     }
 }
 
@@ -83,7 +83,7 @@ macro_rules! object {
 }
 
 /// Dereferences a pointer that the program passed.
-macro_rules! given {
+macro_rules! deref_param {
     ($pointer:expr) => {
         // SAFETY: libfabric's users pass pointers to the documented structures, valid for the duration of
         // the call.
@@ -91,4 +91,4 @@ macro_rules! given {
     };
 }
 
-pub(crate) use {entries, given, object};
+pub(crate) use {deref_param, entries, object};

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use crate::abi::*;
 use crate::entry::{fid_ops, object};
-use crate::waiting::{Limit, WaitObject};
+use crate::waiting::{Deadline, WaitObject};
 
 /// An open event queue.
 #[repr(C)]
@@ -121,11 +121,11 @@ unsafe extern "C" fn sread(
     timeout: c_int,
     flags: u64,
 ) -> isize {
-    let limit = Limit::of_milliseconds(timeout);
+    let deadline = Deadline::from_timeout_ms(timeout);
     loop {
         // SAFETY: the caller upholds the same contract for `sread`.
         let found = unsafe { read(eq, event, buf, len, flags) };
-        let left = limit.left();
+        let left = deadline.remaining();
         if found != -(FI_EAGAIN as isize) || left.is_zero() {
             return found;
         }

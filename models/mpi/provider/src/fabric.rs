@@ -5,7 +5,7 @@ use core::ptr;
 
 use crate::abi::*;
 use crate::counter::Counter;
-use crate::entry::{fid_ops, not_there, object};
+use crate::entry::{fid_ops, object, unsupported};
 use crate::event::{self, Events};
 use crate::open;
 use crate::queue::Queue;
@@ -21,11 +21,11 @@ static FID_OPS: fi_ops = fid_ops(close);
 static OPS: fi_ops_fabric = fi_ops_fabric {
     size: size_of::<fi_ops_fabric>(),
     domain: open::open_domain,
-    passive_ep: not_there,
+    passive_ep: unsupported,
     eq_open: event::open,
-    wait_open: not_there,
+    wait_open: unsupported,
     trywait,
-    domain2: not_there,
+    domain2: unsupported,
 };
 
 // SAFETY: callers uphold the contract that libfabric's manual documents for the call.
@@ -57,8 +57,8 @@ unsafe extern "C" fn trywait(_: *mut fid_fabric, fids: *mut *mut fid, count: c_i
         // SAFETY: every object begins with a `fid`.
         let class = unsafe { (*fid).fclass };
         let idle = match class {
-            FI_CLASS_CQ => object!(fid, Queue).park(),
-            FI_CLASS_CNTR => object!(fid, Counter).park(),
+            FI_CLASS_CQ => object!(fid, Queue).prepare_wait(),
+            FI_CLASS_CNTR => object!(fid, Counter).prepare_wait(),
             FI_CLASS_EQ => object!(fid, Events).is_empty(),
             _ => return -FI_ENOSYS,
         };

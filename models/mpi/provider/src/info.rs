@@ -27,10 +27,10 @@ const PROTOCOL: u32 = FI_PROV_SPECIFIC | 0x746f;
 
 const KINDS: u64 = FI_MSG | FI_RMA | FI_TAGGED | FI_ATOMIC;
 const DIRECTIONS: u64 = FI_READ | FI_WRITE | FI_RECV | FI_SEND | FI_REMOTE_READ | FI_REMOTE_WRITE;
-const REACH: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
+const COMM_CAPS: u64 = FI_LOCAL_COMM | FI_REMOTE_COMM;
 
 /// All capabilities of the provider.
-pub(crate) const CAPS: u64 = KINDS | DIRECTIONS | REACH | FI_MULTI_RECV | FI_SOURCE | FI_DIRECTED_RECV;
+pub(crate) const CAPS: u64 = KINDS | DIRECTIONS | COMM_CAPS | FI_MULTI_RECV | FI_SOURCE | FI_DIRECTED_RECV;
 
 /// Capabilities of the transmit and receive sides.
 const TX_CAPS: u64 = KINDS | FI_READ | FI_WRITE | FI_SEND;
@@ -60,10 +60,10 @@ pub(crate) const MAX_MESSAGE_BYTES: usize = isize::MAX as usize;
 pub(crate) const IOV_LIMIT: usize = 8;
 
 /// Approximate number of operations in flight before one is refused.
-const QUEUE: usize = 4096;
+const QUEUE_SIZE: usize = 4096;
 
 /// Reported limit of objects of each kind per domain. There is no actual limit.
-const OBJECTS: usize = 65536;
+const MAX_OBJECTS: usize = 65536;
 
 /// Generic tag format (`FI_TAG_GENERIC`), which all programs accept.
 const TAG_FORMAT: u64 = 0xaaaa_aaaa_aaaa_aaaa;
@@ -85,7 +85,7 @@ static ATTACHED: Mutex<Option<Domain>> = Mutex::new(None);
 ///
 /// # Errors
 /// As [`Domain::attach`].
-pub(crate) fn attached() -> Result<Domain, tombolo::Error> {
+pub(crate) fn attach_once() -> Result<Domain, tombolo::Error> {
     let mut attached = ATTACHED.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(domain) = &*attached {
         return Ok(domain.clone());
@@ -106,7 +106,7 @@ fn log(error: &tombolo::Error) {
 
 /// The relevant hints of a program. Fields that it left out are 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Wish {
+pub(crate) struct Hints {
     pub(crate) caps: u64,
     pub(crate) addr_format: u32,
     pub(crate) dest: Option<[u8; ADDRESS_BYTES]>,
@@ -150,66 +150,68 @@ pub(crate) struct Offer {
 }
 
 /// Matches hints against the provider's capabilities. Returns `None` if they cannot be satisfied.
-pub(crate) fn offer(version: u32, wish: &Wish) -> Option<Offer> {
-    let nothing_else = |asked: u64, there: u64| asked & !there == 0;
+pub(crate) fn match_hints(version: u32, requested: &Hints) -> Option<Offer> {
+    let is_subset = |requested: u64, supported: u64| requested & !supported == 0;
     let manual = |progress: c_int| progress != FI_PROGRESS_AUTO;
-    let fits = nothing_else(wish.caps, CAPS)
-        && nothing_else(wish.domain_caps, REACH)
-        && nothing_else(wish.tx_caps, CAPS)
-        && nothing_else(wish.rx_caps, CAPS)
-        && nothing_else(wish.tx_flags, TX_FLAGS)
-        && nothing_else(wish.rx_flags, RX_FLAGS)
-        && nothing_else(wish.tx_order, ORDER)
-        && nothing_else(wish.rx_order, ORDER)
-        && wish.tx_comp_order == 0
-        && wish.rx_comp_order == 0
-        && matches!(wish.addr_format, 0 | ADDRESS_FORMAT)
-        && matches!(wish.ep_type, FI_EP_UNSPEC | FI_EP_RDM)
-        && matches!(wish.protocol, 0 | PROTOCOL)
-        && wish.max_msg_size <= MAX_MESSAGE_BYTES
-        && wish.contexts <= 1
-        && matches!(wish.threading, FI_THREAD_UNSPEC | FI_THREAD_DOMAIN)
-        && manual(wish.control_progress)
-        && manual(wish.data_progress)
-        && wish.mr_key_size <= 8
-        && wish.cq_data_size <= 8
-        && wish.inject_size <= INJECT_BYTES
-        && wish.tx_iov_limit <= IOV_LIMIT
-        && wish.rx_iov_limit <= IOV_LIMIT
-        && wish.rma_iov_limit <= 1;
-    if !fits {
+    let supported = is_subset(requested.caps, CAPS)
+        && is_subset(requested.domain_caps, COMM_CAPS)
+        && is_subset(requested.tx_caps, CAPS)
+        && is_subset(requested.rx_caps, CAPS)
+        && is_subset(requested.tx_flags, TX_FLAGS)
+        && is_subset(requested.rx_flags, RX_FLAGS)
+        && is_subset(requested.tx_order, ORDER)
+        && is_subset(requested.rx_order, ORDER)
+        && requested.tx_comp_order == 0
+        && requested.rx_comp_order == 0
+        && matches!(requested.addr_format, 0 | ADDRESS_FORMAT)
+        && matches!(requested.ep_type, FI_EP_UNSPEC | FI_EP_RDM)
+        && matches!(requested.protocol, 0 | PROTOCOL)
+        && requested.max_msg_size <= MAX_MESSAGE_BYTES
+        && requested.contexts <= 1
+        && matches!(requested.threading, FI_THREAD_UNSPEC | FI_THREAD_DOMAIN)
+        && manual(requested.control_progress)
+        && manual(requested.data_progress)
+        && requested.mr_key_size <= 8
+        && requested.cq_data_size <= 8
+        && requested.inject_size <= INJECT_BYTES
+        && requested.tx_iov_limit <= IOV_LIMIT
+        && requested.rx_iov_limit <= IOV_LIMIT
+        && requested.rma_iov_limit <= 1;
+    if !supported {
         return None;
     }
     // Kinds without directions mean all of them.
-    let caps = match wish.caps {
+    let caps = match requested.caps {
         0 => CAPS,
         caps => {
-            let of = |kinds: u64, directions: u64| if caps & kinds != 0 { directions } else { 0 };
-            let implied =
-                if caps & (FI_SEND | FI_RECV) == 0 { of(FI_MSG | FI_TAGGED, FI_SEND | FI_RECV) } else { 0 }
-                    | if caps & (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE) == 0 {
-                        of(FI_RMA | FI_ATOMIC, FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
-                    } else {
-                        0
-                    };
-            caps | implied | REACH
+            let directions_of = |kinds: u64, directions: u64| if caps & kinds != 0 { directions } else { 0 };
+            let implied = if caps & (FI_SEND | FI_RECV) == 0 {
+                directions_of(FI_MSG | FI_TAGGED, FI_SEND | FI_RECV)
+            } else {
+                0
+            } | if caps & (FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE) == 0 {
+                directions_of(FI_RMA | FI_ATOMIC, FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE)
+            } else {
+                0
+            };
+            caps | implied | COMM_CAPS
         }
     };
     // The old "basic" mode means virtual addresses and keys chosen by the provider; "scalable" is the
     // opposite.
-    let mr_mode = match wish.mr_mode {
-        FI_MR_BASIC | FI_MR_SCALABLE => wish.mr_mode,
+    let mr_mode = match requested.mr_mode {
+        FI_MR_BASIC | FI_MR_SCALABLE => requested.mr_mode,
         0 if version < (1 << 16 | 5) => FI_MR_SCALABLE,
         _ => 0,
     };
     Some(Offer {
         caps,
         threading: FI_THREAD_DOMAIN,
-        av_type: if wish.av_type == FI_AV_MAP { FI_AV_MAP } else { FI_AV_TABLE },
+        av_type: if requested.av_type == FI_AV_MAP { FI_AV_MAP } else { FI_AV_TABLE },
         mr_mode,
-        tx_flags: wish.tx_flags,
-        rx_flags: wish.rx_flags,
-        dest: wish.dest,
+        tx_flags: requested.tx_flags,
+        rx_flags: requested.rx_flags,
+        dest: requested.dest,
         source: [0; ADDRESS_BYTES],
     })
 }
@@ -218,60 +220,60 @@ pub(crate) fn offer(version: u32, wish: &Wish) -> Option<Offer> {
 ///
 /// # Safety
 /// `hints` is null or points to a structure as made by `fi_allocinfo`, with valid pointers.
-unsafe fn read_wish(hints: *const fi_info) -> Wish {
-    let mut wish = Wish::default();
+unsafe fn read_hints(hints: *const fi_info) -> Hints {
+    let mut requested = Hints::default();
     // SAFETY: as the caller guarantees, each pointer is null or points to its structure; only fields of
     // version 1.17 are read.
     unsafe {
-        let Some(hints) = hints.as_ref() else { return wish };
-        wish.caps = hints.caps;
-        wish.addr_format = hints.addr_format;
+        let Some(hints) = hints.as_ref() else { return requested };
+        requested.caps = hints.caps;
+        requested.addr_format = hints.addr_format;
         if !hints.dest_addr.is_null() && hints.dest_addrlen == ADDRESS_BYTES {
-            wish.dest = Some(hints.dest_addr.cast::<[u8; ADDRESS_BYTES]>().read_unaligned());
+            requested.dest = Some(hints.dest_addr.cast::<[u8; ADDRESS_BYTES]>().read_unaligned());
         }
         if let Some(attr) = hints.ep_attr.as_ref() {
-            wish.ep_type = attr.type_;
-            wish.protocol = attr.protocol;
-            wish.max_msg_size = attr.max_msg_size;
-            wish.contexts = attr.tx_ctx_cnt.max(attr.rx_ctx_cnt);
+            requested.ep_type = attr.type_;
+            requested.protocol = attr.protocol;
+            requested.max_msg_size = attr.max_msg_size;
+            requested.contexts = attr.tx_ctx_cnt.max(attr.rx_ctx_cnt);
         }
         if !hints.domain_attr.is_null() {
             // Not by reference, as the fields that 2.0 added may be missing.
             let attr = hints.domain_attr;
-            wish.threading = (&raw const (*attr).threading).read();
-            wish.control_progress = (&raw const (*attr).control_progress).read();
-            wish.data_progress = (&raw const (*attr).data_progress).read();
-            wish.av_type = (&raw const (*attr).av_type).read();
-            wish.mr_mode = (&raw const (*attr).mr_mode).read();
-            wish.mr_key_size = (&raw const (*attr).mr_key_size).read();
-            wish.cq_data_size = (&raw const (*attr).cq_data_size).read();
-            wish.domain_caps = (&raw const (*attr).caps).read();
+            requested.threading = (&raw const (*attr).threading).read();
+            requested.control_progress = (&raw const (*attr).control_progress).read();
+            requested.data_progress = (&raw const (*attr).data_progress).read();
+            requested.av_type = (&raw const (*attr).av_type).read();
+            requested.mr_mode = (&raw const (*attr).mr_mode).read();
+            requested.mr_key_size = (&raw const (*attr).mr_key_size).read();
+            requested.cq_data_size = (&raw const (*attr).cq_data_size).read();
+            requested.domain_caps = (&raw const (*attr).caps).read();
         }
         if let Some(attr) = hints.tx_attr.as_ref() {
-            wish.tx_caps = attr.caps;
-            wish.tx_flags = attr.op_flags;
-            wish.tx_order = attr.msg_order;
-            wish.tx_comp_order = attr.comp_order;
-            wish.inject_size = attr.inject_size;
-            wish.tx_iov_limit = attr.iov_limit;
-            wish.rma_iov_limit = attr.rma_iov_limit;
+            requested.tx_caps = attr.caps;
+            requested.tx_flags = attr.op_flags;
+            requested.tx_order = attr.msg_order;
+            requested.tx_comp_order = attr.comp_order;
+            requested.inject_size = attr.inject_size;
+            requested.tx_iov_limit = attr.iov_limit;
+            requested.rma_iov_limit = attr.rma_iov_limit;
         }
         if let Some(attr) = hints.rx_attr.as_ref() {
-            wish.rx_caps = attr.caps;
-            wish.rx_flags = attr.op_flags;
-            wish.rx_order = attr.msg_order;
-            wish.rx_comp_order = attr.comp_order;
-            wish.rx_iov_limit = attr.iov_limit;
+            requested.rx_caps = attr.caps;
+            requested.rx_flags = attr.op_flags;
+            requested.rx_order = attr.msg_order;
+            requested.rx_comp_order = attr.comp_order;
+            requested.rx_iov_limit = attr.iov_limit;
         }
     }
-    wish
+    requested
 }
 
 /// Returns whether the hints name something other than `own`.
 ///
 /// # Safety
 /// `name` is null or a string.
-unsafe fn is_other(name: *const c_char, own: &CStr) -> bool {
+unsafe fn has_other_name(name: *const c_char, own: &CStr) -> bool {
     // SAFETY: the caller guarantees a valid string.
     !name.is_null() && unsafe { CStr::from_ptr(name) } != own
 }
@@ -295,18 +297,18 @@ pub(crate) unsafe extern "C" fn getinfo(
     info: *mut *mut fi_info,
 ) -> c_int {
     // SAFETY: libfabric passes on the program's hints.
-    let mut wish = unsafe { read_wish(hints) };
+    let mut requested = unsafe { read_hints(hints) };
     if !node.is_null() && flags & FI_SOURCE == 0 {
         // SAFETY: libfabric passes on a string.
         let text = unsafe { CStr::from_ptr(node) };
         match text.to_str().ok().and_then(Address::parse) {
-            Some(address) => wish.dest = Some(address.to_bytes()),
+            Some(address) => requested.dest = Some(address.to_bytes()),
             // Host names do not identify an endpoint.
             None => return -FI_ENODATA,
         }
     }
-    let Some(mut offer) = offer(version, &wish) else { return -FI_ENODATA };
-    let domain = match attached() {
+    let Some(mut offer) = match_hints(version, &requested) else { return -FI_ENODATA };
+    let domain = match attach_once() {
         Ok(domain) => domain,
         Err(error) => {
             log(&error);
@@ -321,9 +323,9 @@ pub(crate) unsafe extern "C" fn getinfo(
         match hints.as_ref() {
             None => false,
             Some(hints) => {
-                (!hints.fabric_attr.is_null() && is_other((*hints.fabric_attr).name, &fabric_name))
+                (!hints.fabric_attr.is_null() && has_other_name((*hints.fabric_attr).name, &fabric_name))
                     || (!hints.domain_attr.is_null()
-                        && is_other((&raw const (*hints.domain_attr).name).read(), &domain_name))
+                        && has_other_name((&raw const (*hints.domain_attr).name).read(), &domain_name))
             }
         }
     };
@@ -404,13 +406,13 @@ fn fill_endpoint(tx: &mut fi_tx_attr, rx: &mut fi_rx_attr, ep: &mut fi_ep_attr, 
     tx.op_flags = offer.tx_flags;
     tx.msg_order = ORDER;
     tx.inject_size = INJECT_BYTES;
-    tx.size = QUEUE;
+    tx.size = QUEUE_SIZE;
     tx.iov_limit = IOV_LIMIT;
     tx.rma_iov_limit = 1;
     rx.caps = offer.caps & RX_CAPS;
     rx.op_flags = offer.rx_flags;
     rx.msg_order = ORDER;
-    rx.size = QUEUE;
+    rx.size = QUEUE_SIZE;
     rx.iov_limit = IOV_LIMIT;
     ep.type_ = FI_EP_RDM;
     ep.protocol = PROTOCOL;
@@ -432,16 +434,16 @@ fn fill_domain(domain: &mut fi_domain_attr, offer: &Offer) {
     domain.mr_mode = offer.mr_mode;
     domain.mr_key_size = 8;
     domain.cq_data_size = 8;
-    domain.cq_cnt = OBJECTS;
-    domain.ep_cnt = OBJECTS;
-    domain.tx_ctx_cnt = OBJECTS;
-    domain.rx_ctx_cnt = OBJECTS;
+    domain.cq_cnt = MAX_OBJECTS;
+    domain.ep_cnt = MAX_OBJECTS;
+    domain.tx_ctx_cnt = MAX_OBJECTS;
+    domain.rx_ctx_cnt = MAX_OBJECTS;
     domain.max_ep_tx_ctx = 1;
     domain.max_ep_rx_ctx = 1;
-    domain.cntr_cnt = OBJECTS;
+    domain.cntr_cnt = MAX_OBJECTS;
     domain.mr_iov_limit = IOV_LIMIT;
-    domain.caps = offer.caps & REACH;
-    domain.mr_cnt = OBJECTS;
+    domain.caps = offer.caps & COMM_CAPS;
+    domain.mr_cnt = MAX_OBJECTS;
     domain.max_cntr_value = u64::MAX;
     domain.max_err_cntr_value = u64::MAX;
 }
@@ -453,48 +455,49 @@ mod tests {
     const V1_17: u32 = 1 << 16 | 17;
 
     #[test]
-    fn who_asks_for_nothing_gets_all() {
-        let offer = offer(V1_17, &Wish::default()).unwrap();
+    fn no_hints_get_all_capabilities() {
+        let offer = match_hints(V1_17, &Hints::default()).unwrap();
         assert_eq!((offer.caps, offer.mr_mode, offer.av_type), (CAPS, 0, FI_AV_TABLE));
     }
 
     #[test]
-    fn who_asks_for_what_there_is_not_gets_nothing() {
-        let wishes = [
-            Wish { caps: 1 << 5, ..Wish::default() },
-            Wish { ep_type: 1, ..Wish::default() },
-            Wish { addr_format: 2, ..Wish::default() },
-            Wish { threading: 1, ..Wish::default() },
-            Wish { data_progress: FI_PROGRESS_AUTO, ..Wish::default() },
-            Wish { contexts: 2, ..Wish::default() },
-            Wish { inject_size: INJECT_BYTES + 1, ..Wish::default() },
-            Wish { tx_iov_limit: IOV_LIMIT + 1, ..Wish::default() },
-            Wish { cq_data_size: 9, ..Wish::default() },
+    fn unsupported_hints_get_no_offer() {
+        let unsupported_hints = [
+            Hints { caps: 1 << 5, ..Hints::default() },
+            Hints { ep_type: 1, ..Hints::default() },
+            Hints { addr_format: 2, ..Hints::default() },
+            Hints { threading: 1, ..Hints::default() },
+            Hints { data_progress: FI_PROGRESS_AUTO, ..Hints::default() },
+            Hints { contexts: 2, ..Hints::default() },
+            Hints { inject_size: INJECT_BYTES + 1, ..Hints::default() },
+            Hints { tx_iov_limit: IOV_LIMIT + 1, ..Hints::default() },
+            Hints { cq_data_size: 9, ..Hints::default() },
             // A write after a read is not ordered.
-            Wish { tx_order: 1 << 3, ..Wish::default() },
-            Wish { tx_flags: 1 << 30, ..Wish::default() },
+            Hints { tx_order: 1 << 3, ..Hints::default() },
+            Hints { tx_flags: 1 << 30, ..Hints::default() },
         ];
-        for wish in wishes {
-            assert_eq!(offer(V1_17, &wish), None, "{wish:?}");
+        for requested in unsupported_hints {
+            assert_eq!(match_hints(V1_17, &requested), None, "{requested:?}");
         }
         let limit =
-            Wish { inject_size: INJECT_BYTES, tx_iov_limit: IOV_LIMIT, cq_data_size: 8, ..Wish::default() };
-        assert!(offer(V1_17, &limit).is_some());
+            Hints { inject_size: INJECT_BYTES, tx_iov_limit: IOV_LIMIT, cq_data_size: 8, ..Hints::default() };
+        assert!(match_hints(V1_17, &limit).is_some());
     }
 
     #[test]
     fn kinds_imply_directions() {
-        let of = |caps| offer(V1_17, &Wish { caps, ..Wish::default() }).unwrap().caps & !REACH;
-        assert_eq!(of(FI_MSG), FI_MSG | FI_SEND | FI_RECV);
-        assert_eq!(of(FI_TAGGED | FI_SEND), FI_TAGGED | FI_SEND);
-        assert_eq!(of(FI_RMA), FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE);
+        let offered_caps =
+            |caps| match_hints(V1_17, &Hints { caps, ..Hints::default() }).unwrap().caps & !COMM_CAPS;
+        assert_eq!(offered_caps(FI_MSG), FI_MSG | FI_SEND | FI_RECV);
+        assert_eq!(offered_caps(FI_TAGGED | FI_SEND), FI_TAGGED | FI_SEND);
+        assert_eq!(offered_caps(FI_RMA), FI_RMA | FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE);
     }
 
     #[test]
     fn old_programs_register_memory_by_its_address() {
-        let basic = Wish { mr_mode: FI_MR_BASIC, ..Wish::default() };
-        assert_eq!(offer(1 << 16 | 4, &basic).unwrap().mr_mode, FI_MR_BASIC);
-        assert_eq!(offer(V1_17, &basic).unwrap().mr_mode, FI_MR_BASIC);
-        assert_eq!(offer(1 << 16, &Wish::default()).unwrap().mr_mode, FI_MR_SCALABLE);
+        let basic = Hints { mr_mode: FI_MR_BASIC, ..Hints::default() };
+        assert_eq!(match_hints(1 << 16 | 4, &basic).unwrap().mr_mode, FI_MR_BASIC);
+        assert_eq!(match_hints(V1_17, &basic).unwrap().mr_mode, FI_MR_BASIC);
+        assert_eq!(match_hints(1 << 16, &Hints::default()).unwrap().mr_mode, FI_MR_SCALABLE);
     }
 }

@@ -52,6 +52,6 @@ unsafe extern "C" fn cleanup() {}
 /// Entry point that libfabric calls after loading the library. Returns the provider structure.
 #[unsafe(no_mangle)]
 pub extern "C" fn fi_prov_ini() -> *mut core::ffi::c_void {
-    yields::find();
+    yields::look_up_counter();
     PROVIDER.0.get().cast()
 }

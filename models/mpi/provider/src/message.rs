@@ -7,7 +7,7 @@ use tombolo_mpi_fabric::{Memory, NO_ADDRESS, Peek, Receive, Send};
 
 use crate::abi::*;
 use crate::endpoint::Endpoint;
-use crate::entry::{begun, entries, given, object};
+use crate::entry::{deref_param, entries, object, post_status};
 use crate::span::Span;
 
 pub(crate) static MSG_OPS: fi_ops_msg = fi_ops_msg {
@@ -38,7 +38,7 @@ pub(crate) static TAGGED_OPS: fi_ops_tagged = fi_ops_tagged {
 
 /// Parameters of a message besides its bytes.
 #[derive(Clone, Copy)]
-struct Letter {
+struct MessageParams {
     to: u64,
     tag: Option<u64>,
     data: Option<u64>,
@@ -46,19 +46,19 @@ struct Letter {
 }
 
 #[inline(always)]
-fn do_send(ep: *mut fid_ep, memory: Span, letter: Letter, flags: u64) -> isize {
+fn do_send(ep: *mut fid_ep, memory: Span, params: MessageParams, flags: u64) -> isize {
     let endpoint = object!(ep, Endpoint);
     let inject = flags & FI_INJECT != 0;
     if inject && memory.len() > tombolo_mpi_fabric::INJECT_BYTES {
         return -(FI_EMSGSIZE as isize);
     }
     let report = endpoint.reports_send(flags);
-    begun(endpoint.engine.send(Send {
-        to: letter.to,
-        tag: letter.tag,
-        data: letter.data,
+    post_status(endpoint.engine.send(Send {
+        to: params.to,
+        tag: params.tag,
+        data: params.data,
         memory,
-        context: letter.context.expose_provenance(),
+        context: params.context.expose_provenance(),
         report,
         inject,
         delivery: flags & FI_DELIVERY_COMPLETE != 0,
@@ -67,22 +67,22 @@ fn do_send(ep: *mut fid_ep, memory: Span, letter: Letter, flags: u64) -> isize {
 
 /// Sends with the default flags of the endpoint.
 #[inline(always)]
-fn send_plain(ep: *mut fid_ep, memory: Span, letter: Letter) -> isize {
+fn send_plain(ep: *mut fid_ep, memory: Span, params: MessageParams) -> isize {
     let flags = object!(ep, Endpoint).tx_flags;
-    do_send(ep, memory, letter, flags)
+    do_send(ep, memory, params, flags)
 }
 
 /// Sends without a completion; the program may reuse the memory at once.
 #[inline(always)]
-fn send_injected(ep: *mut fid_ep, buf: *const c_void, len: usize, letter: Letter) -> isize {
+fn send_injected(ep: *mut fid_ep, buf: *const c_void, len: usize, params: MessageParams) -> isize {
     let endpoint = object!(ep, Endpoint);
     if len > tombolo_mpi_fabric::INJECT_BYTES {
         return -(FI_EMSGSIZE as isize);
     }
-    begun(endpoint.engine.send(Send {
-        to: letter.to,
-        tag: letter.tag,
-        data: letter.data,
+    post_status(endpoint.engine.send(Send {
+        to: params.to,
+        tag: params.tag,
+        data: params.data,
         memory: Span::new(buf, len),
         context: 0,
         report: false,
@@ -102,7 +102,7 @@ fn do_receive(
 ) -> isize {
     let endpoint = object!(ep, Endpoint);
     let report = endpoint.reports_receive(flags);
-    begun(endpoint.engine.receive(Receive {
+    post_status(endpoint.engine.receive(Receive {
         from: if from == FI_ADDR_NOTAVAIL { NO_ADDRESS } else { from },
         tag,
         memory,
@@ -145,37 +145,37 @@ macro_rules! transfers {
                 context: *mut c_void,
             ) -> isize {
                 // SAFETY: the program passes an array of `count` entries.
-                let memory = unsafe { Span::of_iov(iov, count) };
+                let memory = unsafe { Span::from_iov(iov, count) };
                 receive_plain(ep, memory, from, $match, context)
             }
 
             fn $send(
                 ep, buf: *const c_void, len: usize, _desc: *mut c_void, to: u64 $(, $tag: u64)?, context: *mut c_void,
             ) -> isize {
-                send_plain(ep, Span::new(buf, len), Letter { to, tag: $sent, data: None, context })
+                send_plain(ep, Span::new(buf, len), MessageParams { to, tag: $sent, data: None, context })
             }
 
             fn $sendv(
                 ep, iov: *const iovec, _desc: *mut *mut c_void, count: usize, to: u64 $(, $tag: u64)?, context: *mut c_void,
             ) -> isize {
                 // SAFETY: the program passes an array of `count` entries.
-                let memory = unsafe { Span::of_iov(iov, count) };
-                send_plain(ep, memory, Letter { to, tag: $sent, data: None, context })
+                let memory = unsafe { Span::from_iov(iov, count) };
+                send_plain(ep, memory, MessageParams { to, tag: $sent, data: None, context })
             }
 
             fn $inject(ep, buf: *const c_void, len: usize, to: u64 $(, $tag: u64)?) -> isize {
-                send_injected(ep, buf, len, Letter { to, tag: $sent, data: None, context: ptr::null_mut() })
+                send_injected(ep, buf, len, MessageParams { to, tag: $sent, data: None, context: ptr::null_mut() })
             }
 
             fn $senddata(
                 ep, buf: *const c_void, len: usize, _desc: *mut c_void, data: u64, to: u64 $(, $tag: u64)?,
                 context: *mut c_void,
             ) -> isize {
-                send_plain(ep, Span::new(buf, len), Letter { to, tag: $sent, data: Some(data), context })
+                send_plain(ep, Span::new(buf, len), MessageParams { to, tag: $sent, data: Some(data), context })
             }
 
             fn $injectdata(ep, buf: *const c_void, len: usize, data: u64, to: u64 $(, $tag: u64)?) -> isize {
-                send_injected(ep, buf, len, Letter { to, tag: $sent, data: Some(data), context: ptr::null_mut() })
+                send_injected(ep, buf, len, MessageParams { to, tag: $sent, data: Some(data), context: ptr::null_mut() })
             }
         }
     };
@@ -193,22 +193,22 @@ entries! { fid_ep:
         if flags & (FI_PEEK | FI_CLAIM | FI_DISCARD) != 0 {
             return -(FI_EBADFLAGS as isize);
         }
-        let msg = given!(msg);
+        let msg = deref_param!(msg);
         // SAFETY: the program passes an array of `iov_count` entries.
-        let memory = unsafe { Span::of_iov(msg.msg_iov, msg.iov_count) };
+        let memory = unsafe { Span::from_iov(msg.msg_iov, msg.iov_count) };
         do_receive(ep, memory, msg.addr, None, msg.context, flags)
     }
 
     fn sendmsg(ep, msg: *const fi_msg, flags: u64) -> isize {
-        let msg = given!(msg);
+        let msg = deref_param!(msg);
         // SAFETY: the program passes an array of `iov_count` entries.
-        let memory = unsafe { Span::of_iov(msg.msg_iov, msg.iov_count) };
+        let memory = unsafe { Span::from_iov(msg.msg_iov, msg.iov_count) };
         let data = (flags & FI_REMOTE_CQ_DATA != 0).then_some(msg.data);
-        do_send(ep, memory, Letter { to: msg.addr, tag: None, data, context: msg.context }, flags)
+        do_send(ep, memory, MessageParams { to: msg.addr, tag: None, data, context: msg.context }, flags)
     }
 
     fn trecvmsg(ep, msg: *const fi_msg_tagged, flags: u64) -> isize {
-        let msg = given!(msg);
+        let msg = deref_param!(msg);
         let context = msg.context.expose_provenance();
         let engine = &mut object!(ep, Endpoint).engine;
         let (claim, discard) = (flags & FI_CLAIM != 0, flags & FI_DISCARD != 0);
@@ -222,15 +222,15 @@ entries! { fid_ep:
             return if found { 0 } else { -(FI_EINVAL as isize) };
         }
         // SAFETY: the program passes an array of `iov_count` entries.
-        let memory = unsafe { Span::of_iov(msg.msg_iov, msg.iov_count) };
+        let memory = unsafe { Span::from_iov(msg.msg_iov, msg.iov_count) };
         do_receive(ep, memory, msg.addr, Some((msg.tag, msg.ignore)), msg.context, flags)
     }
 
     fn tsendmsg(ep, msg: *const fi_msg_tagged, flags: u64) -> isize {
-        let msg = given!(msg);
+        let msg = deref_param!(msg);
         // SAFETY: the program passes an array of `iov_count` entries.
-        let memory = unsafe { Span::of_iov(msg.msg_iov, msg.iov_count) };
+        let memory = unsafe { Span::from_iov(msg.msg_iov, msg.iov_count) };
         let data = (flags & FI_REMOTE_CQ_DATA != 0).then_some(msg.data);
-        do_send(ep, memory, Letter { to: msg.addr, tag: Some(msg.tag), data, context: msg.context }, flags)
+        do_send(ep, memory, MessageParams { to: msg.addr, tag: Some(msg.tag), data, context: msg.context }, flags)
     }
 }

@@ -12,7 +12,7 @@ use crate::abi::*;
 use crate::counter::{self, Counter};
 use crate::domain::{self, Domain};
 use crate::endpoint::{self, Endpoint};
-use crate::entry::{fid_ops, given, not_there, object};
+use crate::entry::{deref_param, fid_ops, object, unsupported};
 use crate::queue::{self, Queue};
 use crate::vector::{self, Vector};
 use crate::{atomic, info, message, rma};
@@ -24,14 +24,14 @@ static DOMAIN_OPS: fi_ops_domain = fi_ops_domain {
     av_open: vector::open,
     cq_open: queue::open,
     endpoint: open_endpoint,
-    scalable_ep: not_there,
+    scalable_ep: unsupported,
     cntr_open: counter::open,
-    poll_open: not_there,
-    stx_ctx: not_there,
-    srx_ctx: not_there,
+    poll_open: unsupported,
+    stx_ctx: unsupported,
+    srx_ctx: unsupported,
     query_atomic: atomic::query_atomic,
-    query_collective: not_there,
-    endpoint2: not_there,
+    query_collective: unsupported,
+    endpoint2: unsupported,
 };
 
 // SAFETY: callers uphold the contract that libfabric's manual documents for the call.
@@ -41,7 +41,7 @@ pub(crate) unsafe extern "C" fn open_domain(
     opened: *mut *mut fid_domain,
     context: *mut c_void,
 ) -> c_int {
-    let info = given!(info);
+    let info = deref_param!(info);
     let mr_mode = match info.domain_attr.is_null() {
         true => 0,
         // SAFETY: libfabric's copy of the structure that `getinfo` returned, with the length of its own
@@ -94,14 +94,14 @@ unsafe extern "C" fn open_endpoint(
     ep: *mut *mut fid_ep,
     context: *mut c_void,
 ) -> c_int {
-    let info = given!(info);
-    let Ok(attached) = info::attached() else { return -FI_EIO };
+    let info = deref_param!(info);
+    let Ok(attached) = info::attach_once() else { return -FI_EIO };
     let Ok(net) = ChannelNet::new(&attached, replace, warn) else { return -FI_EIO };
     let mut engine = Engine::new(net);
     engine.set_directed(info.caps & FI_DIRECTED_RECV != 0);
     engine.set_direct(std::env::var_os(DIRECT_VARIABLE).is_none_or(|value| value != "off"));
-    let tx_flags = if info.tx_attr.is_null() { 0 } else { given!(info.tx_attr).op_flags };
-    let rx_flags = if info.rx_attr.is_null() { 0 } else { given!(info.rx_attr).op_flags };
+    let tx_flags = if info.tx_attr.is_null() { 0 } else { deref_param!(info.tx_attr).op_flags };
+    let rx_flags = if info.rx_attr.is_null() { 0 } else { deref_param!(info.rx_attr).op_flags };
     let opened = Box::into_raw(Box::new(Endpoint {
         fid: fid_ep {
             fid: fid { fclass: FI_CLASS_EP, context, ops: ptr::from_ref(&ENDPOINT_FID_OPS) },

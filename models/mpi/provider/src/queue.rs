@@ -11,12 +11,12 @@ use crate::abi::*;
 use crate::domain::Domain;
 use crate::endpoint::{Binding, Endpoint};
 use crate::entry::{entries, error_number, fid_ops, object};
-use crate::waiting::{Limit, WaitObject};
+use crate::waiting::{Deadline, WaitObject};
 use crate::yields;
 
 /// A bound endpoint, and which of its completions the queue takes.
 #[derive(Clone, Copy, PartialEq, Eq)]
-struct Bound {
+struct BoundEndpoint {
     endpoint: *mut Endpoint,
     sends: bool,
     receives: bool,
@@ -27,7 +27,7 @@ struct Bound {
 pub(crate) struct Queue {
     fid: fid_cq,
     domain: *mut Domain,
-    bound: Vec<Bound>,
+    bound: Vec<BoundEndpoint>,
     entry_bytes: usize,
     wait: WaitObject,
     /// Whether the current or next wait is to be interrupted.
@@ -113,7 +113,7 @@ impl Queue {
                 bound.sends |= sends;
                 bound.receives |= receives;
             }
-            None => self.bound.push(Bound { endpoint, sends, receives }),
+            None => self.bound.push(BoundEndpoint { endpoint, sends, receives }),
         }
     }
 
@@ -128,20 +128,21 @@ impl Queue {
     fn progress(&self) {
         for bound in &self.bound {
             if object!(bound.endpoint, Endpoint).engine.progress() {
-                yields::found();
+                yields::count_message_found();
             }
         }
     }
 
     /// Returns whether a program may block on the descriptor: the queue is empty, and new events wake it.
-    pub(crate) fn park(&mut self) -> bool {
+    pub(crate) fn prepare_wait(&mut self) -> bool {
         self.progress();
         if !self.is_empty() {
             return false;
         }
-        let parked = self.wait.exists() && self.wait.park(self.bound.iter().map(|bound| bound.endpoint));
+        let prepared =
+            self.wait.exists() && self.wait.prepare_wait(self.bound.iter().map(|bound| bound.endpoint));
         // The descriptor may still be readable because of earlier events.
-        parked && self.is_empty() && !self.wait.wait(Duration::ZERO)
+        prepared && self.is_empty() && !self.wait.wait(Duration::ZERO)
     }
 
     /// Takes up to `count` completions, stopping before one with an error.
@@ -160,7 +161,7 @@ impl Queue {
                     if completion.failure.is_some() {
                         return if taken > 0 { taken as isize } else { -(FI_EAVAIL as isize) };
                     }
-                    let entry = entry_of(completion);
+                    let entry = completion_entry(completion);
                     // SAFETY: the program passes room for `count` entries of the queue's format, and for as
                     // many sources or null. Each format is a prefix of the longest one.
                     unsafe {
@@ -186,7 +187,7 @@ impl Queue {
     fn read(&mut self, buf: *mut c_void, count: usize, sources: *mut u64) -> isize {
         let taken = self.take(buf, count, sources);
         if taken != 0 {
-            yields::found();
+            yields::count_message_found();
             return taken;
         }
         self.progress();
@@ -200,7 +201,7 @@ impl Queue {
         if !self.wait.exists() {
             return -(FI_ENOSYS as isize);
         }
-        let limit = Limit::of_milliseconds(timeout);
+        let deadline = Deadline::from_timeout_ms(timeout);
         loop {
             let taken = self.read(buf, count, sources);
             if taken != -(FI_EAGAIN as isize) {
@@ -209,11 +210,11 @@ impl Queue {
             if core::mem::take(&mut self.signaled) {
                 return -(FI_EAGAIN as isize);
             }
-            let left = limit.left();
+            let left = deadline.remaining();
             if left.is_zero() {
                 return -(FI_EAGAIN as isize);
             }
-            if self.park() {
+            if self.prepare_wait() {
                 self.wait.wait(left);
             }
         }
@@ -237,7 +238,7 @@ impl Queue {
 }
 
 #[inline]
-fn entry_of(completion: &Completion) -> fi_cq_tagged_entry {
+fn completion_entry(completion: &Completion) -> fi_cq_tagged_entry {
     fi_cq_tagged_entry {
         op_context: ptr::with_exposed_provenance_mut(completion.context),
         flags: completion.flags,
@@ -271,7 +272,7 @@ entries! { fid_cq:
 // SAFETY: callers uphold the contract that libfabric's manual documents for the call.
 unsafe extern "C" fn readerr(cq: *mut fid_cq, buf: *mut fi_cq_err_entry, _: u64) -> isize {
     let Some(completion) = object!(cq, Queue).take_error() else { return -(FI_EAGAIN as isize) };
-    let entry = entry_of(&completion);
+    let entry = completion_entry(&completion);
     let failure = completion.failure.unwrap_or(Failure::Violation);
     let olen = match failure {
         Failure::Truncated { missing_bytes } => missing_bytes,

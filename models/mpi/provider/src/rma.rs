@@ -7,7 +7,7 @@ use tombolo_mpi_fabric::{Memory, Read, Write};
 
 use crate::abi::*;
 use crate::endpoint::Endpoint;
-use crate::entry::{begun, entries, given, object};
+use crate::entry::{deref_param, entries, object, post_status};
 use crate::span::Span;
 
 pub(crate) static OPS: fi_ops_rma = fi_ops_rma {
@@ -36,7 +36,7 @@ fn do_read(ep: *mut fid_ep, memory: Span, target: Target, flags: u64) -> isize {
     let endpoint = object!(ep, Endpoint);
     let report = endpoint.reports_send(flags);
     let Target { peer: from, address, key, context } = target;
-    begun(endpoint.engine.read(Read {
+    post_status(endpoint.engine.read(Read {
         from,
         key,
         address,
@@ -61,7 +61,7 @@ fn do_write(
     }
     let Target { peer: to, address, key, context } = target;
     let context = context.expose_provenance();
-    begun(endpoint.engine.write(Write { to, key, address, data, memory, context, report, inject }))
+    post_status(endpoint.engine.write(Write { to, key, address, data, memory, context, report, inject }))
 }
 
 fn write_plain(ep: *mut fid_ep, memory: Span, target: Target, data: Option<u64>) -> isize {
@@ -77,15 +77,15 @@ fn read_plain(ep: *mut fid_ep, memory: Span, target: Target) -> isize {
 }
 
 /// Returns the local memory and the target of a message, if it has exactly one target of the same length.
-fn of_message(msg: &fi_msg_rma) -> Option<(Span, Target)> {
+fn parse_msg(msg: &fi_msg_rma) -> Option<(Span, Target)> {
     if msg.rma_iov_count != 1 {
         return None;
     }
-    let there = given!(msg.rma_iov);
+    let remote = deref_param!(msg.rma_iov);
     // SAFETY: the program passes an array of `iov_count` entries.
-    let memory = unsafe { Span::of_iov(msg.msg_iov, msg.iov_count) };
-    let target = Target { peer: msg.addr, address: there.addr, key: there.key, context: msg.context };
-    (memory.len() == there.len).then_some((memory, target))
+    let memory = unsafe { Span::from_iov(msg.msg_iov, msg.iov_count) };
+    let target = Target { peer: msg.addr, address: remote.addr, key: remote.key, context: msg.context };
+    (memory.len() == remote.len).then_some((memory, target))
 }
 
 entries! { fid_ep:
@@ -100,12 +100,12 @@ entries! { fid_ep:
         context: *mut c_void,
     ) -> isize {
         // SAFETY: the program passes an array of `count` entries.
-        let memory = unsafe { Span::of_iov(iov, count) };
+        let memory = unsafe { Span::from_iov(iov, count) };
         read_plain(ep, memory, Target { peer, address, key, context })
     }
 
     fn readmsg(ep, msg: *const fi_msg_rma, flags: u64) -> isize {
-        match of_message(given!(msg)) {
+        match parse_msg(deref_param!(msg)) {
             Some((memory, target)) => do_read(ep, memory, target, flags),
             None => -(FI_EINVAL as isize),
         }
@@ -122,13 +122,13 @@ entries! { fid_ep:
         context: *mut c_void,
     ) -> isize {
         // SAFETY: the program passes an array of `count` entries.
-        let memory = unsafe { Span::of_iov(iov, count) };
+        let memory = unsafe { Span::from_iov(iov, count) };
         write_plain(ep, memory, Target { peer, address, key, context }, None)
     }
 
     fn writemsg(ep, msg: *const fi_msg_rma, flags: u64) -> isize {
-        let msg = given!(msg);
-        let Some((memory, target)) = of_message(msg) else { return -(FI_EINVAL as isize) };
+        let msg = deref_param!(msg);
+        let Some((memory, target)) = parse_msg(msg) else { return -(FI_EINVAL as isize) };
         let data = (flags & FI_REMOTE_CQ_DATA != 0).then_some(msg.data);
         let report = object!(ep, Endpoint).reports_send(flags);
         do_write(ep, memory, target, data, flags, report)

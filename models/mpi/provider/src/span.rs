@@ -30,7 +30,7 @@ impl Span {
         Span { first: Range { address: address.expose_provenance(), length }, others: None, length }
     }
 
-    fn of_ranges(mut ranges: impl ExactSizeIterator<Item = Range>) -> Span {
+    fn from_ranges(mut ranges: impl ExactSizeIterator<Item = Range>) -> Span {
         let first = ranges.next().unwrap_or(Range { address: 0, length: 0 });
         let others: Option<Box<[Range]>> = (ranges.len() > 0).then(|| ranges.collect());
         let more = others.iter().flat_map(|others| others.iter()).map(|range| range.length);
@@ -42,13 +42,13 @@ impl Span {
     ///
     /// # Safety
     /// `iov` is null or points to `count` entries.
-    pub(crate) unsafe fn of_iov(iov: *const iovec, count: usize) -> Span {
+    pub(crate) unsafe fn from_iov(iov: *const iovec, count: usize) -> Span {
         if count == 0 || iov.is_null() {
             return Span::new(core::ptr::null(), 0);
         }
         // SAFETY: not null, and the caller guarantees `count` entries.
         let entries = unsafe { core::slice::from_raw_parts(iov, count) };
-        Span::of_ranges(
+        Span::from_ranges(
             entries.iter().map(|entry| Range { address: entry.base.expose_provenance(), length: entry.len }),
         )
     }
@@ -57,20 +57,20 @@ impl Span {
     ///
     /// # Safety
     /// `iov` is null or points to `count` entries.
-    pub(crate) unsafe fn of_ioc(iov: *const fi_ioc, count: usize, bytes: usize) -> Span {
+    pub(crate) unsafe fn from_ioc(iov: *const fi_ioc, count: usize, bytes: usize) -> Span {
         if count == 0 || iov.is_null() {
             return Span::new(core::ptr::null(), 0);
         }
         // SAFETY: not null, and the caller guarantees `count` entries.
         let entries = unsafe { core::slice::from_raw_parts(iov, count) };
-        Span::of_ranges(entries.iter().map(|entry| Range {
+        Span::from_ranges(entries.iter().map(|entry| Range {
             address: entry.addr.expose_provenance(),
             length: entry.count.saturating_mul(bytes),
         }))
     }
 
     /// Calls `act` with the parts of the ranges that overlap `length` bytes at `offset`.
-    fn each(&self, offset: usize, length: usize, mut act: impl FnMut(Range)) {
+    fn for_each_range(&self, offset: usize, length: usize, mut act: impl FnMut(Range)) {
         let mut start = 0_usize;
         let end = offset.saturating_add(length);
         let others = self.others.iter().flat_map(|others| others.iter());
@@ -98,12 +98,12 @@ impl Memory for Span {
         self.first.address
     }
 
-    fn in_one_piece(&self) -> Option<(usize, usize)> {
+    fn as_contiguous(&self) -> Option<(usize, usize)> {
         self.others.is_none().then_some((self.first.address, self.first.length))
     }
 
     #[inline]
-    fn each_source(&self, offset: usize, length: usize, mut take: impl FnMut(&[u8])) {
+    fn for_each_source(&self, offset: usize, length: usize, mut take: impl FnMut(&[u8])) {
         let mut one = |range: Range| {
             let address = core::ptr::with_exposed_provenance(range.address);
             // SAFETY: the program guarantees its memory (see `Span`); the range is not empty, and inside
@@ -116,11 +116,11 @@ impl Memory for Span {
         {
             return one(Range { address: self.first.address.wrapping_add(offset), length });
         }
-        self.each(offset, length, one);
+        self.for_each_range(offset, length, one);
     }
 
     #[inline]
-    fn each_target(&mut self, offset: usize, length: usize, mut give: impl FnMut(&mut [u8])) {
+    fn for_each_target(&mut self, offset: usize, length: usize, mut give: impl FnMut(&mut [u8])) {
         let mut one = |range: Range| {
             let address = core::ptr::with_exposed_provenance_mut(range.address);
             // SAFETY: as above; no other code accesses memory that is received into, and no other slice
@@ -133,13 +133,13 @@ impl Memory for Span {
         {
             return one(Range { address: self.first.address.wrapping_add(offset), length });
         }
-        self.each(offset, length, one);
+        self.for_each_range(offset, length, one);
     }
 
     fn part(&self, offset: usize, length: usize) -> Self {
         let mut ranges = Vec::new();
-        self.each(offset, length, |range| ranges.push(range));
-        Span::of_ranges(ranges.into_iter())
+        self.for_each_range(offset, length, |range| ranges.push(range));
+        Span::from_ranges(ranges.into_iter())
     }
 }
 
@@ -148,13 +148,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn parts_of_several_ranges_are_where_they_are() {
+    fn parts_of_several_ranges_have_the_right_bytes() {
         let mut memory: Vec<u8> = (0..100).collect();
         let base = memory.as_mut_ptr();
         let at = |offset: usize, len: usize| iovec { base: base.wrapping_add(offset).cast(), len };
         let iov = [at(10, 5), at(50, 0), at(30, 7), at(90, 2)];
         // SAFETY: four entries that point to memory which outlives the span.
-        let mut span = unsafe { Span::of_iov(iov.as_ptr(), iov.len()) };
+        let mut span = unsafe { Span::from_iov(iov.as_ptr(), iov.len()) };
         assert_eq!(span.len(), 14);
         assert_eq!(&*span.to_boxed(), [10, 11, 12, 13, 14, 30, 31, 32, 33, 34, 35, 36, 90, 91]);
         assert_eq!(&*span.part(4, 9).to_boxed(), [14, 30, 31, 32, 33, 34, 35, 36, 90]);

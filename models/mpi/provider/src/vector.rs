@@ -8,8 +8,8 @@ use tombolo_mpi_fabric::{ADDRESS_BYTES, Address};
 
 use crate::abi::*;
 use crate::domain::Domain;
-use crate::endpoint::{Binding, Endpoint, give_address};
-use crate::entry::{fid_ops, not_there, object};
+use crate::endpoint::{Binding, Endpoint, write_address};
+use crate::entry::{fid_ops, object, unsupported};
 
 /// An open address vector. An address has one index, no matter how often it was inserted.
 #[repr(C)]
@@ -26,15 +26,15 @@ static FID_OPS: fi_ops = fi_ops { bind, ..fid_ops(close) };
 static OPS: fi_ops_av = fi_ops_av {
     size: size_of::<fi_ops_av>(),
     insert,
-    insertsvc: not_there,
-    insertsym: not_there,
+    insertsvc: unsupported,
+    insertsym: unsupported,
     remove,
     lookup,
     straddr,
-    av_set: not_there,
-    insert_auth_key: not_there,
-    lookup_auth_key: not_there,
-    set_user_id: not_there,
+    av_set: unsupported,
+    insert_auth_key: unsupported,
+    lookup_auth_key: unsupported,
+    set_user_id: unsupported,
 };
 
 // SAFETY: callers uphold the contract that libfabric's manual documents for the call.
@@ -107,7 +107,7 @@ impl Vector {
         self.endpoints.push(added);
     }
 
-    fn tell(&self, index: u64, address: Option<Address>) {
+    fn update_routes(&self, index: u64, address: Option<Address>) {
         for endpoint in &self.endpoints {
             object!(*endpoint, Endpoint).engine.set_route(index, address);
         }
@@ -127,7 +127,7 @@ impl Vector {
         });
         self.entries[index] = Some((address, 1));
         self.by_address.insert(address, index as u64);
-        self.tell(index as u64, Some(address));
+        self.update_routes(index as u64, Some(address));
         index as u64
     }
 
@@ -140,7 +140,7 @@ impl Vector {
             let address = *address;
             *entry = None;
             self.by_address.remove(&address);
-            self.tell(index, None);
+            self.update_routes(index, None);
         }
         true
     }
@@ -198,7 +198,7 @@ unsafe extern "C" fn lookup(av: *mut fid_av, fi_addr: u64, addr: *mut c_void, ad
     let entry = usize::try_from(fi_addr).ok().and_then(|at| vector.entries.get(at).copied().flatten());
     let Some((address, _)) = entry else { return -FI_EINVAL };
     // SAFETY: the program passes a buffer and its length.
-    unsafe { give_address(address, addr, addrlen) };
+    unsafe { write_address(address, addr, addrlen) };
     0
 }
 

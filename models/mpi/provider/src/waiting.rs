@@ -12,7 +12,7 @@ use crate::endpoint::Endpoint;
 use crate::entry::object;
 
 /// Maximum length of a single wait of a call without a timeout.
-const LONG: Duration = Duration::from_secs(3600);
+const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 /// A wait object, and the endpoints that wake it.
 pub(crate) struct WaitObject {
@@ -59,15 +59,15 @@ impl WaitObject {
 
     /// Arms endpoints to wake the waiter. Returns false if something has happened already, or nothing would
     /// wake it.
-    pub(crate) fn park(&mut self, endpoints: impl IntoIterator<Item = *mut Endpoint>) -> bool {
-        endpoints.into_iter().all(|endpoint| self.park_one(endpoint))
+    pub(crate) fn prepare_wait(&mut self, endpoints: impl IntoIterator<Item = *mut Endpoint>) -> bool {
+        endpoints.into_iter().all(|endpoint| self.prepare_endpoint(endpoint))
     }
 
-    fn park_one(&mut self, endpoint: *mut Endpoint) -> bool {
+    fn prepare_endpoint(&mut self, endpoint: *mut Endpoint) -> bool {
         let Some(set) = &mut self.set else { return false };
-        let Some(parked) = object!(endpoint, Endpoint).engine.park() else { return false };
+        let Some(prepared) = object!(endpoint, Endpoint).engine.prepare_wait() else { return false };
         if !self.tokens.iter().any(|(known, _)| *known == endpoint) {
-            match set.add_descriptor(&*parked, Interest::Read, Trigger::Level) {
+            match set.add_descriptor(&*prepared, Interest::Read, Trigger::Level) {
                 Ok(token) => self.tokens.push((endpoint, token)),
                 // Nothing would wake the waiter, so it must not block.
                 Err(_) => return false,
@@ -99,23 +99,23 @@ impl WaitObject {
 }
 
 /// Timeout of a call, given in milliseconds; negative for none.
-pub(crate) struct Limit {
-    limit: Option<Duration>,
-    began: Instant,
+pub(crate) struct Deadline {
+    timeout: Option<Duration>,
+    started_at: Instant,
 }
 
-impl Limit {
-    pub(crate) fn of_milliseconds(timeout: c_int) -> Self {
-        Self { limit: u64::try_from(timeout).ok().map(Duration::from_millis), began: Instant::now() }
+impl Deadline {
+    pub(crate) fn from_timeout_ms(timeout: c_int) -> Self {
+        Self { timeout: u64::try_from(timeout).ok().map(Duration::from_millis), started_at: Instant::now() }
     }
 
     /// Returns whether there is a timeout.
-    pub(crate) fn is_set(&self) -> bool {
-        self.limit.is_some()
+    pub(crate) fn is_finite(&self) -> bool {
+        self.timeout.is_some()
     }
 
     /// Returns the remaining time, which is the length of the next wait.
-    pub(crate) fn left(&self) -> Duration {
-        self.limit.map_or(LONG, |limit| limit.saturating_sub(self.began.elapsed()))
+    pub(crate) fn remaining(&self) -> Duration {
+        self.timeout.map_or(MAX_WAIT, |limit| limit.saturating_sub(self.started_at.elapsed()))
     }
 }

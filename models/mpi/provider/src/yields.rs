@@ -6,7 +6,7 @@ use core::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 /// Symbol of the library's counter of successful polls.
-const NAME: &CStr = c"tombolo_yield_found";
+const SYMBOL: &CStr = c"tombolo_yield_found";
 
 // SAFETY: declared as in the C library.
 unsafe extern "C" {
@@ -14,20 +14,20 @@ unsafe extern "C" {
 }
 
 /// Pointer to the counter; null if the library is not loaded.
-static FOUND: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
+static COUNTER: AtomicPtr<AtomicU32> = AtomicPtr::new(ptr::null_mut());
 
 /// Looks up the counter in the libraries loaded at process start.
-pub(crate) fn find() {
+pub(crate) fn look_up_counter() {
     // SAFETY: a null handle is `RTLD_DEFAULT`, and the name ends with a zero.
-    let found = unsafe { dlsym(ptr::null_mut(), NAME.as_ptr()) };
-    FOUND.store(found.cast(), Ordering::Relaxed);
+    let symbol = unsafe { dlsym(ptr::null_mut(), SYMBOL.as_ptr()) };
+    COUNTER.store(symbol.cast(), Ordering::Relaxed);
 }
 
 /// Counts a poll that found something.
 #[inline]
-pub(crate) fn found() {
+pub(crate) fn count_message_found() {
     // SAFETY: null, or the counter of a library that was loaded at process start and is never unloaded.
-    if let Some(counter) = unsafe { FOUND.load(Ordering::Relaxed).as_ref() } {
+    if let Some(counter) = unsafe { COUNTER.load(Ordering::Relaxed).as_ref() } {
         // If several threads count at once a count may be lost. That is harmless: with several threads
         // every `sched_yield` yields anyway.
         counter.store(counter.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);

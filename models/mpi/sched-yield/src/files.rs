@@ -68,8 +68,8 @@ pub(crate) unsafe extern "C" fn MPI_File_open(
         && let Ok(value) = std::env::var(REFUSAL)
         && let Some(reason) = reason(&value)
     {
-        static SAID: Once = Once::new();
-        SAID.call_once(|| {
+        static REPORTED: Once = Once::new();
+        REPORTED.call_once(|| {
             // Ignore a closed standard error.
             let _ = writeln!(std::io::stderr(), "tombolo: {reason}");
         });
@@ -114,7 +114,7 @@ fn function_of(library: &CStr) -> Option<*mut c_void> {
 fn loaded_mpis() -> Vec<CString> {
     /// # Safety
     /// Called only by the loader, with the list that was passed to `dl_iterate_phdr`.
-    unsafe extern "C" fn note(loaded: *const Loaded, _: usize, data: *mut c_void) -> c_int {
+    unsafe extern "C" fn collect_mpi(loaded: *const Loaded, _: usize, data: *mut c_void) -> c_int {
         // SAFETY: the loader passes on the list, and an entry with a zero-terminated name.
         let (paths, path) = unsafe { (&mut *data.cast::<Vec<CString>>(), CStr::from_ptr((*loaded).name)) };
         if path.to_string_lossy().contains("/libmpi") {
@@ -124,7 +124,7 @@ fn loaded_mpis() -> Vec<CString> {
     }
     let mut paths: Vec<CString> = Vec::new();
     // SAFETY: the callback has the signature that the loader expects, and the list outlives the call.
-    unsafe { dl_iterate_phdr(note, ptr::from_mut(&mut paths).cast()) };
+    unsafe { dl_iterate_phdr(collect_mpi, ptr::from_mut(&mut paths).cast()) };
     paths
 }
 
@@ -133,14 +133,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_refusal_of_mpirun_is_a_reason() {
+    fn only_refusal_by_mpirun_gives_a_reason() {
         assert_eq!(reason("panfs: (MPI-IO is refused: why)"), Some("MPI-IO is refused: why"));
         assert_eq!(reason("ufs:"), None);
         assert_eq!(reason("panfs:"), None);
     }
 
     #[test]
-    fn a_program_without_mpi_has_an_error_and_no_crash() {
+    fn program_without_mpi_gets_an_error() {
         let mut file = 7;
         // SAFETY: without MPI the arguments are not dereferenced.
         let error = unsafe { MPI_File_open(0, c"name".as_ptr(), 0, 0, &raw mut file) };

@@ -15,7 +15,7 @@ mod pace;
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use pace::{Looks, Pace, Processor};
+use pace::{PollBudget, Scheduler, YieldPacer};
 use tombolo_platform::{thread, time};
 
 thread_local! {
@@ -26,8 +26,8 @@ thread_local! {
 /// State of a thread that yields.
 #[derive(Clone, Copy)]
 struct Thread {
-    pace: Pace,
-    looks: Looks,
+    pacer: YieldPacer,
+    poll_budget: PollBudget,
     /// Value of [`tombolo_yield_found`] at its last call.
     found: u32,
 }
@@ -43,22 +43,22 @@ pub static tombolo_yield_found: AtomicU32 = AtomicU32::new(0);
 /// locks: the syscall gives another thread the time to get the lock.
 static THREADS: AtomicU32 = AtomicU32::new(0);
 
-/// The processor that this thread runs on.
-struct This;
+/// The clock and scheduler of the kernel.
+struct KernelScheduler;
 
-impl Processor for This {
+impl Scheduler for KernelScheduler {
     #[inline]
     fn now_ns(&self) -> u64 {
         time::now_ns()
     }
 
     #[inline]
-    fn ask(&self) {
+    fn yield_now(&self) {
         thread::yield_now();
     }
 
     fn switches(&self) -> u64 {
-        thread::switches()
+        thread::context_switches()
     }
 }
 
@@ -70,25 +70,25 @@ pub extern "C" fn sched_yield() -> i32 {
     let known = THREAD.try_with(|kept| {
         let mut thread = kept.get().unwrap_or_else(|| {
             THREADS.fetch_add(1, Ordering::Relaxed);
-            Thread { pace: Pace::NEW, looks: Looks::NEW, found: 0 }
+            Thread { pacer: YieldPacer::NEW, poll_budget: PollBudget::NEW, found: 0 }
         });
         let found = tombolo_yield_found.load(Ordering::Relaxed);
         if THREADS.load(Ordering::Relaxed) > 1 {
-            This.ask();
+            KernelScheduler.yield_now();
         } else if found != thread.found {
             // The last poll found something, and the next may, too.
             thread.found = found;
-            thread.looks.found();
-        } else if thread.looks.may_look_again() {
+            thread.poll_budget.poll_succeeded();
+        } else if thread.poll_budget.should_poll_again() {
             std::hint::spin_loop();
         } else {
-            thread.pace.idle(&This);
+            thread.pacer.idle(&KernelScheduler);
         }
         kept.set(Some(thread));
     });
     // The thread is exiting, and its thread-local state is gone.
     if known.is_err() {
-        This.ask();
+        KernelScheduler.yield_now();
     }
     0
 }

@@ -9,7 +9,7 @@ use tombolo_omp_team::primitives::sys;
 use tombolo_pages::{LostAccess, LostPage};
 
 /// Time within which the machine must report how a process ended.
-const PATIENCE: Duration = Duration::from_secs(10);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Processes of workers, at the index of their number minus 1.
 static WORKERS: Mutex<Vec<Child>> = Mutex::new(Vec::new());
@@ -23,10 +23,10 @@ pub(crate) fn add_worker(child: &Child) {
 }
 
 /// Prints why the job ends, and returns its exit status.
-pub(crate) fn explain(how: &Result<Exit, Error>, node: &str) -> i32 {
+pub(crate) fn report_exit(how: &Result<Exit, Error>, node: &str) -> i32 {
     let mut status = 1;
     let say = |reason: std::fmt::Arguments<'_>| {
-        sys::complain(format_args!("tombolo omp: the worker on node {node} {reason}: the job ends\n"));
+        sys::print_error(format_args!("tombolo omp: the worker on node {node} {reason}: the job ends\n"));
     };
     match how {
         Ok(Exit::Exited { status }) => say(format_args!("ended with status {status} before it began")),
@@ -50,13 +50,13 @@ pub(crate) fn explain(how: &Result<Exit, Error>, node: &str) -> i32 {
 
 /// Handles a worker's access to a page that only a dead process had. The worker waits: the program's process
 /// knows how that process died, and ends the job and this worker.
-pub(crate) fn await_end(_: &LostPage) -> LostAccess {
+pub(crate) fn handle_lost_page_in_worker(_: &LostPage) -> LostAccess {
     LostAccess::Waits
 }
 
 /// Ends the job, which needs such a page. Called by the thread of the program's process that serves pages.
 /// The hub may be waiting for a lost page too, before or after it printed the reason.
-pub(crate) fn lose(page: &LostPage) -> LostAccess {
+pub(crate) fn handle_lost_page_at_home(page: &LostPage) -> LostAccess {
     let status = STATUS.load(Ordering::Acquire);
     if status >= 0 {
         sys::exit_now(status);
@@ -65,10 +65,10 @@ pub(crate) fn lose(page: &LostPage) -> LostAccess {
     let workers = WORKERS.lock().unwrap_or_else(PoisonError::into_inner);
     let child = index.and_then(|index| workers.get(index)).cloned();
     drop(workers);
-    match child.map(|child| child.wait(PATIENCE)) {
+    match child.map(|child| child.wait(EXIT_TIMEOUT)) {
         // It ended without running exit handlers, and took pages with it that those of the program may need.
         Some(Ok(Exit::Exited { status })) => sys::exit_now(i32::from(status)),
-        Some(how) => sys::exit_now(explain(&how, &page.node)),
+        Some(how) => sys::exit_now(report_exit(&how, &page.node)),
         None => sys::fatal(format_args!(
             "a process on node {} ended with memory that only it had: the job ends",
             page.node

@@ -27,7 +27,7 @@ pub mod sent;
 pub mod worker_main;
 
 /// Environment variable that makes a process a worker: its number and the endpoints of the job's hub.
-pub const JOIN: &str = "TOMBOLO_OMP_JOIN";
+pub const JOIN_VARIABLE: &str = "TOMBOLO_OMP_JOIN";
 
 /// Options of the channels between the hub and workers: short messages, received without spinning.
 pub(crate) fn channel_options() -> tombolo::ChannelOptions {

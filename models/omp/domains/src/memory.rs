@@ -10,23 +10,23 @@ use tombolo_omp_team::primitives::store::{SPAN, Store};
 use tombolo_pages::Unavailable;
 
 use crate::message::Layout;
-use crate::place::Where;
-use crate::sent::{self, Ranges};
+use crate::place::MemoryKind;
+use crate::sent::{self, PagedRanges};
 
 /// Address of the arena in every worker: far from where programs, heaps and the system's own mappings lie on
 /// either processor, and within the 39 bits of the smallest address spaces.
-const ARENA: u64 = 0x20_0000_0000;
+const ARENA_ADDRESS: u64 = 0x20_0000_0000;
 /// Default size limit of an arena, in bytes.
-const LARGEST: u64 = 64 << 30;
+const ARENA_BYTES_MAX: u64 = 64 << 30;
 /// Default size limit where a worker is emulated: qemu-user keeps 24 bytes for each mapped page, so that 64
 /// GiB cost each worker 384 MiB and half a second at its start.
-const LARGEST_EMULATED: u64 = 4 << 30;
+const ARENA_BYTES_MAX_EMULATED: u64 = 4 << 30;
 /// Minimum size of an arena, in bytes.
-const LEAST: u64 = 16 << 20;
+const ARENA_BYTES_MIN: u64 = 16 << 20;
 /// Default size of an arena that is sent in pages: each process keeps some 130 bytes for each page.
-const LARGEST_SENT: u64 = 256 << 20;
+const ARENA_BYTES_PAGED: u64 = 256 << 20;
 /// Largest page size that a node may have.
-const PAGE: u64 = 64 << 10;
+const PAGE_BYTES_MAX: u64 = 64 << 10;
 
 /// Address range of an image's variables.
 #[derive(Clone, Copy, Debug)]
@@ -40,7 +40,7 @@ pub struct Variables {
 impl Variables {
     /// Size of the variables in the shared memory, rounded up to whole pages.
     fn length_bytes(self) -> u64 {
-        ((self.end - self.start) as u64).next_multiple_of(PAGE)
+        ((self.end - self.start) as u64).next_multiple_of(PAGE_BYTES_MAX)
     }
 }
 
@@ -79,7 +79,7 @@ pub enum MemoryError {
     },
     /// A node does not support pages that are sent.
     #[error("memory cannot be sent in pages here: {0}")]
-    Sent(#[from] tombolo_pages::Error),
+    Paged(#[from] tombolo_pages::Error),
     /// A system call that finds a page absent would fail.
     #[error("memory cannot be sent in pages here: {}", Unavailable::Forbidden)]
     UserModeOnly,
@@ -96,78 +96,86 @@ pub enum Access {
     /// Region that all processes share.
     Region(Capability),
     /// Pages, in the process that begins the job and serves them to the others.
-    Center,
+    HomePages,
     /// Pages, in any other process of the job.
-    Around(sent::Center),
+    RemotePages(sent::PagesHome),
 }
 
-/// Creates the region of a new job, unless its memory is sent in pages. `asked` is the arena's size in bytes,
-/// 0 for the default.
+/// Creates the region of a new job, unless its memory is sent in pages. `requested` is the arena's size in
+/// bytes, 0 for the default.
 ///
 /// # Errors
 /// [`MemoryError`].
 pub fn create(
     domain: &Domain,
-    place: &Where,
+    memory_kind: &MemoryKind,
     variables: Variables,
-    asked: usize,
+    requested: usize,
 ) -> Result<(Access, Layout), MemoryError> {
     let variables_bytes = variables.length_bytes();
     let layout = |arena_bytes| Layout {
         variables: variables.start as u64,
         variables_bytes,
-        arena: ARENA,
+        arena: ARENA_ADDRESS,
         arena_bytes,
     };
     let make = |arena_bytes: u64| {
         let options = RegionOptions::new(variables_bytes + arena_bytes);
-        domain.create_region(&match place {
-            Where::Memory { .. } | Where::Pages => options,
-            Where::Window { node, .. } => options.in_window_of(node),
+        domain.create_region(&match memory_kind {
+            MemoryKind::Memory { .. } | MemoryKind::Pages => options,
+            MemoryKind::Window { node, .. } => options.in_window_of(node),
         })
     };
-    let mut bytes = size(place, variables_bytes, asked as u64)?;
-    if *place == Where::Pages {
-        return Ok((Access::Center, layout(bytes)));
+    let mut bytes = arena_size(memory_kind, variables_bytes, requested as u64)?;
+    if *memory_kind == MemoryKind::Pages {
+        return Ok((Access::HomePages, layout(bytes)));
     }
     loop {
         match make(bytes) {
             Ok(region) => return Ok((Access::Region(region.into_capability()), layout(bytes))),
-            Err(_) if asked == 0 && bytes / 2 >= LEAST => bytes = (bytes / 2).next_multiple_of(SPAN as u64),
+            Err(_) if requested == 0 && bytes / 2 >= ARENA_BYTES_MIN => {
+                bytes = (bytes / 2).next_multiple_of(SPAN as u64);
+            }
             Err(source) => {
-                let smaller = match place {
-                    Where::Memory { .. } | Where::Pages => bytes / 2,
-                    Where::Window { left_bytes, .. } => most(*left_bytes, variables_bytes).min(bytes / 2),
+                let smaller = match memory_kind {
+                    MemoryKind::Memory { .. } | MemoryKind::Pages => bytes / 2,
+                    MemoryKind::Window { left_bytes, .. } => {
+                        arena_bytes_that_fit(*left_bytes, variables_bytes).min(bytes / 2)
+                    }
                 };
-                return Err(MemoryError::NoRoom { bytes, smaller_mib: smaller.max(LEAST) >> 20, source });
+                return Err(MemoryError::NoRoom {
+                    bytes,
+                    smaller_mib: smaller.max(ARENA_BYTES_MIN) >> 20,
+                    source,
+                });
             }
         }
     }
 }
 
 /// Returns the largest arena that fits into the free bytes of a window; channels need an eighth of it.
-fn most(left_bytes: u64, variables_bytes: u64) -> u64 {
+fn arena_bytes_that_fit(left_bytes: u64, variables_bytes: u64) -> u64 {
     (left_bytes / 8 * 7).saturating_sub(variables_bytes)
 }
 
 /// Chooses the size of the arena, in bytes.
-fn size(place: &Where, variables_bytes: u64, asked: u64) -> Result<u64, MemoryError> {
+fn arena_size(memory_kind: &MemoryKind, variables_bytes: u64, requested: u64) -> Result<u64, MemoryError> {
     let span = SPAN as u64;
-    if asked > 0 {
-        return Ok(asked.next_multiple_of(span).max(LEAST));
+    if requested > 0 {
+        return Ok(requested.next_multiple_of(span).max(ARENA_BYTES_MIN));
     }
-    let (node, left_bytes) = match place {
-        Where::Memory { emulated: false } => return Ok(LARGEST),
-        Where::Memory { emulated: true } => return Ok(LARGEST_EMULATED),
-        Where::Pages => return Ok(LARGEST_SENT),
-        Where::Window { node, left_bytes } => (node, *left_bytes),
+    let (node, left_bytes) = match memory_kind {
+        MemoryKind::Memory { emulated: false } => return Ok(ARENA_BYTES_MAX),
+        MemoryKind::Memory { emulated: true } => return Ok(ARENA_BYTES_MAX_EMULATED),
+        MemoryKind::Pages => return Ok(ARENA_BYTES_PAGED),
+        MemoryKind::Window { node, left_bytes } => (node, *left_bytes),
     };
     // Leave room for channels and for other jobs. An earlier job may have left less than half.
     let room = (left_bytes / 2).saturating_sub(variables_bytes) / span * span;
-    if most(left_bytes, variables_bytes) >= LEAST {
-        return Ok(room.max(LEAST));
+    if arena_bytes_that_fit(left_bytes, variables_bytes) >= ARENA_BYTES_MIN {
+        return Ok(room.max(ARENA_BYTES_MIN));
     }
-    let (node, least_bytes) = (node.clone(), (LEAST + variables_bytes).div_ceil(7) * 8);
+    let (node, least_bytes) = (node.clone(), (ARENA_BYTES_MIN + variables_bytes).div_ceil(7) * 8);
     Err(MemoryError::SmallWindow { node, left_bytes, least_bytes })
 }
 
@@ -181,7 +189,7 @@ pub struct Mapped {
 #[derive(Debug)]
 enum Memory {
     Region(RegionFile),
-    Sent(Ranges),
+    Paged(PagedRanges),
 }
 
 impl Mapped {
@@ -193,10 +201,10 @@ impl Mapped {
 
     /// Page ranges, if the memory is sent in pages.
     #[must_use]
-    pub fn sent(&self) -> Option<&Ranges> {
+    pub fn paged_ranges(&self) -> Option<&PagedRanges> {
         match &self.memory {
             Memory::Region(_) => None,
-            Memory::Sent(ranges) => Some(ranges),
+            Memory::Paged(ranges) => Some(ranges),
         }
     }
 
@@ -208,7 +216,7 @@ impl Mapped {
     ///
     /// # Safety
     /// The range consists of whole pages of the job, and the current mapping has the same contents.
-    pub unsafe fn map_again(&self, begin: usize, length: usize) -> std::io::Result<()> {
+    pub unsafe fn restore_mapping(&self, begin: usize, length: usize) -> std::io::Result<()> {
         let (Some(offset), Memory::Region(file)) = (self.layout.offset_of(begin as u64), &self.memory) else {
             return Err(std::io::ErrorKind::InvalidInput.into());
         };
@@ -217,7 +225,7 @@ impl Mapped {
     }
 }
 
-/// Maps the arena, and the program's variables in place of the process's own. `bring` is set in the first
+/// Maps the arena, and the program's variables in place of the process's own. `copy_in` is set in the first
 /// process, whose values of the variables become the shared ones.
 ///
 /// # Errors
@@ -229,15 +237,15 @@ pub unsafe fn map(
     domain: &Domain,
     access: &Access,
     layout: Layout,
-    bring: bool,
+    copy_in: bool,
 ) -> Result<Mapped, MemoryError> {
     let memory = match access {
         // SAFETY: guaranteed by the caller.
-        Access::Region(capability) => Memory::Region(unsafe { map_region(capability, layout, bring)? }),
+        Access::Region(capability) => Memory::Region(unsafe { map_region(capability, layout, copy_in)? }),
         // SAFETY: guaranteed by the caller.
-        Access::Center => Memory::Sent(unsafe { Ranges::begin(domain, layout)? }),
+        Access::HomePages => Memory::Paged(unsafe { PagedRanges::begin(domain, layout)? }),
         // SAFETY: guaranteed by the caller.
-        Access::Around(center) => Memory::Sent(unsafe { Ranges::join(domain, center, layout)? }),
+        Access::RemotePages(home) => Memory::Paged(unsafe { PagedRanges::join(domain, home, layout)? }),
     };
     Ok(Mapped { memory, layout })
 }
@@ -247,7 +255,7 @@ pub unsafe fn map(
 unsafe fn map_region(
     capability: &Capability,
     layout: Layout,
-    bring: bool,
+    copy_in: bool,
 ) -> Result<RegionFile, MemoryError> {
     let file = capability.file(Rights::READ_WRITE)?;
     let Layout { variables, variables_bytes, arena, arena_bytes } = layout;
@@ -257,8 +265,8 @@ unsafe fn map_region(
             "the region is shorter than what it has to hold",
         )));
     }
-    let (arena_length, variables_length) = (length(arena_bytes)?, length(variables_bytes)?);
-    let (arena_address, variables_address) = (length(arena)?, length(variables)?);
+    let (arena_length, variables_length) = (to_usize(arena_bytes)?, to_usize(variables_bytes)?);
+    let (arena_address, variables_address) = (to_usize(arena)?, to_usize(variables)?);
     if !exclusive::reserve_at(arena_address, arena_length) {
         return Err(MemoryError::Taken { address: arena });
     }
@@ -267,7 +275,7 @@ unsafe fn map_region(
     // SAFETY: the addresses were just reserved.
     unsafe { exclusive::map_over(descriptor, offset + variables_bytes, arena_address, arena_length)? };
     if variables_length > 0 {
-        if bring {
+        if copy_in {
             // SAFETY: the variables are mapped and not in use.
             unsafe { exclusive::copy_to(descriptor, offset, variables_address, variables_length)? };
         }
@@ -277,20 +285,22 @@ unsafe fn map_region(
     Ok(file)
 }
 
-pub(crate) fn length(bytes: u64) -> Result<usize, MemoryError> {
+pub(crate) fn to_usize(bytes: u64) -> Result<usize, MemoryError> {
     usize::try_from(bytes)
         .map_err(|_| MemoryError::Map(std::io::Error::other("it is longer than this processor can")))
 }
 
 /// Formats the arena of a new job as its store.
 #[must_use]
-pub fn format(layout: Layout, place: &Where) -> &'static Store {
+pub fn format(layout: Layout, memory_kind: &MemoryKind) -> &'static Store {
     let length = |bytes| usize::try_from(bytes).unwrap_or(0);
     // SAFETY: this process created the region and mapped the arena: it is zeroed, aligned, and not in use
     // yet.
     let store = unsafe { Store::format(layout.arena as *mut u8, length(layout.arena_bytes)) };
-    if let Where::Window { left_bytes, .. } = place {
-        store.set_most(length(most(*left_bytes, layout.variables_bytes).max(LEAST)));
+    if let MemoryKind::Window { left_bytes, .. } = memory_kind {
+        store.set_length_limit(length(
+            arena_bytes_that_fit(*left_bytes, layout.variables_bytes).max(ARENA_BYTES_MIN),
+        ));
     }
     store
 }
@@ -300,11 +310,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_arena_leaves_half_of_a_window_if_that_is_enough() {
+    fn arena_leaves_half_of_the_window_if_possible() {
         let of = |left_mib: u64| {
-            size(&Where::Window { node: "arm0".to_owned(), left_bytes: left_mib << 20 }, 1 << 20, 0)
-                .map(|bytes| bytes >> 20)
-                .map_err(|error| error.to_string())
+            arena_size(
+                &MemoryKind::Window { node: "arm0".to_owned(), left_bytes: left_mib << 20 },
+                1 << 20,
+                0,
+            )
+            .map(|bytes| bytes >> 20)
+            .map_err(|error| error.to_string())
         };
         assert_eq!((of(64), of(36)), (Ok(31), Ok(17)));
         // A second job next to one that took half.

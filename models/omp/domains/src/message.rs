@@ -23,7 +23,7 @@ pub enum FromWorker {
         thread: u64,
     },
     /// A thread of the process made a request.
-    Ask {
+    Request {
         /// Address of the request's record.
         request: u64,
     },
@@ -43,7 +43,7 @@ pub enum FromWorker {
     Wake {
         /// Wake domain of the threads.
         wake_domain: u64,
-        /// Addresses of their parkers, [`PARKERS`] at most.
+        /// Addresses of their parkers, [`PARKERS_MAX`] at most.
         parkers: Vec<u64>,
     },
 }
@@ -62,7 +62,7 @@ pub enum FromHub {
         /// Wake domain of the worker.
         wake_domain: u64,
         /// Whether the job has several wake domains.
-        several: bool,
+        multi_domain: bool,
     },
     /// Starts a thread.
     Start {
@@ -75,7 +75,7 @@ pub enum FromHub {
     },
     /// Wakes threads of the process.
     Wake {
-        /// Addresses of their parkers, [`PARKERS`] at most.
+        /// Addresses of their parkers, [`PARKERS_MAX`] at most.
         parkers: Vec<u64>,
     },
     /// Makes a call for a thread of another process.
@@ -99,7 +99,7 @@ pub enum FromHub {
         /// Length of the data, in bytes.
         bytes: u64,
         /// Whether to share the data again.
-        again: bool,
+        restore: bool,
     },
 }
 
@@ -134,7 +134,7 @@ const READY: u64 = 2;
 const START: u64 = 3;
 const WAKE: u64 = 4;
 const WELCOME: u64 = 5;
-const ASK: u64 = 6;
+const REQUEST: u64 = 6;
 const REPLICATED: u64 = 7;
 const REPLICATE: u64 = 8;
 const CALL: u64 = 9;
@@ -142,10 +142,10 @@ const MEASURE: u64 = 10;
 const MEASURED: u64 = 11;
 
 /// Maximum number of threads that one message wakes.
-pub const PARKERS: usize = 8;
+pub const PARKERS_MAX: usize = 8;
 
 /// Length of the longest message, in bytes.
-pub const LONGEST: usize = 80;
+pub const MESSAGE_BYTES_MAX: usize = 80;
 
 fn encode(words: impl AsRef<[u64]>) -> Vec<u8> {
     words.as_ref().iter().flat_map(|word| word.to_le_bytes()).collect()
@@ -153,18 +153,18 @@ fn encode(words: impl AsRef<[u64]>) -> Vec<u8> {
 
 fn decode(bytes: &[u8]) -> Option<Vec<u64>> {
     let (words, rest) = bytes.as_chunks::<8>();
-    (rest.is_empty() && bytes.len() <= LONGEST)
+    (rest.is_empty() && bytes.len() <= MESSAGE_BYTES_MAX)
         .then(|| words.iter().map(|word| u64::from_le_bytes(*word)).collect())
 }
 
-fn is_few(parkers: &[u64]) -> bool {
-    (1..=PARKERS).contains(&parkers.len())
+fn is_parker_count_valid(parkers: &[u64]) -> bool {
+    (1..=PARKERS_MAX).contains(&parkers.len())
 }
 
 /// Merges the parkers of a later message into an earlier one. Returns `false` if they do not fit.
-fn absorb(parkers: &mut Vec<u64>, later: &[u64]) -> bool {
+fn merge_parkers(parkers: &mut Vec<u64>, later: &[u64]) -> bool {
     let more: Vec<u64> = later.iter().copied().filter(|parker| !parkers.contains(parker)).collect();
-    let fits = parkers.len() + more.len() <= PARKERS;
+    let fits = parkers.len() + more.len() <= PARKERS_MAX;
     if fits {
         parkers.extend(more);
     }
@@ -180,18 +180,18 @@ impl Message for FromWorker {
             Self::Ready => encode([READY]),
             Self::Start { thread } => encode([START, thread]),
             Self::Wake { wake_domain, ref parkers } => encode([&[WAKE, wake_domain][..], parkers].concat()),
-            Self::Ask { request } => encode([ASK, request]),
+            Self::Request { request } => encode([REQUEST, request]),
             Self::Replicated { request, error } => encode([REPLICATED, request, error]),
             Self::Measured { number } => encode([MEASURED, number]),
         }
     }
 
-    fn absorb(&mut self, later: &Self) -> bool {
+    fn try_merge(&mut self, later: &Self) -> bool {
         match (self, later) {
             (Self::Wake { wake_domain, parkers }, Self::Wake { wake_domain: same, parkers: more })
                 if wake_domain == same =>
             {
-                absorb(parkers, more)
+                merge_parkers(parkers, more)
             }
             _ => false,
         }
@@ -206,10 +206,10 @@ impl FromWorker {
             [HELLO, number, a, b, c, d, records] => Self::Hello { number, image: [a, b, c, d], records },
             [READY] => Self::Ready,
             [START, thread] => Self::Start { thread },
-            [WAKE, wake_domain, ref parkers @ ..] if is_few(parkers) => {
+            [WAKE, wake_domain, ref parkers @ ..] if is_parker_count_valid(parkers) => {
                 Self::Wake { wake_domain, parkers: parkers.to_vec() }
             }
-            [ASK, request] => Self::Ask { request },
+            [REQUEST, request] => Self::Request { request },
             [REPLICATED, request, error] => Self::Replicated { request, error },
             [MEASURED, number] => Self::Measured { number },
             _ => return None,
@@ -220,9 +220,9 @@ impl FromWorker {
 impl Message for FromHub {
     fn encode(&self) -> Vec<u8> {
         match *self {
-            Self::Welcome { capability, layout, root, wake_domain, several } => {
+            Self::Welcome { capability, layout, root, wake_domain, multi_domain } => {
                 let Layout { variables, variables_bytes, arena, arena_bytes } = layout;
-                let flags = u64::from(several) | u64::from(capability.is_none()) << 1;
+                let flags = u64::from(multi_domain) | u64::from(capability.is_none()) << 1;
                 encode([
                     WELCOME,
                     capability.unwrap_or(0),
@@ -239,15 +239,15 @@ impl Message for FromHub {
             Self::Wake { ref parkers } => encode([&[WAKE][..], parkers].concat()),
             Self::Call { request } => encode([CALL, request]),
             Self::Measure { number, node } => encode([MEASURE, number, node]),
-            Self::Replicate { request, begin, bytes, again } => {
-                encode([REPLICATE, request, begin, bytes, u64::from(again)])
+            Self::Replicate { request, begin, bytes, restore } => {
+                encode([REPLICATE, request, begin, bytes, u64::from(restore)])
             }
         }
     }
 
-    fn absorb(&mut self, later: &Self) -> bool {
+    fn try_merge(&mut self, later: &Self) -> bool {
         match (self, later) {
-            (Self::Wake { parkers }, Self::Wake { parkers: more }) => absorb(parkers, more),
+            (Self::Wake { parkers }, Self::Wake { parkers: more }) => merge_parkers(parkers, more),
             _ => false,
         }
     }
@@ -270,16 +270,18 @@ impl FromHub {
                 flags @ 0..=3,
             ] => {
                 let layout = Layout { variables, variables_bytes, arena, arena_bytes };
-                let several = flags & 1 != 0;
+                let multi_domain = flags & 1 != 0;
                 let capability = (flags & 2 == 0).then_some(capability);
-                Self::Welcome { capability, layout, root, wake_domain, several }
+                Self::Welcome { capability, layout, root, wake_domain, multi_domain }
             }
             [START, thread, stack, length] => Self::Start { thread, stack, length },
-            [WAKE, ref parkers @ ..] if is_few(parkers) => Self::Wake { parkers: parkers.to_vec() },
+            [WAKE, ref parkers @ ..] if is_parker_count_valid(parkers) => {
+                Self::Wake { parkers: parkers.to_vec() }
+            }
             [CALL, request] => Self::Call { request },
             [MEASURE, number, node] => Self::Measure { number, node },
-            [REPLICATE, request, begin, bytes, again @ 0..=1] => {
-                Self::Replicate { request, begin, bytes, again: again == 1 }
+            [REPLICATE, request, begin, bytes, restore @ 0..=1] => {
+                Self::Replicate { request, begin, bytes, restore: restore == 1 }
             }
             _ => return None,
         })
@@ -291,21 +293,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_said_is_understood() {
+    fn messages_are_decoded_as_they_were_encoded() {
         let layout =
             Layout { variables: 1 << 24, variables_bytes: 65536, arena: 1 << 37, arena_bytes: 1 << 30 };
         for message in [
-            FromHub::Welcome { capability: Some(7), layout, root: 8, wake_domain: 0, several: true },
-            FromHub::Welcome { capability: None, layout, root: 8, wake_domain: 1, several: true },
+            FromHub::Welcome { capability: Some(7), layout, root: 8, wake_domain: 0, multi_domain: true },
+            FromHub::Welcome { capability: None, layout, root: 8, wake_domain: 1, multi_domain: true },
             FromHub::Start { thread: 1, stack: 2, length: 3 },
-            FromHub::Wake { parkers: vec![u64::MAX; PARKERS] },
+            FromHub::Wake { parkers: vec![u64::MAX; PARKERS_MAX] },
             FromHub::Call { request: 5 },
             FromHub::Measure { number: 6, node: 1 },
-            FromHub::Replicate { request: 1, begin: 2, bytes: 3, again: true },
-            FromHub::Replicate { request: 0, begin: 2, bytes: 3, again: false },
+            FromHub::Replicate { request: 1, begin: 2, bytes: 3, restore: true },
+            FromHub::Replicate { request: 0, begin: 2, bytes: 3, restore: false },
         ] {
             let bytes = message.encode();
-            assert!(bytes.len() <= LONGEST);
+            assert!(bytes.len() <= MESSAGE_BYTES_MAX);
             assert_eq!(FromHub::decode(&bytes).as_ref(), Some(&message));
         }
         for message in [
@@ -313,7 +315,7 @@ mod tests {
             FromWorker::Ready,
             FromWorker::Start { thread: 9 },
             FromWorker::Wake { wake_domain: 2, parkers: vec![3] },
-            FromWorker::Ask { request: 4 },
+            FromWorker::Request { request: 4 },
             FromWorker::Replicated { request: 4, error: 12 },
             FromWorker::Measured { number: 5 },
         ] {
@@ -322,18 +324,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_is_refused() {
+    fn invalid_messages_are_refused() {
         for bytes in [&[][..], &[1; 7], &[0; 8], &[9; 16], &[4; 4096]] {
             assert_eq!((FromHub::decode(bytes), FromWorker::decode(bytes)), (None, None));
         }
-        for parkers in [vec![], vec![1; PARKERS + 1]] {
+        for parkers in [vec![], vec![1; PARKERS_MAX + 1]] {
             let bytes = FromHub::Wake { parkers: parkers.clone() }.encode();
             assert_eq!(FromHub::decode(&bytes), None);
             let bytes = FromWorker::Wake { wake_domain: 1, parkers }.encode();
             assert_eq!(FromWorker::decode(&bytes), None);
         }
-        let mut again = FromHub::Replicate { request: 1, begin: 2, bytes: 3, again: true }.encode();
-        again[32] = 2;
-        assert_eq!(FromHub::decode(&again), None);
+        let mut restore = FromHub::Replicate { request: 1, begin: 2, bytes: 3, restore: true }.encode();
+        restore[32] = 2;
+        assert_eq!(FromHub::decode(&restore), None);
     }
 }

@@ -14,7 +14,7 @@ pub trait Message {
     fn encode(&self) -> Vec<u8>;
 
     /// Merges a later message into this one if possible; returns whether it did.
-    fn absorb(&mut self, later: &Self) -> bool;
+    fn try_merge(&mut self, later: &Self) -> bool;
 }
 
 /// Messages waiting for room in the channel, in FIFO order.
@@ -22,19 +22,19 @@ pub trait Message {
 pub struct Outbox<M> {
     messages: VecDeque<M>,
     /// Time at which the first of them found no room.
-    full: Option<Instant>,
+    full_since: Option<Instant>,
 }
 
 impl<M> Default for Outbox<M> {
     fn default() -> Self {
-        Self { messages: VecDeque::new(), full: None }
+        Self { messages: VecDeque::new(), full_since: None }
     }
 }
 
 impl<M: Message> Outbox<M> {
     /// Adds a message at the end, or merges it with the last one.
-    pub fn enter(&mut self, message: M) {
-        if !self.messages.back_mut().is_some_and(|last| last.absorb(&message)) {
+    pub fn push(&mut self, message: M) {
+        if !self.messages.back_mut().is_some_and(|last| last.try_merge(&message)) {
             self.messages.push_back(message);
         }
     }
@@ -48,21 +48,21 @@ impl<M: Message> Outbox<M> {
     /// Returns how long the channel has been full.
     #[must_use]
     pub fn full_for(&self) -> Duration {
-        self.full.map_or(Duration::ZERO, |since| since.elapsed())
+        self.full_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
     /// Sends queued messages while there is room, and makes the wait set report when there is room again.
     ///
     /// # Errors
     /// Errors of the channel, such as the end of the peer.
-    pub fn send(&mut self, set: &mut WaitSet, channel: Token) -> Result<(), Error> {
-        let was_full = self.full.is_some();
+    pub fn flush(&mut self, set: &mut WaitSet, channel: Token) -> Result<(), Error> {
+        let was_full = self.full_since.is_some();
         self.drain(|message| match set.try_send(channel, message) {
             Ok(()) => Ok(true),
             Err(Error::WouldBlock) => Ok(false),
             Err(error) => Err(error),
         })?;
-        if self.full.is_some() != was_full {
+        if self.full_since.is_some() != was_full {
             set.set_interest(channel, if was_full { Interest::Read } else { Interest::ReadWrite });
         }
         Ok(())
@@ -72,10 +72,10 @@ impl<M: Message> Outbox<M> {
     fn drain<E>(&mut self, mut send: impl FnMut(&[u8]) -> Result<bool, E>) -> Result<(), E> {
         while let Some(message) = self.messages.front() {
             if !send(&message.encode())? {
-                self.full.get_or_insert_with(Instant::now);
+                self.full_since.get_or_insert_with(Instant::now);
                 return Ok(());
             }
-            self.full = None;
+            self.full_since = None;
             self.messages.pop_front();
         }
         Ok(())
@@ -85,7 +85,7 @@ impl<M: Message> Outbox<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::message::{FromHub, FromWorker, PARKERS};
+    use crate::message::{FromHub, FromWorker, PARKERS_MAX};
 
     fn drained<M: Message>(outbox: &mut Outbox<M>, mut room: usize) -> Vec<Vec<u8>> {
         let mut sent = Vec::new();
@@ -100,25 +100,25 @@ mod tests {
     }
 
     #[test]
-    fn what_finds_no_room_is_sent_later_in_its_order() {
+    fn queued_messages_are_sent_later_in_order() {
         let start = |thread| FromWorker::Start { thread };
         let mut outbox = Outbox::default();
-        (1..=3).for_each(|thread| outbox.enter(start(thread)));
+        (1..=3).for_each(|thread| outbox.push(start(thread)));
         assert_eq!(drained(&mut outbox, 2), [start(1).encode(), start(2).encode()]);
-        assert!(!outbox.is_empty() && outbox.full.is_some());
-        outbox.enter(start(4));
+        assert!(!outbox.is_empty() && outbox.full_since.is_some());
+        outbox.push(start(4));
         assert_eq!(drained(&mut outbox, 9), [start(3).encode(), start(4).encode()]);
-        assert!(outbox.is_empty() && outbox.full.is_none());
+        assert!(outbox.is_empty() && outbox.full_since.is_none());
     }
 
     #[test]
-    fn threads_that_wait_to_be_woken_are_few_however_often_that_is_asked() {
+    fn wake_ups_of_same_threads_are_merged() {
         let mut outbox = Outbox::default();
         for round in 0..1000_u64 {
-            outbox.enter(FromHub::Wake { parkers: vec![round % 4] });
+            outbox.push(FromHub::Wake { parkers: vec![round % 4] });
         }
-        outbox.enter(FromHub::Start { thread: 1, stack: 2, length: 3 });
-        outbox.enter(FromHub::Wake { parkers: vec![1, 2] });
+        outbox.push(FromHub::Start { thread: 1, stack: 2, length: 3 });
+        outbox.push(FromHub::Wake { parkers: vec![1, 2] });
         let expected = [
             FromHub::Wake { parkers: vec![0, 1, 2, 3] },
             FromHub::Start { thread: 1, stack: 2, length: 3 },
@@ -128,12 +128,12 @@ mod tests {
     }
 
     #[test]
-    fn one_message_names_no_more_threads_than_it_has_room_for_and_of_one_home() {
+    fn merged_wake_up_has_few_threads_of_one_domain() {
         let wake = |wake_domain, parkers: Vec<u64>| FromWorker::Wake { wake_domain, parkers };
         let mut outbox = Outbox::default();
-        let most = PARKERS as u64;
-        (0..=most).for_each(|parker| outbox.enter(wake(1, vec![parker])));
-        outbox.enter(wake(2, vec![7]));
+        let most = PARKERS_MAX as u64;
+        (0..=most).for_each(|parker| outbox.push(wake(1, vec![parker])));
+        outbox.push(wake(2, vec![7]));
         let expected = [wake(1, (0..most).collect()), wake(1, vec![most]), wake(2, vec![7])];
         assert_eq!(drained(&mut outbox, 9), expected.each_ref().map(FromWorker::encode));
     }

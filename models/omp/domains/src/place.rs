@@ -5,7 +5,7 @@ use std::fmt;
 use tombolo::nodes::{NodeInfo, NodeKind, WindowInfo};
 use tombolo::{Isa, NodeId};
 use tombolo_omp_team::job::env::Memory;
-use tombolo_omp_team::primitives::nodes::Named;
+use tombolo_omp_team::primitives::nodes::NamedNode;
 
 /// Kernel that programs of a node run on.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -33,7 +33,7 @@ pub struct JobNode {
 
 /// Kind of memory that a job's workers share.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Where {
+pub enum MemoryKind {
     /// Memory of the one kernel that all nodes run on.
     Memory {
         /// Whether some of the nodes are emulated.
@@ -52,7 +52,7 @@ pub enum Where {
 
 /// Errors of the selection of nodes.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum PlaceError {
+pub enum NodeSelectionError {
     /// The machine has no node with that name.
     #[error("OMP_TOMBOLO_NODES: unknown node {name}; the machine has {known}")]
     Unknown {
@@ -71,7 +71,7 @@ pub enum PlaceError {
     #[error(
         "OMP_TOMBOLO_NODES: node {name} runs {isa}, and OpenMP programs are made for x86_64 and aarch64 with Linux"
     )]
-    Foreign {
+    UnsupportedIsa {
         /// Name of the node.
         name: String,
         /// Instruction set of the node.
@@ -88,16 +88,16 @@ pub enum PlaceError {
     },
     /// The node has no memory in common with the others.
     #[error(
-        "OMP_TOMBOLO_NODES: node {name} shares no memory with {other}: {why}; without OMP_TOMBOLO_MEMORY=shared the job \
+        "OMP_TOMBOLO_NODES: node {name} shares no memory with {other}: {reason}; without OMP_TOMBOLO_MEMORY=shared the job \
          sends its memory in pages"
     )]
-    Apart {
+    NoSharedMemory {
         /// Name of the node.
         name: String,
         /// Name of the other node.
         other: String,
         /// Reason that they share no memory.
-        why: Reason,
+        reason: Reason,
     },
 }
 
@@ -107,14 +107,14 @@ pub enum Reason {
     /// The node has no window.
     NoWindow,
     /// No window connects all of the nodes.
-    TwoWindows,
+    NoCommonWindow,
 }
 
 impl fmt::Display for Reason {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str(match self {
             Self::NoWindow => "it has no window (`window` in the machine file)",
-            Self::TwoWindows => "no window (`[[window]]` in the machine file) has all nodes of the job",
+            Self::NoCommonWindow => "no window (`[[window]]` in the machine file) has all nodes of the job",
         })
     }
 }
@@ -124,8 +124,8 @@ const ALL: &str = "all";
 
 /// Returns whether the nodes of a job are to be chosen by placement rather than named.
 #[must_use]
-pub fn is_choice(wanted: &[Named]) -> bool {
-    matches!(wanted, [Named { name, .. }] if name == ALL)
+pub fn is_automatic(requested: &[NamedNode]) -> bool {
+    matches!(requested, [NamedNode { name, .. }] if name == ALL)
 }
 
 /// Selects the nodes of a job, the program's own first, and its memory.
@@ -136,74 +136,76 @@ pub fn is_choice(wanted: &[Named]) -> bool {
 /// memory with the first.
 ///
 /// # Errors
-/// [`PlaceError`] if a named node cannot take part.
-pub fn decide(
+/// [`NodeSelectionError`] if a named node cannot take part.
+pub fn select_nodes(
     nodes: &[NodeInfo],
     windows: &[WindowInfo],
     own: &str,
-    wanted: &[Named],
+    requested: &[NamedNode],
     chosen: &[String],
     kind: Memory,
-) -> Result<(Vec<JobNode>, Where), PlaceError> {
+) -> Result<(Vec<JobNode>, MemoryKind), NodeSelectionError> {
     let find = |name: &str| nodes.iter().find(|node| node.name == name);
     let unknown = |name: &str| {
         let known: Vec<&str> = nodes.iter().map(|node| node.name.as_str()).collect();
-        PlaceError::Unknown { name: name.to_owned(), known: known.join(", ") }
+        NodeSelectionError::Unknown { name: name.to_owned(), known: known.join(", ") }
     };
-    let limit = wanted.iter().find(|named| named.name == own).map_or(0, |named| named.threads);
-    let mut places = vec![place(find(own).ok_or_else(|| unknown(own))?, limit)?];
-    let machine = Surroundings { nodes, windows };
-    let (mut window, mut apart) = (None, kind == Memory::Pages);
-    if let [Named { threads, .. }] = wanted
-        && is_choice(wanted)
+    let limit = requested.iter().find(|named| named.name == own).map_or(0, |named| named.threads);
+    let mut job_nodes = vec![job_node(find(own).ok_or_else(|| unknown(own))?, limit)?];
+    let machine = Machine { nodes, windows };
+    let (mut window, mut uses_pages) = (None, kind == Memory::Pages);
+    if let [NamedNode { threads, .. }] = requested
+        && is_automatic(requested)
     {
         for node in chosen.iter().filter_map(|name| find(name)).filter(|node| node.name != own && node.up) {
             // A node that cannot take part is left out: it was not named.
-            let Ok(more) = place(node, *threads) else { continue };
-            if apart {
-                if !machine.is_emulated(&more) {
-                    places.push(more);
+            let Ok(candidate) = job_node(node, *threads) else { continue };
+            if uses_pages {
+                if !machine.is_emulated(&candidate) {
+                    job_nodes.push(candidate);
                 }
-            } else if let Ok(common) = machine.share(&places, &more) {
+            } else if let Ok(common) = machine.find_common_window(&job_nodes, &candidate) {
                 window = common;
-                places.push(more);
+                job_nodes.push(candidate);
             }
         }
     } else {
-        for Named { name, threads } in wanted.iter().filter(|named| named.name != own) {
+        for NamedNode { name, threads } in requested.iter().filter(|named| named.name != own) {
             let node = find(name).ok_or_else(|| unknown(name))?;
             if !node.up {
-                return Err(PlaceError::Down { name: name.clone() });
+                return Err(NodeSelectionError::Down { name: name.clone() });
             }
-            if places.iter().any(|place| place.name == *name) {
+            if job_nodes.iter().any(|job_node| job_node.name == *name) {
                 continue;
             }
-            let more = place(node, *threads)?;
-            if !apart {
-                match machine.share(&places, &more) {
+            let candidate = job_node(node, *threads)?;
+            if !uses_pages {
+                match machine.find_common_window(&job_nodes, &candidate) {
                     Ok(common) => window = common,
-                    Err(_) if kind == Memory::Any => apart = true,
+                    Err(_) if kind == Memory::Any => uses_pages = true,
                     Err(error) => return Err(error),
                 }
             }
-            places.push(more);
+            job_nodes.push(candidate);
         }
     }
     let memory = match window {
-        _ if apart => match places.iter().find(|place| machine.is_emulated(place)) {
-            Some(place) => return Err(PlaceError::Emulated { name: place.name.clone() }),
-            None => Where::Pages,
+        _ if uses_pages => match job_nodes.iter().find(|job_node| machine.is_emulated(job_node)) {
+            Some(job_node) => return Err(NodeSelectionError::Emulated { name: job_node.name.clone() }),
+            None => MemoryKind::Pages,
         },
         Some(window) => {
             let left_bytes = window.bytes.1.saturating_sub(window.bytes.0);
-            Where::Window { node: window.name.clone(), left_bytes }
+            MemoryKind::Window { node: window.name.clone(), left_bytes }
         }
-        None => Where::Memory { emulated: places.iter().any(|place| machine.is_emulated(place)) },
+        None => {
+            MemoryKind::Memory { emulated: job_nodes.iter().any(|job_node| machine.is_emulated(job_node)) }
+        }
     };
-    Ok((places, memory))
+    Ok((job_nodes, memory))
 }
 
-fn place(node: &NodeInfo, threads: u32) -> Result<JobNode, PlaceError> {
+fn job_node(node: &NodeInfo, threads: u32) -> Result<JobNode, NodeSelectionError> {
     let kernel = match node.kind {
         NodeKind::Host | NodeKind::User => Some(Kernel::Host),
         NodeKind::Vm => Some(Kernel::Virtual(node.name.clone())),
@@ -217,28 +219,33 @@ fn place(node: &NodeInfo, threads: u32) -> Result<JobNode, PlaceError> {
             processors: u32::from(node.cores).max(1),
             threads,
         }),
-        _ => Err(PlaceError::Foreign { name: node.name.clone(), isa: node.isa }),
+        _ => Err(NodeSelectionError::UnsupportedIsa { name: node.name.clone(), isa: node.isa }),
     }
 }
 
 /// Nodes and windows of the machine.
-struct Surroundings<'a> {
+struct Machine<'a> {
     nodes: &'a [NodeInfo],
     windows: &'a [WindowInfo],
 }
 
-impl<'a> Surroundings<'a> {
+impl<'a> Machine<'a> {
     /// Returns whether the host runs the node's programs in an emulator.
-    fn is_emulated(&self, place: &JobNode) -> bool {
+    fn is_emulated(&self, job_node: &JobNode) -> bool {
         let host = self.nodes.iter().find(|node| node.kind == NodeKind::Host);
-        place.kernel == Kernel::Host && host.is_some_and(|host| host.isa != place.isa)
+        job_node.kernel == Kernel::Host && host.is_some_and(|host| host.isa != job_node.isa)
     }
 
     /// Finds a window through which another node and those of the job share memory; `None` if all are on one
     /// kernel.
-    fn share(&self, places: &[JobNode], more: &JobNode) -> Result<Option<&'a WindowInfo>, PlaceError> {
+    fn find_common_window(
+        &self,
+        job_nodes: &[JobNode],
+        candidate: &JobNode,
+    ) -> Result<Option<&'a WindowInfo>, NodeSelectionError> {
         let mut kernels: Vec<NodeId> = Vec::new();
-        for kernel in places.iter().chain([more]).filter_map(|place| self.kernel(&place.kernel)) {
+        for kernel in job_nodes.iter().chain([candidate]).filter_map(|job_node| self.kernel(&job_node.kernel))
+        {
             if !kernels.contains(&kernel) {
                 kernels.push(kernel);
             }
@@ -246,16 +253,16 @@ impl<'a> Surroundings<'a> {
         if kernels.len() < 2 {
             return Ok(None);
         }
-        let has_all = |window: &&WindowInfo| kernels.iter().all(|kernel| window.nodes.contains(kernel));
-        let found = self.windows.iter().filter(has_all).find(|window| window.bytes.1 > 0);
-        match (found, places.iter().find(|other| other.kernel != more.kernel)) {
-            (None, Some(other)) => Err(PlaceError::Apart {
-                name: more.name.clone(),
+        let connects_all = |window: &&WindowInfo| kernels.iter().all(|kernel| window.nodes.contains(kernel));
+        let found = self.windows.iter().filter(connects_all).find(|window| window.bytes.1 > 0);
+        match (found, job_nodes.iter().find(|other| other.kernel != candidate.kernel)) {
+            (None, Some(other)) => Err(NodeSelectionError::NoSharedMemory {
+                name: candidate.name.clone(),
                 other: other.name.clone(),
-                why: if kernels.len() == 2 && kernels.contains(&NodeId::HOST) {
+                reason: if kernels.len() == 2 && kernels.contains(&NodeId::HOST) {
                     Reason::NoWindow
                 } else {
-                    Reason::TwoWindows
+                    Reason::NoCommonWindow
                 },
             }),
             (found, _) => Ok(found),
@@ -310,109 +317,121 @@ mod tests {
         ]
     }
 
-    fn wanted(names: &[&str]) -> Vec<Named> {
-        names.iter().map(|name| Named { name: (*name).to_owned(), threads: 0 }).collect()
+    fn requested(names: &[&str]) -> Vec<NamedNode> {
+        names.iter().map(|name| NamedNode { name: (*name).to_owned(), threads: 0 }).collect()
     }
 
-    fn decided(own: &str, names: &[&str]) -> Result<(Vec<String>, Where), PlaceError> {
-        decided_as(own, names, Memory::Shared)
+    fn select(own: &str, names: &[&str]) -> Result<(Vec<String>, MemoryKind), NodeSelectionError> {
+        select_with(own, names, Memory::Shared)
     }
 
-    fn decided_as(own: &str, names: &[&str], kind: Memory) -> Result<(Vec<String>, Where), PlaceError> {
+    fn select_with(
+        own: &str,
+        names: &[&str],
+        kind: Memory,
+    ) -> Result<(Vec<String>, MemoryKind), NodeSelectionError> {
         let chosen: Vec<String> = machine().into_iter().map(|node| node.name).collect();
-        let (places, memory) = decide(&machine(), &windows(), own, &wanted(names), &chosen, kind)?;
-        Ok((places.into_iter().map(|place| place.name).collect(), memory))
+        let (job_nodes, memory) =
+            select_nodes(&machine(), &windows(), own, &requested(names), &chosen, kind)?;
+        Ok((job_nodes.into_iter().map(|job_node| job_node.name).collect(), memory))
     }
 
     #[test]
-    fn without_a_wish_the_programs_node_has_all_workers() {
-        assert_eq!(decided("host", &[]), Ok((vec!["host".to_owned()], Where::Memory { emulated: false })));
+    fn without_named_nodes_workers_run_on_the_own_node() {
+        assert_eq!(
+            select("host", &[]),
+            Ok((vec!["host".to_owned()], MemoryKind::Memory { emulated: false }))
+        );
     }
 
     #[test]
     fn one_kernel_needs_no_window() {
-        let memory = Where::Memory { emulated: true };
-        let (places, found) = decided("host", &["arm-user"]).unwrap();
-        assert_eq!((places.join(" "), found), ("host arm-user".to_owned(), memory.clone()));
-        assert_eq!(decided("arm-user", &[]), Ok((vec!["arm-user".to_owned()], memory)));
+        let memory = MemoryKind::Memory { emulated: true };
+        let (job_nodes, found) = select("host", &["arm-user"]).unwrap();
+        assert_eq!((job_nodes.join(" "), found), ("host arm-user".to_owned(), memory.clone()));
+        assert_eq!(select("arm-user", &[]), Ok((vec!["arm-user".to_owned()], memory)));
     }
 
     #[test]
-    fn memory_is_in_the_window_that_all_reach() {
-        let window = Where::Window { node: "arm0".to_owned(), left_bytes: 63 << 20 };
+    fn memory_is_in_the_common_window() {
+        let window = MemoryKind::Window { node: "arm0".to_owned(), left_bytes: 63 << 20 };
         for (own, names) in
             [("host", &["arm-user", "arm0"][..]), ("arm0", &["host"]), ("arm0", &["arm-user"])]
         {
-            assert_eq!(decided(own, names).unwrap().1, window, "{own} {names:?}");
+            assert_eq!(select(own, names).unwrap().1, window, "{own} {names:?}");
         }
-        assert_eq!(decided("arm0", &[]).unwrap().1, Where::Memory { emulated: false });
+        assert_eq!(select("arm0", &[]).unwrap().1, MemoryKind::Memory { emulated: false });
     }
 
     #[test]
-    fn all_are_those_that_can_be() {
-        let (places, _) = decided("host", &["all"]).unwrap();
-        assert_eq!(places, ["host", "arm-user", "arm0"]);
+    fn all_means_the_usable_nodes() {
+        let (job_nodes, _) = select("host", &["all"]).unwrap();
+        assert_eq!(job_nodes, ["host", "arm-user", "arm0"]);
         let chosen = ["arm1", "big", "arm0", "arm-user", "host"].map(str::to_owned);
-        let (places, memory) =
-            decide(&machine(), &windows(), "host", &wanted(&["all"]), &chosen, Memory::Any).unwrap();
-        let names: Vec<&str> = places.iter().map(|place| place.name.as_str()).collect();
+        let (job_nodes, memory) =
+            select_nodes(&machine(), &windows(), "host", &requested(&["all"]), &chosen, Memory::Any).unwrap();
+        let names: Vec<&str> = job_nodes.iter().map(|job_node| job_node.name.as_str()).collect();
         assert_eq!(names, ["host", "arm1", "arm-user"], "in the order of the choice");
-        assert!(matches!(memory, Where::Window { node, .. } if node == "arm1"));
+        assert!(matches!(memory, MemoryKind::Window { node, .. } if node == "arm1"));
     }
 
     #[test]
-    fn who_shares_no_memory_is_refused() {
-        let why = |own, names| match decided(own, names) {
-            Err(PlaceError::Apart { why, .. }) => why,
+    fn nodes_without_shared_memory_are_refused() {
+        let why = |own, names| match select(own, names) {
+            Err(NodeSelectionError::NoSharedMemory { reason, .. }) => reason,
             other => panic!("{other:?}"),
         };
-        assert_eq!(why("host", &["arm0", "arm1"]), Reason::TwoWindows);
-        assert_eq!(why("arm0", &["arm1"]), Reason::TwoWindows);
+        assert_eq!(why("host", &["arm0", "arm1"]), Reason::NoCommonWindow);
+        assert_eq!(why("arm0", &["arm1"]), Reason::NoCommonWindow);
         assert_eq!(why("host", &["alone"]), Reason::NoWindow);
     }
 
     #[test]
-    fn where_not_all_share_memory_it_is_sent_in_pages() {
+    fn pages_are_used_if_not_all_nodes_share_memory() {
         for (own, names) in [("host", &["arm0", "arm1"][..]), ("arm0", &["arm1"]), ("host", &["alone"])] {
-            assert_eq!(decided_as(own, names, Memory::Any).map(|(_, memory)| memory), Ok(Where::Pages));
+            assert_eq!(select_with(own, names, Memory::Any).map(|(_, memory)| memory), Ok(MemoryKind::Pages));
         }
-        assert_eq!(decided_as("host", &["arm0"], Memory::Pages).map(|(_, memory)| memory), Ok(Where::Pages));
-        assert_eq!(decided_as("host", &[], Memory::Pages).map(|(_, memory)| memory), Ok(Where::Pages));
-        let of_all = decided_as("host", &["all"], Memory::Pages).unwrap();
+        assert_eq!(
+            select_with("host", &["arm0"], Memory::Pages).map(|(_, memory)| memory),
+            Ok(MemoryKind::Pages)
+        );
+        assert_eq!(select_with("host", &[], Memory::Pages).map(|(_, memory)| memory), Ok(MemoryKind::Pages));
+        let of_all = select_with("host", &["all"], Memory::Pages).unwrap();
         assert_eq!(of_all.0, ["host", "arm0", "arm1", "alone"], "without the one that is emulated");
         for names in [&["arm-user", "arm0", "arm1"][..], &["alone", "arm-user"]] {
-            let refused = decided_as("host", names, Memory::Any);
-            assert_eq!(refused, Err(PlaceError::Emulated { name: "arm-user".to_owned() }));
+            let refused = select_with("host", names, Memory::Any);
+            assert_eq!(refused, Err(NodeSelectionError::Emulated { name: "arm-user".to_owned() }));
         }
     }
 
     #[test]
-    fn virtual_machines_share_the_memory_of_a_window_that_has_all() {
-        let decided = |windows: &[WindowInfo], own: &str, names: &[&str]| {
+    fn virtual_machines_share_a_common_window() {
+        let select = |windows: &[WindowInfo], own: &str, names: &[&str]| {
             let chosen: Vec<String> = machine().into_iter().map(|node| node.name).collect();
-            let (places, memory) = decide(&machine(), windows, own, &wanted(names), &chosen, Memory::Shared)?;
-            Ok::<_, PlaceError>((places.len(), memory))
+            let (job_nodes, memory) =
+                select_nodes(&machine(), windows, own, &requested(names), &chosen, Memory::Shared)?;
+            Ok::<_, NodeSelectionError>((job_nodes.len(), memory))
         };
         let mut all = windows();
         all.push(window("arms", &[2, 3], 8 << 20));
-        let arms = Where::Window { node: "arms".to_owned(), left_bytes: 7 << 20 };
-        assert_eq!(decided(&all, "arm0", &["arm1"]), Ok((2, arms)));
-        assert!(decided(&all, "arm0", &["arm1", "host"]).is_err(), "the host is not in it");
+        let arms = MemoryKind::Window { node: "arms".to_owned(), left_bytes: 7 << 20 };
+        assert_eq!(select(&all, "arm0", &["arm1"]), Ok((2, arms)));
+        assert!(select(&all, "arm0", &["arm1", "host"]).is_err(), "the host is not in it");
         all.push(window("three", &[0, 2, 3], 8 << 20));
-        let three = Where::Window { node: "three".to_owned(), left_bytes: 7 << 20 };
-        assert_eq!(decided(&all, "arm0", &["arm1", "arm-user"]), Ok((3, three.clone())));
-        assert_eq!(decided(&all, "host", &["all"]), Ok((4, three)));
+        let three = MemoryKind::Window { node: "three".to_owned(), left_bytes: 7 << 20 };
+        assert_eq!(select(&all, "arm0", &["arm1", "arm-user"]), Ok((3, three.clone())));
+        assert_eq!(select(&all, "host", &["all"]), Ok((4, three)));
     }
 
     #[test]
-    fn who_is_none_is_refused() {
-        assert!(matches!(decided("host", &["arm7"]), Err(PlaceError::Unknown { .. })));
-        assert!(matches!(decided("host", &["big"]), Err(PlaceError::Foreign { .. })));
+    fn unusable_nodes_are_refused() {
+        assert!(matches!(select("host", &["arm7"]), Err(NodeSelectionError::Unknown { .. })));
+        assert!(matches!(select("host", &["big"]), Err(NodeSelectionError::UnsupportedIsa { .. })));
         let mut nodes = machine();
         nodes[1].up = false;
         assert!(matches!(
-            decide(&nodes, &windows(), "host", &wanted(&["arm-user"]), &[], Memory::Any),
-            Err(PlaceError::Down { .. })
+            select_nodes(&nodes, &windows(), "host", &requested(&["arm-user"]), &[], Memory::Any),
+            Err(NodeSelectionError::Down { .. })
         ));
     }
 }

@@ -17,34 +17,35 @@ use crate::request::{self, RequestKind};
 
 /// Replicates data on all nodes behind the window, or shares it again, and waits for completion. Returns 0 or
 /// an errno value.
-pub fn ask(me: &'static Thread, begin: usize, bytes: usize, again: bool) -> i32 {
-    let kind = if again { RequestKind::Share } else { RequestKind::Replicate };
-    request::ask(me, kind, [begin as u64, bytes as u64, 0, 0]).0
+pub fn request(me: &'static Thread, begin: usize, bytes: usize, restore: bool) -> i32 {
+    let kind = if restore { RequestKind::Restore } else { RequestKind::Replicate };
+    request::send_and_wait(me, kind, [begin as u64, bytes as u64, 0, 0]).0
 }
 
 /// Replaces pages of this process by replicas, or shares them again. Returns 0 or an errno value.
-pub(crate) fn apply(mapped: &Mapped, begin: u64, bytes: u64, again: bool) -> u32 {
-    let Some((first, length)) = pages(begin, bytes, page()) else { return 0 };
+pub(crate) fn apply(mapped: &Mapped, begin: u64, bytes: u64, restore: bool) -> u32 {
+    let Some((first, length)) = pages(begin, bytes, page_bytes()) else { return 0 };
     // SAFETY: whole pages of the job's shared memory, which the program promises not to write to.
-    let done = unsafe { if again { mapped.map_again(first, length) } else { replace(first, length) } };
+    let done =
+        unsafe { if restore { mapped.restore_mapping(first, length) } else { replace(first, length) } };
     match done {
-        Ok(()) if again => forget(first, length),
-        Ok(()) => remember(first, length),
+        Ok(()) if restore => remove_ranges(first, length),
+        Ok(()) => add_range(first, length),
         Err(error) => return error.raw_os_error().unwrap_or(22).cast_unsigned(),
     }
     0
 }
 
-fn page() -> usize {
+fn page_bytes() -> usize {
     // SAFETY: the call has no pointers.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
 }
 
 /// Returns the address and length of the whole pages within a range; `None` if it contains none.
-fn pages(begin: u64, bytes: u64, page: usize) -> Option<(usize, usize)> {
+fn pages(begin: u64, bytes: u64, page_bytes: usize) -> Option<(usize, usize)> {
     let (begin, bytes) = (usize::try_from(begin).ok()?, usize::try_from(bytes).ok()?);
-    let first = begin.checked_next_multiple_of(page)?;
-    let end = begin.checked_add(bytes)? & !(page - 1);
+    let first = begin.checked_next_multiple_of(page_bytes)?;
+    let end = begin.checked_add(bytes)? & !(page_bytes - 1);
     (first < end).then(|| (first, end - first))
 }
 
@@ -54,17 +55,17 @@ unsafe fn replace(first: usize, length: usize) -> std::io::Result<()> {
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
     // SAFETY: the new mapping is not shared until it is filled, and replaces pages with the same contents.
     unsafe {
-        let aside = libc::mmap(ptr::null_mut(), length, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
-        if aside == libc::MAP_FAILED {
+        let copy = libc::mmap(ptr::null_mut(), length, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0);
+        if copy == libc::MAP_FAILED {
             return Err(std::io::Error::last_os_error());
         }
-        ptr::copy_nonoverlapping(first as *const u8, aside.cast::<u8>(), length);
+        ptr::copy_nonoverlapping(first as *const u8, copy.cast::<u8>(), length);
         let how = libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED;
-        if libc::mprotect(aside, length, libc::PROT_READ) != 0
-            || libc::mremap(aside, length, length, how, first as *mut libc::c_void) == libc::MAP_FAILED
+        if libc::mprotect(copy, length, libc::PROT_READ) != 0
+            || libc::mremap(copy, length, length, how, first as *mut libc::c_void) == libc::MAP_FAILED
         {
             let error = std::io::Error::last_os_error();
-            libc::munmap(aside, length);
+            libc::munmap(copy, length);
             return Err(error);
         }
     }
@@ -73,19 +74,19 @@ unsafe fn replace(first: usize, length: usize) -> std::io::Result<()> {
 
 /// Number of ranges remembered for the message about a write to replicated data; a write to any further range
 /// gets the usual message.
-const KEPT: usize = 64;
-static RANGES: [(AtomicUsize, AtomicUsize); KEPT] =
-    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; KEPT];
+const RANGES_MAX: usize = 64;
+static RANGES: [(AtomicUsize, AtomicUsize); RANGES_MAX] =
+    [const { (AtomicUsize::new(0), AtomicUsize::new(0)) }; RANGES_MAX];
 
-fn remember(first: usize, length: usize) {
-    fault::explain_with(explain);
+fn add_range(first: usize, length: usize) {
+    fault::set_explainer(explain_fault);
     if let Some((begin, end)) = RANGES.iter().find(|(_, end)| end.load(Ordering::Relaxed) == 0) {
         begin.store(first, Ordering::Relaxed);
         end.store(first + length, Ordering::Release);
     }
 }
 
-fn forget(first: usize, length: usize) {
+fn remove_ranges(first: usize, length: usize) {
     for (begin, end) in &RANGES {
         if begin.load(Ordering::Relaxed) >= first && end.load(Ordering::Relaxed) <= first + length {
             end.store(0, Ordering::Release);
@@ -94,13 +95,13 @@ fn forget(first: usize, length: usize) {
 }
 
 /// Explains a fault if it was a write to replicated data; returns whether it was.
-fn explain(address: usize) -> bool {
+fn explain_fault(address: usize) -> bool {
     let holds = |(begin, end): &(AtomicUsize, AtomicUsize)| {
         (begin.load(Ordering::Relaxed)..end.load(Ordering::Acquire)).contains(&address)
     };
     let found = RANGES.iter().any(holds);
     if found {
-        sys::complain(
+        sys::print_error(
             "tombolo omp: the program writes to data that tombolo_omp_replicate has made read-only on this node; \
              tombolo_omp_restore has it shared again\n",
         );
@@ -113,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn edges_that_are_no_whole_pages_are_left_out() {
+    fn partial_pages_are_left_out() {
         assert_eq!(pages(4096, 8192, 4096), Some((4096, 8192)));
         assert_eq!(pages(4095, 8192, 4096), Some((4096, 4096)));
         assert_eq!(pages(4097, 8192, 4096), Some((8192, 4096)));
@@ -123,18 +124,18 @@ mod tests {
     }
 
     #[test]
-    fn pages_are_replaced_where_they_are() {
-        let page = page();
-        let memory = sys::reserve(4 * page).unwrap();
+    fn pages_are_replaced_in_place() {
+        let page_bytes = page_bytes();
+        let memory = sys::reserve(4 * page_bytes).unwrap();
         // SAFETY: fresh memory of that size, and only this test's.
         unsafe {
-            for at in 0..4 * page {
+            for at in 0..4 * page_bytes {
                 memory.add(at).write(u8::try_from(at % 251).unwrap());
             }
-            replace(memory as usize + page, 2 * page).unwrap();
-            assert!((0..4 * page).all(|at| memory.add(at).read() == u8::try_from(at % 251).unwrap()));
+            replace(memory as usize + page_bytes, 2 * page_bytes).unwrap();
+            assert!((0..4 * page_bytes).all(|at| memory.add(at).read() == u8::try_from(at % 251).unwrap()));
             memory.write(1);
-            memory.add(3 * page).write(1);
+            memory.add(3 * page_bytes).write(1);
         }
     }
 }

@@ -4,7 +4,7 @@
 use tombolo::Domain;
 use tombolo_files::{FileError, Files, OpenOptions};
 use tombolo_omp_team::job::report;
-use tombolo_omp_team::job::report::Form;
+use tombolo_omp_team::job::report::ReportFormat;
 
 use crate::place::{JobNode, Kernel};
 
@@ -25,8 +25,8 @@ pub struct NotGranted {
 ///
 /// # Errors
 /// [`NotGranted`] if the file service denies access to the file.
-pub(crate) fn open(domain: &Domain, own: &JobNode, form: &Form) -> Result<(), NotGranted> {
-    let (Form::Json(Some(path)), Kernel::Virtual(node)) = (form, &own.kernel) else { return Ok(()) };
+pub(crate) fn open(domain: &Domain, own: &JobNode, form: &ReportFormat) -> Result<(), NotGranted> {
+    let (ReportFormat::Json(Some(path)), Kernel::Virtual(node)) = (form, &own.kernel) else { return Ok(()) };
     let opened = Files::connect(domain)
         .and_then(|files| files.open_with(path, OpenOptions::new().create().truncate()));
     let file = opened.map_err(|source| NotGranted {
@@ -34,6 +34,6 @@ pub(crate) fn open(domain: &Domain, own: &JobNode, form: &Form) -> Result<(), No
         node: node.clone(),
         source: source.into(),
     })?;
-    report::write_by(move |text| file.write_at(0, text.as_bytes()).map_err(|error| error.to_string()));
+    report::set_writer(move |text| file.write_at(0, text.as_bytes()).map_err(|error| error.to_string()));
     Ok(())
 }

@@ -7,22 +7,22 @@ use std::sync::OnceLock;
 use tombolo::waitset::Waker;
 use tombolo_omp_team::primitives::exclusive;
 use tombolo_omp_team::primitives::parker::Parker;
-use tombolo_omp_team::primitives::wake_domain::List;
+use tombolo_omp_team::primitives::wake_domain::ParkerList;
 use tombolo_omp_team::team::thread::Thread;
 
 /// Threads of other wake domains to wake.
-static ASLEEP: List = List::new();
+static TO_WAKE: ParkerList = ParkerList::new();
 /// Workers to start.
-static WANTED: List = List::new();
+static TO_START: ParkerList = ParkerList::new();
 static WAKER: OnceLock<Waker> = OnceLock::new();
 
 /// Sets the waker of the first thread.
-pub fn open(waker: Waker) {
+pub fn set_waker(waker: Waker) {
     let _ = WAKER.set(waker);
 }
 
 /// Wakes the first thread to process the queues.
-pub fn ring() {
+pub fn wake_first_thread() {
     if let Some(waker) = WAKER.get() {
         waker.wake();
     }
@@ -30,8 +30,8 @@ pub fn ring() {
 
 /// Queues the wake-up of a thread of another wake domain.
 pub fn wake(parker: &'static Parker) {
-    ASLEEP.add(parker);
-    ring();
+    TO_WAKE.add(parker);
+    wake_first_thread();
 }
 
 /// Queues the start of a worker, without waiting for it. A failure to start it is fatal to the whole job.
@@ -40,16 +40,16 @@ pub fn wake(parker: &'static Parker) {
 /// Never fails: the hub ends the job if the worker cannot be started.
 pub fn start(thread: &'static Thread) -> Result<(), String> {
     exclusive::flush();
-    WANTED.add(&thread.parker);
-    ring();
+    TO_START.add(&thread.parker);
+    wake_first_thread();
     Ok(())
 }
 
 /// Drains both queues: workers to start, by their parkers, which are the first fields of their records, and
 /// threads to wake.
-pub fn take(start: impl FnMut(&'static Parker), wake: impl FnMut(&'static Parker)) {
-    WANTED.take(start);
-    ASLEEP.take(wake);
+pub fn drain(start: impl FnMut(&'static Parker), wake: impl FnMut(&'static Parker)) {
+    TO_START.drain(start);
+    TO_WAKE.drain(wake);
 }
 
 const _: () = assert!(std::mem::offset_of!(Thread, parker) == 0);

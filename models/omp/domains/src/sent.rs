@@ -11,34 +11,34 @@ use tombolo_omp_team::job::report::Faults;
 use tombolo_pages::{Pages, PagesOptions};
 
 use crate::death;
-use crate::memory::{MemoryError, length};
+use crate::memory::{MemoryError, to_usize};
 use crate::message::Layout;
 
 /// Time that an access to a page of a dead process waits before it ends the job. The hub learns of the death
 /// by itself and reports more about it, unless it waits for such a page too.
-const LINGER: Duration = Duration::from_secs(2);
+const LOST_PAGE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Minimum time that a page stays where it was fetched to.
-const HOLD: Duration = Duration::from_micros(50);
+const PAGE_HOLD_MIN: Duration = Duration::from_micros(50);
 /// Number of pages fetched ahead on a read fault.
-const AHEAD: u8 = 7;
+const PREFETCH_PAGES: u8 = 7;
 /// Time within which a process that connects must send its first message.
-const PATIENCE: Duration = Duration::from_secs(10);
+const HELLO_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Maximum number of processes of a job, including the program's.
-pub const PROCESSES: usize = 64;
+pub const PROCESSES_MAX: usize = 64;
 
 /// Range of memory that is sent in pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Range {
+enum PagedRange {
     Variables,
     Arena,
 }
 
 /// Ranges in the order in which they are opened; the index identifies a range in the first message of a
 /// channel.
-const ORDER: [Range; 2] = [Range::Variables, Range::Arena];
+const RANGES: [PagedRange; 2] = [PagedRange::Variables, PagedRange::Arena];
 
-impl Range {
+impl PagedRange {
     /// Name of the range in `tombolo pages`.
     fn name(self) -> &'static str {
         match self {
@@ -57,7 +57,7 @@ impl Range {
 
 /// Address of the home of all pages, and this process's rank.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Center {
+pub struct PagesHome {
     /// Name of its endpoint.
     pub name: String,
     /// Number of this process in the job.
@@ -67,12 +67,12 @@ pub struct Center {
 /// Page ranges of the job in this process. They exist until the process ends, because exit handlers use the
 /// program's variables.
 #[derive(Clone, Copy, Debug)]
-pub struct Ranges {
-    /// In [`ORDER`]; an image without variables has no such range.
+pub struct PagedRanges {
+    /// In [`RANGES`]; an image without variables has no such range.
     ranges: [Option<&'static Pages>; 2],
 }
 
-impl Ranges {
+impl PagedRanges {
     /// Opens the ranges in the program's process, which provides the initial values of the variables.
     ///
     /// # Errors
@@ -81,13 +81,15 @@ impl Ranges {
     /// # Safety
     /// The program's variables are not in use during the call, and the layout is that of the program.
     pub unsafe fn begin(domain: &Domain, layout: Layout) -> Result<Self, MemoryError> {
-        let (address, bytes) = (length(layout.variables)?, length(layout.variables_bytes)?);
+        let (address, bytes) = (to_usize(layout.variables)?, to_usize(layout.variables_bytes)?);
         // SAFETY: the caller guarantees that the variables are mapped and do not change.
         let values = unsafe { std::slice::from_raw_parts(address as *const u8, bytes) }.to_vec();
         // SAFETY: guaranteed by the caller.
         let ranges = unsafe {
             Self::open(layout, |options, _, bytes| {
-                let options = options.shown_under(job_of(domain.id())).on_loss(LINGER, death::lose);
+                let options = options
+                    .reported_under(job_name(domain.id()))
+                    .on_loss(LOST_PAGE_TIMEOUT, death::handle_lost_page_at_home);
                 Ok(options.open_center(domain, bytes)?)
             })?
         };
@@ -108,12 +110,14 @@ impl Ranges {
     ///
     /// # Safety
     /// As [`begin`](Self::begin).
-    pub unsafe fn join(domain: &Domain, center: &Center, layout: Layout) -> Result<Self, MemoryError> {
-        let open = |options: PagesOptions, range: Range, bytes| {
-            let mut channel = PagesOptions::channel_options()?.connect(domain, &center.name)?;
-            channel.send(&hello(center.number, range))?;
-            let options = options.shown_under(job_of(channel.peer())).on_loss(LINGER, death::await_end);
-            Ok(options.open_around(domain, center.number, channel, bytes)?)
+    pub unsafe fn join(domain: &Domain, home: &PagesHome, layout: Layout) -> Result<Self, MemoryError> {
+        let open = |options: PagesOptions, range: PagedRange, bytes| {
+            let mut channel = PagesOptions::channel_options()?.connect(domain, &home.name)?;
+            channel.send(&encode_hello(home.number, range))?;
+            let options = options
+                .reported_under(job_name(channel.peer()))
+                .on_loss(LOST_PAGE_TIMEOUT, death::handle_lost_page_in_worker);
+            Ok(options.open_around(domain, home.number, channel, bytes)?)
         };
         // SAFETY: guaranteed by the caller.
         unsafe { Self::open(layout, open) }
@@ -123,20 +127,23 @@ impl Ranges {
     /// As [`begin`](Self::begin).
     unsafe fn open(
         layout: Layout,
-        mut open: impl FnMut(PagesOptions, Range, u64) -> Result<Pages, MemoryError>,
+        mut open: impl FnMut(PagesOptions, PagedRange, u64) -> Result<Pages, MemoryError>,
     ) -> Result<Self, MemoryError> {
         let mut ranges: [Option<&'static Pages>; 2] = [None; 2];
-        for (range, place) in ORDER.into_iter().zip(&mut ranges) {
+        for (range, place) in RANGES.into_iter().zip(&mut ranges) {
             let (address, bytes) = range.bounds(layout);
             if bytes == 0 {
                 continue;
             }
-            if range == Range::Variables {
+            if range == PagedRange::Variables {
                 // SAFETY: the caller guarantees that the variables are not in use; the range replaces them
                 // before they are.
-                unsafe { libc::munmap(length(address)? as *mut libc::c_void, length(bytes)?) };
+                unsafe { libc::munmap(to_usize(address)? as *mut libc::c_void, to_usize(bytes)?) };
             }
-            let options = PagesOptions::new(range.name()).address(length(address)?).hold(HOLD).ahead(AHEAD);
+            let options = PagesOptions::new(range.name())
+                .address(to_usize(address)?)
+                .hold(PAGE_HOLD_MIN)
+                .ahead(PREFETCH_PAGES);
             let pages = open(options, range, bytes)?;
             if pages.is_user_mode_only() {
                 return Err(MemoryError::UserModeOnly);
@@ -158,17 +165,17 @@ impl Ranges {
         wanted: impl Fn(u32, DomainId) -> bool,
     ) -> Result<(), tombolo_pages::Error> {
         let mut bytes = Vec::new();
-        channel.within(PATIENCE).recv_into(&mut bytes)?;
-        let meant = understand(&bytes).filter(|(number, _)| wanted(*number, channel.peer()));
-        let pages = meant.and_then(|(number, range)| Some((number, self.at(range)?)));
+        channel.within(HELLO_TIMEOUT).recv_into(&mut bytes)?;
+        let expected = decode_hello(&bytes).filter(|(number, _)| wanted(*number, channel.peer()));
+        let pages = expected.and_then(|(number, range)| Some((number, self.at(range)?)));
         match pages {
-            Some((number, pages)) => pages.admit(number, channel, PATIENCE),
+            Some((number, pages)) => pages.admit(number, channel, HELLO_TIMEOUT),
             None => Ok(()),
         }
     }
 
-    fn at(&self, range: Range) -> Option<&'static Pages> {
-        ORDER.iter().zip(self.ranges).find_map(|(at, pages)| pages.filter(|_| *at == range))
+    fn at(&self, range: PagedRange) -> Option<&'static Pages> {
+        RANGES.iter().zip(self.ranges).find_map(|(at, pages)| pages.filter(|_| *at == range))
     }
 
     /// Returns the fault counts of this process.
@@ -198,20 +205,20 @@ pub fn listen(domain: &Domain) -> Result<Listener, Error> {
 }
 
 /// Name of the job in `tombolo pages`.
-fn job_of(program: DomainId) -> String {
+fn job_name(program: DomainId) -> String {
     format!("omp-{program}")
 }
 
-fn hello(number: u32, range: Range) -> [u8; 8] {
+fn encode_hello(number: u32, range: PagedRange) -> [u8; 8] {
     let mut bytes = [0; 8];
     bytes[..4].copy_from_slice(&number.to_le_bytes());
-    bytes[4] = ORDER.iter().position(|at| *at == range).unwrap_or(0) as u8;
+    bytes[4] = RANGES.iter().position(|at| *at == range).unwrap_or(0) as u8;
     bytes
 }
 
-fn understand(bytes: &[u8]) -> Option<(u32, Range)> {
+fn decode_hello(bytes: &[u8]) -> Option<(u32, PagedRange)> {
     let [a, b, c, d, range, 0, 0, 0] = *bytes else { return None };
-    Some((u32::from_le_bytes([a, b, c, d]), *ORDER.get(usize::from(range))?))
+    Some((u32::from_le_bytes([a, b, c, d]), *RANGES.get(usize::from(range))?))
 }
 
 #[cfg(test)]
@@ -219,12 +226,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_connects_says_what_for() {
-        for range in ORDER {
-            assert_eq!(understand(&hello(0x0102_0304, range)), Some((0x0102_0304, range)));
+    fn hello_is_decoded_as_it_was_encoded() {
+        for range in RANGES {
+            assert_eq!(decode_hello(&encode_hello(0x0102_0304, range)), Some((0x0102_0304, range)));
         }
         for wrong in [&[][..], &[0; 7], &[0; 9], &[1, 0, 0, 0, 2, 0, 0, 0], &[1, 0, 0, 0, 0, 0, 0, 1]] {
-            assert_eq!(understand(wrong), None, "{wrong:?}");
+            assert_eq!(decode_hello(wrong), None, "{wrong:?}");
         }
     }
 }

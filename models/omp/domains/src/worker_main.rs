@@ -19,28 +19,28 @@ use crate::memory::{self, Access, Variables};
 use crate::message::{FromHub, FromWorker, Layout};
 use crate::outbox::{Message, Outbox};
 use crate::send_queue;
-use crate::{JOIN, calls, channel_options, fatal, replica, request, sent};
+use crate::{JOIN_VARIABLE, calls, channel_options, fatal, replica, request, sent};
 
 /// Time within which the hub must reply.
-const PATIENCE: Duration = Duration::from_secs(60);
+const HUB_TIMEOUT: Duration = Duration::from_secs(60);
 /// Timeout of one wait for a request; hours may pass between two requests.
-const IDLE: Duration = Duration::from_secs(3600);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Returns whether this process was started as a worker.
 #[must_use]
-pub fn is_wanted() -> bool {
-    std::env::var_os(JOIN).is_some()
+pub fn is_worker_process() -> bool {
+    std::env::var_os(JOIN_VARIABLE).is_some()
 }
 
-/// Runs a worker's process until the job ends. Calls `settled` with the heap's store before any worker
+/// Runs a worker's process until the job ends. Calls `on_attached` with the heap's store before any worker
 /// begins.
 ///
 /// # Safety
 /// The variables are the program's; nothing of the program has run yet.
-pub unsafe fn run(variables: Variables, image: Image, settled: impl FnOnce(&'static Store)) -> ! {
-    exclusive::become_worker();
+pub unsafe fn run(variables: Variables, image: Image, on_attached: impl FnOnce(&'static Store)) -> ! {
+    exclusive::mark_worker_process();
     // SAFETY: guaranteed by the caller.
-    match unsafe { run_until_lost(variables, image, settled) } {
+    match unsafe { run_until_error(variables, image, on_attached) } {
         // The program ended, or the launcher that started it.
         Error::PeerDied { .. }
         | Error::RelayDied { .. }
@@ -54,14 +54,18 @@ pub unsafe fn run(variables: Variables, image: Image, settled: impl FnOnce(&'sta
 ///
 /// # Safety
 /// As [`run`].
-unsafe fn run_until_lost(variables: Variables, image: Image, settled: impl FnOnce(&'static Store)) -> Error {
+unsafe fn run_until_error(
+    variables: Variables,
+    image: Image,
+    on_attached: impl FnOnce(&'static Store),
+) -> Error {
     // SAFETY: guaranteed by the caller.
-    let mut worker_main = match unsafe { WorkerMain::join(variables, image, settled) } {
+    let mut worker_main = match unsafe { WorkerMain::join(variables, image, on_attached) } {
         Ok(worker_main) => worker_main,
         Err(error) => return error,
     };
     loop {
-        if let Err(error) = worker_main.step() {
+        if let Err(error) = worker_main.process_event() {
             return error;
         }
     }
@@ -87,23 +91,23 @@ impl WorkerMain {
     unsafe fn join(
         variables: Variables,
         image: Image,
-        settled: impl FnOnce(&'static Store),
+        on_attached: impl FnOnce(&'static Store),
     ) -> Result<Self, Error> {
-        let job = std::env::var(JOIN).unwrap_or_default();
+        let job = std::env::var(JOIN_VARIABLE).unwrap_or_default();
         let mut words = job.split(' ');
         let number = words.next().and_then(|number| number.parse::<u32>().ok());
         let (Some(number), Some(name), pages) = (number, words.next(), words.next()) else {
             fatal(format_args!(
-                "{JOIN} is for the run-time's own use, and {job:?} is not what it says there"
+                "{JOIN_VARIABLE} is for the run-time's own use, and {job:?} is not what it says there"
             ));
         };
-        let domain = Domain::attach()?.with_timeout(PATIENCE);
+        let domain = Domain::attach()?.with_timeout(HUB_TIMEOUT);
         let mut channel = channel_options().connect(&domain, name)?;
         let hello = FromWorker::Hello { number: number.into(), image, records: layout::fingerprint() };
         channel.send(&hello.encode())?;
         let mut bytes = Vec::new();
         channel.recv_into(&mut bytes)?;
-        let Some(FromHub::Welcome { capability, layout, root, wake_domain, several }) =
+        let Some(FromHub::Welcome { capability, layout, root, wake_domain, multi_domain }) =
             FromHub::decode(&bytes)
         else {
             fatal("the hub of the job said something that means nothing");
@@ -113,7 +117,7 @@ impl WorkerMain {
         }
         let access = match (capability, pages) {
             (Some(capability), _) => Access::Region(domain.capability(CapabilityId(capability))?),
-            (None, Some(name)) => Access::Around(sent::Center { name: name.to_owned(), number }),
+            (None, Some(name)) => Access::RemotePages(sent::PagesHome { name: name.to_owned(), number }),
             (None, None) => fatal("the hub of the job sends pages, and did not say where they come from"),
         };
         // SAFETY: the layout is that of an image with the same id; nothing of the program has run.
@@ -121,69 +125,75 @@ impl WorkerMain {
             Ok(mapped) => mapped,
             Err(error) => fatal(format_args!("node {}: {error}", domain.node_name())),
         };
-        if mapped.sent().is_some() {
-            sys::keep_futexes();
-            pace::turn_on();
+        if mapped.paged_ranges().is_some() {
+            sys::use_private_futexes();
+            pace::set_memory_paged();
         }
-        settle(root, u32::try_from(wake_domain).unwrap_or(0), several, layout, settled);
+        attach_to_root(root, u32::try_from(wake_domain).unwrap_or(0), multi_domain, layout, on_attached);
         let mut set = WaitSet::new()?;
         set.set_spin_ns(0);
-        send_queue::open(set.waker());
+        send_queue::set_waker(set.waker());
         let hub = set.add(channel)?;
         let mut worker_main = Self { set, hub, outbox: Outbox::default(), mapped, _domain: domain };
-        worker_main.say(FromWorker::Ready)?;
+        worker_main.send(FromWorker::Ready)?;
         Ok(worker_main)
     }
 
     /// Queues a message for the hub and sends what the channel has room for.
-    fn say(&mut self, message: FromWorker) -> Result<(), Error> {
-        self.outbox.enter(message);
-        self.outbox.send(&mut self.set, self.hub)
+    fn send(&mut self, message: FromWorker) -> Result<(), Error> {
+        self.outbox.push(message);
+        self.outbox.flush(&mut self.set, self.hub)
     }
 
     /// Waits for an event and handles it.
-    fn step(&mut self) -> Result<(), Error> {
-        let patience = if self.outbox.is_empty() { IDLE } else { PATIENCE };
-        match self.set.wait(patience) {
-            Ok(Ready::Woken) => self.say_what_was_left(),
+    fn process_event(&mut self) -> Result<(), Error> {
+        let timeout = if self.outbox.is_empty() { IDLE_TIMEOUT } else { HUB_TIMEOUT };
+        match self.set.wait(timeout) {
+            Ok(Ready::Woken) => self.send_queued(),
             Ok(Ready::Channel(_)) => {
-                self.outbox.send(&mut self.set, self.hub)?;
-                self.hear()
+                self.outbox.flush(&mut self.set, self.hub)?;
+                self.receive_all()
             }
-            Err(Error::TimedOut { .. }) if self.outbox.full_for() < PATIENCE => Ok(()),
+            Err(Error::TimedOut { .. }) if self.outbox.full_for() < HUB_TIMEOUT => Ok(()),
             Ok(_) => Ok(()),
             Err(error) => Err(error),
         }
     }
 
     /// Sends the messages that other threads queued.
-    fn say_what_was_left(&mut self) -> Result<(), Error> {
+    fn send_queued(&mut self) -> Result<(), Error> {
         let (mut messages, mut asleep) = (Vec::new(), Vec::new());
         let start = |parker: &'static Parker| FromWorker::Start { thread: std::ptr::from_ref(parker) as u64 };
-        send_queue::take(|parker| messages.push(start(parker)), |parker| asleep.push(parker));
+        send_queue::drain(|parker| messages.push(start(parker)), |parker| asleep.push(parker));
         let wake = |(wake_domain, parkers)| FromWorker::Wake { wake_domain: u64::from(wake_domain), parkers };
-        messages.extend(hub::by_wake_domain(asleep).into_iter().map(wake));
-        request::take(|request| messages.push(FromWorker::Ask { request }));
-        messages.into_iter().try_for_each(|message| self.say(message))
+        messages.extend(hub::group_by_wake_domain(asleep).into_iter().map(wake));
+        request::drain(|request| messages.push(FromWorker::Request { request }));
+        messages.into_iter().try_for_each(|message| self.send(message))
     }
 
     /// Handles all messages that the hub sent.
-    fn hear(&mut self) -> Result<(), Error> {
+    fn receive_all(&mut self) -> Result<(), Error> {
         let mut bytes = Vec::new();
         loop {
             let Some(channel) = self.set.get_mut(self.hub) else { return Ok(()) };
             if channel.try_recv_into(&mut bytes)?.is_none() {
                 return Ok(());
             }
-            if let Some(answer) = obey(&bytes, &self.mapped) {
-                self.say(answer)?;
+            if let Some(answer) = handle_message(&bytes, &self.mapped) {
+                self.send(answer)?;
             }
         }
     }
 }
 
 /// Attaches this process to the job's root and configures wake-ups.
-fn settle(root: u64, wake_domain: u32, several: bool, layout: Layout, settled: impl FnOnce(&'static Store)) {
+fn attach_to_root(
+    root: u64,
+    wake_domain: u32,
+    multi_domain: bool,
+    layout: Layout,
+    on_attached: impl FnOnce(&'static Store),
+) {
     let within = root.wrapping_sub(layout.arena) < layout.arena_bytes && root.is_multiple_of(64);
     if !within {
         fatal("the root of the job is not in its arena");
@@ -191,19 +201,20 @@ fn settle(root: u64, wake_domain: u32, several: bool, layout: Layout, settled: i
     // SAFETY: the hub created the root at this address in the arena, and its records have the same layout
     // here.
     let root: &'static Root = unsafe { &*(root as *const Root) };
-    exclusive::turn_on(|| {});
-    if !pace::is_on() && sys::keep_futexes_where_they_must_be(root.futex_probe()) && wake_domain == 0 {
+    exclusive::enable(|| {});
+    if !pace::is_memory_paged() && sys::use_private_futexes_if_needed(root.futex_probe()) && wake_domain == 0
+    {
         fatal("threads cannot be woken here: the kernel knows no pages of the arena");
     }
     start::attach(root, send_queue::start);
-    if several {
+    if multi_domain {
         wake_domain::configure(wake_domain, send_queue::wake);
     }
-    settled(root.store);
+    on_attached(root.store);
 }
 
 /// Executes a request of the hub and returns the reply, if it has one.
-fn obey(bytes: &[u8], mapped: &memory::Mapped) -> Option<FromWorker> {
+fn handle_message(bytes: &[u8], mapped: &memory::Mapped) -> Option<FromWorker> {
     match FromHub::decode(bytes) {
         Some(FromHub::Start { thread, stack, length }) => {
             let stack = Stack { memory: stack as *mut u8, size: usize::try_from(length).unwrap_or(0) };
@@ -217,7 +228,7 @@ fn obey(bytes: &[u8], mapped: &memory::Mapped) -> Option<FromWorker> {
             for parker in parkers {
                 // SAFETY: parkers are never freed, and a thread of the job sent this address.
                 if let Some(parker) = unsafe { (parker as *const Parker).as_ref() } {
-                    parker.wake_here();
+                    parker.wake_local();
                 }
             }
         }
@@ -233,8 +244,8 @@ fn obey(bytes: &[u8], mapped: &memory::Mapped) -> Option<FromWorker> {
             }
             return Some(FromWorker::Measured { number });
         }
-        Some(FromHub::Replicate { request, begin, bytes, again }) => {
-            let error = replica::apply(mapped, begin, bytes, again);
+        Some(FromHub::Replicate { request, begin, bytes, restore }) => {
+            let error = replica::apply(mapped, begin, bytes, restore);
             return Some(FromWorker::Replicated { request, error: u64::from(error) });
         }
         Some(FromHub::Welcome { .. }) | None => fatal("the hub of the job said something that means nothing"),

@@ -9,7 +9,7 @@ use tombolo_omp_team::primitives::icv::{ACTIVE_LEVELS_MAX, MONOTONIC, Schedule, 
 use tombolo_omp_team::primitives::lock::{Lock, NestLock};
 use tombolo_omp_team::primitives::places::numbers;
 use tombolo_omp_team::primitives::sys;
-use tombolo_omp_team::team::thread::{Seat, Thread};
+use tombolo_omp_team::team::thread::{TeamState, Thread};
 
 use crate::target;
 
@@ -45,7 +45,7 @@ questions! {
     /// Number of the thread in its team.
     omp_get_thread_num omp_get_thread_num_ me => int(me.id());
     /// Maximum number of threads of a region without `num_threads`.
-    omp_get_max_threads omp_get_max_threads_ me => int(region::threads(me));
+    omp_get_max_threads omp_get_max_threads_ me => int(region::default_threads(me));
     /// Number of processors available to the program.
     omp_get_num_procs omp_get_num_procs_ me => processors(me);
     /// Whether the caller is in a region with more than one thread.
@@ -88,16 +88,16 @@ questions! {
     /// Device number of the host.
     omp_get_initial_device omp_get_initial_device_ me => target::devices(me);
     /// Whether the caller runs on the host.
-    omp_is_initial_device omp_is_initial_device_ me => i32::from(me.team().only().is_none());
+    omp_is_initial_device omp_is_initial_device_ me => i32::from(me.team().confined_node().is_none());
     /// Number of teams in the league.
     omp_get_num_teams omp_get_num_teams_ me => int(me.league.get().0 + 1);
     /// Number of the team in its league.
     omp_get_team_num omp_get_team_num_ me => int(me.league.get().1);
     /// Default number of teams of a league; 0 for the run-time's choice.
-    omp_get_max_teams omp_get_max_teams_ me => int(me.root().changeable.teams.load(Relaxed));
+    omp_get_max_teams omp_get_max_teams_ me => int(me.root().mutable_settings.teams.load(Relaxed));
     /// Maximum number of threads of a team in a league; 0 for no limit.
     omp_get_teams_thread_limit omp_get_teams_thread_limit_ me =>
-        int(me.root().changeable.teams_limit.load(Relaxed));
+        int(me.root().mutable_settings.teams_limit.load(Relaxed));
     /// Highest priority of a task.
     omp_get_max_task_priority omp_get_max_task_priority_ me => me.root().settings.priority;
 }
@@ -155,47 +155,50 @@ orders! {
         me.task().set_icv(|icv| icv.device = value.max(0));
     /// Sets the default number of teams of a league.
     omp_set_num_teams omp_set_num_teams_ omp_set_num_teams_8_ me value =>
-        me.root().changeable.teams.store(u32::try_from(value).unwrap_or(0), Relaxed);
+        me.root().mutable_settings.teams.store(u32::try_from(value).unwrap_or(0), Relaxed);
     /// Sets the maximum number of threads of a team in a league.
     omp_set_teams_thread_limit omp_set_teams_thread_limit_ omp_set_teams_thread_limit_8_ me value =>
-        me.root().changeable.teams_limit.store(u32::try_from(value).unwrap_or(0), Relaxed);
+        me.root().mutable_settings.teams_limit.store(u32::try_from(value).unwrap_or(0), Relaxed);
     /// Prints the environment to standard error.
     omp_display_env omp_display_env_ omp_display_env_8_ me value =>
-        sys::complain(env::display(me.root(), value != 0));
+        sys::print_error(env::display(me.root(), value != 0));
 }
 
 fn processors(me: &'static Thread) -> i32 {
     let root = me.root();
-    int(me.team().only().map_or_else(|| root.processors(), |node| root.nodes().at(node).processors()))
+    int(me
+        .team()
+        .confined_node()
+        .map_or_else(|| root.processors(), |node| root.nodes().at(node).processors()))
 }
 
 fn place(me: &'static Thread) -> i32 {
     if me.place.get() == 0 && !me.root().places().is_empty() {
-        affinity::settle(me);
+        affinity::assign_default_place(me);
     }
     int(me.place.get()) - 1
 }
 
-/// Returns the seat of this thread, or of its ancestor, at a level.
-fn ancestor(level: i32) -> Option<Seat> {
-    let mut seat = start::current().seat();
-    let level = u32::try_from(level).ok().filter(|&level| level <= seat.team.level())?;
-    while seat.team.level() > level {
-        seat = seat.team.outside()?;
+/// Returns the team state of this thread, or of its ancestor, at a level.
+fn ancestor(level: i32) -> Option<TeamState> {
+    let mut team_state = start::current().team_state();
+    let level = u32::try_from(level).ok().filter(|&level| level <= team_state.team.level())?;
+    while team_state.team.level() > level {
+        team_state = team_state.team.enclosing()?;
     }
-    Some(seat)
+    Some(team_state)
 }
 
 /// Number of this thread's ancestor at a level; -1 if there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_get_ancestor_thread_num(level: i32) -> i32 {
-    ancestor(level).map_or(-1, |seat| int(seat.id))
+    ancestor(level).map_or(-1, |team_state| int(team_state.id))
 }
 
 /// Number of threads of the team at a level; -1 if there is none.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_get_team_size(level: i32) -> i32 {
-    ancestor(level).map_or(-1, |seat| int(seat.team.size()))
+    ancestor(level).map_or(-1, |team_state| int(team_state.team.size()))
 }
 
 /// Number of processors of a place.
@@ -408,7 +411,7 @@ pub unsafe extern "C" fn omp_set_affinity_format(format: *const c_char) {
 ///
 /// # Safety
 /// `buffer` has room for `size` bytes, or `size` is 0.
-pub(crate) unsafe fn give_text(text: &str, buffer: *mut c_char, size: usize) -> usize {
+pub(crate) unsafe fn copy_text(text: &str, buffer: *mut c_char, size: usize) -> usize {
     if size > 0 {
         let count = text.len().min(size - 1);
         // SAFETY: guaranteed by the caller.
@@ -427,18 +430,18 @@ pub(crate) unsafe fn give_text(text: &str, buffer: *mut c_char, size: usize) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_get_affinity_format(buffer: *mut c_char, size: usize) -> usize {
     // SAFETY: guaranteed by the caller.
-    unsafe { give_text(&affinity::format(start::root()), buffer, size) }
+    unsafe { copy_text(&affinity::format(start::root()), buffer, size) }
 }
 
 /// Formats this thread's affinity, with the default format if `format` is null or empty.
 ///
 /// # Safety
 /// `format` is null or null-terminated.
-unsafe fn shown(format: *const c_char) -> String {
+unsafe fn format_affinity(format: *const c_char) -> String {
     // SAFETY: guaranteed by the caller.
     let given = (!format.is_null()).then(|| unsafe { CStr::from_ptr(format) }.to_string_lossy().into_owned());
     let format = given.filter(|format| !format.is_empty()).unwrap_or_else(|| affinity::format(start::root()));
-    affinity::show(start::current(), &format)
+    affinity::expand_format(start::current(), &format)
 }
 
 /// Prints this thread's affinity to standard error.
@@ -448,7 +451,7 @@ unsafe fn shown(format: *const c_char) -> String {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_display_affinity(format: *const c_char) {
     // SAFETY: guaranteed by the caller.
-    sys::complain(unsafe { shown(format) } + "\n");
+    sys::print_error(unsafe { format_affinity(format) } + "\n");
 }
 
 /// Stores this thread's affinity as text and returns its length.
@@ -462,7 +465,7 @@ pub unsafe extern "C" fn omp_capture_affinity(
     format: *const c_char,
 ) -> usize {
     // SAFETY: guaranteed by the caller.
-    unsafe { give_text(&shown(format), buffer, size) }
+    unsafe { copy_text(&format_affinity(format), buffer, size) }
 }
 
 /// Releases the run-time's resources for a device. Only validates its arguments: idle workers sleep, and a

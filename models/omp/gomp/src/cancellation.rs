@@ -19,7 +19,7 @@ use tombolo_omp_team::team::cancellation::Cancellation;
 use tombolo_omp_team::team::shown::Role;
 use tombolo_omp_team::team::thread::{self, Thread};
 
-use crate::process::forward::is_elsewhere;
+use crate::process::forward::is_in_worker_process;
 
 const ENABLE: c_int = 0;
 pub(crate) const DISABLE: c_int = 1;
@@ -49,33 +49,33 @@ unsafe extern "C" {
 
 /// Returns the cancellation state of the calling thread, if it is a thread of the program that started with
 /// [`begin`] in a job.
-fn own() -> Option<&'static Cancellation> {
-    if !exclusive::is_on() {
+fn current() -> Option<&'static Cancellation> {
+    if !exclusive::is_enabled() {
         return None;
     }
-    let origin = migrate::origin(thread::known()?);
-    is_of_program(origin).then_some(&origin.cancellation)
+    let origin = migrate::origin(thread::try_current()?);
+    is_program_thread(origin).then_some(&origin.cancellation)
 }
 
 thread_local! {
     /// Whether the call that the thread makes at a cancellation point was interrupted; `None` outside such a
     /// call.
-    static POINT: Cell<Option<bool>> = const { Cell::new(None) };
+    static IS_INTERRUPTED: Cell<Option<bool>> = const { Cell::new(None) };
 }
 
 /// Returns whether a record belongs to a thread of the program.
-pub(crate) fn is_of_program(record: &Thread) -> bool {
-    matches!(record.shown.role(), Role::Main | Role::Created)
+pub(crate) fn is_program_thread(record: &Thread) -> bool {
+    matches!(record.status.role(), Role::Main | Role::Created)
 }
 
 /// Returns whether the calling thread runs on behalf of a thread that another process, or another C library
 /// thread, created.
-pub(crate) fn is_elsewhere_than_made() -> bool {
-    thread::known().and_then(migrate::name).is_some()
+pub(crate) fn is_migrated() -> bool {
+    thread::try_current().and_then(migrate::origin_pthread).is_some()
 }
 
 /// Sets the C library's cancellation state of the calling thread and returns the previous state.
-pub(crate) fn let_in(state: c_int) -> c_int {
+pub(crate) fn set_cancel_state(state: c_int) -> c_int {
     let mut before = DISABLE;
     // SAFETY: the word is a local variable.
     unsafe { __real_pthread_setcancelstate(state, &raw mut before) };
@@ -84,82 +84,82 @@ pub(crate) fn let_in(state: c_int) -> c_int {
 
 /// Prepares the thread of `main` for cancellation. In a job it can be cancelled wherever it runs.
 pub(crate) fn begin() {
-    if exclusive::is_on() {
-        sys::leave_cancellation_for_later();
+    if exclusive::is_enabled() {
+        sys::disable_cancellation();
     }
 }
 
 /// Disables cancellation because the calling thread is about to end.
 pub(crate) fn end() {
-    if let Some(cancellation) = own() {
-        let_in(DISABLE);
+    if let Some(cancellation) = current() {
+        set_cancel_state(DISABLE);
         cancellation.disable(true);
     }
 }
 
 /// Ends the calling thread if its cancellation is due.
-fn test(cancellation: &Cancellation) {
+fn exit_if_due(cancellation: &Cancellation) {
     if cancellation.is_due() {
         // SAFETY: the caller is at a cancellation point, where its frames may be left.
         unsafe { pthread_exit(CANCELED as *mut c_void) }
     }
 }
 
-/// Makes a C library call that is a cancellation point in the program's process: forwards it with `ask`, or
-/// makes it with `here`.
-pub(crate) fn point<T>(ask: impl FnOnce() -> T, here: impl FnOnce() -> T) -> T {
+/// Makes a C library call that is a cancellation point in the program's process: forwards it with `remote`,
+/// or makes it with `local`.
+pub(crate) fn cancellation_point<T>(remote: impl FnOnce() -> T, local: impl FnOnce() -> T) -> T {
     // Otherwise a request of the C library would reach a thread of the run-time that makes the call itself.
-    if is_elsewhere() || own().is_some() && is_elsewhere_than_made() {
-        return point_elsewhere(ask);
+    if is_in_worker_process() || current().is_some() && is_migrated() {
+        return remote_cancellation_point(remote);
     }
-    point_here(here)
+    local_cancellation_point(local)
 }
 
 /// Makes a C library call that is a cancellation point, through another thread.
-pub(crate) fn point_elsewhere<T>(ask: impl FnOnce() -> T) -> T {
-    let Some(cancellation) = own() else { return ask() };
-    test(cancellation);
-    POINT.set(Some(false));
-    let result = ask();
-    if POINT.take() == Some(true) {
-        test(cancellation);
+pub(crate) fn remote_cancellation_point<T>(remote: impl FnOnce() -> T) -> T {
+    let Some(cancellation) = current() else { return remote() };
+    exit_if_due(cancellation);
+    IS_INTERRUPTED.set(Some(false));
+    let result = remote();
+    if IS_INTERRUPTED.take() == Some(true) {
+        exit_if_due(cancellation);
     }
     result
 }
 
 /// Returns the record of the program's thread that the caller runs as, if cancellation may interrupt its
 /// current call.
-pub(crate) fn interruptible() -> Option<&'static Thread> {
-    POINT.get().and_then(|_| thread::known()).map(migrate::origin)
+pub(crate) fn interruptible_caller() -> Option<&'static Thread> {
+    IS_INTERRUPTED.get().and_then(|_| thread::try_current()).map(migrate::origin)
 }
 
 /// Records that the current call was interrupted, or was not made because the thread is to end.
-pub(crate) fn was_interrupted() {
-    POINT.set(Some(true));
+pub(crate) fn set_interrupted() {
+    IS_INTERRUPTED.set(Some(true));
 }
 
 /// Makes a C library call that is a cancellation point in this process.
-pub(crate) fn point_here<T>(call: impl FnOnce() -> T) -> T {
-    let Some(cancellation) = own() else { return call() };
-    test(cancellation);
-    if is_elsewhere_than_made() || cancellation.is_disabled() {
+pub(crate) fn local_cancellation_point<T>(call: impl FnOnce() -> T) -> T {
+    let Some(cancellation) = current() else { return call() };
+    exit_if_due(cancellation);
+    if is_migrated() || cancellation.is_disabled() {
         return call();
     }
-    let before = let_in(ENABLE);
+    let before = set_cancel_state(ENABLE);
     let result = call();
-    let_in(before);
+    set_cancel_state(before);
     result
 }
 
 /// Sleeps on a word at a cancellation point. Returns `ECANCELED` if the thread is to end, `EINTR` if it ran a
 /// signal handler, and otherwise 0, which may be spurious.
 pub(crate) fn sleep(word: &AtomicU32, expected: u32) -> c_int {
-    match own() {
+    match current() {
         Some(cancellation) => {
             cancellation.sleep(word, expected);
             if cancellation.is_due() { libc::ECANCELED } else { 0 }
         }
-        None if exclusive::is_on() => {
+        None if exclusive::is_enabled() => {
             park::sleep(word, expected);
             0
         }
@@ -179,29 +179,29 @@ pub(crate) unsafe fn sleep_until(
     clock: libc::clockid_t,
     until: *const libc::timespec,
 ) -> c_int {
-    let before = let_in(MASKED);
+    let before = set_cancel_state(MASKED);
     if before == DISABLE {
-        let_in(DISABLE);
+        set_cancel_state(DISABLE);
     }
     let mut ended = 0;
-    local::asleep(|| {
+    local::mark_asleep_while(|| {
         // SAFETY: the word is alive; the caller guarantees the rest.
-        ended = unsafe { __timedwait_cp(word, expected.cast_signed(), clock, until, sys::kind_of_futexes()) };
+        ended = unsafe { __timedwait_cp(word, expected.cast_signed(), clock, until, sys::futex_flags()) };
     });
-    let_in(before);
+    set_cancel_state(before);
     ended
 }
 
 /// Returns whether the calling thread is to end at the next cancellation point.
 pub(crate) fn is_due() -> bool {
-    own().is_some_and(Cancellation::is_due)
+    current().is_some_and(Cancellation::is_due)
 }
 
 /// Acts as a cancellation point.
-pub(crate) fn follow() {
-    match own() {
-        Some(cancellation) => test(cancellation),
-        None if exclusive::is_on() => {}
+pub(crate) fn test_cancel() {
+    match current() {
+        Some(cancellation) => exit_if_due(cancellation),
+        None if exclusive::is_enabled() => {}
         // SAFETY: the call has no arguments.
         None => unsafe { __real_pthread_testcancel() },
     }
@@ -210,7 +210,7 @@ pub(crate) fn follow() {
 /// `pthread_testcancel`.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_pthread_testcancel() {
-    follow();
+    test_cancel();
 }
 
 /// `pthread_setcancelstate`.
@@ -219,7 +219,7 @@ pub extern "C" fn __wrap_pthread_testcancel() {
 /// As the C library's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_pthread_setcancelstate(state: c_int, before: *mut c_int) -> c_int {
-    let Some(cancellation) = own() else {
+    let Some(cancellation) = current() else {
         // SAFETY: guaranteed by the caller.
         return unsafe { __real_pthread_setcancelstate(state, before) };
     };
@@ -240,7 +240,7 @@ pub unsafe extern "C" fn __wrap_pthread_setcancelstate(state: c_int, before: *mu
 /// As the C library's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_pthread_setcanceltype(kind: c_int, before: *mut c_int) -> c_int {
-    if own().is_some() && kind != DEFERRED {
+    if current().is_some() && kind != DEFERRED {
         return libc::ENOTSUP;
     }
     // SAFETY: guaranteed by the caller.

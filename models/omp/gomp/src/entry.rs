@@ -12,7 +12,7 @@ use tombolo_omp_team::primitives::{exclusive, sys};
 use crate::heap;
 
 /// Type of the C library's `__libc_start_main`.
-type Begin = unsafe extern "C" fn(
+type LibcStartMain = unsafe extern "C" fn(
     Main,
     c_int,
     *mut *mut i8,
@@ -25,12 +25,12 @@ type Begin = unsafe extern "C" fn(
 static MAIN: AtomicPtr<c_void> = AtomicPtr::new(ptr::null_mut());
 
 /// Returns whether the environment requests workers that are processes.
-pub(crate) fn is_wanted() -> bool {
+pub(crate) fn uses_worker_processes() -> bool {
     // SAFETY: the C library's environment, which does not change before `main`.
     let value = unsafe { libc::getenv(c"OMP_TOMBOLO".as_ptr()) };
     // SAFETY: a value that is not null is null-terminated.
     let mode = (!value.is_null()).then(|| unsafe { CStr::from_ptr(value) }.to_bytes());
-    mode.and_then(env::Mode::named).is_some_and(|mode| mode != env::Mode::Shared)
+    mode.and_then(env::Mode::from_name).is_some_and(|mode| mode != env::Mode::Shared)
 }
 
 /// Interposes on the function that a program's startup code calls. If workers are processes, the job is set
@@ -41,37 +41,37 @@ pub(crate) fn is_wanted() -> bool {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __libc_start_main(
     main: Main,
-    count: c_int,
-    words: *mut *mut i8,
-    begin: *mut c_void,
-    end: *mut c_void,
-    loader_end: *mut c_void,
-    stack: *mut c_void,
+    argc: c_int,
+    argv: *mut *mut i8,
+    init: *mut c_void,
+    fini: *mut c_void,
+    rtld_fini: *mut c_void,
+    stack_end: *mut c_void,
 ) -> c_int {
     // SAFETY: the C library has a function of this name, of this type.
-    let next: Option<Begin> =
+    let next: Option<LibcStartMain> =
         unsafe { mem::transmute(libc::dlsym(libc::RTLD_NEXT, c"__libc_start_main".as_ptr())) };
     let Some(next) = next else { sys::fatal("the C library has no __libc_start_main") };
     let mut entry = main;
-    if is_wanted() {
+    if uses_worker_processes() {
         MAIN.store(main as *mut c_void, Ordering::Release);
         entry = main_of_job;
     }
     // SAFETY: the arguments are the program's, and the replaced `main` has the same type.
-    unsafe { next(entry, count, words, begin, end, loader_end, stack) }
+    unsafe { next(entry, argc, argv, init, fini, rtld_fini, stack_end) }
 }
 
 /// Runs in place of `main` if workers are processes: begins the job and runs the program's `main`.
 ///
 /// # Safety
 /// As the C library calls `main`.
-unsafe extern "C" fn main_of_job(count: c_int, words: *mut *mut i8, environment: *mut *mut i8) -> c_int {
-    exclusive::keep_output_apart();
+unsafe extern "C" fn main_of_job(argc: c_int, argv: *mut *mut i8, envp: *mut *mut i8) -> c_int {
+    exclusive::set_private_output_buffer();
     let root = forked::begin(env::read());
-    heap::lies_in(root.store);
+    heap::set_store(root.store);
     // SAFETY: stored before the C library was called.
     let main: Main = unsafe { mem::transmute(MAIN.load(Ordering::Acquire)) };
-    forked::run_main(main, count, words, environment)
+    forked::run_main(main, argc, argv, envp)
 }
 
 // SAFETY: declared as in the C library.
@@ -82,7 +82,7 @@ unsafe extern "C" {
 /// `exit`. A worker's process lets the process of `main` run the exit handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn exit(status: c_int) -> ! {
-    if exclusive::is_worker() {
+    if exclusive::is_worker_process() {
         forked::exit_from_worker(status, false);
     }
     type End = unsafe extern "C" fn(c_int) -> !;
@@ -97,7 +97,7 @@ pub extern "C" fn exit(status: c_int) -> ! {
 /// point.
 #[unsafe(no_mangle)]
 pub extern "C" fn _exit(status: c_int) -> ! {
-    if exclusive::is_worker() {
+    if exclusive::is_worker_process() {
         forked::exit_from_worker(status, true);
     }
     sys::exit_now(status)
@@ -113,8 +113,8 @@ pub extern "C" fn _Exit(status: c_int) -> ! {
 /// parent.
 #[unsafe(no_mangle)]
 pub extern "C" fn fork() -> libc::pid_t {
-    if exclusive::is_on() {
-        sys::fatal(heap::FORKS);
+    if exclusive::is_enabled() {
+        sys::fatal(heap::FORK_ERROR);
     }
     // SAFETY: the C library's function.
     unsafe { __fork() }

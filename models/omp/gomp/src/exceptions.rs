@@ -27,16 +27,16 @@ unsafe extern "C" {
 /// thrown.
 pub(crate) fn begin() {
     // SAFETY: the two words above are constant.
-    let [held, catch] =
+    let [globals, catch] =
         unsafe { &tombolo_omp_exceptions }.each_ref().map(|word| word.load(Ordering::Relaxed));
-    if held.is_null() {
+    if globals.is_null() {
         return;
     }
     // SAFETY: the functions have these types; a null pointer becomes `None`.
-    exceptions::are_in_program(unsafe {
+    exceptions::register(unsafe {
         Exceptions {
-            held: std::mem::transmute::<*mut c_void, exceptions::Find>(held),
-            catch: std::mem::transmute::<*mut c_void, Option<exceptions::Catch>>(catch),
+            globals: std::mem::transmute::<*mut c_void, exceptions::GetGlobals>(globals),
+            catch: std::mem::transmute::<*mut c_void, Option<exceptions::CatchCall>>(catch),
         }
     });
 }

@@ -253,9 +253,9 @@ pub unsafe extern "C" fn omp_get_affinity_format_(buffer: *mut c_char, length: u
     i32::try_from(format.len()).unwrap_or(i32::MAX)
 }
 
-fn shown(format: String) -> String {
+fn format_affinity(format: String) -> String {
     let format = if format.is_empty() { affinity::format(start::root()) } else { format };
-    affinity::show(start::current(), &format)
+    affinity::expand_format(start::current(), &format)
 }
 
 /// Prints this thread's affinity to standard error.
@@ -265,7 +265,7 @@ fn shown(format: String) -> String {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_display_affinity_(format: *const c_char, length: usize) {
     // SAFETY: guaranteed by the caller.
-    sys::complain(shown(unsafe { text(format, length) }) + "\n");
+    sys::print_error(format_affinity(unsafe { text(format, length) }) + "\n");
 }
 
 /// Stores this thread's affinity as text and returns its length.
@@ -280,8 +280,8 @@ pub unsafe extern "C" fn omp_capture_affinity_(
     format_length: usize,
 ) -> i32 {
     // SAFETY: guaranteed by the caller.
-    let shown = shown(unsafe { text(format, format_length) });
+    let formatted = format_affinity(unsafe { text(format, format_length) });
     // SAFETY: guaranteed by the caller.
-    unsafe { fill(&shown, buffer, buffer_length) };
-    i32::try_from(shown.len()).unwrap_or(i32::MAX)
+    unsafe { fill(&formatted, buffer, buffer_length) };
+    i32::try_from(formatted.len()).unwrap_or(i32::MAX)
 }

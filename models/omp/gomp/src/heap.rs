@@ -8,12 +8,12 @@ use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 #[cfg(target_env = "musl")]
-use tombolo_omp_team::device::mapping::Memory;
+use tombolo_omp_team::device::mapping::DeviceAllocator;
 use tombolo_omp_team::primitives::store::Store;
 use tombolo_omp_team::primitives::sys;
 
 /// Error message for a program that calls `fork` in spite of the restriction.
-pub(crate) const FORKS: &str =
+pub(crate) const FORK_ERROR: &str =
     "the program calls fork, which would share its stack with its child; posix_spawn, system and popen work";
 
 // glibc exports its allocator under `__libc_` names; in an image, `--wrap` provides the names.
@@ -34,10 +34,10 @@ unsafe extern "C" {
 /// Allocator of the run-time itself, which uses the process's own memory wherever the program's heap is. A
 /// full arena does not keep the run-time from ending the job in order, and the first thread of a process
 /// never waits for a lock in the arena to send a message.
-struct OwnMemory;
+struct PrivateAllocator;
 
 // SAFETY: the C library's memory is aligned to 16 bytes or as requested.
-unsafe impl GlobalAlloc for OwnMemory {
+unsafe impl GlobalAlloc for PrivateAllocator {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         // SAFETY: any size and alignment are valid.
         unsafe {
@@ -75,75 +75,76 @@ unsafe impl GlobalAlloc for OwnMemory {
 }
 
 #[global_allocator]
-static OWN_MEMORY: OwnMemory = OwnMemory;
+static PRIVATE_ALLOCATOR: PrivateAllocator = PrivateAllocator;
 
 /// Minimum alignment of the C library's memory, in bytes.
 const ALIGN: usize = 16;
 
 static HEAP: AtomicPtr<Store> = AtomicPtr::new(ptr::null_mut());
 /// Whether allocations currently come from the process's own memory.
-static APART: AtomicBool = AtomicBool::new(false);
-static SAID: AtomicBool = AtomicBool::new(false);
+static USES_PRIVATE_HEAP: AtomicBool = AtomicBool::new(false);
+static IS_REPORTED: AtomicBool = AtomicBool::new(false);
 
 /// Moves the heap to this store for all further allocations.
-pub(crate) fn lies_in(store: &'static Store) {
+pub(crate) fn set_store(store: &'static Store) {
     HEAP.store(ptr::from_ref(store).cast_mut(), Ordering::Release);
 }
 
 #[inline]
 fn heap() -> Option<&'static Store> {
     // SAFETY: a store is never freed.
-    unsafe { HEAP.load(Ordering::Relaxed).as_ref() }.filter(|_| !APART.load(Ordering::Relaxed))
+    unsafe { HEAP.load(Ordering::Relaxed).as_ref() }.filter(|_| !USES_PRIVATE_HEAP.load(Ordering::Relaxed))
 }
 
 #[cfg(target_env = "gnu")]
 /// Runs a function whose allocations are the process's own, such as the C library's objects with locks for
 /// one process.
-pub(crate) fn apart<T>(run: impl FnOnce() -> T) -> T {
-    APART.store(true, Ordering::Relaxed);
+pub(crate) fn with_private_heap<T>(run: impl FnOnce() -> T) -> T {
+    USES_PRIVATE_HEAP.store(true, Ordering::Relaxed);
     let result = run();
-    APART.store(false, Ordering::Relaxed);
+    USES_PRIVATE_HEAP.store(false, Ordering::Relaxed);
     result
 }
 
 /// Functions that allocate and free the process's own memory, wherever the heap is.
 #[cfg(target_env = "musl")]
-pub(crate) const OWN: Memory = Memory { allocate: own, release: give_own };
+pub(crate) const DEVICE_ALLOCATOR: DeviceAllocator =
+    DeviceAllocator { allocate: allocate_private, release: release_private };
 
 #[cfg(target_env = "musl")]
-fn own(size: usize) -> *mut u8 {
+fn allocate_private(size: usize) -> *mut u8 {
     let Some(size) = size.max(1).checked_next_multiple_of(64) else { return ptr::null_mut() };
     // SAFETY: any size is valid.
     unsafe { __libc_memalign(64, size) }.cast()
 }
 
 /// # Safety
-/// `memory` came from [`own`].
+/// `memory` came from [`allocate_private`].
 #[cfg(target_env = "musl")]
-unsafe fn give_own(memory: *mut u8) {
+unsafe fn release_private(memory: *mut u8) {
     // SAFETY: guaranteed by the caller.
     unsafe { __libc_free(memory.cast()) };
 }
 
 #[inline]
-fn holder(block: *mut c_void) -> Option<&'static Store> {
+fn store_of(block: *mut c_void) -> Option<&'static Store> {
     // SAFETY: a store is never freed.
-    unsafe { HEAP.load(Ordering::Relaxed).as_ref() }.filter(|store| store.holds(block as usize))
+    unsafe { HEAP.load(Ordering::Relaxed).as_ref() }.filter(|store| store.contains(block as usize))
 }
 
 /// Reports once that an allocation failed because it exceeds the arena's size or free space. Sets `errno` and
 /// returns null.
 fn out_of_memory(store: &Store, size: usize) -> *mut c_void {
-    if !SAID.swap(true, Ordering::Relaxed) {
+    if !IS_REPORTED.swap(true, Ordering::Relaxed) {
         let arena = store.length() >> 20;
         if size > store.length() {
             let asked = size >> 20;
-            sys::complain(format_args!(
+            sys::print_error(format_args!(
                 "tombolo omp: out of memory: {asked} MiB were asked for at once, and the arena has {arena}\n"
             ));
         } else {
             let advice = store.advice();
-            sys::complain(format_args!(
+            sys::print_error(format_args!(
                 "tombolo omp: out of memory: all {arena} MiB of the arena are in use; {advice}\n"
             ));
         }
@@ -180,7 +181,7 @@ pub extern "C" fn malloc(size: usize) -> *mut c_void {
 pub unsafe extern "C" fn free(block: *mut c_void) {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        match holder(block) {
+        match store_of(block) {
             Some(store) => store.release(block.cast()),
             None => __libc_free(block),
         }
@@ -211,7 +212,7 @@ pub extern "C" fn calloc(count: usize, size: usize) -> *mut c_void {
 #[cfg_attr(target_env = "gnu", unsafe(no_mangle))]
 #[cfg_attr(target_env = "musl", unsafe(export_name = "__wrap_realloc"))]
 pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void {
-    let Some(store) = heap().filter(|_| block.is_null()).or_else(|| holder(block)) else {
+    let Some(store) = heap().filter(|_| block.is_null()).or_else(|| store_of(block)) else {
         // SAFETY: guaranteed by the caller; a block from before the arena stays with the C library.
         return unsafe { __libc_realloc(block, size) };
     };
@@ -223,7 +224,7 @@ pub unsafe extern "C" fn realloc(block: *mut c_void, size: usize) -> *mut c_void
         unsafe { store.release(block.cast()) };
         return ptr::null_mut();
     }
-    let room = store.room(block.cast());
+    let room = store.usable_size(block.cast());
     if size <= room && size >= room / 4 {
         return block;
     }
@@ -286,5 +287,5 @@ pub extern "C" fn valloc(size: usize) -> *mut c_void {
 #[cfg_attr(target_env = "gnu", unsafe(no_mangle))]
 #[cfg_attr(target_env = "musl", unsafe(export_name = "__wrap_malloc_usable_size"))]
 pub extern "C" fn malloc_usable_size(block: *mut c_void) -> usize {
-    holder(block).map_or(0, |store| store.room(block.cast()))
+    store_of(block).map_or(0, |store| store.usable_size(block.cast()))
 }

@@ -21,13 +21,13 @@ unsafe extern "C" {
     static __tombolo_omp_layout_id: [u8; 32];
     static __tombolo_omp_constructors_start: [u8; 0];
     static __tombolo_omp_constructors_end: [u8; 0];
-    fn __real_main(count: c_int, words: *mut *mut c_char, environment: *mut *mut c_char) -> c_int;
+    fn __real_main(argc: c_int, argv: *mut *mut c_char, envp: *mut *mut c_char) -> c_int;
     fn __real___mmap(
         address: *mut c_void,
         length: usize,
-        rights: c_int,
+        prot: c_int,
         flags: c_int,
-        file: c_int,
+        fd: c_int,
         offset: i64,
     ) -> *mut c_void;
     fn __real___munmap(address: *mut c_void, length: usize) -> c_int;
@@ -37,7 +37,7 @@ unsafe extern "C" {
 /// Registers the addresses that have the same meaning in all builds: from the start of the image to the end
 /// of the program's variables. The range includes the C library's variables, of which each process has its
 /// own.
-fn say_what_is_shared() {
+fn register_shared_range() {
     let end = variables::of_program().end;
     // SAFETY: reads the auxiliary vector.
     let headers = unsafe { libc::getauxval(libc::AT_PHDR) };
@@ -68,22 +68,22 @@ fn create_first_thread() {
 
 /// Turns this process into a worker if it was started as one. Called before the program's constructors, which
 /// a worker must not run.
-pub(crate) fn join() {
-    if worker_main::is_wanted() {
-        memory::set_memory(heap::OWN);
-        say_what_is_shared();
-        process::serve(threads::serve_join, threads::serve_kill, threads::serve_cancel);
+pub(crate) fn run_if_worker() {
+    if worker_main::is_worker_process() {
+        memory::set_allocator(heap::DEVICE_ALLOCATOR);
+        register_shared_range();
+        process::register(threads::serve_join, threads::serve_kill, threads::serve_cancel);
         exceptions::begin();
         create_first_thread();
         // SAFETY: the variables are the program's, and none of its code has run.
-        unsafe { worker_main::run(variables::of_program(), image(), heap::lies_in) }
+        unsafe { worker_main::run(variables::of_program(), image(), heap::set_store) }
     }
 }
 
 /// Returns whether the environment requests workers with address spaces of their own.
-pub(crate) fn is_wanted() -> bool {
+pub(crate) fn uses_worker_processes() -> bool {
     let mode = std::env::var("OMP_TOMBOLO").unwrap_or_default();
-    env::Mode::named(mode.trim().as_bytes()).is_some_and(|mode| mode != env::Mode::Shared)
+    env::Mode::from_name(mode.trim().as_bytes()).is_some_and(|mode| mode != env::Mode::Shared)
 }
 
 /// Runs the program's constructors and its `main`. The heap is in the arena by now, so that workers can
@@ -91,13 +91,9 @@ pub(crate) fn is_wanted() -> bool {
 ///
 /// # Safety
 /// As the C library calls `main`.
-unsafe extern "C" fn main_of_program(
-    count: c_int,
-    words: *mut *mut c_char,
-    environment: *mut *mut c_char,
-) -> c_int {
-    sys::handle_signals();
-    threads::is_main();
+unsafe extern "C" fn main_of_program(argc: c_int, argv: *mut *mut c_char, envp: *mut *mut c_char) -> c_int {
+    sys::restore_signal_mask();
+    threads::record_main_thread();
     cancellation::begin();
     exceptions::begin();
     let mut at = (&raw const __tombolo_omp_constructors_start).cast::<extern "C" fn()>();
@@ -111,7 +107,7 @@ unsafe extern "C" fn main_of_program(
         }
     }
     // SAFETY: guaranteed by the caller.
-    let status = unsafe { __real_main(count, words, environment) };
+    let status = unsafe { __real_main(argc, argv, envp) };
     thread_objects::destroy();
     status
 }
@@ -121,28 +117,24 @@ unsafe extern "C" fn main_of_program(
 /// # Safety
 /// As the C library calls `main`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __wrap_main(
-    count: c_int,
-    words: *mut *mut c_char,
-    environment: *mut *mut c_char,
-) -> c_int {
-    if !is_wanted() {
+pub unsafe extern "C" fn __wrap_main(argc: c_int, argv: *mut *mut c_char, envp: *mut *mut c_char) -> c_int {
+    if !uses_worker_processes() {
         // SAFETY: the arguments are the C library's.
-        return unsafe { main_of_program(count, words, environment) };
+        return unsafe { main_of_program(argc, argv, envp) };
     }
-    say_what_is_shared();
-    process::serve(threads::serve_join, threads::serve_kill, threads::serve_cancel);
+    register_shared_range();
+    process::register(threads::serve_join, threads::serve_kill, threads::serve_cancel);
     // A signal handler of the program may wait for other threads, which need this thread to make progress.
-    sys::withhold_signals();
+    sys::block_signals();
     create_first_thread();
-    hub::name_functions(symbols::name_of_called);
+    hub::set_symbolizer(symbols::name_of_remote_function);
     // SAFETY: the variables are the program's, whose `main` has not begun.
     let hub = unsafe { hub::begin(env::read(), variables::of_program(), image()) };
-    heap::lies_in(hub.root().store);
+    heap::set_store(hub.root().store);
     // SAFETY: the two types differ only in the signedness of `char` behind pointers.
     let main: Main = unsafe { std::mem::transmute(main_of_program as *const ()) };
     // SAFETY: the arguments are the C library's.
-    unsafe { hub.run(main, count, words) }
+    unsafe { hub.run(main, argc, argv) }
 }
 
 /// `mmap` as called by the C library. Memory for a thread whose stack is in the arena is allocated there too.
@@ -153,21 +145,21 @@ pub unsafe extern "C" fn __wrap_main(
 pub unsafe extern "C" fn __wrap___mmap(
     address: *mut c_void,
     length: usize,
-    rights: c_int,
+    prot: c_int,
     flags: c_int,
-    file: c_int,
+    fd: c_int,
     offset: i64,
 ) -> *mut c_void {
-    if let Some(memory) = stack::storage(length) {
+    if let Some(memory) = stack::allocate_tls(length) {
         return memory.cast();
     }
     // SAFETY: guaranteed by the caller.
-    unsafe { __real___mmap(address, length, rights, flags, file, offset) }
+    unsafe { __real___mmap(address, length, prot, flags, fd, offset) }
 }
 
 /// Returns whether memory is in the arena. Memory of an ended thread there is reused for the next thread.
 fn is_in_arena(address: *mut c_void) -> bool {
-    root::current().is_some_and(|root| exclusive::is_on() && root.store.holds(address as usize))
+    root::current().is_some_and(|root| exclusive::is_enabled() && root.store.contains(address as usize))
 }
 
 /// `munmap` as called by the C library, mainly for the memory of a thread that was joined.
@@ -208,8 +200,8 @@ unsafe extern "C" {
 /// variables with its parent.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_fork() -> libc::pid_t {
-    if exclusive::is_on() {
-        sys::fatal(heap::FORKS);
+    if exclusive::is_enabled() {
+        sys::fatal(heap::FORK_ERROR);
     }
     // SAFETY: the C library's function.
     unsafe { __real_fork() }

@@ -13,11 +13,11 @@ use tombolo_omp_team::primitives::lock::Lock;
 use tombolo_omp_team::primitives::{exclusive, park, sys};
 
 use crate::cancellation;
-use crate::threads::status;
+use crate::threads::errno_status;
 
 /// Ensures that the calling thread has a record; a thread without one polls instead of sleeping.
-fn known() {
-    if exclusive::is_on() {
+fn ensure_registered() {
+    if exclusive::is_enabled() {
         start::current();
     }
 }
@@ -33,31 +33,31 @@ pub struct Mutex {
 }
 
 const RECURSIVE: u32 = 1;
-const CHECKED: u32 = 2;
-const KIND: u32 = 3;
+const ERROR_CHECK: u32 = 2;
+const KIND_MASK: u32 = 3;
 /// Bits of musl for robust and priority-inheriting mutexes.
 const UNSUPPORTED: u32 = 12;
 
 impl Mutex {
-    /// Acquires the mutex with `take`. Returns 0 or an errno value.
-    fn acquire(&self, take: impl FnOnce(&Lock) -> c_int) -> c_int {
-        known();
+    /// Acquires the mutex with `attempt`. Returns 0 or an errno value.
+    fn acquire(&self, attempt: impl FnOnce(&Lock) -> c_int) -> c_int {
+        ensure_registered();
         let kind = self.kind.load(Ordering::Relaxed);
         if kind & UNSUPPORTED != 0 {
             return libc::ENOTSUP;
         }
-        if kind & KIND == 0 {
-            return take(&self.lock);
+        if kind & KIND_MASK == 0 {
+            return attempt(&self.lock);
         }
         let me = migrate::identity(start::current());
         if self.owner.load(Ordering::Relaxed) == me {
-            if kind & KIND == CHECKED {
+            if kind & KIND_MASK == ERROR_CHECK {
                 return libc::EDEADLK;
             }
             self.count.fetch_add(1, Ordering::Relaxed);
             return 0;
         }
-        let taken = take(&self.lock);
+        let taken = attempt(&self.lock);
         if taken == 0 {
             self.owner.store(me, Ordering::Relaxed);
             self.count.store(1, Ordering::Relaxed);
@@ -66,7 +66,7 @@ impl Mutex {
     }
 
     fn release(&self) -> c_int {
-        if self.kind.load(Ordering::Relaxed) & KIND != 0 {
+        if self.kind.load(Ordering::Relaxed) & KIND_MASK != 0 {
             if self.owner.load(Ordering::Relaxed) != migrate::identity(start::current()) {
                 return libc::EPERM;
             }
@@ -80,9 +80,9 @@ impl Mutex {
     }
 
     /// Releases the mutex entirely, for a condition variable. Returns its nesting count.
-    fn yield_all(&self) -> Result<u32, c_int> {
+    fn release_all(&self) -> Result<u32, c_int> {
         let taken = self.count.load(Ordering::Relaxed);
-        if self.kind.load(Ordering::Relaxed) & KIND == RECURSIVE {
+        if self.kind.load(Ordering::Relaxed) & KIND_MASK == RECURSIVE {
             self.count.store(1, Ordering::Relaxed);
         }
         match self.release() {
@@ -91,9 +91,9 @@ impl Mutex {
         }
     }
 
-    fn take_again(&self, taken: u32) {
+    fn reacquire(&self, taken: u32) {
         self.acquire(wait);
-        if self.kind.load(Ordering::Relaxed) & KIND == RECURSIVE {
+        if self.kind.load(Ordering::Relaxed) & KIND_MASK == RECURSIVE {
             self.count.store(taken, Ordering::Relaxed);
         }
     }
@@ -105,14 +105,14 @@ fn wait(lock: &Lock) -> c_int {
 }
 
 /// Polling interval of a wait with a deadline, in microseconds.
-const LOOK_US: u32 = 500;
+const POLL_INTERVAL_US: u32 = 500;
 
 /// Polls until a condition holds or the deadline passes. Returns 0, `ETIMEDOUT`, or `EINVAL` for an invalid
 /// deadline.
 ///
 /// # Safety
 /// `time` can be read.
-unsafe fn look_until(
+unsafe fn poll_until(
     clock: libc::clockid_t,
     time: *const libc::timespec,
     mut holds: impl FnMut() -> bool,
@@ -133,7 +133,7 @@ unsafe fn look_until(
         if (now.tv_sec, now.tv_nsec) >= (end.tv_sec, end.tv_nsec) {
             return libc::ETIMEDOUT;
         }
-        sys::sleep_for(LOOK_US);
+        sys::sleep_for(POLL_INTERVAL_US);
     }
 }
 
@@ -159,7 +159,7 @@ pub extern "C" fn __wrap_pthread_mutex_trylock(mutex: &Mutex) -> c_int {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_pthread_mutex_timedlock(mutex: &Mutex, time: *const libc::timespec) -> c_int {
     // SAFETY: guaranteed by the caller.
-    mutex.acquire(|lock| unsafe { look_until(libc::CLOCK_REALTIME, time, || lock.try_acquire()) })
+    mutex.acquire(|lock| unsafe { poll_until(libc::CLOCK_REALTIME, time, || lock.try_acquire()) })
 }
 
 /// Releases a mutex that the caller holds.
@@ -170,35 +170,35 @@ pub extern "C" fn __wrap_pthread_mutex_unlock(mutex: &Mutex) -> c_int {
 
 /// Condition variable in the memory of musl's, whose clock is kept.
 #[repr(C)]
-pub struct Condition {
-    kept: [u32; 4],
+pub struct Condvar {
+    reserved: [u32; 4],
     clock: AtomicI32,
-    kept_too: u32,
+    reserved_tail: u32,
     /// Number of signals so far.
     signals: AtomicU32,
 }
 
 /// Waits for a condition variable.
 #[unsafe(no_mangle)]
-pub extern "C" fn __wrap_pthread_cond_wait(condition: &Condition, mutex: &Mutex) -> c_int {
-    known();
-    cancellation::follow();
+pub extern "C" fn __wrap_pthread_cond_wait(condition: &Condvar, mutex: &Mutex) -> c_int {
+    ensure_registered();
+    cancellation::test_cancel();
     let signals = condition.signals.load(Ordering::SeqCst);
-    let taken = match mutex.yield_all() {
+    let taken = match mutex.release_all() {
         Ok(taken) => taken,
         Err(error) => return error,
     };
     cancellation::sleep(&condition.signals, signals);
-    mutex.take_again(taken);
-    follow_unless_signalled(condition, signals);
+    mutex.reacquire(taken);
+    test_cancel_unless_signalled(condition, signals);
     0
 }
 
 /// Acts as a cancellation point after a wait. A signalled thread may be the only one that was woken, so it
 /// must continue.
-fn follow_unless_signalled(condition: &Condition, signals: u32) {
+fn test_cancel_unless_signalled(condition: &Condvar, signals: u32) {
     if condition.signals.load(Ordering::SeqCst) == signals {
-        cancellation::follow();
+        cancellation::test_cancel();
     }
 }
 
@@ -208,14 +208,14 @@ fn follow_unless_signalled(condition: &Condition, signals: u32) {
 /// `time` can be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_pthread_cond_timedwait(
-    condition: &Condition,
+    condition: &Condvar,
     mutex: &Mutex,
     time: *const libc::timespec,
 ) -> c_int {
-    known();
-    cancellation::follow();
+    ensure_registered();
+    cancellation::test_cancel();
     let signals = condition.signals.load(Ordering::SeqCst);
-    let taken = match mutex.yield_all() {
+    let taken = match mutex.release_all() {
         Ok(taken) => taken,
         Err(error) => return error,
     };
@@ -223,19 +223,19 @@ pub unsafe extern "C" fn __wrap_pthread_cond_timedwait(
     let signalled = || condition.signals.load(Ordering::SeqCst) != signals;
     // SAFETY: guaranteed by the caller.
     let ended = unsafe {
-        if exclusive::is_on() {
-            look_until(clock, time, || signalled() || cancellation::is_due())
+        if exclusive::is_enabled() {
+            poll_until(clock, time, || signalled() || cancellation::is_due())
         } else {
             cancellation::sleep_until(&condition.signals, signals, clock, time)
         }
     };
-    mutex.take_again(taken);
-    follow_unless_signalled(condition, signals);
+    mutex.reacquire(taken);
+    test_cancel_unless_signalled(condition, signals);
     // The program sees an interruption as a spurious wake-up.
     if matches!(ended, libc::EINTR | libc::ECANCELED) { 0 } else { ended }
 }
 
-fn signal(condition: &Condition, count: u32) -> c_int {
+fn signal(condition: &Condvar, count: u32) -> c_int {
     condition.signals.fetch_add(1, Ordering::SeqCst);
     park::wake(&condition.signals, count);
     0
@@ -243,13 +243,13 @@ fn signal(condition: &Condition, count: u32) -> c_int {
 
 /// Wakes one thread that waits for a condition variable.
 #[unsafe(no_mangle)]
-pub extern "C" fn __wrap_pthread_cond_signal(condition: &Condition) -> c_int {
+pub extern "C" fn __wrap_pthread_cond_signal(condition: &Condvar) -> c_int {
     signal(condition, 1)
 }
 
 /// Wakes all threads that wait for a condition variable.
 #[unsafe(no_mangle)]
-pub extern "C" fn __wrap_pthread_cond_broadcast(condition: &Condition) -> c_int {
+pub extern "C" fn __wrap_pthread_cond_broadcast(condition: &Condvar) -> c_int {
     signal(condition, c_int::MAX.unsigned_abs())
 }
 
@@ -258,7 +258,7 @@ pub extern "C" fn __wrap_pthread_cond_broadcast(condition: &Condition) -> c_int 
 pub struct Barrier {
     threads: AtomicU32,
     arrived: AtomicU32,
-    rounds: AtomicU32,
+    generation: AtomicU32,
 }
 
 /// Initializes a barrier for a number of threads.
@@ -285,16 +285,16 @@ pub extern "C" fn __wrap_pthread_barrier_destroy(_barrier: &Barrier) -> c_int {
 /// Waits until all threads have reached the barrier.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_pthread_barrier_wait(barrier: &Barrier) -> c_int {
-    known();
-    let round = barrier.rounds.load(Ordering::SeqCst);
+    ensure_registered();
+    let generation = barrier.generation.load(Ordering::SeqCst);
     if barrier.arrived.fetch_add(1, Ordering::SeqCst) + 1 == barrier.threads.load(Ordering::Relaxed) {
         barrier.arrived.store(0, Ordering::SeqCst);
-        barrier.rounds.fetch_add(1, Ordering::SeqCst);
-        park::wake(&barrier.rounds, c_int::MAX.unsigned_abs());
+        barrier.generation.fetch_add(1, Ordering::SeqCst);
+        park::wake(&barrier.generation, c_int::MAX.unsigned_abs());
         return libc::PTHREAD_BARRIER_SERIAL_THREAD;
     }
-    while barrier.rounds.load(Ordering::SeqCst) == round {
-        park::sleep(&barrier.rounds, round);
+    while barrier.generation.load(Ordering::SeqCst) == generation {
+        park::sleep(&barrier.generation, generation);
     }
     0
 }
@@ -304,7 +304,7 @@ pub extern "C" fn __wrap_pthread_barrier_wait(barrier: &Barrier) -> c_int {
 pub struct Semaphore(AtomicU32);
 
 impl Semaphore {
-    fn try_take(&self) -> bool {
+    fn try_decrement(&self) -> bool {
         let less = |value: u32| value.checked_sub(1);
         self.0.fetch_update(Ordering::Acquire, Ordering::Relaxed, less).is_ok()
     }
@@ -315,7 +315,7 @@ impl Semaphore {
 pub extern "C" fn __wrap_sem_post(semaphore: &Semaphore) -> c_int {
     let more = |value: u32| (value < c_int::MAX.unsigned_abs()).then_some(value + 1);
     if semaphore.0.fetch_update(Ordering::Release, Ordering::Relaxed, more).is_err() {
-        return status(libc::EOVERFLOW);
+        return errno_status(libc::EOVERFLOW);
     }
     park::wake(&semaphore.0, 1);
     0
@@ -324,12 +324,12 @@ pub extern "C" fn __wrap_sem_post(semaphore: &Semaphore) -> c_int {
 /// Decrements a semaphore, waiting while it is 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_sem_wait(semaphore: &Semaphore) -> c_int {
-    known();
-    cancellation::follow();
-    while !semaphore.try_take() {
+    ensure_registered();
+    cancellation::test_cancel();
+    while !semaphore.try_decrement() {
         match cancellation::sleep(&semaphore.0, 0) {
-            libc::ECANCELED => cancellation::follow(),
-            libc::EINTR => return status(libc::EINTR),
+            libc::ECANCELED => cancellation::test_cancel(),
+            libc::EINTR => return errno_status(libc::EINTR),
             _ => {}
         }
     }
@@ -339,7 +339,7 @@ pub extern "C" fn __wrap_sem_wait(semaphore: &Semaphore) -> c_int {
 /// Decrements a semaphore unless it is 0.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_sem_trywait(semaphore: &Semaphore) -> c_int {
-    status(if semaphore.try_take() { 0 } else { libc::EAGAIN })
+    errno_status(if semaphore.try_decrement() { 0 } else { libc::EAGAIN })
 }
 
 /// Decrements a semaphore, waiting until a deadline.
@@ -348,35 +348,35 @@ pub extern "C" fn __wrap_sem_trywait(semaphore: &Semaphore) -> c_int {
 /// `time` can be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_sem_timedwait(semaphore: &Semaphore, time: *const libc::timespec) -> c_int {
-    known();
-    cancellation::follow();
-    if !exclusive::is_on() {
+    ensure_registered();
+    cancellation::test_cancel();
+    if !exclusive::is_enabled() {
         // SAFETY: guaranteed by the caller.
-        return status(unsafe { take_until(semaphore, time) });
+        return errno_status(unsafe { wait_until_deadline(semaphore, time) });
     }
     let mut is_taken = false;
     let mut holds = || {
-        is_taken = semaphore.try_take();
+        is_taken = semaphore.try_decrement();
         is_taken || cancellation::is_due()
     };
     // SAFETY: guaranteed by the caller.
-    let ended = unsafe { look_until(libc::CLOCK_REALTIME, time, &mut holds) };
+    let ended = unsafe { poll_until(libc::CLOCK_REALTIME, time, &mut holds) };
     if !is_taken {
-        cancellation::follow();
+        cancellation::test_cancel();
     }
-    status(ended)
+    errno_status(ended)
 }
 
 /// Decrements a semaphore before a deadline, in a program that is not a job. Returns 0 or an errno value.
 ///
 /// # Safety
 /// `time` can be read.
-unsafe fn take_until(semaphore: &Semaphore, time: *const libc::timespec) -> c_int {
-    while !semaphore.try_take() {
+unsafe fn wait_until_deadline(semaphore: &Semaphore, time: *const libc::timespec) -> c_int {
+    while !semaphore.try_decrement() {
         // SAFETY: guaranteed by the caller.
         match unsafe { cancellation::sleep_until(&semaphore.0, 0, libc::CLOCK_REALTIME, time) } {
             0 => {}
-            libc::ECANCELED => cancellation::follow(),
+            libc::ECANCELED => cancellation::test_cancel(),
             error => return error,
         }
     }
@@ -385,44 +385,44 @@ unsafe fn take_until(semaphore: &Semaphore, time: *const libc::timespec) -> c_in
 
 /// Readers-writer lock in the memory of musl's.
 #[repr(C)]
-pub struct ReadWrite {
+pub struct RwLock {
     /// Number of readers that hold it, or [`WRITER`].
-    holders: AtomicU32,
+    state: AtomicU32,
     /// Number of times that it became free.
-    frees: AtomicU32,
+    release_count: AtomicU32,
 }
 
 const WRITER: u32 = u32::MAX;
 
-impl ReadWrite {
+impl RwLock {
     fn try_read(&self) -> bool {
-        let one_more = |holders: u32| holders.checked_add(1).filter(|&more| more != WRITER);
-        self.holders.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
+        let one_more = |state: u32| state.checked_add(1).filter(|&more| more != WRITER);
+        self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_more).is_ok()
     }
 
     fn try_write(&self) -> bool {
-        self.holders.compare_exchange(0, WRITER, Ordering::SeqCst, Ordering::SeqCst).is_ok()
+        self.state.compare_exchange(0, WRITER, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
-    /// Acquires the lock with `take`, waiting until it succeeds.
-    fn acquire(&self, take: impl Fn(&Self) -> bool) -> c_int {
-        known();
+    /// Acquires the lock with `attempt`, waiting until it succeeds.
+    fn acquire(&self, attempt: impl Fn(&Self) -> bool) -> c_int {
+        ensure_registered();
         loop {
             // Read before the attempt, so that a release after the attempt wakes this thread.
-            let frees = self.frees.load(Ordering::SeqCst);
-            if take(self) {
+            let release_count = self.release_count.load(Ordering::SeqCst);
+            if attempt(self) {
                 return 0;
             }
-            park::sleep(&self.frees, frees);
+            park::sleep(&self.release_count, release_count);
         }
     }
 
     fn release(&self) -> c_int {
-        let less = |holders: u32| if holders == WRITER { Some(0) } else { holders.checked_sub(1) };
-        match self.holders.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less) {
+        let less = |state: u32| if state == WRITER { Some(0) } else { state.checked_sub(1) };
+        match self.state.fetch_update(Ordering::SeqCst, Ordering::SeqCst, less) {
             Ok(1 | WRITER) => {
-                self.frees.fetch_add(1, Ordering::SeqCst);
-                park::wake(&self.frees, c_int::MAX.unsigned_abs());
+                self.release_count.fetch_add(1, Ordering::SeqCst);
+                park::wake(&self.release_count, c_int::MAX.unsigned_abs());
                 0
             }
             Ok(_) => 0,
@@ -433,25 +433,25 @@ impl ReadWrite {
 
 /// Acquires a lock for reading, waiting until it can.
 #[unsafe(no_mangle)]
-pub extern "C" fn __wrap_pthread_rwlock_rdlock(lock: &ReadWrite) -> c_int {
-    lock.acquire(ReadWrite::try_read)
+pub extern "C" fn __wrap_pthread_rwlock_rdlock(lock: &RwLock) -> c_int {
+    lock.acquire(RwLock::try_read)
 }
 
 /// Acquires a lock for writing, waiting until it can.
 #[unsafe(no_mangle)]
-pub extern "C" fn __wrap_pthread_rwlock_wrlock(lock: &ReadWrite) -> c_int {
-    lock.acquire(ReadWrite::try_write)
+pub extern "C" fn __wrap_pthread_rwlock_wrlock(lock: &RwLock) -> c_int {
+    lock.acquire(RwLock::try_write)
 }
 
 /// Acquires a lock for reading unless a writer holds it.
 #[unsafe(no_mangle)]
-pub extern "C" fn __wrap_pthread_rwlock_tryrdlock(lock: &ReadWrite) -> c_int {
+pub extern "C" fn __wrap_pthread_rwlock_tryrdlock(lock: &RwLock) -> c_int {
     if lock.try_read() { 0 } else { libc::EBUSY }
 }
 
 /// Acquires a lock for writing if it is free.
 #[unsafe(no_mangle)]
-pub extern "C" fn __wrap_pthread_rwlock_trywrlock(lock: &ReadWrite) -> c_int {
+pub extern "C" fn __wrap_pthread_rwlock_trywrlock(lock: &RwLock) -> c_int {
     if lock.try_write() { 0 } else { libc::EBUSY }
 }
 
@@ -461,11 +461,11 @@ pub extern "C" fn __wrap_pthread_rwlock_trywrlock(lock: &ReadWrite) -> c_int {
 /// `time` can be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_pthread_rwlock_timedrdlock(
-    lock: &ReadWrite,
+    lock: &RwLock,
     time: *const libc::timespec,
 ) -> c_int {
     // SAFETY: guaranteed by the caller.
-    unsafe { look_until(libc::CLOCK_REALTIME, time, || lock.try_read()) }
+    unsafe { poll_until(libc::CLOCK_REALTIME, time, || lock.try_read()) }
 }
 
 /// Acquires a lock for writing, waiting until a deadline.
@@ -474,16 +474,16 @@ pub unsafe extern "C" fn __wrap_pthread_rwlock_timedrdlock(
 /// `time` can be read.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_pthread_rwlock_timedwrlock(
-    lock: &ReadWrite,
+    lock: &RwLock,
     time: *const libc::timespec,
 ) -> c_int {
     // SAFETY: guaranteed by the caller.
-    unsafe { look_until(libc::CLOCK_REALTIME, time, || lock.try_write()) }
+    unsafe { poll_until(libc::CLOCK_REALTIME, time, || lock.try_write()) }
 }
 
 /// Releases a lock that was acquired for reading or writing.
 #[unsafe(no_mangle)]
-pub extern "C" fn __wrap_pthread_rwlock_unlock(lock: &ReadWrite) -> c_int {
+pub extern "C" fn __wrap_pthread_rwlock_unlock(lock: &RwLock) -> c_int {
     lock.release()
 }
 
@@ -496,7 +496,7 @@ const DONE: u32 = 2;
 /// The function can be called.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_pthread_once(once: &AtomicU32, function: unsafe extern "C" fn()) -> c_int {
-    known();
+    ensure_registered();
     match once.compare_exchange(0, BEGUN, Ordering::SeqCst, Ordering::SeqCst) {
         Ok(_) => {
             // SAFETY: guaranteed by the caller.

@@ -36,10 +36,10 @@ pub struct Trait {
 /// Allocator created by the program.
 struct Allocator {
     align: usize,
-    pool: usize,
+    quota: usize,
     used: AtomicUsize,
     fallback: usize,
-    other: usize,
+    fallback_allocator: usize,
 }
 
 /// Header in front of each block.
@@ -50,7 +50,7 @@ struct Header {
     allocator: usize,
 }
 
-fn of_program(handle: usize) -> Option<&'static Allocator> {
+fn user_allocator(handle: usize) -> Option<&'static Allocator> {
     // SAFETY: a handle that is not predefined came from `omp_init_allocator`.
     (handle > PREDEFINED).then(|| unsafe { &*(handle as *const Allocator) })
 }
@@ -61,23 +61,23 @@ fn of_program(handle: usize) -> Option<&'static Allocator> {
 /// `traits` points to `count` traits.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn omp_init_allocator(space: usize, count: i32, traits: *const Trait) -> usize {
-    let mut made = Allocator {
+    let mut allocator_state = Allocator {
         align: 1,
-        pool: usize::MAX,
+        quota: usize::MAX,
         used: AtomicUsize::new(0),
         fallback: DEFAULT_MEMORY,
-        other: 0,
+        fallback_allocator: 0,
     };
     for index in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: guaranteed by the caller.
         let Trait { key, value } = unsafe { traits.add(index).read() };
         match key {
-            ALIGNMENT if value == DEFAULT_VALUE => made.align = 1,
-            ALIGNMENT if value.is_power_of_two() => made.align = value,
-            POOL_SIZE if value > 0 => made.pool = value,
-            FALLBACK if value == DEFAULT_VALUE => made.fallback = DEFAULT_MEMORY,
-            FALLBACK if (DEFAULT_MEMORY..=OTHER).contains(&value) => made.fallback = value,
-            FALLBACK_DATA => made.other = value,
+            ALIGNMENT if value == DEFAULT_VALUE => allocator_state.align = 1,
+            ALIGNMENT if value.is_power_of_two() => allocator_state.align = value,
+            POOL_SIZE if value > 0 => allocator_state.quota = value,
+            FALLBACK if value == DEFAULT_VALUE => allocator_state.fallback = DEFAULT_MEMORY,
+            FALLBACK if (DEFAULT_MEMORY..=OTHER).contains(&value) => allocator_state.fallback = value,
+            FALLBACK_DATA => allocator_state.fallback_allocator = value,
             // Pinned memory is not supported.
             PINNED if value == 1 => return 0,
             1 | 3 | 7 | 8 => {}
@@ -87,14 +87,14 @@ pub unsafe extern "C" fn omp_init_allocator(space: usize, count: i32, traits: *c
     if space > 4 {
         return 0;
     }
-    made.align = made.align.max(align_of::<usize>());
-    ptr::from_ref(start::root().store.place(made)) as usize
+    allocator_state.align = allocator_state.align.max(align_of::<usize>());
+    ptr::from_ref(start::root().store.place(allocator_state)) as usize
 }
 
 /// `omp_destroy_allocator`.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_destroy_allocator(handle: usize) {
-    if let Some(allocator) = of_program(handle) {
+    if let Some(allocator) = user_allocator(handle) {
         // SAFETY: it came from the store, and the program does not use it any more.
         unsafe { start::root().store.release(ptr::from_ref(allocator).cast_mut().cast()) };
     }
@@ -117,9 +117,9 @@ pub extern "C" fn omp_get_default_allocator() -> usize {
 fn allocate(align: usize, size: usize, handle: usize, zeroed: bool) -> *mut u8 {
     let mut handle = if handle == 0 { omp_get_default_allocator() } else { handle };
     loop {
-        let program = of_program(handle);
+        let program = user_allocator(handle);
         let align = align.max(program.map_or(16, |allocator| allocator.align)).max(16);
-        let within = program.is_none_or(|allocator| reserve(allocator, size));
+        let within = program.is_none_or(|allocator| charge(allocator, size));
         let block = if within { block(align, size, handle, zeroed) } else { ptr::null_mut() };
         if !block.is_null() || size == 0 {
             return block;
@@ -130,7 +130,7 @@ fn allocate(align: usize, size: usize, handle: usize, zeroed: bool) -> *mut u8 {
         }
         match allocator.fallback {
             DEFAULT_MEMORY => handle = DEFAULT,
-            OTHER if allocator.other != 0 => handle = allocator.other,
+            OTHER if allocator.fallback_allocator != 0 => handle = allocator.fallback_allocator,
             ABORT => sys::fatal(format_args!(
                 "omp_alloc: out of memory allocating {size} bytes, and the allocator's fallback is abort"
             )),
@@ -140,8 +140,8 @@ fn allocate(align: usize, size: usize, handle: usize, zeroed: bool) -> *mut u8 {
 }
 
 /// Charges bytes to an allocator's quota; returns `false` if they exceed it.
-fn reserve(allocator: &Allocator, size: usize) -> bool {
-    let more = |used: usize| used.checked_add(size).filter(|&used| used <= allocator.pool);
+fn charge(allocator: &Allocator, size: usize) -> bool {
+    let more = |used: usize| used.checked_add(size).filter(|&used| used <= allocator.quota);
     allocator.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
 }
 
@@ -180,7 +180,7 @@ pub unsafe extern "C" fn omp_free(block: *mut c_void, _handle: usize) {
     }
     // SAFETY: guaranteed by the caller.
     let header = unsafe { header(block.cast()).read() };
-    if let Some(allocator) = of_program(header.allocator) {
+    if let Some(allocator) = user_allocator(header.allocator) {
         allocator.used.fetch_sub(header.size, Ordering::Relaxed);
     }
     // SAFETY: the memory came from the C library.

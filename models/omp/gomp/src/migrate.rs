@@ -3,14 +3,14 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 
-use tombolo_omp_team::device::migrate::{self, Called};
+use tombolo_omp_team::device::migrate::{self, CallOutcome};
 use tombolo_omp_team::job::start;
 use tombolo_omp_team::primitives::{handlers, sys};
 use tombolo_omp_team::team::task::Function;
-use tombolo_omp_team::team::thread::{self, Left};
+use tombolo_omp_team::team::thread::{self, CallExit};
 
 use crate::jumps;
-use crate::threads::{__wrap_pthread_exit, status};
+use crate::threads::{__wrap_pthread_exit, errno_status};
 
 /// Error message for a migration in a signal handler: the code that it interrupts may run elsewhere, or be
 /// about to migrate.
@@ -25,13 +25,13 @@ fn number(node: u32) -> c_int {
 pub extern "C" fn tombolo_migrate(node: c_int) -> c_int {
     let nodes = start::root().nodes().count();
     let Some(node) = u32::try_from(node).ok().filter(|node| *node < nodes) else {
-        return status(libc::EINVAL);
+        return errno_status(libc::EINVAL);
     };
     match (handlers::is_running(), nodes) {
         // With one node there is nothing to record.
         (true, 1) => 0,
         (true, _) => sys::fatal(IN_HANDLER),
-        (false, _) => status(if migrate::set_node(start::current(), node) { 0 } else { libc::EINVAL }),
+        (false, _) => errno_status(if migrate::set_node(start::current(), node) { 0 } else { libc::EINVAL }),
     }
 }
 
@@ -55,7 +55,7 @@ pub extern "C" fn tombolo_nodes() -> c_int {
 pub unsafe extern "C" fn tombolo_node_named(name: *const c_char) -> c_int {
     // SAFETY: guaranteed by the caller.
     let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
-    start::root().nodes().find(&name).map_or_else(|| status(libc::ENOENT), number)
+    start::root().nodes().find(&name).map_or_else(|| errno_status(libc::ENOENT), number)
 }
 
 /// Calls a function with a frame on the node that the caller is to migrate to. Returns the frame after the
@@ -69,20 +69,20 @@ pub unsafe extern "C" fn tombolo_node_named(name: *const c_char) -> c_int {
 pub unsafe extern "C" fn __tombolo_migrate_call(function: Function, frame: *mut c_void) -> *mut c_void {
     if handlers::is_running() {
         // A thread without a record has never requested a migration.
-        if thread::known().is_some_and(migrate::is_asked_to) {
+        if thread::try_current().is_some_and(migrate::has_pending_request) {
             sys::fatal(IN_HANDLER);
         }
         return ptr::null_mut();
     }
     match migrate::call(start::current(), function, frame) {
-        Called::NotYet => ptr::null_mut(),
-        Called::Returned => frame,
-        Called::Left(Left::Throw(exception)) => exception as *mut c_void,
+        CallOutcome::NotYet => ptr::null_mut(),
+        CallOutcome::Returned => frame,
+        CallOutcome::Exited(CallExit::Throw(exception)) => exception as *mut c_void,
         // SAFETY: guaranteed by the caller.
-        Called::Left(Left::Jump(place, value)) => unsafe {
+        CallOutcome::Exited(CallExit::Jump(place, value)) => unsafe {
             jumps::__wrap_longjmp(place as *const usize, value)
         },
         // SAFETY: as above.
-        Called::Left(Left::Exit(value)) => unsafe { __wrap_pthread_exit(value as *mut c_void) },
+        CallOutcome::Exited(CallExit::Exit(value)) => unsafe { __wrap_pthread_exit(value as *mut c_void) },
     }
 }

@@ -61,10 +61,10 @@ pub unsafe extern "C" fn GOMP_parallel_reductions(
     flags: u32,
 ) -> u32 {
     let me = start::current();
-    let threads = region::resolve(me, threads);
+    let threads = region::resolve_team_size(me, threads);
     // SAFETY: the first word of the frame of such a region is the address of its array.
     let array = unsafe { *data.cast::<*mut usize>() };
-    let group = reduction::group_of_region(me, array, threads);
+    let group = reduction::create_region_group(me, array, threads);
     begin(me, Region { group: Some(group), ..region(function, data, threads, flags) }, None);
     let threads = me.team().size();
     // SAFETY: the program's function, with the argument that the program passed for it.
@@ -214,14 +214,14 @@ pub unsafe extern "C" fn GOMP_teams_reg(
 ) {
     use std::sync::atomic::Ordering::Relaxed;
     let me = start::current();
-    let changeable = &me.root().changeable;
+    let mutable_settings = &me.root().mutable_settings;
     let or = |given: u32, set: u32| if given == 0 { set } else { given };
-    let limit = or(limit, changeable.teams_limit.load(Relaxed));
+    let limit = or(limit, mutable_settings.teams_limit.load(Relaxed));
     let before = me.task().icv().limit;
     if limit > 0 {
         me.task().set_icv(|icv| icv.limit = limit);
     }
-    let teams = or(or(teams, changeable.teams.load(Relaxed)), TEAMS);
+    let teams = or(or(teams, mutable_settings.teams.load(Relaxed)), TEAMS);
     for number in 0..teams {
         me.league.set((teams - 1, number));
         // SAFETY: the program's function, with the argument that the program passed for it.

@@ -6,26 +6,26 @@ use std::ffi::{c_int, c_void};
 /// workers have the same memory.
 #[unsafe(no_mangle)]
 pub extern "C" fn tombolo_omp_replicate(begin: *const c_void, bytes: usize) -> c_int {
-    ask(begin, bytes, false)
+    request(begin, bytes, false)
 }
 
 /// Shares the data again, so that it may be written. Returns 0 or an errno value.
 #[unsafe(no_mangle)]
 pub extern "C" fn tombolo_omp_restore(begin: *const c_void, bytes: usize) -> c_int {
-    ask(begin, bytes, true)
+    request(begin, bytes, true)
 }
 
 #[cfg(target_env = "musl")]
-fn ask(begin: *const c_void, bytes: usize, again: bool) -> c_int {
+fn request(begin: *const c_void, bytes: usize, restore: bool) -> c_int {
     use tombolo_omp_team::job::start;
     use tombolo_omp_team::primitives::exclusive;
-    if !exclusive::is_on() {
+    if !exclusive::is_enabled() {
         return 0;
     }
-    tombolo_omp_domains::replica::ask(start::current(), begin as usize, bytes, again)
+    tombolo_omp_domains::replica::request(start::current(), begin as usize, bytes, restore)
 }
 
 #[cfg(target_env = "gnu")]
-fn ask(_begin: *const c_void, _bytes: usize, _again: bool) -> c_int {
+fn request(_begin: *const c_void, _bytes: usize, _restore: bool) -> c_int {
     0
 }

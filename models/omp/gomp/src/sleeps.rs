@@ -3,11 +3,11 @@
 use std::ffi::c_int;
 use std::ptr;
 
-use crate::cancellation::{follow, is_elsewhere_than_made, point_here};
-use crate::threads::status;
+use crate::cancellation::{is_migrated, local_cancellation_point, test_cancel};
+use crate::threads::errno_status;
 
 /// Interval at which a thread that sleeps on another node checks for cancellation, in nanoseconds.
-const SLICE_NS: i64 = 20_000_000;
+const POLL_INTERVAL_NS: i64 = 20_000_000;
 
 // SAFETY: the C library's function; `--wrap` gives it this name.
 unsafe extern "C" {
@@ -15,7 +15,7 @@ unsafe extern "C" {
         clock: libc::clockid_t,
         flags: c_int,
         time: *const libc::timespec,
-        left: *mut libc::timespec,
+        remaining: *mut libc::timespec,
     ) -> c_int;
 }
 
@@ -38,7 +38,7 @@ pub unsafe extern "C" fn __wrap_clock_nanosleep(
     clock: libc::clockid_t,
     flags: c_int,
     time: *const libc::timespec,
-    left: *mut libc::timespec,
+    remaining: *mut libc::timespec,
 ) -> c_int {
     let now = || {
         let mut now = timespec(0);
@@ -47,25 +47,25 @@ pub unsafe extern "C" fn __wrap_clock_nanosleep(
     };
     // SAFETY: the caller guarantees that `time` can be read.
     let length = nanoseconds(unsafe { &*time });
-    let (true, Some(length), Some(began)) = (is_elsewhere_than_made(), length, now()) else {
+    let (true, Some(length), Some(began)) = (is_migrated(), length, now()) else {
         // SAFETY: guaranteed by the caller.
-        return point_here(|| unsafe { __real_clock_nanosleep(clock, flags, time, left) });
+        return local_cancellation_point(|| unsafe { __real_clock_nanosleep(clock, flags, time, remaining) });
     };
     let is_until = flags & libc::TIMER_ABSTIME != 0;
     let end = if is_until { length } else { began.saturating_add(length) };
     loop {
-        follow();
+        test_cancel();
         let more = end.saturating_sub(now().unwrap_or(end));
         if more <= 0 {
             return 0;
         }
-        let slice = timespec(more.min(SLICE_NS));
+        let slice = timespec(more.min(POLL_INTERVAL_NS));
         // SAFETY: the time is a local variable.
         let failed = unsafe { __real_clock_nanosleep(clock, 0, &raw const slice, ptr::null_mut()) };
         if failed != 0 {
-            if !is_until && !left.is_null() {
-                // SAFETY: the caller guarantees that `left` can be written.
-                unsafe { left.write(timespec(end.saturating_sub(now().unwrap_or(end)).max(0))) };
+            if !is_until && !remaining.is_null() {
+                // SAFETY: the caller guarantees that `remaining` can be written.
+                unsafe { remaining.write(timespec(end.saturating_sub(now().unwrap_or(end)).max(0))) };
             }
             return failed;
         }
@@ -77,7 +77,10 @@ pub unsafe extern "C" fn __wrap_clock_nanosleep(
 /// # Safety
 /// As the C library's function of this name.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn __wrap_nanosleep(time: *const libc::timespec, left: *mut libc::timespec) -> c_int {
+pub unsafe extern "C" fn __wrap_nanosleep(
+    time: *const libc::timespec,
+    remaining: *mut libc::timespec,
+) -> c_int {
     // SAFETY: guaranteed by the caller.
-    status(unsafe { __wrap_clock_nanosleep(libc::CLOCK_REALTIME, 0, time, left) })
+    errno_status(unsafe { __wrap_clock_nanosleep(libc::CLOCK_REALTIME, 0, time, remaining) })
 }

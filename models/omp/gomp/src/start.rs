@@ -18,36 +18,36 @@ use crate::{image, process::environment};
 #[used]
 #[cfg_attr(target_env = "gnu", unsafe(link_section = ".init_array"))]
 #[cfg_attr(target_env = "musl", unsafe(link_section = ".init_array.00001"))]
-static BEGIN: extern "C" fn() = begin;
+static AT_START: extern "C" fn() = at_start;
 
 #[used]
 #[unsafe(link_section = ".fini_array")]
-static END: extern "C" fn() = end;
+static AT_EXIT: extern "C" fn() = at_exit;
 
 /// Reads the environment at program start, when invalid values are reported and `OMP_DISPLAY_ENV` is
 /// honoured.
-extern "C" fn begin() {
+extern "C" fn at_start() {
     // If workers have processes of their own, this has to wait until the arena exists.
     #[cfg(target_env = "gnu")]
-    let is_wanted = entry::is_wanted();
+    let uses_worker_processes = entry::uses_worker_processes();
     #[cfg(target_env = "musl")]
-    let is_wanted = {
-        thread_block::begin();
-        environment::keep();
-        image::join();
-        image::is_wanted()
+    let uses_worker_processes = {
+        thread_block::use_own();
+        environment::capture();
+        image::run_if_worker();
+        image::uses_worker_processes()
     };
-    if is_wanted {
+    if uses_worker_processes {
         return;
     }
     start::begin();
 }
 
-extern "C" fn end() {
-    if exclusive::is_worker() {
+extern "C" fn at_exit() {
+    if exclusive::is_worker_process() {
         return;
     }
-    exclusive::end();
+    exclusive::terminate_workers();
     if start::root().settings.report {
         let names = symbols::of_program();
         report::write(start::root(), |address| symbols::name(&names, address));
@@ -78,7 +78,7 @@ unsafe fn text(message: *const c_char, length: usize) -> String {
 pub unsafe extern "C" fn GOMP_warning(message: *const c_char, length: usize) {
     // SAFETY: guaranteed by the caller.
     let text = unsafe { text(message, length) };
-    sys::complain(format_args!("tombolo omp: error directive encountered{text}\n"));
+    sys::print_error(format_args!("tombolo omp: error directive encountered{text}\n"));
 }
 
 /// `error severity(fatal) at(execution)`.
@@ -89,7 +89,7 @@ pub unsafe extern "C" fn GOMP_warning(message: *const c_char, length: usize) {
 pub unsafe extern "C" fn GOMP_error(message: *const c_char, length: usize) {
     // SAFETY: guaranteed by the caller.
     let text = unsafe { text(message, length) };
-    sys::complain(format_args!("tombolo omp: fatal error: error directive encountered{text}\n"));
+    sys::print_error(format_args!("tombolo omp: fatal error: error directive encountered{text}\n"));
     // SAFETY: ends the program with its exit handlers.
     unsafe { libc::exit(1) };
 }

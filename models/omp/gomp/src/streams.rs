@@ -23,15 +23,15 @@ unsafe fn open(name: &std::ffi::CStr, call: impl FnOnce(*mut c_void) -> *mut lib
     if next.is_null() {
         sys::fatal("the C library cannot open streams");
     }
-    if !exclusive::is_on() {
+    if !exclusive::is_enabled() {
         return call(next);
     }
-    heap::apart(|| {
+    heap::with_private_heap(|| {
         let stream = call(next);
         if !stream.is_null() {
             // SAFETY: the stream is new, and its buffer is never freed, as the stream does not free it.
             unsafe { libc::setvbuf(stream, libc::malloc(BUFFER).cast(), libc::_IOFBF, BUFFER) };
-            exclusive::stream_opened();
+            exclusive::record_stream_opened();
         }
         stream
     })

@@ -18,7 +18,7 @@ pub struct Symbol {
 pub fn of_program() -> Vec<Symbol> {
     let Ok(bytes) = fs::read("/proc/self/exe") else { return Vec::new() };
     let base = load_base();
-    let mut symbols = read(&bytes).unwrap_or_default();
+    let mut symbols = parse_symbols(&bytes).unwrap_or_default();
     for symbol in &mut symbols {
         symbol.address = symbol.address.wrapping_add(base);
     }
@@ -40,7 +40,7 @@ fn find(symbols: &[Symbol], address: usize) -> Option<String> {
 
 /// Returns the name of a function that runs on another node; `None` if the program is stripped.
 #[cfg(target_env = "musl")]
-pub fn name_of_called(address: usize) -> Option<String> {
+pub fn name_of_remote_function(address: usize) -> Option<String> {
     static SYMBOLS: OnceLock<Vec<Symbol>> = OnceLock::new();
     find(SYMBOLS.get_or_init(of_program), address)
 }
@@ -63,32 +63,32 @@ fn load_base() -> usize {
     0
 }
 
-fn number(bytes: &[u8], at: usize, length: usize) -> Option<usize> {
+fn read_number(bytes: &[u8], at: usize, length: usize) -> Option<usize> {
     let mut word = [0; 8];
     word.get_mut(..length)?.copy_from_slice(bytes.get(at..at.checked_add(length)?)?);
     usize::try_from(u64::from_le_bytes(word)).ok()
 }
 
 /// Parses the function symbols of a 64-bit ELF file.
-fn read(bytes: &[u8]) -> Option<Vec<Symbol>> {
+fn parse_symbols(bytes: &[u8]) -> Option<Vec<Symbol>> {
     const SYMBOLS: usize = 2;
     const FUNCTION: usize = 2;
     if !bytes.starts_with(b"\x7fELF\x02\x01") {
         return None;
     }
-    let sections = number(bytes, 0x28, 8)?;
-    let (size, count) = (number(bytes, 0x3a, 2)?, number(bytes, 0x3c, 2)?);
+    let sections = read_number(bytes, 0x28, 8)?;
+    let (size, count) = (read_number(bytes, 0x3a, 2)?, read_number(bytes, 0x3c, 2)?);
     let section = |index: usize| sections.checked_add(index.checked_mul(size)?);
-    let table = (0..count).filter_map(section).find(|&at| number(bytes, at + 4, 4) == Some(SYMBOLS))?;
-    let (begin, length) = (number(bytes, table + 0x18, 8)?, number(bytes, table + 0x20, 8)?);
-    let names = number(bytes, section(number(bytes, table + 0x28, 4)?)? + 0x18, 8)?;
+    let table = (0..count).filter_map(section).find(|&at| read_number(bytes, at + 4, 4) == Some(SYMBOLS))?;
+    let (begin, length) = (read_number(bytes, table + 0x18, 8)?, read_number(bytes, table + 0x20, 8)?);
+    let names = read_number(bytes, section(read_number(bytes, table + 0x28, 4)?)? + 0x18, 8)?;
     let mut symbols = Vec::new();
     for at in (begin..begin.checked_add(length)?).step_by(24) {
-        if number(bytes, at + 4, 1)? & 0xf == FUNCTION {
-            let name = bytes.get(names.checked_add(number(bytes, at, 4)?)?..)?;
+        if read_number(bytes, at + 4, 1)? & 0xf == FUNCTION {
+            let name = bytes.get(names.checked_add(read_number(bytes, at, 4)?)?..)?;
             let name = name.split(|&byte| byte == 0).next()?;
             let name = String::from_utf8_lossy(name).into_owned();
-            symbols.push(Symbol { address: number(bytes, at + 8, 8)?, name });
+            symbols.push(Symbol { address: read_number(bytes, at + 8, 8)?, name });
         }
     }
     Some(symbols)
@@ -107,8 +107,8 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_none_has_no_functions() {
-        assert_eq!(read(b"no"), None);
-        assert_eq!(read(&[0xff; 128]), None);
+    fn non_elf_files_have_no_functions() {
+        assert_eq!(parse_symbols(b"no"), None);
+        assert_eq!(parse_symbols(&[0xff; 128]), None);
     }
 }

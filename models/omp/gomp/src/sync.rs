@@ -189,12 +189,12 @@ unsafe extern "C" fn doacross_wait(registers: *const u64, stack: *const u64) {
 
 /// `cancel`. Returns whether the thread must branch to the end of the construct.
 #[unsafe(no_mangle)]
-pub extern "C" fn GOMP_cancel(which: i32, really: bool) -> bool {
-    cancel::cancel(start::current(), which, really)
+pub extern "C" fn GOMP_cancel(which: i32, is_active: bool) -> bool {
+    cancel::cancel(start::current(), which, is_active)
 }
 
 /// `cancellation point`. Returns whether the thread must branch to the end of the construct.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_cancellation_point(which: i32) -> bool {
-    cancel::point(start::current(), which)
+    cancel::cancellation_point(start::current(), which)
 }

@@ -4,8 +4,8 @@ use std::ffi::c_void;
 use std::ptr;
 
 use tombolo_omp_team::constructs::group;
-use tombolo_omp_team::constructs::taskloop::Cut;
-use tombolo_omp_team::constructs::tasks::Create;
+use tombolo_omp_team::constructs::taskloop::Granularity;
+use tombolo_omp_team::constructs::tasks::NewTask;
 use tombolo_omp_team::constructs::{reduction, taskloop, tasks};
 use tombolo_omp_team::job::start;
 use tombolo_omp_team::primitives::sys;
@@ -35,7 +35,7 @@ type Copy = Option<unsafe extern "C" fn(*mut c_void, *mut c_void)>;
 ///
 /// # Safety
 /// `words` points to such words.
-pub(crate) unsafe fn dependences(words: *const usize) -> Vec<Dependence> {
+pub(crate) unsafe fn decode_dependences(words: *const usize) -> Vec<Dependence> {
     // SAFETY: guaranteed by the caller.
     let word = |index: usize| unsafe { *words.add(index) };
     let count = word(0);
@@ -48,17 +48,17 @@ pub(crate) unsafe fn dependences(words: *const usize) -> Vec<Dependence> {
     let (count, written, exclusive, read) = (word(1), word(2), word(3), word(4));
     let plain = written + exclusive + read;
     // SAFETY: an `omp_depend_t` of the program has two words.
-    let of_object = |index: usize| unsafe { dependence_of_object(word(5 + index) as *const [usize; 2]) };
+    let of_object = |index: usize| unsafe { decode_depend_object(word(5 + index) as *const [usize; 2]) };
     let mut all: Vec<_> = (0..plain)
         .map(|index| Dependence { address: word(5 + index), reads: index >= written + exclusive })
         .chain((plain..count).map(of_object))
         .collect();
-    sort(&mut all);
+    sort_writes_first(&mut all);
     all
 }
 
 /// Sorts writes before reads: if an address occurs twice, the write counts.
-fn sort(dependences: &mut [Dependence]) {
+fn sort_writes_first(dependences: &mut [Dependence]) {
     dependences.sort_by_key(|dependence| dependence.reads);
 }
 
@@ -66,7 +66,7 @@ fn sort(dependences: &mut [Dependence]) {
 ///
 /// # Safety
 /// `object` points to such an object.
-unsafe fn dependence_of_object(object: *const [usize; 2]) -> Dependence {
+unsafe fn decode_depend_object(object: *const [usize; 2]) -> Dependence {
     // SAFETY: guaranteed by the caller.
     let [address, kind] = unsafe { *object };
     match kind {
@@ -80,14 +80,14 @@ unsafe fn dependence_of_object(object: *const [usize; 2]) -> Dependence {
 ///
 /// # Safety
 /// `list` is null or points to `count` objects.
-pub(crate) unsafe fn dependences_of_objects(count: i32, list: *const [usize; 2]) -> Option<Vec<Dependence>> {
+pub(crate) unsafe fn decode_depend_objects(count: i32, list: *const [usize; 2]) -> Option<Vec<Dependence>> {
     let count = usize::try_from(count).unwrap_or(0);
     if count == 0 || list.is_null() {
         return None;
     }
     // SAFETY: guaranteed by the caller.
-    let mut all: Vec<_> = (0..count).map(|index| unsafe { dependence_of_object(list.add(index)) }).collect();
-    sort(&mut all);
+    let mut all: Vec<_> = (0..count).map(|index| unsafe { decode_depend_object(list.add(index)) }).collect();
+    sort_writes_first(&mut all);
     Some(all)
 }
 
@@ -109,29 +109,29 @@ pub unsafe extern "C" fn GOMP_task(
     detach: *mut usize,
 ) {
     let me = start::current();
-    if copy.is_none() && flags & (DEPEND | DETACH) == 0 && (!deferred || tasks::runs_at_once(me)) {
-        return tasks::run_here(me, function, data, flags & FINAL != 0);
+    if copy.is_none() && flags & (DEPEND | DETACH) == 0 && (!deferred || tasks::must_run_undeferred(me)) {
+        return tasks::run_undeferred_in_place(me, function, data, flags & FINAL != 0);
     }
     // SAFETY: guaranteed by the caller.
-    let depend = (flags & DEPEND != 0).then(|| unsafe { dependences(depend) });
-    let create = Create {
+    let depend = (flags & DEPEND != 0).then(|| unsafe { decode_dependences(depend) });
+    let new_task = NewTask {
         function,
         data,
         copy,
         size: usize::try_from(size).unwrap_or(0),
         align: usize::try_from(align).unwrap_or(1),
         deferred,
-        last: flags & FINAL != 0,
+        is_final: flags & FINAL != 0,
         priority: if flags & PRIORITY != 0 { priority } else { 0 },
         depend: depend.as_deref(),
         event: (flags & DETACH != 0).then_some(detach),
         bounds: None,
     };
-    tasks::create(me, create);
+    tasks::create(me, new_task);
 }
 
 /// Arguments of `taskloop` besides its bounds.
-struct Loop {
+struct TaskloopArguments {
     function: Function,
     data: *mut c_void,
     copy: Copy,
@@ -144,30 +144,30 @@ struct Loop {
 
 /// # Safety
 /// All pointers are the program's, as passed by GCC.
-unsafe fn run_taskloop(me: &'static Thread, range: Range, told: &Loop) {
-    let flags = told.flags;
-    let cut = match (flags & GRAINSIZE != 0, flags & STRICT != 0) {
-        (false, _) => Cut::Tasks(told.tasks),
-        (true, false) => Cut::Grain(told.tasks),
-        (true, true) => Cut::Strict(told.tasks),
+unsafe fn run_taskloop(me: &'static Thread, range: Range, arguments: &TaskloopArguments) {
+    let flags = arguments.flags;
+    let granularity = match (flags & GRAINSIZE != 0, flags & STRICT != 0) {
+        (false, _) => Granularity::Tasks(arguments.tasks),
+        (true, false) => Granularity::Grain(arguments.tasks),
+        (true, true) => Granularity::Strict(arguments.tasks),
     };
     // SAFETY: in a loop with reductions, the address of the reduction array follows the two bounds in the
     // arguments.
-    let reductions = (flags & REDUCTION != 0).then(|| unsafe { *told.data.cast::<*mut usize>().add(2) });
-    let create = Create {
-        function: told.function,
-        data: told.data,
-        copy: told.copy,
-        size: usize::try_from(told.size).unwrap_or(0),
-        align: usize::try_from(told.align).unwrap_or(1),
+    let reductions = (flags & REDUCTION != 0).then(|| unsafe { *arguments.data.cast::<*mut usize>().add(2) });
+    let new_task = NewTask {
+        function: arguments.function,
+        data: arguments.data,
+        copy: arguments.copy,
+        size: usize::try_from(arguments.size).unwrap_or(0),
+        align: usize::try_from(arguments.align).unwrap_or(1),
         deferred: flags & IF != 0,
-        last: flags & FINAL != 0,
-        priority: told.priority,
+        is_final: flags & FINAL != 0,
+        priority: arguments.priority,
         depend: None,
         event: None,
         bounds: None,
     };
-    taskloop::run(me, range, cut, flags & NOGROUP != 0, reductions, create);
+    taskloop::run(me, range, granularity, flags & NOGROUP != 0, reductions, new_task);
 }
 
 /// `taskloop`.
@@ -188,9 +188,9 @@ pub unsafe extern "C" fn GOMP_taskloop(
     end: i64,
     step: i64,
 ) {
-    let told = Loop { function, data, copy, size, align, flags, tasks, priority };
+    let arguments = TaskloopArguments { function, data, copy, size, align, flags, tasks, priority };
     // SAFETY: guaranteed by the caller.
-    unsafe { run_taskloop(start::current(), Range::signed(start, end, step), &told) };
+    unsafe { run_taskloop(start::current(), Range::signed(start, end, step), &arguments) };
 }
 
 /// `taskloop` over `unsigned long long`s.
@@ -211,9 +211,9 @@ pub unsafe extern "C" fn GOMP_taskloop_ull(
     end: u64,
     step: u64,
 ) {
-    let told = Loop { function, data, copy, size, align, flags, tasks, priority };
+    let arguments = TaskloopArguments { function, data, copy, size, align, flags, tasks, priority };
     // SAFETY: guaranteed by the caller.
-    unsafe { run_taskloop(start::current(), Range::unsigned(flags & UP != 0, start, end, step), &told) };
+    unsafe { run_taskloop(start::current(), Range::unsigned(flags & UP != 0, start, end, step), &arguments) };
 }
 
 /// `taskwait`.
@@ -230,7 +230,7 @@ pub extern "C" fn GOMP_taskwait() {
 pub unsafe extern "C" fn GOMP_taskwait_depend(depend: *const usize) {
     let me = start::current();
     // SAFETY: guaranteed by the caller.
-    let depend = unsafe { dependences(depend) };
+    let depend = unsafe { decode_dependences(depend) };
     tasks::wait_for_dependences(me, me.task(), &depend);
 }
 

@@ -20,7 +20,7 @@ pub unsafe extern "C" fn __wrap___copy_tls(memory: *mut u8) -> *mut c_void {
     // way.
     unsafe {
         let thread = __real___copy_tls(memory);
-        thread_block::begin_of(thread as usize, __real_pthread_self() as usize);
+        thread_block::init_for_thread(thread as usize, __real_pthread_self() as usize);
         thread
     }
 }

@@ -16,13 +16,13 @@ pub extern "C" fn __wrap___cxa_thread_atexit_impl(
     _library: *mut c_void,
 ) -> c_int {
     let me = migrate::origin(start::current());
-    me.objects.enter(me.store(), destroy, object);
+    me.objects.register(me.store(), destroy, object);
     0
 }
 
 /// Destroys the objects of the calling thread when it ends the program.
 pub(crate) fn destroy() {
-    if let Some(me) = thread::known().map(migrate::origin) {
+    if let Some(me) = thread::try_current().map(migrate::origin) {
         // SAFETY: the program registered each object with its destructor.
         unsafe { me.objects.destroy(me.store()) };
     }

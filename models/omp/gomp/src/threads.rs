@@ -11,13 +11,13 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tombolo_omp_team::device::migrate;
 use tombolo_omp_team::job::start;
 use tombolo_omp_team::job::{created, stack};
-use tombolo_omp_team::primitives::leavable::{self, Begin};
+use tombolo_omp_team::primitives::leavable::{self, StartRoutine};
 use tombolo_omp_team::primitives::{exclusive, sys};
 use tombolo_omp_team::team::keys::{Destructor, Keys, Values};
 use tombolo_omp_team::team::root;
-use tombolo_omp_team::team::thread::{self, Left, Thread, WayOut};
+use tombolo_omp_team::team::thread::{self, CallExit, ExitTarget, Thread};
 
-use crate::process::forward::{self, Own, PROGRAM, WORDS, ask_in};
+use crate::process::forward::{self, OwnCall, PROGRAM, WORDS, forward_to};
 use crate::process::{handlers, interrupts, signals};
 use crate::{cancellation, jumps, thread_objects};
 
@@ -26,7 +26,7 @@ unsafe extern "C" {
     fn __real_pthread_create(
         thread: *mut libc::pthread_t,
         attributes: *const libc::pthread_attr_t,
-        begin: Begin,
+        start_routine: StartRoutine,
         argument: *mut c_void,
     ) -> c_int;
     fn __real_pthread_join(thread: libc::pthread_t, value: *mut *mut c_void) -> c_int;
@@ -57,14 +57,14 @@ unsafe extern "C" {
 struct Cleanup {
     function: Option<unsafe extern "C" fn(*mut c_void)>,
     argument: *mut c_void,
-    before: *mut Cleanup,
+    next: *mut Cleanup,
 }
 
 /// Returns whether the caller is a thread of the program in a job whose workers have address spaces of their
 /// own. The run-time's own threads have stacks outside the arena.
-fn is_of_job() -> bool {
+fn is_job_thread() -> bool {
     let here = 0_u8;
-    exclusive::is_on() && start::root().store.holds((&raw const here) as usize)
+    exclusive::is_enabled() && start::root().store.contains((&raw const here) as usize)
 }
 
 /// Creates a thread, on a stack in the arena unless the program provides one. In an image, `pthread_create`
@@ -76,41 +76,41 @@ fn is_of_job() -> bool {
 pub unsafe extern "C" fn tombolo_omp_pthread_create(
     thread: *mut libc::pthread_t,
     attributes: *const libc::pthread_attr_t,
-    begin: Begin,
+    start_routine: StartRoutine,
     argument: *mut c_void,
 ) -> c_int {
-    if !is_of_job() {
+    if !is_job_thread() {
         // SAFETY: guaranteed by the caller.
-        return unsafe { __real_pthread_create(thread, attributes, begin, argument) };
+        return unsafe { __real_pthread_create(thread, attributes, start_routine, argument) };
     }
     let root = start::root();
     // SAFETY: guaranteed by the caller.
-    unsafe { created::create(root, (thread, attributes), begin, argument, __real_pthread_create) }
+    unsafe { created::create(root, (thread, attributes), start_routine, argument, __real_pthread_create) }
 }
 
 /// C library handle of `main`'s thread, set when that begins.
-static MAIN: AtomicUsize = AtomicUsize::new(0);
+static MAIN_THREAD: AtomicUsize = AtomicUsize::new(0);
 
 /// Records that the caller is the thread of `main`.
-pub(crate) fn is_main() {
+pub(crate) fn record_main_thread() {
     // SAFETY: the call has no arguments.
-    MAIN.store(unsafe { __real_pthread_self() } as usize, Ordering::Relaxed);
+    MAIN_THREAD.store(unsafe { __real_pthread_self() } as usize, Ordering::Relaxed);
 }
 
 /// Returns whether this process created a thread; only then can its C library operate on the handle.
-fn is_here(thread: libc::pthread_t) -> bool {
-    thread as usize == MAIN.load(Ordering::Relaxed) || created::is_of_this_process(thread)
+fn is_local(thread: libc::pthread_t) -> bool {
+    thread as usize == MAIN_THREAD.load(Ordering::Relaxed) || created::was_created_here(thread)
 }
 
 /// Reply of a process that did not create the thread.
-const NOT_HERE: u64 = u64::MAX;
+const NOT_LOCAL: u64 = u64::MAX;
 
 /// Forwards a call to the process that created a thread and waits for it. Returns an errno value.
-fn where_made(call: Own, thread: libc::pthread_t, word: u64) -> c_int {
+fn forward_to_creator(call: OwnCall, thread: libc::pthread_t, word: u64) -> c_int {
     for process in PROGRAM.. {
-        match ask_in(process, call as usize, &[thread as u64, word]) {
+        match forward_to(process, call as usize, &[thread as u64, word]) {
             None => break,
-            Some(NOT_HERE) => {}
+            Some(NOT_LOCAL) => {}
             Some(error) => return c_int::try_from(error).unwrap_or(libc::EINVAL),
         }
     }
@@ -118,8 +118,8 @@ fn where_made(call: Own, thread: libc::pthread_t, word: u64) -> c_int {
 }
 
 /// Returns whether another process created the thread.
-fn is_made_elsewhere(thread: libc::pthread_t) -> bool {
-    is_of_job() && start::root().store.holds(thread as usize) && !is_here(thread)
+fn is_remote(thread: libc::pthread_t) -> bool {
+    is_job_thread() && start::root().store.contains(thread as usize) && !is_local(thread)
 }
 
 /// `pthread_join`, made by the process that created the thread.
@@ -128,18 +128,20 @@ fn is_made_elsewhere(thread: libc::pthread_t) -> bool {
 /// As `pthread_join`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_pthread_join(thread: libc::pthread_t, value: *mut *mut c_void) -> c_int {
-    if is_made_elsewhere(thread) {
-        return cancellation::point_elsewhere(|| where_made(Own::Join, thread, value as u64));
+    if is_remote(thread) {
+        return cancellation::remote_cancellation_point(|| {
+            forward_to_creator(OwnCall::Join, thread, value as u64)
+        });
     }
-    cancellation::point_here(|| {
+    cancellation::local_cancellation_point(|| {
         // SAFETY: guaranteed by the caller.
         unsafe {
-            if !cancellation::is_elsewhere_than_made() {
+            if !cancellation::is_migrated() {
                 return __real_pthread_join(thread, value);
             }
             let joined = join_unless(thread, value, cancellation::is_due);
             joined.unwrap_or_else(|| {
-                cancellation::follow();
+                cancellation::test_cancel();
                 libc::ECANCELED
             })
         }
@@ -148,7 +150,7 @@ pub unsafe extern "C" fn __wrap_pthread_join(thread: libc::pthread_t, value: *mu
 
 /// Interval at which a thread that joins another checks for its own cancellation, where the C library does
 /// not interrupt it.
-const SLICE_NS: i64 = 20_000_000;
+const POLL_INTERVAL_NS: i64 = 20_000_000;
 
 /// Joins a thread unless `is_due` becomes true. Returns 0 or an errno value.
 ///
@@ -164,7 +166,7 @@ unsafe fn join_unless(
         // SAFETY: the time is a local variable; the caller guarantees the rest.
         let failed = unsafe {
             libc::clock_gettime(libc::CLOCK_REALTIME, &raw mut until);
-            let nanoseconds = until.tv_nsec + SLICE_NS;
+            let nanoseconds = until.tv_nsec + POLL_INTERVAL_NS;
             until.tv_sec += nanoseconds / 1_000_000_000;
             until.tv_nsec = nanoseconds % 1_000_000_000;
             pthread_timedjoin_np(thread, value, &raw const until)
@@ -182,8 +184,8 @@ unsafe fn join_unless(
 /// The words are the arguments of such a call.
 pub(crate) unsafe fn serve_join(&[thread, value, ..]: &[u64; WORDS]) -> u64 {
     let thread = thread as libc::pthread_t;
-    if !is_here(thread) {
-        return NOT_HERE;
+    if !is_local(thread) {
+        return NOT_LOCAL;
     }
     let value = value as *mut *mut c_void;
     // SAFETY: the requesting thread waits for the result, and the words are its arguments.
@@ -193,7 +195,7 @@ pub(crate) unsafe fn serve_join(&[thread, value, ..]: &[u64; WORDS]) -> u64 {
             Some(caller) => {
                 let joined = join_unless(thread, value, || caller.cancellation.is_due());
                 joined.unwrap_or_else(|| {
-                    interrupts::is_interrupted();
+                    interrupts::record_interruption();
                     libc::ECANCELED
                 })
             }
@@ -209,11 +211,11 @@ pub(crate) unsafe fn serve_join(&[thread, value, ..]: &[u64; WORDS]) -> u64 {
 /// As the C library's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_pthread_kill(thread: libc::pthread_t, signal: c_int) -> c_int {
-    if forward::is_elsewhere() && thread == __wrap_pthread_self() && signal != 0 {
+    if forward::is_in_worker_process() && thread == __wrap_pthread_self() && signal != 0 {
         return if signals::raise(signal) == 0 { 0 } else { libc::EINVAL };
     }
-    if is_made_elsewhere(thread) {
-        return where_made(Own::Kill, thread, u64::from(signal.unsigned_abs()));
+    if is_remote(thread) {
+        return forward_to_creator(OwnCall::Kill, thread, u64::from(signal.unsigned_abs()));
     }
     // SAFETY: guaranteed by the caller.
     unsafe { kill(thread, signal) }
@@ -226,15 +228,15 @@ pub unsafe extern "C" fn __wrap_pthread_kill(thread: libc::pthread_t, signal: c_
 /// As `pthread_kill`.
 unsafe fn kill(thread: libc::pthread_t, signal: c_int) -> c_int {
     if signal > 0
-        && exclusive::is_on()
+        && exclusive::is_enabled()
         && let Some(record) = record_of(thread)
-        && record.cancellation.calls_in() == Some(PROGRAM)
+        && record.cancellation.calling_process() == Some(PROGRAM)
         && interrupt(record, PROGRAM, signal.unsigned_abs())
     {
         return 0;
     }
-    if signal > 0 && exclusive::is_worker() {
-        handlers::adopt(signal);
+    if signal > 0 && exclusive::is_worker_process() {
+        handlers::install_from_program(signal);
     }
     // SAFETY: guaranteed by the caller.
     unsafe { __real_pthread_kill(thread, signal) }
@@ -244,7 +246,7 @@ unsafe fn kill(thread: libc::pthread_t, signal: c_int) -> c_int {
 /// Returns whether there is such a call.
 fn interrupt(record: &Thread, process: u64, signal: u32) -> bool {
     let words = [ptr::from_ref(record) as u64, u64::from(signal)];
-    ask_in(process, Own::Interrupt as usize, &words) == Some(1)
+    forward_to(process, OwnCall::Interrupt as usize, &words) == Some(1)
 }
 
 /// Serves `pthread_kill` for another process.
@@ -253,8 +255,8 @@ fn interrupt(record: &Thread, process: u64, signal: u32) -> bool {
 /// The words are the arguments of such a call.
 pub(crate) unsafe fn serve_kill(&[thread, signal, ..]: &[u64; WORDS]) -> u64 {
     let thread = thread as libc::pthread_t;
-    if !is_here(thread) {
-        return NOT_HERE;
+    if !is_local(thread) {
+        return NOT_LOCAL;
     }
     // SAFETY: this process created the thread, and the requesting thread vouches that it exists.
     let error = unsafe { kill(thread, c_int::try_from(signal).unwrap_or(-1)) };
@@ -267,8 +269,8 @@ pub(crate) unsafe fn serve_kill(&[thread, signal, ..]: &[u64; WORDS]) -> u64 {
 /// As the C library's function of this name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_pthread_cancel(thread: libc::pthread_t) -> c_int {
-    if is_made_elsewhere(thread) {
-        return where_made(Own::Cancel, thread, 0);
+    if is_remote(thread) {
+        return forward_to_creator(OwnCall::Cancel, thread, 0);
     }
     // SAFETY: guaranteed by the caller.
     unsafe { cancel(thread) }
@@ -280,8 +282,8 @@ pub unsafe extern "C" fn __wrap_pthread_cancel(thread: libc::pthread_t) -> c_int
 /// The words are the arguments of such a call.
 pub(crate) unsafe fn serve_cancel(&[thread, ..]: &[u64; WORDS]) -> u64 {
     let thread = thread as libc::pthread_t;
-    if !is_here(thread) {
-        return NOT_HERE;
+    if !is_local(thread) {
+        return NOT_LOCAL;
     }
     // SAFETY: the requesting thread waits for the result, and the words are its arguments.
     u64::from(unsafe { cancel(thread) }.unsigned_abs())
@@ -294,15 +296,15 @@ pub(crate) unsafe fn serve_cancel(&[thread, ..]: &[u64; WORDS]) -> u64 {
 unsafe fn cancel(thread: libc::pthread_t) -> c_int {
     // SAFETY: guaranteed by the caller.
     let failed = unsafe { __real_pthread_cancel(thread) };
-    if !exclusive::is_on() {
+    if !exclusive::is_enabled() {
         return failed;
     }
     // A starting thread publishes its record before it checks for the C library's request.
     sys::full_fence();
     if let Some(record) = record_of(thread) {
-        record.cancellation.ask();
+        record.cancellation.request();
         // Interrupt the call in flight; a call that begins from here on is not made.
-        if let Some(process) = record.cancellation.calls_in()
+        if let Some(process) = record.cancellation.calling_process()
             && record.cancellation.is_due()
         {
             interrupt(record, process, 0);
@@ -313,12 +315,12 @@ unsafe fn cancel(thread: libc::pthread_t) -> c_int {
 
 /// Finds the record of a thread of the program by its C library handle.
 fn record_of(thread: libc::pthread_t) -> Option<&'static Thread> {
-    root::current()?.threads().find(|record| is_of(record, thread))
+    root::current()?.threads().find(|record| belongs_to(record, thread))
 }
 
 /// Returns whether a record belongs to the thread of the program with this C library handle.
-fn is_of(record: &Thread, thread: libc::pthread_t) -> bool {
-    cancellation::is_of_program(record) && record.shown.handle() == thread as usize
+fn belongs_to(record: &Thread, thread: libc::pthread_t) -> bool {
+    cancellation::is_program_thread(record) && record.status.pthread() == thread as usize
 }
 
 /// `pthread_detach`: a thread that ends leaves nothing to join.
@@ -328,7 +330,8 @@ fn is_of(record: &Thread, thread: libc::pthread_t) -> bool {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_pthread_detach(thread: libc::pthread_t) -> c_int {
     // Nothing to do in processes other than the creator's: the thread's stack is in the arena.
-    if is_of_job() && start::root().store.holds(thread as usize) && !created::is_of_this_process(thread) {
+    if is_job_thread() && start::root().store.contains(thread as usize) && !created::was_created_here(thread)
+    {
         return 0;
     }
     // SAFETY: guaranteed by the caller.
@@ -338,10 +341,10 @@ pub unsafe extern "C" fn __wrap_pthread_detach(thread: libc::pthread_t) -> c_int
 /// `pthread_self`: the handle of the program's thread, wherever it runs.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_pthread_self() -> libc::pthread_t {
-    match thread::known().and_then(migrate::name) {
+    match thread::try_current().and_then(migrate::origin_pthread) {
         Some(name) => name as libc::pthread_t,
         None => match interrupts::caller() {
-            Some(caller) => caller.shown.handle() as libc::pthread_t,
+            Some(caller) => caller.status.pthread() as libc::pthread_t,
             // SAFETY: the call has no arguments.
             None => unsafe { __real_pthread_self() },
         },
@@ -350,7 +353,7 @@ pub extern "C" fn __wrap_pthread_self() -> libc::pthread_t {
 
 /// Returns the job's keys. Values migrate with a thread and are destroyed where it was created.
 fn keys() -> Option<&'static Keys> {
-    exclusive::is_on().then(|| &start::root().keys)
+    exclusive::is_enabled().then(|| &start::root().keys)
 }
 
 /// `pthread_key_create`.
@@ -418,22 +421,22 @@ pub unsafe extern "C" fn __wrap_pthread_setspecific(key: u32, value: *mut c_void
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap_pthread_exit(value: *mut c_void) -> ! {
     cancellation::end();
-    let me = thread::known();
-    match me.map_or(WayOut::Thread, |me| me.way_out.get()) {
-        WayOut::Call(stack) => {
-            clean_up(|_| true);
+    let me = thread::try_current();
+    match me.map_or(ExitTarget::Thread, |me| me.exit_target.get()) {
+        ExitTarget::Call(stack) => {
+            run_cleanup_handlers(|_| true);
             // SAFETY: the thread began with this call, which has not returned; the frames in between need no
             // cleanup.
             unsafe { leavable::leave(*stack, value) }
         }
-        WayOut::Visit(visit) => {
-            clean_up(|handler| jumps::is_of_visit(visit, handler as usize));
-            // SAFETY: as above; the thread that requested the visit ends next.
-            unsafe { migrate::leave(visit, Left::Exit(value as usize)) }
+        ExitTarget::RemoteCall(remote_call) => {
+            run_cleanup_handlers(|handler| jumps::is_in_remote_call(remote_call, handler as usize));
+            // SAFETY: as above; the thread that requested the remote call ends next.
+            unsafe { migrate::leave_call(remote_call, CallExit::Exit(value as usize)) }
         }
-        WayOut::Thread => {
-            if is_of_job() && me.is_some_and(|me| me.stack.get().is_some_and(|stack| stack.is_main)) {
-                clean_up(|_| true);
+        ExitTarget::Thread => {
+            if is_job_thread() && me.is_some_and(|me| me.stack.get().is_some_and(|stack| stack.is_main)) {
+                run_cleanup_handlers(|_| true);
                 thread_objects::destroy();
                 created::wait_for_all();
                 stack::end_main(0);
@@ -445,25 +448,25 @@ pub unsafe extern "C" fn __wrap_pthread_exit(value: *mut c_void) -> ! {
 }
 
 /// Calls the handlers of `pthread_cleanup_push`, the last first, while they are in a frame that is left.
-fn clean_up(is_left: impl Fn(*const Cleanup) -> bool) {
+fn run_cleanup_handlers(is_left: impl Fn(*const Cleanup) -> bool) {
     extern "C" fn nothing(_: *mut c_void) {}
     loop {
-        let mut last = Cleanup { function: None, argument: ptr::null_mut(), before: ptr::null_mut() };
+        let mut last = Cleanup { function: None, argument: ptr::null_mut(), next: ptr::null_mut() };
         // SAFETY: the pushed handler is popped at once; it links to the previous one.
         unsafe {
             _pthread_cleanup_push(&raw mut last, nothing, ptr::null_mut());
             _pthread_cleanup_pop(&raw mut last, 0);
-            if last.before.is_null() || !is_left(last.before) {
+            if last.next.is_null() || !is_left(last.next) {
                 return;
             }
-            _pthread_cleanup_pop(last.before, 1);
+            _pthread_cleanup_pop(last.next, 1);
         }
     }
 }
 
 /// Converts an errno value to the return value of a function: sets `errno` and returns -1, or returns 0 for
 /// 0.
-pub(crate) fn status(error: c_int) -> c_int {
+pub(crate) fn errno_status(error: c_int) -> c_int {
     if error == 0 {
         return 0;
     }

@@ -17,7 +17,7 @@ pub(crate) fn of_program() -> Variables {
 }
 
 /// Returns whether an address is in that range.
-pub(crate) fn holds(address: usize) -> bool {
+pub(crate) fn contains(address: usize) -> bool {
     let Variables { start, end } = of_program();
     (start..end).contains(&address)
 }

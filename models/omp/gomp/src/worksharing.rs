@@ -28,7 +28,7 @@ unsafe fn bounds(found: Option<(u64, u64)>, low: *mut u64, high: *mut u64) -> bo
 }
 
 /// Resets the thread's chunk at the start of a loop, for `ordered`.
-fn forget_chunk(me: &'static Thread) {
+fn reset_chunk(me: &'static Thread) {
     me.set_chunk((0, 0));
 }
 
@@ -48,7 +48,7 @@ macro_rules! signed_loops {
             start: i64, end: i64, step: i64, chunk: i64, low: *mut u64, high: *mut u64,
         ) -> bool {
             let me = start::current();
-            forget_chunk(me);
+            reset_chunk(me);
             loops::start(me, Range::signed(start, end, step), (ScheduleKind::$kind, chunk_of(chunk).max($smallest)));
             // SAFETY: guaranteed by the caller.
             unsafe { bounds(loops::$next(me), low, high) }
@@ -77,7 +77,7 @@ macro_rules! signed_loops_runtime {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $start(start: i64, end: i64, step: i64, low: *mut u64, high: *mut u64) -> bool {
             let me = start::current();
-            forget_chunk(me);
+            reset_chunk(me);
             loops::start(me, Range::signed(start, end, step), loops::runtime(me));
             // SAFETY: guaranteed by the caller.
             unsafe { bounds(loops::$next(me), low, high) }
@@ -134,7 +134,7 @@ macro_rules! unsigned_loops {
             up: bool, start: u64, end: u64, step: u64, chunk: u64, low: *mut u64, high: *mut u64,
         ) -> bool {
             let me = start::current();
-            forget_chunk(me);
+            reset_chunk(me);
             loops::start(me, Range::unsigned(up, start, end, step), (ScheduleKind::$kind, chunk.max($smallest)));
             // SAFETY: guaranteed by the caller.
             unsafe { bounds(loops::$next(me), low, high) }
@@ -165,7 +165,7 @@ macro_rules! unsigned_loops_runtime {
             up: bool, start: u64, end: u64, step: u64, low: *mut u64, high: *mut u64,
         ) -> bool {
             let me = start::current();
-            forget_chunk(me);
+            reset_chunk(me);
             loops::start(me, Range::unsigned(up, start, end, step), loops::runtime(me));
             // SAFETY: guaranteed by the caller.
             unsafe { bounds(loops::$next(me), low, high) }
@@ -244,8 +244,8 @@ unsafe fn start_with_extras(
     if !extras.reductions.is_null() {
         reduction::begin_construct(me);
     }
-    forget_chunk(me);
-    let entered = loops::start(me, range, loops::by_number(me, schedule, chunk));
+    reset_chunk(me);
+    let entered = loops::start(me, range, loops::decode_schedule(me, schedule, chunk));
     // SAFETY: guaranteed by the caller.
     unsafe { extras.provide(me, entered) };
     if low.is_null() {
@@ -315,7 +315,7 @@ unsafe fn start_doacross(
     if !extras.reductions.is_null() {
         reduction::begin_construct(me);
     }
-    forget_chunk(me);
+    reset_chunk(me);
     // SAFETY: guaranteed by the caller.
     let counts = unsafe { std::slice::from_raw_parts(counts, depth as usize) };
     let entered = doacross::start(me, counts, schedule(me));
@@ -328,7 +328,7 @@ unsafe fn start_doacross(
     unsafe { bounds(loops::next(me), low, high) }
 }
 
-const NO_EXTRAS: Extras = Extras { reductions: ptr::null_mut(), memory: ptr::null_mut() };
+const EMPTY_EXTRAS: Extras = Extras { reductions: ptr::null_mut(), memory: ptr::null_mut() };
 
 macro_rules! doacross_loops {
     ($($signed:ident $unsigned:ident $kind:ident $smallest:literal;)*) => {$(
@@ -342,7 +342,7 @@ macro_rules! doacross_loops {
         ) -> bool {
             let schedule = (ScheduleKind::$kind, chunk_of(chunk).max($smallest));
             // SAFETY: guaranteed by the caller.
-            unsafe { start_doacross(depth, counts, |_| schedule, (low, high), NO_EXTRAS) }
+            unsafe { start_doacross(depth, counts, |_| schedule, (low, high), EMPTY_EXTRAS) }
         }
 
         /// The same for `unsigned long long`.
@@ -355,7 +355,7 @@ macro_rules! doacross_loops {
         ) -> bool {
             let schedule = (ScheduleKind::$kind, chunk.max($smallest));
             // SAFETY: guaranteed by the caller.
-            unsafe { start_doacross(depth, counts, |_| schedule, (low, high), NO_EXTRAS) }
+            unsafe { start_doacross(depth, counts, |_| schedule, (low, high), EMPTY_EXTRAS) }
         }
     )*};
 }
@@ -375,7 +375,7 @@ macro_rules! doacross_loops_others {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $runtime(depth: u32, counts: *const u64, low: *mut u64, high: *mut u64) -> bool {
             // SAFETY: guaranteed by the caller.
-            unsafe { start_doacross(depth, counts, loops::runtime, (low, high), NO_EXTRAS) }
+            unsafe { start_doacross(depth, counts, loops::runtime, (low, high), EMPTY_EXTRAS) }
         }
 
         /// Enters `ordered(n)` with extras and takes this thread's first chunk.
@@ -387,7 +387,7 @@ macro_rules! doacross_loops_others {
             depth: u32, counts: *const u64, schedule: i64, chunk: u64, low: *mut u64, high: *mut u64,
             reductions: *mut usize, memory: *mut *mut c_void,
         ) -> bool {
-            let schedule = |me| loops::by_number(me, schedule.cast_unsigned(), chunk);
+            let schedule = |me| loops::decode_schedule(me, schedule.cast_unsigned(), chunk);
             // SAFETY: guaranteed by the caller.
             unsafe { start_doacross(depth, counts, schedule, (low, high), Extras { reductions, memory }) }
         }
@@ -468,25 +468,25 @@ pub extern "C" fn GOMP_sections_end_cancel() -> bool {
 /// `single`. Returns whether this thread executes it.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_single_start() -> bool {
-    loops::single(start::current())
+    loops::try_claim_single(start::current())
 }
 
 /// `single copyprivate`. Returns null to the thread that executes it, and to the others the data to copy.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_single_copy_start() -> *mut c_void {
     let me = start::current();
-    if loops::single(me) {
+    if loops::try_claim_single(me) {
         return ptr::null_mut();
     }
     barrier(me, false);
-    me.team().copied.get()
+    me.team().copyprivate_data.get()
 }
 
 /// The end of `single copyprivate`, called by the thread that executed it.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_single_copy_end(data: *mut c_void) {
     let me = start::current();
-    me.team().copied.set(data);
+    me.team().copyprivate_data.set(data);
     barrier(me, false);
 }
 

@@ -10,7 +10,7 @@ use object::read::archive::ArchiveFile;
 use object::read::elf::{ElfFile64, SectionHeader};
 use object::{Architecture, Endianness, Object as _, ObjectSection, ObjectSymbol, SectionFlags, SymbolKind};
 
-use crate::plan::Wanted;
+use crate::plan::SlotRequest;
 
 /// Whether an object belongs to the program or to a library.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -109,19 +109,19 @@ pub struct Section {
     /// Offsets of instructions that must not be among the last two of a 4 KiB page, where early Cortex-A53
     /// may compute a wrong address (erratum 843419). Linkers insert veneers around them, which need space in
     /// the middle of code; the plan avoids such addresses instead.
-    pub not_at_ends: Vec<u64>,
+    pub erratum_offsets: Vec<u64>,
 }
 
 impl Section {
     /// Returns the section's request to the planner.
     #[must_use]
-    pub fn wanted(&self) -> Wanted {
-        Wanted {
+    pub fn slot_request(&self) -> SlotRequest {
+        SlotRequest {
             key: self.key.clone(),
             area: self.area,
             size: self.size,
             align: self.align,
-            not_at_ends: self.not_at_ends.clone(),
+            erratum_offsets: self.erratum_offsets.clone(),
         }
     }
 }
@@ -144,9 +144,9 @@ pub struct Object {
     /// Sections that get slots.
     pub sections: Vec<Section>,
     /// Names of sections with unnamed constants, mainly strings, whose addresses differ between builds.
-    pub loose_constants: Vec<String>,
+    pub unnamed_constants: Vec<String>,
     /// Upper bound of their size, in bytes.
-    pub loose_bytes: u64,
+    pub unnamed_bytes: u64,
     /// Upper bound of the size of unwind tables, in bytes.
     pub unwinding_bytes: u64,
     /// Upper bound of the size of linker-generated sections and initializer arrays, in bytes.
@@ -176,7 +176,7 @@ pub enum ObjectError {
     },
     /// It contains only the intermediate code of link-time optimisation.
     #[error("{name} was compiled with -flto, and has no code yet: compile it without")]
-    Unfinished {
+    LtoOnly {
         /// Path of the file.
         name: String,
     },
@@ -192,14 +192,14 @@ impl Object {
             |error: object::Error| ObjectError::Malformed { name: id.to_owned(), message: error.to_string() };
         let file = ElfFile64::<Endianness>::parse(bytes).map_err(malformed)?;
         let mut object = Object { owner, id: id.to_owned(), ..Object::default() };
-        let names = names_of_sections(&file, &mut object);
+        let names = section_symbols(&file, &mut object);
         let is_aarch64 = file.architecture() == Architecture::Aarch64;
         let mut seen: HashMap<(bool, String), u32> = HashMap::new();
         let mut indices: HashMap<usize, usize> = HashMap::new();
         for section in file.sections() {
             let name = section.name().map_err(malformed)?;
             if name.starts_with(".gnu.lto_") {
-                return Err(ObjectError::Unfinished { name: id.to_owned() });
+                return Err(ObjectError::LtoOnly { name: id.to_owned() });
             }
             let SectionFlags::Elf { sh_flags, .. } = section.flags() else { continue };
             let kind = section.elf_section_header().sh_type(file.endian());
@@ -223,8 +223,8 @@ impl Object {
             }
             let constant = !has(SHF_WRITE) && !has(SHF_EXECINSTR);
             if constant && (has(SHF_MERGE) || first.is_none()) {
-                object.loose_bytes = object.loose_bytes.saturating_add(room);
-                object.loose_constants.push(name.to_owned());
+                object.unnamed_bytes = object.unnamed_bytes.saturating_add(room);
+                object.unnamed_constants.push(name.to_owned());
                 continue;
             }
             let zeros = kind == SHT_NOBITS;
@@ -237,8 +237,8 @@ impl Object {
                 _ if name.starts_with(".data.rel.ro") => Area::PrivateData,
                 // Indirect references of exception tables, which compilers do not emit consistently.
                 _ if first.is_some_and(|first| first.symbol.starts_with("DW.ref.")) => Area::PrivateData,
-                (Owner::Library, false) if is_of_one_process(id) => Area::SharedData,
-                (Owner::Library, true) if is_of_one_process(id) => Area::SharedZeros,
+                (Owner::Library, false) if is_process_wide(id) => Area::SharedData,
+                (Owner::Library, true) if is_process_wide(id) => Area::SharedZeros,
                 (Owner::Library, false) => Area::PrivateData,
                 (Owner::Library, true) => Area::PrivateZeros,
                 (Owner::Program, false) => Area::SharedData,
@@ -250,8 +250,10 @@ impl Object {
                 *count - 1
             };
             let key = match first {
-                Some(First { symbol, global: true }) => Key::Global(symbol.clone()),
-                Some(First { symbol, .. }) => Key::Local(id.to_owned(), symbol.clone(), nth(true, symbol)),
+                Some(SectionSymbol { symbol, global: true }) => Key::Global(symbol.clone()),
+                Some(SectionSymbol { symbol, .. }) => {
+                    Key::Local(id.to_owned(), symbol.clone(), nth(true, symbol))
+                }
                 None => Key::Section(id.to_owned(), name.to_owned(), nth(false, name)),
             };
             indices.insert(section.index().0, object.sections.len());
@@ -261,8 +263,8 @@ impl Object {
                 name: name.to_owned(),
                 size: section.size(),
                 align: section.align().max(1),
-                not_at_ends: if area == Area::Code && is_aarch64 {
-                    meeting_erratum(section.data().map_err(malformed)?)
+                erratum_offsets: if area == Area::Code && is_aarch64 {
+                    find_erratum_offsets(section.data().map_err(malformed)?)
                 } else {
                     Vec::new()
                 },
@@ -282,23 +284,23 @@ impl Object {
 
 /// Objects of the C library whose variables a program has only once, on all nodes that its threads run on:
 /// the standard streams, the environment pointer, and the state of `rand`.
-const OF_ONE_PROCESS: [&str; 5] = ["stdin.lo", "stdout.lo", "stderr.lo", "__environ.lo", "rand.lo"];
+const SHARED_LIBC_OBJECTS: [&str; 5] = ["stdin.lo", "stdout.lo", "stderr.lo", "__environ.lo", "rand.lo"];
 
 /// Returns whether an object with this id is one of them.
-fn is_of_one_process(id: &str) -> bool {
+fn is_process_wide(id: &str) -> bool {
     let member = id.strip_prefix("libc.a(").and_then(|rest| rest.split(')').next());
-    member.is_some_and(|member| OF_ONE_PROCESS.contains(&member))
+    member.is_some_and(|member| SHARED_LIBC_OBJECTS.contains(&member))
 }
 
 /// Symbol that identifies a section.
-struct First {
+struct SectionSymbol {
     symbol: String,
     global: bool,
 }
 
 /// Offsets at which aarch64 code computes the address of a page (`adrp`), then loads or stores, and within
 /// two instructions loads or stores with an offset: the pattern of erratum 843419, irrespective of registers.
-fn meeting_erratum(code: &[u8]) -> Vec<u64> {
+fn find_erratum_offsets(code: &[u8]) -> Vec<u64> {
     let words: Vec<u32> =
         code.chunks_exact(4).map(|word| u32::from_le_bytes([word[0], word[1], word[2], word[3]])).collect();
     let is_adrp = |word: u32| word & 0x9f00_0000 == 0x9000_0000;
@@ -312,8 +314,8 @@ fn meeting_erratum(code: &[u8]) -> Vec<u64> {
 }
 
 /// Finds the symbol that identifies each section: one at its start, preferably global.
-fn names_of_sections(file: &ElfFile64<'_, Endianness>, object: &mut Object) -> HashMap<usize, First> {
-    let mut names: HashMap<usize, First> = HashMap::new();
+fn section_symbols(file: &ElfFile64<'_, Endianness>, object: &mut Object) -> HashMap<usize, SectionSymbol> {
+    let mut names: HashMap<usize, SectionSymbol> = HashMap::new();
     for symbol in file.symbols() {
         let Ok(name) = symbol.name() else { continue };
         if symbol.is_common() {
@@ -340,7 +342,7 @@ fn names_of_sections(file: &ElfFile64<'_, Endianness>, object: &mut Object) -> H
             continue;
         }
         let Some(index) = symbol.section_index() else { continue };
-        let fresh = || First { symbol: name.to_owned(), global };
+        let fresh = || SectionSymbol { symbol: name.to_owned(), global };
         let known = names.entry(index.0).or_insert_with(fresh);
         // The first by name, because the order of symbols depends on the assembler. Reserved names come last,
         // because they often exist on one processor only.
@@ -369,35 +371,35 @@ pub fn members<'a>(archive: &'a [u8], path: &str, name: &str) -> Result<Vec<&'a 
 
 /// OpenMP and C++ features that parts of a program use.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Calls {
+pub struct UsedFeatures {
     /// Whether any part calls a function of the run-time, creates a thread, or has thread-local variables,
     /// which involve the run-time.
-    pub some: bool,
+    pub run_time: bool,
     /// Whether any part calls a function of the C++ library, recognized by its mangled name.
     pub cxx: bool,
     /// Whether any part defines the function that starts a region, and so brings its own run-time.
-    pub own: bool,
+    pub has_own_run_time: bool,
 }
 
-impl Calls {
+impl UsedFeatures {
     /// Scans an object, or all members of an archive.
     ///
     /// # Errors
     /// [`ObjectError::Malformed`] if it is neither.
-    pub fn look(&mut self, bytes: &[u8], path: &str) -> Result<(), ObjectError> {
-        each_object(bytes, path, |object| self.look_at_object(object))
+    pub fn scan(&mut self, bytes: &[u8], path: &str) -> Result<(), ObjectError> {
+        for_each_object(bytes, path, |object| self.scan_object(object))
     }
 
-    fn look_at_object(&mut self, bytes: &[u8]) -> Result<(), object::Error> {
+    fn scan_object(&mut self, bytes: &[u8]) -> Result<(), object::Error> {
         for symbol in ElfFile64::<Endianness>::parse(bytes)?.symbols() {
             let name = symbol.name_bytes().unwrap_or_default();
             if symbol.is_undefined() {
                 let own =
                     [&b"GOMP_"[..], b"omp_", b"tombolo_", b"__tombolo_migrate_", b"__tombolo_omp_thread"];
-                self.some |= own.iter().any(|begin| name.starts_with(begin)) || name == b"pthread_create";
+                self.run_time |= own.iter().any(|begin| name.starts_with(begin)) || name == b"pthread_create";
                 self.cxx |= [&b"_Z"[..], b"__cxa_", b"__gxx_"].iter().any(|begin| name.starts_with(begin));
             } else {
-                self.own |= name == b"GOMP_parallel";
+                self.has_own_run_time |= name == b"GOMP_parallel";
             }
         }
         Ok(())
@@ -405,7 +407,7 @@ impl Calls {
 }
 
 /// Scans an object, or all members of an archive.
-pub(crate) fn each_object(
+pub(crate) fn for_each_object(
     bytes: &[u8],
     path: &str,
     mut look: impl FnMut(&[u8]) -> Result<(), object::Error>,
@@ -424,7 +426,7 @@ pub(crate) fn each_object(
 
 /// File that a linker used, as listed in its trace: an object, or an archive member.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Taken {
+pub enum LinkedFile {
     /// Object file, by its path.
     Object(String),
     /// Member of an archive: path of the archive and name of the member.
@@ -434,12 +436,12 @@ pub enum Taken {
 /// Parses the output of GNU ld's `-t -t`. Omits lines that are neither objects nor members: archives as such,
 /// linker scripts.
 #[must_use]
-pub fn taken(trace: &str) -> Vec<Taken> {
+pub fn parse_trace(trace: &str) -> Vec<LinkedFile> {
     let line = |line: &str| {
         if let Some((archive, member)) = line.strip_prefix('(').and_then(|rest| rest.rsplit_once(')')) {
-            return Some(Taken::Member(archive.to_owned(), member.to_owned()));
+            return Some(LinkedFile::Member(archive.to_owned(), member.to_owned()));
         }
-        line.ends_with(".o").then(|| Taken::Object(line.to_owned()))
+        line.ends_with(".o").then(|| LinkedFile::Object(line.to_owned()))
     };
     trace.lines().filter_map(line).collect()
 }
@@ -449,21 +451,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_linker_took_is_read() {
+    fn linker_trace_is_parsed() {
         let trace = "a/crt1.o\nlibc.a\n(/x/lib (1)/libc.a)printf.lo\nlinker.ld\nb.o\n";
-        let member = |archive: &str, name: &str| Taken::Member(archive.to_owned(), name.to_owned());
+        let member = |archive: &str, name: &str| LinkedFile::Member(archive.to_owned(), name.to_owned());
         assert_eq!(
-            taken(trace),
+            parse_trace(trace),
             [
-                Taken::Object("a/crt1.o".to_owned()),
+                LinkedFile::Object("a/crt1.o".to_owned()),
                 member("/x/lib (1)/libc.a", "printf.lo"),
-                Taken::Object("b.o".to_owned())
+                LinkedFile::Object("b.o".to_owned())
             ]
         );
     }
 
     #[test]
-    fn streams_of_the_c_library_are_of_one_process_and_others_are_not() {
+    fn c_library_streams_are_process_wide() {
         for (id, is_one) in [
             ("libc.a(stdout.lo)#1", true),
             ("libc.a(__environ.lo)#1", true),
@@ -471,12 +473,12 @@ mod tests {
             ("libx.a(stdout.lo)#1", false),
             ("stdout.lo", false),
         ] {
-            assert_eq!(is_of_one_process(id), is_one, "{id}");
+            assert_eq!(is_process_wide(id), is_one, "{id}");
         }
     }
 
     #[test]
-    fn what_is_no_object_is_refused_by_name() {
+    fn non_objects_are_refused_by_name() {
         for bytes in [&b""[..], b"\x7fELF", b"!<arch>\n", &[0; 4096]] {
             let error = Object::read(bytes, "x.o", Owner::Program).unwrap_err();
             assert!(error.to_string().starts_with("x.o is not an ELF object file: "), "{error}");
@@ -487,14 +489,14 @@ mod tests {
     }
 
     #[test]
-    fn what_meets_the_erratum_is_found() {
+    fn erratum_sequences_are_found() {
         // adrp x0; ldr x1, [x2]; ldr x3, [x0, #8]. Then the same with one instruction in between, and with
         // two.
         let (adrp, ldr, offset, nop) = (0x9000_0000_u32, 0xf940_0041, 0xf940_0403, 0xd503_201f);
         let code =
             [adrp, ldr, offset, nop, adrp, ldr, nop, offset, adrp, nop, ldr, adrp, ldr, nop, nop, offset];
         let bytes: Vec<u8> = code.iter().flat_map(|word| word.to_le_bytes()).collect();
-        assert_eq!(meeting_erratum(&bytes), [0, 16]);
-        assert_eq!(meeting_erratum(&bytes[..7]), [0_u64; 0]);
+        assert_eq!(find_erratum_offsets(&bytes), [0, 16]);
+        assert_eq!(find_erratum_offsets(&bytes[..7]), [0_u64; 0]);
     }
 }

@@ -13,8 +13,8 @@ pub use tombolo_machine::build::gcc::InstallationError;
 const LIBRARY: Library = Library {
     what: "C library for OpenMP programs",
     name: "omp",
-    inside: "",
-    proof: "lib/libc.a",
+    subfolder: "",
+    marker_file: "lib/libc.a",
     isas: ISAS,
 };
 
@@ -75,7 +75,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_run_time_is_linked_where_it_is() {
+    fn run_time_is_found_if_installed() {
         let folder = std::env::temp_dir().join(format!("tombolo-omp-{}", std::process::id()));
         let lib = folder.join("omp/aarch64/lib");
         std::fs::create_dir_all(&lib).unwrap();

@@ -19,7 +19,7 @@ pub const BASE: u64 = 0x100_0000;
 
 /// Size of what precedes the first function: the file's headers, and the code that runs before and after
 /// `main`.
-const HEAD_BYTES: u64 = 0x1000;
+const ELF_HEADER_BYTES: u64 = 0x1000;
 
 /// Largest page size of any supported processor.
 pub const PAGE_BYTES: u64 = 0x1_0000;
@@ -28,24 +28,24 @@ pub const PAGE_BYTES: u64 = 0x1_0000;
 const LINE_BYTES: u64 = 64;
 
 /// Space for code that linkers add: veneers for long branches and for processor errata.
-const BRIDGES_BYTES: u64 = 0x1_0000;
+const VENEER_BYTES: u64 = 0x1_0000;
 
 /// Range of a direct call on aarch64.
 const CODE_MAX_BYTES: u64 = 1 << 27;
 
 /// Upper limit of programs: x86-64 code uses 31-bit addresses.
-const END: u64 = 0x7fff_0000;
+const ADDRESS_LIMIT: u64 = 0x7fff_0000;
 
 /// Size of the blocks, in bytes, at whose ends some processors mishandle certain instructions: see
-/// [`Wanted::not_at_ends`].
+/// [`SlotRequest::erratum_offsets`].
 const BLOCK_BYTES: u64 = 0x1000;
 
 /// Offsets of the last two instructions of a block.
-const ENDS: [u64; 2] = [BLOCK_BYTES - 8, BLOCK_BYTES - 4];
+const BLOCK_END_OFFSETS: [u64; 2] = [BLOCK_BYTES - 8, BLOCK_BYTES - 4];
 
 /// Section that needs a slot.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Wanted {
+pub struct SlotRequest {
     /// Identity of the section in all builds.
     pub key: Key,
     /// Area that it belongs to.
@@ -55,17 +55,17 @@ pub struct Wanted {
     /// Alignment in bytes, a power of two.
     pub align: u64,
     /// Offsets of instructions that must not be among the last two of a 4 KiB block: see
-    /// [`crate::input::Section::not_at_ends`].
-    pub not_at_ends: Vec<u64>,
+    /// [`crate::input::Section::erratum_offsets`].
+    pub erratum_offsets: Vec<u64>,
 }
 
 /// Space that a build needs.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Demand {
     /// Sections that need slots.
-    pub places: Vec<Wanted>,
+    pub sections: Vec<SlotRequest>,
     /// Upper bound of the size of unnamed constants, in bytes.
-    pub loose_bytes: u64,
+    pub unnamed_bytes: u64,
     /// Upper bound of the size of unwind tables, in bytes.
     pub unwinding_bytes: u64,
     /// Upper bound of the size of linker-generated sections, in bytes.
@@ -114,7 +114,7 @@ pub struct Plan {
     /// Ranges of the areas, indexed by [`Area`].
     pub areas: [Range; Area::ALL.len()],
     /// Ranges of each build's unnamed constants, in the order of builds.
-    pub loose: Vec<(Isa, Range)>,
+    pub unnamed: Vec<(Isa, Range)>,
     /// Range of the unwind tables.
     pub unwinding: Range,
     /// Range of linker-generated sections.
@@ -139,7 +139,7 @@ pub enum PlanError {
         name: String,
     },
     /// The program exceeds the range of addresses in code.
-    #[error("its code and data take {bytes} bytes, and {} is the most: allocate large arrays with malloc", END - BASE)]
+    #[error("its code and data take {bytes} bytes, and {} is the most: allocate large arrays with malloc", ADDRESS_LIMIT - BASE)]
     TooLarge {
         /// Size of the program's part, in bytes.
         bytes: u64,
@@ -155,42 +155,42 @@ impl Plan {
         let mut plan = Plan {
             slots: BTreeMap::new(),
             areas: [Range::default(); Area::ALL.len()],
-            loose: Vec::new(),
+            unnamed: Vec::new(),
             unwinding: Range::default(),
             linker: Range::default(),
             shared: Range::default(),
         };
         let most = |of: fn(&Demand) -> u64| demands.iter().map(|(_, demand)| of(demand)).max().unwrap_or(0);
-        let mut at = plan.place(Area::Code, demands, BASE + HEAD_BYTES)?;
+        let mut at = plan.assign_slots(Area::Code, demands, BASE + ELF_HEADER_BYTES)?;
         let code = plan.area(Area::Code);
-        if code.len() > CODE_MAX_BYTES - BRIDGES_BYTES {
+        if code.len() > CODE_MAX_BYTES - VENEER_BYTES {
             return Err(PlanError::Code { bytes: code.len() });
         }
-        at = plan.place(Area::Constants, demands, page(at.saturating_add(BRIDGES_BYTES)))?;
+        at = plan.assign_slots(Area::Constants, demands, page_align(at.saturating_add(VENEER_BYTES)))?;
         for (isa, demand) in demands {
-            let range = reserve(at, demand.loose_bytes)?;
-            plan.loose.push((*isa, range));
+            let range = reserve(at, demand.unnamed_bytes)?;
+            plan.unnamed.push((*isa, range));
             at = range.end;
         }
         // The linker generates the index, eight bytes for each function; a function's unwind entry is longer
         // than that.
         plan.unwinding =
             reserve(at, most(|demand| demand.unwinding_bytes).saturating_mul(2).saturating_add(64))?;
-        at = page(plan.unwinding.end);
+        at = page_align(plan.unwinding.end);
         // Offsets of thread-locals are relative to the start of their block.
         let block = at;
-        at = plan.place(Area::ThreadData, demands, block)?;
+        at = plan.assign_slots(Area::ThreadData, demands, block)?;
         let zeros = at;
-        plan.place(Area::ThreadZeros, demands, zeros)?;
+        plan.assign_slots(Area::ThreadZeros, demands, zeros)?;
         plan.linker = reserve(at, most(|demand| demand.linker_bytes).saturating_add(0x1000))?;
-        at = page(plan.linker.end);
-        at = plan.place(Area::PrivateData, demands, at)?;
-        at = plan.place(Area::PrivateZeros, demands, at)?;
-        let shared = page(at);
-        at = plan.place(Area::SharedData, demands, shared)?;
-        at = plan.place(Area::SharedZeros, demands, at)?;
-        plan.shared = Range { start: shared, end: page(at) };
-        fits(plan.shared.end)?;
+        at = page_align(plan.linker.end);
+        at = plan.assign_slots(Area::PrivateData, demands, at)?;
+        at = plan.assign_slots(Area::PrivateZeros, demands, at)?;
+        let shared = page_align(at);
+        at = plan.assign_slots(Area::SharedData, demands, shared)?;
+        at = plan.assign_slots(Area::SharedZeros, demands, at)?;
+        plan.shared = Range { start: shared, end: page_align(at) };
+        check_limit(plan.shared.end)?;
         for ((area, _), slot) in &mut plan.slots {
             if matches!(area, Area::ThreadData | Area::ThreadZeros) {
                 slot.address -= block;
@@ -228,7 +228,8 @@ impl Plan {
             hash.update(slot.address.to_le_bytes());
             hash.update(slot.size.to_le_bytes());
         }
-        for range in self.areas.iter().chain(self.loose.iter().map(|(_, range)| range)).chain([&self.shared])
+        for range in
+            self.areas.iter().chain(self.unnamed.iter().map(|(_, range)| range)).chain([&self.shared])
         {
             hash.update(range.start.to_le_bytes());
             hash.update(range.end.to_le_bytes());
@@ -238,30 +239,31 @@ impl Plan {
 
     /// Assigns slots to the sections of an area, from `start` on; those that all builds have come first.
     /// Returns the end of the area.
-    fn place(&mut self, area: Area, demands: &[(Isa, Demand)], start: u64) -> Result<u64, PlanError> {
-        let mut wanted: BTreeMap<&Key, Vec<(Isa, &Wanted)>> = BTreeMap::new();
+    fn assign_slots(&mut self, area: Area, demands: &[(Isa, Demand)], start: u64) -> Result<u64, PlanError> {
+        let mut requests: BTreeMap<&Key, Vec<(Isa, &SlotRequest)>> = BTreeMap::new();
         // In the order of the first build, which is the order of the sources.
         let mut order: Vec<&Key> = Vec::new();
         for (isa, demand) in demands {
-            for place in demand.places.iter().filter(|place| place.area == area) {
-                let builds = wanted.entry(&place.key).or_default();
+            for place in demand.sections.iter().filter(|place| place.area == area) {
+                let builds = requests.entry(&place.key).or_default();
                 if builds.is_empty() {
                     order.push(&place.key);
                 }
                 builds.push((*isa, place));
             }
         }
-        order.sort_by_key(|key| wanted[key].len() < demands.len());
+        order.sort_by_key(|key| requests[key].len() < demands.len());
         let mut at = start;
         for key in order {
-            let Some(builds) = wanted.remove(key) else { continue };
-            let most = |of: fn(&Wanted) -> u64| builds.iter().map(|(_, place)| of(place)).max().unwrap_or(0);
+            let Some(builds) = requests.remove(key) else { continue };
+            let most =
+                |of: fn(&SlotRequest) -> u64| builds.iter().map(|(_, place)| of(place)).max().unwrap_or(0);
             let align = most(|place| place.align).max(LINE_BYTES);
             let size = most(|place| place.size);
-            let mut address = aligned(at, align)?;
+            let mut address = align_up(at, align)?;
             let mut tries = 0;
-            while builds.iter().any(|(_, place)| place.meets_an_end(address)) {
-                address = aligned(address + 1, align)?;
+            while builds.iter().any(|(_, place)| place.hits_erratum(address)) {
+                address = align_up(address + 1, align)?;
                 tries += 1;
                 if tries > BLOCK_BYTES / LINE_BYTES {
                     return Err(PlanError::NoPlace { name: key.name().to_owned() });
@@ -269,39 +271,39 @@ impl Plan {
             }
             let slot = Slot { address, size, isas: builds.iter().map(|(isa, _)| *isa).collect() };
             // Two sections never share an address, even if they are empty.
-            at = fits(slot.address.saturating_add(size.max(1)))?;
+            at = check_limit(slot.address.saturating_add(size.max(1)))?;
             self.slots.insert((area, key.clone()), slot);
         }
-        let end = aligned(at, LINE_BYTES)?;
+        let end = align_up(at, LINE_BYTES)?;
         self.areas[area as usize] = Range { start, end };
         Ok(end)
     }
 }
 
-impl Wanted {
+impl SlotRequest {
     /// Returns whether one of its sensitive instructions would be at the end of a block.
-    fn meets_an_end(&self, address: u64) -> bool {
+    fn hits_erratum(&self, address: u64) -> bool {
         let at = |offset: &u64| address.wrapping_add(*offset) % BLOCK_BYTES;
-        self.not_at_ends.iter().any(|offset| ENDS.contains(&at(offset)))
+        self.erratum_offsets.iter().any(|offset| BLOCK_END_OFFSETS.contains(&at(offset)))
     }
 }
 
 /// Rounds an address up to a page.
-fn page(at: u64) -> u64 {
+fn page_align(at: u64) -> u64 {
     at.checked_next_multiple_of(PAGE_BYTES).unwrap_or(u64::MAX)
 }
 
-fn aligned(at: u64, align: u64) -> Result<u64, PlanError> {
-    fits(at.checked_next_multiple_of(align).unwrap_or(u64::MAX))
+fn align_up(at: u64, align: u64) -> Result<u64, PlanError> {
+    check_limit(at.checked_next_multiple_of(align).unwrap_or(u64::MAX))
 }
 
-fn fits(at: u64) -> Result<u64, PlanError> {
-    if at <= END { Ok(at) } else { Err(PlanError::TooLarge { bytes: at.saturating_sub(BASE) }) }
+fn check_limit(at: u64) -> Result<u64, PlanError> {
+    if at <= ADDRESS_LIMIT { Ok(at) } else { Err(PlanError::TooLarge { bytes: at.saturating_sub(BASE) }) }
 }
 
 fn reserve(at: u64, bytes: u64) -> Result<Range, PlanError> {
-    let start = aligned(at, LINE_BYTES)?;
-    Ok(Range { start, end: aligned(start.saturating_add(bytes), LINE_BYTES)? })
+    let start = align_up(at, LINE_BYTES)?;
+    Ok(Range { start, end: align_up(start.saturating_add(bytes), LINE_BYTES)? })
 }
 
 #[cfg(test)]
@@ -310,40 +312,42 @@ mod tests {
 
     use super::*;
 
-    fn wanted(name: &str, area: Area, size: u64, align: u64) -> Wanted {
-        Wanted { key: Key::Global(name.to_owned()), area, size, align, not_at_ends: Vec::new() }
+    fn slot_request(name: &str, area: Area, size: u64, align: u64) -> SlotRequest {
+        SlotRequest { key: Key::Global(name.to_owned()), area, size, align, erratum_offsets: Vec::new() }
     }
 
     fn demand() -> impl Strategy<Value = Demand> {
         let place =
             (0_u8..40, 0..Area::ALL.len(), 0_u64..5000, 0_u32..10, prop::collection::vec(0_u64..1250, 0..4));
-        let places = prop::collection::vec(place, 0..60);
-        (places, 0_u64..9000, 0_u64..9000, 0_u64..9000).prop_map(|(places, loose, unwinding, linker)| {
-            let mut seen = std::collections::BTreeSet::new();
-            Demand {
-                places: places
-                    .into_iter()
-                    .map(|(name, area, size, align, words)| Wanted {
-                        not_at_ends: words.into_iter().map(|word| word * 4).collect(),
-                        ..wanted(&format!("f{name}"), Area::ALL[area], size, 1 << align)
-                    })
-                    .filter(|place| seen.insert((place.key.clone(), place.area)))
-                    .collect(),
-                loose_bytes: loose,
-                unwinding_bytes: unwinding,
-                linker_bytes: linker,
-            }
-        })
+        let sections = prop::collection::vec(place, 0..60);
+        (sections, 0_u64..9000, 0_u64..9000, 0_u64..9000).prop_map(
+            |(sections, unnamed, unwinding, linker)| {
+                let mut seen = std::collections::BTreeSet::new();
+                Demand {
+                    sections: sections
+                        .into_iter()
+                        .map(|(name, area, size, align, words)| SlotRequest {
+                            erratum_offsets: words.into_iter().map(|word| word * 4).collect(),
+                            ..slot_request(&format!("f{name}"), Area::ALL[area], size, 1 << align)
+                        })
+                        .filter(|place| seen.insert((place.key.clone(), place.area)))
+                        .collect(),
+                    unnamed_bytes: unnamed,
+                    unwinding_bytes: unwinding,
+                    linker_bytes: linker,
+                }
+            },
+        )
     }
 
     proptest! {
         #[test]
-        fn nothing_overlaps_and_everything_is_where_it_belongs(x86 in demand(), arm in demand()) {
+        fn slots_do_not_overlap_and_are_in_their_area(x86 in demand(), arm in demand()) {
             let demands = [(Isa::X86_64, x86), (Isa::Aarch64, arm)];
             let plan = Plan::new(&demands).unwrap();
             // All address ranges; thread-locals are counted at their initial values.
-            let mut taken: Vec<Range> = plan.loose.iter().map(|(_, range)| *range).collect();
-            taken.extend([plan.unwinding, plan.linker, Range { start: BASE, end: BASE + HEAD_BYTES }]);
+            let mut taken: Vec<Range> = plan.unnamed.iter().map(|(_, range)| *range).collect();
+            taken.extend([plan.unwinding, plan.linker, Range { start: BASE, end: BASE + ELF_HEADER_BYTES }]);
             for ((area, _), slot) in &plan.slots {
                 let block = if matches!(area, Area::ThreadData | Area::ThreadZeros) { plan.thread_block() } else { 0 };
                 let start = block + slot.address;
@@ -361,12 +365,12 @@ mod tests {
                 prop_assert!(pair[0].end <= pair[1].start, "{:?} {:?}", pair[0], pair[1]);
             }
             for (isa, demand) in &demands {
-                for place in &demand.places {
+                for place in &demand.sections {
                     let slot = plan.slot(place.area, &place.key).unwrap();
                     prop_assert!(slot.size >= place.size && slot.isas.contains(isa));
                     prop_assert!(slot.address.is_multiple_of(place.align));
                     let thread = matches!(place.area, Area::ThreadData | Area::ThreadZeros);
-                    prop_assert!(thread || !place.meets_an_end(slot.address));
+                    prop_assert!(thread || !place.hits_erratum(slot.address));
                 }
             }
             for at in [plan.shared.start, plan.shared.end, plan.area(Area::PrivateData).start, plan.thread_block()] {
@@ -380,49 +384,50 @@ mod tests {
     }
 
     fn one(area: Area, size: u64) -> [(Isa, Demand); 1] {
-        let places = vec![wanted("big", area, size, 16)];
-        [(Isa::X86_64, Demand { places, ..Demand::default() })]
+        let sections = vec![slot_request("big", area, size, 16)];
+        [(Isa::X86_64, Demand { sections, ..Demand::default() })]
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn oversized_programs_are_refused() {
         assert!(Plan::new(&one(Area::SharedZeros, 0x7d00_0000)).is_ok());
         let refused = Plan::new(&one(Area::SharedZeros, 0x7fff_0000)).unwrap_err().to_string();
         assert!(refused.contains("allocate large arrays with malloc"), "{refused}");
         assert!(matches!(Plan::new(&one(Area::SharedData, u64::MAX)), Err(PlanError::TooLarge { .. })));
-        assert!(Plan::new(&one(Area::Code, CODE_MAX_BYTES - BRIDGES_BYTES - LINE_BYTES)).is_ok());
+        assert!(Plan::new(&one(Area::Code, CODE_MAX_BYTES - VENEER_BYTES - LINE_BYTES)).is_ok());
         assert!(matches!(Plan::new(&one(Area::Code, CODE_MAX_BYTES)), Err(PlanError::Code { .. })));
     }
 
     #[test]
-    fn a_slot_is_as_large_as_the_largest_build_and_the_plan_names_who_has_it() {
+    fn slot_has_the_largest_size_and_lists_its_builds() {
         let build = |name: &str, size| Demand {
-            places: vec![wanted(name, Area::Code, 1, 1), wanted("f", Area::Code, size, 1)],
+            sections: vec![slot_request(name, Area::Code, 1, 1), slot_request("f", Area::Code, size, 1)],
             ..Demand::default()
         };
         let plan = Plan::new(&[(Isa::X86_64, build("only_x86", 10)), (Isa::Aarch64, build("only_arm", 100))])
             .unwrap();
         let slot = |name: &str| plan.slot(Area::Code, &Key::Global(name.to_owned())).unwrap();
         // Functions that both builds have come first.
-        assert_eq!((slot("f").address, slot("f").size), (BASE + HEAD_BYTES, 100));
-        assert_eq!(slot("only_x86").address, BASE + HEAD_BYTES + 128);
-        assert_eq!(slot("only_arm").address, BASE + HEAD_BYTES + 192);
+        assert_eq!((slot("f").address, slot("f").size), (BASE + ELF_HEADER_BYTES, 100));
+        assert_eq!(slot("only_x86").address, BASE + ELF_HEADER_BYTES + 128);
+        assert_eq!(slot("only_arm").address, BASE + ELF_HEADER_BYTES + 192);
         assert_eq!(slot("only_arm").isas, [Isa::Aarch64]);
     }
 
     #[test]
-    fn no_instruction_is_where_some_processors_do_not_bear_it() {
-        let far = BLOCK_BYTES - HEAD_BYTES % BLOCK_BYTES;
-        let place = |not_at_ends| {
-            let places = vec![Wanted { not_at_ends, ..wanted("f", Area::Code, 0x3000, 16) }];
-            Plan::new(&[(Isa::Aarch64, Demand { places, ..Demand::default() })])
+    fn erratum_offsets_are_avoided() {
+        let far = BLOCK_BYTES - ELF_HEADER_BYTES % BLOCK_BYTES;
+        let place = |erratum_offsets| {
+            let sections = vec![SlotRequest { erratum_offsets, ..slot_request("f", Area::Code, 0x3000, 16) }];
+            Plan::new(&[(Isa::Aarch64, Demand { sections, ..Demand::default() })])
         };
-        let address = |not_at_ends| place(not_at_ends).unwrap().slots.values().next().unwrap().address;
-        let first = BASE + HEAD_BYTES;
+        let address =
+            |erratum_offsets| place(erratum_offsets).unwrap().slots.values().next().unwrap().address;
+        let first = BASE + ELF_HEADER_BYTES;
         assert_eq!(address(vec![far - 12, 4, far + 64]), first);
         assert_eq!(address(vec![far - 8]), first + 64);
         assert_eq!(address(vec![far - 4, far - 4 - 64]), first + 128);
-        let everywhere = (0..0x1000).step_by(4).collect();
-        assert!(matches!(place(everywhere), Err(PlanError::NoPlace { .. })));
+        let all_offsets = (0..0x1000).step_by(4).collect();
+        assert!(matches!(place(all_offsets), Err(PlanError::NoPlace { .. })));
     }
 }

@@ -24,7 +24,7 @@ pub const LAYOUT_ID: &str = "__tombolo_omp_layout_id";
 
 /// Returns the section with the unnamed constants of a build, its own or a copy.
 #[must_use]
-pub fn loose_section(isa: Isa) -> String {
+pub fn unnamed_section(isa: Isa) -> String {
     format!(".rodata.{}", isa.name())
 }
 
@@ -61,8 +61,8 @@ pub fn script(plan: &Plan, isa: Isa, inputs: &[Input<'_>], has_run_time: bool) -
     slots.write(&mut text, Area::Code, ".text", ":code", None);
     let constants = plan.area(Area::Constants);
     slots.write(&mut text, Area::Constants, ".rodata", ":constants", Some(constants.len()));
-    for (of, range) in &plan.loose {
-        loose(&mut text, (*of, *range), (*of == isa).then_some(inputs));
+    for (of, range) in &plan.unnamed {
+        write_unnamed_constants(&mut text, (*of, *range), (*of == isa).then_some(inputs));
     }
     let _ = writeln!(
         text,
@@ -76,7 +76,7 @@ pub fn script(plan: &Plan, isa: Isa, inputs: &[Input<'_>], has_run_time: bool) -
     // The thread-local block starts at the planned address in every build, even if it starts with zeros.
     slots.write(&mut text, Area::ThreadData, ".tdata", ":linker :thread", Some(data.len()));
     slots.write(&mut text, Area::ThreadZeros, ".tbss", ":linker :thread", Some(zeros.len()));
-    linker_sections(&mut text, plan.linker.start, has_run_time);
+    write_linker_sections(&mut text, plan.linker.start, has_run_time);
     slots.write(&mut text, Area::PrivateData, ".data", ":private", None);
     slots.write(&mut text, Area::PrivateZeros, ".bss", ":private", None);
     if shared {
@@ -92,14 +92,14 @@ pub fn script(plan: &Plan, isa: Isa, inputs: &[Input<'_>], has_run_time: bool) -
 }
 
 /// Writes the section of unnamed constants: a build's own, or space for a copy of another's.
-fn loose(text: &mut String, (isa, range): (Isa, Range), own: Option<&[Input<'_>]>) {
+fn write_unnamed_constants(text: &mut String, (isa, range): (Isa, Range), own: Option<&[Input<'_>]>) {
     if range.is_empty() {
         return;
     }
-    let _ = writeln!(text, "  {} {:#x} : {{", loose_section(isa), range.start);
+    let _ = writeln!(text, "  {} {:#x} : {{", unnamed_section(isa), range.start);
     for input in own.unwrap_or_default() {
-        for section in &input.object.loose_constants {
-            let _ = writeln!(text, "    KEEP({}({}))", input.file, quoted(section));
+        for section in &input.object.unnamed_constants {
+            let _ = writeln!(text, "    KEEP({}({}))", input.file, quote_section(section));
         }
     }
     // One byte of data, so that the section takes space in the file.
@@ -111,7 +111,7 @@ fn loose(text: &mut String, (isa, range): (Isa, Range), own: Option<&[Input<'_>]
 
 /// Writes the linker-generated sections, and the arrays that libraries iterate over by their boundary
 /// symbols.
-fn linker_sections(text: &mut String, start: u64, has_run_time: bool) {
+fn write_linker_sections(text: &mut String, start: u64, has_run_time: bool) {
     let _ = writeln!(text, "  .preinit_array {start:#x} : {{");
     text.push_str(
         "    PROVIDE_HIDDEN(__preinit_array_start = .);\n    KEEP(*(.preinit_array))\n    \
@@ -168,7 +168,8 @@ impl<'a> Slots<'a> {
         let origin = if thread { range.start - self.plan.thread_block() } else { range.start };
         let _ = writeln!(text, "  {name} {:#x} : {{", range.start);
         for (address, file, section) in slots {
-            let _ = writeln!(text, "    . = {:#x}; KEEP({file}({}))", address - origin, quoted(section));
+            let _ =
+                writeln!(text, "    . = {:#x}; KEEP({file}({}))", address - origin, quote_section(section));
         }
         if let Some(length) = length {
             let _ = writeln!(text, "    . = {length:#x};");
@@ -178,7 +179,7 @@ impl<'a> Slots<'a> {
 }
 
 /// Quotes a section's name so that the pattern matches only that name.
-fn quoted(section: &str) -> String {
+fn quote_section(section: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "._$-".contains(c);
     if section.chars().all(plain) { section.to_owned() } else { format!("\"{section}\"") }
 }

@@ -18,7 +18,7 @@ pub struct SymbolsError {
 }
 
 /// Symbols that linkers define: boundaries of arrays, and tables of which each build has its own.
-const OF_LINKERS: [&str; 8] = [
+const LINKER_SYMBOLS: [&str; 8] = [
     "_GLOBAL_OFFSET_TABLE_",
     "_TLS_MODULE_BASE_",
     "__preinit_array_start",
@@ -30,13 +30,13 @@ const OF_LINKERS: [&str; 8] = [
 ];
 
 /// Identity of a symbol across builds: its name, the source if it is local, and the number of earlier ones.
-type Name = (String, Option<String>, usize);
+type SymbolKey = (String, Option<String>, usize);
 
 /// Symbols of a linked build, with their addresses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Symbols {
     isa: Isa,
-    addresses: BTreeMap<Name, u64>,
+    addresses: BTreeMap<SymbolKey, u64>,
 }
 
 /// Symbol whose address differs between builds.
@@ -99,7 +99,7 @@ impl Symbols {
             }
             let placed = matches!(symbol.section(), SymbolSection::Section(_));
             if !placed
-                || OF_LINKERS.contains(&name)
+                || LINKER_SYMBOLS.contains(&name)
                 || symbol.kind() == SymbolKind::Section
                 || name.is_empty()
                 || name.starts_with('$')
@@ -117,7 +117,7 @@ impl Symbols {
 
     /// Returns the outlined functions as source and name without compiler suffixes.
     fn outlined(&self) -> BTreeSet<(String, String)> {
-        let of = |(name, file, _): &Name| {
+        let of = |(name, file, _): &SymbolKey| {
             Some((file.clone().unwrap_or_default(), outlined_name(name)?.to_owned()))
         };
         self.addresses.keys().filter_map(of).collect()
@@ -132,25 +132,25 @@ impl Symbols {
 
 /// Compares builds. Outlined functions that some builds lack are refused.
 #[must_use]
-pub fn agreement(builds: &[Symbols]) -> (Agreement, Vec<Refusal>) {
+pub fn compare_symbols(builds: &[Symbols]) -> (Agreement, Vec<Refusal>) {
     let mut agreement = Agreement::default();
     let Some((first, others)) = builds.split_first() else { return (agreement, Vec::new()) };
     for (key, address) in &first.addresses {
-        let elsewhere: Option<Vec<u64>> =
+        let other_addresses: Option<Vec<u64>> =
             others.iter().map(|other| other.addresses.get(key).copied()).collect();
-        let Some(elsewhere) = elsewhere else { continue };
+        let Some(other_addresses) = other_addresses else { continue };
         agreement.common += 1;
-        if elsewhere.iter().all(|other| other == address) {
+        if other_addresses.iter().all(|other| other == address) {
             agreement.equal += 1;
         } else {
-            let addresses = [*address].into_iter().chain(elsewhere).collect();
+            let addresses = [*address].into_iter().chain(other_addresses).collect();
             agreement.different.push(Different { name: key.0.clone(), file: key.1.clone(), addresses });
         }
     }
     for build in builds {
-        let everywhere = |key: &Name| builds.iter().all(|other| other.addresses.contains_key(key));
+        let in_all_builds = |key: &SymbolKey| builds.iter().all(|other| other.addresses.contains_key(key));
         let names: Vec<String> =
-            build.addresses.keys().filter(|key| !everywhere(key)).map(|key| key.0.clone()).collect();
+            build.addresses.keys().filter(|key| !in_all_builds(key)).map(|key| key.0.clone()).collect();
         if !names.is_empty() {
             agreement.only.push(Only { isa: build.isa.name(), names });
         }
@@ -187,7 +187,7 @@ pub fn agreement(builds: &[Symbols]) -> (Agreement, Vec<Refusal>) {
 ///
 /// # Errors
 /// [`SymbolsError`] if the file is malformed.
-pub fn names(isa: Isa, bytes: &[u8]) -> Result<HashSet<String>, SymbolsError> {
+pub fn defined_symbols(isa: Isa, bytes: &[u8]) -> Result<HashSet<String>, SymbolsError> {
     let unreadable = |error: object::Error| SymbolsError { isa, message: error.to_string() };
     let file = ElfFile64::<Endianness>::parse(bytes).map_err(unreadable)?;
     let defined = file.symbols().filter(|symbol| symbol.is_definition());
@@ -197,7 +197,7 @@ pub fn names(isa: Isa, bytes: &[u8]) -> Result<HashSet<String>, SymbolsError> {
 /// Returns the byte range of a section in the file of a linked build; `None` if the section is absent or
 /// takes no bytes there.
 #[must_use]
-pub fn section_in_file(bytes: &[u8], name: &str) -> Option<std::ops::Range<usize>> {
+pub fn section_file_range(bytes: &[u8], name: &str) -> Option<std::ops::Range<usize>> {
     let file = ElfFile64::<Endianness>::parse(bytes).ok()?;
     let (start, length) = file.section_by_name(name)?.file_range()?;
     let (start, end) = (usize::try_from(start).ok()?, usize::try_from(start.checked_add(length)?).ok()?);
@@ -206,7 +206,7 @@ pub fn section_in_file(bytes: &[u8], name: &str) -> Option<std::ops::Range<usize
 
 /// Returns the byte range in the file for `length` bytes at an address.
 #[must_use]
-pub fn address_in_file(bytes: &[u8], address: u64, length: usize) -> Option<std::ops::Range<usize>> {
+pub fn address_file_range(bytes: &[u8], address: u64, length: usize) -> Option<std::ops::Range<usize>> {
     let file = ElfFile64::<Endianness>::parse(bytes).ok()?;
     let section = file.sections().find(|section| {
         section.address() != 0 && address.checked_sub(section.address()).is_some_and(|at| at < section.size())
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn what_differs_and_what_is_missing_is_named() {
+    fn differing_and_missing_symbols_are_listed() {
         let x86 = build(
             Isa::X86_64,
             &[
@@ -254,7 +254,7 @@ mod tests {
                 ("main._omp_fn.0", Some("b.c"), 7),
             ],
         );
-        let (agreement, refused) = agreement(&[x86, arm]);
+        let (agreement, refused) = compare_symbols(&[x86, arm]);
         assert_eq!((agreement.common, agreement.equal, agreement.outlined), (3, 2, 1));
         assert_eq!(agreement.different[0].file.as_deref(), Some("b.c"));
         assert_eq!(agreement.different[0].addresses, [3, 9]);
@@ -270,9 +270,9 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_found_in_what_is_no_program() {
+    fn non_programs_contain_nothing() {
         assert!(Symbols::read(Isa::X86_64, b"nothing", &HashMap::new()).is_err());
-        assert_eq!(section_in_file(b"nothing", ".text"), None);
-        assert_eq!(address_in_file(b"nothing", 1, 1), None);
+        assert_eq!(section_file_range(b"nothing", ".text"), None);
+        assert_eq!(address_file_range(b"nothing", 1, 1), None);
     }
 }

@@ -5,13 +5,13 @@ use std::time::{Duration, Instant};
 use tombolo::names::Record;
 use tombolo::{ChannelOptions, Domain, DomainId};
 
-use crate::report::{ProcessReport, Reader};
-use crate::{ASK, NAMES, name_of};
+use crate::report::{Decoder, ProcessReport};
+use crate::{NAME_PREFIX, REPORT_REQUEST, hub_name};
 
 /// Timeout of a query: the hub queries the processes of its job in turn.
-const WITHIN: Duration = Duration::from_secs(5);
+const QUERY_TIMEOUT: Duration = Duration::from_secs(5);
 /// Maximum number of messages of a report.
-const MESSAGES: usize = 65_536;
+const MESSAGES_MAX: usize = 65_536;
 
 /// Error of a query for a job's report.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -41,7 +41,7 @@ pub enum Error {
     #[error(
         "domain {domain} on the name {name} does not answer as a job does: it may be of another version of Tombolo"
     )]
-    Unclear {
+    InvalidReply {
         /// Domain that was queried.
         domain: DomainId,
         /// Name of the domain's hub.
@@ -54,10 +54,10 @@ pub enum Error {
 /// # Errors
 /// [`Error`], also if a running job does not answer.
 pub fn list(domain: &Domain) -> Result<Vec<(DomainId, ProcessReport)>, Error> {
-    let records = domain.names().find(&format!("r'^{NAMES}'"))?;
+    let records = domain.names().find(&format!("r'^{NAME_PREFIX}'"))?;
     let mut jobs = Vec::new();
-    for (job, record) in records.iter().filter_map(job_of) {
-        match ask(domain, job, &record.name) {
+    for (job, record) in records.iter().filter_map(owner_of_hub) {
+        match query(domain, job, &record.name) {
             Ok(report) => jobs.push((job, report)),
             Err(Error::Tombolo(error)) if has_ended(domain, &record.name, &error) => {}
             Err(error) => return Err(error),
@@ -71,15 +71,15 @@ pub fn list(domain: &Domain) -> Result<Vec<(DomainId, ProcessReport)>, Error> {
 ///
 /// # Errors
 /// [`Error`].
-pub fn of(domain: &Domain, job: DomainId) -> Result<ProcessReport, Error> {
-    let name = name_of(job);
-    let records = domain.names().find(&format!("r'^{NAMES}'"))?;
-    if records.iter().filter_map(job_of).any(|(of, _)| of == job) {
-        return ask(domain, job, &name);
+pub fn report_of(domain: &Domain, job: DomainId) -> Result<ProcessReport, Error> {
+    let name = hub_name(job);
+    let records = domain.names().find(&format!("r'^{NAME_PREFIX}'"))?;
+    if records.iter().filter_map(owner_of_hub).any(|(of, _)| of == job) {
+        return query(domain, job, &name);
     }
-    let wanted = job.to_string();
+    let job_name = job.to_string();
     let is_worker =
-        |report: &ProcessReport| report.nodes.iter().any(|node| node.domain.as_deref() == Some(&*wanted));
+        |report: &ProcessReport| report.nodes.iter().any(|node| node.domain.as_deref() == Some(&*job_name));
     match list(domain)?.into_iter().find(|(_, report)| is_worker(report)) {
         Some((of, _)) => Err(Error::Worker { domain: job, job: of }),
         None => Err(Error::NoJob { domain: job }),
@@ -87,8 +87,8 @@ pub fn of(domain: &Domain, job: DomainId) -> Result<ProcessReport, Error> {
 }
 
 /// Returns the owner of a record, if the record is that of the owner's hub.
-fn job_of(record: &Record) -> Option<(DomainId, &Record)> {
-    let owner = record.owner.filter(|owner| record.name == name_of(*owner))?;
+fn owner_of_hub(record: &Record) -> Option<(DomainId, &Record)> {
+    let owner = record.owner.filter(|owner| record.name == hub_name(*owner))?;
     record.endpoint.then_some((owner, record))
 }
 
@@ -97,19 +97,19 @@ fn has_ended(domain: &Domain, name: &str, error: &tombolo::Error) -> bool {
         || domain.names().find(name).is_ok_and(|found| found.is_empty())
 }
 
-fn ask(domain: &Domain, job: DomainId, name: &str) -> Result<ProcessReport, Error> {
-    let unclear = || Error::Unclear { domain: job, name: name.to_owned() };
-    let deadline = Instant::now() + WITHIN;
+fn query(domain: &Domain, job: DomainId, name: &str) -> Result<ProcessReport, Error> {
+    let invalid_reply = || Error::InvalidReply { domain: job, name: name.to_owned() };
+    let deadline = Instant::now() + QUERY_TIMEOUT;
     let mut channel =
-        ChannelOptions::default().spin_ns(0).connect(&domain.clone().with_timeout(WITHIN), name)?;
-    channel.within(WITHIN).send(ASK)?;
-    let (mut reader, mut bytes) = (Reader::default(), Vec::new());
-    for _ in 0..MESSAGES {
+        ChannelOptions::default().spin_ns(0).connect(&domain.clone().with_timeout(QUERY_TIMEOUT), name)?;
+    channel.within(QUERY_TIMEOUT).send(REPORT_REQUEST)?;
+    let (mut decoder, mut bytes) = (Decoder::default(), Vec::new());
+    for _ in 0..MESSAGES_MAX {
         let left = deadline.saturating_duration_since(Instant::now());
         channel.within(left).recv_into(&mut bytes)?;
-        if reader.take(&bytes).ok_or_else(unclear)? {
-            return reader.report().ok_or_else(unclear);
+        if decoder.decode(&bytes).ok_or_else(invalid_reply)? {
+            return decoder.finish().ok_or_else(invalid_reply);
         }
     }
-    Err(unclear())
+    Err(invalid_reply())
 }

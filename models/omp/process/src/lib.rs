@@ -1,25 +1,25 @@
 //! Reports that show a job with threads on several nodes as one process, and queries for them.
 //!
-//! The hub of a job listens under a name of the machine ([`name_of`]). A peer that connects and sends [`ASK`]
-//! receives messages of text lines, the last of which is `end` ([`report`]). A job that is not queried has no
-//! overhead.
+//! The hub of a job listens under a name of the machine ([`hub_name`]). A peer that connects and sends
+//! [`REPORT_REQUEST`] receives messages of text lines, the last of which is `end` ([`report`]). A job that is
+//! not queried has no overhead.
 
 mod ask;
 pub mod report;
 
-pub use ask::{Error, list, of};
+pub use ask::{Error, list, report_of};
 pub use report::{NodeReport, ProcessReport, Role, State, ThreadReport};
 
 use tombolo::DomainId;
 
 /// Prefix of the names under which hubs of jobs listen.
-const NAMES: &str = "process/";
+const NAME_PREFIX: &str = "process/";
 
 /// Request that a peer sends to a hub.
-pub const ASK: &[u8] = b"threads 1";
+pub const REPORT_REQUEST: &[u8] = b"threads 1";
 
 /// Returns the name of the hub of the job whose program is this domain.
 #[must_use]
-pub fn name_of(domain: DomainId) -> String {
-    format!("{NAMES}{domain}")
+pub fn hub_name(domain: DomainId) -> String {
+    format!("{NAME_PREFIX}{domain}")
 }

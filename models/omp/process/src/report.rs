@@ -2,22 +2,22 @@
 //!
 //! ```text
 //! process PID
-//! program TEXT
-//! folder TEXT
+//! program TEXT_BYTES_MAX
+//! folder TEXT_BYTES_MAX
 //! node NAME ISA PROCESSORS DOMAIN          in the order of their numbers; DOMAIN may be -
-//! descriptor NUMBER TEXT
+//! descriptor NUMBER TEXT_BYTES_MAX
 //! thread NUMBER ROLE MEMBER HANDLE MADE ON STATE TIME_NS MOVES FUNCTION    FUNCTION may be -
 //! end
 //! ```
 
 /// Maximum number of nodes of a job.
-const NODES: usize = 64;
+const NODES_MAX: usize = 64;
 /// Maximum number of threads, and of descriptors, in a report.
-const ROWS: usize = 65_536;
+const ROWS_MAX: usize = 65_536;
 /// Maximum length of a text in bytes; longer ones are truncated.
-const TEXT: usize = 512;
+const TEXT_BYTES_MAX: usize = 512;
 /// Maximum size of a message in bytes, unless a single line is longer.
-const MESSAGE: usize = 1024;
+const MESSAGE_BYTES: usize = 1024;
 
 /// Role of a thread in the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -96,13 +96,13 @@ pub struct ThreadReport {
     /// Role in the program.
     pub role: Role,
     /// Thread number in its team, for a worker.
-    pub member: u32,
+    pub team_number: u32,
     /// Handle as returned by `pthread_self` on its node.
     pub handle: u64,
     /// Node on which it was created, an index into the report's nodes.
-    pub made: usize,
+    pub home_node: usize,
     /// Node on which it is now, an index into the report's nodes.
-    pub on: usize,
+    pub node: usize,
     /// Current state.
     pub state: State,
     /// Processor time on all nodes, in nanoseconds.
@@ -131,8 +131,8 @@ pub struct ProcessReport {
 }
 
 /// Encodes text at the end of a line: truncates it and replaces control characters.
-fn rest(text: &str) -> String {
-    let mut end = text.len().min(TEXT);
+fn encode_text(text: &str) -> String {
+    let mut end = text.len().min(TEXT_BYTES_MAX);
     while !text.is_char_boundary(end) {
         end -= 1;
     }
@@ -140,44 +140,49 @@ fn rest(text: &str) -> String {
 }
 
 /// Encodes text as one word.
-fn word(text: &str) -> String {
-    let text: String = rest(text).chars().map(|each| if each == ' ' { '_' } else { each }).collect();
+fn encode_word(text: &str) -> String {
+    let text: String = encode_text(text).chars().map(|each| if each == ' ' { '_' } else { each }).collect();
     if text.is_empty() { "-".to_owned() } else { text }
 }
 
-fn optional(text: Option<&str>) -> String {
-    text.map_or_else(|| "-".to_owned(), word)
+fn encode_optional(text: Option<&str>) -> String {
+    text.map_or_else(|| "-".to_owned(), encode_word)
 }
 
 impl ThreadReport {
-    fn line(&self) -> String {
-        let ThreadReport { number, member, handle, made, on, time_ns, moves, .. } = self;
+    fn encode(&self) -> String {
+        let ThreadReport { number, team_number, handle, home_node, node, time_ns, moves, .. } = self;
         let (role, state) = (self.role.name(), self.state.name());
-        let function = optional(self.function.as_deref());
-        format!("thread {number} {role} {member} {handle} {made} {on} {state} {time_ns} {moves} {function}")
+        let function = encode_optional(self.function.as_deref());
+        format!(
+            "thread {number} {role} {team_number} {handle} {home_node} {node} {state} {time_ns} {moves} {function}"
+        )
     }
 }
 
 impl ProcessReport {
     /// Encodes the report as messages.
     #[must_use]
-    pub fn messages(&self) -> Vec<Vec<u8>> {
+    pub fn to_messages(&self) -> Vec<Vec<u8>> {
         let mut lines = vec![
             format!("process {}", self.pid),
-            format!("program {}", rest(&self.program)),
-            format!("folder {}", rest(&self.folder)),
+            format!("program {}", encode_text(&self.program)),
+            format!("folder {}", encode_text(&self.folder)),
         ];
         lines.extend(self.nodes.iter().map(|node| {
-            let (name, isa, domain) = (word(&node.name), word(&node.isa), optional(node.domain.as_deref()));
+            let (name, isa, domain) =
+                (encode_word(&node.name), encode_word(&node.isa), encode_optional(node.domain.as_deref()));
             format!("node {name} {isa} {} {domain}", node.processors)
         }));
-        lines.extend(self.descriptors.iter().map(|(number, of)| format!("descriptor {number} {}", rest(of))));
-        lines.extend(self.threads.iter().map(ThreadReport::line));
+        lines.extend(
+            self.descriptors.iter().map(|(number, of)| format!("descriptor {number} {}", encode_text(of))),
+        );
+        lines.extend(self.threads.iter().map(ThreadReport::encode));
         lines.push("end".to_owned());
         let mut messages: Vec<Vec<u8>> = Vec::new();
         for line in lines {
             match messages.last_mut() {
-                Some(last) if last.len() + line.len() < MESSAGE => {
+                Some(last) if last.len() + line.len() < MESSAGE_BYTES => {
                     last.push(b'\n');
                     last.extend(line.bytes());
                 }
@@ -190,44 +195,44 @@ impl ProcessReport {
 
 /// Decoder of a report. Its messages come from another program, so everything in them is validated.
 #[derive(Debug, Default)]
-pub struct Reader {
+pub struct Decoder {
     report: ProcessReport,
     ended: bool,
 }
 
-impl Reader {
+impl Decoder {
     /// Decodes a message. Returns whether it was the last; `None` if it is invalid.
-    pub fn take(&mut self, message: &[u8]) -> Option<bool> {
+    pub fn decode(&mut self, message: &[u8]) -> Option<bool> {
         for line in std::str::from_utf8(message).ok()?.split('\n') {
             if self.ended {
                 return None;
             }
-            self.line(line)?;
+            self.decode_line(line)?;
         }
         Some(self.ended)
     }
 
     /// Returns the report after its last message; `None` if it is incomplete or inconsistent.
     #[must_use]
-    pub fn report(self) -> Option<ProcessReport> {
+    pub fn finish(self) -> Option<ProcessReport> {
         let nodes = self.report.nodes.len();
-        let is_right = |thread: &ThreadReport| thread.made < nodes && thread.on < nodes;
-        (self.ended && self.report.threads.iter().all(is_right)).then_some(self.report)
+        let has_valid_nodes = |thread: &ThreadReport| thread.home_node < nodes && thread.node < nodes;
+        (self.ended && self.report.threads.iter().all(has_valid_nodes)).then_some(self.report)
     }
 
-    fn line(&mut self, line: &str) -> Option<()> {
+    fn decode_line(&mut self, line: &str) -> Option<()> {
         let (kind, text) = line.split_once(' ').unwrap_or((line, ""));
         let report = &mut self.report;
         match kind {
             "process" => report.pid = text.parse().ok()?,
             "program" => text.clone_into(&mut report.program),
             "folder" => text.clone_into(&mut report.folder),
-            "node" if report.nodes.len() < NODES => report.nodes.push(node(text)?),
-            "descriptor" if report.descriptors.len() < ROWS => {
+            "node" if report.nodes.len() < NODES_MAX => report.nodes.push(decode_node(text)?),
+            "descriptor" if report.descriptors.len() < ROWS_MAX => {
                 let (number, of) = text.split_once(' ')?;
                 report.descriptors.push((number.parse().ok()?, of.to_owned()));
             }
-            "thread" if report.threads.len() < ROWS => report.threads.push(thread(text)?),
+            "thread" if report.threads.len() < ROWS_MAX => report.threads.push(decode_thread(text)?),
             "end" => self.ended = true,
             _ => return None,
         }
@@ -235,33 +240,39 @@ impl Reader {
     }
 }
 
-fn name(word: &str) -> Option<String> {
+fn decode_optional(word: &str) -> Option<String> {
     (word != "-").then(|| word.to_owned())
 }
 
-fn node(text: &str) -> Option<NodeReport> {
+fn decode_node(text: &str) -> Option<NodeReport> {
     let words: Vec<&str> = text.split(' ').collect();
-    let [called, isa, processors, domain] = words[..] else { return None };
+    let [node_name, isa, processors, domain] = words[..] else { return None };
     let processors = processors.parse().ok()?;
-    Some(NodeReport { name: called.to_owned(), isa: isa.to_owned(), processors, domain: name(domain) })
+    Some(NodeReport {
+        name: node_name.to_owned(),
+        isa: isa.to_owned(),
+        processors,
+        domain: decode_optional(domain),
+    })
 }
 
-fn thread(text: &str) -> Option<ThreadReport> {
+fn decode_thread(text: &str) -> Option<ThreadReport> {
     let words: Vec<&str> = text.split(' ').collect();
-    let [number, role, member, handle, made, on, state, time_ns, moves, function] = words[..] else {
+    let [number, role, team_number, handle, home_node, node, state, time_ns, moves, function] = words[..]
+    else {
         return None;
     };
     Some(ThreadReport {
         number: number.parse().ok()?,
         role: Role::ALL.into_iter().find(|of| of.name() == role)?,
-        member: member.parse().ok()?,
+        team_number: team_number.parse().ok()?,
         handle: handle.parse().ok()?,
-        made: made.parse().ok()?,
-        on: on.parse().ok()?,
+        home_node: home_node.parse().ok()?,
+        node: node.parse().ok()?,
         state: State::ALL.into_iter().find(|of| of.name() == state)?,
         time_ns: time_ns.parse().ok()?,
         moves: moves.parse().ok()?,
-        function: name(function),
+        function: decode_optional(function),
     })
 }
 
@@ -281,10 +292,10 @@ mod tests {
         let thread = |number: u32| ThreadReport {
             number,
             role: Role::ALL[number as usize % 3],
-            member: number / 4,
+            team_number: number / 4,
             handle: 1 << 40 | u64::from(number),
-            made: 0,
-            on: number as usize % 2,
+            home_node: 0,
+            node: number as usize % 2,
             state: State::ALL[number as usize % 5],
             time_ns: u64::MAX,
             moves: u64::from(number),
@@ -300,51 +311,51 @@ mod tests {
         }
     }
 
-    fn read(messages: &[Vec<u8>]) -> Option<ProcessReport> {
-        let mut reader = Reader::default();
+    fn decode_all(messages: &[Vec<u8>]) -> Option<ProcessReport> {
+        let mut decoder = Decoder::default();
         let last = messages.len() - 1;
         for (index, message) in messages.iter().enumerate() {
-            assert_eq!(reader.take(message)?, index == last);
+            assert_eq!(decoder.decode(message)?, index == last);
         }
-        reader.report()
+        decoder.finish()
     }
 
     #[test]
-    fn a_report_is_read_as_it_was_written() {
+    fn report_is_decoded_as_it_was_encoded() {
         for threads in [0, 1, 9, 500] {
             let report = report(threads);
-            let messages = report.messages();
-            assert!(messages.iter().all(|message| message.len() <= MESSAGE));
-            assert_eq!(read(&messages), Some(report), "{threads}");
+            let messages = report.to_messages();
+            assert!(messages.iter().all(|message| message.len() <= MESSAGE_BYTES));
+            assert_eq!(decode_all(&messages), Some(report), "{threads}");
         }
     }
 
     #[test]
-    fn what_a_line_cannot_carry_is_replaced() {
+    fn unencodable_characters_are_replaced() {
         let mut report = report(1);
-        report.program = format!("a\nb{}", "é".repeat(TEXT));
+        report.program = format!("a\nb{}", "é".repeat(TEXT_BYTES_MAX));
         report.threads[0].function = Some("operator new".into());
-        let read = read(&report.messages()).unwrap();
+        let decoded = decode_all(&report.to_messages()).unwrap();
         assert!(
-            read.program.starts_with("a\u{fffd}bé") && read.program.len() <= TEXT + 4,
+            decoded.program.starts_with("a\u{fffd}bé") && decoded.program.len() <= TEXT_BYTES_MAX + 4,
             "{}",
-            read.program
+            decoded.program
         );
-        assert_eq!(read.threads[0].function.as_deref(), Some("operator_new"));
+        assert_eq!(decoded.threads[0].function.as_deref(), Some("operator_new"));
     }
 
     #[test]
-    fn what_makes_no_sense_is_no_report() {
-        let taken = |text: &str| Reader::default().take(text.as_bytes());
+    fn invalid_reports_are_rejected() {
+        let taken = |text: &str| Decoder::default().decode(text.as_bytes());
         for text in
             ["", "x", "process -1", "node a b 1", "node a b c -", "thread 1", "end\nend", "descriptor 3"]
         {
             assert_eq!(taken(text), None, "{text}");
         }
-        assert_eq!(Reader::default().take(&[0xff]), None);
+        assert_eq!(Decoder::default().decode(&[0xff]), None);
         let of = |text: &str| {
-            let mut reader = Reader::default();
-            reader.take(text.as_bytes()).and_then(|_| reader.report())
+            let mut decoder = Decoder::default();
+            decoder.decode(text.as_bytes()).and_then(|_| decoder.finish())
         };
         assert!(of("end").is_some());
         assert_eq!(of("process 1"), None, "it has no end");
@@ -352,19 +363,19 @@ mod tests {
         assert!(of(&thread(0)).is_some());
         assert_eq!(of(&thread(1)), None, "there is no such node");
         let nodes = |count: usize| format!("{}end", "node a b 1 -\n".repeat(count));
-        assert!(of(&nodes(NODES)).is_some());
-        assert_eq!(of(&nodes(NODES + 1)), None);
+        assert!(of(&nodes(NODES_MAX)).is_some());
+        assert_eq!(of(&nodes(NODES_MAX + 1)), None);
     }
 
     proptest! {
         #[test]
-        fn no_bytes_do_harm(messages in prop::collection::vec("((process|node|thread|end|descriptor) ?[0-9a -]{0,24}\n?){0,4}", 0..4)) {
-            let mut reader = Reader::default();
+        fn arbitrary_lines_are_handled(messages in prop::collection::vec("((process|node|thread|end|descriptor) ?[0-9a -]{0,24}\n?){0,4}", 0..4)) {
+            let mut decoder = Decoder::default();
             for message in &messages {
-                let _ = reader.take(message.as_bytes());
+                let _ = decoder.decode(message.as_bytes());
             }
-            if let Some(report) = reader.report() {
-                prop_assert!(report.threads.iter().all(|thread| thread.on < report.nodes.len()));
+            if let Some(report) = decoder.finish() {
+                prop_assert!(report.threads.iter().all(|thread| thread.node < report.nodes.len()));
             }
         }
     }

@@ -28,7 +28,7 @@ impl Shared {
         }
     }
 
-    fn wait_together(&self, mut condition: impl FnMut() -> bool) {
+    fn wait_on_bell(&self, mut condition: impl FnMut() -> bool) {
         while !condition() {
             self.bell.sleep_unless(&mut condition);
         }
@@ -36,16 +36,16 @@ impl Shared {
 }
 
 #[test]
-fn the_last_to_finish_wakes_the_master() {
+fn last_to_finish_wakes_the_master() {
     loom::model(|| {
         let shared = Arc::new(Shared::default());
         let workers: Vec<_> = (0..2)
             .map(|_| {
                 let shared = Arc::clone(&shared);
                 thread::spawn(move || {
-                    // Like `team::finish_work`.
+                    // Like `worker::finish_work`.
                     if shared.count.fetch_add(1, Ordering::SeqCst) + 1 == 2 {
-                        shared.parker.tell();
+                        shared.parker.fence_and_wake();
                     }
                 })
             })
@@ -56,14 +56,14 @@ fn the_last_to_finish_wakes_the_master() {
 }
 
 #[test]
-fn the_last_at_a_barrier_wakes_all_who_are_there() {
+fn last_at_barrier_wakes_all_waiters() {
     loom::model(|| {
         let shared = Arc::new(Shared::default());
         let others: Vec<_> = (0..2)
             .map(|_| {
                 let shared = Arc::clone(&shared);
                 // Like `barrier::barrier`.
-                thread::spawn(move || shared.wait_together(|| shared.count.load(Ordering::Acquire) == 1))
+                thread::spawn(move || shared.wait_on_bell(|| shared.count.load(Ordering::Acquire) == 1))
             })
             .collect();
         // Like `barrier::barrier` and `Team::notify`.
@@ -75,7 +75,7 @@ fn the_last_at_a_barrier_wakes_all_who_are_there() {
 }
 
 #[test]
-fn a_task_wakes_one_of_those_at_a_barrier() {
+fn task_wakes_one_waiter_at_barrier() {
     loom::model(|| {
         let shared = Arc::new(Shared::default());
         let other = {
@@ -86,40 +86,40 @@ fn a_task_wakes_one_of_those_at_a_barrier() {
                 for number in 1..=2 {
                     shared.count.store(number, Ordering::Relaxed);
                     fence(Ordering::SeqCst);
-                    if shared.bell.any() {
+                    if shared.bell.has_sleepers() {
                         shared.bell.ring(1);
                     }
                 }
             })
         };
-        shared.wait_together(|| shared.count.load(Ordering::Acquire) > 0);
-        shared.wait_together(|| shared.count.load(Ordering::Acquire) == 2);
+        shared.wait_on_bell(|| shared.count.load(Ordering::Acquire) > 0);
+        shared.wait_on_bell(|| shared.count.load(Ordering::Acquire) == 2);
         other.join().unwrap();
     });
 }
 
 #[test]
-fn a_worker_on_a_bell_notices_what_it_is_given() {
+fn worker_on_bell_sees_assigned_work() {
     loom::model(|| {
         let shared = Arc::new(Shared::default());
         let master = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
-                // Like `engage` and `Team::call`.
+                // Like `assign_work` and `Team::wake_workers`.
                 shared.count.store(7, Ordering::Relaxed);
-                shared.parker.give(1);
+                shared.parker.publish_work(1);
                 fence(Ordering::SeqCst);
                 shared.bell.ring(u32::MAX >> 1);
             })
         };
-        shared.wait_together(|| shared.parker.given() == 1);
+        shared.wait_on_bell(|| shared.parker.work_count() == 1);
         assert_eq!(shared.count.load(Ordering::Relaxed), 7, "what was written before it was given");
         master.join().unwrap();
     });
 }
 
 #[test]
-fn who_is_counted_is_woken() {
+fn counted_sleeper_is_woken() {
     loom::model(|| {
         let shared = Arc::new(Shared::default());
         let other = {
@@ -128,35 +128,35 @@ fn who_is_counted_is_woken() {
                 // Like `Team::notify` for threads that sleep on their parkers.
                 shared.count.swap(1, Ordering::SeqCst);
                 fence(Ordering::SeqCst);
-                if shared.sleepers.any() {
+                if shared.sleepers.has_sleepers() {
                     shared.parker.wake();
                 }
             })
         };
-        let mut come = || shared.count.load(Ordering::Acquire) == 1;
-        while !come() {
-            shared.sleepers.with(|| shared.parker.sleep_unless(&mut come));
+        let mut is_ready = || shared.count.load(Ordering::Acquire) == 1;
+        while !is_ready() {
+            shared.sleepers.while_counted(|| shared.parker.sleep_unless(&mut is_ready));
         }
         other.join().unwrap();
     });
 }
 
 #[test]
-fn what_is_given_is_noticed_whoever_else_wakes() {
+fn assigned_work_is_seen_despite_other_wakes() {
     loom::model(|| {
         let shared = Arc::new(Shared::default());
         let master = {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
                 shared.count.store(7, Ordering::Relaxed);
-                shared.parker.give(1);
+                shared.parker.publish_work(1);
             })
         };
         let other = {
             let shared = Arc::clone(&shared);
-            thread::spawn(move || shared.parker.tell())
+            thread::spawn(move || shared.parker.fence_and_wake())
         };
-        shared.wait(|| shared.parker.given() == 1);
+        shared.wait(|| shared.parker.work_count() == 1);
         assert_eq!(shared.count.load(Ordering::Relaxed), 7, "what was written before it was given");
         master.join().unwrap();
         other.join().unwrap();

@@ -13,16 +13,16 @@ use tombolo_omp_team::constructs::barrier::barrier;
 use tombolo_omp_team::constructs::doacross;
 use tombolo_omp_team::constructs::region::Region;
 use tombolo_omp_team::constructs::{loops, region};
-use tombolo_omp_team::device::migrate::{self, Called};
-use tombolo_omp_team::device::order::tally_moved;
+use tombolo_omp_team::device::migrate::{self, CallOutcome};
+use tombolo_omp_team::device::order::count_bytes_moved;
 use tombolo_omp_team::job::{env, start, worker};
 use tombolo_omp_team::primitives::icv::ScheduleKind;
-use tombolo_omp_team::primitives::nodes::{About, Isa};
+use tombolo_omp_team::primitives::nodes::{Isa, NodeDescription};
 use tombolo_omp_team::primitives::store::{SPAN, Store};
 use tombolo_omp_team::primitives::sys;
 use tombolo_omp_team::team::root::Root;
 use tombolo_omp_team::team::share::Range;
-use tombolo_omp_team::team::tally::{RegionTally, Sum};
+use tombolo_omp_team::team::tally::{RegionTally, Totals};
 use tombolo_omp_team::team::thread::Thread;
 
 /// Number of processors and measured speed of each node: the host, one less than half as fast, and one a
@@ -49,8 +49,8 @@ fn job() -> &'static Root {
         read.settings.processors = SPEEDS[0].0;
         let root = start::install(store, read, start);
         for (name, threads, (processors, _)) in [("slow", 0, SPEEDS[1]), ("slowest", 2, SPEEDS[2])] {
-            let about = About { name, isa: Isa::Aarch64, processors, threads, runs_on: None };
-            root.nodes().add(about).expect("there is room");
+            let description = NodeDescription { name, isa: Isa::Aarch64, processors, threads, runs_on: None };
+            root.nodes().add(description).expect("there is room");
         }
         for ((_, node), (_, speed)) in root.nodes().all().zip(SPEEDS) {
             node.set_speed(speed);
@@ -60,7 +60,7 @@ fn job() -> &'static Root {
 }
 
 /// Serializes the regions of all tests, so that each can use all threads.
-static TURN: Mutex<()> = Mutex::new(());
+static TEST_LOCK: Mutex<()> = Mutex::new(());
 
 /// Runs `run` in a region and returns the results by thread number.
 fn region<T: Send>(threads: u32, run: impl Fn(&'static Thread) -> T + Sync) -> Vec<T> {
@@ -75,9 +75,9 @@ fn region<T: Send>(threads: u32, run: impl Fn(&'static Thread) -> T + Sync) -> V
         let job = unsafe { &*data.cast::<Job<'_, T>>() };
         let me = start::current();
         let result = (job.run)(me);
-        job.results.lock().unwrap_or_else(PoisonError::into_inner).push((me.seat().id, result));
+        job.results.lock().unwrap_or_else(PoisonError::into_inner).push((me.team_state().id, result));
     }
-    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let _guard = TEST_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     job();
     let me = start::current();
     let job = Job { run: &run, results: Mutex::new(Vec::new()) };
@@ -92,7 +92,7 @@ fn region<T: Send>(threads: u32, run: impl Fn(&'static Thread) -> T + Sync) -> V
 }
 
 #[test]
-fn each_thread_is_on_the_node_that_its_number_says() {
+fn thread_number_determines_the_node() {
     let (large, small) = (region(7, |me| me.node), region(3, |me| me.node));
     assert_eq!(large[..3], [0, 1, 2]);
     assert_eq!(small, [0, 1, 2]);
@@ -101,7 +101,7 @@ fn each_thread_is_on_the_node_that_its_number_says() {
 }
 
 #[test]
-fn a_team_that_grows_keeps_its_threads() {
+fn growing_team_keeps_its_threads() {
     let who = |me: &'static Thread| ptr::from_ref(me) as usize;
     let small = region(4, who);
     assert_eq!(region(9, who)[..4], small);
@@ -109,7 +109,7 @@ fn a_team_that_grows_keeps_its_threads() {
 }
 
 #[test]
-fn where_nobody_says_how_many_the_slowest_node_has_one_for_each_processor() {
+fn slowest_node_has_one_thread_per_processor_by_default() {
     let nodes = region(0, |me| me.node);
     let count = |node: u32| nodes.iter().filter(|&&at| at == node).count();
     assert_eq!((count(0), count(1), count(2)), (20, 8, 1));
@@ -145,7 +145,7 @@ fn shares(threads: u32, count: u64, schedule: (ScheduleKind, u64), ordered: bool
 }
 
 #[test]
-fn shares_are_in_proportion_where_they_are_left_to_us() {
+fn unspecified_shares_are_proportional_to_speed() {
     // The weights of the three threads are 10, 4 and 1.
     assert_eq!(shares(3, 15_000, (ScheduleKind::Auto, 0), false), [10_000, 4_000, 1_000]);
     assert_eq!(shares(3, 15_000, (ScheduleKind::Auto, 0), true), [10_000, 4_000, 1_000]);
@@ -160,7 +160,7 @@ fn shares_are_in_proportion_where_they_are_left_to_us() {
 }
 
 #[test]
-fn every_iteration_is_done_once_whatever_the_schedule() {
+fn each_iteration_runs_once_under_any_schedule() {
     for kind in [ScheduleKind::Static, ScheduleKind::Dynamic, ScheduleKind::Guided, ScheduleKind::Auto] {
         for (count, chunk) in [(0, 1), (1, 1), (2, 7), (100, 1), (100, 3), (99, 101)] {
             for threads in [1, 3, 8] {
@@ -178,7 +178,7 @@ fn every_iteration_is_done_once_whatever_the_schedule() {
 }
 
 #[test]
-fn each_chunk_of_a_nest_whose_iterations_wait_is_of_one_thread() {
+fn doacross_chunk_belongs_to_one_thread() {
     for (kind, chunk) in [
         (ScheduleKind::Guided, 3),
         (ScheduleKind::Dynamic, 3),
@@ -210,21 +210,22 @@ fn each_chunk_of_a_nest_whose_iterations_wait_is_of_one_thread() {
 }
 
 #[test]
-fn the_report_knows_what_each_node_did() {
+fn report_has_work_of_each_node() {
     /// Distinct result type, so that this region has its own instance of `outlined` and its own tally.
     struct Reported;
     region(4, |me| {
         loops::start(me, Range::counted(15_000), (ScheduleKind::Static, 3_750));
         while loops::next(me).is_some() {}
-        tally_moved(10);
+        count_bytes_moved(10);
         barrier(me, false);
         Reported
     });
-    let is_it = |line: &&&RegionTally| line.by_thread().iter().map(|sum| sum.moved).sum::<u64>() == 40;
+    let is_expected =
+        |line: &&&RegionTally| line.by_thread().iter().map(|sum| sum.bytes_moved).sum::<u64>() == 40;
     job().tallies.read(|lines| {
-        let line = lines.iter().find(is_it).expect("the region is known");
+        let line = lines.iter().find(is_expected).expect("the region is known");
         assert_eq!((line.runs, line.threads), (1, 4));
-        let of_node = |sum: &Sum| (sum.node, sum.threads, sum.iterations, sum.moved);
+        let of_node = |sum: &Totals| (sum.node, sum.threads, sum.iterations, sum.bytes_moved);
         let nodes: Vec<_> = line.by_node(3).iter().map(of_node).collect();
         assert_eq!(nodes, [(0, 2, 7_500, 20), (1, 1, 3_750, 10), (2, 1, 3_750, 10)]);
         let threads: Vec<_> = line.by_thread().iter().map(of_node).collect();
@@ -234,13 +235,13 @@ fn the_report_knows_what_each_node_did() {
         }
         assert!(line.busiest >= line.mean && line.busiest <= line.nanoseconds);
     });
-    let before = job().tallies.moved_outside();
-    tally_moved(7);
-    assert_eq!(job().tallies.moved_outside(), before + 7);
+    let before = job().tallies.bytes_moved_outside();
+    count_bytes_moved(7);
+    assert_eq!(job().tallies.bytes_moved_outside(), before + 7);
 }
 
 #[test]
-fn regions_within_regions_may_have_more_threads_than_a_node_takes() {
+fn nested_regions_may_exceed_a_nodes_limit() {
     let sums = region(3, |me| {
         // The master of the inner region stays on its node, wherever the other threads are.
         let outer = me.node;
@@ -259,13 +260,13 @@ fn regions_within_regions_may_have_more_threads_than_a_node_takes() {
 /// Safe with any argument, which is ignored.
 unsafe extern "C" fn nothing(_: *mut c_void) {}
 
-/// Argument of a call by a migrating thread: the nodes to visit next, as digits of base 3 in `way`, and the
+/// Argument of a call by a migrating thread: the nodes to visit next, as digits of base 3 in `route`, and the
 /// findings so far.
 struct Visit {
-    way: u64,
+    route: u64,
     depth: u32,
     /// Address of the thread that served this chain of calls on each node; 0 for none yet.
-    met: [usize; 3],
+    threads_by_node: [usize; 3],
     calls: u64,
 }
 
@@ -278,27 +279,30 @@ unsafe extern "C" fn visit(frame: *mut c_void) {
     let here = unsafe { &mut *frame.cast::<Visit>() };
     let me = start::current();
     let who = ptr::from_ref(me) as usize;
-    assert!([0, who].contains(&here.met[me.node as usize]), "a node has one thread in a chain of calls");
-    let known = here.met;
-    here.met[me.node as usize] = who;
+    assert!(
+        [0, who].contains(&here.threads_by_node[me.node as usize]),
+        "a node has one thread in a chain of calls"
+    );
+    let outer_threads = here.threads_by_node;
+    here.threads_by_node[me.node as usize] = who;
     here.calls += 1;
     for turn in 0..if here.depth == 0 { 0 } else { 3 } {
-        let node = u32::try_from((here.way / 3_u64.pow(turn)) % 3).expect("less than 3");
+        let node = u32::try_from((here.route / 3_u64.pow(turn)) % 3).expect("less than 3");
         here.depth -= 1;
-        here.way = here.way.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
-        go(me, node, here);
+        here.route = here.route.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);
+        migrate_and_call(me, node, here);
         here.depth += 1;
         assert!(ptr::eq(me, start::current()));
     }
-    here.met = known;
+    here.threads_by_node = outer_threads;
     sys::set_errno(here.calls as usize);
 }
 
 /// Thunk of a migrating call: calls [`visit`] on a node, or directly if the thread is already there.
-fn go(me: &'static Thread, node: u32, frame: &mut Visit) {
+fn migrate_and_call(me: &'static Thread, node: u32, frame: &mut Visit) {
     assert!(migrate::set_node(me, node));
     let data = ptr::from_mut(frame).cast();
-    if migrate::call(me, visit, data) == Called::NotYet {
+    if migrate::call(me, visit, data) == CallOutcome::NotYet {
         assert_eq!(me.node, node);
         // SAFETY: the frame belongs to this thread.
         unsafe { visit(data) };
@@ -307,18 +311,23 @@ fn go(me: &'static Thread, node: u32, frame: &mut Visit) {
 }
 
 #[test]
-fn threads_that_migrate_have_one_thread_on_each_node() {
+fn migrating_thread_has_one_thread_per_node() {
     let calls = region(5, |me| {
         let me_too = migrate::identity(me);
-        let mut frame = Visit { way: u64::from(me.seat().id) + 12_345, depth: 5, met: [0; 3], calls: 0 };
-        frame.met[me.node as usize] = ptr::from_ref(me) as usize;
+        let mut frame = Visit {
+            route: u64::from(me.team_state().id) + 12_345,
+            depth: 5,
+            threads_by_node: [0; 3],
+            calls: 0,
+        };
+        frame.threads_by_node[me.node as usize] = ptr::from_ref(me) as usize;
         for node in [0, 1, 2, 1, 0] {
-            go(me, node, &mut frame);
+            migrate_and_call(me, node, &mut frame);
         }
         assert_eq!(migrate::identity(me), me_too);
         assert!(!migrate::set_node(me, 3), "there is no such node");
         assert!(migrate::set_node(me, me.node));
-        assert_eq!(migrate::call(me, visit, ptr::null_mut()), Called::NotYet, "it is there");
+        assert_eq!(migrate::call(me, visit, ptr::null_mut()), CallOutcome::NotYet, "it is there");
         frame.calls
     });
     // 1 + 3 + 9 + … + 243 calls for each of the five calls in the loop.

@@ -34,7 +34,7 @@ impl Sharing {
 
 /// A hot page of a job.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Hot {
+pub struct JobHotPage {
     /// Job that the page belongs to.
     pub job: String,
     /// Name of the range.
@@ -49,7 +49,7 @@ pub struct Hot {
     pub sharing: Sharing,
 }
 
-impl Hot {
+impl JobHotPage {
     /// Returns the number of faults of all ranks.
     #[must_use]
     pub fn faults(&self) -> u64 {
@@ -67,11 +67,11 @@ impl Hot {
 
 /// Returns the hot pages of all jobs, hottest first.
 #[must_use]
-pub fn hot(reports: &[RankReport]) -> Vec<Hot> {
-    let mut pages: BTreeMap<(&str, &str, u32), Hot> = BTreeMap::new();
+pub fn hot_pages(reports: &[RankReport]) -> Vec<JobHotPage> {
+    let mut pages: BTreeMap<(&str, &str, u32), JobHotPage> = BTreeMap::new();
     for report in reports {
         for page in &report.hot {
-            let hot = pages.entry((&report.job, &report.range, page.page)).or_insert_with(|| Hot {
+            let hot = pages.entry((&report.job, &report.range, page.page)).or_insert_with(|| JobHotPage {
                 job: report.job.clone(),
                 range: report.range.clone(),
                 page: page.page,
@@ -82,7 +82,7 @@ pub fn hot(reports: &[RankReport]) -> Vec<Hot> {
             hot.ranks.push((report.rank, report.node.clone(), page.clone()));
         }
     }
-    let mut pages: Vec<Hot> = pages.into_values().collect();
+    let mut pages: Vec<JobHotPage> = pages.into_values().collect();
     for hot in &mut pages {
         hot.sharing = sharing(&hot.ranks);
     }
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ranks_do_at_other_places_is_false_sharing() {
+    fn disjoint_accesses_are_false_sharing() {
         for (ours, theirs, expected) in [
             (&[(0, 0, 5)][..], &[(8, 0, 5)][..], Sharing::False),
             (&[(0, 0, 5)], &[(8, 5, 0)], Sharing::False),
@@ -148,18 +148,18 @@ mod tests {
             (&[(0, 0, 5)], &[], Sharing::Unknown),
         ] {
             let reports = [example(0, vec![page(5, 1, ours)]), example(1, vec![page(6, 1, theirs)])];
-            let hot = hot(&reports);
+            let hot = hot_pages(&reports);
             assert_eq!((hot[0].sharing, hot[0].faults()), (expected, 11), "{ours:?} {theirs:?}");
             assert_eq!((hot[0].address, hot[0].ping_pong()), ((1 << 44) + 9 * 4096, vec![0, 1]));
         }
     }
 
     #[test]
-    fn a_page_of_one_rank_is_not_shared_and_the_hottest_comes_first() {
+    fn pages_are_sorted_and_may_be_private() {
         let mut other = page(50, 0, &[(0, 0, 1)]);
         other.page = 3;
         let reports = [example(0, vec![page(5, 2, &[])]), example(1, vec![other])];
-        let hot = hot(&reports);
+        let hot = hot_pages(&reports);
         assert_eq!(hot.iter().map(|hot| hot.page).collect::<Vec<_>>(), [3, 9]);
         assert_eq!((hot[1].sharing, hot[1].ping_pong()), (Sharing::One, vec![]));
     }

@@ -1,8 +1,8 @@
 //! Statistics of pages for users: the hot pages, the places that ranks access, and the objects there.
 //!
 //! Each rank updates a record of the machine, `pages/JOB/NAME/RANK`, once a second if something changed. The
-//! record vanishes with the rank. [`list`](report::list) reads those of all ranks; [`judge`](judge::hot)
-//! combines them.
+//! record vanishes with the rank. [`list`](report::list) reads those of all ranks;
+//! [`judge`](judge::hot_pages) combines them.
 
 pub(crate) mod judge;
 pub(crate) mod objects;

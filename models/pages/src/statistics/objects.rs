@@ -35,7 +35,7 @@ impl Objects {
 
     /// Names an object. Replaces an object with the same start address.
     pub(crate) fn add(&mut self, at: Range<u64>, name: &str) {
-        let name = written(name);
+        let name = sanitize(name);
         match self.0.binary_search_by_key(&at.start, |(at, _)| at.start) {
             Ok(index) => self.0[index] = (at, name),
             Err(index) => self.0.insert(index, (at, name)),
@@ -56,7 +56,7 @@ impl Objects {
 }
 
 /// Replaces characters that are separators in records, and truncates the name.
-fn written(name: &str) -> String {
+fn sanitize(name: &str) -> String {
     let mut name: String =
         name.chars().map(|c| if c.is_whitespace() || c.is_control() || c == ',' { '_' } else { c }).collect();
     let mut end = name.len().min(MAX_NAME_BYTES);
@@ -74,7 +74,7 @@ mod tests {
     static HITS: [u64; 3] = [1, 2, 3];
 
     #[test]
-    fn variables_of_this_program_have_names() {
+    fn variables_of_this_program_are_found() {
         // In the file of a position-independent program addresses start at 0.
         let bytes = std::fs::read("/proc/self/exe").unwrap();
         let file = ElfFile64::<Endianness>::parse(bytes.as_slice()).unwrap();
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_name_of_a_place_counts() {
+    fn last_name_of_an_address_wins() {
         let mut objects = Objects::default();
         objects.add(16..32, "b");
         objects.add(0..16, "with space, and comma");

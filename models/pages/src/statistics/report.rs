@@ -61,7 +61,7 @@ fn counts(numbers: [u32; FIELDS]) -> Counts {
 }
 
 /// `PAGE COUNT… OFFSET,READS,WRITES,OBJECT …`
-fn line_of(hot: &PageReport) -> String {
+fn format_line(hot: &PageReport) -> String {
     let mut words: Vec<String> = vec![hot.page.to_string()];
     words.extend(numbers(&hot.counts).map(|number| number.to_string()));
     words.extend(hot.places.iter().take(MAX_PLACES).map(|(place, object)| {
@@ -71,7 +71,7 @@ fn line_of(hot: &PageReport) -> String {
     words.join(" ")
 }
 
-fn hot_of(line: &str) -> Option<PageReport> {
+fn parse_line(line: &str) -> Option<PageReport> {
     let mut words = line.split(' ');
     let page = words.next()?.parse().ok()?;
     let mut numbers = [0; FIELDS];
@@ -106,7 +106,7 @@ impl RankReport {
             .with("pages", i64::from(self.pages))
             .with("totals", totals.join(" "));
         for (index, hot) in self.hot.iter().take(MAX_HOT).enumerate() {
-            record = record.with(&format!("hot.{index:02}"), line_of(hot));
+            record = record.with(&format!("hot.{index:02}"), format_line(hot));
         }
         record
     }
@@ -133,7 +133,7 @@ impl RankReport {
             page_bytes: number("page_bytes")?.try_into().ok()?,
             pages: number("pages")?.try_into().ok()?,
             totals: counts(totals.try_into().ok()?),
-            hot: hot.map(|line| hot_of(&line)).collect::<Option<_>>()?,
+            hot: hot.map(|line| parse_line(&line)).collect::<Option<_>>()?,
         })
     }
 }
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reports_survive_and_other_records_are_none() {
+    fn reports_round_trip_as_records() {
         let place = |offset_bytes, object: Option<&str>| {
             (Place { offset_bytes, reads: 2, writes: 3 }, object.map(str::to_owned))
         };
@@ -179,24 +179,24 @@ mod tests {
             places: vec![place(0, Some("hits")), place(8, None), place(16, Some("a+8"))],
         };
         let report = example(3, vec![hot(17), hot(4)]);
-        let built: Record = built(&report.record());
-        assert_eq!(RankReport::of(&built), Some(report));
+        let to_record: Record = to_record(&report.record());
+        assert_eq!(RankReport::of(&to_record), Some(report));
         for wrong in ["", "1 2 3 4 5 6", "1 2 3 4 5 6 x", "1 2 3 4 5 6 7 8,9", "1 2 3 4 5 6 7 8,9,10"] {
-            let mut other = built.clone();
+            let mut other = to_record.clone();
             other.attributes.insert("hot.01".into(), wrong.into());
             assert_eq!(RankReport::of(&other), None, "{wrong}");
         }
     }
 
     /// Converts a record to the form in which it is read.
-    fn built(record: &NewRecord) -> Record {
+    fn to_record(record: &NewRecord) -> Record {
         let text = record.to_string();
         let (name, attributes) = tombolo_naming::parse_record(&text).unwrap();
         Record { name, attributes, version: 1, owner: None, endpoint: false }
     }
 
     #[test]
-    fn a_record_has_a_bounded_length() {
+    fn record_length_is_bounded() {
         let place = |offset_bytes| {
             (Place { offset_bytes, reads: u32::MAX, writes: u32::MAX }, Some("n".repeat(48 + 6)))
         };

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tombolo::Domain;
 use tombolo_directory::Counts;
-use tombolo_platform::unpoisoned;
+use tombolo_platform::lock_unpoisoned;
 
 use super::objects::Objects;
 use super::report::{MAX_HOT, PageReport, RankReport};
@@ -24,7 +24,7 @@ pub(crate) struct Reporter {
 }
 
 /// The report and the domain for publishing it.
-struct About {
+struct RecordUpdater {
     domain: Domain,
     report: RankReport,
 }
@@ -32,23 +32,23 @@ struct About {
 impl Reporter {
     /// Starts the thread. Failure to create it is ignored, as the range works without it.
     pub(crate) fn start(shared: Arc<Shared>, domain: &Domain, report: RankReport) -> Option<Reporter> {
-        let mut about = About { domain: domain.clone(), report };
+        let mut updater = RecordUpdater { domain: domain.clone(), report };
         let stop = Arc::new((Mutex::new(false), Condvar::new()));
         let stops = Arc::clone(&stop);
         let run = move || {
             let (stop, changed) = &*stops;
-            let mut stopped = unpoisoned(stop);
+            let mut stopped = lock_unpoisoned(stop);
             while !*stopped {
                 let waited = changed.wait_timeout(stopped, PERIOD);
                 (stopped, _) = waited.unwrap_or_else(std::sync::PoisonError::into_inner);
                 if !*stopped {
                     drop(stopped);
-                    about.update(&shared);
-                    stopped = unpoisoned(stop);
+                    updater.update(&shared);
+                    stopped = lock_unpoisoned(stop);
                 }
             }
             drop(shared);
-            about.withdraw();
+            updater.withdraw();
         };
         let thread = std::thread::Builder::new().name("pages-report".to_owned()).spawn(run).ok()?;
         Some(Reporter { stop, thread: Some(thread) })
@@ -57,7 +57,7 @@ impl Reporter {
 
 impl Drop for Reporter {
     fn drop(&mut self) {
-        *unpoisoned(&self.stop.0) = true;
+        *lock_unpoisoned(&self.stop.0) = true;
         self.stop.1.notify_all();
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -65,7 +65,7 @@ impl Drop for Reporter {
     }
 }
 
-impl About {
+impl RecordUpdater {
     /// Sets the record if something changed since the last time.
     fn update(&mut self, shared: &Shared) {
         let pages = self.report.pages;

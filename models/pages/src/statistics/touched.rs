@@ -23,13 +23,13 @@ pub struct Place {
 
 /// Places that faulted, by page.
 #[derive(Debug, Default)]
-pub(crate) struct Touched {
+pub(crate) struct FaultSamples {
     pages: BTreeMap<u32, Vec<Place>>,
 }
 
-impl Touched {
+impl FaultSamples {
     /// Records a fault.
-    pub(crate) fn note(&mut self, page: u32, offset_bytes: usize, writes: bool) {
+    pub(crate) fn record(&mut self, page: u32, offset_bytes: usize, writes: bool) {
         if self.pages.len() >= MAX_PAGES && !self.pages.contains_key(&page) {
             return;
         }
@@ -61,19 +61,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_words_and_their_number_is_bounded() {
-        let mut touched = Touched::default();
+    fn fault_samples_are_words_and_bounded() {
+        let mut fault_samples = FaultSamples::default();
         for offset_bytes in 0..8 * (MAX_PLACES + 3) {
-            touched.note(7, offset_bytes, offset_bytes % 8 == 0);
+            fault_samples.record(7, offset_bytes, offset_bytes % 8 == 0);
         }
-        touched.note(7, 17, false);
-        let places = touched.of(7);
+        fault_samples.record(7, 17, false);
+        let places = fault_samples.of(7);
         assert_eq!(places.len(), MAX_PLACES);
         assert_eq!(places[0], Place { offset_bytes: 16, reads: 8, writes: 1 });
-        assert_eq!(touched.of(8), []);
+        assert_eq!(fault_samples.of(8), []);
         for page in 0..2 * MAX_PAGES as u32 {
-            touched.note(page, 0, true);
+            fault_samples.record(page, 0, true);
         }
-        assert_eq!(touched.pages.len(), MAX_PAGES);
+        assert_eq!(fault_samples.pages.len(), MAX_PAGES);
     }
 }

@@ -102,8 +102,8 @@ fn barrier(name: &str, comm: *const Comm) -> c_int {
         |world| {
             // SAFETY: the caller's communicator, by the contract of those that call this.
             let group = unsafe { comm.as_ref() }.ok_or(Code::CommUndefined)?.group(world)?;
-            let mut waiting = world.keeper.waiting();
-            with_engine!(&mut world.engine, engine => engine.barrier(&group, &mut || waiting.idle()))?;
+            let mut backoff = world.liveness.start_wait();
+            with_engine!(&mut world.engine, engine => engine.barrier(&group, &mut || backoff.idle()))?;
             Ok(SUCCESS)
         },
     )
@@ -130,7 +130,7 @@ pub unsafe extern "C" fn iRCCE_barrier(comm: *const Comm) -> c_int {
 
 /// Refuses memory that other ranks write: the operation requires private memory.
 fn refuse_shared(world: &World, address: *const u8, length: usize) -> Result<(), Failure> {
-    match world.place(address.addr(), length)? {
+    match world.locate(address.addr(), length)? {
         Place::Private => Ok(()),
         Place::Shared(_) => {
             let text =
@@ -162,9 +162,9 @@ fn broadcast(name: &str, message: *mut u8, size: usize, root: c_int, comm: &Comm
             refuse_shared(world, message, length)?;
             // SAFETY: by the contract of the callers, and not in memory that other ranks write.
             let message = unsafe { bytes_mut(message, length) }?;
-            let mut waiting = world.keeper.waiting();
+            let mut backoff = world.liveness.start_wait();
             with_engine!(&mut world.engine, engine => {
-                engine.broadcast(&group, root, message, &mut || waiting.idle())
+                engine.broadcast(&group, root, message, &mut || backoff.idle())
             })?;
             Ok(SUCCESS)
         },
@@ -231,9 +231,9 @@ fn reduce(
             let input = unsafe { bytes(input, length) }?.to_vec();
             // SAFETY: as above. A rank that gets no result needs no output buffer.
             let output = unsafe { bytes_mut(output, if has_output { length } else { 0 }) }?;
-            let mut waiting = world.keeper.waiting();
+            let mut backoff = world.liveness.start_wait();
             with_engine!(&mut world.engine, engine => {
-                engine.reduce(&group, root, how, &input, output, &mut || waiting.idle())
+                engine.reduce(&group, root, how, &input, output, &mut || backoff.idle())
             })?;
             Ok(SUCCESS)
         },

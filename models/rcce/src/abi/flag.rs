@@ -7,7 +7,7 @@ use core::ffi::{c_int, c_void};
 
 use tombolo_onesided::{FLAG_WORDS, GRANULE_BYTES, ValueFlag};
 
-use super::onesided::{free, outside};
+use super::onesided::{free, out_of_range};
 use super::{SUCCESS, bytes, bytes_mut, store};
 use crate::failure::{Code, Failure};
 use crate::world::{World, call, with_engine};
@@ -74,7 +74,7 @@ fn write_flag(world: &World, flag: Option<Flag>, value: c_int, ue: c_int, tag: &
     let (rank, offset) = (world.rank_of(ue)?, flag_offset(world, flag)?);
     let value = u64::from(value.cast_unsigned());
     with_engine!(&world.engine, engine => {
-        engine.flag(offset, rank).map_err(outside)?.write(value, tag);
+        engine.flag(offset, rank).map_err(out_of_range)?.write(value, tag);
     });
     Ok(())
 }
@@ -82,7 +82,7 @@ fn write_flag(world: &World, flag: Option<Flag>, value: c_int, ue: c_int, tag: &
 fn read_flag(world: &World, flag: Option<Flag>, rank: usize, tag: &mut [u8]) -> Result<c_int, Failure> {
     let offset = flag_offset(world, flag)?;
     let value = with_engine!(&world.engine, engine => {
-        let flag = engine.flag(offset, rank).map_err(outside)?;
+        let flag = engine.flag(offset, rank).map_err(out_of_range)?;
         let value = flag.read();
         flag.tag(tag);
         value
@@ -94,12 +94,12 @@ fn read_flag(world: &World, flag: Option<Flag>, rank: usize, tag: &mut [u8]) -> 
 fn wait_flag(world: &mut World, flag: Option<Flag>, value: c_int, tag: &mut [u8]) -> Result<(), Failure> {
     let offset = flag_offset(world, flag)?;
     let rank = world.rank;
-    let mut waiting = world.keeper.waiting();
+    let mut backoff = world.liveness.start_wait();
     with_engine!(&mut world.engine, engine => {
-        let flag = engine.flag(offset, rank).map_err(outside)?;
+        let flag = engine.flag(offset, rank).map_err(out_of_range)?;
         while (flag.read() as u32).cast_signed() != value {
             engine.push();
-            waiting.idle()?;
+            backoff.idle()?;
         }
         flag.tag(tag);
     });

@@ -9,8 +9,8 @@ use tombolo_onesided::{get, put};
 
 use super::flag::{RCCE_flag_write, RCCE_test_flag, RCCE_wait_until};
 use super::onesided::{RCCE_get, RCCE_put};
-use super::{SUCCESS, bytes, length, source_of, store, wanted};
-use crate::engine::{Arrived, PrivateBytes};
+use super::{SUCCESS, accepted_length, bytes, length, source_rank, store};
+use crate::engine::{PrivateBytes, ReceivedMessage};
 use crate::failure::{Code, Failure};
 use crate::world::{Borrowed, Place, World, call, with_engine};
 
@@ -26,23 +26,23 @@ unsafe fn send(world: &mut World, message: *const u8, size: isize, dest: c_int) 
             "a message to this rank itself is never received: the call waits",
         ));
     }
-    let place = world.place(message.addr(), length)?;
-    let mut waiting = world.keeper.waiting();
+    let place = world.locate(message.addr(), length)?;
+    let mut backoff = world.liveness.start_wait();
     with_engine!(&mut world.engine, engine => match place {
         Place::Private => {
             // SAFETY: by the contract, and the range is not in memory that other ranks write.
-            engine.send(dest, unsafe { bytes(message, length) }?, &mut || waiting.idle())?;
+            engine.send(dest, unsafe { bytes(message, length) }?, &mut || backoff.idle())?;
         }
         Place::Shared(offset) => {
             let mut copied = vec![0; length];
-            get(engine.memory(), offset, &mut copied).map_err(misplaced)?;
-            engine.send(dest, &copied, &mut || waiting.idle())?;
+            get(engine.memory(), offset, &mut copied).map_err(alignment_error)?;
+            engine.send(dest, &copied, &mut || backoff.idle())?;
         }
     });
     Ok(SUCCESS)
 }
 
-fn misplaced(error: tombolo_base::OutOfRange) -> Failure {
+fn alignment_error(error: tombolo_base::OutOfRange) -> Failure {
     Failure::new(Code::Alignment, error.to_string())
 }
 
@@ -51,34 +51,34 @@ fn misplaced(error: tombolo_base::OutOfRange) -> Failure {
 /// # Safety
 /// `room` is null, or valid for writes of `size` bytes, or of the message's length for `iRCCE_ANY_LENGTH`.
 unsafe fn receive(world: &mut World, room: *mut u8, size: isize, source: c_int) -> Result<c_int, Failure> {
-    let source = source_of(world, source)?;
-    let (wanted, length) = wanted(size)?;
+    let source = source_rank(world, source)?;
+    let (accepted, length) = accepted_length(size)?;
     if room.is_null() && length != Some(0) {
         return Err(Failure::new(Code::Target, "the room for the message is null"));
     }
-    let place = world.place(room.addr(), length.unwrap_or(1))?;
-    let mut waiting = world.keeper.waiting();
+    let place = world.locate(room.addr(), length.unwrap_or(1))?;
+    let mut backoff = world.liveness.start_wait();
     let arrived = with_engine!(&mut world.engine, engine => match place {
         Place::Private => {
             // SAFETY: by the contract, and the range is not in memory that other ranks write.
             let mut room = unsafe { Borrowed::new(room, length) };
-            engine.receive(source, wanted, &mut room, &mut || waiting.idle())??
+            engine.receive(source, accepted, &mut room, &mut || backoff.idle())??
         }
         Place::Shared(offset) => {
-            let mut copied = Growing(Vec::new());
-            let arrived = engine.receive(source, wanted, &mut copied, &mut || waiting.idle())??;
-            put(engine.memory(), offset, &copied.0).map_err(misplaced)?;
+            let mut copied = GrowingBuffer(Vec::new());
+            let arrived = engine.receive(source, accepted, &mut copied, &mut || backoff.idle())??;
+            put(engine.memory(), offset, &copied.0).map_err(alignment_error)?;
             arrived
         }
     });
-    world.recent = Some(arrived);
+    world.last_received = Some(arrived);
     Ok(SUCCESS)
 }
 
 /// Receive buffer that grows to the length of the message.
-struct Growing(Vec<u8>);
+struct GrowingBuffer(Vec<u8>);
 
-impl PrivateBytes for Growing {
+impl PrivateBytes for GrowingBuffer {
     fn bytes(&self) -> &[u8] {
         &self.0
     }
@@ -145,7 +145,7 @@ unsafe fn receive_test(
     source: c_int,
     test: *mut c_int,
 ) -> Result<c_int, Failure> {
-    let from = source_of(world, source)?;
+    let from = source_rank(world, source)?;
     let found = with_engine!(&mut world.engine, engine => engine.probe(from));
     // SAFETY: the caller passes a valid output pointer or null, by the contract.
     unsafe { store(test, c_int::from(found.is_some())) }?;
@@ -153,7 +153,7 @@ unsafe fn receive_test(
         // SAFETY: the callee has the same contract.
         Some((rank, _)) => unsafe { receive(world, room, size, rank as c_int) },
         None => {
-            world.keeper.check()?;
+            world.liveness.check()?;
             Ok(SUCCESS)
         }
     }
@@ -195,9 +195,10 @@ pub unsafe extern "C" fn iRCCE_srecv_test(
 }
 
 /// Records the message that a receive would get, and returns its sender.
-fn note(world: &mut World, found: (usize, u64)) -> c_int {
+fn record_probe(world: &mut World, found: (usize, u64)) -> c_int {
     let (source, length) = found;
-    world.recent = Some(Arrived { source, length: usize::try_from(length).unwrap_or(usize::MAX) });
+    world.last_received =
+        Some(ReceivedMessage { source, length: usize::try_from(length).unwrap_or(usize::MAX) });
     source as c_int
 }
 
@@ -211,15 +212,15 @@ pub unsafe extern "C" fn iRCCE_probe(source: c_int, found: *mut c_int) -> c_int 
         "iRCCE_probe",
         |code| code,
         |world| {
-            let source = source_of(world, source)?;
-            let mut waiting = world.keeper.waiting();
-            let there = with_engine!(&mut world.engine, engine => loop {
+            let source = source_rank(world, source)?;
+            let mut backoff = world.liveness.start_wait();
+            let probed = with_engine!(&mut world.engine, engine => loop {
                 match engine.probe(source) {
-                    Some(there) => break there,
-                    None => waiting.idle()?,
+                    Some(probed) => break probed,
+                    None => backoff.idle()?,
                 }
             });
-            let rank = note(world, there);
+            let rank = record_probe(world, probed);
             // SAFETY: the caller passes a valid output pointer or null, by the contract.
             let _ = unsafe { store(found, rank) };
             Ok(SUCCESS)
@@ -237,17 +238,17 @@ pub unsafe extern "C" fn iRCCE_iprobe(source: c_int, found: *mut c_int, flag: *m
         "iRCCE_iprobe",
         |code| code,
         |world| {
-            let source = source_of(world, source)?;
-            let there = with_engine!(&mut world.engine, engine => engine.probe(source));
-            if let Some(there) = there {
-                let rank = note(world, there);
+            let source = source_rank(world, source)?;
+            let probed = with_engine!(&mut world.engine, engine => engine.probe(source));
+            if let Some(probed) = probed {
+                let rank = record_probe(world, probed);
                 // SAFETY: the caller passes a valid output pointer or null, by the contract.
                 let _ = unsafe { store(found, rank) };
             } else {
-                world.keeper.check()?;
+                world.liveness.check()?;
             }
             // SAFETY: as above.
-            unsafe { store(flag, c_int::from(there.is_some())) }?;
+            unsafe { store(flag, c_int::from(probed.is_some())) }?;
             Ok(SUCCESS)
         },
     )
@@ -256,7 +257,11 @@ pub unsafe extern "C" fn iRCCE_iprobe(source: c_int, found: *mut c_int, flag: *m
 /// `iRCCE_get_length`: of the message that was received or found last, in bytes.
 #[unsafe(no_mangle)]
 pub extern "C" fn iRCCE_get_length() -> c_int {
-    call("iRCCE_get_length", |_| -1, |world| Ok(world.recent.map_or(-1, |recent| recent.length as c_int)))
+    call(
+        "iRCCE_get_length",
+        |_| -1,
+        |world| Ok(world.last_received.map_or(-1, |last_received| last_received.length as c_int)),
+    )
 }
 
 /// Splits a message of `size` bytes into pieces for a buffer of `chunk` bytes: offset and length of each.
@@ -267,7 +272,7 @@ fn pieces(size: usize, chunk: usize) -> impl Iterator<Item = (usize, usize)> {
 
 /// Runs `then` for a call of the gory interface, after checking that no pointer is null and that the chunk
 /// has at least one line.
-fn gory<T>(
+fn call_gory<T>(
     name: &str,
     pointers: &[bool],
     size: usize,
@@ -288,7 +293,7 @@ fn gory<T>(
 }
 
 /// Makes calls until one fails.
-fn in_turn(calls: [&dyn Fn() -> c_int; 4]) -> c_int {
+fn first_error(calls: [&dyn Fn() -> c_int; 4]) -> c_int {
     calls.into_iter().map(|call| call()).find(|code| *code != SUCCESS).unwrap_or(SUCCESS)
 }
 
@@ -316,7 +321,7 @@ pub unsafe extern "C" fn tombolo_rcce_gory_send(
             });
             // SAFETY: `line` has that length, and the flags are not null.
             let code = unsafe {
-                in_turn([
+                first_error([
                     &|| RCCE_put(buffer, line.as_ptr(), line.len() as c_int, own),
                     &|| RCCE_flag_write(sent, 1, dest),
                     &|| RCCE_wait_until(*ready, 1),
@@ -330,7 +335,7 @@ pub unsafe extern "C" fn tombolo_rcce_gory_send(
         SUCCESS
     };
     let nulls = [message.is_null(), ready.is_null(), sent.is_null()];
-    gory("RCCE_send", &nulls, size, chunk, body).unwrap_or_else(|code| code)
+    call_gory("RCCE_send", &nulls, size, chunk, body).unwrap_or_else(|code| code)
 }
 
 /// `RCCE_recv` of the gory interface.
@@ -354,7 +359,7 @@ pub unsafe extern "C" fn tombolo_rcce_gory_recv(
             let to = line.as_mut_ptr();
             // SAFETY: `line` has that length, and the flags are not null.
             let code = unsafe {
-                in_turn([
+                first_error([
                     &|| RCCE_wait_until(*sent, 1),
                     &|| RCCE_flag_write(sent, 0, own),
                     &|| RCCE_get(to, buffer, length.next_multiple_of(32) as c_int, source),
@@ -370,7 +375,7 @@ pub unsafe extern "C" fn tombolo_rcce_gory_recv(
         SUCCESS
     };
     let nulls = [room.is_null(), ready.is_null(), sent.is_null()];
-    gory("RCCE_recv", &nulls, size, chunk, body).unwrap_or_else(|code| code)
+    call_gory("RCCE_recv", &nulls, size, chunk, body).unwrap_or_else(|code| code)
 }
 
 /// `RCCE_recv_test` of the gory interface.
@@ -389,11 +394,11 @@ pub unsafe extern "C" fn tombolo_rcce_gory_recv_test(
     test: *mut c_int,
 ) -> c_int {
     let nulls = [sent.is_null(), test.is_null()];
-    let there = || {
+    let test_sent = || {
         // SAFETY: not null, and valid by the contract.
         unsafe { RCCE_test_flag(*sent, 1, test) }
     };
-    match gory("RCCE_recv_test", &nulls, size, chunk, there) {
+    match call_gory("RCCE_recv_test", &nulls, size, chunk, test_sent) {
         // SAFETY: as above.
         Ok(SUCCESS) if unsafe { *test } == 1 => unsafe {
             tombolo_rcce_gory_recv(room, buffer, chunk, ready, sent, size, source)
@@ -412,8 +417,8 @@ mod tests {
         assert_eq!(all(100, 64), [(0, 64), (64, 36)]);
         assert_eq!(all(64, 70), [(0, 64)]);
         assert_eq!(all(0, 64), []);
-        let wanted = crate::engine::Wanted::Exactly(3);
-        assert_eq!(super::wanted(3).unwrap(), (wanted, Some(3)));
-        assert!(super::wanted(-2).is_err());
+        let accepted = crate::engine::AcceptedLength::Exactly(3);
+        assert_eq!(super::accepted_length(3).unwrap(), (accepted, Some(3)));
+        assert!(super::accepted_length(-2).is_err());
     }
 }

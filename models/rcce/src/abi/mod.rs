@@ -18,7 +18,7 @@ pub mod waitlist;
 
 use core::ffi::c_int;
 
-use crate::engine::{Group, Wanted};
+use crate::engine::{AcceptedLength, Group};
 use crate::failure::{Code, Failure};
 use crate::layout::MAX_RANKS;
 use crate::world::World;
@@ -132,17 +132,17 @@ pub static iRCCE_ANY_SOURCE: c_int = ANY;
 pub static iRCCE_ANY_LENGTH: c_int = ANY;
 
 /// Returns the source rank of a receive; `None` for any.
-pub(crate) fn source_of(world: &World, source: c_int) -> Result<Option<usize>, Failure> {
+pub(crate) fn source_rank(world: &World, source: c_int) -> Result<Option<usize>, Failure> {
     if source == ANY { Ok(None) } else { world.rank_of(source).map(Some) }
 }
 
 /// Returns the lengths that a receive accepts, and that of its buffer if the program states it. With
 /// `iRCCE_ANY_LENGTH` the program is responsible for providing enough room.
-pub(crate) fn wanted(size: isize) -> Result<(Wanted, Option<usize>), Failure> {
+pub(crate) fn accepted_length(size: isize) -> Result<(AcceptedLength, Option<usize>), Failure> {
     if size == ANY as isize {
-        return Ok((Wanted::UpTo(MAX_ANY_BYTES), None));
+        return Ok((AcceptedLength::UpTo(MAX_ANY_BYTES), None));
     }
-    length(size).map(|length| (Wanted::Exactly(length), Some(length)))
+    length(size).map(|length| (AcceptedLength::Exactly(length), Some(length)))
 }
 
 /// Maximum length of a message for a receive of any length, in bytes.

@@ -3,7 +3,7 @@
 use core::ffi::{c_int, c_ulonglong};
 
 use super::message::{iRCCE_srecv, iRCCE_ssend};
-use super::{NOT_ENQUEUED, PENDING, RESERVED, SUCCESS, length, source_of, store, wanted};
+use super::{NOT_ENQUEUED, PENDING, RESERVED, SUCCESS, accepted_length, length, source_rank, store};
 use crate::engine::Progress;
 use crate::failure::{Code, Failure};
 use crate::world::{Borrowed, Place, World, call, with_engine};
@@ -22,7 +22,7 @@ pub struct Request {
 }
 
 fn refuse_shared(world: &World, address: *mut u8, length: usize) -> Result<(), Failure> {
-    match world.place(address.addr(), length)? {
+    match world.locate(address.addr(), length)? {
         Place::Private => Ok(()),
         Place::Shared(_) => {
             let text = "a request uses private memory; put and get move what is in memory that ranks share";
@@ -110,15 +110,15 @@ unsafe fn start_receive(
     source: c_int,
     request: *mut Request,
 ) -> Result<c_int, Failure> {
-    let from = source_of(world, source)?;
-    let (wanted, length) = wanted(size)?;
+    let from = source_rank(world, source)?;
+    let (accepted, length) = accepted_length(size)?;
     if room.is_null() && length != Some(0) {
         return Err(Failure::new(Code::Target, "the room for the message is null"));
     }
     refuse_shared(world, room, length.unwrap_or(1))?;
     // SAFETY: by the contract of this function.
     let borrowed = unsafe { Borrowed::new(room, length) };
-    let number = with_engine!(&mut world.engine, engine => engine.start_receive(from, wanted, borrowed));
+    let number = with_engine!(&mut world.engine, engine => engine.start_receive(from, accepted, borrowed));
     let started = Request { privbuf: room, size: length.unwrap_or(0), peer: source, finished: 0, number };
     // SAFETY: the caller passes a valid output pointer or null, by the contract.
     unsafe { store(request, started) }?;
@@ -172,7 +172,7 @@ pub(super) fn test(world: &mut World, request: &mut Request) -> Result<bool, Fai
     request.finished = 1;
     if let Some(arrived) = outcome.transpose()? {
         (request.peer, request.size) = (arrived.source as c_int, arrived.length);
-        world.recent = Some(arrived);
+        world.last_received = Some(arrived);
     }
     Ok(true)
 }
@@ -188,9 +188,9 @@ pub(super) fn wait(world: &mut World, request: &mut Request) -> Result<(), Failu
 
 /// Pauses between two tests of requests.
 pub(super) fn pause(world: &mut World, polls: &mut u32) -> Result<(), Failure> {
-    let mut waiting = world.keeper.waiting_since(*polls);
-    waiting.idle()?;
-    *polls = waiting.polls();
+    let mut backoff = world.liveness.resume_wait(*polls);
+    backoff.idle()?;
+    *polls = backoff.polls();
     Ok(())
 }
 
@@ -217,7 +217,7 @@ unsafe fn test_call(name: &str, request: *mut Request, sends: bool, flag: *mut c
                 None => all_done(world, sends),
             };
             if !done {
-                world.keeper.check()?;
+                world.liveness.check()?;
             }
             // SAFETY: the caller passes a valid output pointer or null; if null, the return value is enough.
             let _ = unsafe { store(flag, c_int::from(done)) };
@@ -380,7 +380,7 @@ pub unsafe extern "C" fn iRCCE_get_source(request: *const Request) -> c_int {
         None => call(
             "iRCCE_get_source",
             |_| -1,
-            |world| Ok(world.recent.map_or(-1, |recent| recent.source as c_int)),
+            |world| Ok(world.last_received.map_or(-1, |last_received| last_received.source as c_int)),
         ),
     }
 }

@@ -73,12 +73,12 @@ pub(super) fn free(world: &mut World, offset: usize) -> Result<(), String> {
 
 /// Returns the offset in the message buffers of a range that a put or get identifies by an address in this
 /// rank's buffer.
-fn range(world: &World, address: usize, length: usize, code: Code) -> Result<usize, Failure> {
-    let outside = || {
+fn buffer_range(world: &World, address: usize, length: usize, code: Code) -> Result<usize, Failure> {
+    let out_of_range = || {
         let text = format!("{}: {length} bytes at {address:#x}", Code::text(code as i32).unwrap_or_default());
         Failure::new(code, text)
     };
-    let offset = world.buffer_offset(address).ok_or_else(outside)?;
+    let offset = world.buffer_offset(address).ok_or_else(out_of_range)?;
     if !offset.is_multiple_of(8) {
         return Err(Failure::new(Code::Alignment, format!("address {address:#x} is not a multiple of 8")));
     }
@@ -90,7 +90,7 @@ fn range(world: &World, address: usize, length: usize, code: Code) -> Result<usi
     Ok(offset)
 }
 
-fn lines(number: c_int) -> Result<usize, Failure> {
+fn check_lines(number: c_int) -> Result<usize, Failure> {
     let length = super::length(number as isize)?;
     if !length.is_multiple_of(LINE_BYTES) {
         let text = format!("{length} bytes are not whole lines of {LINE_BYTES} bytes");
@@ -100,7 +100,7 @@ fn lines(number: c_int) -> Result<usize, Failure> {
 }
 
 /// Refuses a put or get whose source and target overlap in shared memory.
-fn overlap(place: Place, shared: usize, length: usize) -> Result<(), Failure> {
+fn refuse_overlap(place: Place, shared: usize, length: usize) -> Result<(), Failure> {
     match place {
         Place::Shared(other) if other < shared + length && shared < other + length && length > 0 => {
             Err(Code::DataOverlap.into())
@@ -109,7 +109,7 @@ fn overlap(place: Place, shared: usize, length: usize) -> Result<(), Failure> {
     }
 }
 
-pub(super) fn outside(error: tombolo_base::OutOfRange) -> Failure {
+pub(super) fn out_of_range(error: tombolo_base::OutOfRange) -> Failure {
     Failure::new(Code::Alignment, error.to_string())
 }
 
@@ -123,21 +123,21 @@ pub unsafe extern "C" fn RCCE_put(target: *mut u8, source: *const u8, size: c_in
         "RCCE_put",
         |code| code,
         |world| {
-            let (rank, length) = (world.rank_of(ue)?, lines(size)?);
-            let offset = range(world, target.addr(), length, Code::Target)?;
+            let (rank, length) = (world.rank_of(ue)?, check_lines(size)?);
+            let offset = buffer_range(world, target.addr(), length, Code::Target)?;
             let to = world.layout.buffer(rank) + offset;
-            let from = world.place(source.addr(), length)?;
-            overlap(from, to, length)?;
+            let from = world.locate(source.addr(), length)?;
+            refuse_overlap(from, to, length)?;
             match from {
                 Place::Private => {
                     // SAFETY: by the contract, and the range is not in memory that other ranks write.
                     let source = unsafe { bytes(source, length) }?;
                     with_engine!(&world.engine, engine => put(engine.memory(), to, source))
-                        .map_err(outside)?;
+                        .map_err(out_of_range)?;
                 }
                 Place::Shared(from) => {
                     with_engine!(&world.engine, engine => copy(engine.memory(), from, to, length))
-                        .map_err(outside)?;
+                        .map_err(out_of_range)?;
                 }
             }
             Ok(SUCCESS)
@@ -155,21 +155,21 @@ pub unsafe extern "C" fn RCCE_get(target: *mut u8, source: *const u8, size: c_in
         "RCCE_get",
         |code| code,
         |world| {
-            let (rank, length) = (world.rank_of(ue)?, lines(size)?);
-            let offset = range(world, source.addr(), length, Code::Source)?;
+            let (rank, length) = (world.rank_of(ue)?, check_lines(size)?);
+            let offset = buffer_range(world, source.addr(), length, Code::Source)?;
             let from = world.layout.buffer(rank) + offset;
-            let to = world.place(target.addr(), length)?;
-            overlap(to, from, length)?;
+            let to = world.locate(target.addr(), length)?;
+            refuse_overlap(to, from, length)?;
             match to {
                 Place::Private => {
                     // SAFETY: by the contract, and the range is not in memory that other ranks write.
                     let target = unsafe { bytes_mut(target, length) }?;
                     with_engine!(&world.engine, engine => get(engine.memory(), from, target))
-                        .map_err(outside)?;
+                        .map_err(out_of_range)?;
                 }
                 Place::Shared(to) => {
                     with_engine!(&world.engine, engine => copy(engine.memory(), from, to, length))
-                        .map_err(outside)?;
+                        .map_err(out_of_range)?;
                 }
             }
             Ok(SUCCESS)

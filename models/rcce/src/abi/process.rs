@@ -31,7 +31,7 @@ pub extern "C" fn tombolo_rcce_init(built_for_bytes: usize, max_ranks: c_int) ->
         || {
             if max_ranks != MAX_RANKS as c_int {
                 let text = "this program was built with another RCCE.h than this library's; build it again";
-                return Err(Failure::end(text));
+                return Err(Failure::fatal(text));
             }
             seconds();
             let (rank, ranks) = start(|| join(built_for_bytes))?;
@@ -68,13 +68,13 @@ pub extern "C" fn RCCE_finalize() -> c_int {
                     let text = format!(
                         "requests are not complete: {sends} sends, {receives} receives; wait for them before"
                     );
-                    return Err(Failure::end(text));
+                    return Err(Failure::fatal(text));
                 }
                 world.locks.clear();
                 let own = world.rank;
                 let group = crate::engine::Group { members: (0..world.layout.ranks).collect(), own };
-                let mut waiting = world.keeper.waiting();
-                with_engine!(&mut world.engine, engine => engine.barrier(&group, &mut || waiting.idle()))?;
+                let mut backoff = world.liveness.start_wait();
+                with_engine!(&mut world.engine, engine => engine.barrier(&group, &mut || backoff.idle()))?;
                 Ok(())
             })?;
             Ok(SUCCESS)

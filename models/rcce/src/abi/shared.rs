@@ -10,7 +10,7 @@ use tombolo::names::NameFault;
 
 use super::{SUCCESS, store};
 use crate::failure::{Code, Failure};
-use crate::job::ended;
+use crate::job::fatal_error;
 use crate::world::{AnyEngine, Place, World, call, with_engine};
 
 /// `RCCE_shmalloc`: collective; allocates memory that all ranks access directly.
@@ -37,7 +37,7 @@ pub extern "C" fn RCCE_shfree(address: *mut u8) {
         "RCCE_shfree",
         |_| (),
         |world| {
-            let Place::Shared(offset) = world.place(address.addr(), 1)? else {
+            let Place::Shared(offset) = world.locate(address.addr(), 1)? else {
                 return Err(Code::Target.into());
             };
             let offset = offset.checked_sub(world.layout.shared()).ok_or(Code::Target)?;
@@ -72,23 +72,23 @@ pub extern "C" fn RCCE_fence() {
 }
 
 /// How long a rank waits for a lock before it checks whether the others are alive.
-const LOCK_STEP: Duration = Duration::from_millis(200);
+const LOCK_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Takes the lock of a rank; returns whether it was free in time.
-fn lock(world: &mut World, ue: c_int, patience: Duration) -> Result<bool, Failure> {
+fn lock(world: &mut World, ue: c_int, timeout: Duration) -> Result<bool, Failure> {
     let rank = world.rank_of(ue)?;
     if world.locks.contains_key(&rank) {
         return Err(Failure::new(Code::Error, format!("this rank has the lock of rank {rank} already")));
     }
     let name = format!("{}/rcce-lock-{rank}", world.job);
-    let lock = world.domain.names().lock(&name).map_err(ended)?;
-    match lock.acquire(patience) {
+    let lock = world.domain.names().lock(&name).map_err(fatal_error)?;
+    match lock.acquire(timeout) {
         Ok(guard) => {
             world.locks.insert(rank, guard);
             Ok(true)
         }
         Err(error) if matches!(error.name_fault(), Some(NameFault::Locked { .. })) => Ok(false),
-        Err(error) => Err(ended(error)),
+        Err(error) => Err(fatal_error(error)),
     }
 }
 
@@ -99,8 +99,8 @@ pub extern "C" fn RCCE_acquire_lock(ue: c_int) -> c_int {
         "RCCE_acquire_lock",
         |code| code,
         |world| {
-            while !lock(world, ue, LOCK_STEP)? {
-                world.keeper.check()?;
+            while !lock(world, ue, LOCK_CHECK_INTERVAL)? {
+                world.liveness.check()?;
                 with_engine!(&mut world.engine, engine => engine.push());
             }
             Ok(SUCCESS)
@@ -138,7 +138,7 @@ pub extern "C" fn RCCE_release_lock(ue: c_int) -> c_int {
             let held = held.ok_or_else(|| {
                 Failure::new(Code::Error, format!("this rank does not have the lock of rank {rank}"))
             })?;
-            held.release().map_err(ended)?;
+            held.release().map_err(fatal_error)?;
             Ok(SUCCESS)
         },
     )

@@ -151,7 +151,7 @@ unsafe fn with_list(
 pub unsafe extern "C" fn iRCCE_test_all(list: *mut WaitList, flag: *mut c_int) -> c_int {
     let body = |list: &mut WaitList, world: &mut World| {
         let done = list.all_complete(world)?;
-        world.keeper.check()?;
+        world.liveness.check()?;
         // SAFETY: the caller passes a valid output pointer or null; if null, the return value is enough.
         let _ = unsafe { store(flag, c_int::from(done)) };
         Ok(if done { SUCCESS } else { PENDING })
@@ -205,7 +205,7 @@ pub unsafe extern "C" fn iRCCE_test_any(
     let body = |list: &mut WaitList, world: &mut World| {
         let is_empty = list.first.is_null();
         let taken = list.take(|request| test(world, request))?;
-        world.keeper.check()?;
+        world.liveness.check()?;
         // SAFETY: the caller passes a valid output pointer or null, by the contract.
         unsafe { put_any(taken, send, receive) };
         Ok(if taken.is_some() || is_empty { SUCCESS } else { PENDING })

@@ -6,7 +6,7 @@ use tombolo_bare::prelude::*;
 use tombolo_base::CacheMaintenance;
 
 use super::lane::{Claims, Incoming, Outgoing};
-use super::{Element, Engine, Operation, PrivateBytes, Wanted, WrongLength};
+use super::{AcceptedLength, Element, Engine, Operation, PrivateBytes, WrongLength};
 
 /// The ranks of a communicator.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -19,13 +19,13 @@ pub struct Group {
 
 impl Group {
     /// Returns the member `distance` after this rank, cyclically.
-    fn after(&self, distance: usize) -> usize {
+    fn successor(&self, distance: usize) -> usize {
         self.members[(self.own + distance) % self.members.len()]
     }
 
     /// Returns the member `distance` before this rank, cyclically.
-    fn before(&self, distance: usize) -> usize {
-        self.after(self.members.len() - distance % self.members.len())
+    fn predecessor(&self, distance: usize) -> usize {
+        self.successor(self.members.len() - distance % self.members.len())
     }
 }
 
@@ -56,8 +56,8 @@ pub enum CollectiveError<E> {
 }
 
 impl<E> From<E> for CollectiveError<E> {
-    fn from(ended: E) -> Self {
-        CollectiveError::Ended(ended)
+    fn from(error: E) -> Self {
+        CollectiveError::Ended(error)
     }
 }
 
@@ -76,7 +76,7 @@ impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
         let history = self.history();
         let mut distance = 1;
         while distance < group.members.len() {
-            let (to, from) = (group.after(distance), group.before(distance));
+            let (to, from) = (group.successor(distance), group.predecessor(distance));
             let signal = &mut self.signals_out[to];
             // A rank is at most one barrier ahead of another, so its values of the previous one are intact.
             let slot = 2 * (signal.raised() % 2) as usize;
@@ -193,7 +193,7 @@ impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
         mut part: &mut [u8],
         idle: Idle<'_, E>,
     ) -> Result<(), CollectiveError<E>> {
-        let mut incoming = Incoming::new(Some(source), Wanted::Exactly(part.len()));
+        let mut incoming = Incoming::new(Some(source), AcceptedLength::Exactly(part.len()));
         loop {
             match incoming.advance(&mut self.collectives, &Claims::default(), &mut part) {
                 Some(Ok(_)) => return Ok(()),

@@ -29,7 +29,7 @@ pub(super) struct Lane<C: CacheMaintenance> {
     /// Id of the message in the staging buffer.
     staged: Option<u64>,
     /// First rank that a wildcard receive checks: the one after the last sender, for fairness.
-    fair: usize,
+    next_source: usize,
 }
 
 #[derive(Debug)]
@@ -59,11 +59,11 @@ impl<C: CacheMaintenance> Lane<C> {
         };
         let peers = (0..layout.ranks).map(peer).collect::<Result<_, OutOfRange>>()?;
         let (staging, half_bytes) = (layout.staging(kind, own), layout.buffer_bytes / 2);
-        Ok(Lane { memory: memory.clone(), peers, staging, half_bytes, staged: None, fair: 0 })
+        Ok(Lane { memory: memory.clone(), peers, staging, half_bytes, staged: None, next_source: 0 })
     }
 
     /// Returns the length of the message from `source` whose first piece has arrived, if there is one.
-    pub(super) fn has_arrived(&self, source: usize) -> Option<u64> {
+    pub(super) fn arrived_length(&self, source: usize) -> Option<u64> {
         let arrived = &self.peers[source].arrived;
         arrived.is_raised().then(|| arrived.word(0))
     }
@@ -138,25 +138,25 @@ impl Outgoing {
 
 /// Message lengths that a receive accepts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Wanted {
+pub enum AcceptedLength {
     /// Exactly this length in bytes, as in RCCE, where both sides state the length.
     Exactly(usize),
     /// Any length that fits (`iRCCE_ANY_LENGTH`).
     UpTo(usize),
 }
 
-impl core::fmt::Display for Wanted {
+impl core::fmt::Display for AcceptedLength {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         match self {
-            Wanted::Exactly(bytes) => write!(f, "{bytes}"),
-            Wanted::UpTo(bytes) => write!(f, "up to {bytes}"),
+            AcceptedLength::Exactly(bytes) => write!(f, "{bytes}"),
+            AcceptedLength::UpTo(bytes) => write!(f, "up to {bytes}"),
         }
     }
 }
 
 /// Record of a received message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Arrived {
+pub struct ReceivedMessage {
     /// Rank of the sender.
     pub source: usize,
     /// Length in bytes.
@@ -165,14 +165,14 @@ pub struct Arrived {
 
 /// Error for a message whose length did not match its receive; the message was discarded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("rank {source_rank} sent {sent_bytes} bytes, and this receive is for {wanted}")]
+#[error("rank {source_rank} sent {sent_bytes} bytes, and this receive is for {accepted}")]
 pub struct WrongLength {
     /// Rank of the sender.
     pub source_rank: usize,
     /// Length in bytes.
     pub sent_bytes: u64,
     /// Lengths that the receive accepts.
-    pub wanted: Wanted,
+    pub accepted: AcceptedLength,
 }
 
 /// A message being received, or a receive that still waits for one.
@@ -180,9 +180,9 @@ pub struct WrongLength {
 pub(super) struct Incoming {
     /// Rank of the sender; `None` for a wildcard receive until a message has arrived.
     pub(super) source: Option<usize>,
-    wanted: Wanted,
+    accepted: AcceptedLength,
     /// Length and number of pieces taken, once the first one was.
-    begun: Option<(u64, u64)>,
+    progress: Option<(u64, u64)>,
 }
 
 /// Sources whose next message is claimed by an earlier receive.
@@ -212,12 +212,12 @@ impl Claims {
 }
 
 impl Incoming {
-    pub(super) fn new(source: Option<usize>, wanted: Wanted) -> Self {
-        Incoming { source, wanted, begun: None }
+    pub(super) fn new(source: Option<usize>, accepted: AcceptedLength) -> Self {
+        Incoming { source, accepted, progress: None }
     }
 
     pub(super) fn has_begun(&self) -> bool {
-        self.begun.is_some()
+        self.progress.is_some()
     }
 
     /// Copies available pieces into `target`. Returns `None` while some are missing.
@@ -226,19 +226,19 @@ impl Incoming {
         lane: &mut Lane<C>,
         claims: &Claims,
         target: &mut impl PrivateBytes,
-    ) -> Option<Result<Arrived, WrongLength>> {
+    ) -> Option<Result<ReceivedMessage, WrongLength>> {
         // A correct sender is at most two pieces ahead. The bound limits the work per call if a sender
         // claims more.
         for _ in 0..2 {
             if !self.has_begun() {
-                self.begin(lane, claims)?;
+                self.take_first_piece(lane, claims)?;
             } else if !lane.peers[self.source?].arrived.take() {
                 return None;
             }
-            let (source, (length, got)) = (self.source?, self.begun?);
+            let (source, (length, got)) = (self.source?, self.progress?);
             self.get_piece(lane, source, length, got, target);
             lane.peers[source].taken.raise();
-            self.begun = Some((length, got + 1));
+            self.progress = Some((length, got + 1));
             if got + 1 == lane.pieces(length) {
                 return Some(self.outcome(source, length));
             }
@@ -247,22 +247,22 @@ impl Incoming {
     }
 
     /// Takes the first piece of a matching message.
-    fn begin<C: CacheMaintenance>(&mut self, lane: &mut Lane<C>, claims: &Claims) -> Option<()> {
+    fn take_first_piece<C: CacheMaintenance>(&mut self, lane: &mut Lane<C>, claims: &Claims) -> Option<()> {
         let ranks = lane.peers.len();
-        let (first, candidates) = self.source.map_or((lane.fair, ranks), |source| (source, 1));
+        let (first, candidates) = self.source.map_or((lane.next_source, ranks), |source| (source, 1));
         let mut candidates = (0..candidates).map(|index| (first + index) % ranks);
         let peers = &mut lane.peers;
         let source = candidates.find(|source| !claims.has(*source) && peers[*source].arrived.take())?;
-        lane.fair = source + 1;
+        lane.next_source = source + 1;
         self.source = Some(source);
-        self.begun = Some((lane.peers[source].arrived.word(0), 0));
+        self.progress = Some((lane.peers[source].arrived.word(0), 0));
         Some(())
     }
 
-    fn fits(&self, length: u64) -> bool {
-        match self.wanted {
-            Wanted::Exactly(wanted) => length == wanted as u64,
-            Wanted::UpTo(room) => length <= room as u64,
+    fn accepts_length(&self, length: u64) -> bool {
+        match self.accepted {
+            AcceptedLength::Exactly(accepted) => length == accepted as u64,
+            AcceptedLength::UpTo(room) => length <= room as u64,
         }
     }
 
@@ -274,10 +274,10 @@ impl Incoming {
         got: u64,
         target: &mut impl PrivateBytes,
     ) {
-        if !self.fits(length) {
+        if !self.accepts_length(length) {
             return;
         }
-        // Accepted by `wanted`, whose limit is a `usize`.
+        // An accepted length, whose limit is a `usize`.
         let length = length as usize;
         let target = target.bytes_mut(length);
         if length <= INLINE_BYTES {
@@ -293,11 +293,11 @@ impl Incoming {
         get(&lane.memory, half, piece).expect("a half of a rank's staging buffer");
     }
 
-    fn outcome(&self, source: usize, length: u64) -> Result<Arrived, WrongLength> {
-        if self.fits(length) {
-            Ok(Arrived { source, length: length as usize })
+    fn outcome(&self, source: usize, length: u64) -> Result<ReceivedMessage, WrongLength> {
+        if self.accepts_length(length) {
+            Ok(ReceivedMessage { source, length: length as usize })
         } else {
-            Err(WrongLength { source_rank: source, sent_bytes: length, wanted: self.wanted })
+            Err(WrongLength { source_rank: source, sent_bytes: length, accepted: self.accepted })
         }
     }
 }

@@ -18,7 +18,7 @@ use tombolo_base::{CacheMaintenance, OutOfRange, SharedMemory};
 use tombolo_onesided::{FlagReader, FlagWriter, History, SymmetricHeap, ValueFlag};
 
 pub use collective::{CollectiveError, Group};
-pub use lane::{Arrived, INLINE_BYTES, Wanted, WrongLength};
+pub use lane::{AcceptedLength, INLINE_BYTES, ReceivedMessage, WrongLength};
 pub use reduce::{Element, Operation};
 
 use crate::layout::{LaneKind, Layout};
@@ -60,7 +60,7 @@ pub enum Progress {
     /// In progress, or able to start.
     Pending,
     /// Complete, with the result of a receive.
-    Complete(Option<Result<Arrived, WrongLength>>),
+    Complete(Option<Result<ReceivedMessage, WrongLength>>),
 }
 
 /// One rank, with requests whose messages are in `B`.
@@ -76,7 +76,7 @@ pub struct Engine<C: CacheMaintenance, B> {
     sends: VecDeque<(u64, Outgoing, B)>,
     receives: VecDeque<(u64, Incoming, B)>,
     /// Results of completed receives, until they are queried.
-    received: BTreeMap<u64, Result<Arrived, WrongLength>>,
+    received: BTreeMap<u64, Result<ReceivedMessage, WrongLength>>,
     last_request: u64,
     claims: Claims,
     /// Allocator of the message buffer, for `RCCE_malloc`.
@@ -172,18 +172,19 @@ impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
         }
     }
 
-    /// Receives a message from `source`, or from any rank, into `target`, which must have room for `wanted`.
+    /// Receives a message from `source`, or from any rank, into `target`, which must have room for
+    /// `accepted`.
     ///
     /// # Errors
     /// Those of `idle`. The inner error reports a message of another length.
     pub fn receive<E>(
         &mut self,
         source: Option<usize>,
-        wanted: Wanted,
+        accepted: AcceptedLength,
         target: &mut impl PrivateBytes,
         idle: &mut dyn FnMut() -> Result<(), E>,
-    ) -> Result<Result<Arrived, WrongLength>, E> {
-        let mut incoming = Incoming::new(source, wanted);
+    ) -> Result<Result<ReceivedMessage, WrongLength>, E> {
+        let mut incoming = Incoming::new(source, accepted);
         loop {
             // Also updates the claims of the pending requests.
             self.push();
@@ -203,7 +204,7 @@ impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
             Some(source) => source..source + 1,
             None => 0..self.layout.ranks,
         };
-        ranks.into_iter().find_map(|rank| Some((rank, self.messages.has_arrived(rank)?)))
+        ranks.into_iter().find_map(|rank| Some((rank, self.messages.arrived_length(rank)?)))
     }
 
     /// Starts to send `message`, and returns the number of the request.
@@ -215,9 +216,9 @@ impl<C: CacheMaintenance, B: PrivateBytes> Engine<C, B> {
     }
 
     /// Starts to receive into `target`, and returns the number of the request.
-    pub fn start_receive(&mut self, source: Option<usize>, wanted: Wanted, target: B) -> u64 {
+    pub fn start_receive(&mut self, source: Option<usize>, accepted: AcceptedLength, target: B) -> u64 {
         let request = self.next_request();
-        self.receives.push_back((request, Incoming::new(source, wanted), target));
+        self.receives.push_back((request, Incoming::new(source, accepted), target));
         self.push();
         request
     }

@@ -29,7 +29,7 @@ fn content(seed: u64, length: usize) -> Vec<u8> {
 }
 
 /// Time after which a waiting call counts as stuck.
-const PATIENCE: Duration = Duration::from_secs(300);
+const TIMEOUT: Duration = Duration::from_secs(300);
 
 /// Runs one thread for each rank.
 fn on_threads(rate: Option<u32>, body: impl Fn(&mut Engine<Flushed, Vec<u8>>, Idle<'_>) + Sync) {
@@ -42,7 +42,7 @@ fn on_threads(rate: Option<u32>, body: impl Fn(&mut Engine<Flushed, Vec<u8>>, Id
                 let mut idle = || {
                     // On a busy host a yield loses the processor for longer than a sleep.
                     std::thread::sleep(Duration::from_micros(20));
-                    if start.elapsed() < PATIENCE { Ok(()) } else { Err("stuck") }
+                    if start.elapsed() < TIMEOUT { Ok(()) } else { Err("stuck") }
                 };
                 body(&mut engine, &mut idle);
             });
@@ -72,11 +72,14 @@ fn messages_of_all_lengths_arrive_in_random_steps() {
                     for (index, length) in LENGTHS.into_iter().enumerate() {
                         let message = content(seed + (from * 100 + to * 10 + index) as u64, length);
                         sends.push((from, ranks[from].start_send(to, message.clone())));
-                        let wanted =
-                            if index % 2 == 0 { Wanted::Exactly(length) } else { Wanted::UpTo(4000) };
+                        let accepted = if index % 2 == 0 {
+                            AcceptedLength::Exactly(length)
+                        } else {
+                            AcceptedLength::UpTo(4000)
+                        };
                         let room = vec![0; if index % 2 == 0 { length } else { 4000 }];
-                        let request = ranks[to].start_receive(Some(from), wanted, room);
-                        receives.push((to, request, Arrived { source: from, length }));
+                        let request = ranks[to].start_receive(Some(from), accepted, room);
+                        receives.push((to, request, ReceivedMessage { source: from, length }));
                     }
                 }
             }
@@ -109,9 +112,9 @@ fn contents_arrive_at_every_rate_of_evictions() {
                 if own % 2 == 0 && own + 1 < ranks {
                     engine.send(next, &content(seed(own), length), idle).unwrap();
                 }
-                let wanted = Wanted::Exactly(length);
-                let arrived = engine.receive(Some(before), wanted, &mut received, idle).unwrap();
-                assert_eq!(arrived, Ok(Arrived { source: before, length }));
+                let accepted = AcceptedLength::Exactly(length);
+                let arrived = engine.receive(Some(before), accepted, &mut received, idle).unwrap();
+                assert_eq!(arrived, Ok(ReceivedMessage { source: before, length }));
                 if own % 2 == 1 || own + 1 == ranks {
                     engine.send(next, &content(seed(own), length), idle).unwrap();
                 }
@@ -147,7 +150,7 @@ fn collectives_agree_on_every_rank_at_every_rate_of_evictions() {
 }
 
 #[test]
-fn groups_do_not_disturb_each_other_and_need_no_flags_of_their_own() {
+fn groups_are_independent_without_own_flags() {
     on_threads(Some(4), |engine, idle| {
         let own = engine.rank();
         // Even ranks in reverse order, and odd ones.
@@ -168,7 +171,7 @@ fn groups_do_not_disturb_each_other_and_need_no_flags_of_their_own() {
 }
 
 #[test]
-fn a_broadcast_passes_messages_that_are_not_received_yet() {
+fn broadcast_is_independent_of_pending_messages() {
     on_threads(None, |engine, idle| {
         let own = engine.rank();
         let late = (own == 0).then(|| engine.start_send(1, content(3, 2000)));
@@ -176,7 +179,7 @@ fn a_broadcast_passes_messages_that_are_not_received_yet() {
         engine.broadcast(&world(own), 0, &mut bytes, idle).unwrap();
         assert_eq!(bytes, content(4, 2000));
         if own == 1 {
-            engine.receive(Some(0), Wanted::Exactly(2000), &mut bytes, idle).unwrap().unwrap();
+            engine.receive(Some(0), AcceptedLength::Exactly(2000), &mut bytes, idle).unwrap().unwrap();
             assert_eq!(bytes, content(3, 2000));
         }
         engine.barrier(&world(own), idle).unwrap();
@@ -196,7 +199,7 @@ fn unequal_allocations_are_found_at_the_next_barrier() {
         let start = Instant::now();
         let mut idle = || {
             std::thread::sleep(Duration::from_micros(20));
-            let is_over = !found.lock().unwrap().is_empty() || start.elapsed() > PATIENCE;
+            let is_over = !found.lock().unwrap().is_empty() || start.elapsed() > TIMEOUT;
             if is_over { Err("over") } else { Ok(()) }
         };
         let result = engine.barrier(&world(engine.rank()), &mut idle);
@@ -212,49 +215,53 @@ fn unequal_allocations_are_found_at_the_next_barrier() {
 }
 
 #[test]
-fn a_message_of_another_length_is_an_error_and_the_next_one_arrives() {
-    for (sent, wanted) in [(10, 11), (2000, 10), (10, 2000), (0, 1)] {
+fn wrong_length_is_an_error_and_the_next_message_arrives() {
+    for (sent, accepted) in [(10, 11), (2000, 10), (10, 2000), (0, 1)] {
         let mut ranks = engines(None, 1);
         ranks[0].start_send(1, content(1, sent));
         ranks[0].start_send(1, content(2, 5));
-        let first = ranks[1].start_receive(Some(0), Wanted::Exactly(wanted), vec![0; wanted]);
-        let second = ranks[1].start_receive(Some(0), Wanted::Exactly(5), vec![0; 5]);
+        let first = ranks[1].start_receive(Some(0), AcceptedLength::Exactly(accepted), vec![0; accepted]);
+        let second = ranks[1].start_receive(Some(0), AcceptedLength::Exactly(5), vec![0; 5]);
         for _ in 0..50 {
             ranks.iter_mut().for_each(Engine::push);
         }
-        let error = WrongLength { source_rank: 0, sent_bytes: sent as u64, wanted: Wanted::Exactly(wanted) };
+        let error = WrongLength {
+            source_rank: 0,
+            sent_bytes: sent as u64,
+            accepted: AcceptedLength::Exactly(accepted),
+        };
         assert_eq!(ranks[1].progress(first), Progress::Complete(Some(Err(error))));
-        let arrived = Arrived { source: 0, length: 5 };
+        let arrived = ReceivedMessage { source: 0, length: 5 };
         assert_eq!(ranks[1].progress(second), Progress::Complete(Some(Ok(arrived))));
     }
 }
 
 #[test]
-fn a_wildcard_takes_what_comes_first_and_later_receives_do_not_overtake_it() {
+fn wildcard_receive_is_not_overtaken_by_later_ones() {
     let mut ranks = engines(None, 1);
-    let any = ranks[0].start_receive(None, Wanted::UpTo(100), vec![0; 100]);
-    let specific = ranks[0].start_receive(Some(3), Wanted::Exactly(3), vec![0; 3]);
+    let any = ranks[0].start_receive(None, AcceptedLength::UpTo(100), vec![0; 100]);
+    let specific = ranks[0].start_receive(Some(3), AcceptedLength::Exactly(3), vec![0; 3]);
     assert_eq!(ranks[0].probe(None), None);
     ranks[3].start_send(0, vec![1; 3]);
-    let first = Progress::Complete(Some(Ok(Arrived { source: 3, length: 3 })));
+    let first = Progress::Complete(Some(Ok(ReceivedMessage { source: 3, length: 3 })));
     assert_eq!(ranks[0].progress(any), first);
     assert_eq!(ranks[0].progress(specific), Progress::Pending);
     // A rank that keeps sending does not starve the others.
     let requests: Vec<u64> =
-        (0..2).map(|_| ranks[0].start_receive(None, Wanted::UpTo(9), vec![0; 9])).collect();
+        (0..2).map(|_| ranks[0].start_receive(None, AcceptedLength::UpTo(9), vec![0; 9])).collect();
     ranks[3].push();
     ranks[3].start_send(0, vec![2; 3]);
     ranks[2].start_send(0, vec![3; 9]);
     assert_eq!(ranks[0].progress(specific), first);
     assert_eq!(
         ranks[0].progress(requests[0]),
-        Progress::Complete(Some(Ok(Arrived { source: 2, length: 9 })))
+        Progress::Complete(Some(Ok(ReceivedMessage { source: 2, length: 9 })))
     );
     assert_eq!(ranks[0].progress(requests[1]), Progress::Pending);
 }
 
 #[test]
-fn what_has_not_begun_can_be_withdrawn() {
+fn requests_can_be_withdrawn_before_they_start() {
     let mut ranks = engines(None, 1);
     let first = ranks[0].start_send(1, content(1, 2000));
     let staged = ranks[0].start_send(2, content(2, 2000));
@@ -262,11 +269,11 @@ fn what_has_not_begun_can_be_withdrawn() {
     assert_eq!(ranks[0].progress(staged), Progress::Queued);
     assert!(!ranks[0].cancel(first));
     assert!(ranks[0].cancel(behind) && ranks[0].cancel(staged) && !ranks[0].cancel(staged));
-    let receive = ranks[2].start_receive(Some(0), Wanted::Exactly(1), vec![0; 1]);
+    let receive = ranks[2].start_receive(Some(0), AcceptedLength::Exactly(1), vec![0; 1]);
     assert!(ranks[2].cancel(receive));
     assert_eq!(ranks[2].pending(), (0, 0));
-    let begun = ranks[1].start_receive(Some(0), Wanted::Exactly(2000), vec![0; 2000]);
-    assert!(!ranks[1].cancel(begun));
+    let progress = ranks[1].start_receive(Some(0), AcceptedLength::Exactly(2000), vec![0; 2000]);
+    assert!(!ranks[1].cancel(progress));
 }
 
 #[test]
@@ -280,7 +287,7 @@ fn flags_are_lines_of_the_buffer() {
 
 /// Arbitrary writes by a hostile or faulty rank: calls only return or wait.
 #[test]
-fn any_bytes_in_the_memory_do_no_harm() {
+fn arbitrary_memory_contents_cause_no_panic() {
     for seed in 0..200 {
         let memory = SharedMemory::zeroed(LAYOUT.total_bytes());
         let mut random = Random::new(seed);
@@ -300,8 +307,8 @@ fn any_bytes_in_the_memory_do_no_harm() {
             let (peer, length) = (random.index(LAYOUT.ranks), random.index(1500));
             match random.index(6) {
                 0 => drop(rank.start_send(peer, content(seed, length))),
-                1 => drop(rank.start_receive(None, Wanted::UpTo(2000), vec![0; 2000])),
-                2 => drop(rank.start_receive(Some(peer), Wanted::Exactly(length), vec![0; length])),
+                1 => drop(rank.start_receive(None, AcceptedLength::UpTo(2000), vec![0; 2000])),
+                2 => drop(rank.start_receive(Some(peer), AcceptedLength::Exactly(length), vec![0; length])),
                 3 => drop(rank.barrier(&world(1), &mut idle)),
                 4 => drop(rank.broadcast(&world(1), peer, &mut vec![0; length], &mut idle)),
                 _ => drop(rank.send(peer, &content(seed, length), &mut idle)),

@@ -8,21 +8,23 @@ use tombolo::{Channel, Domain, Error};
 use tombolo_placement::{Kernels, NoCommonWindow};
 
 use super::wire::{Hello, Message};
-use super::{BUFFER_VARIABLE, JOIN_TIMEOUT, Keeper, Parts, SHARED_VARIABLE, channel_options, ended, receive};
+use super::{
+    BUFFER_VARIABLE, JOIN_TIMEOUT, Liveness, Parts, SHARED_VARIABLE, channel_options, fatal_error, receive,
+};
 use crate::failure::Failure;
 use crate::layout::Layout;
 use crate::system;
 
 impl From<NoCommonWindow> for Failure {
     fn from(error: NoCommonWindow) -> Failure {
-        Failure::end(error.to_string())
+        Failure::fatal(error.to_string())
     }
 }
 
 /// Waits for all ranks and creates the memory; called by rank 0.
-pub(super) fn found(domain: &Domain, name: &str, own: Hello) -> Result<Parts, Failure> {
-    let mut others = gather(domain, name, own.layout.ranks)?;
-    let made = unequal(&own, &others).and_then(|()| make_region(domain, &others, own.layout));
+pub(super) fn create_job(domain: &Domain, name: &str, own: Hello) -> Result<Parts, Failure> {
+    let mut others = accept_ranks(domain, name, own.layout.ranks)?;
+    let made = check_equal(&own, &others).and_then(|()| make_region(domain, &others, own.layout));
     let (region, mapping, places) = match made {
         Ok(made) => made,
         Err(failure) => {
@@ -33,30 +35,30 @@ pub(super) fn found(domain: &Domain, name: &str, own: Hello) -> Result<Parts, Fa
         }
     };
     for (channel, _) in &mut others {
-        let capability = region.grant(channel.peer(), Rights::READ_WRITE).map_err(ended)?.id.0;
-        let neighbours = places.neighbours(channel.peer_node());
-        channel.send(&Message::Welcome { capability, neighbours }.to_bytes()).map_err(ended)?;
+        let capability = region.grant(channel.peer(), Rights::READ_WRITE).map_err(fatal_error)?.id.0;
+        let ranks_on_kernel = places.ranks_on_kernel(channel.peer_node());
+        channel.send(&Message::Welcome { capability, ranks_on_kernel }.to_bytes()).map_err(fatal_error)?;
     }
-    let neighbours = places.neighbours(domain.node_name());
+    let ranks_on_kernel = places.ranks_on_kernel(domain.node_name());
     let channels = others.into_iter().map(|(channel, hello)| (hello.rank, channel)).collect();
-    Ok((mapping, Some(region), Keeper::new(0, channels, neighbours)))
+    Ok((mapping, Some(region), Liveness::new(0, channels, ranks_on_kernel)))
 }
 
 /// Waits until every other rank has connected and sent its hello.
-fn gather(domain: &Domain, name: &str, ranks: usize) -> Result<Vec<(Channel, Hello)>, Failure> {
+fn accept_ranks(domain: &Domain, name: &str, ranks: usize) -> Result<Vec<(Channel, Hello)>, Failure> {
     let mut others: Vec<(Channel, Hello)> = Vec::new();
     if ranks == 1 {
         return Ok(others);
     }
-    let listener = channel_options()?.export(domain, name).map_err(ended)?.within(JOIN_TIMEOUT);
+    let listener = channel_options()?.export(domain, name).map_err(fatal_error)?.within(JOIN_TIMEOUT);
     while others.len() + 1 < ranks {
-        let mut channel = listener.accept().map_err(|error| missing(&error, &others, ranks))?;
+        let mut channel = listener.accept().map_err(|error| missing_ranks(&error, &others, ranks))?;
         let Message::Hello(hello) = receive(&mut channel)? else {
-            return Err(Failure::end("a rank did not start with what it was built for"));
+            return Err(Failure::fatal("a rank did not start with what it was built for"));
         };
         if hello.rank == 0 || hello.rank >= ranks || others.iter().any(|(_, other)| other.rank == hello.rank)
         {
-            return Err(Failure::end(format!("a program joined the job twice, or as rank {}", hello.rank)));
+            return Err(Failure::fatal(format!("a program joined the job twice, or as rank {}", hello.rank)));
         }
         others.push((channel, hello));
     }
@@ -65,26 +67,26 @@ fn gather(domain: &Domain, name: &str, ranks: usize) -> Result<Vec<(Channel, Hel
 }
 
 /// Returns an error that names the missing ranks.
-fn missing(error: &Error, others: &[(Channel, Hello)], ranks: usize) -> Failure {
+fn missing_ranks(error: &Error, others: &[(Channel, Hello)], ranks: usize) -> Failure {
     let absent = |rank: &usize| !others.iter().any(|(_, hello)| hello.rank == *rank);
     let absent: Vec<String> = (1..ranks).filter(absent).map(|rank| rank.to_string()).collect();
-    Failure::end(format!("ranks that did not call RCCE_init: {}; {error}", absent.join(", ")))
+    Failure::fatal(format!("ranks that did not call RCCE_init: {}; {error}", absent.join(", ")))
 }
 
 /// Refuses ranks whose build or configuration differs from that of rank 0.
-fn unequal(own: &Hello, others: &[(Channel, Hello)]) -> Result<(), Failure> {
+fn check_equal(own: &Hello, others: &[(Channel, Hello)]) -> Result<(), Failure> {
     for (channel, other) in others {
         let Hello { rank, built_for_bytes, layout } = *other;
         let node = channel.peer_node();
         if built_for_bytes != own.built_for_bytes {
-            return Err(Failure::end(format!(
+            return Err(Failure::fatal(format!(
                 "rank {rank} on {node} was built for message buffers of {built_for_bytes} bytes, rank 0 for {}; \
                  build all with the same RCCE_BUFF_SIZE_MAX",
                 own.built_for_bytes
             )));
         }
         if layout != own.layout {
-            return Err(Failure::end(format!(
+            return Err(Failure::fatal(format!(
                 "rank {rank} on {node} has other lengths of buffers than rank 0 ({layout:?}, {:?}); set \
                  {BUFFER_VARIABLE} and {SHARED_VARIABLE} for all ranks",
                 own.layout
@@ -102,14 +104,14 @@ fn make_region(
 ) -> Result<(Capability, Mapping, Kernels), Failure> {
     let nodes = others.iter().map(|(channel, _)| channel.peer_node().to_owned());
     let nodes: Vec<String> = core::iter::once(domain.node_name().to_owned()).chain(nodes).collect();
-    let places = Kernels::new(&domain.nodes().map_err(ended)?, nodes);
+    let places = Kernels::new(&domain.nodes().map_err(fatal_error)?, nodes);
     let length = layout.total_bytes() as u64;
-    let options = match places.window(&domain.windows().map_err(ended)?)? {
+    let options = match places.window(&domain.windows().map_err(fatal_error)?)? {
         Some(window) => RegionOptions::new(length).in_window_of(&window),
         None => RegionOptions::new(length),
     };
     let region = system::create_region(domain, &options).map_err(|error| {
-        Failure::end(format!(
+        Failure::fatal(format!(
             "{} ranks with message buffers of {} bytes need {length} bytes of shared memory: {error}",
             layout.ranks, layout.buffer_bytes
         ))

@@ -36,43 +36,43 @@ const LONGEST_SLEEP: Duration = Duration::from_millis(1);
 
 /// Channels between rank 0 and the others. A channel ends with its rank; rank 0 notifies the others.
 #[derive(Debug)]
-pub struct Keeper {
+pub struct Liveness {
     rank: usize,
-    channels: Vec<Other>,
+    channels: Vec<PeerRank>,
     /// Whether ranks share processors.
-    is_crowded: bool,
+    is_oversubscribed: bool,
     spins: u32,
     /// Time when rank 0 announced that it is done.
-    done: Option<Instant>,
+    root_finalized_at: Option<Instant>,
     buffer: Vec<u8>,
 }
 
 #[derive(Debug)]
-struct Other {
+struct PeerRank {
     rank: usize,
     channel: Channel,
-    said_bye: bool,
+    finalized: bool,
 }
 
-impl Keeper {
-    /// Creates the keeper of `rank`, with its channels, on a kernel that runs `neighbours` ranks.
-    pub(super) fn new(rank: usize, channels: Vec<(usize, Channel)>, neighbours: usize) -> Keeper {
+impl Liveness {
+    /// Starts to watch the peers of `rank`, with its channels, on a kernel that runs `ranks_on_kernel` ranks.
+    pub(super) fn new(rank: usize, channels: Vec<(usize, Channel)>, ranks_on_kernel: usize) -> Liveness {
         let processors = system::processors();
-        let other = |(rank, channel)| Other { rank, channel, said_bye: false };
+        let other = |(rank, channel)| PeerRank { rank, channel, finalized: false };
         let channels = channels.into_iter().map(other).collect();
-        let is_crowded = neighbours > processors;
-        let spins = SPINS[usize::from(is_crowded)];
-        Keeper { rank, channels, is_crowded, spins, done: None, buffer: Vec::new() }
+        let is_oversubscribed = ranks_on_kernel > processors;
+        let spins = SPINS[usize::from(is_oversubscribed)];
+        Liveness { rank, channels, is_oversubscribed, spins, root_finalized_at: None, buffer: Vec::new() }
     }
 
     /// Begins a wait of this rank.
-    pub fn waiting(&mut self) -> Waiting<'_> {
-        self.waiting_since(0)
+    pub fn start_wait(&mut self) -> Backoff<'_> {
+        self.resume_wait(0)
     }
 
     /// Begins a wait that continues after `polls` polls.
-    pub fn waiting_since(&mut self, polls: u32) -> Waiting<'_> {
-        Waiting { keeper: self, polls }
+    pub fn resume_wait(&mut self, polls: u32) -> Backoff<'_> {
+        Backoff { liveness: self, polls }
     }
 
     /// Checks whether a rank has ended.
@@ -82,11 +82,11 @@ impl Keeper {
     pub fn check(&mut self) -> Result<(), Failure> {
         let mut lost = None;
         for other in &mut self.channels {
-            while !other.said_bye {
+            while !other.finalized {
                 match other.channel.try_recv_into(&mut self.buffer) {
                     Ok(None) => break,
                     Ok(Some(_)) => match Message::from_bytes(&self.buffer) {
-                        Some(Message::Bye) => other.said_bye = true,
+                        Some(Message::Finalized) => other.finalized = true,
                         Some(Message::Ended { rank }) => lost = Some((rank, None)),
                         _ => lost = Some((other.rank, None)),
                     },
@@ -98,14 +98,14 @@ impl Keeper {
             }
         }
         if let Some((rank, node)) = lost {
-            self.tell(&Message::Ended { rank });
+            self.notify_all(&Message::Ended { rank });
             let node = node.map(|node| format!(" on {node}")).unwrap_or_default();
-            return Err(Failure::end(format!("rank {rank}{node} has ended without RCCE_finalize")));
+            return Err(Failure::fatal(format!("rank {rank}{node} has ended without RCCE_finalize")));
         }
-        if self.rank != 0 && self.channels.iter().all(|other| other.said_bye) {
-            let since = *self.done.get_or_insert_with(Instant::now);
+        if self.rank != 0 && self.channels.iter().all(|other| other.finalized) {
+            let since = *self.root_finalized_at.get_or_insert_with(Instant::now);
             if since.elapsed() > GRACE {
-                return Err(Failure::end(
+                return Err(Failure::fatal(
                     "rank 0 has called RCCE_finalize, and this rank still waits for another",
                 ));
             }
@@ -114,11 +114,11 @@ impl Keeper {
     }
 
     /// Announces that this rank has called `RCCE_finalize`.
-    pub fn say_bye(&mut self) {
-        self.tell(&Message::Bye);
+    pub fn announce_finalize(&mut self) {
+        self.notify_all(&Message::Finalized);
     }
 
-    fn tell(&mut self, message: &Message) {
+    fn notify_all(&mut self, message: &Message) {
         let bytes = message.to_bytes();
         // Errors are ignored: the rank may be gone or have called `RCCE_finalize`.
         self.channels.iter_mut().for_each(|other| drop(other.channel.try_send(&bytes)));
@@ -127,13 +127,13 @@ impl Keeper {
 
 /// A wait for other ranks, which spins, yields, and then sleeps, and periodically checks that they are alive.
 #[derive(Debug)]
-pub struct Waiting<'a> {
-    keeper: &'a mut Keeper,
+pub struct Backoff<'a> {
+    liveness: &'a mut Liveness,
     polls: u32,
 }
 
-impl Waiting<'_> {
-    /// Returns the number of polls so far, for [`Keeper::waiting_since`].
+impl Backoff<'_> {
+    /// Returns the number of polls so far, for [`Liveness::resume_wait`].
     #[must_use]
     pub fn polls(&self) -> u32 {
         self.polls
@@ -142,10 +142,10 @@ impl Waiting<'_> {
     /// Waits a little: spins, yields or sleeps.
     ///
     /// # Errors
-    /// As [`Keeper::check`].
+    /// As [`Liveness::check`].
     pub fn idle(&mut self) -> Result<(), Failure> {
         self.polls = self.polls.saturating_add(1);
-        let spins = self.keeper.spins;
+        let spins = self.liveness.spins;
         if self.polls < spins {
             tombolo_base::sync::spin_hint();
             return Ok(());
@@ -153,15 +153,15 @@ impl Waiting<'_> {
         if self.polls < spins.saturating_add(YIELDS) {
             let before = Instant::now();
             system::yield_now();
-            if !self.keeper.is_crowded && before.elapsed() > SLOW_YIELD {
+            if !self.liveness.is_oversubscribed && before.elapsed() > SLOW_YIELD {
                 self.polls = spins.saturating_add(YIELDS);
             }
         } else {
-            let doublings = ((self.polls - spins - YIELDS) / SLEEPS).min(16);
-            system::sleep((SLEEP * (1 << doublings)).min(LONGEST_SLEEP));
+            let exponent = ((self.polls - spins - YIELDS) / SLEEPS).min(16);
+            system::sleep((SLEEP * (1 << exponent)).min(LONGEST_SLEEP));
         }
         if self.polls.is_multiple_of(POLLS_PER_CHECK) || self.polls == u32::MAX {
-            self.keeper.check()?;
+            self.liveness.check()?;
         }
         Ok(())
     }

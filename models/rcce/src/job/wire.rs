@@ -22,11 +22,11 @@ pub(super) enum Message {
     /// To rank 0: the parameters of the sender.
     Hello(Hello),
     /// Capability for the job's memory, and number of ranks on the receiver's kernel, including itself.
-    Welcome { capability: u64, neighbours: usize },
+    Welcome { capability: u64, ranks_on_kernel: usize },
     /// The job does not start.
     Refusal(String),
     /// Either way: the sender has called `RCCE_finalize`.
-    Bye,
+    Finalized,
     /// From rank 0: a rank has ended without calling `RCCE_finalize`.
     Ended { rank: usize },
 }
@@ -39,9 +39,9 @@ impl Message {
                 let lengths = [*rank, *built_for_bytes, ranks, buffer_bytes, shared_bytes];
                 [1, VERSION].into_iter().chain(lengths.map(|length| length as u64)).collect()
             }
-            Message::Welcome { capability, neighbours } => vec![2, *capability, *neighbours as u64],
+            Message::Welcome { capability, ranks_on_kernel } => vec![2, *capability, *ranks_on_kernel as u64],
             Message::Refusal(_) => vec![3],
-            Message::Bye => vec![4],
+            Message::Finalized => vec![4],
             Message::Ended { rank } => vec![5, *rank as u64],
         };
         let mut bytes: Vec<u8> = numbers.into_iter().flat_map(u64::to_le_bytes).collect();
@@ -64,8 +64,8 @@ impl Message {
                 let hello = Hello { rank: length(2)?, built_for_bytes: length(3)?, layout };
                 layout.is_valid().then_some(Message::Hello(hello))?
             }
-            2 => Message::Welcome { capability: number(1)?, neighbours: length(2)? },
-            4 => Message::Bye,
+            2 => Message::Welcome { capability: number(1)?, ranks_on_kernel: length(2)? },
+            4 => Message::Finalized,
             5 => Message::Ended { rank: length(1)? },
             _ => return None,
         };
@@ -78,13 +78,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_come_back_and_others_are_refused() {
+    fn messages_round_trip_and_invalid_ones_are_refused() {
         let layout = Layout { ranks: 48, buffer_bytes: 8192, shared_bytes: 1 << 20 };
         let all = [
             Message::Hello(Hello { rank: 3, built_for_bytes: 4096, layout }),
-            Message::Welcome { capability: 7 << 40, neighbours: 2 },
+            Message::Welcome { capability: 7 << 40, ranks_on_kernel: 2 },
             Message::Refusal("too few ranks".to_owned()),
-            Message::Bye,
+            Message::Finalized,
             Message::Ended { rank: 5 },
         ];
         for message in all {
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_are_a_message_or_none() {
+    fn any_bytes_decode_or_are_refused() {
         let mut random = tombolo_base::Random::new(5);
         for _ in 0..20_000 {
             let mut bytes: Vec<u8> = (0..random.index(80)).map(|_| random.word() as u8).collect();

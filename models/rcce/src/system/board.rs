@@ -7,10 +7,10 @@ use tombolo_bare::{Domain, Error, env};
 pub(crate) use tombolo_bare_c::{Global, domain as attach};
 
 use crate::failure::Failure;
-use crate::job::ended;
+use crate::job::fatal_error;
 
 /// Runs `body`. A panic ends the program.
-pub(crate) fn caught<T>(body: impl FnOnce() -> T) -> Result<T, ()> {
+pub(crate) fn catch_panic<T>(body: impl FnOnce() -> T) -> Result<T, ()> {
     Ok(body())
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn yield_now() {}
 
 /// Maps the memory of the job.
 pub(crate) fn map(capability: &Capability) -> Result<Mapping, Failure> {
-    capability.map(Rights::READ_WRITE).map_err(ended)
+    capability.map(Rights::READ_WRITE).map_err(fatal_error)
 }
 
 /// Creates a region, and returns the capability for all of it.

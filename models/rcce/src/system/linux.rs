@@ -11,7 +11,7 @@ use tombolo::region::{Capability, MapOptions, Mapping, Region, RegionOptions, Ri
 use tombolo::{Domain, Error};
 
 use crate::failure::Failure;
-use crate::job::ended;
+use crate::job::fatal_error;
 
 /// State shared by all threads of the program.
 #[derive(Debug)]
@@ -29,7 +29,7 @@ impl<T> Global<T> {
 }
 
 /// Runs `body`, and returns an error if it panics.
-pub(crate) fn caught<T>(body: impl FnOnce() -> T) -> Result<T, ()> {
+pub(crate) fn catch_panic<T>(body: impl FnOnce() -> T) -> Result<T, ()> {
     catch_unwind(AssertUnwindSafe(body)).map_err(drop)
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn processors() -> usize {
 /// Maps the memory of the job.
 pub(crate) fn map(capability: &Capability) -> Result<Mapping, Failure> {
     let options = MapOptions { address: None, alignment_bytes: 0, populate: true };
-    capability.map_with(Rights::READ_WRITE, options).map_err(ended)
+    capability.map_with(Rights::READ_WRITE, options).map_err(fatal_error)
 }
 
 /// Attaches to the machine.

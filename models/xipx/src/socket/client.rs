@@ -16,7 +16,7 @@ use crate::error::XipxError;
 const OPEN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Timeout of a reply, longer than the device waits for room: beyond it the device has hung.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A device that another program serves, opened by this one. Closed when dropped.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ pub struct Client {
 /// A received frame.
 enum Frame {
     Message(Message),
-    Answer(Code, Vec<u8>),
+    Reply(Code, Vec<u8>),
 }
 
 impl Client {
@@ -54,7 +54,7 @@ impl Client {
         let stream = connect().map_err(XipxError::socket(format!("open a message device at @{name}")))?;
         let opened = Opened { node: 0, nodes: 0, channel: 0, max_bytes: 0 };
         let mut client = Client { stream, opened, messages: VecDeque::new() };
-        let payload = client.answer(Code::Opened, OPEN_TIMEOUT)?;
+        let payload = client.wait_reply(Code::Opened, OPEN_TIMEOUT)?;
         client.opened = Opened::from_bytes(&payload)
             .ok_or_else(|| XipxError::refused(format!("@{name} is of another version")))?;
         Ok(client)
@@ -84,7 +84,7 @@ impl Client {
     /// [`XipxError::Answered`]; [`XipxError::Socket`].
     pub fn send(&mut self, to: Address, message: &[u8]) -> Result<(), XipxError> {
         wire::write(&self.stream, to, message).map_err(XipxError::socket("send to the message device"))?;
-        self.answer(Code::Sent, ANSWER_TIMEOUT).map(drop)
+        self.wait_reply(Code::Sent, REPLY_TIMEOUT).map(drop)
     }
 
     /// Receives the next message.
@@ -97,18 +97,18 @@ impl Client {
         }
         match self.next(timeout)? {
             Frame::Message(message) => Ok(message),
-            Frame::Answer(_, text) => Err(XipxError::answered(&text)),
+            Frame::Reply(_, text) => Err(XipxError::answered(&text)),
         }
     }
 
     /// Waits for a reply, and queues the messages that arrive before it.
-    fn answer(&mut self, expected: Code, timeout: Duration) -> Result<Vec<u8>, XipxError> {
+    fn wait_reply(&mut self, expected: Code, timeout: Duration) -> Result<Vec<u8>, XipxError> {
         let deadline = Instant::now() + timeout;
         loop {
             match self.next(deadline.saturating_duration_since(Instant::now()))? {
                 Frame::Message(message) => self.messages.push_back(message),
-                Frame::Answer(code, payload) if code == expected => return Ok(payload),
-                Frame::Answer(_, text) => return Err(XipxError::answered(&text)),
+                Frame::Reply(code, payload) if code == expected => return Ok(payload),
+                Frame::Reply(_, text) => return Err(XipxError::answered(&text)),
             }
         }
     }
@@ -126,7 +126,7 @@ impl Client {
             .and_then(|()| wire::read(&mut self.stream, &mut bytes));
         match read {
             Ok(Some(Address { node: NO_NODE, channel })) => {
-                Ok(Frame::Answer(Code::from_number(channel), bytes))
+                Ok(Frame::Reply(Code::from_number(channel), bytes))
             }
             Ok(Some(source)) => Ok(Frame::Message(Message { source, bytes })),
             Ok(None) => Err(failed(io::Error::new(io::ErrorKind::UnexpectedEof, "it has ended"))),

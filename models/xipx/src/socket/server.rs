@@ -18,7 +18,7 @@ use crate::node::{Device, Node};
 const SEND_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Length of an unbounded wait, which is restarted when it expires.
-const AWHILE: Duration = Duration::from_secs(3600);
+const MAX_WAIT: Duration = Duration::from_secs(3600);
 
 /// Server of a node's devices, for programs of the same user.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl Server {
             .name("xipx-accept".into())
             .spawn(move || accept(&acceptor, &listener))
             .map_err(XipxError::socket("start a thread"))?;
-        while !node.wait_ended(AWHILE) {}
+        while !node.wait_ended(MAX_WAIT) {}
         Err(XipxError::NodeEnded { node: 0, name: node.names().first().cloned().unwrap_or_default() })
     }
 }
@@ -79,35 +79,35 @@ fn accept(node: &Node, listener: &UnixListener) {
 }
 
 /// Stream to a program, shared by two writing threads.
-type Answers = Arc<Mutex<UnixStream>>;
+type ReplyStream = Arc<Mutex<UnixStream>>;
 
-fn answer(answers: &Answers, code: Code, payload: &[u8]) -> io::Result<()> {
-    let stream = answers.lock().unwrap_or_else(PoisonError::into_inner);
+fn reply(replies: &ReplyStream, code: Code, payload: &[u8]) -> io::Result<()> {
+    let stream = replies.lock().unwrap_or_else(PoisonError::into_inner);
     wire::write(&*stream, Address { node: NO_NODE, channel: code as u16 }, payload)
 }
 
-fn refuse(answers: &Answers, error: &XipxError) -> io::Result<()> {
-    answer(answers, Code::of(error), error.to_string().as_bytes())
+fn reply_error(replies: &ReplyStream, error: &XipxError) -> io::Result<()> {
+    reply(replies, Code::of(error), error.to_string().as_bytes())
 }
 
 /// Serves one program until it closes its connection or an error occurs.
 fn serve(node: &Node, mut stream: UnixStream) {
     let Ok(writer) = stream.try_clone() else { return };
-    let answers = Arc::new(Mutex::new(writer));
-    let Some(device) = open(node, &mut stream, &answers) else { return };
+    let replies = Arc::new(Mutex::new(writer));
+    let Some(device) = open(node, &mut stream, &replies) else { return };
     let device = Arc::new(device);
-    let (receiver, forwarded) = (Arc::clone(&device), Arc::clone(&answers));
+    let (receiver, forwarded) = (Arc::clone(&device), Arc::clone(&replies));
     let forwarder =
         std::thread::Builder::new().name("xipx-forward".into()).spawn(move || forward(&receiver, &forwarded));
     let Ok(forwarder) = forwarder else { return };
     let mut payload = Vec::new();
     while let Ok(Some(to)) = wire::read(&mut stream, &mut payload) {
         let sent = device.send(to, &payload, SEND_TIMEOUT);
-        let told = match &sent {
-            Ok(()) => answer(&answers, Code::Sent, &[]),
-            Err(error) => refuse(&answers, error),
+        let replied = match &sent {
+            Ok(()) => reply(&replies, Code::Sent, &[]),
+            Err(error) => reply_error(&replies, error),
         };
-        if told.is_err() {
+        if replied.is_err() {
             break;
         }
     }
@@ -118,18 +118,18 @@ fn serve(node: &Node, mut stream: UnixStream) {
 }
 
 /// Opens the device that the program's first frame requests.
-fn open(node: &Node, stream: &mut UnixStream, answers: &Answers) -> Option<Device> {
+fn open(node: &Node, stream: &mut UnixStream, replies: &ReplyStream) -> Option<Device> {
     let first = wire::read(stream, &mut Vec::new()).ok()??;
     if first.node != NO_NODE {
         let why = "the first frame of a connection must open a device";
-        let _ = answer(answers, Code::Other, why.as_bytes());
+        let _ = reply(replies, Code::Other, why.as_bytes());
         return None;
     }
     let channel = Some(first.channel).filter(|channel| *channel != ANY_CHANNEL);
     let device = match node.open(channel) {
         Ok(device) => device,
         Err(error) => {
-            let _ = refuse(answers, &error);
+            let _ = reply_error(replies, &error);
             return None;
         }
     };
@@ -140,16 +140,16 @@ fn open(node: &Node, stream: &mut UnixStream, answers: &Answers) -> Option<Devic
         channel: device.channel(),
         max_bytes: node.max_message_bytes() as u32,
     };
-    answer(answers, Code::Opened, &opened.to_bytes()).ok().map(|()| device)
+    reply(replies, Code::Opened, &opened.to_bytes()).ok().map(|()| device)
 }
 
 /// Forwards messages that the device receives to its program.
-fn forward(device: &Device, answers: &Answers) {
+fn forward(device: &Device, replies: &ReplyStream) {
     let mut message = Message::default();
     loop {
-        match device.receive_into(&mut message, None, AWHILE) {
+        match device.receive_into(&mut message, None, MAX_WAIT) {
             Ok(()) => {
-                let stream = answers.lock().unwrap_or_else(PoisonError::into_inner);
+                let stream = replies.lock().unwrap_or_else(PoisonError::into_inner);
                 if wire::write(&*stream, message.source, &message.bytes).is_err() {
                     return;
                 }
@@ -157,8 +157,8 @@ fn forward(device: &Device, answers: &Answers) {
             Err(XipxError::TimedOut { .. }) => {}
             Err(XipxError::NotOpen { .. }) => return,
             Err(error) => {
-                let _ = refuse(answers, &error);
-                let stream = answers.lock().unwrap_or_else(PoisonError::into_inner);
+                let _ = reply_error(replies, &error);
+                let stream = replies.lock().unwrap_or_else(PoisonError::into_inner);
                 let _ = stream.shutdown(std::net::Shutdown::Both);
                 return;
             }

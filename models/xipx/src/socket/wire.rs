@@ -105,7 +105,7 @@ pub(super) fn read(mut from: impl Read, payload: &mut Vec<u8>) -> io::Result<Opt
     if from.read(&mut header[..1])? == 0 {
         return Ok(None);
     }
-    let mut rest = |bytes: &mut [u8]| from.read_exact(bytes).map_err(within_frame);
+    let mut rest = |bytes: &mut [u8]| from.read_exact(bytes).map_err(partial_frame_error);
     rest(&mut header[1..])?;
     let word = |at: usize| u16::from_le_bytes([header[at], header[at + 1]]);
     let length = u32::from_le_bytes([header[4], header[5], header[6], header[7]]) as usize;
@@ -119,7 +119,7 @@ pub(super) fn read(mut from: impl Read, payload: &mut Vec<u8>) -> io::Result<Opt
     Ok(Some(Address { node: word(0), channel: word(2) }))
 }
 
-fn within_frame(error: io::Error) -> io::Error {
+fn partial_frame_error(error: io::Error) -> io::Error {
     match error.kind() {
         io::ErrorKind::WouldBlock => {
             io::Error::new(io::ErrorKind::TimedOut, "the rest of a frame did not come")
@@ -133,7 +133,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_come_back_and_long_ones_are_refused() {
+    fn frames_round_trip_and_long_ones_are_refused() {
         let mut bytes = Vec::new();
         let address = Address { node: 0x102, channel: 3 };
         write(&mut bytes, address, b"abc").unwrap();
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_come_back() {
+    fn replies_round_trip() {
         for code in Code::ALL {
             assert_eq!(Code::from_number(code as u16), code);
         }

@@ -45,12 +45,12 @@ impl<D> AgentCore<D> {
     }
 
     /// Records that a lifeline was created and that its other end is in flight to a domain.
-    pub fn lifeline_made(&mut self, channel: ChannelId) {
+    pub fn lifeline_created(&mut self, channel: ChannelId) {
         self.lifelines.insert(channel);
     }
 
     /// Records that a lifeline could not be created, so that its end cannot be detected later.
-    pub fn lifeline_not_made(&mut self, channel: ChannelId) {
+    pub fn lifeline_failed(&mut self, channel: ChannelId) {
         self.report(Report::Released { channel });
     }
 
@@ -64,9 +64,9 @@ impl<D> AgentCore<D> {
     }
 
     /// Handles an event on the agent's end of a lifeline. Domains write nothing, so it is a hang-up.
-    pub fn lifeline_let_go(&mut self, channel: ChannelId) {
+    pub fn lifeline_closed(&mut self, channel: ChannelId) {
         if self.lifelines.remove(&channel) {
-            self.actions.push_back(Action::LetGo { channel });
+            self.actions.push_back(Action::CloseLifeline { channel });
             if tombolo_base::canary!("agent releases nothing") {
                 return;
             }

@@ -30,7 +30,7 @@ struct OutputRecord {
 struct InputRecord {
     stream: u8,
     /// Input that the domain has not accepted yet; an empty piece marks the end.
-    feeding: VecDeque<Vec<u8>>,
+    queue: VecDeque<Vec<u8>>,
 }
 
 /// Domain started by this agent.
@@ -59,7 +59,7 @@ impl ChildRecord {
 impl<D> AgentCore<D> {
     /// Records that a domain was started, with both outputs, and with these inputs. A side stream is both an
     /// input and an output.
-    pub fn started(&mut self, domain: DomainId, pid: i32, inputs: &[u8]) {
+    pub fn child_started(&mut self, domain: DomainId, pid: i32, inputs: &[u8]) {
         let side = inputs.contains(&streams::SIDE).then_some(streams::SIDE);
         let outputs = [streams::OUTPUT, streams::ERROR]
             .into_iter()
@@ -67,14 +67,14 @@ impl<D> AgentCore<D> {
             .map(|stream| OutputRecord { stream, in_flight_bytes: 0, in_flight_pieces: 0 })
             .collect();
         let inputs =
-            inputs.iter().map(|stream| InputRecord { stream: *stream, feeding: VecDeque::new() }).collect();
+            inputs.iter().map(|stream| InputRecord { stream: *stream, queue: VecDeque::new() }).collect();
         self.children.insert(domain, ChildRecord { pid, outputs, inputs, exit: None });
         self.sampling.started(domain, pid);
         self.report(Report::Started { domain, pid });
     }
 
     /// Records that a domain could not be started.
-    pub fn not_started(&mut self, domain: DomainId, why: String) {
+    pub fn child_start_failed(&mut self, domain: DomainId, why: String) {
         // If it was started but cannot be watched, it has no parent.
         self.expect_orphans();
         self.report(Report::NotStarted { domain, why });
@@ -120,61 +120,61 @@ impl<D> AgentCore<D> {
         }
     }
 
-    pub(super) fn feed(&mut self, domain: DomainId, stream: u8, bytes: Vec<u8>) {
+    pub(super) fn queue_input(&mut self, domain: DomainId, stream: u8, bytes: Vec<u8>) {
         let Some(child) = self.children.get_mut(&domain) else { return };
         let Some(input) = child.input(stream) else {
             // It has closed its input, or never had one: discard the data, as a closed pipe would.
             return self.report(Report::InputTaken { domain, stream });
         };
-        input.feeding.push_back(bytes);
+        input.queue.push_back(bytes);
         self.close_input_if_due(domain, stream);
-        self.actions.push_back(Action::Feed { domain, stream });
+        self.actions.push_back(Action::WriteInput { domain, stream });
     }
 
     /// Returns the next bytes to write to an input of a domain.
     #[must_use]
     pub fn next_input(&self, domain: DomainId, stream: u8) -> Option<&[u8]> {
         let input = self.children.get(&domain)?.inputs.iter().find(|input| input.stream == stream)?;
-        input.feeding.front().map(Vec::as_slice)
+        input.queue.front().map(Vec::as_slice)
     }
 
     /// Records that an input of a domain accepted `count` bytes.
     pub fn input_written(&mut self, domain: DomainId, stream: u8, count: usize) {
         let input = self.children.get_mut(&domain).and_then(|child| child.input(stream));
         let Some(input) = input else { return };
-        let Some(piece) = input.feeding.front_mut() else { return };
+        let Some(piece) = input.queue.front_mut() else { return };
         piece.drain(..count.min(piece.len()));
         if piece.is_empty() {
-            input.feeding.pop_front();
+            input.queue.pop_front();
             self.report(Report::InputTaken { domain, stream });
             self.close_input_if_due(domain, stream);
         }
     }
 
     /// Records that an input of a domain is closed.
-    pub fn input_refused(&mut self, domain: DomainId, stream: u8) {
+    pub fn input_closed(&mut self, domain: DomainId, stream: u8) {
         let Some(child) = self.children.get_mut(&domain) else { return };
         let Some(index) = child.inputs.iter().position(|input| input.stream == stream) else { return };
-        let pending = child.inputs.swap_remove(index).feeding.len();
+        let pending = child.inputs.swap_remove(index).queue.len();
         self.actions.push_back(Action::CloseInput { domain, stream });
         (0..pending).for_each(|_| self.report(Report::InputTaken { domain, stream }));
     }
 
     fn close_input_if_due(&mut self, domain: DomainId, stream: u8) {
         if self.next_input(domain, stream).is_some_and(<[u8]>::is_empty) {
-            self.input_refused(domain, stream);
+            self.input_closed(domain, stream);
         }
     }
 
     /// Records that a domain's process has ended and is reaped. Its last output is still in the pipes: the
     /// agent reads all of it and reports the end of each stream, even if another process still holds the
     /// pipe: a program that the domain started and that left its process group.
-    pub fn ended(&mut self, domain: DomainId, exit: Exit) {
+    pub fn child_exited(&mut self, domain: DomainId, exit: Exit) {
         let Some(child) = self.children.get_mut(&domain) else { return };
         child.exit = Some(exit);
         self.sampling.ended(domain);
         self.expect_orphans();
-        self.domain_left_names(domain);
+        self.names_domain_ended(domain);
         self.report_end_if_complete(domain);
     }
 

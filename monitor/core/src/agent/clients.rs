@@ -35,11 +35,11 @@ pub(super) struct ClientRecord {
 }
 
 impl<D> AgentCore<D> {
-    /// Handles a new connection from a process `of_this_user` or of another. Returns the number of the
-    /// connection, or `None` if the caller must close it at once.
-    pub fn client_connected(&mut self, pid: i32, of_this_user: bool) -> Option<u32> {
+    /// Handles a new connection from a process; `is_same_user` is false for one of another user. Returns the
+    /// number of the connection, or `None` if the caller must close it at once.
+    pub fn client_connected(&mut self, pid: i32, is_same_user: bool) -> Option<u32> {
         // An abstract name has no permissions, so other users are refused here.
-        if !of_this_user {
+        if !is_same_user {
             return None;
         }
         let connection = self.next_connection;
@@ -52,26 +52,32 @@ impl<D> AgentCore<D> {
 
     /// Handles a message of a client, possibly with a descriptor; `truncated` if it was longer than the
     /// buffer.
-    pub fn client_asked(&mut self, connection: u32, message: Vec<u8>, truncated: bool, file: Option<D>) {
+    pub fn client_message_received(
+        &mut self,
+        connection: u32,
+        message: Vec<u8>,
+        truncated: bool,
+        file: Option<D>,
+    ) {
         if !self.clients.contains_key(&connection) {
             return;
         }
         // A longer message would not fit into a report to the root.
         if truncated || !(1..=MAX_MESSAGE_BYTES).contains(&message.len()) {
-            return self.client_gone(connection);
+            return self.client_disconnected(connection);
         }
-        if self.asks_own_names(connection, &message) {
+        if self.try_handle_names_request(connection, &message) {
             return;
         }
         self.reports.push_back((Report::Asked { connection, message }, file));
     }
 
     /// Handles the end of a client's connection, closed by either side.
-    pub fn client_gone(&mut self, connection: u32) {
+    pub fn client_disconnected(&mut self, connection: u32) {
         if let Some(client) = self.clients.remove(&connection) {
             self.actions.push_back(Action::Close { connection });
-            self.client_is_nobody(&client);
-            self.own_client_left_names(connection);
+            self.unassign_client_domain(&client);
+            self.own_names_client_left(connection);
             if !tombolo_base::canary!("agent forgets who left") {
                 self.report(Report::Left { connection });
             }
@@ -79,7 +85,7 @@ impl<D> AgentCore<D> {
     }
 
     /// Assigns a domain to a client.
-    pub(super) fn client_is_domain(&mut self, connection: u32, domain: DomainId) {
+    pub(super) fn assign_client_domain(&mut self, connection: u32, domain: DomainId) {
         let Some(client) = self.clients.get_mut(&connection) else { return };
         let (pid, before) = (client.pid, client.domain.replace(domain));
         self.sampling.connected(domain, pid);
@@ -88,14 +94,14 @@ impl<D> AgentCore<D> {
         }
     }
 
-    fn client_is_nobody(&mut self, client: &ClientRecord) {
+    fn unassign_client_domain(&mut self, client: &ClientRecord) {
         if let Some(domain) = client.domain {
             self.sampling.disconnected(domain);
         }
     }
 
     /// Records that a client accepted the first queued message.
-    pub fn client_took(&mut self, connection: u32) {
+    pub fn client_message_sent(&mut self, connection: u32) {
         if let Some(client) = self.clients.get_mut(&connection)
             && let Some((bytes, descriptors)) = client.queue.pop_front()
         {
@@ -111,34 +117,34 @@ impl<D> AgentCore<D> {
         client.queued_bytes += bytes;
         client.queued_descriptors += descriptors;
         if client.queued_bytes > MAX_QUEUED_BYTES || client.queued_descriptors > MAX_QUEUED_DESCRIPTORS {
-            self.client_gone(connection);
+            self.client_disconnected(connection);
         }
     }
 
     /// Sets whether the root accepts requests of clients; otherwise clients are not read.
-    pub fn let_clients_ask(&mut self, may_ask: bool) {
-        self.clients_may_ask = may_ask;
+    pub fn set_requests_enabled(&mut self, enabled: bool) {
+        self.requests_enabled = enabled;
     }
 
-    /// Returns the value set by [`let_clients_ask`](Self::let_clients_ask).
+    /// Returns the value set by [`set_requests_enabled`](Self::set_requests_enabled).
     #[must_use]
-    pub fn may_clients_ask(&self) -> bool {
-        self.clients_may_ask
+    pub fn requests_enabled(&self) -> bool {
+        self.requests_enabled
     }
 
     /// Returns whether a client's requests are to be read now.
     #[must_use]
-    pub fn is_client_heard(&self, connection: u32) -> bool {
-        let takes = |client: &ClientRecord| client.queued_bytes < PAUSE_QUEUED_BYTES;
-        self.clients_may_ask && self.clients.get(&connection).is_some_and(takes)
+    pub fn should_read_client(&self, connection: u32) -> bool {
+        let has_room = |client: &ClientRecord| client.queued_bytes < PAUSE_QUEUED_BYTES;
+        self.requests_enabled && self.clients.get(&connection).is_some_and(has_room)
     }
 
     /// Closes a client's connection on behalf of the root, which gets no further report about it.
     pub(super) fn dismiss(&mut self, connection: u32) {
         if let Some(client) = self.clients.remove(&connection) {
             self.actions.push_back(Action::Close { connection });
-            self.client_is_nobody(&client);
-            self.own_client_left_names(connection);
+            self.unassign_client_domain(&client);
+            self.own_names_client_left(connection);
         }
     }
 }

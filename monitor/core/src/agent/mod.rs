@@ -28,14 +28,14 @@ use children::ChildRecord;
 pub use children::PIECE_BYTES;
 use clients::ClientRecord;
 pub use clients::{MAX_QUEUED_BYTES, MAX_QUEUED_DESCRIPTORS, PAUSE_QUEUED_BYTES, QUEUED_OVERHEAD_BYTES};
-pub use orphans::Kin;
+pub use orphans::ProcessInfo;
 use samples::Sampling;
-pub use samples::{Round, SHARE_PPM};
+pub use samples::{SHARE_PPM, SampleRound};
 
-use crate::names::{NameDesk, limits};
+use crate::names::{NameService, scope_limits};
 
 /// A report, with the descriptor of the message that it forwards.
-pub type Outgoing<D> = (Report, Option<D>);
+pub type OutgoingReport<D> = (Report, Option<D>);
 
 /// Descriptor to be sent to a domain.
 #[derive(Debug, PartialEq, Eq)]
@@ -44,7 +44,7 @@ pub enum Item<D> {
     Passed(D),
     /// A descriptor that the order should have included.
     Missing,
-    /// The domain's end of a new lifeline, see [`AgentCore::lifeline_made`].
+    /// The domain's end of a new lifeline, see [`AgentCore::lifeline_created`].
     Lifeline,
     /// An end of a pair, created at the first mention of the channel; the other end is kept until the second.
     PairEnd,
@@ -126,19 +126,19 @@ pub enum Action<D> {
     Keep { hash: [u8; 32], source: ProgramSource<D> },
     /// Free a program.
     Forget { hash: [u8; 32] },
-    /// Start a domain; answered by [`AgentCore::started`] or [`AgentCore::not_started`].
+    /// Start a domain; answered by [`AgentCore::child_started`] or [`AgentCore::child_start_failed`].
     Start { order: StartOrder },
     /// Send a signal to the process group of a domain.
     Signal { domain: DomainId, signal: u8 },
     /// Write the input of [`AgentCore::next_input`] to a domain.
-    Feed { domain: DomainId, stream: u8 },
+    WriteInput { domain: DomainId, stream: u8 },
     /// Close an input of a domain; of a side stream only this direction.
     CloseInput { domain: DomainId, stream: u8 },
     /// Hang up the domain's end of a lifeline: its peer is gone. The agent's end stays open to detect when
     /// the domain closes its own.
     HangUp { channel: ChannelId },
     /// Close the agent's end of a lifeline.
-    LetGo { channel: ChannelId },
+    CloseLifeline { channel: ChannelId },
     /// Store a control word in all present and future trace pages; 0 stops tracing.
     Trace { word: u64 },
     /// Read a part of a trace page; answered by [`AgentCore::trace_read`].
@@ -183,18 +183,18 @@ pub struct AgentCore<D> {
     clients: BTreeMap<u32, ClientRecord>,
     next_connection: u32,
     /// Whether clients may send requests: not while the root does not accept them.
-    clients_may_ask: bool,
+    requests_enabled: bool,
     children: BTreeMap<DomainId, ChildRecord>,
     /// Channels whose lifeline this agent holds.
     lifelines: BTreeSet<ChannelId>,
     orphans_expected: bool,
     /// Names of this node, once the root has told which node it is.
-    names: Option<NameDesk>,
+    names: Option<NameService>,
     sampling: Sampling,
     /// Current time, as of the last update.
     now: Nanos,
     actions: VecDeque<Action<D>>,
-    reports: VecDeque<Outgoing<D>>,
+    reports: VecDeque<OutgoingReport<D>>,
 }
 
 impl<D> AgentCore<D> {
@@ -204,7 +204,7 @@ impl<D> AgentCore<D> {
         AgentCore {
             clients: BTreeMap::new(),
             next_connection: 1,
-            clients_may_ask: true,
+            requests_enabled: true,
             children: BTreeMap::new(),
             lifelines: BTreeSet::new(),
             orphans_expected: false,
@@ -218,7 +218,7 @@ impl<D> AgentCore<D> {
 
     /// Returns the size of every table by name, for leak tests.
     #[must_use]
-    pub fn held(&self) -> Vec<(&'static str, usize)> {
+    pub fn resource_counts(&self) -> Vec<(&'static str, usize)> {
         let own = [
             ("clients", self.clients.len()),
             ("children", self.children.len()),
@@ -226,8 +226,8 @@ impl<D> AgentCore<D> {
             ("actions", self.actions.len()),
             ("reports", self.reports.len()),
         ];
-        let names = self.names.iter().flat_map(NameDesk::held);
-        own.into_iter().chain(self.sampling.held()).chain(names).collect()
+        let names = self.names.iter().flat_map(NameService::resource_counts);
+        own.into_iter().chain(self.sampling.resource_counts()).chain(names).collect()
     }
 
     /// Returns the next action.
@@ -236,7 +236,7 @@ impl<D> AgentCore<D> {
     }
 
     /// Returns the next report to the root.
-    pub fn next_report(&mut self) -> Option<Outgoing<D>> {
+    pub fn next_report(&mut self) -> Option<OutgoingReport<D>> {
         self.reports.pop_front()
     }
 
@@ -267,18 +267,18 @@ impl<D> AgentCore<D> {
                 self.deliver(connection, channel, &attachments, message, passed);
             }
             Order::HangUp { channel } => self.hang_up(channel),
-            Order::Input { domain, stream, bytes } => self.feed(domain, stream, bytes),
+            Order::Input { domain, stream, bytes } => self.queue_input(domain, stream, bytes),
             Order::OutputTaken { domain, stream, bytes } => self.output_taken(domain, stream, bytes as usize),
             Order::Dismiss { connection } => self.dismiss(connection),
             Order::Admitted { connection, domain } => self.admitted(connection, domain),
             Order::ServeNames { node, generation, records_per_domain, waits_per_domain } => {
-                let limits = limits(records_per_domain, waits_per_domain);
-                self.names = Some(NameDesk::new(Some(node), limits, generation));
+                let limits = scope_limits(records_per_domain, waits_per_domain);
+                self.names = Some(NameService::new(Some(node), limits, generation));
             }
             Order::NamesAsked { node, connection, domain, request, operation } => {
-                self.names_asked((node, connection), domain, request, operation);
+                self.handle_names_request((node, connection), domain, request, operation);
             }
-            Order::NamesLeft { node, connection } => self.left_names((node, connection)),
+            Order::NamesLeft { node, connection } => self.names_client_left((node, connection)),
             Order::Trace { word } => self.actions.push_back(Action::Trace { word }),
             Order::TraceRead { ticket, domain, offset_bytes, length_bytes } => {
                 self.actions.push_back(Action::ReadTrace { ticket, domain, offset_bytes, length_bytes });
@@ -333,7 +333,7 @@ impl<D> AgentCore<D> {
     /// Returns the time when [`tick`](Self::tick) is due.
     #[must_use]
     pub fn next_tick(&self) -> Option<Nanos> {
-        let names = self.names.as_ref().and_then(NameDesk::next_tick);
+        let names = self.names.as_ref().and_then(NameService::next_tick);
         names.into_iter().chain(self.sampling.next_at()).min()
     }
 

@@ -6,7 +6,7 @@ use super::AgentCore;
 
 /// A process whose parent is this monitor, either started or adopted by it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Kin {
+pub struct ProcessInfo {
     /// Process id of the child.
     pub pid: i32,
     /// Process group of the child.
@@ -25,16 +25,17 @@ impl<D> AgentCore<D> {
     }
 
     /// Returns whether a child of this process must be killed because it comes from no living domain.
-    /// `domain_of` returns the domain in whose environment it was started; `lives` returns whether a domain
-    /// of another agent of this kernel is alive, since an emulated monitor cannot adopt the orphans of its
-    /// domains.
+    /// `domain_of` returns the domain in whose environment it was started; `is_alive` returns whether a
+    /// domain of another agent of this kernel is alive, since an emulated monitor cannot adopt the orphans of
+    /// its domains.
     pub fn is_orphan(
         &self,
-        kin: Kin,
+        process: ProcessInfo,
         domain_of: impl FnOnce() -> Option<DomainId>,
-        lives: impl FnOnce(DomainId) -> bool,
+        is_alive: impl FnOnce(DomainId) -> bool,
     ) -> bool {
-        let known = self.children.values().any(|child| child.pid() == kin.pid || child.pid() == kin.group);
-        !known && !domain_of().is_some_and(|domain| self.children.contains_key(&domain) || lives(domain))
+        let known =
+            self.children.values().any(|child| child.pid() == process.pid || child.pid() == process.group);
+        !known && !domain_of().is_some_and(|domain| self.children.contains_key(&domain) || is_alive(domain))
     }
 }

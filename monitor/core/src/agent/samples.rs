@@ -32,7 +32,7 @@ const DOMAIN_BYTES: usize = 32;
 
 /// Result of a round.
 #[derive(Debug)]
-pub struct Round<'a> {
+pub struct SampleRound<'a> {
     /// Sample of the node. The time of the next round and the cost of this one are filled in here.
     pub node: NodeSample,
     /// All sampled domains.
@@ -53,7 +53,7 @@ struct SampledProcess {
 
 /// Last state of a domain reported to the root.
 #[derive(Debug, Default)]
-struct Told {
+struct ReportedState {
     sample: Option<DomainSample>,
     /// Open ends of the domain.
     ends: BTreeMap<(ChannelId, bool), EndSample>,
@@ -64,14 +64,14 @@ struct Told {
 pub(super) struct Sampling {
     processes: BTreeMap<DomainId, SampledProcess>,
     /// Requested time between rounds; 0 while sampling is disabled.
-    wanted_ns: Nanos,
+    requested_period_ns: Nanos,
     /// Start time of the last round.
-    began: Nanos,
+    round_start_ns: Nanos,
     /// Processor time of the last round, including the reports to the root.
     cost_ns: u64,
     /// Part of that time spent on the reports.
-    telling_ns: u64,
-    told: BTreeMap<DomainId, Told>,
+    reporting_ns: u64,
+    reported: BTreeMap<DomainId, ReportedState>,
 }
 
 impl Sampling {
@@ -83,7 +83,7 @@ impl Sampling {
         if let Some(process) = self.processes.get_mut(&domain) {
             process.is_child = false;
         }
-        self.forget_if_gone(domain);
+        self.remove_if_unused(domain);
     }
 
     pub(super) fn connected(&mut self, domain: DomainId, pid: i32) {
@@ -94,61 +94,64 @@ impl Sampling {
         if let Some(process) = self.processes.get_mut(&domain) {
             process.connections = process.connections.saturating_sub(1);
         }
-        self.forget_if_gone(domain);
+        self.remove_if_unused(domain);
     }
 
     fn process(&mut self, domain: DomainId, pid: i32) -> &mut SampledProcess {
         self.processes.entry(domain).or_insert(SampledProcess { pid, is_child: false, connections: 0 })
     }
 
-    fn forget_if_gone(&mut self, domain: DomainId) {
+    fn remove_if_unused(&mut self, domain: DomainId) {
         if self.processes.get(&domain).is_some_and(|process| !process.is_child && process.connections == 0) {
             self.processes.remove(&domain);
         }
     }
 
-    pub(super) fn held(&self) -> [(&'static str, usize); 2] {
-        let ends = self.told.values().map(|told| told.ends.len()).sum();
+    pub(super) fn resource_counts(&self) -> [(&'static str, usize); 2] {
+        let ends = self.reported.values().map(|reported| reported.ends.len()).sum();
         [("sampled processes", self.processes.len()), ("sampled ends", ends)]
     }
 
     fn period_ns(&self) -> Nanos {
-        self.wanted_ns.max(self.cost_ns.saturating_mul(1_000_000) / SHARE_PPM)
+        self.requested_period_ns.max(self.cost_ns.saturating_mul(1_000_000) / SHARE_PPM)
     }
 
     /// Returns the time of the next round.
     pub(super) fn next_at(&self) -> Option<Nanos> {
-        (self.wanted_ns > 0).then(|| self.began.saturating_add(self.period_ns()))
+        (self.requested_period_ns > 0).then(|| self.round_start_ns.saturating_add(self.period_ns()))
     }
 
     /// Returns an end if it differs from the last report.
-    fn news_of_end(&mut self, mut end: EndSample) -> Option<EndSample> {
+    fn changed_end(&mut self, mut end: EndSample) -> Option<EndSample> {
         let lives = self.processes.contains_key(&end.domain);
         end.open &= lives;
         let key = (end.channel, end.accepting);
         if end.open {
-            let told = self.told.entry(end.domain).or_default();
-            let known = told.ends.insert(key, end.clone());
+            let reported = self.reported.entry(end.domain).or_default();
+            let known = reported.ends.insert(key, end.clone());
             return (known.as_ref() != Some(&end)).then_some(end);
         }
-        let known = self.told.get_mut(&end.domain).and_then(|told| told.ends.remove(&key));
+        let known = self.reported.get_mut(&end.domain).and_then(|reported| reported.ends.remove(&key));
         // An end opened and closed since the last round is reported once, for its traffic.
         (lives || known.is_some()).then_some(end)
     }
 
-    fn is_news(&mut self, sample: &DomainSample) -> bool {
+    fn sample_changed(&mut self, sample: &DomainSample) -> bool {
         if !self.processes.contains_key(&sample.domain) {
             return false;
         }
-        self.told.entry(sample.domain).or_default().sample.replace(*sample) != Some(*sample)
+        self.reported.entry(sample.domain).or_default().sample.replace(*sample) != Some(*sample)
     }
 
     /// Returns the ends of dead domains that were not reported as closed.
-    fn take_left_open(&mut self) -> Vec<EndSample> {
+    fn take_unclosed_ends(&mut self) -> Vec<EndSample> {
         let gone: Vec<DomainId> =
-            self.told.keys().filter(|domain| !self.processes.contains_key(domain)).copied().collect();
-        let told = gone.iter().filter_map(|domain| self.told.remove(domain));
-        told.flat_map(|told| told.ends.into_values()).map(|end| EndSample { open: false, ..end }).collect()
+            self.reported.keys().filter(|domain| !self.processes.contains_key(domain)).copied().collect();
+        let reported = gone.iter().filter_map(|domain| self.reported.remove(domain));
+        reported
+            .flat_map(|reported| reported.ends.into_values())
+            .map(|end| EndSample { open: false, ..end })
+            .collect()
     }
 }
 
@@ -205,16 +208,16 @@ fn node_bytes(node: &NodeSample) -> usize {
 
 impl<D> AgentCore<D> {
     pub(super) fn sample(&mut self, period_ms: u32) {
-        let was_off = self.sampling.wanted_ns == 0;
+        let was_off = self.sampling.requested_period_ns == 0;
         let period_ms = if period_ms == 0 { 0 } else { period_ms.max(MIN_PERIOD_MS) };
-        self.sampling.wanted_ns = Nanos::from(period_ms) * 1_000_000;
+        self.sampling.requested_period_ns = Nanos::from(period_ms) * 1_000_000;
         match (was_off, period_ms == 0) {
             (true, false) => {
-                self.sampling.began = self.now;
+                self.sampling.round_start_ns = self.now;
                 self.actions.push_back(Action::StartSampling);
             }
             (false, true) => {
-                self.sampling.told.clear();
+                self.sampling.reported.clear();
                 self.actions.push_back(Action::StopSampling);
             }
             _ => {}
@@ -223,9 +226,9 @@ impl<D> AgentCore<D> {
 
     pub(super) fn tick_samples(&mut self) {
         if self.sampling.next_at().is_some_and(|at| at <= self.now) {
-            self.sampling.began = self.now;
+            self.sampling.round_start_ns = self.now;
             // A root that is behind gets the current state when it has caught up.
-            if self.clients_may_ask {
+            if self.requests_enabled {
                 self.actions.push_back(Action::Sample);
             }
         }
@@ -237,18 +240,21 @@ impl<D> AgentCore<D> {
     }
 
     /// Handles the result of a round.
-    pub fn sampled(&mut self, round: Round<'_>) {
-        let Round { mut node, domains, ends, cost_ns } = round;
+    pub fn sampled(&mut self, round: SampleRound<'_>) {
+        let SampleRound { mut node, domains, ends, cost_ns } = round;
         let sampling = &mut self.sampling;
-        sampling.cost_ns = cost_ns + sampling.telling_ns;
+        sampling.cost_ns = cost_ns + sampling.reporting_ns;
         let mut reports = Reports::default();
-        domains.iter().filter(|sample| sampling.is_news(sample)).for_each(|sample| reports.domain(*sample));
+        domains
+            .iter()
+            .filter(|sample| sampling.sample_changed(sample))
+            .for_each(|sample| reports.domain(*sample));
         for end in ends {
-            if let Some(end) = sampling.news_of_end(end.clone()) {
+            if let Some(end) = sampling.changed_end(end.clone()) {
                 reports.end(end);
             }
         }
-        sampling.take_left_open().into_iter().for_each(|end| reports.end(end));
+        sampling.take_unclosed_ends().into_iter().for_each(|end| reports.end(end));
         let period_ns = sampling.period_ns().max(1);
         node.period_ms = u32::try_from(period_ns / 1_000_000).unwrap_or(u32::MAX);
         let cost_ppm = sampling.cost_ns.saturating_mul(1_000_000) / period_ns;
@@ -257,8 +263,8 @@ impl<D> AgentCore<D> {
     }
 
     /// Records the total processor time of a round once the root has been informed.
-    pub fn round_took(&mut self, cost_ns: u64, of_which_telling_ns: u64) {
+    pub fn record_round_cost(&mut self, cost_ns: u64, reporting_ns: u64) {
         self.sampling.cost_ns = cost_ns;
-        self.sampling.telling_ns = of_which_telling_ns;
+        self.sampling.reporting_ns = reporting_ns;
     }
 }

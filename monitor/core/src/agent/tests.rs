@@ -8,8 +8,8 @@ use tombolo_control::{
 };
 
 use super::{
-    Action, AgentCore, Item, Kin, MAX_QUEUED_BYTES, MAX_QUEUED_DESCRIPTORS, PAUSE_QUEUED_BYTES, PIECE_BYTES,
-    ProgramSource, QUEUED_OVERHEAD_BYTES, Stopped,
+    Action, AgentCore, Item, MAX_QUEUED_BYTES, MAX_QUEUED_DESCRIPTORS, PAUSE_QUEUED_BYTES, PIECE_BYTES,
+    ProcessInfo, ProgramSource, QUEUED_OVERHEAD_BYTES, Stopped,
 };
 
 mod names;
@@ -34,7 +34,7 @@ fn actions(agent: &mut Agent) -> Vec<Action<u32>> {
 /// Returns an agent with one domain, process 50, that has an input.
 fn with_child() -> Agent {
     let mut agent = Agent::new();
-    agent.started(domain(1), 50, &[0]);
+    agent.child_started(domain(1), 50, &[0]);
     assert_eq!(reports(&mut agent), [Report::Started { domain: domain(1), pid: 50 }]);
     agent
 }
@@ -44,11 +44,11 @@ fn deliver(connection: u32, attachments: Vec<Attachment>) -> Order {
 }
 
 #[test]
-fn a_client_is_numbered_once_and_known_by_its_process() {
+fn client_numbers_are_unique_and_domain_found_by_pid() {
     let mut agent = with_child();
     assert_eq!(agent.client_connected(50, true), Some(1));
-    agent.client_gone(1);
-    agent.client_gone(1);
+    agent.client_disconnected(1);
+    agent.client_disconnected(1);
     assert_eq!(agent.client_connected(51, true), Some(2));
     assert_eq!(agent.client_connected(51, false), None);
     let joined = |connection, pid, domain| Report::Joined { connection, pid, domain };
@@ -58,7 +58,7 @@ fn a_client_is_numbered_once_and_known_by_its_process() {
 }
 
 #[test]
-fn messages_have_a_length() {
+fn message_length_is_checked() {
     for (length, truncated, good) in [
         (0, false, false),
         (1, false, true),
@@ -69,7 +69,7 @@ fn messages_have_a_length() {
         let mut agent = Agent::new();
         agent.client_connected(9, true);
         agent.next_report();
-        agent.client_asked(1, vec![0; length], truncated, Some(5));
+        agent.client_message_received(1, vec![0; length], truncated, Some(5));
         let (report, file) = agent.next_report().unwrap();
         assert_eq!(matches!(report, Report::Asked { .. }), good, "{length}");
         assert_eq!(file.is_some(), good);
@@ -88,15 +88,15 @@ fn with_client(length_bytes: usize, attachments: usize) -> (Agent, Order) {
 }
 
 #[test]
-fn a_client_that_does_not_read_is_not_heard_and_then_dropped() {
+fn slow_client_is_paused_and_then_dropped() {
     let (mut agent, order) = with_client(PAUSE_QUEUED_BYTES, 0);
-    assert!(agent.is_client_heard(1));
+    assert!(agent.should_read_client(1));
     agent.execute(order.clone(), vec![]).unwrap();
-    assert!(!agent.is_client_heard(1));
-    agent.client_took(1);
-    assert!(agent.is_client_heard(1));
-    agent.let_clients_ask(false);
-    assert!(!agent.is_client_heard(1));
+    assert!(!agent.should_read_client(1));
+    agent.client_message_sent(1);
+    assert!(agent.should_read_client(1));
+    agent.set_requests_enabled(false);
+    assert!(!agent.should_read_client(1));
     for _ in 0..MAX_QUEUED_BYTES / PAUSE_QUEUED_BYTES {
         agent.execute(order.clone(), vec![]).unwrap();
         actions(&mut agent);
@@ -108,13 +108,13 @@ fn a_client_that_does_not_read_is_not_heard_and_then_dropped() {
 }
 
 #[test]
-fn descriptors_that_wait_are_limited() {
+fn queued_descriptors_are_limited() {
     let (mut agent, order) = with_client(100, 4);
     for _ in 0..MAX_QUEUED_DESCRIPTORS / 4 {
         agent.execute(order.clone(), vec![]).unwrap();
     }
     assert!(reports(&mut agent).is_empty());
-    agent.client_took(1);
+    agent.client_message_sent(1);
     agent.execute(order.clone(), vec![]).unwrap();
     assert!(reports(&mut agent).is_empty());
     agent.execute(order, vec![]).unwrap();
@@ -122,7 +122,7 @@ fn descriptors_that_wait_are_limited() {
 }
 
 #[test]
-fn traces_are_kept_and_read_as_the_root_says() {
+fn trace_pages_follow_the_root_orders() {
     let mut agent = Agent::new();
     let of = domain(3);
     agent.execute(Order::Trace { word: 5 }, vec![]).unwrap();
@@ -142,7 +142,7 @@ fn traces_are_kept_and_read_as_the_root_says() {
 }
 
 #[test]
-fn descriptors_go_along_in_order_and_gaps_show() {
+fn descriptors_are_passed_in_order_with_gaps() {
     let mut agent = Agent::new();
     let attachments = vec![
         Attachment::Passed,
@@ -165,19 +165,19 @@ fn a_lifeline_is_released_once_and_hung_up_while_it_is_there() {
     let mut agent = Agent::new();
     agent.execute(Order::HangUp { channel: CHANNEL }, vec![]).unwrap();
     assert!(actions(&mut agent).is_empty());
-    agent.lifeline_made(CHANNEL);
+    agent.lifeline_created(CHANNEL);
     agent.execute(Order::HangUp { channel: CHANNEL }, vec![]).unwrap();
     assert_eq!(actions(&mut agent), [Action::HangUp { channel: CHANNEL }]);
-    agent.lifeline_let_go(CHANNEL);
-    agent.lifeline_let_go(CHANNEL);
-    assert_eq!(actions(&mut agent), [Action::LetGo { channel: CHANNEL }]);
+    agent.lifeline_closed(CHANNEL);
+    agent.lifeline_closed(CHANNEL);
+    assert_eq!(actions(&mut agent), [Action::CloseLifeline { channel: CHANNEL }]);
     assert_eq!(reports(&mut agent), [Report::Released { channel: CHANNEL }]);
-    agent.lifeline_not_made(ChannelId(8));
+    agent.lifeline_failed(ChannelId(8));
     assert_eq!(reports(&mut agent), [Report::Released { channel: ChannelId(8) }]);
 }
 
 #[test]
-fn output_is_read_as_fast_as_it_is_taken() {
+fn output_reading_is_flow_controlled() {
     let mut agent = with_child();
     let taken = |bytes| Order::OutputTaken { domain: domain(1), stream: 1, bytes };
     for _ in 0..8 {
@@ -196,18 +196,18 @@ fn output_is_read_as_fast_as_it_is_taken() {
 }
 
 #[test]
-fn an_end_is_reported_once_and_after_all_output() {
+fn exit_is_reported_once_after_all_output() {
     let mut agent = with_child();
     let exit = Exit::Exited { status: 3 };
     agent.output_read(domain(1), 2, vec![]);
-    agent.ended(domain(1), exit.clone());
+    agent.child_exited(domain(1), exit.clone());
     assert!(agent.take_orphans_expected() && !agent.take_orphans_expected());
     agent.execute(Order::Signal { domain: domain(1), signal: 9 }, vec![]).unwrap();
     assert!(actions(&mut agent).is_empty(), "a reaped process has no number of its own");
     agent.output_read(domain(1), 1, b"last".to_vec());
     agent.output_read(domain(1), 1, vec![]);
     agent.output_read(domain(1), 1, vec![]);
-    agent.ended(domain(1), exit.clone());
+    agent.child_exited(domain(1), exit.clone());
     let output = |stream, bytes: &[u8]| Report::Output { domain: domain(1), stream, bytes: bytes.to_vec() };
     let expected =
         [output(2, b""), output(1, b"last"), output(1, b""), Report::Ended { domain: domain(1), exit }];
@@ -215,12 +215,12 @@ fn an_end_is_reported_once_and_after_all_output() {
 }
 
 #[test]
-fn input_is_taken_piece_by_piece_and_ends() {
+fn input_is_written_piecewise_and_closed() {
     let mut agent = with_child();
     let feed = |bytes: &[u8]| Order::Input { domain: domain(1), stream: 0, bytes: bytes.to_vec() };
     let taken = Report::InputTaken { domain: domain(1), stream: 0 };
     agent.execute(feed(b"abc"), vec![]).unwrap();
-    assert_eq!(actions(&mut agent), [Action::Feed { domain: domain(1), stream: 0 }]);
+    assert_eq!(actions(&mut agent), [Action::WriteInput { domain: domain(1), stream: 0 }]);
     agent.input_written(domain(1), 0, 2);
     assert_eq!(agent.next_input(domain(1), 0), Some(&b"c"[..]));
     assert!(reports(&mut agent).is_empty());
@@ -234,14 +234,14 @@ fn input_is_taken_piece_by_piece_and_ends() {
     // A closed input discards the rest.
     let mut agent = with_child();
     agent.execute(feed(b"abc"), vec![]).unwrap();
-    agent.input_refused(domain(1), 0);
+    agent.input_closed(domain(1), 0);
     assert_eq!(reports(&mut agent), [taken]);
 }
 
 #[test]
-fn a_side_stream_goes_both_ways_and_each_ends_by_itself() {
+fn side_stream_is_bidirectional_with_independent_ends() {
     let mut agent = Agent::new();
-    agent.started(domain(1), 50, &[3]);
+    agent.child_started(domain(1), 50, &[3]);
     reports(&mut agent);
     let feed = |bytes: &[u8]| Order::Input { domain: domain(1), stream: 3, bytes: bytes.to_vec() };
     let taken = Report::InputTaken { domain: domain(1), stream: 3 };
@@ -249,7 +249,7 @@ fn a_side_stream_goes_both_ways_and_each_ends_by_itself() {
     agent.execute(Order::Input { domain: domain(1), stream: 0, bytes: b"x".to_vec() }, vec![]).unwrap();
     assert_eq!(reports(&mut agent), [Report::InputTaken { domain: domain(1), stream: 0 }]);
     agent.execute(feed(b"ask"), vec![]).unwrap();
-    assert_eq!(actions(&mut agent).last(), Some(&Action::Feed { domain: domain(1), stream: 3 }));
+    assert_eq!(actions(&mut agent).last(), Some(&Action::WriteInput { domain: domain(1), stream: 3 }));
     agent.input_written(domain(1), 3, 3);
     // Its output is still read at the reader's pace, independent of its input.
     agent.execute(feed(b""), vec![]).unwrap();
@@ -266,7 +266,7 @@ fn a_side_stream_goes_both_ways_and_each_ends_by_itself() {
     assert_eq!(said.len(), 10);
     // The report of the domain's end waits for the end of the side stream too.
     let exit = Exit::Exited { status: 0 };
-    agent.ended(domain(1), exit.clone());
+    agent.child_exited(domain(1), exit.clone());
     [1, 2].into_iter().for_each(|stream| agent.output_read(domain(1), stream, vec![]));
     assert!(reports(&mut agent).iter().all(|report| !matches!(report, Report::Ended { .. })));
     agent.output_read(domain(1), 3, vec![]);
@@ -274,7 +274,7 @@ fn a_side_stream_goes_both_ways_and_each_ends_by_itself() {
 }
 
 #[test]
-fn programs_come_as_descriptors_in_the_window_or_in_a_stream() {
+fn programs_arrive_by_descriptor_window_or_stream() {
     let mut agent = Agent::new();
     let hash = [5; 32];
     let program =
@@ -292,21 +292,24 @@ fn programs_come_as_descriptors_in_the_window_or_in_a_stream() {
     let order = StartOrder { domain: domain(2), build: hash, program: ProgramSpec::new("p") };
     agent.execute(Order::Start { order: order.clone() }, vec![]).unwrap();
     assert_eq!(actions(&mut agent), [Action::Start { order }]);
-    agent.not_started(domain(2), "no".into());
+    agent.child_start_failed(domain(2), "no".into());
     assert_eq!(reports(&mut agent), [Report::NotStarted { domain: domain(2), why: "no".into() }]);
     assert!(agent.take_orphans_expected());
     assert_eq!(agent.execute(Order::Stop, vec![]), Err(Stopped));
 }
 
 #[test]
-fn orphans_are_those_of_no_living_domain() {
+fn orphans_belong_to_no_living_domain() {
     let agent = with_child();
-    let kin = |pid, group| Kin { pid, group };
+    let process = |pid, group| ProcessInfo { pid, group };
     let (nobody, nowhere) = (|| None, |_| false);
-    assert!(!agent.is_orphan(kin(50, 50), nobody, nowhere), "the domain itself");
-    assert!(!agent.is_orphan(kin(60, 50), nobody, nowhere), "of its group");
-    assert!(!agent.is_orphan(kin(60, 60), || Some(domain(1)), nowhere), "of its environment");
-    assert!(!agent.is_orphan(kin(60, 60), || Some(domain(2)), |of| of == domain(2)), "of a domain elsewhere");
-    assert!(agent.is_orphan(kin(60, 60), || Some(domain(2)), nowhere));
-    assert!(agent.is_orphan(kin(60, 60), nobody, nowhere));
+    assert!(!agent.is_orphan(process(50, 50), nobody, nowhere), "the domain itself");
+    assert!(!agent.is_orphan(process(60, 50), nobody, nowhere), "of its group");
+    assert!(!agent.is_orphan(process(60, 60), || Some(domain(1)), nowhere), "of its environment");
+    assert!(
+        !agent.is_orphan(process(60, 60), || Some(domain(2)), |of| of == domain(2)),
+        "of a domain elsewhere"
+    );
+    assert!(agent.is_orphan(process(60, 60), || Some(domain(2)), nowhere));
+    assert!(agent.is_orphan(process(60, 60), nobody, nowhere));
 }

@@ -4,7 +4,7 @@
 //! the host still have mapped when the node is lost are not lent again before they are released.
 
 use tombolo_base::{ChannelId, NodeId};
-use tombolo_capability::InWindow;
+use tombolo_capability::WindowRegion;
 use tombolo_control::Fault;
 use tombolo_control::observation::Happening;
 use tombolo_link::window::WindowRange;
@@ -27,8 +27,8 @@ impl Core {
 
     /// Records that the window of such a node is open and offered; on the host it begins at `base_bytes` of
     /// its file.
-    pub fn node_awaited(&mut self, id: NodeId, window: (u64, u16), base_bytes: u64) {
-        let Some(record) = self.own_window_kept(id, window) else { return };
+    pub fn node_offered(&mut self, id: NodeId, window: (u64, u16), base_bytes: u64) {
+        let Some(record) = self.own_window_or_create(id, window) else { return };
         record.base_bytes.0 = base_bytes;
         self.node_changed(id);
     }
@@ -37,7 +37,7 @@ impl Core {
     /// monitor must report next.
     pub fn node_joining(&mut self, now: Nanos, id: NodeId, base_bytes: u64) {
         let Some(node) = self.node(id) else { return };
-        if !matches!(node.state, NodeState::Awaited { .. }) {
+        if !matches!(node.state, NodeState::AwaitingJoin { .. }) {
             return;
         }
         node.state = NodeState::Booting { since: now };
@@ -45,13 +45,13 @@ impl Core {
             window.base_bytes.1 = base_bytes;
         }
         self.node_changed(id);
-        self.happened(Happening::NODE_STARTING, Some(id), None, "");
+        self.record_event(Happening::NODE_STARTING, Some(id), None, "");
     }
 
     /// Records that a joiner was refused.
-    pub fn node_refused(&mut self, id: NodeId, why: &str) {
+    pub fn joiner_refused(&mut self, id: NodeId, why: &str) {
         let Some(node) = self.node(id) else { return };
-        if let NodeState::Awaited { cause, .. } = &mut node.state {
+        if let NodeState::AwaitingJoin { cause, .. } = &mut node.state {
             *cause = format!("waiting for `tombolo join`; the last joiner was refused: {why}");
             self.node_changed(id);
         }
@@ -59,19 +59,19 @@ impl Core {
 
     /// Retains the ranges of a lost node's window that programs elsewhere still use. Call before its channels
     /// and regions are dropped.
-    pub(super) fn keep_window(&mut self, id: NodeId) {
+    pub(super) fn retain_window(&mut self, id: NodeId) {
         let Some(own) = self.machine.own_window(id).map(|window| window.id) else { return };
-        let regions = self.regions.table.in_window(own);
+        let regions = self.regions.table.regions_in_window(own);
         let Some(window) = self.own_window(id) else { return };
         for (_, range) in std::mem::take(&mut window.programs) {
-            window.allocator.take_back(range);
+            window.allocator.free(range);
         }
-        for InWindow { offset_bytes, length_bytes, mappings } in regions {
+        for WindowRegion { offset_bytes, length_bytes, mappings } in regions {
             let range = WindowRange { offset_bytes, length_bytes };
             let mappings: Vec<_> = mappings.into_iter().filter(|(node, _)| *node != id).collect();
             match mappings.is_empty() {
                 true => {
-                    window.allocator.take_back(range);
+                    window.allocator.free(range);
                 }
                 false => window.held.push(HeldRange { range, mappings }),
             }
@@ -80,13 +80,13 @@ impl Core {
 
     /// Records that a mapping of a lost region is released, or, if `mapping` is `None`, all mappings of a
     /// lost node.
-    pub(super) fn held_released(&mut self, node: NodeId, mapping: Option<ChannelId>) {
+    pub(super) fn release_held(&mut self, node: NodeId, mapping: Option<ChannelId>) {
         for window in self.windows.iter_mut().flatten() {
             let WindowRecord { held, allocator, .. } = window;
             held.retain_mut(|held| {
                 held.mappings.retain(|(of, number)| *of != node || mapping.is_some_and(|one| one != *number));
                 if held.mappings.is_empty() {
-                    allocator.take_back(held.range);
+                    allocator.free(held.range);
                 }
                 !held.mappings.is_empty()
             });
@@ -96,15 +96,15 @@ impl Core {
     /// Returns the times at which clients that wait for a node to join get a timeout.
     pub(super) fn joins_due(&self) -> impl Iterator<Item = Nanos> {
         self.nodes.iter().filter(|node| node.restarting.is_some()).filter_map(|node| match node.state {
-            NodeState::Awaited { since, .. } => Some(since + BOOT_TIMEOUT.as_nanos() as Nanos),
+            NodeState::AwaitingJoin { since, .. } => Some(since + BOOT_TIMEOUT.as_nanos() as Nanos),
             _ => None,
         })
     }
 
-    pub(super) fn give_up_joins(&mut self, now: Nanos) {
+    pub(super) fn expire_joins(&mut self, now: Nanos) {
         for index in 0..self.nodes.len() {
             let node = &mut self.nodes[index];
-            let NodeState::Awaited { since, cause } = &node.state else { continue };
+            let NodeState::AwaitingJoin { since, cause } = &node.state else { continue };
             if now < since + BOOT_TIMEOUT.as_nanos() as Nanos {
                 continue;
             }

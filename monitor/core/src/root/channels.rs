@@ -5,7 +5,7 @@ use tombolo_control::{Attachment, AttachmentWindow, Fault, Grant, Order, RelayNo
 use tombolo_link::window::{SHARED_VECTOR, WindowRange};
 use tombolo_link::{ChannelConfig, ChannelLayout, Side, TransportKind};
 
-use super::{Client, Core, Destination, Effect, Resource, WindowChannel};
+use super::{ClientId, Core, Destination, Effect, Resource, WindowChannel};
 
 /// Ends of a channel or hop to be opened: the connecting and the accepting one.
 struct Ends {
@@ -16,16 +16,16 @@ struct Ends {
 }
 
 /// Domain that gets an end of a channel or of a hop: the connecting one, a relay, or the accepting one.
-struct Stop {
-    client: Client,
+struct Participant {
+    client: ClientId,
     domain: DomainId,
     /// Listener that it arrives at; `None` for the connecting domain.
     reply: Option<u32>,
 }
 
-impl Stop {
-    fn listening((domain, client, listener): (DomainId, Client, u32)) -> Stop {
-        Stop { client, domain, reply: Some(listener) }
+impl Participant {
+    fn listening((domain, client, listener): (DomainId, ClientId, u32)) -> Participant {
+        Participant { client, domain, reply: Some(listener) }
     }
 }
 
@@ -33,8 +33,8 @@ impl Stop {
 struct Hop {
     id: ChannelId,
     transport: TransportKind,
-    connecting: Share,
-    accepting: Share,
+    connecting: EndResources,
+    accepting: EndResources,
 }
 
 /// A channel or hop carried by a stream of the link with a node.
@@ -45,17 +45,17 @@ pub(super) struct StreamChannel {
     node: NodeId,
 }
 
-/// Returns the share of the end on a kernel, in a stream of the link between the host and `node`.
-fn stream_share(channel: ChannelId, node: NodeId, kernel: NodeId) -> Share {
+/// Returns the resources of the end on a kernel, in a stream of the link between the host and `node`.
+fn stream_end_resources(channel: ChannelId, node: NodeId, kernel: NodeId) -> EndResources {
     if kernel == node {
-        return Share { attachments: vec![Attachment::LinkStream], passed: Vec::new(), window: None };
+        return EndResources { attachments: vec![Attachment::LinkStream], passed: Vec::new(), window: None };
     }
     let passed = vec![Resource::LinkStream { node, channel }];
-    Share { attachments: vec![Attachment::Passed], passed, window: None }
+    EndResources { attachments: vec![Attachment::Passed], passed, window: None }
 }
 
 /// Resources for one end of the channel or of a hop of it.
-struct Share {
+struct EndResources {
     attachments: Vec<Attachment>,
     passed: Vec<Resource>,
     window: Option<WindowPlace>,
@@ -65,7 +65,7 @@ impl Core {
     /// Opens a channel to the owner of a name or service.
     pub(super) fn open(
         &mut self,
-        client: Client,
+        client: ClientId,
         request: u32,
         destination: &Destination,
         config: ChannelConfig,
@@ -73,7 +73,7 @@ impl Core {
         let (Some(record), Some(domain)) =
             (self.listener_of(destination), self.clients.get(&client).and_then(|record| record.domain))
         else {
-            return self.answer(client, request, Err(self.nothing_there(destination)));
+            return self.answer(client, request, Err(self.no_listener_fault(destination)));
         };
         let (from, to) = (domain.node(), record.owner.node());
         let via = match self.machine.link_between(from, to) {
@@ -84,18 +84,19 @@ impl Core {
                 Err(fault) => return self.answer(client, request, Err(fault)),
             },
         };
-        let mut stops = vec![Stop { client, domain, reply: None }];
-        stops.extend(via.iter().filter_map(|node| self.relays.ready(*node)).map(Stop::listening));
-        stops.push(Stop::listening((record.owner, record.client, record.listener)));
+        let mut participants = vec![Participant { client, domain, reply: None }];
+        participants
+            .extend(via.iter().filter_map(|node| self.relays.ready(*node)).map(Participant::listening));
+        participants.push(Participant::listening((record.owner, record.client, record.listener)));
         let channel = self.new_channel();
-        let hops = match self.hops(channel, &stops, config) {
+        let hops = match self.allocate_hops(channel, &participants, config) {
             Ok(hops) => hops,
             Err(fault) => return self.answer(client, request, Err(fault)),
         };
         if !via.is_empty() {
             let kept = |hop: &ChannelId| self.channels.contains_key(hop) || self.streams.contains_key(hop);
-            let lent = hops.iter().map(|hop| hop.id).filter(kept).collect();
-            self.relays.opened(channel, via, lent);
+            let carried = hops.iter().map(|hop| hop.id).filter(kept).collect();
+            self.relays.opened(channel, via, carried);
         }
         if let Some(owner) = self.clients.get_mut(&record.client) {
             owner.unaccepted += 1;
@@ -106,7 +107,7 @@ impl Core {
                 self.domain_changed(domain);
             }
         }
-        self.hand_out(channel, request, config, &stops, hops);
+        self.send_grants(channel, request, config, &participants, hops);
     }
 
     pub(super) fn new_channel(&mut self) -> ChannelId {
@@ -119,7 +120,7 @@ impl Core {
     /// them.
     fn ready_relays(
         &mut self,
-        asked: (Client, u32),
+        requester: (ClientId, u32),
         destination: &Destination,
         config: ChannelConfig,
         (from, to): (NodeId, NodeId),
@@ -128,24 +129,29 @@ impl Core {
             return Err(Fault::NoLink { from: self.node_name(from), to: self.node_name(to) });
         }
         let via = self.relays_between(from, to)?;
-        Ok(self.relays_ready(asked, destination, config, &via)?.then_some(via))
+        Ok(self.relays_ready(requester, destination, config, &via)?.then_some(via))
     }
 
-    /// Allocates the resources of each hop between the stops. The only hop of a channel without relays has
-    /// the channel's number.
-    fn hops(&mut self, channel: ChannelId, stops: &[Stop], config: ChannelConfig) -> Result<Vec<Hop>, Fault> {
-        let opener = stops[0].domain;
+    /// Allocates the resources of each hop between the participants. The only hop of a channel without relays
+    /// has the channel's number.
+    fn allocate_hops(
+        &mut self,
+        channel: ChannelId,
+        participants: &[Participant],
+        config: ChannelConfig,
+    ) -> Result<Vec<Hop>, Fault> {
+        let opener = participants[0].domain;
         let mut hops: Vec<Hop> = Vec::new();
-        for pair in stops.windows(2) {
-            let id = if stops.len() == 2 { channel } else { self.new_channel() };
+        for pair in participants.windows(2) {
+            let id = if participants.len() == 2 { channel } else { self.new_channel() };
             let ends = Ends { opener, connecting: pair[0].domain, accepting: pair[1].domain };
-            match self.shares(id, &ends, config) {
+            match self.allocate_hop(id, &ends, config) {
                 Ok((transport, connecting, accepting)) => {
                     hops.push(Hop { id, transport, connecting, accepting });
                 }
                 Err(fault) => {
                     // The earlier hops have not been announced to any node yet.
-                    hops.iter().for_each(|hop| self.take_back_channel(hop.id));
+                    hops.iter().for_each(|hop| self.free_channel(hop.id));
                     return Err(fault);
                 }
             }
@@ -153,25 +159,27 @@ impl Core {
         Ok(hops)
     }
 
-    /// Sends every stop its share: the accepting side first, because it may have to be woken.
-    fn hand_out(
+    /// Sends every participant its resources: the accepting side first, because it may have to be woken.
+    fn send_grants(
         &mut self,
         channel: ChannelId,
         request: u32,
         config: ChannelConfig,
-        stops: &[Stop],
+        participants: &[Participant],
         hops: Vec<Hop>,
     ) {
-        let (first, last) = (0, stops.len() - 1);
-        let relay =
-            |stop: &Stop| RelayNode { node: stop.domain.node(), name: self.node_name(stop.domain.node()) };
-        let relays: Vec<RelayNode> = stops[1..last].iter().map(relay).collect();
+        let (first, last) = (0, participants.len() - 1);
+        let relay = |participant: &Participant| RelayNode {
+            node: participant.domain.node(),
+            name: self.node_name(participant.domain.node()),
+        };
+        let relays: Vec<RelayNode> = participants[1..last].iter().map(relay).collect();
         for (index, hop) in hops.into_iter().enumerate().rev() {
             let Hop { id, transport, connecting, accepting } = hop;
-            for (side, share) in [(Side::B, accepting), (Side::A, connecting)] {
-                let (stop, end) = match side {
-                    Side::A => (&stops[index], &stops[last]),
-                    Side::B => (&stops[index + 1], &stops[first]),
+            for (side, resources) in [(Side::B, accepting), (Side::A, connecting)] {
+                let (participant, end) = match side {
+                    Side::A => (&participants[index], &participants[last]),
+                    Side::B => (&participants[index + 1], &participants[first]),
                 };
                 let via = match side {
                     Side::A => relays[index..].to_vec(),
@@ -179,54 +187,54 @@ impl Core {
                 };
                 let peer = end.domain;
                 let peer_node = self.node_name(peer.node());
-                let Share { attachments, passed, window } = share;
+                let EndResources { attachments, passed, window } = resources;
                 let grant = Grant { channel, side, peer, peer_node, transport, config, window, hop: id, via };
-                let (request, reply) = match stop.reply {
+                let (request, reply) = match participant.reply {
                     Some(listener) => (0, Reply::Incoming { listener, grant }),
                     None => (request, Reply::Connect { grant }),
                 };
-                self.deliver_with(stop.client, request, reply, id, attachments, passed);
+                self.deliver_with(participant.client, request, reply, id, attachments, passed);
             }
         }
     }
 
     /// Chooses the transport and allocates its resources.
-    fn shares(
+    fn allocate_hop(
         &mut self,
         channel: ChannelId,
         ends: &Ends,
         config: ChannelConfig,
-    ) -> Result<(TransportKind, Share, Share), Fault> {
+    ) -> Result<(TransportKind, EndResources, EndResources), Fault> {
         let (from, to) = (ends.connecting.node(), ends.accepting.node());
         let transport = self
             .machine
             .link_between(from, to)
             .ok_or_else(|| Fault::NoLink { from: self.node_name(from), to: self.node_name(to) })?;
         if transport == TransportKind::Window {
-            self.may_open_across(ends.opener)?;
-            let (a, b) = self.window_shares(channel, ends, config)?;
+            self.check_cross_link_limit(ends.opener)?;
+            let (a, b) = self.allocate_in_window(channel, ends, config)?;
             return Ok((transport, a, b));
         }
         let kernels = [from, to].map(|node| self.machine.kernel_of(node));
         if kernels[0] != kernels[1] {
             // One of the two is the host's.
-            self.may_open_across(ends.opener)?;
+            self.check_cross_link_limit(ends.opener)?;
             let node = kernels[0].max(kernels[1]);
             self.streams.insert(channel, StreamChannel { opener: ends.opener, node });
-            let share = |kernel| stream_share(channel, node, kernel);
-            return Ok((transport, share(kernels[0]), share(kernels[1])));
+            let resources = |kernel| stream_end_resources(channel, node, kernel);
+            return Ok((transport, resources(kernels[0]), resources(kernels[1])));
         }
         let stream = transport == TransportKind::Socket;
-        let share = |accepting: bool| {
+        let resources = |accepting: bool| {
             if kernels[0] != NodeId::HOST {
                 // Both in one virtual machine: its agent creates the pair.
                 let attachments = vec![Attachment::PairEnd { accepting, stream }];
-                return Share { attachments, passed: Vec::new(), window: None };
+                return EndResources { attachments, passed: Vec::new(), window: None };
             }
             let passed = vec![Resource::PairEnd { channel, accepting, stream }];
-            Share { attachments: vec![Attachment::Passed], passed, window: None }
+            EndResources { attachments: vec![Attachment::Passed], passed, window: None }
         };
-        Ok((transport, share(false), share(true)))
+        Ok((transport, resources(false), resources(true)))
     }
 
     /// Handles the end of a channel's stream on both sides of the link with a node.
@@ -237,17 +245,17 @@ impl Core {
     }
 
     /// Returns whether a node reaches others through a window only.
-    pub(super) fn behind_window(&self, id: NodeId) -> bool {
-        self.machine.node(id).is_some_and(tombolo_machine::Node::behind_window)
+    pub(super) fn is_behind_window(&self, id: NodeId) -> bool {
+        self.machine.node(id).is_some_and(tombolo_machine::Node::is_behind_window)
     }
 
     /// Lends a range of the window that joins two nodes, and a vector to each end.
-    fn window_shares(
+    fn allocate_in_window(
         &mut self,
         channel: ChannelId,
         ends: &Ends,
         config: ChannelConfig,
-    ) -> Result<(Share, Share), Fault> {
+    ) -> Result<(EndResources, EndResources), Fault> {
         let opener = ends.opener;
         let nodes = [ends.connecting.node(), ends.accepting.node()];
         let [from, to] = nodes.map(|node| self.node_name(node));
@@ -260,18 +268,18 @@ impl Core {
         let window = self
             .window(id)
             .ok_or(Fault::NodeDown { node: name.clone(), cause: "it has no window".into() })?;
-        let range = window.allocator.lend(needed).map_err(|full| Fault::Limit {
+        let range = window.allocator.allocate(needed).map_err(|full| Fault::Limit {
             what: format!("no room for a channel in window {name}: {full}"),
         })?;
-        let bells = [from_peer, to_peer].map(|peer| (peer, window.lend_vector(peer)));
+        let bells = [from_peer, to_peer].map(|peer| (peer, window.allocate_vector(peer)));
         self.effects.push(Effect::ClearWindow { window: id, range });
-        let groups = [0, 1].map(|end| self.lend_group(id, nodes[end], (bells[1 - end].0, bells[end])));
+        let groups = [0, 1].map(|end| self.allocate_group(id, nodes[end], (bells[1 - end].0, bells[end])));
         self.window_changed(id);
         let record = WindowChannel { opener, window: id, range, bells, groups, held_by: nodes.to_vec() };
-        let share = |end: usize| self.window_share(channel, nodes[end], &record, end == 1);
-        let shares = (share(0), share(1));
+        let resources = |end: usize| self.window_end_resources(channel, nodes[end], &record, end == 1);
+        let both = (resources(0), resources(1));
         self.channels.insert(channel, record);
-        Ok(shares)
+        Ok(both)
     }
 
     /// Determines how the monitor of `node` detects that an end there was rung by the peer `ringer`. An end
@@ -279,38 +287,38 @@ impl Core {
     /// channels that share a vector, the monitor checks the groups whose word has changed, provided that the
     /// programs of one node can add to a word, which takes coherent memory. Otherwise, and if there is no
     /// room, it checks all.
-    fn lend_group(
+    fn allocate_group(
         &mut self,
         id: WindowId,
         node: NodeId,
         (ringer, (peer, vector)): (u16, (u16, u16)),
     ) -> Option<u64> {
         let coherent = self.machine.window(id).is_some_and(|window| window.caches.is_none());
-        let attached = self.machine.window(id).and_then(|window| window.own_of);
+        let attached = self.machine.window(id).and_then(|window| window.private_to);
         let attached = attached.is_some_and(|node| self.is_attached(node));
         if vector != SHARED_VECTOR || self.is_board(node) || !coherent || attached {
             return None;
         }
         let window = self.window(id)?;
-        let lent = window.groups.lend((ringer, peer), &mut window.allocator)?;
-        if let Some(range) = lent.fresh {
+        let word = window.groups.allocate((ringer, peer), &mut window.allocator)?;
+        if let Some(range) = word.new_page {
             self.effects.push(Effect::ClearWindow { window: id, range });
         }
-        Some(lent.offset_bytes)
+        Some(word.offset_bytes)
     }
 
     fn is_board(&self, node: NodeId) -> bool {
         self.machine.node(node).is_some_and(|node| node.as_bare().is_some())
     }
 
-    /// Returns the share of the end at `node`.
-    fn window_share(
+    /// Returns the resources of the end at `node`.
+    fn window_end_resources(
         &self,
         channel: ChannelId,
         node: NodeId,
         record: &WindowChannel,
         accepting: bool,
-    ) -> Share {
+    ) -> EndResources {
         let WindowChannel { window, range, bells, groups, .. } = *record;
         let (own, other) = (bells[usize::from(accepting)], bells[usize::from(!accepting)]);
         let WindowRange { offset_bytes, length_bytes } = range;
@@ -324,7 +332,7 @@ impl Core {
             Some(WindowPlace { offset_bytes, length_bytes, ring, caches, group })
         };
         let shared = own.1 == SHARED_VECTOR;
-        if self.behind_window(node) {
+        if self.is_behind_window(node) {
             let number = AttachmentWindow { window: window.0 };
             // A board checks all of its channels when any doorbell rings.
             let bell = match shared && !self.is_board(node) {
@@ -342,7 +350,7 @@ impl Core {
                 false => (Attachment::Registers(number), Some(u32::from(peer) << 16 | u32::from(vector))),
             };
             let attachments = vec![Attachment::WindowMemory(number), Attachment::Lifeline, bell, ringer];
-            return Share { attachments, passed: Vec::new(), window: place(inside, ring) };
+            return EndResources { attachments, passed: Vec::new(), window: place(inside, ring) };
         }
         let bell = match shared {
             true => Resource::SharedBell { channel, window, offset_bytes, accepting, group },
@@ -351,7 +359,7 @@ impl Core {
         let attachments =
             vec![Attachment::Passed, Attachment::Lifeline, Attachment::Passed, Attachment::Passed];
         let passed = vec![Resource::WindowMemory(window), bell, Resource::Bell { window, peer, vector }];
-        Share { attachments, passed, window: place(outside, None) }
+        EndResources { attachments, passed, window: place(outside, None) }
     }
 
     /// Handles the release of an end by a domain of `node` and hangs up the other end. Range and vector are
@@ -359,8 +367,8 @@ impl Core {
     pub(super) fn channel_released(&mut self, node: NodeId, channel: ChannelId) {
         let Some(record) = self.channels.get_mut(&channel) else {
             // Mapped regions have lifelines too.
-            self.held_released(node, Some(channel));
-            if self.regions.table.released(node, channel) {
+            self.release_held(node, Some(channel));
+            if self.regions.table.mapping_released(node, channel) {
                 self.observing.regions.changed();
             }
             return;
@@ -374,24 +382,24 @@ impl Core {
             if tombolo_base::canary!("core hangs up no channel") {
                 return;
             }
-            return self.order(other, Order::HangUp { channel });
+            return self.send_order(other, Order::HangUp { channel });
         }
-        self.take_back_channel(channel);
+        self.free_channel(channel);
         self.relays.hop_released(channel);
     }
 
     /// Frees the resources of a channel that no side can access.
-    fn take_back_channel(&mut self, channel: ChannelId) {
+    fn free_channel(&mut self, channel: ChannelId) {
         self.streams.remove(&channel);
         if let Some(record) = self.channels.remove(&channel) {
-            self.forget_bell(channel, &record);
+            self.remove_shared_bell(channel, &record);
             if let Some(window) = self.window(record.window) {
-                window.allocator.take_back(record.range);
-                record.bells.iter().for_each(|(peer, vector)| window.return_vector(*peer, *vector));
+                window.allocator.free(record.range);
+                record.bells.iter().for_each(|(peer, vector)| window.free_vector(*peer, *vector));
                 for (end, word) in record.groups.iter().enumerate() {
                     let direction = (record.bells[1 - end].0, record.bells[end].0);
                     if let Some(word) = *word {
-                        window.groups.take_back(direction, word, &mut window.allocator);
+                        window.groups.free(direction, word, &mut window.allocator);
                     }
                 }
                 self.window_changed(record.window);
@@ -400,10 +408,10 @@ impl Core {
     }
 
     /// Removes the shared bell of a channel that has ended.
-    fn forget_bell(&mut self, channel: ChannelId, record: &WindowChannel) {
+    fn remove_shared_bell(&mut self, channel: ChannelId, record: &WindowChannel) {
         let host = self.machine.window(record.window).and_then(|window| window.peer(NodeId::HOST));
         if record.bells.iter().any(|(peer, vector)| Some(*peer) == host && *vector == SHARED_VECTOR) {
-            self.effects.push(Effect::ForgetBell { channel });
+            self.effects.push(Effect::RemoveSharedBell { channel });
         }
     }
 
@@ -429,7 +437,7 @@ impl Core {
         let gone: Vec<(ChannelId, WindowChannel)> =
             self.channels.extract_if(.., |_, record| Some(record.window) == own).collect();
         for (channel, record) in &gone {
-            self.forget_bell(*channel, record);
+            self.remove_shared_bell(*channel, record);
             self.relays.hop_released(*channel);
         }
     }

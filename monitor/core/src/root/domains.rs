@@ -1,4 +1,4 @@
-//! Domains: starting, feeding, ending.
+//! Domains: starting, input, ending.
 
 use std::time::Duration;
 
@@ -7,10 +7,11 @@ use tombolo_control::observation::Happening;
 use tombolo_control::{Exit, Fault, Order, ProgramSpec, Reply, SpawnRequest, StartOrder, streams};
 use tombolo_machine::image::Image;
 
-use super::observing::{WatchedDomain, how};
-use super::steering::{Launch, started};
+use super::observing::{ObservedDomain, describe_exit};
+use super::steering::{Launch, start_reply};
 use super::{
-    Client, Core, DomainRecord, Effect, MAX_PROGRAM_CHARS, MAX_PROGRAMS, Nanos, NodeState, Resource, shown,
+    ClientId, Core, DomainRecord, Effect, MAX_PROGRAM_CHARS, MAX_PROGRAMS, Nanos, NodeState, Resource,
+    truncate_name,
 };
 
 const SIGKILL: u8 = 9;
@@ -24,7 +25,7 @@ impl Core {
         pid: i32,
         program: String,
     ) -> Result<DomainId, Fault> {
-        self.node_has_room(node)?;
+        self.check_node_limit(node)?;
         let domain = self
             .new_id(node)
             .ok_or_else(|| Fault::NodeDown { node: self.node_name(node), cause: "it is starting".into() })?;
@@ -38,10 +39,10 @@ impl Core {
                 image: None,
                 build: [0; 32],
                 channels: 0,
-                starting: None,
-                given: Vec::new(),
-                feeding: Vec::new(),
-                watched: WatchedDomain::default(),
+                start_request: None,
+                initial_capabilities: Vec::new(),
+                pending_inputs: Vec::new(),
+                observed: ObservedDomain::default(),
             },
         );
         self.domain_changed(domain);
@@ -59,7 +60,7 @@ impl Core {
     pub(super) fn spawn(
         &mut self,
         now: Nanos,
-        client: Client,
+        client: ClientId,
         request: u32,
         parent: DomainId,
         spawn: SpawnRequest,
@@ -73,18 +74,19 @@ impl Core {
     pub(super) fn try_spawn(
         &mut self,
         now: Nanos,
-        client: Client,
+        client: ClientId,
         request: u32,
         parent: DomainId,
         spawn: SpawnRequest,
         image: Option<Result<Image, String>>,
     ) -> Result<(), Fault> {
         let (node, target) = self.startable_node(&spawn.node)?;
-        may_have_side(&spawn, target)?;
-        self.may_have_child(parent)?;
-        self.node_has_room(node)?;
+        check_side_stream(&spawn, target)?;
+        self.check_children_limit(parent)?;
+        self.check_node_limit(node)?;
         let image = self.image_of(parent, &spawn, image)?;
-        let image_name = if spawn.own_image { image.name().to_owned() } else { shown(&spawn.program.name) };
+        let image_name =
+            if spawn.own_image { image.name().to_owned() } else { truncate_name(&spawn.program.name) };
         let hash = match image.program(target) {
             Ok(program) => program.sha256,
             Err(_) => {
@@ -96,14 +98,14 @@ impl Core {
         let domain = self.new_id(node).ok_or_else(|| Fault::Limit {
             what: format!("node {} has used all its domain ids; restart it", spawn.node),
         })?;
-        let given = self.give_at_start(parent, domain, &spawn.given)?;
+        let initial_capabilities = self.grant_initial_capabilities(parent, domain, &spawn.given)?;
         let name = match self.domains.get(&parent) {
             Some(parent) if spawn.own_image => parent.program.clone(),
             _ => program_name(&spawn.program.name),
         };
         let program = ProgramSpec { name, ..spawn.program };
         let launch = Launch { image: image.clone(), program: program.clone() };
-        let watched = WatchedDomain::starting(launch);
+        let observed = ObservedDomain::starting(launch);
         self.domains.insert(
             domain,
             DomainRecord {
@@ -114,22 +116,22 @@ impl Core {
                 image: Some(image),
                 build: hash,
                 channels: 0,
-                starting: Some(request),
-                given,
-                feeding: Vec::new(),
-                watched,
+                start_request: Some(request),
+                initial_capabilities,
+                pending_inputs: Vec::new(),
+                observed,
             },
         );
         self.domain_changed(domain);
         self.node_changed(node);
-        self.order(node, Order::Start { order: StartOrder { domain, build: hash, program } });
+        self.send_order(node, Order::Start { order: StartOrder { domain, build: hash, program } });
         Ok(())
     }
 
     pub(super) fn startable_node(&mut self, name: &str) -> Result<(NodeId, Target), Fault> {
         let node = self.machine.node_named(name).ok_or_else(|| self.no_such_node(name))?;
         let (id, target) = (node.id, node.target());
-        match self.node(id).and_then(|node| node.state.why_not_up()) {
+        match self.node(id).and_then(|node| node.state.down_reason()) {
             None => Ok((id, target)),
             Some(cause) => Err(Fault::NodeDown { node: name.to_owned(), cause }),
         }
@@ -168,8 +170,8 @@ impl Core {
         hash: [u8; 32],
         image: &Image,
     ) -> Result<(), Fault> {
-        let through_window = self.behind_window(id);
-        let kept = self.machine.node(id).map_or(MAX_PROGRAMS, kept_programs);
+        let through_window = self.is_behind_window(id);
+        let kept = self.machine.node(id).map_or(MAX_PROGRAMS, program_limit);
         let length_bytes = image.program(target).map_or(0, |program| program.bytes.len() as u64);
         let Some(node) = self.node(id) else { return Ok(()) };
         if let Some(index) = node.programs.iter().position(|known| *known == hash) {
@@ -186,7 +188,7 @@ impl Core {
         } else if through_window {
             let window =
                 self.own_window(id).ok_or(Fault::System { what: "the node has no window".into() })?;
-            let range = window.allocator.lend(length_bytes).map_err(|full| Fault::Limit {
+            let range = window.allocator.allocate(length_bytes).map_err(|full| Fault::Limit {
                 what: format!("the window has no room for a program of {length_bytes} bytes: {full}"),
             })?;
             window.programs.push_back((hash, range));
@@ -207,7 +209,7 @@ impl Core {
             if node.programs.len() > kept
                 && let Some(hash) = node.programs.pop_front()
             {
-                self.order(id, Order::Forget { hash });
+                self.send_order(id, Order::Forget { hash });
             }
         }
         Ok(())
@@ -220,13 +222,13 @@ impl Core {
             && let Some(first) = window.programs.iter().position(|(sent, _)| *sent == hash)
             && let Some((_, range)) = window.programs.remove(first)
         {
-            window.allocator.take_back(range);
+            window.allocator.free(range);
             self.node_changed(node);
         }
     }
 
     /// Handles a program that cannot be passed to a node: its pending starts fail.
-    pub fn program_not_kept(&mut self, node: NodeId, hash: [u8; 32], why: &str) {
+    pub fn program_store_failed(&mut self, node: NodeId, hash: [u8; 32], why: &str) {
         let waits = |id: &DomainId, record: &DomainRecord| {
             id.node() == node && record.build == hash && record.pid == 0
         };
@@ -239,28 +241,28 @@ impl Core {
         let Some(record) = self.domains.get_mut(domain) else { return };
         record.pid = pid;
         let program = record.program.clone();
-        let asked = record.starting.take().zip(record.parent.and_then(|(_, client)| client));
+        let requester = record.start_request.take().zip(record.parent.and_then(|(_, client)| client));
         self.domain_changed(domain);
-        self.happened_to(domain, Happening::DOMAIN_STARTED, program);
-        if let Some((request, client)) = asked {
-            self.answer(client, request, Ok(started(request, domain)));
+        self.record_domain_event(domain, Happening::DOMAIN_STARTED, program);
+        if let Some((request, client)) = requester {
+            self.answer(client, request, Ok(start_reply(request, domain)));
         }
     }
 
     pub(super) fn domain_not_started(&mut self, domain: DomainId, why: String) {
         let Some(mut record) = self.domains.remove(domain) else { return };
         if !tombolo_base::canary!("core leaves what it gave with who did not start") {
-            self.regions_of_ended(domain);
+            self.release_domain_regions(domain);
         }
         self.forget_program(domain.node(), record.build);
-        let watched = std::mem::take(&mut record.watched);
-        self.forget_watched(domain, watched.output, watched.history);
+        let observed = std::mem::take(&mut record.observed);
+        self.discard_observed(domain, observed.output, observed.history);
         self.node_changed(domain.node());
-        self.happened_to(domain, Happening::DOMAIN_NOT_STARTED, format!("{}: {why}", record.program));
-        self.relay_gone(domain, &why);
-        self.go_on_moving(domain);
-        self.tell_held_ends(domain, &[]);
-        if let (Some(request), Some((_, Some(client)))) = (record.starting, record.parent) {
+        self.record_domain_event(domain, Happening::DOMAIN_NOT_STARTED, format!("{}: {why}", record.program));
+        self.relay_ended(domain, &why);
+        self.continue_move(domain);
+        self.report_deferred_exits(domain, &[]);
+        if let (Some(request), Some((_, Some(client)))) = (record.start_request, record.parent) {
             let fault = self.start_failed(request, domain.node(), why);
             self.answer(client, request, Err(fault));
         }
@@ -274,50 +276,54 @@ impl Core {
             && let Some(index) = node.programs.iter().position(|known| *known == hash)
         {
             node.programs.remove(index);
-            self.order(id, Order::Forget { hash });
+            self.send_order(id, Order::Forget { hash });
         }
     }
 
     /// Handles the end of a domain: ends its children, and notifies its parent.
     pub(super) fn domain_ended(&mut self, domain: DomainId, exit: Exit) {
         let Some(mut record) = self.domains.remove(domain) else { return };
-        self.trace_owner_gone(domain);
-        self.regions_of_ended(domain);
+        self.trace_owner_ended(domain);
+        self.release_domain_regions(domain);
         if !tombolo_base::canary!("core keeps the names of the dead") {
             self.names.domain_ended(domain);
             self.node_exports.retain(|_, record| record.owner != domain);
         }
-        self.executions.retain(|(_, condemned)| *condemned != domain);
+        self.pending_kills.retain(|(_, killed)| *killed != domain);
         // Its connection may still exist: a channel to it would have a dead peer.
         let clients = &self.clients;
         self.waiting.retain(|waiting| clients.get(&waiting.client).and_then(|of| of.domain) != Some(domain));
-        for (_, client, request) in std::mem::take(&mut record.feeding) {
+        for (_, client, request) in std::mem::take(&mut record.pending_inputs) {
             self.answer(client, request, Err(Fault::NoSuchDomain { domain }));
         }
-        self.relay_gone(domain, &how(&exit));
+        self.relay_ended(domain, &describe_exit(&exit));
         let children: Vec<DomainId> = self.domains.children(domain).collect();
-        match (record.starting, record.parent) {
+        match (record.start_request, record.parent) {
             (Some(request), Some((_, Some(client)))) => {
                 let why = "it ended before its node reported the start".into();
                 let fault = self.start_failed(request, domain.node(), why);
                 self.answer(client, request, Err(fault));
             }
             (None, Some(_)) if tombolo_base::canary!("core tells no parent of a death") => {}
-            (None, Some(parent)) => self.tell_end(domain, parent, exit.clone(), &children),
+            (None, Some(parent)) => self.report_end(domain, parent, exit.clone(), &children),
             _ => {}
         }
-        self.tell_held_ends(domain, &children);
+        self.report_deferred_exits(domain, &children);
         if record.parent.is_some() {
-            self.happened_to(domain, Happening::DOMAIN_ENDED, format!("{} {}", record.program, how(&exit)));
+            self.record_domain_event(
+                domain,
+                Happening::DOMAIN_ENDED,
+                format!("{} {}", record.program, describe_exit(&exit)),
+            );
         }
-        self.domain_gone(domain, record, exit);
-        self.go_on_moving(domain);
-        children.into_iter().for_each(|child| self.condemn(child));
+        self.retire_domain(domain, record, exit);
+        self.continue_move(domain);
+        children.into_iter().for_each(|child| self.kill_now(child));
     }
 
     /// Kills a domain that was started here, immediately.
-    pub(super) fn condemn(&mut self, domain: DomainId) {
-        self.order(domain.node(), Order::Signal { domain, signal: SIGKILL });
+    pub(super) fn kill_now(&mut self, domain: DomainId) {
+        self.send_order(domain.node(), Order::Signal { domain, signal: SIGKILL });
     }
 
     pub(super) fn kill(
@@ -327,42 +333,42 @@ impl Core {
         signal: u8,
         grace: Duration,
     ) -> Result<Reply, Fault> {
-        self.started_here(domain)?;
+        self.managed_domain(domain)?;
         if !(1..=64).contains(&signal) {
             return Err(Fault::Refused {
                 why: format!("invalid signal {signal}; use a number from 1 to 64"),
             });
         }
-        self.order(domain.node(), Order::Signal { domain, signal });
-        self.was_signalled(now, domain, signal);
+        self.send_order(domain.node(), Order::Signal { domain, signal });
+        self.note_signal(now, domain, signal);
         if signal != SIGKILL && grace > Duration::ZERO {
             let grace_ns = Nanos::try_from(grace.as_nanos()).unwrap_or(Nanos::MAX);
             let at = now.saturating_add(grace_ns);
-            match self.executions.iter_mut().find(|(_, condemned)| *condemned == domain) {
+            match self.pending_kills.iter_mut().find(|(_, killed)| *killed == domain) {
                 // A second request does not delay the end.
                 Some((before, _)) => *before = at.min(*before),
-                None => self.executions.push((at, domain)),
+                None => self.pending_kills.push((at, domain)),
             }
         }
         Ok(Reply::Done)
     }
 
-    pub(super) fn execute_sentences(&mut self, now: Nanos) {
+    pub(super) fn run_pending_kills(&mut self, now: Nanos) {
         let due: Vec<DomainId> =
-            self.executions.iter().filter(|(at, _)| *at <= now).map(|(_, domain)| *domain).collect();
-        self.executions.retain(|(at, _)| *at > now);
-        due.into_iter().for_each(|domain| self.condemn(domain));
+            self.pending_kills.iter().filter(|(at, _)| *at <= now).map(|(_, domain)| *domain).collect();
+        self.pending_kills.retain(|(at, _)| *at > now);
+        due.into_iter().for_each(|domain| self.kill_now(domain));
     }
 
     /// Returns the client that gets the output of a domain. For a side stream that is the parent; for other
     /// streams the one that started the whole job, the nearest ancestor that the machine did not start.
-    pub(super) fn output_owner(&self, domain: DomainId, stream: u8) -> Option<Client> {
+    pub(super) fn output_owner(&self, domain: DomainId, stream: u8) -> Option<ClientId> {
         let mut owner = None;
         let mut next = Some(domain);
         while let Some(domain) = next {
             let parent = match self.domains.get(&domain) {
                 Some(record) => record.parent,
-                None => self.held_ends.parent(domain),
+                None => self.deferred_exits.parent(domain),
             };
             next = parent.map(|(parent, client)| {
                 owner = client;
@@ -376,34 +382,34 @@ impl Core {
     }
 
     pub(super) fn domain_output(&mut self, domain: DomainId, stream: u8, bytes: Vec<u8>) {
-        self.remember_output(domain, stream, &bytes);
+        self.record_output(domain, stream, &bytes);
         match self.output_owner(domain, stream) {
             Some(client) => self.deliver(client, 0, Reply::Output { domain, stream, bytes }),
             None => {
                 // The reader is gone, and the writer is being killed.
                 let bytes = bytes.len() as u32;
-                self.order(domain.node(), Order::OutputTaken { domain, stream, bytes });
+                self.send_order(domain.node(), Order::OutputTaken { domain, stream, bytes });
             }
         }
     }
 
     pub(super) fn input(
         &mut self,
-        client: Client,
+        client: ClientId,
         request: u32,
         domain: DomainId,
         stream: u8,
         bytes: Vec<u8>,
     ) {
-        match self.may_feed(client, domain, stream, bytes.is_empty()) {
+        match self.check_feed(client, domain, stream, bytes.is_empty()) {
             Ok(()) => {
                 if let Some(record) = self.domains.get_mut(domain) {
-                    record.feeding.push((stream, client, request));
+                    record.pending_inputs.push((stream, client, request));
                 }
                 if let Some(record) = self.clients.get_mut(&client) {
-                    record.feeds = true;
+                    record.has_pending_input = true;
                 }
-                self.order(domain.node(), Order::Input { domain, stream, bytes });
+                self.send_order(domain.node(), Order::Input { domain, stream, bytes });
             }
             Err(fault) => self.answer(client, request, Err(fault)),
         }
@@ -411,7 +417,7 @@ impl Core {
 
     /// Returns whether a client may feed a stream of a domain now. An end may follow input that is still
     /// pending.
-    fn may_feed(&self, client: Client, domain: DomainId, stream: u8, ends: bool) -> Result<(), Fault> {
+    fn check_feed(&self, client: ClientId, domain: DomainId, stream: u8, ends: bool) -> Result<(), Fault> {
         let record = self.domains.get(&domain).ok_or(Fault::NoSuchDomain { domain })?;
         let refused = |why: String| Err(Fault::Refused { why });
         match stream {
@@ -424,7 +430,7 @@ impl Core {
             }
             _ => return refused(format!("domain {domain} has no input {stream}")),
         }
-        match record.feeding.iter().filter(|(of, ..)| *of == stream).count() {
+        match record.pending_inputs.iter().filter(|(of, ..)| *of == stream).count() {
             0 => Ok(()),
             1 if ends => Ok(()),
             _ => refused(format!("domain {domain} has not taken the previous input yet")),
@@ -434,9 +440,9 @@ impl Core {
     pub(super) fn input_taken(&mut self, domain: DomainId, stream: u8) {
         // An agent handles input in order.
         if let Some(record) = self.domains.get_mut(domain)
-            && let Some(first) = record.feeding.iter().position(|(of, ..)| *of == stream)
+            && let Some(first) = record.pending_inputs.iter().position(|(of, ..)| *of == stream)
         {
-            let (_, client, request) = record.feeding.remove(first);
+            let (_, client, request) = record.pending_inputs.remove(first);
             self.answer(client, request, Ok(Reply::Done));
         }
     }
@@ -446,20 +452,20 @@ impl Core {
 const MAX_VARIABLE_BYTES: usize = 64;
 
 /// Checks that a program supports the requested side stream, if any.
-fn may_have_side(spawn: &SpawnRequest, target: Target) -> Result<(), Fault> {
+fn check_side_stream(spawn: &SpawnRequest, target: Target) -> Result<(), Fault> {
     let Some(variable) = &spawn.program.side else { return Ok(()) };
     let refused = |why: String| Err(Fault::Refused { why });
     let named = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     if !(1..=MAX_VARIABLE_BYTES).contains(&variable.len()) || !variable.bytes().all(named) {
         return refused(format!(
             "invalid name '{}' for the variable of a side stream; use letters, digits and `_`",
-            shown(variable)
+            truncate_name(variable)
         ));
     }
     if target.bare {
         return refused(format!(
             "a program on a board has no side stream, and node {} is one",
-            shown(&spawn.node)
+            truncate_name(&spawn.node)
         ));
     }
     Ok(())
@@ -467,7 +473,7 @@ fn may_have_side(spawn: &SpawnRequest, target: Target) -> Result<(), Fault> {
 
 /// Returns the number of programs that a node's agent keeps for later starts: a board has little memory for
 /// them.
-fn kept_programs(node: &tombolo_machine::Node) -> usize {
+fn program_limit(node: &tombolo_machine::Node) -> usize {
     if node.as_bare().is_some() { 1 } else { MAX_PROGRAMS }
 }
 

@@ -9,14 +9,14 @@ use tombolo_control::{Fault, Reply};
 use tombolo_machine::{Node, NodeSettings};
 use tombolo_naming::{Attributes, NameFault, Query, Record, Value};
 
-use super::{Core, Nanos, NodeState, name_limits, shown};
+use super::{Core, Nanos, NodeState, scope_limits, truncate_name};
 
 /// Maximum number of records per answer; the next constant limits their length.
 const MAX_RECORDS: usize = 128;
 const PAGE_BYTES: usize = 32 * 1024;
 
 /// Maximum number of facts examined per answer: a machine has as many links as pairs of nodes.
-const MAX_LOOKS: usize = 4096;
+const MAX_EXAMINED: usize = 4096;
 
 /// Upper estimate of an attribute's overhead in a message, beside its name and value.
 const ATTRIBUTE_BYTES: usize = 48;
@@ -31,19 +31,19 @@ enum Subject {
 impl Core {
     /// Returns the facts that match a query, from number `from` on.
     pub(super) fn facts(&self, now: Nanos, query: &Query, from: u32) -> Result<Reply, Fault> {
-        let limits = name_limits(0, 0);
+        let limits = scope_limits(0, 0);
         let matcher = query.compile(&limits).map_err(|fault| Fault::Name { fault })?;
         let (mut steps, mut length_bytes) = (limits.steps_per_request, 0);
         let (mut records, mut next, mut looks) = (Vec::new(), from, 0);
         while let Some(subject) = self.subject(next) {
             looks += 1;
-            if looks > MAX_LOOKS || records.len() == MAX_RECORDS || length_bytes > PAGE_BYTES {
+            if looks > MAX_EXAMINED || records.len() == MAX_RECORDS || length_bytes > PAGE_BYTES {
                 return Ok(Reply::Facts { records, next, more: true });
             }
             next += 1;
             let Some((name, attributes)) = self.fact(now, subject) else { continue };
             let matches = matcher.matches(&name, &attributes, &mut steps).map_err(|_| {
-                let what = format!("steps to match '{}'", shown(&query.to_string()));
+                let what = format!("steps to match '{}'", truncate_name(&query.to_string()));
                 Fault::Name { fault: NameFault::Limit { what, limit: limits.steps_per_request } }
             })?;
             if matches {
@@ -99,7 +99,7 @@ impl Core {
         }
         let own = self.machine.own_window(id).map(|window| usize::from(window.id.0));
         if let Some(window) = own.and_then(|own| self.windows.get(own)?.as_ref()) {
-            let (all, lent) = (window.allocator.total_bytes(), window.allocator.lent_bytes());
+            let (all, lent) = (window.allocator.total_bytes(), window.allocator.allocated_bytes());
             set("window_bytes", integer(all));
             set("window_free_bytes", integer(all.saturating_sub(lent)));
         }

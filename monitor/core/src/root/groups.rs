@@ -37,43 +37,42 @@ impl Page {
 }
 
 /// A word lent to a channel, and the page to be cleared first.
-pub(super) struct Lent {
+pub(super) struct GroupWord {
     pub(super) offset_bytes: u64,
-    pub(super) fresh: Option<WindowRange>,
+    pub(super) new_page: Option<WindowRange>,
 }
 
 impl Groups {
     /// Returns the word for one more channel in a direction. `None` if the window has no room for it: the
     /// channel is then checked on every ring.
-    pub(super) fn lend(&mut self, direction: Direction, allocator: &mut WindowAllocator) -> Option<Lent> {
-        let mut fresh = None;
+    pub(super) fn allocate(
+        &mut self,
+        direction: Direction,
+        allocator: &mut WindowAllocator,
+    ) -> Option<GroupWord> {
+        let mut new_page = None;
         let page = match self.pages.entry(direction) {
             std::collections::btree_map::Entry::Occupied(page) => page.into_mut(),
             std::collections::btree_map::Entry::Vacant(place) => {
-                let range = allocator.lend(PAGE_BYTES as u64).ok()?;
-                fresh = Some(range);
+                let range = allocator.allocate(PAGE_BYTES as u64).ok()?;
+                new_page = Some(range);
                 place.insert(Page::new(range))
             }
         };
         let word = page.members.iter().position(|members| *members < GROUP_CHANNELS)?;
         page.members[word] += 1;
-        Some(Lent { offset_bytes: page.range.offset_bytes + word as u64 * WORD_BYTES, fresh })
+        Some(GroupWord { offset_bytes: page.range.offset_bytes + word as u64 * WORD_BYTES, new_page })
     }
 
-    /// Frees a word returned by [`lend`](Self::lend). No side of the channel can access it any more.
-    pub(super) fn take_back(
-        &mut self,
-        direction: Direction,
-        offset_bytes: u64,
-        allocator: &mut WindowAllocator,
-    ) {
+    /// Frees a word returned by [`allocate`](Self::allocate). No side of the channel can access it any more.
+    pub(super) fn free(&mut self, direction: Direction, offset_bytes: u64, allocator: &mut WindowAllocator) {
         let Some(page) = self.pages.get_mut(&direction) else { return };
         let word = (offset_bytes.saturating_sub(page.range.offset_bytes) / WORD_BYTES) as usize;
         if let Some(members) = page.members.get_mut(word) {
             *members = members.saturating_sub(1);
         }
         if page.members.iter().all(|members| *members == 0) {
-            allocator.take_back(page.range);
+            allocator.free(page.range);
             self.pages.remove(&direction);
         }
     }
@@ -84,23 +83,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_is_full_and_a_page_comes_back_with_its_last_channel() {
+    fn group_word_fills_and_page_is_freed_with_last_channel() {
         let mut allocator = WindowAllocator::new(0, 3 * PAGE_BYTES as u64);
         let mut groups = Groups::default();
-        let mut lend = |direction| groups.lend(direction, &mut allocator).map(|lent| lent.offset_bytes);
-        let words: Vec<u64> = (0..=GROUP_CHANNELS).filter_map(|_| lend((0, 1))).collect();
+        let mut allocate =
+            |direction| groups.allocate(direction, &mut allocator).map(|word| word.offset_bytes);
+        let words: Vec<u64> = (0..=GROUP_CHANNELS).filter_map(|_| allocate((0, 1))).collect();
         assert_eq!(words[..GROUP_CHANNELS], [0; GROUP_CHANNELS]);
         assert_eq!(words[GROUP_CHANNELS], 8);
-        assert_eq!(lend((1, 0)), Some(PAGE_BYTES as u64), "each direction has its own lines");
-        assert_eq!(lend((2, 0)), Some(2 * PAGE_BYTES as u64));
-        assert_eq!(lend((2, 1)), None, "the window is full");
-        groups.take_back((0, 1), 0, &mut allocator);
-        let lent = groups.lend((0, 1), &mut allocator).unwrap();
-        assert_eq!((lent.offset_bytes, lent.fresh), (0, None));
+        assert_eq!(allocate((1, 0)), Some(PAGE_BYTES as u64), "each direction has its own lines");
+        assert_eq!(allocate((2, 0)), Some(2 * PAGE_BYTES as u64));
+        assert_eq!(allocate((2, 1)), None, "the window is full");
+        groups.free((0, 1), 0, &mut allocator);
+        let word = groups.allocate((0, 1), &mut allocator).unwrap();
+        assert_eq!((word.offset_bytes, word.new_page), (0, None));
         for offset_bytes in words {
-            groups.take_back((0, 1), offset_bytes, &mut allocator);
+            groups.free((0, 1), offset_bytes, &mut allocator);
         }
-        assert_eq!(allocator.lent_bytes(), 2 * PAGE_BYTES as u64);
-        assert!(groups.lend((2, 1), &mut allocator).unwrap().fresh.is_some());
+        assert_eq!(allocator.allocated_bytes(), 2 * PAGE_BYTES as u64);
+        assert!(groups.allocate((2, 1), &mut allocator).unwrap().new_page.is_some());
     }
 }

@@ -8,7 +8,7 @@ impl Core {
     /// Excludes the programs that agents keep for later starts and retained console output, which are bounded
     /// and stay.
     #[must_use]
-    pub fn held(&self) -> Vec<(&'static str, usize)> {
+    pub fn resource_counts(&self) -> Vec<(&'static str, usize)> {
         let windows = || self.windows.iter().flatten();
         let mut held = vec![
             ("clients", self.clients.len()),
@@ -19,21 +19,24 @@ impl Core {
             ("connections that wait for a name", self.waiting.len()),
             ("channels in windows", self.channels.len()),
             ("channels in streams", self.streams.len()),
-            ("sentences", self.executions.len()),
-            ("ends held back", self.held_ends.len()),
+            ("sentences", self.pending_kills.len()),
+            ("ends held back", self.deferred_exits.len()),
             ("effects", self.effects.len()),
             ("restarts awaited", self.nodes.iter().filter(|node| node.restarting.is_some()).count()),
             ("viewers of consoles", self.nodes.iter().map(|node| node.console.viewers()).sum()),
             ("programs in windows", windows().map(|window| window.programs.len()).sum()),
-            ("doorbells lent", windows().map(super::WindowRecord::lent_vectors).sum()),
-            ("bytes of windows lent", windows().map(|window| window.allocator.lent_bytes() as usize).sum()),
+            ("doorbells lent", windows().map(super::WindowRecord::allocated_vectors).sum()),
+            (
+                "bytes of windows lent",
+                windows().map(|window| window.allocator.allocated_bytes() as usize).sum(),
+            ),
         ];
-        held.extend(self.names.held());
-        held.extend(self.remote_names.held());
-        held.extend(self.traces.held());
-        held.extend(self.regions.held());
-        held.extend(self.observing.held());
-        held.extend(self.steering.held());
+        held.extend(self.names.resource_counts());
+        held.extend(self.remote_names.resource_counts());
+        held.extend(self.traces.resource_counts());
+        held.extend(self.regions.resource_counts());
+        held.extend(self.observing.resource_counts());
+        held.extend(self.steering.resource_counts());
         held
     }
 }

@@ -8,14 +8,14 @@ use std::collections::BTreeMap;
 use tombolo_base::DomainId;
 use tombolo_control::{Exit, Reply};
 
-use super::{Client, Core};
+use super::{ClientId, Core};
 
 /// End of a domain, about which its parent must be notified.
 #[derive(Debug)]
-struct HeldEnd {
+struct DeferredExit {
     parent: DomainId,
     /// Client to notify, unless it has left.
-    client: Option<Client>,
+    client: Option<ClientId>,
     exit: Exit,
     /// Descendants that have not ended.
     descendants: Vec<DomainId>,
@@ -23,19 +23,19 @@ struct HeldEnd {
 
 /// Delayed ends by domain.
 #[derive(Debug, Default)]
-pub(super) struct HeldEnds(BTreeMap<DomainId, HeldEnd>);
+pub(super) struct DeferredExits(BTreeMap<DomainId, DeferredExit>);
 
-impl HeldEnds {
+impl DeferredExits {
     pub(super) fn len(&self) -> usize {
         self.0.len()
     }
 
     /// Returns the parent of a domain whose end is delayed, and the client to notify.
-    pub(super) fn parent(&self, domain: DomainId) -> Option<(DomainId, Option<Client>)> {
+    pub(super) fn parent(&self, domain: DomainId) -> Option<(DomainId, Option<ClientId>)> {
         self.0.get(&domain).map(|held| (held.parent, held.client))
     }
 
-    pub(super) fn client_left(&mut self, client: Client) {
+    pub(super) fn client_left(&mut self, client: ClientId) {
         for held in self.0.values_mut() {
             held.client.take_if(|of| *of == client);
         }
@@ -43,7 +43,7 @@ impl HeldEnds {
 
     /// Handles the end of a descendant, whose children are about to end. Returns the ends that need not wait
     /// any longer.
-    fn descendant_ended(&mut self, domain: DomainId, children: &[DomainId]) -> Vec<(DomainId, HeldEnd)> {
+    fn descendant_ended(&mut self, domain: DomainId, children: &[DomainId]) -> Vec<(DomainId, DeferredExit)> {
         for held in self.0.values_mut() {
             if let Some(at) = held.descendants.iter().position(|descendant| *descendant == domain) {
                 held.descendants.swap_remove(at);
@@ -56,10 +56,10 @@ impl HeldEnds {
 
 impl Core {
     /// Notifies a parent that a domain has ended, now or once its descendants have.
-    pub(super) fn tell_end(
+    pub(super) fn report_end(
         &mut self,
         domain: DomainId,
-        (parent, client): (DomainId, Option<Client>),
+        (parent, client): (DomainId, Option<ClientId>),
         exit: Exit,
         children: &[DomainId],
     ) {
@@ -67,19 +67,19 @@ impl Core {
             self.deliver_end(client, domain, exit);
         } else {
             let descendants = children.to_vec();
-            self.held_ends.0.insert(domain, HeldEnd { parent, client, exit, descendants });
+            self.deferred_exits.0.insert(domain, DeferredExit { parent, client, exit, descendants });
         }
     }
 
     /// Handles the end of a domain whose children are about to end: sends the notifications that were delayed
     /// only by this domain.
-    pub(super) fn tell_held_ends(&mut self, domain: DomainId, children: &[DomainId]) {
-        for (domain, held) in self.held_ends.descendant_ended(domain, children) {
+    pub(super) fn report_deferred_exits(&mut self, domain: DomainId, children: &[DomainId]) {
+        for (domain, held) in self.deferred_exits.descendant_ended(domain, children) {
             self.deliver_end(held.client, domain, held.exit);
         }
     }
 
-    fn deliver_end(&mut self, client: Option<Client>, domain: DomainId, exit: Exit) {
+    fn deliver_end(&mut self, client: Option<ClientId>, domain: DomainId, exit: Exit) {
         if let Some(client) = client {
             self.deliver(client, 0, Reply::Ended { domain, exit });
         }

@@ -37,7 +37,7 @@ use std::time::Duration;
 
 use tombolo_base::{ChannelId, DomainId, NodeId, Target, WindowId};
 use tombolo_control::{
-    Attachment, CapabilityId, Fault, MonitorMessage, Order, RegionId, Reply, Report, told,
+    Attachment, CapabilityId, Fault, MonitorMessage, Order, RegionId, Reply, Report, encode_or_fault,
 };
 use tombolo_link::window::WindowRange;
 use tombolo_machine::image::Image;
@@ -46,8 +46,8 @@ use tombolo_machine::{Limit, Machine};
 use channels::StreamChannel;
 use console::ConsoleRecord;
 use domain_table::DomainTable;
-use held_ends::HeldEnds;
-use observing::{Observed, Observing, WatchedDomain};
+use held_ends::DeferredExits;
+use observing::{ObservedDomain, ObserverState, Observing};
 use regions::Regions;
 use relays::Relays;
 use remote_names::RemoteNames;
@@ -55,13 +55,13 @@ use steering::Steering;
 use traces::Traces;
 use windows::WindowRecord;
 
-use crate::names::{NameDesk, limits as name_limits};
+use crate::names::{NameService, scope_limits};
 
 /// A point in time, in nanoseconds since an arbitrary origin.
 pub type Nanos = u64;
 
 /// A client's connection: the agent's node, and the agent's number for it.
-pub type Client = (NodeId, u32);
+pub type ClientId = (NodeId, u32);
 
 /// A descriptor of the root that an agent needs. The order's attachment defines its use there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,7 +100,7 @@ pub enum Resource {
     /// The memory of a window, for a region.
     RegionInWindow { window: WindowId, writable: bool },
     /// The descriptor received with a request of a client.
-    Offered(Client, u32),
+    RequestFile(ClientId, u32),
 }
 
 /// Action of the root; effects are performed in order.
@@ -117,14 +117,14 @@ pub enum Effect {
     /// Write a program into a node's window. The order that names it follows.
     WriteProgram { node: NodeId, range: WindowRange, image: Image, target: Target },
     /// Keep a program in memory, so that it can be passed as a resource; on failure call
-    /// [`Core::program_not_kept`].
+    /// [`Core::program_store_failed`].
     KeepProgram { node: NodeId, hash: [u8; 32], image: Image, target: Target },
     /// Send a program through a stream of the link with a node. The order that names it follows.
     StreamProgram { node: NodeId, stream: ChannelId, image: Image, target: Target },
     /// Zero a range of a window before it is lent.
     ClearWindow { window: WindowId, range: WindowRange },
     /// The channel of a [`Resource::SharedBell`] has ended.
-    ForgetBell { channel: ChannelId },
+    RemoveSharedBell { channel: ChannelId },
     /// Start a node.
     Boot { node: NodeId, generation: NonZeroU16 },
     /// Kill a node that does not respond.
@@ -144,18 +144,18 @@ enum NodeState {
     Up,
     /// The node joins by itself and has not joined yet: its window is offered. The cause includes the error
     /// of the last attempt.
-    Awaited { since: Nanos, cause: String },
+    AwaitingJoin { since: Nanos, cause: String },
     /// The node is not running.
     Down { cause: String },
 }
 
 impl NodeState {
     /// Returns the reason why a node in this state cannot serve requests; `None` if it is up.
-    fn why_not_up(&self) -> Option<String> {
+    fn down_reason(&self) -> Option<String> {
         match self {
             NodeState::Up => None,
             NodeState::Booting { .. } => Some("it is starting".to_owned()),
-            NodeState::Awaited { cause, .. } | NodeState::Down { cause } => Some(cause.clone()),
+            NodeState::AwaitingJoin { cause, .. } | NodeState::Down { cause } => Some(cause.clone()),
         }
     }
 }
@@ -173,7 +173,7 @@ struct NodeRecord {
     programs: VecDeque<[u8; 32]>,
     console: ConsoleRecord,
     /// Client that requested a restart, with its request.
-    restarting: Option<(Client, u32)>,
+    restarting: Option<(ClientId, u32)>,
 }
 
 /// A client of an agent.
@@ -187,8 +187,8 @@ struct ClientRecord {
     /// Number of channels granted to its listeners and not accepted yet.
     unaccepted: usize,
     /// Whether it has written to the input of a domain that may still be pending when the client leaves.
-    feeds: bool,
-    observed: Observed,
+    has_pending_input: bool,
+    observer: ObserverState,
 }
 
 /// A live domain.
@@ -198,25 +198,25 @@ struct DomainRecord {
     pid: i32,
     since: Nanos,
     /// Parent domain, with its connection while it lasts; `None` for a domain that attached by itself.
-    parent: Option<(DomainId, Option<Client>)>,
+    parent: Option<(DomainId, Option<ClientId>)>,
     image: Option<Image>,
     /// SHA-256 hash of the build that it runs; zeros for a domain that attached by itself.
     build: [u8; 32],
     channels: u32,
     /// Request to be answered once it has started.
-    starting: Option<u32>,
+    start_request: Option<u32>,
     /// Capabilities that it was started with.
-    given: given::Given,
+    initial_capabilities: given::InitialCapabilities,
     /// Requests to be answered once its inputs have been accepted, by stream.
-    feeding: Vec<(u8, Client, u32)>,
-    watched: WatchedDomain,
+    pending_inputs: Vec<(u8, ClientId, u32)>,
+    observed: ObservedDomain,
 }
 
 /// An exported name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct NameRecord {
     owner: DomainId,
-    client: Client,
+    client: ClientId,
     listener: u32,
 }
 
@@ -234,8 +234,8 @@ enum Destination {
 
 /// A client that waits for a name, or for room in a backlog.
 #[derive(Debug)]
-struct Waiting {
-    client: Client,
+struct WaitingConnect {
+    client: ClientId,
     request: u32,
     to: Destination,
     config: tombolo_link::ChannelConfig,
@@ -265,21 +265,21 @@ pub struct Core {
     nodes: Vec<NodeRecord>,
     /// Windows by id; the window of a node with the host exists while the node runs.
     windows: Vec<Option<WindowRecord>>,
-    clients: BTreeMap<Client, ClientRecord>,
+    clients: BTreeMap<ClientId, ClientRecord>,
     domains: DomainTable,
-    names: NameDesk,
+    names: NameService,
     /// Exported names of nodes, as reported by their agents.
     node_exports: BTreeMap<(NodeId, String), NameRecord>,
     services: services::Services,
     remote_names: RemoteNames,
-    waiting: Vec<Waiting>,
+    waiting: Vec<WaitingConnect>,
     channels: BTreeMap<ChannelId, WindowChannel>,
     /// Channels in streams of links.
     streams: BTreeMap<ChannelId, StreamChannel>,
     next_channel: u64,
     /// Domains to be killed at a given time.
-    executions: Vec<(Nanos, DomainId)>,
-    held_ends: HeldEnds,
+    pending_kills: Vec<(Nanos, DomainId)>,
+    deferred_exits: DeferredExits,
     traces: Traces,
     regions: Regions,
     relays: Relays,
@@ -295,7 +295,7 @@ pub struct Core {
 }
 
 /// Returns a client's name for something, truncated to fit into a message.
-fn shown(name: &str) -> String {
+fn truncate_name(name: &str) -> String {
     name.chars().take(200).collect()
 }
 
@@ -331,10 +331,10 @@ impl Core {
         let limits = machine.limits();
         let regions = Regions::new(limits);
         let observing = Observing::new(&machine, limits);
-        let limits = name_limits(limits.of(Limit::NamesPerDomain), limits.of(Limit::WaitingPerDomain));
+        let limits = scope_limits(limits.of(Limit::NamesPerDomain), limits.of(Limit::WaitingPerDomain));
         Core {
-            names: NameDesk::new(None, limits, 1),
-            windows: machine.windows().iter().map(WindowRecord::of_shared).collect(),
+            names: NameService::new(None, limits, 1),
+            windows: machine.windows().iter().map(WindowRecord::for_shared).collect(),
             machine,
             nodes,
             clients: BTreeMap::new(),
@@ -346,8 +346,8 @@ impl Core {
             channels: BTreeMap::new(),
             streams: BTreeMap::new(),
             next_channel: 1,
-            executions: Vec::new(),
-            held_ends: HeldEnds::default(),
+            pending_kills: Vec::new(),
+            deferred_exits: DeferredExits::default(),
             traces: Traces::default(),
             regions,
             relays: Relays::default(),
@@ -362,8 +362,8 @@ impl Core {
 
     /// Returns the effects since the last call, in order.
     pub fn take_effects(&mut self) -> Vec<Effect> {
-        self.settle_regions();
-        self.tell_names();
+        self.apply_region_consequences();
+        self.send_name_messages();
         std::mem::take(&mut self.effects)
     }
 
@@ -379,9 +379,9 @@ impl Core {
             .chain(self.joins_due())
             .chain(waits)
             .chain(self.names.next_tick())
-            .chain(self.traces.ends_at())
+            .chain(self.traces.shutdown_at())
             .chain(self.regions.table.next_tick())
-            .chain(self.executions.iter().map(|(at, _)| *at))
+            .chain(self.pending_kills.iter().map(|(at, _)| *at))
             .chain(self.relays.next_tick())
             .chain(self.observing_due())
             .min()
@@ -390,13 +390,13 @@ impl Core {
     /// Runs the work due at `now`.
     pub fn tick(&mut self, now: Nanos) {
         self.now = now;
-        self.give_up_waiting(now);
-        self.give_up_relays(now);
+        self.expire_waiting(now);
+        self.expire_relay_starts(now);
         self.names.tick(now);
         self.trace_tick(now);
         self.regions.table.tick(now);
-        self.execute_sentences(now);
-        self.give_up_booting(now);
+        self.run_pending_kills(now);
+        self.expire_boots(now);
         self.observing_tick(now);
     }
 
@@ -409,7 +409,7 @@ impl Core {
     /// Handles an agent's report. `image` is the content of the accompanying file.
     pub fn report(&mut self, now: Nanos, node: NodeId, report: Report, image: Option<Result<Image, String>>) {
         self.now = now;
-        if !self.may_report(node, &report) {
+        if !self.is_authorized_report(node, &report) {
             return;
         }
         match report {
@@ -417,13 +417,13 @@ impl Core {
                 self.node_ready(now, node, (version, isa), cores, pid);
             }
             Report::Joined { connection, pid, domain } => {
-                self.joined((node, connection), pid, domain);
+                self.client_connected((node, connection), pid, domain);
             }
             Report::Asked { connection, message } => {
-                self.asked(now, (node, connection), &message, image);
+                self.handle_request(now, (node, connection), &message, image);
             }
             Report::NamesSay { domain, connection, message } => {
-                self.names_say(node, domain, connection, &message);
+                self.handle_names_message(node, domain, connection, &message);
             }
             Report::Exported { connection, name, listener } => {
                 self.node_exported((node, connection), name, listener);
@@ -441,7 +441,7 @@ impl Core {
             Report::ProgramTaken { hash } => self.program_taken(node, hash),
             Report::Released { channel } => self.channel_released(node, channel),
             Report::InputTaken { domain, stream } => self.input_taken(domain, stream),
-            Report::TraceBytes { ticket, bytes } => self.trace_was_read(node, ticket, bytes),
+            Report::TraceBytes { ticket, bytes } => self.trace_read_done(node, ticket, bytes),
             Report::RegionMade { region, failed, read_only } => self.region_made(region, failed, read_only),
             Report::RegionSealed { region, failed } => self.region_sealed(region, failed),
             Report::Sampled { node: sample, domains, ends } => self.sampled(now, node, sample, domains, ends),
@@ -455,7 +455,7 @@ impl Core {
 
     /// Returns whether a report about a domain or region comes from its own node. Reports of other nodes are
     /// ignored.
-    fn may_report(&self, node: NodeId, report: &Report) -> bool {
+    fn is_authorized_report(&self, node: NodeId, report: &Report) -> bool {
         match report {
             Report::Started { domain, .. }
             | Report::NotStarted { domain, .. }
@@ -468,9 +468,9 @@ impl Core {
         }
     }
 
-    /// Returns whether a domain lives.
+    /// Returns whether a domain is alive.
     #[must_use]
-    pub fn lives(&self, domain: DomainId) -> bool {
+    pub fn is_alive(&self, domain: DomainId) -> bool {
         self.domains.contains_key(&domain)
     }
 
@@ -482,34 +482,34 @@ impl Core {
         self.machine.node(id).map_or_else(|| id.to_string(), |node| node.name.clone())
     }
 
-    fn order(&mut self, node: NodeId, order: Order) {
+    fn send_order(&mut self, node: NodeId, order: Order) {
         self.effects.push(Effect::Order { node, order, passed: Vec::new() });
     }
 
     /// Sends a message to a client.
-    fn deliver(&mut self, client: Client, request: u32, body: Reply) {
+    fn deliver(&mut self, client: ClientId, request: u32, body: Reply) {
         self.deliver_with(client, request, body, ChannelId(0), Vec::new(), Vec::new());
     }
 
     fn deliver_with(
         &mut self,
-        (node, connection): Client,
+        (node, connection): ClientId,
         request: u32,
         body: Reply,
         channel: ChannelId,
         attachments: Vec<Attachment>,
         passed: Vec<Resource>,
     ) {
-        let message = told(&MonitorMessage { request, body });
+        let message = encode_or_fault(&MonitorMessage { request, body });
         let order = Order::Deliver { connection, channel, attachments, message };
         self.effects.push(Effect::Order { node, order, passed });
     }
 
-    fn answer(&mut self, client: Client, request: u32, result: Result<Reply, Fault>) {
+    fn answer(&mut self, client: ClientId, request: u32, result: Result<Reply, Fault>) {
         // Request number 0 expects no answer.
         if let Err(fault) = &result {
             let domain = self.clients.get(&client).and_then(|record| record.domain);
-            self.limit_was_met(domain, fault);
+            self.record_limit_event(domain, fault);
         }
         if request != 0 {
             let body = result.unwrap_or_else(|fault| Reply::Failed { fault });

@@ -12,12 +12,12 @@ use tombolo_link::ChannelConfig;
 use tombolo_machine::Limit;
 use tombolo_naming::{NameFault, Scope};
 
-use super::{Client, Core, Destination, NameKey, NameRecord, Nanos, Waiting, shown};
+use super::{ClientId, Core, Destination, NameKey, NameRecord, Nanos, WaitingConnect, truncate_name};
 
 impl Core {
     pub(super) fn export(
         &mut self,
-        client: Client,
+        client: ClientId,
         owner: DomainId,
         scope: Scope,
         name: String,
@@ -25,15 +25,15 @@ impl Core {
         match scope {
             Scope::Machine => {}
             // A node whose agent forwards this has no names of its own.
-            Scope::Own => return Err(self.without_names(owner.node())),
+            Scope::Own => return Err(self.no_names_fault(owner.node())),
             Scope::Node(node) => {
                 let why =
                     format!("names of node {node} are exported by programs that run there, as '@/NAME'");
-                return Err(Fault::Refused { why: shown(&why) });
+                return Err(Fault::Refused { why: truncate_name(&why) });
             }
         }
         if !tombolo_control::is_name(&name) {
-            return Err(Fault::BadName { name: shown(&name) });
+            return Err(Fault::BadName { name: truncate_name(&name) });
         }
         if let Some(taken) = self.names.record(&name) {
             return Err(match taken.owner {
@@ -42,7 +42,7 @@ impl Core {
             });
         }
         let used = self.names.records_of(client);
-        self.within(Limit::NamesPerDomain, used, format_args!("domain {owner}"))?;
+        self.check_limit(Limit::NamesPerDomain, used, format_args!("domain {owner}"))?;
         let record = self.clients.get_mut(&client).ok_or(Fault::NoSuchDomain { domain: owner })?;
         let listener = record.next_listener;
         record.next_listener += 1;
@@ -52,7 +52,7 @@ impl Core {
 
     /// Records a node's name exported by its client. The agent is trusted only about its own names and
     /// clients.
-    pub(super) fn node_exported(&mut self, client: Client, name: String, listener: u32) {
+    pub(super) fn node_exported(&mut self, client: ClientId, name: String, listener: u32) {
         let Some(owner) = self.clients.get(&client).and_then(|record| record.domain) else { return };
         if tombolo_control::is_name(&name) && self.domains.contains_key(&owner) {
             self.node_exports.insert((client.0, name), NameRecord { owner, client, listener });
@@ -61,12 +61,12 @@ impl Core {
     }
 
     /// Returns the fault for a node without names.
-    pub(super) fn without_names(&self, node: NodeId) -> Fault {
+    pub(super) fn no_names_fault(&self, node: NodeId) -> Fault {
         Fault::Refused { why: format!("node {} has no names of its own", self.node_name(node)) }
     }
 
     /// Formats a name with its scope.
-    pub(super) fn scoped(&self, (node, name): &NameKey) -> String {
+    pub(super) fn scoped_name(&self, (node, name): &NameKey) -> String {
         match node {
             Some(node) => format!("@{}/{name}", self.node_name(*node)),
             None => name.clone(),
@@ -74,9 +74,14 @@ impl Core {
     }
 
     /// Resolves a client's scope and name to a key.
-    pub(super) fn place(&self, client: Client, scope: Scope, name: String) -> Result<NameKey, Fault> {
+    pub(super) fn resolve_name(
+        &self,
+        client: ClientId,
+        scope: Scope,
+        name: String,
+    ) -> Result<NameKey, Fault> {
         if !tombolo_control::is_name(&name) {
-            return Err(Fault::BadName { name: shown(&name) });
+            return Err(Fault::BadName { name: truncate_name(&name) });
         }
         let node = match scope {
             Scope::Machine => return Ok((None, name)),
@@ -84,7 +89,7 @@ impl Core {
             Scope::Node(of) => self.running_node(&of)?,
         };
         if self.machine.node(node).is_some_and(|node| node.as_bare().is_some()) {
-            return Err(self.without_names(node));
+            return Err(self.no_names_fault(node));
         }
         Ok((Some(node), name))
     }
@@ -94,7 +99,7 @@ impl Core {
         let Some(node) = self.machine.node_named(name).map(|node| node.id) else {
             return Err(self.no_such_node(name));
         };
-        match self.nodes.get(usize::from(node.0)).and_then(|record| record.state.why_not_up()) {
+        match self.nodes.get(usize::from(node.0)).and_then(|record| record.state.down_reason()) {
             None => Ok(node),
             Some(cause) => Err(Fault::NodeDown { node: name.into(), cause }),
         }
@@ -106,14 +111,14 @@ impl Core {
             .into_iter()
             .partition(|waiting| matches!(waiting.to, Destination::Name((Some(of), _)) if of == node));
         self.waiting = rest;
-        for Waiting { client, request, .. } in lost {
+        for WaitingConnect { client, request, .. } in lost {
             let fault = Fault::NodeDown { node: self.node_name(node), cause: cause.to_owned() };
             self.answer(client, request, Err(fault));
         }
     }
 
     /// Returns the exporter of a name.
-    pub(super) fn exported(&self, (node, name): &NameKey) -> Option<NameRecord> {
+    pub(super) fn exporter_of(&self, (node, name): &NameKey) -> Option<NameRecord> {
         if let Some(node) = node {
             return self.node_exports.get(&(*node, name.clone())).copied();
         }
@@ -125,15 +130,15 @@ impl Core {
     /// Returns the listener that a channel is to be opened to, if it exists.
     pub(super) fn listener_of(&self, destination: &Destination) -> Option<NameRecord> {
         match destination {
-            Destination::Name(name) => self.exported(name),
+            Destination::Name(name) => self.exporter_of(name),
             Destination::Service { by, capability } => self.service(*by, *capability),
         }
     }
 
     /// Returns the fault for a destination without a listener.
-    pub(super) fn nothing_there(&self, destination: &Destination) -> Fault {
+    pub(super) fn no_listener_fault(&self, destination: &Destination) -> Fault {
         match destination {
-            Destination::Name(name) => Fault::NoSuchName { name: self.scoped(name) },
+            Destination::Name(name) => Fault::NoSuchName { name: self.scoped_name(name) },
             Destination::Service { by, capability } => {
                 let capability = *capability;
                 let fault = self.regions.table.connectable(*by, capability).err();
@@ -144,11 +149,11 @@ impl Core {
 
     /// Opens channels for clients waiting for a name of `owner`, first come first served, as far as its
     /// backlog has room.
-    pub(super) fn serve_waiting(&mut self, owner: Client) {
+    pub(super) fn serve_waiting(&mut self, owner: ClientId) {
         let mut index = 0;
         while index < self.waiting.len() && self.backlog_has_room(owner) {
             if self.listener_of(&self.waiting[index].to).is_some_and(|record| record.client == owner) {
-                let Waiting { client, request, to, config, .. } = self.waiting.remove(index);
+                let WaitingConnect { client, request, to, config, .. } = self.waiting.remove(index);
                 self.open(client, request, &to, config);
             } else {
                 index += 1;
@@ -157,7 +162,7 @@ impl Core {
     }
 
     /// Records that a client has accepted `count` channels from its backlog.
-    pub(super) fn accepted(&mut self, client: Client, count: u32) {
+    pub(super) fn accepted(&mut self, client: ClientId, count: u32) {
         if let Some(record) = self.clients.get_mut(&client) {
             record.unaccepted = record.unaccepted.saturating_sub(count as usize);
             self.serve_waiting(client);
@@ -167,7 +172,7 @@ impl Core {
     pub(super) fn connect(
         &mut self,
         now: Nanos,
-        client: Client,
+        client: ClientId,
         request: u32,
         to: Destination,
         timeout: Duration,
@@ -179,22 +184,22 @@ impl Core {
             }
             // A capability without the right now will never have it.
             None if matches!(to, Destination::Service { .. }) => {
-                let fault = self.nothing_there(&to);
+                let fault = self.no_listener_fault(&to);
                 return self.answer(client, request, Err(fault));
             }
             _ => {}
         }
         let used = self.waiting.iter().filter(|waiting| waiting.client == client).count();
-        if let Err(fault) = self.within(Limit::WaitingPerDomain, used, "this domain") {
+        if let Err(fault) = self.check_limit(Limit::WaitingPerDomain, used, "this domain") {
             return self.answer(client, request, Err(fault));
         }
         let timeout_ns = Nanos::try_from(timeout.as_nanos()).unwrap_or(Nanos::MAX);
         let until = now.saturating_add(timeout_ns);
-        self.waiting.push(Waiting { client, request, to, config, until });
-        self.give_up_waiting(now);
+        self.waiting.push(WaitingConnect { client, request, to, config, until });
+        self.expire_waiting(now);
     }
 
-    pub(super) fn give_up_waiting(&mut self, now: Nanos) {
+    pub(super) fn expire_waiting(&mut self, now: Nanos) {
         let (due, rest): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.waiting).into_iter().partition(|waiting| waiting.until <= now);
         self.waiting = rest;
@@ -203,8 +208,8 @@ impl Core {
                 continue;
             }
             let fault = match self.listener_of(&waiting.to) {
-                Some(record) => self.limit_met(Limit::Backlog, format_args!("domain {}", record.owner)),
-                None => self.nothing_there(&waiting.to),
+                Some(record) => self.limit_fault(Limit::Backlog, format_args!("domain {}", record.owner)),
+                None => self.no_listener_fault(&waiting.to),
             };
             self.answer(waiting.client, waiting.request, Err(fault));
         }

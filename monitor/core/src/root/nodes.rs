@@ -9,8 +9,8 @@ use tombolo_control::observation::Happening;
 use tombolo_control::{Exit, Fault, NodeInfo, NodeKind, Order, Reply, STARTING};
 use tombolo_machine::{Accelerator, Limit, Node, NodeSettings};
 
-use super::observing::cut;
-use super::{BOOT_TIMEOUT, Client, Core, Effect, Nanos, NodeRecord, NodeState, shown};
+use super::observing::truncate_text;
+use super::{BOOT_TIMEOUT, ClientId, Core, Effect, Nanos, NodeRecord, NodeState, truncate_name};
 
 impl Core {
     /// Starts every node of the machine.
@@ -25,9 +25,11 @@ impl Core {
         node.state = match (is_attached, &node.state) {
             (false, _) => NodeState::Booting { since: now },
             (true, NodeState::Down { cause }) if node.generation != NonZeroU16::MIN => {
-                NodeState::Awaited { since: now, cause: format!("waiting for `tombolo join`; {cause}") }
+                NodeState::AwaitingJoin { since: now, cause: format!("waiting for `tombolo join`; {cause}") }
             }
-            (true, _) => NodeState::Awaited { since: now, cause: "waiting for `tombolo join`".to_owned() },
+            (true, _) => {
+                NodeState::AwaitingJoin { since: now, cause: "waiting for `tombolo join`".to_owned() }
+            }
         };
         node.next_index = 1;
         node.console.restarted();
@@ -35,7 +37,7 @@ impl Core {
         self.effects.push(Effect::Boot { node: id, generation });
         self.node_changed(id);
         if !is_attached {
-            self.happened(Happening::NODE_STARTING, Some(id), None, "");
+            self.record_event(Happening::NODE_STARTING, Some(id), None, "");
         }
     }
 
@@ -45,7 +47,7 @@ impl Core {
         let Some(node) = self.node(id) else { return };
         node.pid = pid;
         if let Some((length_bytes, vectors)) = window {
-            self.own_window_made(id, length_bytes, vectors);
+            self.own_window_created(id, length_bytes, vectors);
         }
         self.node_changed(id);
     }
@@ -61,7 +63,7 @@ impl Core {
         let expected = self.machine.node(id).map(|node| node.isa);
         let Some(node) = self.node(id) else { return };
         let NodeState::Booting { since } = node.state else { return };
-        let unfit = if version != FINGERPRINT {
+        let mismatch = if version != FINGERPRINT {
             Some(format!(
                 "its monitor speaks control protocol {version:08x}, the root's {FINGERPRINT:08x}: they are of different \
                  releases"
@@ -71,9 +73,9 @@ impl Core {
                 .filter(|expected| *expected != isa)
                 .map(|expected| format!("its monitor is for {isa}, the node is of {expected}"))
         };
-        if let Some(unfit) = unfit {
+        if let Some(mismatch) = mismatch {
             self.effects.push(Effect::Destroy { node: id });
-            return self.node_lost(id, &format!("{unfit}: install command and kit of one release (in a source tree, `make kit` builds the kit)"));
+            return self.node_lost(id, &format!("{mismatch}: install command and kit of one release (in a source tree, `make kit` builds the kit)"));
         }
         node.state = NodeState::Up;
         let generation = node.generation.get();
@@ -90,10 +92,10 @@ impl Core {
             records_per_domain: limits.of(Limit::NamesPerDomain),
             waits_per_domain: limits.of(Limit::WaitingPerDomain),
         };
-        self.order(id, order);
-        self.watch_node(id);
+        self.send_order(id, order);
+        self.start_node_sampling(id);
         self.node_changed(id);
-        self.happened(Happening::NODE_UP, Some(id), None, "");
+        self.record_event(Happening::NODE_UP, Some(id), None, "");
         if let Some((client, request)) = restarting {
             self.answer(client, request, Ok(Reply::Done));
         }
@@ -105,33 +107,33 @@ impl Core {
         let is_attached = self.is_attached(id);
         if is_attached {
             // Handle releases of this generation before it ends.
-            self.settle_regions();
+            self.apply_region_consequences();
         }
         let Some(node) = self.node(id) else { return };
         if matches!(node.state, NodeState::Down { .. }) {
             return;
         }
-        let had_joined = is_attached && !matches!(node.state, NodeState::Awaited { .. });
+        let had_joined = is_attached && !matches!(node.state, NodeState::AwaitingJoin { .. });
         node.state = NodeState::Down { cause: cause.to_owned() };
         if !tombolo_base::canary!("core reuses a generation") {
             node.generation = node.generation.saturating_add(1);
         }
         (node.pid, node.cores) = (0, 0);
         node.programs.clear();
-        self.held_released(id, None);
+        self.release_held(id, None);
         match is_attached {
-            true => self.keep_window(id),
+            true => self.retain_window(id),
             false => self.own_window_lost(id),
         }
-        self.watched_lost(id);
-        self.happened(Happening::NODE_DOWN, Some(id), None, cause);
+        self.discard_node_samples(id);
+        self.record_event(Happening::NODE_DOWN, Some(id), None, cause);
         let Some(node) = self.node(id) else { return };
         let restarting = node.restarting.take();
         if let Some((client, request)) = restarting {
             let fault = Fault::NodeDown { node: self.node_name(id), cause: cause.to_owned() };
             self.answer(client, request, Err(fault));
         }
-        let clients: Vec<Client> = self.clients.keys().copied().filter(|(node, _)| *node == id).collect();
+        let clients: Vec<ClientId> = self.clients.keys().copied().filter(|(node, _)| *node == id).collect();
         clients.into_iter().for_each(|client| self.client_left(client));
         let domains: Vec<DomainId> = self.domains_of(id).collect();
         for domain in domains {
@@ -148,7 +150,7 @@ impl Core {
         }
     }
 
-    pub(super) fn give_up_booting(&mut self, now: Nanos) {
+    pub(super) fn expire_boots(&mut self, now: Nanos) {
         let late: Vec<NodeId> = self
             .machine
             .nodes()
@@ -161,13 +163,13 @@ impl Core {
             .collect();
         for id in late {
             self.effects.push(Effect::Destroy { node: id });
-            self.node_lost(id, &self.silence(id));
+            self.node_lost(id, &self.boot_timeout_cause(id));
         }
-        self.give_up_joins(now);
+        self.expire_joins(now);
     }
 
     /// Returns the reason for giving up a booting node.
-    fn silence(&self, id: NodeId) -> String {
+    fn boot_timeout_cause(&self, id: NodeId) -> String {
         let vm = self.machine.node(id).and_then(|node| node.as_vm());
         let hint = match vm.map(|vm| vm.accelerator) {
             Some(Accelerator::Kvm) => {
@@ -180,8 +182,8 @@ impl Core {
 
     /// Starts a node that is down; with `force` also one that is up or starting, which is first ended with
     /// its domains.
-    pub(super) fn restart(&mut self, now: Nanos, asked: (Client, u32), name: &str, force: bool) {
-        let (client, request) = asked;
+    pub(super) fn restart(&mut self, now: Nanos, requester: (ClientId, u32), name: &str, force: bool) {
+        let (client, request) = requester;
         let Some(node) = self.machine.node_named(name) else {
             let fault = self.no_such_node(name);
             return self.answer(client, request, Err(fault));
@@ -227,7 +229,7 @@ impl Core {
                 NodeState::Up => progress.up.push(node),
                 NodeState::Down { .. } => progress.down.push(node),
                 // The machine counts as up without it.
-                NodeState::Awaited { .. } => {}
+                NodeState::AwaitingJoin { .. } => {}
             }
         }
         progress
@@ -250,7 +252,7 @@ impl Core {
             && let Some((node, record)) = rest.next_if(|_| length_bytes < PAGE_BYTES)
         {
             let mut info = self.node_info(node, record);
-            info.cause = cut(info.cause, MAX_CAUSE_BYTES);
+            info.cause = truncate_text(info.cause, MAX_CAUSE_BYTES);
             length_bytes += INFO_BYTES + info.name.len() + info.cause.len();
             nodes.push(info);
         }
@@ -267,7 +269,7 @@ impl Core {
             generation: record.generation.get(),
             up: record.state == NodeState::Up,
             cause: match &record.state {
-                NodeState::Down { cause } | NodeState::Awaited { cause, .. } => cause.clone(),
+                NodeState::Down { cause } | NodeState::AwaitingJoin { cause, .. } => cause.clone(),
                 NodeState::Booting { .. } => STARTING.into(),
                 NodeState::Up => String::new(),
             },
@@ -278,7 +280,9 @@ impl Core {
                 .machine
                 .own_window(node.id)
                 .and_then(|window| self.windows[usize::from(window.id.0)].as_ref())
-                .map_or((0, 0), |window| (window.allocator.lent_bytes(), window.allocator.total_bytes())),
+                .map_or((0, 0), |window| {
+                    (window.allocator.allocated_bytes(), window.allocator.total_bytes())
+                }),
             boot: record.boot,
             pid: record.pid,
         }
@@ -287,7 +291,7 @@ impl Core {
     /// Returns the answer to a client that names a node which the machine does not have.
     pub(super) fn no_such_node(&self, name: &str) -> Fault {
         let available = self.machine.nodes().iter().take(MAX_NAMED).map(|node| node.name.clone()).collect();
-        Fault::NoSuchNode { name: shown(name), available }
+        Fault::NoSuchNode { name: truncate_name(name), available }
     }
 }
 

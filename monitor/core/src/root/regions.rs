@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 
 use tombolo_base::{ChannelId, DomainId, NodeId, WindowId};
 use tombolo_capability::{
-    CapabilityFault, CapabilityId, CapabilityInfo, Consequence, Extent, Kind, Mappable, Memory,
-    MemoryOptions, NewRegion, Operation, PAGE_BYTES, Patience, RegionId, RegionInfo, Rights, Seal, Table,
-    Way,
+    CapabilityFault, CapabilityId, CapabilityInfo, Extent, Kind, Mappable, Memory, MemoryOptions, NewRegion,
+    Operation, PAGE_BYTES, Recipient, RegionId, RegionInfo, RevocationTimeouts, Rights, Seal, Table,
+    TableAction,
 };
 use tombolo_control::{
     Attachment, AttachmentWindow, Fault, ForeignPlace, Order, RegionMap, RegionPlace, Reply,
@@ -17,7 +17,7 @@ use tombolo_link::link::Coherence;
 use tombolo_link::window::WindowRange;
 use tombolo_machine::{Limit, Limits};
 
-use super::{Client, Core, Effect, Nanos, NodeState, Resource};
+use super::{ClientId, Core, Effect, Nanos, NodeState, Resource};
 
 /// Maximum number of entries per page of a listing.
 const PAGE: usize = 100;
@@ -27,45 +27,45 @@ const PAGE: usize = 100;
 pub(super) struct Regions {
     pub(super) table: Table,
     /// Regions whose memory is being created, with the waiting client unless it has left.
-    making: BTreeMap<RegionId, (Option<(Client, u32)>, NewRegion)>,
-    sealing: BTreeMap<RegionId, (Client, u32)>,
-    revoking: BTreeMap<Operation, (Client, u32)>,
+    pending_creations: BTreeMap<RegionId, (Option<(ClientId, u32)>, NewRegion)>,
+    pending_seals: BTreeMap<RegionId, (ClientId, u32)>,
+    pending_revocations: BTreeMap<Operation, (ClientId, u32)>,
 }
 
 impl Regions {
     pub(super) fn new(limits: &Limits) -> Self {
-        let let_go_ns = Nanos::from(limits.of(Limit::RevokeMs)) * 1_000_000;
+        let unmap_timeout_ns = Nanos::from(limits.of(Limit::RevokeMs)) * 1_000_000;
         Regions {
-            table: Table::new(Patience { let_go_ns }),
-            making: BTreeMap::new(),
-            sealing: BTreeMap::new(),
-            revoking: BTreeMap::new(),
+            table: Table::new(RevocationTimeouts { unmap_timeout_ns }),
+            pending_creations: BTreeMap::new(),
+            pending_seals: BTreeMap::new(),
+            pending_revocations: BTreeMap::new(),
         }
     }
 
-    pub(super) fn held(&self) -> impl Iterator<Item = (&'static str, usize)> {
+    pub(super) fn resource_counts(&self) -> impl Iterator<Item = (&'static str, usize)> {
         let waiting = [
-            ("regions being made", self.making.len()),
-            ("regions being sealed", self.sealing.len()),
-            ("revocations awaited", self.revoking.len()),
+            ("regions being made", self.pending_creations.len()),
+            ("regions being sealed", self.pending_seals.len()),
+            ("revocations awaited", self.pending_revocations.len()),
         ];
-        self.table.held().into_iter().chain(waiting)
+        self.table.resource_counts().into_iter().chain(waiting)
     }
 
     /// Drops the pending answers of a client that left.
-    pub(super) fn client_left(&mut self, client: Client) {
-        for (waits, _) in self.making.values_mut() {
+    pub(super) fn client_left(&mut self, client: ClientId) {
+        for (waits, _) in self.pending_creations.values_mut() {
             waits.take_if(|(by, _)| *by == client);
         }
-        self.sealing.retain(|_, (by, _)| *by != client);
-        self.revoking.retain(|_, (by, _)| *by != client);
+        self.pending_seals.retain(|_, (by, _)| *by != client);
+        self.pending_revocations.retain(|_, (by, _)| *by != client);
     }
 
-    fn of_maker(&self, maker: DomainId) -> (usize, u64) {
-        let making = self.making.values().filter(|(_, new)| new.maker == maker);
+    fn usage_of_maker(&self, maker: DomainId) -> (usize, u64) {
+        let pending_creations = self.pending_creations.values().filter(|(_, new)| new.maker == maker);
         // The length of a file is the client's claim until the agent has checked it.
         let length_bytes = |new: &NewRegion| if new.memory == Memory::File { 0 } else { new.length_bytes };
-        making.fold(self.table.regions_of(maker), |(count, bytes), (_, new)| {
+        pending_creations.fold(self.table.regions_of(maker), |(count, bytes), (_, new)| {
             (count + 1, bytes.saturating_add(length_bytes(new)))
         })
     }
@@ -89,7 +89,7 @@ pub(super) struct Refusal(pub(super) Fault);
 impl Core {
     pub(super) fn region_create(
         &mut self,
-        client: Client,
+        client: ClientId,
         request: u32,
         maker: DomainId,
         place: RegionPlace,
@@ -102,7 +102,7 @@ impl Core {
 
     fn try_create(
         &mut self,
-        client: Client,
+        client: ClientId,
         request: u32,
         maker: DomainId,
         place: RegionPlace,
@@ -118,7 +118,7 @@ impl Core {
             RegionPlace::Window { node, alignment_bytes, coherent } => {
                 let window = self.window_for(maker.node(), node, *alignment_bytes, *coherent)?;
                 // A window shared by several nodes outlives each of them but the host, which has its memory.
-                let owner = self.machine.window(window).and_then(|window| window.own_of);
+                let owner = self.machine.window(window).and_then(|window| window.private_to);
                 (owner.unwrap_or(NodeId::HOST), Memory::Window { window, offset_bytes: 0 }, PAGE_BYTES)
             }
             RegionPlace::File => (NodeId::HOST, Memory::File, PAGE_BYTES),
@@ -130,21 +130,21 @@ impl Core {
         let whole = matches!(memory, Memory::Kernel { .. } | Memory::Window { .. });
         let length_bytes =
             if whole { length_bytes.checked_next_multiple_of(unit_bytes).ok_or(bad)? } else { length_bytes };
-        self.may_make_region(maker, if whole { length_bytes } else { 0 })?;
+        self.check_region_limits(maker, if whole { length_bytes } else { 0 })?;
         let generation = self.nodes[usize::from(node.0)].generation;
         let new = NewRegion { node, generation, maker, memory, length_bytes, unit_bytes };
         match place {
             RegionPlace::Window { alignment_bytes, .. } => {
-                self.lend_region(client, request, new, alignment_bytes)?;
+                self.create_window_region(client, request, new, alignment_bytes)?;
             }
             RegionPlace::Foreign { .. } => {
                 let id = self.new_region(&new)?;
-                self.region_is_there(client, request, id, new);
+                self.finish_region_creation(client, request, id, new);
             }
             RegionPlace::Memory { options, .. } => {
                 let id = self.new_region(&new)?;
-                self.regions.making.insert(id, (Some((client, request)), new));
-                self.order(node, Order::RegionMake { region: id, length_bytes, file: false, options });
+                self.regions.pending_creations.insert(id, (Some((client, request)), new));
+                self.send_order(node, Order::RegionMake { region: id, length_bytes, file: false, options });
             }
             RegionPlace::File => {
                 if self.machine.kernel_of(client.0) != NodeId::HOST {
@@ -152,10 +152,10 @@ impl Core {
                     return Err(Fault::Refused { why }.into());
                 }
                 let id = self.new_region(&new)?;
-                self.regions.making.insert(id, (Some((client, request)), new));
+                self.regions.pending_creations.insert(id, (Some((client, request)), new));
                 let options = MemoryOptions { huge_page_bytes: 0, numa_node: None };
                 let order = Order::RegionMake { region: id, length_bytes, file: true, options };
-                let passed = vec![Resource::Offered(client, request)];
+                let passed = vec![Resource::RequestFile(client, request)];
                 self.effects.push(Effect::Order { node, order, passed });
             }
         }
@@ -170,7 +170,7 @@ impl Core {
     /// Returns a node that is up, by its name.
     fn node_up(&self, name: &str) -> Result<NodeId, Fault> {
         let node = self.machine.node_named(name).ok_or_else(|| self.no_such_node(name))?;
-        match self.nodes[usize::from(node.id.0)].state.why_not_up() {
+        match self.nodes[usize::from(node.id.0)].state.down_reason() {
             None => Ok(node.id),
             Some(cause) => Err(Fault::NodeDown { node: name.to_owned(), cause }),
         }
@@ -202,7 +202,7 @@ impl Core {
         coherent: bool,
     ) -> Result<WindowId, Fault> {
         let kernel = self.machine.kernel_of(maker);
-        let named = self.machine.window_named(name).filter(|window| window.own_of.is_none());
+        let named = self.machine.window_named(name).filter(|window| window.private_to.is_none());
         let window = match named {
             Some(window) if window.members.contains(&kernel) => window.id,
             Some(_) => {
@@ -238,34 +238,38 @@ impl Core {
         Err(Fault::Refused { why })
     }
 
-    pub(super) fn may_make_region(&self, maker: DomainId, length_bytes: u64) -> Result<(), Fault> {
-        let all = self.regions.table.regions(0).count() + self.regions.making.len();
-        self.within(Limit::Regions, all, "this machine")?;
-        let (count, bytes) = self.regions.of_maker(maker);
+    pub(super) fn check_region_limits(&self, maker: DomainId, length_bytes: u64) -> Result<(), Fault> {
+        let all = self.regions.table.regions(0).count() + self.regions.pending_creations.len();
+        self.check_limit(Limit::Regions, all, "this machine")?;
+        let (count, bytes) = self.regions.usage_of_maker(maker);
         let who = || format!("domain {maker}");
-        self.within(Limit::RegionsPerDomain, count, who())?;
+        self.check_limit(Limit::RegionsPerDomain, count, who())?;
         let may_have_bytes = (self.limit(Limit::RegionMibPerDomain) as u64) << 20;
         if bytes.saturating_add(length_bytes) > may_have_bytes {
-            return Err(self.limit_met(Limit::RegionMibPerDomain, who()));
+            return Err(self.limit_fault(Limit::RegionMibPerDomain, who()));
         }
-        self.may_make_capability(maker)
+        self.check_capability_limit(maker)
     }
 
-    pub(super) fn may_make_capability(&self, maker: DomainId) -> Result<(), Fault> {
+    pub(super) fn check_capability_limit(&self, maker: DomainId) -> Result<(), Fault> {
         let used = self.regions.table.capabilities_of(maker);
-        self.within(Limit::CapabilitiesPerDomain, used, format_args!("domain {maker}"))
+        self.check_limit(Limit::CapabilitiesPerDomain, used, format_args!("domain {maker}"))
     }
 
-    fn may_map(&self, domain: DomainId) -> Result<(), Fault> {
+    fn check_mapping_limits(&self, domain: DomainId) -> Result<(), Fault> {
         let table = &self.regions.table;
-        self.within(Limit::MappingsPerDomain, table.mappings_of(domain), format_args!("domain {domain}"))?;
-        self.within(Limit::Mappings, table.mappings(), "this machine")
+        self.check_limit(
+            Limit::MappingsPerDomain,
+            table.mappings_of(domain),
+            format_args!("domain {domain}"),
+        )?;
+        self.check_limit(Limit::Mappings, table.mappings(), "this machine")
     }
 
     /// Lends a range of a window to a region.
-    fn lend_region(
+    fn create_window_region(
         &mut self,
-        client: Client,
+        client: ClientId,
         request: u32,
         new: NewRegion,
         alignment_bytes: u64,
@@ -277,7 +281,7 @@ impl Core {
         let window = self.window(window_id);
         let window =
             window.ok_or(Fault::NodeDown { node: name.clone(), cause: "it has no window".into() })?;
-        let range = window.allocator.lend_aligned(new.length_bytes, alignment_bytes).map_err(|full| {
+        let range = window.allocator.allocate_aligned(new.length_bytes, alignment_bytes).map_err(|full| {
             Fault::Limit { what: format!("no room for a region in window {name}: {full}") }
         })?;
         let id = match self.new_region(&new) {
@@ -290,18 +294,18 @@ impl Core {
         self.effects.push(Effect::ClearWindow { window: window_id, range });
         self.window_changed(window_id);
         let memory = Memory::Window { window: window_id, offset_bytes: range.offset_bytes };
-        self.region_is_there(client, request, id, NewRegion { memory, ..new });
+        self.finish_region_creation(client, request, id, NewRegion { memory, ..new });
         Ok(())
     }
 
     fn take_back(&mut self, id: WindowId, range: WindowRange) {
         if let Some(window) = self.window(id) {
-            window.allocator.take_back(range);
+            window.allocator.free(range);
         }
         self.window_changed(id);
     }
 
-    fn region_is_there(&mut self, client: Client, request: u32, id: RegionId, new: NewRegion) {
+    fn finish_region_creation(&mut self, client: ClientId, request: u32, id: RegionId, new: NewRegion) {
         self.observing.regions.changed();
         let capability = self.regions.table.create(id, new);
         self.answer(client, request, Ok(Reply::RegionCreate { capability }));
@@ -310,10 +314,10 @@ impl Core {
     /// Handles an agent's result of creating a region's memory.
     pub(super) fn region_made(&mut self, region: RegionId, failed: Option<String>, read_only: bool) {
         self.observing.regions.changed();
-        let Some((waits, new)) = self.regions.making.remove(&region) else { return };
+        let Some((waits, new)) = self.regions.pending_creations.remove(&region) else { return };
         let Some((client, request)) = waits.filter(|_| self.domains.contains_key(&new.maker)) else {
             if failed.is_none() {
-                self.order(region.node(), Order::RegionForget { region });
+                self.send_order(region.node(), Order::RegionForget { region });
             }
             return;
         };
@@ -331,10 +335,10 @@ impl Core {
         capability: CapabilityId,
         extent: Option<Extent>,
         rights: Rights,
-        to: Way,
+        to: Recipient,
     ) -> Result<Reply, Refusal> {
-        self.may_make_capability(by)?;
-        self.living(to.holder)?;
+        self.check_capability_limit(by)?;
+        self.check_alive(to.holder)?;
         let capability = self.regions.table.derive(by, capability, extent, rights, to)?;
         Ok(Reply::CapabilityDerive { capability })
     }
@@ -343,15 +347,15 @@ impl Core {
         &mut self,
         by: DomainId,
         capability: CapabilityId,
-        to: Way,
+        to: Recipient,
     ) -> Result<Reply, Refusal> {
-        self.living(to.holder)?;
+        self.check_alive(to.holder)?;
         self.regions.table.give(by, capability, to)?;
         Ok(Reply::Done)
     }
 
-    fn living(&self, domain: DomainId) -> Result<(), Fault> {
-        if self.lives(domain) { Ok(()) } else { Err(Fault::NoSuchDomain { domain }) }
+    fn check_alive(&self, domain: DomainId) -> Result<(), Fault> {
+        if self.is_alive(domain) { Ok(()) } else { Err(Fault::NoSuchDomain { domain }) }
     }
 
     pub(super) fn capability_accept(
@@ -362,7 +366,7 @@ impl Core {
         whole: bool,
     ) -> Result<Reply, Refusal> {
         self.regions.table.accept(by, capability, granter, whole)?;
-        let (capability, region, foreign) = self.shown(by, capability)?;
+        let (capability, region, foreign) = self.describe_capability(by, capability)?;
         Ok(Reply::CapabilityAccept { capability, region, foreign })
     }
 
@@ -383,7 +387,7 @@ impl Core {
         parts: &[Extent],
     ) -> Result<Reply, Refusal> {
         let used = self.regions.table.capabilities_of(by) + parts.len().saturating_sub(1);
-        self.within(Limit::CapabilitiesPerDomain, used, format_args!("domain {by}"))?;
+        self.check_limit(Limit::CapabilitiesPerDomain, used, format_args!("domain {by}"))?;
         let capabilities = self.regions.table.split(by, capability, kind, parts)?;
         Ok(Reply::CapabilitySplit { capabilities })
     }
@@ -402,12 +406,12 @@ impl Core {
         by: DomainId,
         capability: CapabilityId,
     ) -> Result<Reply, Refusal> {
-        let (capability, region, foreign) = self.shown(by, capability)?;
+        let (capability, region, foreign) = self.describe_capability(by, capability)?;
         Ok(Reply::CapabilityShow { capability, region, foreign })
     }
 
     /// Returns the description of a capability, including the address of foreign memory.
-    pub(super) fn shown(
+    pub(super) fn describe_capability(
         &self,
         by: DomainId,
         capability: CapabilityId,
@@ -451,13 +455,13 @@ impl Core {
     /// the domain has released it, and there when the domain must release it.
     pub(super) fn region_map(
         &mut self,
-        client: Client,
+        client: ClientId,
         request: u32,
         by: DomainId,
         capability: CapabilityId,
         (rights, pool): (Rights, bool),
     ) -> Result<(), Refusal> {
-        self.may_map(by)?;
+        self.check_mapping_limits(by)?;
         let reaches = |region: RegionId, memory: Memory| self.reaches(by, region.node(), memory);
         let mappable = self.regions.table.mappable(by, capability, rights, pool, reaches)?;
         let (attachment, passed) = self.memory_for(by.node(), &mappable);
@@ -473,8 +477,8 @@ impl Core {
         let base_bytes = match memory {
             Memory::Window { window, .. } => {
                 let (outside, inside) = self.base_bytes(window);
-                let own_of = self.machine.window(window).and_then(|window| window.own_of);
-                if own_of == Some(by.node()) { inside } else { outside }
+                let private_to = self.machine.window(window).and_then(|window| window.private_to);
+                if private_to == Some(by.node()) { inside } else { outside }
             }
             Memory::Kernel { .. } | Memory::File | Memory::Foreign { .. } | Memory::Service => 0,
         };
@@ -514,7 +518,7 @@ impl Core {
         let Mappable { region, rights, memory, .. } = *mappable;
         let writable = rights.contains(Rights::WRITE);
         match memory {
-            Memory::Window { window, .. } if !self.behind_window(on) => {
+            Memory::Window { window, .. } if !self.is_behind_window(on) => {
                 (Attachment::Passed, vec![Resource::RegionInWindow { window, writable }])
             }
             Memory::Window { window, .. } => {
@@ -533,20 +537,20 @@ impl Core {
     pub(super) fn capability_revoke(
         &mut self,
         now: Nanos,
-        client: Client,
+        client: ClientId,
         request: u32,
         by: DomainId,
         capability: CapabilityId,
         itself: bool,
     ) -> Result<(), Refusal> {
         let operation = self.regions.table.revoke(now, by, capability, itself)?;
-        self.regions.revoking.insert(operation, (client, request));
+        self.regions.pending_revocations.insert(operation, (client, request));
         Ok(())
     }
 
     pub(super) fn region_seal(
         &mut self,
-        client: Client,
+        client: ClientId,
         request: u32,
         by: DomainId,
         capability: CapabilityId,
@@ -558,22 +562,22 @@ impl Core {
             );
         }
         let region = self.regions.table.seal(by, capability, seal)?;
-        self.regions.sealing.insert(region, (client, request));
-        self.order(region.node(), Order::RegionSeal { region, seal });
+        self.regions.pending_seals.insert(region, (client, request));
+        self.send_order(region.node(), Order::RegionSeal { region, seal });
         Ok(())
     }
 
     pub(super) fn region_sealed(&mut self, region: RegionId, failed: Option<String>) {
-        self.regions.table.sealed(region, failed.is_none());
+        self.regions.table.complete_seal(region, failed.is_none());
         self.observing.regions.changed();
-        if let Some((client, request)) = self.regions.sealing.remove(&region) {
+        if let Some((client, request)) = self.regions.pending_seals.remove(&region) {
             let result = failed.map_or(Ok(Reply::Done), |what| Err(Fault::System { what }));
             self.answer(client, request, result);
         }
     }
 
     /// Removes the capabilities and regions of a domain that has ended.
-    pub(super) fn regions_of_ended(&mut self, domain: DomainId) {
+    pub(super) fn release_domain_regions(&mut self, domain: DomainId) {
         self.observing.regions.changed();
         self.regions.table.domain_ended(domain);
         self.regions.table.foreign_lost(domain);
@@ -583,13 +587,13 @@ impl Core {
     pub(super) fn regions_lost(&mut self, node: NodeId, cause: &str) {
         self.observing.regions.changed();
         self.regions.table.node_lost(node);
-        let mut waiting: Vec<(Client, u32)> = Vec::new();
-        self.regions.making.retain(|region, (waits, _)| {
+        let mut waiting: Vec<(ClientId, u32)> = Vec::new();
+        self.regions.pending_creations.retain(|region, (waits, _)| {
             let lost = region.node() == node;
             waiting.extend(waits.filter(|_| lost));
             !lost
         });
-        self.regions.sealing.retain(|region, waits| {
+        self.regions.pending_seals.retain(|region, waits| {
             let lost = region.node() == node;
             waiting.extend(lost.then_some(*waits));
             !lost
@@ -601,27 +605,27 @@ impl Core {
         }
     }
 
-    /// Carries out the consequences of changes to regions.
-    pub(super) fn settle_regions(&mut self) {
-        let consequences = self.regions.table.take_consequences();
-        if !consequences.is_empty() {
+    /// Carries out the actions of changes to regions.
+    pub(super) fn apply_region_consequences(&mut self) {
+        let actions = self.regions.table.take_actions();
+        if !actions.is_empty() {
             self.refuse_revoked();
         }
-        for consequence in consequences {
+        for action in actions {
             self.observing.regions.changed();
-            match consequence {
-                Consequence::HangUp { node, mapping } => {
+            match action {
+                TableAction::RequestUnmap { node, mapping } => {
                     self.order_if_up(node, Order::HangUp { channel: mapping });
                 }
-                Consequence::Condemn { .. } if tombolo_base::canary!("core spares who does not let go") => {}
-                Consequence::Condemn { domain } => {
+                TableAction::Kill { .. } if tombolo_base::canary!("core spares who does not let go") => {}
+                TableAction::Kill { domain } => {
                     // The machine does not kill domains that attached by themselves.
                     if self.domains.get(&domain).is_some_and(|record| record.parent.is_some()) {
-                        self.condemn(domain);
+                        self.kill_now(domain);
                     }
                 }
-                Consequence::Answer { operation, outcome } => {
-                    if let Some((client, request)) = self.regions.revoking.remove(&operation) {
+                TableAction::Answer { operation, outcome } => {
+                    if let Some((client, request)) = self.regions.pending_revocations.remove(&operation) {
                         let result = outcome
                             .map(|revoked| Reply::CapabilityRevoke {
                                 removed: revoked.removed,
@@ -631,7 +635,7 @@ impl Core {
                         self.answer(client, request, result);
                     }
                 }
-                Consequence::Freed { region, memory, length_bytes } => match memory {
+                TableAction::Freed { region, memory, length_bytes } => match memory {
                     Memory::Kernel { .. } | Memory::File => {
                         self.order_if_up(region.node(), Order::RegionForget { region });
                     }
@@ -650,7 +654,7 @@ impl Core {
 
     fn order_if_up(&mut self, node: NodeId, order: Order) {
         if self.node(node).is_some_and(|node| node.state == NodeState::Up) {
-            self.order(node, order);
+            self.send_order(node, order);
         }
     }
 }

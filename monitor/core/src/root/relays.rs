@@ -12,9 +12,9 @@ use tombolo_control::{Fault, OWN_PROGRAM, Order, ProgramSpec, RELAY_PROGRAM, Rep
 use tombolo_link::ChannelConfig;
 use tombolo_machine::NodeSettings;
 
-use super::observing::WatchedDomain;
+use super::observing::ObservedDomain;
 use super::routes::Graph;
-use super::{Client, Core, Destination, DomainRecord, Nanos, NodeState};
+use super::{ClientId, Core, Destination, DomainRecord, Nanos, NodeState};
 
 /// Timeout of a relay from its start to the first export.
 const START_TIMEOUT: Duration = Duration::from_secs(30);
@@ -24,13 +24,13 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) struct Relay {
     pub(super) domain: DomainId,
     /// Connection and listener, once it is ready.
-    pub(super) serves: Option<(Client, u32)>,
+    pub(super) listener: Option<(ClientId, u32)>,
 }
 
 /// A channel that waits for a relay to start.
 #[derive(Debug)]
-struct Delayed {
-    client: Client,
+struct PendingChannel {
+    client: ClientId,
     request: u32,
     to: Destination,
     config: ChannelConfig,
@@ -41,7 +41,7 @@ struct Delayed {
 
 /// A relayed channel that is not completely released.
 #[derive(Debug)]
-struct Relayed {
+struct RelayedChannel {
     via: Vec<NodeId>,
     /// Hops that are not released yet.
     hops: Vec<ChannelId>,
@@ -51,16 +51,16 @@ struct Relayed {
 #[derive(Debug, Default)]
 pub(super) struct Relays {
     of_node: BTreeMap<NodeId, Relay>,
-    delayed: Vec<Delayed>,
-    channels: BTreeMap<ChannelId, Relayed>,
+    pending: Vec<PendingChannel>,
+    channels: BTreeMap<ChannelId, RelayedChannel>,
     /// Channels by their hops.
     of_hop: BTreeMap<ChannelId, ChannelId>,
 }
 
 impl Relays {
-    /// Returns the time when [`Core::give_up_relays`] is due.
+    /// Returns the time when [`Core::expire_relay_starts`] is due.
     pub(super) fn next_tick(&self) -> Option<Nanos> {
-        self.delayed.iter().map(|delayed| delayed.until).min()
+        self.pending.iter().map(|pending| pending.until).min()
     }
 
     /// Returns the nodes of the relays between the ends of a channel.
@@ -69,9 +69,9 @@ impl Relays {
     }
 
     /// Returns the relay of a node, once it is ready.
-    pub(super) fn ready(&self, node: NodeId) -> Option<(DomainId, Client, u32)> {
+    pub(super) fn ready(&self, node: NodeId) -> Option<(DomainId, ClientId, u32)> {
         let relay = self.of_node.get(&node)?;
-        relay.serves.map(|(client, listener)| (relay.domain, client, listener))
+        relay.listener.map(|(client, listener)| (relay.domain, client, listener))
     }
 
     /// Returns whether a domain is a relay.
@@ -82,7 +82,7 @@ impl Relays {
     /// Records a channel through these relays, over these hops whose release will be reported.
     pub(super) fn opened(&mut self, channel: ChannelId, via: Vec<NodeId>, hops: Vec<ChannelId>) {
         self.of_hop.extend(hops.iter().map(|hop| (*hop, channel)));
-        self.channels.insert(channel, Relayed { via, hops });
+        self.channels.insert(channel, RelayedChannel { via, hops });
     }
 
     /// Handles the release of a hop by both sides.
@@ -96,9 +96,9 @@ impl Relays {
         }
     }
 
-    /// Drops delayed channels from or to a client that left.
-    pub(super) fn client_left(&mut self, client: Client) {
-        self.delayed.retain(|delayed| delayed.client != client);
+    /// Drops pending channels from or to a client that left.
+    pub(super) fn client_left(&mut self, client: ClientId) {
+        self.pending.retain(|pending| pending.client != client);
     }
 }
 
@@ -107,7 +107,7 @@ impl Core {
     pub(super) fn relays_between(&self, from: NodeId, to: NodeId) -> Result<Vec<NodeId>, Fault> {
         let mut graph = Graph::default();
         for link in self.machine.links() {
-            graph.join(link.a, link.b, self.observing.round_trip_ns(link.a, link.b));
+            graph.add_link(link.a, link.b, self.observing.round_trip_ns(link.a, link.b));
         }
         let may_relay = |id: NodeId| {
             // A board runs one program at a time. The host itself reaches all nodes that foreign programs on
@@ -127,7 +127,7 @@ impl Core {
     /// channel.
     pub(super) fn relays_ready(
         &mut self,
-        (client, request): (Client, u32),
+        (client, request): (ClientId, u32),
         to: &Destination,
         config: ChannelConfig,
         via: &[NodeId],
@@ -141,7 +141,7 @@ impl Core {
         }
         let Some(node) = missing.first().copied() else { return Ok(true) };
         let until = self.now.saturating_add(START_TIMEOUT.as_nanos() as Nanos);
-        self.relays.delayed.push(Delayed { client, request, to: to.clone(), config, node, until });
+        self.relays.pending.push(PendingChannel { client, request, to: to.clone(), config, node, until });
         Ok(false)
     }
 
@@ -161,35 +161,35 @@ impl Core {
                 image: None,
                 build: OWN_PROGRAM,
                 channels: 0,
-                starting: None,
-                given: Vec::new(),
-                feeding: Vec::new(),
-                watched: WatchedDomain::default(),
+                start_request: None,
+                initial_capabilities: Vec::new(),
+                pending_inputs: Vec::new(),
+                observed: ObservedDomain::default(),
             },
         );
-        self.relays.of_node.insert(node, Relay { domain, serves: None });
+        self.relays.of_node.insert(node, Relay { domain, listener: None });
         self.domain_changed(domain);
         self.node_changed(node);
-        self.order(node, Order::Start { order: StartOrder { domain, build: OWN_PROGRAM, program } });
+        self.send_order(node, Order::Start { order: StartOrder { domain, build: OWN_PROGRAM, program } });
         Ok(())
     }
 
     /// Handles an export by a relay, which is then ready. Returns `None` if the domain is not a relay.
-    pub(super) fn relay_exports(&mut self, client: Client, domain: DomainId) -> Option<Reply> {
+    pub(super) fn register_relay_listener(&mut self, client: ClientId, domain: DomainId) -> Option<Reply> {
         let relay = self.relays.of_node.get_mut(&domain.node()).filter(|relay| relay.domain == domain)?;
         let record = self.clients.get_mut(&client)?;
         let listener = record.next_listener;
         record.next_listener += 1;
-        relay.serves = Some((client, listener));
+        relay.listener = Some((client, listener));
         Some(Reply::Export { listener })
     }
 
     /// Opens the channels that waited for the relay of a node.
-    pub(super) fn open_delayed(&mut self, node: NodeId) {
+    pub(super) fn open_pending(&mut self, node: NodeId) {
         let (ready, rest): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.relays.delayed).into_iter().partition(|delayed| delayed.node == node);
-        self.relays.delayed = rest;
-        for Delayed { client, request, to, config, .. } in ready {
+            std::mem::take(&mut self.relays.pending).into_iter().partition(|pending| pending.node == node);
+        self.relays.pending = rest;
+        for PendingChannel { client, request, to, config, .. } in ready {
             if self.clients.contains_key(&client) {
                 self.open(client, request, &to, config);
             }
@@ -198,40 +198,40 @@ impl Core {
 
     /// Handles the end of a domain that may be a relay. The next channel starts another; channels that waited
     /// for this one fail.
-    pub(super) fn relay_gone(&mut self, domain: DomainId, why: &str) {
+    pub(super) fn relay_ended(&mut self, domain: DomainId, why: &str) {
         // Drops everything that the ended domain waited for.
         let clients = &self.clients;
         self.relays
-            .delayed
-            .retain(|delayed| clients.get(&delayed.client).and_then(|of| of.domain) != Some(domain));
+            .pending
+            .retain(|pending| clients.get(&pending.client).and_then(|of| of.domain) != Some(domain));
         if !self.relays.has(domain) {
             return;
         }
         let node = domain.node();
         self.relays.of_node.remove(&node);
-        self.fail_delayed(|delayed| delayed.node == node, why);
+        self.fail_pending(|pending| pending.node == node, why);
     }
 
     /// Gives up relays whose start timed out.
-    pub(super) fn give_up_relays(&mut self, now: Nanos) {
+    pub(super) fn expire_relay_starts(&mut self, now: Nanos) {
         let late: Vec<NodeId> =
-            self.relays.delayed.iter().filter(|late| late.until <= now).map(|late| late.node).collect();
+            self.relays.pending.iter().filter(|late| late.until <= now).map(|late| late.node).collect();
         for node in late {
             if let Some(relay) = self.relays.of_node.get(&node).copied()
-                && relay.serves.is_none()
+                && relay.listener.is_none()
             {
-                self.condemn(relay.domain);
+                self.kill_now(relay.domain);
             }
         }
         let why = format!("it was not ready within {} s", START_TIMEOUT.as_secs());
-        self.fail_delayed(|delayed| delayed.until <= now, &why);
+        self.fail_pending(|pending| pending.until <= now, &why);
     }
 
-    fn fail_delayed(&mut self, which: impl Fn(&Delayed) -> bool, why: &str) {
+    fn fail_pending(&mut self, which: impl Fn(&PendingChannel) -> bool, why: &str) {
         let (failed, rest): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut self.relays.delayed).into_iter().partition(|delayed| which(delayed));
-        self.relays.delayed = rest;
-        for Delayed { client, request, node, .. } in failed {
+            std::mem::take(&mut self.relays.pending).into_iter().partition(|pending| which(pending));
+        self.relays.pending = rest;
+        for PendingChannel { client, request, node, .. } in failed {
             let node = self.node_name(node);
             let why = format!("the relay on node {node}, which the channel needs, did not start: {why}");
             self.answer(client, request, Err(Fault::Refused { why }));

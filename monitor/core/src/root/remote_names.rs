@@ -7,22 +7,22 @@ use tombolo_control::{Fault, MonitorMessage, Order, Reply, Wire};
 use tombolo_machine::Limit;
 use tombolo_naming::{Answer, EndCause, Event, Notice, Operation, Scope};
 
-use super::{Client, Core, Nanos};
+use super::{ClientId, Core, Nanos};
 
 /// State of clients at the agents of other nodes.
 #[derive(Debug, Default)]
 pub(super) struct RemoteNames {
     /// Requests that an agent has not answered, to be failed if the node is lost.
-    asked: BTreeMap<(Client, u32), NodeId>,
+    pending_requests: BTreeMap<(ClientId, u32), NodeId>,
     /// Agents that know a client.
-    known_at: BTreeMap<Client, BTreeSet<NodeId>>,
-    watches: BTreeSet<(NodeId, Client, u64)>,
+    known_at: BTreeMap<ClientId, BTreeSet<NodeId>>,
+    watches: BTreeSet<(NodeId, ClientId, u64)>,
 }
 
 impl RemoteNames {
-    pub(super) fn held(&self) -> [(&'static str, usize); 3] {
+    pub(super) fn resource_counts(&self) -> [(&'static str, usize); 3] {
         [
-            ("requests to agents", self.asked.len()),
+            ("requests to agents", self.pending_requests.len()),
             ("clients known to agents", self.known_at.len()),
             ("watches at agents", self.watches.len()),
         ]
@@ -31,28 +31,28 @@ impl RemoteNames {
 
 impl Core {
     /// Handles a client's request about names.
-    pub(super) fn ask_names(
+    pub(super) fn request_names(
         &mut self,
         now: Nanos,
-        client: Client,
+        client: ClientId,
         domain: DomainId,
         request: u32,
         scope: Scope,
         operation: Operation,
     ) -> Result<(), Fault> {
         match scope {
-            Scope::Machine => self.names.ask(now, client, request, operation),
-            Scope::Node(name) => return self.ask_remote_names(client, domain, request, &name, operation),
+            Scope::Machine => self.names.handle_request(now, client, request, operation),
+            Scope::Node(name) => return self.request_remote_names(client, domain, request, &name, operation),
             // A node whose agent forwards this has no names of its own.
-            Scope::Own => return Err(self.without_names(domain.node())),
+            Scope::Own => return Err(self.no_names_fault(domain.node())),
         }
         Ok(())
     }
 
     /// Handles a client's request about the names of another node.
-    pub(super) fn ask_remote_names(
+    pub(super) fn request_remote_names(
         &mut self,
-        client: Client,
+        client: ClientId,
         domain: DomainId,
         request: u32,
         name: &str,
@@ -62,28 +62,34 @@ impl Core {
         // The agent of the client's own node answers the client directly, so nothing returns here.
         let own = client.0 == node;
         if request != 0 && !own {
-            let used = self.remote_names.asked.range((client, 0)..=(client, u32::MAX)).count();
-            self.within(Limit::WaitingPerDomain, used, format_args!("domain {domain}"))?;
-            self.remote_names.asked.insert((client, request), node);
+            let used = self.remote_names.pending_requests.range((client, 0)..=(client, u32::MAX)).count();
+            self.check_limit(Limit::WaitingPerDomain, used, format_args!("domain {domain}"))?;
+            self.remote_names.pending_requests.insert((client, request), node);
         }
         if !own {
             self.remote_names.known_at.entry(client).or_default().insert(node);
         }
         let (of, connection) = client;
-        self.order(node, Order::NamesAsked { node: of, connection, domain, request, operation });
+        self.send_order(node, Order::NamesAsked { node: of, connection, domain, request, operation });
         Ok(())
     }
 
     /// Handles a message from the names of a node to a client of another. A node is trusted only about its
     /// own names.
-    pub(super) fn names_say(&mut self, from: NodeId, domain: DomainId, connection: u32, message: &[u8]) {
+    pub(super) fn handle_names_message(
+        &mut self,
+        from: NodeId,
+        domain: DomainId,
+        connection: u32,
+        message: &[u8],
+    ) {
         let client = (domain.node(), connection);
         // A restarted node reuses connection numbers, so an answer may belong to a previous connection.
         if self.clients.get(&client).and_then(|record| record.domain) != Some(domain) {
             return;
         }
         let Ok(MonitorMessage { request, body }) = MonitorMessage::from_bytes(message) else { return };
-        let may_answer = self.remote_names.asked.get(&(client, request)) == Some(&from);
+        let may_answer = self.remote_names.pending_requests.get(&(client, request)) == Some(&from);
         match &body {
             Reply::Names { origin: Some(origin), answer } if *origin == from && may_answer => {
                 if let Answer::Watching { watch, .. } = answer {
@@ -102,26 +108,26 @@ impl Core {
             }
             _ => return,
         }
-        self.remote_names.asked.remove(&(client, request));
+        self.remote_names.pending_requests.remove(&(client, request));
         self.deliver(client, request, body);
     }
 
     /// Notifies the agents of other nodes that a client is gone.
-    pub(super) fn remote_names_left(&mut self, client: Client) {
-        self.remote_names.asked.retain(|(of, _), _| *of != client);
+    pub(super) fn remote_names_left(&mut self, client: ClientId) {
+        self.remote_names.pending_requests.retain(|(of, _), _| *of != client);
         self.remote_names.watches.retain(|(_, of, _)| *of != client);
         for node in self.remote_names.known_at.remove(&client).unwrap_or_default() {
             let (of, connection) = client;
-            self.order(node, Order::NamesLeft { node: of, connection });
+            self.send_order(node, Order::NamesLeft { node: of, connection });
         }
     }
 
     /// Notifies the clients that wait for or watch names of a lost node.
     pub(super) fn remote_names_lost(&mut self, node: NodeId, cause: &str) {
-        let asked = std::mem::take(&mut self.remote_names.asked);
-        let (lost, kept) = asked.into_iter().partition(|(_, at)| *at == node);
-        self.remote_names.asked = kept;
-        let lost: BTreeMap<(Client, u32), NodeId> = lost;
+        let pending_requests = std::mem::take(&mut self.remote_names.pending_requests);
+        let (lost, kept) = pending_requests.into_iter().partition(|(_, at)| *at == node);
+        self.remote_names.pending_requests = kept;
+        let lost: BTreeMap<(ClientId, u32), NodeId> = lost;
         for (client, request) in lost.into_keys() {
             let fault = Fault::NodeDown { node: self.node_name(node), cause: cause.to_owned() };
             self.answer(client, request, Err(fault));
@@ -140,7 +146,7 @@ impl Core {
     }
 
     /// Forwards messages of the machine's names.
-    pub(super) fn tell_names(&mut self) {
+    pub(super) fn send_name_messages(&mut self) {
         for (client, message) in self.names.take_messages() {
             self.deliver(client, message.request, message.body);
         }

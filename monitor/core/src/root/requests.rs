@@ -3,23 +3,23 @@
 use std::time::Duration;
 
 use tombolo_base::DomainId;
-use tombolo_capability::Way;
+use tombolo_capability::Recipient;
 use tombolo_control::FINGERPRINT;
 use tombolo_control::{ClientMessage, DomainInfo, Exit, Fault, Order, Reply, Request, Wire};
 use tombolo_machine::image::Image;
 
 use super::regions::Refusal;
 use super::steering::Frequency;
-use super::{Client, ClientRecord, Core, Destination, MAX_PROGRAM_CHARS, Nanos};
+use super::{ClientId, ClientRecord, Core, Destination, MAX_PROGRAM_CHARS, Nanos};
 
 /// Maximum number of entries per page of a listing; the rest follows on demand.
 const PAGE: usize = 100;
 
 impl Core {
-    pub(super) fn asked(
+    pub(super) fn handle_request(
         &mut self,
         now: Nanos,
-        client: Client,
+        client: ClientId,
         message: &[u8],
         image: Option<Result<Image, String>>,
     ) {
@@ -27,21 +27,21 @@ impl Core {
             return;
         }
         match ClientMessage::from_bytes(message) {
-            Ok(ClientMessage { request, body }) => self.asked_for(now, client, request, body, image),
+            Ok(ClientMessage { request, body }) => self.dispatch_request(now, client, request, body, image),
             Err(_) => {
                 // Dismiss a client that sends something invalid; its node's agent reports the end of the
                 // connection.
                 let (node, connection) = client;
-                self.order(node, Order::Dismiss { connection });
+                self.send_order(node, Order::Dismiss { connection });
                 self.client_left(client);
             }
         }
     }
 
-    fn asked_for(
+    fn dispatch_request(
         &mut self,
         now: Nanos,
-        client: Client,
+        client: ClientId,
         request: u32,
         body: Request,
         image: Option<Result<Image, String>>,
@@ -63,9 +63,9 @@ impl Core {
         let result = match body {
             Request::Attach { .. } => return,
             Request::Export { .. } if self.relays.has(domain) => {
-                if let Some(reply) = self.relay_exports(client, domain) {
+                if let Some(reply) = self.register_relay_listener(client, domain) {
                     self.answer(client, request, Ok(reply));
-                    self.open_delayed(domain.node());
+                    self.open_pending(domain.node());
                 }
                 return;
             }
@@ -83,7 +83,7 @@ impl Core {
             Request::Connect { scope, name, timeout, config, by } => {
                 let to = match by {
                     Some(capability) => Ok(Destination::Service { by: domain, capability }),
-                    None => self.place(client, scope, name).map(Destination::Name),
+                    None => self.resolve_name(client, scope, name).map(Destination::Name),
                 };
                 return match to {
                     Ok(to) => self.connect(now, client, request, to, timeout, config),
@@ -94,7 +94,7 @@ impl Core {
             Request::Kill { domain, signal, grace } => self.kill(now, domain, signal, grace),
             Request::Domains { after } => Ok(self.list_domains(now, after)),
             Request::Names { scope, operation } => {
-                let result = self.ask_names(now, client, domain, request, scope, operation);
+                let result = self.request_names(now, client, domain, request, scope, operation);
                 if let Err(fault) = result {
                     self.answer(client, request, Err(fault));
                 }
@@ -105,7 +105,7 @@ impl Core {
             Request::ConsoleOpen { node } => {
                 let result = self.console_open(client, &node);
                 self.answer(client, request, result);
-                return self.console_show(client, &node);
+                return self.send_retained_console(client, &node);
             }
             Request::ConsoleInput { node, bytes } => self.console_input(&node, bytes),
             Request::ConsoleTaken { node, bytes } => return self.console_taken(client, &node, bytes),
@@ -116,14 +116,14 @@ impl Core {
                     return;
                 }
                 let order = Order::OutputTaken { domain, stream, bytes };
-                return self.order(domain.node(), order);
+                return self.send_order(domain.node(), order);
             }
             Request::Input { domain, stream, bytes } => {
                 return self.input(client, request, domain, stream, bytes);
             }
             Request::Down => {
                 self.answer(client, request, Ok(Reply::Done));
-                return self.go_down(now);
+                return self.shut_down(now);
             }
             Request::Restart { node, force } => return self.restart(now, (client, request), &node, force),
             Request::Trace { on, keep_first, while_attached } => {
@@ -142,13 +142,22 @@ impl Core {
             | Request::SetFrequency { .. }
             | Request::RestoreFrequency { .. }
             | Request::Holders { .. }
-            | Request::Facts { .. }) => return self.asked_to_watch(now, client, request, domain, body),
-            body => return self.asked_about_regions(now, client, request, domain, body),
+            | Request::Facts { .. }) => {
+                return self.dispatch_observe_request(now, client, request, domain, body);
+            }
+            body => return self.dispatch_region_request(now, client, request, domain, body),
         };
         self.answer(client, request, result);
     }
 
-    fn asked_to_watch(&mut self, now: Nanos, client: Client, request: u32, by: DomainId, body: Request) {
+    fn dispatch_observe_request(
+        &mut self,
+        now: Nanos,
+        client: ClientId,
+        request: u32,
+        by: DomainId,
+        body: Request,
+    ) {
         let result = match body {
             Request::Observe { since, timeout } => {
                 return self.observe(now, client, request, since, timeout);
@@ -172,10 +181,10 @@ impl Core {
         self.answer(client, request, result);
     }
 
-    fn asked_about_regions(
+    fn dispatch_region_request(
         &mut self,
         now: Nanos,
-        client: Client,
+        client: ClientId,
         request: u32,
         domain: DomainId,
         body: Request,
@@ -187,11 +196,11 @@ impl Core {
                 return self.region_create(client, request, domain, place, length_bytes);
             }
             Request::CapabilityDerive { capability, extent, rights, holder, channel } => {
-                let to = Way { holder: holder.unwrap_or(domain), channel };
+                let to = Recipient { holder: holder.unwrap_or(domain), channel };
                 self.capability_derive(domain, capability, extent, rights, to).map(Some)
             }
             Request::CapabilityGive { capability, holder, channel } => {
-                self.capability_give(domain, capability, Way { holder, channel }).map(Some)
+                self.capability_give(domain, capability, Recipient { holder, channel }).map(Some)
             }
             Request::CapabilityAccept { capability, granter, whole } => {
                 self.capability_accept(domain, capability, granter, whole).map(Some)
@@ -200,7 +209,7 @@ impl Core {
                 self.capability_take_back(domain, capability).map(Some)
             }
             Request::CapabilityForget { channel, granter } => {
-                self.regions.table.forget(domain, channel, granter);
+                self.regions.table.drop_in_transit(domain, channel, granter);
                 Ok(Some(Reply::Done))
             }
             Request::CapabilitySplit { capability, kind, parts } => {
@@ -232,18 +241,18 @@ impl Core {
     }
 
     /// Handles the connection of a client to the agent of a node.
-    pub(super) fn joined(&mut self, client: Client, pid: i32, spawned: Option<DomainId>) {
+    pub(super) fn client_connected(&mut self, client: ClientId, pid: i32, spawned: Option<DomainId>) {
         // An agent never reuses a number while it is in use. If it does, the first client counts as gone.
         self.client_left(client);
-        if let Err(fault) = self.may_connect(client.0, pid) {
-            return self.turn_away(client, fault);
+        if let Err(fault) = self.check_connection_limit(client.0, pid) {
+            return self.reject_client(client, fault);
         }
         let record = ClientRecord { pid, spawned, next_listener: 1, ..Default::default() };
         self.clients.insert(client, record);
         self.idle_since = None;
     }
 
-    fn attach(&mut self, now: Nanos, client: Client, version: u32, program: &str) -> Result<Reply, Fault> {
+    fn attach(&mut self, now: Nanos, client: ClientId, version: u32, program: &str) -> Result<Reply, Fault> {
         if version != FINGERPRINT {
             return Err(Fault::Refused {
                 why: format!(
@@ -273,7 +282,7 @@ impl Core {
             record.domain = Some(domain);
         }
         let (_, connection) = client;
-        self.order(node, Order::Admitted { connection, domain });
+        self.send_order(node, Order::Admitted { connection, domain });
         self.names.admit(client, domain);
         Ok(Reply::Attach {
             domain,
@@ -302,30 +311,30 @@ impl Core {
     }
 
     /// Handles the end of a client's connection, with everything that depends on it.
-    pub(super) fn client_left(&mut self, client: Client) {
+    pub(super) fn client_left(&mut self, client: ClientId) {
         let Some(record) = self.clients.remove(&client) else { return };
         self.trace_client_left(client);
         self.regions.client_left(client);
         self.listener_withdrawn(client, None);
         if !tombolo_base::canary!("core keeps the names of the dead") {
-            self.names.left(client);
+            self.names.client_left(client);
             self.node_exports.retain(|_, record| record.client != client);
         }
         self.remote_names_left(client);
         self.relays.client_left(client);
         self.observing.client_left(client);
         self.steering_client_left(client);
-        self.held_ends.client_left(client);
+        self.deferred_exits.client_left(client);
         self.waiting.retain(|waiting| waiting.client != client);
         // A restarted node reuses connection numbers: its pending answers must not reach a later client.
         for node in &mut self.nodes {
-            node.console.forget(client);
+            node.console.remove_viewer(client);
             node.restarting.take_if(|(by, _)| *by == client);
         }
-        if record.feeds {
+        if record.has_pending_input {
             // Its input is still pending, but it no longer waits for the answer.
-            let feeding = self.domains.iter_mut().flat_map(|(_, domain)| &mut domain.feeding);
-            feeding.filter(|(_, by, _)| *by == client).for_each(|(.., request)| *request = 0);
+            let pending_inputs = self.domains.iter_mut().flat_map(|(_, domain)| &mut domain.pending_inputs);
+            pending_inputs.filter(|(_, by, _)| *by == client).for_each(|(.., request)| *request = 0);
         }
         let family: Vec<DomainId> =
             record.domain.map_or_else(Vec::new, |domain| self.domains.children(domain).collect());
@@ -335,9 +344,9 @@ impl Core {
                 && let Some((parent, by)) = child.parent
                 && by == Some(client)
             {
-                child.starting = None;
+                child.start_request = None;
                 child.parent = Some((parent, None));
-                self.condemn(id);
+                self.kill_now(id);
             }
         }
         if let Some(domain) = record.domain
@@ -345,10 +354,10 @@ impl Core {
         {
             // A domain that attached by itself ends with its connection.
             if let Some(record) = self.domains.remove(domain) {
-                self.domain_gone(domain, record, Exit::Left);
+                self.retire_domain(domain, record, Exit::Left);
             }
-            self.trace_owner_gone(domain);
-            self.regions_of_ended(domain);
+            self.trace_owner_ended(domain);
+            self.release_domain_regions(domain);
         }
     }
 }

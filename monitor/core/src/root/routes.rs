@@ -6,7 +6,7 @@ use tombolo_base::NodeId;
 use tombolo_control::MAX_RELAYS;
 
 /// Assumed cost of a hop whose round trip was not measured.
-const UNMEASURED_NS: u64 = 1_000_000;
+const DEFAULT_HOP_COST_NS: u64 = 1_000_000;
 
 /// Links of a machine that channels can pass over.
 #[derive(Debug, Default)]
@@ -16,8 +16,8 @@ pub(super) struct Graph {
 
 impl Graph {
     /// Adds a link, with its measured round trip or 0.
-    pub(super) fn join(&mut self, a: NodeId, b: NodeId, round_trip_ns: u64) {
-        let cost_ns = if round_trip_ns == 0 { UNMEASURED_NS } else { round_trip_ns };
+    pub(super) fn add_link(&mut self, a: NodeId, b: NodeId, round_trip_ns: u64) {
+        let cost_ns = if round_trip_ns == 0 { DEFAULT_HOP_COST_NS } else { round_trip_ns };
         self.neighbours.entry(a).or_default().push((b, cost_ns));
         self.neighbours.entry(b).or_default().push((a, cost_ns));
     }
@@ -33,7 +33,7 @@ impl Graph {
         to: NodeId,
         may_relay: impl Fn(NodeId) -> bool,
     ) -> Option<Vec<NodeId>> {
-        let mut before: BTreeMap<NodeId, NodeId> = BTreeMap::new();
+        let mut predecessors: BTreeMap<NodeId, NodeId> = BTreeMap::new();
         let mut settled = BTreeSet::new();
         // Hops, cost, the node, and its predecessor.
         let mut open = BTreeSet::from([(0, 0_u64, from, from)]);
@@ -41,7 +41,7 @@ impl Graph {
             if !settled.insert(node) {
                 continue;
             }
-            before.insert(node, previous);
+            predecessors.insert(node, previous);
             if node == to {
                 break;
             }
@@ -55,10 +55,10 @@ impl Graph {
             }
         }
         let mut via = Vec::new();
-        let mut node = *before.get(&to)?;
+        let mut node = *predecessors.get(&to)?;
         while node != from {
             via.push(node);
-            node = *before.get(&node)?;
+            node = *predecessors.get(&node)?;
         }
         via.reverse();
         Some(via)
@@ -73,7 +73,7 @@ mod tests {
 
     fn graph(links: &[(u16, u16, u64)]) -> Graph {
         let mut graph = Graph::default();
-        links.iter().for_each(|(a, b, cost_ns)| graph.join(NodeId(*a), NodeId(*b), *cost_ns));
+        links.iter().for_each(|(a, b, cost_ns)| graph.add_link(NodeId(*a), NodeId(*b), *cost_ns));
         graph
     }
 
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn only_nodes_that_may_relay_do() {
+    fn only_permitted_nodes_relay() {
         let links = graph(&[(1, 0, 1), (0, 2, 1), (1, 3, 5), (3, 2, 5)]);
         let via = |barred: &[u16]| links.route(NodeId(1), NodeId(2), |node| !barred.contains(&node.0));
         assert_eq!(via(&[]), Some(vec![NodeId(0)]));

@@ -7,7 +7,7 @@ use tombolo_capability::{CapabilityId, RegionId};
 use tombolo_control::{Fault, NODE_LISTENERS, Reply};
 
 use super::regions::Refusal;
-use super::{Client, Core, Destination, NameRecord, Waiting};
+use super::{ClientId, Core, Destination, NameRecord, WaitingConnect};
 
 /// Listeners of the services.
 #[derive(Debug, Default)]
@@ -29,11 +29,11 @@ impl Core {
     /// Creates a capability to one of a client's listeners, or to a new one without a name.
     pub(super) fn service_create(
         &mut self,
-        client: Client,
+        client: ClientId,
         owner: DomainId,
         listener: Option<u32>,
     ) -> Result<Reply, Refusal> {
-        self.may_make_region(owner, 0)?;
+        self.check_region_limits(owner, 0)?;
         let listener = match listener {
             Some(listener) if self.has_listener(client, listener) => listener,
             Some(listener) => {
@@ -56,7 +56,7 @@ impl Core {
         Ok(Reply::ServiceCreate { capability, listener })
     }
 
-    fn has_listener(&self, client: Client, listener: u32) -> bool {
+    fn has_listener(&self, client: ClientId, listener: u32) -> bool {
         let is_it = |record: &NameRecord| (record.client, record.listener) == (client, listener);
         if listener >= NODE_LISTENERS {
             return self.node_exports.values().any(is_it);
@@ -71,7 +71,7 @@ impl Core {
     }
 
     /// Handles the end of one or all listeners of a client, and revokes the capabilities to them.
-    pub(super) fn listener_withdrawn(&mut self, client: Client, listener: Option<u32>) {
+    pub(super) fn listener_withdrawn(&mut self, client: ClientId, listener: Option<u32>) {
         let is_gone = |record: &NameRecord| {
             record.client == client && listener.is_none_or(|listener| listener == record.listener)
         };
@@ -90,7 +90,7 @@ impl Core {
 
     /// Fails the requests that wait to open a channel by a capability that has been revoked.
     pub(super) fn refuse_revoked(&mut self) {
-        let may_wait = |core: &Core, waiting: &Waiting| match &waiting.to {
+        let may_wait = |core: &Core, waiting: &WaitingConnect| match &waiting.to {
             Destination::Name(_) => true,
             Destination::Service { by, capability } => core.service(*by, *capability).is_some(),
         };
@@ -100,8 +100,8 @@ impl Core {
         let (rest, refused): (Vec<_>, Vec<_>) =
             std::mem::take(&mut self.waiting).into_iter().partition(|waiting| may_wait(self, waiting));
         self.waiting = rest;
-        for Waiting { client, request, to, .. } in refused {
-            let fault = self.nothing_there(&to);
+        for WaitingConnect { client, request, to, .. } in refused {
+            let fault = self.no_listener_fault(&to);
             self.answer(client, request, Err(fault));
         }
     }

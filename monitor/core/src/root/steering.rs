@@ -8,7 +8,7 @@ use tombolo_control::observation::Happening;
 use tombolo_control::{Fault, Order, ProgramSpec, Reply, Request, SpawnRequest};
 use tombolo_machine::image::Image;
 
-use super::{Client, Core, DomainRecord, Nanos, NodeState};
+use super::{ClientId, Core, DomainRecord, Nanos, NodeState};
 
 const SIGKILL: u8 = 9;
 const SIGTERM: u8 = 15;
@@ -49,7 +49,7 @@ impl Launch {
 /// A domain to be started elsewhere once it has ended.
 #[derive(Debug)]
 struct Move {
-    client: Client,
+    client: ClientId,
     request: u32,
     to: String,
     launch: Launch,
@@ -60,26 +60,26 @@ struct Move {
 pub(super) struct Steering {
     moves: BTreeMap<DomainId, Move>,
     /// Unanswered orders to set frequencies.
-    setting: BTreeMap<u64, (Client, u32, NodeId)>,
+    pending_frequencies: BTreeMap<u64, (ClientId, u32, NodeId)>,
     /// Clients whose end restores the processor frequencies of a node.
-    set_by: BTreeMap<NodeId, Setter>,
+    frequency_owners: BTreeMap<NodeId, FrequencyOwner>,
     tickets: u64,
 }
 
 /// Client that sets the frequencies of a node.
 #[derive(Clone, Copy, Debug)]
-struct Setter {
-    client: Client,
+struct FrequencyOwner {
+    client: ClientId,
     /// Whether an order was carried out, so that a setting differs from its former value.
     has_set: bool,
 }
 
 impl Steering {
-    pub(super) fn held(&self) -> [(&'static str, usize); 3] {
+    pub(super) fn resource_counts(&self) -> [(&'static str, usize); 3] {
         [
             ("domains that move", self.moves.len()),
-            ("frequencies being set", self.setting.len()),
-            ("nodes with frequencies set", self.set_by.len()),
+            ("frequencies being set", self.pending_frequencies.len()),
+            ("nodes with frequencies set", self.frequency_owners.len()),
         ]
     }
 }
@@ -87,12 +87,12 @@ impl Steering {
 impl DomainRecord {
     /// Returns whether the machine can start the same again.
     pub(super) fn is_repeatable(&self) -> bool {
-        self.watched.launch.as_ref().is_some_and(Launch::is_repeatable)
+        self.observed.launch.as_ref().is_some_and(Launch::is_repeatable)
     }
 }
 
 /// Returns the answer to a request that started a domain.
-pub(super) fn started(request: u32, domain: DomainId) -> Reply {
+pub(super) fn start_reply(request: u32, domain: DomainId) -> Reply {
     match (request >> 24) as u16 {
         Request::REPEAT => Reply::Repeat { domain },
         Request::MOVE_TO => Reply::MoveTo { domain },
@@ -103,8 +103,8 @@ pub(super) fn started(request: u32, domain: DomainId) -> Reply {
 impl Core {
     /// Returns a living domain that the machine started under a kernel, so that it can be stopped and
     /// resumed.
-    fn pausable(&self, domain: DomainId) -> Result<&DomainRecord, Fault> {
-        let record = self.started_here(domain)?;
+    fn pausable_domain(&self, domain: DomainId) -> Result<&DomainRecord, Fault> {
+        let record = self.managed_domain(domain)?;
         let node = self.machine.node(domain.node());
         if node.is_some_and(|node| node.as_bare().is_some()) {
             let why = format!(
@@ -117,7 +117,7 @@ impl Core {
     }
 
     /// Returns a living domain that the machine started.
-    pub(super) fn started_here(&self, domain: DomainId) -> Result<&DomainRecord, Fault> {
+    pub(super) fn managed_domain(&self, domain: DomainId) -> Result<&DomainRecord, Fault> {
         let record = self.domains.get(&domain).ok_or(Fault::NoSuchDomain { domain })?;
         if record.parent.is_none() && !self.relays.has(domain) {
             return Err(Fault::Refused {
@@ -133,42 +133,45 @@ impl Core {
 
     /// Stops or resumes a domain.
     pub(super) fn pause(&mut self, now: Nanos, domain: DomainId, paused: bool) -> Result<Reply, Fault> {
-        self.pausable(domain)?;
-        self.order(domain.node(), Order::Signal { domain, signal: if paused { SIGSTOP } else { SIGCONT } });
-        self.is_paused(now, domain, paused);
+        self.pausable_domain(domain)?;
+        self.send_order(
+            domain.node(),
+            Order::Signal { domain, signal: if paused { SIGSTOP } else { SIGCONT } },
+        );
+        self.set_paused(now, domain, paused);
         Ok(Reply::Done)
     }
 
     /// Handles a signal sent to a domain: one that it can handle also resumes it.
-    pub(super) fn was_signalled(&mut self, now: Nanos, domain: DomainId, signal: u8) {
-        let Ok(record) = self.pausable(domain) else { return };
+    pub(super) fn note_signal(&mut self, now: Nanos, domain: DomainId, signal: u8) {
+        let Ok(record) = self.pausable_domain(domain) else { return };
         match signal {
-            SIGSTOP => self.is_paused(now, domain, true),
-            SIGCONT => self.is_paused(now, domain, false),
+            SIGSTOP => self.set_paused(now, domain, true),
+            SIGCONT => self.set_paused(now, domain, false),
             SIGKILL | SIGCHLD => {}
-            _ if record.watched.paused => {
-                self.order(domain.node(), Order::Signal { domain, signal: SIGCONT });
-                self.is_paused(now, domain, false);
+            _ if record.observed.paused => {
+                self.send_order(domain.node(), Order::Signal { domain, signal: SIGCONT });
+                self.set_paused(now, domain, false);
             }
             _ => {}
         }
     }
 
-    fn is_paused(&mut self, now: Nanos, domain: DomainId, paused: bool) {
+    fn set_paused(&mut self, now: Nanos, domain: DomainId, paused: bool) {
         let Some(record) = self.domains.get_mut(domain) else { return };
-        record.watched.paused_at = Some(now);
-        if std::mem::replace(&mut record.watched.paused, paused) != paused {
+        record.observed.paused_at = Some(now);
+        if std::mem::replace(&mut record.observed.paused, paused) != paused {
             let program = record.program.clone();
             let happening = if paused { Happening::DOMAIN_PAUSED } else { Happening::DOMAIN_RESUMED };
             self.domain_changed(domain);
-            self.happened_to(domain, happening, program);
+            self.record_domain_event(domain, happening, program);
         }
     }
 
     /// Returns the parameters to start a living or retained domain again.
     fn launch_of(&self, domain: DomainId) -> Result<Launch, Fault> {
-        let launch = match (self.domains.get(&domain), self.observing.ended.of(domain)) {
-            (Some(_), _) => self.started_here(domain)?.watched.launch.as_ref(),
+        let launch = match (self.domains.get(&domain), self.observing.ended.get(domain)) {
+            (Some(_), _) => self.managed_domain(domain)?.observed.launch.as_ref(),
             (None, Some(ended)) => ended.launch.as_ref(),
             (None, None) => return Err(Fault::NoSuchDomain { domain }),
         };
@@ -188,7 +191,7 @@ impl Core {
     pub(super) fn repeat(
         &mut self,
         now: Nanos,
-        client: Client,
+        client: ClientId,
         request: u32,
         by: DomainId,
         domain: DomainId,
@@ -207,13 +210,13 @@ impl Core {
     pub(super) fn move_to(
         &mut self,
         now: Nanos,
-        (client, request): (Client, u32),
+        (client, request): (ClientId, u32),
         by: DomainId,
         domain: DomainId,
         node: String,
         grace: Duration,
     ) {
-        let launch = match self.may_move(by, domain, &node) {
+        let launch = match self.check_move(by, domain, &node) {
             Ok(launch) => launch,
             Err(fault) => return self.answer(client, request, Err(fault)),
         };
@@ -225,8 +228,8 @@ impl Core {
     }
 
     /// Checks all known preconditions before the domain is ended.
-    fn may_move(&mut self, by: DomainId, domain: DomainId, to: &str) -> Result<Launch, Fault> {
-        self.started_here(domain)?;
+    fn check_move(&mut self, by: DomainId, domain: DomainId, to: &str) -> Result<Launch, Fault> {
+        self.managed_domain(domain)?;
         let launch = self.launch_of(domain)?;
         let refused = |why: String| Err(Fault::Refused { why });
         if !launch.image.is_restartable() {
@@ -250,16 +253,20 @@ impl Core {
             let (image, available) = (launch.image.name().to_owned(), launch.image.targets());
             return Err(Fault::NoBuildForIsa { image, node: to.to_owned(), isa: target, available });
         }
-        self.node_has_room(node)?;
-        self.may_have_child(by)?;
+        self.check_node_limit(node)?;
+        self.check_children_limit(by)?;
         Ok(launch)
     }
 
     /// Handles the end of a domain: starts it elsewhere if it is being moved.
-    pub(super) fn go_on_moving(&mut self, domain: DomainId) {
+    pub(super) fn continue_move(&mut self, domain: DomainId) {
         let Some(Move { client, request, to, launch }) = self.steering.moves.remove(&domain) else { return };
         let Some(by) = self.clients.get(&client).and_then(|record| record.domain) else { return };
-        self.happened_to(domain, Happening::DOMAIN_MOVED, format!("{} to node {to}", launch.program.name));
+        self.record_domain_event(
+            domain,
+            Happening::DOMAIN_MOVED,
+            format!("{} to node {to}", launch.program.name),
+        );
         let spawn = launch.request(to.clone());
         let started = self.try_spawn(self.now, client, request, by, spawn, Some(Ok(launch.image)));
         if let Err(fault) = started {
@@ -276,22 +283,22 @@ impl Core {
     }
 
     /// Sets processor frequencies of a node.
-    pub(super) fn set_frequency(&mut self, client: Client, request: u32, node: &str, setting: Frequency) {
-        let id = match self.may_set_frequency(client, node, &setting) {
+    pub(super) fn set_frequency(&mut self, client: ClientId, request: u32, node: &str, setting: Frequency) {
+        let id = match self.check_frequency_change(client, node, &setting) {
             Ok(id) => id,
             Err(fault) => return self.answer(client, request, Err(fault)),
         };
         self.steering.tickets += 1;
         let ticket = self.steering.tickets;
-        self.steering.setting.insert(ticket, (client, request, id));
-        self.steering.set_by.entry(id).or_insert(Setter { client, has_set: false });
+        self.steering.pending_frequencies.insert(ticket, (client, request, id));
+        self.steering.frequency_owners.entry(id).or_insert(FrequencyOwner { client, has_set: false });
         let Frequency { cores, governor, min_khz, max_khz } = setting;
-        self.order(id, Order::SetFrequency { ticket, cores, governor, min_khz, max_khz });
+        self.send_order(id, Order::SetFrequency { ticket, cores, governor, min_khz, max_khz });
     }
 
-    fn may_set_frequency(
+    fn check_frequency_change(
         &mut self,
-        client: Client,
+        client: ClientId,
         name: &str,
         setting: &Frequency,
     ) -> Result<NodeId, Fault> {
@@ -311,7 +318,7 @@ impl Core {
         {
             return refused(format!("the lowest frequency, {min} kHz, is above the highest, {max} kHz"));
         }
-        match self.steering.set_by.get(&id) {
+        match self.steering.frequency_owners.get(&id) {
             Some(other) if other.client != client => refused(format!(
                 "{} has set how fast processors of node {name} run: they are given back when it leaves",
                 match self.clients.get(&other.client).and_then(|record| record.domain) {
@@ -325,17 +332,17 @@ impl Core {
 
     /// Handles a node's result of setting processor frequencies.
     pub(super) fn frequency_set(&mut self, node: NodeId, ticket: u64, failed: Option<String>) {
-        let of_node = |(_, _, of): &(Client, u32, NodeId)| *of == node;
-        if !self.steering.setting.get(&ticket).is_some_and(of_node) {
+        let of_node = |(_, _, of): &(ClientId, u32, NodeId)| *of == node;
+        if !self.steering.pending_frequencies.get(&ticket).is_some_and(of_node) {
             return;
         }
-        let Some((client, request, _)) = self.steering.setting.remove(&ticket) else { return };
+        let Some((client, request, _)) = self.steering.pending_frequencies.remove(&ticket) else { return };
         let result = match failed {
             None => {
-                if let Some(setter) = self.steering.set_by.get_mut(&node) {
+                if let Some(setter) = self.steering.frequency_owners.get_mut(&node) {
                     setter.has_set = true;
                 }
-                self.happened(Happening::FREQUENCY_CHANGED, Some(node), None, "set");
+                self.record_event(Happening::FREQUENCY_CHANGED, Some(node), None, "set");
                 Ok(Reply::Done)
             }
             Some(why) => {
@@ -349,20 +356,20 @@ impl Core {
     /// Releases a node's processors for other clients if the present one has set nothing and waits for
     /// nothing.
     fn release_unset(&mut self, node: NodeId) {
-        let waits = self.steering.setting.values().any(|(_, _, of)| *of == node);
-        if !waits && self.steering.set_by.get(&node).is_some_and(|setter| !setter.has_set) {
-            self.steering.set_by.remove(&node);
+        let waits = self.steering.pending_frequencies.values().any(|(_, _, of)| *of == node);
+        if !waits && self.steering.frequency_owners.get(&node).is_some_and(|setter| !setter.has_set) {
+            self.steering.frequency_owners.remove(&node);
             // A partially failed order undoes itself; if that failed too, this retries.
-            self.order(node, Order::RestoreFrequency);
+            self.send_order(node, Order::RestoreFrequency);
         }
     }
 
     /// Restores the processor frequencies of a node from before any client set them.
-    pub(super) fn restore_frequency(&mut self, client: Client, name: &str) -> Result<Reply, Fault> {
+    pub(super) fn restore_frequency(&mut self, client: ClientId, name: &str) -> Result<Reply, Fault> {
         let id = self.node_by_name(name)?;
-        match self.steering.set_by.get(&id) {
+        match self.steering.frequency_owners.get(&id) {
             Some(by) if by.client == client => {
-                self.steering.set_by.remove(&id);
+                self.steering.frequency_owners.remove(&id);
                 self.restore(id);
                 Ok(Reply::Done)
             }
@@ -377,40 +384,40 @@ impl Core {
 
     fn restore(&mut self, node: NodeId) {
         if self.is_up(node) {
-            self.order(node, Order::RestoreFrequency);
-            self.happened(Happening::FREQUENCY_CHANGED, Some(node), None, "as before");
+            self.send_order(node, Order::RestoreFrequency);
+            self.record_event(Happening::FREQUENCY_CHANGED, Some(node), None, "as before");
         }
     }
 
     /// Restores the settings of a client that is gone, and drops its requests.
-    pub(super) fn steering_client_left(&mut self, client: Client) {
+    pub(super) fn steering_client_left(&mut self, client: ClientId) {
         self.steering.moves.retain(|_, moving| moving.client != client);
-        self.steering.setting.retain(|_, (by, _, _)| *by != client);
-        let theirs: Vec<NodeId> = self
+        self.steering.pending_frequencies.retain(|_, (by, _, _)| *by != client);
+        let owned_nodes: Vec<NodeId> = self
             .steering
-            .set_by
+            .frequency_owners
             .iter()
             .filter(|(_, by)| by.client == client)
             .map(|(node, _)| *node)
             .collect();
-        for node in theirs {
-            self.steering.set_by.remove(&node);
+        for node in owned_nodes {
+            self.steering.frequency_owners.remove(&node);
             self.restore(node);
         }
     }
 
     /// Drops the settings and requests of a lost node.
     pub(super) fn steering_node_lost(&mut self, node: NodeId, cause: &str) {
-        self.steering.set_by.remove(&node);
+        self.steering.frequency_owners.remove(&node);
         let waiting: Vec<u64> = self
             .steering
-            .setting
+            .pending_frequencies
             .iter()
             .filter(|(_, (_, _, of))| *of == node)
             .map(|(ticket, _)| *ticket)
             .collect();
         for ticket in waiting {
-            if let Some((client, request, _)) = self.steering.setting.remove(&ticket) {
+            if let Some((client, request, _)) = self.steering.pending_frequencies.remove(&ticket) {
                 let fault = Fault::NodeDown { node: self.node_name(node), cause: cause.to_owned() };
                 self.answer(client, request, Err(fault));
             }

@@ -13,7 +13,7 @@ use tombolo_link::{ChannelConfig, TransportKind};
 use tombolo_machine::Machine;
 use tombolo_naming::Scope;
 
-use super::{Client, Core, Effect, Resource};
+use super::{ClientId, Core, Effect, Resource};
 
 mod attached;
 mod facts;
@@ -53,7 +53,7 @@ pub(super) const SECOND: u64 = 1_000_000_000;
 /// A machine under test, with the messages delivered to each client, and all other orders, in order.
 pub(super) struct Bench {
     pub(super) core: Core,
-    pub(super) delivered: Vec<(Client, MonitorMessage, Vec<Attachment>, Vec<Resource>)>,
+    pub(super) delivered: Vec<(ClientId, MonitorMessage, Vec<Attachment>, Vec<Resource>)>,
     pub(super) orders: Vec<(NodeId, Order)>,
     pub(super) effects: Vec<Effect>,
 }
@@ -76,7 +76,7 @@ impl Bench {
         for node in
             bench.core.machine.nodes().iter().filter(|node| started(node)).cloned().collect::<Vec<_>>()
         {
-            bench.core.node_started(node.id, 100, node.behind_window().then_some((1 << 20, vectors)));
+            bench.core.node_started(node.id, 100, node.is_behind_window().then_some((1 << 20, vectors)));
             let ready = Report::Ready { version: FINGERPRINT, isa: node.isa, cores: 2, pid: 100 };
             bench.report(node.id, ready);
         }
@@ -106,7 +106,7 @@ impl Bench {
         self.collect();
     }
 
-    pub(super) fn attach(&mut self, client: Client) -> tombolo_base::DomainId {
+    pub(super) fn attach(&mut self, client: ClientId) -> tombolo_base::DomainId {
         let (node, connection) = client;
         self.report(node, Report::Joined { connection, pid: 7, domain: None });
         let attach = Request::Attach { version: FINGERPRINT, program: "test".into() };
@@ -117,30 +117,31 @@ impl Bench {
     }
 
     /// Sends a request and returns the immediate answer, if any.
-    pub(super) fn ask(&mut self, client: Client, body: Request) -> Option<Reply> {
+    pub(super) fn ask(&mut self, client: ClientId, body: Request) -> Option<Reply> {
         let message = ClientMessage { request: 9, body }.to_bytes().unwrap();
         self.delivered.clear();
         self.report(client.0, Report::Asked { connection: client.1, message });
         self.answer(client)
     }
 
-    pub(super) fn answer(&self, client: Client) -> Option<Reply> {
-        let of = |(to, message, ..): &&(Client, MonitorMessage, _, _)| *to == client && message.number() == 9;
+    pub(super) fn answer(&self, client: ClientId) -> Option<Reply> {
+        let of =
+            |(to, message, ..): &&(ClientId, MonitorMessage, _, _)| *to == client && message.number() == 9;
         self.delivered.iter().find(of).map(|(_, message, ..)| message.body.clone())
     }
 
-    pub(super) fn export(&mut self, client: Client, name: &str) -> Option<Reply> {
+    pub(super) fn export(&mut self, client: ClientId, name: &str) -> Option<Reply> {
         self.ask(client, Request::Export { scope: Scope::Machine, name: name.into() })
     }
 
-    pub(super) fn connect(&mut self, client: Client, name: &str) -> Option<Reply> {
+    pub(super) fn connect(&mut self, client: ClientId, name: &str) -> Option<Reply> {
         let timeout = Duration::from_secs(1);
         self.connect_in(client, Scope::Machine, name, timeout)
     }
 
     pub(super) fn connect_in(
         &mut self,
-        client: Client,
+        client: ClientId,
         scope: Scope,
         name: &str,
         timeout: Duration,
@@ -149,7 +150,7 @@ impl Bench {
         self.ask(client, Request::Connect { scope, name: name.into(), timeout, config, by: None })
     }
 
-    pub(super) fn spawn(&mut self, client: Client, node: &str) -> Option<Reply> {
+    pub(super) fn spawn(&mut self, client: ClientId, node: &str) -> Option<Reply> {
         let spawn = SpawnRequest {
             node: node.into(),
             own_image: true,
@@ -161,7 +162,7 @@ impl Bench {
 }
 
 #[test]
-fn a_name_has_one_owner_and_goes_with_it() {
+fn name_has_one_owner_and_ends_with_it() {
     let mut bench = Bench::up(4);
     let owner = bench.attach((HOST, 1));
     bench.attach((ARM0, 1));
@@ -175,7 +176,7 @@ fn a_name_has_one_owner_and_goes_with_it() {
 }
 
 #[test]
-fn whoever_asks_before_attaching_is_refused() {
+fn request_before_attaching_is_refused() {
     let mut bench = Bench::up(4);
     bench.report(HOST, Report::Joined { connection: 1, pid: 7, domain: None });
     assert!(matches!(
@@ -187,7 +188,7 @@ fn whoever_asks_before_attaching_is_refused() {
 }
 
 #[test]
-fn as_many_nodes_as_there_may_be_are_listed_in_pages() {
+fn maximum_number_of_nodes_is_listed_in_pages() {
     let count = tombolo_machine::file::MAX_NODES;
     let nodes: String = (3..count)
         .map(|number| format!("[[node]]\nname = \"n{number}\"\nkind = \"vm\"\nisa = \"aarch64\"\n"))
@@ -217,7 +218,7 @@ fn as_many_nodes_as_there_may_be_are_listed_in_pages() {
 }
 
 #[test]
-fn a_connection_waits_for_its_name_and_gives_up() {
+fn connection_waits_for_its_name_and_times_out() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     bench.attach((HOST, 2));
@@ -257,11 +258,11 @@ fn image() -> tombolo_machine::Image {
 }
 
 /// Starts a domain on arm0 for a client and returns its id.
-pub(super) fn start(bench: &mut Bench, client: Client) -> tombolo_base::DomainId {
+pub(super) fn start(bench: &mut Bench, client: ClientId) -> tombolo_base::DomainId {
     start_at(bench, 0, client)
 }
 
-fn start_at(bench: &mut Bench, now: u64, client: Client) -> tombolo_base::DomainId {
+fn start_at(bench: &mut Bench, now: u64, client: ClientId) -> tombolo_base::DomainId {
     let domain = order_start_at(bench, now, client, image()).domain;
     bench.report_at(now, ARM0, Report::Started { domain, pid: 55 });
     assert_eq!(bench.answer(client), Some(Reply::Spawn { domain }));
@@ -269,13 +270,13 @@ fn start_at(bench: &mut Bench, now: u64, client: Client) -> tombolo_base::Domain
 }
 
 /// Returns the start order that the agent gets when a client requests a domain.
-fn order_start(bench: &mut Bench, client: Client) -> StartOrder {
+fn order_start(bench: &mut Bench, client: ClientId) -> StartOrder {
     order_start_at(bench, 0, client, image())
 }
 
 pub(super) fn order_start_giving(
     bench: &mut Bench,
-    client: Client,
+    client: ClientId,
     given: Vec<GivenCapability>,
 ) -> Option<StartOrder> {
     let program = ProgramSpec::new("test.tbi");
@@ -291,7 +292,12 @@ pub(super) fn order_start_giving(
     })
 }
 
-fn order_start_at(bench: &mut Bench, now: u64, client: Client, image: tombolo_machine::Image) -> StartOrder {
+fn order_start_at(
+    bench: &mut Bench,
+    now: u64,
+    client: ClientId,
+    image: tombolo_machine::Image,
+) -> StartOrder {
     let spawn = Request::Spawn {
         spawn: SpawnRequest {
             node: "arm0".into(),
@@ -310,7 +316,7 @@ fn order_start_at(bench: &mut Bench, now: u64, client: Client, image: tombolo_ma
 }
 
 #[test]
-fn a_program_travels_once_through_the_window() {
+fn program_is_sent_once_through_the_window() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     start(&mut bench, (HOST, 1));
@@ -327,7 +333,7 @@ fn a_program_travels_once_through_the_window() {
 }
 
 #[test]
-fn an_image_without_a_build_names_what_it_has() {
+fn missing_build_lists_available_targets() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     let parent = start(&mut bench, (HOST, 1));
@@ -347,7 +353,7 @@ fn an_image_without_a_build_names_what_it_has() {
 }
 
 #[test]
-fn a_domain_dies_with_whoever_started_it() {
+fn domain_is_killed_with_its_parent() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     let domain = start(&mut bench, (HOST, 1));
@@ -356,7 +362,7 @@ fn a_domain_dies_with_whoever_started_it() {
 }
 
 #[test]
-fn what_a_lost_client_waited_for_is_not_told_to_the_next_of_its_number() {
+fn replies_to_a_lost_client_never_reach_its_successor() {
     let comes_back = |bench: &mut Bench, node| {
         bench.core.node_started(node, 101, Some((1 << 20, 4)));
         bench.report(node, Report::Ready { version: FINGERPRINT, isa: Isa::Aarch64, cores: 1, pid: 1 });
@@ -393,8 +399,11 @@ fn what_a_lost_client_waited_for_is_not_told_to_the_next_of_its_number() {
         assert!(bench.orders.contains(&(ARM0, Order::Signal { domain, signal: 9 })));
         bench.report(ARM0, Report::Output { domain, stream: 1, bytes: vec![1] });
         bench.report(ARM0, Report::Ended { domain, exit: Exit::Signalled { signal: 9 } });
-        let told: Vec<_> = bench.delivered.iter().filter(|(to, ..)| *to == (ARM1, 1)).collect();
-        assert!(told.iter().all(|(_, message, ..)| matches!(message.body, Reply::Attach { .. })), "{told:?}");
+        let delivered: Vec<_> = bench.delivered.iter().filter(|(to, ..)| *to == (ARM1, 1)).collect();
+        assert!(
+            delivered.iter().all(|(_, message, ..)| matches!(message.body, Reply::Attach { .. })),
+            "{delivered:?}"
+        );
     }
 
     // Nor does memory that was being created for it.
@@ -417,7 +426,7 @@ fn what_a_lost_client_waited_for_is_not_told_to_the_next_of_its_number() {
 }
 
 #[test]
-fn an_asked_domain_that_stays_is_killed_after_its_grace() {
+fn domain_ignoring_a_signal_is_killed_after_grace() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     let domain = start(&mut bench, (HOST, 1));
@@ -475,7 +484,7 @@ fn a_restarted_node_has_a_new_generation_and_its_old_ids_are_refused() {
 }
 
 #[test]
-fn a_node_that_is_up_is_restarted_by_force_alone() {
+fn running_node_is_restarted_only_by_force() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     let victim = start(&mut bench, (HOST, 1));
@@ -498,7 +507,7 @@ fn a_node_that_is_up_is_restarted_by_force_alone() {
         })
         .collect();
     assert_eq!(done, [false, true], "it ends before it starts");
-    assert!(!bench.core.lives(victim));
+    assert!(!bench.core.is_alive(victim));
     assert!(refused(bench.ask((HOST, 1), restart("arm0", false))).contains("node arm0 is starting"));
     // A node that hangs while it starts is also stopped, and the waiting client is notified.
     bench.attach((HOST, 2));
@@ -512,7 +521,7 @@ fn a_node_that_is_up_is_restarted_by_force_alone() {
 }
 
 #[test]
-fn who_was_built_from_other_messages_is_refused_with_both_fingerprints() {
+fn incompatible_protocol_is_refused_with_fingerprints() {
     let mut bench = Bench::up(4);
     let other = FINGERPRINT ^ 1;
     bench.report(HOST, Report::Joined { connection: 1, pid: 7, domain: None });
@@ -536,7 +545,7 @@ fn who_was_built_from_other_messages_is_refused_with_both_fingerprints() {
 }
 
 #[test]
-fn a_node_that_never_reports_is_given_up() {
+fn node_that_never_reports_times_out() {
     let machine = Machine::parse(MACHINE, std::path::Path::new("test.toml"), Isa::X86_64).unwrap();
     let mut core = Core::new(machine, 0);
     core.boot_all(0);
@@ -550,7 +559,7 @@ fn a_node_that_never_reports_is_given_up() {
 }
 
 #[test]
-fn a_slow_viewer_of_a_console_learns_what_it_lost() {
+fn slow_console_viewer_learns_what_it_lost() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     bench.core.console_output(ARM0, b"first\n");
@@ -563,7 +572,7 @@ fn a_slow_viewer_of_a_console_learns_what_it_lost() {
         bench.delivered.iter().map(|(_, message, ..)| message).fold((0, 0), total)
     };
     assert_eq!(shown(&bench), (0, 6));
-    let printed = 2 * super::console::REMEMBERED_BYTES;
+    let printed = 2 * super::console::RETAINED_BYTES;
     for _ in 0..printed / 1024 {
         bench.core.console_output(ARM0, &[b'x'; 1024]);
         bench.collect();
@@ -585,7 +594,7 @@ fn a_slow_viewer_of_a_console_learns_what_it_lost() {
 }
 
 #[test]
-fn nonsense_ends_the_connection_that_sent_it() {
+fn invalid_message_ends_its_connection() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     bench.report(HOST, Report::Asked { connection: 1, message: vec![255; 40] });
@@ -593,11 +602,11 @@ fn nonsense_ends_the_connection_that_sent_it() {
 }
 
 #[test]
-fn a_viewer_that_comes_late_learns_what_was_forgotten() {
+fn late_console_viewer_learns_what_was_dropped() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     let forgotten = 1000;
-    bench.core.console_output(ARM0, &vec![b'x'; super::console::REMEMBERED_BYTES + forgotten]);
+    bench.core.console_output(ARM0, &vec![b'x'; super::console::RETAINED_BYTES + forgotten]);
     bench.ask((HOST, 1), Request::ConsoleOpen { node: "arm0".into() });
     let dropped = bench.delivered.iter().find_map(|(_, message, ..)| match message.body {
         Reply::Console { dropped, .. } => Some(dropped),
@@ -607,7 +616,7 @@ fn a_viewer_that_comes_late_learns_what_was_forgotten() {
 }
 
 #[test]
-fn what_an_agent_says_of_domains_elsewhere_is_no_evidence() {
+fn report_about_another_nodes_domain_is_ignored() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     let domain = start(&mut bench, (HOST, 1));
@@ -623,7 +632,7 @@ fn what_an_agent_says_of_domains_elsewhere_is_no_evidence() {
 }
 
 #[test]
-fn a_program_that_did_not_start_is_sent_again() {
+fn program_is_resent_after_a_failed_start() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     let lost = start(&mut bench, (HOST, 1));
@@ -634,7 +643,7 @@ fn a_program_that_did_not_start_is_sent_again() {
 }
 
 #[test]
-fn a_node_keeps_no_program_that_the_root_has_forgotten() {
+fn node_forgets_a_program_after_a_failed_start() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     let first = order_start(&mut bench, (HOST, 1)).domain;
@@ -654,8 +663,8 @@ fn a_program_that_cannot_be_passed_fails_the_start_with_the_reason() {
     start(&mut bench, (HOST, 1));
     let StartOrder { domain, build, .. } = order_start(&mut bench, (HOST, 1));
     let why = "cannot keep a program in memory: full";
-    bench.core.program_not_kept(ARM1, build, why);
-    bench.core.program_not_kept(ARM0, build, why);
+    bench.core.program_store_failed(ARM1, build, why);
+    bench.core.program_store_failed(ARM0, build, why);
     bench.collect();
     let answers: Vec<_> = bench.delivered.iter().map(|(_, message, ..)| &message.body).collect();
     let [Reply::Failed { fault: Fault::StartFailed { node, why: said } }] = answers[..] else {
@@ -668,7 +677,7 @@ fn a_program_that_cannot_be_passed_fails_the_start_with_the_reason() {
 }
 
 #[test]
-fn a_program_that_is_on_its_way_twice_gives_both_ranges_back() {
+fn program_in_flight_twice_frees_both_ranges() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     // Each start fails, so that the program counts as absent before the agent has reported copying it.
@@ -691,7 +700,7 @@ fn a_program_that_is_on_its_way_twice_gives_both_ranges_back() {
 }
 
 #[test]
-fn a_fault_repeats_no_more_than_a_message_has_room_for() {
+fn fault_text_is_truncated_to_the_message_size() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     let node = "x".repeat(tombolo_control::records::MAX_GIVEN_NAME as usize);
@@ -711,7 +720,7 @@ fn a_fault_repeats_no_more_than_a_message_has_room_for() {
 }
 
 #[test]
-fn a_child_that_ended_before_it_attached_is_not_taken_for_another() {
+fn child_that_ended_before_attaching_is_refused() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     let domain = start(&mut bench, (HOST, 1));
@@ -728,7 +737,7 @@ fn a_child_that_ended_before_it_attached_is_not_taken_for_another() {
 }
 
 #[test]
-fn the_last_words_of_a_dead_domain_open_nothing() {
+fn late_request_of_a_dead_domain_opens_nothing() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     let domain = start(&mut bench, (HOST, 1));
@@ -749,7 +758,7 @@ fn the_last_words_of_a_dead_domain_open_nothing() {
 }
 
 #[test]
-fn a_clock_that_goes_back_while_a_node_starts_is_survived() {
+fn clock_going_back_during_boot_is_tolerated() {
     let machine = Machine::parse(MACHINE, std::path::Path::new("test.toml"), Isa::X86_64).unwrap();
     let mut core = Core::new(machine, SECOND);
     core.boot_all(SECOND);

@@ -6,10 +6,10 @@ use tombolo_base::{ChannelId, DomainId, NodeId};
 use tombolo_control::{Attachment, Fault, MAX_TRACE_READ_BYTES, Order, Reply, TracedInfo};
 use tombolo_trace::layout::control_on;
 
-use super::{Client, Core, Effect, Nanos, NodeState};
+use super::{ClientId, Core, Effect, Nanos, NodeState};
 
 /// Time that a machine going down waits for its recorder to read the rest.
-const LAST_READS_NS: Nanos = 10_000_000_000;
+const FINAL_READ_TIMEOUT_NS: Nanos = 10_000_000_000;
 
 /// Maximum number of entries per page of a listing; the rest follows on demand.
 const PAGE: usize = 100;
@@ -24,7 +24,7 @@ const MAX_READS: usize = 64;
 /// A client that waits for a part of a page.
 #[derive(Debug)]
 struct Read {
-    client: Client,
+    client: ClientId,
     request: u32,
     node: NodeId,
 }
@@ -36,9 +36,9 @@ pub(super) struct Traces {
     word: u64,
     epoch: u32,
     /// Whether pages of dead domains are retained: from the start of a recording until they have been read.
-    keeping: bool,
+    retaining: bool,
     /// Client whose end stops the tracing.
-    held_by: Option<Client>,
+    held_by: Option<ClientId>,
     /// All domains with an existing page.
     pages: BTreeMap<DomainId, TracedInfo>,
     /// Dead ones among them, oldest first.
@@ -46,11 +46,11 @@ pub(super) struct Traces {
     reads: BTreeMap<u64, Read>,
     next_ticket: u64,
     /// The machine goes down when this recording client has left, and at this time at the latest.
-    ending: Option<(Client, Nanos)>,
+    pending_shutdown: Option<(ClientId, Nanos)>,
 }
 
 impl Traces {
-    pub(super) fn held(&self) -> [(&'static str, usize); 3] {
+    pub(super) fn resource_counts(&self) -> [(&'static str, usize); 3] {
         [
             ("trace pages", self.pages.len()),
             ("trace pages of the dead", self.dead.len()),
@@ -59,14 +59,14 @@ impl Traces {
     }
 
     /// Returns the time when [`Core::trace_tick`] is due.
-    pub(super) fn ends_at(&self) -> Option<Nanos> {
-        self.ending.map(|(_, at)| at)
+    pub(super) fn shutdown_at(&self) -> Option<Nanos> {
+        self.pending_shutdown.map(|(_, at)| at)
     }
 }
 
 impl Core {
     /// Answers a request to attach, with the domain's trace page.
-    pub(super) fn attached(&mut self, client: Client, request: u32, result: Result<Reply, Fault>) {
+    pub(super) fn attached(&mut self, client: ClientId, request: u32, result: Result<Reply, Fault>) {
         let Ok(Reply::Attach { domain, .. }) = result else {
             return self.answer(client, request, result);
         };
@@ -85,17 +85,17 @@ impl Core {
         &mut self,
         on: bool,
         keep_first: bool,
-        held_by: Option<Client>,
+        held_by: Option<ClientId>,
     ) -> Result<Reply, Fault> {
         if on && self.traces.word != 0 {
             return Err(Fault::Refused {
                 why: "the machine is already tracing; `tombolo trace stop` stops it".into(),
             });
         }
-        if (on || self.traces.word == 0) && self.traces.ending.is_none() {
+        if (on || self.traces.word == 0) && self.traces.pending_shutdown.is_none() {
             // The previous recording has been read, or is not wanted.
-            self.keep_latest(0);
-            self.traces.keeping = on;
+            self.retain_latest(0);
+            self.traces.retaining = on;
         }
         if on {
             self.traces.epoch = self.traces.epoch.wrapping_add(1);
@@ -110,18 +110,18 @@ impl Core {
             .map(|node| node.id)
             .filter(|id| self.nodes.get(usize::from(id.0)).is_some_and(|node| node.state == NodeState::Up))
             .collect();
-        up.into_iter().for_each(|node| self.order(node, Order::Trace { word }));
+        up.into_iter().for_each(|node| self.send_order(node, Order::Trace { word }));
         Ok(Reply::Done)
     }
 
     /// Shuts the machine down: immediately or, while a client records a trace, when that client has read the
     /// rest. Trace pages are lost with their nodes.
-    pub(super) fn go_down(&mut self, now: Nanos) {
+    pub(super) fn shut_down(&mut self, now: Nanos) {
         match self.traces.held_by {
-            Some(recorder) if self.traces.ending.is_none() => {
+            Some(recorder) if self.traces.pending_shutdown.is_none() => {
                 // The recorder notices that the trace is stopped, reads the remaining events, and leaves.
                 let _ = self.trace(false, false, None);
-                self.traces.ending = Some((recorder, now.saturating_add(LAST_READS_NS)));
+                self.traces.pending_shutdown = Some((recorder, now.saturating_add(FINAL_READ_TIMEOUT_NS)));
             }
             _ => self.effects.push(Effect::Shutdown),
         }
@@ -129,8 +129,8 @@ impl Core {
 
     /// Stops waiting for the recorder.
     pub(super) fn trace_tick(&mut self, now: Nanos) {
-        if self.traces.ends_at().is_some_and(|at| at <= now) {
-            self.traces.ending = None;
+        if self.traces.shutdown_at().is_some_and(|at| at <= now) {
+            self.traces.pending_shutdown = None;
             self.effects.push(Effect::Shutdown);
         }
     }
@@ -139,7 +139,7 @@ impl Core {
     pub(super) fn trace_node_ready(&mut self, node: NodeId) {
         if self.traces.word != 0 {
             let word = self.traces.word;
-            self.order(node, Order::Trace { word });
+            self.send_order(node, Order::Trace { word });
         }
     }
 
@@ -154,13 +154,13 @@ impl Core {
             .filter(|(_, read)| read.node == node)
             .map(|(ticket, _)| *ticket)
             .collect();
-        lost.into_iter().for_each(|ticket| self.trace_was_read(node, ticket, None));
+        lost.into_iter().for_each(|ticket| self.trace_read_done(node, ticket, None));
     }
 
-    pub(super) fn trace_client_left(&mut self, client: Client) {
+    pub(super) fn trace_client_left(&mut self, client: ClientId) {
         self.traces.reads.retain(|_, read| read.client != client);
-        if self.traces.ending.is_some_and(|(recorder, _)| recorder == client) {
-            self.traces.ending = None;
+        if self.traces.pending_shutdown.is_some_and(|(recorder, _)| recorder == client) {
+            self.traces.pending_shutdown = None;
             self.effects.push(Effect::Shutdown);
         }
         if self.traces.held_by == Some(client) {
@@ -173,16 +173,16 @@ impl Core {
 
     /// Handles the end of a domain. During a recording its page is retained: the last events are the most
     /// interesting.
-    pub(super) fn trace_owner_gone(&mut self, domain: DomainId) {
+    pub(super) fn trace_owner_ended(&mut self, domain: DomainId) {
         let Some(page) = self.traces.pages.get_mut(&domain) else { return };
         page.alive = false;
         self.traces.dead.push_back(domain);
-        let kept = if self.traces.keeping { MAX_KEPT } else { 0 };
-        self.keep_latest(kept);
+        let kept = if self.traces.retaining { MAX_KEPT } else { 0 };
+        self.retain_latest(kept);
     }
 
     /// Drops the pages of dead domains except for the latest.
-    fn keep_latest(&mut self, kept: usize) {
+    fn retain_latest(&mut self, kept: usize) {
         while self.traces.dead.len() > kept
             && let Some(oldest) = self.traces.dead.pop_front()
         {
@@ -192,7 +192,7 @@ impl Core {
 
     fn forget_trace(&mut self, domain: DomainId) {
         if self.traces.pages.remove(&domain).is_some() {
-            self.order(domain.node(), Order::TraceForget { domain });
+            self.send_order(domain.node(), Order::TraceForget { domain });
         }
     }
 
@@ -204,7 +204,7 @@ impl Core {
 
     pub(super) fn read_trace(
         &mut self,
-        client: Client,
+        client: ClientId,
         request: u32,
         domain: DomainId,
         offset_bytes: u64,
@@ -221,11 +221,11 @@ impl Core {
         self.traces.next_ticket += 1;
         self.traces.reads.insert(ticket, Read { client, request, node });
         let length_bytes = length_bytes.min(MAX_TRACE_READ_BYTES);
-        self.order(node, Order::TraceRead { ticket, domain, offset_bytes, length_bytes });
+        self.send_order(node, Order::TraceRead { ticket, domain, offset_bytes, length_bytes });
     }
 
     /// Handles an agent's answer to a read, for its own domains only.
-    pub(super) fn trace_was_read(&mut self, node: NodeId, ticket: u64, bytes: Option<Vec<u8>>) {
+    pub(super) fn trace_read_done(&mut self, node: NodeId, ticket: u64, bytes: Option<Vec<u8>>) {
         if self.traces.reads.get(&ticket).is_none_or(|read| read.node != node) {
             return;
         }

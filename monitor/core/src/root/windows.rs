@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use tombolo_base::{NodeId, WindowId};
 use tombolo_control::{Reply, WindowInfo};
 use tombolo_link::window::{
-    FIRST_LENT_VECTOR, SHARED_HEAP_OFFSET_BYTES, SHARED_VECTOR, WindowAllocator, WindowRange,
+    FIRST_CHANNEL_VECTOR, SHARED_HEAP_OFFSET_BYTES, SHARED_VECTOR, WindowAllocator, WindowRange,
     heap_offset_bytes,
 };
 use tombolo_machine::Window;
@@ -39,7 +39,7 @@ pub(super) struct WindowRecord {
 impl WindowRecord {
     fn new(heap_offset_bytes: usize, length_bytes: u64, peers: usize, vectors: u16) -> Self {
         // The last is lent first, so the order of use is 2, 3, 4.
-        let free: Vec<u16> = (FIRST_LENT_VECTOR..vectors).rev().collect();
+        let free: Vec<u16> = (FIRST_CHANNEL_VECTOR..vectors).rev().collect();
         WindowRecord {
             allocator: WindowAllocator::new(heap_offset_bytes as u64, length_bytes),
             vectors_total: free.len(),
@@ -53,8 +53,8 @@ impl WindowRecord {
 
     /// Creates the record of a window that exists as long as the machine; `None` for one between a node and
     /// the host, which is created for each life of the node.
-    pub(super) fn of_shared(window: &Window) -> Option<Self> {
-        let own = window.own_of.is_some();
+    pub(super) fn for_shared(window: &Window) -> Option<Self> {
+        let own = window.private_to.is_some();
         let record = || {
             WindowRecord::new(
                 SHARED_HEAP_OFFSET_BYTES,
@@ -68,13 +68,13 @@ impl WindowRecord {
 
     /// Returns a vector for the end of a channel at a member: a separate one, or the one that all others
     /// share.
-    pub(super) fn lend_vector(&mut self, peer: u16) -> u16 {
+    pub(super) fn allocate_vector(&mut self, peer: u16) -> u16 {
         self.free_vectors.get_mut(usize::from(peer)).and_then(Vec::pop).unwrap_or(SHARED_VECTOR)
     }
 
-    /// Frees a vector returned by [`lend_vector`](Self::lend_vector).
-    pub(super) fn return_vector(&mut self, peer: u16, vector: u16) {
-        if vector >= FIRST_LENT_VECTOR
+    /// Frees a vector returned by [`allocate_vector`](Self::allocate_vector).
+    pub(super) fn free_vector(&mut self, peer: u16, vector: u16) {
+        if vector >= FIRST_CHANNEL_VECTOR
             && let Some(free) = self.free_vectors.get_mut(usize::from(peer))
         {
             free.push(vector);
@@ -82,7 +82,7 @@ impl WindowRecord {
     }
 
     /// Returns the number of lent vectors of all members.
-    pub(super) fn lent_vectors(&self) -> usize {
+    pub(super) fn allocated_vectors(&self) -> usize {
         self.free_vectors.iter().map(|free| self.vectors_total - free.len()).sum()
     }
 }
@@ -105,7 +105,7 @@ impl Core {
     }
 
     /// Returns the window between the host and a node that joins by itself; it outlives the node.
-    pub(super) fn own_window_kept(
+    pub(super) fn own_window_or_create(
         &mut self,
         node: NodeId,
         (length_bytes, vectors): (u64, u16),
@@ -116,7 +116,7 @@ impl Core {
     }
 
     /// Adds the window of a started node with the host, with its size and doorbells.
-    pub(super) fn own_window_made(&mut self, node: NodeId, length_bytes: u64, vectors: u16) {
+    pub(super) fn own_window_created(&mut self, node: NodeId, length_bytes: u64, vectors: u16) {
         let Some(id) = self.machine.own_window(node).map(|window| window.id) else { return };
         let record = WindowRecord::new(heap_offset_bytes(), length_bytes, 2, vectors);
         self.windows[usize::from(id.0)] = Some(record);
@@ -136,9 +136,9 @@ impl Core {
             id: window.id.0,
             name: window.name.clone(),
             nodes: window.members.clone(),
-            bytes: record
-                .as_ref()
-                .map_or((0, 0), |record| (record.allocator.lent_bytes(), record.allocator.total_bytes())),
+            bytes: record.as_ref().map_or((0, 0), |record| {
+                (record.allocator.allocated_bytes(), record.allocator.total_bytes())
+            }),
             trust: window.trust.clone(),
             home: window.home,
             read_ns: window.read_ns,
@@ -150,7 +150,7 @@ impl Core {
 
     /// Records that the allocation of a window has changed.
     pub(super) fn window_changed(&mut self, id: WindowId) {
-        if let Some(node) = self.machine.window(id).and_then(|window| window.own_of) {
+        if let Some(node) = self.machine.window(id).and_then(|window| window.private_to) {
             self.node_changed(node);
         }
     }

@@ -14,14 +14,14 @@ use tombolo_base::DomainId;
 use tombolo_control::Report;
 use tombolo_control::observation::{CoreSample, DomainSample, EndSample, NodeSample, PowerSample};
 use tombolo_platform::meters::{
-    Change, Folders, Frequencies, Loads, MAX_METERS, OwnMeter, Power, ProcessMeter, Reader, Steering,
-    rounds_per_ms,
+    FrequencyControl, FrequencyMeter, FrequencySettings, LoadMeter, MAX_METERS, PowerMeters, ProcessMeter,
+    Reader, SelfMeter, SystemPaths, rounds_per_ms,
 };
 use tombolo_platform::time::{now_ns, thread_cpu_ns};
 
 use super::Agent;
-use page::RowsSeen;
-use tombolo_monitor_core::agent::{FrequencyChange, Round};
+use page::RowTracker;
+use tombolo_monitor_core::agent::{FrequencyChange, SampleRound};
 
 /// A sample without data.
 const EMPTY: NodeSample = NodeSample {
@@ -45,32 +45,32 @@ enum NodeMeters {
     /// Meters of the node's kernel.
     Kernel(KernelMeters),
     /// Meters of the node's own processes, for a node on the host's kernel.
-    Processes(OwnMeter),
+    Processes(SelfMeter),
 }
 
 /// Meters of a kernel.
 #[derive(Debug)]
 struct KernelMeters {
-    loads: Loads,
-    frequencies: Frequencies,
-    power: Power,
+    loads: LoadMeter,
+    frequencies: FrequencyMeter,
+    power: PowerMeters,
 }
 
 impl KernelMeters {
-    fn open(folders: &Folders, reader: &mut Reader) -> KernelMeters {
+    fn open(paths: &SystemPaths, reader: &mut Reader) -> KernelMeters {
         KernelMeters {
-            loads: Loads::open(folders),
-            frequencies: Frequencies::open(folders),
-            power: Power::open(folders, reader),
+            loads: LoadMeter::open(paths),
+            frequencies: FrequencyMeter::open(paths),
+            power: PowerMeters::open(paths, reader),
         }
     }
 
     /// Adds the kernel's measurements to the sample.
-    fn look(&mut self, reader: &mut Reader, now_ns: u64, sample: NodeSample) -> NodeSample {
+    fn sample(&mut self, reader: &mut Reader, now_ns: u64, sample: NodeSample) -> NodeSample {
         let memory = self.loads.memory(reader);
-        self.power.look(reader, now_ns);
+        self.power.sample(reader, now_ns);
         let loads = self.loads.processors(reader);
-        self.frequencies.look(reader, loads.len());
+        self.frequencies.sample(reader, loads.len());
         let cores = loads.iter().zip(self.frequencies.processors()).map(|(load, frequency)| CoreSample {
             load_permille: *load,
             governor: frequency.governor.unwrap_or(NO_GOVERNOR),
@@ -96,11 +96,11 @@ impl KernelMeters {
 
 /// State of a domain kept from one round to the next.
 #[derive(Debug, Default)]
-struct DomainSeen {
+struct DomainMeters {
     pid: i32,
     /// Meter of the process; `None` if it does not exist or has ended.
     process: Option<ProcessMeter>,
-    rows: RowsSeen,
+    rows: RowTracker,
     /// Number of the last round that measured it.
     round: u64,
 }
@@ -108,52 +108,52 @@ struct DomainSeen {
 /// A round whose cost is not known yet, in processor time of this thread. Other work of the thread in
 /// between, such as starting a program, is excluded.
 #[derive(Clone, Copy, Debug)]
-struct Measuring {
+struct RoundCost {
     /// Cost of the measurements.
-    looking_ns: u64,
+    sampling_ns: u64,
     /// Cost of the reports so far.
-    telling_ns: u64,
+    reporting_ns: u64,
     /// Time when a report of the round was handed out, and whether it was the last. Its transmission lasts
     /// until the next report is requested.
-    handed_out: Option<(u64, bool)>,
+    report_started: Option<(u64, bool)>,
 }
 
 /// State of an agent's sampling.
 #[derive(Debug)]
-pub(super) struct Sensing {
-    folders: Folders,
-    steering: Steering,
+pub(super) struct Sampler {
+    paths: SystemPaths,
+    frequency_control: FrequencyControl,
     reader: Reader,
     /// Whether the kernel is the host's, which samples it.
     shares_kernel: bool,
     /// Meters, while sampling is enabled.
     node: Option<NodeMeters>,
-    domains: HashMap<DomainId, DomainSeen>,
+    domains: HashMap<DomainId, DomainMeters>,
     round: u64,
     /// Result of [`rounds_per_ms`], once measured.
     speed: Option<u32>,
-    measuring: Option<Measuring>,
+    round_cost: Option<RoundCost>,
     /// Samples of a round; the buffers are reused.
     found_domains: Vec<DomainSample>,
     found_ends: Vec<EndSample>,
     rows: Vec<u8>,
 }
 
-impl Sensing {
+impl Sampler {
     /// Creates the state. `ledger`, a memory file, records the processor frequencies before the first change.
     /// A node that `shares_kernel` with the host reports only its own processes.
-    pub(super) fn new(ledger: Option<OwnedFd>, shares_kernel: bool) -> Sensing {
-        let folders = Folders::from_environment();
-        Sensing {
-            steering: Steering::new(&folders, ledger),
-            folders,
+    pub(super) fn new(ledger: Option<OwnedFd>, shares_kernel: bool) -> Sampler {
+        let paths = SystemPaths::from_environment();
+        Sampler {
+            frequency_control: FrequencyControl::new(&paths, ledger),
+            paths,
             reader: Reader::default(),
             shares_kernel,
             node: None,
             domains: HashMap::new(),
             round: 0,
             speed: None,
-            measuring: None,
+            round_cost: None,
             found_domains: Vec::new(),
             found_ends: Vec::new(),
             rows: Vec::new(),
@@ -161,17 +161,17 @@ impl Sensing {
     }
 
     /// Samples the node, after its domains.
-    fn look_at_node(&mut self, now_ns: u64) -> NodeSample {
-        let Sensing { reader, folders, .. } = self;
+    fn sample_node(&mut self, now_ns: u64) -> NodeSample {
+        let Sampler { reader, paths, .. } = self;
         let node = self.node.get_or_insert_with(|| match self.shares_kernel {
-            true => NodeMeters::Processes(OwnMeter::open(folders)),
-            false => NodeMeters::Kernel(KernelMeters::open(folders, reader)),
+            true => NodeMeters::Processes(SelfMeter::open(paths)),
+            false => NodeMeters::Kernel(KernelMeters::open(paths, reader)),
         });
         let sample = NodeSample { speed: self.speed.unwrap_or(0), ..EMPTY };
         match node {
-            NodeMeters::Kernel(meters) => meters.look(reader, now_ns, sample),
+            NodeMeters::Kernel(meters) => meters.sample(reader, now_ns, sample),
             NodeMeters::Processes(monitor) => {
-                let monitor = monitor.look(reader, now_ns);
+                let monitor = monitor.sample(reader, now_ns);
                 let domains = &self.found_domains;
                 let load = domains.iter().map(|domain| domain.load_permille).fold(0, u32::saturating_add);
                 let memory = domains.iter().map(|domain| domain.resident_bytes).fold(0, u64::saturating_add);
@@ -184,14 +184,15 @@ impl Sensing {
         }
     }
 
-    fn look_at_domain(&mut self, domain: DomainId, pid: i32, now_ns: u64) {
+    fn sample_domain(&mut self, domain: DomainId, pid: i32, now_ns: u64) {
         let seen = self.domains.entry(domain).or_default();
         seen.round = self.round;
         if seen.pid != pid {
             seen.pid = pid;
-            seen.process = ProcessMeter::open(&self.folders, pid);
+            seen.process = ProcessMeter::open(&self.paths, pid);
         }
-        let Some(usage) = seen.process.as_mut().and_then(|meter| meter.look(&mut self.reader, now_ns)) else {
+        let Some(usage) = seen.process.as_mut().and_then(|meter| meter.sample(&mut self.reader, now_ns))
+        else {
             // It has ended, and its number may have been reused: do not open it again.
             seen.process = None;
             return;
@@ -211,60 +212,60 @@ impl Agent {
     pub(super) fn start_sampling(&mut self) {
         // Emulated programs are not measured, because of the emulator's own cost.
         let is_native = self.emulator.is_none();
-        let sensing = &mut self.sensing;
-        sensing.speed.get_or_insert_with(|| if is_native { rounds_per_ms() } else { 0 });
-        sensing.look_at_node(now_ns());
+        let sampler = &mut self.sampler;
+        sampler.speed.get_or_insert_with(|| if is_native { rounds_per_ms() } else { 0 });
+        sampler.sample_node(now_ns());
     }
 
     pub(super) fn stop_sampling(&mut self) {
-        self.sensing.node = None;
-        self.sensing.domains.clear();
+        self.sampler.node = None;
+        self.sampler.domains.clear();
     }
 
     pub(super) fn sample(&mut self) {
         let began_ns = thread_cpu_ns();
-        let sensing = &mut self.sensing;
-        sensing.round += 1;
-        sensing.found_domains.clear();
-        sensing.found_ends.clear();
+        let sampler = &mut self.sampler;
+        sampler.round += 1;
+        sampler.found_domains.clear();
+        sampler.found_ends.clear();
         let now_ns = now_ns();
         for (domain, pid) in self.core.processes() {
-            sensing.look_at_domain(domain, pid, now_ns);
+            sampler.sample_domain(domain, pid, now_ns);
         }
-        let round = sensing.round;
-        for (domain, seen) in &mut sensing.domains {
+        let round = sampler.round;
+        for (domain, seen) in &mut sampler.domains {
             // Includes ended ones, for the last time.
             if let Some(trace) = self.traces.get(domain) {
-                seen.rows.look(*domain, trace, &mut sensing.rows, &mut sensing.found_ends);
+                seen.rows.scan(*domain, trace, &mut sampler.rows, &mut sampler.found_ends);
             }
         }
-        sensing.domains.retain(|_, seen| seen.round == round);
-        let node = sensing.look_at_node(now_ns);
+        sampler.domains.retain(|_, seen| seen.round == round);
+        let node = sampler.sample_node(now_ns);
         let cost_ns = thread_cpu_ns().saturating_sub(began_ns);
-        self.core.sampled(Round {
+        self.core.sampled(SampleRound {
             node,
-            domains: &sensing.found_domains,
-            ends: &sensing.found_ends,
+            domains: &sampler.found_domains,
+            ends: &sampler.found_ends,
             cost_ns,
         });
-        let looking_ns = thread_cpu_ns().saturating_sub(began_ns);
-        sensing.measuring = Some(Measuring { looking_ns, telling_ns: 0, handed_out: None });
+        let sampling_ns = thread_cpu_ns().saturating_sub(began_ns);
+        sampler.round_cost = Some(RoundCost { sampling_ns, reporting_ns: 0, report_started: None });
     }
 
     /// Records that the next report is handed out to the root.
-    pub(super) fn handing_out(&mut self, report: Option<&Report>) {
-        let Some(measuring) = &mut self.sensing.measuring else { return };
+    pub(super) fn account_report(&mut self, report: Option<&Report>) {
+        let Some(round_cost) = &mut self.sampler.round_cost else { return };
         let now_ns = thread_cpu_ns();
-        if let Some((at_ns, is_last)) = measuring.handed_out.take() {
-            measuring.telling_ns += now_ns.saturating_sub(at_ns);
+        if let Some((at_ns, is_last)) = round_cost.report_started.take() {
+            round_cost.reporting_ns += now_ns.saturating_sub(at_ns);
             if is_last {
-                let Measuring { looking_ns, telling_ns, .. } = *measuring;
-                self.sensing.measuring = None;
-                return self.core.round_took(looking_ns + telling_ns, telling_ns);
+                let RoundCost { sampling_ns, reporting_ns, .. } = *round_cost;
+                self.sampler.round_cost = None;
+                return self.core.record_round_cost(sampling_ns + reporting_ns, reporting_ns);
             }
         }
         if let Some(Report::Sampled { node, .. }) = report {
-            measuring.handed_out = Some((now_ns, node.is_some()));
+            round_cost.report_started = Some((now_ns, node.is_some()));
         }
     }
 
@@ -274,14 +275,14 @@ impl Agent {
             Some(_) => Err("its processors are those of the host; set their frequencies there".to_owned()),
             None => {
                 let FrequencyChange { cores, governor, min_khz, max_khz } = change.clone();
-                let change = Change { processors: cores, governor, min_khz, max_khz };
-                self.sensing.steering.set(&change).map_err(|refusal| refusal.to_string())
+                let change = FrequencySettings { processors: cores, governor, min_khz, max_khz };
+                self.sampler.frequency_control.set(&change).map_err(|refusal| refusal.to_string())
             }
         };
         self.core.frequency_set(ticket, set);
     }
 
     pub(super) fn restore_frequency(&mut self) {
-        self.sensing.steering.restore();
+        self.sampler.frequency_control.restore();
     }
 }

@@ -15,17 +15,17 @@ const ROWS_PER_ROUND: usize = 512;
 
 /// Previous content of a page's rows.
 #[derive(Debug, Default)]
-pub(super) struct RowsSeen {
+pub(super) struct RowTracker {
     bytes: Vec<u8>,
     /// First row of the next round.
     next: usize,
 }
 
-impl RowsSeen {
+impl RowTracker {
     /// Examines a page and adds changes to `found`.
     ///
     /// `memory` is the read buffer.
-    pub(super) fn look(
+    pub(super) fn scan(
         &mut self,
         domain: DomainId,
         trace: &TracePage,
@@ -104,7 +104,7 @@ mod tests {
 
     use proptest::prelude::*;
     use tombolo_base::{NodeId, SharedMemory};
-    use tombolo_trace::page::{Described, Row};
+    use tombolo_trace::page::{Row, RowDescription};
 
     use super::*;
 
@@ -116,7 +116,7 @@ mod tests {
     fn row(channel: u64, write: impl FnOnce(&Row)) -> Vec<u8> {
         let memory = SharedMemory::zeroed(ROW_BYTES);
         let row = Row::on(memory.clone());
-        row.describe(&Described {
+        row.describe(&RowDescription {
             channel,
             peer: domain().to_bits(),
             accepting: true,
@@ -131,15 +131,15 @@ mod tests {
         bytes
     }
 
-    fn compare(seen: &mut RowsSeen, first: usize, rows: &[Vec<u8>]) -> Vec<EndSample> {
+    fn compare(seen: &mut RowTracker, first: usize, rows: &[Vec<u8>]) -> Vec<EndSample> {
         let mut found = Vec::new();
         seen.compare(domain(), first, &rows.concat(), &mut found);
         found
     }
 
     #[test]
-    fn rows_that_changed_are_told_in_full() {
-        let mut seen = RowsSeen::default();
+    fn changed_rows_are_reported_in_full() {
+        let mut seen = RowTracker::default();
         let quiet = row(3, |_| {});
         let busy = row(4, |row| {
             row.set_sent(5, 50);
@@ -174,8 +174,8 @@ mod tests {
     }
 
     #[test]
-    fn whoever_had_a_row_before_is_told_to_be_closed() {
-        let mut seen = RowsSeen::default();
+    fn previous_user_of_a_row_is_reported_closed() {
+        let mut seen = RowTracker::default();
         compare(&mut seen, 1, &[row(3, |row| row.set_sent(1, 2))]);
         let found = compare(&mut seen, 1, &[row(4, |_| {})]);
         let brief: Vec<(u64, bool, u64)> =
@@ -190,13 +190,13 @@ mod tests {
     }
 
     #[test]
-    fn a_page_of_many_rows_is_looked_at_in_turns() {
+    fn large_page_is_scanned_in_rounds() {
         let trace = TracePage::create(0).unwrap();
         let file = trace.map_to_write();
         let page = tombolo_trace::page::Page::open(file).unwrap();
         let count = 2 * ROWS_PER_ROUND + 10;
         for index in 0..count {
-            page.row(index).unwrap().describe(&Described {
+            page.row(index).unwrap().describe(&RowDescription {
                 channel: 1 + index as u64,
                 peer: 0,
                 accepting: false,
@@ -206,31 +206,31 @@ mod tests {
                 slots: 0,
             });
         }
-        let (mut seen, mut memory) = (RowsSeen::default(), Vec::new());
-        let mut look = || {
+        let (mut seen, mut memory) = (RowTracker::default(), Vec::new());
+        let mut scan = || {
             let mut found = Vec::new();
-            seen.look(domain(), &trace, &mut memory, &mut found);
+            seen.scan(domain(), &trace, &mut memory, &mut found);
             found.len()
         };
-        assert_eq!(look(), 0, "it says that none is in use");
+        assert_eq!(scan(), 0, "it says that none is in use");
         page.set_rows_used(count);
-        assert_eq!((look(), look(), look(), look()), (ROWS_PER_ROUND, ROWS_PER_ROUND, 10, 0));
+        assert_eq!((scan(), scan(), scan(), scan()), (ROWS_PER_ROUND, ROWS_PER_ROUND, 10, 0));
         page.row(3).unwrap().set_sent(1, 1);
-        assert_eq!((look(), look(), look()), (0, 0, 1));
+        assert_eq!((scan(), scan(), scan()), (0, 0, 1));
         // More than the maximum.
         page.set_rows_used(usize::MAX);
-        let told: usize = (0..100).map(|_| look()).sum();
+        let told: usize = (0..100).map(|_| scan()).sum();
         assert_eq!(told, 0);
         page.set_rows_used(0);
-        assert_eq!(look(), 0);
+        assert_eq!(scan(), 0);
     }
 
     proptest! {
         #[test]
-        fn whatever_a_domain_writes_it_speaks_for_itself_alone(
+        fn row_content_affects_only_its_own_domain(
             rounds in prop::collection::vec((0..4_usize, prop::collection::vec(any::<u8>(), 0..600)), 0..8),
         ) {
-            let mut seen = RowsSeen::default();
+            let mut seen = RowTracker::default();
             for (first, bytes) in rounds {
                 let mut found = Vec::new();
                 seen.compare(domain(), first, &bytes, &mut found);

@@ -21,7 +21,7 @@ impl Ecam {
     }
 }
 
-impl pci::Configuration for Ecam {
+impl pci::ConfigSpace for Ecam {
     fn read(&self, slot: u8, offset: u16) -> u32 {
         read_device(self.address(slot, offset))
     }

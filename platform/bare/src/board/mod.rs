@@ -57,8 +57,8 @@ pub struct Fault {
 
 /// A board without an operating system, with one processor, as its monitor sees it.
 ///
-/// The monitor is not interrupted: it polls the doorbells that [rang](Self::rung), and [`sleep`](Self::sleep)
-/// returns immediately if one rang in between. So no wake-up is lost in any order.
+/// The monitor is not interrupted: it polls the doorbells that [rang](Self::take_doorbells), and
+/// [`sleep`](Self::sleep) returns immediately if one rang in between. So no wake-up is lost in any order.
 pub trait Board {
     /// Returns nanoseconds since the board started, on the clock that programs read too.
     fn now_ns(&self) -> u64;
@@ -69,7 +69,7 @@ pub trait Board {
 
     /// Returns the doorbells that rang since the last call, one bit for each vector. Acknowledges their
     /// interrupts.
-    fn rung(&mut self) -> u64;
+    fn take_doorbells(&mut self) -> u64;
 
     /// Rings a doorbell of a peer on one of the windows.
     fn ring(&self, window: &Window, peer: u16, vector: u16);
@@ -93,7 +93,7 @@ pub trait Board {
     fn run(&mut self) -> Trap;
 
     /// Sets the return value of the call of the last trap.
-    fn answer(&mut self, value: u64);
+    fn set_return_value(&mut self, value: u64);
 
     /// Powers the board off.
     fn power_off(&mut self) -> !;
@@ -104,35 +104,35 @@ pub trait Board {
 /// A halted processor wakes late: the host must wake the emulator's thread. Polling avoids this, and on a
 /// clock that counts instructions it ends the sleep at the same instruction in every run.
 #[cfg(any(target_os = "none", test))]
-const LOOKING_NS: u64 = 20_000;
+const SPIN_NS: u64 = 20_000;
 
 /// Method of sleeping until a time.
 #[cfg(any(target_os = "none", test))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Sleep {
     /// Halt until an interrupt, or until this time if there is one.
-    Halted(Option<u64>),
+    Halt(Option<u64>),
     /// Poll for interrupts until this time.
-    Looking(u64),
+    Spin(u64),
 }
 
 #[cfg(any(target_os = "none", test))]
 impl Sleep {
     fn of(now_ns: u64, until_ns: Option<u64>) -> Sleep {
         match until_ns {
-            Some(until_ns) if until_ns.saturating_sub(now_ns) <= LOOKING_NS => Sleep::Looking(until_ns),
-            until_ns => Sleep::Halted(until_ns.map(|until_ns| until_ns - LOOKING_NS)),
+            Some(until_ns) if until_ns.saturating_sub(now_ns) <= SPIN_NS => Sleep::Spin(until_ns),
+            until_ns => Sleep::Halt(until_ns.map(|until_ns| until_ns - SPIN_NS)),
         }
     }
 
     /// Executes the sleep. `set_alarm` sets the time of the timer interrupt, or disables it.
     fn run(self, set_alarm: impl Fn(Option<u64>), halt: impl Fn(), is_pending: impl Fn() -> bool) {
         match self {
-            Sleep::Halted(until_ns) => {
+            Sleep::Halt(until_ns) => {
                 set_alarm(until_ns);
                 halt();
             }
-            Sleep::Looking(until_ns) => {
+            Sleep::Spin(until_ns) => {
                 set_alarm(Some(until_ns));
                 while !is_pending() {
                     core::hint::spin_loop();
@@ -152,7 +152,7 @@ pub struct Window {
     pub address: u64,
     /// Address of the registers of the window's device.
     pub registers_address: u64,
-    /// The board's own doorbells on the window, as bits of the result of [`Board::rung`].
+    /// The board's own doorbells on the window, as bits of the result of [`Board::take_doorbells`].
     pub bells: u64,
 }
 
@@ -167,12 +167,12 @@ pub enum BoardError {
     NoMemory,
     /// There is less memory than the monitor needs.
     #[error("the board has only {0} bytes of memory, less than its monitor needs")]
-    LittleMemory(u64),
+    TooLittleMemory(u64),
 }
 
 /// Division of a board's memory: the monitor, programs, the monitor's heap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Division {
+pub struct MemoryLayout {
     /// Start address of the memory for programs.
     pub programs: u64,
     /// End of the programs' memory, where the monitor's heap begins.
@@ -181,7 +181,7 @@ pub struct Division {
     pub end: u64,
 }
 
-impl Division {
+impl MemoryLayout {
     /// Number of bytes at the start of memory for the monitor itself.
     pub const MONITOR_BYTES: u64 = 4 << 20;
 
@@ -192,17 +192,17 @@ impl Division {
     /// messages in transit.
     ///
     /// # Errors
-    /// [`BoardError::LittleMemory`] if it is too small.
-    pub fn of(memory: (u64, u64)) -> Result<Division, BoardError> {
+    /// [`BoardError::TooLittleMemory`] if it is too small.
+    pub fn of(memory: (u64, u64)) -> Result<MemoryLayout, BoardError> {
         let (start, length) = memory;
         let end = start.saturating_add(length) / Self::UNIT_BYTES * Self::UNIT_BYTES;
         let heap_bytes = (length / 4).max(2 * Self::UNIT_BYTES) / Self::UNIT_BYTES * Self::UNIT_BYTES;
         let programs = start + Self::MONITOR_BYTES;
         let heap = end.saturating_sub(heap_bytes);
         if heap < programs + 2 * Self::UNIT_BYTES {
-            return Err(BoardError::LittleMemory(length));
+            return Err(BoardError::TooLittleMemory(length));
         }
-        Ok(Division { programs, heap, end })
+        Ok(MemoryLayout { programs, heap, end })
     }
 }
 
@@ -213,20 +213,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_end_of_a_sleep_is_spent_looking() {
-        assert_eq!(Sleep::of(5, None), Sleep::Halted(None));
-        assert_eq!(Sleep::of(5, Some(6 + LOOKING_NS)), Sleep::Halted(Some(6)));
-        assert_eq!(Sleep::of(6, Some(6 + LOOKING_NS)), Sleep::Looking(6 + LOOKING_NS));
+    fn end_of_a_sleep_is_spent_polling() {
+        assert_eq!(Sleep::of(5, None), Sleep::Halt(None));
+        assert_eq!(Sleep::of(5, Some(6 + SPIN_NS)), Sleep::Halt(Some(6)));
+        assert_eq!(Sleep::of(6, Some(6 + SPIN_NS)), Sleep::Spin(6 + SPIN_NS));
         // The time has already passed.
-        assert_eq!(Sleep::of(5, Some(2)), Sleep::Looking(2));
+        assert_eq!(Sleep::of(5, Some(2)), Sleep::Spin(2));
     }
 
     #[test]
     fn no_alarm_is_left_after_a_sleep() {
         for (sleep, alarm, halts, looks) in [
-            (Sleep::Halted(None), None, 1, 0),
-            (Sleep::Halted(Some(7)), Some(7), 1, 0),
-            (Sleep::Looking(9), Some(9), 0, 3),
+            (Sleep::Halt(None), None, 1, 0),
+            (Sleep::Halt(Some(7)), Some(7), 1, 0),
+            (Sleep::Spin(9), Some(9), 0, 3),
         ] {
             let (alarms, halted, looked) = (RefCell::new(Vec::new()), Cell::new(0), Cell::new(0));
             let is_pending = || {
@@ -241,12 +241,12 @@ mod tests {
     #[test]
     fn memory_is_divided_into_program_memory_and_heap() {
         let at = 0x4000_0000;
-        let division = Division::of((at, 32 << 20)).unwrap();
-        assert_eq!((division.programs, division.heap), (at + (4 << 20), at + (24 << 20)));
-        assert_eq!(division.end, at + (32 << 20));
-        let smallest = Division::of((at, 12 << 20)).unwrap();
+        let layout = MemoryLayout::of((at, 32 << 20)).unwrap();
+        assert_eq!((layout.programs, layout.heap), (at + (4 << 20), at + (24 << 20)));
+        assert_eq!(layout.end, at + (32 << 20));
+        let smallest = MemoryLayout::of((at, 12 << 20)).unwrap();
         assert_eq!(smallest.heap - smallest.programs, 4 << 20);
-        assert_eq!(Division::of((at, (12 << 20) - 1)), Err(BoardError::LittleMemory((12 << 20) - 1)));
-        assert!(Division::of((at, 0)).is_err());
+        assert_eq!(MemoryLayout::of((at, (12 << 20) - 1)), Err(BoardError::TooLittleMemory((12 << 20) - 1)));
+        assert!(MemoryLayout::of((at, 0)).is_err());
     }
 }

@@ -7,9 +7,9 @@ use super::machine::{self, Virt};
 use crate::{heap, panic};
 
 /// Emergency console: unbuffered, usable from anywhere.
-pub(super) struct Emergency;
+pub(super) struct EmergencyConsole;
 
-impl Write for Emergency {
+impl Write for EmergencyConsole {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         text.bytes().for_each(machine::write_console);
         Ok(())
@@ -17,13 +17,13 @@ impl Write for Emergency {
 }
 
 /// Prints the reason and powers the board off.
-pub(super) fn die(why: fmt::Arguments<'_>) -> ! {
-    let _ = writeln!(Emergency, "\nboard: died: {why}");
+pub(super) fn fatal(why: fmt::Arguments<'_>) -> ! {
+    let _ = writeln!(EmergencyConsole, "\nboard: died: {why}");
     machine::power_off()
 }
 
-fn last_words(info: &PanicInfo<'_>) -> ! {
-    die(format_args!("{info}"))
+fn handle_panic(info: &PanicInfo<'_>) -> ! {
+    fatal(format_args!("{info}"))
 }
 
 /// Initialises the board and runs its monitor, which never returns. The first `own_window_bytes` of the
@@ -32,7 +32,7 @@ fn last_words(info: &PanicInfo<'_>) -> ! {
 /// Called by [`board_monitor`](crate::board_monitor) from the first instructions.
 #[doc(hidden)]
 pub fn start(tree_address: u64, own_window_bytes: u64, monitor: fn(Virt) -> !) -> ! {
-    panic::set(last_words);
+    panic::set_handler(handle_panic);
     let board = Virt::bring_up(tree_address, own_window_bytes, |address, length_bytes| {
         // SAFETY: memory was divided and this part is the heap's; `start` is called once, by the first code
         // that runs.
@@ -40,7 +40,7 @@ pub fn start(tree_address: u64, own_window_bytes: u64, monitor: fn(Virt) -> !) -
     });
     match board {
         Ok(board) => monitor(board),
-        Err(error) => die(format_args!("{error}")),
+        Err(error) => fatal(format_args!("{error}")),
     }
 }
 

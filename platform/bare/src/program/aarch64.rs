@@ -2,7 +2,7 @@
 
 use core::arch::{asm, global_asm};
 
-use crate::ticks::ns_of;
+use crate::ticks::ticks_to_ns;
 
 // The first function has no caller's frame: an unwinder stops here.
 global_asm!(
@@ -41,5 +41,5 @@ pub(super) fn clock_ns() -> u64 {
         asm!("isb", "mrs {0}, cntvct_el0", "mrs {1}, cntfrq_el0", out(reg) ticks, out(reg) frequency,
             options(nomem, nostack));
     }
-    ns_of(ticks, frequency)
+    ticks_to_ns(ticks, frequency)
 }

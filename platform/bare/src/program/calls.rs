@@ -39,23 +39,23 @@ static NOTE: Note = Note {
 };
 
 /// Start data of the program. Written once, before its first line of code.
-struct Given(UnsafeCell<Option<Start>>);
+struct StartInfo(UnsafeCell<Option<Start>>);
 
 // SAFETY: a program has one thread, and this is written before any of its code runs.
-unsafe impl Sync for Given {}
+unsafe impl Sync for StartInfo {}
 
-static GIVEN: Given = Given(UnsafeCell::new(None));
+static START_INFO: StartInfo = StartInfo(UnsafeCell::new(None));
 
-fn given() -> &'static Start {
+fn start_info() -> &'static Start {
     // SAFETY: see `Sync`; it is not written any more.
-    let given = unsafe { &*GIVEN.0.get() };
-    given.as_ref().expect("a program begins at its entry")
+    let start_info = unsafe { &*START_INFO.0.get() };
+    start_info.as_ref().expect("a program begins at its entry")
 }
 
 /// Returns a window by its number in the machine.
 fn window_of(number: WindowId) -> Option<&'static StartWindow> {
-    let is_meant = |window: &&StartWindow| window.number == number.0.into() && window.length_bytes > 0;
-    given().windows.iter().find(is_meant)
+    let has_number = |window: &&StartWindow| window.number == number.0.into() && window.length_bytes > 0;
+    start_info().windows.iter().find(has_number)
 }
 
 /// Exit status of a program that panicked, as for all Rust programs.
@@ -68,11 +68,11 @@ const PANICKED: u8 = 101;
 /// call.
 #[doc(hidden)]
 pub unsafe fn enter(start: *const Start, main: fn() -> u8) -> ! {
-    panic::set(last_words);
+    panic::set_handler(handle_panic);
     // SAFETY: valid by this function's contract.
     let start = unsafe { *start };
-    // SAFETY: the first and only write, see `Given`.
-    unsafe { *GIVEN.0.get() = Some(start) };
+    // SAFETY: the first and only write, see `StartInfo`.
+    unsafe { *START_INFO.0.get() = Some(start) };
     // SAFETY: the monitor reserved this memory for the program's heap, and nothing else is in it; done
     // once.
     unsafe { heap::set_up(start.heap_address, start.heap_bytes as usize) };
@@ -91,17 +91,17 @@ macro_rules! board_program {
     };
 }
 
-struct Errors;
+struct Stderr;
 
-impl Write for Errors {
+impl Write for Stderr {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         print(2, text.as_bytes());
         Ok(())
     }
 }
 
-fn last_words(info: &PanicInfo<'_>) -> ! {
-    let _ = writeln!(Errors, "{info}");
+fn handle_panic(info: &PanicInfo<'_>) -> ! {
+    let _ = writeln!(Stderr, "{info}");
     exit(PANICKED)
 }
 
@@ -128,7 +128,7 @@ pub fn report(bytes: &[u8]) -> bool {
 
 /// Receives the next order for this program into `buffer`; returns its length, or 0 if there is none. An
 /// order that exceeds the buffer stays queued.
-pub fn order(buffer: &mut [u8]) -> usize {
+pub fn receive_order(buffer: &mut [u8]) -> usize {
     let length = machine::call(call::ORDER, [buffer.as_mut_ptr() as u64, buffer.len() as u64, 0, 0]);
     if length == call::REFUSED { 0 } else { length as usize }
 }
@@ -148,7 +148,7 @@ pub fn clock_ns() -> u64 {
 /// Returns the order that started the program.
 #[must_use]
 pub fn start_order() -> Vec<u8> {
-    let start = given();
+    let start = start_info();
     // SAFETY: the monitor wrote it there, apart from the program's own memory.
     unsafe { core::slice::from_raw_parts(start.order_address as *const u8, start.order_bytes as usize) }
         .to_vec()
@@ -157,7 +157,7 @@ pub fn start_order() -> Vec<u8> {
 /// Returns the number of the program's connection to the monitors.
 #[must_use]
 pub fn connection() -> u32 {
-    given().connection as u32
+    start_info().connection as u32
 }
 
 /// Returns a part of a window of the board; `None` if it does not lie inside. The memory and its clones hold

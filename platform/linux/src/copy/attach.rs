@@ -49,7 +49,7 @@ pub enum AttachError {
 ///
 /// # Errors
 /// `EINVAL` if there is no such process, or the kernel has no such restriction.
-pub fn allow(pid: i32) -> Result<(), OsError> {
+pub fn allow_access_by(pid: i32) -> Result<(), OsError> {
     let pid = Pid::from_raw(pid).ok_or(OsError::new("allow a process to copy", Errno::SRCH))?;
     rustix::process::set_ptracer(PTracer::ProcessID(pid)).context("allow a process to copy")
 }
@@ -67,8 +67,8 @@ impl ForeignProcess {
     ///
     /// # Errors
     /// `ESRCH` if there is none.
-    pub fn watch(pid: i32) -> Result<ForeignProcess, OsError> {
-        Ok(ForeignProcess { pid, pidfd: crate::process::watch(pid)? })
+    pub fn open(pid: i32) -> Result<ForeignProcess, OsError> {
+        Ok(ForeignProcess { pid, pidfd: crate::process::open_pidfd(pid)? })
     }
 
     /// Returns the process id; the kernel may reuse it once the process has been reaped.
@@ -207,7 +207,7 @@ mod tests {
     use crate::process::Process;
 
     fn here() -> ForeignProcess {
-        ForeignProcess::watch(std::process::id() as i32).unwrap()
+        ForeignProcess::open(std::process::id() as i32).unwrap()
     }
 
     /// Unwraps the result; `None`, with a message, if this kernel does not support such copies and the test
@@ -215,7 +215,7 @@ mod tests {
     fn possible<T>(result: Result<T, AttachError>) -> Option<T> {
         match result {
             Err(AttachError::Unsupported { errno }) => {
-                crate::unsupported(&format!("copying between processes ({errno})"));
+                crate::report_unsupported(&format!("copying between processes ({errno})"));
                 None
             }
             result => Some(result.unwrap()),
@@ -231,10 +231,10 @@ mod tests {
             return;
         }
         let mut bytes = [0; 15];
-        super::super::read(super::super::Loop::Best, &ours, 3, &mut bytes).unwrap();
+        super::super::read(super::super::CopyLoop::Best, &ours, 3, &mut bytes).unwrap();
         assert_eq!(&bytes, b"from over there");
         here().write(&ours, 3, address_of(&theirs, 40).unwrap(), 15).unwrap();
-        super::super::read(super::super::Loop::Best, &theirs, 40, &mut bytes).unwrap();
+        super::super::read(super::super::CopyLoop::Best, &theirs, 40, &mut bytes).unwrap();
         assert_eq!(&bytes, b"from over there");
     }
 
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn a_process_that_has_ended_is_not_taken_for_another() {
         let mut process = Process::start(Command::new("sleep").arg("60"), &[]).unwrap();
-        let foreign = ForeignProcess::watch(process.pid()).unwrap();
+        let foreign = ForeignProcess::open(process.pid()).unwrap();
         assert!(!foreign.ended());
         process.destroy();
         assert!(foreign.ended());

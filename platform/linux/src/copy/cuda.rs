@@ -84,9 +84,9 @@ functions! {
     synchronize = c"cuCtxSynchronize": fn();
     allocate = c"cuMemAlloc_v2": fn(*mut Pointer, usize);
     free = c"cuMemFree_v2": fn(Pointer);
-    to_device = c"cuMemcpyHtoD_v2": fn(Pointer, *const c_void, usize);
-    from_device = c"cuMemcpyDtoH_v2": fn(*mut c_void, Pointer, usize);
-    within = c"cuMemcpyDtoD_v2": fn(Pointer, Pointer, usize);
+    host_to_device = c"cuMemcpyHtoD_v2": fn(Pointer, *const c_void, usize);
+    device_to_host = c"cuMemcpyDtoH_v2": fn(*mut c_void, Pointer, usize);
+    device_to_device = c"cuMemcpyDtoD_v2": fn(Pointer, Pointer, usize);
     fill = c"cuMemsetD8_v2": fn(Pointer, u8, usize);
     pin = c"cuMemHostRegister_v2": fn(*mut c_void, usize, c_uint);
     unpin = c"cuMemHostUnregister": fn(*mut c_void);
@@ -111,7 +111,7 @@ impl Functions {
 
     /// Waits until the device has finished the work of this thread. Some driver calls return when the
     /// driver has read its input, before all of it has arrived.
-    fn finish(&self) -> Result<(), CudaError> {
+    fn wait_for_device(&self) -> Result<(), CudaError> {
         // SAFETY: takes no arguments.
         let code = unsafe { (self.synchronize)() };
         self.check("finish what was asked", code)
@@ -126,10 +126,10 @@ fn driver() -> Result<&'static Functions, CudaError> {
 
 #[cfg(target_feature = "crt-static")]
 fn load() -> Result<Functions, CudaError> {
-    Err(no_loader())
+    Err(no_loader_error())
 }
 
-fn no_loader() -> CudaError {
+fn no_loader_error() -> CudaError {
     CudaError::NoDriver { why: "this program is linked statically and can load none".into() }
 }
 
@@ -144,7 +144,7 @@ fn can_load() -> bool {
 #[cfg(not(target_feature = "crt-static"))]
 fn load() -> Result<Functions, CudaError> {
     if !can_load() {
-        return Err(no_loader());
+        return Err(no_loader_error());
     }
     // SAFETY: a name that ends with zero; the loader runs the library's initialisers, which is what a driver
     // is for: it lies where only the administrator, or this user's own environment, can put it.
@@ -349,9 +349,9 @@ impl DeviceMemory {
         let functions = self.device.enter()?;
         // SAFETY: both ranges were checked; the local one stays mapped while it is borrowed, and the driver
         // has read it when it returns.
-        let code = unsafe { (functions.to_device)(to, from.cast_const().cast(), length_bytes) };
+        let code = unsafe { (functions.host_to_device)(to, from.cast_const().cast(), length_bytes) };
         functions.check("copy to a device", code)?;
-        functions.finish()
+        functions.wait_for_device()
     }
 
     /// Copies `length_bytes` of the device memory into `target`; complete when this returns.
@@ -369,7 +369,7 @@ impl DeviceMemory {
         let functions = self.device.enter()?;
         // SAFETY: both ranges were checked; the local one stays mapped while it is borrowed and is shared,
         // so it may be written; the driver has written it when it returns.
-        let code = unsafe { (functions.from_device)(to.cast(), from, length_bytes) };
+        let code = unsafe { (functions.device_to_host)(to.cast(), from, length_bytes) };
         functions.check("copy from a device", code)
     }
 
@@ -387,9 +387,9 @@ impl DeviceMemory {
         let from = source.at(source_offset_bytes, length_bytes)?;
         let functions = self.device.enter()?;
         // SAFETY: both ranges lie in device memory that stays allocated while it is borrowed.
-        let code = unsafe { (functions.within)(to, from, length_bytes) };
+        let code = unsafe { (functions.device_to_device)(to, from, length_bytes) };
         functions.check("copy within a device", code)?;
-        functions.finish()
+        functions.wait_for_device()
     }
 
     /// Fills `length_bytes` of the device memory with one byte; complete when this returns.
@@ -402,7 +402,7 @@ impl DeviceMemory {
         // SAFETY: the range lies in device memory that stays allocated while it is borrowed.
         let code = unsafe { (functions.fill)(to, byte, length_bytes) };
         functions.check("fill memory", code)?;
-        functions.finish()
+        functions.wait_for_device()
     }
 }
 

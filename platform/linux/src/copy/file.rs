@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_read_and_written_is_the_files() {
+    fn reads_and_writes_reach_the_file() {
         let memory = SharedMemory::zeroed(4096);
         let mut file = file();
         let text: Vec<u8> = (0..2000_u32).map(|index| index as u8).collect();
@@ -115,7 +115,7 @@ mod tests {
         // Unaligned on both sides, and to the end of the file.
         assert_eq!(read_at(&file, 3, (&memory, 5), 100).unwrap(), 100);
         let mut found = [0; 100];
-        crate::copy::read(crate::copy::Loop::Best, &memory, 5, &mut found).unwrap();
+        crate::copy::read(crate::copy::CopyLoop::Best, &memory, 5, &mut found).unwrap();
         assert_eq!(found[..], text[3..103]);
         assert_eq!(read_at(&file, 1990, (&memory, 200), 100).unwrap(), 10);
         assert_eq!(read_at(&file, 2000, (&memory, 200), 100).unwrap(), 0);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_refused() {
+    fn ranges_outside_are_refused() {
         let (memory, file) = (SharedMemory::zeroed(4096), file());
         for (offset, length) in [(0, 4097), (4096, 1), (usize::MAX, 2)] {
             assert!(matches!(read_at(&file, 0, (&memory, offset), length), Err(FileCopyError::Copy(_))));

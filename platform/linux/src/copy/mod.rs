@@ -4,8 +4,8 @@
 //! the compiler does not analyse: a peer that writes during a copy changes the copied data, and nothing else.
 //! Shared memory is a [`SharedMemory`]; private memory is a slice.
 //!
-//! There are [several loops](Loop), because none is best for all lengths; [`Loop::Best`] picks one by length.
-//! `transport/engine` chooses engines by measured cost.
+//! There are [several loops](CopyLoop), because none is best for all lengths; [`CopyLoop::Best`] picks one by
+//! length. `transport/engine` chooses engines by measured cost.
 //!
 //! A copy orders nothing by itself. The caller publishes it to a peer with a release store, as a ring does;
 //! the loops that bypass the caches end with the fence that orders such a store after them.
@@ -28,7 +28,7 @@ use tombolo_base::SharedMemory;
 
 /// Copy loop, identified by the instructions that it uses.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Loop {
+pub enum CopyLoop {
     /// The best loop for the length, for callers without measurements of their own.
     Best,
     /// Aligned words of eight bytes, and bytes at the edges. Available on every processor.
@@ -41,33 +41,33 @@ pub enum Loop {
     Streaming,
 }
 
-impl Loop {
+impl CopyLoop {
     /// Returns the name used in tables.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
-            Loop::Best => "best",
-            Loop::Words => "words",
-            Loop::String => "string",
-            Loop::Vectors => "vectors",
-            Loop::Streaming => "streaming",
+            CopyLoop::Best => "best",
+            CopyLoop::Words => "words",
+            CopyLoop::String => "string",
+            CopyLoop::Vectors => "vectors",
+            CopyLoop::Streaming => "streaming",
         }
     }
 
     /// Returns the loops of this processor. All loops work on every processor: unavailable ones fall back to
     /// words.
     #[must_use]
-    pub fn here() -> &'static [Loop] {
+    pub fn available() -> &'static [CopyLoop] {
         #[cfg(target_arch = "x86_64")]
-        return &[Loop::Best, Loop::Words, Loop::String, Loop::Vectors, Loop::Streaming];
+        return &[CopyLoop::Best, CopyLoop::Words, CopyLoop::String, CopyLoop::Vectors, CopyLoop::Streaming];
         #[cfg(target_arch = "aarch64")]
-        return &[Loop::Best, Loop::Words, Loop::Vectors, Loop::Streaming];
+        return &[CopyLoop::Best, CopyLoop::Words, CopyLoop::Vectors, CopyLoop::Streaming];
         #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-        return &[Loop::Best, Loop::Words];
+        return &[CopyLoop::Best, CopyLoop::Words];
     }
 }
 
-impl fmt::Display for Loop {
+impl fmt::Display for CopyLoop {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.name())
     }
@@ -122,7 +122,7 @@ struct Range {
 impl Range {
     /// Returns the address that must be aligned before words can be moved: that of the shared side. `None` if
     /// both sides are shared and can never be aligned at the same time.
-    fn pace_maker(self) -> Option<usize> {
+    fn aligned_address(self) -> Option<usize> {
         let (source, target) = (self.source.addr(), self.target.addr());
         match (self.source_shared, self.target_shared) {
             (true, true) if source % 8 != target % 8 => None,
@@ -143,20 +143,20 @@ const STRING_FROM_BYTES: usize = 8 * 1024;
 /// belong to this thread alone, and a private source must not be written by anyone. The two must not
 /// overlap.
 #[inline]
-unsafe fn copy_by(copy_loop: Loop, range: Range) {
+unsafe fn copy_by(copy_loop: CopyLoop, range: Range) {
     #[cfg(target_arch = "x86_64")]
     {
         let Range { source, target, length, .. } = range;
         // SAFETY: by this function's contract.
         unsafe {
             match copy_loop {
-                Loop::Words => words::copy(range),
-                Loop::String => x86_64::copy_string(source, target, length),
-                Loop::Streaming => x86_64::copy_streaming(source, target, length),
-                Loop::Best if length >= STRING_FROM_BYTES && x86_64::fast_strings() => {
+                CopyLoop::Words => words::copy(range),
+                CopyLoop::String => x86_64::copy_string(source, target, length),
+                CopyLoop::Streaming => x86_64::copy_streaming(source, target, length),
+                CopyLoop::Best if length >= STRING_FROM_BYTES && x86_64::has_fast_strings() => {
                     x86_64::copy_string(source, target, length);
                 }
-                Loop::Best | Loop::Vectors => x86_64::copy_vectors(source, target, length),
+                CopyLoop::Best | CopyLoop::Vectors => x86_64::copy_vectors(source, target, length),
             }
         }
     }
@@ -164,9 +164,9 @@ unsafe fn copy_by(copy_loop: Loop, range: Range) {
     #[cfg(target_arch = "aarch64")]
     unsafe {
         match copy_loop {
-            Loop::Words | Loop::String => words::copy(range),
-            Loop::Best | Loop::Vectors => aarch64::copy(range, false),
-            Loop::Streaming => aarch64::copy(range, true),
+            CopyLoop::Words | CopyLoop::String => words::copy(range),
+            CopyLoop::Best | CopyLoop::Vectors => aarch64::copy(range, false),
+            CopyLoop::Streaming => aarch64::copy(range, true),
         }
     }
     // SAFETY: by this function's contract.
@@ -183,7 +183,7 @@ unsafe fn copy_by(copy_loop: Loop, range: Range) {
 /// `source` does not fit; nothing was written.
 #[inline]
 pub fn write(
-    copy_loop: Loop,
+    copy_loop: CopyLoop,
     target: &SharedMemory,
     offset_bytes: usize,
     source: &[u8],
@@ -208,7 +208,7 @@ pub fn write(
 /// `source` is too short; `target` is unchanged.
 #[inline]
 pub fn read(
-    copy_loop: Loop,
+    copy_loop: CopyLoop,
     source: &SharedMemory,
     offset_bytes: usize,
     target: &mut [u8],
@@ -236,7 +236,7 @@ pub(crate) unsafe fn read_at(source: *const u8, target: &mut [u8]) {
     let (to, length) = (target.as_mut_ptr(), target.len());
     let range = Range { source, target: to, length, source_shared: true, target_shared: false };
     // SAFETY: by this function's contract; the target is a slice that only this thread uses.
-    unsafe { copy_by(Loop::Best, range) };
+    unsafe { copy_by(CopyLoop::Best, range) };
 }
 
 /// Copies `length_bytes` from shared memory that is known only by address to `target` at `offset_bytes`.
@@ -247,7 +247,7 @@ pub(crate) unsafe fn read_at(source: *const u8, target: &mut [u8]) {
 /// # Safety
 /// The source must stay valid for reads of this many bytes.
 pub(crate) unsafe fn from_address(
-    copy_loop: Loop,
+    copy_loop: CopyLoop,
     source: *const u8,
     (target, offset_bytes): (&SharedMemory, usize),
     length_bytes: usize,
@@ -271,7 +271,7 @@ pub(crate) unsafe fn write_at(target: *mut u8, source: &[u8]) {
     let (from, length) = (source.as_ptr(), source.len());
     let range = Range { source: from, target, length, source_shared: false, target_shared: true };
     // SAFETY: by this function's contract; the source is a slice, which no one writes.
-    unsafe { copy_by(Loop::Best, range) };
+    unsafe { copy_by(CopyLoop::Best, range) };
 }
 
 /// Copies `length_bytes` from `source` to `target`, each at its offset.
@@ -282,7 +282,7 @@ pub(crate) unsafe fn write_at(target: *mut u8, source: &[u8]) {
 /// A range lies outside its memory, or the ranges overlap by address; nothing was written.
 #[inline]
 pub fn between(
-    copy_loop: Loop,
+    copy_loop: CopyLoop,
     (source, source_offset_bytes): (&SharedMemory, usize),
     (target, target_offset_bytes): (&SharedMemory, usize),
     length_bytes: usize,

@@ -68,7 +68,7 @@ pub(super) unsafe fn load_word(from: *const u8) -> u64 {
     debug_assert!(from.addr().is_multiple_of(8));
     #[cfg(target_pointer_width = "32")]
     // SAFETY: both halves are in the word.
-    return unsafe { halves_of(load_half(from), load_half(from.add(4))) };
+    return unsafe { join_halves(load_half(from), load_half(from.add(4))) };
     #[cfg(target_pointer_width = "64")]
     let word: u64;
     #[cfg(target_pointer_width = "64")]
@@ -89,7 +89,7 @@ pub(super) unsafe fn load_word(from: *const u8) -> u64 {
 
 /// Joins two halves to a word; the first is at the lower address.
 #[cfg(target_pointer_width = "32")]
-const fn halves_of(first: u32, second: u32) -> u64 {
+const fn join_halves(first: u32, second: u32) -> u64 {
     let ([a, b, c, d], [e, f, g, h]) = (first.to_ne_bytes(), second.to_ne_bytes());
     u64::from_ne_bytes([a, b, c, d, e, f, g, h])
 }

@@ -33,7 +33,7 @@ fn lengths() -> Vec<usize> {
 }
 
 /// Tests all three copies by one loop, between these offsets.
-fn all_three(copy_loop: Loop, from: usize, to: usize, length: usize) {
+fn all_three(copy_loop: CopyLoop, from: usize, to: usize, length: usize) {
     let case = format!("{copy_loop}, {length} bytes from {from} to {to}");
     let bytes = pattern(from + length);
     let mut expected = vec![MARK; ROOM];
@@ -56,7 +56,7 @@ fn all_three(copy_loop: Loop, from: usize, to: usize, length: usize) {
 
 #[test]
 fn every_length_is_copied_at_every_alignment() {
-    for copy_loop in Loop::here() {
+    for copy_loop in CopyLoop::available() {
         for length in lengths() {
             // All offsets within a vector for a few lengths, and a few offsets for all lengths.
             let all = matches!(length, 0..=9 | 63..=66 | 128..=130 | 1023);
@@ -87,7 +87,7 @@ fn a_fill_writes_its_range_and_nothing_else() {
 fn long_copies_are_complete() {
     const LENGTH: usize = (1 << 19) + 5;
     let bytes = pattern(LENGTH);
-    for copy_loop in Loop::here() {
+    for copy_loop in CopyLoop::available() {
         let (source, target) = (SharedMemory::zeroed(LENGTH + 16), SharedMemory::zeroed(LENGTH + 16));
         write(*copy_loop, &source, 3, &bytes).unwrap();
         between(*copy_loop, (&source, 3), (&target, 11), LENGTH).unwrap();
@@ -100,7 +100,7 @@ fn long_copies_are_complete() {
 #[test]
 fn the_last_byte_is_inside_and_the_next_is_not() {
     let (source, target) = (memory(), memory());
-    for copy_loop in Loop::here() {
+    for copy_loop in CopyLoop::available() {
         for (offset, length) in [(ROOM - 1, 1), (ROOM, 0), (0, ROOM), (1, ROOM - 1)] {
             write(*copy_loop, &target, offset, &pattern(length)).unwrap();
             read(*copy_loop, &target, offset, &mut vec![0; length]).unwrap();
@@ -138,7 +138,7 @@ fn ranges_that_overlap_are_refused_and_neighbours_are_not() {
         (0, 0, 1, true),
         (8, 8, 0, false),
     ] {
-        let copied = between(Loop::Best, (&whole, from), (&whole, to), length);
+        let copied = between(CopyLoop::Best, (&whole, from), (&whole, to), length);
         assert_eq!(
             copied == Err(CopyError::Overlap { length_bytes: length }),
             overlap,
@@ -148,7 +148,7 @@ fn ranges_that_overlap_are_refused_and_neighbours_are_not() {
 }
 
 #[test]
-fn a_peer_that_writes_meanwhile_changes_only_what_is_copied() {
+fn concurrent_writes_change_only_copied_bytes() {
     const LENGTH: usize = 64 * 1024;
     let (source, target) = (SharedMemory::zeroed(LENGTH), SharedMemory::zeroed(LENGTH + 64));
     let stop = std::sync::atomic::AtomicBool::new(false);
@@ -161,7 +161,7 @@ fn a_peer_that_writes_meanwhile_changes_only_what_is_copied() {
             }
         });
         for _ in 0..20 {
-            for copy_loop in Loop::here() {
+            for copy_loop in CopyLoop::available() {
                 between(*copy_loop, (&source, 0), (&target, 32), LENGTH).unwrap();
             }
         }
@@ -174,14 +174,14 @@ fn a_peer_that_writes_meanwhile_changes_only_what_is_copied() {
 
 proptest::proptest! {
     #[test]
-    fn random_copies_do_what_a_model_does(
+    fn random_copies_match_a_model(
         steps in proptest::collection::vec((0..5_usize, 0..700_usize, 0..700_usize, 0..600_usize), 1..24)
     ) {
         const LENGTH: usize = 1024;
         let memories = [SharedMemory::zeroed(LENGTH), SharedMemory::zeroed(LENGTH)];
         let mut models = [vec![0_u8; LENGTH], vec![0_u8; LENGTH]];
         for (number, (kind, from, to, length)) in steps.into_iter().enumerate() {
-            let copy_loop = Loop::here()[number % Loop::here().len()];
+            let copy_loop = CopyLoop::available()[number % CopyLoop::available().len()];
             let (one, other) = (number % 2, 1 - number % 2);
             let inside = |offset: usize| offset + length <= LENGTH;
             match kind {

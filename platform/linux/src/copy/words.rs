@@ -12,14 +12,14 @@ const WORD: usize = 8;
 /// As [`super::copy_by`].
 pub(super) unsafe fn copy(range: Range) {
     let Range { mut source, mut target, mut length, .. } = range;
-    let edge = match range.pace_maker() {
+    let edge = match range.aligned_address() {
         Some(address) => length.min(address.wrapping_neg() % WORD),
         // Both sides are shared, and can never be aligned at the same time.
         None => length,
     };
     // SAFETY: by this function's contract both ranges are valid for `length` bytes. Each step advances both
     // by what it subtracts from the length, and takes no more than is left. A shared side is aligned after
-    // the edge (`pace_maker`).
+    // the edge (`aligned_address`).
     unsafe {
         for _ in 0..edge {
             store_byte(target, load_byte(source));

@@ -3,7 +3,7 @@
 use core::arch::asm;
 
 /// Returns whether `rep movsb` is fast, moving whole lines: reported by all processors since about 2013.
-pub(super) fn fast_strings() -> bool {
+pub(super) fn has_fast_strings() -> bool {
     use std::sync::OnceLock;
     static FAST: OnceLock<bool> = OnceLock::new();
     *FAST.get_or_init(|| {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use rustix::io::Errno;
 use rustix::ioctl::{Opcode, opcode};
 
-use super::tap::Number;
+use super::tap::IntegerIoctl;
 use crate::error::{Context, OsError};
 use crate::socket::{self, SocketKind};
 
@@ -55,22 +55,22 @@ impl NbdDevice {
         super::load_modules_for("/dev/nbd0")?;
         let (near, far) = socket::pair(SocketKind::Stream)?;
         let device = match path {
-            Some(path) => Self::take(path, &far)?,
-            None => Self::take_free(&far)?,
+            Some(path) => Self::claim(path, &far)?,
+            None => Self::claim_free(&far)?,
         };
         let set = |result: Result<(), Errno>| result.context(&format!("set up {}", device.path.display()));
-        set(device.control::<SET_BLOCK_BYTES>(geometry.block_bytes.into()))?;
-        set(device.control::<SET_BLOCKS>(geometry.blocks))?;
-        set(device.control::<SET_FLAGS>(geometry.flags.into()))?;
-        set(device.control::<SET_TIMEOUT>(geometry.timeout_s.into()))?;
+        set(device.ioctl::<SET_BLOCK_BYTES>(geometry.block_bytes.into()))?;
+        set(device.ioctl::<SET_BLOCKS>(geometry.blocks))?;
+        set(device.ioctl::<SET_FLAGS>(geometry.flags.into()))?;
+        set(device.ioctl::<SET_TIMEOUT>(geometry.timeout_s.into()))?;
         // The kernel keeps `far` open.
         Ok((device, near))
     }
 
-    fn take_free(socket: &OwnedFd) -> Result<NbdDevice, OsError> {
+    fn claim_free(socket: &OwnedFd) -> Result<NbdDevice, OsError> {
         for number in 0..MAX_DEVICES {
             let path = PathBuf::from(format!("/dev/nbd{number}"));
-            match Self::take(&path, socket) {
+            match Self::claim(&path, socket) {
                 Err(error) if error.errno == Errno::BUSY => {}
                 Err(error) if error.errno == Errno::NOENT && number > 0 => break,
                 result => return result,
@@ -79,11 +79,11 @@ impl NbdDevice {
         Err(OsError::new("find a network block device that is not in use", Errno::BUSY))
     }
 
-    fn take(path: &Path, socket: &OwnedFd) -> Result<NbdDevice, OsError> {
+    fn claim(path: &Path, socket: &OwnedFd) -> Result<NbdDevice, OsError> {
         let operation = format!("use {}", path.display());
         let device = File::options().read(true).write(true).open(path).context(&operation)?;
         let device = NbdDevice { device, path: path.to_owned() };
-        device.control::<SET_SOCKET>(socket.as_fd().as_raw_fd() as u64).context(&operation)?;
+        device.ioctl::<SET_SOCKET>(socket.as_fd().as_raw_fd() as u64).context(&operation)?;
         Ok(device)
     }
 
@@ -105,8 +105,8 @@ impl NbdDevice {
     /// # Errors
     /// An error of the kernel.
     pub fn run(&self) -> Result<(), OsError> {
-        let ran = self.control::<RUN>(0);
-        let _ = self.control::<CLEAR_SOCKET>(0);
+        let ran = self.ioctl::<RUN>(0);
+        let _ = self.ioctl::<CLEAR_SOCKET>(0);
         ran.context(&format!("run {}", self.path.display()))
     }
 
@@ -115,21 +115,21 @@ impl NbdDevice {
     /// # Errors
     /// An error of the kernel.
     pub fn disconnect(&self) -> Result<(), OsError> {
-        self.control::<DISCONNECT>(0).context(&format!("disconnect {}", self.path.display()))
+        self.ioctl::<DISCONNECT>(0).context(&format!("disconnect {}", self.path.display()))
     }
 
-    fn control<const OPERATION: Opcode>(&self, argument: u64) -> Result<(), Errno> {
+    fn ioctl<const OPERATION: Opcode>(&self, argument: u64) -> Result<(), Errno> {
         // Only 32-bit processors can get sizes beyond their address space.
         let argument = libc::c_ulong::try_from(argument).map_err(|_| Errno::OVERFLOW)?;
         // SAFETY: these operations take a number, and access no memory of this program. The socket's is that
         // of an open one, of which the kernel takes a reference of its own.
-        unsafe { rustix::ioctl::ioctl(&self.device, Number::<OPERATION>(argument)) }
+        unsafe { rustix::ioctl::ioctl(&self.device, IntegerIoctl::<OPERATION>(argument)) }
     }
 }
 
 impl Drop for NbdDevice {
     fn drop(&mut self) {
         // Releases a device that never ran, or that has stopped.
-        let _ = self.control::<CLEAR_SOCKET>(0);
+        let _ = self.ioctl::<CLEAR_SOCKET>(0);
     }
 }

@@ -63,16 +63,16 @@ impl Tap {
         let file = File::options().read(true).write(true).open(DEVICE).context(&operation)?;
         rustix::io::ioctl_fionbio(&file, true).context(&operation)?;
         let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR | IFF_TUN_EXCL;
-        let mut request = request(name)?;
-        request.ifr_ifru.ifru_flags = flags as libc::c_short;
-        // SAFETY: this operation reads and writes one `struct ifreq`, which `request` is, whole.
-        unsafe { rustix::ioctl::ioctl(&file, Updater::<SET_INTERFACE, libc::ifreq>::new(&mut request)) }
+        let mut ifreq = new_ifreq(name)?;
+        ifreq.ifr_ifru.ifru_flags = flags as libc::c_short;
+        // SAFETY: this operation reads and writes one `struct ifreq`, which `ifreq` is, whole.
+        unsafe { rustix::ioctl::ioctl(&file, Updater::<SET_INTERFACE, libc::ifreq>::new(&mut ifreq)) }
             .context(&operation)?;
         set::<SET_HEADER_BYTES>(&file, HEADER_BYTES as libc::c_int, &operation)?;
         set::<SET_LITTLE_ENDIAN>(&file, 1, &operation)?;
         set::<SET_CARRIER>(&file, 0, &operation)?;
         // SAFETY: this operation takes a number, and nothing that it points to.
-        unsafe { rustix::ioctl::ioctl(&file, Number::<SET_OFFLOAD>(OFFLOADS)) }.context(&operation)?;
+        unsafe { rustix::ioctl::ioctl(&file, IntegerIoctl::<SET_OFFLOAD>(OFFLOADS)) }.context(&operation)?;
         Ok(Tap { file, interface: Interface::named(name)? })
     }
 
@@ -140,13 +140,13 @@ impl Interface {
     /// # Errors
     /// An error of the kernel.
     pub fn set_hardware_address(&self, address: [u8; 6]) -> Result<(), OsError> {
-        let mut request = request(&self.name)?;
+        let mut ifreq = new_ifreq(&self.name)?;
         let mut hardware = libc::sockaddr { sa_family: libc::ARPHRD_ETHER, sa_data: [0; 14] };
         for (to, from) in hardware.sa_data.iter_mut().zip(address) {
             *to = from as libc::c_char;
         }
-        request.ifr_ifru.ifru_hwaddr = hardware;
-        self.ask::<{ libc::SIOCSIFHWADDR as Opcode }>(&mut request, "set the hardware address")
+        ifreq.ifr_ifru.ifru_hwaddr = hardware;
+        self.ioctl::<{ libc::SIOCSIFHWADDR as Opcode }>(&mut ifreq, "set the hardware address")
     }
 
     /// Sets the maximum length of an IP packet, within [`MTU`].
@@ -154,9 +154,9 @@ impl Interface {
     /// # Errors
     /// `EINVAL` outside of that range.
     pub fn set_mtu(&self, bytes: u32) -> Result<(), OsError> {
-        let mut request = request(&self.name)?;
-        request.ifr_ifru.ifru_mtu = i32::try_from(bytes).unwrap_or(i32::MAX);
-        self.ask::<{ libc::SIOCSIFMTU as Opcode }>(&mut request, "set the MTU")
+        let mut ifreq = new_ifreq(&self.name)?;
+        ifreq.ifr_ifru.ifru_mtu = i32::try_from(bytes).unwrap_or(i32::MAX);
+        self.ioctl::<{ libc::SIOCSIFMTU as Opcode }>(&mut ifreq, "set the MTU")
     }
 
     /// Assigns an address in a network with a prefix of `prefix` bits.
@@ -164,13 +164,13 @@ impl Interface {
     /// # Errors
     /// An error of the kernel.
     pub fn set_address(&self, address: Ipv4Addr, prefix: u8) -> Result<(), OsError> {
-        let mut asked = request(&self.name)?;
-        asked.ifr_ifru.ifru_addr = internet(address);
-        self.ask::<{ libc::SIOCSIFADDR as Opcode }>(&mut asked, "set the address")?;
+        let mut ifreq = new_ifreq(&self.name)?;
+        ifreq.ifr_ifru.ifru_addr = socket_address(address);
+        self.ioctl::<{ libc::SIOCSIFADDR as Opcode }>(&mut ifreq, "set the address")?;
         let mask = u32::MAX.checked_shl(32 - u32::from(prefix.min(32))).unwrap_or(0);
-        let mut asked = request(&self.name)?;
-        asked.ifr_ifru.ifru_netmask = internet(Ipv4Addr::from_bits(mask));
-        self.ask::<{ libc::SIOCSIFNETMASK as Opcode }>(&mut asked, "set the netmask")
+        let mut ifreq = new_ifreq(&self.name)?;
+        ifreq.ifr_ifru.ifru_netmask = socket_address(Ipv4Addr::from_bits(mask));
+        self.ioctl::<{ libc::SIOCSIFNETMASK as Opcode }>(&mut ifreq, "set the netmask")
     }
 
     /// Switches the device on.
@@ -178,15 +178,15 @@ impl Interface {
     /// # Errors
     /// An error of the kernel.
     pub fn bring_up(&self) -> Result<(), OsError> {
-        let mut request = request(&self.name)?;
-        request.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
-        self.ask::<{ libc::SIOCSIFFLAGS as Opcode }>(&mut request, "switch on the device")
+        let mut ifreq = new_ifreq(&self.name)?;
+        ifreq.ifr_ifru.ifru_flags = (libc::IFF_UP | libc::IFF_RUNNING) as libc::c_short;
+        self.ioctl::<{ libc::SIOCSIFFLAGS as Opcode }>(&mut ifreq, "switch on the device")
     }
 
-    fn ask<const OPERATION: Opcode>(&self, request: &mut libc::ifreq, what: &str) -> Result<(), OsError> {
+    fn ioctl<const OPERATION: Opcode>(&self, ifreq: &mut libc::ifreq, what: &str) -> Result<(), OsError> {
         // SAFETY: these operations read one `struct ifreq`, which this is, whole; all its bytes are
         // initialised.
-        unsafe { rustix::ioctl::ioctl(&self.socket, Updater::<OPERATION, libc::ifreq>::new(request)) }
+        unsafe { rustix::ioctl::ioctl(&self.socket, Updater::<OPERATION, libc::ifreq>::new(ifreq)) }
             .context(&format!("{what} of {}", self.name))
     }
 }
@@ -208,10 +208,10 @@ fn set<const OPERATION: Opcode>(file: &File, value: libc::c_int, operation: &str
 }
 
 /// An ioctl whose argument is passed by value.
-pub(super) struct Number<const OPERATION: Opcode>(pub(super) libc::c_ulong);
+pub(super) struct IntegerIoctl<const OPERATION: Opcode>(pub(super) libc::c_ulong);
 
 // SAFETY: the argument is a number, and the kernel accesses no memory of this program.
-unsafe impl<const OPERATION: Opcode> rustix::ioctl::Ioctl for Number<OPERATION> {
+unsafe impl<const OPERATION: Opcode> rustix::ioctl::Ioctl for IntegerIoctl<OPERATION> {
     type Output = ();
 
     const IS_MUTATING: bool = false;
@@ -233,23 +233,23 @@ unsafe impl<const OPERATION: Opcode> rustix::ioctl::Ioctl for Number<OPERATION> 
 }
 
 /// Returns a zeroed request about the device of this name.
-fn request(name: &str) -> Result<libc::ifreq, OsError> {
+fn new_ifreq(name: &str) -> Result<libc::ifreq, OsError> {
     // The kernel would expand a name with a percent sign as a pattern.
-    let unfit = |byte: u8| byte.is_ascii_whitespace() || matches!(byte, 0 | b'/' | b':' | b'%');
+    let is_invalid = |byte: u8| byte.is_ascii_whitespace() || matches!(byte, 0 | b'/' | b':' | b'%');
     let length = 1..=MAX_NAME_BYTES;
-    if !length.contains(&name.len()) || name == "." || name == ".." || name.bytes().any(unfit) {
+    if !length.contains(&name.len()) || name == "." || name == ".." || name.bytes().any(is_invalid) {
         return Err(OsError::new(format!("name a network device {name:?}"), Errno::INVAL));
     }
     // SAFETY: a structure of numbers, of which any bits, zero too, are values.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+    let mut ifreq: libc::ifreq = unsafe { std::mem::zeroed() };
+    for (to, from) in ifreq.ifr_name.iter_mut().zip(name.bytes()) {
         *to = from as libc::c_char;
     }
-    Ok(request)
+    Ok(ifreq)
 }
 
 /// Returns an address as a `struct sockaddr_in` in network byte order.
-fn internet(address: Ipv4Addr) -> libc::sockaddr {
+fn socket_address(address: Ipv4Addr) -> libc::sockaddr {
     let mut socket = libc::sockaddr { sa_family: libc::AF_INET as libc::sa_family_t, sa_data: [0; 14] };
     for (to, from) in socket.sa_data[2..].iter_mut().zip(address.octets()) {
         *to = from as libc::c_char;
@@ -264,11 +264,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_card_is_there_until_it_is_dropped() {
+    fn interface_exists_until_dropped() {
         let name = format!("tap{}", std::process::id());
         let tap = match Tap::create(&name) {
             Ok(tap) => tap,
-            Err(error) => return crate::unsupported(&format!("network devices of programs: {error}")),
+            Err(error) => return crate::report_unsupported(&format!("network devices of programs: {error}")),
         };
         assert_eq!(Tap::create(&name).unwrap_err().errno, Errno::BUSY);
         tap.interface().set_hardware_address([2, 0, 0, 0, 0, 7]).unwrap();
@@ -277,17 +277,19 @@ mod tests {
         tap.interface().bring_up().unwrap();
         assert_eq!(tap.interface().set_mtu(*MTU.end() + 1).unwrap_err().errno, Errno::INVAL);
         // `/sys` may belong to another network namespace.
-        let asked = |fill: fn(&Tap, &mut libc::ifreq)| {
-            let mut asked = request(&name).unwrap();
-            fill(&tap, &mut asked);
-            asked
+        let query = |fill: fn(&Tap, &mut libc::ifreq)| {
+            let mut ifreq = new_ifreq(&name).unwrap();
+            fill(&tap, &mut ifreq);
+            ifreq
         };
-        let mtu = asked(|tap, asked| tap.interface.ask::<{ libc::SIOCGIFMTU as Opcode }>(asked, "").unwrap());
+        let mtu =
+            query(|tap, ifreq| tap.interface.ioctl::<{ libc::SIOCGIFMTU as Opcode }>(ifreq, "").unwrap());
         // SAFETY: any bits are a number.
         assert_eq!(unsafe { mtu.ifr_ifru.ifru_mtu }, 9000);
         let is_running = || {
-            let flags =
-                asked(|tap, asked| tap.interface.ask::<{ libc::SIOCGIFFLAGS as Opcode }>(asked, "").unwrap());
+            let flags = query(|tap, ifreq| {
+                tap.interface.ioctl::<{ libc::SIOCGIFFLAGS as Opcode }>(ifreq, "").unwrap();
+            });
             // SAFETY: as above.
             let flags = unsafe { flags.ifr_ifru.ifru_flags };
             libc::c_int::from(flags) & libc::IFF_RUNNING != 0
@@ -315,10 +317,10 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_not() {
+    fn invalid_names_are_refused() {
         for name in ["", ".", "..", "a/b", "a b", "tap%d", "a\0", "sixteen-bytes-xx"] {
-            assert_eq!(request(name).unwrap_err().errno, Errno::INVAL, "{name:?}");
+            assert_eq!(new_ifreq(name).unwrap_err().errno, Errno::INVAL, "{name:?}");
         }
-        assert!(request("fifteen-bytes-x").is_ok());
+        assert!(new_ifreq("fifteen-bytes-x").is_ok());
     }
 }

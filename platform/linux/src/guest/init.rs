@@ -11,10 +11,10 @@ use rustix::process::{Pid, WaitOptions, WaitStatus};
 use rustix::system::RebootCommand;
 
 use crate::error::{Context, OsError};
-use crate::process::Ended;
+use crate::process::ExitOutcome;
 
 /// Folder of the boot image with the node's own files, apart from those of users.
-pub const OWN: &str = "/tombolo";
+pub const TOMBOLO_DIR: &str = "/tombolo";
 
 /// Folder of the boot image with the kernel's modules and their load order.
 pub const MODULES: &str = "/tombolo/modules";
@@ -47,7 +47,7 @@ pub const MODULE_ORDER: &str = "order";
 pub const BUSYBOX: &str = "/tombolo/busybox";
 
 /// Minimum lifetime of a shell that is restarted: one that ends earlier has no working console.
-pub const SHELL_LIFE: Duration = Duration::from_secs(1);
+pub const MIN_SHELL_LIFETIME: Duration = Duration::from_secs(1);
 
 /// The search path for programs.
 pub const PATH: &str = "/usr/bin:/bin";
@@ -118,7 +118,7 @@ pub fn load_modules(directory: &Path) -> Result<(), OsError> {
 }
 
 /// Mounts `disk` as the root, with any file system type that the kernel supports. Moves the file systems of
-/// [`mount_file_systems`] and the folder [`OWN`] there and creates missing mount points.
+/// [`mount_file_systems`] and the folder [`TOMBOLO_DIR`] there and creates missing mount points.
 ///
 /// # Errors
 /// `ENODEV` if there is no such disk within 10 s, `EINVAL` if it has no file system that the kernel knows, or
@@ -135,11 +135,11 @@ pub fn switch_root(disk: &str) -> Result<(), OsError> {
     mount_disk(disk)?;
     // Nested mounts such as /dev/pts move with their parents.
     let tops = ["/proc", "/sys", "/dev", "/tmp", "/run"];
-    for folder in tops.into_iter().chain([OWN]) {
+    for folder in tops.into_iter().chain([TOMBOLO_DIR]) {
         let target = format!("{NEW_ROOT}{folder}");
         std::fs::create_dir_all(&target).context(&format!("create {folder} in the root on {disk}"))?;
         let operation = format!("move {folder} to the root on {disk}");
-        match folder == OWN {
+        match folder == TOMBOLO_DIR {
             true => rustix::mount::mount_bind_recursive(folder, &target).context(&operation)?,
             false => rustix::mount::mount_move(folder, &target).context(&operation)?,
         }
@@ -154,7 +154,7 @@ pub fn switch_root(disk: &str) -> Result<(), OsError> {
 fn mount_disk(disk: &str) -> Result<(), OsError> {
     let known = std::fs::read_to_string("/proc/filesystems").context("read the kernel's file systems")?;
     let mut last = Errno::INVAL;
-    for kind in kinds_of_disks(&known) {
+    for kind in disk_file_systems(&known) {
         match rustix::mount::mount(disk, NEW_ROOT, kind, MountFlags::empty(), None) {
             Ok(()) => return Ok(()),
             Err(Errno::INVAL) => {}
@@ -165,7 +165,7 @@ fn mount_disk(disk: &str) -> Result<(), OsError> {
 }
 
 /// Returns the disk file systems listed in `/proc/filesystems`.
-fn kinds_of_disks(known: &str) -> impl Iterator<Item = &str> {
+fn disk_file_systems(known: &str) -> impl Iterator<Item = &str> {
     known.lines().filter(|line| !line.starts_with("nodev")).map(str::trim).filter(|kind| !kind.is_empty())
 }
 
@@ -211,7 +211,7 @@ impl Parameters {
 }
 
 /// Function that creates the command for a shell, with the console opened for it.
-pub type MakeShell = fn() -> Result<Command, OsError>;
+pub type ShellFactory = fn() -> Result<Command, OsError>;
 
 /// Returns a shell on the serial console, with job control.
 ///
@@ -235,11 +235,11 @@ pub fn console_shell() -> Result<Command, OsError> {
 /// do. `main` is a separate process so that it can wait for its own children.
 ///
 /// The command created by `shell`, if given, runs beside it and is restarted after each end, provided that it
-/// lived for at least [`SHELL_LIFE`]; see [`console_shell`].
+/// lived for at least [`MIN_SHELL_LIFETIME`]; see [`console_shell`].
 ///
 /// # Errors
 /// An error of the kernel. A shell that does not start is not an error.
-pub fn supervise(main: &mut Command, shell: Option<MakeShell>) -> Result<Ended, OsError> {
+pub fn supervise(main: &mut Command, shell: Option<ShellFactory>) -> Result<ExitOutcome, OsError> {
     let child = main.spawn().context(&format!("start {}", main.get_program().to_string_lossy()))?;
     let main_pid = Pid::from_child(&child);
     // Created anew each time: the console hangs up on all its users when the shell ends.
@@ -250,9 +250,9 @@ pub fn supervise(main: &mut Command, shell: Option<MakeShell>) -> Result<Ended, 
     let mut running_shell = start_shell();
     loop {
         match rustix::process::wait(WaitOptions::empty()) {
-            Ok(Some((pid, status))) if pid == main_pid => return Ok(ended(status)),
+            Ok(Some((pid, status))) if pid == main_pid => return Ok(exit_outcome(status)),
             Ok(Some((pid, _))) if running_shell.is_some_and(|(shell, _)| shell == pid) => {
-                running_shell = running_shell.filter(|(_, since)| since.elapsed() >= SHELL_LIFE);
+                running_shell = running_shell.filter(|(_, since)| since.elapsed() >= MIN_SHELL_LIFETIME);
                 if running_shell.is_some() {
                     running_shell = start_shell();
                 }
@@ -263,10 +263,10 @@ pub fn supervise(main: &mut Command, shell: Option<MakeShell>) -> Result<Ended, 
     }
 }
 
-fn ended(status: WaitStatus) -> Ended {
+fn exit_outcome(status: WaitStatus) -> ExitOutcome {
     match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => Ended::Exited(code as u8),
-        (None, signal) => Ended::Signalled(signal.unwrap_or(0) as u8),
+        (Some(code), _) => ExitOutcome::Exited(code as u8),
+        (None, signal) => ExitOutcome::Signalled(signal.unwrap_or(0) as u8),
     }
 }
 
@@ -303,7 +303,7 @@ mod tests {
     #[test]
     fn kinds_of_disks_are_those_with_a_device() {
         let known = "nodev\tsysfs\nnodev\ttmpfs\n\text3\n\text4\n\n";
-        assert_eq!(kinds_of_disks(known).collect::<Vec<_>>(), ["ext3", "ext4"]);
+        assert_eq!(disk_file_systems(known).collect::<Vec<_>>(), ["ext3", "ext4"]);
     }
 
     #[test]

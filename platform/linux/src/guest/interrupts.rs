@@ -27,7 +27,7 @@ impl Interrupts {
     /// # Errors
     /// [`GuestError`].
     pub fn open(window: &WindowDevice) -> Result<Self, GuestError> {
-        let source = match pending::is_needed(window) {
+        let source = match pending::must_poll(window) {
             true => Source::Pending(PendingBits::open(window)?),
             false => Source::Vfio(vfio::Interrupts::open(window)?),
         };

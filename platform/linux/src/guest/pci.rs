@@ -205,7 +205,7 @@ impl Registers {
     pub fn ring(&self, peer: u16, vector: u16) {
         let value = u32::from(peer) << 16 | u32::from(vector);
         // The store to the device is not ordered after earlier stores to normal memory by itself.
-        order_before_device();
+        device_write_barrier();
         // SAFETY: as in `iv_position`; the device accepts any value.
         unsafe { self.page.add(DOORBELL).cast::<u32>().write_volatile(value.to_le()) };
     }
@@ -213,7 +213,7 @@ impl Registers {
 
 /// Makes earlier stores to memory visible before later stores to a device.
 #[inline]
-fn order_before_device() {
+fn device_write_barrier() {
     #[cfg(target_arch = "aarch64")]
     // SAFETY: a barrier instruction; it touches neither memory nor registers.
     unsafe {

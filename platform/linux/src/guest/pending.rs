@@ -156,8 +156,8 @@ impl Vectors {
         unsafe { self.start.add(at).cast::<u32>().write_volatile(value.to_le()) };
     }
 
-    /// Clears the pending bits and calls `heard` for each vector that was set.
-    fn take(&self, mut heard: impl FnMut(usize)) -> bool {
+    /// Clears the pending bits and calls `on_vector` for each vector that was set.
+    fn take(&self, mut on_vector: impl FnMut(usize)) -> bool {
         let count = self.capability.vectors();
         let mut any = false;
         for word in 0..count.div_ceil(32) {
@@ -171,7 +171,7 @@ impl Vectors {
                     // the signal that follows stands for both.
                     self.mask(vector, false);
                     self.mask(vector, true);
-                    heard(vector);
+                    on_vector(vector);
                     any = true;
                 }
             }
@@ -243,7 +243,7 @@ fn poll(vectors: &Vectors, counters: &[OwnedFd], stop: &AtomicBool) {
 
 /// Returns whether [`PendingBits`] must replace the driver: the device is not behind an IOMMU, or the kernel
 /// lacks the driver.
-pub(super) fn is_needed(window: &WindowDevice) -> bool {
+pub(super) fn must_poll(window: &WindowDevice) -> bool {
     !window.sysfs().join("iommu_group").exists() || !Path::new("/sys/bus/pci/drivers/vfio-pci").exists()
 }
 
@@ -292,7 +292,7 @@ mod tests {
 
     /// Uses memory, which keeps written values, as the device's BAR.
     #[test]
-    fn what_is_pending_is_taken_by_vector() {
+    fn pending_bits_are_taken_by_vector() {
         let capability = Capability { at: 0, control: 39, bar: 1, table: 0, pending: 0x800 };
         let mut memory = vec![0_u64; 0x1000 / 8];
         memory[0x800 / 8] = 1 | 1 << 31 | 1 << 32 | 1 << 39 | 1 << 40;
@@ -301,9 +301,9 @@ mod tests {
             length: 0x1000,
             capability,
         });
-        let mut heard = Vec::new();
-        assert!(vectors.take(|vector| heard.push(vector)));
-        assert_eq!(heard, [0, 31, 32, 39], "the device has 40");
+        let mut on_vector = Vec::new();
+        assert!(vectors.take(|vector| on_vector.push(vector)));
+        assert_eq!(on_vector, [0, 31, 32, 39], "the device has 40");
         assert_eq!(memory[31 * 2 + 1] >> 32, u64::from(MASKED), "masked again");
         memory[0x800 / 8] = 0;
         assert!(!vectors.take(|_| panic!("nothing is pending")));

@@ -27,7 +27,7 @@ pub const STREAMS: &str = "tombolo.streams";
 pub const LINK: (&str, &str) = ("tombolo.link", "ports");
 
 /// Polling period for a port that does not exist yet.
-const LOOK_PERIOD: Duration = Duration::from_millis(2);
+const POLL_PERIOD: Duration = Duration::from_millis(2);
 
 /// Waits for the port with this name to exist and to be open in the emulator, and opens it non-blocking.
 ///
@@ -36,7 +36,7 @@ const LOOK_PERIOD: Duration = Duration::from_millis(2);
 pub fn open(name: &str, deadline: Deadline) -> Result<OwnedFd, GuestError> {
     let expired = || GuestError::NoPort { name: name.to_owned() };
     let wait = || {
-        std::thread::sleep(LOOK_PERIOD);
+        std::thread::sleep(POLL_PERIOD);
         if deadline.passed() { Err(expired()) } else { Ok(()) }
     };
     let path = loop {

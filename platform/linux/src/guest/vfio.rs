@@ -65,7 +65,7 @@ impl Interrupts {
         let container = open_container()?;
         let group = open_group(window, &group_number, &container)?;
         let device = open_device(window, &group)?;
-        become_bus_master(&device)?;
+        enable_bus_master(&device)?;
         let vectors = vector_count(&device)?;
         if vectors == 0 {
             return Err(GuestError::NoInterrupts { address: window.address().to_owned() });
@@ -157,11 +157,11 @@ fn open_device(window: &WindowDevice, group: &OwnedFd) -> Result<OwnedFd, OsErro
 
 /// Enables bus mastering, so that the device can send message interrupts. vfio starts every device with it
 /// off, and then interrupts are lost silently.
-fn become_bus_master(device: &OwnedFd) -> Result<(), OsError> {
+fn enable_bus_master(device: &OwnedFd) -> Result<(), OsError> {
     // struct vfio_region_info: argsz, flags, index, cap_offset, then size and offset of 64 bits.
     let mut info = [0_u64; 4];
-    info[0] = two_words(32, 0);
-    info[1] = two_words(CONFIG_REGION, 0);
+    info[0] = pack_u32_pair(32, 0);
+    info[1] = pack_u32_pair(CONFIG_REGION, 0);
     // SAFETY: the structure has the 32 bytes that it states, and may be written.
     unsafe { call(device, DEVICE_GET_REGION_INFO, info.as_mut_ptr().cast()) }
         .context("find the window's configuration")?;
@@ -174,7 +174,7 @@ fn become_bus_master(device: &OwnedFd) -> Result<(), OsError> {
 }
 
 /// Packs two consecutive 32-bit fields into one word.
-const fn two_words(first: u32, second: u32) -> u64 {
+const fn pack_u32_pair(first: u32, second: u32) -> u64 {
     let (a, b) = (first.to_ne_bytes(), second.to_ne_bytes());
     u64::from_ne_bytes([a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]])
 }
@@ -243,7 +243,7 @@ mod tests {
         let numbers: Vec<u32> = counters.iter().map(|fd| fd.as_raw_fd() as u32).collect();
         assert_eq!(irq_set(&counters), [28, 0x24, 2, 0, 2, numbers[0], numbers[1]]);
         assert_eq!(DEVICE_SET_IRQS, 0x3b6e);
-        let bytes = two_words(32, 7).to_ne_bytes();
+        let bytes = pack_u32_pair(32, 7).to_ne_bytes();
         assert_eq!((&bytes[..4], &bytes[4..]), (&32_u32.to_ne_bytes()[..], &7_u32.to_ne_bytes()[..]));
     }
 }

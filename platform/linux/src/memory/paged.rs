@@ -41,7 +41,7 @@ struct Range {
 struct RangeAndMode {
     range: Range,
     mode: u64,
-    answer: i64,
+    result: i64,
 }
 
 /// `struct uffdio_writeprotect`.
@@ -174,7 +174,7 @@ impl PagedMemory {
         let mut register = RangeAndMode {
             range: Range { start: address as u64, length_bytes: length_bytes as u64 },
             mode: MODE_MISSING | MODE_WRITE_PROTECT | MODE_MINOR,
-            answer: 0,
+            result: 0,
         };
         // SAFETY: the structure is the kernel's for this operation and outlives the call. The range was just
         // mapped, and no code has its address.
@@ -309,7 +309,7 @@ impl PagedMemory {
         // The page must be in the file; an access through the alias allocates it.
         let _ = self.alias.words().get(self.offset_bytes(page) / 8).map(|word| word.load(Ordering::Relaxed));
         let mode = if writable { 0 } else { CONTINUE_WRITE_PROTECTED };
-        let mut request = RangeAndMode { range: self.range_of(page), mode, answer: 0 };
+        let mut request = RangeAndMode { range: self.range_of(page), mode, result: 0 };
         loop {
             // SAFETY: the structure is the kernel's for this operation and outlives the call, which maps a
             // page of the file in the range, whose accesses are atomic.
@@ -367,7 +367,7 @@ impl PagedMemory {
         }
         // A leftover write-protection mark would make the kernel refuse.
         let _ = self.write_protect(page, false);
-        let mut request = RangeAndMode { range: self.range_of(page), mode: 0, answer: 0 };
+        let mut request = RangeAndMode { range: self.range_of(page), mode: 0, result: 0 };
         loop {
             // SAFETY: the structure is the kernel's for this operation and outlives the call.
             let done = unsafe {
@@ -495,7 +495,7 @@ fn open() -> Result<(OwnedFd, bool, u64), Unavailable> {
     // A descriptor reports its features only once, and cannot request others afterwards.
     let (probe, _) = open_raw()?;
     let mut api = Api { api: API_VERSION, features: 0, ioctls: 0 };
-    shake_hands(&probe, &mut api)?;
+    negotiate_api(&probe, &mut api)?;
     drop(probe);
     let offered = api.features;
     for (feature, what) in NEEDED {
@@ -509,11 +509,11 @@ fn open() -> Result<(OwnedFd, bool, u64), Unavailable> {
     let needed = NEEDED.iter().fold(0, |all, (feature, _)| all | feature);
     let features = needed | (offered & FEATURE_POISON);
     let (faults, user_mode_only) = open_raw()?;
-    shake_hands(&faults, &mut Api { api: API_VERSION, features, ioctls: 0 })?;
+    negotiate_api(&faults, &mut Api { api: API_VERSION, features, ioctls: 0 })?;
     Ok((faults, user_mode_only, features))
 }
 
-fn shake_hands(faults: &OwnedFd, api: &mut Api) -> Result<(), OsError> {
+fn negotiate_api(faults: &OwnedFd, api: &mut Api) -> Result<(), OsError> {
     // SAFETY: the structure is the kernel's for this operation and outlives the call.
     unsafe { rustix::ioctl::ioctl(faults, Updater::<API, Api>::new(api)) }.context("set up userfaultfd")
 }
@@ -528,7 +528,7 @@ fn open_raw() -> Result<(OwnedFd, bool), Unavailable> {
         Err(errno) => return Err(OsError::new("open userfaultfd", errno).into()),
     }
     if let Ok(device) = File::options().read(true).write(true).open("/dev/userfaultfd")
-        && let Some(faults) = open_of_device(&device, flags)
+        && let Some(faults) = open_with_device(&device, flags)
     {
         return Ok((faults, false));
     }
@@ -540,7 +540,7 @@ fn open_raw() -> Result<(OwnedFd, bool), Unavailable> {
     }
 }
 
-fn open_of_device(device: &File, flags: UserfaultfdFlags) -> Option<OwnedFd> {
+fn open_with_device(device: &File, flags: UserfaultfdFlags) -> Option<OwnedFd> {
     // SAFETY: the operation takes flags by value and returns a new descriptor, which nothing else owns.
     let raw = unsafe { libc::ioctl(std::os::fd::AsRawFd::as_raw_fd(device), NEW as _, flags.bits()) };
     // SAFETY: as above.
@@ -560,7 +560,7 @@ mod tests {
         match PagedMemory::create(address, pages) {
             Ok(memory) => Some(memory),
             Err(error @ (Unavailable::NoSystemCall | Unavailable::Forbidden | Unavailable::Lacks(_))) => {
-                crate::unsupported(&format!("memory with pages of its own: {error}"));
+                crate::report_unsupported(&format!("memory with pages of its own: {error}"));
                 None
             }
             Err(error) => panic!("{error}"),
@@ -666,7 +666,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_that_is_revoked_ends_who_waits_in_it() {
+    fn revoked_range_kills_waiting_process() {
         const CHILD: &str = "TOMBOLO_TEST_REVOKED";
         if std::env::var_os(CHILD).is_some() {
             let paged = create(0x2500_0000_0000, 2).expect("as before");
@@ -680,13 +680,13 @@ mod tests {
             std::process::exit(0);
         }
         if create(0x2600_0000_0000, 1).is_some() {
-            let signal = end_of_child("a_range_that_is_revoked_ends_who_waits_in_it", CHILD);
+            let signal = end_of_child("revoked_range_kills_waiting_process", CHILD);
             assert_eq!(signal, Some(libc::SIGSEGV));
         }
     }
 
     #[test]
-    fn a_page_that_is_poisoned_ends_who_accesses_it() {
+    fn poisoned_page_kills_accessing_process() {
         const CHILD: &str = "TOMBOLO_TEST_POISONED";
         if std::env::var_os(CHILD).is_some() {
             let paged = create(0x2300_0000_0000, 2).expect("as before");
@@ -701,7 +701,7 @@ mod tests {
         if create(0x2400_0000_0000, 1).is_none() {
             return;
         }
-        let signal = end_of_child("a_page_that_is_poisoned_ends_who_accesses_it", CHILD);
+        let signal = end_of_child("poisoned_page_kills_accessing_process", CHILD);
         assert!(matches!(signal, Some(libc::SIGBUS | libc::SIGSEGV)), "{signal:?}");
     }
 }

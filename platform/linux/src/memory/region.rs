@@ -10,7 +10,7 @@ use crate::error::{Context, OsError};
 
 /// Properties of a region's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Making {
+pub struct RegionOptions {
     /// Page size in bytes, a power of two; 0 for the default.
     pub huge_page_bytes: u64,
     /// NUMA node to allocate on.
@@ -28,13 +28,13 @@ const BIND: libc::c_long = 2;
 /// # Errors
 /// An error of the kernel: too many open files; no huge pages of that size, or too few reserved
 /// (`/sys/kernel/mm/hugepages`); no such NUMA node.
-pub fn create_region(name: &str, length_bytes: u64, making: Making) -> Result<OwnedFd, OsError> {
+pub fn create_region(name: &str, length_bytes: u64, options: RegionOptions) -> Result<OwnedFd, OsError> {
     let mut flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-    if making.huge_page_bytes != 0 {
-        let length = MemfdFlags::from_bits_retain(making.huge_page_bytes.ilog2() << HUGE_SHIFT);
+    if options.huge_page_bytes != 0 {
+        let length = MemfdFlags::from_bits_retain(options.huge_page_bytes.ilog2() << HUGE_SHIFT);
         flags |= MemfdFlags::HUGETLB | length;
     }
-    let what = match making.huge_page_bytes {
+    let what = match options.huge_page_bytes {
         0 => "create memory for a region".to_owned(),
         bytes => format!(
             "create memory for a region in pages of {bytes} bytes (reserve them in /sys/kernel/mm/hugepages)"
@@ -44,8 +44,8 @@ pub fn create_region(name: &str, length_bytes: u64, making: Making) -> Result<Ow
     rustix::fs::ftruncate(&file, length_bytes).context(&what)?;
     rustix::fs::fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW)
         .context("seal memory of a region")?;
-    if making.huge_page_bytes != 0 || making.numa_node.is_some() {
-        reserve_pages(&file, length_bytes, making.numa_node).map_err(|errno| OsError::new(what, errno))?;
+    if options.huge_page_bytes != 0 || options.numa_node.is_some() {
+        reserve_pages(&file, length_bytes, options.numa_node).map_err(|errno| OsError::new(what, errno))?;
     }
     Ok(file)
 }
@@ -90,7 +90,7 @@ fn last_errno() -> Errno {
 ///
 /// # Errors
 /// An error of the kernel.
-pub fn open_to_read(file: impl AsFd) -> Result<OwnedFd, OsError> {
+pub fn open_read_only(file: impl AsFd) -> Result<OwnedFd, OsError> {
     let path = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
     rustix::fs::open(path, OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()).context("open memory read-only")
 }
@@ -119,7 +119,7 @@ mod tests {
     use crate::memory::{check_sealed, map};
 
     fn made(length_bytes: u64) -> OwnedFd {
-        create_region("tombolo-test", length_bytes, Making::default()).unwrap()
+        create_region("tombolo-test", length_bytes, RegionOptions::default()).unwrap()
     }
 
     #[test]
@@ -144,17 +144,17 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_had_is_refused() {
-        let odd = Making { huge_page_bytes: 8192, numa_node: None };
+    fn unavailable_memory_is_refused() {
+        let odd = RegionOptions { huge_page_bytes: 8192, numa_node: None };
         assert!(create_region("tombolo-test", 8192, odd).unwrap_err().to_string().contains("hugepages"));
-        let far = Making { huge_page_bytes: 0, numa_node: Some(1023) };
+        let far = RegionOptions { huge_page_bytes: 0, numa_node: Some(1023) };
         assert!(create_region("tombolo-test", 8192, far).is_err());
-        let beyond = Making { huge_page_bytes: 0, numa_node: Some(u16::MAX) };
+        let beyond = RegionOptions { huge_page_bytes: 0, numa_node: Some(u16::MAX) };
         assert_eq!(create_region("tombolo-test", 8192, beyond).unwrap_err().errno, Errno::INVAL);
     }
 
     /// Returns the kernel's line about the mapping of the memory file with this name.
-    fn said_of(name: &str, table: &str) -> Option<String> {
+    fn smaps_of(name: &str, table: &str) -> Option<String> {
         let text = std::fs::read_to_string(table).ok()?;
         let mut lines = text.lines().skip_while(|line| !line.contains(name));
         let first = lines.next()?.to_owned();
@@ -164,49 +164,49 @@ mod tests {
     #[test]
     fn memory_is_bound_to_the_requested_numa_node() {
         if !std::path::Path::new("/sys/devices/system/node/node0").exists() {
-            crate::unsupported("NUMA nodes");
+            crate::report_unsupported("NUMA nodes");
             return;
         }
-        let making = Making { huge_page_bytes: 0, numa_node: Some(0) };
-        let file = match create_region("tombolo-test-numa", 1 << 20, making) {
+        let options = RegionOptions { huge_page_bytes: 0, numa_node: Some(0) };
+        let file = match create_region("tombolo-test-numa", 1 << 20, options) {
             // Containers forbid it, and emulators do not support it.
             Err(error) if matches!(error.errno, Errno::PERM | Errno::NOSYS) => {
-                crate::unsupported(&format!("memory bound to a NUMA node: {error}"));
+                crate::report_unsupported(&format!("memory bound to a NUMA node: {error}"));
                 return;
             }
             made => made.unwrap(),
         };
         let mapped = map(&file, 0, 1 << 20).unwrap();
         mapped.words().iter().for_each(|word| word.store(1, tombolo_base::sync::Ordering::Relaxed));
-        let said = said_of("tombolo-test-numa", "/proc/self/numa_maps").unwrap();
-        let line = said.lines().next().unwrap();
+        let smaps = smaps_of("tombolo-test-numa", "/proc/self/numa_maps").unwrap();
+        let line = smaps.lines().next().unwrap();
         assert!(line.contains("bind") && line.contains("N0=256"), "{line}");
     }
 
     #[test]
-    fn huge_pages_are_huge_and_there_are_as_many_as_are_reserved() {
+    fn huge_pages_have_their_size_and_are_limited() {
         const PAGE_BYTES: u64 = 2 << 20;
         let free = std::fs::read_to_string("/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages");
         let free: u64 = free.ok().and_then(|free| free.trim().parse().ok()).unwrap_or(0);
         if !(1..=64).contains(&free) {
-            crate::unsupported(&format!(
+            crate::report_unsupported(&format!(
                 "huge pages: {free} of 2 MiB are reserved (/sys/kernel/mm/hugepages), where this takes 1 to 64"
             ));
             return;
         }
-        let making = Making { huge_page_bytes: PAGE_BYTES, numa_node: None };
-        let too_much = create_region("tombolo-test", (free + 1) * PAGE_BYTES, making).unwrap_err();
+        let options = RegionOptions { huge_page_bytes: PAGE_BYTES, numa_node: None };
+        let too_much = create_region("tombolo-test", (free + 1) * PAGE_BYTES, options).unwrap_err();
         assert!(too_much.to_string().contains("hugepages"), "{too_much}");
-        let file = create_region("tombolo-test-huge", free * PAGE_BYTES, making).unwrap();
+        let file = create_region("tombolo-test-huge", free * PAGE_BYTES, options).unwrap();
         let mapped = map(&file, 0, (free * PAGE_BYTES) as usize).unwrap();
         mapped.words().iter().for_each(|word| word.store(1, tombolo_base::sync::Ordering::Relaxed));
-        let said = said_of("tombolo-test-huge", "/proc/self/smaps").unwrap();
-        assert!(said.contains("KernelPageSize:     2048 kB"), "{said}");
+        let smaps = smaps_of("tombolo-test-huge", "/proc/self/smaps").unwrap();
+        assert!(smaps.contains("KernelPageSize:     2048 kB"), "{smaps}");
     }
 
     #[test]
     fn a_descriptor_for_reading_maps_for_reading_alone() {
-        let file = open_to_read(made(4096)).unwrap();
+        let file = open_read_only(made(4096)).unwrap();
         assert_eq!(map(&file, 0, 4096).unwrap_err().errno, Errno::ACCESS);
     }
 }

@@ -73,22 +73,22 @@ pub unsafe fn replace_private(
     }
     let on_stack = 0u8;
     let maps = std::io::BufReader::new(std::fs::File::open("/proc/self/maps").context(WHAT)?);
-    let whole = private_piece(maps, address.addr(), length_bytes)
+    let whole = find_private_mapping(maps, address.addr(), length_bytes)
         .context(WHAT)?
         .ok_or_else(|| OsError::new(WHAT, Errno::INVAL))?;
     // This thread must not block itself.
     if whole.contains(&(&raw const on_stack).addr()) {
         return Err(OsError::new(WHAT, Errno::BUSY));
     }
-    let holder = holder(address, length_bytes).context(WHAT)?;
+    let userfaultfd = open_userfaultfd(address, length_bytes).context(WHAT)?;
     // A signal handler that touched the memory would block this thread forever.
-    let signals = Blocked::all();
-    // From here to the closing of `holder` nothing is allocated or freed: the heap itself may be moved.
+    let signals = SignalsBlocked::all();
+    // From here to the closing of `userfaultfd` nothing is allocated or freed: the heap itself may be moved.
     // SAFETY: by this function's contract, and checked: one mapping of private memory, without this thread's
     // stack.
-    let outcome = unsafe { swap(address.cast(), length_bytes, &file.as_fd(), offset_bytes) };
+    let outcome = unsafe { replace_pages(address.cast(), length_bytes, &file.as_fd(), offset_bytes) };
     // Blocked threads retry, and find the file or the old pages.
-    drop(holder);
+    drop(userfaultfd);
     drop(signals);
     outcome.context(WHAT)
 }
@@ -99,29 +99,29 @@ pub unsafe fn replace_private(
 /// of a virtual machine, the offset is its position on the bus.
 #[must_use]
 pub fn is_mapped(address: usize, length_bytes: usize, file: impl AsFd, offset_bytes: u64) -> bool {
-    let shown = || {
+    let lookup = || {
         let end = address.checked_add(length_bytes)?;
-        let sample = Sample::of(file, offset_bytes).ok()?;
+        let sample = MappedPage::of(file, offset_bytes).ok()?;
         let maps = std::io::BufReader::new(std::fs::File::open("/proc/self/maps").ok()?);
         let lines: Vec<SharedMapping> =
             maps.lines().map_while(Result::ok).filter_map(|line| SharedMapping::of(&line)).collect();
-        let at = |address: usize| lines.iter().find(|shown| shown.range.contains(&address));
+        let at = |address: usize| lines.iter().find(|mapping| mapping.range.contains(&address));
         let (wanted, known) = (at(address)?, at(sample.address.addr())?);
         let same = wanted.file == known.file
             && wanted.offset_of(address)? == known.offset_of(sample.address.addr())?;
         (same && end <= wanted.range.end).then_some(())
     };
-    shown().is_some()
+    lookup().is_some()
 }
 
 /// A page of a file, mapped for the lifetime of this value.
-struct Sample {
+struct MappedPage {
     address: *mut c_void,
     length_bytes: usize,
 }
 
-impl Sample {
-    fn of(file: impl AsFd, offset_bytes: u64) -> rustix::io::Result<Sample> {
+impl MappedPage {
+    fn of(file: impl AsFd, offset_bytes: u64) -> rustix::io::Result<MappedPage> {
         let length_bytes = rustix::param::page_size();
         let protection = ProtFlags::READ | ProtFlags::WRITE;
         // SAFETY: a fresh range that the kernel chooses and no code reads or writes.
@@ -135,11 +135,11 @@ impl Sample {
                 offset_bytes,
             )
         }?;
-        Ok(Sample { address, length_bytes })
+        Ok(MappedPage { address, length_bytes })
     }
 }
 
-impl Drop for Sample {
+impl Drop for MappedPage {
     fn drop(&mut self) {
         // SAFETY: the range of `of`, whose address no other code has. On failure an unused page stays
         // mapped.
@@ -179,7 +179,7 @@ impl SharedMapping {
 /// Returns the mapping of private, anonymous, writable memory that contains the whole range.
 ///
 /// Reads line by line into one buffer: growing a string to the whole list would change the list itself.
-fn private_piece(
+fn find_private_mapping(
     mut maps: impl BufRead,
     start: usize,
     length_bytes: usize,
@@ -187,8 +187,10 @@ fn private_piece(
     let Some(end) = start.checked_add(length_bytes) else { return Ok(None) };
     let mut line = String::with_capacity(256);
     while maps.read_line(&mut line)? > 0 {
-        if let Some(piece) = private_range(&line).filter(|piece| piece.start <= start && end <= piece.end) {
-            return Ok(Some(piece));
+        if let Some(mapping) =
+            private_range(&line).filter(|mapping| mapping.start <= start && end <= mapping.end)
+        {
+            return Ok(Some(mapping));
         }
         line.clear();
     }
@@ -208,11 +210,11 @@ fn private_range(line: &str) -> Option<Range<usize>> {
 }
 
 /// Blocks every access to the range while it has no pages.
-fn holder(address: *mut u8, length_bytes: usize) -> rustix::io::Result<OwnedFd> {
+fn open_userfaultfd(address: *mut u8, length_bytes: usize) -> rustix::io::Result<OwnedFd> {
     let flags = UserfaultfdFlags::CLOEXEC;
     // SAFETY: it is registered for this one range, and closed before the caller's memory is used again.
     let all = unsafe { rustix::mm::userfaultfd(flags) };
-    let holder = match all {
+    let userfaultfd = match all {
         // Unprivileged users may not block the kernel's own accesses.
         // SAFETY: as above.
         Err(Errno::PERM) => unsafe { rustix::mm::userfaultfd(flags | USER_MODE_ONLY) },
@@ -228,10 +230,10 @@ fn holder(address: *mut u8, length_bytes: usize) -> rustix::io::Result<OwnedFd> 
     // SAFETY: the structures are those of the kernel's interface for these operations, and outlive the
     // calls.
     unsafe {
-        rustix::ioctl::ioctl(&holder, Updater::<API, Api>::new(&mut api))?;
-        rustix::ioctl::ioctl(&holder, Updater::<REGISTER, Register>::new(&mut register))?;
+        rustix::ioctl::ioctl(&userfaultfd, Updater::<API, Api>::new(&mut api))?;
+        rustix::ioctl::ioctl(&userfaultfd, Updater::<REGISTER, Register>::new(&mut register))?;
     }
-    Ok(holder)
+    Ok(userfaultfd)
 }
 
 /// Removes the pages, copies their contents into the file, and maps that in their place.
@@ -239,7 +241,7 @@ fn holder(address: *mut u8, length_bytes: usize) -> rustix::io::Result<OwnedFd> 
 /// # Safety
 /// As [`replace_private`]; also, accesses to the range are blocked, and nothing that this thread uses lies
 /// in it.
-unsafe fn swap(
+unsafe fn replace_pages(
     address: *mut c_void,
     length_bytes: usize,
     file: &impl AsFd,
@@ -254,16 +256,16 @@ unsafe fn swap(
         let target =
             rustix::mm::mmap(core::ptr::null_mut(), length_bytes, protection, shared, file, offset_bytes)?;
         // The target address is given explicitly: without it the kernel uses whatever is in a register.
-        let aside = rustix::mm::mmap_anonymous(
+        let relocated = rustix::mm::mmap_anonymous(
             core::ptr::null_mut(),
             length_bytes,
             ProtFlags::empty(),
             MapFlags::PRIVATE | MapFlags::NORESERVE,
         )?;
         let leave = MremapFlags::MAYMOVE | DONTUNMAP;
-        let moved = rustix::mm::mremap_fixed(address, length_bytes, length_bytes, leave, aside);
+        let moved = rustix::mm::mremap_fixed(address, length_bytes, length_bytes, leave, relocated);
         let outcome = moved.and_then(|_| {
-            core::ptr::copy_nonoverlapping(aside.cast::<u8>(), target.cast::<u8>(), length_bytes);
+            core::ptr::copy_nonoverlapping(relocated.cast::<u8>(), target.cast::<u8>(), length_bytes);
             let mapped = rustix::mm::mmap(
                 address,
                 length_bytes,
@@ -273,14 +275,20 @@ unsafe fn swap(
                 offset_bytes,
             );
             if mapped.is_err() {
-                rustix::mm::mremap_fixed(aside, length_bytes, length_bytes, MremapFlags::MAYMOVE, address)?;
+                rustix::mm::mremap_fixed(
+                    relocated,
+                    length_bytes,
+                    length_bytes,
+                    MremapFlags::MAYMOVE,
+                    address,
+                )?;
             } else {
-                rustix::mm::munmap(aside, length_bytes)?;
+                rustix::mm::munmap(relocated, length_bytes)?;
             }
             mapped
         });
         if moved.is_err() {
-            rustix::mm::munmap(aside, length_bytes)?;
+            rustix::mm::munmap(relocated, length_bytes)?;
         }
         rustix::mm::munmap(target, length_bytes)?;
         outcome.map(|_| ())
@@ -288,24 +296,24 @@ unsafe fn swap(
 }
 
 /// Blocks all signals of this thread while this value exists.
-struct Blocked {
+struct SignalsBlocked {
     before: libc::sigset_t,
 }
 
-impl Blocked {
-    fn all() -> Blocked {
+impl SignalsBlocked {
+    fn all() -> SignalsBlocked {
         // SAFETY: a signal set is plain data, filled by the first call; both outlive the calls.
         unsafe {
             let mut all: libc::sigset_t = core::mem::zeroed();
             let mut before: libc::sigset_t = core::mem::zeroed();
             libc::sigfillset(&mut all);
             libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut before);
-            Blocked { before }
+            SignalsBlocked { before }
         }
     }
 }
 
-impl Drop for Blocked {
+impl Drop for SignalsBlocked {
     fn drop(&mut self) {
         // SAFETY: a set that the kernel returned for this thread; the value is not sent to another.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.before, core::ptr::null_mut()) };
@@ -317,7 +325,7 @@ mod tests {
     use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
     use super::*;
-    use crate::memory::{Making, create_region, map};
+    use crate::memory::{RegionOptions, create_region, map};
 
     /// Returns pages for this test, as from `malloc`.
     fn pages(length_bytes: usize) -> *mut u8 {
@@ -346,11 +354,11 @@ mod tests {
     }
 
     fn region(length_bytes: u64) -> OwnedFd {
-        create_region("tombolo-test", length_bytes, Making::default()).unwrap()
+        create_region("tombolo-test", length_bytes, RegionOptions::default()).unwrap()
     }
 
     #[test]
-    fn what_a_program_writes_is_in_the_file_and_the_other_way_round() {
+    fn replaced_memory_is_shared_with_the_file() {
         let length_bytes = 64 << 10;
         let address = pages(length_bytes);
         // SAFETY: the range above is this test's.
@@ -433,7 +441,7 @@ mod tests {
         let file = region(8192);
         let local = [0u8; 16384];
         let page = local.as_ptr().addr().next_multiple_of(4096);
-        let shared = create_region("tombolo-test", 8192, Making::default()).unwrap();
+        let shared = create_region("tombolo-test", 8192, RegionOptions::default()).unwrap();
         // SAFETY: a fresh range that the kernel chooses.
         let mapped = unsafe {
             rustix::mm::mmap(
@@ -464,12 +472,15 @@ mod tests {
 
     #[test]
     fn a_line_of_the_mapping_list_is_parsed() {
-        let shown = SharedMapping::of(
+        let mapping = SharedMapping::of(
             "7f00-9f00 rw-s 8000100000 00:15 4711   /sys/bus/pci/devices/0000:00:02.0/resource2",
         )
         .unwrap();
-        assert_eq!((shown.range.clone(), shown.file.clone()), (0x7f00..0x9f00, ("00:15".to_owned(), 4711)));
-        assert_eq!((shown.offset_of(0x8000), shown.offset_of(0x7eff)), (Some(0x80_0010_0100), None));
+        assert_eq!(
+            (mapping.range.clone(), mapping.file.clone()),
+            (0x7f00..0x9f00, ("00:15".to_owned(), 4711))
+        );
+        assert_eq!((mapping.offset_of(0x8000), mapping.offset_of(0x7eff)), (Some(0x80_0010_0100), None));
         for line in [
             "",
             "1000-2000 rw-p 0 00:00 0",
@@ -482,13 +493,13 @@ mod tests {
     }
 
     #[test]
-    fn a_piece_is_found_in_what_the_kernel_lists() {
+    fn private_mapping_is_found_in_maps() {
         let maps = "1000-3000 rw-p 00000000 00:00 0 \n3000-5000 r--p 00000000 00:00 0\n\
                     7000-9000 rw-p 00000000 00:00 0                          [heap]\n\
                     a000-b000 rw-p 00000000 08:01 42 /lib/x\nc000-d000 rw-s 00000000 00:01 7 /memfd:x\n\
                     e000-f000 rw-p 00000000 00:00 0 [stack]\nbroken line\n";
-        assert_eq!(private_piece(maps.as_bytes(), 0x1000, 0x1000).unwrap(), Some(0x1000..0x3000));
-        assert_eq!(private_piece(maps.as_bytes(), 0x7000, 0x2000).unwrap(), Some(0x7000..0x9000));
+        assert_eq!(find_private_mapping(maps.as_bytes(), 0x1000, 0x1000).unwrap(), Some(0x1000..0x3000));
+        assert_eq!(find_private_mapping(maps.as_bytes(), 0x7000, 0x2000).unwrap(), Some(0x7000..0x9000));
         for (start, length_bytes) in [
             (0x2000, 0x2000),
             (0x3000, 0x1000),
@@ -498,7 +509,11 @@ mod tests {
             (0x5000, 1),
             (usize::MAX, 2),
         ] {
-            assert_eq!(private_piece(maps.as_bytes(), start, length_bytes).unwrap(), None, "{start:x}");
+            assert_eq!(
+                find_private_mapping(maps.as_bytes(), start, length_bytes).unwrap(),
+                None,
+                "{start:x}"
+            );
         }
     }
 }

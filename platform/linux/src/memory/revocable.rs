@@ -16,10 +16,10 @@ use tombolo_base::SharedMemory;
 use tombolo_base::memory::OutOfRange;
 use tombolo_base::sync::{AtomicBool, Ordering, fence};
 
-use crate::copy::{self, CopyError, Loop};
+use crate::copy::{self, CopyError, CopyLoop};
 use crate::error::{Context, OsError};
 use crate::event::{Interest, poll};
-use crate::lock::unpoisoned;
+use crate::lock::lock_unpoisoned;
 use crate::time::Deadline;
 
 /// Options of mapping memory.
@@ -36,28 +36,28 @@ pub struct MapOptions {
 }
 
 /// Foreign memory that is mapped until it is dropped or revoked.
-pub struct Revocable {
+pub struct RevocableMapping {
     address: NonNull<c_void>,
     length_bytes: usize,
     writable: bool,
-    let_go: AtomicBool,
+    released: AtomicBool,
     // Dropped in this order, after the memory itself.
     lifeline: Mutex<Option<OwnedFd>>,
     companion: Mutex<Option<Box<dyn Any + Send + Sync>>>,
 }
 
 // SAFETY: a mapping belongs to the process, not to a thread, and all access through this is atomic.
-unsafe impl Send for Revocable {}
+unsafe impl Send for RevocableMapping {}
 // SAFETY: as above; what is not atomic is behind locks.
-unsafe impl Sync for Revocable {}
+unsafe impl Sync for RevocableMapping {}
 
-impl std::fmt::Debug for Revocable {
+impl std::fmt::Debug for RevocableMapping {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Revocable({} bytes at {:p})", self.length_bytes, self.address)
     }
 }
 
-impl Revocable {
+impl RevocableMapping {
     /// Maps `length_bytes` of `file` at `offset_bytes`, both multiples of the page size, until `lifeline`
     /// is hung up. The size of the file must not shrink: it is sealed (see
     /// [`check_sealed`](super::check_sealed)), or it is a PCI BAR.
@@ -71,7 +71,7 @@ impl Revocable {
         length_bytes: usize,
         options: MapOptions,
         lifeline: OwnedFd,
-    ) -> Result<Arc<Revocable>, OsError> {
+    ) -> Result<Arc<RevocableMapping>, OsError> {
         let mut reserved = Reserved::aligned(length_bytes, options)?;
         let mut flags = MapFlags::SHARED;
         flags.set(MapFlags::FIXED_NOREPLACE, options.address.is_some());
@@ -90,11 +90,11 @@ impl Revocable {
         reserved.iter_mut().for_each(|reserved| reserved.length_bytes = 0);
         let address =
             NonNull::new(address).ok_or_else(|| OsError::new("map memory of a region", Errno::FAULT))?;
-        Ok(Arc::new(Revocable {
+        Ok(Arc::new(RevocableMapping {
             address,
             length_bytes,
             writable: options.writable,
-            let_go: AtomicBool::new(false),
+            released: AtomicBool::new(false),
             lifeline: Mutex::new(Some(lifeline)),
             companion: Mutex::new(None),
         }))
@@ -106,26 +106,26 @@ impl Revocable {
 
     /// Keeps an object alive until the memory is unmapped.
     pub fn keep(&self, companion: Box<dyn Any + Send + Sync>) {
-        *unpoisoned(&self.companion) = Some(companion);
+        *lock_unpoisoned(&self.companion) = Some(companion);
     }
 
-    /// Calls `look` with the lifeline, if it is still open.
-    pub fn with_lifeline<T>(&self, look: impl FnOnce(&OwnedFd) -> T) -> Option<T> {
-        unpoisoned(&self.lifeline).as_ref().map(look)
+    /// Calls `use_lifeline` with the lifeline, if it is still open.
+    pub fn with_lifeline<T>(&self, use_lifeline: impl FnOnce(&OwnedFd) -> T) -> Option<T> {
+        lock_unpoisoned(&self.lifeline).as_ref().map(use_lifeline)
     }
 
     /// Releases the memory if its lifeline was hung up. Returns whether the memory is released.
     ///
     /// # Errors
-    /// As [`let_go`](Self::let_go).
-    pub fn let_go_if_told(&self) -> Result<bool, OsError> {
-        let told = self.with_lifeline(|lifeline| {
+    /// As [`release`](Self::release).
+    pub fn release_if_revoked(&self) -> Result<bool, OsError> {
+        let is_revoked = self.with_lifeline(|lifeline| {
             poll(&[(lifeline.as_fd(), Interest::Read)], Some(Deadline::at_ns(0))).map(|ready| ready[0].any())
         });
-        if told.transpose()?.unwrap_or(false) {
-            self.let_go()?;
+        if is_revoked.transpose()?.unwrap_or(false) {
+            self.release()?;
         }
-        Ok(self.is_let_go())
+        Ok(self.is_released())
     }
 
     /// Releases the memory: from now on it reads as private zeros. Then closes the lifeline to report the
@@ -133,13 +133,13 @@ impl Revocable {
     ///
     /// # Errors
     /// An error of the kernel; the memory is still mapped and the lifeline open.
-    pub fn let_go(&self) -> Result<(), OsError> {
-        let mut lifeline = unpoisoned(&self.lifeline);
+    pub fn release(&self) -> Result<(), OsError> {
+        let mut lifeline = lock_unpoisoned(&self.lifeline);
         if lifeline.is_none() {
             return Ok(());
         }
         // Set before the pages change: a thread that reads zeros of the new pages must see the flag.
-        self.let_go.store(true, Ordering::SeqCst);
+        self.released.store(true, Ordering::SeqCst);
         // SAFETY: exactly the range that `map` created, which holds nothing else, is replaced as a whole.
         // Holders of pointers into it, or of its `SharedMemory`, access it as before: with the same
         // protection, atomically.
@@ -158,10 +158,10 @@ impl Revocable {
 
     /// Returns whether the memory was released. Data read before this returned false was the lender's.
     #[must_use]
-    pub fn is_let_go(&self) -> bool {
+    pub fn is_released(&self) -> bool {
         // Orders earlier accesses before the load.
         fence(Ordering::SeqCst);
-        self.let_go.load(Ordering::SeqCst)
+        self.released.load(Ordering::SeqCst)
     }
 
     /// Returns the length of the mapping, in bytes.
@@ -222,7 +222,7 @@ impl Revocable {
     /// A range lies outside, or the two overlap; nothing was written.
     pub fn copy_to(
         &self,
-        copy_loop: Loop,
+        copy_loop: CopyLoop,
         offset_bytes: usize,
         target: (&SharedMemory, usize),
         length_bytes: usize,
@@ -324,7 +324,7 @@ impl Drop for Reserved {
     }
 }
 
-impl Drop for Revocable {
+impl Drop for RevocableMapping {
     fn drop(&mut self) {
         // SAFETY: `map` created exactly this range, and whatever points into it keeps this alive.
         let _ = unsafe { rustix::mm::munmap(self.address.as_ptr(), self.length_bytes) };
@@ -334,20 +334,20 @@ impl Drop for Revocable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::{Making, create_region, open_to_read};
+    use crate::memory::{RegionOptions, create_region, open_read_only};
     use crate::socket;
 
-    fn mapped(options: MapOptions) -> (Arc<Revocable>, OwnedFd, OwnedFd) {
-        let file = create_region("tombolo-test", 8192, Making::default()).unwrap();
+    fn mapped(options: MapOptions) -> (Arc<RevocableMapping>, OwnedFd, OwnedFd) {
+        let file = create_region("tombolo-test", 8192, RegionOptions::default()).unwrap();
         let (ours, theirs) = socket::pair(socket::SocketKind::Stream).unwrap();
-        (Revocable::map(&file, 0, 8192, options, theirs).unwrap(), file, ours)
+        (RevocableMapping::map(&file, 0, 8192, options, theirs).unwrap(), file, ours)
     }
 
     const WRITABLE: MapOptions =
         MapOptions { writable: true, address: None, alignment_bytes: 0, populate: false };
 
     #[test]
-    fn a_mapping_is_aligned_as_it_is_asked_to_be() {
+    fn mapping_has_the_requested_alignment() {
         for shift in [0, 12, 13, 16, 21, 30] {
             let options = MapOptions { alignment_bytes: 1 << shift, ..WRITABLE };
             let (mapped, ..) = mapped(options);
@@ -363,17 +363,17 @@ mod tests {
                 "{maps}"
             );
         }
-        let file = create_region("tombolo-test", 8192, Making::default()).unwrap();
+        let file = create_region("tombolo-test", 8192, RegionOptions::default()).unwrap();
         let (_ours, theirs) = socket::pair(socket::SocketKind::Stream).unwrap();
         let odd = MapOptions { alignment_bytes: 3 << 12, ..WRITABLE };
-        assert_eq!(Revocable::map(&file, 0, 8192, odd, theirs).unwrap_err().errno, Errno::INVAL);
+        assert_eq!(RevocableMapping::map(&file, 0, 8192, odd, theirs).unwrap_err().errno, Errno::INVAL);
         let (_ours, theirs) = socket::pair(socket::SocketKind::Stream).unwrap();
         let huge = MapOptions { alignment_bytes: 1 << 63, ..WRITABLE };
-        assert_eq!(Revocable::map(&file, 0, 8192, huge, theirs).unwrap_err().errno, Errno::NOMEM);
+        assert_eq!(RevocableMapping::map(&file, 0, 8192, huge, theirs).unwrap_err().errno, Errno::NOMEM);
     }
 
     #[test]
-    fn what_was_reserved_for_a_mapping_that_is_refused_is_given_back() {
+    fn refused_mapping_releases_its_reservation() {
         // A length that no other mapping of this process has.
         let length_bytes = 1013 * 4096;
         let is_reserved = || {
@@ -391,7 +391,10 @@ mod tests {
         drop(reserved);
         assert!(!is_reserved());
         let (ours, theirs) = socket::pair(socket::SocketKind::Stream).unwrap();
-        assert!(Revocable::map(&ours, 0, length_bytes, aligned, theirs).is_err(), "no socket can be mapped");
+        assert!(
+            RevocableMapping::map(&ours, 0, length_bytes, aligned, theirs).is_err(),
+            "no socket can be mapped"
+        );
         assert!(!is_reserved());
     }
 
@@ -416,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_around_what_is_written_stay() {
+    fn writes_leave_adjacent_bytes_unchanged() {
         let (mapped, ..) = mapped(WRITABLE);
         mapped.write(0, &[7; 32]).unwrap();
         mapped.write(5, &[9; 14]).unwrap();
@@ -431,9 +434,9 @@ mod tests {
         let (mapped, file, ours) = mapped(WRITABLE);
         let memory = mapped.memory().unwrap();
         mapped.write(8, b"theirs").unwrap();
-        assert!(!mapped.let_go_if_told().unwrap());
+        assert!(!mapped.release_if_revoked().unwrap());
         rustix::net::shutdown(&ours, rustix::net::Shutdown::Write).unwrap();
-        assert!(mapped.let_go_if_told().unwrap() && mapped.is_let_go());
+        assert!(mapped.release_if_revoked().unwrap() && mapped.is_released());
         let mut back = [1; 6];
         mapped.read(8, &mut back).unwrap();
         assert_eq!(back, [0; 6]);
@@ -442,53 +445,53 @@ mod tests {
         other.copy_out(8, &mut back).unwrap();
         assert_eq!((&back, other.load_le(0, Ordering::Relaxed)), (b"theirs", 0));
         assert_eq!(rustix::io::read(&ours, &mut [0; 1]).unwrap(), 0, "the other end is closed");
-        mapped.let_go().unwrap();
+        mapped.release().unwrap();
     }
 
     #[test]
-    fn it_is_mapped_at_the_requested_address_and_replaces_nothing() {
+    fn mapping_at_an_address_replaces_nothing() {
         let (first, file, _ours) = mapped(WRITABLE);
         let address = first.address().as_ptr() as usize;
         let at = MapOptions { address: Some(address), ..WRITABLE };
         let lifeline = || socket::pair(socket::SocketKind::Stream).unwrap().1;
-        assert_eq!(Revocable::map(&file, 0, 8192, at, lifeline()).unwrap_err().errno, Errno::EXIST);
+        assert_eq!(RevocableMapping::map(&file, 0, 8192, at, lifeline()).unwrap_err().errno, Errno::EXIST);
         drop(first);
-        let again = Revocable::map(&file, 0, 8192, at, lifeline()).unwrap();
+        let again = RevocableMapping::map(&file, 0, 8192, at, lifeline()).unwrap();
         assert_eq!(again.address().as_ptr() as usize, address);
     }
 
     #[test]
-    fn for_reading_it_cannot_be_written() {
-        let file = create_region("tombolo-test", 4096, Making::default()).unwrap();
-        let to_read = open_to_read(&file).unwrap();
+    fn read_only_mapping_cannot_be_written() {
+        let file = create_region("tombolo-test", 4096, RegionOptions::default()).unwrap();
+        let to_read = open_read_only(&file).unwrap();
         let lifeline = || socket::pair(socket::SocketKind::Stream).unwrap().1;
-        let denied = Revocable::map(&to_read, 0, 4096, WRITABLE, lifeline()).unwrap_err();
+        let denied = RevocableMapping::map(&to_read, 0, 4096, WRITABLE, lifeline()).unwrap_err();
         assert_eq!(denied.errno, Errno::ACCESS);
-        let mapped = Revocable::map(&to_read, 0, 4096, MapOptions::default(), lifeline()).unwrap();
+        let mapped = RevocableMapping::map(&to_read, 0, 4096, MapOptions::default(), lifeline()).unwrap();
         assert!(mapped.memory().is_none() && mapped.write(0, &[1]).is_err());
         super::super::map(&file, 0, 4096).unwrap().store_le(1, 3, Ordering::Relaxed);
         let mut back = [0; 1];
         mapped.read(8, &mut back).unwrap();
         assert_eq!(back, [3]);
-        mapped.let_go().unwrap();
+        mapped.release().unwrap();
         mapped.read(8, &mut back).unwrap();
         assert_eq!(back, [0]);
     }
     #[test]
-    fn it_reports_how_it_is_mapped() {
+    fn mapping_reports_its_options() {
         let (writable, ..) = mapped(WRITABLE);
         let (read_only, ..) = mapped(MapOptions::default());
         assert_eq!(
-            (writable.length_bytes(), writable.is_writable(), writable.is_let_go()),
+            (writable.length_bytes(), writable.is_writable(), writable.is_released()),
             (8192, true, false)
         );
         assert_eq!((read_only.length_bytes(), read_only.is_writable()), (8192, false));
         assert_eq!(writable.memory().map(|memory| memory.len_bytes()), Some(8192));
         assert_eq!(writable.with_lifeline(|_| 7), Some(7));
-        writable.let_go().unwrap();
-        assert!(writable.is_let_go() && !read_only.is_let_go());
+        writable.release().unwrap();
+        assert!(writable.is_released() && !read_only.is_released());
         assert_eq!(writable.with_lifeline(|_| 7), None);
-        assert!(writable.let_go_if_told().unwrap());
+        assert!(writable.release_if_revoked().unwrap());
     }
 
     #[test]
@@ -496,7 +499,7 @@ mod tests {
         let (mapped, ..) = mapped(WRITABLE);
         let companion = Arc::new(());
         mapped.keep(Box::new(Arc::clone(&companion)));
-        mapped.let_go().unwrap();
+        mapped.release().unwrap();
         assert_eq!(Arc::strong_count(&companion), 2);
         let memory = mapped.memory();
         drop(mapped);
@@ -506,12 +509,15 @@ mod tests {
     }
 
     #[test]
-    fn an_alignment_goes_without_an_address_and_an_address_without_an_alignment() {
-        let file = create_region("tombolo-test", 4096, Making::default()).unwrap();
+    fn address_and_alignment_exclude_each_other() {
+        let file = create_region("tombolo-test", 4096, RegionOptions::default()).unwrap();
         let lifeline = || socket::pair(socket::SocketKind::Stream).unwrap().1;
         let both = MapOptions { address: Some(1 << 30), alignment_bytes: 1 << 16, ..WRITABLE };
-        assert_eq!(Revocable::map(&file, 0, 4096, both, lifeline()).unwrap_err().errno, Errno::INVAL);
+        assert_eq!(RevocableMapping::map(&file, 0, 4096, both, lifeline()).unwrap_err().errno, Errno::INVAL);
         let beyond = MapOptions { alignment_bytes: 1 << 16, ..WRITABLE };
-        assert_eq!(Revocable::map(&file, 0, usize::MAX, beyond, lifeline()).unwrap_err().errno, Errno::NOMEM);
+        assert_eq!(
+            RevocableMapping::map(&file, 0, usize::MAX, beyond, lifeline()).unwrap_err().errno,
+            Errno::NOMEM
+        );
     }
 }

@@ -3,8 +3,8 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use super::Folders;
-use super::read::{Reader, lines, narrow, number, open};
+use super::SystemPaths;
+use super::read::{Reader, lines, number, open, saturate_u32};
 
 /// Maximum number of distinct governors.
 pub const MAX_GOVERNORS: usize = 16;
@@ -13,10 +13,10 @@ pub const MAX_GOVERNORS: usize = 16;
 const MAX_GOVERNOR_BYTES: usize = 32;
 
 /// Number of processors per reading; later readings cover the others.
-const PER_LOOK: usize = 16;
+const PROCESSORS_PER_SAMPLE: usize = 16;
 
 /// Number of readings per read of `/proc/cpuinfo`, which is long and makes the kernel query every processor.
-const CPUINFO_LOOKS: u32 = 16;
+const SAMPLES_PER_CPUINFO_READ: u32 = 16;
 
 /// Frequencies of a processor; 0 if unknown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -31,7 +31,7 @@ pub struct Frequency {
     pub floor_khz: u32,
     /// Highest frequency allowed by the settings, in kHz.
     pub ceiling_khz: u32,
-    /// Governor, as an index into [`Frequencies::governors`].
+    /// Governor, as an index into [`FrequencyMeter::governors`].
     pub governor: Option<u8>,
 }
 
@@ -43,21 +43,21 @@ struct Processor {
 
 /// Frequencies of a machine's processors.
 #[derive(Debug)]
-pub struct Frequencies {
+pub struct FrequencyMeter {
     folder: PathBuf,
     processors: Vec<Processor>,
     governors: Vec<String>,
     next: usize,
     /// Fallback if processors have no folders in sysfs; dropped when its content turns out to be useless.
     cpuinfo: Option<OwnedFd>,
-    looks: u32,
+    samples: u32,
     /// Buffer for the names of files.
     path: PathBuf,
 }
 
 /// Returns the sysfs folder of the processors.
-pub(super) fn folder(folders: &Folders) -> PathBuf {
-    folders.sys.join("devices/system/cpu")
+pub(super) fn folder(paths: &SystemPaths) -> PathBuf {
+    paths.sys.join("devices/system/cpu")
 }
 
 /// Returns the sysfs folder of one processor's frequencies.
@@ -65,36 +65,38 @@ pub(super) fn folder_of(processors: &Path, index: usize) -> PathBuf {
     processors.join(format!("cpu{index}/cpufreq"))
 }
 
-impl Frequencies {
+impl FrequencyMeter {
     /// Opens the files to read.
     #[must_use]
-    pub fn open(folders: &Folders) -> Frequencies {
-        Frequencies {
-            folder: folder(folders),
+    pub fn open(paths: &SystemPaths) -> FrequencyMeter {
+        FrequencyMeter {
+            folder: folder(paths),
             processors: Vec::new(),
             governors: Vec::new(),
             next: 0,
-            cpuinfo: open(&folders.proc.join("cpuinfo")),
-            looks: 0,
+            cpuinfo: open(&paths.proc.join("cpuinfo")),
+            samples: 0,
             path: PathBuf::new(),
         }
     }
 
     /// Reads the first `count` processors, or some of them if there are many.
-    pub fn look(&mut self, reader: &mut Reader, count: usize) {
+    pub fn sample(&mut self, reader: &mut Reader, count: usize) {
         self.processors.truncate(count);
         while self.processors.len() < count {
-            let processor = self.find(reader, self.processors.len());
+            let processor = self.probe(reader, self.processors.len());
             self.processors.push(processor);
         }
-        for _ in 0..count.min(PER_LOOK) {
+        for _ in 0..count.min(PROCESSORS_PER_SAMPLE) {
             let index = self.next % count;
             self.next = index + 1;
-            self.look_at(reader, index);
+            self.read_processor(reader, index);
         }
-        self.looks = self.looks.wrapping_add(1);
-        if self.looks % CPUINFO_LOOKS == 1 && self.processors.iter().all(|each| each.folder.is_none()) {
-            self.look_at_cpuinfo(reader);
+        self.samples = self.samples.wrapping_add(1);
+        if self.samples % SAMPLES_PER_CPUINFO_READ == 1
+            && self.processors.iter().all(|each| each.folder.is_none())
+        {
+            self.read_cpuinfo(reader);
         }
     }
 
@@ -110,11 +112,11 @@ impl Frequencies {
     }
 
     /// Reads the constant properties of a processor.
-    fn find(&mut self, reader: &mut Reader, index: usize) -> Processor {
+    fn probe(&mut self, reader: &mut Reader, index: usize) -> Processor {
         let folder = Some(folder_of(&self.folder, index)).filter(|folder| folder.is_dir());
         let mut frequency = Frequency::default();
         if let Some(folder) = &folder {
-            let mut khz = |name: &str| reader.number(&folder.join(name)).map_or(0, narrow);
+            let mut khz = |name: &str| reader.number(&folder.join(name)).map_or(0, saturate_u32);
             (frequency.min_khz, frequency.max_khz) = (khz("cpuinfo_min_freq"), khz("cpuinfo_max_freq"));
             let offered = reader.text(&folder.join("scaling_available_governors")).unwrap_or_default();
             for name in offered.split_ascii_whitespace() {
@@ -124,14 +126,14 @@ impl Frequencies {
         Processor { folder, frequency }
     }
 
-    fn look_at(&mut self, reader: &mut Reader, index: usize) {
+    fn read_processor(&mut self, reader: &mut Reader, index: usize) {
         let Some(Processor { folder: Some(folder), frequency }) = self.processors.get_mut(index) else {
             return;
         };
         self.path.clone_from(folder);
         let mut file = |name: &str| {
             self.path.push(name);
-            let khz = reader.number(&self.path).map_or(0, narrow);
+            let khz = reader.number(&self.path).map_or(0, saturate_u32);
             self.path.pop();
             khz
         };
@@ -142,16 +144,16 @@ impl Frequencies {
         frequency.governor = reader.file(&self.path).and_then(|name| governor(&mut self.governors, name));
     }
 
-    fn look_at_cpuinfo(&mut self, reader: &mut Reader) {
+    fn read_cpuinfo(&mut self, reader: &mut Reader) {
         let Some(bytes) = self.cpuinfo.as_ref().and_then(|file| reader.records(file)) else { return };
-        let mut tells = false;
+        let mut found_any = false;
         parse_cpuinfo(bytes, |index, khz| {
-            tells = true;
+            found_any = true;
             if let Some(processor) = self.processors.get_mut(index) {
                 processor.frequency.khz = khz;
             }
         });
-        if !tells {
+        if !found_any {
             self.cpuinfo = None;
         }
     }
@@ -169,8 +171,8 @@ fn governor(known: &mut Vec<String>, name: &[u8]) -> Option<u8> {
     u8::try_from(index).ok()
 }
 
-/// Parses `/proc/cpuinfo` and calls `tell` with each processor that has a frequency.
-fn parse_cpuinfo(bytes: &[u8], mut tell: impl FnMut(usize, u32)) {
+/// Parses `/proc/cpuinfo` and calls `on_khz` with each processor that has a frequency.
+fn parse_cpuinfo(bytes: &[u8], mut on_khz: impl FnMut(usize, u32)) {
     let mut index = None;
     for line in lines(bytes) {
         let mut parts = line.splitn(2, |byte| *byte == b':').map(<[u8]>::trim_ascii);
@@ -179,7 +181,7 @@ fn parse_cpuinfo(bytes: &[u8], mut tell: impl FnMut(usize, u32)) {
             b"processor" => index = number(value).and_then(|index| usize::try_from(index).ok()),
             b"cpu MHz" => {
                 if let (Some(index), Some(khz)) = (index, khz(value)) {
-                    tell(index, khz);
+                    on_khz(index, khz);
                 }
             }
             _ => {}
@@ -196,7 +198,7 @@ fn khz(megahertz: &[u8]) -> Option<u32> {
         padded.iter_mut().zip(digits).for_each(|(place, digit)| *place = *digit);
         number(&padded)
     })?;
-    Some(narrow(whole.saturating_mul(1000).saturating_add(thousandths)))
+    Some(saturate_u32(whole.saturating_mul(1000).saturating_add(thousandths)))
 }
 
 #[cfg(test)]

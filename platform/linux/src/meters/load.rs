@@ -3,7 +3,7 @@
 use std::os::fd::OwnedFd;
 
 use super::read::{Reader, lines, number, open, words};
-use super::{Folders, MAX_PROCESSORS};
+use super::{MAX_PROCESSORS, SystemPaths};
 
 /// Time counters of a processor since the kernel started, in kernel ticks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -14,7 +14,7 @@ struct Ticks {
 
 /// Memory use of the machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Memory {
+pub struct MemoryUsage {
     /// Memory that is not available for other use, in bytes.
     pub used_bytes: u64,
     /// Total memory, in bytes.
@@ -23,7 +23,7 @@ pub struct Memory {
 
 /// Reads the load of processors and memory.
 #[derive(Debug)]
-pub struct Loads {
+pub struct LoadMeter {
     stat: Option<OwnedFd>,
     meminfo: Option<OwnedFd>,
     before: Vec<Ticks>,
@@ -31,13 +31,13 @@ pub struct Loads {
     permille: Vec<u16>,
 }
 
-impl Loads {
+impl LoadMeter {
     /// Opens the files to read.
     #[must_use]
-    pub fn open(folders: &Folders) -> Loads {
-        let file = |name: &str| open(&folders.proc.join(name));
+    pub fn open(paths: &SystemPaths) -> LoadMeter {
+        let file = |name: &str| open(&paths.proc.join(name));
         let (stat, meminfo) = (file("stat"), file("meminfo"));
-        Loads { stat, meminfo, before: Vec::new(), now: Vec::new(), permille: Vec::new() }
+        LoadMeter { stat, meminfo, before: Vec::new(), now: Vec::new(), permille: Vec::new() }
     }
 
     /// Returns the load of each processor since the last call, in thousandths; since the kernel started at
@@ -63,7 +63,7 @@ impl Loads {
     }
 
     /// Returns the current memory use of the machine.
-    pub fn memory(&self, reader: &mut Reader) -> Memory {
+    pub fn memory(&self, reader: &mut Reader) -> MemoryUsage {
         let bytes = self.meminfo.as_ref().and_then(|file| reader.record(file));
         bytes.map(parse_meminfo).unwrap_or_default()
     }
@@ -94,7 +94,7 @@ fn parse_stat(bytes: &[u8], found: &mut Vec<Ticks>) {
 }
 
 /// Parses `/proc/meminfo`.
-fn parse_meminfo(bytes: &[u8]) -> Memory {
+fn parse_meminfo(bytes: &[u8]) -> MemoryUsage {
     let (mut total, mut free, mut available) = (0, None, None);
     for line in lines(bytes) {
         let mut fields = words(line);
@@ -111,7 +111,7 @@ fn parse_meminfo(bytes: &[u8]) -> Memory {
     }
     let left = available.or(free).unwrap_or(0);
     let bytes = |kib: u64| kib.saturating_mul(1024);
-    Memory { used_bytes: bytes(total.saturating_sub(left)), total_bytes: bytes(total) }
+    MemoryUsage { used_bytes: bytes(total.saturating_sub(left)), total_bytes: bytes(total) }
 }
 
 #[cfg(test)]
@@ -131,7 +131,7 @@ mod tests {
 
     #[test]
     fn used_memory_is_the_total_less_the_available() {
-        let memory = |used_kib: u64, total_kib: u64| Memory {
+        let memory = |used_kib: u64, total_kib: u64| MemoryUsage {
             used_bytes: used_kib * 1024,
             total_bytes: total_kib * 1024,
         };

@@ -3,8 +3,8 @@
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
-use super::Folders;
-use super::read::{Reader, narrow, number, open};
+use super::SystemPaths;
+use super::read::{Reader, number, open, saturate_u32};
 
 /// Maximum number of meters read.
 pub const MAX_METERS: usize = 32;
@@ -42,34 +42,34 @@ struct Source {
 
 /// The power meters of a machine.
 #[derive(Debug)]
-pub struct Power {
+pub struct PowerMeters {
     sources: Vec<Source>,
 }
 
-impl Power {
+impl PowerMeters {
     /// Finds the meters that this user may read. For processors these are whole packages and their memory: a
     /// package includes its other parts, but not its memory.
     #[must_use]
-    pub fn open(folders: &Folders, reader: &mut Reader) -> Power {
+    pub fn open(paths: &SystemPaths, reader: &mut Reader) -> PowerMeters {
         let mut sources = Vec::new();
-        for zone in children(&folders.sys.join("class/powercap")) {
-            sources.extend(energy(&zone, reader));
+        for zone in children(&paths.sys.join("class/powercap")) {
+            sources.extend(energy_meter(&zone, reader));
         }
-        for device in children(&folders.sys.join("class/hwmon")) {
-            sensors(&device, reader, &mut sources);
+        for device in children(&paths.sys.join("class/hwmon")) {
+            add_sensors(&device, reader, &mut sources);
         }
         sources.truncate(MAX_METERS);
-        Power { sources }
+        PowerMeters { sources }
     }
 
     /// Reads all meters at `now_ns` of the monotonic clock. Energy counters give no power at the first
     /// reading.
-    pub fn look(&mut self, reader: &mut Reader, now_ns: u64) {
+    pub fn sample(&mut self, reader: &mut Reader, now_ns: u64) {
         for source in &mut self.sources {
-            let said = reader.record(&source.file).map(<[u8]>::trim_ascii).and_then(number);
-            source.power_mw = match (&mut source.kind, said) {
+            let value = reader.record(&source.file).map(<[u8]>::trim_ascii).and_then(number);
+            source.power_mw = match (&mut source.kind, value) {
                 (_, None) => 0,
-                (MeterKind::Power, Some(microwatts)) => narrow(microwatts / 1000),
+                (MeterKind::Power, Some(microwatts)) => saturate_u32(microwatts / 1000),
                 (MeterKind::Energy { wraps_at, before }, Some(energy)) => {
                     let before = before.replace((energy, now_ns));
                     before.map_or(0, |before| milliwatts(before, (energy, now_ns), *wraps_at))
@@ -105,13 +105,13 @@ fn children(folder: &Path) -> Vec<PathBuf> {
     found
 }
 
-fn named(name: String) -> Option<String> {
+fn checked_name(name: String) -> Option<String> {
     (1..=MAX_NAME_BYTES).contains(&name.len()).then_some(name)
 }
 
 /// Returns an energy counter: `intel-rapl:0`, which is not only for Intel, and its subzone `intel-rapl:0:2`
 /// if that is memory.
-fn energy(zone: &Path, reader: &mut Reader) -> Option<Source> {
+fn energy_meter(zone: &Path, reader: &mut Reader) -> Option<Source> {
     let file_name = zone.file_name()?.to_str()?;
     let (_, numbers) = file_name.strip_prefix("intel-rapl").and_then(|rest| rest.split_once(':'))?;
     // Another interface to the same counters.
@@ -131,17 +131,22 @@ fn energy(zone: &Path, reader: &mut Reader) -> Option<Source> {
     }
     let wraps_at = reader.number(&zone.join("max_energy_range_uj")).unwrap_or(0);
     let file = open(&zone.join("energy_uj"))?;
-    Some(Source { name: named(name)?, file, kind: MeterKind::Energy { wraps_at, before: None }, power_mw: 0 })
+    Some(Source {
+        name: checked_name(name)?,
+        file,
+        kind: MeterKind::Energy { wraps_at, before: None },
+        power_mw: 0,
+    })
 }
 
 /// Finds the power sensors of a device.
-fn sensors(device: &Path, reader: &mut Reader, found: &mut Vec<Source>) {
+fn add_sensors(device: &Path, reader: &mut Reader, found: &mut Vec<Source>) {
     let Some(name) = reader.text(&device.join("name")) else { return };
     for number in 1..=MAX_SENSORS {
         let file = |what: &str| device.join(format!("power{number}_{what}"));
         let Some(sensor) = open(&file("average")).or_else(|| open(&file("input"))) else { continue };
         let label = reader.text(&file("label")).unwrap_or_else(|| format!("power{number}"));
-        if let Some(name) = named(format!("{name} {label}")) {
+        if let Some(name) = checked_name(format!("{name} {label}")) {
             found.push(Source { name, file: sensor, kind: MeterKind::Power, power_mw: 0 });
         }
     }

@@ -4,8 +4,8 @@ use std::os::fd::OwnedFd;
 
 use rustix::time::ClockId;
 
-use super::Folders;
-use super::read::{Reader, narrow, number, open, words};
+use super::SystemPaths;
+use super::read::{Reader, number, open, saturate_u32, words};
 use crate::time::process_cpu_ns;
 
 /// Fields of `/proc/PID/stat` that are used.
@@ -47,13 +47,13 @@ pub struct ProcessMeter {
 impl ProcessMeter {
     /// Opens the meter of process `pid`; `None` if it does not exist.
     #[must_use]
-    pub fn open(folders: &Folders, pid: i32) -> Option<ProcessMeter> {
-        let file = open(&folders.proc.join(pid.to_string()).join("stat"))?;
+    pub fn open(paths: &SystemPaths, pid: i32) -> Option<ProcessMeter> {
+        let file = open(&paths.proc.join(pid.to_string()).join("stat"))?;
         Some(ProcessMeter { file, before: None })
     }
 
     /// Returns the usage at `now_ns` of the monotonic clock; `None` once the process has ended.
-    pub fn look(&mut self, reader: &mut Reader, now_ns: u64) -> Option<Usage> {
+    pub fn sample(&mut self, reader: &mut Reader, now_ns: u64) -> Option<Usage> {
         let stat = reader.record(&self.file).and_then(parse_stat)?;
         if matches!(stat.state, b'Z' | b'X') {
             return None;
@@ -68,7 +68,7 @@ impl ProcessMeter {
         Some(Usage {
             load_permille: u32::try_from(load).unwrap_or(u32::MAX),
             resident_bytes: stat.resident_pages.saturating_mul(rustix::param::page_size() as u64),
-            threads: narrow(stat.threads),
+            threads: saturate_u32(stat.threads),
             is_stopped: matches!(stat.state, b'T' | b't'),
         })
     }
@@ -76,7 +76,7 @@ impl ProcessMeter {
 
 /// Resource usage of this process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct OwnUsage {
+pub struct SelfUsage {
     /// Processor time of all its threads since the last reading, in thousandths of one processor; 0 at the
     /// first.
     pub load_permille: u32,
@@ -87,21 +87,21 @@ pub struct OwnUsage {
 /// Meter of this process. Under QEMU's user mode a process cannot use `/proc/PID/stat`, which the emulator
 /// fakes.
 #[derive(Debug)]
-pub struct OwnMeter {
+pub struct SelfMeter {
     memory: Option<OwnedFd>,
     /// Processor time and time of the last reading, in nanoseconds.
     before: Option<(u64, u64)>,
 }
 
-impl OwnMeter {
+impl SelfMeter {
     /// Opens the files to read.
     #[must_use]
-    pub fn open(folders: &Folders) -> OwnMeter {
-        OwnMeter { memory: open(&folders.proc.join("self/statm")), before: None }
+    pub fn open(paths: &SystemPaths) -> SelfMeter {
+        SelfMeter { memory: open(&paths.proc.join("self/statm")), before: None }
     }
 
     /// Returns the usage at `now_ns` of the monotonic clock.
-    pub fn look(&mut self, reader: &mut Reader, now_ns: u64) -> OwnUsage {
+    pub fn sample(&mut self, reader: &mut Reader, now_ns: u64) -> SelfUsage {
         let spent_ns = process_cpu_ns();
         let (more_ns, elapsed_ns) = match self.before.replace((spent_ns, now_ns)) {
             Some((spent_before_ns, at_ns)) => {
@@ -112,7 +112,7 @@ impl OwnMeter {
         let load = (u128::from(more_ns) * 1000).checked_div(u128::from(elapsed_ns)).unwrap_or(0);
         let resident = self.memory.as_ref().and_then(|file| reader.record(file)).map(words);
         let pages = resident.and_then(|mut fields| fields.nth(1).and_then(number)).unwrap_or(0);
-        OwnUsage {
+        SelfUsage {
             load_permille: u32::try_from(load).unwrap_or(u32::MAX),
             resident_bytes: pages.saturating_mul(rustix::param::page_size() as u64),
         }
@@ -159,16 +159,16 @@ mod tests {
     use crate::time::now_ns;
 
     #[test]
-    fn this_process_has_memory_and_the_load_of_what_it_does() {
-        let mut meter = OwnMeter::open(&Folders::default());
+    fn own_memory_and_load_are_measured() {
+        let mut meter = SelfMeter::open(&SystemPaths::default());
         let mut reader = Reader::default();
         let began = Instant::now();
-        let first = meter.look(&mut reader, now_ns());
+        let first = meter.sample(&mut reader, now_ns());
         assert_eq!(first.load_permille, 0);
         assert!(first.resident_bytes > 0);
         let busy_ns = crate::time::process_cpu_ns() + 20_000_000;
         while crate::time::process_cpu_ns() < busy_ns && began.elapsed() < Duration::from_secs(60) {}
-        assert!(meter.look(&mut reader, now_ns()).load_permille > 0);
+        assert!(meter.sample(&mut reader, now_ns()).load_permille > 0);
     }
 
     #[test]
@@ -185,8 +185,8 @@ mod tests {
     fn the_load_of_this_process_is_measured() {
         let mut reader = Reader::default();
         let own = rustix::process::getpid().as_raw_nonzero().get();
-        let mut meter = ProcessMeter::open(&Folders::default(), own).expect("it runs");
-        let first = meter.look(&mut reader, now_ns()).expect("it runs");
+        let mut meter = ProcessMeter::open(&SystemPaths::default(), own).expect("it runs");
+        let first = meter.sample(&mut reader, now_ns()).expect("it runs");
         assert!(first.threads >= 1 && first.resident_bytes > 4096 && !first.is_stopped);
         let (start, until) = (now_ns(), Instant::now() + Duration::from_secs(60));
         let mut seen = 0;
@@ -194,7 +194,7 @@ mod tests {
             (0..1_000_000_u64).for_each(|round| {
                 std::hint::black_box(round);
             });
-            seen = meter.look(&mut reader, now_ns()).map_or(0, |usage| usage.load_permille);
+            seen = meter.sample(&mut reader, now_ns()).map_or(0, |usage| usage.load_permille);
         }
         assert!(seen > 0, "{start}");
     }
@@ -203,19 +203,20 @@ mod tests {
     fn stopped_and_ended_processes_are_reported() {
         let mut child = std::process::Command::new("sleep").arg("600").spawn().expect("sleep starts");
         let pid = rustix::process::Pid::from_child(&child);
-        let mut meter = ProcessMeter::open(&Folders::default(), pid.as_raw_nonzero().get()).expect("it runs");
+        let mut meter =
+            ProcessMeter::open(&SystemPaths::default(), pid.as_raw_nonzero().get()).expect("it runs");
         let mut reader = Reader::default();
         rustix::process::kill_process(pid, rustix::process::Signal::STOP).unwrap();
         let until = Instant::now() + Duration::from_secs(60);
-        let mut is_stopped = || meter.look(&mut reader, now_ns()).is_some_and(|usage| usage.is_stopped);
+        let mut is_stopped = || meter.sample(&mut reader, now_ns()).is_some_and(|usage| usage.is_stopped);
         while !is_stopped() && Instant::now() < until {
             std::thread::yield_now();
         }
         assert!(is_stopped());
         child.kill().unwrap();
         child.wait().unwrap();
-        assert_eq!(meter.look(&mut reader, now_ns()), None);
-        assert!(ProcessMeter::open(&Folders::default(), -5).is_none());
+        assert_eq!(meter.sample(&mut reader, now_ns()), None);
+        assert!(ProcessMeter::open(&SystemPaths::default(), -5).is_none());
     }
 
     proptest! {

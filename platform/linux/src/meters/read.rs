@@ -85,6 +85,6 @@ pub(super) fn lines(bytes: &[u8]) -> impl Iterator<Item = &[u8]> {
 }
 
 /// Saturates a number to 32 bits.
-pub(super) fn narrow(value: u64) -> u32 {
+pub(super) fn saturate_u32(value: u64) -> u32 {
     u32::try_from(value).unwrap_or(u32::MAX)
 }

@@ -34,7 +34,7 @@ pub fn rounds_per_ms() -> u32 {
 #[cfg(test)]
 mod tests {
     #[test]
-    fn a_processor_does_something_in_a_millisecond() {
+    fn rounds_per_ms_is_plausible() {
         let rounds = super::rounds_per_ms();
         assert!(rounds > 100, "{rounds}");
     }

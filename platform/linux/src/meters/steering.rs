@@ -1,8 +1,8 @@
 //! Sets the frequencies of processors, and restores the former values.
 //!
 //! A change is made completely or not at all. The former value of a file is recorded before its first change,
-//! here and in a memory file that another process may also hold ([`give_back`]). It is written back on
-//! [`Steering::restore`] and when the [`Steering`] is dropped.
+//! here and in a memory file that another process may also hold ([`restore_recorded`]). It is written back on
+//! [`FrequencyControl::restore`] and when the [`FrequencyControl`] is dropped.
 
 use std::fs::OpenOptions;
 use std::io::{Error, Write};
@@ -11,16 +11,16 @@ use std::path::{Path, PathBuf};
 
 use super::frequency::{folder, folder_of};
 use super::read::{Reader, number};
-use super::{Folders, MAX_PROCESSORS};
+use super::{MAX_PROCESSORS, SystemPaths};
 use crate::Errno;
 use crate::error::{Context, OsError};
 
 /// Number of passes over the former values: a value may be refused until another is restored.
-const PASSES: usize = 2;
+const RESTORE_PASSES: usize = 2;
 
 /// Change of the frequency settings of processors.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct Change {
+pub struct FrequencySettings {
     /// Processors to change; all if empty.
     pub processors: Vec<u16>,
     /// New governor; unchanged if `None`.
@@ -34,7 +34,7 @@ pub struct Change {
 /// Reason for refusing a change.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs, reason = "the messages name the fields")]
-pub enum Refusal {
+pub enum FrequencyError {
     /// The kernel offers no settings.
     #[error(
         "the node's kernel offers no frequency settings: there is no {}/cpu0/cpufreq (virtual machines rarely \
@@ -54,13 +54,13 @@ pub enum Refusal {
     Range { processor: u16, floor_khz: u64, ceiling_khz: u64, min_khz: u64, max_khz: u64 },
     /// A file has unexpected content.
     #[error("{} has unexpected content", path.display())]
-    Senseless { path: PathBuf },
+    UnexpectedContent { path: PathBuf },
     /// The kernel refused the change.
     #[error("cannot write {value} to {}: {cause}{}; nothing was changed", path.display(), advice(cause))]
     Kernel { path: PathBuf, value: String, cause: Error },
     /// The former values could not be recorded.
     #[error(transparent)]
-    Note(#[from] OsError),
+    Record(#[from] OsError),
 }
 
 fn advice(cause: &Error) -> &'static str {
@@ -92,15 +92,15 @@ impl Setting {
     }
 }
 
-/// Former value of a file.
+/// Saved value of a setting file.
 #[derive(Clone, PartialEq, Eq, Debug)]
-struct Former {
+struct SavedSetting {
     processor: u16,
     setting: Setting,
     value: String,
 }
 
-impl Former {
+impl SavedSetting {
     fn path(&self, processors: &Path) -> PathBuf {
         folder_of(processors, self.processor.into()).join(self.setting.file_name())
     }
@@ -109,65 +109,65 @@ impl Former {
         write(&self.path(processors), &self.value)
     }
 
-    fn is_of(&self, other: &Former) -> bool {
+    fn is_same_setting(&self, other: &SavedSetting) -> bool {
         (self.processor, self.setting) == (other.processor, other.setting)
     }
 }
 
 /// Step of a change: the current and the new value of a file.
 struct Step {
-    former: Former,
+    saved: SavedSetting,
     value: String,
 }
 
 /// Control over the frequencies of a machine's processors.
 #[derive(Debug)]
-pub struct Steering {
+pub struct FrequencyControl {
     folder: PathBuf,
-    former: Vec<Former>,
+    saved: Vec<SavedSetting>,
     ledger: Option<OwnedFd>,
 }
 
-impl Steering {
+impl FrequencyControl {
     /// Creates the control. Also records former values in `ledger`, a memory file, if given.
     #[must_use]
-    pub fn new(folders: &Folders, ledger: Option<OwnedFd>) -> Steering {
-        Steering { folder: folder(folders), former: Vec::new(), ledger }
+    pub fn new(paths: &SystemPaths, ledger: Option<OwnedFd>) -> FrequencyControl {
+        FrequencyControl { folder: folder(paths), saved: Vec::new(), ledger }
     }
 
     /// Returns whether any setting differs from its former value.
     #[must_use]
     pub fn has_changed(&self) -> bool {
-        !self.former.is_empty()
+        !self.saved.is_empty()
     }
 
     /// Applies a change completely or, on an error, not at all.
     ///
     /// # Errors
-    /// [`Refusal`]; all settings are unchanged.
-    pub fn set(&mut self, change: &Change) -> Result<(), Refusal> {
+    /// [`FrequencyError`]; all settings are unchanged.
+    pub fn set(&mut self, change: &FrequencySettings) -> Result<(), FrequencyError> {
         let steps = self.plan(change)?;
-        let known = self.former.len();
+        let known = self.saved.len();
         for step in &steps {
-            if !self.former.iter().any(|former| former.is_of(&step.former)) {
-                self.former.push(step.former.clone());
+            if !self.saved.iter().any(|saved| saved.is_same_setting(&step.saved)) {
+                self.saved.push(step.saved.clone());
             }
         }
-        if let Err(error) = self.note() {
-            self.former.truncate(known);
+        if let Err(error) = self.write_ledger() {
+            self.saved.truncate(known);
             return Err(error.into());
         }
         for (done, step) in steps.iter().enumerate() {
-            let path = step.former.path(&self.folder);
+            let path = step.saved.path(&self.folder);
             if let Err(cause) = write(&path, &step.value) {
                 // In reverse order, each step restores what it overwrote.
                 let undone: Vec<_> =
-                    steps[..done].iter().rev().map(|step| step.former.write(&self.folder)).collect();
+                    steps[..done].iter().rev().map(|step| step.saved.write(&self.folder)).collect();
                 if undone.iter().all(Result::is_ok) {
-                    self.former.truncate(known);
-                    self.note()?;
+                    self.saved.truncate(known);
+                    self.write_ledger()?;
                 }
-                return Err(Refusal::Kernel { path, value: step.value.clone(), cause });
+                return Err(FrequencyError::Kernel { path, value: step.value.clone(), cause });
             }
         }
         Ok(())
@@ -175,57 +175,59 @@ impl Steering {
 
     /// Restores all former values. Retries those that the kernel refuses on the next call.
     pub fn restore(&mut self) {
-        if self.former.is_empty() {
+        if self.saved.is_empty() {
             return;
         }
-        write_back(&self.folder, &mut self.former);
+        restore_saved(&self.folder, &mut self.saved);
         // If this fails, the values are merely restored again later.
-        let _ = self.note();
+        let _ = self.write_ledger();
     }
 
     /// Returns the steps of a change, in order.
-    fn plan(&self, change: &Change) -> Result<Vec<Step>, Refusal> {
+    fn plan(&self, change: &FrequencySettings) -> Result<Vec<Step>, FrequencyError> {
         let mut reader = Reader::default();
         let mut steps = Vec::new();
         for processor in self.processors(change)? {
-            self.plan_one(&mut reader, processor, change, &mut steps)?;
+            self.plan_processor(&mut reader, processor, change, &mut steps)?;
         }
         Ok(steps)
     }
 
-    fn processors(&self, change: &Change) -> Result<Vec<u16>, Refusal> {
+    fn processors(&self, change: &FrequencySettings) -> Result<Vec<u16>, FrequencyError> {
         let has = |processor: &u16| folder_of(&self.folder, (*processor).into()).is_dir();
         let all: Vec<u16> = (0..MAX_PROCESSORS as u16).filter(has).collect();
         if all.is_empty() {
-            return Err(Refusal::Nothing { folder: self.folder.clone() });
+            return Err(FrequencyError::Nothing { folder: self.folder.clone() });
         }
         if change.processors.is_empty() {
             return Ok(all);
         }
         let missing = change.processors.iter().find(|processor| !all.contains(processor));
         match missing {
-            Some(&processor) => {
-                Err(Refusal::Processor { processor, folder: folder_of(&self.folder, processor.into()) })
-            }
+            Some(&processor) => Err(FrequencyError::Processor {
+                processor,
+                folder: folder_of(&self.folder, processor.into()),
+            }),
             None => Ok(change.processors.clone()),
         }
     }
 
-    fn plan_one(
+    fn plan_processor(
         &self,
         reader: &mut Reader,
         processor: u16,
-        change: &Change,
+        change: &FrequencySettings,
         steps: &mut Vec<Step>,
-    ) -> Result<(), Refusal> {
+    ) -> Result<(), FrequencyError> {
         let folder = folder_of(&self.folder, processor.into());
-        let mut said = |name: &str| {
+        let mut read_setting = |name: &str| {
             let path = folder.join(name);
-            reader.text(&path).ok_or(Refusal::Senseless { path })
+            reader.text(&path).ok_or(FrequencyError::UnexpectedContent { path })
         };
         let mut khz = |name: &str| {
-            let value = said(name)?;
-            number(value.as_bytes()).ok_or_else(|| Refusal::Senseless { path: folder.join(name) })
+            let value = read_setting(name)?;
+            number(value.as_bytes())
+                .ok_or_else(|| FrequencyError::UnexpectedContent { path: folder.join(name) })
         };
         let mut ranges = Vec::new();
         if change.min_khz.is_some() || change.max_khz.is_some() {
@@ -234,7 +236,7 @@ impl Steering {
             let floor_khz = change.min_khz.map_or(floor, u64::from);
             let ceiling_khz = change.max_khz.map_or(ceiling, u64::from);
             if !(min_khz <= floor_khz && floor_khz <= ceiling_khz && ceiling_khz <= max_khz) {
-                return Err(Refusal::Range { processor, floor_khz, ceiling_khz, min_khz, max_khz });
+                return Err(FrequencyError::Range { processor, floor_khz, ceiling_khz, min_khz, max_khz });
             }
             ranges.push((Setting::Floor, floor, floor_khz));
             ranges.push((Setting::Ceiling, ceiling, ceiling_khz));
@@ -244,28 +246,28 @@ impl Steering {
             }
         }
         if let Some(wanted) = &change.governor {
-            let offered = said("scaling_available_governors")?;
+            let offered = read_setting("scaling_available_governors")?;
             if !offered.split_ascii_whitespace().any(|name| name == wanted) {
-                return Err(Refusal::Governor { processor, wanted: wanted.clone(), offered });
+                return Err(FrequencyError::Governor { processor, wanted: wanted.clone(), offered });
             }
             let setting = Setting::Governor;
-            let former = Former { processor, setting, value: said(setting.file_name())? };
-            steps.push(Step { former, value: wanted.clone() });
+            let saved = SavedSetting { processor, setting, value: read_setting(setting.file_name())? };
+            steps.push(Step { saved, value: wanted.clone() });
         }
         for (setting, before, value) in ranges.into_iter().filter(|(_, before, value)| before != value) {
-            let former = Former { processor, setting, value: before.to_string() };
-            steps.push(Step { former, value: value.to_string() });
+            let saved = SavedSetting { processor, setting, value: before.to_string() };
+            steps.push(Step { saved, value: value.to_string() });
         }
         Ok(())
     }
 
     /// Records the changed settings for a process that outlives this one.
-    fn note(&self) -> Result<(), OsError> {
+    fn write_ledger(&self) -> Result<(), OsError> {
         let Some(ledger) = &self.ledger else { return Ok(()) };
-        let line = |former: &Former| {
-            format!("{} {} {}\n", former.processor, former.setting.file_name(), former.value)
+        let line = |saved: &SavedSetting| {
+            format!("{} {} {}\n", saved.processor, saved.setting.file_name(), saved.value)
         };
-        let text: String = self.former.iter().map(line).collect();
+        let text: String = self.saved.iter().map(line).collect();
         let doing = "record the frequency settings";
         let mut written = 0;
         while let Some(rest) = text.as_bytes().get(written..).filter(|rest| !rest.is_empty()) {
@@ -275,7 +277,7 @@ impl Steering {
     }
 }
 
-impl Drop for Steering {
+impl Drop for FrequencyControl {
     fn drop(&mut self) {
         self.restore();
     }
@@ -285,7 +287,7 @@ impl Drop for Steering {
 ///
 /// # Errors
 /// An error of the kernel.
-pub fn give_back(folders: &Folders, ledger: impl AsFd) -> Result<(), OsError> {
+pub fn restore_recorded(paths: &SystemPaths, ledger: impl AsFd) -> Result<(), OsError> {
     let mut text = Vec::new();
     let mut piece = [0; 4096];
     loop {
@@ -296,29 +298,30 @@ pub fn give_back(folders: &Folders, ledger: impl AsFd) -> Result<(), OsError> {
             Err(errno) => return Err(OsError::new("read the recorded frequency settings", errno)),
         }
     }
-    let mut former: Vec<Former> = String::from_utf8_lossy(&text).lines().filter_map(parse_line).collect();
-    write_back(&folder(folders), &mut former);
-    match former.is_empty() {
+    let mut saved: Vec<SavedSetting> =
+        String::from_utf8_lossy(&text).lines().filter_map(parse_line).collect();
+    restore_saved(&folder(paths), &mut saved);
+    match saved.is_empty() {
         true => Ok(()),
         false => Err(OsError::new("restore the frequency settings", Errno::IO)),
     }
 }
 
-fn parse_line(line: &str) -> Option<Former> {
+fn parse_line(line: &str) -> Option<SavedSetting> {
     let mut words = line.split(' ');
     let processor = words.next()?.parse().ok()?;
     let name = words.next()?;
     let setting = Setting::ALL.into_iter().find(|setting| setting.file_name() == name)?;
     let value = words.next()?.to_owned();
-    words.next().is_none().then_some(Former { processor, setting, value })
+    words.next().is_none().then_some(SavedSetting { processor, setting, value })
 }
 
 /// Writes back the former values, the last change first; failed ones stay recorded.
-fn write_back(processors: &Path, former: &mut Vec<Former>) {
-    for _ in 0..PASSES {
-        former.reverse();
-        former.retain(|former| former.write(processors).is_err());
-        former.reverse();
+fn restore_saved(processors: &Path, saved: &mut Vec<SavedSetting>) {
+    for _ in 0..RESTORE_PASSES {
+        saved.reverse();
+        saved.retain(|saved| saved.write(processors).is_err());
+        saved.reverse();
     }
 }
 

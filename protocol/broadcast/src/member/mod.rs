@@ -39,7 +39,7 @@ pub enum Event {
 
 /// Reason why a message is not accepted for broadcast.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum BroadcastError {
     /// Others have not taken enough of the earlier messages. Try again later.
     #[error("not all members have taken the messages before it")]
     Full,
@@ -60,7 +60,7 @@ pub enum Refusal {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
     /// Number of chunks kept until all members have taken them.
-    pub kept_chunks: usize,
+    pub retained_chunks: usize,
     /// Number of kept chunks that wait for a forwarding buffer.
     pub queued_chunks: usize,
     /// Number of forwarding buffers in use.
@@ -81,11 +81,11 @@ struct Link {
     /// Number of chunks received over it.
     received: u64,
     /// Number of these that were acknowledged to the peer.
-    told: u64,
+    acknowledged_to_peer: u64,
     /// Whether this member's view has changed and the peer was not notified.
     sync_due: bool,
     /// Whether the peer was notified that this member leaves.
-    leave_told: bool,
+    leave_sent: bool,
 }
 
 /// State of the stream of a source.
@@ -98,18 +98,18 @@ struct Stream {
     /// Sequence number of the last chunk that all members are known to have taken.
     stable: u64,
     /// Chunks after `stable`, up to `have`.
-    kept: VecDeque<Chunk>,
+    retained: VecDeque<Chunk>,
     /// For a source that is gone, the last chunk that any member has, once all have reported.
     end: Option<u64>,
     /// Whether this member joined after the source was gone, so that chunks are kept for others only.
-    mute: bool,
+    forward_only: bool,
     /// Member that its chunks come from; `None` at the root, and while members exchange progress.
     parent: Option<MemberId>,
     is_root: bool,
     /// Members that its chunks are forwarded to.
     children: BTreeMap<MemberId, Child>,
     /// Progress of the whole subtree, as last reported to the parent.
-    told: u64,
+    reported_taken: u64,
 }
 
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -121,22 +121,22 @@ struct Child {
 }
 
 impl Stream {
-    fn kept(&self, seq: u64) -> Option<&Chunk> {
+    fn retained(&self, seq: u64) -> Option<&Chunk> {
         let index = seq.checked_sub(self.stable + 1)?;
-        self.kept.get(usize::try_from(index).ok()?)
+        self.retained.get(usize::try_from(index).ok()?)
     }
 
     /// Returns the progress of this member and all members below it.
-    fn taken_below(&self) -> u64 {
+    fn subtree_taken(&self) -> u64 {
         self.children.values().map(|child| child.taken).fold(self.taken, u64::min)
     }
 
     /// Drops the chunks up to `seq`, which all members have taken.
-    fn settle(&mut self, seq: u64) {
+    fn drop_stable(&mut self, seq: u64) {
         // A peer may report chunks that have not arrived yet.
         let seq = seq.min(self.taken);
         while self.stable < seq {
-            self.kept.pop_front();
+            self.retained.pop_front();
             self.stable += 1;
         }
     }
@@ -155,9 +155,10 @@ struct Slot {
 ///
 /// The caller carries messages between members, over channels that keep order and lose nothing while both
 /// ends live: [`receive`](Self::receive) handles a message from a member, [`transmit`](Self::transmit)
-/// returns the next message for one. [`connected`](Self::connected) and [`died`](Self::died) report the state
-/// of the channels; a death must be reported after everything that came from the member before. The program
-/// takes events with [`next_event`](Self::next_event) and sends with [`broadcast`](Self::broadcast).
+/// returns the next message for one. [`peer_connected`](Self::peer_connected) and
+/// [`peer_died`](Self::peer_died) report the state of the channels; a death must be reported after everything
+/// that came from the member before. The program takes events with [`next_event`](Self::next_event) and sends
+/// with [`broadcast`](Self::broadcast).
 ///
 /// Memory is bounded: for each source [`Config::window_chunks`] chunks and one message that is being
 /// reassembled, and with a total order twice that.
@@ -169,7 +170,7 @@ pub struct Member {
     /// Whether all members of the view have sent their progress, and the trees are those of the view.
     agreed: bool,
     /// Whether this member is joining.
-    fresh: bool,
+    is_joining: bool,
     expelled: bool,
     leaving: bool,
     /// Progress that this member reported for the current view.
@@ -194,20 +195,20 @@ pub struct Member {
     /// joining member misses at most the beginning of the first message.
     ordered: VecDeque<Chunk>,
     /// Chunks that arrived before this member had joined.
-    early: VecDeque<(MemberId, crate::wire::Message)>,
+    early_messages: VecDeque<(MemberId, crate::wire::Message)>,
     events: VecDeque<Event>,
     /// Members that were announced to the program.
     announced: BTreeSet<MemberId>,
     /// Members that have announced that they leave.
-    departed: BTreeSet<MemberId>,
+    leaving_members: BTreeSet<MemberId>,
     /// Members that are gone, and the streams to be taken before the program is notified.
-    gone: BTreeMap<MemberId, BTreeMap<MemberId, u64>>,
+    pending_departures: BTreeMap<MemberId, BTreeMap<MemberId, u64>>,
     /// Minimum progress of each stream when members last agreed.
-    lasts: BTreeMap<MemberId, u64>,
+    last_progress: BTreeMap<MemberId, u64>,
     /// Messages of which not all chunks were taken, by origin.
-    partial: BTreeMap<MemberId, Vec<u8>>,
+    partial_messages: BTreeMap<MemberId, Vec<u8>>,
     /// Source that was served last.
-    turn: MemberId,
+    last_served: MemberId,
 }
 
 impl Member {
@@ -218,7 +219,7 @@ impl Member {
     #[must_use]
     pub fn founding(own: MemberId, members: impl IntoIterator<Item = MemberId>, config: Config) -> Member {
         let mut member = Member::new(own, View::of(members.into_iter().chain([own])), config, false);
-        member.agree();
+        member.try_finish_view_change();
         member
     }
 
@@ -227,18 +228,18 @@ impl Member {
     #[must_use]
     pub fn joining(own: MemberId, others: impl IntoIterator<Item = MemberId>, config: Config) -> Member {
         let mut member = Member::new(own, View::of(others.into_iter().chain([own])), config, true);
-        member.agree();
+        member.try_finish_view_change();
         member
     }
 
-    fn new(own: MemberId, view: View, config: Config, fresh: bool) -> Member {
-        let snapshot = Sync { view: view.clone(), fresh, streams: BTreeMap::new() };
+    fn new(own: MemberId, view: View, config: Config, is_joining: bool) -> Member {
+        let snapshot = Sync { view: view.clone(), is_joining, streams: BTreeMap::new() };
         let mut member = Member {
             own,
             config,
             view,
             agreed: false,
-            fresh,
+            is_joining,
             expelled: false,
             leaving: false,
             snapshot,
@@ -254,17 +255,17 @@ impl Member {
             next_number: 1,
             unordered: VecDeque::new(),
             ordered: VecDeque::new(),
-            early: VecDeque::new(),
+            early_messages: VecDeque::new(),
             events: VecDeque::new(),
             announced: BTreeSet::new(),
-            departed: BTreeSet::new(),
-            gone: BTreeMap::new(),
-            lasts: BTreeMap::new(),
-            partial: BTreeMap::new(),
-            turn: own,
+            leaving_members: BTreeSet::new(),
+            pending_departures: BTreeMap::new(),
+            last_progress: BTreeMap::new(),
+            partial_messages: BTreeMap::new(),
+            last_served: own,
         };
-        member.view_changed();
-        if !fresh {
+        member.start_view_change();
+        if !is_joining {
             // All start with the same view and no chunks, so there is nothing to exchange.
             for link in member.links.values_mut() {
                 link.sync_due = false;
@@ -298,7 +299,7 @@ impl Member {
     /// Whether it can broadcast: it has joined, is not leaving, and was not expelled.
     #[must_use]
     pub fn is_member(&self) -> bool {
-        !self.fresh && !self.expelled && !self.leaving
+        !self.is_joining && !self.expelled && !self.leaving
     }
 
     /// Returns the member whose stream is the total order, once that is known.
@@ -317,39 +318,39 @@ impl Member {
     /// Reports an open channel to another member that joins, whose id is above all earlier ones.
     ///
     /// Members that are already known need no report.
-    pub fn connected(&mut self, peer: MemberId) {
+    pub fn peer_connected(&mut self, peer: MemberId) {
         if peer > self.view.highest && self.view.members.len() < MAX_MEMBERS {
             self.view.highest = peer;
             self.view.members.insert(peer);
-            self.view_changed();
-            self.agree();
+            self.start_view_change();
+            self.try_finish_view_change();
         }
     }
 
     /// Reports that a member died, closed its channel, or violated the protocol. Everything that it sent was
     /// received.
-    pub fn died(&mut self, peer: MemberId) {
+    pub fn peer_died(&mut self, peer: MemberId) {
         if self.view.members.contains(&peer) && peer != self.own {
             self.view.members.remove(&peer);
-            self.view_changed();
-            self.agree();
+            self.start_view_change();
+            self.try_finish_view_change();
         }
     }
 
     /// Accepts a message for broadcast to all other members and, with a total order, to this one too.
     ///
     /// # Errors
-    /// [`Refusal`]; nothing was accepted.
-    pub fn broadcast(&mut self, message: &[u8]) -> Result<(), Refusal> {
+    /// [`BroadcastError`]; nothing was accepted.
+    pub fn broadcast(&mut self, message: &[u8]) -> Result<(), BroadcastError> {
         let max_bytes = self.config.max_message_bytes as usize;
         if message.len() > max_bytes {
-            return Err(Refusal::TooLong { length_bytes: message.len(), max_bytes });
+            return Err(BroadcastError::TooLong { length_bytes: message.len(), max_bytes });
         }
         if !self.is_member() {
-            return Err(Refusal::NotMember);
+            return Err(BroadcastError::NotMember);
         }
         if !self.can_broadcast() {
-            return Err(Refusal::Full);
+            return Err(BroadcastError::Full);
         }
         let length = self.config.chunk_bytes as usize;
         let count = message.len().div_ceil(length).max(1);
@@ -364,7 +365,7 @@ impl Member {
             });
             self.next_number += 1;
         }
-        self.issue();
+        self.publish_own_chunks();
         Ok(())
     }
 
@@ -390,21 +391,21 @@ impl Member {
     pub fn is_drained(&self) -> bool {
         let done = |stream: &Stream| stream.stable == stream.have;
         let nothing_waits = self.outbox.is_empty() && self.unordered.is_empty() && self.ordered.is_empty();
-        self.expelled || self.fresh || nothing_waits && self.streams.get(&self.own).is_none_or(done)
+        self.expelled || self.is_joining || nothing_waits && self.streams.get(&self.own).is_none_or(done)
     }
 
     /// Whether it is leaving and all members have everything that it sent, provided that their channels have
     /// accepted everything that it transmitted.
     #[must_use]
     pub fn has_left(&self) -> bool {
-        self.leaving && self.is_drained() && self.links.values().all(|link| link.leave_told && !link.sync_due)
+        self.leaving && self.is_drained() && self.links.values().all(|link| link.leave_sent && !link.sync_due)
     }
 
     /// Returns its memory usage.
     #[must_use]
     pub fn usage(&self) -> Usage {
         Usage {
-            kept_chunks: self.streams.values().map(|stream| stream.kept.len()).sum(),
+            retained_chunks: self.streams.values().map(|stream| stream.retained.len()).sum(),
             queued_chunks: self.queue.len(),
             buffers: self.slots.len(),
             waiting_chunks: self.outbox.len() + self.unordered.len() + self.ordered.len(),
@@ -420,7 +421,7 @@ impl Member {
 
     /// Appends own chunks to the own stream, as far as the window allows. With a total order the sequencer
     /// does this for all.
-    fn issue(&mut self) {
+    fn publish_own_chunks(&mut self) {
         match self.config.order {
             Order::PerSource => {
                 while self.has_room()
@@ -430,11 +431,11 @@ impl Member {
                 }
             }
             Order::Total if self.sequencer() == Some(self.own) => {
-                self.begin_to_submit(self.own);
+                self.set_submission_target(self.own);
                 while let Some(chunk) = self.outbox.get(self.submitted) {
                     let chunk = chunk.clone();
                     self.submitted += 1;
-                    self.order(chunk);
+                    self.sequence_chunk(chunk);
                 }
                 while self.has_room()
                     && let Some(chunk) = self.ordered.pop_front()
@@ -448,7 +449,7 @@ impl Member {
     }
 
     /// Appends a message to the order, once its last chunk has arrived.
-    fn order(&mut self, chunk: Chunk) {
+    fn sequence_chunk(&mut self, chunk: Chunk) {
         let (origin, last) = (chunk.origin, chunk.last);
         self.unordered.push_back(chunk);
         if last {
@@ -461,7 +462,7 @@ impl Member {
     }
 
     /// Resubmits, to a new sequencer, the messages of this member that were not seen in the order.
-    fn begin_to_submit(&mut self, sequencer: MemberId) {
+    fn set_submission_target(&mut self, sequencer: MemberId) {
         if self.submitted_to != Some(sequencer) {
             self.submitted_to = Some(sequencer);
             self.submitted = 0;
@@ -478,26 +479,26 @@ impl Member {
             }
         }
         stream.have += 1;
-        stream.kept.push_back(chunk);
+        stream.retained.push_back(chunk);
         let own = source == self.own && self.config.order == Order::PerSource;
-        if own || stream.mute {
+        if own || stream.forward_only {
             stream.taken = stream.have;
         }
         if !stream.children.is_empty() {
             self.queue.push_back((source, stream.have));
         }
-        if own || stream.mute {
-            self.settle_root(source);
+        if own || stream.forward_only {
+            self.drop_stable_at_root(source);
         }
     }
 
     /// Drops the chunks that all have taken of a stream whose root is this member.
-    fn settle_root(&mut self, source: MemberId) {
+    fn drop_stable_at_root(&mut self, source: MemberId) {
         if let Some(stream) = self.streams.get_mut(&source)
             && stream.is_root
         {
             let dropped = tombolo_base::canary!("broadcast drops what others lack");
-            stream.settle(if dropped { stream.taken } else { stream.taken_below() });
+            stream.drop_stable(if dropped { stream.taken } else { stream.subtree_taken() });
         }
     }
 }

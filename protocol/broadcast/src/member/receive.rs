@@ -17,7 +17,7 @@ impl Member {
         {
             return Err(Violation::TooLong { from, length_bytes: chunk.data.len(), max_bytes });
         }
-        self.take_in(from, message)
+        self.handle_message(from, message)
     }
 
     /// Returns the length of the longest message between members, in bytes, for a configuration and a number
@@ -28,20 +28,20 @@ impl Member {
         (config.chunk_bytes as usize + MAX_HEADER_BYTES).max(sync)
     }
 
-    pub(super) fn take_in(&mut self, from: MemberId, message: Message) -> Result<(), Violation> {
-        if self.gone.contains_key(&from) && matches!(message, Message::Leave) {
-            self.departed.insert(from);
+    pub(super) fn handle_message(&mut self, from: MemberId, message: Message) -> Result<(), Violation> {
+        if self.pending_departures.contains_key(&from) && matches!(message, Message::Leave) {
+            self.leaving_members.insert(from);
         }
         let known = self.view.members.contains(&from) && from != self.own;
         if self.expelled || !known && !tombolo_base::canary!("broadcast hears the dead") {
             return Ok(());
         }
         if matches!(message, Message::Leave) {
-            self.departed.insert(from);
+            self.leaving_members.insert(from);
             return Ok(());
         }
-        if self.fresh && !matches!(message, Message::Sync(_)) {
-            return self.keep_for_later(from, message);
+        if self.is_joining && !matches!(message, Message::Sync(_)) {
+            return self.defer_message(from, message);
         }
         match message {
             Message::Chunk { source, seq, stable, chunk } => {
@@ -56,23 +56,23 @@ impl Member {
 
     /// Keeps a message from a member that learned earlier than this member itself that it has joined. The
     /// chunk is not acknowledged, so that each sender sends little more than its buffers hold.
-    fn keep_for_later(&mut self, from: MemberId, message: Message) -> Result<(), Violation> {
-        let of_peer = self.early.iter().filter(|(peer, _)| *peer == from).count();
-        if of_peer > 2 * usize::from(self.config.buffers) + self.most_waiting() {
+    fn defer_message(&mut self, from: MemberId, message: Message) -> Result<(), Violation> {
+        let of_peer = self.early_messages.iter().filter(|(peer, _)| *peer == from).count();
+        if of_peer > 2 * usize::from(self.config.buffers) + self.max_waiting() {
             return Err(Violation::Flood { from });
         }
-        self.early.push_back((from, message));
+        self.early_messages.push_back((from, message));
         Ok(())
     }
 
     /// Returns the maximum number of chunks of a member that wait to be ordered.
-    fn most_waiting(&self) -> usize {
+    fn max_waiting(&self) -> usize {
         let longest = self.config.max_message_bytes.div_ceil(self.config.chunk_bytes);
         self.config.window_chunks as usize + longest as usize + 1
     }
 
     /// Returns the number of chunks of a member that wait to be ordered.
-    fn waiting(&self, origin: MemberId) -> usize {
+    fn waiting_count(&self, origin: MemberId) -> usize {
         self.unordered.iter().chain(&self.ordered).filter(|chunk| chunk.origin == origin).count()
     }
 
@@ -90,14 +90,14 @@ impl Member {
         let Some(stream) = self.streams.get_mut(&source) else {
             // A chunk of a stream that was dropped, because all members have all of it.
             let known = source <= self.view.highest;
-            return if known { Ok(()) } else { Err(Violation::Stranger { from, root: source }) };
+            return if known { Ok(()) } else { Err(Violation::UnknownSource { from, root: source }) };
         };
         let is_new = seq > stream.have || tombolo_base::canary!("broadcast takes twice");
         if is_new && source != self.own {
             if seq > stream.have + 1 {
                 return Err(Violation::Gap { from, root: source, seq, have: stream.have });
             }
-            if stream.kept.len() > 2 * self.config.window_chunks as usize {
+            if stream.retained.len() > 2 * self.config.window_chunks as usize {
                 return Err(Violation::Flood { from });
             }
             self.append(source, chunk);
@@ -105,9 +105,9 @@ impl Member {
         if let Some(stream) = self.streams.get_mut(&source)
             && self.agreed
         {
-            stream.settle(stable);
+            stream.drop_stable(stable);
         }
-        self.issue();
+        self.publish_own_chunks();
         Ok(())
     }
 
@@ -133,10 +133,10 @@ impl Member {
             let stream = self.streams.get_mut(source);
             if let Some(child) = stream.and_then(|stream| stream.children.get_mut(&from)) {
                 child.taken = child.taken.max(*seq);
-                self.settle_root(*source);
+                self.drop_stable_at_root(*source);
             }
         }
-        self.issue();
+        self.publish_own_chunks();
         Ok(())
     }
 
@@ -145,13 +145,13 @@ impl Member {
             return Err(Violation::NotOrdered { from });
         }
         if chunk.origin != from {
-            return Err(Violation::Stranger { from, root: chunk.origin });
+            return Err(Violation::UnknownSource { from, root: chunk.origin });
         }
-        if self.waiting(from) > self.most_waiting() {
+        if self.waiting_count(from) > self.max_waiting() {
             return Err(Violation::Flood { from });
         }
-        self.order(chunk);
-        self.issue();
+        self.sequence_chunk(chunk);
+        self.publish_own_chunks();
         Ok(())
     }
 }

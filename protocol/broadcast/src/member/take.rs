@@ -14,11 +14,11 @@ impl Member {
             if let Some(event) = self.events.pop_front() {
                 return Some(event);
             }
-            if self.fresh || self.expelled {
+            if self.is_joining || self.expelled {
                 return None;
             }
-            let Some(source) = self.next_source() else { return self.next_gone() };
-            if let Some(event) = self.late_joiner(source).or_else(|| self.take_chunk(source)) {
+            let Some(source) = self.next_source() else { return self.next_departure() };
+            if let Some(event) = self.announce_late_joiner(source).or_else(|| self.take_chunk(source)) {
                 return Some(event);
             }
         }
@@ -29,8 +29,8 @@ impl Member {
         match self.config.order {
             Order::PerSource => {
                 // Sources take turns by message.
-                let after = (core::ops::Bound::Excluded(self.turn), core::ops::Bound::Unbounded);
-                let around = self.streams.range(after).chain(self.streams.range(..=self.turn));
+                let after = (core::ops::Bound::Excluded(self.last_served), core::ops::Bound::Unbounded);
+                let around = self.streams.range(after).chain(self.streams.range(..=self.last_served));
                 around
                     .filter(|(source, stream)| stream.taken < stream.have && self.is_announced(**source))
                     .map(|(source, _)| *source)
@@ -40,7 +40,7 @@ impl Member {
                 // Sequencers follow each other in the order of their ids.
                 for (source, stream) in &self.streams {
                     if stream.taken < stream.have {
-                        let next = stream.kept(stream.taken + 1)?;
+                        let next = stream.retained(stream.taken + 1)?;
                         return self.is_announced(next.origin).then_some(*source);
                     }
                     if stream.end != Some(stream.have) {
@@ -55,16 +55,17 @@ impl Member {
     /// Whether the program may take messages of a member: the member was announced, or can be announced now.
     /// It cannot be before members have agreed on a view with it, or without it.
     fn is_announced(&self, member: MemberId) -> bool {
-        let gone = self.gone.contains_key(&member) || self.agreed && self.view.is_gone(member);
-        self.announced.contains(&member) || gone
+        let is_departing =
+            self.pending_departures.contains_key(&member) || self.agreed && self.view.is_gone(member);
+        self.announced.contains(&member) || is_departing
     }
 
     /// Announces a member that joined and was gone before this member heard of it, if the next chunk of a
     /// stream is its first.
-    fn late_joiner(&mut self, source: MemberId) -> Option<Event> {
+    fn announce_late_joiner(&mut self, source: MemberId) -> Option<Event> {
         let stream = self.streams.get(&source)?;
-        let origin = stream.kept(stream.taken + 1)?.origin;
-        if self.announced.contains(&origin) || self.gone.contains_key(&origin) {
+        let origin = stream.retained(stream.taken + 1)?.origin;
+        if self.announced.contains(&origin) || self.pending_departures.contains_key(&origin) {
             return None;
         }
         self.await_last_of(origin);
@@ -75,42 +76,44 @@ impl Member {
     fn take_chunk(&mut self, source: MemberId) -> Option<Event> {
         let limit = self.config.max_message_bytes as usize;
         let stream = self.streams.get_mut(&source)?;
-        let chunk = stream.kept(stream.taken + 1)?.clone();
+        let chunk = stream.retained(stream.taken + 1)?.clone();
         stream.taken += 1;
-        self.settle_root(source);
-        self.issue();
+        self.drop_stable_at_root(source);
+        self.publish_own_chunks();
         if chunk.first {
-            self.partial.insert(chunk.origin, Vec::new());
+            self.partial_messages.insert(chunk.origin, Vec::new());
         }
         // There is no partial message if the message began before this member joined.
-        let partial = self.partial.get_mut(&chunk.origin)?;
-        partial.extend_from_slice(&chunk.data);
-        if partial.len() > limit {
+        let message = self.partial_messages.get_mut(&chunk.origin)?;
+        message.extend_from_slice(&chunk.data);
+        if message.len() > limit {
             // Longer than the configuration allows.
-            self.partial.remove(&chunk.origin);
+            self.partial_messages.remove(&chunk.origin);
             return None;
         }
         if !chunk.last {
             return None;
         }
-        self.turn = source;
-        let data = self.partial.remove(&chunk.origin)?;
+        self.last_served = source;
+        let data = self.partial_messages.remove(&chunk.origin)?;
         Some(Event::Message { from: chunk.origin, data })
     }
 
     /// Returns the next member that is gone and whose messages have all been taken.
-    fn next_gone(&mut self) -> Option<Event> {
+    fn next_departure(&mut self) -> Option<Event> {
         if !self.agreed {
             return None;
         }
         let taken = |source: &MemberId, awaited: &u64| {
             self.streams.get(source).is_none_or(|stream| stream.taken >= *awaited)
         };
-        let (gone, _) =
-            self.gone.iter().find(|(_, all)| all.iter().all(|(source, last)| taken(source, last)))?;
-        let gone = *gone;
-        self.gone.remove(&gone);
-        self.partial.remove(&gone);
-        Some(Event::Left { member: gone, in_order: self.departed.remove(&gone) })
+        let (departed, _) = self
+            .pending_departures
+            .iter()
+            .find(|(_, all)| all.iter().all(|(source, last)| taken(source, last)))?;
+        let departed = *departed;
+        self.pending_departures.remove(&departed);
+        self.partial_messages.remove(&departed);
+        Some(Event::Left { member: departed, in_order: self.leaving_members.remove(&departed) })
     }
 }

@@ -20,21 +20,21 @@ impl Member {
         if let Some(flags) = self.flags_for(peer) {
             return Some(flags);
         }
-        self.chunk_for(peer).or_else(|| self.submission_for(peer)).or_else(|| self.leave_for(peer))
+        self.chunk_for(peer).or_else(|| self.submission_for(peer)).or_else(|| self.leave_message_for(peer))
     }
 
-    fn leave_for(&mut self, peer: MemberId) -> Option<Message> {
+    fn leave_message_for(&mut self, peer: MemberId) -> Option<Message> {
         if !self.leaving || !self.is_drained() {
             return None;
         }
         let link = self.links.get_mut(&peer)?;
-        (!core::mem::replace(&mut link.leave_told, true)).then_some(Message::Leave)
+        (!core::mem::replace(&mut link.leave_sent, true)).then_some(Message::Leave)
     }
 
     /// Returns the message that notifies a former member that it was expelled. Send it last, if its channel
     /// still works.
     #[must_use]
-    pub fn farewell(&self) -> Message {
+    pub fn expulsion_message(&self) -> Message {
         Message::Sync(self.snapshot.clone())
     }
 
@@ -48,7 +48,8 @@ impl Member {
         // Chunks that all have taken are not kept, and a child that got a chunk on another path does not need
         // it.
         let streams = &self.streams;
-        let is_kept = |slot: &Slot| streams.get(&slot.source).is_some_and(|of| of.kept(slot.seq).is_some());
+        let is_kept =
+            |slot: &Slot| streams.get(&slot.source).is_some_and(|stream| stream.retained(slot.seq).is_some());
         for slot in self.slots.iter_mut().filter(|slot| !is_kept(slot)) {
             slot.targets.retain(|(_, sent)| sent.is_some());
         }
@@ -56,7 +57,8 @@ impl Member {
         while self.slots.len() < usize::from(self.config.buffers)
             && let Some((source, seq)) = self.queue.pop_front()
         {
-            let Some(stream) = self.streams.get_mut(&source).filter(|of| of.kept(seq).is_some()) else {
+            let Some(stream) = self.streams.get_mut(&source).filter(|stream| stream.retained(seq).is_some())
+            else {
                 continue;
             };
             let mut targets = Vec::new();
@@ -79,7 +81,7 @@ impl Member {
                 continue;
             };
             let Some(stream) = self.streams.get(&slot.source) else { continue };
-            let Some(chunk) = stream.kept(slot.seq) else { continue };
+            let Some(chunk) = stream.retained(slot.seq) else { continue };
             link.sent += 1;
             slot.targets[index].1 = Some(link.sent);
             let (source, seq, stable) = (slot.source, slot.seq, stream.stable);
@@ -92,7 +94,7 @@ impl Member {
         if self.config.order != Order::Total || self.sequencer() != Some(peer) {
             return None;
         }
-        self.begin_to_submit(peer);
+        self.set_submission_target(peer);
         let chunk = self.outbox.get(self.submitted)?.clone();
         self.submitted += 1;
         Some(Message::Submit(chunk))
@@ -100,7 +102,8 @@ impl Member {
 
     /// Returns the acknowledgements for the peer's chunks that were not sent yet.
     fn flags_for(&mut self, peer: MemberId) -> Option<Message> {
-        if self.fresh || tombolo_base::canary!("broadcast waits for a buffer") && !self.queue.is_empty() {
+        if self.is_joining || tombolo_base::canary!("broadcast waits for a buffer") && !self.queue.is_empty()
+        {
             return None;
         }
         let link = self.links.get_mut(&peer)?;
@@ -108,17 +111,17 @@ impl Member {
         // While members exchange progress, streams have no parents.
         for (source, stream) in &mut self.streams {
             if stream.parent == Some(peer) {
-                let below = stream.taken_below();
-                if below > stream.told {
-                    stream.told = below;
+                let below = stream.subtree_taken();
+                if below > stream.reported_taken {
+                    stream.reported_taken = below;
                     taken.push((*source, below));
                 }
             }
         }
-        if taken.is_empty() && link.told == link.received {
+        if taken.is_empty() && link.acknowledged_to_peer == link.received {
             return None;
         }
-        link.told = link.received;
+        link.acknowledged_to_peer = link.received;
         Some(Message::Flags { received: link.received, taken })
     }
 }

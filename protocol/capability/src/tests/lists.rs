@@ -5,7 +5,7 @@ use std::hash::{BuildHasher, RandomState};
 use super::*;
 
 #[test]
-fn ids_and_rights_say_what_they_are_of() {
+fn ids_display_and_rights_combine() {
     let id = RegionId::new(NodeId(3), NonZeroU16::new(2).unwrap(), 40);
     assert_eq!((id.node(), id.generation().get(), id.index()), (NodeId(3), 2, 40));
     assert_eq!(format!("{id} {id:?} {}", CapabilityId(9)), "3.2.40 RegionId(3.2.40) capability 9");
@@ -17,7 +17,7 @@ fn ids_and_rights_say_what_they_are_of() {
 }
 
 #[test]
-fn one_extent_lies_in_another_to_the_byte() {
+fn extent_containment_is_exact_to_the_byte() {
     let whole = Extent::new(100, 50);
     assert_eq!(whole.end_bytes(), Some(150));
     assert_eq!(Extent::new(u64::MAX, 1).end_bytes(), None);
@@ -31,7 +31,7 @@ fn one_extent_lies_in_another_to_the_byte() {
 }
 
 #[test]
-fn ids_are_given_out_once_and_end() {
+fn region_ids_are_unique_and_exhaustible() {
     let mut table = table();
     let indexes = [(); 3].map(|()| table.new_region_id(ARM0, NonZeroU16::MIN).unwrap().index());
     assert_eq!(indexes, [1, 2, 3]);
@@ -62,7 +62,7 @@ fn the_capabilities_to_a_region_are_listed_in_pages_for_all_holders() {
 }
 
 #[test]
-fn mappings_are_counted_where_they_are() {
+fn mappings_are_counted_per_domain_and_region() {
     let (mut table, owner, other) = (table(), domain(HOST, 1), domain(ARM0, 2));
     let all = create(&mut table, memory(HOST, owner, 2));
     let granted = table.derive(owner, all.id, None, Rights::READ, other).unwrap();
@@ -75,16 +75,16 @@ fn mappings_are_counted_where_they_are() {
     let (_, region, memory) = table.show(owner, all.id).unwrap();
     assert_eq!((region.capabilities, region.mappings, region.maker, region.seal), (2, 3, owner, Seal::Open));
     assert_eq!((region.backing, memory), (Backing::Memory, Memory::Kernel { huge_page_bytes: 0 }));
-    assert!(table.released(ARM0, ChannelId(3)));
+    assert!(table.mapping_released(ARM0, ChannelId(3)));
     assert!(!table.is_mapped(ChannelId(3)));
     table.revoke(0, owner, all.id, false).unwrap();
     let held = [("regions", 1), ("capabilities", 1), ("mappings", 2), ("revocations", 0)];
-    assert_eq!(table.held()[..4], held);
-    assert_eq!(table.held()[4].1, table.take_consequences().len());
+    assert_eq!(table.resource_counts()[..4], held);
+    assert_eq!(table.resource_counts()[4].1, table.take_actions().len());
 }
 
 #[test]
-fn a_maker_is_charged_for_memory_that_the_machine_gave() {
+fn creator_is_charged_only_for_allocated_memory() {
     let (mut table, owner, other) = (table(), domain(HOST, 1), domain(HOST, 2));
     let of = |memory_is, maker, pages| NewRegion { memory: memory_is, ..memory(HOST, maker, pages) };
     for memory_is in [
@@ -108,7 +108,7 @@ fn a_maker_is_charged_for_memory_that_the_machine_gave() {
 }
 
 #[test]
-fn what_a_domain_had_before_goes_with_it_and_nothing_else_does() {
+fn foreign_memory_ends_with_its_domain() {
     let (mut table, owner, other) = (table(), domain(HOST, 1), domain(ARM0, 2));
     let foreign = |maker| NewRegion { memory: Memory::Foreign { address: 4096 }, ..memory(HOST, maker, 1) };
     let had = create(&mut table, foreign(owner));
@@ -123,12 +123,12 @@ fn what_a_domain_had_before_goes_with_it_and_nothing_else_does() {
     table.foreign_lost(owner);
     assert_eq!(table.show(other, granted[0]), Err(CapabilityFault::Gone { capability: granted[0] }));
     assert!(table.show(other, granted[1]).is_ok() && table.show(other, others.id).is_ok());
-    let freed = Consequence::Freed {
+    let freed = TableAction::Freed {
         region: had.region,
         memory: Memory::Foreign { address: 4096 },
         length_bytes: PAGE_BYTES,
     };
-    assert_eq!(table.take_consequences(), [freed]);
+    assert_eq!(table.take_actions(), [freed]);
 }
 
 /// Model checkers distinguish states by their hash.
@@ -147,7 +147,7 @@ fn tables_that_differ_hash_differently() {
 }
 
 #[test]
-fn a_part_ends_between_pages_or_with_the_region() {
+fn part_boundaries_must_be_aligned() {
     let (mut table, owner) = (table(), domain(HOST, 1));
     let odd = NewRegion { length_bytes: 2 * PAGE_BYTES + 8, ..memory(HOST, owner, 1) };
     let all = create(&mut table, odd);
@@ -165,7 +165,7 @@ fn a_part_ends_between_pages_or_with_the_region() {
 }
 
 #[test]
-fn to_map_takes_the_right_to_read_and_memory_that_is_reached() {
+fn mapping_requires_read_right_and_reachable_memory() {
     let (mut table, owner, other) = (table(), domain(HOST, 1), domain(ARM0, 2));
     let all = create(&mut table, memory(HOST, owner, 1));
     let write_only = table.derive(owner, all.id, None, Rights::WRITE, other).unwrap();
@@ -185,20 +185,20 @@ fn to_map_takes_the_right_to_read_and_memory_that_is_reached() {
 }
 
 #[test]
-fn somebody_else_cannot_take_back_what_is_revoked_or_not_theirs() {
+fn revoked_grant_cannot_be_taken_back() {
     let (mut table, owner, other) = (table(), domain(HOST, 1), domain(ARM0, 2));
     let all = create(&mut table, memory(HOST, owner, 1));
     let lent = table.derive(owner, all.id, None, Rights::READ, other).unwrap().id;
     map(&mut table, other, lent, 1, Rights::READ);
     table.revoke(0, owner, all.id, false).unwrap();
     assert_eq!(table.take_back(owner, lent), Err(CapabilityFault::Revoked { capability: lent }));
-    table.forget(other, ChannelId(0), owner);
+    table.drop_in_transit(other, ChannelId(0), owner);
     assert!(table.capabilities.contains_key(&lent), "its revocation ends it, when it is let go");
 }
 
 /// The right to grant is required too: without it, a domain cannot pass on a capability that can grant.
 #[test]
-fn without_the_right_to_grant_it_cannot_be_given_on() {
+fn giving_requires_the_right_to_grant() {
     let (mut table, owner, other, third) = (table(), domain(HOST, 1), domain(ARM0, 2), domain(HOST, 3));
     let all = create(&mut table, memory(HOST, owner, 1));
     let lent = table.derive(owner, all.id, None, Rights::READ_WRITE, other).unwrap().id;

@@ -41,7 +41,7 @@ fn parts_do_not_overlap_and_keep_their_memory_from_being_mapped() {
 }
 
 #[test]
-fn a_part_is_given_back_by_the_last_who_has_it_or_has_it_mapped() {
+fn part_is_freed_with_its_last_capability_or_mapping() {
     let (mut table, owner, other) = (table(), domain(HOST, OWNER), domain(ARM0, 2));
     let all = create(&mut table, memory(HOST, owner, 2));
     let part = table.split(owner, all.id, Kind::Frame, &[pages(0, 1)]).unwrap().remove(0);
@@ -51,19 +51,19 @@ fn a_part_is_given_back_by_the_last_who_has_it_or_has_it_mapped() {
     assert!(matches!(maps(&table, owner, &all, false), Err(CapabilityFault::Split { .. })), "it is lent");
     table.domain_ended(other);
     assert!(matches!(maps(&table, owner, &all, false), Err(CapabilityFault::Split { .. })), "it is mapped");
-    table.released(ARM0, ChannelId(9));
+    table.mapping_released(ARM0, ChannelId(9));
     assert_eq!(maps(&table, owner, &all, false), Ok(()));
     let again = table.split(owner, all.id, Kind::Frame, &[pages(0, 1)]).unwrap().remove(0);
     let lent = table.derive(owner, again.id, None, Rights::READ_WRITE, domain(ARM0, 3)).unwrap();
     map(&mut table, domain(ARM0, 3), lent.id, 10, Rights::READ_WRITE);
     table.revoke(0, owner, all.id, false).unwrap();
     assert!(maps(&table, owner, &all, false).is_err(), "the other has not let go");
-    table.released(ARM0, ChannelId(10));
+    table.mapping_released(ARM0, ChannelId(10));
     assert_eq!(maps(&table, owner, &all, false), Ok(()), "a revocation gives the bytes back");
 }
 
 #[test]
-fn what_is_mapped_is_not_split_and_names_who_has_it() {
+fn mapped_memory_cannot_be_split() {
     let (mut table, owner, other) = (table(), domain(HOST, OWNER), domain(ARM0, 2));
     let all = create(&mut table, memory(HOST, owner, 4));
     let lent = table.derive(owner, all.id, Some(pages(1, 2)), Rights::READ, other).unwrap();
@@ -78,12 +78,12 @@ fn what_is_mapped_is_not_split_and_names_who_has_it() {
     assert_eq!(table.split(owner, all.id, Kind::Frame, &[pages(0, 1), pages(2, 2)]), Err(in_use));
     assert_eq!(table, before);
     table.split(owner, all.id, Kind::Frame, &[pages(0, 1), pages(3, 1)]).unwrap();
-    table.released(ARM0, ChannelId(9));
+    table.mapping_released(ARM0, ChannelId(9));
     table.split(owner, all.id, Kind::Frame, &[pages(1, 2)]).unwrap();
 }
 
 #[test]
-fn kinds_say_what_a_part_is_good_for() {
+fn kind_of_a_part_restricts_its_use() {
     let (mut table, owner) = (table(), domain(HOST, OWNER));
     let all = create(&mut table, memory(HOST, owner, 8));
     let wrong =

@@ -16,102 +16,117 @@ fn chain(table: &mut Table) -> [(DomainId, CapabilityId); 3] {
     chain
 }
 
-fn hang_up(node: NodeId, mapping: u64) -> Consequence {
-    Consequence::HangUp { node, mapping: ChannelId(mapping) }
+fn request_unmap(node: NodeId, mapping: u64) -> TableAction {
+    TableAction::RequestUnmap { node, mapping: ChannelId(mapping) }
 }
 
-fn answer(operation: Operation, removed: u32, killed: &[DomainId]) -> Consequence {
-    Consequence::Answer { operation, outcome: Ok(Revoked { removed, killed: killed.to_vec() }) }
+fn answer(operation: Operation, removed: u32, killed: &[DomainId]) -> TableAction {
+    TableAction::Answer { operation, outcome: Ok(Revoked { removed, killed: killed.to_vec() }) }
 }
 
 #[test]
-fn everything_below_is_removed_when_all_have_unmapped() {
+fn descendants_are_removed_once_unmapped() {
     let mut table = table();
-    let [(owner, all), (middle, theirs), (last, lasts)] = chain(&mut table);
+    let [(owner, all), (middle, middle_capability), (last, last_capability)] = chain(&mut table);
     let operation = table.revoke(0, owner, all, false).unwrap();
-    assert_eq!(table.take_consequences(), [hang_up(HOST, 2), hang_up(ARM0, 3)]);
+    assert_eq!(table.take_actions(), [request_unmap(HOST, 2), request_unmap(ARM0, 3)]);
     // Marked: unusable, but still in the table.
     let revoked = |capability| CapabilityFault::Revoked { capability };
-    assert_eq!(table.derive(middle, theirs, None, Rights::READ, middle), Err(revoked(theirs)));
-    assert_eq!(table.mappable(last, lasts, Rights::READ, false, |_, _| true), Err(revoked(lasts)));
-    assert_eq!(table.delete(last, lasts), Err(revoked(lasts)));
-    assert!(table.released(ARM0, ChannelId(3)));
-    assert_eq!(table.take_consequences(), [], "one has not let go");
-    assert!(table.released(HOST, ChannelId(2)));
-    assert_eq!(table.take_consequences(), [answer(operation, 2, &[])]);
-    assert_eq!(table.show(middle, theirs), Err(CapabilityFault::Gone { capability: theirs }));
+    assert_eq!(
+        table.derive(middle, middle_capability, None, Rights::READ, middle),
+        Err(revoked(middle_capability))
+    );
+    assert_eq!(
+        table.mappable(last, last_capability, Rights::READ, false, |_, _| true),
+        Err(revoked(last_capability))
+    );
+    assert_eq!(table.delete(last, last_capability), Err(revoked(last_capability)));
+    assert!(table.mapping_released(ARM0, ChannelId(3)));
+    assert_eq!(table.take_actions(), [], "one has not let go");
+    assert!(table.mapping_released(HOST, ChannelId(2)));
+    assert_eq!(table.take_actions(), [answer(operation, 2, &[])]);
+    assert_eq!(
+        table.show(middle, middle_capability),
+        Err(CapabilityFault::Gone { capability: middle_capability })
+    );
     assert_eq!(table.show(owner, all).unwrap().1.mappings, 1, "the owner's own is its own");
     assert_eq!(table.next_tick(), None);
 }
 
 #[test]
-fn nothing_mapped_is_revoked_at_once_and_itself_too_if_asked() {
+fn unmapped_capabilities_are_revoked_at_once() {
     let (mut table, owner) = (table(), domain(HOST, 1));
     let all = create(&mut table, memory(HOST, owner, 1));
     let operation = table.revoke(0, owner, all.id, false).unwrap();
-    assert_eq!(table.take_consequences(), [answer(operation, 0, &[])]);
+    assert_eq!(table.take_actions(), [answer(operation, 0, &[])]);
     table.derive(owner, all.id, None, Rights::READ, domain(ARM0, 1)).unwrap();
     let operation = table.revoke(0, owner, all.id, true).unwrap();
-    let consequences = table.take_consequences();
-    assert!(matches!(consequences[0], Consequence::Freed { .. }), "{consequences:?}");
-    assert_eq!(consequences[1..], [answer(operation, 2, &[])]);
+    let actions = table.take_actions();
+    assert!(matches!(actions[0], TableAction::Freed { .. }), "{actions:?}");
+    assert_eq!(actions[1..], [answer(operation, 2, &[])]);
 }
 
 #[test]
-fn a_domain_that_does_not_unmap_is_killed_and_until_its_death_the_memory_is_not_reused() {
+fn domain_that_does_not_unmap_is_killed() {
     let mut table = table();
     let [(owner, all), (middle, _), (last, _)] = chain(&mut table);
     let operation = table.revoke(7, owner, all, false).unwrap();
-    table.take_consequences();
+    table.take_actions();
     assert_eq!(table.next_tick(), Some(7 + SECOND));
     table.tick(6 + SECOND);
-    assert_eq!(table.take_consequences(), []);
+    assert_eq!(table.take_actions(), []);
     table.tick(7 + SECOND);
-    let condemned = [middle, last].map(|domain| Consequence::Condemn { domain });
-    assert_eq!(table.take_consequences(), condemned);
+    let condemned = [middle, last].map(|domain| TableAction::Kill { domain });
+    assert_eq!(table.take_actions(), condemned);
     // One domain is killed; the other's node does not answer.
     table.domain_ended(middle);
-    table.released(HOST, ChannelId(2));
-    assert_eq!(table.take_consequences(), []);
+    table.mapping_released(HOST, ChannelId(2));
+    assert_eq!(table.take_actions(), []);
     table.tick(7 + 2 * SECOND);
     let fault = CapabilityFault::StillHeld { capability: all, holders: vec![last] };
-    assert_eq!(table.take_consequences(), [Consequence::Answer { operation, outcome: Err(fault) }]);
+    assert_eq!(table.take_actions(), [TableAction::Answer { operation, outcome: Err(fault) }]);
     assert_eq!(table.next_tick(), None);
     table.delete(owner, all).unwrap();
-    table.released(HOST, ChannelId(1));
-    assert_eq!(table.take_consequences(), [hang_up(HOST, 1)], "the memory is not free");
+    table.mapping_released(HOST, ChannelId(1));
+    assert_eq!(table.take_actions(), [request_unmap(HOST, 1)], "the memory is not free");
     table.node_lost(ARM0);
-    assert!(matches!(table.take_consequences()[..], [Consequence::Freed { .. }]), "now it is");
+    assert!(matches!(table.take_actions()[..], [TableAction::Freed { .. }]), "now it is");
 }
 
 #[test]
-fn what_was_mapped_by_a_right_that_went_is_waited_for() {
+fn orphaned_mapping_delays_revocation() {
     let mut table = table();
-    let [(owner, all), (middle, _), (_, lasts)] = chain(&mut table);
+    let [(owner, all), (middle, _), (_, last_capability)] = chain(&mut table);
     // Its holder is no longer known, but its process may still have the memory mapped.
     table.domain_ended(middle);
-    assert_eq!(table.take_consequences(), [hang_up(HOST, 2)]);
+    assert_eq!(table.take_actions(), [request_unmap(HOST, 2)]);
     let operation = table.revoke(0, owner, all, false).unwrap();
-    table.released(ARM0, ChannelId(3));
-    assert_eq!(table.take_consequences(), [hang_up(ARM0, 3)]);
-    table.released(HOST, ChannelId(2));
-    assert_eq!(table.take_consequences(), [answer(operation, 1, &[])]);
-    assert_eq!(table.capabilities.get(&lasts), None);
+    table.mapping_released(ARM0, ChannelId(3));
+    assert_eq!(table.take_actions(), [request_unmap(ARM0, 3)]);
+    table.mapping_released(HOST, ChannelId(2));
+    assert_eq!(table.take_actions(), [answer(operation, 1, &[])]);
+    assert_eq!(table.capabilities.get(&last_capability), None);
 }
 
 #[test]
-fn revocations_that_overlap_end_each_when_it_may() {
+fn overlapping_revocations_complete_independently() {
     let mut table = table();
-    let [(owner, all), (middle, theirs), _] = chain(&mut table);
-    let inner = table.revoke(0, middle, theirs, false).unwrap();
+    let [(owner, all), (middle, middle_capability), _] = chain(&mut table);
+    let inner = table.revoke(0, middle, middle_capability, false).unwrap();
     let outer = table.revoke(0, owner, all, true).unwrap();
-    assert_eq!(table.revoke(0, middle, theirs, false), Err(CapabilityFault::Revoked { capability: theirs }));
-    assert_eq!(table.take_consequences(), [hang_up(ARM0, 3), hang_up(HOST, 1), hang_up(HOST, 2)]);
-    table.released(ARM0, ChannelId(3));
-    assert_eq!(table.take_consequences(), [answer(inner, 1, &[])]);
-    table.released(HOST, ChannelId(2));
-    table.released(HOST, ChannelId(1));
-    let consequences = table.take_consequences();
-    assert_eq!(consequences.last(), Some(&answer(outer, 2, &[])));
-    assert!(table.held().iter().all(|(_, count)| *count == 0));
+    assert_eq!(
+        table.revoke(0, middle, middle_capability, false),
+        Err(CapabilityFault::Revoked { capability: middle_capability })
+    );
+    assert_eq!(
+        table.take_actions(),
+        [request_unmap(ARM0, 3), request_unmap(HOST, 1), request_unmap(HOST, 2)]
+    );
+    table.mapping_released(ARM0, ChannelId(3));
+    assert_eq!(table.take_actions(), [answer(inner, 1, &[])]);
+    table.mapping_released(HOST, ChannelId(2));
+    table.mapping_released(HOST, ChannelId(1));
+    let actions = table.take_actions();
+    assert_eq!(actions.last(), Some(&answer(outer, 2, &[])));
+    assert!(table.resource_counts().iter().all(|(_, count)| *count == 0));
 }

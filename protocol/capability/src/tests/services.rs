@@ -19,21 +19,21 @@ fn a_right_to_connect_is_attenuated_passed_and_revoked() {
     assert!(matches!(table.connectable(third, last.id), Err(CapabilityFault::Gone { .. })));
     let outcome = Ok(Revoked { removed: 2, killed: vec![] });
     assert!(
-        matches!(&table.take_consequences()[..], [Consequence::Answer { outcome: found, .. }] if *found == outcome)
+        matches!(&table.take_actions()[..], [TableAction::Answer { outcome: found, .. }] if *found == outcome)
     );
     let memory = create(&mut table, memory(HOST, server, 1));
     assert!(matches!(table.connectable(server, memory.id), Err(CapabilityFault::Lacks { .. })));
 }
 
 #[test]
-fn a_service_ends_with_its_maker_and_is_freed_with_its_last_capability() {
+fn service_ends_with_its_creator() {
     let (mut table, server, client) = (table(), domain(HOST, 1), domain(ARM0, 2));
     let all = table.create_service(server, NonZeroU16::MIN).unwrap();
     let given = table.derive(server, all.id, None, Rights::CONNECT, client).unwrap();
     table.domain_ended(server);
     table.foreign_lost(server);
     assert!(matches!(table.connectable(client, given.id), Err(CapabilityFault::Gone { .. })));
-    assert!(matches!(table.take_consequences()[..], [Consequence::Freed { memory: Memory::Service, .. }]));
+    assert!(matches!(table.take_actions()[..], [TableAction::Freed { memory: Memory::Service, .. }]));
     let all = table.create_service(server, NonZeroU16::MIN).unwrap();
     table.service_lost(all.region);
     assert!(matches!(table.connectable(server, all.id), Err(CapabilityFault::Gone { .. })));

@@ -10,7 +10,7 @@ use super::*;
 use crate::record::{MappingRecord, PartRecord};
 
 /// Real mapping of a process.
-struct Real {
+struct ProcessMapping {
     holder: DomainId,
     region: RegionId,
     /// Capability that it was mapped with, and all its ancestors.
@@ -18,10 +18,10 @@ struct Real {
     number: u64,
 }
 
-struct Asked {
+struct PendingRevocation {
     operation: Operation,
     capability: CapabilityId,
-    itself: bool,
+    include_self: bool,
     /// Newest mapping at that time.
     newest: u64,
 }
@@ -32,11 +32,11 @@ struct Walk {
     domains: Vec<DomainId>,
     next_domain: u32,
     ancestors: BTreeMap<CapabilityId, BTreeSet<CapabilityId>>,
-    real: Vec<Real>,
+    real: Vec<ProcessMapping>,
     next_mapping: u64,
-    asked: Vec<Asked>,
+    pending: Vec<PendingRevocation>,
     regions: BTreeSet<RegionId>,
-    condemned: BTreeSet<DomainId>,
+    killed: BTreeSet<DomainId>,
 }
 
 impl Walk {
@@ -50,18 +50,18 @@ impl Walk {
             ancestors: BTreeMap::new(),
             real: Vec::new(),
             next_mapping: 1,
-            asked: Vec::new(),
+            pending: Vec::new(),
             regions: BTreeSet::new(),
-            condemned: BTreeSet::new(),
+            killed: BTreeSet::new(),
         }
     }
 
-    fn holding(&self, pick: usize) -> Option<(DomainId, CapabilityId)> {
+    fn pick_capability(&self, pick: usize) -> Option<(DomainId, CapabilityId)> {
         let all: Vec<_> = self.table.capabilities.iter().map(|(id, record)| (record.holder, *id)).collect();
         (!all.is_empty()).then(|| all[pick % all.len()])
     }
 
-    fn made(&mut self, info: &CapabilityInfo) {
+    fn record_ancestors(&mut self, info: &CapabilityInfo) {
         let mut lineage = BTreeSet::from([info.id]);
         lineage.extend(info.parent.iter().flat_map(|parent| self.ancestors[parent].iter().copied()));
         self.ancestors.insert(info.id, lineage);
@@ -75,24 +75,24 @@ impl Walk {
                 let node = [HOST, ARM0][a % 2];
                 let info = create(&mut self.table, memory(node, other, 1 + c as u64 % 4));
                 self.regions.insert(info.region);
-                self.made(&info);
+                self.record_ancestors(&info);
             }
             1..=4 => {
-                if let Some((by, capability)) = self.holding(a) {
+                if let Some((by, capability)) = self.pick_capability(a) {
                     let extent = (c % 3 == 0).then(|| Extent::new((c % 5) as u64 * PAGE_BYTES, PAGE_BYTES));
                     if let Ok(info) = self.table.derive(by, capability, extent, rights, other) {
-                        self.made(&info);
+                        self.record_ancestors(&info);
                     }
                 }
             }
             5 => {
-                if let Some((by, capability)) = self.holding(a) {
-                    let way = Way { holder: other, channel: ChannelId(c as u64 % 3) };
-                    let _ = self.table.give(by, capability, way);
+                if let Some((by, capability)) = self.pick_capability(a) {
+                    let recipient = Recipient { holder: other, channel: ChannelId(c as u64 % 3) };
+                    let _ = self.table.give(by, capability, recipient);
                 }
             }
             19 => {
-                if let Some((by, capability)) = self.holding(a) {
+                if let Some((by, capability)) = self.pick_capability(a) {
                     let granted = self.table.capabilities[&capability].in_transit.is_some();
                     let accepted = self.table.accept(by, capability, Some(other), false);
                     assert!(accepted.is_err() || granted, "what was not on its way was taken up");
@@ -100,9 +100,9 @@ impl Walk {
                 }
             }
             20 => {
-                if let Some((by, capability)) = self.holding(a) {
+                if let Some((by, capability)) = self.pick_capability(a) {
                     match c % 2 {
-                        0 => self.table.forget(by, ChannelId(c as u64 % 3), other),
+                        0 => self.table.drop_in_transit(by, ChannelId(c as u64 % 3), other),
                         _ => {
                             let _ = self.table.take_back(other, capability);
                         }
@@ -110,42 +110,42 @@ impl Walk {
                 }
             }
             6 => {
-                if let Some((by, capability)) = self.holding(a) {
+                if let Some((by, capability)) = self.pick_capability(a) {
                     let _ = self.table.delete(by, capability);
                 }
             }
             7..=10 => self.map(a, rights),
             11 | 12 if !self.real.is_empty() => {
                 let gone = self.real.swap_remove(a % self.real.len());
-                self.table.released(gone.holder.node(), ChannelId(gone.number));
+                self.table.mapping_released(gone.holder.node(), ChannelId(gone.number));
             }
             13 | 14 => {
-                if let Some((by, capability)) = self.holding(a) {
-                    let itself = c % 2 == 0;
-                    if let Ok(operation) = self.table.revoke(self.now, by, capability, itself) {
+                if let Some((by, capability)) = self.pick_capability(a) {
+                    let include_self = c % 2 == 0;
+                    if let Ok(operation) = self.table.revoke(self.now, by, capability, include_self) {
                         let newest = self.next_mapping - 1;
-                        self.asked.push(Asked { operation, capability, itself, newest });
+                        self.pending.push(PendingRevocation { operation, capability, include_self, newest });
                     }
                 }
             }
             22 | 23 => {
-                if let Some((by, capability)) = self.holding(a) {
+                if let Some((by, capability)) = self.pick_capability(a) {
                     let kind = [Kind::Memory, Kind::Frame, Kind::Pool][b % 3];
                     let (first, next) = ((c % 3) as u64, (c / 3 % 3) as u64);
                     let pages = |at: u64| Extent::new(at * PAGE_BYTES, (1 + (b / 3) as u64 % 2) * PAGE_BYTES);
                     let extents = [pages(first), pages(first + 1 + next)];
-                    if let Ok(made) = self.table.split(by, capability, kind, &extents[..1 + c / 9 % 2]) {
-                        made.iter().for_each(|info| self.made(info));
+                    if let Ok(parts) = self.table.split(by, capability, kind, &extents[..1 + c / 9 % 2]) {
+                        parts.iter().for_each(|info| self.record_ancestors(info));
                     }
                 }
             }
             24 => {
                 let info = self.table.create_service(other, NonZeroU16::MIN).unwrap();
                 self.regions.insert(info.region);
-                self.made(&info);
+                self.record_ancestors(&info);
             }
             25 => {
-                if let Some((by, capability)) = self.holding(a) {
+                if let Some((by, capability)) = self.pick_capability(a) {
                     let service = self.table.connectable(by, capability);
                     let record = &self.table.capabilities[&capability];
                     assert_eq!(service.is_ok(), record.rights.contains(Rights::CONNECT) && !record.revoked);
@@ -158,19 +158,21 @@ impl Walk {
                 self.now += [1, SECOND / 2, SECOND, 3 * SECOND][a % 4];
                 self.table.tick(self.now);
             }
-            16 => self.replace(b % self.domains.len()),
-            17 if a % 4 == 0 => self.lose(ARM0),
+            16 => self.replace_domain(b % self.domains.len()),
+            17 if a % 4 == 0 => self.lose_node(ARM0),
             _ => {
-                let _ = self.holding(a).map(|(by, capability)| self.table.seal(by, capability, Seal::Frozen));
+                let _ = self
+                    .pick_capability(a)
+                    .map(|(by, capability)| self.table.seal(by, capability, Seal::Frozen));
                 let sealing: Vec<RegionId> = self.table.regions.keys().copied().collect();
-                sealing.into_iter().for_each(|region| self.table.sealed(region, b % 2 == 0));
+                sealing.into_iter().for_each(|region| self.table.complete_seal(region, b % 2 == 0));
             }
         }
-        self.look();
+        self.process_actions();
     }
 
     fn map(&mut self, pick: usize, rights: Rights) {
-        let Some((holder, capability)) = self.holding(pick) else { return };
+        let Some((holder, capability)) = self.pick_capability(pick) else { return };
         let kind = self.table.capabilities[&capability].kind;
         let pool = kind == Kind::Pool || (kind == Kind::Memory && pick.is_multiple_of(2));
         assert!(
@@ -182,11 +184,11 @@ impl Walk {
         self.next_mapping += 1;
         self.table.map(capability, &mappable, ChannelId(number));
         let lineage = self.ancestors[&capability].clone();
-        self.real.push(Real { holder, region: mappable.region, lineage, number });
+        self.real.push(ProcessMapping { holder, region: mappable.region, lineage, number });
     }
 
     /// Replaces a domain that is no longer known. Its process may still have mappings.
-    fn replace(&mut self, index: usize) {
+    fn replace_domain(&mut self, index: usize) {
         let node = self.domains[index].node();
         self.table.domain_ended(self.domains[index]);
         self.table.foreign_lost(self.domains[index]);
@@ -194,10 +196,10 @@ impl Walk {
         self.next_domain += 1;
     }
 
-    fn lose(&mut self, node: NodeId) {
+    fn lose_node(&mut self, node: NodeId) {
         for index in 0..self.domains.len() {
             if self.domains[index].node() == node {
-                self.replace(index);
+                self.replace_domain(index);
             }
         }
         self.real.retain(|real| real.holder.node() != node);
@@ -206,45 +208,45 @@ impl Walk {
         self.table.node_lost(node);
     }
 
-    fn look(&mut self) {
-        for consequence in self.table.take_consequences() {
-            match consequence {
-                Consequence::Freed { region, .. } => {
+    fn process_actions(&mut self) {
+        for action in self.table.take_actions() {
+            match action {
+                TableAction::Freed { region, .. } => {
                     assert!(self.regions.remove(&region), "{region} is freed twice");
                     assert!(
                         self.real.iter().all(|real| real.region != region),
                         "{region} is freed while mapped"
                     );
                 }
-                Consequence::Answer { operation, outcome } => {
-                    let at = self.asked.iter().position(|asked| asked.operation == operation).unwrap();
-                    let asked = self.asked.remove(at);
+                TableAction::Answer { operation, outcome } => {
+                    let at = self.pending.iter().position(|pending| pending.operation == operation).unwrap();
+                    let pending = self.pending.remove(at);
                     if outcome.is_ok() {
-                        self.check_unreachable(&asked);
+                        self.check_unreachable(&pending);
                     }
                 }
-                Consequence::HangUp { node, mapping } => {
+                TableAction::RequestUnmap { node, mapping } => {
                     let real = self.real.iter().find(|real| real.number == mapping.0);
                     assert!(real.is_none_or(|real| real.holder.node() == node));
                 }
-                Consequence::Condemn { domain } => {
-                    self.condemned.insert(domain);
+                TableAction::Kill { domain } => {
+                    self.killed.insert(domain);
                 }
             }
         }
-        self.consistent();
+        self.check_invariants();
     }
 
     /// Checks that everything mapped with the capabilities of a complete revocation is unmapped.
-    fn check_unreachable(&self, asked: &Asked) {
-        for real in self.real.iter().filter(|real| real.number <= asked.newest) {
-            let below = real.lineage.contains(&asked.capability)
-                && (asked.itself || real.lineage.iter().max() != Some(&asked.capability));
-            assert!(!below, "{} was revoked and is mapped as {}", asked.capability, real.number);
+    fn check_unreachable(&self, pending: &PendingRevocation) {
+        for real in self.real.iter().filter(|real| real.number <= pending.newest) {
+            let below = real.lineage.contains(&pending.capability)
+                && (pending.include_self || real.lineage.iter().max() != Some(&pending.capability));
+            assert!(!below, "{} was revoked and is mapped as {}", pending.capability, real.number);
         }
     }
 
-    fn consistent(&self) {
+    fn check_invariants(&self) {
         let table = &self.table;
         let known: BTreeSet<u64> = table.mappings.keys().map(|mapping| mapping.0).collect();
         let real: BTreeSet<u64> = self.real.iter().map(|real| real.number).collect();
@@ -265,7 +267,7 @@ impl Walk {
                 assert!(!above.revoked || record.revoked, "nothing good hangs on what is revoked");
             }
         }
-        self.parts_are_apart();
+        self.check_parts();
         for region in table.regions.values() {
             assert!(!region.capabilities.is_empty() || !region.mappings.is_empty());
         }
@@ -279,7 +281,7 @@ impl Walk {
     }
 
     /// Checks that parts lie in what they were split from, do not overlap, and are mapped as nothing else.
-    fn parts_are_apart(&self) {
+    fn check_parts(&self) {
         let table = &self.table;
         for (id, part) in &table.parts {
             let of = part.of.map(|of| table.parts[&of]);
@@ -306,14 +308,14 @@ impl Walk {
 
     /// Ends all domains.
     fn end(mut self) {
-        (0..self.domains.len()).for_each(|index| self.replace(index));
-        self.look();
+        (0..self.domains.len()).for_each(|index| self.replace_domain(index));
+        self.process_actions();
         for real in std::mem::take(&mut self.real) {
-            self.table.released(real.holder.node(), ChannelId(real.number));
+            self.table.mapping_released(real.holder.node(), ChannelId(real.number));
         }
-        self.look();
-        assert!(self.table.held().iter().all(|(_, count)| *count == 0), "{:?}", self.table);
-        assert!(self.regions.is_empty() && self.asked.is_empty() && self.table.charges.is_empty());
+        self.process_actions();
+        assert!(self.table.resource_counts().iter().all(|(_, count)| *count == 0), "{:?}", self.table);
+        assert!(self.regions.is_empty() && self.pending.is_empty() && self.table.charges.is_empty());
     }
 }
 

@@ -3,21 +3,21 @@
 use super::*;
 
 /// Creates an owner's region, and another domain.
-fn two(table: &mut Table) -> (DomainId, DomainId, CapabilityInfo) {
+fn region_of_owner(table: &mut Table) -> (DomainId, DomainId, CapabilityInfo) {
     let (owner, other) = (domain(HOST, 1), domain(ARM0, 2));
     (owner, other, create(table, memory(HOST, owner, 2)))
 }
 
-fn over(holder: DomainId, channel: u64) -> Way {
-    Way { holder, channel: ChannelId(channel) }
+fn recipient(holder: DomainId, channel: u64) -> Recipient {
+    Recipient { holder, channel: ChannelId(channel) }
 }
 
 #[test]
 fn a_grant_is_accepted_once_and_only_from_its_granter() {
     let mut table = table();
-    let (owner, other, all) = two(&mut table);
+    let (owner, other, all) = region_of_owner(&mut table);
     let stranger = domain(HOST, 3);
-    let granted = table.derive(owner, all.id, None, Rights::READ, over(other, 5)).unwrap();
+    let granted = table.derive(owner, all.id, None, Rights::READ, recipient(other, 5)).unwrap();
     assert_eq!((all.granter, granted.granter), (None, Some(owner)));
     let capability = granted.id;
     let before = table.clone();
@@ -43,22 +43,22 @@ fn a_grant_is_accepted_once_and_only_from_its_granter() {
 #[test]
 fn a_whole_region_is_distinguished_from_a_part() {
     let mut table = table();
-    let (owner, other, all) = two(&mut table);
-    let half = table.derive(owner, all.id, page(0, 1), Rights::READ, over(other, 5)).unwrap();
+    let (owner, other, all) = region_of_owner(&mut table);
+    let half = table.derive(owner, all.id, page(0, 1), Rights::READ, recipient(other, 5)).unwrap();
     let part = table.accept(other, half.id, Some(owner), true);
     assert!(matches!(part, Err(CapabilityFault::BadExtent { available_bytes: 8192, .. })), "{part:?}");
     assert_eq!(table.accept(other, half.id, Some(owner), false), Ok(()), "it was not taken up by that");
-    let whole = table.derive(owner, all.id, None, Rights::READ, over(other, 5)).unwrap();
+    let whole = table.derive(owner, all.id, None, Rights::READ, recipient(other, 5)).unwrap();
     assert_eq!(table.accept(other, whole.id, Some(owner), true), Ok(()));
 }
 
 #[test]
-fn what_was_not_taken_up_is_taken_back() {
+fn unaccepted_grant_can_be_taken_back() {
     let mut table = table();
-    let (owner, other, all) = two(&mut table);
+    let (owner, other, all) = region_of_owner(&mut table);
     map(&mut table, owner, all.id, 1, Rights::READ_WRITE);
-    table.give(owner, all.id, over(other, 5)).unwrap();
-    assert_eq!(table.take_consequences(), [Consequence::HangUp { node: HOST, mapping: ChannelId(1) }]);
+    table.give(owner, all.id, recipient(other, 5)).unwrap();
+    assert_eq!(table.take_actions(), [TableAction::RequestUnmap { node: HOST, mapping: ChannelId(1) }]);
     let capability = all.id;
     assert_eq!(table.take_back(other, capability), Err(CapabilityFault::NotYours { capability }));
     assert_eq!(table.take_back(owner, capability).unwrap(), all);
@@ -72,12 +72,12 @@ fn what_was_not_taken_up_is_taken_back() {
         "it is its own"
     );
     // Capabilities that the other derives from it before accepting it end with it.
-    let lent = table.derive(owner, capability, None, Rights::READ, over(other, 5)).unwrap();
+    let lent = table.derive(owner, capability, None, Rights::READ, recipient(other, 5)).unwrap();
     map(&mut table, other, lent.id, 2, Rights::READ);
     assert_eq!(table.take_back(owner, lent.id).unwrap().holder, owner);
-    assert_eq!(table.take_consequences(), [Consequence::HangUp { node: ARM0, mapping: ChannelId(2) }]);
+    assert_eq!(table.take_actions(), [TableAction::RequestUnmap { node: ARM0, mapping: ChannelId(2) }]);
     table.delete(owner, lent.id).unwrap();
-    let lent = table.derive(owner, capability, None, Rights::READ, over(other, 5)).unwrap().id;
+    let lent = table.derive(owner, capability, None, Rights::READ, recipient(other, 5)).unwrap().id;
     table.accept(other, lent, Some(owner), false).unwrap();
     assert_eq!(table.take_back(owner, lent), Err(CapabilityFault::TakenUp { capability: lent }));
 }
@@ -85,47 +85,47 @@ fn what_was_not_taken_up_is_taken_back() {
 #[test]
 fn a_grant_in_transit_ends_with_its_channel_its_holder_or_its_parent() {
     let mut table = table();
-    let (owner, other, all) = two(&mut table);
+    let (owner, other, all) = region_of_owner(&mut table);
     let granted = |table: &mut Table, channel| {
-        table.derive(owner, all.id, None, Rights::READ, over(other, channel)).unwrap().id
+        table.derive(owner, all.id, None, Rights::READ, recipient(other, channel)).unwrap().id
     };
-    let [here, taken, there] = [5, 5, 6].map(|channel| granted(&mut table, channel));
+    let [first, taken, third] = [5, 5, 6].map(|channel| granted(&mut table, channel));
     table.accept(other, taken, Some(owner), false).unwrap();
     // Neither for another domain, nor a capability of another one, nor over another channel.
-    table.forget(owner, ChannelId(5), owner);
-    table.forget(other, ChannelId(5), other);
-    table.forget(other, ChannelId(7), owner);
+    table.drop_in_transit(owner, ChannelId(5), owner);
+    table.drop_in_transit(other, ChannelId(5), other);
+    table.drop_in_transit(other, ChannelId(7), owner);
     let gone = |table: &Table, capability| table.show(other, capability).is_err();
-    assert!([here, taken, there].into_iter().all(|capability| !gone(&table, capability)));
-    table.forget(other, ChannelId(5), owner);
-    assert_eq!([here, taken, there].map(|capability| gone(&table, capability)), [true, false, false]);
+    assert!([first, taken, third].into_iter().all(|capability| !gone(&table, capability)));
+    table.drop_in_transit(other, ChannelId(5), owner);
+    assert_eq!([first, taken, third].map(|capability| gone(&table, capability)), [true, false, false]);
     // The end of the granter loses nothing: the message has arrived, and its capability with it.
     let moved = create(&mut table, memory(HOST, owner, 1));
-    table.give(owner, moved.id, over(other, 6)).unwrap();
+    table.give(owner, moved.id, recipient(other, 6)).unwrap();
     table.domain_ended(owner);
     assert_eq!(table.accept(other, moved.id, Some(owner), true), Ok(()));
-    assert_eq!(table.accept(other, there, Some(owner), false), Ok(()));
+    assert_eq!(table.accept(other, third, Some(owner), false), Ok(()));
     let maker = domain(HOST, 4);
     let all = create(&mut table, memory(HOST, maker, 1));
-    let lent = table.derive(maker, all.id, None, Rights::READ, over(other, 8)).unwrap().id;
+    let lent = table.derive(maker, all.id, None, Rights::READ, recipient(other, 8)).unwrap().id;
     table.revoke(0, maker, all.id, false).unwrap();
     assert_eq!(
         table.accept(other, lent, Some(maker), false),
         Err(CapabilityFault::Gone { capability: lent })
     );
-    table.derive(maker, all.id, None, Rights::READ, over(other, 8)).unwrap();
+    table.derive(maker, all.id, None, Rights::READ, recipient(other, 8)).unwrap();
     table.domain_ended(other);
     table.domain_ended(maker);
-    table.take_consequences();
-    assert!(table.held().iter().all(|(_, count)| *count == 0));
+    table.take_actions();
+    assert!(table.resource_counts().iter().all(|(_, count)| *count == 0));
 }
 
 #[test]
 fn a_domain_may_have_a_channel_to_itself() {
     let mut table = table();
-    let (owner, _, all) = two(&mut table);
-    let copied = table.derive(owner, all.id, None, Rights::READ, over(owner, 5)).unwrap().id;
-    table.give(owner, all.id, over(owner, 5)).unwrap();
+    let (owner, _, all) = region_of_owner(&mut table);
+    let copied = table.derive(owner, all.id, None, Rights::READ, recipient(owner, 5)).unwrap().id;
+    table.give(owner, all.id, recipient(owner, 5)).unwrap();
     for capability in [copied, all.id] {
         assert_eq!(table.accept(owner, capability, Some(owner), false), Ok(()));
         assert_eq!(

@@ -32,7 +32,7 @@ enum Step {
     GetMany {
         client: u64,
         priority: u8,
-        most: u32,
+        max_values: u32,
         timeout_us: u32,
     },
     /// Claims or withdraws one of the client's offers.
@@ -64,7 +64,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         6 => asked().prop_map(|(client, priority, tentative, timeout_us)| Step::Put { client, priority, tentative, timeout_us }),
         6 => asked().prop_map(|(client, priority, tentative, timeout_us)| Step::Get { client, priority, tentative, timeout_us }),
         4 => many().prop_map(|(client, priority, count, timeout_us)| Step::PutMany { client, priority, count, timeout_us }),
-        4 => many().prop_map(|(client, priority, most, timeout_us)| Step::GetMany { client, priority, most: most as u32, timeout_us }),
+        4 => many().prop_map(|(client, priority, max_values, timeout_us)| Step::GetMany { client, priority, max_values: max_values as u32, timeout_us }),
         6 => which().prop_map(|(client, which)| Step::Claim { client, which }),
         3 => which().prop_map(|(client, which)| Step::Withdraw { client, which }),
         3 => (1..=4_u64).prop_map(|client| Step::GiveBack { client }),
@@ -77,7 +77,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
 
 /// Model of the state, from the clients' point of view.
 #[derive(Default)]
-struct Book {
+struct Model {
     /// Waiting requests by client and number, with the values to be put.
     waits: BTreeMap<(u64, u32), Vec<u16>>,
     offers: BTreeMap<(u64, u32), u32>,
@@ -99,7 +99,7 @@ fn number_of(value: &[u8]) -> u16 {
     value.try_into().map_or(u16::MAX, u16::from_le_bytes)
 }
 
-impl Book {
+impl Model {
     fn accept(&mut self, client: u64, values: &[u16]) -> Result<(), TestCaseError> {
         for value in values {
             prop_assert!(self.sent.insert(*value, client).is_none());
@@ -113,9 +113,9 @@ impl Book {
         Ok(())
     }
 
-    fn hear(&mut self, kind: Kind, said: Vec<(u64, u32, Outcome)>) -> Result<(), TestCaseError> {
+    fn check_answers(&mut self, kind: Kind, answers: Vec<(u64, u32, Outcome)>) -> Result<(), TestCaseError> {
         // A rendezvous is reported to the receiver first; acceptance determines the order of a fifo.
-        for (client, number, outcome) in said {
+        for (client, number, outcome) in answers {
             prop_assert!(!self.dead.contains(&client), "the dead hear nothing");
             let key = (client, number);
             if let Outcome::Offered(offer) = outcome {
@@ -165,16 +165,16 @@ impl Book {
     }
 }
 
-fn play(kind: Kind, capacity: u32, steps: &[Step]) -> Result<(), TestCaseError> {
+fn run(kind: Kind, capacity: u32, steps: &[Step]) -> Result<(), TestCaseError> {
     let mut node = Node::new(&[hub(kind, capacity)]);
-    let mut book = Book::default();
+    let mut model = Model::default();
     let (mut number, mut values) = (0, 0_u16);
     for step in steps {
         match *step {
             Step::Put { client, priority, tentative, timeout_us }
             | Step::Get { client, priority, tentative, timeout_us } => {
                 let puts = matches!(step, Step::Put { .. });
-                if book.dead.contains(&client) || (puts && kind.has_holders()) {
+                if model.dead.contains(&client) || (puts && kind.has_holders()) {
                     continue;
                 }
                 number += 1;
@@ -182,22 +182,24 @@ fn play(kind: Kind, capacity: u32, steps: &[Step]) -> Result<(), TestCaseError> 
                 let value = values.to_le_bytes();
                 let bytes: &[u8] = if kind.has_values() { &value } else { &[] };
                 let operation = if puts { Operation::Put { value: bytes } } else { Operation::Get };
-                book.waits.insert((client, number), if puts { vec![values] } else { vec![] });
-                node.ask(
+                model.waits.insert((client, number), if puts { vec![values] } else { vec![] });
+                node.send(
                     client,
                     Request { priority, tentative, timeout_us, ..request(number, 0, operation) },
                 );
             }
             Step::PutMany { client, priority, timeout_us, .. }
             | Step::GetMany { client, priority, timeout_us, .. } => {
-                if book.dead.contains(&client) {
+                if model.dead.contains(&client) {
                     continue;
                 }
                 number += 1;
                 let mut batch = BatchBuf::new();
                 let (mut sent, mut operation) = (Vec::new(), None);
                 match step {
-                    Step::GetMany { most, .. } => operation = Some(Operation::GetMany { most: *most }),
+                    Step::GetMany { max_values, .. } => {
+                        operation = Some(Operation::GetMany { max_values: *max_values });
+                    }
                     Step::PutMany { count, .. } => sent.extend(values + 1..=values + *count as u16),
                     _ => {}
                 }
@@ -205,75 +207,85 @@ fn play(kind: Kind, capacity: u32, steps: &[Step]) -> Result<(), TestCaseError> 
                 sent.iter().for_each(|value| assert!(batch.push(&value.to_le_bytes())));
                 let put = batch.batch().map(|values| Operation::PutMany { values });
                 let Some(operation) = operation.or(put) else { continue };
-                book.waits.insert((client, number), sent);
-                node.ask(client, Request { priority, timeout_us, ..request(number, 0, operation) });
+                model.waits.insert((client, number), sent);
+                node.send(client, Request { priority, timeout_us, ..request(number, 0, operation) });
             }
             Step::Claim { client, which } => {
-                let mut mine = book.offers.iter().filter(|((of, _), _)| *of == client);
-                if let Some(((_, number), offer)) = mine.nth(which) {
-                    node.ask(client, request(*number, 0, Operation::Claim { offer: *offer }));
+                let mut own_requests = model.offers.iter().filter(|((owner, _), _)| *owner == client);
+                if let Some(((_, number), offer)) = own_requests.nth(which) {
+                    node.send(client, request(*number, 0, Operation::Claim { offer: *offer }));
                 }
             }
             Step::Withdraw { client, which } => {
-                let mut mine = book.waits.keys().filter(|(of, _)| *of == client);
-                if let Some((_, number)) = mine.nth(which) {
-                    node.ask(client, request(*number, 0, Operation::Withdraw));
+                let mut own_requests = model.waits.keys().filter(|(owner, _)| *owner == client);
+                if let Some((_, number)) = own_requests.nth(which) {
+                    node.send(client, request(*number, 0, Operation::Withdraw));
                 }
             }
             Step::GiveBack { client } => {
-                if let Some((token, _)) = book.held.iter().find(|(_, holder)| **holder == client) {
+                if let Some((token, _)) = model.held.iter().find(|(_, holder)| **holder == client) {
                     let (token, number) = (*token, 10_000 + *token as u32);
-                    node.ask(client, request(number, 0, Operation::GiveBack { token }));
+                    node.send(client, request(number, 0, Operation::GiveBack { token }));
                 }
             }
-            Step::Close => node.ask(4, request(20_000, 0, Operation::Close)),
+            Step::Close => node.send(4, request(20_000, 0, Operation::Close)),
             Step::Die { client } if client != 4 => {
-                book.dead.insert(client);
-                let ended = book.waits.iter().filter(|((of, _), values)| *of == client && values.len() > 1);
-                book.unknown.extend(ended.flat_map(|(_, values)| values));
-                book.waits.retain(|(of, _), _| *of != client);
-                book.offers.retain(|(of, _), _| *of != client);
-                book.held.retain(|_, holder| *holder != client);
+                model.dead.insert(client);
+                let ended =
+                    model.waits.iter().filter(|((owner, _), values)| *owner == client && values.len() > 1);
+                model.unknown.extend(ended.flat_map(|(_, values)| values));
+                model.waits.retain(|(owner, _), _| *owner != client);
+                model.offers.retain(|(owner, _), _| *owner != client);
+                model.held.retain(|_, holder| *holder != client);
                 node.end(client);
             }
             Step::Die { .. } => {}
-            Step::Pass { nanos } => node.pass(nanos),
+            Step::Pass { nanos } => node.advance_clock(nanos),
         }
-        let said = node.said();
-        book.hear(kind, said)?;
-        prop_assert!(book.held.len() <= capacity as usize || kind.has_values() || !kind.has_holders());
-        prop_assert_eq!(node.hubs.held()[1].1, book.waits.len(), "what waits is what was not answered");
+        let answers = node.take_answers();
+        model.check_answers(kind, answers)?;
+        prop_assert!(model.held.len() <= capacity as usize || kind.has_values() || !kind.has_holders());
+        prop_assert_eq!(
+            node.hubs.resource_counts()[1].1,
+            model.waits.len(),
+            "what waits is what was not answered"
+        );
     }
     let batches = steps.iter().any(|step| matches!(step, Step::PutMany { .. }));
-    check_end((kind, capacity), batches, &mut node, &mut book)
+    check_end((kind, capacity), batches, &mut node, &mut model)
 }
 
 fn check_end(
     (kind, capacity): (Kind, u32),
     batches: bool,
     node: &mut Node,
-    book: &mut Book,
+    model: &mut Model,
 ) -> Result<(), TestCaseError> {
     // All waiting requests time out, and the remaining values can be taken by a live client.
-    node.pass(1_000_000_000);
-    book.hear(kind, node.said())?;
-    prop_assert!(book.waits.is_empty() && book.offers.is_empty());
-    prop_assert_eq!(node.hubs.held()[2].1 + node.hubs.held()[3].1 + node.hubs.held()[5].1, 0);
+    node.advance_clock(1_000_000_000);
+    model.check_answers(kind, node.take_answers())?;
+    prop_assert!(model.waits.is_empty() && model.offers.is_empty());
+    prop_assert_eq!(
+        node.hubs.resource_counts()[2].1
+            + node.hubs.resource_counts()[3].1
+            + node.hubs.resource_counts()[5].1,
+        0
+    );
     let mut left = Vec::new();
     for number in 30_000.. {
-        node.ask(4, Request { timeout_us: 0, ..request(number, 0, Operation::Get) });
-        match node.said().pop() {
+        node.send(4, Request { timeout_us: 0, ..request(number, 0, Operation::Get) });
+        match node.take_answers().pop() {
             Some((.., Outcome::Done(Taken::Value(value)))) => left.push(number_of(&value)),
-            Some((.., Outcome::Done(Taken::Unit))) => book.units -= 1,
-            Some((.., Outcome::Done(Taken::Block { token, .. }))) => drop(book.held.insert(token, 4)),
+            Some((.., Outcome::Done(Taken::Unit))) => model.units -= 1,
+            Some((.., Outcome::Done(Taken::Block { token, .. }))) => drop(model.held.insert(token, 4)),
             _ => break,
         }
     }
     if kind.has_values() {
         let undelivered: Vec<u16> =
-            book.order.iter().copied().filter(|value| !book.received.contains(value)).collect();
-        let known = |value: &&u16| !book.unknown.contains(value);
-        prop_assert!(book.received.iter().filter(known).all(|value| book.sent.contains_key(value)));
+            model.order.iter().copied().filter(|value| !model.received.contains(value)).collect();
+        let known = |value: &&u16| !model.unknown.contains(value);
+        prop_assert!(model.received.iter().filter(known).all(|value| model.sent.contains_key(value)));
         if batches {
             // Values of a batch are put before its answer is sent, and other values may come in between.
             let left: BTreeSet<u16> = left.iter().filter(known).copied().collect();
@@ -282,38 +294,42 @@ fn check_end(
             prop_assert_eq!(left, undelivered, "what was accepted and not received is there, in order");
         }
     } else if !kind.has_holders() {
-        prop_assert_eq!(book.units, 0, "units that were put were taken");
+        prop_assert_eq!(model.units, 0, "units that were put were taken");
     } else if !node.hubs.hubs[0].closed {
-        let free = capacity as usize - book.held.len();
+        let free = capacity as usize - model.held.len();
         prop_assert!(kind == Kind::Resource || free == 0, "all blocks that no client held were there");
     }
     for client in 1..=4 {
         node.end(client);
     }
-    prop_assert!(node.hubs.held().iter().all(|(_, count)| *count == 0), "{:?}", node.hubs.held());
+    prop_assert!(
+        node.hubs.resource_counts().iter().all(|(_, count)| *count == 0),
+        "{:?}",
+        node.hubs.resource_counts()
+    );
     Ok(())
 }
 
 proptest! {
     #[test]
     fn ports(steps in steps()) {
-        play(Kind::Port, 0, &steps)?;
+        run(Kind::Port, 0, &steps)?;
     }
 
     #[test]
     fn fifos(capacity in 1_u32..4, steps in steps()) {
-        play(Kind::Fifo, capacity, &steps)?;
+        run(Kind::Fifo, capacity, &steps)?;
     }
 
     #[test]
     fn semaphores_and_events(capacity in 1_u32..4, steps in steps()) {
-        play(Kind::Semaphore, capacity, &steps)?;
-        play(Kind::Event, 1, &steps)?;
+        run(Kind::Semaphore, capacity, &steps)?;
+        run(Kind::Event, 1, &steps)?;
     }
 
     #[test]
     fn pools_and_resources(capacity in 1_u32..4, steps in steps()) {
-        play(Kind::Pool, capacity, &steps)?;
-        play(Kind::Resource, 1, &steps)?;
+        run(Kind::Pool, capacity, &steps)?;
+        run(Kind::Resource, 1, &steps)?;
     }
 }

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Node, hub, locked, request, urgent};
+use super::{Node, hub, locked, request, request_with_priority};
 use crate::{Client, Description, Kind, Operation, Request};
 
 fn resource(name: &str, inheritance: bool) -> Description {
@@ -12,60 +12,60 @@ fn resource(name: &str, inheritance: bool) -> Description {
 #[test]
 fn an_owner_inherits_the_highest_priority_that_waits() {
     let mut node = Node::new(&[resource("r", true)]);
-    node.ask(1, urgent(1, 1, Operation::Get));
-    node.ask(2, urgent(1, 5, Operation::Get));
-    node.ask(3, urgent(1, 9, Operation::Get));
+    node.send(1, request_with_priority(1, 1, Operation::Get));
+    node.send(2, request_with_priority(1, 5, Operation::Get));
+    node.send(3, request_with_priority(1, 9, Operation::Get));
     assert_eq!(node.inherits, [(Client(1), 5), (Client(1), 9)]);
     node.inherits.clear();
-    node.ask(3, request(1, 0, Operation::Withdraw));
+    node.send(3, request(1, 0, Operation::Withdraw));
     assert_eq!(node.inherits, [(Client(1), 5)], "it falls when the most urgent leaves");
     node.inherits.clear();
-    node.ask(1, request(2, 0, Operation::GiveBack { token: 1 }));
+    node.send(1, request(2, 0, Operation::GiveBack { token: 1 }));
     assert_eq!(node.inherits, [(Client(1), 0)]);
-    assert_eq!(node.said().last(), Some(&(2, 1, locked(2, false))));
+    assert_eq!(node.take_answers().last(), Some(&(2, 1, locked(2, false))));
 }
 
 #[test]
-fn inheritance_goes_along_a_chain_of_owners_and_moves_them_up_in_queues() {
+fn inheritance_propagates_along_a_chain_of_owners() {
     let semaphore = Description { name: "s".into(), ..hub(Kind::Semaphore, 4) };
     let mut node = Node::new(&[resource("a", true), resource("b", true), semaphore]);
     let at = |hub, number, priority, operation| Request { hub, priority, ..request(number, 0, operation) };
-    node.ask(1, at(0, 1, 1, Operation::Get));
-    node.ask(2, at(1, 1, 2, Operation::Get));
+    node.send(1, at(0, 1, 1, Operation::Get));
+    node.send(2, at(1, 1, 2, Operation::Get));
     // Client 1 owns a and waits at the semaphore behind client 4; client 2 owns b and waits for a.
-    node.ask(4, at(2, 1, 4, Operation::Get));
-    node.ask(1, at(2, 2, 1, Operation::Get));
-    node.ask(2, at(0, 2, 2, Operation::Get));
-    node.ask(3, at(1, 1, 9, Operation::Get));
+    node.send(4, at(2, 1, 4, Operation::Get));
+    node.send(1, at(2, 2, 1, Operation::Get));
+    node.send(2, at(0, 2, 2, Operation::Get));
+    node.send(3, at(1, 1, 9, Operation::Get));
     assert_eq!(node.hubs.inherited(Client(2)), Ok(9));
     assert_eq!(node.hubs.inherited(Client(1)), Ok(9), "through client 2");
-    node.said();
-    node.ask(4, at(2, 3, 0, Operation::Put { value: b"" }));
-    assert_eq!(node.said()[1].0, 1, "client 1 has passed client 4 in the queue");
+    node.take_answers();
+    node.send(4, at(2, 3, 0, Operation::Put { value: b"" }));
+    assert_eq!(node.take_answers()[1].0, 1, "client 1 has passed client 4 in the queue");
     node.end(3);
     assert_eq!(node.hubs.inherited(Client(1)), Ok(2), "client 2 still waits for a");
 }
 
 #[test]
-fn what_a_client_inherits_on_another_node_lifts_its_requests_here() {
+fn remote_inheritance_raises_local_requests() {
     let mut node = Node::new(&[hub(Kind::Semaphore, 4)]);
-    node.ask(1, urgent(1, 1, Operation::Get));
-    node.ask(2, urgent(1, 5, Operation::Get));
-    node.ask(1, urgent(0, 9, Operation::Raise));
+    node.send(1, request_with_priority(1, 1, Operation::Get));
+    node.send(2, request_with_priority(1, 5, Operation::Get));
+    node.send(1, request_with_priority(0, 9, Operation::Raise));
     node.put(3, 1, b"");
-    assert_eq!(node.said()[1].0, 1);
+    assert_eq!(node.take_answers()[1].0, 1);
 }
 
 #[test]
-fn owners_in_a_circle_end_and_do_not_go_round_for_ever() {
+fn inheritance_terminates_for_deadlocked_owners() {
     let mut node = Node::new(&[resource("a", true), resource("b", true), resource("c", true)]);
     let at = |hub, number, priority| Request { hub, priority, ..request(number, 0, Operation::Get) };
     for next in 0..2 {
         for (client, hub) in [(1, 0), (2, 1), (3, 2)] {
-            node.ask(client, at((hub + next) % 3, 1 + next, client as u8));
+            node.send(client, at((hub + next) % 3, 1 + next, client as u8));
         }
     }
-    node.ask(4, at(0, 1, 9));
+    node.send(4, at(0, 1, 9));
     assert!((1..=3).all(|client| node.hubs.inherited(Client(client)) == Ok(9)));
     node.end(4);
     node.end(1);
@@ -122,16 +122,16 @@ fn run(inheritance: bool) -> [u32; 3] {
                 Some(Step::Run(_)) => {}
                 Some(Step::Lock) => {
                     task.waits = true;
-                    node.ask(task.client, urgent(1, task.base, Operation::Get));
+                    node.send(task.client, request_with_priority(1, task.base, Operation::Get));
                 }
                 Some(Step::Unlock) => {
                     let token = task.token;
-                    node.ask(task.client, request(2, 0, Operation::GiveBack { token }));
+                    node.send(task.client, request(2, 0, Operation::GiveBack { token }));
                 }
                 None => task.ended_at = Some(time),
             }
         }
-        for (client, number, outcome) in node.said() {
+        for (client, number, outcome) in node.take_answers() {
             let task = tasks.iter_mut().find(|task| task.client == client).expect("it is one of the three");
             if let crate::Outcome::Done(crate::Taken::Block { token, .. }) = outcome {
                 assert_eq!(number, 1);
@@ -147,7 +147,7 @@ fn run(inheritance: bool) -> [u32; 3] {
 }
 
 #[test]
-fn a_task_of_middle_priority_holds_up_a_high_one_only_without_inheritance() {
+fn inheritance_prevents_priority_inversion() {
     let [low, medium, high] = run(true);
     assert!(high < 30 && high < low && low > medium, "{low} {medium} {high}");
     let [low, medium, high] = run(false);

@@ -15,7 +15,7 @@ fn encoded(request: &Request<'_>) -> Vec<u8> {
     message
 }
 
-fn said(answer: &Answer) -> Vec<u8> {
+fn encoded_answer(answer: &Answer) -> Vec<u8> {
     let mut message = Vec::new();
     answer.encode(&mut message);
     message
@@ -35,17 +35,17 @@ fn golden_bytes() {
     assert_eq!(encoded(&request), expected);
     let answer = Answer::Outcome(7, Outcome::Done(Taken::Block { number: 2, token: 9, abandoned: true }));
     assert_eq!(
-        said(&answer),
+        encoded_answer(&answer),
         b"\x05\x01\x00\x00\x07\x00\x00\x00\x09\x00\x00\x00\x00\x00\x00\x00\x02\x00\x00\x00"
     );
     let answer = Answer::Outcome(7, Outcome::Failed(Fault::TooLong(256)));
-    assert_eq!(said(&answer), b"\x0a\x08\x00\x00\x07\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00");
+    assert_eq!(encoded_answer(&answer), b"\x0a\x08\x00\x00\x07\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00");
     assert_eq!(
-        said(&Answer::Outcome(7, Outcome::Partial { put: 3, fault: Some(Fault::Closed) })),
+        encoded_answer(&Answer::Outcome(7, Outcome::Partial { put: 3, fault: Some(Fault::Closed) })),
         b"\x0e\x03\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x03\x00\x00\x00"
     );
     assert_eq!(
-        said(&Answer::Inherits(9)),
+        encoded_answer(&Answer::Inherits(9)),
         b"\x01\x09\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"
     );
 }
@@ -58,17 +58,17 @@ fn golden_bytes_of_batches() {
     let request = Request { number: 1, hub: 3, priority: 0, tentative: false, timeout_us: 0, operation };
     let expected = b"\x0b\x00\x00\x00\x01\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00ab\x01\x00c";
     assert_eq!(encoded(&request), expected);
-    let most = Request { operation: Operation::GetMany { most: 256 }, ..request };
+    let get_many = Request { operation: Operation::GetMany { max_values: 256 }, ..request };
     let expected =
         b"\x0c\x00\x00\x00\x01\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x00\x00\x01\x00\x00\x00\x00\x00\x00";
-    assert_eq!(encoded(&most), expected);
-    let tentative = Request { tentative: true, ..most };
+    assert_eq!(encoded(&get_many), expected);
+    let tentative = Request { tentative: true, ..get_many };
     assert!(Request::decode(&encoded(&tentative)).is_err(), "a select takes one value");
-    let most = Request { operation: Operation::GetMany { most: 257 }, ..request };
-    assert!(Request::decode(&encoded(&most)).is_err());
+    let get_many = Request { operation: Operation::GetMany { max_values: 257 }, ..request };
+    assert!(Request::decode(&encoded(&get_many)).is_err());
     let answer = Answer::Outcome(7, Outcome::Done(Taken::Values(batch)));
     let expected = b"\x0d\x00\x00\x00\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x02\x00ab\x01\x00c";
-    assert_eq!(said(&answer), expected);
+    assert_eq!(encoded_answer(&answer), expected);
 }
 
 fn faults() -> impl Strategy<Value = Fault> {
@@ -147,7 +147,7 @@ proptest! {
     #[test]
     fn answers_come_back(number: u32, outcome in outcomes()) {
         let answer = Answer::Outcome(number, outcome);
-        prop_assert_eq!(Answer::decode(&said(&answer)), Ok(answer));
+        prop_assert_eq!(Answer::decode(&encoded_answer(&answer)), Ok(answer));
     }
 
     #[test]
@@ -171,7 +171,7 @@ proptest! {
             8 => Operation::Raise,
             9 => Operation::Status,
             10 => Operation::PutMany { values: batch.batch().unwrap() },
-            _ => Operation::GetMany { most: offer.clamp(1, MAX_BATCH) },
+            _ => Operation::GetMany { max_values: offer.clamp(1, MAX_BATCH) },
         };
         let tentative = tentative && code < 10;
         let request = Request { number, hub, priority, tentative, timeout_us, operation };
@@ -180,12 +180,12 @@ proptest! {
     }
 
     #[test]
-    fn whatever_is_read_is_what_would_be_written(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
+    fn decoded_bytes_encode_to_the_same_bytes(bytes in proptest::collection::vec(any::<u8>(), 0..80)) {
         if let Ok(request) = Request::decode(&bytes) {
             prop_assert_eq!(encoded(&request), bytes.clone());
         }
         if let Ok(answer) = Answer::decode(&bytes) {
-            prop_assert_eq!(said(&answer), bytes);
+            prop_assert_eq!(encoded_answer(&answer), bytes);
         }
     }
 }

@@ -11,14 +11,14 @@ use tombolo_ring::{Consumer, Producer, Sleeper, Waker};
 use super::{ChannelEnd, Signals};
 
 /// Checks whether the peer closed, and ends sending if it did.
-const NOTE_END: Steps = Steps::of(1, 1);
+const RECORD_PEER_END: Steps = Steps::of(1, 1);
 
 impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     /// Bounds [`try_send`](Self::try_send) of `message_bytes` bytes, whether sent or refused, including a
     /// wake-up.
     #[must_use]
     pub fn send_bound(&self, message_bytes: usize) -> Steps {
-        let waking = Waker::<C>::QUIET_BOUND + Waker::<C>::CHECK_BOUND + NOTE_END;
+        let waking = Waker::<C>::QUIET_BOUND + Waker::<C>::CHECK_BOUND + RECORD_PEER_END;
         let failing = self.close_bound();
         self.producer().config().send_bound(message_bytes) + waking.max(failing)
     }
@@ -29,7 +29,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     pub fn receive_bound(&self, message_bytes: usize) -> Steps {
         // The poll before the message may have returned slots, and the fast path may have polled in vain.
         let again = Steps::of(2, 0);
-        let waking = Waker::<C>::CHECK_BOUND + NOTE_END;
+        let waking = Waker::<C>::CHECK_BOUND + RECORD_PEER_END;
         let failing = self.close_bound();
         self.consumer().config().receive_bound(message_bytes) + again + waking.max(failing)
     }
@@ -41,11 +41,11 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         ring + self.consumer().config().close_bound() + Sleeper::<C>::ARM_BOUND
     }
 
-    /// Bounds [`announce`](Self::announce) and [`awake`](Self::awake) around a sleep, without the last poll
-    /// between them.
+    /// Bounds [`announce`](Self::announce) and [`finish_sleep`](Self::finish_sleep) around a sleep, without
+    /// the last poll between them.
     #[must_use]
     pub fn announce_bound(&self) -> Steps {
-        (Sleeper::<C>::ARM_BOUND + Sleeper::<C>::DISARM_BOUND).times(2) + NOTE_END
+        (Sleeper::<C>::ARM_BOUND + Sleeper::<C>::DISARM_BOUND).times(2) + RECORD_PEER_END
     }
 
     fn producer(&self) -> &Producer<C> {

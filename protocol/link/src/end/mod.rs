@@ -6,7 +6,7 @@
 //!
 //! Every operation that a sleeping peer must notice rings by itself. To sleep: call
 //! [`announce`](ChannelEnd::announce), then [`may_sleep`](ChannelEnd::may_sleep), sleep on a latching bell if
-//! that returned true, and call [`awake`](ChannelEnd::awake).
+//! that returned true, and call [`finish_sleep`](ChannelEnd::finish_sleep).
 
 mod bounds;
 mod receive;
@@ -19,9 +19,9 @@ mod tests;
 use tombolo_base::{CacheMaintenance, Coherent, OutOfRange, SharedMemory};
 use tombolo_ring::{RecvError, SendError, WakeCheck};
 
-pub use signals::{Deferred, Signals};
+pub use signals::{DeferredSignals, Signals};
 pub use sleep::{Announced, Awaited};
-pub use tombolo_ring::{Head, Look, ShortMessage, Violation, WakeOrder};
+pub use tombolo_ring::{Head, Peek, ShortMessage, Violation, WakeOrder};
 
 use crate::layout::{AttachError, ChannelConfig, ChannelLayout, Ends, Side};
 
@@ -116,7 +116,7 @@ pub struct ChannelEnd<S, C: CacheMaintenance = Coherent> {
     empty_polls: u32,
     next_check_ns: u64,
     /// Messages in both directions at the last lifeline check.
-    passed_at_check: u64,
+    messages_at_check: u64,
     rings: u64,
     sleeps: u64,
 }
@@ -143,7 +143,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
             sent_at_receive: 0,
             empty_polls: 0,
             next_check_ns: 0,
-            passed_at_check: 0,
+            messages_at_check: 0,
             rings: 0,
             sleeps: 0,
         })
@@ -196,9 +196,9 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
 
     /// Reads bell and lifeline, and ends sending if the peer is gone or has closed. Messages sent before can
     /// still be received.
-    pub fn listen(&mut self) {
-        self.signals.listen();
-        self.note_end();
+    pub fn poll_signals(&mut self) {
+        self.signals.poll_signals();
+        self.record_peer_end();
     }
 
     /// Closes this end. The peer receives everything sent before.
@@ -209,7 +209,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         self.closed = true;
         // Monitors that hold the lifelines also hang up when this end's own monitor is killed. The peer
         // learns that this domain died with it; an orderly close in memory would contradict that.
-        self.signals.listen();
+        self.signals.poll_signals();
         if self.signals.peer_gone() {
             self.ends.producer.abandon();
             self.ends.consumer.abandon();
@@ -223,7 +223,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     }
 
     /// Ends this side without closing: once the lifeline hangs up, the peer detects a death after everything
-    /// that was sent. A relay first reports the reason with [`tell`](crate::far_end::tell).
+    /// that was sent. A relay first reports the reason with [`report`](crate::far_end::report).
     pub fn abandon(&mut self) {
         self.closed = true;
         self.ends.producer.abandon();
@@ -265,10 +265,10 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         self.signals.ring();
         // A closing peer leaves its line in the asleep state, so that a sender that never checks elsewhere
         // gets here.
-        self.note_end();
+        self.record_peer_end();
     }
 
-    fn note_end(&mut self) {
+    fn record_peer_end(&mut self) {
         // The order matters: a peer hangs up right after it closes. The producer records the close, because
         // the peer can overwrite the line at any time.
         if self.ends.producer.peer_closed() {
@@ -281,7 +281,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     /// Checks the lifeline periodically, for programs that poll and never sleep. The result takes effect in
     /// the next operation, because the ring must be polled again first.
     #[inline(always)]
-    fn check_lifeline_now_and_then(&mut self) {
+    fn check_lifeline_periodically(&mut self) {
         self.empty_polls = self.empty_polls.wrapping_add(1);
         if self.empty_polls.is_multiple_of(POLLS_PER_CLOCK) {
             self.check_lifeline_if_due();
@@ -298,41 +298,41 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         // A peer that sends or returns slots is alive, so no check is needed. Messages sent into known room
         // prove nothing, but the ring bounds their number.
         let stats = self.stats();
-        let passed = stats.messages_sent.wrapping_add(stats.messages_received);
-        if passed == self.passed_at_check {
-            self.listen();
+        let message_count = stats.messages_sent.wrapping_add(stats.messages_received);
+        if message_count == self.messages_at_check {
+            self.poll_signals();
         }
-        self.passed_at_check = passed;
+        self.messages_at_check = message_count;
     }
 
     /// Records a violation by the peer. Every later operation returns an error.
     #[cold]
-    fn violated(&mut self, violation: Violation) -> EndError {
+    fn on_violation(&mut self, violation: Violation) -> EndError {
         self.violation.get_or_insert(violation);
         self.close();
         EndError::Broken
     }
 
     #[cold]
-    fn not_received(&mut self, error: RecvError) -> EndError {
+    fn on_receive_error(&mut self, error: RecvError) -> EndError {
         match error {
-            RecvError::Violation(violation) => self.violated(violation),
+            RecvError::Violation(violation) => self.on_violation(violation),
             RecvError::Closed => {
-                self.note_end();
+                self.record_peer_end();
                 if self.violation.is_some() { EndError::Broken } else { EndError::Closed }
             }
         }
     }
 
     #[cold]
-    fn not_sent(&mut self, error: SendError) -> EndError {
+    fn on_send_error(&mut self, error: SendError) -> EndError {
         match error {
             SendError::Full => {
-                self.check_lifeline_now_and_then();
+                self.check_lifeline_periodically();
                 EndError::Full
             }
             SendError::TooLong { .. } => EndError::TooLong,
-            SendError::Violation(violation) => self.violated(violation),
+            SendError::Violation(violation) => self.on_violation(violation),
             SendError::Closed | SendError::Abandoned if self.violation.is_some() => EndError::Broken,
             SendError::Abandoned if !self.closed => EndError::PeerDied,
             SendError::Closed | SendError::Abandoned => EndError::Closed,
@@ -344,7 +344,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
 ///
 /// # Errors
 /// [`OutOfRange`] when it does not lie inside the window.
-pub fn memory_of(
+pub fn channel_memory(
     window: &SharedMemory,
     offset_bytes: usize,
     config: ChannelConfig,

@@ -1,7 +1,7 @@
 //! Receive path of a channel end.
 
 use tombolo_base::CacheMaintenance;
-use tombolo_ring::{Head, Look, View};
+use tombolo_ring::{Head, Peek, View};
 
 use super::{ChannelEnd, EndError, Signals};
 
@@ -9,33 +9,33 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     /// Returns the next message if loads alone find it. Read it with [`view`](Self::view) and consume it with
     /// [`consume`](Self::consume). Returns the slots consumed so far if there is no message.
     #[inline(always)]
-    pub fn look(&mut self) -> Look {
+    pub fn peek(&mut self) -> Peek {
         // Read before the ring is polled: a peer that is gone by now has already sent everything.
         let peer_gone = self.signals.peer_gone();
-        match self.ends.consumer.look() {
-            Look::Message(head) => {
-                self.prepare_answer();
-                Look::Message(head)
+        match self.ends.consumer.peek() {
+            Peek::Message(head) => {
+                self.prefetch_reply_slot();
+                Peek::Message(head)
             }
-            Look::Empty if !peer_gone => {
+            Peek::Empty if !peer_gone => {
                 if self.ends.producer.position() != self.sent_at_receive {
                     self.ends.consumer.prefetch_second();
                 }
-                self.note_nothing();
-                Look::Empty
+                self.on_idle_poll();
+                Peek::Empty
             }
-            Look::Empty | Look::Other => Look::Other,
+            Peek::Empty | Peek::SlowPath => Peek::SlowPath,
         }
     }
 
-    /// Returns the content of a message found by [`look`](Self::look).
+    /// Returns the content of a message found by [`peek`](Self::peek).
     #[inline(always)]
     #[must_use]
     pub fn view(&self, head: &Head) -> View<'_, C> {
         self.ends.consumer.view(head)
     }
 
-    /// Consumes a message found by [`look`](Self::look). Returns whether slots were returned, which may have
+    /// Consumes a message found by [`peek`](Self::peek). Returns whether slots were returned, which may have
     /// rung the peer.
     #[inline(always)]
     pub fn consume(&mut self, head: Head) -> bool {
@@ -53,19 +53,19 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     /// [`EndError::Broken`].
     #[inline(always)]
     pub fn try_recv<R>(&mut self, read: impl FnOnce(View<'_, C>) -> R) -> Result<Option<R>, EndError> {
-        match self.look() {
-            Look::Message(head) => {
+        match self.peek() {
+            Peek::Message(head) => {
                 let received = read(self.view(&head));
                 self.consume(head);
                 Ok(Some(received))
             }
-            Look::Empty => Ok(None),
-            Look::Other => self.receive(read),
+            Peek::Empty => Ok(None),
+            Peek::SlowPath => self.receive(read),
         }
     }
 
-    /// Slow path of [`try_recv`](Self::try_recv) after [`Look::Other`]: receives the next message, if there
-    /// is one.
+    /// Slow path of [`try_recv`](Self::try_recv) after [`Peek::SlowPath`]: receives the next message, if
+    /// there is one.
     ///
     /// # Errors
     /// Same as [`try_recv`](Self::try_recv).
@@ -79,12 +79,12 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         };
         match received {
             Ok(Some(received)) => {
-                self.prepare_answer();
+                self.prefetch_reply_slot();
                 self.wake_peer_for_credit();
                 Ok(Some(received))
             }
-            Ok(None) => self.note_empty_poll(peer_gone).map(|()| None),
-            Err(error) => Err(self.not_received(error)),
+            Ok(None) => self.on_empty_poll(peer_gone).map(|()| None),
+            Err(error) => Err(self.on_receive_error(error)),
         }
     }
 
@@ -105,14 +105,14 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
             if received == max {
                 break true;
             }
-            match self.ends.consumer.look() {
-                Look::Message(head) => {
+            match self.ends.consumer.peek() {
+                Peek::Message(head) => {
                     read(self.ends.consumer.view(&head));
                     self.ends.consumer.consume(head);
                     received += 1;
                 }
-                Look::Empty => break !peer_gone,
-                Look::Other => break false,
+                Peek::Empty => break !peer_gone,
+                Peek::SlowPath => break false,
             }
         };
         if received > 0 {
@@ -120,7 +120,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         } else if !is_empty {
             return self.receive_one(&mut read);
         } else {
-            self.note_nothing();
+            self.on_idle_poll();
         }
         Ok(received)
     }
@@ -137,7 +137,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     pub fn readable(&mut self) -> bool {
         let readable = self.has_message_or_end();
         if !readable {
-            self.check_lifeline_now_and_then();
+            self.check_lifeline_periodically();
         }
         readable
     }
@@ -152,7 +152,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     /// cache of the peer, which polls it, and takes as long to arrive as the message did. Under one-way
     /// traffic the slot is left alone, because the peer would have to fetch it again.
     #[inline(always)]
-    fn prepare_answer(&mut self) {
+    fn prefetch_reply_slot(&mut self) {
         let sent = self.ends.producer.position();
         if self.sent_at_receive != sent {
             self.sent_at_receive = sent;
@@ -162,22 +162,22 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
 
     /// Handles a poll of the ring that found no message.
     #[inline(always)]
-    fn note_empty_poll(&mut self, peer_gone: bool) -> Result<(), EndError> {
+    fn on_empty_poll(&mut self, peer_gone: bool) -> Result<(), EndError> {
         if peer_gone {
             self.wake_peer_for_credit();
             // Another channel of this program may have learned it from the lifeline. Sending ends together
             // with receiving.
-            self.note_end();
+            self.record_peer_end();
             return Err(EndError::PeerDied);
         }
-        self.note_nothing();
+        self.on_idle_poll();
         Ok(())
     }
 
     /// Handles a poll of the ring that found no message while the peer is alive.
     #[inline(always)]
-    fn note_nothing(&mut self) {
+    fn on_idle_poll(&mut self) {
         self.wake_peer_for_credit();
-        self.check_lifeline_now_and_then();
+        self.check_lifeline_periodically();
     }
 }

@@ -39,13 +39,13 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     /// Sends a message of several slots, or one without known room.
     #[inline(never)]
     fn send_slow(&mut self, message: &[u8]) -> Result<(), EndError> {
-        self.note_credit();
+        self.record_credit();
         match self.ends.producer.try_send(message) {
             Ok(()) => {
                 self.wake_peer();
                 Ok(())
             }
-            Err(error) => Err(self.not_sent(error)),
+            Err(error) => Err(self.on_send_error(error)),
         }
     }
 
@@ -60,7 +60,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         length_bytes: usize,
         write: impl FnOnce(Claim<'_, C>),
     ) -> Result<(), EndError> {
-        self.note_credit();
+        self.record_credit();
         self.send_credit();
         // A separate statement, because the claim borrows the ring until the end of its statement.
         let failed = self.ends.producer.claim(length_bytes).map(write).err();
@@ -69,7 +69,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
                 self.wake_peer();
                 Ok(())
             }
-            Some(error) => Err(self.not_sent(error)),
+            Some(error) => Err(self.on_send_error(error)),
         }
     }
 
@@ -81,9 +81,9 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     #[inline(always)]
     pub fn try_send_batch(&mut self, fill: impl FnOnce(Batch<'_, C>)) -> Result<u64, EndError> {
         if let Err(error) = self.ends.producer.check_open() {
-            return Err(self.not_sent(error));
+            return Err(self.on_send_error(error));
         }
-        self.note_credit();
+        self.record_credit();
         self.send_credit();
         let producer = &mut self.ends.producer;
         let before = producer.counters();
@@ -94,7 +94,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
         }
         if after.refused_full != before.refused_full {
             // As after any send that found no room.
-            self.check_lifeline_now_and_then();
+            self.check_lifeline_periodically();
         }
         Ok(after.messages - before.messages)
     }
@@ -102,7 +102,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     /// Whether [`try_send`](Self::try_send) of a message as long as the last refused one would return
     /// something other than [`EndError::Full`].
     pub fn sendable(&mut self) -> bool {
-        self.note_credit();
+        self.record_credit();
         !matches!(self.ends.producer.claim(self.ends.producer.refused_bytes()), Err(SendError::Full))
     }
 
@@ -114,8 +114,8 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
 
     /// Passes credit that arrived with messages to the producer, before a send that may look for room.
     #[inline(always)]
-    fn note_credit(&mut self) {
-        self.ends.producer.note_credit(self.ends.consumer.reverse_credit());
+    fn record_credit(&mut self) {
+        self.ends.producer.record_credit(self.ends.consumer.reverse_credit());
     }
 
     /// Attaches the credit for the reverse ring to the next messages.

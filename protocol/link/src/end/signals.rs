@@ -7,11 +7,11 @@ pub trait Signals {
     fn ring(&mut self);
 
     /// Whether the lifeline has reported that the peer is gone: evidence, not suspicion. Called with every
-    /// operation, so it must only return what [`listen`](Self::listen) last found.
+    /// operation, so it must only return what [`poll_signals`](Self::poll_signals) last found.
     fn peer_gone(&self) -> bool;
 
     /// Reads the bell and the lifeline.
-    fn listen(&mut self);
+    fn poll_signals(&mut self);
 
     /// Returns the time on a monotonic clock, in nanoseconds.
     fn now_ns(&self) -> u64;
@@ -24,12 +24,12 @@ pub trait Signals {
 /// Signals for a caller that handles bell and lifeline itself between operations: it [takes](Self::take_ring)
 /// pending rings and [reports](Self::report_peer_gone) the death of the peer. The clock always reads zero.
 #[derive(Clone, Copy, Default, Debug)]
-pub struct Deferred {
+pub struct DeferredSignals {
     ring_due: bool,
     peer_gone: bool,
 }
 
-impl Deferred {
+impl DeferredSignals {
     /// Returns whether operations since the last call require ringing the peer, and clears the flag.
     #[must_use = "a bell that is not rung leaves the peer asleep"]
     pub fn take_ring(&mut self) -> bool {
@@ -42,7 +42,7 @@ impl Deferred {
     }
 }
 
-impl Signals for Deferred {
+impl Signals for DeferredSignals {
     fn ring(&mut self) {
         self.ring_due = true;
     }
@@ -51,7 +51,7 @@ impl Signals for Deferred {
         self.peer_gone
     }
 
-    fn listen(&mut self) {}
+    fn poll_signals(&mut self) {}
 
     fn now_ns(&self) -> u64 {
         0

@@ -37,7 +37,7 @@ pub enum Announced {
 
 impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     /// Announces that this side is about to sleep. Execute the barrier if the result requires it, then do a
-    /// [last poll](Self::may_sleep), sleep, and call [`awake`](Self::awake).
+    /// [last poll](Self::may_sleep), sleep, and call [`finish_sleep`](Self::finish_sleep).
     #[must_use = "without the barrier a wake-up can be lost"]
     pub fn announce(&mut self, awaited: Awaited) -> Announced {
         let ends = &mut self.ends;
@@ -49,7 +49,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
 
     /// Runs [`announce`](Self::announce), the barrier, and the [last poll](Self::may_sleep).
     #[must_use = "sleeping on what is already there can last for ever"]
-    pub fn about_to_sleep(&mut self, awaited: Awaited) -> bool {
+    pub fn prepare_to_sleep(&mut self, awaited: Awaited) -> bool {
         if self.announce(awaited) == Announced::NeedsBarrier {
             self.signals.barrier();
         }
@@ -76,13 +76,13 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     }
 
     /// Withdraws the announcement. After a sleep ended by a bell or lifeline (`rung`), also reads both.
-    pub fn awake(&mut self, rung: bool) {
+    pub fn finish_sleep(&mut self, rung: bool) {
         if !self.closed {
             self.ends.sleeper.disarm();
         }
         self.ends.room_sleeper.disarm();
         if rung {
-            self.listen();
+            self.poll_signals();
         }
     }
 }

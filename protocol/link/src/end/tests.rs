@@ -4,13 +4,14 @@ use tombolo_ring::{SlotSize, Variant};
 
 use super::*;
 
-type TestEnd = ChannelEnd<Deferred>;
+type TestEnd = ChannelEnd<DeferredSignals>;
 
 fn both(slots: u32) -> (TestEnd, TestEnd) {
     let config = ChannelConfig::new(SlotSize::B64, slots, Variant::EpochCredit).unwrap();
     let memory = SharedMemory::zeroed(ChannelLayout::new(config).length_bytes());
-    let end =
-        |side| ChannelEnd::attach(&memory, side, config, WakeOrder::Fence, Deferred::default()).unwrap();
+    let end = |side| {
+        ChannelEnd::attach(&memory, side, config, WakeOrder::Fence, DeferredSignals::default()).unwrap()
+    };
     (end(Side::A), end(Side::B))
 }
 
@@ -28,26 +29,26 @@ fn messages_go_both_ways_and_a_sleeping_peer_is_rung_once() {
     a.try_send(b"to B").unwrap();
     assert!(!a.signals_mut().take_ring(), "nobody sleeps");
     assert_eq!(recv(&mut b), Ok(Some(b"to B".to_vec())));
-    assert!(b.about_to_sleep(Awaited::Message));
+    assert!(b.prepare_to_sleep(Awaited::Message));
     a.try_send(b"wake up").unwrap();
     a.try_send(b"twice").unwrap();
     assert!(a.signals_mut().take_ring());
     assert!(!a.signals_mut().take_ring());
-    b.awake(false);
+    b.finish_sleep(false);
     assert_eq!(recv(&mut b), Ok(Some(b"wake up".to_vec())));
-    assert!(!b.about_to_sleep(Awaited::Message), "one is there");
+    assert!(!b.prepare_to_sleep(Awaited::Message), "one is there");
 }
 
 #[test]
-fn room_is_waited_for_and_rung_for() {
+fn sender_waits_for_room_and_is_rung() {
     let (mut a, mut b) = both(2);
     while a.try_send(b"x").is_ok() {}
     assert_eq!(a.try_send(b"x"), Err(EndError::Full));
-    assert!(a.about_to_sleep(Awaited::Room));
+    assert!(a.prepare_to_sleep(Awaited::Room));
     while recv(&mut b).unwrap().is_some() {}
     let _ = b.readable();
     assert!(b.signals_mut().take_ring());
-    a.awake(false);
+    a.finish_sleep(false);
     a.try_send(b"x").unwrap();
 }
 
@@ -64,7 +65,7 @@ fn a_close_is_received_after_earlier_messages() {
 }
 
 #[test]
-fn one_that_only_sends_learns_of_an_end() {
+fn sender_detects_the_end_of_the_peer() {
     let (mut a, mut b) = both(64);
     a.close();
     assert_eq!(b.try_send(b"it may be asleep"), Ok(()));
@@ -81,14 +82,14 @@ fn nothing_is_sent_after_an_end() {
     let (mut a, mut b) = both(4);
     a.try_send(b"last words").unwrap();
     b.signals_mut().report_peer_gone();
-    b.listen();
+    b.poll_signals();
     assert_eq!(b.try_send(b"to nobody"), Err(EndError::PeerDied));
     assert_eq!(recv(&mut b), Ok(Some(b"last words".to_vec())));
 
     let (mut a, mut b) = both(4);
     a.close();
     b.signals_mut().report_peer_gone();
-    b.listen();
+    b.poll_signals();
     assert_eq!(
         b.try_send(b"to nobody"),
         Err(EndError::Closed),
@@ -99,7 +100,7 @@ fn nothing_is_sent_after_an_end() {
 }
 
 #[test]
-fn a_death_that_receiving_finds_ends_sending() {
+fn peer_death_found_by_receive_ends_sending() {
     let (_a, mut b) = both(4);
     // Another channel read the lifeline, so this end was not notified.
     b.signals_mut().report_peer_gone();
@@ -112,7 +113,7 @@ fn a_death_that_receiving_finds_ends_sending() {
 }
 
 #[test]
-fn what_is_too_long_is_refused_and_concerns_nothing_else() {
+fn message_too_long_is_refused_without_effect() {
     let (mut a, mut b) = both(4);
     let max_bytes = a.max_message_bytes();
     assert_eq!(a.try_send(&std::vec![0; max_bytes + 1]), Err(EndError::TooLong));
@@ -121,10 +122,11 @@ fn what_is_too_long_is_refused_and_concerns_nothing_else() {
 }
 
 #[test]
-fn a_peer_that_breaks_the_protocol_breaks_its_channel_for_good() {
+fn peer_violation_ends_the_channel_permanently() {
     let config = ChannelConfig::new(SlotSize::B64, 4, Variant::EpochCredit).unwrap();
     let memory = SharedMemory::zeroed(ChannelLayout::new(config).length_bytes());
-    let mut a = TestEnd::attach(&memory, Side::A, config, WakeOrder::Fence, Deferred::default()).unwrap();
+    let mut a =
+        TestEnd::attach(&memory, Side::A, config, WakeOrder::Fence, DeferredSignals::default()).unwrap();
     memory.words().iter().skip(128).for_each(|word| {
         word.store(u64::MAX, tombolo_base::sync::Ordering::Relaxed);
     });

@@ -12,7 +12,7 @@ use super::*;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum End {
     Closed,
-    Died(Option<FarEnd>),
+    Died(Option<DisconnectReason>),
 }
 
 /// Link with a bounded number of messages in each direction, shared by its two sides.
@@ -77,9 +77,9 @@ impl Hop for Side {
         false
     }
 
-    fn told(&self) -> Option<FarEnd> {
+    fn disconnect_reason(&self) -> Option<DisconnectReason> {
         match self.link.ended[1 - self.side].get() {
-            Some(End::Died(told)) => told,
+            Some(End::Died(reason)) => reason,
             _ => None,
         }
     }
@@ -88,8 +88,8 @@ impl Hop for Side {
         self.end(End::Closed);
     }
 
-    fn leave(&mut self, why: FarEnd) {
-        self.end(End::Died(Some(why)));
+    fn abort(&mut self, reason: DisconnectReason) {
+        self.end(End::Died(Some(reason)));
     }
 }
 
@@ -104,7 +104,7 @@ struct Line {
 
 fn line(room: usize) -> Line {
     let ((a, near), (far, b)) = (link(room), link(room));
-    Line { a, near, far, b, route: Route::new([Beyond::End; 2]) }
+    Line { a, near, far, b, route: Route::new([HopPeer::End; 2]) }
 }
 
 impl Line {
@@ -112,10 +112,10 @@ impl Line {
         self.route.step([&mut self.near, &mut self.far])
     }
 
-    fn until_still(&mut self) -> Step {
+    fn run_until_idle(&mut self) -> Step {
         loop {
             let step = self.step();
-            if !step.more {
+            if !step.has_more {
                 return step;
             }
         }
@@ -134,7 +134,7 @@ fn drain(side: &mut Side) -> (Vec<Vec<u8>>, Option<EndError>) {
 }
 
 #[test]
-fn a_relay_holds_one_message_each_way() {
+fn relay_buffers_one_message_per_direction() {
     let mut line = line(2);
     let mut sent = 0;
     for _ in 0..10 {
@@ -157,66 +157,70 @@ fn a_relay_holds_one_message_each_way() {
 }
 
 #[test]
-fn an_end_comes_after_what_was_sent_before_it() {
+fn relay_forwards_messages_before_the_end() {
     for (how, error) in [(End::Closed, EndError::Closed), (End::Died(None), EndError::PeerDied)] {
         let mut line = line(2);
         line.a.send(b"1").unwrap();
         line.a.send(b"2").unwrap();
         line.b.send(b"lost").unwrap();
         line.a.end(how);
-        assert!(line.until_still().over);
+        assert!(line.run_until_idle().finished);
         assert_eq!(drain(&mut line.b), (vec![b"1".to_vec(), b"2".to_vec()], Some(error)));
-        assert_eq!(line.b.told(), (how != End::Closed).then_some(FarEnd::Died));
+        assert_eq!(line.b.disconnect_reason(), (how != End::Closed).then_some(DisconnectReason::Died));
     }
 }
 
 #[test]
-fn an_end_waits_until_there_is_room_for_what_came_before() {
+fn relay_delays_the_end_until_held_messages_fit() {
     let mut line = line(1);
     line.a.send(b"1").unwrap();
-    line.until_still();
+    line.run_until_idle();
     line.a.send(b"2").unwrap();
-    line.until_still();
+    line.run_until_idle();
     line.a.send(b"3").unwrap();
     line.a.end(End::Closed);
-    assert!(!line.until_still().over);
+    assert!(!line.run_until_idle().finished);
     let mut received = Vec::new();
     for _ in 0..3 {
         received.extend(drain(&mut line.b).0);
-        line.until_still();
+        line.run_until_idle();
     }
     assert_eq!(received, [b"1", b"2", b"3"]);
-    assert!(line.until_still().over);
+    assert!(line.run_until_idle().finished);
     assert_eq!(drain(&mut line.b), (vec![], Some(EndError::Closed)));
 }
 
 #[test]
-fn who_died_is_passed_on_along_the_route() {
+fn reason_of_death_is_forwarded_along_the_route() {
     let node = NodeId(7);
-    for (beyond, told, expected) in [
-        (Beyond::End, None, FarEnd::Died),
-        (Beyond::Relay(node), None, FarEnd::RelayDied(node)),
-        (Beyond::Relay(node), Some(FarEnd::Died), FarEnd::Died),
-        (Beyond::Relay(node), Some(FarEnd::RelayDied(NodeId(9))), FarEnd::RelayDied(NodeId(9))),
-        (Beyond::Relay(node), Some(FarEnd::Broken), FarEnd::Broken),
+    for (peer, reason, expected) in [
+        (HopPeer::End, None, DisconnectReason::Died),
+        (HopPeer::Relay(node), None, DisconnectReason::RelayDied(node)),
+        (HopPeer::Relay(node), Some(DisconnectReason::Died), DisconnectReason::Died),
+        (
+            HopPeer::Relay(node),
+            Some(DisconnectReason::RelayDied(NodeId(9))),
+            DisconnectReason::RelayDied(NodeId(9)),
+        ),
+        (HopPeer::Relay(node), Some(DisconnectReason::Broken), DisconnectReason::Broken),
     ] {
         let mut line = line(2);
-        line.route = Route::new([beyond, Beyond::End]);
-        line.a.end(End::Died(told));
-        assert!(line.step().over);
-        assert_eq!(line.b.told(), Some(expected));
+        line.route = Route::new([peer, HopPeer::End]);
+        line.a.end(End::Died(reason));
+        assert!(line.step().finished);
+        assert_eq!(line.b.disconnect_reason(), Some(expected));
     }
 }
 
 #[test]
-fn garbage_on_one_hop_ends_the_other_in_order() {
+fn violation_on_one_hop_ends_the_other_after_delivery() {
     let mut line = line(2);
     line.a.send(b"good").unwrap();
     line.step();
     line.near.link.broken.set(true);
-    assert!(line.step().over);
+    assert!(line.step().finished);
     assert_eq!(drain(&mut line.b), (vec![b"good".to_vec()], Some(EndError::PeerDied)));
-    assert_eq!(line.b.told(), Some(FarEnd::Broken));
+    assert_eq!(line.b.disconnect_reason(), Some(DisconnectReason::Broken));
 }
 
 /// Event on a line, in any order.
@@ -246,7 +250,7 @@ proptest! {
     /// In every case messages arrive in order without a gap, an end that was propagated is the true one, and
     /// once an end is gone the route ends, with everything delivered that its peer could still take.
     #[test]
-    fn a_route_keeps_the_contract(room in 1..4_usize, events in events()) {
+    fn route_preserves_order_and_reports_the_end(room in 1..4_usize, events in events()) {
         let mut line = line(room);
         let (mut sent, mut received) = ([0_u64; 2], [0_u64; 2]);
         let mut gone = [None; 2];
@@ -303,11 +307,11 @@ proptest! {
                 }
                 (None, Some(End::Died(_))) => {
                     prop_assert_eq!((errors[by], received[by]), (Some(EndError::PeerDied), sent[other]));
-                    prop_assert_eq!(side.told(), Some(FarEnd::Died));
+                    prop_assert_eq!(side.disconnect_reason(), Some(DisconnectReason::Died));
                 }
                 (Some(_), _) => {}
             }
         }
-        prop_assert_eq!(line.step().over, gone != [None; 2]);
+        prop_assert_eq!(line.step().finished, gone != [None; 2]);
     }
 }

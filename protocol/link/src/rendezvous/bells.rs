@@ -13,8 +13,8 @@ pub struct Bells {
     count: u16,
     rings: u64,
     rung: [u64; MAX_BELLS as usize],
-    rings_heard: u64,
-    heard: [u64; MAX_BELLS as usize],
+    rings_seen: u64,
+    seen: [u64; MAX_BELLS as usize],
 }
 
 impl Bells {
@@ -27,17 +27,18 @@ impl Bells {
             Role::Host => (pulse::HOST, pulse::JOINER),
             Role::Joiner => (pulse::JOINER, pulse::HOST),
         };
-        let counters = |of: usize| core::array::from_fn(|bell| read(window, of + pulse::COUNTERS + bell));
+        let counters =
+            |block: usize| core::array::from_fn(|bell| read(window, block + pulse::COUNTERS + bell));
         // Reads the sum first: a bell that is rung meanwhile is then reported twice rather than not at all.
-        let rings_heard = read(window, other + pulse::RINGS);
+        let rings_seen = read(window, other + pulse::RINGS);
         Bells {
             own,
             other,
             count: count.min(MAX_BELLS),
             rings: read(window, own + pulse::RINGS),
             rung: counters(own),
-            rings_heard,
-            heard: counters(other),
+            rings_seen,
+            seen: counters(other),
         }
     }
 
@@ -57,15 +58,15 @@ impl Bells {
     /// one.
     ///
     /// Reads a single word if there was none.
-    pub fn hear<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>, mut rung: impl FnMut(u16)) -> bool {
+    pub fn poll<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>, mut rung: impl FnMut(u16)) -> bool {
         let rings = read(window, self.other + pulse::RINGS);
-        if rings == self.rings_heard {
+        if rings == self.rings_seen {
             return false;
         }
-        self.rings_heard = rings;
+        self.rings_seen = rings;
         for bell in 0..self.count {
             let counted = read(window, self.other + pulse::COUNTERS + usize::from(bell));
-            let before = core::mem::replace(&mut self.heard[usize::from(bell)], counted);
+            let before = core::mem::replace(&mut self.seen[usize::from(bell)], counted);
             if counted != before {
                 rung(bell);
             }

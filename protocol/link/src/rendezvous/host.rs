@@ -6,8 +6,8 @@ use tombolo_base::{CacheMaintenance, NodeId, SharedMemory};
 
 use super::page::{self, CLAIM_MAGIC, OFFER_MAGIC, ORDER, REQUEST, claim, offer, pulse, read, write};
 use super::{
-    ACCEPTED, Bells, FORCED, Loss, MAX_BELLS, Name, Nonce, RendezvousError, Role, Said, Secret, Terms, Watch,
-    trial,
+    ACCEPTED, Bells, FORCED, HeartbeatWatch, Loss, MAX_BELLS, Name, Nonce, RendezvousError, Role, Secret,
+    Terms, WireTerms, trial,
 };
 
 /// Event on the root's side.
@@ -45,19 +45,19 @@ pub struct Host {
     stale_request: u64,
     grant: Option<Grant>,
     /// Attempts whose grant expired but that may still write the claim, and 0.
-    overdue: [u64; OVERDUE],
-    joined: Option<(Nonce, Watch)>,
+    overdue: [u64; MAX_OVERDUE],
+    joined: Option<(Nonce, HeartbeatWatch)>,
 }
 
 /// Time for a joiner to write a claim that was granted to it, before others get a turn, in nanoseconds.
-const GRANT_NS: u64 = 1_000_000_000;
+const GRANT_TIMEOUT_NS: u64 = 1_000_000_000;
 
 /// Time for which a claim may be found torn, in nanoseconds, although it is rewritten every
-/// [`CLAIM_AGAIN_NS`](super::joiner::CLAIM_AGAIN_NS). After that the window is considered faulty.
-const TORN_NS: u64 = 3_000_000_000;
+/// [`CLAIM_RETRY_NS`](super::joiner::CLAIM_RETRY_NS). After that the window is considered faulty.
+const MAX_TORN_NS: u64 = 3_000_000_000;
 
 /// Number of expired attempts that are remembered.
-const OVERDUE: usize = 8;
+const MAX_OVERDUE: usize = 8;
 
 /// Right of one attempt to write the claim.
 #[derive(Debug)]
@@ -69,10 +69,10 @@ struct Grant {
 
 /// Claim as read from the window.
 struct ReadClaim {
-    theirs: Result<Said, RendezvousError>,
-    said: [u64; claim::SAID.len()],
+    theirs: Result<WireTerms, RendezvousError>,
+    signed: [u64; claim::SIGNED.len()],
     proof: [u64; 4],
-    trial: trial::Read,
+    trial: trial::TrialResult,
     is_sealed: bool,
 }
 
@@ -98,11 +98,11 @@ impl Host {
         write(window, offer::LENGTH, terms.length_bytes);
         write(window, offer::SESSION, session.get());
         write(window, offer::GRANTED, 0);
-        let said = Said::of(&terms);
-        write(window, offer::CACHE_SEED, said.coherence.seed);
-        write(window, offer::EVICT_ONE_IN, said.coherence.one_in);
+        let offered = WireTerms::from_terms(&terms);
+        write(window, offer::CACHE_SEED, offered.coherence.seed);
+        write(window, offer::EVICT_ONE_IN, offered.coherence.one_in);
         let bells = u64::from(terms.bells.min(MAX_BELLS)) << 16;
-        write(window, offer::SHAPE, page::shape(&said) | bells | u64::from(node.0));
+        write(window, offer::SHAPE, page::shape(&offered) | bells | u64::from(node.0));
         page::write_four(window, offer::NODE_NAME, Name::new(name).words());
         page::write_four(window, offer::MACHINE_NAME, Name::new(machine).words());
         trial::stores(offer::TRIAL, session).for_each(|(word, value)| write(window, word, value));
@@ -119,13 +119,13 @@ impl Host {
             // Left by an earlier session: a joiner that is alive sends a new request.
             stale_request: read(window, REQUEST),
             grant: None,
-            overdue: [0; OVERDUE],
+            overdue: [0; MAX_OVERDUE],
             joined: None,
         }
     }
 
     /// Writes a heartbeat. Call it several times within the joiner's silence limit.
-    pub fn beat<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>) {
+    pub fn write_heartbeat<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>) {
         self.beat = self.beat.wrapping_add(1);
         write(window, pulse::HOST + pulse::BEAT, self.beat);
     }
@@ -138,7 +138,7 @@ impl Host {
         secret: &impl Secret,
     ) -> HostEvent {
         match &mut self.joined {
-            None => self.look_for_claim(window, now_ns, secret),
+            None => self.check_for_claim(window, now_ns, secret),
             Some((attempt, watch)) => {
                 let of_joiner = |word| read(window, pulse::JOINER + word);
                 let is_its_own = of_joiner(pulse::IDENTITY) == attempt.get();
@@ -155,7 +155,7 @@ impl Host {
         }
     }
 
-    fn look_for_claim<C: CacheMaintenance>(
+    fn check_for_claim<C: CacheMaintenance>(
         &mut self,
         window: &SharedMemory<C>,
         now_ns: u64,
@@ -167,8 +167,8 @@ impl Host {
             return HostEvent::Nothing;
         }
         match &self.grant {
-            Some(grant) if grant.attempt == attempt => self.judge(window, attempt, now_ns, secret),
-            _ => self.look_at_stranger(window, attempt, secret),
+            Some(grant) if grant.attempt == attempt => self.evaluate_claim(window, attempt, now_ns, secret),
+            _ => self.check_ungranted_claim(window, attempt, secret),
         }
     }
 
@@ -178,7 +178,7 @@ impl Host {
             Some(grant) if now_ns < grant.until_ns => return,
             Some(grant) => {
                 let late = grant.attempt;
-                self.withdraw(window, late);
+                self.withdraw_grant(window, late);
             }
             None => {}
         }
@@ -186,19 +186,19 @@ impl Host {
         let attempt = Nonce::new(request ^ self.session.get());
         let Some(attempt) = attempt.filter(|_| request != 0 && request != self.stale_request) else { return };
         if attempt.get() != self.answered {
-            self.grant = Some(Grant { attempt, until_ns: now_ns + GRANT_NS, torn_since_ns: None });
+            self.grant = Some(Grant { attempt, until_ns: now_ns + GRANT_TIMEOUT_NS, torn_since_ns: None });
             write(window, offer::GRANTED, attempt.get());
         }
     }
 
     /// Ends a grant. The joiner may be stopped just before it writes, and write when it resumes.
-    fn withdraw<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>, late: Nonce) {
+    fn withdraw_grant<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>, late: Nonce) {
         self.grant = None;
-        self.is_overdue(late);
+        self.record_overdue(late);
         write(window, offer::GRANTED, 0);
     }
 
-    fn is_overdue(&mut self, attempt: Nonce) {
+    fn record_overdue(&mut self, attempt: Nonce) {
         if !self.overdue.contains(&attempt.get()) {
             self.overdue.rotate_right(1);
             self.overdue[0] = attempt.get();
@@ -207,18 +207,19 @@ impl Host {
 
     /// Reads the claim of `attempt`. Returns `None` if it changes during the read.
     fn read_claim<C: CacheMaintenance>(&self, window: &SharedMemory<C>, attempt: Nonce) -> Option<ReadClaim> {
-        let theirs = page::said(window, claim::MAGIC, CLAIM_MAGIC, [claim::CACHE_SEED, claim::EVICT_ONE_IN]);
-        let said = claim::SAID.map(|word| read(window, word));
+        let theirs =
+            page::read_terms(window, claim::MAGIC, CLAIM_MAGIC, [claim::CACHE_SEED, claim::EVICT_ONE_IN]);
+        let signed = claim::SIGNED.map(|word| read(window, word));
         let proof = page::read_four(window, claim::PROOF);
-        let is_sealed = read(window, claim::SEAL) == page::seal(attempt, &said, &proof);
+        let is_sealed = read(window, claim::SEAL) == page::seal(attempt, &signed, &proof);
         let trial = trial::read_words(window, claim::TRIAL, attempt, &self.overdue);
-        let again = claim::SAID.map(|word| read(window, word));
-        let is_same = page::nonce(window, claim::ATTEMPT) == Some(attempt) && said == again;
-        is_same.then_some(ReadClaim { theirs, said, proof, trial, is_sealed })
+        let again = claim::SIGNED.map(|word| read(window, word));
+        let is_same = page::nonce(window, claim::ATTEMPT) == Some(attempt) && signed == again;
+        is_same.then_some(ReadClaim { theirs, signed, proof, trial, is_sealed })
     }
 
     /// Decides on the granted claim.
-    fn judge<C: CacheMaintenance>(
+    fn evaluate_claim<C: CacheMaintenance>(
         &mut self,
         window: &SharedMemory<C>,
         attempt: Nonce,
@@ -226,33 +227,34 @@ impl Host {
         secret: &impl Secret,
     ) -> HostEvent {
         let Some(found) = self.read_claim(window, attempt) else { return HostEvent::Nothing };
-        let ReadClaim { theirs, said, proof, trial, is_sealed } = found;
-        if !is_sealed || trial.of_others != 0 {
+        let ReadClaim { theirs, signed, proof, trial, is_sealed } = found;
+        if !is_sealed || trial.from_others != 0 {
             // An expired joiner overwrote the claim, and this one will rewrite it.
             let Some(grant) = &mut self.grant else { return HostEvent::Nothing };
             let since_ns = *grant.torn_since_ns.get_or_insert(now_ns);
-            grant.until_ns = since_ns + TORN_NS + GRANT_NS;
-            if now_ns < since_ns + TORN_NS {
+            grant.until_ns = since_ns + MAX_TORN_NS + GRANT_TIMEOUT_NS;
+            if now_ns < since_ns + MAX_TORN_NS {
                 return HostEvent::Nothing;
             }
             return self.refuse(window, attempt, RendezvousError::Torn, secret);
         }
-        if said[claim::SAID_SESSION] != self.session.get() {
+        if signed[claim::SIGNED_SESSION] != self.session.get() {
             return HostEvent::Nothing;
         }
-        let agreed = theirs.and_then(|theirs| Said::of(&self.terms).compare(&theirs)).and_then(|()| {
-            let expected = secret.proof(Role::Joiner, self.session, attempt, &said);
-            if expected == proof { Ok(()) } else { Err(RendezvousError::Key) }
-        });
-        let agreed = agreed.and_then(|()| match ((said[claim::SAID_SHAPE] >> 56) as u8, trial.lost) {
+        let agreed =
+            theirs.and_then(|theirs| WireTerms::from_terms(&self.terms).compare(&theirs)).and_then(|()| {
+                let expected = secret.proof(Role::Joiner, self.session, attempt, &signed);
+                if expected == proof { Ok(()) } else { Err(RendezvousError::Key) }
+            });
+        let agreed = agreed.and_then(|()| match ((signed[claim::SIGNED_SHAPE] >> 56) as u8, trial.lost) {
             (FORCED, _) | (0, 0) => Ok(()),
             (0, lost) | (lost, _) => Err(RendezvousError::Unsound { lost }),
         });
         match agreed {
             Ok(()) => HostEvent::Claimed(Claim {
                 attempt,
-                kernel: said[claim::SAID_KERNEL],
-                base_bytes: said[claim::SAID_BASE],
+                kernel: signed[claim::SIGNED_KERNEL],
+                base_bytes: signed[claim::SIGNED_BASE],
             }),
             Err(error) => self.refuse(window, attempt, error, secret),
         }
@@ -260,14 +262,14 @@ impl Host {
 
     /// Inspects a claim that was not granted. It comes from a joiner that cannot send a valid request: it
     /// swaps bytes, or has another version.
-    fn look_at_stranger<C: CacheMaintenance>(
+    fn check_ungranted_claim<C: CacheMaintenance>(
         &mut self,
         window: &SharedMemory<C>,
         attempt: Nonce,
         secret: &impl Secret,
     ) -> HostEvent {
         let Some(found) = self.read_claim(window, attempt) else { return HostEvent::Nothing };
-        let is_of_session = found.said[claim::SAID_SESSION] == self.session.get();
+        let is_of_session = found.signed[claim::SIGNED_SESSION] == self.session.get();
         match found.theirs {
             Err(error @ RendezvousError::ByteOrder { .. }) => self.refuse(window, attempt, error, secret),
             Err(error @ RendezvousError::Version { .. }) if is_of_session => {
@@ -284,7 +286,7 @@ impl Host {
         error: RendezvousError,
         secret: &impl Secret,
     ) -> HostEvent {
-        self.is_overdue(attempt);
+        self.record_overdue(attempt);
         self.answer(window, attempt, error.code(), 0, secret);
         HostEvent::Refused(error)
     }
@@ -301,7 +303,7 @@ impl Host {
     ) -> Bells {
         let bells = Bells::new(window, Role::Host, self.terms.bells);
         let beat = read(window, pulse::JOINER + pulse::BEAT);
-        self.joined = Some((claim.attempt, Watch::new(beat, now_ns)));
+        self.joined = Some((claim.attempt, HeartbeatWatch::new(beat, now_ns)));
         self.answer(window, claim.attempt, ACCEPTED, generation.get(), secret);
         bells
     }
@@ -318,8 +320,8 @@ impl Host {
         write(window, offer::ANSWERED, 0);
         write(window, offer::VERDICT, verdict);
         write(window, offer::GENERATION, generation.into());
-        let said = [verdict, generation.into()];
-        page::write_four(window, offer::PROOF, secret.proof(Role::Host, self.session, attempt, &said));
+        let signed = [verdict, generation.into()];
+        page::write_four(window, offer::PROOF, secret.proof(Role::Host, self.session, attempt, &signed));
         write(window, offer::ANSWERED, attempt.get());
         // Only after the answer, so that the joiner finds that first.
         if self.grant.as_ref().is_some_and(|grant| grant.attempt == attempt) {

@@ -6,14 +6,15 @@ use tombolo_base::{CacheMaintenance, NodeId, SharedMemory};
 
 use super::page::{self, CLAIM_MAGIC, OFFER_MAGIC, ORDER, REQUEST, claim, offer, pulse, read, write};
 use super::{
-    ACCEPTED, Bells, FORCED, Loss, Name, Nonce, RendezvousError, Role, Said, Secret, Terms, Watch, trial,
+    ACCEPTED, Bells, FORCED, HeartbeatWatch, Loss, Name, Nonce, RendezvousError, Role, Secret, Terms,
+    WireTerms, trial,
 };
 
 /// Interval at which a claim is rewritten, in nanoseconds: an expired joiner may have overwritten it.
-pub(super) const CLAIM_AGAIN_NS: u64 = 100_000_000;
+pub(super) const CLAIM_RETRY_NS: u64 = 100_000_000;
 
 /// Time that a joiner that disagrees waits for its turn to report that to the root, in nanoseconds.
-const REPORT_NS: u64 = 1_000_000_000;
+const REPORT_TIMEOUT_NS: u64 = 1_000_000_000;
 
 /// Condition that a joiner waits for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,7 +59,7 @@ pub struct Accepted {
 
 #[derive(Clone, Copy, Debug)]
 enum State {
-    Looking,
+    FindingOffer,
     /// Requests its turn to write the claim. With a difference it does so only to make the root report it
     /// too.
     Requesting {
@@ -88,8 +89,8 @@ pub struct Joiner {
     /// Whether to join although the window is unsound.
     is_forced: bool,
     state: State,
-    root: Option<Watch>,
-    predecessor: Option<(u64, Watch)>,
+    root: Option<HeartbeatWatch>,
+    predecessor: Option<(u64, HeartbeatWatch)>,
     beat: u64,
 }
 
@@ -119,7 +120,7 @@ impl Joiner {
             base_bytes,
             silence_ns,
             is_forced: false,
-            state: State::Looking,
+            state: State::FindingOffer,
             root: None,
             predecessor: None,
             beat,
@@ -140,18 +141,18 @@ impl Joiner {
         secret: &impl Secret,
     ) -> JoinEvent {
         let root = read(window, pulse::HOST + pulse::BEAT);
-        let watch = self.root.get_or_insert(Watch::new(root, now_ns));
+        let watch = self.root.get_or_insert(HeartbeatWatch::new(root, now_ns));
         let silence_ns = watch.silence_ns(root, now_ns);
         let is_alive = watch.is_alive && silence_ns <= self.silence_ns;
         match self.state {
-            State::Looking => self.look(window, now_ns, is_alive, secret),
+            State::FindingOffer => self.find_offer(window, now_ns, is_alive, secret),
             State::Requesting { session, .. } | State::Claimed { session, .. }
                 if !is_alive || page::nonce(window, offer::SESSION) != Some(session) =>
             {
                 if let State::Requesting { difference: Some(error), .. } = self.state {
                     return JoinEvent::Failed(error);
                 }
-                self.state = State::Looking;
+                self.state = State::FindingOffer;
                 JoinEvent::Waiting(Waiting::ForRoot)
             }
             State::Requesting { session, since_ns, difference } => {
@@ -175,7 +176,7 @@ impl Joiner {
         }
     }
 
-    fn look<C: CacheMaintenance>(
+    fn find_offer<C: CacheMaintenance>(
         &mut self,
         window: &SharedMemory<C>,
         now_ns: u64,
@@ -187,12 +188,12 @@ impl Joiner {
             return JoinEvent::Waiting(Waiting::ForRoot);
         };
         let evictions = [offer::CACHE_SEED, offer::EVICT_ONE_IN];
-        let offered = match page::said(window, offer::MAGIC, OFFER_MAGIC, evictions) {
+        let offered = match page::read_terms(window, offer::MAGIC, OFFER_MAGIC, evictions) {
             Ok(offered) => offered,
             // Memory that has never been a window will not become one by waiting.
             Err(error) => {
                 if !matches!(error, RendezvousError::NotTombolo { .. }) {
-                    self.claim_unasked(window, session, secret);
+                    self.claim_without_grant(window, session, secret);
                 }
                 return JoinEvent::Failed(error);
             }
@@ -205,7 +206,7 @@ impl Joiner {
             return JoinEvent::Failed(RendezvousError::Node { offered: name, wanted });
         }
         // The root detects the same difference and reports it too.
-        let difference = Said::of(&self.terms).compare(&offered).and_then(|()| {
+        let difference = WireTerms::from_terms(&self.terms).compare(&offered).and_then(|()| {
             match trial::read_words(window, offer::TRIAL, session, &[]).lost {
                 lost if lost != 0 && !self.is_forced => Err(RendezvousError::Unsound { lost }),
                 _ => Ok(()),
@@ -214,7 +215,7 @@ impl Joiner {
         let answered = read(window, offer::ANSWERED);
         if answered != 0 && read(window, offer::VERDICT) == ACCEPTED {
             return match difference {
-                Ok(()) => self.watch_predecessor(window, answered, now_ns),
+                Ok(()) => self.check_predecessor(window, answered, now_ns),
                 Err(error) => JoinEvent::Failed(error),
             };
         }
@@ -230,7 +231,7 @@ impl Joiner {
         secret: &impl Secret,
     ) -> JoinEvent {
         self.state = State::Requesting { session, since_ns, difference };
-        if let Some(event) = self.answered(window, session, secret) {
+        if let Some(event) = self.check_answer(window, session, secret) {
             return difference.map_or(event, JoinEvent::Failed);
         }
         if read(window, offer::GRANTED) == self.attempt.get() {
@@ -241,7 +242,7 @@ impl Joiner {
             }
             self.state = State::Claimed { session, since_ns: now_ns };
         } else if let Some(error) = difference
-            && now_ns.saturating_sub(since_ns) > REPORT_NS
+            && now_ns.saturating_sub(since_ns) > REPORT_TIMEOUT_NS
         {
             return JoinEvent::Failed(error);
         } else {
@@ -256,16 +257,17 @@ impl Joiner {
 
     /// Handles a node that is taken: if its joiner lives this attempt fails, otherwise the root will detect
     /// its death.
-    fn watch_predecessor<C: CacheMaintenance>(
+    fn check_predecessor<C: CacheMaintenance>(
         &mut self,
         window: &SharedMemory<C>,
         answered: u64,
         now_ns: u64,
     ) -> JoinEvent {
         let beat = read(window, pulse::JOINER + pulse::BEAT);
-        let (of, watch) = self.predecessor.get_or_insert((answered, Watch::new(beat, now_ns)));
-        if *of != answered {
-            (*of, *watch) = (answered, Watch::new(beat, now_ns));
+        let (watched_attempt, watch) =
+            self.predecessor.get_or_insert((answered, HeartbeatWatch::new(beat, now_ns)));
+        if *watched_attempt != answered {
+            (*watched_attempt, *watch) = (answered, HeartbeatWatch::new(beat, now_ns));
         }
         watch.silence_ns(beat, now_ns);
         if watch.is_alive {
@@ -292,34 +294,34 @@ impl Joiner {
         lost: u8,
         secret: &impl Secret,
     ) -> impl Iterator<Item = (usize, u64)> {
-        let mine = Said::of(&self.terms);
+        let own_terms = WireTerms::from_terms(&self.terms);
         let lost = if self.is_forced { FORCED } else { lost };
-        let said = [
+        let signed = [
             CLAIM_MAGIC,
             ORDER,
-            page::versions(mine.release),
-            mine.length_bytes,
+            page::versions(own_terms.release),
+            own_terms.length_bytes,
             session.get(),
-            page::shape(&mine) | u64::from(lost) << 56,
+            page::shape(&own_terms) | u64::from(lost) << 56,
             self.kernel,
             self.base_bytes,
-            mine.coherence.seed,
-            mine.coherence.one_in,
+            own_terms.coherence.seed,
+            own_terms.coherence.one_in,
         ];
-        let proof = secret.proof(Role::Joiner, session, self.attempt, &said);
+        let proof = secret.proof(Role::Joiner, session, self.attempt, &signed);
         [(claim::ATTEMPT, 0)]
             .into_iter()
             .chain(trial::stores(claim::TRIAL, self.attempt))
-            .chain(claim::SAID.into_iter().zip(said))
+            .chain(claim::SIGNED.into_iter().zip(signed))
             .chain((claim::PROOF..).zip(proof))
             .chain([
-                (claim::SEAL, page::seal(self.attempt, &said, &proof)),
+                (claim::SEAL, page::seal(self.attempt, &signed, &proof)),
                 (claim::ATTEMPT, self.attempt.get()),
             ])
     }
 
     /// Writes a claim without a grant and without a trial, because the root could not understand a request.
-    fn claim_unasked<C: CacheMaintenance>(
+    fn claim_without_grant<C: CacheMaintenance>(
         &self,
         window: &SharedMemory<C>,
         session: Nonce,
@@ -336,13 +338,13 @@ impl Joiner {
         (session, since_ns): (Nonce, u64),
         secret: &impl Secret,
     ) -> JoinEvent {
-        if let Some(event) = self.answered(window, session, secret) {
+        if let Some(event) = self.check_answer(window, session, secret) {
             return event;
         }
         if read(window, offer::GRANTED) != self.attempt.get() {
             // It was too slow, or is being answered right now.
             self.state = State::Requesting { session, since_ns: now_ns, difference: None };
-        } else if now_ns.saturating_sub(since_ns) > CLAIM_AGAIN_NS {
+        } else if now_ns.saturating_sub(since_ns) > CLAIM_RETRY_NS {
             self.claim(window, session, 0, secret);
             self.state = State::Claimed { session, since_ns: now_ns };
         }
@@ -350,7 +352,7 @@ impl Joiner {
     }
 
     /// Returns the answer, if it is for this attempt or gave the node to another.
-    fn answered<C: CacheMaintenance>(
+    fn check_answer<C: CacheMaintenance>(
         &mut self,
         window: &SharedMemory<C>,
         session: Nonce,
@@ -363,13 +365,13 @@ impl Joiner {
             return None;
         }
         if answered == self.attempt.get() {
-            return Some(self.take_answer(window, session, verdict, secret));
+            return Some(self.handle_answer(window, session, verdict, secret));
         }
         let is_taken = answered != 0 && verdict == ACCEPTED;
         is_taken.then_some(JoinEvent::Failed(RendezvousError::Taken))
     }
 
-    fn take_answer<C: CacheMaintenance>(
+    fn handle_answer<C: CacheMaintenance>(
         &mut self,
         window: &SharedMemory<C>,
         session: Nonce,
@@ -387,7 +389,7 @@ impl Joiner {
         };
         write(window, pulse::JOINER + pulse::STATE, pulse::OPEN);
         write(window, pulse::JOINER + pulse::IDENTITY, self.attempt.get());
-        self.beat(window);
+        self.write_heartbeat(window);
         self.state = State::Joined { session };
         let shape = read(window, offer::SHAPE);
         JoinEvent::Joined(Accepted {
@@ -408,7 +410,7 @@ impl Joiner {
 
     /// Writes a heartbeat of this node, once it has joined. Call it several times within the root's silence
     /// limit.
-    pub fn beat<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>) {
+    pub fn write_heartbeat<C: CacheMaintenance>(&mut self, window: &SharedMemory<C>) {
         self.beat = self.beat.wrapping_add(1);
         write(window, pulse::JOINER + pulse::BEAT, self.beat);
     }

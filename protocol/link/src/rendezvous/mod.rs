@@ -137,9 +137,9 @@ pub enum Role {
 
 /// Key shared by both sides. It never enters the window; only proofs do.
 pub trait Secret {
-    /// Computes a digest of the key, the role, the two nonces and `said`. It cannot be forged without the
+    /// Computes a digest of the key, the role, the two nonces and `signed`. It cannot be forged without the
     /// key.
-    fn proof(&self, role: Role, session: Nonce, attempt: Nonce, said: &[u64]) -> [u64; 4];
+    fn proof(&self, role: Role, session: Nonce, attempt: Nonce, signed: &[u64]) -> [u64; 4];
 }
 
 /// Reason why a rendezvous fails. Both sides detect the same difference, and each reports it as its own
@@ -182,7 +182,7 @@ pub enum RendezvousError {
         "the two sides say different things about coherence ({ours} here, {theirs} there); give both the same \
          `coherence`, `cache_seed` and `evict_one_in`"
     )]
-    Coherence { ours: SaidCoherence, theirs: SaidCoherence },
+    Coherence { ours: WireCoherence, theirs: WireCoherence },
     /// The instruction set of the node differs.
     #[error(
         "the two sides name different instruction sets for the node ({} here, {} there); correct `isa` in the machine file",
@@ -295,22 +295,22 @@ impl fmt::Display for Loss {
 
 /// Monitors the heartbeat of the other side.
 #[derive(Clone, Copy, Debug)]
-struct Watch {
+struct HeartbeatWatch {
     beat: u64,
     since_ns: u64,
     /// Whether the heartbeat has changed since the watch began.
     is_alive: bool,
 }
 
-impl Watch {
+impl HeartbeatWatch {
     const fn new(beat: u64, now_ns: u64) -> Self {
-        Watch { beat, since_ns: now_ns, is_alive: false }
+        HeartbeatWatch { beat, since_ns: now_ns, is_alive: false }
     }
 
     /// Returns how long the heartbeat has not changed, in nanoseconds.
     fn silence_ns(&mut self, beat: u64, now_ns: u64) -> u64 {
         if beat != self.beat {
-            *self = Watch { beat, since_ns: now_ns, is_alive: true };
+            *self = HeartbeatWatch { beat, since_ns: now_ns, is_alive: true };
         }
         now_ns.saturating_sub(self.since_ns)
     }
@@ -318,18 +318,18 @@ impl Watch {
 
 /// Coherence of a window as declared by one side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct SaidCoherence {
+pub struct WireCoherence {
     code: u8,
     seed: u64,
     one_in: u64,
 }
 
-impl SaidCoherence {
+impl WireCoherence {
     const COHERENT: u8 = 1;
     const FLUSH: u8 = 2;
     const EMULATED: u8 = 4;
 
-    const fn of(caches: Option<Caches>) -> Self {
+    const fn from_caches(caches: Option<Caches>) -> Self {
         let (code, seed, one_in) = match caches {
             None => (Self::COHERENT, 0, 0),
             Some(Caches::Processor) => (Self::FLUSH, 0, 0),
@@ -341,11 +341,11 @@ impl SaidCoherence {
                 (Self::EMULATED, evictions.seed, one_in)
             }
         };
-        SaidCoherence { code, seed, one_in }
+        WireCoherence { code, seed, one_in }
     }
 }
 
-impl fmt::Display for SaidCoherence {
+impl fmt::Display for WireCoherence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.code {
             Self::COHERENT => f.write_str("coherent"),
@@ -360,27 +360,27 @@ impl fmt::Display for SaidCoherence {
 
 /// Terms as written by the other side, without those that it could not know.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Said {
+struct WireTerms {
     release: u32,
     length_bytes: u64,
     kind: u8,
-    coherence: SaidCoherence,
+    coherence: WireCoherence,
     isa: u8,
 }
 
-impl Said {
-    const fn of(terms: &Terms) -> Self {
-        Said {
+impl WireTerms {
+    const fn from_terms(terms: &Terms) -> Self {
+        WireTerms {
             release: terms.release,
             length_bytes: terms.length_bytes,
             kind: terms.kind.code(),
-            coherence: SaidCoherence::of(terms.caches),
+            coherence: WireCoherence::from_caches(terms.caches),
             isa: terms.isa.code(),
         }
     }
 
     /// Reports the first difference.
-    fn compare(&self, theirs: &Said) -> Result<(), RendezvousError> {
+    fn compare(&self, theirs: &WireTerms) -> Result<(), RendezvousError> {
         if self.release != theirs.release {
             return Err(RendezvousError::Release { ours: self.release, theirs: theirs.release });
         }

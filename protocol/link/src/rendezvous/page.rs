@@ -6,7 +6,7 @@ use tombolo_base::hash::fnv1a;
 use tombolo_base::sync::Ordering;
 use tombolo_base::{CacheMaintenance, SharedMemory};
 
-use super::{Nonce, RENDEZVOUS_VERSION, RendezvousError, Said, SaidCoherence};
+use super::{Nonce, RENDEZVOUS_VERSION, RendezvousError, WireCoherence, WireTerms};
 
 pub(super) const OFFER_MAGIC: u64 = u64::from_le_bytes(*b"TMBLHOST");
 pub(super) const CLAIM_MAGIC: u64 = u64::from_le_bytes(*b"TMBLJOIN");
@@ -54,13 +54,13 @@ pub(super) mod claim {
     pub(crate) const EVICT_ONE_IN: usize = 142;
     pub(crate) const SEAL: usize = 143;
     /// Words covered by the proof, in the order of the digest.
-    pub(crate) const SAID: [usize; 10] =
+    pub(crate) const SIGNED: [usize; 10] =
         [MAGIC, 129, 130, 131, SESSION, SHAPE, KERNEL, BASE, CACHE_SEED, EVICT_ONE_IN];
     // Indices of some of them in that list.
-    pub(crate) const SAID_SESSION: usize = 4;
-    pub(crate) const SAID_SHAPE: usize = 5;
-    pub(crate) const SAID_KERNEL: usize = 6;
-    pub(crate) const SAID_BASE: usize = 7;
+    pub(crate) const SIGNED_SESSION: usize = 4;
+    pub(crate) const SIGNED_SHAPE: usize = 5;
+    pub(crate) const SIGNED_KERNEL: usize = 6;
+    pub(crate) const SIGNED_BASE: usize = 7;
 }
 
 /// Word written by every joiner with a single store: the attempt to be granted, xor the session.
@@ -100,9 +100,9 @@ pub(super) fn nonce<C: CacheMaintenance>(window: &SharedMemory<C>, word: usize) 
 }
 
 /// Computes the seal that distinguishes a claim of one joiner from one with words of two.
-pub(super) fn seal(attempt: Nonce, said: &[u64; claim::SAID.len()], proof: &[u64; 4]) -> u64 {
-    let mut bytes = [0; 8 * (1 + claim::SAID.len() + 4)];
-    let words = [attempt.get()].into_iter().chain(*said).chain(*proof);
+pub(super) fn seal(attempt: Nonce, signed: &[u64; claim::SIGNED.len()], proof: &[u64; 4]) -> u64 {
+    let mut bytes = [0; 8 * (1 + claim::SIGNED.len() + 4)];
+    let words = [attempt.get()].into_iter().chain(*signed).chain(*proof);
     bytes.as_chunks_mut::<8>().0.iter_mut().zip(words).for_each(|(bytes, word)| *bytes = word.to_le_bytes());
     fnv1a(&bytes)
 }
@@ -111,20 +111,20 @@ pub(super) const fn versions(release: u32) -> u64 {
     RENDEZVOUS_VERSION as u64 | (release as u64) << 32
 }
 
-pub(super) const fn shape(said: &Said) -> u64 {
-    (said.kind as u64) << 32 | (said.coherence.code as u64) << 40 | (said.isa as u64) << 48
+pub(super) const fn shape(terms: &WireTerms) -> u64 {
+    (terms.kind as u64) << 32 | (terms.coherence.code as u64) << 40 | (terms.isa as u64) << 48
 }
 
 /// Reads the terms of the other side. Its block begins at `magic`; the behavior of emulated caches is in the
 /// words `evictions`.
 ///
 /// Magic, byte order and version have the same positions in every version.
-pub(super) fn said<C: CacheMaintenance>(
+pub(super) fn read_terms<C: CacheMaintenance>(
     window: &SharedMemory<C>,
     magic: usize,
     expected: u64,
     evictions: [usize; 2],
-) -> Result<Said, RendezvousError> {
+) -> Result<WireTerms, RendezvousError> {
     let found = read(window, magic);
     if found == expected.swap_bytes() {
         return Err(RendezvousError::ByteOrder { found });
@@ -142,11 +142,11 @@ pub(super) fn said<C: CacheMaintenance>(
     }
     let shape = read(window, magic + 5);
     let [seed, one_in] = evictions.map(|word| read(window, word));
-    Ok(Said {
+    Ok(WireTerms {
         release: (versions >> 32) as u32,
         length_bytes: read(window, magic + 3),
         kind: (shape >> 32) as u8,
-        coherence: SaidCoherence { code: (shape >> 40) as u8, seed, one_in },
+        coherence: WireCoherence { code: (shape >> 40) as u8, seed, one_in },
         isa: (shape >> 48) as u8,
     })
 }

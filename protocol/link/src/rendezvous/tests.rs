@@ -15,9 +15,9 @@ const WINDOW_BYTES: usize = if cfg!(miri) { 1 << 12 } else { 1 << 16 };
 struct Key(u64);
 
 impl Secret for Key {
-    fn proof(&self, role: Role, session: Nonce, attempt: Nonce, said: &[u64]) -> [u64; 4] {
+    fn proof(&self, role: Role, session: Nonce, attempt: Nonce, signed: &[u64]) -> [u64; 4] {
         let mut sum = self.0 ^ session.get().rotate_left(7) ^ attempt.get().rotate_left(23) ^ role as u64;
-        said.iter().for_each(|word| sum = (sum ^ word).wrapping_mul(0x0000_0100_0000_01b3));
+        signed.iter().for_each(|word| sum = (sum ^ word).wrapping_mul(0x0000_0100_0000_01b3));
         [sum, !sum, sum.rotate_left(11), sum ^ 5]
     }
 }
@@ -48,7 +48,7 @@ fn joiner<C: CacheMaintenance>(window: &SharedMemory<C>, attempt: u64) -> Joiner
 /// Lets the joiner see that the root is alive, request its turn and get it, and polls the joiner.
 fn step(window: &SharedMemory, host: &mut Host, joiner: &mut Joiner, now: u64, key: u64) -> JoinEvent {
     joiner.poll(window, now, &Key(key));
-    host.beat(window);
+    host.write_heartbeat(window);
     let event = joiner.poll(window, now, &Key(key));
     if event != JoinEvent::Waiting(Waiting::ForAnswer) {
         return event;
@@ -67,7 +67,7 @@ fn join(window: &SharedMemory, host: &mut Host, joiner: &mut Joiner, now: u64) -
 }
 
 #[test]
-fn two_sides_come_together_and_ring_each_other() {
+fn two_sides_join_and_ring_each_other() {
     let window = SharedMemory::zeroed(WINDOW_BYTES);
     let mut first = joiner(&window, 11);
     assert_eq!(first.poll(&window, 0, &Key(1)), JoinEvent::Waiting(Waiting::ForRoot));
@@ -77,20 +77,20 @@ fn two_sides_come_together_and_ring_each_other() {
     assert_eq!((accepted.node, accepted.generation.get(), accepted.bells), (NodeId(3), 9, 4));
     assert_eq!((accepted.name.as_str(), accepted.machine.as_str()), ("card0", "lab"));
     let mut of_joiner = first.bells(&window, &accepted);
-    let heard = |bells: &mut Bells| {
-        let mut heard = std::vec::Vec::new();
-        bells.hear(&window, |bell| heard.push(bell));
-        heard
+    let polled = |bells: &mut Bells| {
+        let mut polled = std::vec::Vec::new();
+        bells.poll(&window, |bell| polled.push(bell));
+        polled
     };
-    assert!(heard(&mut of_host).is_empty());
+    assert!(polled(&mut of_host).is_empty());
     of_joiner.ring(&window, 0);
     of_joiner.ring(&window, 3);
     of_joiner.ring(&window, 3);
     of_joiner.ring(&window, 4);
-    assert_eq!(heard(&mut of_host), [0, 3]);
-    assert!(heard(&mut of_host).is_empty());
+    assert_eq!(polled(&mut of_host), [0, 3]);
+    assert!(polled(&mut of_host).is_empty());
     of_host.ring(&window, 1);
-    assert_eq!(heard(&mut of_joiner), [1]);
+    assert_eq!(polled(&mut of_joiner), [1]);
 }
 
 #[test]
@@ -129,15 +129,15 @@ fn every_difference_is_found_on_both_sides() {
 fn a_wrong_key_is_refused_on_both_sides() {
     let window = SharedMemory::zeroed(WINDOW_BYTES);
     let mut host = open(&window, 5);
-    let mut stranger = joiner(&window, 11);
-    assert_eq!(step(&window, &mut host, &mut stranger, 0, 2), JoinEvent::Waiting(Waiting::ForAnswer));
+    let mut wrong_key = joiner(&window, 11);
+    assert_eq!(step(&window, &mut host, &mut wrong_key, 0, 2), JoinEvent::Waiting(Waiting::ForAnswer));
     assert_eq!(host.poll(&window, 0, &Key(1)), HostEvent::Refused(RendezvousError::Key));
-    assert_eq!(stranger.poll(&window, 0, &Key(2)), JoinEvent::Failed(RendezvousError::Key));
+    assert_eq!(wrong_key.poll(&window, 0, &Key(2)), JoinEvent::Failed(RendezvousError::Key));
     join(&window, &mut host, &mut joiner(&window, 12), 0);
 }
 
 #[test]
-fn swapped_bytes_and_other_versions_are_named() {
+fn byte_order_and_version_mismatches_are_reported() {
     for (word, value, is_it) in [
         (64, u64::from_be_bytes(*b"TMBLHOST"), "swaps bytes"),
         (65, 0x0807_0605_0403_0201, "swaps bytes"),
@@ -161,7 +161,7 @@ fn swapped_bytes_and_other_versions_are_named() {
 }
 
 #[test]
-fn a_node_that_is_not_wanted_is_not_claimed() {
+fn joiner_does_not_claim_an_unwanted_node() {
     let window = SharedMemory::zeroed(WINDOW_BYTES);
     let mut host = open(&window, 5);
     let wanted = Some(Name::new("card1"));
@@ -172,7 +172,7 @@ fn a_node_that_is_not_wanted_is_not_claimed() {
 }
 
 #[test]
-fn a_second_joiner_fails_while_the_first_lives_and_waits_while_it_may_be_dead() {
+fn second_joiner_fails_if_the_first_lives_else_waits() {
     let window = SharedMemory::zeroed(WINDOW_BYTES);
     let mut host = open(&window, 5);
     let mut first = joiner(&window, 11);
@@ -180,7 +180,7 @@ fn a_second_joiner_fails_while_the_first_lives_and_waits_while_it_may_be_dead() 
     let mut second = joiner(&window, 12);
     let waits = JoinEvent::Waiting(Waiting::ForPredecessor);
     assert_eq!(step(&window, &mut host, &mut second, 0, 1), waits);
-    first.beat(&window);
+    first.write_heartbeat(&window);
     assert_eq!(step(&window, &mut host, &mut second, 0, 1), JoinEvent::Failed(RendezvousError::Taken));
     // The first one dies; a third one waits until the root has detected that.
     let mut third = joiner(&window, 13);
@@ -196,14 +196,14 @@ fn a_second_joiner_fails_while_the_first_lives_and_waits_while_it_may_be_dead() 
 }
 
 #[test]
-fn of_two_that_ask_at_once_one_gets_the_node() {
+fn one_of_two_simultaneous_joiners_gets_the_node() {
     let window = SharedMemory::zeroed(WINDOW_BYTES);
     let mut host = open(&window, 5);
     let (mut a, mut b) = (joiner(&window, 11), joiner(&window, 12));
     for joiner in [&mut a, &mut b] {
         joiner.poll(&window, 0, &Key(1));
     }
-    host.beat(&window);
+    host.write_heartbeat(&window);
     let waits = JoinEvent::Waiting(Waiting::ForAnswer);
     assert_eq!(a.poll(&window, 0, &Key(1)), waits);
     assert_eq!(b.poll(&window, 0, &Key(1)), waits);
@@ -216,21 +216,21 @@ fn of_two_that_ask_at_once_one_gets_the_node() {
 }
 
 #[test]
-fn a_joiner_that_dies_when_it_is_its_turn_delays_the_next_by_a_second() {
+fn joiner_that_dies_with_a_grant_delays_the_next_by_a_second() {
     let window = SharedMemory::zeroed(WINDOW_BYTES);
     let mut host = open(&window, 5);
     let mut dead = joiner(&window, 11);
     dead.poll(&window, 0, &Key(1));
-    host.beat(&window);
+    host.write_heartbeat(&window);
     dead.poll(&window, 0, &Key(1));
     host.poll(&window, 0, &Key(1));
     let mut next = joiner(&window, 12);
     next.poll(&window, MS, &Key(1));
-    host.beat(&window);
+    host.write_heartbeat(&window);
     for now in [2 * MS, 999 * MS] {
         next.poll(&window, now, &Key(1));
         assert_eq!(host.poll(&window, now, &Key(1)), HostEvent::Nothing);
-        host.beat(&window);
+        host.write_heartbeat(&window);
     }
     let now = 1_001 * MS;
     host.poll(&window, now, &Key(1));
@@ -253,7 +253,7 @@ fn a_request_of_an_earlier_session_is_not_granted() {
 /// A joiner is stopped during its claim until its grant expires, and resumes during or after the claim of the
 /// next. For every interleaving of stores the next joiner gets the node, and none is refused.
 #[test]
-fn however_the_stores_of_two_joiners_mix_no_one_is_refused() {
+fn interleaved_stores_of_two_joiners_refuse_neither() {
     let stores = |joiner: &Joiner| joiner.claim_stores(nonce(5), 0, &Key(1)).collect::<std::vec::Vec<_>>();
     let window = SharedMemory::zeroed(4096);
     let all = stores(&joiner(&window, 11)).len();
@@ -269,7 +269,7 @@ fn however_the_stores_of_two_joiners_mix_no_one_is_refused() {
             };
             late.poll(&window, 0, &Key(1));
             next.poll(&window, 0, &Key(1));
-            host.beat(&window);
+            host.write_heartbeat(&window);
             late.poll(&window, 0, &Key(1));
             host.poll(&window, 0, &Key(1));
             assert_eq!(window.load_le(70, Ordering::Relaxed), 11);
@@ -277,7 +277,7 @@ fn however_the_stores_of_two_joiners_mix_no_one_is_refused() {
             next.poll(&window, MS, &Key(1));
             // The grant of the late joiner expires.
             let now = 1_001 * MS;
-            host.beat(&window);
+            host.write_heartbeat(&window);
             host.poll(&window, now, &Key(1));
             assert_eq!(window.load_le(70, Ordering::Relaxed), 12);
             let next_stores = stores(&next);
@@ -300,31 +300,31 @@ fn however_the_stores_of_two_joiners_mix_no_one_is_refused() {
 }
 
 #[test]
-fn a_claim_that_never_reads_as_it_was_written_is_refused() {
+fn permanently_torn_claim_is_refused() {
     let window = SharedMemory::zeroed(WINDOW_BYTES);
     let mut host = open(&window, 5);
     let mut a = joiner(&window, 11);
     step(&window, &mut host, &mut a, 0, 1);
-    let mut said = std::vec::Vec::new();
+    let mut signed = std::vec::Vec::new();
     let tick_ms = if cfg!(miri) { 1_000 } else { 100 };
     for now in (0..40).map(|tick| tick * tick_ms * MS) {
         window.store_le(134, 7, Ordering::Relaxed);
-        host.beat(&window);
+        host.write_heartbeat(&window);
         match host.poll(&window, now, &Key(1)) {
             HostEvent::Nothing => {}
-            event => said.push((now / MS, event)),
+            event => signed.push((now / MS, event)),
         }
-        if !said.is_empty() {
+        if !signed.is_empty() {
             break;
         }
         a.poll(&window, now, &Key(1));
     }
-    assert_eq!(said, [(3000, HostEvent::Refused(RendezvousError::Torn))]);
+    assert_eq!(signed, [(3000, HostEvent::Refused(RendezvousError::Torn))]);
     assert_eq!(a.poll(&window, 3000 * MS, &Key(1)), JoinEvent::Failed(RendezvousError::Torn));
 }
 
 #[test]
-fn a_claim_that_was_overwritten_is_made_again() {
+fn overwritten_claim_is_rewritten() {
     let window = SharedMemory::zeroed(WINDOW_BYTES);
     let mut host = open(&window, 5);
     let mut a = joiner(&window, 11);
@@ -332,14 +332,14 @@ fn a_claim_that_was_overwritten_is_made_again() {
     window.store_le(140, 0, Ordering::Relaxed);
     assert_eq!(host.poll(&window, 0, &Key(1)), HostEvent::Nothing);
     let now = 110 * MS;
-    host.beat(&window);
+    host.write_heartbeat(&window);
     a.poll(&window, now, &Key(1));
     assert!(matches!(host.poll(&window, now, &Key(1)), HostEvent::Claimed(_)));
 }
 
 /// Each side has a cache of its own, and sees only stores that the other side wrote back.
 #[test]
-fn two_sides_come_together_in_memory_that_is_not_coherent() {
+fn two_sides_join_in_incoherent_memory() {
     let rates: &[u32] = if cfg!(miri) { &[4] } else { &[0, 1, 4] };
     for &one_in in rates {
         let caches = Evictions { seed: 9, one_in: core::num::NonZeroU32::new(one_in) };
@@ -348,7 +348,7 @@ fn two_sides_come_together_in_memory_that_is_not_coherent() {
         let mut host = open(&of_host, 5);
         let mut joiner = joiner(&of_joiner, 11);
         joiner.poll(&of_joiner, 0, &Key(1));
-        host.beat(&of_host);
+        host.write_heartbeat(&of_host);
         for _ in 0..2 {
             let waits = JoinEvent::Waiting(Waiting::ForAnswer);
             assert_eq!(joiner.poll(&of_joiner, 0, &Key(1)), waits);
@@ -359,16 +359,16 @@ fn two_sides_come_together_in_memory_that_is_not_coherent() {
         let JoinEvent::Joined(accepted) = joiner.poll(&of_joiner, 0, &Key(1)) else { panic!("not joined") };
         let mut bells = (Bells::new(&of_host, Role::Host, 4), joiner.bells(&of_joiner, &accepted));
         bells.1.ring(&of_joiner, 3);
-        let mut heard = 0;
-        assert!(bells.0.hear(&of_host, |bell| heard = bell));
-        assert_eq!(heard, 3);
+        let mut polled = 0;
+        assert!(bells.0.poll(&of_host, |bell| polled = bell));
+        assert_eq!(polled, 3);
         joiner.leave(&of_joiner);
         assert_eq!(host.poll(&of_host, 0, &Key(1)), HostEvent::Lost(Loss::Left));
     }
 }
 
 #[test]
-fn both_sides_notice_the_end_of_the_other() {
+fn both_sides_detect_loss_of_the_other() {
     let window = SharedMemory::zeroed(WINDOW_BYTES);
     let mut host = open(&window, 5);
     let mut first = joiner(&window, 11);
@@ -382,12 +382,12 @@ fn both_sides_notice_the_end_of_the_other() {
     host.close(&window);
     assert_eq!(first.poll(&window, 0, &Key(1)), JoinEvent::Lost(Loss::Left));
     let mut next = joiner(&window, 12);
-    host.beat(&window);
+    host.write_heartbeat(&window);
     assert_eq!(next.poll(&window, 0, &Key(1)), JoinEvent::Waiting(Waiting::ForRoot));
 }
 
 #[test]
-fn the_offer_of_a_root_that_is_dead_is_not_claimed() {
+fn offer_of_a_dead_root_is_not_claimed() {
     let window = SharedMemory::zeroed(WINDOW_BYTES);
     let _host = open(&window, 5);
     let mut joiner = joiner(&window, 11);
@@ -409,8 +409,8 @@ fn a_window_that_loses_stores_is_refused_on_both_sides_unless_forced() {
         lose();
         assert_eq!(host.poll(&window, 0, &Key(1)), HostEvent::Refused(unsound));
         let of_root = lost_words[0] < 400;
-        let said = if of_root { claimed } else { refused.poll(&window, 0, &Key(1)) };
-        assert_eq!(said, JoinEvent::Failed(unsound));
+        let signed = if of_root { claimed } else { refused.poll(&window, 0, &Key(1)) };
+        assert_eq!(signed, JoinEvent::Failed(unsound));
         assert_eq!(host.poll(&window, 0, &Key(1)), HostEvent::Nothing, "it is answered once");
 
         let mut forced = joiner(&window, 12).forced(true);
@@ -452,7 +452,7 @@ fn the_first_page_is_golden() {
             .collect();
     assert_eq!(word(143), tombolo_base::hash::fnv1a(&sealed));
     assert_eq!([256, 257, 258, 259].map(word), [1, 0, 1, 0x1122]);
-    let trial = |of: u64, index: u64| (of + index + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    let trial = |nonce: u64, index: u64| (nonce + index + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     assert_eq!([328, 375].map(word), [trial(0x1122, 0), trial(0x1122, 47)]);
     assert_eq!([456, 503].map(word), [trial(0x3344, 0), trial(0x3344, 47)]);
 }
@@ -463,7 +463,7 @@ proptest! {
     /// Two joiners and the root take turns in any order, and time jumps: one joiner gets the node, and the
     /// other is notified.
     #[test]
-    fn of_two_joiners_one_gets_the_node(
+    fn one_of_two_joiners_gets_the_node(
         turns in proptest::collection::vec((0_u8..3, prop_oneof![8 => Just(5_u64), 1 => Just(150), 1 => Just(1_100)]), 0..60),
     ) {
         let window = SharedMemory::zeroed(WINDOW_BYTES);
@@ -474,7 +474,7 @@ proptest! {
         let rest = (0..40).map(|turn| (turn % 3, 5));
         for (turn, ms) in turns.into_iter().chain(rest) {
             now += ms * MS;
-            host.beat(&window);
+            host.write_heartbeat(&window);
             match turn {
                 2 => match host.poll(&window, now, &Key(1)) {
                     HostEvent::Claimed(claim) => {
@@ -486,14 +486,14 @@ proptest! {
                     HostEvent::Lost(_) if is_accepted => break,
                     event => prop_assert!(false, "{event:?}"),
                 },
-                of => {
-                    let of = usize::from(of);
-                    if let Some(JoinEvent::Joined(_)) = ended[of] {
-                        joiners[of].beat(&window);
-                    } else if ended[of].is_none() {
-                        match joiners[of].poll(&window, now, &Key(1)) {
+                joiner_index => {
+                    let joiner_index = usize::from(joiner_index);
+                    if let Some(JoinEvent::Joined(_)) = ended[joiner_index] {
+                        joiners[joiner_index].write_heartbeat(&window);
+                    } else if ended[joiner_index].is_none() {
+                        match joiners[joiner_index].poll(&window, now, &Key(1)) {
                             JoinEvent::Waiting(_) => {}
-                            event => ended[of] = Some(event),
+                            event => ended[joiner_index] = Some(event),
                         }
                     }
                 }
@@ -509,14 +509,14 @@ proptest! {
 
     /// For any content of the page, both sides only fail or wait, and only a proof admits a joiner.
     #[test]
-    fn scribbles_let_no_one_in(words in proptest::collection::vec((64_usize..512, any::<u64>()), 0..60)) {
+    fn random_stores_do_not_complete_a_join(words in proptest::collection::vec((64_usize..512, any::<u64>()), 0..60)) {
         let window = SharedMemory::zeroed(WINDOW_BYTES);
         let mut host = open(&window, 5);
         let mut joiner = joiner(&window, 11);
         joiner.poll(&window, 0, &Key(2));
         for (now, (word, value)) in words.into_iter().enumerate() {
             window.store_le(word, value, Ordering::Relaxed);
-            host.beat(&window);
+            host.write_heartbeat(&window);
             let event = host.poll(&window, now as u64, &Key(1));
             prop_assert!(!matches!(event, HostEvent::Claimed(_)), "{event:?}");
             let event = joiner.poll(&window, now as u64, &Key(2));

@@ -5,11 +5,11 @@ use super::*;
 /// Carries the bytes that one side has for the link to the other, in pieces of this size.
 fn carry(from: &mut Streams, to: &mut Streams, piece_bytes: usize) -> Result<(), StreamsError> {
     let bytes = from.outgoing().to_vec();
-    from.sent(bytes.len());
+    from.consume_outgoing(bytes.len());
     bytes.chunks(piece_bytes.max(1)).try_for_each(|piece| to.receive(piece))
 }
 
-fn settle(a: &mut Streams, b: &mut Streams) {
+fn run_until_idle(a: &mut Streams, b: &mut Streams) {
     while !(a.outgoing().is_empty() && b.outgoing().is_empty()) {
         carry(a, b, 7).unwrap();
         carry(b, a, 1000).unwrap();
@@ -20,7 +20,7 @@ fn take(side: &mut Streams, stream: u64) -> Vec<u8> {
     let mut all = Vec::new();
     while !side.pending(stream).is_empty() {
         let part = side.pending(stream).to_vec();
-        side.delivered(stream, part.len());
+        side.consume_pending(stream, part.len());
         all.extend(part);
     }
     all
@@ -33,23 +33,23 @@ fn frames_are_golden() {
     assert_eq!(a.outgoing(), b"\x02\x01\0\0\0\0\0\0\x01\0\0\0\0\0\x04\0");
     assert_eq!(a.send(0x0102, b"early"), 0, "the far side has not opened it");
     b.open(0x0102);
-    settle(&mut a, &mut b);
+    run_until_idle(&mut a, &mut b);
     assert_eq!(a.send(0x0102, b"abc"), 3);
     assert_eq!(a.outgoing(), b"\x02\x01\0\0\0\0\0\0\x02\0\0\0\x03\0\0\0abc");
-    settle(&mut a, &mut b);
+    run_until_idle(&mut a, &mut b);
     assert_eq!(take(&mut b, 0x0102), b"abc");
     a.end(0x0102);
     assert_eq!(a.outgoing(), b"\x02\x01\0\0\0\0\0\0\x04\0\0\0\0\0\0\0");
 }
 
 #[test]
-fn a_reader_that_stops_stops_its_own_sender_alone() {
+fn stalled_reader_blocks_only_its_own_sender() {
     let (mut a, mut b) = (Streams::new(), Streams::new());
     for stream in [1, 2] {
         a.open(stream);
         b.open(stream);
     }
-    settle(&mut a, &mut b);
+    run_until_idle(&mut a, &mut b);
     let mut sent = 0;
     loop {
         let count = a.send(1, &[7; MAX_DATA_BYTES]);
@@ -57,25 +57,25 @@ fn a_reader_that_stops_stops_its_own_sender_alone() {
         if count == 0 {
             break;
         }
-        settle(&mut a, &mut b);
+        run_until_idle(&mut a, &mut b);
     }
     assert_eq!(sent, WINDOW_BYTES as usize);
     assert_eq!(a.send(2, b"still"), 5);
-    settle(&mut a, &mut b);
+    run_until_idle(&mut a, &mut b);
     assert_eq!(take(&mut b, 2), b"still");
     assert_eq!(take(&mut b, 1).len(), sent);
-    settle(&mut a, &mut b);
+    run_until_idle(&mut a, &mut b);
     assert_eq!(a.send(1, b"again"), 5);
 }
 
 #[test]
-fn the_link_is_not_filled_far_ahead() {
+fn outgoing_backlog_is_bounded() {
     let (mut a, mut b) = (Streams::new(), Streams::new());
     for stream in 0..64 {
         a.open(stream);
         b.open(stream);
     }
-    settle(&mut a, &mut b);
+    run_until_idle(&mut a, &mut b);
     for stream in 0..64 {
         a.send(stream, &[1; MAX_DATA_BYTES]);
     }
@@ -83,44 +83,44 @@ fn the_link_is_not_filled_far_ahead() {
 }
 
 #[test]
-fn what_was_sent_before_an_end_arrives() {
+fn data_sent_before_an_end_arrives() {
     let (mut a, mut b) = (Streams::new(), Streams::new());
     a.open(1);
     b.open(1);
-    settle(&mut a, &mut b);
+    run_until_idle(&mut a, &mut b);
     a.send(1, b"last words");
     a.end(1);
-    settle(&mut a, &mut b);
+    run_until_idle(&mut a, &mut b);
     assert!(!b.is_done(1));
     assert_eq!(take(&mut b, 1), b"last words");
     assert!(b.is_done(1));
     b.end(1);
-    settle(&mut a, &mut b);
+    run_until_idle(&mut a, &mut b);
     assert_eq!((a.count(), b.count()), (0, 0));
 }
 
 #[test]
-fn an_end_that_never_came_to_be_ends_the_far_one() {
+fn end_of_an_unopened_stream_ends_the_remote_one() {
     let (mut a, mut b) = (Streams::new(), Streams::new());
     a.open(1);
     b.end(1);
-    settle(&mut a, &mut b);
+    run_until_idle(&mut a, &mut b);
     assert!(a.is_done(1));
     a.end(1);
-    settle(&mut a, &mut b);
+    run_until_idle(&mut a, &mut b);
     assert_eq!((a.count(), b.count()), (0, 0));
     // The other order: it has ended before this side opens it.
     b.end(2);
-    settle(&mut a, &mut b);
+    run_until_idle(&mut a, &mut b);
     a.open(2);
     assert!(a.is_done(2));
     a.end(2);
-    settle(&mut a, &mut b);
+    run_until_idle(&mut a, &mut b);
     assert_eq!((a.count(), b.count()), (0, 0));
 }
 
 #[test]
-fn what_breaks_the_protocol_is_refused() {
+fn protocol_violations_are_refused() {
     let frame = |stream: u64, kind: u32, count: u32| {
         let mut bytes = Vec::new();
         push(&mut bytes, stream, kind, count, &[]);
@@ -130,7 +130,7 @@ fn what_breaks_the_protocol_is_refused() {
         let (mut a, mut b) = (Streams::new(), Streams::new());
         a.open(1);
         b.open(1);
-        settle(&mut a, &mut b);
+        run_until_idle(&mut a, &mut b);
         a
     };
     let no_room =
@@ -150,7 +150,7 @@ fn what_breaks_the_protocol_is_refused() {
     assert_eq!(side.receive(&frame(1, END, 0)), Ok(()));
     assert_eq!(side.receive(&frame(1, DATA, 1)), Err(no_room(1, 1, 0)));
     let mut side = Streams::new();
-    let many = (0..=MAX_UNANSWERED as u64).map(|stream| side.receive(&frame(stream, OPEN, 0)));
+    let many = (0..=MAX_UNACCEPTED as u64).map(|stream| side.receive(&frame(stream, OPEN, 0)));
     let outcomes: Vec<_> = many.collect();
     assert_eq!(outcomes.iter().filter(|outcome| outcome.is_err()).count(), 1);
     assert_eq!(outcomes.last(), Some(&Err(StreamsError::TooMany)));
@@ -216,7 +216,7 @@ proptest! {
                     let at = usize::from(side);
                     let part = sides[at].pending(stream);
                     let part = part[..part.len().min(count.into())].to_vec();
-                    sides[at].delivered(stream, part.len());
+                    sides[at].consume_pending(stream, part.len());
                     let total = &mut taken[1 - at][stream as usize];
                     for byte in part {
                         prop_assert_eq!(byte, *total as u8);
@@ -228,7 +228,7 @@ proptest! {
                     let at = usize::from(side);
                     let bytes = sides[at].outgoing();
                     let bytes = bytes[..bytes.len().min(count.into())].to_vec();
-                    sides[at].sent(bytes.len());
+                    sides[at].consume_outgoing(bytes.len());
                     prop_assert_eq!(sides[1 - at].receive(&bytes), Ok(()));
                 }
             }
@@ -246,8 +246,8 @@ proptest! {
             }
         }
         let [a, b] = &mut sides;
-        settle(a, b);
-        prop_assert_eq!((a.count(), b.count(), a.unanswered, b.unanswered), (0, 0, 0, 0));
+        run_until_idle(a, b);
+        prop_assert_eq!((a.count(), b.count(), a.unaccepted, b.unaccepted), (0, 0, 0, 0));
     }
 
     /// No input makes a side panic or keep more than its window.

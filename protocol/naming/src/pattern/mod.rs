@@ -54,7 +54,7 @@ impl Class {
         Class { ranges, negated }
     }
 
-    fn has(&self, character: char) -> bool {
+    fn contains(&self, character: char) -> bool {
         let below = self.ranges.partition_point(|(from, _)| *from <= character);
         let listed = below.checked_sub(1).is_some_and(|index| character <= self.ranges[index].1);
         listed != self.negated

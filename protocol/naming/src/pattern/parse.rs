@@ -16,15 +16,15 @@ enum Node {
     Empty,
     One(Instruction),
     Sequence(Vec<Node>),
-    Either(Vec<Node>),
-    Repeat { node: Box<Node>, least: u32, most: Option<u32> },
+    Alternation(Vec<Node>),
+    Repeat { node: Box<Node>, min: u32, max: Option<u32> },
 }
 
 pub(super) fn compile(text: &str) -> Result<Vec<Instruction>, PatternError> {
     let mut parser = Parser { text, offset: 0, depth: 0 };
-    let node = parser.either()?;
+    let node = parser.parse_alternation()?;
     if parser.peek().is_some() {
-        return Err(parser.wrong("')' without '('"));
+        return Err(parser.error("')' without '('"));
     }
     let mut program = Vec::new();
     let too_long = || PatternError {
@@ -51,12 +51,12 @@ fn emit(node: &Node, program: &mut Vec<Instruction>) -> Result<(), TooLong> {
         Node::Empty => Ok(()),
         Node::One(instruction) => push(program, instruction.clone()),
         Node::Sequence(nodes) => nodes.iter().try_for_each(|node| emit(node, program)),
-        Node::Either(nodes) => emit_either(nodes, program),
-        Node::Repeat { node, least, most } => emit_repeat(node, *least, *most, program),
+        Node::Alternation(nodes) => emit_alternation(nodes, program),
+        Node::Repeat { node, min, max } => emit_repeat(node, *min, *max, program),
     }
 }
 
-fn emit_either(nodes: &[Node], program: &mut Vec<Instruction>) -> Result<(), TooLong> {
+fn emit_alternation(nodes: &[Node], program: &mut Vec<Instruction>) -> Result<(), TooLong> {
     let mut jumps = Vec::new();
     for (index, node) in nodes.iter().enumerate() {
         if index + 1 == nodes.len() {
@@ -78,22 +78,22 @@ fn emit_either(nodes: &[Node], program: &mut Vec<Instruction>) -> Result<(), Too
 
 fn emit_repeat(
     node: &Node,
-    least: u32,
-    most: Option<u32>,
+    min: u32,
+    max: Option<u32>,
     program: &mut Vec<Instruction>,
 ) -> Result<(), TooLong> {
     // Repeating an empty node is a no-op, and need not be emitted a million times.
     if matches!(node, Node::Empty) {
         return Ok(());
     }
-    for _ in 0..least {
+    for _ in 0..min {
         let before = program.len();
         emit(node, program)?;
         if program.len() == before {
             return Ok(());
         }
     }
-    match most {
+    match max {
         None => {
             let split = program.len();
             push(program, Instruction::Match)?;
@@ -101,9 +101,9 @@ fn emit_repeat(
             push(program, Instruction::Jump(split))?;
             program[split] = Instruction::Split(split + 1, program.len());
         }
-        Some(most) => {
+        Some(max) => {
             let mut splits = Vec::new();
-            for _ in least..most {
+            for _ in min..max {
                 splits.push(program.len());
                 push(program, Instruction::Match)?;
                 emit(node, program)?;
@@ -123,7 +123,7 @@ struct Parser<'a> {
 }
 
 impl Parser<'_> {
-    fn wrong(&self, why: &str) -> PatternError {
+    fn error(&self, why: &str) -> PatternError {
         PatternError { offset: self.offset, why: why.to_string() }
     }
 
@@ -138,38 +138,38 @@ impl Parser<'_> {
     }
 
     fn take(&mut self, wanted: char) -> bool {
-        let there = self.peek() == Some(wanted);
-        if there {
+        let matches = self.peek() == Some(wanted);
+        if matches {
             self.offset += wanted.len_utf8();
         }
-        there
+        matches
     }
 
-    fn either(&mut self) -> Result<Node, PatternError> {
-        let mut choices = vec![self.sequence()?];
+    fn parse_alternation(&mut self) -> Result<Node, PatternError> {
+        let mut choices = vec![self.parse_sequence()?];
         while self.take('|') {
-            choices.push(self.sequence()?);
+            choices.push(self.parse_sequence()?);
         }
-        Ok(if choices.len() == 1 { choices.swap_remove(0) } else { Node::Either(choices) })
+        Ok(if choices.len() == 1 { choices.swap_remove(0) } else { Node::Alternation(choices) })
     }
 
-    fn sequence(&mut self) -> Result<Node, PatternError> {
+    fn parse_sequence(&mut self) -> Result<Node, PatternError> {
         let mut nodes = Vec::new();
         while !matches!(self.peek(), None | Some('|' | ')')) {
-            let atom = self.atom()?;
-            nodes.push(self.repeated(atom)?);
+            let atom = self.parse_atom()?;
+            nodes.push(self.parse_repetition(atom)?);
         }
         Ok(if nodes.is_empty() { Node::Empty } else { Node::Sequence(nodes) })
     }
 
-    fn repeated(&mut self, mut node: Node) -> Result<Node, PatternError> {
+    fn parse_repetition(&mut self, mut node: Node) -> Result<Node, PatternError> {
         let mut layers = 0;
         loop {
-            let (least, most) = match self.peek() {
+            let (min, max) = match self.peek() {
                 Some('*') => (0, None),
                 Some('+') => (1, None),
                 Some('?') => (0, Some(1)),
-                Some('{') => self.counts()?,
+                Some('{') => self.parse_repeat_counts()?,
                 _ => return Ok(node),
             };
             self.offset += 1;
@@ -177,54 +177,54 @@ impl Parser<'_> {
             self.take('?');
             layers += 1;
             if layers > MAX_DEPTH {
-                return Err(self.wrong("repetitions are nested too deeply"));
+                return Err(self.error("repetitions are nested too deeply"));
             }
-            node = Node::Repeat { node: Box::new(node), least, most };
+            node = Node::Repeat { node: Box::new(node), min, max };
         }
     }
 
     /// Parses `{m}`, `{m,}` or `{m,n}`, up to the closing brace.
-    fn counts(&mut self) -> Result<(u32, Option<u32>), PatternError> {
+    fn parse_repeat_counts(&mut self) -> Result<(u32, Option<u32>), PatternError> {
         let start = self.offset;
         self.offset += 1;
-        let least = self.number()?;
-        let most = match self.peek() {
+        let min = self.parse_number()?;
+        let max = match self.peek() {
             Some(',') => {
                 self.offset += 1;
-                if self.peek() == Some('}') { None } else { Some(self.number()?) }
+                if self.peek() == Some('}') { None } else { Some(self.parse_number()?) }
             }
-            _ => Some(least),
+            _ => Some(min),
         };
         if self.peek() != Some('}') {
-            return Err(self.wrong("malformed repetition; use {m}, {m,} or {m,n}"));
+            return Err(self.error("malformed repetition; use {m}, {m,} or {m,n}"));
         }
-        if most.is_some_and(|most| most < least) {
+        if max.is_some_and(|max| max < min) {
             return Err(PatternError {
                 offset: start,
                 why: "the maximum of a repetition is less than its minimum".into(),
             });
         }
-        Ok((least, most))
+        Ok((min, max))
     }
 
-    fn number(&mut self) -> Result<u32, PatternError> {
+    fn parse_number(&mut self) -> Result<u32, PatternError> {
         let digits: String = self.text[self.offset..].chars().take_while(char::is_ascii_digit).collect();
         let number = digits.parse().ok().filter(|number| *number <= MAX_PROGRAM as u32);
-        let number = number.ok_or_else(|| self.wrong("invalid repetition count; use 0 to 4096"))?;
+        let number = number.ok_or_else(|| self.error("invalid repetition count; use 0 to 4096"))?;
         self.offset += digits.len();
         Ok(number)
     }
 
-    fn atom(&mut self) -> Result<Node, PatternError> {
+    fn parse_atom(&mut self) -> Result<Node, PatternError> {
         let start = self.offset;
         let Some(character) = self.next() else { return Ok(Node::Empty) };
         let instruction = match character {
-            '(' => return self.group(start),
-            '[' => Instruction::Class(self.class(start)?),
+            '(' => return self.parse_group(start),
+            '[' => Instruction::Class(self.parse_class(start)?),
             '.' => Instruction::Any,
             '^' => Instruction::Start,
             '$' => Instruction::End,
-            '\\' => self.escape()?,
+            '\\' => self.parse_escape()?,
             '*' | '+' | '?' | '{' => {
                 return Err(PatternError { offset: start, why: "nothing to repeat".into() });
             }
@@ -233,15 +233,15 @@ impl Parser<'_> {
         Ok(Node::One(instruction))
     }
 
-    fn group(&mut self, start: usize) -> Result<Node, PatternError> {
+    fn parse_group(&mut self, start: usize) -> Result<Node, PatternError> {
         if self.take('?') && !self.take(':') {
-            return Err(self.wrong("unsupported group; only (?:…) is supported after '(?'"));
+            return Err(self.error("unsupported group; only (?:…) is supported after '(?'"));
         }
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(self.wrong("groups are nested too deeply"));
+            return Err(self.error("groups are nested too deeply"));
         }
-        let node = self.either()?;
+        let node = self.parse_alternation()?;
         self.depth -= 1;
         if !self.take(')') {
             return Err(PatternError { offset: start, why: "'(' without ')'".into() });
@@ -249,29 +249,29 @@ impl Parser<'_> {
         Ok(node)
     }
 
-    fn escape(&mut self) -> Result<Instruction, PatternError> {
-        let Some(character) = self.next() else { return Err(self.wrong("'\\' at the end")) };
+    fn parse_escape(&mut self) -> Result<Instruction, PatternError> {
+        let Some(character) = self.next() else { return Err(self.error("'\\' at the end")) };
         if let Some(class) = named_class(character) {
             return Ok(Instruction::Class(class));
         }
-        Ok(Instruction::Char(self.escaped(character)?))
+        Ok(Instruction::Char(self.literal_escape(character)?))
     }
 
     /// Returns the meaning of a character after a backslash.
-    fn escaped(&self, character: char) -> Result<char, PatternError> {
+    fn literal_escape(&self, character: char) -> Result<char, PatternError> {
         match character {
             'n' => Ok('\n'),
             't' => Ok('\t'),
             'r' => Ok('\r'),
             // Reserved for later use, and often meaningful in other dialects.
             _ if character.is_ascii_alphanumeric() => {
-                Err(self.wrong(&alloc::format!("unsupported escape '\\{character}'")))
+                Err(self.error(&alloc::format!("unsupported escape '\\{character}'")))
             }
             _ => Ok(character),
         }
     }
 
-    fn class(&mut self, start: usize) -> Result<Class, PatternError> {
+    fn parse_class(&mut self, start: usize) -> Result<Class, PatternError> {
         let negated = self.take('^');
         let mut ranges = Vec::new();
         let mut first = true;
@@ -281,28 +281,28 @@ impl Parser<'_> {
             let from = match character {
                 ']' if !first => return Ok(Class::new(ranges, negated)),
                 '\\' => {
-                    let escaped = self.next().ok_or_else(|| self.wrong("'\\' at the end"))?;
+                    let escaped = self.next().ok_or_else(|| self.error("'\\' at the end"))?;
                     match named_class(escaped) {
                         Some(class) if class.negated => {
-                            return Err(self.wrong("a complement class cannot be inside brackets"));
+                            return Err(self.error("a complement class cannot be inside brackets"));
                         }
                         Some(class) => {
                             ranges.extend(class.ranges);
                             first = false;
                             continue;
                         }
-                        None => self.escaped(escaped)?,
+                        None => self.literal_escape(escaped)?,
                     }
                 }
                 _ => character,
             };
             first = false;
-            ranges.push((from, self.range_end(from)?));
+            ranges.push((from, self.parse_range_end(from)?));
         }
     }
 
     /// Returns the end of a range that starts with `from`, or `from` if it is not a range.
-    fn range_end(&mut self, from: char) -> Result<char, PatternError> {
+    fn parse_range_end(&mut self, from: char) -> Result<char, PatternError> {
         let mut ahead = self.text[self.offset..].chars();
         if ahead.next() != Some('-') || matches!(ahead.next(), None | Some(']')) {
             return Ok(from);
@@ -310,16 +310,16 @@ impl Parser<'_> {
         self.offset += 1;
         let to = match self.next() {
             Some('\\') => {
-                let escaped = self.next().ok_or_else(|| self.wrong("'\\' at the end"))?;
+                let escaped = self.next().ok_or_else(|| self.error("'\\' at the end"))?;
                 if named_class(escaped).is_some() {
-                    return Err(self.wrong("a range cannot end with a class"));
+                    return Err(self.error("a range cannot end with a class"));
                 }
-                self.escaped(escaped)?
+                self.literal_escape(escaped)?
             }
             other => other.unwrap_or(from),
         };
         if to < from {
-            return Err(self.wrong("the end of a range is before its start"));
+            return Err(self.error("the end of a range is before its start"));
         }
         Ok(to)
     }

@@ -43,28 +43,28 @@ pub(super) fn run(program: &[Instruction], text: &str, steps: &mut u64) -> Resul
     let mut stack = Vec::new();
     let mut rest = text.chars();
     let mut place = TextPosition { at_start: true, at_end: text.is_empty() };
-    let tied = program.first() == Some(&Instruction::Start);
+    let anchored = program.first() == Some(&Instruction::Start);
     now.clear();
     loop {
         // A match may begin at any character, unless the program is anchored at the start.
-        if (place.at_start || !tied) && follow(program, 0, place, &mut now, &mut stack, steps)? {
+        if (place.at_start || !anchored) && add_thread(program, 0, place, &mut now, &mut stack, steps)? {
             return Ok(true);
         }
         let Some(character) = rest.next() else { return Ok(false) };
-        if now.order.is_empty() && tied {
+        if now.order.is_empty() && anchored {
             return Ok(false);
         }
         place = TextPosition { at_start: false, at_end: rest.as_str().is_empty() };
         next.clear();
         for &thread in &now.order {
-            spend(steps)?;
+            consume_step(steps)?;
             let taken = match &program[thread] {
                 Instruction::Char(wanted) => *wanted == character,
                 Instruction::Any => character != '\n',
-                Instruction::Class(class) => class.has(character),
+                Instruction::Class(class) => class.contains(character),
                 _ => false,
             };
-            if taken && follow(program, thread + 1, place, &mut next, &mut stack, steps)? {
+            if taken && add_thread(program, thread + 1, place, &mut next, &mut stack, steps)? {
                 return Ok(true);
             }
         }
@@ -73,7 +73,7 @@ pub(super) fn run(program: &[Instruction], text: &str, steps: &mut u64) -> Resul
 }
 
 /// Adds a thread and all threads reachable without accepting a character. Returns whether one is a match.
-fn follow(
+fn add_thread(
     program: &[Instruction],
     start: usize,
     place: TextPosition,
@@ -87,7 +87,7 @@ fn follow(
         if threads.added[index] == threads.round {
             continue;
         }
-        spend(steps)?;
+        consume_step(steps)?;
         threads.added[index] = threads.round;
         match &program[index] {
             Instruction::Match => return Ok(true),
@@ -102,7 +102,7 @@ fn follow(
     Ok(false)
 }
 
-fn spend(steps: &mut u64) -> Result<(), Exhausted> {
+fn consume_step(steps: &mut u64) -> Result<(), Exhausted> {
     *steps = steps.checked_sub(1).ok_or(Exhausted)?;
     Ok(())
 }

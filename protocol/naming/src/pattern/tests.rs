@@ -9,7 +9,7 @@ fn matches(pattern: &str, text: &str) -> bool {
 }
 
 #[test]
-fn a_regex_matches_anywhere_unless_tied() {
+fn regex_matches_anywhere_unless_anchored() {
     assert!(matches("obj.$", "obj1") && matches("b", "abc") && matches("", "x") && matches("^$", ""));
     assert!(!matches("^b", "abc") && !matches("obj.$", "obj123") && !matches("^$", "x"));
     assert!(matches("^msg_(6|7)$", "msg_7") && !matches("^msg_(6|7)$", "msg_67"));
@@ -18,7 +18,7 @@ fn a_regex_matches_anywhere_unless_tied() {
 }
 
 #[test]
-fn the_long_date_of_octopus_is_understood() {
+fn octopus_date_regex_is_supported() {
     let pattern = concat!(
         r"^(((((((0?[13578])|(1[02]))[\.\-/]?((0?[1-9])|([12]\d)|(3[01])))|(((0?[469])|(11))[\.\-/]?((0?[1-9])|",
         r"([12]\d)|(30)))|((0?2)[\.\-/]?((0?[1-9])|(1\d)|(2[0-8]))))[\.\-/]?(((19)|(20))?([\d][\d]))))|((0?2)",
@@ -29,7 +29,7 @@ fn the_long_date_of_octopus_is_understood() {
 }
 
 #[test]
-fn wrong_patterns_say_where() {
+fn pattern_errors_have_a_position() {
     let cases = [
         ("a(b", 1),
         ("a)", 1),
@@ -69,7 +69,7 @@ fn length_program_and_depth_are_bounded() {
 }
 
 #[test]
-fn what_hangs_others_takes_bounded_steps_here() {
+fn pathological_patterns_take_bounded_steps() {
     let pattern = Pattern::regex("^(a+)+$").unwrap();
     let text = format!("{}b", "a".repeat(1000));
     let mut steps = 100_000;
@@ -81,7 +81,7 @@ fn what_hangs_others_takes_bounded_steps_here() {
 }
 
 #[test]
-fn a_glob_matches_whole_names() {
+fn glob_matches_whole_names() {
     let glob =
         |pattern: &str, text: &str| Pattern::glob(pattern).unwrap().matches(text, &mut 10_000).unwrap();
     assert!(glob("*", "") && glob("svc/*", "svc/a/b") && glob("a?c", "abc") && glob("a.c", "a.c"));
@@ -120,10 +120,10 @@ fn pattern() -> impl Strategy<Value = String> {
 
 proptest! {
     #[test]
-    fn we_agree_with_the_regex_crate(pattern in pattern(), text in "[abc1 ]{0,8}") {
+    fn matches_agree_with_the_regex_crate(pattern in pattern(), text in "[abc1 ]{0,8}") {
         // Its classes cover all of Unicode; the texts are ASCII, so that makes no difference.
-        let theirs = regex::Regex::new(&pattern).unwrap().is_match(&text);
-        prop_assert_eq!(matches(&pattern, &text), theirs, "{} {:?}", pattern, text);
+        let expected = regex::Regex::new(&pattern).unwrap().is_match(&text);
+        prop_assert_eq!(matches(&pattern, &text), expected, "{} {:?}", pattern, text);
     }
 
     #[test]
@@ -137,7 +137,7 @@ proptest! {
     }
 
     #[test]
-    fn a_pattern_takes_no_more_than_program_times_text(pattern in "[a.*+?|()]{0,12}", text in "[ab]{0,64}") {
+    fn matching_steps_are_bounded_by_program_times_text(pattern in "[a.*+?|()]{0,12}", text in "[ab]{0,64}") {
         if let Ok(pattern) = Pattern::regex(&pattern) {
             let bound = 3 * (pattern.program.len() * (text.len() + 1)) as u64;
             let result = pattern.matches(&text, &mut { bound });

@@ -13,7 +13,7 @@ use super::{Naming, Nanos, Session, WaitKey};
 use crate::name::is_name;
 use crate::name_faults::NameFault;
 use crate::names::{Answer, ObjectInfo};
-use crate::query::shown;
+use crate::query::truncated;
 
 /// Barrier. It exists while any party has a place at it.
 #[derive(Debug)]
@@ -45,16 +45,16 @@ impl Barrier {
 impl Naming {
     pub(super) fn join(&mut self, session: Session, name: String, parties: u32) -> Result<Answer, NameFault> {
         if !is_name(&name) {
-            return Err(NameFault::BadName { name: shown(&name) });
+            return Err(NameFault::BadName { name: truncated(&name) });
         }
         if parties == 0 || parties > self.limits.parties {
-            return Err(Self::limited("parties of a barrier (1 or more)", self.limits.parties as usize));
+            return Err(Self::limit_fault("parties of a barrier (1 or more)", self.limits.parties as usize));
         }
-        self.room_for_holding(session)?;
+        self.check_holdings_limit(session)?;
         let id = match self.barrier_names.get(&name).copied() {
             Some(id) => id,
             None => {
-                self.room_for_object()?;
+                self.check_object_limit()?;
                 let id = self.next_revision();
                 let barrier = Barrier {
                     name: name.clone(),
@@ -102,7 +102,7 @@ impl Naming {
         place: u64,
         timeout: Duration,
     ) -> Result<Option<Answer>, NameFault> {
-        self.may_wait(key)?;
+        self.check_may_wait(key)?;
         let barrier = self.barrier_of(key.0, place)?;
         if let Some((by, died)) = barrier.broken {
             return Err(NameFault::BarrierBroken { name: barrier.name.clone(), by: Some(by), died });
@@ -124,7 +124,7 @@ impl Naming {
         let generation = barrier.meetings;
         let others: Vec<WaitKey> = barrier.members.values_mut().filter_map(Option::take).collect();
         for other in others {
-            self.wait_over(other);
+            self.remove_wait(other);
             self.answer(other, Ok(Answer::Met { generation, leader: false }));
         }
         Ok(Some(Answer::Met { generation, leader: true }))
@@ -133,42 +133,42 @@ impl Naming {
     pub(super) fn leave(&mut self, session: Session, place: u64) -> Result<Answer, NameFault> {
         self.barrier_of(session, place)?;
         if let Some(domain) = self.domain_of(session) {
-            self.party_gone(place, domain, false);
+            self.remove_party(place, domain, false);
         }
         Ok(Answer::Done)
     }
 
     /// Handles a party that left or died. While others may still join, a party that left is simply removed;
     /// otherwise the barrier breaks.
-    pub(super) fn party_gone(&mut self, place: u64, domain: DomainId, died: bool) {
+    pub(super) fn remove_party(&mut self, place: u64, domain: DomainId, died: bool) {
         let Some(BarrierPlace { session, barrier: id }) = self.places.remove(&place) else { return };
         if let Some(state) = self.sessions.get_mut(&session) {
             state.places.remove(&place);
         }
         let Some(barrier) = self.barriers.get_mut(&id) else { return };
         // The party's own request ends with it.
-        let mut told: Vec<WaitKey> = barrier.members.remove(&place).flatten().into_iter().collect();
+        let mut ended: Vec<WaitKey> = barrier.members.remove(&place).flatten().into_iter().collect();
         if barrier.complete || died {
             barrier.broken.get_or_insert((domain, died));
-            told.extend(barrier.members.values_mut().filter_map(Option::take));
+            ended.extend(barrier.members.values_mut().filter_map(Option::take));
         }
         let name = barrier.name.clone();
-        let over = barrier.broken.is_some() || barrier.members.is_empty();
-        if over && self.barrier_names.get(&name) == Some(&id) {
+        let is_closed = barrier.broken.is_some() || barrier.members.is_empty();
+        if is_closed && self.barrier_names.get(&name) == Some(&id) {
             self.barrier_names.remove(&name);
         }
         if self.barriers.get(&id).is_some_and(|barrier| barrier.members.is_empty()) {
             self.barriers.remove(&id);
         }
-        for key in told {
-            self.wait_over(key);
+        for key in ended {
+            self.remove_wait(key);
             let fault = NameFault::BarrierBroken { name: name.clone(), by: Some(domain), died };
             self.answer(key, Err(fault));
         }
     }
 
     /// Keeps the place, but ends its wait.
-    pub(super) fn stop_meeting(&mut self, place: u64) {
+    pub(super) fn cancel_barrier_wait(&mut self, place: u64) {
         let id = self.places.get(&place).map(|held| held.barrier);
         if let Some(barrier) = id.and_then(|id| self.barriers.get_mut(&id))
             && let Some(waiting) = barrier.members.get_mut(&place)
@@ -178,7 +178,7 @@ impl Naming {
     }
 
     /// Returns the reason why the wait of a party failed.
-    pub(super) fn not_met(&self, place: u64) -> NameFault {
+    pub(super) fn barrier_wait_fault(&self, place: u64) -> NameFault {
         let id = self.places.get(&place).map(|held| held.barrier);
         match id.and_then(|id| self.barriers.get(&id)) {
             Some(barrier) => NameFault::BarrierTimeout {
@@ -190,7 +190,7 @@ impl Naming {
         }
     }
 
-    pub(super) fn show_barrier(&self, name: &str) -> ObjectInfo {
+    pub(super) fn barrier_info(&self, name: &str) -> ObjectInfo {
         let barrier = self.barrier_names.get(name).and_then(|id| self.barriers.get(id));
         let places = barrier.into_iter().flat_map(|barrier| barrier.members.keys());
         let session =

@@ -9,7 +9,7 @@ use super::{Naming, Nanos, Session, WaitKey};
 use crate::name::is_name;
 use crate::name_faults::NameFault;
 use crate::names::{Answer, ObjectInfo};
-use crate::query::shown;
+use crate::query::truncated;
 
 /// Lock that is held. Free locks are not stored.
 #[derive(Debug)]
@@ -20,7 +20,7 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    pub(super) fn was_given_to(&self, key: WaitKey) -> bool {
+    pub(super) fn is_granted_to(&self, key: WaitKey) -> bool {
         self.holder == key
     }
 }
@@ -34,13 +34,13 @@ impl Naming {
         timeout: Duration,
     ) -> Result<Option<Answer>, NameFault> {
         if !is_name(&name) {
-            return Err(NameFault::BadName { name: shown(&name) });
+            return Err(NameFault::BadName { name: truncated(&name) });
         }
-        self.may_wait(key)?;
-        self.room_for_holding(key.0)?;
+        self.check_may_wait(key)?;
+        self.check_holdings_limit(key.0)?;
         if self.locks.contains_key(&name) {
             if timeout.is_zero() {
-                return Err(self.locked(name));
+                return Err(self.locked_fault(name));
             }
             if let Some(lock) = self.locks.get_mut(&name) {
                 lock.queue.push_back(key);
@@ -48,14 +48,14 @@ impl Naming {
             self.wait(now, key, timeout, WaitFor::Lock { name });
             return Ok(None);
         }
-        self.room_for_object()?;
+        self.check_object_limit()?;
         let token = self.next_revision();
         self.locks.insert(name.clone(), Lock { holder: key, token, queue: VecDeque::new() });
-        self.holds_lock(key.0, &name);
+        self.add_session_lock(key.0, &name);
         Ok(Some(Answer::Locked { token }))
     }
 
-    fn holds_lock(&mut self, session: Session, name: &str) {
+    fn add_session_lock(&mut self, session: Session, name: &str) {
         if let Some(state) = self.sessions.get_mut(&session) {
             state.locks.insert(name.to_string());
         }
@@ -68,14 +68,14 @@ impl Naming {
 
     pub(super) fn unlock(&mut self, session: Session, name: &str, token: u64) -> Result<Answer, NameFault> {
         if !self.locks.get(name).is_some_and(|lock| lock.holder.0 == session && lock.token == token) {
-            return Err(NameFault::NotHeld { name: shown(name) });
+            return Err(NameFault::NotHeld { name: truncated(name) });
         }
-        self.pass_on(name);
+        self.release_lock(name);
         Ok(Answer::Done)
     }
 
     /// Takes a lock from its holder and grants it to the next waiter.
-    pub(super) fn pass_on(&mut self, name: &str) {
+    pub(super) fn release_lock(&mut self, name: &str) {
         let Some(lock) = self.locks.get_mut(name) else { return };
         let (before, _) = lock.holder;
         let next = lock.queue.pop_front();
@@ -90,8 +90,8 @@ impl Naming {
         if let Some(lock) = self.locks.get_mut(name) {
             (lock.holder, lock.token) = (key, token);
         }
-        self.holds_lock(key.0, name);
-        self.wait_over(key);
+        self.add_session_lock(key.0, name);
+        self.remove_wait(key);
         self.answer(key, Ok(Answer::Locked { token }));
     }
 
@@ -102,7 +102,7 @@ impl Naming {
     }
 
     /// Returns the fault of a request that did not get a lock.
-    pub(super) fn locked(&self, name: String) -> NameFault {
+    pub(super) fn locked_fault(&self, name: String) -> NameFault {
         let holder = self.locks.get(&name).and_then(|lock| self.domain_of(lock.holder.0));
         match holder {
             Some(holder) => NameFault::Locked { name, holder },
@@ -110,7 +110,7 @@ impl Naming {
         }
     }
 
-    pub(super) fn show_lock(&self, name: &str) -> ObjectInfo {
+    pub(super) fn lock_info(&self, name: &str) -> ObjectInfo {
         let lock = self.locks.get(name);
         ObjectInfo {
             kind: "lock".into(),

@@ -22,7 +22,7 @@ use crate::name_faults::NameFault;
 use crate::names::{Answer, Notice, ObjectInfo, Operation};
 use barriers::{Barrier, BarrierPlace};
 use locks::Lock;
-use records::Stored;
+use records::StoredRecord;
 use semaphores::{Permit, Semaphore};
 use waits::{Index, Wait, WaitFor};
 use watches::Watch;
@@ -102,12 +102,12 @@ pub struct Naming {
     /// are values of this counter, so they are never reused.
     revision: u64,
     sessions: BTreeMap<Session, SessionState>,
-    records: BTreeMap<NaturalName, Stored>,
+    records: BTreeMap<NaturalName, StoredRecord>,
     store_bytes: usize,
     watches: BTreeMap<u64, Watch>,
-    watching: Index<u64>,
+    watch_index: Index<u64>,
     waits: BTreeMap<WaitKey, Wait>,
-    awaiting: Index<WaitKey>,
+    await_index: Index<WaitKey>,
     deadlines: BTreeSet<(Nanos, WaitKey)>,
     locks: BTreeMap<String, Lock>,
     semaphores: BTreeMap<String, Semaphore>,
@@ -122,7 +122,7 @@ pub struct Naming {
 impl Naming {
     /// Returns the sizes of all tables, by content, for leak checks. The bytes of records come last.
     #[must_use]
-    pub fn held(&self) -> [(&'static str, usize); 12] {
+    pub fn resource_counts(&self) -> [(&'static str, usize); 12] {
         [
             ("sessions", self.sessions.len()),
             ("records", self.records.len()),
@@ -150,9 +150,9 @@ impl Naming {
             records: BTreeMap::new(),
             store_bytes: 0,
             watches: BTreeMap::new(),
-            watching: Index::default(),
+            watch_index: Index::default(),
             waits: BTreeMap::new(),
-            awaiting: Index::default(),
+            await_index: Index::default(),
             deadlines: BTreeSet::new(),
             locks: BTreeMap::new(),
             semaphores: BTreeMap::new(),
@@ -190,19 +190,19 @@ impl Naming {
         // Only after all of its requests are gone, so that released objects are not granted to the session
         // itself.
         for what in dropped {
-            self.serve_after(&what);
+            self.serve_queued_behind(&what);
         }
         for place in state.places {
-            self.party_gone(place, state.domain, true);
+            self.remove_party(place, state.domain, true);
         }
         for permit in state.permits {
-            self.return_permit(permit);
+            self.release_permit(permit);
         }
         for lock in &state.locks {
-            self.pass_on(lock);
+            self.release_lock(lock);
         }
         for name in state.records {
-            self.owner_gone(&name);
+            self.remove_orphaned_record(&name);
         }
     }
 
@@ -242,14 +242,14 @@ impl Naming {
                 self.watch(session, &query, events, once, capacity)?
             }
             Operation::Taken { watch, count } => {
-                self.taken(session, watch, count);
+                self.acknowledge_notices(session, watch, count);
                 return Ok(None);
             }
             Operation::Unwatch { watch } => self.unwatch(session, watch)?,
             Operation::Publish { name, attributes } => self.publish(session, name, attributes)?,
             Operation::Lock { name, timeout } => return self.lock(now, key, name, timeout),
             Operation::Unlock { name, token } => self.unlock(session, &name, token)?,
-            Operation::Semaphore { name, permits } => self.make_semaphore(name, permits)?,
+            Operation::Semaphore { name, permits } => self.create_semaphore(name, permits)?,
             Operation::Acquire { name, permits, timeout } => {
                 return self.acquire(now, key, name, permits, timeout);
             }
@@ -279,7 +279,7 @@ impl Naming {
         while let Some((at, key)) = self.deadlines.first().copied()
             && at <= now
         {
-            self.wait_ends(key, false);
+            self.fail_wait(key, false);
         }
     }
 
@@ -309,25 +309,25 @@ impl Naming {
         self.sessions.get(&session).map(|state| state.domain)
     }
 
-    fn limited(what: &str, limit: usize) -> NameFault {
+    fn limit_fault(what: &str, limit: usize) -> NameFault {
         NameFault::Limit { what: what.into(), limit: limit as u64 }
     }
 
     /// Checks the limit on locks, semaphores and barriers.
-    fn room_for_object(&self) -> Result<(), NameFault> {
+    fn check_object_limit(&self) -> Result<(), NameFault> {
         if self.locks.len() + self.semaphores.len() + self.barriers.len() < self.limits.objects {
             return Ok(());
         }
-        Err(Self::limited("locks, semaphores and barriers", self.limits.objects))
+        Err(Self::limit_fault("locks, semaphores and barriers", self.limits.objects))
     }
 
     /// Checks a session's limit on locks, permits and places.
-    fn room_for_holding(&self, session: Session) -> Result<(), NameFault> {
+    fn check_holdings_limit(&self, session: Session) -> Result<(), NameFault> {
         let held = self.sessions.get(&session).map_or(0, SessionState::holdings);
         if held < self.limits.holdings_per_session {
             return Ok(());
         }
-        Err(Self::limited(
+        Err(Self::limit_fault(
             "locks, permits and barrier places held by this program",
             self.limits.holdings_per_session,
         ))
@@ -337,9 +337,9 @@ impl Naming {
         let above = |object: &ObjectInfo| {
             (object.kind.as_str(), object.name.as_str()) > (kind.as_str(), name.as_str())
         };
-        let barriers = self.barrier_names.keys().map(|name| self.show_barrier(name));
-        let locks = self.locks.keys().map(|name| self.show_lock(name));
-        let semaphores = self.semaphores.keys().map(|name| self.show_semaphore(name));
+        let barriers = self.barrier_names.keys().map(|name| self.barrier_info(name));
+        let locks = self.locks.keys().map(|name| self.lock_info(name));
+        let semaphores = self.semaphores.keys().map(|name| self.semaphore_info(name));
         let mut rest = barriers.chain(locks).chain(semaphores).filter(above);
         let objects = rest.by_ref().take(self.limits.page_records).collect();
         Answer::Objects { objects, more: rest.next().is_some() }

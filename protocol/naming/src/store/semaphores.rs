@@ -9,7 +9,7 @@ use super::{Naming, Nanos, Session, WaitKey};
 use crate::name::is_name;
 use crate::name_faults::NameFault;
 use crate::names::{Answer, ObjectInfo};
-use crate::query::shown;
+use crate::query::truncated;
 
 /// Semaphore. It exists until it is removed.
 #[derive(Debug)]
@@ -31,15 +31,15 @@ pub(super) struct Permit {
 }
 
 impl Naming {
-    pub(super) fn make_semaphore(&mut self, name: String, permits: u32) -> Result<Answer, NameFault> {
+    pub(super) fn create_semaphore(&mut self, name: String, permits: u32) -> Result<Answer, NameFault> {
         if !is_name(&name) {
-            return Err(NameFault::BadName { name: shown(&name) });
+            return Err(NameFault::BadName { name: truncated(&name) });
         }
         if permits > self.limits.permits {
-            return Err(Self::limited("permits of a semaphore", self.limits.permits as usize));
+            return Err(Self::limit_fault("permits of a semaphore", self.limits.permits as usize));
         }
         if !self.semaphores.contains_key(&name) {
-            self.room_for_object()?;
+            self.check_object_limit()?;
             let id = self.next_revision();
             self.semaphores.insert(name, Semaphore { id, free: permits, queue: VecDeque::new() });
         }
@@ -54,17 +54,20 @@ impl Naming {
         count: u32,
         timeout: Duration,
     ) -> Result<Option<Answer>, NameFault> {
-        self.may_wait(key)?;
-        self.room_for_holding(key.0)?;
+        self.check_may_wait(key)?;
+        self.check_holdings_limit(key.0)?;
         if count == 0 || count > self.limits.permits {
-            return Err(Self::limited("permits of a semaphore (1 or more)", self.limits.permits as usize));
+            return Err(Self::limit_fault(
+                "permits of a semaphore (1 or more)",
+                self.limits.permits as usize,
+            ));
         }
         let semaphore = self.semaphores.get_mut(&name);
-        let semaphore = semaphore.ok_or_else(|| NameFault::NoSuchSemaphore { name: shown(&name) })?;
+        let semaphore = semaphore.ok_or_else(|| NameFault::NoSuchSemaphore { name: truncated(&name) })?;
         // Later requests do not overtake, even if there are enough permits for them.
         if semaphore.queue.is_empty() && semaphore.free >= count {
             semaphore.free -= count;
-            let permit = self.give_permit(key, &name, count);
+            let permit = self.grant_permit(key, &name, count);
             return Ok(Some(Answer::Acquired { permit }));
         }
         if timeout.is_zero() {
@@ -75,7 +78,7 @@ impl Naming {
         Ok(None)
     }
 
-    fn give_permit(&mut self, (session, request): WaitKey, name: &str, count: u32) -> u64 {
+    fn grant_permit(&mut self, (session, request): WaitKey, name: &str, count: u32) -> u64 {
         let permit = self.next_revision();
         let id = self.semaphores.get(name).map_or(0, |semaphore| semaphore.id);
         self.permits.insert(permit, Permit { session, request, semaphore: name.to_string(), id, count });
@@ -98,19 +101,20 @@ impl Naming {
                     state.permits.remove(&permit);
                 }
             }
-            Some(held) if held.session == session => self.return_permit(permit),
+            Some(held) if held.session == session => self.release_permit(permit),
             _ => return Err(NameFault::NotHeld { name: alloc::format!("permit {permit}") }),
         }
         Ok(Answer::Done)
     }
 
-    pub(super) fn return_permit(&mut self, permit: u64) {
+    pub(super) fn release_permit(&mut self, permit: u64) {
         let Some(held) = self.permits.remove(&permit) else { return };
         if let Some(state) = self.sessions.get_mut(&held.session) {
             state.permits.remove(&permit);
         }
         // It may have been removed meanwhile, and another one created with its name.
-        if let Some(semaphore) = self.semaphores.get_mut(&held.semaphore).filter(|there| there.id == held.id)
+        if let Some(semaphore) =
+            self.semaphores.get_mut(&held.semaphore).filter(|semaphore| semaphore.id == held.id)
         {
             semaphore.free = semaphore.free.saturating_add(held.count).min(self.limits.permits);
             self.serve_semaphore(&held.semaphore);
@@ -118,16 +122,17 @@ impl Naming {
     }
 
     pub(super) fn post(&mut self, name: &str, permits: u32) -> Result<Answer, NameFault> {
-        let most = self.limits.permits;
+        let max_permits = self.limits.permits;
         let semaphore = self.semaphores.get_mut(name);
-        let semaphore = semaphore.ok_or_else(|| NameFault::NoSuchSemaphore { name: shown(name) })?;
-        let free = semaphore.free.checked_add(permits).filter(|free| *free <= most);
-        semaphore.free = free.ok_or_else(|| Self::limited("permits of a semaphore", most as usize))?;
+        let semaphore = semaphore.ok_or_else(|| NameFault::NoSuchSemaphore { name: truncated(name) })?;
+        let free = semaphore.free.checked_add(permits).filter(|free| *free <= max_permits);
+        semaphore.free =
+            free.ok_or_else(|| Self::limit_fault("permits of a semaphore", max_permits as usize))?;
         self.serve_semaphore(name);
         Ok(Answer::Done)
     }
 
-    /// Grants permits to the longest waiters while there are enough.
+    /// Grants permits to the longest waiters while semaphore are enough.
     pub(super) fn serve_semaphore(&mut self, name: &str) {
         while let Some(semaphore) = self.semaphores.get_mut(name)
             && let Some((key, count)) = semaphore.queue.front().copied()
@@ -135,8 +140,8 @@ impl Naming {
         {
             semaphore.free -= count;
             semaphore.queue.pop_front();
-            self.wait_over(key);
-            let permit = self.give_permit(key, name, count);
+            self.remove_wait(key);
+            let permit = self.grant_permit(key, name, count);
             self.answer(key, Ok(Answer::Acquired { permit }));
         }
     }
@@ -149,15 +154,15 @@ impl Naming {
 
     pub(super) fn remove_semaphore(&mut self, name: &str) -> Result<Answer, NameFault> {
         let semaphore = self.semaphores.remove(name);
-        let semaphore = semaphore.ok_or_else(|| NameFault::NoSuchSemaphore { name: shown(name) })?;
+        let semaphore = semaphore.ok_or_else(|| NameFault::NoSuchSemaphore { name: truncated(name) })?;
         for (key, _) in semaphore.queue {
-            self.wait_over(key);
+            self.remove_wait(key);
             self.answer(key, Err(NameFault::NoSuchSemaphore { name: name.to_string() }));
         }
         Ok(Answer::Done)
     }
 
-    pub(super) fn show_semaphore(&self, name: &str) -> ObjectInfo {
+    pub(super) fn semaphore_info(&self, name: &str) -> ObjectInfo {
         let semaphore = self.semaphores.get(name);
         let id = semaphore.map_or(0, |semaphore| semaphore.id);
         let holders = self.permits.values().filter(|permit| permit.id == id && permit.semaphore == name);

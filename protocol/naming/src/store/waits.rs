@@ -8,7 +8,7 @@ use core::time::Duration;
 use super::{Naming, Nanos, Session, WaitKey};
 use crate::name_faults::NameFault;
 use crate::names::Answer;
-use crate::query::{Matcher, shown};
+use crate::query::{Matcher, truncated};
 use crate::records::Query;
 
 /// Condition that a request waits for.
@@ -27,7 +27,7 @@ pub(super) enum WaitFor {
 /// Pending request.
 #[derive(Debug)]
 pub(super) struct Wait {
-    pub(super) until: Nanos,
+    pub(super) deadline: Nanos,
     pub(super) what: WaitFor,
 }
 
@@ -66,7 +66,7 @@ impl<T: Ord + Copy> Index<T> {
     }
 
     /// Returns the parties interested in a name, in the order of their keys.
-    pub(super) fn interested(&self, name: &str) -> Vec<T> {
+    pub(super) fn candidates(&self, name: &str) -> Vec<T> {
         let mut keys: Vec<T> =
             self.exact.get(name).into_iter().flatten().chain(&self.patterns).copied().collect();
         keys.sort_unstable();
@@ -76,46 +76,49 @@ impl<T: Ord + Copy> Index<T> {
 
 impl Naming {
     /// Checks whether a request may wait, before anything has changed.
-    pub(super) fn may_wait(&self, (session, request): WaitKey) -> Result<(), NameFault> {
+    pub(super) fn check_may_wait(&self, (session, request): WaitKey) -> Result<(), NameFault> {
         let waits = self.sessions.get(&session).map(|state| &state.waits);
         if request == 0 || waits.is_some_and(|waits| waits.contains(&request)) {
             let why = "a request that waits needs a number of its own".to_string();
             return Err(NameFault::Refused { why });
         }
         if waits.is_some_and(|waits| waits.len() >= self.limits.waits_per_session) {
-            return Err(Self::limited("requests of this program that wait", self.limits.waits_per_session));
+            return Err(Self::limit_fault(
+                "requests of this program that wait",
+                self.limits.waits_per_session,
+            ));
         }
         Ok(())
     }
 
-    /// Suspends a request, after [`may_wait`](Self::may_wait) permitted it.
+    /// Suspends a request, after [`check_may_wait`](Self::check_may_wait) permitted it.
     pub(super) fn wait(&mut self, now: Nanos, key: WaitKey, timeout: Duration, what: WaitFor) {
-        let until = now.saturating_add(Nanos::try_from(timeout.as_nanos()).unwrap_or(Nanos::MAX));
+        let deadline = now.saturating_add(Nanos::try_from(timeout.as_nanos()).unwrap_or(Nanos::MAX));
         if let Some(state) = self.sessions.get_mut(&key.0) {
             state.waits.insert(key.1);
         }
         if let WaitFor::Record { matcher, .. } = &what {
-            self.awaiting.add(matcher, key);
+            self.await_index.add(matcher, key);
         }
-        self.deadlines.insert((until, key));
-        self.waits.insert(key, Wait { until, what });
+        self.deadlines.insert((deadline, key));
+        self.waits.insert(key, Wait { deadline, what });
     }
 
     /// Removes a request from the pending ones.
-    pub(super) fn wait_over(&mut self, key: WaitKey) -> Option<WaitFor> {
+    pub(super) fn remove_wait(&mut self, key: WaitKey) -> Option<WaitFor> {
         let wait = self.waits.remove(&key)?;
-        self.deadlines.remove(&(wait.until, key));
+        self.deadlines.remove(&(wait.deadline, key));
         if let Some(state) = self.sessions.get_mut(&key.0) {
             state.waits.remove(&key.1);
         }
         if let WaitFor::Record { matcher, .. } = &wait.what {
-            self.awaiting.remove(matcher, key);
+            self.await_index.remove(matcher, key);
         }
         Some(wait.what)
     }
 
     /// Serves requests that queued behind one that has stopped waiting and may have wanted more than they do.
-    pub(super) fn serve_after(&mut self, what: &WaitFor) {
+    pub(super) fn serve_queued_behind(&mut self, what: &WaitFor) {
         if let WaitFor::Permits { name } = what {
             self.serve_semaphore(name);
         }
@@ -123,26 +126,26 @@ impl Naming {
 
     /// Removes a pending request without an answer and without serving others yet.
     pub(super) fn drop_wait(&mut self, key: WaitKey) -> Option<WaitFor> {
-        let what = self.wait_over(key)?;
+        let what = self.remove_wait(key)?;
         match &what {
             WaitFor::Record { .. } => {}
             WaitFor::Lock { name } => self.leave_lock_queue(name, key),
             WaitFor::Permits { name } => self.leave_semaphore_queue(name, key),
-            WaitFor::Meeting { place } => self.stop_meeting(*place),
+            WaitFor::Meeting { place } => self.cancel_barrier_wait(*place),
         }
         Some(what)
     }
 
     /// Handles a request that timed out or was cancelled.
-    pub(super) fn wait_ends(&mut self, key: WaitKey, cancelled: bool) {
+    pub(super) fn fail_wait(&mut self, key: WaitKey, cancelled: bool) {
         let Some(what) = self.drop_wait(key) else { return };
-        self.serve_after(&what);
+        self.serve_queued_behind(&what);
         let fault = match what {
             _ if cancelled => NameFault::Cancelled,
             WaitFor::Record { query, .. } => NameFault::NoSuchName { name: query },
-            WaitFor::Lock { name } => self.locked(name),
+            WaitFor::Lock { name } => self.locked_fault(name),
             WaitFor::Permits { name } => NameFault::NoPermits { name },
-            WaitFor::Meeting { place } => self.not_met(place),
+            WaitFor::Meeting { place } => self.barrier_wait_fault(place),
         };
         self.answer(key, Err(fault));
     }
@@ -151,18 +154,18 @@ impl Naming {
     /// longer listens.
     pub(super) fn cancel(&mut self, key: WaitKey) {
         if self.waits.contains_key(&key) {
-            return self.wait_ends(key, true);
+            return self.fail_wait(key, true);
         }
         let Some(state) = self.sessions.get(&key.0) else { return };
-        let given = |name: &&String| self.locks.get(*name).is_some_and(|lock| lock.was_given_to(key));
+        let given = |name: &&String| self.locks.get(*name).is_some_and(|lock| lock.is_granted_to(key));
         let lock = state.locks.iter().find(given).cloned();
         let given = |id: &&u64| self.permits.get(*id).is_some_and(|permit| permit.request == key.1);
         let permit = state.permits.iter().find(given).copied();
         if let Some(name) = lock {
-            self.pass_on(&name);
+            self.release_lock(&name);
         }
         if let Some(permit) = permit {
-            self.return_permit(permit);
+            self.release_permit(permit);
         }
     }
 
@@ -173,9 +176,9 @@ impl Naming {
         query: &Query,
         timeout: Duration,
     ) -> Result<Option<Answer>, NameFault> {
-        self.may_wait(key)?;
+        self.check_may_wait(key)?;
         let matcher = query.compile(&self.limits)?;
-        let text = shown(&query.to_string());
+        let text = truncated(&query.to_string());
         let (mut records, next) = self.page(&matcher, "", 1).map_err(|_| too_costly(&text))?;
         if let Some(record) = records.pop() {
             return Ok(Some(Answer::There { record }));
@@ -193,7 +196,7 @@ impl Naming {
 
     /// Answers the requests that wait for a record like the one that was set.
     pub(super) fn serve_awaiting(&mut self, name: &str) {
-        for key in self.awaiting.interested(name) {
+        for key in self.await_index.candidates(name) {
             let Some(Wait { what: WaitFor::Record { query, matcher }, .. }) = self.waits.get(&key) else {
                 continue;
             };
@@ -204,7 +207,7 @@ impl Naming {
                     Ok(true) => Ok(Answer::There { record }),
                     Err(_) => Err(too_costly(query)),
                 };
-            self.wait_over(key);
+            self.remove_wait(key);
             self.answer(key, result);
         }
     }
@@ -217,11 +220,11 @@ pub(super) fn too_costly(query: &str) -> NameFault {
 impl Session {
     /// Returns the session of a client, given its node and the number of its connection there.
     #[must_use]
-    pub fn of_client(node: tombolo_base::NodeId, connection: u32) -> Session {
+    pub fn from_client(node: tombolo_base::NodeId, connection: u32) -> Session {
         Session(u64::from(node.0) << 32 | u64::from(connection))
     }
 
-    /// Returns the node and connection number of a client; the inverse of [`of_client`](Self::of_client).
+    /// Returns the node and connection number of a client; the inverse of [`from_client`](Self::from_client).
     #[must_use]
     pub fn client(self) -> (tombolo_base::NodeId, u32) {
         (tombolo_base::NodeId((self.0 >> 32) as u16), self.0 as u32)
@@ -237,27 +240,27 @@ mod tests {
     use crate::text::parse_query;
 
     #[test]
-    fn an_index_keeps_nothing_of_what_was_removed() {
+    fn index_keeps_no_removed_keys() {
         let limits = Limits::default();
         let [exact, pattern] = ["a", "a*"].map(|text| parse_query(text).unwrap().compile(&limits).unwrap());
         let mut index = Index::default();
         index.add(&pattern, 1);
         index.add(&exact, 3);
         index.add(&exact, 2);
-        assert_eq!((index.interested("a"), index.interested("ab")), (Vec::from([1, 2, 3]), Vec::from([1])));
+        assert_eq!((index.candidates("a"), index.candidates("ab")), (Vec::from([1, 2, 3]), Vec::from([1])));
         index.remove(&exact, 2);
-        assert_eq!(index.interested("a"), [1, 3]);
+        assert_eq!(index.candidates("a"), [1, 3]);
         index.remove(&exact, 3);
         index.remove(&pattern, 1);
-        assert_eq!(index.interested("a"), []);
+        assert_eq!(index.candidates("a"), []);
         assert!(index.exact.is_empty() && index.patterns.is_empty());
     }
 
     #[test]
-    fn a_session_tells_whose_it_is() {
+    fn session_converts_to_and_from_its_client() {
         for (node, connection) in [(0, 0), (3, 7), (u16::MAX, u32::MAX)] {
             let node = tombolo_base::NodeId(node);
-            assert_eq!(Session::of_client(node, connection).client(), (node, connection));
+            assert_eq!(Session::from_client(node, connection).client(), (node, connection));
         }
     }
 }

@@ -7,7 +7,7 @@ use super::{Naming, Output, Session};
 use crate::name_faults::NameFault;
 use crate::names::{Answer, DeleteCause, EndCause, Event, EventMask, Notice};
 use crate::pattern::Exhausted;
-use crate::query::{Matcher, shown};
+use crate::query::{Matcher, truncated};
 use crate::record::size_bytes;
 use crate::records::{Query, Record};
 use crate::store::waits::too_costly;
@@ -42,19 +42,22 @@ impl Naming {
             return Err(NameFault::Refused { why: "a watch needs something to watch for".into() });
         }
         if capacity == 0 || capacity > self.limits.watch_capacity {
-            return Err(Self::limited("notices on the way (1 or more)", self.limits.watch_capacity as usize));
+            return Err(Self::limit_fault(
+                "notices on the way (1 or more)",
+                self.limits.watch_capacity as usize,
+            ));
         }
         let matcher = query.compile(&self.limits)?;
         if self.watches.len() >= self.limits.watches {
-            return Err(Self::limited("watches", self.limits.watches));
+            return Err(Self::limit_fault("watches", self.limits.watches));
         }
-        let theirs = self.sessions.get(&session).map_or(0, |state| state.watches.len());
-        if theirs >= self.limits.watches_per_session {
-            return Err(Self::limited("watches of this program", self.limits.watches_per_session));
+        let session_watches = self.sessions.get(&session).map_or(0, |state| state.watches.len());
+        if session_watches >= self.limits.watches_per_session {
+            return Err(Self::limit_fault("watches of this program", self.limits.watches_per_session));
         }
         let (records, next) = if events.has(EventMask::RECORDS) {
             let page = self.page(&matcher, "", self.limits.page_records);
-            page.map_err(|Exhausted| too_costly(&shown(&alloc::format!("{query}"))))?
+            page.map_err(|Exhausted| too_costly(&truncated(&alloc::format!("{query}"))))?
         } else {
             Default::default()
         };
@@ -62,7 +65,7 @@ impl Naming {
         if let Some(state) = self.sessions.get_mut(&session) {
             state.watches.insert(watch);
         }
-        self.watching.add(&matcher, watch);
+        self.watch_index.add(&matcher, watch);
         let state = Watch {
             session,
             matcher,
@@ -87,7 +90,7 @@ impl Naming {
     /// Removes a watch from all tables without a notice.
     pub(super) fn drop_watch(&mut self, watch: u64) -> Option<Watch> {
         let state = self.watches.remove(&watch)?;
-        self.watching.remove(&state.matcher, watch);
+        self.watch_index.remove(&state.matcher, watch);
         if let Some(session) = self.sessions.get_mut(&state.session) {
             session.watches.remove(&watch);
             session.notice_bytes -= state.in_transit.iter().sum::<usize>();
@@ -103,17 +106,17 @@ impl Naming {
     }
 
     /// Handles acknowledged notices: others may follow, and losses are reported at once.
-    pub(super) fn taken(&mut self, session: Session, watch: u64, count: u32) {
+    pub(super) fn acknowledge_notices(&mut self, session: Session, watch: u64, count: u32) {
         let Some(state) = self.watches.get_mut(&watch).filter(|state| state.session == session) else {
             return;
         };
         let count = (count as usize).min(state.in_transit.len());
         let freed: usize = state.in_transit.drain(..count).sum();
-        let Some(of_session) = self.sessions.get_mut(&session) else { return };
-        of_session.notice_bytes -= freed;
+        let Some(session_state) = self.sessions.get_mut(&session) else { return };
+        session_state.notice_bytes -= freed;
         // Room for this session is room for each of its watches.
-        let theirs: alloc::vec::Vec<u64> = of_session.watches.iter().copied().collect();
-        for watch in theirs {
+        let session_watches: alloc::vec::Vec<u64> = session_state.watches.iter().copied().collect();
+        for watch in session_watches {
             if self.watches.get(&watch).is_some_and(|state| state.lost > 0) {
                 self.notify(watch, Event::Lost, NOTICE_BYTES);
             }
@@ -124,16 +127,16 @@ impl Naming {
     fn notify(&mut self, watch: u64, event: Event, size: usize) -> bool {
         let Some(state) = self.watches.get_mut(&watch) else { return false };
         let Some(session) = self.sessions.get_mut(&state.session) else { return false };
-        let lost_is_all = matches!(event, Event::Lost);
+        let reports_only_losses = matches!(event, Event::Lost);
         let room = self.limits.notice_bytes_per_session.saturating_sub(session.notice_bytes);
         if state.in_transit.len() >= state.capacity || size > room {
             // A notice that only reports losses is not a loss itself.
-            state.lost += u64::from(!lost_is_all);
+            state.lost += u64::from(!reports_only_losses);
             return false;
         }
         state.in_transit.push_back(size);
         session.notice_bytes += size;
-        let last = state.once && !lost_is_all;
+        let last = state.once && !reports_only_losses;
         let notice = Notice { watch, lost: core::mem::take(&mut state.lost), last, event };
         self.outputs.push(Output::Notice { session: state.session, notice });
         if last {
@@ -144,7 +147,7 @@ impl Naming {
 
     /// Whether an event of a name matches a watch with any of `events`. Ends a watch whose query is too
     /// costly.
-    fn concerns(&mut self, watch: u64, events: EventMask, name: &str, attributes: &Attributes) -> bool {
+    fn watch_matches(&mut self, watch: u64, events: EventMask, name: &str, attributes: &Attributes) -> bool {
         let Some(state) = self.watches.get(&watch).filter(|state| state.events.has(events)) else {
             return false;
         };
@@ -159,15 +162,15 @@ impl Naming {
 
     pub(super) fn notify_set(&mut self, before: Option<&Record>, now: &Record) {
         let size = NOTICE_BYTES + now.name.len() + size_bytes(&now.attributes);
-        for watch in self.watching.interested(&now.name) {
-            if self.concerns(watch, EventMask::RECORDS, &now.name, &now.attributes) {
+        for watch in self.watch_index.candidates(&now.name) {
+            if self.watch_matches(watch, EventMask::RECORDS, &now.name, &now.attributes) {
                 if self.watches.get(&watch).is_some_and(|state| state.events.has(EventMask::SET)) {
                     self.notify(watch, Event::Set { record: now.clone() }, size);
                 }
                 continue;
             }
             if before.is_some_and(|before| {
-                self.concerns(watch, EventMask::DELETE, &before.name, &before.attributes)
+                self.watch_matches(watch, EventMask::DELETE, &before.name, &before.attributes)
             }) {
                 let event = Event::Deleted { record: now.clone(), cause: DeleteCause::NoMatch };
                 self.notify(watch, event, size);
@@ -177,8 +180,8 @@ impl Naming {
 
     pub(super) fn notify_deleted(&mut self, record: &Record, cause: DeleteCause) {
         let size = NOTICE_BYTES + record.name.len() + size_bytes(&record.attributes);
-        for watch in self.watching.interested(&record.name) {
-            if self.concerns(watch, EventMask::DELETE, &record.name, &record.attributes) {
+        for watch in self.watch_index.candidates(&record.name) {
+            if self.watch_matches(watch, EventMask::DELETE, &record.name, &record.attributes) {
                 self.notify(watch, Event::Deleted { record: record.clone(), cause }, size);
             }
         }
@@ -195,8 +198,8 @@ impl Naming {
             self.domain_of(session).ok_or(NameFault::Refused { why: "no such session".into() })?;
         let size = NOTICE_BYTES + name.len() + size_bytes(&attributes);
         let (mut told, mut refused) = (0, 0);
-        for watch in self.watching.interested(&name) {
-            if self.concerns(watch, EventMask::PUBLISH, &name, &attributes) {
+        for watch in self.watch_index.candidates(&name) {
+            if self.watch_matches(watch, EventMask::PUBLISH, &name, &attributes) {
                 let event =
                     Event::Published { name: name.clone(), attributes: attributes.clone(), publisher };
                 if self.notify(watch, event, size) { told += 1 } else { refused += 1 }

@@ -22,13 +22,13 @@ fn messages_have_the_same_bytes_everywhere() {
 }
 
 #[test]
-fn functions_are_known_by_name_and_types() {
+fn functions_are_identified_by_name_and_types() {
     assert_eq!(function_number("", "", ""), 0xcd02_bfb8_1f3a_f2bf);
     assert_ne!(function_number("f", "u8", "u8"), function_number("f", "u16", "u8"));
 }
 
 #[test]
-fn values_have_their_limit() {
+fn value_size_is_limited() {
     for (bytes, fits) in [(MAX_VALUE_BYTES - 1, true), (MAX_VALUE_BYTES, true), (MAX_VALUE_BYTES + 1, false)]
     {
         let value = vec![1; bytes];
@@ -40,7 +40,7 @@ fn values_have_their_limit() {
 }
 
 #[test]
-fn a_long_text_is_cut_between_characters() {
+fn long_text_is_truncated_between_characters() {
     let failure = Failure::new(FailureKind::Panicked).with_text("ü".repeat(MAX_TEXT_BYTES) + "x");
     let bytes = encoded(&Message::Ended(0, End::Failed(failure)));
     let Ok(Message::Ended(_, End::Failed(read))) = Message::decode(&bytes) else { panic!("it is read") };
@@ -51,7 +51,7 @@ proptest! {
     #![proptest_config(ProptestConfig::default())]
 
     #[test]
-    fn other_bytes_are_refused_or_read_as_what_encodes_to_them(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
+    fn arbitrary_bytes_are_refused_or_canonical(bytes in prop::collection::vec(any::<u8>(), 0..40)) {
         if let Ok(message) = Message::decode(&bytes) {
             prop_assert_eq!(encoded(&message), bytes);
         }

@@ -38,7 +38,7 @@ pub struct DomainHead {
 
 /// State of a domain when the recording ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Fate {
+pub struct FinalState {
     /// Whether the domain was alive.
     pub alive: bool,
     /// Events and names lost for lack of room in its page.
@@ -83,11 +83,11 @@ pub enum Chunk {
         rows: Vec<RowInfo>,
     },
     /// State of a domain at the end.
-    Fate {
+    FinalState {
         /// Number of the domain.
         domain: u32,
         /// State of the domain.
-        fate: Fate,
+        final_state: FinalState,
     },
     /// The last chunk.
     End {
@@ -104,7 +104,7 @@ impl Chunk {
             Chunk::Texts { .. } => 3,
             Chunk::Events { .. } => 4,
             Chunk::Rows { .. } => 5,
-            Chunk::Fate { .. } => 6,
+            Chunk::FinalState { .. } => 6,
             Chunk::End { .. } => 7,
         }
     }
@@ -155,11 +155,11 @@ impl Chunk {
                 put(out, u64::from(*domain));
                 rows.iter().flat_map(RowInfo::to_words).for_each(|word| put(out, word));
             }
-            Chunk::Fate { domain, fate } => {
-                put(out, u64::from(*domain) | u64::from(fate.alive) << 32);
-                put(out, fate.losses.events_without_lane);
-                put(out, fate.losses.channels_without_row);
-                put(out, fate.losses.texts);
+            Chunk::FinalState { domain, final_state } => {
+                put(out, u64::from(*domain) | u64::from(final_state.alive) << 32);
+                put(out, final_state.losses.events_without_lane);
+                put(out, final_state.losses.channels_without_row);
+                put(out, final_state.losses.texts);
             }
             Chunk::End { chunks } => put(out, *chunks),
         }
@@ -167,7 +167,7 @@ impl Chunk {
 
     /// Decodes the content of a chunk. The error is a description.
     pub(super) fn decode(kind: u32, content: &[u8]) -> Result<Chunk, String> {
-        let mut input = Input(content);
+        let mut input = Decoder(content);
         let chunk = match kind {
             1 => {
                 let name = input.text()?;
@@ -213,7 +213,7 @@ impl Chunk {
                     other => return Err(format!("the alive flag of a domain is {other}")),
                 };
                 let losses = Losses { events_without_lane, channels_without_row, texts };
-                Chunk::Fate { domain: word as u32, fate: Fate { alive, losses } }
+                Chunk::FinalState { domain: word as u32, final_state: FinalState { alive, losses } }
             }
             7 => Chunk::End { chunks: input.word()? },
             _ => return Err(format!("a chunk of the unknown kind {kind}")),
@@ -235,7 +235,7 @@ pub(super) fn checksum(head: &[u8], content: &[u8]) -> u64 {
 }
 
 /// Whether a content of this length is valid.
-pub(super) fn is_length(length: u64) -> bool {
+pub(super) fn is_valid_length(length: u64) -> bool {
     length <= MAX_CHUNK_BYTES as u64
 }
 
@@ -249,9 +249,9 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
 }
 
 /// Rest of a content that is not decoded yet.
-struct Input<'a>(&'a [u8]);
+struct Decoder<'a>(&'a [u8]);
 
-impl Input<'_> {
+impl Decoder<'_> {
     fn take(&mut self, length: usize) -> Result<&[u8], String> {
         let (head, tail) = self.0.split_at_checked(length).ok_or("a chunk that is too short")?;
         self.0 = tail;

@@ -7,8 +7,10 @@ use alloc::vec::Vec;
 
 use tombolo_base::hash::fnv1a;
 
-use super::chunk::{checksum, is_length};
-use super::{CHUNK_HEADER_BYTES, Chunk, DomainHead, Fate, FileError, HEADER_BYTES, MAGIC, NodeHead, Problem};
+use super::chunk::{checksum, is_valid_length};
+use super::{
+    CHUNK_HEADER_BYTES, Chunk, DomainHead, FileError, FinalState, HEADER_BYTES, MAGIC, NodeHead, Problem,
+};
 use crate::event::Event;
 use crate::layout::MAX_LANES;
 use crate::snapshot::RowInfo;
@@ -34,7 +36,7 @@ pub struct DomainRecording {
     /// Counters of its channels at the end.
     pub rows: Vec<RowInfo>,
     /// State at the end.
-    pub fate: Fate,
+    pub final_state: FinalState,
 }
 
 /// Content of a trace file.
@@ -59,14 +61,14 @@ impl DomainRecording {
             lanes: BTreeMap::new(),
             texts: BTreeMap::new(),
             rows: Vec::new(),
-            fate: Fate::default(),
+            final_state: FinalState::default(),
         }
     }
 }
 
 impl Recording {
     /// Adds a chunk. The error is a description.
-    fn take(&mut self, chunk: Chunk) -> Result<(), String> {
+    fn add_chunk(&mut self, chunk: Chunk) -> Result<(), String> {
         let missing = |number: u32| format!("a chunk of domain number {number}, which does not exist");
         match chunk {
             Chunk::Machine { name, nodes } => (self.machine, self.nodes) = (name, nodes),
@@ -86,8 +88,8 @@ impl Recording {
             Chunk::Rows { domain, rows } => {
                 self.domain(domain).ok_or_else(|| missing(domain))?.rows.extend(rows);
             }
-            Chunk::Fate { domain, fate } => {
-                self.domain(domain).ok_or_else(|| missing(domain))?.fate = fate;
+            Chunk::FinalState { domain, final_state } => {
+                self.domain(domain).ok_or_else(|| missing(domain))?.final_state = final_state;
             }
             Chunk::End { .. } => {}
         }
@@ -100,15 +102,15 @@ impl Recording {
 
     /// Returns the number of events, including clock readings.
     #[must_use]
-    pub fn events(&self) -> usize {
+    pub fn event_count(&self) -> usize {
         self.domains.iter().flat_map(|domain| domain.lanes.values()).map(|lane| lane.events.len()).sum()
     }
 
     /// Returns the number of events known to be lost.
     #[must_use]
-    pub fn missed(&self) -> u64 {
+    pub fn missed_count(&self) -> u64 {
         let lanes = self.domains.iter().flat_map(|domain| domain.lanes.values()).map(|lane| lane.missed);
-        let without = self.domains.iter().map(|domain| domain.fate.losses.events_without_lane);
+        let without = self.domains.iter().map(|domain| domain.final_state.losses.events_without_lane);
         lanes.chain(without).fold(0, u64::saturating_add)
     }
 }
@@ -144,20 +146,20 @@ fn read_into(recording: &mut Recording, bytes: &[u8]) -> Result<(), FileError> {
         if matches!(chunk, Chunk::Machine { .. }) != (chunks == 0) {
             return Err(content_error("the machine must be described first, and once".into()));
         }
-        if let Chunk::End { chunks: said } = chunk {
-            if said != chunks {
-                return Err(content_error(format!("{chunks} chunks instead of {said}")));
+        if let Chunk::End { chunks: declared } = chunk {
+            if declared != chunks {
+                return Err(content_error(format!("{chunks} chunks instead of {declared}")));
             }
             return match next == bytes.len() {
                 true => Ok(()),
-                false => Err(FileError { offset: next as u64, problem: Problem::AfterEnd }),
+                false => Err(FileError { offset: next as u64, problem: Problem::TrailingBytes }),
             };
         }
-        recording.take(chunk).map_err(content_error)?;
+        recording.add_chunk(chunk).map_err(content_error)?;
         chunks += 1;
         offset = next;
     }
-    Err(FileError { offset: offset as u64, problem: Problem::NoEnd })
+    Err(FileError { offset: offset as u64, problem: Problem::MissingEnd })
 }
 
 /// Decodes the time in the header.
@@ -166,7 +168,7 @@ fn read_header(bytes: &[u8]) -> Result<u64, FileError> {
     if !bytes.starts_with(&MAGIC) && !MAGIC.starts_with(bytes) {
         return Err(at(0, Problem::NotATrace));
     }
-    let cut = Problem::CutShort { needed_bytes: HEADER_BYTES as u64, available_bytes: bytes.len() as u64 };
+    let cut = Problem::Truncated { needed_bytes: HEADER_BYTES as u64, available_bytes: bytes.len() as u64 };
     let Some(header) = bytes.first_chunk::<HEADER_BYTES>() else { return Err(at(0, cut)) };
     let number = |from: usize| header[from..].first_chunk::<8>().map_or(0, |word| u64::from_le_bytes(*word));
     if fnv1a(&header[..24]) != number(24) {
@@ -184,13 +186,13 @@ fn read_chunk(bytes: &[u8], offset: usize) -> Result<(u32, &[u8], usize), FileEr
     let at = |problem| FileError { offset: offset as u64, problem };
     let rest = &bytes[offset..];
     let cut =
-        |needed: u64| at(Problem::CutShort { needed_bytes: needed, available_bytes: rest.len() as u64 });
+        |needed: u64| at(Problem::Truncated { needed_bytes: needed, available_bytes: rest.len() as u64 });
     let Some(head) = rest.first_chunk::<CHUNK_HEADER_BYTES>() else {
         return Err(cut(CHUNK_HEADER_BYTES as u64));
     };
     let number = |from: usize| head[from..].first_chunk::<8>().map_or(0, |word| u64::from_le_bytes(*word));
     let (kind, length, sum) = (number(0), number(8), number(16));
-    if !is_length(length) {
+    if !is_valid_length(length) {
         return Err(at(Problem::Length(length)));
     }
     // No overflow: the length is within the limit of a chunk.

@@ -52,9 +52,9 @@ fn chunks() -> Vec<Chunk> {
         Chunk::Events { domain: 0, lane: 2, missed: 4, events: vec![event, Event { value: 2, ..event }] },
         Chunk::Events { domain: 0, lane: 2, missed: 1, events: vec![Event { value: 4, ..event }] },
         Chunk::Rows { domain: 0, rows: vec![row] },
-        Chunk::Fate {
+        Chunk::FinalState {
             domain: 0,
-            fate: Fate {
+            final_state: FinalState {
                 alive: true,
                 losses: Losses { events_without_lane: 1, channels_without_row: 2, texts: 3 },
             },
@@ -70,7 +70,7 @@ fn file(chunks: &[Chunk]) -> Vec<u8> {
 }
 
 #[test]
-fn what_is_written_is_read() {
+fn written_chunks_are_read_back() {
     let recording = read(&file(&chunks())).unwrap();
     assert_eq!((recording.created_ns, recording.machine.as_str()), (1_700_000_000_000_000_000, "duo"));
     assert_eq!(recording.nodes[0].name, "host");
@@ -78,8 +78,8 @@ fn what_is_written_is_read() {
     assert_eq!((domain.head.program.as_str(), domain.texts[&1].as_str()), ("ping", "sort"));
     assert_eq!((domain.lanes[&2].events.len(), domain.lanes[&2].missed), (3, 5));
     assert_eq!(domain.rows[0].max_message_bytes, 3584);
-    assert!(domain.fate.alive);
-    assert_eq!((recording.events(), recording.missed()), (3, 6));
+    assert!(domain.final_state.alive);
+    assert_eq!((recording.event_count(), recording.missed_count()), (3, 6));
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn bytes_are_golden() {
     let end = Chunk::End { chunks: 7 }.to_bytes();
     assert_eq!(hex(&end[..16]), "07000000000000000800000000000000");
     assert_eq!(hex(&end[24..]), "0700000000000000");
-    let [.., event, _, _, fate, _] = &chunks()[..] else { panic!() };
+    let [.., event, _, _, final_state, _] = &chunks()[..] else { panic!() };
     let event = event.to_bytes();
     assert_eq!(hex(&event[..16]), "04000000000000005000000000000000");
     assert_eq!(
@@ -100,7 +100,7 @@ fn bytes_are_golden() {
             .replace(char::is_whitespace, "")
     );
     assert_eq!(
-        hex(&fate.to_bytes()[24..]),
+        hex(&final_state.to_bytes()[24..]),
         "0000000001000000010000000000000002000000000000000300000000000000"
     );
 }
@@ -121,11 +121,11 @@ fn truncation_at_any_byte_is_reported_with_its_position() {
         let start = starts.iter().rev().find(|start| **start <= length).unwrap();
         assert_eq!(error.offset, *start as u64, "{length}: {error}");
         let expected = match length {
-            _ if length < HEADER_BYTES => matches!(error.problem, Problem::CutShort { .. }),
-            _ if length == *start => error.problem == Problem::NoEnd,
+            _ if length < HEADER_BYTES => matches!(error.problem, Problem::Truncated { .. }),
+            _ if length == *start => error.problem == Problem::MissingEnd,
             _ => matches!(
                 error.problem,
-                Problem::CutShort { available_bytes, .. } if available_bytes == (length - start) as u64
+                Problem::Truncated { available_bytes, .. } if available_bytes == (length - start) as u64
             ),
         };
         assert!(expected, "{length}: {error}");
@@ -136,7 +136,7 @@ fn truncation_at_any_byte_is_reported_with_its_position() {
 }
 
 #[test]
-fn a_changed_byte_anywhere_is_noticed() {
+fn any_corrupted_byte_is_detected() {
     let whole = file(&chunks());
     for index in 0..whole.len() {
         for change in [1, 0x80, 0xff] {
@@ -168,7 +168,7 @@ fn errors_name_the_offset() {
 }
 
 #[test]
-fn chunks_that_cannot_be_are_refused_though_their_checksum_is_right() {
+fn invalid_chunks_with_valid_checksum_are_refused() {
     let [machine, domain, texts, events, .., end] = &chunks()[..] else { panic!() };
     let refuse = |chunks: &[&Chunk], why: &str| {
         let chunks: Vec<Chunk> = chunks.iter().map(|chunk| (*chunk).clone()).collect();
@@ -194,7 +194,7 @@ fn chunks_that_cannot_be_are_refused_though_their_checksum_is_right() {
 }
 
 #[test]
-fn a_chunk_has_a_greatest_length() {
+fn chunk_length_is_limited() {
     let mut bytes = file(&chunks()[..1]);
     let start = bytes.len();
     bytes.extend([4, 0, 0, 0, 0, 0, 0, 0]);

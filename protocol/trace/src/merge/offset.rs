@@ -28,14 +28,14 @@ pub struct ClockOffset {
 /// Minimum difference of timestamps between two clocks, in each direction.
 #[derive(Clone, Copy, Default)]
 struct Bounds {
-    there_ns: Option<i64>,
-    back_ns: Option<i64>,
+    forward_ns: Option<i64>,
+    backward_ns: Option<i64>,
 }
 
 impl Bounds {
     /// Returns how far the second clock is ahead, and the uncertainty.
     fn estimate(self) -> (i64, Option<u64>) {
-        match (self.there_ns, self.back_ns) {
+        match (self.forward_ns, self.backward_ns) {
             (Some(there), Some(back)) => {
                 let width = there.saturating_add(back);
                 // Negative when the clocks drift: then no offset fits all messages, and the midpoint fits
@@ -49,17 +49,17 @@ impl Bounds {
     }
 
     /// Returns a key that is smaller for better-known offsets.
-    fn rank(self) -> (bool, u64) {
+    fn uncertainty_key(self) -> (bool, u64) {
         let (_, uncertain_ns) = self.estimate();
         (uncertain_ns.is_none(), uncertain_ns.unwrap_or(0))
     }
 
-    fn turned(self) -> Bounds {
-        Bounds { there_ns: self.back_ns, back_ns: self.there_ns }
+    fn reversed(self) -> Bounds {
+        Bounds { forward_ns: self.backward_ns, backward_ns: self.forward_ns }
     }
 }
 
-fn least(known: &mut Option<i64>, difference: i64) {
+fn update_min(known: &mut Option<i64>, difference: i64) {
     *known = Some(known.map_or(difference, |known| known.min(difference)));
 }
 
@@ -77,9 +77,9 @@ pub(super) fn estimate(
         // No overflow: both are below MAX_NS.
         let difference = receive.time_ns as i64 - send.time_ns as i64;
         if from < to {
-            least(&mut pairs.entry((from, to)).or_default().there_ns, difference);
+            update_min(&mut pairs.entry((from, to)).or_default().forward_ns, difference);
         } else if to < from {
-            least(&mut pairs.entry((to, from)).or_default().back_ns, difference);
+            update_min(&mut pairs.entry((to, from)).or_default().backward_ns, difference);
         }
     }
     let count = clock_of.iter().max().map_or(0, |last| last + 1);
@@ -100,7 +100,7 @@ pub(super) fn estimate(
         first.uncertain_ns = Some(0);
     }
     // From known clocks to unknown ones, each time over the best-known pair.
-    while let Some((known, new, bounds)) = best_step(&pairs, &clocks) {
+    while let Some((known, new, bounds)) = best_known_pair(&pairs, &clocks) {
         let (ahead_ns, uncertain_ns) = bounds.estimate();
         let from = clocks[known].clone();
         let both = from.uncertain_ns.zip(uncertain_ns).map(|(one, other)| one.saturating_add(other));
@@ -109,29 +109,29 @@ pub(super) fn estimate(
         to.uncertain_ns = both;
         to.unknown = false;
     }
-    place_unknown(nodes, clock_of, &mut clocks);
+    align_unconnected(nodes, clock_of, &mut clocks);
     clocks
 }
 
-fn best_step(
+fn best_known_pair(
     pairs: &BTreeMap<(usize, usize), Bounds>,
     clocks: &[ClockOffset],
 ) -> Option<(usize, usize, Bounds)> {
     let steps = pairs.iter().filter_map(|((one, other), bounds)| {
         match (clocks[*one].unknown, clocks[*other].unknown) {
             (false, true) => Some((*one, *other, *bounds)),
-            (true, false) => Some((*other, *one, bounds.turned())),
+            (true, false) => Some((*other, *one, bounds.reversed())),
             _ => None,
         }
     });
-    steps.min_by_key(|(.., bounds)| bounds.rank())
+    steps.min_by_key(|(.., bounds)| bounds.uncertainty_key())
 }
 
 /// Aligns a clock without connection to the others with their start.
-fn place_unknown(nodes: &[Node], clock_of: &[usize], clocks: &mut [ClockOffset]) {
+fn align_unconnected(nodes: &[Node], clock_of: &[usize], clocks: &mut [ClockOffset]) {
     let mut starts: Vec<Option<i64>> = alloc::vec![None; clocks.len()];
     for node in nodes {
-        least(&mut starts[clock_of[node.domain as usize]], node.time_ns as i64);
+        update_min(&mut starts[clock_of[node.domain as usize]], node.time_ns as i64);
     }
     let known = starts.iter().zip(clocks.iter()).filter(|(_, clock)| !clock.unknown);
     let start = known.filter_map(|(start, clock)| Some((*start)?.saturating_sub(clock.ahead_ns))).min();

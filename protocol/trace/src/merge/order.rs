@@ -4,7 +4,7 @@ use alloc::collections::{BTreeMap, BinaryHeap};
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use super::{ClockOffset, DomainName, Impossible, MessageId, Node, Placed, Timeline};
+use super::{ClockOffset, DomainName, MergeError, MessageId, Node, Timeline, TimelineEvent};
 use crate::event::EventKind;
 use crate::file::Recording;
 
@@ -27,7 +27,7 @@ fn follows_in_lane(nodes: &[Node], earlier: u32, later: u32) -> bool {
 }
 
 /// Finds the dependencies.
-pub(super) fn edges(recording: &Recording, nodes: &[Node]) -> Result<Edges, Impossible> {
+pub(super) fn edges(recording: &Recording, nodes: &[Node]) -> Result<Edges, MergeError> {
     let mut found: Vec<(MessageId, bool, u32)> = Vec::new();
     for (index, node) in (0..).zip(nodes) {
         if let Some(message) = MessageId::of(&node.event) {
@@ -42,15 +42,20 @@ pub(super) fn edges(recording: &Recording, nodes: &[Node]) -> Result<Edges, Impo
     // Last send and last receive in the current direction.
     let mut last: [Option<(MessageId, u32)>; 2] = [None; 2];
     for (message, received, index) in found {
-        let of_direction = |(other, _): &(MessageId, u32)| {
+        let same_direction = |(other, _): &(MessageId, u32)| {
             (other.channel, other.from_accepting) == (message.channel, message.from_accepting)
         };
         let [sent, _] = last;
-        let before = last[usize::from(received)].replace((message, index)).filter(of_direction);
+        let before = last[usize::from(received)].replace((message, index)).filter(same_direction);
         if let Some((earlier, before)) = before {
             if earlier == message {
                 let what = if received { "received" } else { "sent" };
-                return Err(Impossible::Twice { message, what, first: name(before), second: name(index) });
+                return Err(MergeError::Duplicate {
+                    message,
+                    what,
+                    first: name(before),
+                    second: name(index),
+                });
             }
             if !follows_in_lane(nodes, before, index) {
                 edges.others.push((before, index));
@@ -62,7 +67,7 @@ pub(super) fn edges(recording: &Recording, nodes: &[Node]) -> Result<Edges, Impo
                     let (sent_bytes, received_bytes) =
                         (nodes[send as usize].event.size, nodes[index as usize].event.size);
                     if sent_bytes != received_bytes {
-                        return Err(Impossible::Length { message, sent_bytes, received_bytes });
+                        return Err(MergeError::LengthMismatch { message, sent_bytes, received_bytes });
                     }
                     edges.messages.push((send, index));
                 }
@@ -70,12 +75,12 @@ pub(super) fn edges(recording: &Recording, nodes: &[Node]) -> Result<Edges, Impo
             }
         }
     }
-    births_and_deaths(recording, nodes, &mut edges.others);
+    add_lifetime_edges(recording, nodes, &mut edges.others);
     Ok(edges)
 }
 
 /// Orders a domain's events after its start and before the report of its end.
-fn births_and_deaths(recording: &Recording, nodes: &[Node], edges: &mut Vec<(u32, u32)>) {
+fn add_lifetime_edges(recording: &Recording, nodes: &[Node], edges: &mut Vec<(u32, u32)>) {
     let numbers: BTreeMap<u64, u32> = recording
         .domains
         .iter()
@@ -92,14 +97,14 @@ fn births_and_deaths(recording: &Recording, nodes: &[Node], edges: &mut Vec<(u32
         }
     }
     for (index, node) in (0..).zip(nodes) {
-        let is_birth = match node.event.kind {
+        let is_start = match node.event.kind {
             EventKind::Spawn => true,
             EventKind::ChildEnded => false,
             _ => continue,
         };
         let child = numbers.get(&node.event.subject).filter(|child| **child != node.domain);
         for (first, last) in child.and_then(|child| ends.get(child)).into_iter().flatten() {
-            edges.push(if is_birth { (index, *first) } else { (*last, index) });
+            edges.push(if is_start { (index, *first) } else { (*last, index) });
         }
     }
 }
@@ -138,7 +143,7 @@ pub(super) fn place(
     nodes: &[Node],
     edges: &Edges,
     clocks: Vec<ClockOffset>,
-) -> Result<Timeline, Impossible> {
+) -> Result<Timeline, MergeError> {
     let count = nodes.len();
     let in_lane = |index: usize| {
         let (one, other) = (nodes.get(index)?, nodes.get(index + 1)?);
@@ -166,7 +171,7 @@ pub(super) fn place(
         }
     }
     if done < count {
-        return Err(cycle(recording, nodes, &successors, &awaited));
+        return Err(cycle_error(recording, nodes, &successors, &awaited));
     }
     Ok(timeline(nodes, edges, &placed, clocks))
 }
@@ -176,7 +181,12 @@ fn ready_node((index, node): (u32, &Node)) -> Reverse<(u64, u32)> {
 }
 
 /// Returns the error for an event on a cycle, rather than one that only waits for a cycle.
-fn cycle(recording: &Recording, nodes: &[Node], successors: &Successors, awaited: &[u32]) -> Impossible {
+fn cycle_error(
+    recording: &Recording,
+    nodes: &[Node],
+    successors: &Successors,
+    awaited: &[u32],
+) -> MergeError {
     let mut waits_for = alloc::vec![NONE; nodes.len()];
     for (index, waiting) in (0..).zip(awaited) {
         if *waiting > 0 {
@@ -196,7 +206,7 @@ fn cycle(recording: &Recording, nodes: &[Node], successors: &Successors, awaited
         }
     }
     let node = &nodes[at as usize];
-    Impossible::Cycle {
+    MergeError::Cycle {
         domain: DomainName(recording.domains[node.domain as usize].head.identity.domain),
         lane: node.lane,
         position: node.position as usize,
@@ -223,8 +233,8 @@ fn timeline(nodes: &[Node], edges: &Edges, placed: &[(u64, u64)], clocks: Vec<Cl
         let (node, (time_ns, logical)) = (&nodes[index as usize], placed[index as usize]);
         let moved_ns = time_ns - node.time_ns;
         timeline.moved += u64::from(moved_ns > 0);
-        timeline.moved_max_ns = timeline.moved_max_ns.max(moved_ns);
-        timeline.events.push(Placed {
+        timeline.max_moved_ns = timeline.max_moved_ns.max(moved_ns);
+        timeline.events.push(TimelineEvent {
             domain: node.domain,
             lane: node.lane,
             event: node.event,

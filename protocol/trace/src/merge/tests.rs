@@ -12,7 +12,7 @@ use crate::page::Identity;
 const STEPS: usize = 200;
 
 /// Ticks, kind, accepting end, subject, value.
-pub(crate) type Brief = (u64, EventKind, bool, u64, u64);
+pub(crate) type EventSpec = (u64, EventKind, bool, u64, u64);
 
 fn domain(index: usize, clock: u64, lanes: Vec<Vec<Event>>) -> DomainRecording {
     let id = DomainId::new(tombolo_base::NodeId(index as u16), 1.try_into().unwrap(), 1);
@@ -24,8 +24,8 @@ fn domain(index: usize, clock: u64, lanes: Vec<Vec<Event>>) -> DomainRecording {
 }
 
 /// One list per domain, each with its own clock in nanoseconds.
-pub(crate) fn recording_of(domains: &[&[Brief]]) -> Recording {
-    let event = |&(ticks, kind, accepting, subject, value): &Brief| Event {
+pub(crate) fn recording_of(domains: &[&[EventSpec]]) -> Recording {
+    let event = |&(ticks, kind, accepting, subject, value): &EventSpec| Event {
         ticks,
         kind,
         accepting,
@@ -45,18 +45,18 @@ pub(crate) fn recording_of(domains: &[&[Brief]]) -> Recording {
 
 /// Returns requests and replies, each after a sleep, between two domains whose clocks are 1 s apart.
 pub(crate) fn ping_pong(rounds: u64) -> Recording {
-    let (mut here, mut there): (Vec<Brief>, Vec<Brief>) = (Vec::new(), Vec::new());
+    let (mut client, mut server): (Vec<EventSpec>, Vec<EventSpec>) = (Vec::new(), Vec::new());
     let apart = 1_000_000_000;
     for round in 1..=rounds {
         let start = round * 1_000;
-        here.push((start, EventKind::Send, false, 7, round));
-        here.push((start + 10, EventKind::Sleep, false, 7, 1));
-        there.push((start + 100 + apart, EventKind::Receive, true, 7, round));
-        there.push((start + 150 + apart, EventKind::Send, true, 7, round));
-        here.push((start + 250, EventKind::Wake, false, 7, 1));
-        here.push((start + 251, EventKind::Receive, false, 7, round));
+        client.push((start, EventKind::Send, false, 7, round));
+        client.push((start + 10, EventKind::Sleep, false, 7, 1));
+        server.push((start + 100 + apart, EventKind::Receive, true, 7, round));
+        server.push((start + 150 + apart, EventKind::Send, true, 7, round));
+        client.push((start + 250, EventKind::Wake, false, 7, 1));
+        client.push((start + 251, EventKind::Receive, false, 7, round));
     }
-    recording_of(&[&here, &there])
+    recording_of(&[&client, &server])
 }
 
 fn check_causality(timeline: &Timeline) {
@@ -78,7 +78,7 @@ fn check_causality(timeline: &Timeline) {
 }
 
 #[test]
-fn clocks_that_are_apart_are_brought_together() {
+fn clock_offsets_are_corrected() {
     let timeline = merge(&ping_pong(10)).unwrap();
     check_causality(&timeline);
     assert_eq!(timeline.clocks[0].ahead_ns, 0);
@@ -113,7 +113,7 @@ fn one_way_traffic_bounds_a_clock_from_one_side() {
 }
 
 #[test]
-fn a_clock_that_drifts_is_corrected_where_it_must() {
+fn drifting_clock_is_corrected_where_causality_requires() {
     // Ahead by 0 at first, by 300 at the end: no single offset fits both.
     let recording = recording_of(&[
         &[(1_000, EventKind::Send, false, 1, 1), (9_050, EventKind::Receive, false, 1, 1)],
@@ -121,7 +121,7 @@ fn a_clock_that_drifts_is_corrected_where_it_must() {
     ]);
     let timeline = merge(&recording).unwrap();
     check_causality(&timeline);
-    assert!(timeline.moved > 0 && timeline.moved_max_ns <= 300, "{timeline:?}");
+    assert!(timeline.moved > 0 && timeline.max_moved_ns <= 300, "{timeline:?}");
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn unconnected_clocks_start_together_and_are_marked() {
 }
 
 #[test]
-fn a_child_begins_after_its_start_and_ends_before_that_is_noted() {
+fn child_events_lie_between_spawn_and_reported_end() {
     let child = DomainId::new(tombolo_base::NodeId(1), 1.try_into().unwrap(), 1).to_bits();
     // Also if it seems to continue for longer.
     for last in [20, 50_000] {
@@ -152,14 +152,14 @@ fn a_child_begins_after_its_start_and_ends_before_that_is_noted() {
 }
 
 #[test]
-fn impossible_recordings_are_refused() {
+fn contradictory_recordings_are_refused() {
     // Each receives before the other sends.
     let both = recording_of(&[
         &[(1, EventKind::Receive, false, 4, 1), (2, EventKind::Send, false, 4, 1)],
         &[(1, EventKind::Receive, true, 4, 1), (2, EventKind::Send, true, 4, 1)],
     ]);
-    let cycle = merge(&both).unwrap_err();
-    assert!(matches!(cycle, Impossible::Cycle { position: 0, lane: 0, event: "receive", .. }), "{cycle}");
+    let error = merge(&both).unwrap_err();
+    assert!(matches!(error, MergeError::Cycle { position: 0, lane: 0, event: "receive", .. }), "{error}");
     // An event that only waits for a cycle is not named.
     let innocent = recording_of(&[
         &[(1, EventKind::Receive, true, 9, 1)],
@@ -170,11 +170,11 @@ fn impossible_recordings_are_refused() {
         ],
         &[(1, EventKind::Receive, true, 4, 1), (2, EventKind::Send, true, 4, 1)],
     ]);
-    let Impossible::Cycle { domain, .. } = merge(&innocent).unwrap_err() else { panic!() };
+    let MergeError::Cycle { domain, .. } = merge(&innocent).unwrap_err() else { panic!() };
     assert_ne!(domain.0, innocent.domains[0].head.identity.domain);
     // Sent in another order than numbered.
     let backwards = recording_of(&[&[(1, EventKind::Send, false, 4, 2), (2, EventKind::Send, false, 4, 1)]]);
-    assert!(matches!(merge(&backwards), Err(Impossible::Cycle { .. })));
+    assert!(matches!(merge(&backwards), Err(MergeError::Cycle { .. })));
     let twice = recording_of(&[&[(1, EventKind::Send, false, 4, 1)], &[(1, EventKind::Send, false, 4, 1)]]);
     assert_eq!(
         merge(&twice).unwrap_err().to_string(),
@@ -183,7 +183,10 @@ fn impossible_recordings_are_refused() {
     );
     let mut other = ping_pong(1);
     other.domains[1].lanes.get_mut(&0).unwrap().events[0].size = 9;
-    assert!(matches!(merge(&other), Err(Impossible::Length { sent_bytes: 8, received_bytes: 9, .. })));
+    assert!(matches!(
+        merge(&other),
+        Err(MergeError::LengthMismatch { sent_bytes: 8, received_bytes: 9, .. })
+    ));
 }
 
 #[test]
@@ -247,10 +250,10 @@ fn run() -> impl Strategy<Value = (Recording, Vec<i64>)> {
 
 proptest! {
     #[test]
-    fn any_consistent_run_is_shown_in_a_possible_order((recording, offsets) in run()) {
+    fn consistent_recording_is_merged_in_causal_order((recording, offsets) in run()) {
         let timeline = merge(&recording).unwrap();
         check_causality(&timeline);
-        prop_assert_eq!(timeline.events.len(), recording.events());
+        prop_assert_eq!(timeline.events.len(), recording.event_count());
         prop_assert_eq!(timeline.receives_without_send, 0);
         // For steady clocks with traffic both ways the estimate is as good as the messages permit.
         for (clock, offset) in timeline.clocks.iter().zip(&offsets) {
@@ -262,7 +265,7 @@ proptest! {
         let directions = crate::stats::directions(&timeline);
         for direction in directions.values() {
             prop_assert_eq!(direction.latencies_ns.len() as u64, direction.received);
-            prop_assert!(direction.most_in_flight <= direction.sent);
+            prop_assert!(direction.max_in_flight <= direction.sent);
         }
     }
 

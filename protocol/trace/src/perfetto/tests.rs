@@ -72,7 +72,7 @@ fn export(recording: &Recording) -> Vec<BTreeMap<u32, Vec<Value>>> {
     let timeline = merge(recording).unwrap();
     let mut export = Export::new(recording, &timeline);
     let mut bytes = export.tracks();
-    while let Some(piece) = export.next_piece() {
+    while let Some(piece) = export.next_chunk() {
         bytes.extend(piece);
     }
     let trace = decode(&bytes);

@@ -49,28 +49,28 @@ impl Message {
         self
     }
 
-    fn block(mut self, field: u32, block: &[u8]) -> Message {
+    fn length_delimited(mut self, field: u32, length_delimited: &[u8]) -> Message {
         self.tag(field, 2);
-        self.varint(block.len() as u64);
-        self.bytes.extend_from_slice(block);
+        self.varint(length_delimited.len() as u64);
+        self.bytes.extend_from_slice(length_delimited);
         self
     }
 
     /// Adds a string field.
     #[must_use]
     pub fn text(self, field: u32, text: &str) -> Message {
-        self.block(field, text.as_bytes())
+        self.length_delimited(field, text.as_bytes())
     }
 
     /// Adds a nested message.
     #[must_use]
     pub fn message(self, field: u32, message: &Message) -> Message {
-        self.block(field, &message.bytes)
+        self.length_delimited(field, &message.bytes)
     }
 
     /// Appends the fields of another message.
     #[must_use]
-    pub fn and(mut self, other: &Message) -> Message {
+    pub fn append(mut self, other: &Message) -> Message {
         self.bytes.extend_from_slice(&other.bytes);
         self
     }

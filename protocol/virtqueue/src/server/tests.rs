@@ -16,20 +16,20 @@ fn ends(depth: u16) -> (Requester<u32>, Server) {
     let (mut requester, mut server) = (Requester::new(depth), Server::new(disk(depth)));
     let (_, asked) = requester.request((Operation::Configure, false), (0, 0), u64::MAX, 0).unwrap();
     assert!(!requester.has_room(), "nothing else is asked before the device has said what it is");
-    let (request, allowed) = ask(&mut server, &asked, Brought::Empty).unwrap();
+    let (request, allowed) = send_request(&mut server, &asked, BufferArrival::Empty).unwrap();
     assert_eq!(allowed, Ok(()));
     let answer = server.answer(&request, Status::Done).unwrap();
-    requester.answered(Message::decode(&answer).unwrap(), Brought::Empty).unwrap();
+    requester.handle_answer(Message::decode(&answer).unwrap(), BufferArrival::Empty).unwrap();
     assert_eq!(requester.configuration(), Some(disk(depth)));
     (requester, server)
 }
 
-fn ask(
+fn send_request(
     server: &mut Server,
     bytes: &[u8],
-    brought: Brought,
+    arrival: BufferArrival,
 ) -> Result<(Request, Result<(), Status>), Violation> {
-    server.asked(Message::decode(bytes)?, brought, BUFFER_BYTES)
+    server.handle_request(Message::decode(bytes)?, arrival, BUFFER_BYTES)
 }
 
 #[test]
@@ -40,58 +40,58 @@ fn answers_come_in_any_order_and_each_once() {
     };
     let (first, second) = (read(&mut requester, 1).unwrap(), read(&mut requester, 2).unwrap());
     assert_eq!(read(&mut requester, 3).unwrap_err().1, 3, "two at once");
-    let (first, _) = ask(&mut server, &first, Brought::Empty).unwrap();
-    let (second, _) = ask(&mut server, &second, Brought::Empty).unwrap();
+    let (first, _) = send_request(&mut server, &first, BufferArrival::Empty).unwrap();
+    let (second, _) = send_request(&mut server, &second, BufferArrival::Empty).unwrap();
     let answer = Message::decode(&server.answer(&second, Status::Done).unwrap()).unwrap();
     // A successful read returns exactly the requested length.
-    for brought in [Brought::Empty, Brought::Content(511)] {
-        assert_eq!(requester.answered(answer, brought), Err(Violation::Buffer(Operation::Read)));
+    for arrival in [BufferArrival::Empty, BufferArrival::Content(511)] {
+        assert_eq!(requester.handle_answer(answer, arrival), Err(Violation::Buffer(Operation::Read)));
     }
-    let done = requester.answered(answer, Brought::Content(512)).unwrap();
+    let done = requester.handle_answer(answer, BufferArrival::Content(512)).unwrap();
     assert_eq!((done.context, done.status), (2, Status::Done));
-    assert_eq!(requester.answered(answer, Brought::Content(512)), Err(Violation::Tag(second.tag)));
-    assert_eq!(server.answer(&second, Status::Done), Err(Unanswerable(second.tag)));
+    assert_eq!(requester.handle_answer(answer, BufferArrival::Content(512)), Err(Violation::Tag(second.tag)));
+    assert_eq!(server.answer(&second, Status::Done), Err(NotInFlight(second.tag)));
     // A slot that is used again has another tag.
     let third = read(&mut requester, 3).unwrap();
-    let (third, _) = ask(&mut server, &third, Brought::Empty).unwrap();
+    let (third, _) = send_request(&mut server, &third, BufferArrival::Empty).unwrap();
     assert_ne!(third.tag, second.tag);
     let answer = Message::decode(&server.answer(&first, Status::Failed).unwrap()).unwrap();
-    assert_eq!(requester.answered(answer, Brought::Empty).unwrap().context, 1);
-    assert!(!requester.overdue(49) && requester.overdue(50));
-    assert_eq!((requester.lost(), requester.under_way()), (vec![3], 0));
+    assert_eq!(requester.handle_answer(answer, BufferArrival::Empty).unwrap().context, 1);
+    assert!(!requester.has_overdue(49) && requester.has_overdue(50));
+    assert_eq!((requester.reset(), requester.in_flight()), (vec![3], 0));
     let late = Message::Completion(Completion { tag: third.tag, status: Status::Failed });
-    assert_eq!(requester.answered(late, Brought::Empty), Err(Violation::Tag(third.tag)));
+    assert_eq!(requester.handle_answer(late, BufferArrival::Empty), Err(Violation::Tag(third.tag)));
 }
 
 #[test]
-fn a_peer_that_breaks_the_protocol() {
+fn peer_violations_are_reported() {
     let request = |tag, operation, length_bytes| {
         let request = Request { tag, operation, durable: false, offset_bytes: 0, length_bytes };
         Message::Request(request)
     };
     let read = |tag| request(tag, Operation::Read, 512);
     let mut fresh = Server::new(disk(2));
-    assert_eq!(fresh.asked(read(1), Brought::Empty, BUFFER_BYTES), Err(Violation::OutOfTurn));
+    assert_eq!(fresh.handle_request(read(1), BufferArrival::Empty, BUFFER_BYTES), Err(Violation::OutOfTurn));
     let (_, mut server) = ends(2);
-    let mut asked = |message, brought| server.asked(message, brought, BUFFER_BYTES).map(|_| ());
-    assert_eq!(asked(request(1, Operation::Configure, 0), Brought::Empty), Err(Violation::OutOfTurn));
+    let mut handle = |message, arrival| server.handle_request(message, arrival, BUFFER_BYTES).map(|_| ());
+    assert_eq!(handle(request(1, Operation::Configure, 0), BufferArrival::Empty), Err(Violation::OutOfTurn));
     let completion = Message::Completion(Completion { tag: 1, status: Status::Done });
-    assert_eq!(asked(completion, Brought::Empty), Err(Violation::Direction));
-    for (message, brought) in [
-        (request(1, Operation::Write, 512), Brought::Empty),
-        (request(1, Operation::Write, 512), Brought::Content(511)),
-        (request(1, Operation::Read, 512), Brought::Content(512)),
-        (request(1, Operation::Read, BUFFER_BYTES + 1), Brought::Empty),
-        (request(1, Operation::Flush, 0), Brought::Content(0)),
+    assert_eq!(handle(completion, BufferArrival::Empty), Err(Violation::Direction));
+    for (message, arrival) in [
+        (request(1, Operation::Write, 512), BufferArrival::Empty),
+        (request(1, Operation::Write, 512), BufferArrival::Content(511)),
+        (request(1, Operation::Read, 512), BufferArrival::Content(512)),
+        (request(1, Operation::Read, BUFFER_BYTES + 1), BufferArrival::Empty),
+        (request(1, Operation::Flush, 0), BufferArrival::Content(0)),
     ] {
-        assert!(matches!(asked(message, brought), Err(Violation::Buffer(_))), "{message:?} {brought:?}");
+        assert!(matches!(handle(message, arrival), Err(Violation::Buffer(_))), "{message:?} {arrival:?}");
     }
-    assert_eq!(asked(read(1), Brought::Empty), Ok(()));
-    assert_eq!(asked(read(1), Brought::Empty), Err(Violation::Twice(1)));
-    assert_eq!(asked(read(2), Brought::Empty), Ok(()));
-    assert_eq!(asked(read(3), Brought::Empty), Err(Violation::Depth(2)));
+    assert_eq!(handle(read(1), BufferArrival::Empty), Ok(()));
+    assert_eq!(handle(read(1), BufferArrival::Empty), Err(Violation::DuplicateTag(1)));
+    assert_eq!(handle(read(2), BufferArrival::Empty), Ok(()));
+    assert_eq!(handle(read(3), BufferArrival::Empty), Err(Violation::Depth(2)));
     let (mut requester, _) = ends(2);
-    assert_eq!(requester.answered(read(0), Brought::Empty), Err(Violation::Direction));
+    assert_eq!(requester.handle_answer(read(0), BufferArrival::Empty), Err(Violation::Direction));
 }
 
 /// Step of one of the two sides of a run.
@@ -123,14 +123,14 @@ proptest! {
         for step in steps {
             match step {
                 Step::Ask(write) => {
-                    let (operation, brought) =
-                        if write { (Operation::Write, Brought::Content(512)) } else { (Operation::Read, Brought::Empty) };
+                    let (operation, arrival) =
+                        if write { (Operation::Write, BufferArrival::Content(512)) } else { (Operation::Read, BufferArrival::Empty) };
                     match requester.request((operation, false), (0, 512), u64::MAX, sent) {
                         Ok((_, bytes)) => {
                             sent += 1;
-                            open.push(ask(&mut server, &bytes, brought).unwrap().0);
+                            open.push(send_request(&mut server, &bytes, arrival).unwrap().0);
                         }
-                        Err(_) => prop_assert_eq!(requester.under_way(), 4),
+                        Err(_) => prop_assert_eq!(requester.in_flight(), 4),
                     }
                 }
                 Step::Answer(..) if open.is_empty() => {}
@@ -139,8 +139,8 @@ proptest! {
                     let status = if done { Status::Done } else { Status::Failed };
                     let answer = Message::decode(&server.answer(&request, status).unwrap()).unwrap();
                     let has_content = done && request.operation == Operation::Read;
-                    let brought = if has_content { Brought::Content(512) } else { Brought::Empty };
-                    back.push(requester.answered(answer, brought).unwrap().context);
+                    let arrival = if has_content { BufferArrival::Content(512) } else { BufferArrival::Empty };
+                    back.push(requester.handle_answer(answer, arrival).unwrap().context);
                 }
                 Step::Noise(up, bytes) => {
                     let mut noise = [0; MESSAGE_BYTES];
@@ -150,16 +150,16 @@ proptest! {
                     noise[7] |= 0x80;
                     if let Ok(message) = Message::decode(&noise) {
                         if up {
-                            prop_assert!(requester.answered(message, Brought::Empty).is_err());
-                        } else if let Ok((request, _)) = server.asked(message, Brought::Empty, BUFFER_BYTES) {
+                            prop_assert!(requester.handle_answer(message, BufferArrival::Empty).is_err());
+                        } else if let Ok((request, _)) = server.handle_request(message, BufferArrival::Empty, BUFFER_BYTES) {
                             server.answer(&request, Status::Failed).unwrap();
                         }
                     }
                 }
             }
-            prop_assert_eq!((server.open(), requester.under_way()), (open.len(), open.len()));
+            prop_assert_eq!((server.unanswered(), requester.in_flight()), (open.len(), open.len()));
         }
-        back.extend(requester.lost());
+        back.extend(requester.reset());
         back.sort_unstable();
         prop_assert_eq!(back, (0..sent).collect::<Vec<_>>());
     }

@@ -13,19 +13,19 @@ use crate::status::{Failure, Status};
 pub(crate) struct End {
     channel: Channel,
     /// Message that was longer than the caller's buffer: the next receive returns it.
-    kept: Option<Vec<u8>>,
+    pending: Option<Vec<u8>>,
     /// Receive buffer, which grows to the longest message.
     room: Vec<u8>,
 }
 
 impl End {
     pub(super) fn new(channel: Channel) -> End {
-        End { channel, kept: None, room: Vec::new() }
+        End { channel, pending: None, room: Vec::new() }
     }
 
     /// Whether the next message is already here.
-    pub(super) fn has_kept(&self) -> bool {
-        self.kept.is_some()
+    pub(super) fn has_pending(&self) -> bool {
+        self.pending.is_some()
     }
 
     pub(crate) fn channel(&mut self) -> Result<&mut Channel, Failure> {
@@ -45,8 +45,8 @@ impl End {
 
     /// Receives the next message into `target`; returns its length.
     pub(super) fn receive(&mut self, target: &mut [u8], timeout_ns: u64) -> Result<Received, Failure> {
-        if let Some(kept) = self.kept.take() {
-            return Ok(deliver(kept, target, &mut self.kept));
+        if let Some(pending) = self.pending.take() {
+            return Ok(deliver(pending, target, &mut self.pending));
         }
         let length = match timeout_ns {
             0 => self.channel.try_recv_into(&mut self.room)?.ok_or(Error::WouldBlock)?,
@@ -57,7 +57,7 @@ impl End {
                 target.copy_from_slice(&self.room);
                 Ok(Received::Whole(length))
             }
-            None => Ok(deliver(core::mem::take(&mut self.room), target, &mut self.kept)),
+            None => Ok(deliver(core::mem::take(&mut self.room), target, &mut self.pending)),
         }
     }
 }

@@ -8,7 +8,7 @@ use tombolo::interface::{Carries, Port};
 use tombolo::{Channel, Draft, Error, Message};
 
 use super::{ChannelHandle, Received, deliver, with};
-use crate::boundary::{ask, bytes, bytes_mut, guard, present, put, shared};
+use crate::boundary::{bytes, bytes_mut, check_not_null, deref, guard, guard_value, write_result};
 use crate::carrier::Carrier;
 use crate::status::{Failure, Status};
 
@@ -17,7 +17,7 @@ use crate::status::{Failure, Status};
 pub(crate) struct End {
     carrier: Carrier<Channel>,
     /// Message that was longer than the caller's buffer: the next receive returns it.
-    kept: Option<Vec<u8>>,
+    pending: Option<Vec<u8>>,
 }
 
 /// `tombolo_message` as seen by C: its address is valid until the callback that received it returns.
@@ -33,12 +33,12 @@ type Writer = Option<unsafe extern "C" fn(*mut DraftHandle<'_, '_>, *mut c_void)
 
 impl End {
     pub(super) fn new(channel: Channel) -> End {
-        End { carrier: Carrier::new(channel), kept: None }
+        End { carrier: Carrier::new(channel), pending: None }
     }
 
     /// Whether the next message is already here.
-    pub(super) fn has_kept(&self) -> bool {
-        self.kept.is_some()
+    pub(super) fn has_pending(&self) -> bool {
+        self.pending.is_some()
     }
 
     pub(crate) fn channel(&mut self) -> Result<&mut Channel, Failure> {
@@ -48,8 +48,8 @@ impl End {
     /// Receives the next message into `target`; returns its length.
     #[inline]
     pub(super) fn receive(&mut self, target: &mut [u8], timeout_ns: u64) -> Result<Received, Failure> {
-        if let Some(kept) = self.kept.take() {
-            return Ok(deliver(kept, target, &mut self.kept));
+        if let Some(pending) = self.pending.take() {
+            return Ok(deliver(pending, target, &mut self.pending));
         }
         let read = |message: &Message<'_>| match message.copy_to(target) {
             Ok(length) => Ok(length),
@@ -62,7 +62,7 @@ impl End {
         };
         Ok(match received {
             Ok(length) => Received::Whole(length),
-            Err(message) => deliver(message, target, &mut self.kept),
+            Err(message) => deliver(message, target, &mut self.pending),
         })
     }
 
@@ -104,8 +104,8 @@ pub unsafe extern "C" fn tombolo_receive_in_place(
             unsafe { read(&raw const message, context) };
         };
         let receive = |end: &mut End| {
-            if let Some(kept) = end.kept.take() {
-                look(&Message::of_bytes(&kept));
+            if let Some(pending) = end.pending.take() {
+                look(&Message::of_bytes(&pending));
                 return Ok(());
             }
             let channel = end.channel()?;
@@ -126,7 +126,7 @@ pub unsafe extern "C" fn tombolo_receive_in_place(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_message_length(message: *const MessageHandle<'_>) -> usize {
     // SAFETY: the message of a running callback, by the contract.
-    ask(0, || Ok(unsafe { shared(message, "the message") }?.0.len()))
+    guard_value(0, || Ok(unsafe { deref(message, "the message") }?.0.len()))
 }
 
 /// `tombolo_message_read`: see `tombolo.h`.
@@ -143,7 +143,7 @@ pub unsafe extern "C" fn tombolo_message_read(
     guard(|| {
         // SAFETY: the message of a running callback, and `length` bytes of the caller, by the contract.
         let (message, target) =
-            unsafe { (shared(message, "the message")?, bytes_mut(target, length, "the target")?) };
+            unsafe { (deref(message, "the message")?, bytes_mut(target, length, "the target")?) };
         message.0.read_at(offset, target).map_err(|error| Failure::invalid(error.to_string()))
     })
 }
@@ -200,14 +200,14 @@ pub unsafe extern "C" fn tombolo_draft_write(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_arm(channel: *mut ChannelHandle, descriptor: *mut i32) -> Status {
     guard(|| {
-        present(descriptor, "where to put the descriptor")?;
+        check_not_null(descriptor, "where to put the descriptor")?;
         let arm = |end: &mut End| {
-            let kept = end.kept.is_some();
+            let pending = end.pending.is_some();
             let (set, _) = end.carrier.set()?;
             let raw = set.as_fd().as_raw_fd();
             let nothing = match set.wait(Duration::ZERO) {
                 Ok(_) => false,
-                Err(Error::TimedOut { .. } | Error::WouldBlock) => !kept,
+                Err(Error::TimedOut { .. } | Error::WouldBlock) => !pending,
                 Err(error) => return Err(error.into()),
             };
             Ok((raw, nothing))
@@ -215,7 +215,7 @@ pub unsafe extern "C" fn tombolo_arm(channel: *mut ChannelHandle, descriptor: *m
         // SAFETY: a live handle, by the contract.
         let (raw, nothing) = unsafe { with(channel, arm) }?;
         // SAFETY: valid for a write of a number, by the contract.
-        unsafe { put(descriptor, raw, "where to put the descriptor") }?;
+        unsafe { write_result(descriptor, raw, "where to put the descriptor") }?;
         if nothing { Err(Error::WouldBlock.into()) } else { Ok(()) }
     })
 }

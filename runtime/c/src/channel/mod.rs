@@ -19,7 +19,8 @@ use tombolo::{Channel, TransportKind, wait_any};
 pub(crate) use end::End;
 
 use crate::boundary::{
-    Exclusive, ask, bytes, bytes_mut, c_text, guard, hand_out, present, put, shared, take_back,
+    Exclusive, bytes, bytes_mut, c_text, check_not_null, deref, from_handle, guard, guard_value, into_handle,
+    write_result,
 };
 use crate::status::{Failure, Status};
 
@@ -53,7 +54,7 @@ enum Received {
 
 /// Copies a message to the start of `target`, or keeps it if `target` is too short.
 #[cold]
-fn deliver(message: Vec<u8>, target: &mut [u8], kept: &mut Option<Vec<u8>>) -> Received {
+fn deliver(message: Vec<u8>, target: &mut [u8], pending: &mut Option<Vec<u8>>) -> Received {
     let length = message.len();
     match target.get_mut(..length) {
         Some(target) => {
@@ -61,20 +62,20 @@ fn deliver(message: Vec<u8>, target: &mut [u8], kept: &mut Option<Vec<u8>>) -> R
             Received::Whole(length)
         }
         None => {
-            *kept = Some(message);
+            *pending = Some(message);
             Received::Kept(length)
         }
     }
 }
 
 impl ChannelHandle {
-    pub(crate) fn hand_out(channel: Channel) -> *mut ChannelHandle {
+    pub(crate) fn into_handle(channel: Channel) -> *mut ChannelHandle {
         let transport = match channel.transport() {
             TransportKind::Shm => c"shm",
             TransportKind::Window => c"window",
             TransportKind::Socket => c"socket",
         };
-        hand_out(ChannelHandle {
+        into_handle(ChannelHandle {
             id: channel.id().0,
             peer: channel.peer().to_bits(),
             peer_node: c_text(channel.peer_node()),
@@ -95,7 +96,7 @@ pub(crate) unsafe fn with<R>(
     body: impl FnOnce(&mut End) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     // SAFETY: this function's safety condition; the mutable state of a handle is inside `Exclusive`.
-    unsafe { shared(channel, "the channel") }?.end.with(body)
+    unsafe { deref(channel, "the channel") }?.end.with(body)
 }
 
 /// `tombolo_close`: see `tombolo.h`.
@@ -109,10 +110,10 @@ pub unsafe extern "C" fn tombolo_close(channel: *mut ChannelHandle) -> Status {
             return Ok(());
         }
         // SAFETY: a live handle, by the contract. A handle that is in use is refused and remains valid.
-        unsafe { shared(channel, "the channel") }?.end.retire()?;
+        unsafe { deref(channel, "the channel") }?.end.retire()?;
         // SAFETY: the handle is released once, by the contract, and is not in use: it was not when it was
         // retired, and later calls are refused.
-        drop(unsafe { take_back(channel) });
+        drop(unsafe { from_handle(channel) });
         Ok(())
     })
 }
@@ -153,14 +154,14 @@ pub unsafe extern "C" fn tombolo_receive(
     timeout_ns: u64,
 ) -> Status {
     guard(|| {
-        present(length, "where to put the length")?;
+        check_not_null(length, "where to put the length")?;
         // SAFETY: `capacity` bytes of the caller, by the contract.
         let target = unsafe { bytes_mut(buffer, capacity, "the buffer") }?;
         // SAFETY: a live handle, by the contract.
         let received = unsafe { with(channel, |end| end.receive(target, timeout_ns)) }?;
         let (Received::Whole(bytes) | Received::Kept(bytes)) = received;
         // SAFETY: valid for a write of a number, by the contract.
-        unsafe { put(length, bytes, "where to put the length") }?;
+        unsafe { write_result(length, bytes, "where to put the length") }?;
         match received {
             Received::Whole(_) => Ok(()),
             Received::Kept(_) => Err(Failure::new(
@@ -183,7 +184,7 @@ pub unsafe extern "C" fn tombolo_wait(
     index: *mut usize,
 ) -> Status {
     guard(|| {
-        present(index, "where to put the index")?;
+        check_not_null(index, "where to put the index")?;
         if count != 0 && (channels.is_null() || count > isize::MAX as usize / size_of::<usize>()) {
             return Err(Failure::invalid("the channels are null"));
         }
@@ -192,20 +193,20 @@ pub unsafe extern "C" fn tombolo_wait(
         let mut handles = Vec::with_capacity(count);
         for pointer in pointers {
             // SAFETY: a live handle, by the contract.
-            handles.push(unsafe { shared(*pointer, "a channel") }?);
+            handles.push(unsafe { deref(*pointer, "a channel") }?);
         }
         let mut found = 0;
-        all_of(&handles, &mut Vec::with_capacity(count), &mut |ends| {
+        with_all_ends(&handles, &mut Vec::with_capacity(count), &mut |ends| {
             found = wait_on(ends, Duration::from_nanos(timeout_ns))?;
             Ok(())
         })?;
         // SAFETY: valid for a write of a number, by the contract.
-        unsafe { put(index, found, "where to put the index") }
+        unsafe { write_result(index, found, "where to put the index") }
     })
 }
 
 /// Calls `body` with all ends, if none of them is in use.
-fn all_of<'a>(
+fn with_all_ends<'a>(
     handles: &[&'a ChannelHandle],
     ends: &mut Vec<&mut End>,
     body: &mut dyn FnMut(&mut [&mut End]) -> Result<(), Failure>,
@@ -215,12 +216,12 @@ fn all_of<'a>(
         let mut more: Vec<&mut End> = Vec::with_capacity(ends.len() + 1);
         more.extend(ends.iter_mut().map(|end| &mut **end));
         more.push(end);
-        all_of(rest, &mut more, body)
+        with_all_ends(rest, &mut more, body)
     })
 }
 
 fn wait_on(ends: &mut [&mut End], timeout: Duration) -> Result<usize, Failure> {
-    if let Some(index) = ends.iter().position(|end| end.has_kept()) {
+    if let Some(index) = ends.iter().position(|end| end.has_pending()) {
         return Ok(index);
     }
     let mut channels = ends.iter_mut().map(|end| end.channel()).collect::<Result<Vec<_>, _>>()?;
@@ -248,7 +249,7 @@ pub unsafe extern "C" fn tombolo_carry(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_max_message_bytes(channel: *const ChannelHandle) -> usize {
     // SAFETY: a live handle, by the contract.
-    ask(0, || Ok(unsafe { shared(channel, "the channel") }?.max_message_bytes))
+    guard_value(0, || Ok(unsafe { deref(channel, "the channel") }?.max_message_bytes))
 }
 
 /// `tombolo_channel_id`: see `tombolo.h`.
@@ -258,7 +259,7 @@ pub unsafe extern "C" fn tombolo_max_message_bytes(channel: *const ChannelHandle
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_channel_id(channel: *const ChannelHandle) -> u64 {
     // SAFETY: a live handle, by the contract.
-    ask(0, || Ok(unsafe { shared(channel, "the channel") }?.id))
+    guard_value(0, || Ok(unsafe { deref(channel, "the channel") }?.id))
 }
 
 /// `tombolo_peer`: see `tombolo.h`.
@@ -268,7 +269,7 @@ pub unsafe extern "C" fn tombolo_channel_id(channel: *const ChannelHandle) -> u6
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_peer(channel: *const ChannelHandle) -> u64 {
     // SAFETY: a live handle, by the contract.
-    ask(0, || Ok(unsafe { shared(channel, "the channel") }?.peer))
+    guard_value(0, || Ok(unsafe { deref(channel, "the channel") }?.peer))
 }
 
 /// `tombolo_peer_node`: see `tombolo.h`.
@@ -278,7 +279,7 @@ pub unsafe extern "C" fn tombolo_peer(channel: *const ChannelHandle) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_peer_node(channel: *const ChannelHandle) -> *const c_char {
     // SAFETY: a live handle, by the contract.
-    ask(c"".as_ptr(), || Ok(unsafe { shared(channel, "the channel") }?.peer_node.as_ptr()))
+    guard_value(c"".as_ptr(), || Ok(unsafe { deref(channel, "the channel") }?.peer_node.as_ptr()))
 }
 
 /// `tombolo_transport`: see `tombolo.h`.
@@ -288,7 +289,7 @@ pub unsafe extern "C" fn tombolo_peer_node(channel: *const ChannelHandle) -> *co
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_transport(channel: *const ChannelHandle) -> *const c_char {
     // SAFETY: a live handle, by the contract.
-    ask(c"".as_ptr(), || Ok(unsafe { shared(channel, "the channel") }?.transport.as_ptr()))
+    guard_value(c"".as_ptr(), || Ok(unsafe { deref(channel, "the channel") }?.transport.as_ptr()))
 }
 
 /// `tombolo_channel_stats`: see `tombolo.h`.
@@ -309,6 +310,6 @@ pub unsafe extern "C" fn tombolo_channel_stats(channel: *mut ChannelHandle, stat
             sleeps: of.sleeps,
         };
         // SAFETY: valid for writes, by the contract.
-        unsafe { put(stats, passed, "where to put the statistics") }
+        unsafe { write_result(stats, passed, "where to put the statistics") }
     })
 }

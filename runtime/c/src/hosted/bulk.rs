@@ -10,11 +10,12 @@ use tombolo::{
 };
 
 use crate::boundary::{
-    Exclusive, ask, bytes, c_text, guard, hand_out, present, put, shared, take_back, text,
+    Exclusive, bytes, c_text, check_not_null, deref, from_handle, guard, guard_value, into_handle, text,
+    write_result,
 };
-use crate::carrier::{Carrier, nowhere};
+use crate::carrier::{Carrier, moving_failure};
 use crate::domain::{DomainHandle, ListenerHandle};
-use crate::pool::{BufferHandle, Hand, PoolHandle, pool_of, trust_of, with_hand};
+use crate::pool::{BufferHandle, BufferRight, PoolHandle, pool_of, trust_of, with_right};
 use crate::status::{Failure, Status};
 
 /// `tombolo_bulk`.
@@ -32,14 +33,14 @@ struct End {
     carrier: Carrier<BulkChannel>,
     metadata: Vec<u8>,
     /// Pieces of a transfer that were not returned yet, the next one last.
-    pieces: Vec<Hand>,
+    pieces: Vec<BufferRight>,
     offer: Option<PoolOffer>,
 }
 
 /// `tombolo_bulk_options`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct How {
+pub struct Options {
     max_pool_bytes: u64,
     spin_ns: u64,
     trust: u32,
@@ -54,7 +55,7 @@ pub struct How {
 const ASK: u32 = 1;
 const NO_METADATA: u32 = 2;
 
-impl How {
+impl Options {
     fn read(&self) -> Result<BulkOptions, Failure> {
         if self.flags & !(ASK | NO_METADATA) != 0 || self.reserved != 0 {
             return Err(Failure::invalid("options have flags that this library does not know"));
@@ -84,7 +85,7 @@ impl How {
 
 /// # Safety
 /// The pointer is null, or points to options.
-pub(crate) unsafe fn options(pointer: *const How) -> Result<BulkOptions, Failure> {
+pub(crate) unsafe fn options(pointer: *const Options) -> Result<BulkOptions, Failure> {
     // SAFETY: this function's safety condition.
     match unsafe { pointer.as_ref() } {
         None => Ok(BulkOptions::default()),
@@ -95,7 +96,7 @@ pub(crate) unsafe fn options(pointer: *const How) -> Result<BulkOptions, Failure
 /// `tombolo_arrival`.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Told {
+pub struct ArrivalInfo {
     kind: u32,
     count: u32,
     metadata: *const u8,
@@ -113,14 +114,18 @@ impl End {
     }
 
     /// Keeps all pieces except the first, which it returns.
-    fn unpack<T>(&mut self, received: Received<T>, hand: impl Fn(T) -> Hand) -> (u32, *mut BufferHandle) {
+    fn unpack<T>(
+        &mut self,
+        received: Received<T>,
+        hand: impl Fn(T) -> BufferRight,
+    ) -> (u32, *mut BufferHandle) {
         self.pieces = received.into_vec().into_iter().rev().map(hand).collect();
         let count = u32::try_from(self.pieces.len()).unwrap_or(u32::MAX);
-        (count, self.pieces.pop().map_or(std::ptr::null_mut(), BufferHandle::hand_out))
+        (count, self.pieces.pop().map_or(std::ptr::null_mut(), BufferHandle::into_handle))
     }
 
-    fn tell(&mut self, arrival: Arrival) -> Told {
-        let mut told = Told {
+    fn arrival_info(&mut self, arrival: Arrival) -> ArrivalInfo {
+        let mut info = ArrivalInfo {
             kind: 0,
             count: 0,
             metadata: self.metadata.as_ptr(),
@@ -134,29 +139,29 @@ impl End {
         let many = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         match arrival {
             Arrival::Moved(received) => {
-                told.kind = 1;
-                (told.count, told.buffer) = self.unpack(received, Hand::Mine);
+                info.kind = 1;
+                (info.count, info.buffer) = self.unpack(received, BufferRight::Owned);
             }
             Arrival::Shared(received) => {
-                told.kind = 2;
-                (told.count, told.buffer) = self.unpack(received, Hand::Lent);
+                info.kind = 2;
+                (info.count, info.buffer) = self.unpack(received, BufferRight::Lent);
             }
-            Arrival::Passed(count) => (told.kind, told.count) = (3, many(count)),
-            Arrival::Released(count) => (told.kind, told.count) = (4, many(count)),
-            Arrival::Pool(pool) => (told.kind, told.pool) = (5, hand_out(PoolHandle { pool })),
+            Arrival::Passed(count) => (info.kind, info.count) = (3, many(count)),
+            Arrival::Released(count) => (info.kind, info.count) = (4, many(count)),
+            Arrival::Pool(pool) => (info.kind, info.pool) = (5, into_handle(PoolHandle { pool })),
             Arrival::Offered(offer) => {
-                (told.kind, told.offered_bytes, told.offered_count) =
+                (info.kind, info.offered_bytes, info.offered_count) =
                     (6, offer.buffer_bytes(), offer.count());
                 self.offer = Some(offer);
             }
-            Arrival::PoolGone(pool) => (told.kind, told.pool) = (7, hand_out(PoolHandle { pool })),
+            Arrival::PoolGone(pool) => (info.kind, info.pool) = (7, into_handle(PoolHandle { pool })),
         }
-        told
+        info
     }
 }
 
 impl BulkHandle {
-    pub(crate) fn hand_out(channel: BulkChannel) -> *mut BulkHandle {
+    pub(crate) fn into_handle(channel: BulkChannel) -> *mut BulkHandle {
         let under = channel.channel();
         let transport = match under.transport() {
             TransportKind::Shm => c"shm",
@@ -166,7 +171,7 @@ impl BulkHandle {
         let (id, peer, peer_node) = (under.id().0, under.peer().to_bits(), c_text(under.peer_node()));
         let carrier = Carrier::new(channel);
         let end = End { carrier, metadata: Vec::new(), pieces: Vec::new(), offer: None };
-        hand_out(BulkHandle { end: Exclusive::new(end), id, peer, peer_node, transport })
+        into_handle(BulkHandle { end: Exclusive::new(end), id, peer, peer_node, transport })
     }
 }
 
@@ -179,7 +184,7 @@ unsafe fn with<R>(
     body: impl FnOnce(&mut End) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     // SAFETY: this function's safety condition; the mutable state of a handle is inside `Exclusive`.
-    unsafe { shared(bulk, "the bulk channel") }?.end.with(body)
+    unsafe { deref(bulk, "the bulk channel") }?.end.with(body)
 }
 
 /// `tombolo_export_bulk`: see `tombolo.h`.
@@ -190,18 +195,18 @@ unsafe fn with<R>(
 pub unsafe extern "C" fn tombolo_export_bulk(
     domain: *const DomainHandle,
     name: *const c_char,
-    how: *const How,
+    how: *const Options,
     result: *mut *mut ListenerHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the listener")?;
+        check_not_null(result, "where to put the listener")?;
         // SAFETY: a live handle, a C string and options, by the contract.
         let (domain, name, how) =
-            unsafe { (shared(domain, "the domain")?, text(name, "the name")?, options(how)?) };
+            unsafe { (deref(domain, "the domain")?, text(name, "the name")?, options(how)?) };
         let listener = how.export(&domain.domain, name)?;
-        let listener = hand_out(ListenerHandle::Bulk(listener));
+        let listener = into_handle(ListenerHandle::Bulk(listener));
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, listener, "where to put the listener") }
+        unsafe { write_result(result, listener, "where to put the listener") }
     })
 }
 
@@ -216,15 +221,15 @@ pub unsafe extern "C" fn tombolo_accept_bulk(
     result: *mut *mut BulkHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the bulk channel")?;
+        check_not_null(result, "where to put the bulk channel")?;
         // SAFETY: a live handle, by the contract; the object is `Sync`.
-        let listener = unsafe { shared(listener, "the listener") }?;
+        let listener = unsafe { deref(listener, "the listener") }?;
         let ListenerHandle::Bulk(listener) = listener else {
             return Err(Failure::invalid("the name was not taken up by tombolo_export_bulk"));
         };
         let channel = listener.within(Duration::from_nanos(timeout_ns)).accept()?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, BulkHandle::hand_out(channel), "where to put the bulk channel") }
+        unsafe { write_result(result, BulkHandle::into_handle(channel), "where to put the bulk channel") }
     })
 }
 
@@ -236,18 +241,18 @@ pub unsafe extern "C" fn tombolo_accept_bulk(
 pub unsafe extern "C" fn tombolo_connect_bulk(
     domain: *const DomainHandle,
     name: *const c_char,
-    how: *const How,
+    how: *const Options,
     timeout_ns: u64,
     result: *mut *mut BulkHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the bulk channel")?;
+        check_not_null(result, "where to put the bulk channel")?;
         // SAFETY: a live handle, a C string and options, by the contract.
         let (domain, name, how) =
-            unsafe { (shared(domain, "the domain")?, text(name, "the name")?, options(how)?) };
+            unsafe { (deref(domain, "the domain")?, text(name, "the name")?, options(how)?) };
         let channel = how.connect(&domain.domain.within(Duration::from_nanos(timeout_ns)), name)?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, BulkHandle::hand_out(channel), "where to put the bulk channel") }
+        unsafe { write_result(result, BulkHandle::into_handle(channel), "where to put the bulk channel") }
     })
 }
 
@@ -262,10 +267,10 @@ pub unsafe extern "C" fn tombolo_bulk_close(bulk: *mut BulkHandle) -> Status {
             return Ok(());
         }
         // SAFETY: a live handle, by the contract. A handle that is in use is refused and remains valid.
-        unsafe { shared(bulk, "the bulk channel") }?.end.retire()?;
+        unsafe { deref(bulk, "the bulk channel") }?.end.retire()?;
         // SAFETY: the handle is released once, by the contract, and is not in use: it was not when it was
         // retired, and later calls are refused.
-        drop(unsafe { take_back(bulk) });
+        drop(unsafe { from_handle(bulk) });
         Ok(())
     })
 }
@@ -283,7 +288,7 @@ pub unsafe extern "C" fn tombolo_bulk_create_pool(
     result: *mut *mut PoolHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the pool")?;
+        check_not_null(result, "where to put the pool")?;
         let options = PoolOptions::new(buffer_bytes, count);
         let mut made = None;
         let create = |end: &mut End| {
@@ -292,9 +297,9 @@ pub unsafe extern "C" fn tombolo_bulk_create_pool(
         };
         // SAFETY: a live handle, by the contract.
         unsafe { with(bulk, create) }?;
-        let pool = made.ok_or_else(nowhere)?;
+        let pool = made.ok_or_else(moving_failure)?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, hand_out(PoolHandle { pool }), "where to put the pool") }
+        unsafe { write_result(result, into_handle(PoolHandle { pool }), "where to put the pool") }
     })
 }
 
@@ -350,15 +355,15 @@ pub unsafe extern "C" fn tombolo_bulk_take_pool(
     result: *mut *mut PoolHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the pool")?;
+        check_not_null(result, "where to put the pool")?;
         let take = |end: &mut End| {
-            let offer = end.offer.take().ok_or_else(no_offer)?;
+            let offer = end.offer.take().ok_or_else(no_pending_offer)?;
             Ok(end.channel()?.within(Duration::from_nanos(timeout_ns)).take_pool(offer)?)
         };
         // SAFETY: a live handle, by the contract.
         let pool = unsafe { with(bulk, take) }?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, hand_out(PoolHandle { pool }), "where to put the pool") }
+        unsafe { write_result(result, into_handle(PoolHandle { pool }), "where to put the pool") }
     })
 }
 
@@ -369,14 +374,14 @@ pub unsafe extern "C" fn tombolo_bulk_take_pool(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_bulk_decline_pool(bulk: *mut BulkHandle, timeout_ns: u64) -> Status {
     let decline = |end: &mut End| {
-        let offer = end.offer.take().ok_or_else(no_offer)?;
+        let offer = end.offer.take().ok_or_else(no_pending_offer)?;
         Ok(end.channel()?.within(Duration::from_nanos(timeout_ns)).decline_pool(offer)?)
     };
     // SAFETY: a live handle, by the contract.
     guard(|| unsafe { with(bulk, decline) })
 }
 
-fn no_offer() -> Failure {
+fn no_pending_offer() -> Failure {
     Failure::invalid("no pool is offered, or it was answered already")
 }
 
@@ -384,22 +389,22 @@ fn no_offer() -> Failure {
 ///
 /// # Safety
 /// The pointers are null, or live handles.
-pub(crate) unsafe fn taken(handles: &[*mut BufferHandle]) -> Result<Vec<Buffer>, Failure> {
+pub(crate) unsafe fn take_buffers(handles: &[*mut BufferHandle]) -> Result<Vec<Buffer>, Failure> {
     let mut buffers = Vec::with_capacity(handles.len());
     for handle in handles {
-        let take = |hand: &mut Hand| match std::mem::replace(hand, Hand::Gone) {
-            Hand::Mine(buffer) => Ok(buffer),
+        let take = |hand: &mut BufferRight| match std::mem::replace(hand, BufferRight::Gone) {
+            BufferRight::Owned(buffer) => Ok(buffer),
             other => {
                 *hand = other;
                 Err(Failure::new(Status::BufferState, "a buffer is shared, or not here any more"))
             }
         };
         // SAFETY: this function's safety condition.
-        match unsafe { with_hand(*handle, take) } {
+        match unsafe { with_right(*handle, take) } {
             Ok(buffer) => buffers.push(buffer),
             Err(failure) => {
                 // SAFETY: this function's safety condition.
-                unsafe { put_back(handles, buffers.into_iter().map(Hand::Mine)) };
+                unsafe { restore_buffers(handles, buffers.into_iter().map(BufferRight::Owned)) };
                 return Err(failure);
             }
         }
@@ -408,16 +413,19 @@ pub(crate) unsafe fn taken(handles: &[*mut BufferHandle]) -> Result<Vec<Buffer>,
 }
 
 /// # Safety
-/// As for [`taken`].
-pub(crate) unsafe fn put_back(handles: &[*mut BufferHandle], hands: impl Iterator<Item = Hand>) {
+/// As for [`take_buffers`].
+pub(crate) unsafe fn restore_buffers(
+    handles: &[*mut BufferHandle],
+    hands: impl Iterator<Item = BufferRight>,
+) {
     for (handle, back) in handles.iter().zip(hands) {
-        let put = |hand: &mut Hand| {
+        let put = |hand: &mut BufferRight| {
             *hand = back;
             Ok(())
         };
         // SAFETY: this function's safety condition. A handle that another thread uses meanwhile is skipped
         // and loses its buffer; that thread violates the contract.
-        let _ = unsafe { with_hand(*handle, put) };
+        let _ = unsafe { with_right(*handle, put) };
     }
 }
 
@@ -457,11 +465,11 @@ pub unsafe extern "C" fn tombolo_bulk_move(
         let send = |end: &mut End| {
             let channel = end.channel()?;
             // SAFETY: live handles, by the contract.
-            let all = unsafe { taken(handles) }?;
+            let all = unsafe { take_buffers(handles) }?;
             channel.within(timeout).move_all(all, metadata).map_err(|not_sent| {
                 let NotSent { error, kept } = *not_sent;
                 // SAFETY: live handles, by the contract.
-                unsafe { put_back(handles, kept.into_iter().map(Hand::Mine)) };
+                unsafe { restore_buffers(handles, kept.into_iter().map(BufferRight::Owned)) };
                 error.into()
             })
         };
@@ -469,7 +477,7 @@ pub unsafe extern "C" fn tombolo_bulk_move(
         unsafe { with(bulk, send) }?;
         for handle in handles {
             // SAFETY: live handles, which are released here, by the contract.
-            drop(unsafe { take_back(*handle) });
+            drop(unsafe { from_handle(*handle) });
         }
         Ok(())
     })
@@ -496,27 +504,29 @@ pub unsafe extern "C" fn tombolo_bulk_share(
         let share = |end: &mut End| {
             let channel = end.channel()?;
             if let [one] = handles {
-                let again = |hand: &mut Hand| match hand {
-                    Hand::Lent(shared) => Ok(Some(channel.within(timeout).share_again(shared, metadata)?)),
+                let again = |hand: &mut BufferRight| match hand {
+                    BufferRight::Lent(shared) => {
+                        Ok(Some(channel.within(timeout).share_again(shared, metadata)?))
+                    }
                     _ => Ok(None),
                 };
                 // SAFETY: a live handle, by the contract.
-                if unsafe { with_hand(*one, again) }?.is_some() {
+                if unsafe { with_right(*one, again) }?.is_some() {
                     return Ok(());
                 }
             }
             // SAFETY: live handles, by the contract.
-            let all = unsafe { taken(handles) }?;
+            let all = unsafe { take_buffers(handles) }?;
             match channel.within(timeout).share_all(all, metadata) {
                 Ok(shared) => {
                     // SAFETY: live handles, by the contract.
-                    unsafe { put_back(handles, shared.into_iter().map(Hand::Lent)) };
+                    unsafe { restore_buffers(handles, shared.into_iter().map(BufferRight::Lent)) };
                     Ok(())
                 }
                 Err(not_sent) => {
                     let NotSent { error, kept } = *not_sent;
                     // SAFETY: live handles, by the contract.
-                    unsafe { put_back(handles, kept.into_iter().map(Hand::Mine)) };
+                    unsafe { restore_buffers(handles, kept.into_iter().map(BufferRight::Owned)) };
                     Err(error.into())
                 }
             }
@@ -530,28 +540,28 @@ pub unsafe extern "C" fn tombolo_bulk_share(
 ///
 /// # Safety
 /// The handles are live, and `metadata` is null or points to `metadata_length` bytes.
-unsafe fn give_up(
+unsafe fn pass_or_release(
     (bulk, buffer): (*mut BulkHandle, *mut BufferHandle),
     (metadata, metadata_length): (*const u8, usize),
-    send: impl FnOnce(&mut BulkChannel, Hand, &[u8]) -> Result<(), (Failure, Hand)>,
+    send: impl FnOnce(&mut BulkChannel, BufferRight, &[u8]) -> Result<(), (Failure, BufferRight)>,
 ) -> Result<(), Failure> {
     // SAFETY: `metadata_length` bytes, by this function's safety condition.
     let metadata = unsafe { bytes(metadata, metadata_length, "the metadata") }?;
     let give = |end: &mut End| {
         let channel = end.channel()?;
-        let one = |hand: &mut Hand| {
-            send(channel, std::mem::replace(hand, Hand::Gone), metadata).map_err(|(failure, kept)| {
+        let one = |hand: &mut BufferRight| {
+            send(channel, std::mem::replace(hand, BufferRight::Gone), metadata).map_err(|(failure, kept)| {
                 *hand = kept;
                 failure
             })
         };
         // SAFETY: a live handle, by this function's safety condition.
-        unsafe { with_hand(buffer, one) }
+        unsafe { with_right(buffer, one) }
     };
     // SAFETY: a live handle, by this function's safety condition.
     unsafe { with(bulk, give) }?;
     // SAFETY: a live handle, which is released here.
-    drop(unsafe { take_back(buffer) });
+    drop(unsafe { from_handle(buffer) });
     Ok(())
 }
 
@@ -569,14 +579,14 @@ pub unsafe extern "C" fn tombolo_bulk_pass(
 ) -> Status {
     guard(|| {
         let pass = |channel: &mut BulkChannel, hand, metadata: &[u8]| match hand {
-            Hand::Mine(buffer) => {
+            BufferRight::Owned(buffer) => {
                 let passed = channel.within(Duration::from_nanos(timeout_ns)).pass(buffer, metadata);
-                passed.map_err(|not_sent| (not_sent.error.into(), Hand::Mine(not_sent.kept)))
+                passed.map_err(|not_sent| (not_sent.error.into(), BufferRight::Owned(not_sent.kept)))
             }
             other => Err((Failure::new(Status::BufferState, "the buffer is shared, or not here"), other)),
         };
         // SAFETY: live handles and `metadata_length` bytes, by the contract.
-        unsafe { give_up((bulk, buffer), (metadata, metadata_length), pass) }
+        unsafe { pass_or_release((bulk, buffer), (metadata, metadata_length), pass) }
     })
 }
 
@@ -594,14 +604,14 @@ pub unsafe extern "C" fn tombolo_bulk_release(
 ) -> Status {
     guard(|| {
         let release = |channel: &mut BulkChannel, hand, metadata: &[u8]| match hand {
-            Hand::Lent(shared) => {
+            BufferRight::Lent(shared) => {
                 let released = channel.within(Duration::from_nanos(timeout_ns)).release(shared, metadata);
-                released.map_err(|not_sent| (not_sent.error.into(), Hand::Lent(not_sent.kept)))
+                released.map_err(|not_sent| (not_sent.error.into(), BufferRight::Lent(not_sent.kept)))
             }
             other => Err((Failure::new(Status::BufferState, "the buffer is not shared, or not here"), other)),
         };
         // SAFETY: live handles and `metadata_length` bytes, by the contract.
-        unsafe { give_up((bulk, buffer), (metadata, metadata_length), release) }
+        unsafe { pass_or_release((bulk, buffer), (metadata, metadata_length), release) }
     })
 }
 
@@ -613,20 +623,20 @@ pub unsafe extern "C" fn tombolo_bulk_release(
 pub unsafe extern "C" fn tombolo_bulk_receive(
     bulk: *mut BulkHandle,
     timeout_ns: u64,
-    result: *mut Told,
+    result: *mut ArrivalInfo,
 ) -> Status {
     guard(|| {
-        present(result, "where to put what arrives")?;
+        check_not_null(result, "where to put what arrives")?;
         let receive = |end: &mut End| {
             let mut metadata = std::mem::take(&mut end.metadata);
             let arrival = end.channel()?.within(Duration::from_nanos(timeout_ns)).recv(&mut metadata);
             end.metadata = metadata;
-            Ok(end.tell(arrival?))
+            Ok(end.arrival_info(arrival?))
         };
         // SAFETY: a live handle, by the contract.
-        let told = unsafe { with(bulk, receive) }?;
+        let info = unsafe { with(bulk, receive) }?;
         // SAFETY: valid for writes, by the contract.
-        unsafe { put(result, told, "where to put what arrives") }
+        unsafe { write_result(result, info, "where to put what arrives") }
     })
 }
 
@@ -636,9 +646,9 @@ pub unsafe extern "C" fn tombolo_bulk_receive(
 /// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_bulk_next_piece(bulk: *mut BulkHandle) -> *mut BufferHandle {
-    let next = |end: &mut End| Ok(end.pieces.pop().map_or(std::ptr::null_mut(), BufferHandle::hand_out));
+    let next = |end: &mut End| Ok(end.pieces.pop().map_or(std::ptr::null_mut(), BufferHandle::into_handle));
     // SAFETY: a live handle, by the contract.
-    ask(std::ptr::null_mut(), || unsafe { with(bulk, next) })
+    guard_value(std::ptr::null_mut(), || unsafe { with(bulk, next) })
 }
 
 /// `tombolo_bulk_settle`: see `tombolo.h`.
@@ -658,7 +668,7 @@ pub unsafe extern "C" fn tombolo_bulk_settle(bulk: *mut BulkHandle) -> Status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_bulk_arm(bulk: *mut BulkHandle, descriptor: *mut i32) -> Status {
     guard(|| {
-        present(descriptor, "where to put the descriptor")?;
+        check_not_null(descriptor, "where to put the descriptor")?;
         let arm = |end: &mut End| {
             let has_arrived = end.channel()?.has_arrived();
             let (set, _) = end.carrier.set()?;
@@ -673,7 +683,7 @@ pub unsafe extern "C" fn tombolo_bulk_arm(bulk: *mut BulkHandle, descriptor: *mu
         // SAFETY: a live handle, by the contract.
         let (raw, nothing) = unsafe { with(bulk, arm) }?;
         // SAFETY: valid for a write of a number, by the contract.
-        unsafe { put(descriptor, raw, "where to put the descriptor") }?;
+        unsafe { write_result(descriptor, raw, "where to put the descriptor") }?;
         if nothing { Err(Error::WouldBlock.into()) } else { Ok(()) }
     })
 }
@@ -685,7 +695,7 @@ pub unsafe extern "C" fn tombolo_bulk_arm(bulk: *mut BulkHandle, descriptor: *mu
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_bulk_id(bulk: *const BulkHandle) -> u64 {
     // SAFETY: a live handle, by the contract.
-    ask(0, || Ok(unsafe { shared(bulk, "the bulk channel") }?.id))
+    guard_value(0, || Ok(unsafe { deref(bulk, "the bulk channel") }?.id))
 }
 
 /// `tombolo_bulk_peer`: see `tombolo.h`.
@@ -695,7 +705,7 @@ pub unsafe extern "C" fn tombolo_bulk_id(bulk: *const BulkHandle) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_bulk_peer(bulk: *const BulkHandle) -> u64 {
     // SAFETY: a live handle, by the contract.
-    ask(0, || Ok(unsafe { shared(bulk, "the bulk channel") }?.peer))
+    guard_value(0, || Ok(unsafe { deref(bulk, "the bulk channel") }?.peer))
 }
 
 /// `tombolo_bulk_peer_node`: see `tombolo.h`.
@@ -705,7 +715,7 @@ pub unsafe extern "C" fn tombolo_bulk_peer(bulk: *const BulkHandle) -> u64 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_bulk_peer_node(bulk: *const BulkHandle) -> *const c_char {
     // SAFETY: a live handle, by the contract.
-    ask(c"".as_ptr(), || Ok(unsafe { shared(bulk, "the bulk channel") }?.peer_node.as_ptr()))
+    guard_value(c"".as_ptr(), || Ok(unsafe { deref(bulk, "the bulk channel") }?.peer_node.as_ptr()))
 }
 
 /// `tombolo_bulk_transport`: see `tombolo.h`.
@@ -715,5 +725,5 @@ pub unsafe extern "C" fn tombolo_bulk_peer_node(bulk: *const BulkHandle) -> *con
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_bulk_transport(bulk: *const BulkHandle) -> *const c_char {
     // SAFETY: a live handle, by the contract.
-    ask(c"".as_ptr(), || Ok(unsafe { shared(bulk, "the bulk channel") }?.transport.as_ptr()))
+    guard_value(c"".as_ptr(), || Ok(unsafe { deref(bulk, "the bulk channel") }?.transport.as_ptr()))
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tombolo::region::{Capability, Kind};
 
-use crate::boundary::{guard, hand_out, present, put, shared, text};
+use crate::boundary::{check_not_null, deref, guard, into_handle, text, write_result};
 use crate::channel::ChannelHandle;
 use crate::domain::{DomainHandle, ListenerHandle, Options, options};
-use crate::region::{CapabilityHandle, Part, give_out};
+use crate::region::{CapabilityHandle, Part, write_capability};
 use crate::status::{Failure, Status};
 
 /// Converts `TOMBOLO_PART_MEMORY` and the like.
@@ -33,16 +33,16 @@ pub unsafe extern "C" fn tombolo_split(
     result: *mut *mut CapabilityHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the capabilities")?;
-        present(parts.cast_mut(), "the parts")?;
+        check_not_null(result, "where to put the capabilities")?;
+        check_not_null(parts.cast_mut(), "the parts")?;
         // SAFETY: a live handle, by the contract; not null, and `count` extents lie there, by the contract.
         let (capability, parts) =
-            unsafe { (shared(capability, "the capability")?, std::slice::from_raw_parts(parts, count)) };
+            unsafe { (deref(capability, "the capability")?, std::slice::from_raw_parts(parts, count)) };
         let extents: Vec<_> = parts.iter().map(|part| part.extent()).collect();
         let made = capability.capability.split(kind_of(kind)?, &extents)?;
         for (index, capability) in made.into_iter().take(count).enumerate() {
             // SAFETY: room for `count` pointers, by the contract.
-            unsafe { give_out(result.add(index), capability) }?;
+            unsafe { write_capability(result.add(index), capability) }?;
         }
         Ok(())
     })
@@ -54,8 +54,10 @@ pub unsafe extern "C" fn tombolo_split(
 /// As documented in the header.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_capability_kind(capability: *const CapabilityHandle) -> u32 {
-    // SAFETY: a live handle, by the contract; it never changes.
-    crate::boundary::ask(0, || Ok(unsafe { shared(capability, "the capability") }?.capability.kind() as u32))
+    crate::boundary::guard_value(0, || {
+        // SAFETY: a live handle, by the contract; it never changes.
+        Ok(unsafe { deref(capability, "the capability") }?.capability.kind() as u32)
+    })
 }
 
 /// `tombolo_take_given`: see `tombolo/capabilities.h`.
@@ -69,12 +71,12 @@ pub unsafe extern "C" fn tombolo_take_given(
     result: *mut *mut CapabilityHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the capability")?;
+        check_not_null(result, "where to put the capability")?;
         // SAFETY: a live handle and a C string, by the contract.
-        let (domain, name) = unsafe { (shared(domain, "the domain")?, text(name, "the name")?) };
+        let (domain, name) = unsafe { (deref(domain, "the domain")?, text(name, "the name")?) };
         let capability = domain.domain.given(name)?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { give_out(result, capability) }
+        unsafe { write_capability(result, capability) }
     })
 }
 
@@ -90,15 +92,15 @@ pub unsafe extern "C" fn tombolo_serve(
     service: *mut *mut CapabilityHandle,
 ) -> Status {
     guard(|| {
-        present(listener, "where to put the listener")?;
-        present(service, "where to put the capability")?;
+        check_not_null(listener, "where to put the listener")?;
+        check_not_null(service, "where to put the capability")?;
         // SAFETY: a live handle and options, by the contract.
-        let (domain, how) = unsafe { (shared(domain, "the domain")?, options(how)?) };
+        let (domain, how) = unsafe { (deref(domain, "the domain")?, options(how)?) };
         let (made, capability) = how.serve(&domain.domain)?;
         // SAFETY: each valid for a write of a pointer, by the contract.
         unsafe {
-            put(listener, hand_out(ListenerHandle::from(made)), "where to put the listener")?;
-            give_out(service, capability)
+            write_result(listener, into_handle(ListenerHandle::from(made)), "where to put the listener")?;
+            write_capability(service, capability)
         }
     })
 }
@@ -113,14 +115,14 @@ pub unsafe extern "C" fn tombolo_listener_capability(
     service: *mut *mut CapabilityHandle,
 ) -> Status {
     guard(|| {
-        present(service, "where to put the capability")?;
+        check_not_null(service, "where to put the capability")?;
         // SAFETY: a live handle, by the contract.
-        let capability = match unsafe { shared(listener, "the listener") }? {
+        let capability = match unsafe { deref(listener, "the listener") }? {
             ListenerHandle::Plain(listener) => listener.capability(),
             ListenerHandle::Bulk(listener) => listener.capability(),
         }?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { give_out(service, capability) }
+        unsafe { write_capability(service, capability) }
     })
 }
 
@@ -137,13 +139,13 @@ pub unsafe extern "C" fn tombolo_connect_by(
     result: *mut *mut ChannelHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the channel")?;
+        check_not_null(result, "where to put the channel")?;
         // SAFETY: live handles and options, by the contract.
         let (domain, service, how) =
-            unsafe { (shared(domain, "the domain")?, shared(service, "the service")?, options(how)?) };
+            unsafe { (deref(domain, "the domain")?, deref(service, "the service")?, options(how)?) };
         let service: &Capability = &service.capability;
         let channel = how.connect(&domain.domain.within(Duration::from_nanos(timeout_ns)), service)?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, ChannelHandle::hand_out(channel), "where to put the channel") }
+        unsafe { write_result(result, ChannelHandle::into_handle(channel), "where to put the channel") }
     })
 }

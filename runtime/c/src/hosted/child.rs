@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tombolo::{Child, Exit, SpawnOptions};
 
-use crate::boundary::{ask, guard, hand_out, present, put, shared, take_back, text};
+use crate::boundary::{
+    check_not_null, deref, from_handle, guard, guard_value, into_handle, text, write_result,
+};
 use crate::domain::DomainHandle;
 use crate::region::{CapabilityHandle, Part, rights_of};
 use crate::status::{Failure, Status};
@@ -39,7 +41,7 @@ pub struct Ended {
 ///
 /// # Safety
 /// The pointer is null, or points to an array of pointers to C strings that ends with a null pointer.
-unsafe fn texts<'a>(list: *const *const c_char, what: &'static str) -> Result<Vec<&'a str>, Failure> {
+unsafe fn c_texts<'a>(list: *const *const c_char, what: &'static str) -> Result<Vec<&'a str>, Failure> {
     let mut texts = Vec::new();
     if list.is_null() {
         return Ok(texts);
@@ -60,7 +62,7 @@ unsafe fn texts<'a>(list: *const *const c_char, what: &'static str) -> Result<Ve
 pub(crate) unsafe fn program(options: &Spawn) -> Result<SpawnOptions, Failure> {
     // SAFETY: texts and lists of C strings, by the contract.
     let (arguments, environment) =
-        unsafe { (texts(options.arguments, "an argument")?, texts(options.environment, "a variable")?) };
+        unsafe { (c_texts(options.arguments, "an argument")?, c_texts(options.environment, "a variable")?) };
     let mut spawn = if options.image.is_null() {
         SpawnOptions::this_image()
     } else {
@@ -101,7 +103,7 @@ pub unsafe extern "C" fn tombolo_spawn(
 /// `tombolo_given`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Given {
+pub struct GivenCapability {
     name: *const c_char,
     capability: *const CapabilityHandle,
     extent: Part,
@@ -113,16 +115,20 @@ pub struct Given {
 ///
 /// # Safety
 /// `given` points to `count` elements as described in `tombolo/capabilities.h`, or `count` is 0.
-unsafe fn give(options: SpawnOptions, given: *const Given, count: usize) -> Result<SpawnOptions, Failure> {
+unsafe fn add_given_capabilities(
+    options: SpawnOptions,
+    given: *const GivenCapability,
+    count: usize,
+) -> Result<SpawnOptions, Failure> {
     if count > 0 {
-        present(given.cast_mut(), "what the program is given")?;
+        check_not_null(given.cast_mut(), "what the program is given")?;
     }
     (0..count).try_fold(options, |options, index| {
         // SAFETY: not null and below `count`, by this function's safety condition; each element has a C
         // string and a live handle.
         let (given, name, capability) = unsafe {
             let given = *given.add(index);
-            (given, text(given.name, "the name of a capability")?, shared(given.capability, "a capability")?)
+            (given, text(given.name, "the name of a capability")?, deref(given.capability, "a capability")?)
         };
         let (extent, rights) = (given.extent.extent(), rights_of(given.rights)?);
         Ok(match extent.length_bytes {
@@ -140,20 +146,20 @@ unsafe fn give(options: SpawnOptions, given: *const Given, count: usize) -> Resu
 pub unsafe extern "C" fn tombolo_spawn_with(
     domain: *const DomainHandle,
     options: *const Spawn,
-    given: *const Given,
+    given: *const GivenCapability,
     count: usize,
     result: *mut *mut ChildHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the child")?;
+        check_not_null(result, "where to put the child")?;
         // SAFETY: a live handle and options, by the contract.
         let (domain, options) =
-            unsafe { (shared(domain, "the domain")?, program(shared(options, "what to start")?)?) };
+            unsafe { (deref(domain, "the domain")?, program(deref(options, "what to start")?)?) };
         // SAFETY: `count` elements, by the contract.
-        let options = unsafe { give(options, given, count) }?;
-        let child = hand_out(ChildHandle { child: domain.domain.spawn(&options)? });
+        let options = unsafe { add_given_capabilities(options, given, count) }?;
+        let child = into_handle(ChildHandle { child: domain.domain.spawn(&options)? });
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, child, "where to put the child") }
+        unsafe { write_result(result, child, "where to put the child") }
     })
 }
 
@@ -164,7 +170,7 @@ pub unsafe extern "C" fn tombolo_spawn_with(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_child_id(child: *const ChildHandle) -> u64 {
     // SAFETY: a live handle, by the contract.
-    ask(0, || Ok(unsafe { shared(child, "the child") }?.child.id().to_bits()))
+    guard_value(0, || Ok(unsafe { deref(child, "the child") }?.child.id().to_bits()))
 }
 
 /// `tombolo_child_wait`: see `tombolo.h`.
@@ -178,9 +184,9 @@ pub unsafe extern "C" fn tombolo_child_wait(
     result: *mut Ended,
 ) -> Status {
     guard(|| {
-        present(result, "where to put how it ended")?;
+        check_not_null(result, "where to put how it ended")?;
         // SAFETY: a live handle, by the contract; the object is `Sync`.
-        let child = unsafe { shared(child, "the child") }?;
+        let child = unsafe { deref(child, "the child") }?;
         let ended = match child.child.wait(Duration::from_nanos(timeout_ns))? {
             Exit::Exited { status } => Ended { how: 1, number: status.into() },
             Exit::Signalled { signal } => Ended { how: 2, number: signal.into() },
@@ -188,7 +194,7 @@ pub unsafe extern "C" fn tombolo_child_wait(
             Exit::Left => Ended { how: 4, number: 0 },
         };
         // SAFETY: valid for writes, by the contract.
-        unsafe { put(result, ended, "where to put how it ended") }
+        unsafe { write_result(result, ended, "where to put how it ended") }
     })
 }
 
@@ -199,7 +205,7 @@ pub unsafe extern "C" fn tombolo_child_wait(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_child_kill(child: *const ChildHandle) -> Status {
     // SAFETY: a live handle, by the contract; the object is `Sync`.
-    guard(|| Ok(unsafe { shared(child, "the child") }?.child.kill()?))
+    guard(|| Ok(unsafe { deref(child, "the child") }?.child.kill()?))
 }
 
 /// `tombolo_child_forget`: see `tombolo.h`.
@@ -210,7 +216,7 @@ pub unsafe extern "C" fn tombolo_child_kill(child: *const ChildHandle) -> Status
 pub unsafe extern "C" fn tombolo_child_forget(child: *mut ChildHandle) {
     guard(|| {
         // SAFETY: a handle that is released once, by the contract.
-        drop(unsafe { take_back(child) });
+        drop(unsafe { from_handle(child) });
         Ok(())
     });
 }

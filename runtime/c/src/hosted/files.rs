@@ -7,7 +7,8 @@ use std::time::Duration;
 use tombolo_files::{File, FileError, FileFault, FileKind, FileMap, Files, FilesOptions, OpenOptions};
 
 use crate::boundary::{
-    Exclusive, ask, bytes, bytes_mut, guard, hand_out, present, put, shared, take_back, text,
+    Exclusive, bytes, bytes_mut, check_not_null, deref, from_handle, guard, guard_value, into_handle, text,
+    write_result,
 };
 use crate::domain::DomainHandle;
 use crate::status::{Failure, Status};
@@ -34,7 +35,7 @@ pub struct FileMapHandle {
 /// `tombolo_files_options`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct How {
+pub struct Options {
     name: *const c_char,
     buffer_bytes: u64,
     timeout_ns: u64,
@@ -42,7 +43,7 @@ pub struct How {
     reserved: u32,
 }
 
-impl How {
+impl Options {
     fn read(&self) -> Result<FilesOptions, Failure> {
         if self.reserved != 0 {
             return Err(Failure::invalid(
@@ -116,21 +117,21 @@ fn status_of(error: &FileError) -> Status {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_files_reach(
     domain: *const DomainHandle,
-    options: *const How,
+    options: *const Options,
     result: *mut *mut FilesHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the files")?;
+        check_not_null(result, "where to put the files")?;
         // SAFETY: a live handle, and options or null, by the contract.
-        let (domain, how) = unsafe { (&shared(domain, "the domain")?.domain, options.as_ref()) };
-        let mut options = how.map_or(Ok(FilesOptions::default()), How::read)?;
+        let (domain, how) = unsafe { (&deref(domain, "the domain")?.domain, options.as_ref()) };
+        let mut options = how.map_or(Ok(FilesOptions::default()), Options::read)?;
         if let Some(name) = how.map(|how| how.name).filter(|name| !name.is_null()) {
             // SAFETY: a C string, by the contract.
             options = options.server(unsafe { text(name, "the name") }?);
         }
         let files = Files::connect_with(domain, &options)?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, hand_out(FilesHandle { files }), "where to put the files") }
+        unsafe { write_result(result, into_handle(FilesHandle { files }), "where to put the files") }
     })
 }
 
@@ -142,7 +143,7 @@ pub unsafe extern "C" fn tombolo_files_reach(
 pub unsafe extern "C" fn tombolo_files_drop(files: *mut FilesHandle) {
     guard(|| {
         // SAFETY: a handle that is released once, by the contract.
-        drop(unsafe { take_back(files) });
+        drop(unsafe { from_handle(files) });
         Ok(())
     });
 }
@@ -151,12 +152,12 @@ pub unsafe extern "C" fn tombolo_files_drop(files: *mut FilesHandle) {
 ///
 /// # Safety
 /// `files` is null, or a live handle; `path` is null, or a C string.
-unsafe fn reached<'a>(
+unsafe fn files_and_path<'a>(
     files: *const FilesHandle,
     path: *const c_char,
 ) -> Result<(&'a Files, &'a str), Failure> {
     // SAFETY: this function's safety condition; `Files` is `Sync`.
-    unsafe { Ok((&shared(files, "the files")?.files, text(path, "the path")?)) }
+    unsafe { Ok((&deref(files, "the files")?.files, text(path, "the path")?)) }
 }
 
 /// `tombolo_files_stat`: see `tombolo/files.h`.
@@ -170,11 +171,11 @@ pub unsafe extern "C" fn tombolo_files_stat(
     info: *mut Info,
 ) -> Status {
     guard(|| {
-        present(info, "where to put what is known")?;
+        check_not_null(info, "where to put what is known")?;
         // SAFETY: a live handle and a C string, by the contract.
-        let (files, path) = unsafe { reached(files, path) }?;
+        let (files, path) = unsafe { files_and_path(files, path) }?;
         let found = files.stat(path)?;
-        let told = Info {
+        let file_info = Info {
             length: found.length_bytes,
             modified_ns: found.modified_ns,
             is_folder: found.kind == FileKind::Folder,
@@ -182,7 +183,7 @@ pub unsafe extern "C" fn tombolo_files_stat(
             reserved: [0; 6],
         };
         // SAFETY: valid for writes, by the contract.
-        unsafe { put(info, told, "where to put what is known") }
+        unsafe { write_result(info, file_info, "where to put what is known") }
     })
 }
 
@@ -197,11 +198,11 @@ pub unsafe extern "C" fn tombolo_files_list(
     visit: Option<Visit>,
     context: *mut c_void,
 ) -> i32 {
-    let mut said = 0;
+    let mut visit_result = 0;
     let status = guard(|| {
         let visit = visit.ok_or_else(|| Failure::invalid("the function to visit with is null"))?;
         // SAFETY: a live handle and a C string, by the contract.
-        let (files, path) = unsafe { reached(files, path) }?;
+        let (files, path) = unsafe { files_and_path(files, path) }?;
         let entries: Vec<(Vec<u8>, bool)> = if path.is_empty() {
             let granted = files.granted()?.into_iter();
             granted.map(|path| (path.as_os_str().as_bytes().to_vec(), false)).collect()
@@ -214,14 +215,14 @@ pub unsafe extern "C" fn tombolo_files_list(
             let name = CString::new(name).unwrap_or_default();
             // SAFETY: the caller's callback with its own context, by the contract; the name lives during the
             // call.
-            said = unsafe { visit(context, name.as_ptr(), is_folder) };
-            if said != 0 {
+            visit_result = unsafe { visit(context, name.as_ptr(), is_folder) };
+            if visit_result != 0 {
                 break;
             }
         }
         Ok(())
     });
-    if status == Status::Ok { said } else { status as i32 }
+    if status == Status::Ok { visit_result } else { status as i32 }
 }
 
 /// `tombolo_file_open`: see `tombolo/files.h`.
@@ -236,20 +237,20 @@ pub unsafe extern "C" fn tombolo_file_open(
     result: *mut *mut FileHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the file")?;
+        check_not_null(result, "where to put the file")?;
         // SAFETY: a live handle and a C string, by the contract.
-        let (files, path) = unsafe { reached(files, path) }?;
+        let (files, path) = unsafe { files_and_path(files, path) }?;
         let ways = [OpenOptions::write, OpenOptions::create, OpenOptions::create_new, OpenOptions::truncate];
         if flags >> ways.len() != 0 {
             return Err(Failure::invalid(
                 "a file was to be opened with flags that this library does not know",
             ));
         }
-        let asked = ways.iter().enumerate().filter(|(bit, _)| flags & (1 << bit) != 0);
-        let options = asked.fold(OpenOptions::new(), |options, (_, with)| with(options));
+        let requested = ways.iter().enumerate().filter(|(bit, _)| flags & (1 << bit) != 0);
+        let options = requested.fold(OpenOptions::new(), |options, (_, with)| with(options));
         let file = files.open_with(path, options)?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, hand_out(FileHandle { file }), "where to put the file") }
+        unsafe { write_result(result, into_handle(FileHandle { file }), "where to put the file") }
     })
 }
 
@@ -261,7 +262,7 @@ pub unsafe extern "C" fn tombolo_file_open(
 pub unsafe extern "C" fn tombolo_file_close(file: *mut FileHandle) {
     guard(|| {
         // SAFETY: a handle that is released once, by the contract.
-        drop(unsafe { take_back(file) });
+        drop(unsafe { from_handle(file) });
         Ok(())
     });
 }
@@ -270,9 +271,9 @@ pub unsafe extern "C" fn tombolo_file_close(file: *mut FileHandle) {
 ///
 /// # Safety
 /// The pointer is null, or a live handle.
-unsafe fn opened<'a>(file: *const FileHandle) -> Result<&'a File, Failure> {
+unsafe fn file_of<'a>(file: *const FileHandle) -> Result<&'a File, Failure> {
     // SAFETY: this function's safety condition; `File` is `Sync`.
-    Ok(&unsafe { shared(file, "the file") }?.file)
+    Ok(&unsafe { deref(file, "the file") }?.file)
 }
 
 /// `tombolo_file_length`: see `tombolo/files.h`.
@@ -282,11 +283,11 @@ unsafe fn opened<'a>(file: *const FileHandle) -> Result<&'a File, Failure> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_file_length(file: *const FileHandle, length: *mut u64) -> Status {
     guard(|| {
-        present(length, "where to put the length")?;
+        check_not_null(length, "where to put the length")?;
         // SAFETY: a live handle, by the contract.
-        let found = unsafe { opened(file) }?.len_bytes()?;
+        let found = unsafe { file_of(file) }?.len_bytes()?;
         // SAFETY: valid for a write of a number, by the contract.
-        unsafe { put(length, found, "where to put the length") }
+        unsafe { write_result(length, found, "where to put the length") }
     })
 }
 
@@ -297,7 +298,7 @@ pub unsafe extern "C" fn tombolo_file_length(file: *const FileHandle, length: *m
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_file_set_length(file: *const FileHandle, length: u64) -> Status {
     // SAFETY: a live handle, by the contract.
-    guard(|| Ok(unsafe { opened(file) }?.set_len(length)?))
+    guard(|| Ok(unsafe { file_of(file) }?.set_len(length)?))
 }
 
 /// `tombolo_file_read`: see `tombolo/files.h`.
@@ -314,13 +315,13 @@ pub unsafe extern "C" fn tombolo_file_read(
 ) -> Status {
     guard(|| {
         // SAFETY: a live handle, and `length` bytes of the caller, by the contract.
-        let (file, target) = unsafe { (opened(file)?, bytes_mut(target, length, "the target")?) };
+        let (file, target) = unsafe { (file_of(file)?, bytes_mut(target, length, "the target")?) };
         if count.is_null() {
             return Ok(file.read_exact_at(offset, target)?);
         }
         let read = file.read_at(offset, target)?;
         // SAFETY: valid for a write of a number, by the contract.
-        unsafe { put(count, read, "where to put the count") }
+        unsafe { write_result(count, read, "where to put the count") }
     })
 }
 
@@ -337,7 +338,7 @@ pub unsafe extern "C" fn tombolo_file_write(
 ) -> Status {
     guard(|| {
         // SAFETY: a live handle, and `length` bytes of the caller, by the contract.
-        let (file, source) = unsafe { (opened(file)?, bytes(source, length, "the source")?) };
+        let (file, source) = unsafe { (file_of(file)?, bytes(source, length, "the source")?) };
         Ok(file.write_at(offset, source)?)
     })
 }
@@ -349,7 +350,7 @@ pub unsafe extern "C" fn tombolo_file_write(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_file_sync(file: *const FileHandle) -> Status {
     // SAFETY: a live handle, by the contract.
-    guard(|| Ok(unsafe { opened(file) }?.sync()?))
+    guard(|| Ok(unsafe { file_of(file) }?.sync()?))
 }
 
 /// `tombolo_file_bring`: see `tombolo/files.h`.
@@ -364,9 +365,9 @@ pub unsafe extern "C" fn tombolo_file_bring(
     result: *mut *mut FileMapHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the map")?;
+        check_not_null(result, "where to put the map")?;
         // SAFETY: a live handle, by the contract.
-        let file = unsafe { opened(file) }?;
+        let file = unsafe { file_of(file) }?;
         let length = match length {
             u64::MAX => file.len_bytes()?.saturating_sub(offset),
             length => length,
@@ -374,7 +375,7 @@ pub unsafe extern "C" fn tombolo_file_bring(
         let map = file.map_range(offset, length)?;
         let handle = FileMapHandle { length: map.len(), map: Exclusive::new(map) };
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, hand_out(handle), "where to put the map") }
+        unsafe { write_result(result, into_handle(handle), "where to put the map") }
     })
 }
 
@@ -382,9 +383,9 @@ pub unsafe extern "C" fn tombolo_file_bring(
 ///
 /// # Safety
 /// The pointer is null, or a live handle.
-unsafe fn brought<'a>(map: *const FileMapHandle) -> Result<&'a FileMapHandle, Failure> {
+unsafe fn map_of<'a>(map: *const FileMapHandle) -> Result<&'a FileMapHandle, Failure> {
     // SAFETY: this function's safety condition.
-    unsafe { shared(map, "the map") }
+    unsafe { deref(map, "the map") }
 }
 
 /// `tombolo_file_map_data`: see `tombolo/files.h`.
@@ -394,7 +395,7 @@ unsafe fn brought<'a>(map: *const FileMapHandle) -> Result<&'a FileMapHandle, Fa
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_file_map_data(map: *const FileMapHandle) -> *const c_void {
     // SAFETY: a live handle, by the contract. The bytes do not move: a map never grows.
-    ask(std::ptr::null(), || unsafe { brought(map) }?.map.with(|map| Ok(map.as_ptr().cast())))
+    guard_value(std::ptr::null(), || unsafe { map_of(map) }?.map.with(|map| Ok(map.as_ptr().cast())))
 }
 
 /// `tombolo_file_map_length`: see `tombolo/files.h`.
@@ -404,7 +405,7 @@ pub unsafe extern "C" fn tombolo_file_map_data(map: *const FileMapHandle) -> *co
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_file_map_length(map: *const FileMapHandle) -> usize {
     // SAFETY: a live handle, by the contract.
-    ask(0, || Ok(unsafe { brought(map) }?.length))
+    guard_value(0, || Ok(unsafe { map_of(map) }?.length))
 }
 
 /// `tombolo_file_map_change`: see `tombolo/files.h`.
@@ -419,15 +420,15 @@ pub unsafe extern "C" fn tombolo_file_map_change(
     place: *mut *mut c_void,
 ) -> Status {
     guard(|| {
-        present(place, "where to put the place")?;
+        check_not_null(place, "where to put the place")?;
         // SAFETY: a live handle, by the contract.
-        let handle = unsafe { brought(map) }?;
+        let handle = unsafe { map_of(map) }?;
         let at = handle.map.with(|map| {
             let end = offset.saturating_add(length);
             Ok(map.range_mut(offset..end)?.as_mut_ptr())
         })?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(place, at.cast(), "where to put the place") }
+        unsafe { write_result(place, at.cast(), "where to put the place") }
     })
 }
 
@@ -438,7 +439,7 @@ pub unsafe extern "C" fn tombolo_file_map_change(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_file_map_flush(map: *mut FileMapHandle) -> Status {
     // SAFETY: a live handle, by the contract.
-    guard(|| unsafe { brought(map) }?.map.with(|map| Ok(map.flush()?)))
+    guard(|| unsafe { map_of(map) }?.map.with(|map| Ok(map.flush()?)))
 }
 
 /// `tombolo_file_map_drop`: see `tombolo/files.h`.
@@ -449,7 +450,7 @@ pub unsafe extern "C" fn tombolo_file_map_flush(map: *mut FileMapHandle) -> Stat
 pub unsafe extern "C" fn tombolo_file_map_drop(map: *mut FileMapHandle) {
     guard(|| {
         // SAFETY: a handle that is released once, by the contract.
-        drop(unsafe { take_back(map) });
+        drop(unsafe { from_handle(map) });
         Ok(())
     });
 }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use tombolo_group::{Event, Group, GroupError, GroupOptions, Peer};
 
 use crate::boundary::{
-    Exclusive, ask, bytes, bytes_mut, guard, hand_out, present, put, shared, take_back, text,
+    Exclusive, bytes, bytes_mut, check_not_null, deref, from_handle, guard, guard_value, into_handle, text,
+    write_result,
 };
 use crate::domain::DomainHandle;
 use crate::status::{Failure, Status};
@@ -21,7 +22,7 @@ pub struct GroupHandle {
 struct State {
     group: Group,
     /// Message that was longer than the caller's buffer: the next receive returns it.
-    kept: Option<Event>,
+    pending_event: Option<Event>,
 }
 
 /// `tombolo_group_options`.
@@ -117,10 +118,10 @@ unsafe fn options(pointer: *const Options, timeout_ns: u64) -> Result<GroupOptio
 }
 
 fn handle(group: Group) -> *mut GroupHandle {
-    hand_out(GroupHandle { state: Exclusive::new(State { group, kept: None }) })
+    into_handle(GroupHandle { state: Exclusive::new(State { group, pending_event: None }) })
 }
 
-fn nothing_yet() -> Failure {
+fn would_block() -> Failure {
     tombolo::Error::WouldBlock.into()
 }
 
@@ -128,22 +129,22 @@ impl State {
     fn broadcast(&mut self, message: &[u8], timeout_ns: u64) -> Result<(), Failure> {
         match timeout_ns {
             0 if self.group.try_broadcast(message)? => Ok(()),
-            0 => Err(nothing_yet()),
+            0 => Err(would_block()),
             _ => Ok(self.group.within(Duration::from_nanos(timeout_ns)).broadcast(message)?),
         }
     }
 
     fn recv(&mut self, timeout_ns: u64) -> Result<Event, Failure> {
-        match (self.kept.take(), timeout_ns) {
+        match (self.pending_event.take(), timeout_ns) {
             (Some(event), _) => Ok(event),
-            (None, 0) => self.group.try_recv()?.ok_or_else(nothing_yet),
+            (None, 0) => self.group.try_recv()?.ok_or_else(would_block),
             (None, _) => Ok(self.group.within(Duration::from_nanos(timeout_ns)).recv()?),
         }
     }
 
     fn flush(&mut self, timeout_ns: u64) -> Result<(), Failure> {
         match self.group.within(Duration::from_nanos(timeout_ns)).flush() {
-            Err(GroupError::TimedOut { .. }) if timeout_ns == 0 => Err(nothing_yet()),
+            Err(GroupError::TimedOut { .. }) if timeout_ns == 0 => Err(would_block()),
             flushed => Ok(flushed?),
         }
     }
@@ -178,7 +179,7 @@ unsafe fn with<R>(
     body: impl FnOnce(&mut State) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     // SAFETY: this function's safety condition; the mutable state of a handle is inside `Exclusive`.
-    unsafe { shared(group, "the group") }?.state.with(body)
+    unsafe { deref(group, "the group") }?.state.with(body)
 }
 
 /// `tombolo_group_join`: see `tombolo/group.h`.
@@ -194,16 +195,16 @@ pub unsafe extern "C" fn tombolo_group_join(
     result: *mut *mut GroupHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the group")?;
+        check_not_null(result, "where to put the group")?;
         // SAFETY: a live handle, by the contract; it never changes.
-        let domain = &unsafe { shared(domain, "the domain") }?.domain;
+        let domain = &unsafe { deref(domain, "the domain") }?.domain;
         // SAFETY: a C string, by the contract.
         let name = unsafe { text(name, "the name of the group") }?;
         // SAFETY: null or options, by the contract.
         let options = unsafe { options(given, timeout_ns) }?;
         let group = handle(Group::join(domain, name, &options)?);
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, group, "where to put the group") }
+        unsafe { write_result(result, group, "where to put the group") }
     })
 }
 
@@ -219,14 +220,14 @@ pub unsafe extern "C" fn tombolo_group_of_job(
     result: *mut *mut GroupHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the group")?;
+        check_not_null(result, "where to put the group")?;
         // SAFETY: a live handle, by the contract; it never changes.
-        let domain = &unsafe { shared(domain, "the domain") }?.domain;
+        let domain = &unsafe { deref(domain, "the domain") }?.domain;
         // SAFETY: null or options, by the contract.
         let options = unsafe { options(given, timeout_ns) }?;
         let group = handle(Group::of_job(domain, &domain.job()?, &options)?);
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, group, "where to put the group") }
+        unsafe { write_result(result, group, "where to put the group") }
     })
 }
 
@@ -237,7 +238,7 @@ pub unsafe extern "C" fn tombolo_group_of_job(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_group_id(group: *const GroupHandle) -> u64 {
     // SAFETY: null, or a live handle, by the contract.
-    ask(0, || unsafe { with(group, |state| Ok(state.group.id().0)) })
+    guard_value(0, || unsafe { with(group, |state| Ok(state.group.id().0)) })
 }
 
 /// `tombolo_group_peers`: see `tombolo/group.h`.
@@ -252,16 +253,16 @@ pub unsafe extern "C" fn tombolo_group_peers(
     count: *mut usize,
 ) -> Status {
     guard(|| {
-        present(count, "where to put the number of members")?;
+        check_not_null(count, "where to put the number of members")?;
         let list = |state: &mut State| Ok(state.group.peers().map(PeerInfo::from).collect::<Vec<_>>());
         // SAFETY: a live handle, by the contract.
         let found = unsafe { with(group, list) }?;
         for (index, peer) in found.iter().enumerate().take(capacity) {
             // SAFETY: valid for writes of `capacity` elements, by the contract; null is checked.
-            unsafe { put(peers.wrapping_add(index), *peer, "where to put the members") }?;
+            unsafe { write_result(peers.wrapping_add(index), *peer, "where to put the members") }?;
         }
         // SAFETY: valid for a write of a number, by the contract.
-        unsafe { put(count, found.len(), "where to put the number of members") }
+        unsafe { write_result(count, found.len(), "where to put the number of members") }
     })
 }
 
@@ -297,14 +298,14 @@ pub unsafe extern "C" fn tombolo_group_recv(
     timeout_ns: u64,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the event")?;
+        check_not_null(result, "where to put the event")?;
         // SAFETY: the caller's buffer with this capacity, by the contract.
         let room = unsafe { bytes_mut(buffer.cast(), capacity, "the buffer") }?;
         let recv = |state: &mut State| {
             let event = state.recv(timeout_ns)?;
             let info = info(&event);
             // SAFETY: valid for writes, by the contract.
-            unsafe { put(result, info, "where to put the event") }?;
+            unsafe { write_result(result, info, "where to put the event") }?;
             let Event::Message { data, .. } = &event else { return Ok(()) };
             if let Some(room) = room.get_mut(..data.len()) {
                 room.copy_from_slice(data);
@@ -312,7 +313,7 @@ pub unsafe extern "C" fn tombolo_group_recv(
             }
             let text =
                 format!("a message of {} bytes does not fit {capacity}; the next call has it", data.len());
-            state.kept = Some(event);
+            state.pending_event = Some(event);
             Err(Failure::new(Status::BufferTooShort, text))
         };
         // SAFETY: a live handle, by the contract.
@@ -340,13 +341,13 @@ pub unsafe extern "C" fn tombolo_group_flush(group: *const GroupHandle, timeout_
 pub unsafe extern "C" fn tombolo_group_leave(group: *mut GroupHandle, timeout_ns: u64) -> Status {
     guard(|| {
         // SAFETY: null, or a live handle, by the contract.
-        unsafe { shared(group, "the group") }?.state.retire()?;
+        unsafe { deref(group, "the group") }?.state.retire()?;
         // SAFETY: a handle that is released once, by the contract; it is retired: no other call uses it.
-        let Some(handle) = (unsafe { take_back(group) }) else { return Ok(()) };
+        let Some(handle) = (unsafe { from_handle(group) }) else { return Ok(()) };
         let mut group = handle.state.into_inner().group;
         let _ = group.within(Duration::from_nanos(timeout_ns));
         match group.leave() {
-            Err(GroupError::TimedOut { .. }) if timeout_ns == 0 => Err(nothing_yet()),
+            Err(GroupError::TimedOut { .. }) if timeout_ns == 0 => Err(would_block()),
             left => Ok(left?),
         }
     })
@@ -360,7 +361,7 @@ pub unsafe extern "C" fn tombolo_group_leave(group: *mut GroupHandle, timeout_ns
 pub unsafe extern "C" fn tombolo_group_drop(group: *mut GroupHandle) {
     guard(|| {
         // SAFETY: null, or a handle that is released once, by the contract.
-        drop(unsafe { take_back(group) });
+        drop(unsafe { from_handle(group) });
         Ok(())
     });
 }

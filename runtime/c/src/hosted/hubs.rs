@@ -7,10 +7,12 @@ use std::time::Duration;
 use tombolo::region::Mapping;
 use tombolo_hubs::{Fault, Hub, HubError, Kind, Selection, Taken, Task};
 
-use crate::boundary::{Exclusive, bytes, bytes_mut, guard, hand_out, present, put, shared, take_back, text};
+use crate::boundary::{
+    Exclusive, bytes, bytes_mut, check_not_null, deref, from_handle, guard, into_handle, text, write_result,
+};
 use crate::domain::DomainHandle;
 use crate::status::{Failure, Status};
-use crate::tasks::{finish, finish_select};
+use crate::tasks::{wait_for_hub, wait_for_select};
 
 /// `tombolo_task`.
 #[derive(Debug)]
@@ -28,7 +30,7 @@ pub struct HubHandle {
 struct State {
     hub: Hub,
     /// Value that was longer than the caller's buffer: the next get returns it.
-    kept: Option<Box<[u8]>>,
+    pending_value: Option<Box<[u8]>>,
     memory: Option<Mapping>,
 }
 
@@ -96,7 +98,7 @@ fn status_of(error: &HubError) -> Status {
 }
 
 /// Returns the bit of a kind in C.
-fn bit(kind: Kind) -> u32 {
+fn kind_bit(kind: Kind) -> u32 {
     match kind {
         Kind::Port => 1,
         Kind::Fifo => 2,
@@ -107,7 +109,7 @@ fn bit(kind: Kind) -> u32 {
     }
 }
 
-fn held(taken: &Taken) -> Option<Held> {
+fn held_record(taken: &Taken) -> Option<Held> {
     match *taken {
         Taken::Block { number, token, abandoned } => {
             Some(Held { fencing_token: token, number, was_abandoned: abandoned })
@@ -126,7 +128,7 @@ impl State {
                 Ok(())
             }
             None => {
-                self.kept = Some(value);
+                self.pending_value = Some(value);
                 let text = format!("a value of {length} bytes does not fit {capacity}; the next get has it");
                 Err(Failure::new(Status::BufferTooShort, text))
             }
@@ -143,7 +145,7 @@ unsafe fn with<R>(
     body: impl FnOnce(&mut State) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     // SAFETY: this function's safety condition; the mutable state of a handle is inside `Exclusive`.
-    unsafe { shared(hub, "the hub") }?.state.with(body)
+    unsafe { deref(hub, "the hub") }?.state.with(body)
 }
 
 /// `tombolo_task_attach`: see `tombolo/hubs.h`.
@@ -157,16 +159,16 @@ pub unsafe extern "C" fn tombolo_task_attach(
     result: *mut *mut TaskHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the task")?;
+        check_not_null(result, "where to put the task")?;
         // SAFETY: a live handle, by the contract; it never changes.
-        let task = Task::attach(&unsafe { shared(domain, "the domain") }?.domain)?;
+        let task = Task::attach(&unsafe { deref(domain, "the domain") }?.domain)?;
         let task = match (priority, u8::try_from(priority)) {
             (-1, _) => task,
             (_, Ok(priority)) => task.with_priority(priority),
             _ => return Err(Failure::invalid(format!("a priority of {priority}: give 0 to 255, or -1"))),
         };
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, hand_out(TaskHandle { task }), "where to put the task") }
+        unsafe { write_result(result, into_handle(TaskHandle { task }), "where to put the task") }
     })
 }
 
@@ -178,7 +180,7 @@ pub unsafe extern "C" fn tombolo_task_attach(
 pub unsafe extern "C" fn tombolo_task_end(task: *mut TaskHandle) {
     guard(|| {
         // SAFETY: null, or a handle that is released once, by the contract.
-        drop(unsafe { take_back(task) });
+        drop(unsafe { from_handle(task) });
         Ok(())
     });
 }
@@ -191,9 +193,9 @@ pub unsafe extern "C" fn tombolo_task_end(task: *mut TaskHandle) {
 pub unsafe extern "C" fn tombolo_task_inherited_priority(task: *const TaskHandle, result: *mut u8) -> Status {
     guard(|| {
         // SAFETY: a live handle, by the contract; it never changes.
-        let priority = unsafe { shared(task, "the task") }?.task.inherited_priority()?;
+        let priority = unsafe { deref(task, "the task") }?.task.inherited_priority()?;
         // SAFETY: valid for a write of a number, by the contract.
-        unsafe { put(result, priority, "where to put the priority") }
+        unsafe { write_result(result, priority, "where to put the priority") }
     })
 }
 
@@ -211,19 +213,19 @@ pub unsafe extern "C" fn tombolo_hub_open(
     result: *mut *mut HubHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the hub")?;
+        check_not_null(result, "where to put the hub")?;
         // SAFETY: a live handle, by the contract; it never changes.
-        let task = unsafe { shared(task, "the task") }?.task.within(Duration::from_nanos(timeout_ns));
+        let task = unsafe { deref(task, "the task") }?.task.within(Duration::from_nanos(timeout_ns));
         // SAFETY: C strings, by the contract.
         let (name, value_type) = unsafe { (text(name, "the name")?, text(value_type, "the type")?) };
-        let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| kinds & bit(*kind) != 0).collect();
+        let kinds: Vec<Kind> = Kind::ALL.into_iter().filter(|kind| kinds & kind_bit(*kind) != 0).collect();
         if kinds.is_empty() {
             return Err(Failure::invalid("no kind of hubs is asked for"));
         }
-        let state = State { hub: task.hub(name, &kinds, value_type)?, kept: None, memory: None };
-        let handle = hand_out(HubHandle { state: Exclusive::new(state) });
+        let state = State { hub: task.hub(name, &kinds, value_type)?, pending_value: None, memory: None };
+        let handle = into_handle(HubHandle { state: Exclusive::new(state) });
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, handle, "where to put the hub") }
+        unsafe { write_result(result, handle, "where to put the hub") }
     })
 }
 
@@ -235,7 +237,7 @@ pub unsafe extern "C" fn tombolo_hub_open(
 pub unsafe extern "C" fn tombolo_hub_drop(hub: *mut HubHandle) {
     guard(|| {
         // SAFETY: null, or a handle that is released once, by the contract.
-        drop(unsafe { take_back(hub) });
+        drop(unsafe { from_handle(hub) });
         Ok(())
     });
 }
@@ -250,12 +252,12 @@ pub unsafe extern "C" fn tombolo_hub_get_info(hub: *const HubHandle, result: *mu
         let info = |state: &mut State| {
             let (hub, depth) = (&state.hub, state.hub.status()?.depth);
             let (capacity, value_bytes) = (hub.capacity(), hub.value_bytes());
-            Ok(HubInfo { kind: bit(hub.kind()), capacity, value_bytes, depth })
+            Ok(HubInfo { kind: kind_bit(hub.kind()), capacity, value_bytes, depth })
         };
         // SAFETY: a live handle, by the contract.
         let info = unsafe { with(hub, info) }?;
         // SAFETY: valid for writes, by the contract.
-        unsafe { put(result, info, "where to put the information") }
+        unsafe { write_result(result, info, "where to put the information") }
     })
 }
 
@@ -274,7 +276,7 @@ pub unsafe extern "C" fn tombolo_hub_put(
         // SAFETY: `length` bytes, by the contract.
         let value = unsafe { bytes(value.cast(), length, "the value") }?;
         let put = |state: &mut State| {
-            finish(state.hub.within(Duration::from_nanos(timeout_ns)).start_put(value)?).map(drop)
+            wait_for_hub(state.hub.within(Duration::from_nanos(timeout_ns)).start_put(value)?).map(drop)
         };
         // SAFETY: a live handle, by the contract.
         unsafe { with(hub, put) }
@@ -297,17 +299,19 @@ pub unsafe extern "C" fn tombolo_hub_get(
         // SAFETY: the caller's buffer with this capacity, by the contract.
         let room = unsafe { bytes_mut(buffer.cast(), capacity, "the buffer") }?;
         let get = |state: &mut State| {
-            if held_by(state.hub.kind()) {
+            if must_be_returned(state.hub.kind()) {
                 let text =
                     format!("hub '{}' is a {}: use tombolo_hub_take", state.hub.name(), state.hub.kind());
                 return Err(Failure::new(Status::HubRefused, text));
             }
-            let value = match state.kept.take() {
-                Some(kept) => kept,
-                None => match finish(state.hub.within(Duration::from_nanos(timeout_ns)).start_get()?)? {
-                    Taken::Value(value) => value,
-                    _ => Box::default(),
-                },
+            let value = match state.pending_value.take() {
+                Some(pending_value) => pending_value,
+                None => {
+                    match wait_for_hub(state.hub.within(Duration::from_nanos(timeout_ns)).start_get()?)? {
+                        Taken::Value(value) => value,
+                        _ => Box::default(),
+                    }
+                }
             };
             if !length.is_null() {
                 // SAFETY: not null; valid for a write of a number, by the contract.
@@ -321,7 +325,7 @@ pub unsafe extern "C" fn tombolo_hub_get(
 }
 
 /// Whether values taken from a hub of this kind have to be returned.
-fn held_by(kind: Kind) -> bool {
+fn must_be_returned(kind: Kind) -> bool {
     matches!(kind, Kind::Resource | Kind::Pool)
 }
 
@@ -336,20 +340,20 @@ pub unsafe extern "C" fn tombolo_hub_take(
     result: *mut Held,
 ) -> Status {
     guard(|| {
-        present(result, "where to put what is held")?;
+        check_not_null(result, "where to put what is held")?;
         let take = |state: &mut State| {
-            if !held_by(state.hub.kind()) {
+            if !must_be_returned(state.hub.kind()) {
                 let text =
                     format!("hub '{}' is a {}: use tombolo_hub_get", state.hub.name(), state.hub.kind());
                 return Err(Failure::new(Status::HubRefused, text));
             }
-            let taken = finish(state.hub.within(Duration::from_nanos(timeout_ns)).start_get()?)?;
-            held(&taken).ok_or_else(|| Failure::new(Status::Violation, "the hub gave something else"))
+            let taken = wait_for_hub(state.hub.within(Duration::from_nanos(timeout_ns)).start_get()?)?;
+            held_record(&taken).ok_or_else(|| Failure::new(Status::Violation, "the hub gave something else"))
         };
         // SAFETY: a live handle, by the contract.
         let held = unsafe { with(hub, take) }?;
         // SAFETY: valid for writes, by the contract.
-        unsafe { put(result, held, "where to put what is held") }
+        unsafe { write_result(result, held, "where to put what is held") }
     })
 }
 
@@ -393,7 +397,7 @@ pub unsafe extern "C" fn tombolo_hub_memory(hub: *const HubHandle, result: *mut 
         // SAFETY: a live handle, by the contract.
         let memory = unsafe { with(hub, memory) }?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, memory, "where to put the memory") }
+        unsafe { write_result(result, memory, "where to put the memory") }
     })
 }
 
@@ -410,32 +414,33 @@ pub unsafe extern "C" fn tombolo_select(
     index: *mut usize,
 ) -> Status {
     guard(|| {
-        present(index, "where to put the index")?;
+        check_not_null(index, "where to put the index")?;
         if arms.is_null() || count == 0 || count > tombolo_hubs::MAX_ARMS {
             let text = format!("a select over {count} hubs: give 1 to {}", tombolo_hubs::MAX_ARMS);
             return Err(Failure::invalid(text));
         }
         // SAFETY: a live handle, by the contract; it never changes.
-        let task = &unsafe { shared(task, "the task") }?.task;
+        let task = &unsafe { deref(task, "the task") }?.task;
         // SAFETY: not null; `count` operations of the caller, by the contract.
         let arms = unsafe { std::slice::from_raw_parts_mut(arms, count) };
         // A kept value is ready before the hubs are asked.
         for (number, arm) in arms.iter_mut().enumerate() {
             // SAFETY: a live handle, by the contract.
-            let kept = unsafe { with(arm.hub, |state| Ok(state.kept.take_if(|_| !arm.puts))) }?;
-            if let Some(value) = kept {
+            let pending_value =
+                unsafe { with(arm.hub, |state| Ok(state.pending_value.take_if(|_| !arm.puts))) }?;
+            if let Some(value) = pending_value {
                 // SAFETY: valid for a write of a number, by the contract.
-                unsafe { put(index, number, "where to put the index") }?;
+                unsafe { write_result(index, number, "where to put the index") }?;
                 // SAFETY: the conditions of this operation, by the contract.
                 return unsafe { deliver(arm, Taken::Value(value)) };
             }
         }
         // SAFETY: the conditions of these operations, by the contract.
-        let selection = unsafe { begin(task, arms, timeout_ns) }?;
-        let chosen = finish_select(selection)?;
+        let selection = unsafe { start_select(task, arms, timeout_ns) }?;
+        let chosen = wait_for_select(selection)?;
         let number = chosen.index;
         // SAFETY: valid for a write of a number, by the contract.
-        unsafe { put(index, number, "where to put the index") }?;
+        unsafe { write_result(index, number, "where to put the index") }?;
         // SAFETY: the conditions of this operation, by the contract.
         unsafe { deliver(&mut arms[number], chosen.into_taken()) }
     })
@@ -445,7 +450,7 @@ pub unsafe extern "C" fn tombolo_select(
 ///
 /// # Safety
 /// The handles are live, and the values have the stated lengths.
-unsafe fn begin(task: &Task, arms: &[Arm], timeout_ns: u64) -> Result<Selection, Failure> {
+unsafe fn start_select(task: &Task, arms: &[Arm], timeout_ns: u64) -> Result<Selection, Failure> {
     let mut select = task.within(Duration::from_nanos(timeout_ns)).select();
     for arm in arms {
         // SAFETY: a live handle, by this function's safety condition.
@@ -465,7 +470,7 @@ unsafe fn begin(task: &Task, arms: &[Arm], timeout_ns: u64) -> Result<Selection,
 /// # Safety
 /// The handle is live, and the buffer has the stated capacity.
 unsafe fn deliver(arm: &mut Arm, taken: Taken) -> Result<(), Failure> {
-    if let Some(held) = held(&taken) {
+    if let Some(held) = held_record(&taken) {
         arm.held = held;
     }
     let Taken::Value(value) = taken else { return Ok(()) };

@@ -4,8 +4,10 @@ use std::ffi::c_void;
 
 use tombolo::region::{MapOptions, Mapping};
 
-use crate::boundary::{ask, bytes, bytes_mut, guard, hand_out, present, put, shared, take_back};
-use crate::region::{CapabilityHandle, held, rights_of};
+use crate::boundary::{
+    bytes, bytes_mut, check_not_null, deref, from_handle, guard, guard_value, into_handle, write_result,
+};
+use crate::region::{CapabilityHandle, capability_of, rights_of};
 use crate::status::{Failure, Status};
 
 /// `tombolo_mapping`.
@@ -17,7 +19,7 @@ pub struct MappingHandle {
 /// `tombolo_map_options`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct How {
+pub struct Options {
     address: *mut c_void,
     flags: u32,
     reserved: u32,
@@ -27,7 +29,7 @@ pub struct How {
 /// `TOMBOLO_POPULATE`.
 const POPULATE: u32 = 1;
 
-impl How {
+impl Options {
     fn read(&self) -> Result<MapOptions, Failure> {
         if self.flags & !POPULATE != 0 || self.reserved != 0 {
             return Err(Failure::invalid("a mapping was to have flags that this library does not know"));
@@ -49,17 +51,17 @@ impl How {
 pub unsafe extern "C" fn tombolo_map(
     capability: *const CapabilityHandle,
     rights: u32,
-    options: *const How,
+    options: *const Options,
     result: *mut *mut MappingHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the mapping")?;
+        check_not_null(result, "where to put the mapping")?;
         // SAFETY: a live handle, and options or null, by the contract.
-        let (capability, options) = unsafe { (held(capability)?, options.as_ref()) };
-        let options = options.map_or(Ok(MapOptions::default()), How::read)?;
+        let (capability, options) = unsafe { (capability_of(capability)?, options.as_ref()) };
+        let options = options.map_or(Ok(MapOptions::default()), Options::read)?;
         let mapping = capability.map_with(rights_of(rights)?, options)?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, hand_out(MappingHandle { mapping }), "where to put the mapping") }
+        unsafe { write_result(result, into_handle(MappingHandle { mapping }), "where to put the mapping") }
     })
 }
 
@@ -67,9 +69,9 @@ pub unsafe extern "C" fn tombolo_map(
 ///
 /// # Safety
 /// The pointer is null, or a live handle.
-unsafe fn mapped<'a>(pointer: *const MappingHandle) -> Result<&'a Mapping, Failure> {
+unsafe fn mapping_of<'a>(pointer: *const MappingHandle) -> Result<&'a Mapping, Failure> {
     // SAFETY: this function's safety condition; the object is `Sync`.
-    Ok(&unsafe { shared(pointer, "the mapping") }?.mapping)
+    Ok(&unsafe { deref(pointer, "the mapping") }?.mapping)
 }
 
 /// `tombolo_mapping_address`: see `tombolo.h`.
@@ -79,7 +81,7 @@ unsafe fn mapped<'a>(pointer: *const MappingHandle) -> Result<&'a Mapping, Failu
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_mapping_address(mapping: *const MappingHandle) -> *mut c_void {
     // SAFETY: a live handle, by the contract.
-    ask(std::ptr::null_mut(), || Ok(unsafe { mapped(mapping) }?.as_ptr().cast()))
+    guard_value(std::ptr::null_mut(), || Ok(unsafe { mapping_of(mapping) }?.as_ptr().cast()))
 }
 
 /// `tombolo_mapping_length`: see `tombolo.h`.
@@ -89,7 +91,7 @@ pub unsafe extern "C" fn tombolo_mapping_address(mapping: *const MappingHandle) 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_mapping_length(mapping: *const MappingHandle) -> usize {
     // SAFETY: a live handle, by the contract.
-    ask(0, || Ok(unsafe { mapped(mapping) }?.length_bytes()))
+    guard_value(0, || Ok(unsafe { mapping_of(mapping) }?.length_bytes()))
 }
 
 /// `tombolo_mapping_is_writable`: see `tombolo.h`.
@@ -99,7 +101,7 @@ pub unsafe extern "C" fn tombolo_mapping_length(mapping: *const MappingHandle) -
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_mapping_is_writable(mapping: *const MappingHandle) -> bool {
     // SAFETY: a live handle, by the contract.
-    ask(false, || Ok(unsafe { mapped(mapping) }?.is_writable()))
+    guard_value(false, || Ok(unsafe { mapping_of(mapping) }?.is_writable()))
 }
 
 /// `tombolo_mapping_check`: see `tombolo.h`.
@@ -109,7 +111,7 @@ pub unsafe extern "C" fn tombolo_mapping_is_writable(mapping: *const MappingHand
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_mapping_check(mapping: *const MappingHandle) -> Status {
     // SAFETY: a live handle, by the contract.
-    guard(|| Ok(unsafe { mapped(mapping) }?.check()?))
+    guard(|| Ok(unsafe { mapping_of(mapping) }?.check()?))
 }
 
 /// `tombolo_mapping_read`: see `tombolo.h`.
@@ -127,7 +129,7 @@ pub unsafe extern "C" fn tombolo_mapping_read(
         // SAFETY: `length` bytes of the caller, by the contract.
         let target = unsafe { bytes_mut(target, length, "the target") }?;
         // SAFETY: a live handle, by the contract.
-        Ok(unsafe { mapped(mapping) }?.read(offset, target)?)
+        Ok(unsafe { mapping_of(mapping) }?.read(offset, target)?)
     })
 }
 
@@ -146,7 +148,7 @@ pub unsafe extern "C" fn tombolo_mapping_write(
         // SAFETY: `length` bytes of the caller, by the contract.
         let source = unsafe { bytes(source, length, "the source") }?;
         // SAFETY: a live handle, by the contract.
-        Ok(unsafe { mapped(mapping) }?.write(offset, source)?)
+        Ok(unsafe { mapping_of(mapping) }?.write(offset, source)?)
     })
 }
 
@@ -158,7 +160,7 @@ pub unsafe extern "C" fn tombolo_mapping_write(
 pub unsafe extern "C" fn tombolo_unmap(mapping: *mut MappingHandle) {
     guard(|| {
         // SAFETY: a handle that is released once, by the contract.
-        drop(unsafe { take_back(mapping) });
+        drop(unsafe { from_handle(mapping) });
         Ok(())
     });
 }

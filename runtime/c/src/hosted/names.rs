@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tombolo::names::{NewRecord, Record};
 
-use crate::boundary::{bytes_mut, guard, present, put, shared, text};
+use crate::boundary::{bytes_mut, check_not_null, deref, guard, text, write_result};
 use crate::domain::DomainHandle;
 use crate::status::{Failure, Status};
 
@@ -13,13 +13,18 @@ use crate::status::{Failure, Status};
 ///
 /// # Safety
 /// `buffer` points to `capacity` bytes of the caller; `length` is null or valid for a write of a number.
-unsafe fn give(record: &Record, buffer: *mut u8, capacity: usize, length: *mut usize) -> Result<(), Failure> {
+unsafe fn write_record(
+    record: &Record,
+    buffer: *mut u8,
+    capacity: usize,
+    length: *mut usize,
+) -> Result<(), Failure> {
     let text = record.to_string();
     // SAFETY: this function's safety condition.
     let target = unsafe { bytes_mut(buffer, capacity, "the buffer") }?;
     if !length.is_null() {
         // SAFETY: this function's safety condition.
-        unsafe { put(length, text.len(), "where to put the length") }?;
+        unsafe { write_result(length, text.len(), "where to put the length") }?;
     }
     let (Some(place), Some(end)) = (target.get_mut(..text.len()), text.len().checked_add(1)) else {
         return Err(too_short(&text, capacity));
@@ -52,14 +57,14 @@ pub unsafe extern "C" fn tombolo_look_up(
 ) -> Status {
     guard(|| {
         // SAFETY: a live handle and a C string, by the contract.
-        let (domain, query) = unsafe { (shared(domain, "the domain")?, text(query, "the query")?) };
+        let (domain, query) = unsafe { (deref(domain, "the domain")?, text(query, "the query")?) };
         let names = domain.domain.names();
         let record = match timeout_ns {
             0 => names.get(query)?,
             _ => names.wait_for(query, Duration::from_nanos(timeout_ns))?,
         };
         // SAFETY: valid for writes, by the contract.
-        unsafe { give(&record, buffer, capacity, length) }
+        unsafe { write_record(&record, buffer, capacity, length) }
     })
 }
 
@@ -75,12 +80,12 @@ pub unsafe extern "C" fn tombolo_set_record(
 ) -> Status {
     guard(|| {
         // SAFETY: a live handle and a C string, by the contract.
-        let (domain, record) = unsafe { (shared(domain, "the domain")?, text(record, "the record")?) };
+        let (domain, record) = unsafe { (deref(domain, "the domain")?, text(record, "the record")?) };
         let record: NewRecord = record.parse()?;
         let changed = domain.domain.names().set(&record)?;
-        match present(version, "where to put the version") {
+        match check_not_null(version, "where to put the version") {
             // SAFETY: valid for a write of a number, by the contract.
-            Ok(()) => unsafe { put(version, changed.version, "where to put the version") },
+            Ok(()) => unsafe { write_result(version, changed.version, "where to put the version") },
             Err(_) => Ok(()),
         }
     })
@@ -94,7 +99,7 @@ pub unsafe extern "C" fn tombolo_set_record(
 pub unsafe extern "C" fn tombolo_delete_record(domain: *const DomainHandle, name: *const c_char) -> Status {
     guard(|| {
         // SAFETY: a live handle and a C string, by the contract.
-        let (domain, name) = unsafe { (shared(domain, "the domain")?, text(name, "the name")?) };
+        let (domain, name) = unsafe { (deref(domain, "the domain")?, text(name, "the name")?) };
         domain.domain.names().delete(name)?;
         Ok(())
     })

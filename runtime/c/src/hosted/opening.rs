@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tombolo::{Listener, Opening};
 
-use crate::boundary::{bytes, guard, hand_out, present, put, shared, take_back, text};
+use crate::boundary::{bytes, check_not_null, deref, from_handle, guard, into_handle, text, write_result};
 use crate::channel::ChannelHandle;
 use crate::domain::{DomainHandle, Options, options};
 use crate::status::{Failure, Status};
@@ -38,16 +38,16 @@ pub unsafe extern "C" fn tombolo_connect_with(
     result: *mut *mut ChannelHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the channel")?;
+        check_not_null(result, "where to put the channel")?;
         // SAFETY: a live handle, a C string, options and bytes, by the contract.
         let (domain, name, how, request) = unsafe {
             let request = bytes(request.cast(), length, "the request")?;
-            (shared(domain, "the domain")?, text(name, "the name")?, options(how)?, request)
+            (deref(domain, "the domain")?, text(name, "the name")?, options(how)?, request)
         };
         let domain = domain.domain.within(Duration::from_nanos(timeout_ns));
         let channel = how.request(kind, request)?.connect(&domain, name)?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, ChannelHandle::hand_out(channel), "where to put the channel") }
+        unsafe { write_result(result, ChannelHandle::into_handle(channel), "where to put the channel") }
     })
 }
 
@@ -64,14 +64,14 @@ pub unsafe extern "C" fn tombolo_export_for_requests(
     result: *mut *mut RequestListenerHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the listener")?;
+        check_not_null(result, "where to put the listener")?;
         // SAFETY: a live handle, a C string and options, by the contract.
         let (domain, name, how) =
-            unsafe { (shared(domain, "the domain")?, text(name, "the name")?, options(how)?) };
+            unsafe { (deref(domain, "the domain")?, text(name, "the name")?, options(how)?) };
         let listener = how.export_for_requests(&domain.domain, name, kind)?;
-        let listener = hand_out(RequestListenerHandle { listener });
+        let listener = into_handle(RequestListenerHandle { listener });
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, listener, "where to put the listener") }
+        unsafe { write_result(result, listener, "where to put the listener") }
     })
 }
 
@@ -83,7 +83,7 @@ pub unsafe extern "C" fn tombolo_export_for_requests(
 pub unsafe extern "C" fn tombolo_unexport_requests(listener: *mut RequestListenerHandle) {
     guard(|| {
         // SAFETY: a handle that is released once, by the contract.
-        drop(unsafe { take_back(listener) });
+        drop(unsafe { from_handle(listener) });
         Ok(())
     });
 }
@@ -99,12 +99,12 @@ pub unsafe extern "C" fn tombolo_accept_request(
     result: *mut *mut OpeningHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the opening")?;
+        check_not_null(result, "where to put the opening")?;
         // SAFETY: a live handle, by the contract; the object is `Sync`.
-        let listener = unsafe { shared(listener, "the listener") }?;
+        let listener = unsafe { deref(listener, "the listener") }?;
         let opening = listener.listener.within(Duration::from_nanos(timeout_ns)).accept()?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, hand_out(OpeningHandle { opening }), "where to put the opening") }
+        unsafe { write_result(result, into_handle(OpeningHandle { opening }), "where to put the opening") }
     })
 }
 
@@ -120,11 +120,11 @@ pub unsafe extern "C" fn tombolo_opening_request(
 ) -> Status {
     guard(|| {
         // SAFETY: a live handle, by the contract; it does not change until the decision.
-        let bytes = unsafe { shared(opening, "the opening") }?.opening.request();
+        let bytes = unsafe { deref(opening, "the opening") }?.opening.request();
         // SAFETY: valid for writes of a pointer and a length, by the contract.
         unsafe {
-            put(request, bytes.as_ptr().cast(), "where to put the request")?;
-            put(length, bytes.len(), "where to put the length")
+            write_result(request, bytes.as_ptr().cast(), "where to put the request")?;
+            write_result(length, bytes.len(), "where to put the length")
         }
     })
 }
@@ -139,12 +139,12 @@ pub unsafe extern "C" fn tombolo_opening_accept(
     result: *mut *mut ChannelHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the channel")?;
+        check_not_null(result, "where to put the channel")?;
         // SAFETY: a handle that is decided once, by the contract.
-        let opening = unsafe { taken(opening) }?;
+        let opening = unsafe { take_opening(opening) }?;
         let channel = opening.accept()?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, ChannelHandle::hand_out(channel), "where to put the channel") }
+        unsafe { write_result(result, ChannelHandle::into_handle(channel), "where to put the channel") }
     })
 }
 
@@ -159,7 +159,7 @@ pub unsafe extern "C" fn tombolo_opening_refuse(
 ) -> Status {
     guard(|| {
         // SAFETY: a handle that is decided once, by the contract.
-        let opening = unsafe { taken(opening) }?;
+        let opening = unsafe { take_opening(opening) }?;
         // SAFETY: a C string, by the contract.
         Ok(opening.refuse(unsafe { text(reason, "the reason") }?)?)
     })
@@ -169,8 +169,8 @@ pub unsafe extern "C" fn tombolo_opening_refuse(
 ///
 /// # Safety
 /// The handle is null, or was handed out and not taken back before.
-unsafe fn taken(opening: *mut OpeningHandle) -> Result<Opening, Failure> {
+unsafe fn take_opening(opening: *mut OpeningHandle) -> Result<Opening, Failure> {
     // SAFETY: this function's safety condition.
-    let taken = unsafe { take_back(opening) };
+    let taken = unsafe { from_handle(opening) };
     taken.map(|handle| handle.opening).ok_or_else(|| Failure::invalid("the opening is null"))
 }

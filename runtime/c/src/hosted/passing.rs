@@ -7,7 +7,7 @@ use tombolo::interface::Handle;
 use tombolo::region::FarEnd;
 use tombolo::{Endpoint, Error};
 
-use crate::boundary::{guard, hand_out, present, put, shared};
+use crate::boundary::{check_not_null, deref, guard, into_handle, write_result};
 use crate::channel::{ChannelHandle, with};
 use crate::domain::{DomainHandle, ListenerHandle, Options, options};
 use crate::region::{CapabilityHandle, rights_of};
@@ -55,14 +55,14 @@ pub unsafe extern "C" fn tombolo_copy_to(
     result: *mut Right,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the right")?;
+        check_not_null(result, "where to put the right")?;
         let kind = kind_of(kind)?;
         let rights = rights_of(rights)?;
         // SAFETY: live handles, by the contract.
-        let (capability, to) = unsafe { (shared(capability, "the capability")?, far_end(channel)?) };
+        let (capability, to) = unsafe { (deref(capability, "the capability")?, far_end(channel)?) };
         let object = capability.capability.copy_to(to, rights)?.object;
         // SAFETY: valid for a write of a right, by the contract.
-        unsafe { put(result, Right { object, mark: kind }, "where to put the right") }
+        unsafe { write_result(result, Right { object, mark: kind }, "where to put the right") }
     })
 }
 
@@ -78,13 +78,13 @@ pub unsafe extern "C" fn tombolo_move_to(
     result: *mut Right,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the right")?;
+        check_not_null(result, "where to put the right")?;
         let kind = kind_of(kind)?;
         // SAFETY: live handles, by the contract.
-        let (capability, to) = unsafe { (shared(capability, "the capability")?, far_end(channel)?) };
+        let (capability, to) = unsafe { (deref(capability, "the capability")?, far_end(channel)?) };
         let object = capability.capability.move_to(to)?.object;
         // SAFETY: valid for a write of a right, by the contract.
-        unsafe { put(result, Right { object, mark: kind | MOVED }, "where to put the right") }
+        unsafe { write_result(result, Right { object, mark: kind | MOVED }, "where to put the right") }
     })
 }
 
@@ -107,9 +107,9 @@ pub unsafe extern "C" fn tombolo_accept_right(
     result: *mut *mut CapabilityHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the capability")?;
+        check_not_null(result, "where to put the capability")?;
         // SAFETY: live handles, by the contract.
-        let (domain, from) = unsafe { (shared(domain, "the domain")?, far_end(channel)?) };
+        let (domain, from) = unsafe { (deref(domain, "the domain")?, far_end(channel)?) };
         let object = right.object;
         let capability = match right.mark & !MOVED {
             REGION => {
@@ -123,9 +123,9 @@ pub unsafe extern "C" fn tombolo_accept_right(
                 ));
             }
         };
-        let capability = hand_out(CapabilityHandle { capability: capability.map_err(refused)? });
+        let capability = into_handle(CapabilityHandle { capability: capability.map_err(refused)? });
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, capability, "where to put the capability") }
+        unsafe { write_result(result, capability, "where to put the capability") }
     })
 }
 
@@ -140,15 +140,17 @@ pub unsafe extern "C" fn tombolo_take_back(
     result: *mut *mut CapabilityHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the capability")?;
+        check_not_null(result, "where to put the capability")?;
         if !matches!(right.mark & !MOVED, REGION | CAPABILITY) {
             return Err(Failure::invalid("only rights to memory can be taken back"));
         }
         // SAFETY: a live handle, by the contract.
-        let domain = unsafe { shared(domain, "the domain") }?;
+        let domain = unsafe { deref(domain, "the domain") }?;
         let capability = domain.domain.take_back(Handle::<3, false> { object: right.object })?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, hand_out(CapabilityHandle { capability }), "where to put the capability") }
+        unsafe {
+            write_result(result, into_handle(CapabilityHandle { capability }), "where to put the capability")
+        }
     })
 }
 
@@ -164,16 +166,16 @@ pub unsafe extern "C" fn tombolo_listen(
     endpoint: *mut Right,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the listener")?;
-        present(endpoint, "where to put the endpoint")?;
+        check_not_null(result, "where to put the listener")?;
+        check_not_null(endpoint, "where to put the endpoint")?;
         // SAFETY: a live handle and options, by the contract.
-        let (domain, how) = unsafe { (shared(domain, "the domain")?, options(how)?) };
+        let (domain, how) = unsafe { (deref(domain, "the domain")?, options(how)?) };
         let listener = how.listen(&domain.domain)?;
         let object = listener.endpoint().map_or(0, |endpoint| endpoint.to_copy().object);
         // SAFETY: valid for writes, by the contract.
         unsafe {
-            put(endpoint, Right { object, mark: ENDPOINT }, "where to put the endpoint")?;
-            put(result, hand_out(ListenerHandle::from(listener)), "where to put the listener")
+            write_result(endpoint, Right { object, mark: ENDPOINT }, "where to put the endpoint")?;
+            write_result(result, into_handle(ListenerHandle::from(listener)), "where to put the listener")
         }
     })
 }
@@ -191,15 +193,15 @@ pub unsafe extern "C" fn tombolo_connect_to(
     result: *mut *mut ChannelHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the channel")?;
+        check_not_null(result, "where to put the channel")?;
         if endpoint.mark & !MOVED != ENDPOINT {
             return Err(Failure::invalid("it is no endpoint"));
         }
         // SAFETY: a live handle and options, by the contract.
-        let (domain, how) = unsafe { (shared(domain, "the domain")?, options(how)?) };
+        let (domain, how) = unsafe { (deref(domain, "the domain")?, options(how)?) };
         let endpoint = Endpoint::from_number(endpoint.object);
         let channel = how.connect(&domain.domain.within(Duration::from_nanos(timeout_ns)), endpoint)?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, ChannelHandle::hand_out(channel), "where to put the channel") }
+        unsafe { write_result(result, ChannelHandle::into_handle(channel), "where to put the channel") }
     })
 }

@@ -5,7 +5,8 @@ use std::ffi::{c_char, c_void};
 use tombolo::{Buffer, Pool, PoolOptions, Shared, Trust};
 
 use crate::boundary::{
-    Exclusive, ask, bytes, bytes_mut, guard, hand_out, present, put, shared, take_back, text,
+    Exclusive, bytes, bytes_mut, check_not_null, deref, from_handle, guard, guard_value, into_handle, text,
+    write_result,
 };
 use crate::domain::DomainHandle;
 use crate::region::CapabilityHandle;
@@ -20,14 +21,14 @@ pub struct PoolHandle {
 /// `tombolo_buffer`.
 #[derive(Debug)]
 pub struct BufferHandle {
-    pub(crate) hand: Exclusive<Hand>,
+    pub(crate) hand: Exclusive<BufferRight>,
 }
 
 /// Right of a program to a buffer.
 #[derive(Debug)]
-pub(crate) enum Hand {
+pub(crate) enum BufferRight {
     /// Right to read and write.
-    Mine(Buffer),
+    Owned(Buffer),
     /// Right to read only.
     Lent(Shared),
     /// None, because the buffer was given away.
@@ -35,15 +36,15 @@ pub(crate) enum Hand {
 }
 
 impl BufferHandle {
-    pub(crate) fn hand_out(hand: Hand) -> *mut BufferHandle {
-        hand_out(BufferHandle { hand: Exclusive::new(hand) })
+    pub(crate) fn into_handle(hand: BufferRight) -> *mut BufferHandle {
+        into_handle(BufferHandle { hand: Exclusive::new(hand) })
     }
 }
 
 /// `tombolo_pool_options`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Making {
+pub struct Options {
     buffer_bytes: u64,
     count: u32,
     trust: u32,
@@ -53,7 +54,7 @@ pub struct Making {
 /// `tombolo_pool_counts`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Numbers {
+pub struct PoolCounts {
     free: u32,
     held: u32,
     lent: u32,
@@ -79,13 +80,13 @@ pub(crate) fn trust_of(trust: u32) -> Result<Trust, Failure> {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_create_pool(
     domain: *const DomainHandle,
-    options: *const Making,
+    options: *const Options,
     result: *mut *mut PoolHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the pool")?;
+        check_not_null(result, "where to put the pool")?;
         // SAFETY: a live handle and options, by the contract.
-        let (domain, making) = unsafe { (shared(domain, "the domain")?, shared(options, "what to make")?) };
+        let (domain, making) = unsafe { (deref(domain, "the domain")?, deref(options, "what to make")?) };
         let mut options = PoolOptions::new(making.buffer_bytes, making.count).trust(trust_of(making.trust)?);
         if !making.reachable_from.is_null() {
             // SAFETY: a C string, by the contract.
@@ -93,7 +94,7 @@ pub unsafe extern "C" fn tombolo_create_pool(
         }
         let pool = domain.domain.create_pool(&options)?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, hand_out(PoolHandle { pool }), "where to put the pool") }
+        unsafe { write_result(result, into_handle(PoolHandle { pool }), "where to put the pool") }
     })
 }
 
@@ -105,14 +106,14 @@ pub unsafe extern "C" fn tombolo_create_pool(
 pub unsafe extern "C" fn tombolo_create_pool_in(
     domain: *const DomainHandle,
     memory: *const CapabilityHandle,
-    options: *const Making,
+    options: *const Options,
     result: *mut *mut PoolHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the pool")?;
+        check_not_null(result, "where to put the pool")?;
         // SAFETY: live handles and options, by the contract.
         let (domain, memory, making) = unsafe {
-            (shared(domain, "the domain")?, shared(memory, "the memory")?, shared(options, "what to make")?)
+            (deref(domain, "the domain")?, deref(memory, "the memory")?, deref(options, "what to make")?)
         };
         if !making.reachable_from.is_null() {
             return Err(Failure::invalid("the memory of the pool is given, and with that who reaches it"));
@@ -120,7 +121,7 @@ pub unsafe extern "C" fn tombolo_create_pool_in(
         let options = PoolOptions::new(making.buffer_bytes, making.count).trust(trust_of(making.trust)?);
         let pool = domain.domain.create_pool_in(&memory.capability, &options)?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, hand_out(PoolHandle { pool }), "where to put the pool") }
+        unsafe { write_result(result, into_handle(PoolHandle { pool }), "where to put the pool") }
     })
 }
 
@@ -130,7 +131,7 @@ pub unsafe extern "C" fn tombolo_create_pool_in(
 /// The pointer is null, or a live handle.
 pub(crate) unsafe fn pool_of<'a>(pointer: *const PoolHandle) -> Result<&'a Pool, Failure> {
     // SAFETY: this function's safety condition; the object is `Sync`.
-    Ok(&unsafe { shared(pointer, "the pool") }?.pool)
+    Ok(&unsafe { deref(pointer, "the pool") }?.pool)
 }
 
 /// `tombolo_pool_drop`: see `tombolo.h`.
@@ -141,7 +142,7 @@ pub(crate) unsafe fn pool_of<'a>(pointer: *const PoolHandle) -> Result<&'a Pool,
 pub unsafe extern "C" fn tombolo_pool_drop(pool: *mut PoolHandle) {
     guard(|| {
         // SAFETY: a handle that is released once, by the contract.
-        drop(unsafe { take_back(pool) });
+        drop(unsafe { from_handle(pool) });
         Ok(())
     });
 }
@@ -153,7 +154,7 @@ pub unsafe extern "C" fn tombolo_pool_drop(pool: *mut PoolHandle) {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_pool_buffer_bytes(pool: *const PoolHandle) -> u64 {
     // SAFETY: a live handle, by the contract.
-    ask(0, || Ok(unsafe { pool_of(pool) }?.buffer_bytes()))
+    guard_value(0, || Ok(unsafe { pool_of(pool) }?.buffer_bytes()))
 }
 
 /// `tombolo_pool_count`: see `tombolo.h`.
@@ -163,7 +164,7 @@ pub unsafe extern "C" fn tombolo_pool_buffer_bytes(pool: *const PoolHandle) -> u
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_pool_count(pool: *const PoolHandle) -> u32 {
     // SAFETY: a live handle, by the contract.
-    ask(0, || Ok(unsafe { pool_of(pool) }?.count()))
+    guard_value(0, || Ok(unsafe { pool_of(pool) }?.count()))
 }
 
 /// `tombolo_pool_same`: see `tombolo.h`.
@@ -173,7 +174,7 @@ pub unsafe extern "C" fn tombolo_pool_count(pool: *const PoolHandle) -> u32 {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_pool_same(one: *const PoolHandle, other: *const PoolHandle) -> bool {
     // SAFETY: live handles, by the contract.
-    ask(false, || Ok(unsafe { pool_of(one)? == pool_of(other)? }))
+    guard_value(false, || Ok(unsafe { pool_of(one)? == pool_of(other)? }))
 }
 
 /// `tombolo_pool_count_buffers`: see `tombolo.h`.
@@ -181,12 +182,15 @@ pub unsafe extern "C" fn tombolo_pool_same(one: *const PoolHandle, other: *const
 /// # Safety
 /// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tombolo_pool_count_buffers(pool: *const PoolHandle, result: *mut Numbers) -> Status {
+pub unsafe extern "C" fn tombolo_pool_count_buffers(
+    pool: *const PoolHandle,
+    result: *mut PoolCounts,
+) -> Status {
     guard(|| {
         // SAFETY: a live handle, by the contract.
         let pool = unsafe { pool_of(pool) }?;
         let counts = pool.counts();
-        let numbers = Numbers {
+        let numbers = PoolCounts {
             free: counts.free,
             held: counts.held,
             lent: counts.lent,
@@ -195,7 +199,7 @@ pub unsafe extern "C" fn tombolo_pool_count_buffers(pool: *const PoolHandle, res
             revoked: pool.is_revoked().into(),
         };
         // SAFETY: valid for writes, by the contract.
-        unsafe { put(result, numbers, "where to put the numbers") }
+        unsafe { write_result(result, numbers, "where to put the numbers") }
     })
 }
 
@@ -209,15 +213,21 @@ pub unsafe extern "C" fn tombolo_pool_take(
     result: *mut *mut BufferHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the buffer")?;
+        check_not_null(result, "where to put the buffer")?;
         // SAFETY: a live handle, by the contract.
         let buffer = unsafe { pool_of(pool) }?.take()?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, BufferHandle::hand_out(Hand::Mine(buffer)), "where to put the buffer") }
+        unsafe {
+            write_result(
+                result,
+                BufferHandle::into_handle(BufferRight::Owned(buffer)),
+                "where to put the buffer",
+            )
+        }
     })
 }
 
-fn gone() -> Failure {
+fn buffer_gone() -> Failure {
     Failure::new(Status::BufferState, "the buffer is not here any more")
 }
 
@@ -225,20 +235,20 @@ fn gone() -> Failure {
 macro_rules! of_either {
     ($hand:expr, $name:ident => $value:expr) => {
         match $hand {
-            Hand::Mine($name) => Ok($value),
-            Hand::Lent($name) => Ok($value),
-            Hand::Gone => Err(gone()),
+            BufferRight::Owned($name) => Ok($value),
+            BufferRight::Lent($name) => Ok($value),
+            BufferRight::Gone => Err(buffer_gone()),
         }
     };
 }
 
-fn mine(hand: &mut Hand) -> Result<&mut Buffer, Failure> {
+fn owned(hand: &mut BufferRight) -> Result<&mut Buffer, Failure> {
     match hand {
-        Hand::Mine(buffer) => Ok(buffer),
-        Hand::Lent(_) => {
+        BufferRight::Owned(buffer) => Ok(buffer),
+        BufferRight::Lent(_) => {
             Err(Failure::new(Status::BufferState, "the buffer is shared: it is only to be read"))
         }
-        Hand::Gone => Err(gone()),
+        BufferRight::Gone => Err(buffer_gone()),
     }
 }
 
@@ -246,12 +256,12 @@ fn mine(hand: &mut Hand) -> Result<&mut Buffer, Failure> {
 ///
 /// # Safety
 /// The pointer is null, or a live handle.
-pub(crate) unsafe fn with_hand<R>(
+pub(crate) unsafe fn with_right<R>(
     buffer: *const BufferHandle,
-    body: impl FnOnce(&mut Hand) -> Result<R, Failure>,
+    body: impl FnOnce(&mut BufferRight) -> Result<R, Failure>,
 ) -> Result<R, Failure> {
     // SAFETY: this function's safety condition; the mutable state of a handle is inside `Exclusive`.
-    unsafe { shared(buffer, "the buffer") }?.hand.with(body)
+    unsafe { deref(buffer, "the buffer") }?.hand.with(body)
 }
 
 /// `tombolo_buffer_drop`: see `tombolo.h`.
@@ -262,7 +272,7 @@ pub(crate) unsafe fn with_hand<R>(
 pub unsafe extern "C" fn tombolo_buffer_drop(buffer: *mut BufferHandle) {
     guard(|| {
         // SAFETY: a handle that is released once, by the contract.
-        drop(unsafe { take_back(buffer) });
+        drop(unsafe { from_handle(buffer) });
         Ok(())
     });
 }
@@ -273,9 +283,9 @@ pub unsafe extern "C" fn tombolo_buffer_drop(buffer: *mut BufferHandle) {
 /// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_buffer_data(buffer: *const BufferHandle) -> *const c_void {
-    let address = |hand: &mut Hand| Ok(of_either!(hand, held => held.as_ptr()?)?.cast());
+    let address = |hand: &mut BufferRight| Ok(of_either!(hand, held => held.as_ptr()?)?.cast());
     // SAFETY: a live handle, by the contract.
-    ask(std::ptr::null(), || unsafe { with_hand(buffer, address) })
+    guard_value(std::ptr::null(), || unsafe { with_right(buffer, address) })
 }
 
 /// `tombolo_buffer_memory`: see `tombolo.h`.
@@ -284,9 +294,9 @@ pub unsafe extern "C" fn tombolo_buffer_data(buffer: *const BufferHandle) -> *co
 /// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_buffer_memory(buffer: *mut BufferHandle) -> *mut c_void {
-    let address = |hand: &mut Hand| Ok(mine(hand)?.as_mut_ptr()?.cast());
+    let address = |hand: &mut BufferRight| Ok(owned(hand)?.as_mut_ptr()?.cast());
     // SAFETY: a live handle, by the contract.
-    ask(std::ptr::null_mut(), || unsafe { with_hand(buffer, address) })
+    guard_value(std::ptr::null_mut(), || unsafe { with_right(buffer, address) })
 }
 
 /// `tombolo_buffer_length`: see `tombolo.h`.
@@ -296,7 +306,7 @@ pub unsafe extern "C" fn tombolo_buffer_memory(buffer: *mut BufferHandle) -> *mu
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_buffer_length(buffer: *const BufferHandle) -> u64 {
     // SAFETY: a live handle, by the contract.
-    ask(0, || unsafe { with_hand(buffer, |hand| of_either!(hand, held => held.len_bytes())) })
+    guard_value(0, || unsafe { with_right(buffer, |hand| of_either!(hand, held => held.len_bytes())) })
 }
 
 /// `tombolo_buffer_number`: see `tombolo.h`.
@@ -306,7 +316,7 @@ pub unsafe extern "C" fn tombolo_buffer_length(buffer: *const BufferHandle) -> u
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_buffer_number(buffer: *const BufferHandle) -> u32 {
     // SAFETY: a live handle, by the contract.
-    ask(0, || unsafe { with_hand(buffer, |hand| of_either!(hand, held => held.number())) })
+    guard_value(0, || unsafe { with_right(buffer, |hand| of_either!(hand, held => held.number())) })
 }
 
 /// `tombolo_buffer_is_shared`: see `tombolo.h`.
@@ -316,7 +326,7 @@ pub unsafe extern "C" fn tombolo_buffer_number(buffer: *const BufferHandle) -> u
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_buffer_is_shared(buffer: *const BufferHandle) -> bool {
     // SAFETY: a live handle, by the contract.
-    ask(false, || unsafe { with_hand(buffer, |hand| Ok(matches!(hand, Hand::Lent(_)))) })
+    guard_value(false, || unsafe { with_right(buffer, |hand| Ok(matches!(hand, BufferRight::Lent(_)))) })
 }
 
 /// `tombolo_buffer_shares`: see `tombolo.h`.
@@ -325,12 +335,12 @@ pub unsafe extern "C" fn tombolo_buffer_is_shared(buffer: *const BufferHandle) -
 /// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_buffer_shares(buffer: *const BufferHandle) -> u32 {
-    let shares = |hand: &mut Hand| match hand {
-        Hand::Lent(shared) => Ok(shared.shares()),
+    let shares = |hand: &mut BufferRight| match hand {
+        BufferRight::Lent(shared) => Ok(shared.shares()),
         _ => Ok(0),
     };
     // SAFETY: a live handle, by the contract.
-    ask(0, || unsafe { with_hand(buffer, shares) })
+    guard_value(0, || unsafe { with_right(buffer, shares) })
 }
 
 /// `tombolo_buffer_read`: see `tombolo.h`.
@@ -348,7 +358,7 @@ pub unsafe extern "C" fn tombolo_buffer_read(
         // SAFETY: `length` bytes of the caller, by the contract.
         let target = unsafe { bytes_mut(target, length, "the target") }?;
         // SAFETY: a live handle, by the contract.
-        unsafe { with_hand(buffer, |hand| of_either!(hand, held => held.read(offset, target)?)) }
+        unsafe { with_right(buffer, |hand| of_either!(hand, held => held.read(offset, target)?)) }
     })
 }
 
@@ -367,7 +377,7 @@ pub unsafe extern "C" fn tombolo_buffer_write(
         // SAFETY: `length` bytes of the caller, by the contract.
         let source = unsafe { bytes(source, length, "the source") }?;
         // SAFETY: a live handle, by the contract.
-        unsafe { with_hand(buffer, |hand| Ok(mine(hand)?.write(offset, source)?)) }
+        unsafe { with_right(buffer, |hand| Ok(owned(hand)?.write(offset, source)?)) }
     })
 }
 
@@ -382,7 +392,7 @@ pub unsafe extern "C" fn tombolo_buffer_set_part(
     length: u64,
 ) -> Status {
     // SAFETY: a live handle, by the contract.
-    guard(|| unsafe { with_hand(buffer, |hand| Ok(mine(hand)?.set_part(offset, length)?)) })
+    guard(|| unsafe { with_right(buffer, |hand| Ok(owned(hand)?.set_part(offset, length)?)) })
 }
 
 /// `tombolo_buffer_reclaim`: see `tombolo.h`.
@@ -391,14 +401,14 @@ pub unsafe extern "C" fn tombolo_buffer_set_part(
 /// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_buffer_reclaim(buffer: *mut BufferHandle) -> Status {
-    let reclaim = |hand: &mut Hand| match std::mem::replace(hand, Hand::Gone) {
-        Hand::Lent(shared) => match shared.reclaim() {
+    let reclaim = |hand: &mut BufferRight| match std::mem::replace(hand, BufferRight::Gone) {
+        BufferRight::Lent(shared) => match shared.reclaim() {
             Ok(buffer) => {
-                *hand = Hand::Mine(buffer);
+                *hand = BufferRight::Owned(buffer);
                 Ok(())
             }
             Err(not_sent) => {
-                *hand = Hand::Lent(not_sent.kept);
+                *hand = BufferRight::Lent(not_sent.kept);
                 Err(not_sent.error.into())
             }
         },
@@ -408,5 +418,5 @@ pub unsafe extern "C" fn tombolo_buffer_reclaim(buffer: *mut BufferHandle) -> St
         }
     };
     // SAFETY: a live handle, by the contract.
-    guard(|| unsafe { with_hand(buffer, reclaim) })
+    guard(|| unsafe { with_right(buffer, reclaim) })
 }

@@ -8,7 +8,9 @@ use tombolo::DomainId;
 use tombolo::region::{Capability, CapabilityId, CapabilityInfo, Extent, RegionInfo, RegionOptions, Rights};
 use tombolo_admin::Machine;
 
-use crate::boundary::{ask, guard, hand_out, present, put, shared, take_back, text};
+use crate::boundary::{
+    check_not_null, deref, from_handle, guard, guard_value, into_handle, text, write_result,
+};
 use crate::domain::DomainHandle;
 use crate::status::{Failure, Status};
 
@@ -39,7 +41,7 @@ impl Part {
 /// `tombolo_region_options`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Making {
+pub struct Options {
     length: u64,
     node: *const c_char,
     huge_page_bytes: u64,
@@ -56,7 +58,7 @@ const COHERENT: u32 = 4;
 /// `tombolo_capability_info`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Held {
+pub struct CapabilityRecord {
     id: u64,
     region: u64,
     holder: u64,
@@ -66,9 +68,9 @@ pub struct Held {
     revoked: u32,
 }
 
-impl Held {
-    fn of(info: &CapabilityInfo) -> Held {
-        Held {
+impl CapabilityRecord {
+    fn of(info: &CapabilityInfo) -> CapabilityRecord {
+        CapabilityRecord {
             id: info.id.0,
             region: info.region.to_bits(),
             holder: info.holder.to_bits(),
@@ -83,7 +85,7 @@ impl Held {
 /// `tombolo_region_info`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Listed {
+pub struct RegionRecord {
     id: u64,
     length: u64,
     maker: u64,
@@ -93,9 +95,9 @@ pub struct Listed {
     mappings: u32,
 }
 
-impl Listed {
-    fn of(info: &RegionInfo) -> Listed {
-        Listed {
+impl RegionRecord {
+    fn of(info: &RegionInfo) -> RegionRecord {
+        RegionRecord {
             id: info.id.to_bits(),
             length: info.length_bytes,
             maker: info.maker.to_bits(),
@@ -110,9 +112,9 @@ impl Listed {
 /// `tombolo_shown`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Seen {
-    capability: Held,
-    region: Listed,
+pub struct ShownCapability {
+    capability: CapabilityRecord,
+    region: RegionRecord,
     foreign_address: u64,
     foreign_pid: i32,
     reserved: u32,
@@ -121,7 +123,7 @@ pub struct Seen {
 /// `tombolo_revoked`.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
-pub struct Gone {
+pub struct RevokedCounts {
     removed: u32,
     killed: u32,
     first_killed: u64,
@@ -141,7 +143,7 @@ fn domain_of(id: u64) -> Result<DomainId, Failure> {
 
 /// # Safety
 /// As documented in `tombolo.h` for `tombolo_region_options`.
-unsafe fn read(options: &Making) -> Result<RegionOptions, Failure> {
+unsafe fn read(options: &Options) -> Result<RegionOptions, Failure> {
     if options.flags & !(IN_WINDOW | ON_NUMA_NODE | COHERENT) != 0 {
         return Err(Failure::invalid("a region was to have flags that this library does not know"));
     }
@@ -170,13 +172,15 @@ unsafe fn read(options: &Making) -> Result<RegionOptions, Failure> {
 /// Returns a capability to C.
 ///
 /// # Safety
-/// Like [`put`].
-pub(crate) unsafe fn give_out(
+/// Like [`write_result`].
+pub(crate) unsafe fn write_capability(
     result: *mut *mut CapabilityHandle,
     capability: Capability,
 ) -> Result<(), Failure> {
     // SAFETY: this function's safety condition.
-    unsafe { put(result, hand_out(CapabilityHandle { capability }), "where to put the capability") }
+    unsafe {
+        write_result(result, into_handle(CapabilityHandle { capability }), "where to put the capability")
+    }
 }
 
 /// `tombolo_create_region`: see `tombolo.h`.
@@ -186,17 +190,17 @@ pub(crate) unsafe fn give_out(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_create_region(
     domain: *const DomainHandle,
-    options: *const Making,
+    options: *const Options,
     result: *mut *mut CapabilityHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the capability")?;
+        check_not_null(result, "where to put the capability")?;
         // SAFETY: a live handle and options, by the contract.
         let (domain, options) =
-            unsafe { (shared(domain, "the domain")?, read(shared(options, "what to make")?)?) };
+            unsafe { (deref(domain, "the domain")?, read(deref(options, "what to make")?)?) };
         let region = domain.domain.create_region(&options)?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { give_out(result, region.into_capability()) }
+        unsafe { write_capability(result, region.into_capability()) }
     })
 }
 
@@ -212,17 +216,17 @@ pub unsafe extern "C" fn tombolo_region_of_file(
     result: *mut *mut CapabilityHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the capability")?;
+        check_not_null(result, "where to put the capability")?;
         if descriptor < 0 {
             return Err(Failure::invalid(format!("{descriptor} is no descriptor")));
         }
         // SAFETY: a live handle, by the contract.
-        let domain = unsafe { shared(domain, "the domain") }?;
+        let domain = unsafe { deref(domain, "the domain") }?;
         // SAFETY: not negative; by the contract it is open and stays open until this function returns.
         let file = unsafe { BorrowedFd::borrow_raw(descriptor) };
         let region = domain.domain.region_of_file(file, length)?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { give_out(result, region.into_capability()) }
+        unsafe { write_capability(result, region.into_capability()) }
     })
 }
 
@@ -238,13 +242,13 @@ pub unsafe extern "C" fn tombolo_register_memory(
     result: *mut *mut CapabilityHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the capability")?;
-        present(address.cast_mut(), "the memory")?;
+        check_not_null(result, "where to put the capability")?;
+        check_not_null(address.cast_mut(), "the memory")?;
         // SAFETY: a live handle, by the contract.
-        let domain = unsafe { shared(domain, "the domain") }?;
+        let domain = unsafe { deref(domain, "the domain") }?;
         let region = domain.domain.register_memory(address.cast(), length)?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { give_out(result, region.into_capability()) }
+        unsafe { write_capability(result, region.into_capability()) }
     })
 }
 
@@ -259,30 +263,30 @@ pub unsafe extern "C" fn tombolo_take_capability(
     result: *mut *mut CapabilityHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the capability")?;
+        check_not_null(result, "where to put the capability")?;
         // SAFETY: a live handle, by the contract.
-        let capability = unsafe { shared(domain, "the domain") }?.domain.capability(CapabilityId(id))?;
+        let capability = unsafe { deref(domain, "the domain") }?.domain.capability(CapabilityId(id))?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { give_out(result, capability) }
+        unsafe { write_capability(result, capability) }
     })
 }
 
 /// Writes an array to the caller's buffer.
 ///
 /// # Safety
-/// `list` is valid for writes of `capacity` elements, or null if that is 0; `count` as for [`put`].
-unsafe fn put_all<T>(all: &[T], list: *mut T, capacity: usize, count: *mut usize) -> Result<(), Failure>
+/// `list` is valid for writes of `capacity` elements, or null if that is 0; `count` as for [`write_result`].
+unsafe fn write_array<T>(all: &[T], list: *mut T, capacity: usize, count: *mut usize) -> Result<(), Failure>
 where
     T: Copy,
 {
     // SAFETY: valid for a write of a number, by this function's safety condition.
-    unsafe { put(count, all.len(), "where to put the number") }?;
+    unsafe { write_result(count, all.len(), "where to put the number") }?;
     if all.len() > capacity {
         let text = format!("there are {}, and room for {capacity}", all.len());
         return Err(Failure::new(Status::BufferTooShort, text));
     }
     if !all.is_empty() {
-        present(list, "where to put the list")?;
+        check_not_null(list, "where to put the list")?;
         // SAFETY: not null, with room for `capacity` elements, of which at most that many are written; both
         // arrays have the same element type.
         unsafe { std::ptr::copy_nonoverlapping(all.as_ptr(), list, all.len()) };
@@ -297,16 +301,16 @@ where
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_capabilities(
     domain: *const DomainHandle,
-    list: *mut Held,
+    list: *mut CapabilityRecord,
     capacity: usize,
     count: *mut usize,
 ) -> Status {
     guard(|| {
         // SAFETY: a live handle, by the contract.
-        let all = unsafe { shared(domain, "the domain") }?.domain.capabilities()?;
-        let all: Vec<Held> = all.iter().map(Held::of).collect();
+        let all = unsafe { deref(domain, "the domain") }?.domain.capabilities()?;
+        let all: Vec<CapabilityRecord> = all.iter().map(CapabilityRecord::of).collect();
         // SAFETY: valid for writes, by the contract.
-        unsafe { put_all(&all, list, capacity, count) }
+        unsafe { write_array(&all, list, capacity, count) }
     })
 }
 
@@ -317,16 +321,16 @@ pub unsafe extern "C" fn tombolo_capabilities(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_regions(
     domain: *const DomainHandle,
-    list: *mut Listed,
+    list: *mut RegionRecord,
     capacity: usize,
     count: *mut usize,
 ) -> Status {
     guard(|| {
         // SAFETY: a live handle, by the contract.
-        let all = Machine::of(&unsafe { shared(domain, "the domain") }?.domain).regions()?;
-        let all: Vec<Listed> = all.iter().map(Listed::of).collect();
+        let all = Machine::of(&unsafe { deref(domain, "the domain") }?.domain).regions()?;
+        let all: Vec<RegionRecord> = all.iter().map(RegionRecord::of).collect();
         // SAFETY: valid for writes, by the contract.
-        unsafe { put_all(&all, list, capacity, count) }
+        unsafe { write_array(&all, list, capacity, count) }
     })
 }
 
@@ -334,9 +338,9 @@ pub unsafe extern "C" fn tombolo_regions(
 ///
 /// # Safety
 /// The pointer is null, or a live handle.
-pub(crate) unsafe fn held<'a>(pointer: *const CapabilityHandle) -> Result<&'a Capability, Failure> {
+pub(crate) unsafe fn capability_of<'a>(pointer: *const CapabilityHandle) -> Result<&'a Capability, Failure> {
     // SAFETY: this function's safety condition; the object is `Sync`.
-    Ok(&unsafe { shared(pointer, "the capability") }?.capability)
+    Ok(&unsafe { deref(pointer, "the capability") }?.capability)
 }
 
 /// `tombolo_capability_id`: see `tombolo.h`.
@@ -346,7 +350,7 @@ pub(crate) unsafe fn held<'a>(pointer: *const CapabilityHandle) -> Result<&'a Ca
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_capability_id(capability: *const CapabilityHandle) -> u64 {
     // SAFETY: a live handle, by the contract.
-    ask(0, || Ok(unsafe { held(capability) }?.id().0))
+    guard_value(0, || Ok(unsafe { capability_of(capability) }?.id().0))
 }
 
 /// `tombolo_capability_region`: see `tombolo.h`.
@@ -356,7 +360,7 @@ pub unsafe extern "C" fn tombolo_capability_id(capability: *const CapabilityHand
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_capability_region(capability: *const CapabilityHandle) -> u64 {
     // SAFETY: a live handle, by the contract.
-    ask(0, || Ok(unsafe { held(capability) }?.region().to_bits()))
+    guard_value(0, || Ok(unsafe { capability_of(capability) }?.region().to_bits()))
 }
 
 /// `tombolo_capability_extent`: see `tombolo.h`.
@@ -366,7 +370,7 @@ pub unsafe extern "C" fn tombolo_capability_region(capability: *const Capability
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_capability_extent(capability: *const CapabilityHandle) -> Part {
     // SAFETY: a live handle, by the contract.
-    ask(Part::default(), || Ok(Part::of(unsafe { held(capability) }?.extent())))
+    guard_value(Part::default(), || Ok(Part::of(unsafe { capability_of(capability) }?.extent())))
 }
 
 /// `tombolo_capability_rights`: see `tombolo.h`.
@@ -376,7 +380,7 @@ pub unsafe extern "C" fn tombolo_capability_extent(capability: *const Capability
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_capability_rights(capability: *const CapabilityHandle) -> u32 {
     // SAFETY: a live handle, by the contract.
-    ask(0, || Ok(unsafe { held(capability) }?.rights().bits().into()))
+    guard_value(0, || Ok(unsafe { capability_of(capability) }?.rights().bits().into()))
 }
 
 /// `tombolo_derive`: see `tombolo.h`.
@@ -391,12 +395,12 @@ pub unsafe extern "C" fn tombolo_derive(
     result: *mut *mut CapabilityHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the capability")?;
+        check_not_null(result, "where to put the capability")?;
         // SAFETY: a live handle and an extent or null, by the contract.
-        let (capability, extent) = unsafe { (held(capability)?, extent.as_ref()) };
+        let (capability, extent) = unsafe { (capability_of(capability)?, extent.as_ref()) };
         let derived = capability.derive(extent.map(|extent| extent.extent()), rights_of(rights)?)?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { give_out(result, derived) }
+        unsafe { write_capability(result, derived) }
     })
 }
 
@@ -413,15 +417,15 @@ pub unsafe extern "C" fn tombolo_grant(
     id: *mut u64,
 ) -> Status {
     guard(|| {
-        present(id, "where to put the id")?;
+        check_not_null(id, "where to put the id")?;
         let (domain, rights) = (domain_of(domain)?, rights_of(rights)?);
         // SAFETY: a live handle and an extent or null, by the contract.
-        let granted = match unsafe { (held(capability)?, extent.as_ref()) } {
+        let granted = match unsafe { (capability_of(capability)?, extent.as_ref()) } {
             (capability, None) => capability.grant(domain, rights)?,
             (capability, Some(extent)) => capability.grant_part(domain, extent.extent(), rights)?,
         };
         // SAFETY: valid for a write of a number, by the contract.
-        unsafe { put(id, granted.id.0, "where to put the id") }
+        unsafe { write_result(id, granted.id.0, "where to put the id") }
     })
 }
 
@@ -433,7 +437,7 @@ pub unsafe extern "C" fn tombolo_grant(
 pub unsafe extern "C" fn tombolo_give(capability: *const CapabilityHandle, domain: u64) -> Status {
     guard(|| {
         // SAFETY: a live handle, by the contract.
-        unsafe { held(capability) }?.give(domain_of(domain)?)?;
+        unsafe { capability_of(capability) }?.give(domain_of(domain)?)?;
         Ok(())
     })
 }
@@ -445,7 +449,7 @@ pub unsafe extern "C" fn tombolo_give(capability: *const CapabilityHandle, domai
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_keep(capability: *const CapabilityHandle) -> u64 {
     // SAFETY: a live handle, by the contract.
-    ask(0, || Ok(unsafe { held(capability) }?.keep().0))
+    guard_value(0, || Ok(unsafe { capability_of(capability) }?.keep().0))
 }
 
 /// `tombolo_show`: see `tombolo.h`.
@@ -453,16 +457,19 @@ pub unsafe extern "C" fn tombolo_keep(capability: *const CapabilityHandle) -> u6
 /// # Safety
 /// As documented in `tombolo.h`.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn tombolo_show(capability: *const CapabilityHandle, result: *mut Seen) -> Status {
+pub unsafe extern "C" fn tombolo_show(
+    capability: *const CapabilityHandle,
+    result: *mut ShownCapability,
+) -> Status {
     guard(|| {
-        present(result, "where to put what is shown")?;
+        check_not_null(result, "where to put what is shown")?;
         // SAFETY: a live handle, by the contract.
-        let shown = unsafe { held(capability) }?.show()?;
+        let shown = unsafe { capability_of(capability) }?.show()?;
         let (foreign_address, foreign_pid) = shown.foreign.map_or((0, 0), |place| (place.address, place.pid));
-        let (capability, region) = (Held::of(&shown.capability), Listed::of(&shown.region));
-        let seen = Seen { capability, region, foreign_address, foreign_pid, reserved: 0 };
+        let (capability, region) = (CapabilityRecord::of(&shown.capability), RegionRecord::of(&shown.region));
+        let seen = ShownCapability { capability, region, foreign_address, foreign_pid, reserved: 0 };
         // SAFETY: valid for writes, by the contract.
-        unsafe { put(result, seen, "where to put what is shown") }
+        unsafe { write_result(result, seen, "where to put what is shown") }
     })
 }
 
@@ -475,19 +482,19 @@ pub unsafe extern "C" fn tombolo_revoke(
     capability: *const CapabilityHandle,
     itself: bool,
     timeout_ns: u64,
-    result: *mut Gone,
+    result: *mut RevokedCounts,
 ) -> Status {
     guard(|| {
         // SAFETY: a live handle, by the contract.
-        let capability = unsafe { held(capability) }?;
+        let capability = unsafe { capability_of(capability) }?;
         let timeout = Duration::from_nanos(timeout_ns);
         let revoked = if itself { capability.revoke_all(timeout)? } else { capability.revoke(timeout)? };
         if !result.is_null() {
             let killed = u32::try_from(revoked.killed.len()).unwrap_or(u32::MAX);
             let first_killed = revoked.killed.first().map_or(0, |domain| domain.to_bits());
-            let gone = Gone { removed: revoked.removed, killed, first_killed };
+            let gone = RevokedCounts { removed: revoked.removed, killed, first_killed };
             // SAFETY: valid for writes, by the contract.
-            unsafe { put(result, gone, "where to put what was revoked") }?;
+            unsafe { write_result(result, gone, "where to put what was revoked") }?;
         }
         Ok(())
     })
@@ -500,7 +507,7 @@ pub unsafe extern "C" fn tombolo_revoke(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_freeze(capability: *const CapabilityHandle) -> Status {
     // SAFETY: a live handle, by the contract.
-    guard(|| Ok(unsafe { held(capability) }?.freeze()?))
+    guard(|| Ok(unsafe { capability_of(capability) }?.freeze()?))
 }
 
 /// `tombolo_seal_to_sole_writer`: see `tombolo.h`.
@@ -510,7 +517,7 @@ pub unsafe extern "C" fn tombolo_freeze(capability: *const CapabilityHandle) -> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_seal_to_sole_writer(capability: *const CapabilityHandle) -> Status {
     // SAFETY: a live handle, by the contract.
-    guard(|| Ok(unsafe { held(capability) }?.seal_to_sole_writer()?))
+    guard(|| Ok(unsafe { capability_of(capability) }?.seal_to_sole_writer()?))
 }
 
 /// `tombolo_capability_drop`: see `tombolo.h`.
@@ -521,7 +528,7 @@ pub unsafe extern "C" fn tombolo_seal_to_sole_writer(capability: *const Capabili
 pub unsafe extern "C" fn tombolo_capability_drop(capability: *mut CapabilityHandle) {
     guard(|| {
         // SAFETY: a handle that is released once, by the contract.
-        drop(unsafe { take_back(capability) });
+        drop(unsafe { from_handle(capability) });
         Ok(())
     });
 }

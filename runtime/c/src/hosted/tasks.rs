@@ -5,16 +5,18 @@ use std::process::ExitCode;
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use tombolo_hubs::{Chosen, HubError, Pending, Selection, Taken};
+use tombolo_hubs::{HubError, Pending, Selected, Selection, Taken};
 use tombolo_tasks::{
     Cancelled, Canceller, Context, Functions, JoinHandle, Signature, TaskError, Tasks, block_on,
 };
 
-use crate::boundary::{Exclusive, bytes, bytes_mut, guard, hand_out, present, put, shared, take_back, text};
+use crate::boundary::{
+    Exclusive, bytes, bytes_mut, check_not_null, deref, from_handle, guard, into_handle, text, write_result,
+};
 use crate::child::{Spawn, program};
 use crate::domain::{self, DomainHandle};
 use crate::hubs::TaskHandle;
-use crate::status::{Failure, Status, last_text, name_of};
+use crate::status::{Failure, Status, last_error_text, name_of};
 
 /// `tombolo_signature`.
 #[derive(Clone, Copy, Debug)]
@@ -28,11 +30,11 @@ pub struct SignatureNames {
 /// `tombolo_result`.
 #[derive(Debug, Default)]
 pub struct ResultHandle {
-    state: Mutex<Given>,
+    state: Mutex<TaskResult>,
 }
 
 #[derive(Debug, Default)]
-struct Given {
+struct TaskResult {
     bytes: Vec<u8>,
     failed: Option<String>,
 }
@@ -78,15 +80,15 @@ pub struct TasksHandle {
 pub struct JoinedHandle {
     /// Separate from the state that one thread waits with, so that another thread can cancel.
     canceller: Canceller,
-    state: Exclusive<Joining>,
+    state: Exclusive<JoinState>,
 }
 
 #[derive(Debug)]
-struct Joining {
+struct JoinState {
     handle: JoinHandle<Vec<u8>>,
     signature: Signature,
     /// Result that was longer than the caller's buffer: the next wait returns it.
-    kept: Option<Vec<u8>>,
+    pending_result: Option<Vec<u8>>,
 }
 
 impl From<TaskError> for Failure {
@@ -114,16 +116,16 @@ impl From<Cancelled> for Failure {
 }
 
 /// Waits for an operation on a hub; in a task, other tasks of its worker run meanwhile.
-pub(crate) fn finish(pending: Pending) -> Result<Taken, Failure> {
-    finish_with(pending, Pending::wait, Pending::wait_async)
+pub(crate) fn wait_for_hub(pending: Pending) -> Result<Taken, Failure> {
+    wait_with(pending, Pending::wait, Pending::wait_async)
 }
 
-/// Waits for a select, like [`finish`].
-pub(crate) fn finish_select(selection: Selection) -> Result<Chosen, Failure> {
-    finish_with(selection, Selection::wait, Selection::wait_async)
+/// Waits for a select, like [`wait_for_hub`].
+pub(crate) fn wait_for_select(selection: Selection) -> Result<Selected, Failure> {
+    wait_with(selection, Selection::wait, Selection::wait_async)
 }
 
-fn finish_with<W, R, F: Future<Output = Result<R, HubError>>>(
+fn wait_with<W, R, F: Future<Output = Result<R, HubError>>>(
     work: W,
     wait: impl FnOnce(W) -> Result<R, HubError>,
     wait_async: impl FnOnce(W) -> F,
@@ -135,7 +137,7 @@ fn finish_with<W, R, F: Future<Output = Result<R, HubError>>>(
 /// The pointer is null, or points to a signature of C strings.
 unsafe fn signature(names: *const SignatureNames) -> Result<Signature, Failure> {
     // SAFETY: null, or a signature, by this function's safety condition.
-    let names = unsafe { shared(names, "the signature") }?;
+    let names = unsafe { deref(names, "the signature") }?;
     // SAFETY: C strings, by this function's safety condition.
     let (name, argument, result) = unsafe {
         (
@@ -154,10 +156,10 @@ unsafe fn signature(names: *const SignatureNames) -> Result<Signature, Failure> 
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_functions_create(result: *mut *mut FunctionsHandle) -> Status {
     guard(|| {
-        present(result, "where to put the functions")?;
-        let functions = hand_out(FunctionsHandle { registered: Exclusive::new(Vec::new()) });
+        check_not_null(result, "where to put the functions")?;
+        let functions = into_handle(FunctionsHandle { registered: Exclusive::new(Vec::new()) });
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, functions, "where to put the functions") }
+        unsafe { write_result(result, functions, "where to put the functions") }
     })
 }
 
@@ -175,7 +177,7 @@ pub unsafe extern "C" fn tombolo_functions_register(
     guard(|| {
         let body = function.ok_or_else(|| Failure::invalid("the function is null"))?;
         // SAFETY: a live handle, and a signature of C strings, by the contract.
-        let (functions, signature) = unsafe { (shared(functions, "the functions")?, signature(names)?) };
+        let (functions, signature) = unsafe { (deref(functions, "the functions")?, signature(names)?) };
         functions.registered.with(|registered| {
             registered.push((signature, Callback { body, data }));
             Ok(())
@@ -195,7 +197,7 @@ pub unsafe extern "C" fn tombolo_functions_run_worker(
     let mut is_worker = false;
     guard(|| {
         // SAFETY: null, or a handle that is released once, by the contract.
-        let registered = unsafe { take_back(functions) }.map(|functions| functions.registered.into_inner());
+        let registered = unsafe { from_handle(functions) }.map(|functions| functions.registered.into_inner());
         let mut functions = Functions::new();
         for (signature, callback) in registered.into_iter().flatten() {
             let run = move |context, argument: Vec<u8>| run(callback, context, &argument);
@@ -225,7 +227,7 @@ fn run(callback: Callback, context: Context, argument: &[u8]) -> Result<Vec<u8>,
     match given.failed {
         None if status == Status::Ok as i32 => Ok(given.bytes),
         Some(text) => Err(text),
-        None => Err(format!("{}: {}", name_of(status).to_string_lossy(), last_text())),
+        None => Err(format!("{}: {}", name_of(status).to_string_lossy(), last_error_text())),
     }
 }
 
@@ -242,7 +244,7 @@ pub unsafe extern "C" fn tombolo_result_set(
     guard(|| {
         // SAFETY: a live handle, and `length` bytes, by the contract.
         let (result, value) =
-            unsafe { (shared(result, "the result")?, bytes(value.cast(), length, "the value")?) };
+            unsafe { (deref(result, "the result")?, bytes(value.cast(), length, "the value")?) };
         result.state.lock().unwrap_or_else(PoisonError::into_inner).bytes = value.to_vec();
         Ok(())
     })
@@ -256,7 +258,7 @@ pub unsafe extern "C" fn tombolo_result_set(
 pub unsafe extern "C" fn tombolo_result_fail(result: *const ResultHandle, why: *const c_char) -> Status {
     guard(|| {
         // SAFETY: a live handle, and a C string, by the contract.
-        let (result, why) = unsafe { (shared(result, "the result")?, text(why, "the text")?) };
+        let (result, why) = unsafe { (deref(result, "the result")?, text(why, "the text")?) };
         result.state.lock().unwrap_or_else(PoisonError::into_inner).failed = Some(why.to_owned());
         Err(Failure::new(Status::TaskFailed, why.to_owned()))
     })
@@ -271,7 +273,7 @@ pub unsafe extern "C" fn tombolo_context_domain(context: *const ContextHandle) -
     let mut domain: *const DomainHandle = std::ptr::null();
     guard(|| {
         // SAFETY: a live handle, by the contract; its mutable state is behind a lock.
-        let context = unsafe { shared(context, "the context") }?;
+        let context = unsafe { deref(context, "the context") }?;
         domain = context.domain.get_or_init(|| domain::of(context.context.domain().clone()));
         Ok(())
     });
@@ -288,11 +290,11 @@ pub unsafe extern "C" fn tombolo_context_hubs(
     result: *mut *mut TaskHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the task")?;
+        check_not_null(result, "where to put the task")?;
         // SAFETY: a live handle, by the contract; its mutable state is behind a lock.
-        let task = unsafe { shared(context, "the context") }?.context.hubs()?.clone();
+        let task = unsafe { deref(context, "the context") }?.context.hubs()?.clone();
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, hand_out(TaskHandle { task }), "where to put the task") }
+        unsafe { write_result(result, into_handle(TaskHandle { task }), "where to put the task") }
     })
 }
 
@@ -314,18 +316,18 @@ pub unsafe extern "C" fn tombolo_tasks_start(
     result: *mut *mut TasksHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the tasks")?;
+        check_not_null(result, "where to put the tasks")?;
         // SAFETY: a live handle and a C string, by the contract.
-        let (domain, on) = unsafe { (shared(domain, "the domain")?, text(on, "the nodes")?) };
+        let (domain, on) = unsafe { (deref(domain, "the domain")?, text(on, "the nodes")?) };
         let tasks = if options.is_null() {
             Tasks::start(&domain.domain, on)?
         } else {
             // SAFETY: not null; what to start, by the contract.
-            let options = unsafe { program(shared(options, "the program")?) }?;
+            let options = unsafe { program(deref(options, "the program")?) }?;
             Tasks::start_program(&domain.domain, &options, on)?
         };
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, hand_out(TasksHandle { tasks }), "where to put the tasks") }
+        unsafe { write_result(result, into_handle(TasksHandle { tasks }), "where to put the tasks") }
     })
 }
 
@@ -337,21 +339,24 @@ pub unsafe extern "C" fn tombolo_tasks_start(
 pub unsafe extern "C" fn tombolo_tasks_end(tasks: *mut TasksHandle) {
     guard(|| {
         // SAFETY: null, or a handle that is released once, by the contract.
-        drop(unsafe { take_back(tasks) });
+        drop(unsafe { from_handle(tasks) });
         Ok(())
     });
 }
 
-fn joined(handle: JoinHandle<Vec<u8>>, signature: Signature) -> *mut JoinedHandle {
+fn new_join_handle(handle: JoinHandle<Vec<u8>>, signature: Signature) -> *mut JoinedHandle {
     let canceller = handle.canceller();
-    hand_out(JoinedHandle { canceller, state: Exclusive::new(Joining { handle, signature, kept: None }) })
+    into_handle(JoinedHandle {
+        canceller,
+        state: Exclusive::new(JoinState { handle, signature, pending_result: None }),
+    })
 }
 
 /// Starts a task on the given node, or on any.
 ///
 /// # Safety
 /// As documented in `tombolo/tasks.h` for the functions that start tasks; `result` is not null.
-unsafe fn begin(
+unsafe fn start_task(
     node: *const c_char,
     names: *const SignatureNames,
     argument: *const c_void,
@@ -366,7 +371,7 @@ unsafe fn begin(
     let node = if node.is_null() { None } else { Some(unsafe { text(node, "the node") }?) };
     let handle = go(node, &signature, argument)?;
     // SAFETY: valid for a write of a pointer, by this function's safety condition.
-    unsafe { put(result, joined(handle, signature), "where to put the task") }
+    unsafe { write_result(result, new_join_handle(handle, signature), "where to put the task") }
 }
 
 /// `tombolo_tasks_go`: see `tombolo/tasks.h`.
@@ -383,15 +388,15 @@ pub unsafe extern "C" fn tombolo_tasks_go(
     result: *mut *mut JoinedHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the task")?;
+        check_not_null(result, "where to put the task")?;
         // SAFETY: a live handle, by the contract.
-        let tasks = unsafe { &shared(tasks, "the tasks")?.tasks };
+        let tasks = unsafe { &deref(tasks, "the tasks")?.tasks };
         let go = |node: Option<&str>, signature: &Signature, argument: &[u8]| match node {
             None => tasks.go_bytes(signature, argument),
             Some(node) => tasks.on(node)?.go_bytes(signature, argument),
         };
         // SAFETY: by the contract.
-        unsafe { begin(node, names, argument, length, result, go) }
+        unsafe { start_task(node, names, argument, length, result, go) }
     })
 }
 
@@ -409,22 +414,22 @@ pub unsafe extern "C" fn tombolo_context_go(
     result: *mut *mut JoinedHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the task")?;
+        check_not_null(result, "where to put the task")?;
         // SAFETY: a live handle, by the contract.
-        let context = unsafe { &shared(context, "the context")?.context };
+        let context = unsafe { &deref(context, "the context")?.context };
         let go = |node: Option<&str>, signature: &Signature, argument: &[u8]| match node {
             None => context.go_bytes(signature, argument),
             Some(node) => context.on(node)?.go_bytes(signature, argument),
         };
         // SAFETY: by the contract.
-        unsafe { begin(node, names, argument, length, result, go) }
+        unsafe { start_task(node, names, argument, length, result, go) }
     })
 }
 
-impl Joining {
+impl JoinState {
     fn wait(&mut self, timeout: Duration) -> Result<Vec<u8>, Failure> {
-        if let Some(kept) = self.kept.take() {
-            return Ok(kept);
+        if let Some(pending_result) = self.pending_result.take() {
+            return Ok(pending_result);
         }
         let ended = if tombolo_tasks::is_task() {
             block_on(self.handle.join_within_async(timeout))??
@@ -455,7 +460,7 @@ pub unsafe extern "C" fn tombolo_join_wait(
         // SAFETY: the caller's buffer with this capacity, by the contract.
         let room = unsafe { bytes_mut(buffer.cast(), capacity, "the buffer") }?;
         // SAFETY: a live handle, by the contract; its mutable state is behind marks and locks.
-        let join = unsafe { shared(join, "the task") }?;
+        let join = unsafe { deref(join, "the task") }?;
         join.state.with(|state| {
             let result = state.wait(Duration::from_nanos(timeout_ns))?;
             if !length.is_null() {
@@ -467,7 +472,7 @@ pub unsafe extern "C" fn tombolo_join_wait(
                     "a result of {} bytes does not fit {capacity}; the next wait has it",
                     result.len()
                 );
-                state.kept = Some(result);
+                state.pending_result = Some(result);
                 return Err(Failure::new(Status::BufferTooShort, text));
             };
             room.copy_from_slice(&result);
@@ -484,7 +489,7 @@ pub unsafe extern "C" fn tombolo_join_wait(
 pub unsafe extern "C" fn tombolo_join_cancel(join: *const JoinedHandle) {
     guard(|| {
         // SAFETY: a live handle, by the contract; its mutable state is behind marks and locks.
-        unsafe { shared(join, "the task") }?.canceller.cancel();
+        unsafe { deref(join, "the task") }?.canceller.cancel();
         Ok(())
     });
 }
@@ -497,7 +502,7 @@ pub unsafe extern "C" fn tombolo_join_cancel(join: *const JoinedHandle) {
 pub unsafe extern "C" fn tombolo_join_drop(join: *mut JoinedHandle) {
     guard(|| {
         // SAFETY: null, or a handle that is released once, by the contract.
-        drop(unsafe { take_back(join) });
+        drop(unsafe { from_handle(join) });
         Ok(())
     });
 }

@@ -6,12 +6,12 @@ use tombolo::bulk::{BulkError, Transfers};
 use tombolo::interface::Handle;
 use tombolo::{Error, NotSent};
 
-use crate::boundary::{guard, hand_out, present, put, shared, take_back};
-use crate::bulk::{How, list, options, put_back, taken};
+use crate::boundary::{check_not_null, deref, from_handle, guard, into_handle, write_result};
+use crate::bulk::{Options, list, options, restore_buffers, take_buffers};
 use crate::channel::{ChannelHandle, with};
 use crate::domain::DomainHandle;
 use crate::passing::Right;
-use crate::pool::{BufferHandle, Hand, PoolHandle, pool_of, with_hand};
+use crate::pool::{BufferHandle, BufferRight, PoolHandle, pool_of, with_right};
 use crate::status::{Failure, Status};
 
 /// `tombolo_transfers`.
@@ -42,16 +42,16 @@ fn refused(error: Error) -> Failure {
 pub unsafe extern "C" fn tombolo_open_bulk(
     domain: *const DomainHandle,
     channel: *mut ChannelHandle,
-    how: *const How,
+    how: *const Options,
     pools: *const *const PoolHandle,
     count: usize,
     timeout_ns: u64,
     result: *mut *mut TransfersHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the transfers")?;
+        check_not_null(result, "where to put the transfers")?;
         // SAFETY: a live handle and options, by the contract.
-        let (domain, how) = unsafe { (shared(domain, "the domain")?, options(how)?) };
+        let (domain, how) = unsafe { (deref(domain, "the domain")?, options(how)?) };
         let handles: &[*const PoolHandle] = match count {
             0 => &[],
             1..=32 if !pools.is_null() => {
@@ -71,7 +71,9 @@ pub unsafe extern "C" fn tombolo_open_bulk(
             with(channel, |end| Ok(end.channel()?.within(timeout).open_bulk(&domain.domain, &how, &pools)?))
         }?;
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, hand_out(TransfersHandle { transfers }), "where to put the transfers") }
+        unsafe {
+            write_result(result, into_handle(TransfersHandle { transfers }), "where to put the transfers")
+        }
     })
 }
 
@@ -83,7 +85,7 @@ pub unsafe extern "C" fn tombolo_open_bulk(
 pub unsafe extern "C" fn tombolo_transfers_drop(transfers: *mut TransfersHandle) {
     guard(|| {
         // SAFETY: a handle that is released once, by the contract.
-        drop(unsafe { take_back(transfers) });
+        drop(unsafe { from_handle(transfers) });
         Ok(())
     });
 }
@@ -101,24 +103,28 @@ pub unsafe extern "C" fn tombolo_move_buffers(
     rights: *mut Right,
 ) -> Status {
     guard(|| {
-        present(rights, "where to put the rights")?;
+        check_not_null(rights, "where to put the rights")?;
         // SAFETY: a live handle, and `count` pointers, by the contract.
-        let (transfers, handles) = unsafe { (shared(transfers, "the transfers")?, list(buffers, count)?) };
+        let (transfers, handles) = unsafe { (deref(transfers, "the transfers")?, list(buffers, count)?) };
         // SAFETY: live handles, by the contract.
-        let all = unsafe { taken(handles) }?;
+        let all = unsafe { take_buffers(handles) }?;
         let moved = transfers.transfers.within(Duration::from_nanos(timeout_ns)).move_all(all);
         let moved = moved.map_err(|not_sent| {
             let NotSent { error, kept } = *not_sent;
             // SAFETY: live handles, by the contract.
-            unsafe { put_back(handles, kept.into_iter().map(Hand::Mine)) };
+            unsafe { restore_buffers(handles, kept.into_iter().map(BufferRight::Owned)) };
             error
         })?;
         for (index, (handle, moved)) in handles.iter().zip(moved).enumerate() {
             // SAFETY: live handles, which are released here, and room for one right per buffer, by the
             // contract.
             unsafe {
-                drop(take_back(*handle));
-                put(rights.add(index), Right { object: moved.object, mark: BUFFER | MOVED }, "a right")?;
+                drop(from_handle(*handle));
+                write_result(
+                    rights.add(index),
+                    Right { object: moved.object, mark: BUFFER | MOVED },
+                    "a right",
+                )?;
             }
         }
         Ok(())
@@ -137,30 +143,32 @@ pub unsafe extern "C" fn tombolo_lend_buffer(
     right: *mut Right,
 ) -> Status {
     guard(|| {
-        present(right, "where to put the right")?;
+        check_not_null(right, "where to put the right")?;
         // SAFETY: a live handle, by the contract.
-        let transfers = &unsafe { shared(transfers, "the transfers") }?.transfers;
-        let lend = |hand: &mut Hand| match std::mem::replace(hand, Hand::Gone) {
-            Hand::Mine(buffer) => match transfers.within(Duration::from_nanos(timeout_ns)).share(buffer) {
-                Ok((lent, shared)) => {
-                    *hand = Hand::Lent(shared);
-                    Ok(lent.object)
+        let transfers = &unsafe { deref(transfers, "the transfers") }?.transfers;
+        let lend = |hand: &mut BufferRight| match std::mem::replace(hand, BufferRight::Gone) {
+            BufferRight::Owned(buffer) => {
+                match transfers.within(Duration::from_nanos(timeout_ns)).share(buffer) {
+                    Ok((lent, shared)) => {
+                        *hand = BufferRight::Lent(shared);
+                        Ok(lent.object)
+                    }
+                    Err(not_sent) => {
+                        let NotSent { error, kept } = *not_sent;
+                        *hand = BufferRight::Owned(kept);
+                        Err(error.into())
+                    }
                 }
-                Err(not_sent) => {
-                    let NotSent { error, kept } = *not_sent;
-                    *hand = Hand::Mine(kept);
-                    Err(error.into())
-                }
-            },
+            }
             other => {
                 *hand = other;
                 Err(Failure::new(Status::BufferState, "the buffer is shared, or not here any more"))
             }
         };
         // SAFETY: a live handle, by the contract.
-        let object = unsafe { with_hand(buffer, lend) }?;
+        let object = unsafe { with_right(buffer, lend) }?;
         // SAFETY: valid for a write of a right, by the contract.
-        unsafe { put(right, Right { object, mark: BUFFER }, "where to put the right") }
+        unsafe { write_result(right, Right { object, mark: BUFFER }, "where to put the right") }
     })
 }
 
@@ -176,20 +184,20 @@ pub unsafe extern "C" fn tombolo_claim(
     result: *mut *mut BufferHandle,
 ) -> Status {
     guard(|| {
-        present(result, "where to put the buffer")?;
+        check_not_null(result, "where to put the buffer")?;
         // SAFETY: a live handle, by the contract.
-        let transfers = &unsafe { shared(transfers, "the transfers") }?.transfers;
+        let transfers = &unsafe { deref(transfers, "the transfers") }?.transfers;
         let (object, timeout) = (right.object, Duration::from_nanos(timeout_ns));
         let claimed = match right.mark {
-            BUFFER => transfers.within(timeout).claim(Handle::<4, false> { object }).map(Hand::Lent),
+            BUFFER => transfers.within(timeout).claim(Handle::<4, false> { object }).map(BufferRight::Lent),
             mark if mark == BUFFER | MOVED => {
-                transfers.within(timeout).claim(Handle::<4, true> { object }).map(Hand::Mine)
+                transfers.within(timeout).claim(Handle::<4, true> { object }).map(BufferRight::Owned)
             }
             _ => return Err(Failure::invalid("it is no buffer")),
         };
-        let buffer = BufferHandle::hand_out(claimed.map_err(refused)?);
+        let buffer = BufferHandle::into_handle(claimed.map_err(refused)?);
         // SAFETY: valid for a write of a pointer, by the contract.
-        unsafe { put(result, buffer, "where to put the buffer") }
+        unsafe { write_result(result, buffer, "where to put the buffer") }
     })
 }
 
@@ -201,6 +209,6 @@ pub unsafe extern "C" fn tombolo_claim(
 pub unsafe extern "C" fn tombolo_transfers_settle(transfers: *const TransfersHandle) -> Status {
     guard(|| {
         // SAFETY: a live handle, by the contract.
-        Ok(unsafe { shared(transfers, "the transfers") }?.transfers.settle()?)
+        Ok(unsafe { deref(transfers, "the transfers") }?.transfers.settle()?)
     })
 }

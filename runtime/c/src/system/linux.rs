@@ -8,22 +8,22 @@ use std::time::Instant;
 use tombolo::bulk::{BulkError, BulkSendError, TableError};
 use tombolo::{Domain, Error};
 
-use crate::status::{Last, Status};
+use crate::status::{LastError, Status};
 
 /// Returns the result of `body`, or an error if it panics.
-pub(crate) fn caught<T>(body: impl FnOnce() -> T) -> Result<T, ()> {
+pub(crate) fn catch_panic<T>(body: impl FnOnce() -> T) -> Result<T, ()> {
     // After a panic, a handle remains usable or fails: no handle has an invariant that the safety of this
     // library depends on.
     catch_unwind(AssertUnwindSafe(body)).map_err(drop)
 }
 
 thread_local! {
-    static LAST: RefCell<Last> = const { RefCell::new(Last::NONE) };
+    static LAST_ERROR: RefCell<LastError> = const { RefCell::new(LastError::NONE) };
 }
 
 /// Accesses the text of this thread's last failure; `None` while the thread is ending.
-pub(crate) fn with_last<T>(body: impl FnOnce(&mut Last) -> T) -> Option<T> {
-    LAST.try_with(|last| body(&mut last.borrow_mut())).ok()
+pub(crate) fn with_last_error<T>(body: impl FnOnce(&mut LastError) -> T) -> Option<T> {
+    LAST_ERROR.try_with(|last| body(&mut last.borrow_mut())).ok()
 }
 
 /// Attaches to the machine.

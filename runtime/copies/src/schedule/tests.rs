@@ -2,8 +2,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn bytes(region: u64, start: u64, length_bytes: u64) -> Bytes {
-    Bytes { region, start, length_bytes }
+fn bytes(region: u64, start: u64, length_bytes: u64) -> ByteRange {
+    ByteRange { region, start, length_bytes }
 }
 
 fn copy(from: u64, to: u64, length_bytes: u64) -> Work {
@@ -14,8 +14,8 @@ fn fenced(work: Work) -> Work {
     Work { fence: true, ..work }
 }
 
-fn ends(schedule: &mut Schedule<()>) -> Vec<(u32, Option<CopyFault>)> {
-    std::iter::from_fn(|| schedule.take_end()).map(|end| (end.descriptor, end.fault)).collect()
+fn completions(schedule: &mut Schedule<()>) -> Vec<(u32, Option<CopyFault>)> {
+    std::iter::from_fn(|| schedule.take_completion()).map(|end| (end.descriptor, end.fault)).collect()
 }
 
 fn take(schedule: &mut Schedule<()>) -> Option<Piece> {
@@ -30,18 +30,18 @@ fn clients_take_turns_by_pieces() {
     let order: Vec<Piece> = std::iter::from_fn(|| take(&mut schedule)).collect();
     let clients: Vec<u64> = order.iter().map(|piece| piece.client).collect();
     assert_eq!(clients, [1, 2, 1, 1]);
-    schedule.ended(&order[1], None);
-    assert_eq!(ends(&mut schedule), [(20, None)]);
+    schedule.piece_ended(&order[1], None);
+    assert_eq!(completions(&mut schedule), [(20, None)]);
     for piece in [order[0], order[3], order[2]] {
-        assert!(schedule.take_end().is_none());
-        schedule.ended(&piece, None);
+        assert!(schedule.take_completion().is_none());
+        schedule.piece_ended(&piece, None);
     }
-    assert_eq!(ends(&mut schedule), [(10, None)]);
+    assert_eq!(completions(&mut schedule), [(10, None)]);
     assert!(!schedule.is_ready() && schedule.queues.is_empty());
 }
 
 #[test]
-fn a_fence_waits_for_all_before_it_and_fails_with_them() {
+fn fence_waits_for_earlier_descriptors_and_fails_with_them() {
     let mut schedule = Schedule::new();
     schedule.add(1, 1, copy(0, 100, 10), ()).unwrap();
     schedule.add(1, 2, copy(20, 200, 10), ()).unwrap();
@@ -51,18 +51,18 @@ fn a_fence_waits_for_all_before_it_and_fails_with_them() {
     schedule.add(1, 4, copy(40, 500, 10), ()).unwrap();
     let (one, two) = (take(&mut schedule).unwrap(), take(&mut schedule).unwrap());
     assert!(take(&mut schedule).is_none(), "behind a fence nothing starts before it");
-    schedule.ended(&two, None);
+    schedule.piece_ended(&two, None);
     assert!(take(&mut schedule).is_none());
-    schedule.ended(&one, Some(CopyFault::FAILED));
+    schedule.piece_ended(&one, Some(CopyFault::FAILED));
     let ended = [(2, None), (1, Some(CopyFault::FAILED)), (3, Some(CopyFault::EARLIER))];
-    assert_eq!(ends(&mut schedule), ended);
+    assert_eq!(completions(&mut schedule), ended);
     let four = take(&mut schedule).unwrap();
-    schedule.ended(&four, None);
-    assert_eq!(ends(&mut schedule), [(4, None)]);
+    schedule.piece_ended(&four, None);
+    assert_eq!(completions(&mut schedule), [(4, None)]);
 }
 
 #[test]
-fn a_fence_of_one_client_neither_waits_for_another_nor_excuses_a_conflict_with_it() {
+fn fence_does_not_affect_other_clients() {
     let mut schedule = Schedule::new();
     schedule.add(1, 1, copy(0, 100, 10), ()).unwrap();
     assert_eq!(schedule.add(2, 1, fenced(copy(100, 200, 10)), ()), Err(CopyFault::IN_USE));
@@ -71,23 +71,23 @@ fn a_fence_of_one_client_neither_waits_for_another_nor_excuses_a_conflict_with_i
 }
 
 #[test]
-fn what_is_cancelled_or_left_stays_until_its_pieces_have_ended() {
+fn cancelled_descriptor_stays_until_its_pieces_end() {
     let mut schedule = Schedule::new();
     schedule.add(1, 1, copy(0, 1 << 40, 2 * PIECE_BYTES), ()).unwrap();
     let piece = take(&mut schedule).unwrap();
     schedule.cancel(1, 1);
-    assert!(ends(&mut schedule).is_empty() && take(&mut schedule).is_none());
+    assert!(completions(&mut schedule).is_empty() && take(&mut schedule).is_none());
     assert_eq!(schedule.add(2, 9, copy(0, 1 << 50, 10), ()), Ok(()), "both read");
     assert_eq!(schedule.add(2, 8, copy(100, 1 << 40, 10), ()), Err(CopyFault::IN_USE));
-    schedule.leave(1);
+    schedule.remove_client(1);
     assert_eq!(schedule.add(2, 8, copy(100, 1 << 40, 10), ()), Err(CopyFault::IN_USE), "it is still written");
-    schedule.ended(&piece, None);
-    assert!(ends(&mut schedule).is_empty(), "no client to tell");
+    schedule.piece_ended(&piece, None);
+    assert!(completions(&mut schedule).is_empty(), "no client to tell");
     assert_eq!(schedule.add(2, 8, copy(100, 1 << 40, 10), ()), Ok(()));
 }
 
 #[test]
-fn a_client_has_so_many_descriptors_and_no_more() {
+fn descriptors_per_client_are_limited() {
     let mut schedule = Schedule::new();
     for number in 0..MAX_DESCRIPTORS as u32 {
         let at = u64::from(number) * 100;
@@ -100,15 +100,15 @@ fn a_client_has_so_many_descriptors_and_no_more() {
 }
 
 #[test]
-fn an_empty_copy_ends_in_its_turn() {
+fn empty_copy_ends_in_order() {
     let mut schedule = Schedule::new();
     schedule.add(1, 1, copy(0, 100, 10), ()).unwrap();
     schedule.add(1, 2, fenced(copy(0, 100, 0)), ()).unwrap();
     schedule.add(1, 3, copy(0, 100, 0), ()).unwrap();
-    assert_eq!(ends(&mut schedule), [(3, None)]);
+    assert_eq!(completions(&mut schedule), [(3, None)]);
     let piece = take(&mut schedule).unwrap();
-    schedule.ended(&piece, None);
-    assert_eq!(ends(&mut schedule), [(1, None), (2, None)]);
+    schedule.piece_ended(&piece, None);
+    assert_eq!(completions(&mut schedule), [(1, None), (2, None)]);
 }
 
 #[derive(Clone, Debug)]
@@ -150,7 +150,7 @@ proptest! {
         let mut open: Vec<(u64, u32)> = Vec::new();
         let mut next = 0u32;
         let close = |schedule: &mut Schedule<Work>, open: &mut Vec<(u64, u32)>| {
-            while let Some(end) = schedule.take_end() {
+            while let Some(end) = schedule.take_completion() {
                 let at = open.iter().position(|it| *it == (end.client, end.descriptor));
                 prop_assert!(at.is_some(), "{end:?} ended twice, or its client has left");
                 open.remove(at.unwrap());
@@ -170,8 +170,8 @@ proptest! {
                     if let Some((piece, work)) = schedule.next() {
                         let work = *work;
                         for other in &running {
-                            let theirs = *schedule.what(other).expect("in progress");
-                            prop_assert!(other.serial == piece.serial || !theirs.conflicts(&work));
+                            let other_work = *schedule.payload(other).expect("in progress");
+                            prop_assert!(other.serial == piece.serial || !other_work.conflicts(&work));
                             let before = other.client == piece.client && other.serial < piece.serial;
                             prop_assert!(!(before && work.fence), "a fenced one started too early");
                         }
@@ -180,12 +180,12 @@ proptest! {
                 }
                 Step::End { which, fails } if !running.is_empty() => {
                     let piece = running.swap_remove(which % running.len());
-                    schedule.ended(&piece, fails.then_some(CopyFault::FAILED));
+                    schedule.piece_ended(&piece, fails.then_some(CopyFault::FAILED));
                 }
                 Step::End { .. } => {}
                 Step::Cancel { client, which } => schedule.cancel(client, which),
                 Step::Leave { client } => {
-                    schedule.leave(client);
+                    schedule.remove_client(client);
                     // Its number is not reused before all of its pieces have ended: a server numbers clients
                     // consecutively.
                     if schedule.queues.contains_key(&client) {
@@ -197,12 +197,12 @@ proptest! {
             close(&mut schedule, &mut open)?;
         }
         let gone: Vec<u64> =
-            schedule.queues.iter().filter(|(_, queue)| queue.gone).map(|(client, _)| *client).collect();
+            schedule.queues.iter().filter(|(_, queue)| queue.removed).map(|(client, _)| *client).collect();
         open.retain(|(client, _)| !gone.contains(client));
         loop {
             running.extend(std::iter::from_fn(|| schedule.next().map(|(piece, _)| piece)));
             let Some(piece) = running.pop() else { break };
-            schedule.ended(&piece, None);
+            schedule.piece_ended(&piece, None);
         }
         close(&mut schedule, &mut open)?;
         prop_assert!(open.is_empty() && schedule.queues.is_empty(), "{open:?}");

@@ -20,7 +20,7 @@ link/host/riscv { from: 'host', to: 'riscv', hops: 1, round_trip_ns: 9000 }
 link/host/board { from: 'host', to: 'board', hops: 1 }
 link/arm0/riscv { from: 'arm0', to: 'riscv', hops: 1, round_trip_ns: 24500 }
 link/arm0/board { from: 'arm0', to: 'board', hops: 2 }";
-    Facts::of(text.lines().chain(more.lines()).map(record))
+    Facts::from_records(text.lines().chain(more.lines()).map(record))
 }
 
 fn chosen(needs: &str) -> Choice {
@@ -44,15 +44,19 @@ fn reason(needs: &str, node: &str) -> String {
 fn nodes_are_ordered_by_their_free_speed() {
     assert_eq!(names(""), ["host", "arm0", "riscv", "board"]);
     assert_eq!(reason("", "arm1"), "it is down");
-    let whys: Vec<String> = chosen("").candidates.into_iter().map(|candidate| candidate.why).collect();
-    assert_eq!(whys[0], "1.5 of its 2 processors are free, and none here is faster");
-    assert_eq!(whys[1], "100 % of its one processor is free; each does 12 % of what the fastest here does");
-    assert!(whys[2].contains("under an emulator on host's processors"), "{whys:?}");
-    assert_eq!(whys[3], "nothing is known of its processors yet");
+    let explanations: Vec<String> =
+        chosen("").candidates.into_iter().map(|candidate| candidate.why).collect();
+    assert_eq!(explanations[0], "1.5 of its 2 processors are free, and none here is faster");
+    assert_eq!(
+        explanations[1],
+        "100 % of its one processor is free; each does 12 % of what the fastest here does"
+    );
+    assert!(explanations[2].contains("under an emulator on host's processors"), "{explanations:?}");
+    assert_eq!(explanations[3], "nothing is known of its processors yet");
 }
 
 #[test]
-fn all_needs_must_hold_and_unknown_values_do_not() {
+fn all_needs_must_be_met_by_known_values() {
     assert_eq!(names("isa=aarch64"), ["arm0", "board"]);
     assert_eq!(names("isa=aarch64,memory>=256M"), ["arm0"]);
     assert_eq!(reason("memory>=256M", "board"), "memory>=256M: it has no known value");
@@ -65,7 +69,7 @@ fn all_needs_must_hold_and_unknown_values_do_not() {
 }
 
 #[test]
-fn near_orders_by_round_trips_and_bounds_are_on_ways() {
+fn near_orders_by_round_trip_and_bounds_apply_to_links() {
     assert_eq!(names("near=arm0"), ["arm0", "riscv", "host", "board"]);
     assert_eq!(names("near=riscv,near=host"), ["host", "riscv", "arm0", "board"]);
     assert_eq!(names("near=arm0,hops<2"), ["arm0", "riscv", "host"]);
@@ -80,7 +84,7 @@ fn near_orders_by_round_trips_and_bounds_are_on_ways() {
 
 /// `tombolo bench link` measured a shorter round trip to arm0 than the monitors did.
 #[test]
-fn what_was_found_of_links_counts_where_it_is_known_of_all_candidates() {
+fn measured_round_trips_are_used_if_known_for_all_candidates() {
     let link = |to: &str, monitors_ns: u32, found: &str| {
         format!("link/m/{to} {{ from: 'm', to: '{to}', hops: 1, round_trip_ns: {monitors_ns}{found} }}")
     };
@@ -94,7 +98,7 @@ fn what_was_found_of_links_counts_where_it_is_known_of_all_candidates() {
             link("near", 50_000, near_found),
             link("far", 9000, ", message_round_trip_ns: 4000"),
         ];
-        let facts = Facts::of(lines.iter().map(|line| record(line)));
+        let facts = Facts::from_records(lines.iter().map(|line| record(line)));
         let choice = choose(&facts, &needs.parse().unwrap(), None).unwrap();
         choice.candidates.into_iter().map(|it| it.node).collect::<Vec<_>>().join(" ")
     };
@@ -105,7 +109,7 @@ fn what_was_found_of_links_counts_where_it_is_known_of_all_candidates() {
 }
 
 #[test]
-fn an_image_runs_where_it_has_a_build() {
+fn image_runs_where_it_has_a_build() {
     let targets = [Target::linux(tombolo::Isa::Aarch64)];
     let choice = choose(&facts(""), &Needs::default(), Some(&targets)).unwrap();
     assert_eq!(choice.candidates.len(), 1);
@@ -114,7 +118,7 @@ fn an_image_runs_where_it_has_a_build() {
 }
 
 #[test]
-fn ranks_take_processors_before_they_share_them() {
+fn ranks_use_free_processors_first() {
     let assign = |needs: &str, count| {
         let mut auto = Auto::new(facts(""), needs.parse().unwrap(), None);
         auto.assign(count).unwrap().join(" ")
@@ -129,7 +133,7 @@ fn ranks_take_processors_before_they_share_them() {
 }
 
 #[test]
-fn busy_processors_count_a_little_so_that_the_faster_comes_first() {
+fn busy_processors_are_ordered_by_speed() {
     let busy = "\
 node/slow { node: 'slow', number: 5, kernel: 'slow', up: true, processors: 1, free_permille: 0, rounds_per_ms: 100 }
 node/fast { node: 'fast', number: 6, kernel: 'fast', up: true, processors: 1, free_permille: 0, rounds_per_ms: 200 }";

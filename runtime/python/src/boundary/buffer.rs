@@ -139,7 +139,7 @@ pub(crate) trait Exporter: PyClass {
     type Parts: 'static;
 
     /// Name of the type as seen by Python.
-    const SHOWN_AS: &'static CStr;
+    const PYTHON_NAME: &'static CStr;
 
     /// Returns a lease for a new view.
     ///
@@ -148,17 +148,17 @@ pub(crate) trait Exporter: PyClass {
     fn lease(slf: &Bound<'_, Self>) -> Result<Lease, Failure>;
 
     /// Slot through which the initial value of an object reaches its type's constructor.
-    fn nursery() -> &'static LocalKey<Cell<Option<Self::Parts>>>;
+    fn initial_value_slot() -> &'static LocalKey<Cell<Option<Self::Parts>>>;
 }
 
 /// Creates an object of the type that Python sees.
-pub(crate) fn made<T: Exporter>(py: Python<'_>, value: T::Parts) -> PyResult<Bound<'_, T>> {
-    let class = py.import("tombolo._native")?.getattr(short(T::SHOWN_AS))?;
-    T::nursery().set(Some(value));
+pub(crate) fn new_object<T: Exporter>(py: Python<'_>, value: T::Parts) -> PyResult<Bound<'_, T>> {
+    let class = py.import("tombolo._native")?.getattr(short_name(T::PYTHON_NAME))?;
+    T::initial_value_slot().set(Some(value));
     Ok(class.call0()?.cast_into()?)
 }
 
-fn short(name: &'static CStr) -> &'static str {
+fn short_name(name: &'static CStr) -> &'static str {
     name.to_str().ok().and_then(|name| name.rsplit('.').next()).unwrap_or_default()
 }
 
@@ -173,7 +173,7 @@ pub(crate) fn buffer_type<T: Exporter>(py: Python<'_>) -> PyResult<(&'static str
         ffi::PyType_Slot { slot: 0, pfunc: ptr::null_mut() },
     ];
     let mut spec = ffi::PyType_Spec {
-        name: T::SHOWN_AS.as_ptr(),
+        name: T::PYTHON_NAME.as_ptr(),
         // The same size as the base.
         basicsize: 0,
         itemsize: 0,
@@ -188,7 +188,7 @@ pub(crate) fn buffer_type<T: Exporter>(py: Python<'_>) -> PyResult<(&'static str
         let made = ffi::PyType_FromSpecWithBases(&raw mut spec, bases.as_ptr());
         Bound::from_owned_ptr_or_err(py, made)
     }?;
-    Ok((short(T::SHOWN_AS), made.cast_into()?))
+    Ok((short_name(T::PYTHON_NAME), made.cast_into()?))
 }
 
 /// State that a view keeps until it is released.

@@ -19,7 +19,7 @@ use pyo3::prelude::*;
 use crate::failure::Failure;
 
 pub(crate) use arrow::{arrow_array, arrow_schema};
-pub(crate) use buffer::{Exporter, Source, buffer_type, made};
+pub(crate) use buffer::{Exporter, Source, buffer_type, new_object};
 pub(crate) use dlpack::dlpack;
 
 /// Duplicates a descriptor, or that of an object that has one.
@@ -43,9 +43,9 @@ pub(crate) fn descriptor(file: &Bound<'_, PyAny>) -> Result<OwnedFd, Failure> {
 
 /// Number of views of some memory.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Lookers(Arc<AtomicUsize>);
+pub(crate) struct ViewCount(Arc<AtomicUsize>);
 
-impl Lookers {
+impl ViewCount {
     /// Returns the current number of views.
     pub(crate) fn count(&self) -> usize {
         self.0.load(Ordering::Acquire)
@@ -54,22 +54,22 @@ impl Lookers {
 
 /// One counted view.
 #[derive(Debug)]
-struct Looker(Lookers);
+struct ViewGuard(ViewCount);
 
-impl Looker {
-    fn new(lookers: &Lookers) -> Looker {
-        lookers.0.fetch_add(1, Ordering::AcqRel);
-        Looker(lookers.clone())
+impl ViewGuard {
+    fn new(view_count: &ViewCount) -> ViewGuard {
+        view_count.0.fetch_add(1, Ordering::AcqRel);
+        ViewGuard(view_count.clone())
     }
 }
 
-impl Clone for Looker {
-    fn clone(&self) -> Looker {
-        Looker::new(&self.0)
+impl Clone for ViewGuard {
+    fn clone(&self) -> ViewGuard {
+        ViewGuard::new(&self.0)
     }
 }
 
-impl Drop for Looker {
+impl Drop for ViewGuard {
     fn drop(&mut self) {
         self.0.0.fetch_sub(1, Ordering::AcqRel);
     }
@@ -127,7 +127,7 @@ impl Item {
 /// Memory that a view refers to.
 #[derive(Debug)]
 pub(crate) struct Lease {
-    _looker: Looker,
+    _view_guard: ViewGuard,
     owner: Py<PyAny>,
     address: usize,
     readonly: bool,
@@ -138,10 +138,10 @@ pub(crate) struct Lease {
 }
 
 impl Lease {
-    /// Creates a lease of bytes from `address` on. They stay in place while `lookers` is not zero and `owner`
-    /// is referenced.
+    /// Creates a lease of bytes from `address` on. They stay in place while `view_count` is not zero and
+    /// `owner` is referenced.
     pub(crate) fn of_bytes(
-        lookers: &Lookers,
+        view_count: &ViewCount,
         owner: Py<PyAny>,
         (address, length_bytes): (*const u8, usize),
         readonly: bool,
@@ -149,7 +149,7 @@ impl Lease {
         // No object is longer than `isize::MAX`.
         let length = isize::try_from(length_bytes).unwrap_or(isize::MAX);
         Lease {
-            _looker: Looker::new(lookers),
+            _view_guard: ViewGuard::new(view_count),
             owner,
             address: address.expose_provenance(),
             readonly,
@@ -160,9 +160,9 @@ impl Lease {
     }
 
     /// Returns a second lease of the same memory.
-    pub(crate) fn again(&self, py: Python<'_>) -> Lease {
+    pub(crate) fn duplicate(&self, py: Python<'_>) -> Lease {
         Lease {
-            _looker: self._looker.clone(),
+            _view_guard: self._view_guard.clone(),
             owner: self.owner.clone_ref(py),
             address: self.address,
             readonly: self.readonly,

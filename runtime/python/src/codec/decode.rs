@@ -11,32 +11,32 @@ use crate::passing::Right;
 
 /// Reason why a value could not be decoded.
 #[derive(Debug)]
-pub(crate) enum Bad {
+pub(crate) enum DecodeError {
     /// The message is malformed.
     Malformed(Malformed),
     /// Python raised an exception, or a class of the program did.
     Raised(PyErr),
 }
 
-impl From<Malformed> for Bad {
-    fn from(malformed: Malformed) -> Bad {
-        Bad::Malformed(malformed)
+impl From<Malformed> for DecodeError {
+    fn from(malformed: Malformed) -> DecodeError {
+        DecodeError::Malformed(malformed)
     }
 }
 
-impl From<PyErr> for Bad {
-    fn from(error: PyErr) -> Bad {
-        Bad::Raised(error)
+impl From<PyErr> for DecodeError {
+    fn from(error: PyErr) -> DecodeError {
+        DecodeError::Raised(error)
     }
 }
 
-impl From<Bad> for Failure {
-    fn from(bad: Bad) -> Failure {
+impl From<DecodeError> for Failure {
+    fn from(bad: DecodeError) -> Failure {
         match bad {
-            Bad::Malformed(malformed) => {
+            DecodeError::Malformed(malformed) => {
                 Failure::new("Malformed", format!("the message was refused: {malformed}"))
             }
-            Bad::Raised(error) => Failure::Raised(error),
+            DecodeError::Raised(error) => Failure::Raised(error),
         }
     }
 }
@@ -54,19 +54,27 @@ impl<'m, 'py> Decoder<'m, 'py> {
     }
 
     /// Decodes the parameters of a message.
-    pub(crate) fn parameters(&mut self, record: &Record, body: View<'_>) -> Result<Bound<'py, PyTuple>, Bad> {
+    pub(crate) fn parameters(
+        &mut self,
+        record: &Record,
+        body: View<'_>,
+    ) -> Result<Bound<'py, PyTuple>, DecodeError> {
         body.spend(&mut self.budget)?;
         self.values(record, body)
     }
 
     /// Decodes the contents of a message to a Python object.
-    pub(crate) fn message(&mut self, record: &Record, body: View<'_>) -> Result<Bound<'py, PyAny>, Bad> {
+    pub(crate) fn message(
+        &mut self,
+        record: &Record,
+        body: View<'_>,
+    ) -> Result<Bound<'py, PyAny>, DecodeError> {
         body.spend(&mut self.budget)?;
         self.record(record, body)
     }
 
     /// Decodes the values of a record, one by one.
-    fn values(&mut self, record: &Record, view: View<'_>) -> Result<Bound<'py, PyTuple>, Bad> {
+    fn values(&mut self, record: &Record, view: View<'_>) -> Result<Bound<'py, PyTuple>, DecodeError> {
         if record.fields.is_empty() {
             return Ok(PyTuple::empty(self.py));
         }
@@ -78,7 +86,7 @@ impl<'m, 'py> Decoder<'m, 'py> {
     }
 
     /// Decodes a record to a Python object.
-    fn record(&mut self, record: &Record, view: View<'_>) -> Result<Bound<'py, PyAny>, Bad> {
+    fn record(&mut self, record: &Record, view: View<'_>) -> Result<Bound<'py, PyAny>, DecodeError> {
         let values = self.values(record, view)?;
         Ok(match &record.class {
             Some(class) => class.bind(self.py).call1(values)?,
@@ -87,10 +95,15 @@ impl<'m, 'py> Decoder<'m, 'py> {
     }
 
     /// Decodes a value at an offset of a record.
-    pub(crate) fn get(&mut self, of: &Type, view: View<'_>, at: u32) -> Result<Bound<'py, PyAny>, Bad> {
+    pub(crate) fn get(
+        &mut self,
+        of: &Type,
+        view: View<'_>,
+        at: u32,
+    ) -> Result<Bound<'py, PyAny>, DecodeError> {
         let py = self.py;
         Ok(match &of.form {
-            Form::Bool => PyBool::new(py, truth(view, at)?).to_owned().into_any(),
+            Form::Bool => PyBool::new(py, read_bool(view, at)?).to_owned().into_any(),
             Form::Int { signed, bits } => {
                 let number = view.bits(at)? << (64 - bits);
                 if *signed {
@@ -121,7 +134,7 @@ impl<'m, 'py> Decoder<'m, 'py> {
                 Right::of_mark(object, found).into_python(py)?
             }
             Form::Optional(inner) => {
-                if truth(view, at)? {
+                if read_bool(view, at)? {
                     self.get(inner, view, at.saturating_add(inner.align))?
                 } else {
                     py.None().into_bound(py)
@@ -156,7 +169,7 @@ impl<'m, 'py> Decoder<'m, 'py> {
         self.bytes.get(start..start + count as usize).ok_or(Malformed::Short)
     }
 
-    fn elements(&mut self, of: &Type, view: View<'_>, count: u32) -> Result<Bound<'py, PyAny>, Bad> {
+    fn elements(&mut self, of: &Type, view: View<'_>, count: u32) -> Result<Bound<'py, PyAny>, DecodeError> {
         let list = PyList::empty(self.py);
         for index in 0..count {
             list.append(self.get(of, view, index.saturating_mul(of.bytes))?)?;
@@ -164,7 +177,7 @@ impl<'m, 'py> Decoder<'m, 'py> {
         Ok(list.into_any())
     }
 
-    fn number(&mut self, number: &Number, view: View<'_>, at: u32) -> Result<Bound<'py, PyAny>, Bad> {
+    fn number(&mut self, number: &Number, view: View<'_>, at: u32) -> Result<Bound<'py, PyAny>, DecodeError> {
         let shift = 64 - number.bits;
         let bits = view.bits(at)? << shift;
         let value = if number.signed { i128::from(bits as i64 >> shift) } else { i128::from(bits >> shift) };
@@ -186,7 +199,7 @@ impl<'m, 'py> Decoder<'m, 'py> {
         Ok(object.into_any())
     }
 
-    fn case(&mut self, union: &Union, view: View<'_>, at: u32) -> Result<Bound<'py, PyAny>, Bad> {
+    fn case(&mut self, union: &Union, view: View<'_>, at: u32) -> Result<Bound<'py, PyAny>, DecodeError> {
         let (ordinal, inside) = view.case(at)?;
         let Some(case) = union.cases.iter().find(|case| case.ordinal == ordinal) else {
             return Ok(union.unknown.bind(self.py).call1((ordinal,))?);
@@ -204,7 +217,7 @@ impl<'m, 'py> Decoder<'m, 'py> {
     }
 }
 
-fn truth(view: View<'_>, at: u32) -> Result<bool, Malformed> {
+fn read_bool(view: View<'_>, at: u32) -> Result<bool, Malformed> {
     match view.bits(at)? as u8 {
         0 => Ok(false),
         1 => Ok(true),

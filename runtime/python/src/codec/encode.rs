@@ -59,7 +59,7 @@ impl Writer {
     }
 
     /// Encodes a message with a single value.
-    pub(crate) fn single(
+    pub(crate) fn single_value(
         &mut self,
         header: Header,
         of: &Type,
@@ -71,7 +71,7 @@ impl Writer {
     }
 
     /// Encodes a message with a number as its body, or without a body.
-    pub(crate) fn bare(&mut self, header: Header, number: Option<u32>) {
+    pub(crate) fn header_only(&mut self, header: Header, number: Option<u32>) {
         let at = self.begin(header, if number.is_some() { 8 } else { 0 });
         if let Some(number) = number {
             self.bits(at, u64::from(number), 4);
@@ -107,7 +107,7 @@ impl Writer {
         if let Some(class) = &record.class
             && !value.is_instance(class.bind(value.py()))?
         {
-            return Err(wrong(label, &record.name, value));
+            return Err(type_error(label, &record.name, value));
         }
         for field in &record.fields {
             let item = value.getattr(&field.name)?;
@@ -119,7 +119,7 @@ impl Writer {
     fn put(&mut self, of: &Type, at: usize, value: &Bound<'_, PyAny>, label: &str) -> Result<(), Failure> {
         match &of.form {
             Form::Bool => {
-                let truth = value.cast::<PyBool>().map_err(|_| wrong(label, "bool", value))?;
+                let truth = value.cast::<PyBool>().map_err(|_| type_error(label, "bool", value))?;
                 self.bits(at, u64::from(truth.is_true()), 1);
             }
             Form::Int { signed, bits } => {
@@ -131,12 +131,12 @@ impl Writer {
                 self.bits(at, bits, of.bytes as usize);
             }
             Form::Text { max } => {
-                let text = value.cast::<PyString>().map_err(|_| wrong(label, "str", value))?;
-                let text = text.to_cow().map_err(|_| no_form(label, "text with lone surrogates"))?;
+                let text = value.cast::<PyString>().map_err(|_| type_error(label, "str", value))?;
+                let text = text.to_cow().map_err(|_| unsupported_form(label, "text with lone surrogates"))?;
                 self.blob(at, text.as_bytes(), *max, label)?;
             }
             Form::Blob { max } => {
-                let bytes = bytes_of(value).map_err(|_| wrong(label, "a bytes-like object", value))?;
+                let bytes = bytes_of(value).map_err(|_| type_error(label, "a bytes-like object", value))?;
                 self.blob(at, &bytes, *max, label)?;
             }
             Form::Number(number) => {
@@ -144,9 +144,13 @@ impl Writer {
                 self.bits(at, bits, of.bytes as usize);
             }
             Form::Right { mark } => {
-                let right: Right = value.extract().map_err(|_| wrong(label, "a tombolo.Right", value))?;
+                let right: Right =
+                    value.extract().map_err(|_| type_error(label, "a tombolo.Right", value))?;
                 if right.mark() != *mark {
-                    return Err(no_form(label, "a right of another kind, or one copied that is to be moved"));
+                    return Err(unsupported_form(
+                        label,
+                        "a right of another kind, or one copied that is to be moved",
+                    ));
                 }
                 self.bits(at, right.object, 8);
                 self.bits(at + 8, *mark, 8);
@@ -169,7 +173,7 @@ impl Writer {
                 let items = items(of, value, label)?;
                 let length = items.len()?;
                 if length != count {
-                    return Err(over(label, length, count, "is"));
+                    return Err(over_limit(label, length, count, "is"));
                 }
                 self.elements(of, at, &items, label)?;
             }
@@ -177,7 +181,7 @@ impl Writer {
                 let items = items(of, value, label)?;
                 let (length, max) = (items.len()?, *max as usize);
                 if length > max {
-                    return Err(over(label, length, max, "allows"));
+                    return Err(over_limit(label, length, max, "allows"));
                 }
                 let start = self.object(of.bytes.saturating_mul(length as u32));
                 self.reference(at, start, length);
@@ -189,7 +193,7 @@ impl Writer {
 
     fn blob(&mut self, at: usize, bytes: &[u8], max: u32, label: &str) -> Result<(), Failure> {
         if bytes.len() > max as usize {
-            return Err(over(label, bytes.len(), max as usize, "allows"));
+            return Err(over_limit(label, bytes.len(), max as usize, "allows"));
         }
         let start = self.object(bytes.len() as u32);
         self.reference(at, start, bytes.len());
@@ -210,9 +214,9 @@ impl Writer {
         let case = union.cases.iter().find(|case| case.class.is(&class));
         let case = case.ok_or_else(|| {
             if class.is(&union.unknown) {
-                return no_form(label, "a case that this side does not know");
+                return unsupported_form(label, "a case that this side does not know");
             }
-            wrong(label, &format!("a case of {}", union.name), value)
+            type_error(label, &format!("a case of {}", union.name), value)
         })?;
         let Some(of) = &case.of else {
             self.bits(at, u64::from(case.ordinal), 8);
@@ -262,9 +266,9 @@ fn items<'py>(of: &Type, value: &Bound<'py, PyAny>, label: &str) -> Result<Bound
         return Ok(value.clone());
     }
     if value.is_instance_of::<PyString>() || value.is_instance_of::<PyBytes>() {
-        return Err(wrong(label, "a sequence", value));
+        return Err(type_error(label, "a sequence", value));
     }
-    let items = value.try_iter().map_err(|_| wrong(label, "a sequence", value))?;
+    let items = value.try_iter().map_err(|_| type_error(label, "a sequence", value))?;
     Ok(items.collect::<PyResult<Vec<_>>>()?.into_pyobject(value.py())?.into_any())
 }
 
@@ -273,7 +277,7 @@ fn integer(value: &Bound<'_, PyAny>, signed: bool, bits: u32, label: &str) -> Re
         if error.is_instance_of::<PyOverflowError>(value.py()) {
             out_of_range(label, value, signed, bits)
         } else {
-            wrong(label, "int", value)
+            type_error(label, "int", value)
         }
     };
     let shift = 64 - bits;
@@ -294,14 +298,14 @@ fn integer(value: &Bound<'_, PyAny>, signed: bool, bits: u32, label: &str) -> Re
 fn float(value: &Bound<'_, PyAny>, bits: u32, label: &str) -> Result<u64, Failure> {
     let number = match value.cast::<PyFloat>() {
         Ok(float) => float.value(),
-        Err(_) => value.extract::<f64>().map_err(|_| wrong(label, "float", value))?,
+        Err(_) => value.extract::<f64>().map_err(|_| type_error(label, "float", value))?,
     };
     if bits == 64 {
         return Ok(number.to_bits());
     }
     let narrow = number as f32;
     if narrow.is_infinite() && number.is_finite() {
-        return Err(no_form(label, &format!("{number}, which is out of the range of 32 bits")));
+        return Err(unsupported_form(label, &format!("{number}, which is out of the range of 32 bits")));
     }
     Ok(u64::from(narrow.to_bits()))
 }
@@ -312,15 +316,15 @@ fn number_bits(number: &Number, value: &Bound<'_, PyAny>, label: &str) -> Result
     if number.has(plain) {
         return Ok(bits);
     }
-    Err(no_form(label, &format!("{plain}, which {} does not have", number.name)))
+    Err(unsupported_form(label, &format!("{plain}, which {} does not have", number.name)))
 }
 
-fn wrong(label: &str, wanted: &str, value: &Bound<'_, PyAny>) -> Failure {
+fn type_error(label: &str, wanted: &str, value: &Bound<'_, PyAny>) -> Failure {
     let given = value.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
     PyTypeError::new_err(format!("`{label}` is {wanted}, not {given}")).into()
 }
 
-fn over(label: &str, count: usize, max: usize, verb: &str) -> Failure {
+fn over_limit(label: &str, count: usize, max: usize, verb: &str) -> Failure {
     let text = format!("`{label}` has {count} elements or bytes; the interface {verb} {max}");
     Failure::new(
         "OverLimit",
@@ -328,12 +332,12 @@ fn over(label: &str, count: usize, max: usize, verb: &str) -> Failure {
     )
 }
 
-fn no_form(label: &str, what: &str) -> Failure {
+fn unsupported_form(label: &str, what: &str) -> Failure {
     Failure::new("OverLimit", format!("`{label}` is {what}: there is no form for it on the wire"))
 }
 
 fn out_of_range(label: &str, value: &Bound<'_, PyAny>, signed: bool, bits: u32) -> Failure {
     let sign = if signed { 'i' } else { 'u' };
     let shown = value.str().map_or_else(|_| "a number".to_owned(), |text| text.to_string());
-    no_form(label, &format!("{shown}, which is out of the range of {sign}{bits}"))
+    unsupported_form(label, &format!("{shown}, which is out of the range of {sign}{bits}"))
 }

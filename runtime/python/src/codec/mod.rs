@@ -10,7 +10,7 @@ use std::sync::Arc;
 use pyo3::prelude::*;
 use pyo3::types::PyType;
 
-pub(crate) use decode::{Bad, Decoder};
+pub(crate) use decode::{DecodeError, Decoder};
 pub(crate) use encode::Writer;
 
 /// Type with its layout on the wire.
@@ -65,7 +65,7 @@ impl Type {
     }
 
     /// Creates a type that is stored out of line.
-    pub(crate) fn apart(form: Form) -> Type {
+    pub(crate) fn out_of_line(form: Form) -> Type {
         Type { form, bytes: 8, align: 8 }
     }
 }

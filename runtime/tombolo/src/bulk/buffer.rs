@@ -5,12 +5,12 @@ use std::sync::Arc;
 use tombolo_base::SharedMemory;
 use tombolo_bulk::table::UPSTREAM;
 use tombolo_bulk::{PoolChannel, TableError, Verb};
-use tombolo_platform::copy::{self, Loop};
+use tombolo_platform::copy::{self, CopyLoop};
 
 use crate::error::Error;
 
 use super::content::Content;
-use super::pool::{Inner, Pool, Return};
+use super::pool::{Inner, PendingReturn, Pool};
 use crate::error::BulkError;
 
 /// Right to a buffer (to read and write, or only to read) and the selected part of it.
@@ -72,7 +72,7 @@ impl Handle {
         let from = self.range(offset_bytes, target.len())?;
         match self.mapped() {
             Some((memory, start)) => {
-                copy::read(Loop::Best, memory, start + from, target).map_err(BulkError::from)?;
+                copy::read(CopyLoop::Best, memory, start + from, target).map_err(BulkError::from)?;
                 self.check()
             }
             None => {
@@ -86,7 +86,7 @@ impl Handle {
         let to = self.range(offset_bytes, source.len())?;
         match self.mapped() {
             Some((memory, start)) => {
-                copy::write(Loop::Best, memory, start + to, source).map_err(BulkError::from)?;
+                copy::write(CopyLoop::Best, memory, start + to, source).map_err(BulkError::from)?;
                 self.check()
             }
             None => {
@@ -157,18 +157,18 @@ impl Drop for Handle {
             (true, Some(link)) if state.table.is_live(link) => Some((Verb::Release, link)),
             (true, _) => {
                 // If it was shared further, the entry is dropped when the last of these shares is released.
-                let _ = state.table.forget(buffer);
+                let _ = state.table.drop_borrowed(buffer);
                 None
             }
             // A buffer that came from the domain that assigned the pool goes back there.
             (false, Some(UPSTREAM)) if state.table.is_live(UPSTREAM) => Some((Verb::Pass, UPSTREAM)),
             (false, _) => {
-                let _ = state.table.put(buffer);
+                let _ = state.table.free(buffer);
                 None
             }
         };
         if let Some((verb, link)) = back {
-            self.pool.return_later(&mut state, Return { verb, buffer, link });
+            self.pool.return_later(&mut state, PendingReturn { verb, buffer, link });
             drop(state);
             self.pool.dropped();
         }

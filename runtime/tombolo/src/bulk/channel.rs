@@ -17,14 +17,14 @@ use crate::nodes::NodeInfo;
 use crate::region::Capability;
 
 use super::arrival::{Arrival, PoolOffer};
-use super::hear::Patience;
+use super::hear::TimeBudget;
 use super::memory;
 use super::options::{BulkOptions, PoolOptions};
 use super::pool::{Inner, Pool};
 use crate::error::BulkError;
 
 /// Timeout for revoking the peer's access when the channel ends.
-const TAKE_BACK: Duration = Duration::from_secs(5);
+const REVOKE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// One end of a channel for bulk data.
 ///
@@ -75,7 +75,7 @@ pub struct BulkChannel {
 pub(super) struct Assignment {
     pub(super) pool: Arc<Inner>,
     pub(super) link: PoolChannel,
-    pub(super) place: PoolIndex,
+    pub(super) pool_index: PoolIndex,
     pub(super) state: State,
     /// Whether the peer may assign it to further channels.
     pub(super) may_forward: bool,
@@ -106,7 +106,7 @@ impl BulkChannel {
     ) -> Result<BulkChannel, Error> {
         let companion = channel.take_companion();
         let trust = terms.trust;
-        if trust.brings_memory() && companion.is_none() && channel.transport() != TransportKind::Shm {
+        if trust.has_own_memory() && companion.is_none() && channel.transport() != TransportKind::Shm {
             return Err(BulkError::NotOneKernel(channel.transport()).into());
         }
         let mut bulk = BulkChannel {
@@ -126,12 +126,12 @@ impl BulkChannel {
             segments: Vec::new(),
             is_lost: false,
         };
-        let mut patience = Patience::of(timeout);
-        bulk.say(&bulk.session.first(), timeout)?;
+        let mut budget = TimeBudget::of(timeout);
+        bulk.send_message(&bulk.session.first_message(), timeout)?;
         while bulk.session.terms().is_none() {
-            bulk.hear(&mut patience)?;
+            bulk.process_message(&mut budget)?;
         }
-        if trust.brings_memory() && bulk.companion.is_none() {
+        if trust.has_own_memory() && bulk.companion.is_none() {
             return Err(BulkError::NotOneKernel(bulk.channel.transport()).into());
         }
         Ok(bulk)
@@ -146,7 +146,7 @@ impl BulkChannel {
     }
 
     /// Sends any message other than a transfer.
-    pub(super) fn say(&mut self, message: &Message<'_>, timeout: Duration) -> Result<(), Error> {
+    pub(super) fn send_message(&mut self, message: &Message<'_>, timeout: Duration) -> Result<(), Error> {
         let mut outbox = std::mem::take(&mut self.outbox);
         let prepared =
             self.session.prepare(message, &mut outbox).map_err(|error| BulkError::from(error).into());
@@ -156,7 +156,7 @@ impl BulkChannel {
         });
         self.outbox = outbox;
         sent?;
-        self.session.sent(message);
+        self.session.record_sent(message);
         Ok(())
     }
 
@@ -184,7 +184,7 @@ impl BulkChannel {
     /// most of the contents.
     #[must_use]
     pub fn copies(&self, pool: &Pool) -> bool {
-        self.position(&pool.inner).is_some_and(|at| self.session.is_copied(self.assigned[at].place))
+        self.position(&pool.inner).is_some_and(|at| self.session.is_copied(self.assigned[at].pool_index))
     }
 
     /// Iterates over the pools on the channel, assigned by either end.
@@ -253,9 +253,9 @@ impl BulkChannel {
     }
 
     fn assign_with(&mut self, pool: &Pool, may_forward: bool, timeout: Duration) -> Result<(), Error> {
-        let mut patience = Patience::of(timeout);
+        let mut budget = TimeBudget::of(timeout);
         self.begin_assign(pool, may_forward, timeout)?;
-        self.finish_assign(pool, &mut patience)
+        self.finish_assign(pool, &mut budget)
     }
 
     /// Offers the pool, unless an offer is already pending.
@@ -273,19 +273,19 @@ impl BulkChannel {
     }
 
     /// Waits for the answer to the offer.
-    pub(super) fn finish_assign(&mut self, pool: &Pool, patience: &mut Patience) -> Result<(), Error> {
+    pub(super) fn finish_assign(&mut self, pool: &Pool, budget: &mut TimeBudget) -> Result<(), Error> {
         loop {
             let at = self.position(&pool.inner).ok_or(BulkError::NotOnChannel)?;
             match self.assigned[at].state {
-                State::Offered => self.hear(patience)?,
+                State::Offered => self.process_message(budget)?,
                 State::Vetoed(veto) => {
-                    let Assignment { may_forward, place, .. } = self.assigned[at];
-                    if veto != Veto::Unreachable || self.session.is_copied(place) {
+                    let Assignment { may_forward, pool_index, .. } = self.assigned[at];
+                    if veto != Veto::Unreachable || self.session.is_copied(pool_index) {
                         self.assigned.swap_remove(at);
                         return Err(BulkError::Vetoed(veto).into());
                     }
                     // The veto stays until the next offer is sent, so an interrupted wait resumes here.
-                    self.offer(pool, may_forward, true, patience.remaining())?;
+                    self.offer(pool, may_forward, true, budget.remaining())?;
                     self.assigned.swap_remove(at);
                 }
                 _ => return Ok(()),
@@ -307,13 +307,13 @@ impl BulkChannel {
         if !inner.may_forward {
             return Err(BulkError::MayNotForward.into());
         }
-        let place = self.session.free_place().map_err(BulkError::from)?;
+        let pool_index = self.session.free_pool_index().map_err(BulkError::from)?;
         let link = inner.lock().table.assign(may_forward).map_err(BulkError::from)?;
-        let offered = self.offer_at(inner, place, may_forward, is_copied, timeout);
+        let offered = self.offer_at(inner, pool_index, may_forward, is_copied, timeout);
         match offered {
             Ok(lent) => {
                 let (pool, state) = (Arc::clone(inner), State::Offered);
-                self.assigned.push(Assignment { pool, link, place, state, may_forward, lent });
+                self.assigned.push(Assignment { pool, link, pool_index, state, may_forward, lent });
                 Ok(())
             }
             Err(error) => {
@@ -326,7 +326,7 @@ impl BulkChannel {
     fn offer_at(
         &mut self,
         pool: &Arc<Inner>,
-        place: PoolIndex,
+        pool_index: PoolIndex,
         may_forward: bool,
         is_copied: bool,
         timeout: Duration,
@@ -336,14 +336,14 @@ impl BulkChannel {
         let lent = mapped.map(|memory| memory.lend(peer, may_forward)).transpose()?;
         let (capability, lent) = lent.unzip();
         let offer = Offer {
-            place,
+            pool_index,
             pool: pool.id,
             layout: pool.layout,
             capability: capability.unwrap_or(0),
             offset_bytes: 0,
             may_forward,
         };
-        self.say(&Message::Assign(offer), timeout)?;
+        self.send_message(&Message::Assign(offer), timeout)?;
         Ok(lent)
     }
 
@@ -355,22 +355,22 @@ impl BulkChannel {
     /// not answer: calling again resumes the wait for its answer.
     pub fn unassign(&mut self, pool: &Pool) -> Result<(), Error> {
         let timeout = self.channel.timeout.take();
-        let mut patience = Patience::of(timeout);
+        let mut budget = TimeBudget::of(timeout);
         self.begin_unassign(pool, timeout)?;
-        self.finish_unassign(pool, &mut patience)
+        self.finish_unassign(pool, &mut budget)
     }
 
     /// Requests removal of the pool, unless a request is already pending.
     pub(super) fn begin_unassign(&mut self, pool: &Pool, timeout: Duration) -> Result<(), Error> {
         self.settle()?;
         let at = self.position(&pool.inner).ok_or(BulkError::NotOnChannel)?;
-        let Assignment { link, place, state, .. } = self.assigned[at];
+        let Assignment { link, pool_index, state, .. } = self.assigned[at];
         if state == State::Leaving {
             return Ok(());
         }
-        pool.inner.lock().table.leave(link).map_err(BulkError::from)?;
-        if let Err(error) = self.say(&Message::Unassign(place), timeout) {
-            pool.inner.lock().table.stay(link);
+        pool.inner.lock().table.start_unassign(link).map_err(BulkError::from)?;
+        if let Err(error) = self.send_message(&Message::Unassign(pool_index), timeout) {
+            pool.inner.lock().table.cancel_unassign(link);
             return Err(error);
         }
         self.assigned[at].state = State::Leaving;
@@ -378,7 +378,7 @@ impl BulkChannel {
     }
 
     /// Waits for the answer to the removal request.
-    pub(super) fn finish_unassign(&mut self, pool: &Pool, patience: &mut Patience) -> Result<(), Error> {
+    pub(super) fn finish_unassign(&mut self, pool: &Pool, budget: &mut TimeBudget) -> Result<(), Error> {
         loop {
             match self.position(&pool.inner).map(|at| (at, self.assigned[at].state)) {
                 None => return Ok(()),
@@ -386,7 +386,7 @@ impl BulkChannel {
                     self.assigned[at].state = State::Assigned;
                     return Err(BulkError::Kept.into());
                 }
-                Some(_) => self.hear(patience)?,
+                Some(_) => self.process_message(budget)?,
             }
         }
     }
@@ -397,7 +397,7 @@ impl BulkChannel {
     /// The error that prevented mapping it, which is also reported to the peer; or the end of the peer.
     pub fn take_pool(&mut self, offer: PoolOffer) -> Result<Pool, Error> {
         let timeout = self.channel.timeout.take();
-        self.take_up(&offer.offer, timeout)
+        self.accept_pool(&offer.offer, timeout)
     }
 
     /// Declines a pool that the peer [offered](Arrival::Offered).
@@ -406,7 +406,7 @@ impl BulkChannel {
     /// The end of the peer.
     pub fn decline_pool(&mut self, offer: PoolOffer) -> Result<(), Error> {
         let timeout = self.channel.timeout.take();
-        self.say(&Message::Vetoed(offer.offer.place, Veto::Declined), timeout)
+        self.send_message(&Message::Vetoed(offer.offer.pool_index, Veto::Declined), timeout)
     }
 
     /// Returns dropped buffers that came over this channel, as far as there is room for the messages.
@@ -420,8 +420,8 @@ impl BulkChannel {
     }
 
     fn give_back_of(&mut self, at: usize) -> Result<(), Error> {
-        let Assignment { pool, link, place, .. } = &self.assigned[at];
-        let (pool, link, place) = (Arc::clone(pool), *link, *place);
+        let Assignment { pool, link, pool_index, .. } = &self.assigned[at];
+        let (pool, link, pool_index) = (Arc::clone(pool), *link, *pool_index);
         let mut state = pool.lock();
         let mut index = 0;
         while let Some(back) = state.returns.get(index).copied() {
@@ -441,7 +441,7 @@ impl BulkChannel {
                     continue;
                 }
             }
-            let segment = Segment { place, buffer: back.buffer, offset_bytes: 0, length_bytes: 0 };
+            let segment = Segment { pool_index, buffer: back.buffer, offset_bytes: 0, length_bytes: 0 };
             let prepared = self.session.prepare_transfer(back.verb, &[segment], &[], &mut self.outbox);
             let sent = match prepared {
                 Ok(()) => self.channel.try_send(&self.outbox),
@@ -451,11 +451,11 @@ impl BulkChannel {
                 Ok(()) => {
                     state.table.commit(back.verb, back.buffer, link);
                     state.returns.swap_remove(index);
-                    self.session.transferred();
+                    self.session.record_transfer_sent();
                 }
                 Err(error) => {
                     state.table.abort(back.buffer);
-                    pool.recount(&state);
+                    pool.update_return_count(&state);
                     let later = matches!(
                         error,
                         Error::WouldBlock | Error::Bulk(BulkError::Send(BulkSendError::NoSuchPool))
@@ -464,7 +464,7 @@ impl BulkChannel {
                 }
             }
         }
-        pool.recount(&state);
+        pool.update_return_count(&state);
         Ok(())
     }
 
@@ -474,13 +474,13 @@ impl BulkChannel {
     /// # Errors
     /// The end of the peer.
     pub fn settle(&mut self) -> Result<(), Error> {
-        while self.hear_one()? {}
+        while self.try_process_message()? {}
         Ok(())
     }
 
     /// Handles the end of the channel and reclaims the buffers that the peer held; `dead` if the peer's
     /// domain died.
-    pub(super) fn lose(&mut self, dead: bool) {
+    pub(super) fn on_channel_end(&mut self, dead: bool) {
         if std::mem::replace(&mut self.is_lost, true) {
             return;
         }
@@ -488,15 +488,15 @@ impl BulkChannel {
             let Assignment { pool, link, lent, .. } = assigned;
             let mut state = pool.lock();
             state.returns.retain(|back| back.link != *link);
-            pool.recount(&state);
-            if !state.table.lose(*link, dead) {
+            pool.update_return_count(&state);
+            if !state.table.mark_lost(*link, dead) {
                 continue;
             }
             drop(state);
             // The buffers are free only once the peer cannot reach them. If the revocation fails, they stay
             // lent.
             let taken = match lent {
-                Some(lent) => memory::take_back(lent, TAKE_BACK),
+                Some(lent) => memory::take_back(lent, REVOKE_TIMEOUT),
                 None => Ok(()),
             };
             if taken.is_ok() {
@@ -510,6 +510,6 @@ impl Drop for BulkChannel {
     fn drop(&mut self) {
         // Last opportunity to return dropped buffers.
         let _ = self.give_back();
-        self.lose(false);
+        self.on_channel_end(false);
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tombolo_platform::OsError;
-use tombolo_platform::sealed::{Fresh, Private, Sealed};
+use tombolo_platform::sealed::{Private, Sealed, Unsealed};
 
 use crate::error::Error;
 
@@ -18,7 +18,7 @@ pub(super) enum Content {
     /// Memory of this buffer alone, mapped by the domains that it was sent to.
     Open(Arc<OpenMemory>),
     /// Memory of this process alone.
-    Fresh(Fresh),
+    Unsealed(Unsealed),
     /// Sealed memory, which no process can write to.
     Sealed(Sealed),
     /// Private copy of sealed memory, created at the first write.
@@ -31,11 +31,11 @@ impl Content {
     /// Returns the bytes, unless other domains map them.
     pub(super) fn bytes(&self) -> Result<&[u8], Error> {
         match self {
-            Content::Fresh(memory) => Ok(memory),
+            Content::Unsealed(memory) => Ok(memory),
             Content::Sealed(memory) => Ok(memory),
             Content::Private(memory) => Ok(memory),
             Content::Pool | Content::Open(_) => Err(BulkError::Mapped.into()),
-            Content::Gone => Err(gone().into()),
+            Content::Gone => Err(memory_lost_error().into()),
         }
     }
 
@@ -47,17 +47,17 @@ impl Content {
             *self = Content::Private(sealed.into_private()?);
         }
         match self {
-            Content::Fresh(memory) => Ok(memory),
+            Content::Unsealed(memory) => Ok(memory),
             Content::Private(memory) => Ok(memory),
             Content::Pool | Content::Open(_) => Err(BulkError::Mapped.into()),
-            Content::Sealed(_) | Content::Gone => Err(gone().into()),
+            Content::Sealed(_) | Content::Gone => Err(memory_lost_error().into()),
         }
     }
 
     /// Seals the memory, so that it can be sent.
     pub(super) fn seal(&mut self) -> Result<(), Error> {
         *self = match std::mem::replace(self, Content::Gone) {
-            Content::Fresh(fresh) => Content::Sealed(fresh.seal()?),
+            Content::Unsealed(fresh) => Content::Sealed(fresh.seal()?),
             Content::Private(private) => Content::Sealed(private.seal()?),
             other => other,
         };
@@ -65,7 +65,7 @@ impl Content {
     }
 }
 
-fn gone() -> OsError {
+fn memory_lost_error() -> OsError {
     OsError::new(
         "use a buffer whose memory was lost when there was none left",
         tombolo_platform::Errno::NOMEM,

@@ -19,7 +19,7 @@ use crate::future::{Attempt, HasChannel, Operation, offload};
 use super::arrival::Arrival;
 use super::buffer::{Buffer, NotSent, Shared};
 use super::channel::BulkChannel;
-use super::hear::Patience;
+use super::hear::TimeBudget;
 use super::options::BulkOptions;
 use super::pool::Pool;
 
@@ -44,9 +44,9 @@ fn unless_blocked<T>(result: Result<T, Error>) -> Option<Result<T, Error>> {
 }
 
 /// Operation that waits for a message from the peer: the blocking operation with a timeout of zero.
-struct Hear<F>(F);
+struct ReceiveOperation<F>(F);
 
-impl<T, F: FnMut(&mut BulkChannel) -> Result<T, Error> + Unpin> Attempt<BulkChannel> for Hear<F> {
+impl<T, F: FnMut(&mut BulkChannel) -> Result<T, Error> + Unpin> Attempt<BulkChannel> for ReceiveOperation<F> {
     type Output = Result<T, Error>;
     const AWAITED: (Interest, Awaited) = (Interest::Read, Awaited::Message);
 
@@ -60,9 +60,9 @@ impl<T, F: FnMut(&mut BulkChannel) -> Result<T, Error> + Unpin> Attempt<BulkChan
 }
 
 /// Operation that waits for room in the channel.
-struct Say<F>(F);
+struct SendOperation<F>(F);
 
-impl<F: FnMut(&mut BulkChannel) -> Result<(), Error> + Unpin> Attempt<BulkChannel> for Say<F> {
+impl<F: FnMut(&mut BulkChannel) -> Result<(), Error> + Unpin> Attempt<BulkChannel> for SendOperation<F> {
     type Output = Result<(), Error>;
     const AWAITED: (Interest, Awaited) = (Interest::Write, Awaited::Room);
 
@@ -121,7 +121,7 @@ impl BulkChannel {
         &'a mut self,
         metadata: &'a mut Vec<u8>,
     ) -> impl Future<Output = Result<Arrival, Error>> + Send + 'a {
-        self.operation(Hear(|bulk: &mut BulkChannel| bulk.within(Duration::ZERO).recv(metadata)))
+        self.operation(ReceiveOperation(|bulk: &mut BulkChannel| bulk.within(Duration::ZERO).recv(metadata)))
     }
 
     /// Async [`recv_moved`](Self::recv_moved). Dropping the future loses no buffer.
@@ -132,7 +132,9 @@ impl BulkChannel {
         &'a mut self,
         metadata: &'a mut Vec<u8>,
     ) -> impl Future<Output = Result<Buffer, Error>> + Send + 'a {
-        self.operation(Hear(|bulk: &mut BulkChannel| bulk.within(Duration::ZERO).recv_moved(metadata)))
+        self.operation(ReceiveOperation(|bulk: &mut BulkChannel| {
+            bulk.within(Duration::ZERO).recv_moved(metadata)
+        }))
     }
 
     /// Async [`recv_shared`](Self::recv_shared). Dropping the future loses no buffer.
@@ -143,7 +145,9 @@ impl BulkChannel {
         &'a mut self,
         metadata: &'a mut Vec<u8>,
     ) -> impl Future<Output = Result<Shared, Error>> + Send + 'a {
-        self.operation(Hear(|bulk: &mut BulkChannel| bulk.within(Duration::ZERO).recv_shared(metadata)))
+        self.operation(ReceiveOperation(|bulk: &mut BulkChannel| {
+            bulk.within(Duration::ZERO).recv_shared(metadata)
+        }))
     }
 
     /// Async version of [`recv_pool`](Self::recv_pool).
@@ -151,7 +155,7 @@ impl BulkChannel {
     /// # Errors
     /// Same as [`recv_pool`](Self::recv_pool).
     pub fn recv_pool_async(&mut self) -> impl Future<Output = Result<Pool, Error>> + Send + '_ {
-        self.operation(Hear(|bulk: &mut BulkChannel| bulk.within(Duration::ZERO).recv_pool()))
+        self.operation(ReceiveOperation(|bulk: &mut BulkChannel| bulk.within(Duration::ZERO).recv_pool()))
     }
 
     /// Async version of [`take`](Self::take).
@@ -162,7 +166,7 @@ impl BulkChannel {
         &'a mut self,
         pool: &'a Pool,
     ) -> impl Future<Output = Result<Buffer, Error>> + Send + 'a {
-        self.operation(Hear(|bulk: &mut BulkChannel| bulk.within(Duration::ZERO).take(pool)))
+        self.operation(ReceiveOperation(|bulk: &mut BulkChannel| bulk.within(Duration::ZERO).take(pool)))
     }
 
     /// Async [`assign`](Self::assign). If the future is dropped, assigning again resumes the wait for the
@@ -177,10 +181,12 @@ impl BulkChannel {
         let timeout = self.channel.timeout.take();
         async move {
             let deadline = Deadline::after(timeout);
-            let request = Say(|bulk: &mut BulkChannel| bulk.begin_assign(pool, true, Duration::ZERO));
+            let request =
+                SendOperation(|bulk: &mut BulkChannel| bulk.begin_assign(pool, true, Duration::ZERO));
             Operation::new(self, timeout, request).await?;
-            let finish = |bulk: &mut BulkChannel| bulk.finish_assign(pool, &mut Patience::of(Duration::ZERO));
-            Operation::new(self, deadline.remaining(), Hear(finish)).await
+            let finish =
+                |bulk: &mut BulkChannel| bulk.finish_assign(pool, &mut TimeBudget::of(Duration::ZERO));
+            Operation::new(self, deadline.remaining(), ReceiveOperation(finish)).await
         }
     }
 
@@ -196,11 +202,11 @@ impl BulkChannel {
         let timeout = self.channel.timeout.take();
         async move {
             let deadline = Deadline::after(timeout);
-            let request = Say(|bulk: &mut BulkChannel| bulk.begin_unassign(pool, Duration::ZERO));
+            let request = SendOperation(|bulk: &mut BulkChannel| bulk.begin_unassign(pool, Duration::ZERO));
             Operation::new(self, timeout, request).await?;
             let finish =
-                |bulk: &mut BulkChannel| bulk.finish_unassign(pool, &mut Patience::of(Duration::ZERO));
-            Operation::new(self, deadline.remaining(), Hear(finish)).await
+                |bulk: &mut BulkChannel| bulk.finish_unassign(pool, &mut TimeBudget::of(Duration::ZERO));
+            Operation::new(self, deadline.remaining(), ReceiveOperation(finish)).await
         }
     }
 

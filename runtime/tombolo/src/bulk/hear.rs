@@ -18,24 +18,24 @@ use super::pool::{Inner, Pool};
 
 impl BulkChannel {
     /// Receives one message and queues what arrives with it.
-    pub(super) fn hear(&mut self, patience: &mut Patience) -> Result<(), Error> {
+    pub(super) fn process_message(&mut self, budget: &mut TimeBudget) -> Result<(), Error> {
         let mut metadata = Vec::new();
-        if let Some(arrival) = self.hear_into(&mut metadata, patience)? {
+        if let Some(arrival) = self.receive_arrival(&mut metadata, budget)? {
             self.arrived.push_back((self.session.last_received(), arrival, metadata));
         }
         Ok(())
     }
 
     /// Receives one message if there is one, and queues what arrives with it. Returns whether there was one.
-    pub(super) fn hear_one(&mut self) -> Result<bool, Error> {
-        match self.found_out_of_line(Duration::ZERO)? {
-            Found::Nothing => Ok(false),
-            found => self.keep(found).map(|()| true),
+    pub(super) fn try_process_message(&mut self) -> Result<bool, Error> {
+        match self.poll_message_out_of_line(Duration::ZERO)? {
+            Polled::Nothing => Ok(false),
+            found => self.handle_and_queue(found).map(|()| true),
         }
     }
 
     /// Returns the buffer if the next message transfers one by `verb`. Any other message is handled as in
-    /// [`hear`](Self::hear).
+    /// [`process_message`](Self::process_message).
     #[inline(always)]
     pub(super) fn expect(
         &mut self,
@@ -46,60 +46,62 @@ impl BulkChannel {
         if !self.arrived.is_empty() {
             return Ok(None);
         }
-        match self.found(timeout)? {
-            Found::Nothing => Ok(None),
-            Found::Piece(said, segment) if said == verb => {
+        match self.poll_message(timeout)? {
+            Polled::Nothing => Ok(None),
+            Polled::Piece(received, segment) if received == verb => {
                 metadata.clear();
                 self.receive_right(verb, segment)
             }
-            found => self.keep(found).map(|()| None),
+            found => self.handle_and_queue(found).map(|()| None),
         }
     }
 
     /// Returns a buffer of `pool` if the next message gives one back, as if it had been taken from the pool.
     /// Any other message is handled and its arrival queued.
     #[inline(always)]
-    pub(super) fn expect_back(&mut self, pool: &Pool, timeout: Duration) -> Result<Option<Handle>, Error> {
-        match self.found(timeout)? {
-            Found::Nothing => Ok(None),
-            Found::Piece(verb, segment) if !verb.brings_content() && pool.trust() == Trust::Full => {
+    pub(super) fn expect_return(&mut self, pool: &Pool, timeout: Duration) -> Result<Option<Handle>, Error> {
+        match self.poll_message(timeout)? {
+            Polled::Nothing => Ok(None),
+            Polled::Piece(verb, segment) if !verb.carries_content() && pool.trust() == Trust::Full => {
                 self.receive_back(verb, segment, Some(pool))
             }
-            found => self.keep(found).map(|()| None),
+            found => self.handle_and_queue(found).map(|()| None),
         }
     }
 
     /// Receives one message and handles it. Returns the arrival that the program has to know about, if any.
-    pub(super) fn hear_into(
+    pub(super) fn receive_arrival(
         &mut self,
         metadata: &mut Vec<u8>,
-        patience: &mut Patience,
+        budget: &mut TimeBudget,
     ) -> Result<Option<Arrival>, Error> {
-        match self.found_out_of_line(patience.timeout)? {
-            Found::Nothing if patience.timeout.is_zero() => Err(Error::WouldBlock),
-            Found::Nothing => {
-                let received = self.channel.within(patience.remaining()).recv_into(&mut self.inbox);
-                received.map_err(|error| self.noted(patience.told(error)))?;
-                self.act(Found::Message, metadata)
+        match self.poll_message_out_of_line(budget.timeout)? {
+            Polled::Nothing if budget.timeout.is_zero() => Err(Error::WouldBlock),
+            Polled::Nothing => {
+                let received = self.channel.within(budget.remaining()).recv_into(&mut self.inbox);
+                received.map_err(|error| self.handle_channel_error(budget.with_total_timeout(error)))?;
+                self.handle_message(Polled::Message, metadata)
             }
-            found => self.act(found, metadata),
+            found => self.handle_message(found, metadata),
         }
     }
 
     /// Handles a message that was found, and queues what arrives with it.
-    fn keep(&mut self, found: Found) -> Result<(), Error> {
+    fn handle_and_queue(&mut self, found: Polled) -> Result<(), Error> {
         let mut metadata = Vec::new();
-        if let Some(arrival) = self.act(found, &mut metadata)? {
+        if let Some(arrival) = self.handle_message(found, &mut metadata)? {
             self.arrived.push_back((self.session.last_received(), arrival, metadata));
         }
         Ok(())
     }
 
-    fn act(&mut self, found: Found, metadata: &mut Vec<u8>) -> Result<Option<Arrival>, Error> {
+    fn handle_message(&mut self, found: Polled, metadata: &mut Vec<u8>) -> Result<Option<Arrival>, Error> {
         let (verb, segment) = match found {
-            Found::Nothing => return Ok(None),
-            Found::Message => return self.obey(metadata).map_err(|error| self.noted(error)),
-            Found::Piece(verb, segment) => (verb, segment),
+            Polled::Nothing => return Ok(None),
+            Polled::Message => {
+                return self.handle_inbox(metadata).map_err(|error| self.handle_channel_error(error));
+            }
+            Polled::Piece(verb, segment) => (verb, segment),
         };
         metadata.clear();
         Ok(match verb {
@@ -118,26 +120,26 @@ impl BulkChannel {
     /// Returns dropped buffers, then polls for a message: at most for `timeout`, and only as long as polling
     /// needs no system call.
     #[inline(always)]
-    fn found(&mut self, timeout: Duration) -> Result<Found, Error> {
+    fn poll_message(&mut self, timeout: Duration) -> Result<Polled, Error> {
         // No combinators: their closures are not inlined, and a segment that is returned through memory in
         // one width and read back in another stalls on store forwarding.
         if let Err(error) = self.give_back() {
-            return Err(self.noted(error));
+            return Err(self.handle_channel_error(error));
         }
-        match self.look(timeout) {
+        match self.poll_channel(timeout) {
             Ok(found) => Ok(found),
-            Err(error) => Err(self.noted(error)),
+            Err(error) => Err(self.handle_channel_error(error)),
         }
     }
 
-    /// Like [`found`](Self::found), for callers outside the fast path.
+    /// Like [`poll_message`](Self::poll_message), for callers outside the fast path.
     #[inline(never)]
-    fn found_out_of_line(&mut self, timeout: Duration) -> Result<Found, Error> {
-        self.found(timeout)
+    fn poll_message_out_of_line(&mut self, timeout: Duration) -> Result<Polled, Error> {
+        self.poll_message(timeout)
     }
 
     #[inline(always)]
-    fn look(&mut self, timeout: Duration) -> Result<Found, Error> {
+    fn poll_channel(&mut self, timeout: Duration) -> Result<Polled, Error> {
         let BulkChannel { channel, inbox, .. } = self;
         let mut words = [0; PIECE_WORDS];
         let found = channel.glance(timeout, |message| {
@@ -150,15 +152,15 @@ impl BulkChannel {
             false
         });
         match found {
-            Ok(None) => Ok(Found::Nothing),
-            Ok(Some(false)) => Ok(Found::Message),
+            Ok(None) => Ok(Polled::Nothing),
+            Ok(Some(false)) => Ok(Polled::Message),
             Err(error) => Err(self.channel.refused(error, 0)),
             Ok(Some(true)) => match self.session.receive_piece(words) {
-                Some((verb, segment)) => Ok(Found::Piece(verb, segment)),
+                Some((verb, segment)) => Ok(Polled::Piece(verb, segment)),
                 None => {
                     self.inbox.clear();
                     self.inbox.extend(words.iter().flat_map(|word| word.to_le_bytes()));
-                    Ok(Found::Message)
+                    Ok(Polled::Message)
                 }
             },
         }
@@ -166,19 +168,19 @@ impl BulkChannel {
 
     /// Handles the end of the channel if the error reports one, and returns the error.
     #[cold]
-    fn noted(&mut self, error: Error) -> Error {
+    fn handle_channel_error(&mut self, error: Error) -> Error {
         match error {
-            Error::PeerDied { .. } | Error::RelayDied { .. } => self.lose(true),
-            Error::Closed { .. } | Error::Violation { .. } => self.lose(false),
+            Error::PeerDied { .. } | Error::RelayDied { .. } => self.on_channel_end(true),
+            Error::Closed { .. } | Error::Violation { .. } => self.on_channel_end(false),
             _ => {}
         }
         error
     }
 
     #[cold]
-    fn broken(&mut self, what: String) -> Error {
+    fn protocol_violation(&mut self, what: String) -> Error {
         let error = self.violation(what);
-        self.noted(error)
+        self.handle_channel_error(error)
     }
 
     /// Takes the right to one mapped buffer with its contents. Returns `None` if the pool was revoked
@@ -204,7 +206,7 @@ impl BulkChannel {
     ) -> Result<Option<Handle>, Error> {
         let taken = self.receive_piece(verb, segment, |pool, _, table| {
             wanted.filter(|wanted| Arc::ptr_eq(pool, &wanted.inner))?;
-            let buffer = table.take()?;
+            let buffer = table.allocate()?;
             Some(Handle::whole(Arc::clone(pool), buffer, Content::Pool))
         });
         taken.map(Option::flatten)
@@ -217,9 +219,11 @@ impl BulkChannel {
         segment: Segment,
         then: impl FnOnce(&Arc<Inner>, PoolChannel, &mut Table) -> R,
     ) -> Result<Option<R>, Error> {
-        let assigned = self.assigned.iter().find(|assigned| assigned.place == segment.place);
+        let assigned = self.assigned.iter().find(|assigned| assigned.pool_index == segment.pool_index);
         let Some(Assignment { pool, link, .. }) = assigned else {
-            return Err(self.broken("something was said of a pool that is not on the channel".into()));
+            return Err(
+                self.protocol_violation("something was said of a pool that is not on the channel".into())
+            );
         };
         let mut state = pool.lock();
         if state.table.is_revoked() {
@@ -233,7 +237,7 @@ impl BulkChannel {
             }
             Err(error) => {
                 drop(state);
-                Err(self.broken(format!("{verb}: {error}")))
+                Err(self.protocol_violation(format!("{verb}: {error}")))
             }
         }
     }
@@ -241,14 +245,14 @@ impl BulkChannel {
 
 /// Time budget for an operation of several waits. The clock is read only at the first actual wait.
 #[derive(Debug)]
-pub(super) struct Patience {
+pub(super) struct TimeBudget {
     timeout: Duration,
     deadline: Option<Deadline>,
 }
 
-impl Patience {
-    pub(super) fn of(timeout: Duration) -> Patience {
-        Patience { timeout, deadline: None }
+impl TimeBudget {
+    pub(super) fn of(timeout: Duration) -> TimeBudget {
+        TimeBudget { timeout, deadline: None }
     }
 
     pub(super) fn remaining(&mut self) -> Duration {
@@ -257,7 +261,7 @@ impl Patience {
     }
 
     /// Reports the timeout of the whole operation, not the shorter one of its last wait.
-    pub(super) fn told(&self, error: Error) -> Error {
+    pub(super) fn with_total_timeout(&self, error: Error) -> Error {
         match error {
             Error::TimedOut { what, .. } => Error::TimedOut { what, timeout: self.timeout },
             error => error,
@@ -266,7 +270,7 @@ impl Patience {
 }
 
 /// Result of polling the channel.
-enum Found {
+enum Polled {
     /// One piece without metadata, which nearly all transfers are.
     Piece(Verb, Segment),
     /// Another message, stored in the inbox.

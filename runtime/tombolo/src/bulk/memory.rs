@@ -42,7 +42,7 @@ impl PoolMemory {
     }
 
     /// Creates memory of this domain alone, for a pool whose contents are copied.
-    pub(super) fn of_copies(domain: &Domain, layout: Layout) -> Result<Self, Error> {
+    pub(super) fn create_for_copies(domain: &Domain, layout: Layout) -> Result<Self, Error> {
         Self::map(domain.create_region(&RegionOptions::new(layout.pool_bytes()))?.into_capability(), layout)
     }
 
@@ -60,8 +60,8 @@ impl PoolMemory {
     }
 
     /// Takes up and maps the memory of a pool that a peer offers; the peer must have granted the capability.
-    pub(super) fn take_up(domain: &Domain, peer: DomainId, offer: &Offer) -> Result<Self, Error> {
-        let capability = domain.take_up(CapabilityId(offer.capability), peer.into(), false)?;
+    pub(super) fn map_offered(domain: &Domain, peer: DomainId, offer: &Offer) -> Result<Self, Error> {
+        let capability = domain.accept_capability(CapabilityId(offer.capability), peer.into(), false)?;
         Self::map(capability, offer.layout)
     }
 
@@ -102,7 +102,7 @@ pub(super) fn take_back(lent: &Capability, timeout: Duration) -> Result<(), Erro
 }
 
 /// Returns the reason for refusing an offered pool, as sent to the peer.
-pub(super) fn veto_of(error: &Error) -> Veto {
+pub(super) fn veto_reason(error: &Error) -> Veto {
     match error {
         Error::Monitor(Fault::Capability { fault: CapabilityFault::NotReachable { .. } }) => {
             Veto::Unreachable

@@ -18,7 +18,7 @@ pub(super) struct OpenMemory {
 
 /// Memory of a pool's buffers, as far as this domain has mapped it.
 #[derive(Debug, Default)]
-pub(super) struct OpenMemories {
+pub(super) struct OpenMemoryList {
     of: Vec<Option<Arc<OpenMemory>>>,
 }
 
@@ -37,10 +37,10 @@ impl OpenMemory {
     }
 }
 
-impl OpenMemories {
+impl OpenMemoryList {
     /// Creates the table for `count` buffers, with no memory mapped yet.
-    pub(super) fn new(count: u32) -> OpenMemories {
-        OpenMemories { of: vec![None; count as usize] }
+    pub(super) fn new(count: u32) -> OpenMemoryList {
+        OpenMemoryList { of: vec![None; count as usize] }
     }
 
     /// Number of buffers whose memory this domain has mapped.
@@ -49,20 +49,20 @@ impl OpenMemories {
         self.of.iter().flatten().count()
     }
 
-    fn place(&mut self, buffer: u32) -> Result<&mut Option<Arc<OpenMemory>>, OsError> {
-        let place = self.of.get_mut(buffer as usize);
-        place.ok_or(OsError::new("find a buffer of a pool with half trust", Errno::INVAL))
+    fn pool_index(&mut self, buffer: u32) -> Result<&mut Option<Arc<OpenMemory>>, OsError> {
+        let pool_index = self.of.get_mut(buffer as usize);
+        pool_index.ok_or(OsError::new("find a buffer of a pool with half trust", Errno::INVAL))
     }
 
     /// Returns the memory of a buffer, creating it at the first use.
     pub(super) fn take(&mut self, buffer: u32, length_bytes: usize) -> Result<Arc<OpenMemory>, OsError> {
-        let place = self.place(buffer)?;
-        if let Some(known) = place {
+        let pool_index = self.pool_index(buffer)?;
+        if let Some(known) = pool_index {
             return Ok(Arc::clone(known));
         }
         let file = create_sealed("tombolo-open-buffer", length_bytes as u64)?;
         let made = Arc::new(OpenMemory::of_file(file, length_bytes)?);
-        *place = Some(Arc::clone(&made));
+        *pool_index = Some(Arc::clone(&made));
         Ok(made)
     }
 
@@ -73,15 +73,15 @@ impl OpenMemories {
         file: OwnedFd,
         length_bytes: usize,
     ) -> Result<Arc<OpenMemory>, OsError> {
-        let place = self.place(buffer)?;
-        if let Some(known) = place
+        let pool_index = self.pool_index(buffer)?;
+        if let Some(known) = pool_index
             && known.id == file_id(&file)?
         {
             return Ok(Arc::clone(known));
         }
         check_sealed(&file, length_bytes as u64)?;
         let came = Arc::new(OpenMemory::of_file(file, length_bytes)?);
-        *place = Some(Arc::clone(&came));
+        *pool_index = Some(Arc::clone(&came));
         Ok(came)
     }
 }

@@ -86,7 +86,7 @@ impl BulkOptions {
     /// # Errors
     /// Same as [`Domain::export`].
     pub fn export(&self, domain: &Domain, name: &str) -> Result<Listener<BulkChannel>, Error> {
-        domain.listen_as(name, self.underneath(), self.clone())
+        domain.export_name(name, self.underneath(), self.clone())
     }
 
     /// Like [`Domain::connect_bulk`], with these options.

@@ -10,7 +10,7 @@ use tombolo_base::{DomainId, SharedMemory};
 use tombolo_bulk::table::UPSTREAM;
 use tombolo_bulk::wire::{Offer, PoolId};
 use tombolo_bulk::{Counts, Layout, PoolChannel, Table, TableError, Trust, Verb};
-use tombolo_platform::sealed::Fresh;
+use tombolo_platform::sealed::Unsealed;
 use tombolo_platform::{Errno, OsError};
 
 use crate::domain::Domain;
@@ -20,16 +20,16 @@ use crate::region::Capability;
 use super::buffer::{Buffer, Handle};
 use super::content::Content;
 use super::memory::PoolMemory;
-use super::open::OpenMemories;
+use super::open::OpenMemoryList;
 use super::options::PoolOptions;
-use super::transfers::Nudge;
+use super::transfers::ImmediateReturn;
 use crate::error::BulkError;
 
 /// Pools by the domain of this process that has them, and their id.
-type Known = HashMap<(DomainId, PoolId), Weak<Inner>>;
+type PoolMap = HashMap<(DomainId, PoolId), Weak<Inner>>;
 
 /// Pools of this process. A domain receives a pool over one channel, or created it.
-static KNOWN: Mutex<Option<Known>> = Mutex::new(None);
+static POOLS: Mutex<Option<PoolMap>> = Mutex::new(None);
 
 static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
 
@@ -58,21 +58,21 @@ pub(super) struct Inner {
     returning: AtomicU32,
     /// Returns dropped buffers immediately; set for a pool of the peer on the bulk channel beside typed
     /// messages.
-    nudge: OnceLock<Nudge>,
+    immediate_return: OnceLock<ImmediateReturn>,
 }
 
 #[derive(Debug)]
 pub(super) struct State {
     pub(super) table: Table,
     /// Buffers dropped here that are to be returned over the channel that they came from.
-    pub(super) returns: Vec<Return>,
+    pub(super) returns: Vec<PendingReturn>,
     /// Memory of the buffers that this domain has mapped, with half trust.
-    pub(super) open: OpenMemories,
+    pub(super) open: OpenMemoryList,
 }
 
 /// Buffer that is returned with the next operation on its channel.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Return {
+pub(super) struct PendingReturn {
     pub(super) verb: Verb,
     pub(super) buffer: u32,
     pub(super) link: PoolChannel,
@@ -115,7 +115,7 @@ impl Inner {
     }
 
     /// Queues a buffer to be returned with the next operation on its channel.
-    pub(super) fn return_later(&self, state: &mut State, back: Return) {
+    pub(super) fn return_later(&self, state: &mut State, back: PendingReturn) {
         self.write_back(back.buffer);
         state.returns.push(back);
         self.returning.store(state.returns.len() as u32, Ordering::Release);
@@ -129,28 +129,28 @@ impl Inner {
 
     /// Arranges for dropped buffers to be returned immediately, if they go back to the domain that assigned
     /// the pool.
-    pub(super) fn give_back_by(&self, nudge: &Nudge) {
+    pub(super) fn give_back_by(&self, immediate_return: &ImmediateReturn) {
         if !self.lock().table.is_home() {
-            let _ = self.nudge.set(nudge.clone());
+            let _ = self.immediate_return.set(immediate_return.clone());
         }
     }
 
     /// Signals that a buffer was dropped. Must not be called with the state locked.
     pub(super) fn dropped(&self) {
-        if let Some(nudge) = self.nudge.get() {
-            nudge.nudge();
+        if let Some(immediate_return) = self.immediate_return.get() {
+            immediate_return.immediate_return();
         }
     }
 
     /// Updates the count of queued returns.
-    pub(super) fn recount(&self, state: &State) {
+    pub(super) fn update_return_count(&self, state: &State) {
         self.returning.store(state.returns.len() as u32, Ordering::Release);
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(known) = known.as_mut()
             && known.get(&(self.owner, self.id)).is_some_and(|known| known.strong_count() == 0)
         {
@@ -161,7 +161,7 @@ impl Drop for Inner {
 
 /// Whether this domain already has the pool.
 pub(super) fn is_known(owner: DomainId, id: PoolId) -> bool {
-    let known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    let known = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
     let found = known.as_ref().and_then(|known| known.get(&(owner, id))).and_then(Weak::upgrade);
     // A pool that is no longer assigned by its upstream domain has only buffers left, which no message refers
     // to again.
@@ -174,7 +174,7 @@ pub(super) fn is_known(owner: DomainId, id: PoolId) -> bool {
 impl Pool {
     fn register(inner: Inner) -> Pool {
         let inner = Arc::new(inner);
-        let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut known = POOLS.lock().unwrap_or_else(PoisonError::into_inner);
         known.get_or_insert_default().insert((inner.owner, inner.id), Arc::downgrade(&inner));
         Pool { inner }
     }
@@ -187,7 +187,7 @@ impl Pool {
     ) -> Pool {
         let layout = table.layout();
         let returns = Vec::with_capacity(layout.count() as usize);
-        let open = OpenMemories::new(if trust == Trust::Half { layout.count() } else { 0 });
+        let open = OpenMemoryList::new(if trust == Trust::Half { layout.count() } else { 0 });
         let state = Mutex::new(State { table, returns, open });
         Self::register(Inner {
             owner,
@@ -198,7 +198,7 @@ impl Pool {
             memory,
             state,
             returning: 0.into(),
-            nudge: OnceLock::new(),
+            immediate_return: OnceLock::new(),
         })
     }
 
@@ -224,19 +224,19 @@ impl Pool {
             if state.table.is_revoked() {
                 return Err(BulkError::State(TableError::Revoked).into());
             }
-            state.table.take()
+            state.table.allocate()
         };
         let Some(buffer) = taken else { return Ok(None) };
         let length_bytes = usize::try_from(self.inner.layout.buffer_bytes()).unwrap_or(usize::MAX);
         let content = match self.inner.trust {
             Trust::Full => Ok(Content::Pool),
             Trust::Half => self.inner.lock().open.take(buffer, length_bytes).map(Content::Open),
-            Trust::None => Fresh::new("tombolo-buffer", length_bytes).map(Content::Fresh),
+            Trust::None => Unsealed::new("tombolo-buffer", length_bytes).map(Content::Unsealed),
         };
         match content {
             Ok(content) => Ok(Some(Buffer::new(Handle::whole(Arc::clone(&self.inner), buffer, content)))),
             Err(error) => {
-                let _ = self.inner.lock().table.put(buffer);
+                let _ = self.inner.lock().table.free(buffer);
                 Err(error.into())
             }
         }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tombolo_bulk::table::UPSTREAM;
 use tombolo_bulk::wire::{Content, Offer, PoolIndex, Transfer, Veto};
 use tombolo_bulk::{Message, Segment, SessionEvent, Trust, Verb};
-use tombolo_platform::copy::{self, Loop};
+use tombolo_platform::copy::{self, CopyLoop};
 use tombolo_platform::sealed::Sealed;
 use tombolo_platform::{Errno, socket};
 
@@ -17,13 +17,13 @@ use super::arrival::{Arrival, PoolOffer, Received};
 use super::buffer::{Buffer, Handle, Shared};
 use super::channel::{Assignment, BulkChannel, State};
 use super::content::Content as BufferContent;
-use super::hear::Patience;
-use super::memory::{PoolMemory, veto_of};
+use super::hear::TimeBudget;
+use super::memory::{PoolMemory, veto_reason};
 use super::pool::{self, Inner, Pool};
 use crate::error::BulkError;
 
 /// Timeout for sending an answer. A peer that offers pools reads the answers.
-const ANSWER: Duration = Duration::from_secs(10);
+const REPLY_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl BulkChannel {
     /// Waits for the next event from the peer, and stores its metadata in `metadata`.
@@ -34,17 +34,17 @@ impl BulkChannel {
     /// [`Error::Violation`] if the peer broke the protocol. [`BulkError::Lost`].
     pub fn recv(&mut self, metadata: &mut Vec<u8>) -> Result<Arrival, Error> {
         let timeout = self.channel.timeout.take();
-        self.next_arrival(metadata, &mut Patience::of(timeout))
+        self.next_arrival(metadata, &mut TimeBudget::of(timeout))
     }
 
-    fn next_arrival(&mut self, metadata: &mut Vec<u8>, patience: &mut Patience) -> Result<Arrival, Error> {
+    fn next_arrival(&mut self, metadata: &mut Vec<u8>, budget: &mut TimeBudget) -> Result<Arrival, Error> {
         loop {
             if let Some((_, arrival, with)) = self.arrived.pop_front() {
                 metadata.clear();
                 metadata.extend_from_slice(&with);
                 return Ok(arrival);
             }
-            if let Some(arrival) = self.hear_into(metadata, patience)? {
+            if let Some(arrival) = self.receive_arrival(metadata, budget)? {
                 return Ok(arrival);
             }
         }
@@ -57,12 +57,12 @@ impl BulkChannel {
     /// Same as [`recv`](Self::recv).
     pub fn recv_moved(&mut self, metadata: &mut Vec<u8>) -> Result<Buffer, Error> {
         let timeout = self.channel.timeout.take();
-        let mut patience = Patience::of(timeout);
+        let mut budget = TimeBudget::of(timeout);
         loop {
             if let Some(handle) = self.expect(Verb::Move, metadata, timeout)? {
                 return Ok(Buffer::new(handle));
             }
-            if let Arrival::Moved(received) = self.next_arrival(metadata, &mut patience)? {
+            if let Arrival::Moved(received) = self.next_arrival(metadata, &mut budget)? {
                 return Ok(received.into_first());
             }
         }
@@ -75,12 +75,12 @@ impl BulkChannel {
     /// Same as [`recv`](Self::recv).
     pub fn recv_shared(&mut self, metadata: &mut Vec<u8>) -> Result<Shared, Error> {
         let timeout = self.channel.timeout.take();
-        let mut patience = Patience::of(timeout);
+        let mut budget = TimeBudget::of(timeout);
         loop {
             if let Some(handle) = self.expect(Verb::Share, metadata, timeout)? {
                 return Ok(Shared::new(handle));
             }
-            if let Arrival::Shared(received) = self.next_arrival(metadata, &mut patience)? {
+            if let Arrival::Shared(received) = self.next_arrival(metadata, &mut budget)? {
                 return Ok(received.into_first());
             }
         }
@@ -92,10 +92,10 @@ impl BulkChannel {
     /// Same as [`recv`](Self::recv).
     pub fn recv_pool(&mut self) -> Result<Pool, Error> {
         let timeout = self.channel.timeout.take();
-        let mut patience = Patience::of(timeout);
+        let mut budget = TimeBudget::of(timeout);
         let mut metadata = Vec::new();
         loop {
-            if let Arrival::Pool(pool) = self.next_arrival(&mut metadata, &mut patience)? {
+            if let Arrival::Pool(pool) = self.next_arrival(&mut metadata, &mut budget)? {
                 return Ok(pool);
             }
         }
@@ -109,12 +109,12 @@ impl BulkChannel {
     /// instead of [`BulkError::NoBuffer`]; the end of the peer if no buffer is free either.
     pub fn take(&mut self, pool: &Pool) -> Result<Buffer, Error> {
         let timeout = self.channel.timeout.take();
-        let mut patience = Patience::of(timeout);
+        let mut budget = TimeBudget::of(timeout);
         let mut glance = Duration::ZERO;
         loop {
             // A buffer that returns now is the one that became free last. If the channel has ended, buffers
             // that are free can still be taken.
-            let ended = match self.expect_back(pool, glance) {
+            let ended = match self.expect_return(pool, glance) {
                 Ok(Some(handle)) => return Ok(Buffer::new(handle)),
                 Ok(None) => None,
                 Err(error) => Some(error),
@@ -126,7 +126,7 @@ impl BulkChannel {
                 return Err(error);
             }
             if glance == timeout {
-                self.hear(&mut patience)?;
+                self.process_message(&mut budget)?;
             }
             glance = timeout;
         }
@@ -137,43 +137,45 @@ impl BulkChannel {
     }
 
     /// Handles the message in the inbox.
-    pub(super) fn obey(&mut self, metadata: &mut Vec<u8>) -> Result<Option<Arrival>, Error> {
+    pub(super) fn handle_inbox(&mut self, metadata: &mut Vec<u8>) -> Result<Option<Arrival>, Error> {
         let inbox = std::mem::take(&mut self.inbox);
-        let obeyed = self.obey_bytes(&inbox, metadata);
+        let obeyed = self.handle_bytes(&inbox, metadata);
         self.inbox = inbox;
         obeyed
     }
 
-    fn obey_bytes(&mut self, bytes: &[u8], metadata: &mut Vec<u8>) -> Result<Option<Arrival>, Error> {
-        let heard = self.session.receive(bytes).map_err(|error| self.violation(error.to_string()))?;
-        match heard {
+    fn handle_bytes(&mut self, bytes: &[u8], metadata: &mut Vec<u8>) -> Result<Option<Arrival>, Error> {
+        let event = self.session.receive(bytes).map_err(|error| self.violation(error.to_string()))?;
+        match event {
             SessionEvent::Terms { agreed: Some(_), .. } => Ok(None),
             SessionEvent::Terms { agreed: None, theirs } => {
                 Err(BulkError::Trust { ours: self.trust, theirs }.into())
             }
             SessionEvent::Offered(offer) => self.offered(offer),
-            SessionEvent::Assigned(place) => self.change(place, State::Assigned),
-            SessionEvent::Vetoed(place, veto) => {
-                let assigned = self.at(place)?;
+            SessionEvent::Assigned(pool_index) => self.set_state(pool_index, State::Assigned),
+            SessionEvent::Vetoed(pool_index, veto) => {
+                let assigned = self.assignment_at(pool_index)?;
                 assigned.state = State::Vetoed(veto);
                 let (pool, link) = (Arc::clone(&assigned.pool), assigned.link);
                 let _ = pool.lock().table.unassign(link);
                 Ok(None)
             }
-            SessionEvent::Unassign(place) => self.asked_to_unassign(place),
-            SessionEvent::Unassigned(place) => {
-                let (pool, link) = (Arc::clone(&self.at(place)?.pool), self.at(place)?.link);
+            SessionEvent::Unassign(pool_index) => self.handle_unassign_request(pool_index),
+            SessionEvent::Unassigned(pool_index) => {
+                let (pool, link) =
+                    (Arc::clone(&self.assignment_at(pool_index)?.pool), self.assignment_at(pool_index)?.link);
                 let off = pool.lock().table.unassign(link);
                 off.map_err(|error| self.violation(error.to_string()))?;
-                self.assigned.retain(|assigned| assigned.place != place);
+                self.assigned.retain(|assigned| assigned.pool_index != pool_index);
                 Ok(None)
             }
-            SessionEvent::Kept(place) => {
-                let (pool, link) = (Arc::clone(&self.at(place)?.pool), self.at(place)?.link);
-                pool.lock().table.stay(link);
-                self.change(place, State::Kept)
+            SessionEvent::Kept(pool_index) => {
+                let (pool, link) =
+                    (Arc::clone(&self.assignment_at(pool_index)?.pool), self.assignment_at(pool_index)?.link);
+                pool.lock().table.cancel_unassign(link);
+                self.set_state(pool_index, State::Kept)
             }
-            SessionEvent::Content(content) => self.store(&content).map(|()| None),
+            SessionEvent::Content(content) => self.store_content(&content).map(|()| None),
             SessionEvent::Transfer(transfer) => {
                 metadata.clear();
                 metadata.extend_from_slice(transfer.metadata);
@@ -182,15 +184,15 @@ impl BulkChannel {
         }
     }
 
-    fn at(&mut self, place: PoolIndex) -> Result<&mut Assignment, Error> {
-        match self.assigned.iter().position(|assigned| assigned.place == place) {
+    fn assignment_at(&mut self, pool_index: PoolIndex) -> Result<&mut Assignment, Error> {
+        match self.assigned.iter().position(|assigned| assigned.pool_index == pool_index) {
             Some(index) => Ok(&mut self.assigned[index]),
             None => Err(self.violation("something was said of a pool that is not on the channel".into())),
         }
     }
 
-    fn change(&mut self, place: PoolIndex, state: State) -> Result<Option<Arrival>, Error> {
-        self.at(place)?.state = state;
+    fn set_state(&mut self, pool_index: PoolIndex, state: State) -> Result<Option<Arrival>, Error> {
+        self.assignment_at(pool_index)?.state = state;
         Ok(None)
     }
 
@@ -205,10 +207,12 @@ impl BulkChannel {
             None
         };
         match veto {
-            Some(veto) => self.say(&Message::Vetoed(offer.place, veto), ANSWER).map(|()| None),
+            Some(veto) => {
+                self.send_message(&Message::Vetoed(offer.pool_index, veto), REPLY_TIMEOUT).map(|()| None)
+            }
             None if self.asks => Ok(Some(Arrival::Offered(PoolOffer { offer }))),
             // The reason for a refusal is reported to the peer, whose program has to handle it.
-            None => match self.take_up(&offer, ANSWER) {
+            None => match self.accept_pool(&offer, REPLY_TIMEOUT) {
                 Ok(pool) => Ok(Some(Arrival::Pool(pool))),
                 Err(error) if error.is_peer_gone() => Err(error),
                 Err(_) => Ok(None),
@@ -217,46 +221,48 @@ impl BulkChannel {
     }
 
     /// Accepts an offered pool, or sends the reason for refusing it.
-    pub(super) fn take_up(&mut self, offer: &Offer, timeout: Duration) -> Result<Pool, Error> {
+    pub(super) fn accept_pool(&mut self, offer: &Offer, timeout: Duration) -> Result<Pool, Error> {
         let memory = match self.trust {
-            Trust::Full if self.session.is_copied(offer.place) => {
-                PoolMemory::of_copies(&self.domain, offer.layout).map(Some)
+            Trust::Full if self.session.is_copied(offer.pool_index) => {
+                PoolMemory::create_for_copies(&self.domain, offer.layout).map(Some)
             }
-            Trust::Full => PoolMemory::take_up(&self.domain, self.channel.peer(), offer).map(Some),
+            Trust::Full => PoolMemory::map_offered(&self.domain, self.channel.peer(), offer).map(Some),
             Trust::Half | Trust::None => Ok(None),
         };
         let memory = match memory {
             Ok(memory) => memory,
             Err(error) => {
-                self.say(&Message::Vetoed(offer.place, veto_of(&error)), timeout)?;
+                self.send_message(&Message::Vetoed(offer.pool_index, veto_reason(&error)), timeout)?;
                 return Err(error);
             }
         };
-        self.say(&Message::Assigned(offer.place), timeout)?;
+        self.send_message(&Message::Assigned(offer.pool_index), timeout)?;
         let pool = Pool::of_offer(self.domain.id(), offer, self.trust, memory);
-        let (link, place) = (UPSTREAM, offer.place);
+        let (link, pool_index) = (UPSTREAM, offer.pool_index);
         let (inner, state) = (Arc::clone(&pool.inner), State::Assigned);
         let (may_forward, lent) = (offer.may_forward, None);
-        self.assigned.push(Assignment { pool: inner, link, place, state, may_forward, lent });
+        self.assigned.push(Assignment { pool: inner, link, pool_index, state, may_forward, lent });
         Ok(pool)
     }
 
-    fn asked_to_unassign(&mut self, place: PoolIndex) -> Result<Option<Arrival>, Error> {
-        let (pool, link) = (Arc::clone(&self.at(place)?.pool), self.at(place)?.link);
+    fn handle_unassign_request(&mut self, pool_index: PoolIndex) -> Result<Option<Arrival>, Error> {
+        let (pool, link) =
+            (Arc::clone(&self.assignment_at(pool_index)?.pool), self.assignment_at(pool_index)?.link);
         let off = pool.lock().table.unassign(link).is_ok();
-        let answer = if off { Message::Unassigned(place) } else { Message::Kept(place) };
-        self.say(&answer, ANSWER)?;
+        let answer = if off { Message::Unassigned(pool_index) } else { Message::Kept(pool_index) };
+        self.send_message(&answer, REPLY_TIMEOUT)?;
         if !off {
             return Ok(None);
         }
-        self.assigned.retain(|assigned| assigned.place != place);
+        self.assigned.retain(|assigned| assigned.pool_index != pool_index);
         Ok(Some(Arrival::PoolGone(Pool { inner: pool })))
     }
 
     /// Stores bytes of a buffer whose right arrives next. Until then the peer has the right to write it.
-    fn store(&mut self, content: &Content<'_>) -> Result<(), Error> {
-        let Content { place, buffer, offset_bytes, bytes } = *content;
-        let (pool, link) = (Arc::clone(&self.at(place)?.pool), self.at(place)?.link);
+    fn store_content(&mut self, content: &Content<'_>) -> Result<(), Error> {
+        let Content { pool_index, buffer, offset_bytes, bytes } = *content;
+        let (pool, link) =
+            (Arc::clone(&self.assignment_at(pool_index)?.pool), self.assignment_at(pool_index)?.link);
         let state = pool.lock();
         if state.table.is_revoked() {
             // The pool was revoked after the peer sent the message.
@@ -269,14 +275,17 @@ impl BulkChannel {
             return Err(self.violation("content of a pool without memory".into()));
         };
         let to = start.saturating_add(offset_bytes) as usize;
-        copy::write(Loop::Best, memory.memory(), to, bytes).map_err(|error| BulkError::from(error).into())
+        copy::write(CopyLoop::Best, memory.memory(), to, bytes).map_err(|error| BulkError::from(error).into())
     }
 
     /// Handles a transfer of rights. All of them are validated before any is applied.
     fn transferred(&mut self, transfer: Transfer<'_>) -> Result<Option<Arrival>, Error> {
         let verb = transfer.verb;
         for segment in transfer.segments() {
-            let (pool, link) = (Arc::clone(&self.at(segment.place)?.pool), self.at(segment.place)?.link);
+            let (pool, link) = (
+                Arc::clone(&self.assignment_at(segment.pool_index)?.pool),
+                self.assignment_at(segment.pool_index)?.link,
+            );
             let state = pool.lock();
             if state.table.is_revoked() {
                 // The pool was revoked after the peer sent the message.
@@ -306,7 +315,10 @@ impl BulkChannel {
         verb: Verb,
         segment: Segment,
     ) -> Result<(Arc<Inner>, tombolo_bulk::PoolChannel), Error> {
-        let (pool, link) = (Arc::clone(&self.at(segment.place)?.pool), self.at(segment.place)?.link);
+        let (pool, link) = (
+            Arc::clone(&self.assignment_at(segment.pool_index)?.pool),
+            self.assignment_at(segment.pool_index)?.link,
+        );
         let received = pool.lock().table.receive(verb, segment.buffer, link);
         received.map_err(|error| self.violation(format!("{verb}: {error}")))?;
         pool.invalidate(segment.buffer);
@@ -340,7 +352,7 @@ impl BulkChannel {
 
     /// Returns the memory that arrived with a transfer.
     fn contents_of(&mut self, transfer: &Transfer<'_>) -> Result<Contents, Error> {
-        if self.trust == Trust::Full || !transfer.verb.brings_content() {
+        if self.trust == Trust::Full || !transfer.verb.carries_content() {
             return Ok(Contents {
                 memory: Vec::new().into_iter(),
                 is_mapped: self.trust == Trust::Full,
@@ -357,7 +369,7 @@ impl BulkChannel {
         }
         let mut memory = Vec::with_capacity(fds.len());
         for (segment, fd) in transfer.segments().zip(fds) {
-            let pool = Arc::clone(&self.at(segment.place)?.pool);
+            let pool = Arc::clone(&self.assignment_at(segment.pool_index)?.pool);
             let length_bytes = usize::try_from(pool.layout.buffer_bytes()).unwrap_or(usize::MAX);
             let came = match self.trust {
                 Trust::Half => {

@@ -84,7 +84,7 @@ fn kept(offset_bytes: u64, marked: &[u8]) -> Vec<File> {
 }
 
 #[test]
-fn what_is_free_can_be_taken_after_the_end_of_the_channel() {
+fn free_buffers_outlive_the_channel() {
     let (mut left, mut right) = pair();
     let pool = pool(2);
     assign(&mut left, &mut right, &pool);
@@ -154,7 +154,7 @@ fn a_sender_waits_for_a_buffer_that_comes_back() {
 }
 
 #[test]
-fn a_shared_buffer_can_be_written_by_nobody() {
+fn shared_buffers_are_read_only() {
     let (mut left, mut right) = pair();
     let pool = pool(1);
     assign(&mut left, &mut right, &pool);
@@ -180,7 +180,7 @@ fn a_shared_buffer_can_be_written_by_nobody() {
 }
 
 #[test]
-fn pieces_of_several_pools_travel_together_or_not_at_all() {
+fn pieces_of_several_pools_arrive_all_or_none() {
     let (mut left, mut right) = pair();
     let pools = [pool(2), pool(2)];
     for pool in &pools {
@@ -216,7 +216,7 @@ fn pieces_of_several_pools_travel_together_or_not_at_all() {
 }
 
 #[test]
-fn what_is_shared_goes_further_and_comes_back_in_order() {
+fn shared_buffers_are_passed_on_and_returned() {
     let (mut home, mut middle) = pair();
     let (mut onward, mut far) = pair();
     let pool = pool(1);
@@ -313,7 +313,7 @@ fn trust_is_the_same_on_both_sides_or_there_is_no_channel() {
 }
 
 #[test]
-fn what_does_not_arrive_stays() {
+fn unsent_buffers_stay() {
     let (mut left, right) = pair();
     let pool = pool(200);
     let mut right = right;

@@ -167,16 +167,16 @@ impl BulkChannel {
     /// with no state changed, if the fast path does not apply.
     #[inline]
     fn transfer_piece(&mut self, verb: Verb, handle: &mut Handle) -> Result<bool, Error> {
-        if self.trust.brings_memory() && verb.brings_content() {
+        if self.trust.has_own_memory() && verb.carries_content() {
             return Ok(false);
         }
         let at = self.position(&handle.pool).ok_or(BulkError::NotOnChannel)?;
-        let Assignment { pool, link, place, .. } = &self.assigned[at];
-        if self.session.is_copied(*place) && verb.brings_content() {
+        let Assignment { pool, link, pool_index, .. } = &self.assigned[at];
+        if self.session.is_copied(*pool_index) && verb.carries_content() {
             return Ok(false);
         }
         let Handle { buffer, offset_bytes, length_bytes, .. } = *handle;
-        let segment = Segment { place: *place, buffer, offset_bytes, length_bytes };
+        let segment = Segment { pool_index: *pool_index, buffer, offset_bytes, length_bytes };
         let words = self.session.prepare_piece(verb, segment).map_err(BulkError::from)?;
         let mut message = [0; 8 * PIECE_WORDS];
         for (bytes, word) in message.as_chunks_mut().0.iter_mut().zip(words) {
@@ -190,21 +190,21 @@ impl BulkChannel {
             return Ok(false);
         }
         state.table.commit(verb, buffer, *link);
-        self.session.transferred();
+        self.session.record_transfer_sent();
         handle.is_spent = verb != Verb::Share;
         Ok(true)
     }
 
     fn begin(&mut self, verb: Verb, handle: &mut Handle) -> Result<(), Error> {
         let at = self.position(&handle.pool).ok_or(BulkError::NotOnChannel)?;
-        let Assignment { link, place, .. } = self.assigned[at];
-        if self.trust.brings_memory() && verb.brings_content() {
+        let Assignment { link, pool_index, .. } = self.assigned[at];
+        if self.trust.has_own_memory() && verb.carries_content() {
             handle.content.seal()?;
         }
         handle.pool.lock().table.begin(verb, handle.buffer, link).map_err(BulkError::from)?;
         handle.pool.write_back(handle.buffer);
         let Handle { buffer, offset_bytes, length_bytes, .. } = *handle;
-        self.segments.push(Segment { place, buffer, offset_bytes, length_bytes });
+        self.segments.push(Segment { pool_index, buffer, offset_bytes, length_bytes });
         Ok(())
     }
 
@@ -224,12 +224,12 @@ impl BulkChannel {
         let prepared = self.session.prepare_transfer(verb, &self.segments, metadata, &mut self.outbox);
         prepared.map_err(BulkError::from)?;
         let mut remaining = timeout;
-        if self.trust.brings_memory() && verb.brings_content() {
+        if self.trust.has_own_memory() && verb.carries_content() {
             let deadline = Deadline::after(timeout);
             self.send_contents(handles, deadline)?;
             remaining = deadline.remaining();
-        } else if verb.brings_content()
-            && self.segments.iter().any(|piece| self.session.is_copied(piece.place))
+        } else if verb.carries_content()
+            && self.segments.iter().any(|piece| self.session.is_copied(piece.pool_index))
         {
             remaining = self.copy_contents(handles, timeout)?;
             // Encode again: messages sent in the meantime have used up the earlier message number.
@@ -243,7 +243,7 @@ impl BulkChannel {
         };
         self.is_full = sent.is_err();
         sent?;
-        self.session.transferred();
+        self.session.record_transfer_sent();
         Ok(())
     }
 
@@ -292,7 +292,7 @@ impl BulkChannel {
         let mut is_first = true;
         for (index, handle) in handles.iter().enumerate() {
             let piece = self.segments[index];
-            if !self.session.is_copied(piece.place) {
+            if !self.session.is_copied(piece.pool_index) {
                 continue;
             }
             let mut done = 0;
@@ -333,13 +333,13 @@ impl BulkChannel {
             self.outbox = outbox;
             match sent {
                 Ok(()) => {
-                    self.session.transferred();
+                    self.session.record_transfer_sent();
                     return Ok(());
                 }
                 Err(Error::WouldBlock | Error::TimedOut { .. }) if !deadline.passed() => {}
                 Err(error) => return Err(error),
             }
-            while self.hear_one()? {}
+            while self.try_process_message()? {}
             slice = SLICE.min(deadline.remaining());
         }
     }

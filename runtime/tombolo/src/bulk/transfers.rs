@@ -22,7 +22,7 @@ use crate::options::ChannelOptions;
 use super::arrival::Arrival;
 use super::buffer::{Buffer, NotSent, Shared};
 use super::channel::BulkChannel;
-use super::hear::Patience;
+use super::hear::TimeBudget;
 use super::options::{BulkOptions, fits};
 use super::pool::Pool;
 use crate::error::BulkError;
@@ -32,19 +32,19 @@ pub const MAX_UNCLAIMED: usize = 1024;
 
 /// Buffer that arrived and can be claimed.
 #[derive(Debug)]
-enum Parcel {
+enum UnclaimedBuffer {
     Moved(Buffer),
     Shared(Shared),
 }
 
 /// Bulk channel and the buffers that arrived on it.
 #[derive(Debug)]
-pub(super) struct Beside {
+pub(super) struct TransferState {
     bulk: BulkChannel,
-    unclaimed: BTreeMap<u64, Parcel>,
+    unclaimed: BTreeMap<u64, UnclaimedBuffer>,
     /// Keys of the unclaimed buffers in order of arrival; transfer numbers wrap around and cannot be used for
     /// that.
-    came: VecDeque<u64>,
+    arrival_order: VecDeque<u64>,
     returned: u64,
     /// Maximum number of unclaimed buffers: [`MAX_UNCLAIMED`].
     limit: usize,
@@ -57,12 +57,12 @@ fn object(number: u32, piece: usize) -> u64 {
     u64::from(number) | (piece as u64) << 32
 }
 
-impl Beside {
+impl TransferState {
     fn new(bulk: BulkChannel) -> Self {
-        Beside {
+        TransferState {
             bulk,
             unclaimed: BTreeMap::new(),
-            came: VecDeque::new(),
+            arrival_order: VecDeque::new(),
             returned: 0,
             limit: MAX_UNCLAIMED,
             pools: 0,
@@ -75,47 +75,51 @@ impl Beside {
     }
 
     /// Sorts the arrivals into unclaimed buffers and pools.
-    fn sort(&mut self) {
+    fn sort_arrivals(&mut self) {
         while let Some((number, arrival, _)) = self.bulk.arrived.pop_front() {
             match arrival {
-                Arrival::Moved(received) => self.keep(number, received.into_vec(), Parcel::Moved),
-                Arrival::Shared(received) => self.keep(number, received.into_vec(), Parcel::Shared),
+                Arrival::Moved(received) => {
+                    self.insert_unclaimed(number, received.into_vec(), UnclaimedBuffer::Moved);
+                }
+                Arrival::Shared(received) => {
+                    self.insert_unclaimed(number, received.into_vec(), UnclaimedBuffer::Shared);
+                }
                 Arrival::Pool(_) => self.pools += 1,
                 Arrival::Offered(_) | Arrival::Passed(_) | Arrival::Released(_) | Arrival::PoolGone(_) => {}
             }
         }
     }
 
-    fn keep<T>(&mut self, number: u32, pieces: Vec<T>, parcel: impl Fn(T) -> Parcel) {
+    fn insert_unclaimed<T>(&mut self, number: u32, pieces: Vec<T>, parcel: impl Fn(T) -> UnclaimedBuffer) {
         for (piece, item) in pieces.into_iter().enumerate() {
-            if self.came.len() >= self.limit
-                && let Some(oldest) = self.came.pop_front()
+            if self.arrival_order.len() >= self.limit
+                && let Some(oldest) = self.arrival_order.pop_front()
                 && self.unclaimed.remove(&oldest).is_some()
             {
                 self.returned += 1;
             }
             let object = object(number, piece);
             self.unclaimed.insert(object, parcel(item));
-            self.came.push_back(object);
+            self.arrival_order.push_back(object);
         }
     }
 
     /// Handles what has arrived, without waiting, and returns dropped buffers.
     fn settle(&mut self) -> Result<(), Error> {
         let settled = self.bulk.settle();
-        self.sort();
+        self.sort_arrivals();
         settled
     }
 
-    fn claim(&mut self, object: u64, timeout: Duration) -> Result<Parcel, Error> {
-        let mut patience = Patience::of(timeout);
+    fn claim(&mut self, object: u64, timeout: Duration) -> Result<UnclaimedBuffer, Error> {
+        let mut budget = TimeBudget::of(timeout);
         let number = object as u32;
         let mut settled = self.settle();
         loop {
             if let Some(parcel) = self.unclaimed.remove(&object) {
-                match self.came.front() {
-                    Some(front) if *front == object => drop(self.came.pop_front()),
-                    _ => self.came.retain(|other| *other != object),
+                match self.arrival_order.front() {
+                    Some(front) if *front == object => drop(self.arrival_order.pop_front()),
+                    _ => self.arrival_order.retain(|other| *other != object),
                 }
                 return Ok(parcel);
             }
@@ -126,8 +130,8 @@ impl Beside {
                 return Err(BulkError::NoTransfer { number, piece: (object >> 32) as u32 }.into());
             }
             settled?;
-            settled = self.bulk.hear(&mut patience);
-            self.sort();
+            settled = self.bulk.process_message(&mut budget);
+            self.sort_arrivals();
         }
     }
 }
@@ -149,9 +153,9 @@ impl Parcelled for interface::Buffer<true> {
     type Claimed = Buffer;
 
     fn claim(self, transfers: &Transfers, timeout: Duration) -> Result<Buffer, Error> {
-        match transfers.with(|beside| beside.claim(self.object, timeout))? {
-            Parcel::Moved(buffer) => Ok(buffer),
-            Parcel::Shared(_) => Err(BulkError::OtherVerb.into()),
+        match transfers.with(|transfer_state| transfer_state.claim(self.object, timeout))? {
+            UnclaimedBuffer::Moved(buffer) => Ok(buffer),
+            UnclaimedBuffer::Shared(_) => Err(BulkError::OtherVerb.into()),
         }
     }
 }
@@ -160,9 +164,9 @@ impl Parcelled for interface::Buffer<false> {
     type Claimed = Shared;
 
     fn claim(self, transfers: &Transfers, timeout: Duration) -> Result<Shared, Error> {
-        match transfers.with(|beside| beside.claim(self.object, timeout))? {
-            Parcel::Shared(shared) => Ok(shared),
-            Parcel::Moved(_) => Err(BulkError::OtherVerb.into()),
+        match transfers.with(|transfer_state| transfer_state.claim(self.object, timeout))? {
+            UnclaimedBuffer::Shared(shared) => Ok(shared),
+            UnclaimedBuffer::Moved(_) => Err(BulkError::OtherVerb.into()),
         }
     }
 }
@@ -193,21 +197,21 @@ impl Parcelled for interface::Buffer<false> {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Transfers {
-    joint: Arc<Joint>,
+    joint: Arc<SharedTransfers>,
     timeout: Duration,
 }
 
 /// State shared by the clones.
 #[derive(Debug)]
-struct Joint {
-    beside: Mutex<Beside>,
+struct SharedTransfers {
+    transfer_state: Mutex<TransferState>,
     /// Whether a buffer was dropped that has to be returned over this channel.
     dropped: AtomicBool,
 }
 
-impl Joint {
-    fn with<R>(&self, with: impl FnOnce(&mut Beside) -> R) -> R {
-        let result = with(&mut self.beside.lock().unwrap_or_else(PoisonError::into_inner));
+impl SharedTransfers {
+    fn with<R>(&self, with: impl FnOnce(&mut TransferState) -> R) -> R {
+        let result = with(&mut self.transfer_state.lock().unwrap_or_else(PoisonError::into_inner));
         fence(Ordering::SeqCst);
         self.give_back_dropped();
         result
@@ -217,11 +221,11 @@ impl Joint {
     /// the lock, and the thread that found the lock taken set `dropped` before trying it.
     fn give_back_dropped(&self) {
         while self.dropped.load(Ordering::Relaxed) {
-            let Ok(mut beside) = self.beside.try_lock() else { return };
+            let Ok(mut transfer_state) = self.transfer_state.try_lock() else { return };
             self.dropped.store(false, Ordering::Relaxed);
             // Returns that find no room are sent with the next operation.
-            let _ = beside.bulk.give_back();
-            drop(beside);
+            let _ = transfer_state.bulk.give_back();
+            drop(transfer_state);
             fence(Ordering::SeqCst);
         }
     }
@@ -229,10 +233,10 @@ impl Joint {
 
 /// Returns dropped buffers immediately instead of with the next operation.
 #[derive(Clone, Debug)]
-pub(super) struct Nudge(Weak<Joint>);
+pub(super) struct ImmediateReturn(Weak<SharedTransfers>);
 
-impl Nudge {
-    pub(super) fn nudge(&self) {
+impl ImmediateReturn {
+    pub(super) fn immediate_return(&self) {
         if let Some(joint) = self.0.upgrade() {
             joint.dropped.store(true, Ordering::Relaxed);
             fence(Ordering::SeqCst);
@@ -242,16 +246,16 @@ impl Nudge {
 }
 
 impl Transfers {
-    fn of(beside: Beside) -> Transfers {
-        let timeout = beside.bulk.channel.timeout();
-        let joint = Joint { beside: Mutex::new(beside), dropped: false.into() };
+    fn of(transfer_state: TransferState) -> Transfers {
+        let timeout = transfer_state.bulk.channel.timeout();
+        let joint = SharedTransfers { transfer_state: Mutex::new(transfer_state), dropped: false.into() };
         let transfers = Transfers { joint: Arc::new(joint), timeout };
-        let nudge = Nudge(Arc::downgrade(&transfers.joint));
-        transfers.pools().into_iter().for_each(|pool| pool.inner.give_back_by(&nudge));
+        let immediate_return = ImmediateReturn(Arc::downgrade(&transfers.joint));
+        transfers.pools().into_iter().for_each(|pool| pool.inner.give_back_by(&immediate_return));
         transfers
     }
 
-    fn with<R>(&self, with: impl FnOnce(&mut Beside) -> R) -> R {
+    fn with<R>(&self, with: impl FnOnce(&mut TransferState) -> R) -> R {
         self.joint.with(with)
     }
 
@@ -267,11 +271,11 @@ impl Transfers {
     /// Same as [`BulkChannel::move_to`].
     pub fn move_to(&self, buffer: Buffer) -> Result<interface::Buffer<true>, Box<NotSent<Buffer>>> {
         let timeout = self.timeout;
-        self.with(|beside| {
+        self.with(|transfer_state| {
             // The end of the peer is reported by the move below.
-            let _ = beside.settle();
-            beside.bulk.within(timeout).move_to(buffer, &[])?;
-            Ok(Handle { object: object(beside.last_sent(), 0) })
+            let _ = transfer_state.settle();
+            transfer_state.bulk.within(timeout).move_to(buffer, &[])?;
+            Ok(Handle { object: object(transfer_state.last_sent(), 0) })
         })
     }
 
@@ -286,10 +290,10 @@ impl Transfers {
     ) -> Result<Vec<interface::Buffer<true>>, Box<NotSent<Vec<Buffer>>>> {
         let timeout = self.timeout;
         let pieces = buffers.len();
-        self.with(|beside| {
-            let _ = beside.settle();
-            beside.bulk.within(timeout).move_all(buffers, &[])?;
-            let number = beside.last_sent();
+        self.with(|transfer_state| {
+            let _ = transfer_state.settle();
+            transfer_state.bulk.within(timeout).move_all(buffers, &[])?;
+            let number = transfer_state.last_sent();
             Ok((0..pieces).map(|piece| Handle { object: object(number, piece) }).collect())
         })
     }
@@ -301,10 +305,10 @@ impl Transfers {
     /// Same as [`BulkChannel::share`].
     pub fn share(&self, buffer: Buffer) -> Result<(interface::Buffer<false>, Shared), Box<NotSent<Buffer>>> {
         let timeout = self.timeout;
-        self.with(|beside| {
-            let _ = beside.settle();
-            let shared = beside.bulk.within(timeout).share(buffer, &[])?;
-            Ok((Handle { object: object(beside.last_sent(), 0) }, shared))
+        self.with(|transfer_state| {
+            let _ = transfer_state.settle();
+            let shared = transfer_state.bulk.within(timeout).share(buffer, &[])?;
+            Ok((Handle { object: object(transfer_state.last_sent(), 0) }, shared))
         })
     }
 
@@ -327,7 +331,7 @@ impl Transfers {
     /// # Errors
     /// The end of the peer.
     pub fn settle(&self) -> Result<(), Error> {
-        self.with(Beside::settle)
+        self.with(TransferState::settle)
     }
 
     /// Waits until the bulk channel detects the end of the peer, and reclaims the buffers that it held. For
@@ -338,11 +342,11 @@ impl Transfers {
     /// [`Error::TimedOut`] if the peer is still alive.
     pub fn recover(&self) -> Result<(), Error> {
         let timeout = self.timeout;
-        let mut patience = Patience::of(timeout);
-        self.with(|beside| {
+        let mut budget = TimeBudget::of(timeout);
+        self.with(|transfer_state| {
             loop {
-                let heard = beside.bulk.hear(&mut patience);
-                beside.sort();
+                let heard = transfer_state.bulk.process_message(&mut budget);
+                transfer_state.sort_arrivals();
                 match heard {
                     Err(error) if error.is_peer_gone() => return Ok(()),
                     heard => heard?,
@@ -354,14 +358,14 @@ impl Transfers {
     /// Returns the pools on the channel, assigned by either end.
     #[must_use]
     pub fn pools(&self) -> Vec<Pool> {
-        self.with(|beside| beside.bulk.pools().collect())
+        self.with(|transfer_state| transfer_state.bulk.pools().collect())
     }
 
     /// Returns the number of buffers waiting to be claimed, and the number returned unclaimed because there
     /// were more than [`MAX_UNCLAIMED`].
     #[must_use]
     pub fn unclaimed(&self) -> (usize, u64) {
-        self.with(|beside| (beside.unclaimed.len(), beside.returned))
+        self.with(|transfer_state| (transfer_state.unclaimed.len(), transfer_state.returned))
     }
 }
 
@@ -381,71 +385,73 @@ impl Channel {
         options: &BulkOptions,
         pools: &[Pool],
     ) -> Result<Transfers, Error> {
-        let mut patience = Patience::of(self.timeout.take());
+        let mut budget = TimeBudget::of(self.timeout.take());
         let (bulk, theirs) = if self.is_accepting() {
-            self.accept_beside(domain, options, pools.len(), &mut patience)?
+            self.accept_transfer_channel(domain, options, pools.len(), &mut budget)?
         } else {
-            self.connect_beside(domain, options, pools.len(), &mut patience)?
+            self.connect_transfer_channel(domain, options, pools.len(), &mut budget)?
         };
-        let mut beside = Beside::new(bulk);
+        let mut transfer_state = TransferState::new(bulk);
         for pool in pools {
-            beside.bulk.within(patience.remaining()).assign(pool)?;
+            transfer_state.bulk.within(budget.remaining()).assign(pool)?;
         }
-        beside.sort();
-        while beside.pools < theirs {
-            beside.bulk.hear(&mut patience)?;
-            beside.sort();
+        transfer_state.sort_arrivals();
+        while transfer_state.pools < theirs {
+            transfer_state.bulk.process_message(&mut budget)?;
+            transfer_state.sort_arrivals();
         }
         self.has_bulk = true;
-        Ok(Transfers::of(beside))
+        Ok(Transfers::of(transfer_state))
     }
 
-    fn accept_beside(
+    fn accept_transfer_channel(
         &mut self,
         domain: &Domain,
         options: &BulkOptions,
         pools: usize,
-        patience: &mut Patience,
+        budget: &mut TimeBudget,
     ) -> Result<(BulkChannel, u32), Error> {
         let listener = options.underneath().listen(domain)?;
         let endpoint = listener.endpoint().map_or(0, |endpoint| endpoint.to_copy().object);
-        self.within(patience.remaining()).send(&Preface { endpoint, pools: pools as u32 }.encode())?;
-        let theirs = self.recv_preface(patience)?;
+        self.within(budget.remaining()).send(&Preface { endpoint, pools: pools as u32 }.encode())?;
+        let theirs = self.recv_preface(budget)?;
         loop {
-            let channel = listener.within(patience.remaining()).accept()?;
+            let channel = listener.within(budget.remaining()).accept()?;
             // Only the peer was sent the endpoint, but any domain can list names and connect.
             if channel.peer() == self.peer() {
                 let terms = fits(&channel, options.terms);
-                let bulk = BulkChannel::open(domain, channel, options, terms, patience.remaining())?;
+                let bulk = BulkChannel::open(domain, channel, options, terms, budget.remaining())?;
                 return Ok((bulk, theirs.pools));
             }
         }
     }
 
-    fn connect_beside(
+    fn connect_transfer_channel(
         &mut self,
         domain: &Domain,
         options: &BulkOptions,
         pools: usize,
-        patience: &mut Patience,
+        budget: &mut TimeBudget,
     ) -> Result<(BulkChannel, u32), Error> {
-        let theirs = self.recv_preface(patience)?;
-        self.within(patience.remaining()).send(&Preface { endpoint: 0, pools: pools as u32 }.encode())?;
+        let theirs = self.recv_preface(budget)?;
+        self.within(budget.remaining()).send(&Preface { endpoint: 0, pools: pools as u32 }.encode())?;
         let endpoint = domain.accept(&*self, Handle::<1, false> { object: theirs.endpoint })?;
         let underneath: ChannelOptions = options.underneath();
-        let channel = underneath.connect(&domain.within(patience.remaining()), endpoint)?;
+        let channel = underneath.connect(&domain.within(budget.remaining()), endpoint)?;
         if channel.peer() != self.peer() {
             let what = format!("its bulk channel leads to domain {}", channel.peer());
             return Err(self.violation(what));
         }
         let terms = fits(&channel, options.terms);
-        let bulk = BulkChannel::open(domain, channel, options, terms, patience.remaining())?;
+        let bulk = BulkChannel::open(domain, channel, options, terms, budget.remaining())?;
         Ok((bulk, theirs.pools))
     }
 
-    fn recv_preface(&mut self, patience: &mut Patience) -> Result<Preface, Error> {
+    fn recv_preface(&mut self, budget: &mut TimeBudget) -> Result<Preface, Error> {
         let mut message = Vec::new();
-        self.within(patience.remaining()).recv_into(&mut message).map_err(|error| patience.told(error))?;
+        self.within(budget.remaining())
+            .recv_into(&mut message)
+            .map_err(|error| budget.with_total_timeout(error))?;
         Preface::decode(&message)
             .ok_or_else(|| self.violation("it does not open a bulk channel beside this one".into()))
     }
@@ -457,11 +463,11 @@ mod tests {
     use super::*;
 
     /// Creates two ends of a bulk channel; the pool belongs to the left one.
-    fn beside(count: u32) -> (Transfers, Transfers, Pool) {
+    fn transfer_state(count: u32) -> (Transfers, Transfers, Pool) {
         let (mut left, mut right) = pair();
         let pool = pool(count);
         assign(&mut left, &mut right, &pool);
-        (Transfers::of(Beside::new(left)), Transfers::of(Beside::new(right)), pool)
+        (Transfers::of(TransferState::new(left)), Transfers::of(TransferState::new(right)), pool)
     }
 
     fn filled(pool: &Pool, with: u8) -> Buffer {
@@ -486,7 +492,7 @@ mod tests {
 
     #[test]
     fn buffers_are_claimed_by_their_numbers_in_any_order_and_once() {
-        let (left, right, pool) = beside(5);
+        let (left, right, pool) = transfer_state(5);
         let first = left.move_to(filled(&pool, 1)).unwrap();
         let several = left.move_all(vec![filled(&pool, 2), filled(&pool, 3)]).unwrap();
         let (lent, kept) = left.share(filled(&pool, 4)).unwrap();
@@ -505,8 +511,8 @@ mod tests {
     }
 
     #[test]
-    fn who_lies_about_numbers_and_verbs_fails_by_that_alone() {
-        let (left, right, pool) = beside(2);
+    fn wrong_numbers_and_verbs_fail_alone() {
+        let (left, right, pool) = transfer_state(2);
         let moved = left.move_to(filled(&pool, 1)).unwrap();
         let (lent, _kept) = left.share(filled(&pool, 2)).unwrap();
         for object in [moved.object + 2, u64::MAX, moved.object | 1 << 32, u64::from(u32::MAX), 0] {
@@ -532,9 +538,9 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_claims_goes_back_when_too_much_waits() {
-        let (left, right, pool) = beside(4);
-        right.with(|beside| beside.limit = 3);
+    fn excess_unclaimed_buffers_are_returned() {
+        let (left, right, pool) = transfer_state(4);
+        right.with(|transfer_state| transfer_state.limit = 3);
         let handles: Vec<_> = (0..4).map(|with| left.move_to(filled(&pool, with)).unwrap()).collect();
         right.settle().unwrap();
         assert_eq!(right.unclaimed(), (3, 1));

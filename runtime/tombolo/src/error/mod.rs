@@ -9,7 +9,7 @@ use tombolo_capability::RegionId;
 pub use tombolo_control::Fault;
 use tombolo_control::{JobError, RelayNode, Unsendable};
 use tombolo_interface::{CallError, Malformed, ReplyError, ServeError};
-use tombolo_link::FarEnd;
+use tombolo_link::DisconnectReason;
 use tombolo_naming::TextError;
 use tombolo_platform::OsError;
 use tombolo_transport::ChannelError;
@@ -111,7 +111,7 @@ pub enum Error {
         node: String,
         /// Id of the channel, the same on both sides.
         channel: ChannelId,
-        /// What the peer sent, and what it should have sent.
+        /// The peer's message, and the expected one.
         what: String,
     },
     /// A call returned no results, or a message did not conform to its interface. [`CallError`] distinguishes
@@ -154,7 +154,7 @@ pub enum Error {
     Scheduling {
         /// Options that were requested.
         what: String,
-        /// What is missing.
+        /// Reason for the failure.
         why: String,
     },
     /// The text of a record or query has a syntax error.
@@ -164,7 +164,7 @@ pub enum Error {
         text: String,
         /// Offset of the error, in bytes.
         offset: usize,
-        /// What is wrong there.
+        /// Description of the defect.
         why: String,
     },
     /// The right to mapped memory was revoked.
@@ -182,7 +182,7 @@ pub enum Error {
     /// The operating system returned an error.
     #[error("cannot {operation}: {}", std::io::Error::from_raw_os_error(*.errno))]
     Os {
-        /// What was attempted, worded to follow "cannot".
+        /// The attempted operation, worded to follow "cannot".
         operation: String,
         /// Error number, as in `errno`.
         errno: i32,
@@ -269,15 +269,15 @@ impl Error {
                 None => Error::PeerDied { peer, node, channel },
                 Some(relay) => Error::RelayDied { peer, node, channel, relay: relay.name.clone() },
             },
-            ChannelError::FarEnd(FarEnd::Died) => Error::PeerDied { peer, node, channel },
-            ChannelError::FarEnd(FarEnd::RelayDied(on)) => {
+            ChannelError::Disconnected(DisconnectReason::Died) => Error::PeerDied { peer, node, channel },
+            ChannelError::Disconnected(DisconnectReason::RelayDied(on)) => {
                 match end.via.iter().find(|relay| relay.node == on) {
                     // A peer that is not a relay can claim anything about its own end.
                     None => Error::PeerDied { peer, node, channel },
                     Some(relay) => Error::RelayDied { peer, node, channel, relay: relay.name.clone() },
                 }
             }
-            ChannelError::FarEnd(FarEnd::Broken) => {
+            ChannelError::Disconnected(DisconnectReason::Broken) => {
                 let what = "the relay beside it received what cannot be".to_owned();
                 Error::Violation { peer, node, channel, what }
             }

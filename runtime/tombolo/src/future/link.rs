@@ -19,13 +19,13 @@ use crate::domain::Domain;
 use crate::error::Error;
 use crate::listener::{Accepted, Listener};
 use crate::monitor::unexpected;
-use crate::monitor::{ANSWER_TIMEOUT, Arrived, MonitorLink, Watch, named};
+use crate::monitor::{ANSWER_TIMEOUT, Inbox, MonitorLink, Watch, names_answer};
 use crate::options::ChannelOptions;
 use crate::reactor::Registration;
 use crate::spawn::Child;
 
 /// Future that waits until `take` finds what it looks for among the arrived messages.
-pub(crate) struct Arrival<F> {
+pub(crate) struct MonitorWait<F> {
     link: Arc<MonitorLink>,
     what: String,
     timeout: Duration,
@@ -35,14 +35,14 @@ pub(crate) struct Arrival<F> {
     waiting: Option<(Registration, Arc<Watch>)>,
 }
 
-impl<F> Arrival<F> {
+impl<F> MonitorWait<F> {
     pub(crate) fn new(link: &Arc<MonitorLink>, what: String, timeout: Duration, take: F) -> Self {
-        Arrival { link: Arc::clone(link), what, timeout, deadline: None, take, waiting: None }
+        MonitorWait { link: Arc::clone(link), what, timeout, deadline: None, take, waiting: None }
     }
 }
 
-impl<T, F: FnMut(&mut Arrived) -> Option<T> + Unpin> Arrival<F> {
-    fn look(&mut self, context: &mut Context<'_>) -> Result<Option<T>, Error> {
+impl<T, F: FnMut(&mut Inbox) -> Option<T> + Unpin> MonitorWait<F> {
+    fn poll_inbox(&mut self, context: &mut Context<'_>) -> Result<Option<T>, Error> {
         let deadline = *self.deadline.get_or_insert_with(|| Deadline::after(self.timeout));
         if self.waiting.is_none() {
             // Watch before checking, so that a message that arrives after the check wakes this future.
@@ -55,7 +55,7 @@ impl<T, F: FnMut(&mut Arrived) -> Option<T> + Unpin> Arrival<F> {
                 break;
             }
         }
-        if let Some(found) = self.link.peek(&mut self.take)? {
+        if let Some(found) = self.link.try_take(&mut self.take)? {
             return Ok(Some(found));
         }
         if deadline.passed() {
@@ -68,11 +68,11 @@ impl<T, F: FnMut(&mut Arrived) -> Option<T> + Unpin> Arrival<F> {
     }
 }
 
-impl<T, F: FnMut(&mut Arrived) -> Option<T> + Unpin> Future for Arrival<F> {
+impl<T, F: FnMut(&mut Inbox) -> Option<T> + Unpin> Future for MonitorWait<F> {
     type Output = Result<T, Error>;
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        match self.get_mut().look(context) {
+        match self.get_mut().poll_inbox(context) {
             Ok(Some(found)) => Poll::Ready(Ok(found)),
             Ok(None) => Poll::Pending,
             Err(error) => Poll::Ready(Err(error)),
@@ -81,14 +81,14 @@ impl<T, F: FnMut(&mut Arrived) -> Option<T> + Unpin> Future for Arrival<F> {
 }
 
 /// Request that is abandoned when its future is dropped.
-struct Pending {
+struct PendingRequest {
     link: Arc<MonitorLink>,
     request: Option<u32>,
     /// Scope of the names that it is about, if it is about names.
     scope: Option<Scope>,
 }
 
-impl Drop for Pending {
+impl Drop for PendingRequest {
     fn drop(&mut self) {
         match (self.request, &self.scope) {
             (Some(request), Some(scope)) => self.link.abandon_names(request, scope),
@@ -100,19 +100,19 @@ impl Drop for Pending {
 
 /// Sends a request and waits for the reply. The request is abandoned at the deadline, or if the future is
 /// dropped.
-async fn answer(
+async fn request_reply(
     link: &Arc<MonitorLink>,
     body: Request,
     scope: Option<Scope>,
     timeout: Duration,
 ) -> Result<(Reply, Vec<OwnedFd>), Error> {
     let request = link.start(body, &[])?;
-    let mut pending = Pending { link: Arc::clone(link), request: Some(request), scope };
+    let mut pending = PendingRequest { link: Arc::clone(link), request: Some(request), scope };
     let what = "an answer of the monitor".to_owned();
-    let answer =
-        Arrival::new(link, what, timeout, move |arrived: &mut Arrived| arrived.take_reply(request)).await?;
+    let reply =
+        MonitorWait::new(link, what, timeout, move |arrived: &mut Inbox| arrived.take_reply(request)).await?;
     pending.request = None;
-    Ok(answer)
+    Ok(reply)
 }
 
 /// Async version of [`MonitorLink::ask`].
@@ -121,9 +121,9 @@ async fn ask(
     body: Request,
     timeout: Duration,
 ) -> Result<(Reply, Vec<OwnedFd>), Error> {
-    match answer(link, body, None, timeout).await? {
+    match request_reply(link, body, None, timeout).await? {
         (Reply::Failed { fault }, _) => Err(fault.into()),
-        answer => Ok(answer),
+        reply => Ok(reply),
     }
 }
 
@@ -135,7 +135,7 @@ pub(crate) async fn ask_names(
     timeout: Duration,
 ) -> Result<(Option<NodeId>, Answer), Error> {
     let body = Request::Names { scope: scope.clone(), operation };
-    named(answer(link, body, Some(scope), timeout).await?.0)
+    names_answer(request_reply(link, body, Some(scope), timeout).await?.0)
 }
 
 impl Domain {
@@ -160,7 +160,7 @@ impl Domain {
         timeout: Duration,
     ) -> impl Future<Output = Result<(tombolo_base::DomainId, Exit), Error>> + Send + 'static + use<> {
         let what = "that a child ends".to_owned();
-        Arrival::new(&self.link, what, timeout, |arrived: &mut Arrived| arrived.exits.next())
+        MonitorWait::new(&self.link, what, timeout, |arrived: &mut Inbox| arrived.exits.next())
     }
 }
 
@@ -183,7 +183,7 @@ impl ChannelOptions {
             match reply {
                 // On a separate thread, because the peer may take any time to open its end.
                 Reply::Connect { grant } => {
-                    offload(move || options.opened(&domain, (grant, fds), &to, deadline)).await?
+                    offload(move || options.open_granted(&domain, (grant, fds), &to, deadline)).await?
                 }
                 other => Err(unexpected(&other)),
             }
@@ -202,8 +202,8 @@ impl<T: Accepted> Listener<T> {
         let deadline = Deadline::after(timeout);
         let what = self.awaits();
         let number = self.number();
-        let take = move |arrived: &mut Arrived| arrived.incoming.get_mut(&number)?.pop_front();
-        let (grant, fds) = Arrival::new(self.link(), what, timeout, take).await?;
+        let take = move |arrived: &mut Inbox| arrived.incoming.get_mut(&number)?.pop_front();
+        let (grant, fds) = MonitorWait::new(self.link(), what, timeout, take).await?;
         let incoming = self.connected(grant, fds, deadline);
         // On a separate thread, because the peer may take any time to open its end.
         offload(move || incoming.open()).await?
@@ -221,6 +221,6 @@ impl Child {
     ) -> impl Future<Output = Result<Exit, Error>> + Send + 'static + use<> {
         let what = format!("that domain {} ends", self.id());
         let ended = self.ended().clone();
-        Arrival::new(self.link(), what, timeout, move |_: &mut Arrived| ended.get().cloned())
+        MonitorWait::new(self.link(), what, timeout, move |_: &mut Inbox| ended.get().cloned())
     }
 }

@@ -28,11 +28,11 @@ use tombolo_transport::{ChannelError, EndError, Transport, TransportExt};
 use crate::channel::{Carrier, Channel};
 use crate::error::Error;
 pub(crate) use crate::reactor::Registration;
-pub(crate) use link::{Arrival, ask_names};
+pub(crate) use link::{MonitorWait, ask_names};
 pub(crate) use offload::offload;
 
 /// Failed attempts in a row, although the peer reports readiness, before the future yields to its executor.
-const ATTEMPTS_IN_A_ROW: u32 = 16;
+const MAX_ATTEMPTS_BEFORE_YIELD: u32 = 16;
 
 /// Target of an operation: a channel, or an object that contains one.
 pub trait HasChannel: Unpin {
@@ -112,7 +112,7 @@ impl Sending<'_> {
             carrier.try_send(self.message)?;
             self.accepted = true;
         }
-        if carrier.unsent() { Err(EndError::Full) } else { Ok(()) }
+        if carrier.has_unsent() { Err(EndError::Full) } else { Ok(()) }
     }
 }
 
@@ -131,8 +131,8 @@ impl Attempt<Channel> for Sending<'_> {
 }
 
 /// Announces that this end sleeps, and registers `waker`; returns false if there is no need to sleep. In both
-/// cases, [`Transport::woken`] must be called before this end is used again.
-pub(crate) fn fall_asleep(
+/// cases, [`Transport::finish_sleep`] must be called before this end is used again.
+pub(crate) fn announce_sleep_with_waker(
     channel: &mut Channel,
     awaited: Interest,
     deadline: Deadline,
@@ -140,7 +140,7 @@ pub(crate) fn fall_asleep(
 ) -> Result<bool, ChannelError> {
     let carrier = &mut channel.carrier;
     if carrier.announce_sleep(awaited) == Announced::NeedsBarrier {
-        barrier::everywhere();
+        barrier::global();
     }
     if !carrier.may_sleep(awaited) {
         return Ok(false);
@@ -180,15 +180,15 @@ impl<'a, C: HasChannel, A: Attempt<C>> Operation<'a, C, A> {
             return Err(channel.error(ChannelError::TimedOut(A::AWAITED.1), self.timeout));
         }
         self.announced = true;
-        let asleep = fall_asleep(channel, A::AWAITED.0, deadline, context.waker());
+        let asleep = announce_sleep_with_waker(channel, A::AWAITED.0, deadline, context.waker());
         asleep.map_err(|error| channel.error(error, self.timeout))
     }
 }
 
 impl<C: HasChannel, A> Operation<'_, C, A> {
-    fn wake_up(&mut self, rung: bool) {
+    fn end_sleep(&mut self, rung: bool) {
         if std::mem::take(&mut self.announced) {
-            self.target.channel_mut().carrier.woken(rung);
+            self.target.channel_mut().carrier.finish_sleep(rung);
         }
     }
 }
@@ -198,14 +198,14 @@ impl<C: HasChannel, A: Attempt<C>> Future for Operation<'_, C, A> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        this.wake_up(true);
-        for _ in 0..ATTEMPTS_IN_A_ROW {
+        this.end_sleep(true);
+        for _ in 0..MAX_ATTEMPTS_BEFORE_YIELD {
             if let Some(output) = this.attempt.attempt(this.target) {
                 return Poll::Ready(output);
             }
             match this.sleep(context) {
                 Ok(true) => return Poll::Pending,
-                Ok(false) => this.wake_up(false),
+                Ok(false) => this.end_sleep(false),
                 Err(error) => return Poll::Ready(this.attempt.stop(error)),
             }
         }
@@ -216,7 +216,7 @@ impl<C: HasChannel, A: Attempt<C>> Future for Operation<'_, C, A> {
 
 impl<C: HasChannel, A> Drop for Operation<'_, C, A> {
     fn drop(&mut self) {
-        self.wake_up(true);
+        self.end_sleep(true);
         if let Some(registration) = &mut self.target.channel_mut().registration {
             registration.disarm();
         }

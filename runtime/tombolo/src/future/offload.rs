@@ -10,7 +10,7 @@ use tombolo_platform::OsError;
 use crate::error::Error;
 
 /// Maximum number of threads; further jobs are queued.
-const MOST_THREADS: usize = 64;
+const MAX_THREADS: usize = 64;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -27,7 +27,7 @@ fn with_threads<R>(change: impl FnOnce(&mut Threads) -> R) -> R {
 }
 
 /// Runs jobs until the queue is empty.
-fn work(mut job: Job) {
+fn run_jobs(mut job: Job) {
     loop {
         job();
         let next = with_threads(|threads| {
@@ -44,7 +44,7 @@ fn work(mut job: Job) {
 
 fn start(job: Job) -> Result<(), Error> {
     let job = with_threads(|threads| {
-        if threads.running >= MOST_THREADS {
+        if threads.running >= MAX_THREADS {
             threads.waiting.push_back(job);
             return None;
         }
@@ -52,7 +52,7 @@ fn start(job: Job) -> Result<(), Error> {
         Some(job)
     });
     let Some(job) = job else { return Ok(()) };
-    let started = std::thread::Builder::new().name("tombolo-open".into()).spawn(move || work(job));
+    let started = std::thread::Builder::new().name("tombolo-open".into()).spawn(move || run_jobs(job));
     started.map(|_| ()).map_err(|error| {
         with_threads(|threads| threads.running -= 1);
         OsError::from_io("start a thread that opens a channel", &error).into()

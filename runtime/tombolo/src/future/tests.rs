@@ -144,7 +144,7 @@ fn sleeping_takes_its_time() {
 }
 
 #[test]
-fn the_monitor_answers_and_tells() {
+fn monitor_replies_and_notifies() {
     let (domain, monitor) = Monitor::with_domain();
     let (listener, child) = monitor.listener_and_child(&domain);
     let short = Duration::from_millis(2);
@@ -158,13 +158,17 @@ fn the_monitor_answers_and_tells() {
             let (request, body) = monitor.next_request();
             assert!(matches!(body, Request::Connect { .. }));
             let (a, b) = socket::pair(SocketKind::Stream).unwrap();
-            monitor.say(request, Reply::Connect { grant: grant(Side::A, TransportKind::Socket) }, &[&a]);
+            monitor.send_reply(
+                request,
+                Reply::Connect { grant: grant(Side::A, TransportKind::Socket) },
+                &[&a],
+            );
             let (domain, other) = Monitor::with_domain();
             let (request, _) = std::thread::scope(|scope| {
                 let connects = scope.spawn(|| block_on(domain.connect_async("x")).map(drop));
                 let request = other.next_request();
                 let granted = grant(Side::B, TransportKind::Socket);
-                other.say(request.0, Reply::Connect { grant: granted }, &[&b]);
+                other.send_reply(request.0, Reply::Connect { grant: granted }, &[&b]);
                 connects.join().unwrap().unwrap();
                 request
             });
@@ -180,7 +184,7 @@ fn the_monitor_answers_and_tells() {
     assert!(poll_once(domain.connect_async("name")).is_pending());
     let (request, _) = monitor.next_request();
     let (a, b) = socket::pair(SocketKind::Stream).unwrap();
-    monitor.say(request, Reply::Connect { grant: grant(Side::A, TransportKind::Shm) }, &[&a]);
+    monitor.send_reply(request, Reply::Connect { grant: grant(Side::A, TransportKind::Shm) }, &[&a]);
     drop(a);
     assert!(matches!(domain.next_exit(short), Err(Error::TimedOut { .. })));
     assert_eq!(
@@ -204,7 +208,7 @@ where
         assert!(poll_once(question.as_mut()).is_pending());
         let (request, asked) = monitor.next_about_names();
         let number = MonitorMessage::number_of(request);
-        let say = || monitor.say(request, Reply::Names { origin: None, answer: answer.clone() }, &[]);
+        let say = || monitor.send_reply(request, Reply::Names { origin: None, answer: answer.clone() }, &[]);
         let hear =
             || assert!(matches!(domain.next_exit(Duration::from_millis(1)), Err(Error::TimedOut { .. })));
         let mut all = vec![asked];
@@ -224,7 +228,7 @@ where
         loop {
             let (request, asked) = monitor.next_about_names();
             if request != 0 {
-                monitor.say(request, Reply::Names { origin: None, answer: Answer::Done }, &[]);
+                monitor.send_reply(request, Reply::Names { origin: None, answer: Answer::Done }, &[]);
                 assert!(matches!(block_on(last), Err(Error::MonitorProtocol(_))));
                 break;
             }
@@ -243,7 +247,7 @@ thread_local! {
 }
 
 #[test]
-fn what_a_dropped_future_was_given_goes_back() {
+fn dropped_future_releases_what_it_acquired() {
     let names = QUESTIONS.with(|(domain, _)| domain.names());
     let cancel = Asked::Cancel { request: 0 };
     for heard in [false, true] {
@@ -268,7 +272,7 @@ fn what_a_dropped_future_was_given_goes_back() {
 }
 
 #[test]
-fn a_future_that_was_never_polled_asks_nothing() {
+fn unpolled_future_sends_nothing() {
     let (domain, monitor) = Monitor::with_domain();
     let lock = domain.names().lock("l").unwrap();
     drop(lock.acquire_async(LONG));
@@ -276,7 +280,7 @@ fn a_future_that_was_never_polled_asks_nothing() {
     assert!(poll_once(question.as_mut()).is_pending());
     let (request, _) = monitor.next_about_names();
     assert_eq!(MonitorMessage::number_of(request), 1);
-    monitor.say(request, Reply::Names { origin: None, answer: Answer::Locked { token: 5 } }, &[]);
+    monitor.send_reply(request, Reply::Names { origin: None, answer: Answer::Locked { token: 5 } }, &[]);
     let guard = block_on(question).unwrap();
     assert_eq!(guard.fencing_token(), 5);
     // A future that is never polled releases the lock, as dropping the guard does.

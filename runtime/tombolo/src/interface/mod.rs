@@ -18,7 +18,7 @@ pub use service::{Service, Turn, serve, serve_async};
 pub use shared::SharedClient;
 pub use tombolo_interface::*;
 use tombolo_platform::time::now_ns;
-use tombolo_transport::message::{USUAL_PAYLOAD_BYTES, copy_short};
+use tombolo_transport::message::{B64_PAYLOAD_BYTES, copy_short};
 
 use crate::channel::Channel;
 use crate::error::Error;
@@ -27,7 +27,7 @@ use crate::{Draft, Message, TransportKind};
 
 /// Length up to which messages are copied rather than accessed in place: one that fits in a slot of the usual
 /// size. Copying its words together is faster than computing the location of each.
-const SHORT_BYTES: usize = USUAL_PAYLOAD_BYTES;
+const SHORT_BYTES: usize = B64_PAYLOAD_BYTES;
 
 /// Message in the ring, read in place.
 struct Received<'a, 'm>(&'a Message<'m>);
@@ -104,7 +104,7 @@ impl Port for Channel {
 
     fn bound(&mut self, needs: Carries) {
         if needs.capabilities {
-            self.rights().expect();
+            self.rights().mark_expected();
         }
     }
 

@@ -11,11 +11,11 @@ use crate::channel::Channel;
 use crate::error::Error;
 
 /// Answers of one client that may be queued before the service stops taking its calls.
-const QUEUED: usize = 64;
+const QUEUE_THRESHOLD: usize = 64;
 
-/// Maximum number of queued answers: [`QUEUED`], and one for each call whose responder may be dropped at
-/// once.
-const QUEUED_AT_MOST: usize = QUEUED + tombolo_interface::MAX_OUTSTANDING;
+/// Maximum number of queued answers: [`QUEUE_THRESHOLD`], and one for each call whose responder may be
+/// dropped at once.
+const QUEUE_CAPACITY: usize = QUEUE_THRESHOLD + tombolo_interface::MAX_OUTSTANDING;
 
 /// Serving end of a channel for one client of several. It never waits for room: answers that find none are
 /// queued and sent by [`flush`](Self::flush).
@@ -46,7 +46,7 @@ impl Queued {
     /// Whether more of the client's calls should be served: not while 64 or more answers are queued.
     #[must_use]
     pub fn takes_calls(&self) -> bool {
-        self.answers.len() < QUEUED
+        self.answers.len() < QUEUE_THRESHOLD
     }
 
     /// Sends queued answers as far as there is room.
@@ -68,8 +68,8 @@ impl Queued {
     /// queued.
     pub fn interest(&mut self) -> Interest {
         match self.answers.len() {
-            0 if !self.channel.carrier.unsent() => Interest::Read,
-            QUEUED.. => Interest::Write,
+            0 if !self.channel.carrier.has_unsent() => Interest::Read,
+            QUEUE_THRESHOLD.. => Interest::Write,
             _ => Interest::ReadWrite,
         }
     }
@@ -105,7 +105,7 @@ impl Port for Queued {
                 Sent::NoRoom => {}
             }
         }
-        if self.answers.len() >= QUEUED_AT_MOST {
+        if self.answers.len() >= QUEUE_CAPACITY {
             return Ok(Sent::NoRoom);
         }
         let mut bytes = vec![0; message.length_bytes()];

@@ -12,10 +12,10 @@ use tombolo_transport::{Transport, TransportExt};
 
 use crate::channel::Channel;
 use crate::error::Error;
-use crate::future::fall_asleep;
+use crate::future::announce_sleep_with_waker;
 
 /// Polls in a row that find no message, although the channel reports one, before the task yields.
-const LOOKS_IN_A_ROW: u32 = 16;
+const MAX_POLLS_BEFORE_YIELD: u32 = 16;
 
 /// Calling end of a channel, for tasks of any executor.
 ///
@@ -80,16 +80,16 @@ struct Waiting {
 
 impl<I: Hears<E>, E> Shared<I, E> {
     /// Must be called before the channel is used. The channel wakes no task until it is armed again.
-    fn awake(&mut self) {
+    fn end_sleep(&mut self) {
         if std::mem::take(&mut self.announced) {
-            self.client.port().carrier.woken(true);
+            self.client.port().carrier.finish_sleep(true);
         }
     }
 
     /// Receives what has arrived, and removes the tasks that can continue. Each of them detects the end of
     /// the channel itself.
-    fn look(&mut self, own: u64, woken: &mut Vec<Waker>) {
-        self.awake();
+    fn process_events(&mut self, own: u64, woken: &mut Vec<Waker>) {
+        self.end_sleep();
         self.ended |= self.client.poll().is_err();
         let ended = self.ended;
         if self.waiting.iter().all(|waiting| waiting.key == own) {
@@ -97,11 +97,11 @@ impl<I: Hears<E>, E> Shared<I, E> {
         }
         let room = ended || self.client.port().carrier.is_ready(Interest::Write);
         let client = &self.client;
-        let goes_on = |waiting: &mut Waiting| {
+        let can_continue = |waiting: &mut Waiting| {
             let ready = if waiting.call == 0 { room } else { !client.is_waiting(waiting.call) };
             waiting.key != own && (ready || ended || waiting.deadline.passed())
         };
-        woken.extend(self.waiting.extract_if(.., goes_on).map(|waiting| waiting.waker));
+        woken.extend(self.waiting.extract_if(.., can_continue).map(|waiting| waiting.waker));
     }
 
     /// Arms the channel to wake this task at the next event. Returns false if one has happened already.
@@ -110,8 +110,8 @@ impl<I: Hears<E>, E> Shared<I, E> {
         let deadline = Deadline::at_ns(earliest.unwrap_or(u64::MAX));
         let room = self.waiting.iter().any(|waiting| waiting.call == 0);
         let channel = self.client.port();
-        let awaited = if room || channel.carrier.unsent() { Interest::ReadWrite } else { Interest::Read };
-        let asleep = fall_asleep(channel, awaited, deadline, waker);
+        let awaited = if room || channel.carrier.has_unsent() { Interest::ReadWrite } else { Interest::Read };
+        let asleep = announce_sleep_with_waker(channel, awaited, deadline, waker);
         self.announced = true;
         self.driver = key;
         asleep.map_err(|error| self.client.port().error(error, Duration::ZERO))
@@ -119,7 +119,7 @@ impl<I: Hears<E>, E> Shared<I, E> {
 
     /// Removes a task that no longer waits. If other tasks wait, and this one was the driver or the channel
     /// was used and not armed again, wakes another one to become the driver.
-    fn leave(&mut self, key: u64, woken: &mut Vec<Waker>) {
+    fn remove_task(&mut self, key: u64, woken: &mut Vec<Waker>) {
         self.waiting.retain(|waiting| waiting.key != key);
         if self.driver != key && self.announced {
             return;
@@ -147,7 +147,7 @@ struct Task<'a, I: Hears<E>, E> {
     call: u32,
 }
 
-fn locked<I, E>(shared: &Mutex<Shared<I, E>>) -> MutexGuard<'_, Shared<I, E>> {
+fn lock<I, E>(shared: &Mutex<Shared<I, E>>) -> MutexGuard<'_, Shared<I, E>> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -167,7 +167,7 @@ impl<'a, I: Hears<E>, E> Task<'a, I, E> {
     ) -> Poll<Result<T, CallError<Error>>> {
         let mut woken = Vec::new();
         let polled = {
-            let mut shared = locked(self.shared);
+            let mut shared = lock(self.shared);
             if self.key == 0 {
                 shared.last_key += 1;
                 self.key = shared.last_key;
@@ -191,12 +191,12 @@ impl<'a, I: Hears<E>, E> Task<'a, I, E> {
         ) -> Option<Result<T, CallError<Error>>>,
         woken: &mut Vec<Waker>,
     ) -> Poll<Result<T, CallError<Error>>> {
-        for _ in 0..LOOKS_IN_A_ROW {
-            shared.look(self.key, woken);
+        for _ in 0..MAX_POLLS_BEFORE_YIELD {
+            shared.process_events(self.key, woken);
             let over = deadline.passed() || shared.ended;
             if let Some(result) = attempt(&mut shared.client, &mut self.call, over) {
                 self.call = 0;
-                shared.leave(self.key, woken);
+                shared.remove_task(self.key, woken);
                 return Poll::Ready(result);
             }
             let waker = context.waker();
@@ -207,7 +207,7 @@ impl<'a, I: Hears<E>, E> Task<'a, I, E> {
                 Ok(true) => return Poll::Pending,
                 Ok(false) => {}
                 Err(error) => {
-                    shared.leave(self.key, woken);
+                    shared.remove_task(self.key, woken);
                     return Poll::Ready(Err(CallError::Ended { error, may_repeat: false }));
                 }
             }
@@ -221,12 +221,12 @@ impl<I: Hears<E>, E> Drop for Task<'_, I, E> {
     fn drop(&mut self) {
         let mut woken = Vec::new();
         {
-            let mut shared = locked(self.shared);
+            let mut shared = lock(self.shared);
             if self.call != 0 {
-                shared.awake();
+                shared.end_sleep();
                 shared.client.give_up(self.call);
             }
-            shared.leave(self.key, &mut woken);
+            shared.remove_task(self.key, &mut woken);
         }
         woken.into_iter().for_each(Waker::wake);
     }
@@ -315,10 +315,10 @@ impl<I: Hears<E>, E> SharedClient<I, E> {
     pub fn with<R>(&self, with: impl FnOnce(&mut Client<I, Channel, E>) -> R) -> R {
         let mut woken = Vec::new();
         let result = {
-            let mut shared = locked(&self.shared);
-            shared.awake();
+            let mut shared = lock(&self.shared);
+            shared.end_sleep();
             let result = with(&mut shared.client);
-            shared.leave(0, &mut woken);
+            shared.remove_task(0, &mut woken);
             result
         };
         woken.into_iter().for_each(Waker::wake);

@@ -193,7 +193,7 @@ fn calls_of_several_tasks_are_in_flight_and_answered_in_any_order() {
 /// A task that gets its answer has used the channel; the tasks that still wait must be woken by the channel
 /// again.
 #[test]
-fn one_answer_leaves_the_others_awake() {
+fn one_answer_leaves_others_wakeable() {
     for _ in 0..200 {
         let mut slow = Slow::over(TransportKind::Shm);
         let (first, second) = (slow.client.clone(), slow.client.clone());
@@ -305,7 +305,7 @@ fn a_responder_that_is_dropped_ends_the_call() {
 }
 
 #[test]
-fn what_a_hostile_server_sends_fails_one_call_of_a_task_at_most() {
+fn hostile_server_fails_at_most_one_call() {
     let (near, mut far) = pair_over(TransportKind::Shm);
     let client = SharedClient::<Kv>::bind(near, ()).unwrap();
     let mut call = Box::pin(change(&client, LONG));
@@ -339,7 +339,7 @@ fn what_a_hostile_server_sends_fails_one_call_of_a_task_at_most() {
 }
 
 #[test]
-fn rights_are_carried_in_memory_and_refused_on_streams_and_buffers_where_nothing_is_beside() {
+fn rights_need_memory_and_buffers_a_companion() {
     for (transport, carries) in [(TransportKind::Shm, true), (TransportKind::Socket, false)] {
         let (a, b) = pair_over(transport);
         let refused = (!carries).then_some(BindError::NoCapabilities);
@@ -413,7 +413,7 @@ fn service_with(clients: usize) -> (crate::Domain, Monitor, Service<Kv>, Vec<KvC
 }
 
 #[test]
-fn a_client_that_takes_no_answers_holds_up_no_other() {
+fn slow_client_does_not_block_others() {
     let (_domain, _monitor, mut service, mut clients) = service_with(2);
     let mut one = One::default();
     let put = KvPutRequest { key: "k", value: b"v", expected: None };

@@ -15,7 +15,7 @@ use tombolo_base::{DomainId, NodeId};
 use tombolo_control::{ClientMessage, Fault, Grant, MonitorMessage, Reply, Request, Wire, streams};
 use tombolo_naming::{Answer, Notice, Operation, Scope};
 use tombolo_platform::event::{Interest, poll};
-use tombolo_platform::{Deadline, Errno, OsError, socket, unpoisoned};
+use tombolo_platform::{Deadline, Errno, OsError, lock_unpoisoned, socket};
 use tombolo_transport::trace::Recorder;
 
 use crate::error::Error;
@@ -51,14 +51,14 @@ pub(crate) type OutputSink = Box<dyn FnMut(DomainId, Stream, &[u8]) + Send>;
 
 /// Messages that have arrived and were not taken yet, and the state of the connection.
 #[derive(Default)]
-pub(crate) struct Arrived {
+pub(crate) struct Inbox {
     reading: bool,
     /// Set if a thread wanted to read while another was reading; the reader then reads once more.
     read_again: bool,
     lost: bool,
     /// Reason why the monitor refused to serve this program.
-    turned_away: Option<Fault>,
-    broken: Option<String>,
+    refusal: Option<Fault>,
+    protocol_error: Option<String>,
     last_request: u32,
     /// Requests that have no reply yet.
     unanswered: BTreeSet<u32>,
@@ -86,14 +86,14 @@ pub(crate) struct Arrived {
 /// Node whose names are watched, and the number of the watch on it.
 pub(crate) type WatchKey = (Option<NodeId>, u64);
 
-impl Arrived {
+impl Inbox {
     /// Takes the next notice of a watch.
     pub(crate) fn take_notice(&mut self, watch: WatchKey) -> Option<Notice> {
         self.notices.get_mut(&watch)?.pop_front()
     }
 }
 
-impl Arrived {
+impl Inbox {
     /// Allocates a request number: 24 bits, not 0, and not that of an unanswered request.
     fn next_request(&mut self) -> u32 {
         loop {
@@ -117,7 +117,7 @@ impl Arrived {
 pub(crate) struct MonitorLink {
     socket: OwnedFd,
     machine: String,
-    arrived: Mutex<Arrived>,
+    arrived: Mutex<Inbox>,
     changed: Condvar,
     /// Receive buffer of the reading thread.
     buffer: Mutex<Vec<u8>>,
@@ -139,7 +139,7 @@ impl std::fmt::Debug for MonitorLink {
 }
 
 /// Extracts the answer of a names service and the node that gave it.
-pub(crate) fn named(reply: Reply) -> Result<(Option<NodeId>, Answer), Error> {
+pub(crate) fn names_answer(reply: Reply) -> Result<(Option<NodeId>, Answer), Error> {
     match reply {
         Reply::Names { origin, answer } => Ok((origin, answer)),
         Reply::Failed { fault } => Err(fault.into()),
@@ -164,10 +164,10 @@ impl MonitorLink {
     }
 
     pub(crate) fn set_output(&self, sink: OutputSink) {
-        *unpoisoned(&self.output) = sink;
+        *lock_unpoisoned(&self.output) = sink;
     }
 
-    fn lost(&self) -> Error {
+    fn lost_error(&self) -> Error {
         Error::MonitorLost { machine: self.machine.clone() }
     }
 
@@ -197,24 +197,24 @@ impl MonitorLink {
     /// Sends a request. Returns the number that identifies its reply.
     pub(crate) fn start(&self, body: Request, fds: &[BorrowedFd<'_>]) -> Result<u32, Error> {
         let request = {
-            let mut arrived = unpoisoned(&self.arrived);
+            let mut arrived = lock_unpoisoned(&self.arrived);
             arrived.next_request()
         };
         if let Request::Spawn { spawn } = &body
             && spawn.program.side.is_some()
         {
             // Output of the child can arrive before the reply is processed.
-            unpoisoned(&self.arrived).starting_sides.insert(request);
+            lock_unpoisoned(&self.arrived).starting_sides.insert(request);
         }
         if matches!(body, Request::Spawn { .. })
             && let Some(recorder) = self.recorder.get().filter(|recorder| recorder.is_on())
         {
             // The child can be active before the reply arrives.
-            unpoisoned(&self.arrived).spawning.insert(request, recorder.ticks());
+            lock_unpoisoned(&self.arrived).spawning.insert(request, recorder.ticks());
         }
         let sent = self.send(request, body, fds);
         if sent.is_err() {
-            let mut arrived = unpoisoned(&self.arrived);
+            let mut arrived = lock_unpoisoned(&self.arrived);
             arrived.unanswered.remove(&request);
             arrived.starting_sides.remove(&request);
         }
@@ -223,7 +223,7 @@ impl MonitorLink {
 
     /// Drops the reply to a request, now or when it arrives, and undoes its effect.
     pub(crate) fn abandon(&self, request: u32) {
-        let mut arrived = unpoisoned(&self.arrived);
+        let mut arrived = lock_unpoisoned(&self.arrived);
         match arrived.take_reply(request) {
             None => arrived.abandoned.push(request),
             Some((Reply::Export { listener }, _)) => {
@@ -250,13 +250,13 @@ impl MonitorLink {
         if matches!(result, Err(Error::TimedOut { .. })) {
             self.abandon_names(request, scope);
         }
-        named(result?.0)
+        names_answer(result?.0)
     }
 
     /// Abandons a request about names: what it acquired, or still acquires, is released.
     pub(crate) fn abandon_names(&self, request: u32, scope: &Scope) {
         let reply = {
-            let mut arrived = unpoisoned(&self.arrived);
+            let mut arrived = lock_unpoisoned(&self.arrived);
             let reply = arrived.take_reply(request);
             if reply.is_none() {
                 arrived.abandoned_names.insert(request, scope.clone());
@@ -264,24 +264,24 @@ impl MonitorLink {
             reply
         };
         if let Some((reply, _)) = reply {
-            self.give_back(&reply, scope.clone());
+            self.release_abandoned(&reply, scope.clone());
         }
         // If the monitor is gone, so is everything that it granted.
-        let _ = self.tell_names(scope, Operation::Cancel { request });
+        let _ = self.notify_names(scope, Operation::Cancel { request });
     }
 
     /// Like [`ask_names`](Self::ask_names), without an answer.
-    pub(crate) fn tell_names(&self, scope: &Scope, operation: Operation) -> Result<(), Error> {
-        self.tell(Request::Names { scope: scope.clone(), operation })
+    pub(crate) fn notify_names(&self, scope: &Scope, operation: Operation) -> Result<(), Error> {
+        self.notify(Request::Names { scope: scope.clone(), operation })
     }
 
     /// Removes a watch, with its notices that were not taken.
     pub(crate) fn forget_watch(&self, watch: WatchKey) {
-        unpoisoned(&self.arrived).notices.remove(&watch);
+        lock_unpoisoned(&self.arrived).notices.remove(&watch);
     }
 
     /// Sends a request that has no reply.
-    pub(crate) fn tell(&self, body: Request) -> Result<(), Error> {
+    pub(crate) fn notify(&self, body: Request) -> Result<(), Error> {
         self.send(0, body, &[])
     }
 
@@ -291,13 +291,13 @@ impl MonitorLink {
         let bytes = ClientMessage { request, body }.to_bytes()?;
         let fds = fds.iter().map(BorrowedFd::try_clone_to_owned).collect::<Result<Vec<_>, _>>();
         let fds = fds.map_err(|error| OsError::from_io("copy a descriptor", &error))?;
-        unpoisoned(&self.outbox).push_back((bytes, fds));
+        lock_unpoisoned(&self.outbox).push_back((bytes, fds));
         self.flush()
     }
 
     /// Sends queued messages as far as the socket accepts them.
     fn flush(&self) -> Result<(), Error> {
-        let mut outbox = unpoisoned(&self.outbox);
+        let mut outbox = lock_unpoisoned(&self.outbox);
         while let Some((bytes, fds)) = outbox.front() {
             let fds: Vec<BorrowedFd<'_>> = fds.iter().map(AsFd::as_fd).collect();
             match socket::send(&self.socket, bytes, &fds) {
@@ -318,14 +318,14 @@ impl MonitorLink {
     /// Removes a listener, and closes the connections to it that were not accepted.
     pub(crate) fn forget_listener(&self, listener: u32) {
         let dropped = {
-            let mut arrived = unpoisoned(&self.arrived);
+            let mut arrived = lock_unpoisoned(&self.arrived);
             arrived.listeners.remove(&listener);
             arrived.incoming.remove(&listener).unwrap_or_default()
         };
         // If the monitor is gone, so is the name.
-        let _ = self.tell(Request::Withdraw { listener });
+        let _ = self.notify(Request::Withdraw { listener });
         if !dropped.is_empty() {
-            let _ = self.tell(Request::Accepted { count: dropped.len() as u32 });
+            let _ = self.notify(Request::Accepted { count: dropped.len() as u32 });
         }
         dropped.into_iter().for_each(|(grant, fds)| withdraw(&grant, fds));
     }
@@ -335,30 +335,30 @@ impl MonitorLink {
         &self,
         timeout: Duration,
         what: &str,
-        mut take: impl FnMut(&mut Arrived) -> Option<T>,
+        mut take: impl FnMut(&mut Inbox) -> Option<T>,
     ) -> Result<T, Error> {
         let deadline = Deadline::after(timeout);
         // Read the socket at least once, even if the timeout is zero.
         let mut looked = false;
-        let mut arrived = unpoisoned(&self.arrived);
+        let mut arrived = lock_unpoisoned(&self.arrived);
         loop {
             if let Some(found) = take(&mut arrived) {
                 return Ok(found);
             }
-            if let Some(error) = self.end(&arrived) {
+            if let Some(error) = self.end_error(&arrived) {
                 return Err(error);
             }
             if looked && deadline.passed() {
                 return Err(Error::TimedOut { what: what.to_owned(), timeout });
             }
             looked = true;
-            if arrived.reading && !unpoisoned(&self.outbox).is_empty() {
+            if arrived.reading && !lock_unpoisoned(&self.outbox).is_empty() {
                 // The reading thread may sleep without knowing that there is something to send.
                 drop(arrived);
                 let soon = Deadline::after(deadline.remaining().min(RETRY));
                 poll(&[(self.socket.as_fd(), Interest::Write)], Some(soon))?;
                 self.flush()?;
-                arrived = unpoisoned(&self.arrived);
+                arrived = lock_unpoisoned(&self.arrived);
             } else if arrived.reading {
                 let (guard, _) = self
                     .changed
@@ -369,13 +369,13 @@ impl MonitorLink {
                 arrived.reading = true;
                 drop(arrived);
                 let result = self.read(deadline);
-                arrived = unpoisoned(&self.arrived);
+                arrived = lock_unpoisoned(&self.arrived);
                 arrived.reading = false;
                 self.changed.notify_all();
                 if std::mem::take(&mut arrived.read_again) || result != Ok(false) {
                     drop(arrived);
-                    self.tell_observers();
-                    arrived = unpoisoned(&self.arrived);
+                    self.wake_observers();
+                    arrived = lock_unpoisoned(&self.arrived);
                 }
                 result?;
             }
@@ -383,34 +383,34 @@ impl MonitorLink {
     }
 
     /// Returns the error if the connection has ended.
-    fn end(&self, arrived: &Arrived) -> Option<Error> {
-        if let Some(fault) = &arrived.turned_away {
+    fn end_error(&self, arrived: &Inbox) -> Option<Error> {
+        if let Some(fault) = &arrived.refusal {
             return Some(fault.clone().into());
         }
-        if let Some(what) = &arrived.broken {
+        if let Some(what) = &arrived.protocol_error {
             return Some(Error::MonitorProtocol(what.clone()));
         }
-        arrived.lost.then(|| self.lost())
+        arrived.lost.then(|| self.lost_error())
     }
 
     /// Registers `waker` to be woken once when something has arrived. Call it before a check that may find
     /// nothing.
     pub(crate) fn observe(&self, waker: &std::task::Waker) {
-        let mut observers = unpoisoned(&self.observers);
+        let mut observers = lock_unpoisoned(&self.observers);
         if !observers.iter().any(|known| known.will_wake(waker)) {
             observers.push(waker.clone());
         }
     }
 
-    pub(crate) fn tell_observers(&self) {
-        let observers = std::mem::take(&mut *unpoisoned(&self.observers));
+    pub(crate) fn wake_observers(&self) {
+        let observers = std::mem::take(&mut *lock_unpoisoned(&self.observers));
         observers.into_iter().for_each(std::task::Waker::wake);
     }
 
     /// Reads what is available without waiting. Returns true if that was anything; the observers have then
     /// been woken. If another thread is reading, that thread wakes them.
     pub(crate) fn read_now(&self) -> Result<bool, Error> {
-        let mut arrived = unpoisoned(&self.arrived);
+        let mut arrived = lock_unpoisoned(&self.arrived);
         if arrived.reading {
             arrived.read_again = true;
             drop(arrived);
@@ -418,7 +418,7 @@ impl MonitorLink {
             self.flush()?;
             return Ok(false);
         }
-        if arrived.lost || arrived.broken.is_some() {
+        if arrived.lost || arrived.protocol_error.is_some() {
             return Ok(false);
         }
         arrived.reading = true;
@@ -427,7 +427,7 @@ impl MonitorLink {
             drop(arrived);
             result = result.and_then(|_| self.read(Deadline::at_ns(0)));
             something |= result != Ok(false);
-            arrived = unpoisoned(&self.arrived);
+            arrived = lock_unpoisoned(&self.arrived);
             if !std::mem::take(&mut arrived.read_again) || result.is_err() {
                 break;
             }
@@ -436,35 +436,35 @@ impl MonitorLink {
         drop(arrived);
         self.changed.notify_all();
         if something {
-            self.tell_observers();
+            self.wake_observers();
         }
         result.map(|_| something)
     }
 
     /// Returns the cell for the exit of a child that was just started.
     pub(crate) fn exit_of(&self, domain: DomainId) -> Ended {
-        unpoisoned(&self.arrived).exits.of(domain)
+        lock_unpoisoned(&self.arrived).exits.exit_cell(domain)
     }
 
     /// Looks among the arrived messages; fails if nothing was found and the connection has ended.
-    pub(crate) fn peek<T>(&self, look: impl FnOnce(&mut Arrived) -> Option<T>) -> Result<Option<T>, Error> {
-        let mut arrived = unpoisoned(&self.arrived);
+    pub(crate) fn try_take<T>(&self, look: impl FnOnce(&mut Inbox) -> Option<T>) -> Result<Option<T>, Error> {
+        let mut arrived = lock_unpoisoned(&self.arrived);
         match look(&mut arrived) {
             Some(found) => Ok(Some(found)),
-            None => self.end(&arrived).map_or(Ok(None), Err),
+            None => self.end_error(&arrived).map_or(Ok(None), Err),
         }
     }
 
-    /// Passes the arrived messages to `look`, and whether the connection has ended.
-    pub(crate) fn look<T>(&self, look: impl FnOnce(&Arrived, bool) -> T) -> T {
-        let arrived = unpoisoned(&self.arrived);
-        let over = self.end(&arrived).is_some();
+    /// Passes the arrived messages to `with_inbox`, and whether the connection has ended.
+    pub(crate) fn with_inbox<T>(&self, look: impl FnOnce(&Inbox, bool) -> T) -> T {
+        let arrived = lock_unpoisoned(&self.arrived);
+        let over = self.end_error(&arrived).is_some();
         look(&arrived, over)
     }
 
     /// Returns the registration that wakes futures; creates it with `start` if there is none.
     pub(crate) fn watch(&self, start: impl FnOnce() -> Result<Watch, Error>) -> Result<Arc<Watch>, Error> {
-        let mut watch = unpoisoned(&self.watch);
+        let mut watch = lock_unpoisoned(&self.watch);
         if let Some(watch) = watch.upgrade() {
             return Ok(watch);
         }
@@ -482,30 +482,30 @@ impl MonitorLink {
     /// true if there was anything.
     fn read(&self, deadline: Deadline) -> Result<bool, Error> {
         self.flush()?;
-        if self.read_what_came()? {
+        if self.read_available()? {
             return Ok(true);
         }
         if deadline.passed() {
             return Ok(false);
         }
-        let all_sent = unpoisoned(&self.outbox).is_empty();
+        let all_sent = lock_unpoisoned(&self.outbox).is_empty();
         let interest = if all_sent { Interest::Read } else { Interest::ReadWrite };
         poll(&[(self.socket.as_fd(), interest)], Some(deadline))?;
         self.flush()?;
-        self.read_what_came()
+        self.read_available()
     }
 
     /// Reads what is available. Only the reading thread calls it. Returns true if there was anything.
-    fn read_what_came(&self) -> Result<bool, Error> {
-        let mut buffer = unpoisoned(&self.buffer);
+    fn read_available(&self) -> Result<bool, Error> {
+        let mut buffer = lock_unpoisoned(&self.buffer);
         buffer.resize(socket::MAX_PACKET_BYTES, 0);
         let mut something = false;
         loop {
             match socket::receive(&self.socket, &mut buffer) {
                 Err(Errno::AGAIN) => return Ok(something),
                 Ok(received) if received.length > 0 => {
-                    if let Err(what) = self.file(&buffer[..received.length], received.fds) {
-                        unpoisoned(&self.arrived).broken = Some(what);
+                    if let Err(what) = self.store_message(&buffer[..received.length], received.fds) {
+                        lock_unpoisoned(&self.arrived).protocol_error = Some(what);
                         return Ok(true);
                     }
                     something = true;
@@ -514,7 +514,7 @@ impl MonitorLink {
                 // available.
                 Err(Errno::CONNRESET) => {}
                 Ok(_) => {
-                    unpoisoned(&self.arrived).lost = true;
+                    lock_unpoisoned(&self.arrived).lost = true;
                     return Ok(true);
                 }
                 Err(errno) => return Err(OsError::new("hear the monitor", errno).into()),
@@ -524,7 +524,7 @@ impl MonitorLink {
 
     /// Releases what a request about names acquired after its caller gave up. Cancelling the request itself
     /// releases locks and permits.
-    fn give_back(&self, answer: &Reply, scope: Scope) {
+    fn release_abandoned(&self, answer: &Reply, scope: Scope) {
         let operation = match answer {
             Reply::Names { answer: Answer::Watching { watch, .. }, origin } => {
                 self.forget_watch((*origin, *watch));
@@ -534,12 +534,12 @@ impl MonitorLink {
             _ => return,
         };
         // If the monitor is gone, so is what it granted.
-        let _ = self.tell_names(&scope, operation);
+        let _ = self.notify_names(&scope, operation);
     }
 
     /// Stores a piece of a side stream until it is taken; an empty piece marks the end.
-    fn file_side(&self, domain: DomainId, bytes: Vec<u8>) {
-        let mut arrived = unpoisoned(&self.arrived);
+    fn store_side_piece(&self, domain: DomainId, bytes: Vec<u8>) {
+        let mut arrived = lock_unpoisoned(&self.arrived);
         if let Some(side) = arrived.sides.get_mut(&domain) {
             return side.pieces.push_back(bytes);
         }
@@ -547,40 +547,40 @@ impl MonitorLink {
         if !bytes.is_empty() {
             // The stream was dropped. If the monitor is gone by now, the next read reports it.
             let bytes = bytes.len() as u32;
-            let _ = self.tell(Request::OutputTaken { domain, stream: streams::SIDE, bytes });
+            let _ = self.notify(Request::OutputTaken { domain, stream: streams::SIDE, bytes });
         }
     }
 
     /// Stores one message where the thread that waits for it looks.
-    fn file(&self, bytes: &[u8], fds: Vec<OwnedFd>) -> Result<(), String> {
+    fn store_message(&self, bytes: &[u8], fds: Vec<OwnedFd>) -> Result<(), String> {
         let message = MonitorMessage::from_bytes(bytes).map_err(|error| error.to_string())?;
         let request = message.number();
         if let Reply::Output { domain, stream: streams::SIDE, bytes } = message.body {
-            self.file_side(domain, bytes);
+            self.store_side_piece(domain, bytes);
             return Ok(());
         }
         if let Reply::Output { domain, stream, bytes } = message.body {
             let taken = bytes.len() as u32;
             let which = if stream == 2 { Stream::Error } else { Stream::Output };
-            unpoisoned(&self.output)(domain, which, &bytes);
+            lock_unpoisoned(&self.output)(domain, which, &bytes);
             if taken > 0 {
                 // If the monitor is gone by now, the next read reports it.
-                let _ = self.tell(Request::OutputTaken { domain, stream, bytes: taken });
+                let _ = self.notify(Request::OutputTaken { domain, stream, bytes: taken });
             }
             return Ok(());
         }
-        let mut arrived = unpoisoned(&self.arrived);
+        let mut arrived = lock_unpoisoned(&self.arrived);
         match message.body {
             Reply::Incoming { listener, grant } if !arrived.listeners.contains(&listener) => {
                 drop(arrived);
                 // The listener was dropped before: the peer sees its channel end.
-                let _ = self.tell(Request::Accepted { count: 1 });
+                let _ = self.notify(Request::Accepted { count: 1 });
                 withdraw(&grant, fds);
             }
             Reply::Incoming { listener, grant } => {
                 arrived.incoming.entry(listener).or_default().push_back((grant, fds));
             }
-            Reply::TurnedAway { fault } => arrived.turned_away = Some(fault),
+            Reply::TurnedAway { fault } => arrived.refusal = Some(fault),
             Reply::Ended { domain, exit } => {
                 self.recorder.get().inspect(|recorder| recorder::child_ended(recorder, domain));
                 // A child that ended without a handle for its side stream gets none later.
@@ -610,14 +610,14 @@ impl MonitorLink {
                 }
                 if let Some(scope) = arrived.abandoned_names.remove(&request) {
                     drop(arrived);
-                    self.give_back(&answer, scope);
+                    self.release_abandoned(&answer, scope);
                     return Ok(());
                 }
                 if let Some(index) = arrived.abandoned.iter().position(|abandoned| *abandoned == request) {
                     arrived.abandoned.swap_remove(index);
                     drop(arrived);
                     match answer {
-                        Reply::Export { listener } => drop(self.tell(Request::Withdraw { listener })),
+                        Reply::Export { listener } => drop(self.notify(Request::Withdraw { listener })),
                         Reply::Connect { grant } => withdraw(&grant, fds),
                         _ => {}
                     }

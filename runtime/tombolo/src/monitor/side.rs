@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tombolo_base::DomainId;
 
-use super::Arrived;
+use super::Inbox;
 
 /// State of a child's side stream.
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ pub(crate) struct Side {
 
 impl Side {
     /// Whether there is something to receive, or the last piece sent has been accepted.
-    pub(crate) fn is_ready(arrived: &Arrived, domain: DomainId) -> bool {
+    pub(crate) fn is_ready(arrived: &Inbox, domain: DomainId) -> bool {
         arrived.sides.get(&domain).is_some_and(|side| {
             !side.pieces.is_empty() || side.sending.is_some_and(|request| arrived.has_reply(request))
         })

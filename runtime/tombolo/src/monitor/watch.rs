@@ -9,12 +9,12 @@ use crate::reactor::Registration;
 
 /// Waker of the observers of a connection to a monitor.
 #[derive(Debug)]
-struct Herald(Weak<MonitorLink>);
+struct LinkWaker(Weak<MonitorLink>);
 
-impl Wake for Herald {
+impl Wake for LinkWaker {
     fn wake(self: Arc<Self>) {
         if let Some(link) = self.0.upgrade() {
-            link.tell_observers();
+            link.wake_observers();
         }
     }
 }
@@ -30,7 +30,7 @@ impl Watch {
     pub(crate) fn start(link: &Arc<MonitorLink>) -> Result<Arc<Watch>, Error> {
         link.watch(|| {
             let mut registration = Registration::new()?;
-            let herald = Arc::new(Herald(Arc::downgrade(link)));
+            let herald = Arc::new(LinkWaker(Arc::downgrade(link)));
             registration.watch(link.descriptor(), herald.into())?;
             Ok(Watch { registration, link: Arc::clone(link) })
         })

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tombolo_naming::{Answer, Operation, Scope};
 
-use super::question::{Asks, Question};
+use super::question::{ConvertAnswer, NamesRequest};
 use super::{Names, unexpected};
 use crate::error::Error;
 
@@ -35,7 +35,7 @@ impl Names {
     /// # Errors
     /// [`Error::Monitor`] if the barrier is full, or was created for another number of parties.
     pub fn barrier(&self, name: &str, parties: u32) -> Result<Barrier, Error> {
-        self.joining(name, parties)?.wait()
+        self.join_request(name, parties)?.wait()
     }
 
     /// Async [`barrier`](Self::barrier). Dropping the future takes no place.
@@ -43,13 +43,17 @@ impl Names {
     /// # Errors
     /// Same as [`barrier`](Self::barrier).
     pub async fn barrier_async(&self, name: &str, parties: u32) -> Result<Barrier, Error> {
-        self.joining(name, parties)?.answer().await
+        self.join_request(name, parties)?.answer().await
     }
 
-    fn joining(&self, name: &str, parties: u32) -> Result<Question<impl Asks<Barrier> + use<>>, Error> {
+    fn join_request(
+        &self,
+        name: &str,
+        parties: u32,
+    ) -> Result<NamesRequest<impl ConvertAnswer<Barrier> + use<>>, Error> {
         let (scope, name) = self.name(name)?;
         let (names, of) = (self.clone(), scope.clone());
-        Ok(self.question(&scope, Operation::Join { name, parties }, |_, answer| match answer {
+        Ok(self.new_request(&scope, Operation::Join { name, parties }, |_, answer| match answer {
             Answer::Joined { place } => Ok(Barrier { names, scope: of, place }),
             other => Err(unexpected(&other)),
         }))
@@ -63,7 +67,7 @@ impl Barrier {
     /// [`BarrierTimeout`](super::NameFault::BarrierTimeout) in [`Error::Monitor`], after which the wait can
     /// be repeated; [`BarrierBroken`](super::NameFault::BarrierBroken), which is permanent.
     pub fn wait(&self, timeout: Duration) -> Result<Meeting, Error> {
-        self.meeting(timeout).wait()
+        self.meet_request(timeout).wait()
     }
 
     /// Async [`wait`](Self::wait). Dropping the future stops waiting, and the others wait for this party. If
@@ -73,21 +77,21 @@ impl Barrier {
     /// # Errors
     /// Same as [`wait`](Self::wait).
     pub async fn wait_async(&self, timeout: Duration) -> Result<Meeting, Error> {
-        self.meeting(timeout).answer().await
+        self.meet_request(timeout).answer().await
     }
 
-    fn meeting(&self, timeout: Duration) -> Question<impl Asks<Meeting> + use<>> {
+    fn meet_request(&self, timeout: Duration) -> NamesRequest<impl ConvertAnswer<Meeting> + use<>> {
         let meet = Operation::Meet { place: self.place, timeout };
-        let question = self.names.question(&self.scope, meet, |_, answer| match answer {
+        let request = self.names.new_request(&self.scope, meet, |_, answer| match answer {
             Answer::Met { generation, leader } => Ok(Meeting { generation, leader }),
             other => Err(unexpected(&other)),
         });
-        question.that_waits(timeout)
+        request.with_delay(timeout)
     }
 }
 
 impl Drop for Barrier {
     fn drop(&mut self) {
-        self.names.tell(&self.scope, Operation::Leave { place: self.place });
+        self.names.notify(&self.scope, Operation::Leave { place: self.place });
     }
 }

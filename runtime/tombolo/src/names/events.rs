@@ -7,7 +7,7 @@ use tombolo_base::DomainId;
 use tombolo_naming::{Answer, Attributes, EventMask, NameFault, Operation, Record, Scope};
 use tombolo_platform::Deadline;
 
-use super::question::{Asks, Question};
+use super::question::{ConvertAnswer, NamesRequest};
 use super::watch::{Change, Notice, Watch, WatchOptions};
 use super::{Names, NewRecord, unexpected};
 use crate::error::Error;
@@ -86,7 +86,7 @@ impl Publisher {
     /// # Errors
     /// [`Error::Monitor`] if a limit is exceeded.
     pub fn publish(&self, attributes: Attributes) -> Result<Delivered, Error> {
-        self.publication(attributes).wait()
+        self.publish_request(attributes).wait()
     }
 
     /// Async [`publish`](Self::publish). If the future is dropped, the event may have been published.
@@ -94,12 +94,12 @@ impl Publisher {
     /// # Errors
     /// Same as [`publish`](Self::publish).
     pub async fn publish_async(&self, attributes: Attributes) -> Result<Delivered, Error> {
-        self.publication(attributes).answer().await
+        self.publish_request(attributes).answer().await
     }
 
-    fn publication(&self, attributes: Attributes) -> Question<impl Asks<Delivered> + use<>> {
+    fn publish_request(&self, attributes: Attributes) -> NamesRequest<impl ConvertAnswer<Delivered> + use<>> {
         let publish = Operation::Publish { name: self.name.clone(), attributes };
-        self.names.question(&self.scope, publish, |_, answer| match answer {
+        self.names.new_request(&self.scope, publish, |_, answer| match answer {
             Answer::Published { told, refused } => Ok(Delivered { told, refused }),
             other => Err(unexpected(&other)),
         })

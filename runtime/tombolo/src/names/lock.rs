@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tombolo_naming::{Answer, NameFault, Operation, Scope};
 
-use super::question::{Asks, Question, done};
+use super::question::{ConvertAnswer, NamesRequest, expect_done};
 use super::{Names, unexpected};
 use crate::error::Error;
 
@@ -39,7 +39,7 @@ impl Lock {
     /// # Errors
     /// [`NameFault::Locked`] in [`Error::Monitor`] with the holder, if it was not released in time.
     pub fn acquire(&self, timeout: Duration) -> Result<LockGuard, Error> {
-        self.acquisition(timeout).wait()
+        self.acquire_request(timeout).wait()
     }
 
     /// Async [`acquire`](Self::acquire). Dropping the future cancels the request; a lock that was granted
@@ -48,17 +48,17 @@ impl Lock {
     /// # Errors
     /// Same as [`acquire`](Self::acquire).
     pub async fn acquire_async(&self, timeout: Duration) -> Result<LockGuard, Error> {
-        self.acquisition(timeout).answer().await
+        self.acquire_request(timeout).answer().await
     }
 
-    fn acquisition(&self, timeout: Duration) -> Question<impl Asks<LockGuard> + use<>> {
+    fn acquire_request(&self, timeout: Duration) -> NamesRequest<impl ConvertAnswer<LockGuard> + use<>> {
         let lock = self.clone();
         let operation = Operation::Lock { name: self.name.clone(), timeout };
-        let question = self.names.question(&self.scope, operation, |_, answer| match answer {
+        let request = self.names.new_request(&self.scope, operation, |_, answer| match answer {
             Answer::Locked { token } => Ok(LockGuard { lock, token, held: true }),
             other => Err(unexpected(&other)),
         });
-        question.that_waits(timeout)
+        request.with_delay(timeout)
     }
 
     /// Acquires the lock if it is free.
@@ -101,7 +101,7 @@ impl LockGuard {
     /// [`NameFault::NotHeld`] in [`Error::Monitor`] if the lock was lost because its node was restarted.
     pub fn release(mut self) -> Result<(), Error> {
         self.held = false;
-        self.lock.names.question(&self.lock.scope, self.unlock(), done).wait()
+        self.lock.names.new_request(&self.lock.scope, self.unlock(), expect_done).wait()
     }
 
     /// Async [`release`](Self::release). The lock is released even if the future is dropped.
@@ -110,7 +110,7 @@ impl LockGuard {
     /// Same as [`release`](Self::release).
     pub async fn release_async(mut self) -> Result<(), Error> {
         self.held = false;
-        self.lock.names.question(&self.lock.scope, self.unlock(), done).answer().await
+        self.lock.names.new_request(&self.lock.scope, self.unlock(), expect_done).answer().await
     }
 
     fn unlock(&self) -> Operation {
@@ -121,7 +121,7 @@ impl LockGuard {
 impl Drop for LockGuard {
     fn drop(&mut self) {
         if self.held {
-            self.lock.names.tell(&self.lock.scope, self.unlock());
+            self.lock.names.notify(&self.lock.scope, self.unlock());
         }
     }
 }

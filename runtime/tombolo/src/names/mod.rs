@@ -51,7 +51,7 @@ pub use watch::{Change, Notice, Watch, WatchOptions};
 
 use crate::domain::Domain;
 use crate::error::Error;
-use question::{Asks, Question};
+use question::{ConvertAnswer, NamesRequest};
 
 /// Maximum number of records per reply; further records need further requests.
 const PAGE: u32 = 1024;
@@ -74,7 +74,7 @@ impl Names {
     /// Parses a query and its scope.
     fn query(&self, text: &str) -> Result<(Scope, Query), Error> {
         let (scope, rest) = split_scope(text);
-        let query = parse_query(rest).map_err(|error| placed(text, rest, error))?;
+        let query = parse_query(rest).map_err(|error| offset_error(text, rest, error))?;
         Ok((self.scope(scope), query))
     }
 
@@ -88,18 +88,23 @@ impl Names {
     }
 
     fn scope(&self, scope: Scope) -> Scope {
-        self.domain.own_or(scope)
+        self.domain.normalize_scope(scope)
     }
 
-    /// Creates a question that the monitor answers immediately.
-    fn question<T, F: Asks<T>>(&self, scope: &Scope, operation: Operation, make: F) -> Question<F> {
+    /// Creates a request that the monitor answers immediately.
+    fn new_request<T, F: ConvertAnswer<T>>(
+        &self,
+        scope: &Scope,
+        operation: Operation,
+        convert: F,
+    ) -> NamesRequest<F> {
         let link = std::sync::Arc::clone(&self.domain.link);
-        Question { link, scope: scope.clone(), operation, waits: Duration::ZERO, make }
+        NamesRequest { link, scope: scope.clone(), operation, delay: Duration::ZERO, convert }
     }
 
-    fn tell(&self, scope: &Scope, operation: Operation) {
+    fn notify(&self, scope: &Scope, operation: Operation) {
         // If the monitor is gone, so is the subject of the message.
-        let _ = self.domain.link.tell_names(scope, operation);
+        let _ = self.domain.link.notify_names(scope, operation);
     }
 
     /// Returns the first record that a query matches, in natural order of names.
@@ -109,9 +114,9 @@ impl Names {
     pub fn get(&self, query: &str) -> Result<Record, Error> {
         let (scope, parsed) = self.query(query)?;
         let mut pages = Pages::new(self, &scope, parsed, 1);
-        while !pages.over {
+        while !pages.finished {
             let page = pages.next_page().wait()?;
-            if let Some(record) = pages.turn(page).pop() {
+            if let Some(record) = pages.advance(page).pop() {
                 return Ok(record);
             }
         }
@@ -125,9 +130,9 @@ impl Names {
     pub async fn get_async(&self, query: &str) -> Result<Record, Error> {
         let (scope, parsed) = self.query(query)?;
         let mut pages = Pages::new(self, &scope, parsed, 1);
-        while !pages.over {
+        while !pages.finished {
             let page = pages.next_page().answer().await?;
-            if let Some(record) = pages.turn(page).pop() {
+            if let Some(record) = pages.advance(page).pop() {
                 return Ok(record);
             }
         }
@@ -143,9 +148,9 @@ impl Names {
         let (scope, query) = self.query(query)?;
         let mut pages = Pages::new(self, &scope, query, PAGE);
         let mut all = Vec::new();
-        while !pages.over {
+        while !pages.finished {
             let page = pages.next_page().wait()?;
-            all.extend(pages.turn(page));
+            all.extend(pages.advance(page));
         }
         Ok(all)
     }
@@ -158,9 +163,9 @@ impl Names {
         let (scope, query) = self.query(query)?;
         let mut pages = Pages::new(self, &scope, query, PAGE);
         let mut all = Vec::new();
-        while !pages.over {
+        while !pages.finished {
             let page = pages.next_page().answer().await?;
-            all.extend(pages.turn(page));
+            all.extend(pages.advance(page));
         }
         Ok(all)
     }
@@ -170,7 +175,7 @@ impl Names {
     /// # Errors
     /// [`Error::Text`], [`Error::Monitor`].
     pub fn exists(&self, query: &str) -> Result<bool, Error> {
-        there(self.get(query))
+        is_found(self.get(query))
     }
 
     /// Async version of [`exists`](Self::exists).
@@ -178,7 +183,7 @@ impl Names {
     /// # Errors
     /// Same as [`exists`](Self::exists).
     pub async fn exists_async(&self, query: &str) -> Result<bool, Error> {
-        there(self.get_async(query).await)
+        is_found(self.get_async(query).await)
     }
 
     /// Waits up to `timeout` until a query matches a record, and returns the first match.
@@ -186,7 +191,7 @@ impl Names {
     /// # Errors
     /// [`NameFault::NoSuchName`] in [`Error::Monitor`] if nothing matched in time; [`Error::Text`].
     pub fn wait_for(&self, query: &str, timeout: Duration) -> Result<Record, Error> {
-        self.appearance(query, timeout)?.wait()
+        self.wait_request(query, timeout)?.wait()
     }
 
     /// Async version of [`wait_for`](Self::wait_for).
@@ -194,16 +199,21 @@ impl Names {
     /// # Errors
     /// Same as [`wait_for`](Self::wait_for).
     pub async fn wait_for_async(&self, query: &str, timeout: Duration) -> Result<Record, Error> {
-        self.appearance(query, timeout)?.answer().await
+        self.wait_request(query, timeout)?.answer().await
     }
 
-    fn appearance(&self, query: &str, timeout: Duration) -> Result<Question<impl Asks<Record>>, Error> {
+    fn wait_request(
+        &self,
+        query: &str,
+        timeout: Duration,
+    ) -> Result<NamesRequest<impl ConvertAnswer<Record>>, Error> {
         let (scope, query) = self.query(query)?;
-        let question = self.question(&scope, Operation::Await { query, timeout }, |_, answer| match answer {
-            Answer::There { record } => Ok(record),
-            other => Err(unexpected(&other)),
-        });
-        Ok(question.that_waits(timeout))
+        let request =
+            self.new_request(&scope, Operation::Await { query, timeout }, |_, answer| match answer {
+                Answer::There { record } => Ok(record),
+                other => Err(unexpected(&other)),
+            });
+        Ok(request.with_delay(timeout))
     }
 
     /// Deletes a record and returns its last state.
@@ -211,7 +221,7 @@ impl Names {
     /// # Errors
     /// [`NameFault::NoSuchName`], [`NameFault::NotYours`] in [`Error::Monitor`].
     pub fn delete(&self, name: &str) -> Result<Record, Error> {
-        self.deletion(name)?.wait()
+        self.delete_request(name)?.wait()
     }
 
     /// Async [`delete`](Self::delete). If the future is dropped, the record may have been deleted.
@@ -219,13 +229,13 @@ impl Names {
     /// # Errors
     /// Same as [`delete`](Self::delete).
     pub async fn delete_async(&self, name: &str) -> Result<Record, Error> {
-        self.deletion(name)?.answer().await
+        self.delete_request(name)?.answer().await
     }
 
-    fn deletion(&self, name: &str) -> Result<Question<impl Asks<Record>>, Error> {
+    fn delete_request(&self, name: &str) -> Result<NamesRequest<impl ConvertAnswer<Record>>, Error> {
         let (scope, name) = self.name(name)?;
         let delete = Operation::Delete { name, condition: Condition::Always, want_previous: true };
-        Ok(self.question(&scope, delete, |_, answer| match answer {
+        Ok(self.new_request(&scope, delete, |_, answer| match answer {
             Answer::Changed { previous: Some(record), .. } => Ok(record),
             other => Err(unexpected(&other)),
         }))
@@ -233,7 +243,7 @@ impl Names {
 }
 
 /// Converts the result of a query to whether it found a record.
-fn there(found: Result<Record, Error>) -> Result<bool, Error> {
+fn is_found(found: Result<Record, Error>) -> Result<bool, Error> {
     match found {
         Ok(_) => Ok(true),
         Err(error) if matches!(error.name_fault(), Some(NameFault::NoSuchName { .. })) => Ok(false),
@@ -251,34 +261,34 @@ struct Pages<'a> {
     query: Query,
     after: String,
     limit: u32,
-    over: bool,
+    finished: bool,
 }
 
 impl<'a> Pages<'a> {
     fn new(names: &'a Names, scope: &'a Scope, query: Query, limit: u32) -> Self {
-        Pages { names, scope, query, after: String::new(), limit, over: false }
+        Pages { names, scope, query, after: String::new(), limit, finished: false }
     }
 
     /// Continues after a page that is known already.
     fn after(mut self, next: Option<String>) -> Self {
-        self.over = next.is_none();
+        self.finished = next.is_none();
         self.after = next.unwrap_or_default();
         self
     }
 
-    fn next_page(&self) -> Question<impl Asks<Page> + use<>> {
+    fn next_page(&self) -> NamesRequest<impl ConvertAnswer<Page> + use<>> {
         let find =
             Operation::Find { query: self.query.clone(), after: self.after.clone(), limit: self.limit };
-        self.names.question(self.scope, find, |_, answer| match answer {
+        self.names.new_request(self.scope, find, |_, answer| match answer {
             Answer::Found { records, next } => Ok((records, next)),
             other => Err(unexpected(&other)),
         })
     }
 
     /// Advances behind a page and returns its records.
-    fn turn(&mut self, (records, next): Page) -> Vec<Record> {
+    fn advance(&mut self, (records, next): Page) -> Vec<Record> {
         // A monitor that repeats a page would cause an infinite loop.
-        self.over = next.as_ref().is_none_or(|next| *next == self.after);
+        self.finished = next.as_ref().is_none_or(|next| *next == self.after);
         self.after = next.unwrap_or_default();
         records
     }
@@ -289,7 +299,7 @@ fn unexpected(answer: &Answer) -> Error {
 }
 
 /// Converts an error in a part of a text to one in the whole text.
-fn placed(text: &str, part: &str, error: TextError) -> TextError {
+fn offset_error(text: &str, part: &str, error: TextError) -> TextError {
     TextError { text: text.to_owned(), offset: error.offset + text.len() - part.len(), ..error }
 }
 

@@ -7,8 +7,8 @@ use tombolo_naming::{
     Answer, Attributes, Condition, Lifetime, Operation, Record, SetMode, Value, parse_record, split_scope,
 };
 
-use super::question::{Asks, Question};
-use super::{Names, placed, unexpected};
+use super::question::{ConvertAnswer, NamesRequest};
+use super::{Names, offset_error, unexpected};
 use crate::error::Error;
 
 /// Record to be set. The record exists as long as this program, unless it is
@@ -95,7 +95,7 @@ impl FromStr for NewRecord {
     /// Parses the text form `name { attribute: value, … }`, with an optional scope in front.
     fn from_str(text: &str) -> Result<NewRecord, Error> {
         let (_, rest) = split_scope(text);
-        let (name, attributes) = parse_record(rest).map_err(|error| placed(text, rest, error))?;
+        let (name, attributes) = parse_record(rest).map_err(|error| offset_error(text, rest, error))?;
         let name = format!("{}{name}", &text[..text.len() - rest.len()]);
         Ok(NewRecord { attributes, ..NewRecord::new(&name) })
     }
@@ -148,11 +148,11 @@ impl Names {
         &self,
         record: &NewRecord,
         want_previous: bool,
-    ) -> Result<Question<impl Asks<(Changed, Option<Record>)> + use<>>, Error> {
+    ) -> Result<NamesRequest<impl ConvertAnswer<(Changed, Option<Record>)> + use<>>, Error> {
         let (scope, name) = self.name(&record.name)?;
         let NewRecord { attributes, remove, mode, lifetime, condition, .. } = record.clone();
         let set = Operation::Set { name, attributes, remove, mode, lifetime, condition, want_previous };
-        Ok(self.question(&scope, set, |_, answer| match answer {
+        Ok(self.new_request(&scope, set, |_, answer| match answer {
             Answer::Changed { name, version, previous } => Ok((Changed { name, version }, previous)),
             other => Err(unexpected(&other)),
         }))

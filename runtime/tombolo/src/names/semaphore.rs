@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tombolo_naming::{Answer, NameFault, Operation, Scope};
 
-use super::question::{Asks, Question, done};
+use super::question::{ConvertAnswer, NamesRequest, expect_done};
 use super::{Names, unexpected};
 use crate::error::Error;
 
@@ -24,7 +24,7 @@ impl Names {
     /// # Errors
     /// [`Error::Monitor`] if the name is invalid or a limit is exceeded.
     pub fn semaphore(&self, name: &str, permits: u32) -> Result<Semaphore, Error> {
-        self.making(name, permits)?.wait()
+        self.create_request(name, permits)?.wait()
     }
 
     /// Async [`semaphore`](Self::semaphore). If the future is dropped, the semaphore may have been created.
@@ -32,14 +32,18 @@ impl Names {
     /// # Errors
     /// Same as [`semaphore`](Self::semaphore).
     pub async fn semaphore_async(&self, name: &str, permits: u32) -> Result<Semaphore, Error> {
-        self.making(name, permits)?.answer().await
+        self.create_request(name, permits)?.answer().await
     }
 
-    fn making(&self, name: &str, permits: u32) -> Result<Question<impl Asks<Semaphore> + use<>>, Error> {
+    fn create_request(
+        &self,
+        name: &str,
+        permits: u32,
+    ) -> Result<NamesRequest<impl ConvertAnswer<Semaphore> + use<>>, Error> {
         let (scope, name) = self.name(name)?;
         let semaphore = Semaphore { names: self.clone(), scope: scope.clone(), name: name.clone() };
-        let make = |origin, answer| done(origin, answer).map(|()| semaphore);
-        Ok(self.question(&scope, Operation::Semaphore { name, permits }, make))
+        let convert = |origin, answer| expect_done(origin, answer).map(|()| semaphore);
+        Ok(self.new_request(&scope, Operation::Semaphore { name, permits }, convert))
     }
 }
 
@@ -56,7 +60,7 @@ impl Semaphore {
     /// [`NameFault::NoPermits`] in [`Error::Monitor`] if there were not enough in time,
     /// [`NameFault::NoSuchSemaphore`] if the semaphore is removed.
     pub fn acquire(&self, permits: u32, timeout: Duration) -> Result<Permit, Error> {
-        self.acquisition(permits, timeout).wait()
+        self.acquire_request(permits, timeout).wait()
     }
 
     /// Async [`acquire`](Self::acquire). Dropping the future cancels the request; permits granted meanwhile
@@ -65,17 +69,21 @@ impl Semaphore {
     /// # Errors
     /// Same as [`acquire`](Self::acquire).
     pub async fn acquire_async(&self, permits: u32, timeout: Duration) -> Result<Permit, Error> {
-        self.acquisition(permits, timeout).answer().await
+        self.acquire_request(permits, timeout).answer().await
     }
 
-    fn acquisition(&self, permits: u32, timeout: Duration) -> Question<impl Asks<Permit> + use<>> {
+    fn acquire_request(
+        &self,
+        permits: u32,
+        timeout: Duration,
+    ) -> NamesRequest<impl ConvertAnswer<Permit> + use<>> {
         let semaphore = self.clone();
         let acquire = Operation::Acquire { name: self.name.clone(), permits, timeout };
-        let question = self.names.question(&self.scope, acquire, |_, answer| match answer {
+        let request = self.names.new_request(&self.scope, acquire, |_, answer| match answer {
             Answer::Acquired { permit } => Ok(Permit { semaphore, permit, held: true }),
             other => Err(unexpected(&other)),
         });
-        question.that_waits(timeout)
+        request.with_delay(timeout)
     }
 
     /// Acquires permits if there are enough and no other request is waiting.
@@ -95,7 +103,7 @@ impl Semaphore {
     /// # Errors
     /// [`NameFault::NoSuchSemaphore`], [`NameFault::Limit`] in [`Error::Monitor`].
     pub fn post(&self, permits: u32) -> Result<(), Error> {
-        self.posting(permits).wait()
+        self.post_request(permits).wait()
     }
 
     /// Async [`post`](Self::post). If the future is dropped, the permits may have been added.
@@ -103,11 +111,11 @@ impl Semaphore {
     /// # Errors
     /// Same as [`post`](Self::post).
     pub async fn post_async(&self, permits: u32) -> Result<(), Error> {
-        self.posting(permits).answer().await
+        self.post_request(permits).answer().await
     }
 
-    fn posting(&self, permits: u32) -> Question<impl Asks<()> + use<>> {
-        self.names.question(&self.scope, Operation::Post { name: self.name.clone(), permits }, done)
+    fn post_request(&self, permits: u32) -> NamesRequest<impl ConvertAnswer<()> + use<>> {
+        self.names.new_request(&self.scope, Operation::Post { name: self.name.clone(), permits }, expect_done)
     }
 
     /// Removes the semaphore. Waiting requests fail, and permits that are held lose their effect.
@@ -115,7 +123,9 @@ impl Semaphore {
     /// # Errors
     /// [`NameFault::NoSuchSemaphore`] in [`Error::Monitor`].
     pub fn remove(self) -> Result<(), Error> {
-        self.names.question(&self.scope, Operation::RemoveSemaphore { name: self.name }, done).wait()
+        self.names
+            .new_request(&self.scope, Operation::RemoveSemaphore { name: self.name }, expect_done)
+            .wait()
     }
 }
 
@@ -135,7 +145,7 @@ impl Permit {
     /// # Errors
     /// [`NameFault::NotHeld`] in [`Error::Monitor`] if the semaphore's node was restarted.
     pub fn forget(mut self) -> Result<(), Error> {
-        self.forgetting().wait()
+        self.forget_request().wait()
     }
 
     /// Async [`forget`](Self::forget). Once it was polled, the permits are removed even if the future is
@@ -144,13 +154,13 @@ impl Permit {
     /// # Errors
     /// Same as [`forget`](Self::forget).
     pub async fn forget_async(mut self) -> Result<(), Error> {
-        self.forgetting().answer().await
+        self.forget_request().answer().await
     }
 
-    fn forgetting(&mut self) -> Question<impl Asks<()> + use<>> {
+    fn forget_request(&mut self) -> NamesRequest<impl ConvertAnswer<()> + use<>> {
         self.held = false;
         let release = Operation::Release { permit: self.permit, forget: true };
-        self.semaphore.names.question(&self.semaphore.scope, release, done)
+        self.semaphore.names.new_request(&self.semaphore.scope, release, expect_done)
     }
 }
 
@@ -158,7 +168,7 @@ impl Drop for Permit {
     fn drop(&mut self) {
         if self.held {
             let release = Operation::Release { permit: self.permit, forget: false };
-            self.semaphore.names.tell(&self.semaphore.scope, release);
+            self.semaphore.names.notify(&self.semaphore.scope, release);
         }
     }
 }

@@ -8,14 +8,14 @@ use tombolo_naming::{
     Answer, Attributes, DeleteCause, EndCause, Event, EventMask, NameFault, Operation, Query, Record, Scope,
 };
 
-use super::question::{Asks, Question, done};
+use super::question::{ConvertAnswer, NamesRequest, expect_done};
 use super::{Names, Pages, unexpected};
 use crate::error::Error;
-use crate::future::Arrival;
-use crate::monitor::Arrived;
+use crate::future::MonitorWait;
+use crate::monitor::Inbox;
 
 /// Notice as received from the monitor.
-type Told = tombolo_naming::Notice;
+type NamingNotice = tombolo_naming::Notice;
 
 /// Description of the awaited event, for errors.
 const AWAITED: &str = "a change of what is watched";
@@ -87,7 +87,7 @@ pub struct Watch {
     /// Notices that were taken and not acknowledged yet.
     taken: u32,
     acknowledge_after: u32,
-    over: bool,
+    finished: bool,
 }
 
 impl Names {
@@ -97,11 +97,11 @@ impl Names {
     /// [`Error::Text`], [`Error::Monitor`].
     pub fn watch(&self, query: &str, options: WatchOptions) -> Result<Watch, Error> {
         let (scope, query) = self.query(query)?;
-        let (mut watch, next) = self.watching(&scope, &query, options).wait()?;
+        let (mut watch, next) = self.watch_request(&scope, &query, options).wait()?;
         let mut pages = Pages::new(self, &scope, query, super::PAGE).after(next);
-        while !pages.over {
+        while !pages.finished {
             let page = pages.next_page().wait()?;
-            watch.current.extend(pages.turn(page));
+            watch.current.extend(pages.advance(page));
         }
         Ok(watch)
     }
@@ -112,33 +112,41 @@ impl Names {
     /// Same as [`watch`](Self::watch).
     pub async fn watch_async(&self, query: &str, options: WatchOptions) -> Result<Watch, Error> {
         let (scope, query) = self.query(query)?;
-        let (mut watch, next) = self.watching(&scope, &query, options).answer().await?;
+        let (mut watch, next) = self.watch_request(&scope, &query, options).answer().await?;
         let mut pages = Pages::new(self, &scope, query, super::PAGE).after(next);
-        while !pages.over {
+        while !pages.finished {
             let page = pages.next_page().answer().await?;
-            watch.current.extend(pages.turn(page));
+            watch.current.extend(pages.advance(page));
         }
         Ok(watch)
     }
 
     /// Starts a watch. The answer includes the first matching records, and the name after which there may be
     /// more.
-    fn watching(
+    fn watch_request(
         &self,
         scope: &Scope,
         query: &Query,
         WatchOptions { events, once, capacity }: WatchOptions,
-    ) -> Question<impl Asks<(Watch, Option<String>)> + use<>> {
+    ) -> NamesRequest<impl ConvertAnswer<(Watch, Option<String>)> + use<>> {
         let (names, of) = (self.clone(), scope.clone());
         let request = Operation::Watch { query: query.clone(), events, once, capacity };
-        self.question(scope, request, move |origin, answer| {
+        self.new_request(scope, request, move |origin, answer| {
             let Answer::Watching { watch, records: current, next } = answer else {
                 return Err(unexpected(&answer));
             };
             // Acknowledge in groups, and early enough that further notices can follow meanwhile.
             let acknowledge_after = (capacity / 2).clamp(1, 64);
-            let watch =
-                Watch { names, scope: of, origin, watch, current, taken: 0, acknowledge_after, over: false };
+            let watch = Watch {
+                names,
+                scope: of,
+                origin,
+                watch,
+                current,
+                taken: 0,
+                acknowledge_after,
+                finished: false,
+            };
             Ok((watch, next))
         })
     }
@@ -159,7 +167,7 @@ impl Watch {
     pub fn next(&mut self, timeout: Duration) -> Result<Notice, Error> {
         let take = self.next_notice()?;
         let notice = self.names.domain.link.wait(timeout, AWAITED, take)?;
-        Ok(self.take_note(notice))
+        Ok(self.handle_notice(notice))
     }
 
     /// Async [`next`](Self::next): awaited repeatedly, it forms a stream. Dropping the future loses no
@@ -169,26 +177,26 @@ impl Watch {
     /// Same as [`next`](Self::next).
     pub async fn next_async(&mut self, timeout: Duration) -> Result<Notice, Error> {
         let take = self.next_notice()?;
-        let notice = Arrival::new(&self.names.domain.link, AWAITED.to_owned(), timeout, take).await?;
+        let notice = MonitorWait::new(&self.names.domain.link, AWAITED.to_owned(), timeout, take).await?;
         // No await point in between, at which the notice could be dropped.
-        Ok(self.take_note(notice))
+        Ok(self.handle_notice(notice))
     }
 
     /// Returns a function that takes the next notice from the arrived messages; fails after the last notice.
-    fn next_notice(&self) -> Result<impl FnMut(&mut Arrived) -> Option<Told> + use<>, Error> {
-        if self.over {
+    fn next_notice(&self) -> Result<impl FnMut(&mut Inbox) -> Option<NamingNotice> + use<>, Error> {
+        if self.finished {
             return Err(NameFault::NoSuchWatch { watch: self.watch }.into());
         }
         let key = (self.origin, self.watch);
-        Ok(move |arrived: &mut Arrived| arrived.take_notice(key))
+        Ok(move |arrived: &mut Inbox| arrived.take_notice(key))
     }
 
-    fn take_note(&mut self, notice: Told) -> Notice {
+    fn handle_notice(&mut self, notice: NamingNotice) -> Notice {
         self.taken += 1;
-        self.over = notice.last;
-        if self.taken >= self.acknowledge_after && !self.over {
+        self.finished = notice.last;
+        if self.taken >= self.acknowledge_after && !self.finished {
             let taken = Operation::Taken { watch: self.watch, count: std::mem::take(&mut self.taken) };
-            self.names.tell(&self.scope, taken);
+            self.names.notify(&self.scope, taken);
         }
         let change = match notice.event {
             Event::Set { record } => Change::Set(record),
@@ -220,7 +228,7 @@ impl Watch {
     /// # Errors
     /// [`NameFault::NoSuchWatch`] in [`Error::Monitor`] if it has already ended.
     pub fn stop(&mut self) -> Result<(), Error> {
-        self.unwatching().wait()
+        self.unwatch_request().wait()
     }
 
     /// Async [`stop`](Self::stop). Once it was polled, the watch ends even if the future is dropped.
@@ -228,11 +236,11 @@ impl Watch {
     /// # Errors
     /// Same as [`stop`](Self::stop).
     pub async fn stop_async(&mut self) -> Result<(), Error> {
-        self.unwatching().answer().await
+        self.unwatch_request().answer().await
     }
 
-    fn unwatching(&self) -> Question<impl Asks<()> + use<>> {
-        self.names.question(&self.scope, Operation::Unwatch { watch: self.watch }, done)
+    fn unwatch_request(&self) -> NamesRequest<impl ConvertAnswer<()> + use<>> {
+        self.names.new_request(&self.scope, Operation::Unwatch { watch: self.watch }, expect_done)
     }
 }
 
@@ -247,8 +255,8 @@ impl AsFd for Watch {
 impl Drop for Watch {
     fn drop(&mut self) {
         self.names.domain.link.forget_watch((self.origin, self.watch));
-        if !self.over {
-            self.names.tell(&self.scope, Operation::Unwatch { watch: self.watch });
+        if !self.finished {
+            self.names.notify(&self.scope, Operation::Unwatch { watch: self.watch });
         }
     }
 }

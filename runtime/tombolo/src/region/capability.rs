@@ -41,7 +41,7 @@ impl Drop for Held {
     fn drop(&mut self) {
         if !self.kept.load(Ordering::Relaxed) {
             // If the monitor is gone, so is the capability.
-            let _ = self.link.tell(Request::CapabilityDelete { capability: self.info.id });
+            let _ = self.link.notify(Request::CapabilityDelete { capability: self.info.id });
         }
     }
 }
@@ -58,7 +58,7 @@ pub struct Shown {
 }
 
 impl Capability {
-    pub(super) fn held(link: Arc<MonitorLink>, info: CapabilityInfo) -> Self {
+    pub(super) fn from_info(link: Arc<MonitorLink>, info: CapabilityInfo) -> Self {
         Capability { held: Arc::new(Held { link, info, kept: false.into() }) }
     }
 
@@ -104,8 +104,8 @@ impl Capability {
     /// [`Error::Monitor`] if the extent is not inside or not aligned to pages, or this capability lacks the
     /// rights.
     pub fn derive(&self, extent: Option<Extent>, rights: Rights) -> Result<Capability, Error> {
-        let info = self.derived(extent, rights, None)?;
-        Ok(Capability::held(self.held.link.clone(), info))
+        let info = self.derive_for(extent, rights, None)?;
+        Ok(Capability::from_info(self.held.link.clone(), info))
     }
 
     /// Splits the memory into parts that do not overlap, each for one use: a [`Kind::Frame`] is mapped, a
@@ -137,7 +137,7 @@ impl Capability {
         let (capability, parts) = (self.id(), parts.to_vec());
         match self.ask(Request::CapabilitySplit { capability, kind, parts })? {
             Reply::CapabilitySplit { capabilities } => {
-                let held = |info| Capability::held(self.held.link.clone(), info);
+                let held = |info| Capability::from_info(self.held.link.clone(), info);
                 Ok(capabilities.into_iter().map(held).collect())
             }
             other => Err(unexpected(&other)),
@@ -151,7 +151,7 @@ impl Capability {
     /// Same as [`derive`](Self::derive); also if this capability lacks the right to grant, or the domain does
     /// not exist.
     pub fn grant(&self, domain: DomainId, rights: Rights) -> Result<CapabilityInfo, Error> {
-        self.derived(None, rights, Some(domain))
+        self.derive_for(None, rights, Some(domain))
     }
 
     /// Like [`grant`](Self::grant), for a part relative to the start of this capability's own.
@@ -164,19 +164,19 @@ impl Capability {
         extent: Extent,
         rights: Rights,
     ) -> Result<CapabilityInfo, Error> {
-        self.derived(Some(extent), rights, Some(domain))
+        self.derive_for(Some(extent), rights, Some(domain))
     }
 
-    fn derived(
+    fn derive_for(
         &self,
         extent: Option<Extent>,
         rights: Rights,
         holder: Option<DomainId>,
     ) -> Result<CapabilityInfo, Error> {
-        self.derived_for(extent, rights, holder, ChannelId(0))
+        self.derive_for_channel(extent, rights, holder, ChannelId(0))
     }
 
-    pub(super) fn derived_for(
+    pub(super) fn derive_for_channel(
         &self,
         extent: Option<Extent>,
         rights: Rights,
@@ -196,10 +196,14 @@ impl Capability {
     /// # Errors
     /// Same as [`grant`](Self::grant); the capability then still belongs to this program.
     pub fn give(&self, domain: DomainId) -> Result<CapabilityId, Error> {
-        self.give_over(domain, ChannelId(0))
+        self.give_over_channel(domain, ChannelId(0))
     }
 
-    pub(super) fn give_over(&self, holder: DomainId, channel: ChannelId) -> Result<CapabilityId, Error> {
+    pub(super) fn give_over_channel(
+        &self,
+        holder: DomainId,
+        channel: ChannelId,
+    ) -> Result<CapabilityId, Error> {
         self.ask(Request::CapabilityGive { capability: self.id(), holder, channel })?;
         Ok(self.keep())
     }

@@ -11,7 +11,7 @@ use tombolo_base::{OutOfRange, SharedMemory};
 use tombolo_capability::{Backing, CapabilityFault, Extent, RegionId, Rights};
 use tombolo_control::{Fault, RegionMap};
 use tombolo_platform::error::Context;
-use tombolo_platform::memory::{Revocable, check_sealed};
+use tombolo_platform::memory::{RevocableMapping, check_sealed};
 use tombolo_platform::{Errno, OsError};
 
 use super::capability::Held;
@@ -40,7 +40,7 @@ pub struct MapOptions {
 pub struct Mapping {
     region: RegionId,
     extent: Extent,
-    mapped: Arc<Revocable>,
+    mapped: Arc<RevocableMapping>,
     /// File to read and write, for memory that could become shorter, and the offset in it.
     file: Option<(File, u64)>,
     /// Cache maintenance operations, for memory that is not coherent.
@@ -97,14 +97,14 @@ impl AsFd for RegionFile {
 }
 
 /// Waker that unmaps memory when its lifeline is hung up.
-struct LetGo(Weak<Revocable>);
+struct UnmapWaker(Weak<RevocableMapping>);
 
-impl Wake for LetGo {
+impl Wake for UnmapWaker {
     fn wake(self: Arc<Self>) {
         if let Some(mapped) = self.0.upgrade() {
             // If this fails, the lifeline stays open, and the revocation reports that this program still has
             // the memory.
-            let _ = mapped.let_go_if_told();
+            let _ = mapped.release_if_revoked();
         }
     }
 }
@@ -129,9 +129,9 @@ impl Mapping {
             check_sealed(&file, end)?;
         }
         let options = tombolo_platform::memory::MapOptions { writable, address, alignment_bytes, populate };
-        let mapped = Revocable::map(&file, file_offset_bytes, length_bytes, options, lifeline)?;
+        let mapped = RevocableMapping::map(&file, file_offset_bytes, length_bytes, options, lifeline)?;
         let mut registration = Registration::new()?;
-        let waker = Waker::from(Arc::new(LetGo(Arc::downgrade(&mapped))));
+        let waker = Waker::from(Arc::new(UnmapWaker(Arc::downgrade(&mapped))));
         mapped.with_lifeline(|lifeline| registration.watch(lifeline, waker)).transpose()?;
         // A clone that keeps only the memory also keeps the capability.
         mapped.keep(Box::new((registration, held.clone())));
@@ -182,7 +182,7 @@ impl Mapping {
     /// Whether the right to it was revoked.
     #[must_use]
     pub fn is_revoked(&self) -> bool {
-        self.mapped.is_let_go()
+        self.mapped.is_released()
     }
 
     /// Fails if the right was revoked. If it returns `Ok`, earlier reads returned bytes of the region, and

@@ -201,7 +201,7 @@ impl Domain {
         let create = Request::RegionCreate { place, length_bytes };
         match self.link.ask_with(create, fds, ANSWER_TIMEOUT)?.0 {
             Reply::RegionCreate { capability } => {
-                Ok(Region { capability: Capability::held(self.link.clone(), capability) })
+                Ok(Region { capability: Capability::from_info(self.link.clone(), capability) })
             }
             other => Err(unexpected(&other)),
         }

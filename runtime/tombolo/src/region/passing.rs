@@ -42,7 +42,7 @@ impl FarEnd {
 
 impl From<&Channel> for FarEnd {
     fn from(channel: &Channel) -> Self {
-        channel.rights().expect();
+        channel.rights().mark_expected();
         FarEnd { domain: channel.peer(), channel: channel.id() }
     }
 }
@@ -82,7 +82,7 @@ impl<const MOVED: bool> Right for interface::Capability<MOVED> {
     type Taken = Capability;
 
     fn accept(self, domain: &Domain, from: FarEnd) -> Result<Capability, Error> {
-        domain.take_up(self.number(), from, false)
+        domain.accept_capability(self.number(), from, false)
     }
 }
 
@@ -90,7 +90,7 @@ impl<const MOVED: bool> Right for interface::Region<MOVED> {
     type Taken = Region;
 
     fn accept(self, domain: &Domain, from: FarEnd) -> Result<Region, Error> {
-        domain.take_up(self.number(), from, true).map(|capability| Region { capability })
+        domain.accept_capability(self.number(), from, true).map(|capability| Region { capability })
     }
 }
 
@@ -120,7 +120,7 @@ impl Capability {
         rights: Rights,
     ) -> Result<interface::Capability<false>, Error> {
         let to = to.into();
-        let info = self.derived_for(None, rights, Some(to.domain), to.channel)?;
+        let info = self.derive_for_channel(None, rights, Some(to.domain), to.channel)?;
         Ok(Handle { object: info.id.0 })
     }
 
@@ -132,7 +132,7 @@ impl Capability {
     /// Same as [`copy_to`](Self::copy_to); the capability then still belongs to this program.
     pub fn move_to(&self, to: impl Into<FarEnd>) -> Result<interface::Capability<true>, Error> {
         let to = to.into();
-        Ok(Handle { object: self.give_over(to.domain, to.channel)?.0 })
+        Ok(Handle { object: self.give_over_channel(to.domain, to.channel)?.0 })
     }
 }
 
@@ -174,13 +174,13 @@ impl Domain {
     pub fn take_back(&self, granted: impl Granted) -> Result<Capability, Error> {
         let request = Request::CapabilityTakeBack { capability: granted.number() };
         match self.link.ask(request, ANSWER_TIMEOUT)?.0 {
-            Reply::CapabilityTakeBack { capability } => Ok(self.holds(capability)),
+            Reply::CapabilityTakeBack { capability } => Ok(self.capability_from_info(capability)),
             other => Err(unexpected(&other)),
         }
     }
 
     /// Takes up a right that a domain granted.
-    pub(crate) fn take_up(
+    pub(crate) fn accept_capability(
         &self,
         capability: CapabilityId,
         from: FarEnd,
@@ -196,20 +196,20 @@ impl Domain {
     /// if it was revoked.
     pub fn given(&self, name: &str) -> Result<Capability, Error> {
         match self.link.ask(Request::Given { name: name.to_owned() }, ANSWER_TIMEOUT)?.0 {
-            Reply::Given { capability, .. } => Ok(self.holds(capability)),
+            Reply::Given { capability, .. } => Ok(self.capability_from_info(capability)),
             other => Err(unexpected(&other)),
         }
     }
 
     pub(super) fn accept_any(&self, accept: Request) -> Result<Capability, Error> {
         match self.link.ask(accept, ANSWER_TIMEOUT)?.0 {
-            Reply::CapabilityAccept { capability, .. } => Ok(self.holds(capability)),
+            Reply::CapabilityAccept { capability, .. } => Ok(self.capability_from_info(capability)),
             other => Err(unexpected(&other)),
         }
     }
 
-    fn holds(&self, info: CapabilityInfo) -> Capability {
-        Capability::held(Arc::clone(&self.link), info)
+    fn capability_from_info(&self, info: CapabilityInfo) -> Capability {
+        Capability::from_info(Arc::clone(&self.link), info)
     }
 }
 

@@ -36,7 +36,7 @@ impl Domain {
     fn service(&self, listener: Option<u32>) -> Result<(Capability, u32), Error> {
         match self.link.ask(Request::ServiceCreate { listener }, ANSWER_TIMEOUT)?.0 {
             Reply::ServiceCreate { capability, listener } => {
-                Ok((Capability::held(self.link.clone(), capability), listener))
+                Ok((Capability::from_info(self.link.clone(), capability), listener))
             }
             other => Err(unexpected(&other)),
         }

@@ -13,7 +13,7 @@ fn nothing(set: &mut WaitSet) -> bool {
 }
 
 #[test]
-fn everything_is_told_in_one_place() {
+fn waitset_reports_every_kind_of_event() {
     let (domain, monitor) = Monitor::with_domain();
     let mut set = WaitSet::new().unwrap();
     let (listener, child) = monitor.listener_and_child(&domain);
@@ -53,7 +53,7 @@ fn everything_is_told_in_one_place() {
 }
 
 #[test]
-fn news_that_another_thread_reads_is_told_too() {
+fn events_read_by_other_threads_are_reported() {
     let (domain, monitor) = Monitor::with_domain();
     let listener = std::thread::scope(|scope| {
         scope.spawn(|| monitor.export(9));
@@ -81,7 +81,7 @@ fn news_that_another_thread_reads_is_told_too() {
 }
 
 #[test]
-fn a_listener_or_set_may_go_first() {
+fn listener_or_set_may_be_dropped_first() {
     let (domain, monitor) = Monitor::with_domain();
     let listener = std::thread::scope(|scope| {
         scope.spawn(|| monitor.export(2));
@@ -136,7 +136,7 @@ impl Waited for Client {
 }
 
 #[test]
-fn a_set_holds_what_the_program_keeps_and_gives_it_back() {
+fn set_stores_and_returns_members() {
     let (channel, mut far) = pair();
     let mut client = Client { channel, name: "first" };
     let mut set = WaitSet::new().unwrap();

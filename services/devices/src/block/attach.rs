@@ -14,23 +14,23 @@ use tombolo_platform::device::nbd::{Geometry, NbdDevice};
 use tombolo_virtqueue::{Configuration, Operation, Status};
 
 use super::BUFFER_BYTES;
-use super::front::{Front, listen};
-use super::nbd::{self, Asked, What};
+use super::front::{Frontend, listen};
+use super::nbd::{self, NbdCommand, NbdRequest};
 use crate::failure::Failure;
+use crate::print_status;
 use crate::queue::{DEPTH, Event, Queue};
-use crate::say;
 
 /// Initial time to wait for the server of a name.
-const PATIENCE: Duration = Duration::from_secs(30);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Polling period for the deadlines of requests.
-const LOOK: Duration = Duration::from_millis(250);
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// Margin beyond the reply timeout, after which the kernel disconnects a disk whose program hangs.
-const MARGIN: Duration = Duration::from_secs(30);
+const KERNEL_TIMEOUT_MARGIN: Duration = Duration::from_secs(30);
 
 /// Form in which a disk is provided.
-pub(crate) enum Place {
+pub(crate) enum AttachTarget {
     /// The first free block device.
     FreeDevice,
     /// This block device.
@@ -76,7 +76,7 @@ struct Attached<'a> {
     configuration: Configuration,
     set: WaitSet<Queue<Part>>,
     link: Link,
-    front: Option<(Front, Token)>,
+    frontend: Option<(Frontend, Token)>,
     transactions: HashMap<u64, Transaction>,
     last: u64,
     /// Parts waiting for room in the queue.
@@ -86,40 +86,45 @@ struct Attached<'a> {
 /// Context of the first request, which belongs to no transaction.
 const NO_PART: Part = Part { transaction: 0, at_bytes: 0, length_bytes: 0 };
 
-fn connect(domain: &Domain, name: &str, patience: Duration) -> Result<Queue<Part>, Failure> {
-    Queue::connect(domain, name, patience, (None, BUFFER_BYTES), NO_PART)
+fn connect(domain: &Domain, name: &str, timeout: Duration) -> Result<Queue<Part>, Failure> {
+    Queue::connect(domain, name, timeout, (None, BUFFER_BYTES), NO_PART)
 }
 
 /// Provides the disk that is served as `name`. Each reply may take up to `timeout`. After a timeout, or when
 /// the server dies, pending requests fail, and so do new ones until it is back.
-pub(crate) fn attach(domain: &Domain, name: &str, timeout: Duration, place: &Place) -> Result<(), Failure> {
-    let queue = connect(domain, name, PATIENCE)?;
-    let configuration = queue.configuration().ok_or(Failure::Overdue)?;
+pub(crate) fn attach(
+    domain: &Domain,
+    name: &str,
+    timeout: Duration,
+    place: &AttachTarget,
+) -> Result<(), Failure> {
+    let queue = connect(domain, name, CONNECT_TIMEOUT)?;
+    let configuration = queue.configuration().ok_or(Failure::ReplyTimeout)?;
     let described = |what: &str| {
         let (bytes, from, here) = (configuration.capacity_bytes, queue.peer_node(), domain.node_name());
         format!("ready: {what} on {here} is '{name}' of {from}, {bytes} bytes")
     };
     let socket = |place: &str| Ok::<_, Failure>((listen(place)?, described(place)));
     match place {
-        Place::FreeDevice | Place::Device(_) => {
-            let path = if let Place::Device(path) = place { Some(&**path) } else { None };
+        AttachTarget::FreeDevice | AttachTarget::Device(_) => {
+            let path = if let AttachTarget::Device(path) = place { Some(&**path) } else { None };
             let (device, stream) = run_device(path, &configuration, timeout)?;
-            say(&described(&device.path().to_string_lossy()));
+            print_status(&described(&device.path().to_string_lossy()));
             let mut attached = Attached::new((domain, name, timeout), queue, configuration)?;
-            attached.use_front(Front::kernel(stream))?;
+            attached.set_frontend(Frontend::kernel(stream))?;
             // Without its client there is nothing left to do.
-            while attached.front.is_some() {
+            while attached.frontend.is_some() {
                 attached.step()?;
             }
             Ok(())
         }
-        Place::Socket(place) => {
+        AttachTarget::Socket(place) => {
             let (listener, described) = socket(place)?;
             let mut attached = Attached::new((domain, name, timeout), queue, configuration)?;
             let nonblocking = listener.set_nonblocking(true);
             nonblocking.map_err(|error| OsError::from_io("use a socket", &error))?;
             attached.set.add_descriptor(&listener, Interest::Read, Trigger::Level)?;
-            say(&described);
+            print_status(&described);
             loop {
                 attached.step()?;
                 attached.accept(&listener)?;
@@ -138,14 +143,14 @@ fn run_device(
         block_bytes: configuration.block_bytes,
         blocks: configuration.capacity_bytes / u64::from(configuration.block_bytes),
         flags: nbd::flags(configuration),
-        timeout_s: u32::try_from((timeout + MARGIN).as_secs()).unwrap_or(u32::MAX),
+        timeout_s: u32::try_from((timeout + KERNEL_TIMEOUT_MARGIN).as_secs()).unwrap_or(u32::MAX),
     };
     let (device, stream) = NbdDevice::prepare(path, &geometry)?;
     let device = Arc::new(device);
     let runs = Arc::clone(&device);
     let run = move || {
         if let Err(error) = runs.run() {
-            say(&format!("the kernel gave the disk up: {error}"));
+            print_status(&format!("the kernel gave the disk up: {error}"));
         }
     };
     let started = std::thread::Builder::new().name("kernel".into()).spawn(run);
@@ -166,7 +171,7 @@ impl<'a> Attached<'a> {
         configuration: Configuration,
     ) -> Result<Attached<'a>, Failure> {
         let mut set = WaitSet::new()?;
-        set.add_interval(LOOK)?;
+        set.add_interval(POLL_INTERVAL)?;
         let link = Link::Up(set.add(queue)?);
         Ok(Attached {
             domain,
@@ -175,16 +180,16 @@ impl<'a> Attached<'a> {
             configuration,
             set,
             link,
-            front: None,
+            frontend: None,
             transactions: HashMap::new(),
             last: 0,
             waiting: VecDeque::new(),
         })
     }
 
-    fn use_front(&mut self, front: Front) -> Result<(), Failure> {
-        let token = self.set.add_descriptor(&front, Interest::Read, Trigger::Once)?;
-        self.front = Some((front, token));
+    fn set_frontend(&mut self, frontend: Frontend) -> Result<(), Failure> {
+        let token = self.set.add_descriptor(&frontend, Interest::Read, Trigger::Once)?;
+        self.frontend = Some((frontend, token));
         self.arm()
     }
 
@@ -192,79 +197,79 @@ impl<'a> Attached<'a> {
     fn accept(&mut self, listener: &UnixListener) -> Result<(), Failure> {
         let Ok((stream, _)) = listener.accept() else { return Ok(()) };
         // The previous one may have ended without being noticed yet.
-        if let Some((_, token)) = self.front {
-            self.read_front(token);
+        if let Some((_, token)) = self.frontend {
+            self.read_frontend(token);
         }
-        match Front::program(stream)? {
+        match Frontend::program(stream)? {
             // One at a time: two clients would have incoherent caches.
-            Some(front) if self.front.is_none() => self.use_front(front),
+            Some(frontend) if self.frontend.is_none() => self.set_frontend(frontend),
             _ => Ok(()),
         }
     }
 
     /// Waits for the next event and handles it.
     fn step(&mut self) -> Result<(), Failure> {
-        match self.set.wait(2 * LOOK)? {
+        match self.set.wait(2 * POLL_INTERVAL)? {
             Ready::Channel(_) => {
-                if let Err(failure) = self.serve_answers() {
-                    self.lose(&failure)?;
+                if let Err(failure) = self.process_replies() {
+                    self.disconnect(&failure)?;
                 }
             }
-            Ready::Descriptor(token, _) => self.read_front(token),
-            Ready::Timer(..) => self.look()?,
+            Ready::Descriptor(token, _) => self.read_frontend(token),
+            Ready::Timer(..) => self.check_link()?,
             _ => {}
         }
         loop {
             let taken = self.take_requests();
             if let Err(failure) = self.send_waiting() {
-                self.lose(&failure)?;
+                self.disconnect(&failure)?;
             }
             match taken {
                 Ok(0) => return self.arm(),
                 Ok(_) => {}
-                Err(nbd::Malformed) => self.drop_front(),
+                Err(nbd::Malformed) => self.drop_frontend(),
             }
         }
     }
 
     /// Reads requests of the client, if the descriptor is its own.
-    fn read_front(&mut self, token: Token) {
-        if let Some((front, of)) = &mut self.front
+    fn read_frontend(&mut self, token: Token) {
+        if let Some((frontend, of)) = &mut self.frontend
             && *of == token
-            && !front.read()
+            && !frontend.read()
         {
-            self.drop_front();
+            self.drop_frontend();
         }
     }
 
     /// Checks for overdue replies, and for a reconnected server.
-    fn look(&mut self) -> Result<(), Failure> {
+    fn check_link(&mut self) -> Result<(), Failure> {
         match &self.link {
             Link::Up(token) if self.set.get(*token).is_some_and(Queue::is_overdue) => {
-                self.lose(&Failure::Overdue)
+                self.disconnect(&Failure::ReplyTimeout)
             }
             Link::Up(_) => Ok(()),
             Link::Down(found) => match found.try_recv() {
-                Ok(queue) => self.use_again(queue?),
+                Ok(queue) => self.reconnect(queue?),
                 Err(_) => Ok(()),
             },
         }
     }
 
-    fn use_again(&mut self, queue: Queue<Part>) -> Result<(), Failure> {
+    fn reconnect(&mut self, queue: Queue<Part>) -> Result<(), Failure> {
         if queue.configuration() != Some(self.configuration) {
-            return Err(Failure::Changed(self.name.to_owned()));
+            return Err(Failure::DiskChanged(self.name.to_owned()));
         }
-        say(&format!("connected again: {}", queue.peer_node()));
+        print_status(&format!("connected again: {}", queue.peer_node()));
         self.link = Link::Up(self.set.add(queue)?);
         Ok(())
     }
 
     /// Disconnects a server that is gone or unusable: all pending requests fail, and a thread searches for
     /// the next one. Buffers that the server held return with the end of the channel.
-    fn lose(&mut self, why: &Failure) -> Result<(), Failure> {
+    fn disconnect(&mut self, why: &Failure) -> Result<(), Failure> {
         let Link::Up(token) = self.link else { return Ok(()) };
-        say(&format!("connection lost: {why}; requests fail until '{}' is served again", self.name));
+        print_status(&format!("connection lost: {why}; requests fail until '{}' is served again", self.name));
         let lost = self.set.remove(token).map(Queue::close).unwrap_or_default();
         let (sender, found) = mpsc::channel();
         self.link = Link::Down(found);
@@ -272,26 +277,26 @@ impl<'a> Attached<'a> {
             self.finish(part, Status::Failed, None);
         }
         let (domain, name) = (self.domain.clone(), self.name.to_owned());
-        let look = move || {
+        let connect_loop = move || {
             loop {
-                let queue = connect(&domain, &name, PATIENCE);
-                if queue.is_ok() || queue.as_ref().is_err_and(Failure::is_final) {
+                let queue = connect(&domain, &name, CONNECT_TIMEOUT);
+                if queue.is_ok() || queue.as_ref().is_err_and(Failure::is_monitor_lost) {
                     // Received by the next check.
                     let _ = sender.send(queue);
                     return;
                 }
-                std::thread::sleep(LOOK);
+                std::thread::sleep(POLL_INTERVAL);
             }
         };
-        let started = std::thread::Builder::new().name("connect".into()).spawn(look);
+        let started = std::thread::Builder::new().name("connect".into()).spawn(connect_loop);
         started.map_err(|error| OsError::from_io("start a thread that connects", &error))?;
         Ok(())
     }
 
-    fn serve_answers(&mut self) -> Result<(), Failure> {
+    fn process_replies(&mut self) -> Result<(), Failure> {
         let Link::Up(token) = self.link else { return Ok(()) };
-        while let Some(event) = self.set[token].next()? {
-            if let Event::Answered(done, buffer) = event {
+        while let Some(event) = self.set[token].try_next()? {
+            if let Event::Reply(done, buffer) = event {
                 self.finish(done.context, done.status, buffer.as_ref());
             }
         }
@@ -319,35 +324,35 @@ impl<'a> Attached<'a> {
         }
         let Some(done) = self.transactions.remove(&part.transaction) else { return };
         let data: &[u8] = if done.operation == Operation::Read { &done.data } else { &[] };
-        if let Some((front, _)) = &mut self.front {
-            front.answer(done.cookie, done.status, data);
+        if let Some((frontend, _)) = &mut self.frontend {
+            frontend.queue_reply(done.cookie, done.status, data);
         }
     }
 
     /// Parses requests of the client up to the limit. Returns their number.
     fn take_requests(&mut self) -> Result<usize, nbd::Malformed> {
         let mut taken = 0;
-        while self.wants_requests()
-            && let Some((front, _)) = &mut self.front
-            && let Some(asked) = front.next((self.name, &self.configuration))?
+        while self.can_take_requests()
+            && let Some((frontend, _)) = &mut self.frontend
+            && let Some(request) = frontend.next_request((self.name, &self.configuration))?
         {
-            match asked.what {
-                What::Disconnect => return Err(nbd::Malformed),
-                What::Unknown => front.answer(asked.cookie, Status::Unsupported, &[]),
-                What::Operation(operation) => self.begin(operation, asked),
+            match request.what {
+                NbdCommand::Disconnect => return Err(nbd::Malformed),
+                NbdCommand::Unknown => frontend.queue_reply(request.cookie, Status::Unsupported, &[]),
+                NbdCommand::Operation(operation) => self.split_request(operation, request),
             }
             taken += 1;
         }
         Ok(taken)
     }
 
-    fn wants_requests(&self) -> bool {
+    fn can_take_requests(&self) -> bool {
         self.waiting.len() < 4 * usize::from(DEPTH)
     }
 
     /// Splits a request into parts.
-    fn begin(&mut self, operation: Operation, asked: Asked) {
-        let length_bytes = u64::from(asked.length_bytes);
+    fn split_request(&mut self, operation: Operation, request: NbdRequest) {
+        let length_bytes = u64::from(request.length_bytes);
         let moves_data = matches!(operation, Operation::Read | Operation::Write);
         let part_bytes = if moves_data { BUFFER_BYTES } else { length_bytes.max(1) };
         self.last += 1;
@@ -359,14 +364,14 @@ impl<'a> Attached<'a> {
         });
         let before = self.waiting.len();
         self.waiting.extend(parts);
-        let mut data = asked.data;
+        let mut data = request.data;
         if operation == Operation::Read {
-            data.resize(asked.length_bytes as usize, 0);
+            data.resize(request.length_bytes as usize, 0);
         }
-        let (offset_bytes, durable) = (asked.offset_bytes, asked.durable);
-        let (cookie, parts, status) = (asked.cookie, self.waiting.len() - before, Status::Done);
-        let begun = Transaction { cookie, parts, status, data, offset_bytes, operation, durable };
-        self.transactions.insert(transaction, begun);
+        let (offset_bytes, durable) = (request.offset_bytes, request.durable);
+        let (cookie, parts, status) = (request.cookie, self.waiting.len() - before, Status::Done);
+        let entry = Transaction { cookie, parts, status, data, offset_bytes, operation, durable };
+        self.transactions.insert(transaction, entry);
     }
 
     /// Sends waiting parts to the server as long as there is room; without a server they fail.
@@ -382,7 +387,7 @@ impl<'a> Attached<'a> {
             let content = if is_write { transaction.data.get(range) } else { None };
             let what = (transaction.operation, transaction.durable);
             let place = (transaction.offset_bytes.saturating_add(part.at_bytes), part.length_bytes);
-            match self.set[token].ask(what, place, self.timeout, content, part) {
+            match self.set[token].submit(what, place, self.timeout, content, part) {
                 Ok(None) => {}
                 Ok(Some(part)) => {
                     self.waiting.push_front(part);
@@ -399,21 +404,21 @@ impl<'a> Attached<'a> {
 
     /// Sends replies, and updates the events to wait for.
     fn arm(&mut self) -> Result<(), Failure> {
-        let wants_requests = self.wants_requests();
-        let Some((front, token)) = &mut self.front else { return Ok(()) };
+        let can_take_requests = self.can_take_requests();
+        let Some((frontend, token)) = &mut self.frontend else { return Ok(()) };
         let token = *token;
-        if !front.send() {
-            self.drop_front();
+        if !frontend.send() {
+            self.drop_frontend();
             return Ok(());
         }
-        if let Some(interest) = front.interest(wants_requests) {
+        if let Some(interest) = frontend.interest(can_take_requests) {
             self.set.change_descriptor(token, interest, Trigger::Once)?;
         }
         Ok(())
     }
 
-    fn drop_front(&mut self) {
-        if let Some((_, token)) = self.front.take() {
+    fn drop_frontend(&mut self) {
+        if let Some((_, token)) = self.frontend.take() {
             self.set.remove(token);
         }
         // Replies to its requests will find no transaction.

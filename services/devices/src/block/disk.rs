@@ -12,7 +12,7 @@ use tombolo_platform::OsError;
 use tombolo_virtqueue::{Configuration, Device, Features, Operation, Request, Status};
 
 use crate::failure::Failure;
-use crate::queue::device;
+use crate::queue::device_configuration;
 
 /// Block size in bytes, as programs expect of a disk.
 const BLOCK_BYTES: u32 = 512;
@@ -45,9 +45,9 @@ impl Disk {
         let bytes = file.seek(SeekFrom::End(0)).map_err(|error| failed("find the size of", &error))?;
         let capacity_bytes = bytes & !u64::from(BLOCK_BYTES - 1);
         if capacity_bytes == 0 {
-            let least = BLOCK_BYTES;
+            let min_bytes = BLOCK_BYTES;
             return Err(Failure::Usage(format!(
-                "{} has {bytes} bytes; a disk has {least} or more",
+                "{} has {bytes} bytes; a disk has {min_bytes} or more",
                 path.display()
             )));
         }
@@ -56,7 +56,10 @@ impl Disk {
         } else {
             Features::FLUSH.and(Features::DISCARD).and(Features::ZERO)
         };
-        Ok(Disk { file, configuration: device(Device::Block, capacity_bytes, BLOCK_BYTES, features) })
+        Ok(Disk {
+            file,
+            configuration: device_configuration(Device::Block, capacity_bytes, BLOCK_BYTES, features),
+        })
     }
 
     pub(crate) fn configuration(&self) -> Configuration {

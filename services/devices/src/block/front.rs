@@ -12,7 +12,7 @@ use tombolo::Interest;
 use tombolo_platform::{OsError, socket};
 use tombolo_virtqueue::{Configuration, Status};
 
-use super::nbd::{self, Asked, Handshake, Malformed};
+use super::nbd::{self, Handshake, Malformed, NbdRequest};
 use crate::failure::Failure;
 
 /// Minimum number of bytes requested per read.
@@ -22,42 +22,42 @@ const READ_BYTES: usize = 4096;
 const MAX_OUTPUT_BYTES: usize = 64 << 20;
 
 /// Stream of requests and replies.
-pub(super) struct Front {
+pub(super) struct Frontend {
     stream: UnixStream,
     handshake: Handshake,
     input: Vec<u8>,
     output: Vec<u8>,
     /// Number of output bytes already sent.
-    taken: usize,
+    sent: usize,
 }
 
-impl Front {
+impl Frontend {
     /// Creates the client for the kernel, which needs no handshake.
-    pub(super) fn kernel(stream: OwnedFd) -> Front {
-        Front {
+    pub(super) fn kernel(stream: OwnedFd) -> Frontend {
+        Frontend {
             stream: stream.into(),
-            handshake: Handshake::Over,
+            handshake: Handshake::Complete,
             input: Vec::new(),
             output: Vec::new(),
-            taken: 0,
+            sent: 0,
         }
     }
 
     /// Creates the client for a connected program; `None` if it belongs to another user.
-    pub(super) fn program(stream: UnixStream) -> Result<Option<Front>, OsError> {
+    pub(super) fn program(stream: UnixStream) -> Result<Option<Frontend>, OsError> {
         if socket::peer_credentials(&stream)?.uid != rustix::process::geteuid().as_raw() {
             return Ok(None);
         }
         stream.set_nonblocking(true).map_err(|error| OsError::from_io("use a connection", &error))?;
-        let mut front = Front { handshake: Handshake::Flags, ..Front::kernel(stream.into()) };
+        let mut front = Frontend { handshake: Handshake::Flags, ..Frontend::kernel(stream.into()) };
         nbd::greet(&mut front.output);
         Ok(Some(front))
     }
 
     /// Returns the events to wait for; `None` if no more requests are wanted and nothing is left to send.
-    pub(super) fn interest(&self, wants_requests: bool) -> Option<Interest> {
-        let left = self.output.len() - self.taken;
-        match (wants_requests && left < MAX_OUTPUT_BYTES, left > 0) {
+    pub(super) fn interest(&self, can_take_requests: bool) -> Option<Interest> {
+        let left = self.output.len() - self.sent;
+        match (can_take_requests && left < MAX_OUTPUT_BYTES, left > 0) {
             (true, true) => Some(Interest::ReadWrite),
             (true, false) => Some(Interest::Read),
             (false, true) => Some(Interest::Write),
@@ -68,19 +68,22 @@ impl Front {
     /// Reads available bytes. Returns false at the end of the stream.
     pub(super) fn read(&mut self) -> bool {
         let have = self.input.len();
-        let missing = nbd::wanted_bytes(&self.input).saturating_sub(have).max(READ_BYTES);
+        let missing = nbd::needed_bytes(&self.input).saturating_sub(have).max(READ_BYTES);
         self.input.resize(have + missing, 0);
         let read = self.stream.read(&mut self.input[have..]);
         self.input.truncate(have + read.as_ref().copied().unwrap_or(0));
         match read {
             Ok(length) => length > 0,
-            Err(error) => is_for_later(&error),
+            Err(error) => is_transient(&error),
         }
     }
 
     /// Returns the next complete request, if any. Handles the handshake internally.
-    pub(super) fn next(&mut self, disk: (&str, &Configuration)) -> Result<Option<Asked>, Malformed> {
-        while self.handshake != Handshake::Over {
+    pub(super) fn next_request(
+        &mut self,
+        disk: (&str, &Configuration),
+    ) -> Result<Option<NbdRequest>, Malformed> {
+        while self.handshake != Handshake::Complete {
             let used = self.handshake.step(&self.input, disk, &mut self.output)?;
             if self.handshake == Handshake::Aborted {
                 return Err(Malformed);
@@ -90,35 +93,35 @@ impl Front {
             }
             self.input.drain(..used);
         }
-        let Some((asked, used)) = nbd::request(&self.input)? else { return Ok(None) };
+        let Some((request, used)) = nbd::parse_request(&self.input)? else { return Ok(None) };
         self.input.drain(..used);
-        Ok(Some(asked))
+        Ok(Some(request))
     }
 
     /// Queues a reply for [`send`](Self::send).
-    pub(super) fn answer(&mut self, cookie: u64, status: Status, data: &[u8]) {
-        nbd::answer(&mut self.output, cookie, status, data);
+    pub(super) fn queue_reply(&mut self, cookie: u64, status: Status, data: &[u8]) {
+        nbd::put_reply(&mut self.output, cookie, status, data);
     }
 
     /// Sends as many bytes as the client accepts. Returns false if it is gone.
     pub(super) fn send(&mut self) -> bool {
-        while self.taken < self.output.len() {
-            match self.stream.write(&self.output[self.taken..]) {
-                Ok(length) => self.taken += length,
-                Err(error) => return is_for_later(&error),
+        while self.sent < self.output.len() {
+            match self.stream.write(&self.output[self.sent..]) {
+                Ok(length) => self.sent += length,
+                Err(error) => return is_transient(&error),
             }
         }
         self.output.clear();
-        self.taken = 0;
+        self.sent = 0;
         true
     }
 }
 
-fn is_for_later(error: &io::Error) -> bool {
+fn is_transient(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted)
 }
 
-impl AsFd for Front {
+impl AsFd for Frontend {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }

@@ -6,7 +6,7 @@ mod front;
 mod nbd;
 mod serve;
 
-pub(crate) use attach::{Place, attach};
+pub(crate) use attach::{AttachTarget, attach};
 pub(crate) use disk::Disk;
 pub(crate) use serve::serve;
 

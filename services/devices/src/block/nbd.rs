@@ -4,9 +4,9 @@
 use tombolo_virtqueue::{Configuration, Features, Operation, Status};
 
 const OPTION_MAGIC: &[u8; 8] = b"IHAVEOPT";
-const REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
+const OPTION_REPLY_MAGIC: u64 = 0x0003_e889_0455_65a9;
 const REQUEST_MAGIC: u32 = 0x2560_9513;
-const ANSWER_MAGIC: u32 = 0x6744_6698;
+const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
 
 /// Length of a request header, in bytes.
 const REQUEST_BYTES: usize = 28;
@@ -28,10 +28,10 @@ pub(super) fn flags(configuration: &Configuration) -> u16 {
 
 /// Request of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Asked {
+pub(super) struct NbdRequest {
     /// Client's identifier of the request.
     pub(super) cookie: u64,
-    pub(super) what: What,
+    pub(super) what: NbdCommand,
     pub(super) durable: bool,
     pub(super) offset_bytes: u64,
     pub(super) length_bytes: u32,
@@ -40,7 +40,7 @@ pub(super) struct Asked {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum What {
+pub(super) enum NbdCommand {
     Operation(Operation),
     /// The client disconnects.
     Disconnect,
@@ -52,58 +52,59 @@ pub(super) enum What {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Malformed;
 
-fn long(bytes: &[u8], at: usize) -> u64 {
+fn read_u64(bytes: &[u8], at: usize) -> u64 {
     bytes[at..at + 8].iter().fold(0, |value, byte| value << 8 | u64::from(*byte))
 }
 
-fn word(bytes: &[u8], at: usize) -> u32 {
+fn read_u32(bytes: &[u8], at: usize) -> u32 {
     bytes[at..at + 4].iter().fold(0, |value, byte| value << 8 | u32::from(*byte))
 }
 
 /// Parses the first request in `input`, and returns it with its length; `None` if it is incomplete.
-pub(super) fn request(input: &[u8]) -> Result<Option<(Asked, usize)>, Malformed> {
+pub(super) fn parse_request(input: &[u8]) -> Result<Option<(NbdRequest, usize)>, Malformed> {
     if input.len() < REQUEST_BYTES {
         return Ok(None);
     }
-    let (flags, code, length_bytes) = (word(input, 4) >> 16, word(input, 4) & 0xffff, word(input, 24));
+    let (flags, code, length_bytes) =
+        (read_u32(input, 4) >> 16, read_u32(input, 4) & 0xffff, read_u32(input, 24));
     let what = match code {
-        0 => What::Operation(Operation::Read),
-        1 => What::Operation(Operation::Write),
-        2 => What::Disconnect,
-        3 => What::Operation(Operation::Flush),
-        4 => What::Operation(Operation::Discard),
-        6 => What::Operation(Operation::Zero),
-        _ => What::Unknown,
+        0 => NbdCommand::Operation(Operation::Read),
+        1 => NbdCommand::Operation(Operation::Write),
+        2 => NbdCommand::Disconnect,
+        3 => NbdCommand::Operation(Operation::Flush),
+        4 => NbdCommand::Operation(Operation::Discard),
+        6 => NbdCommand::Operation(Operation::Zero),
+        _ => NbdCommand::Unknown,
     };
-    let moves_data = matches!(what, What::Operation(Operation::Read | Operation::Write));
-    if word(input, 0) != REQUEST_MAGIC || moves_data && length_bytes > MAX_LENGTH_BYTES {
+    let moves_data = matches!(what, NbdCommand::Operation(Operation::Read | Operation::Write));
+    if read_u32(input, 0) != REQUEST_MAGIC || moves_data && length_bytes > MAX_LENGTH_BYTES {
         return Err(Malformed);
     }
-    let data_bytes = if what == What::Operation(Operation::Write) { length_bytes as usize } else { 0 };
+    let data_bytes = if what == NbdCommand::Operation(Operation::Write) { length_bytes as usize } else { 0 };
     let end = REQUEST_BYTES + data_bytes;
     if input.len() < end {
         return Ok(None);
     }
-    let asked = Asked {
-        cookie: long(input, 8),
+    let request = NbdRequest {
+        cookie: read_u64(input, 8),
         what,
-        durable: flags & 1 != 0 && what != What::Operation(Operation::Read),
-        offset_bytes: long(input, 16),
+        durable: flags & 1 != 0 && what != NbdCommand::Operation(Operation::Read),
+        offset_bytes: read_u64(input, 16),
         length_bytes,
         data: input[REQUEST_BYTES..end].to_vec(),
     };
-    Ok(Some((asked, end)))
+    Ok(Some((request, end)))
 }
 
 /// Returns the length of the request at the beginning of `input`, as far as it is known: the number of bytes
 /// to read.
-pub(super) fn wanted_bytes(input: &[u8]) -> usize {
-    let is_write = input.len() >= REQUEST_BYTES && word(input, 4) & 0xffff == 1;
-    REQUEST_BYTES + if is_write { word(input, 24).min(MAX_LENGTH_BYTES) as usize } else { 0 }
+pub(super) fn needed_bytes(input: &[u8]) -> usize {
+    let is_write = input.len() >= REQUEST_BYTES && read_u32(input, 4) & 0xffff == 1;
+    REQUEST_BYTES + if is_write { read_u32(input, 24).min(MAX_LENGTH_BYTES) as usize } else { 0 }
 }
 
 /// Appends the reply to a request: an error, or the data read.
-pub(super) fn answer(output: &mut Vec<u8>, cookie: u64, status: Status, data: &[u8]) {
+pub(super) fn put_reply(output: &mut Vec<u8>, cookie: u64, status: Status, data: &[u8]) {
     // Linux error numbers as used by the protocol.
     let error: u32 = match status {
         Status::Done => 0,
@@ -113,7 +114,7 @@ pub(super) fn answer(output: &mut Vec<u8>, cookie: u64, status: Status, data: &[
         Status::Unsupported => 95,
         Status::Full => 28,
     };
-    output.extend(ANSWER_MAGIC.to_be_bytes());
+    output.extend(SIMPLE_REPLY_MAGIC.to_be_bytes());
     output.extend(error.to_be_bytes());
     output.extend(cookie.to_be_bytes());
     if error == 0 {
@@ -136,7 +137,7 @@ pub(super) enum Handshake {
     /// Waiting for its next option; `zeros` tells whether 124 zeros follow the reply to the oldest one.
     Options { zeros: bool },
     /// Completed: requests follow.
-    Over,
+    Complete,
     /// Aborted by the client.
     Aborted,
 }
@@ -150,10 +151,10 @@ impl Handshake {
         output: &mut Vec<u8>,
     ) -> Result<usize, Malformed> {
         match *self {
-            Handshake::Over | Handshake::Aborted => Ok(0),
+            Handshake::Complete | Handshake::Aborted => Ok(0),
             Handshake::Flags if input.len() < 4 => Ok(0),
             Handshake::Flags => {
-                let flags = word(input, 0);
+                let flags = read_u32(input, 0);
                 if flags & !3 != 0 {
                     return Err(Malformed);
                 }
@@ -162,18 +163,18 @@ impl Handshake {
             }
             Handshake::Options { .. } if input.len() < 16 => Ok(0),
             Handshake::Options { zeros } => {
-                let (option, length) = (word(input, 8), word(input, 12) as usize);
+                let (option, length) = (read_u32(input, 8), read_u32(input, 12) as usize);
                 if input[..8] != *OPTION_MAGIC || length > MAX_OPTION_BYTES {
                     return Err(Malformed);
                 }
                 let Some(data) = input[16..].get(..length) else { return Ok(0) };
-                *self = self.option(option, (data, zeros), (name, disk), output);
+                *self = self.handle_option(option, (data, zeros), (name, disk), output);
                 Ok(16 + length)
             }
         }
     }
 
-    fn option(
+    fn handle_option(
         self,
         option: u32,
         (data, zeros): (&[u8], bool),
@@ -187,20 +188,20 @@ impl Handshake {
         const INVALID: u32 = 0x8000_0003;
         const UNKNOWN: u32 = 0x8000_0006;
         let mut reply = |kind: u32, data: &[u8]| {
-            output.extend(REPLY_MAGIC.to_be_bytes());
+            output.extend(OPTION_REPLY_MAGIC.to_be_bytes());
             output.extend(option.to_be_bytes());
             output.extend(kind.to_be_bytes());
             output.extend((data.len() as u32).to_be_bytes());
             output.extend(data);
         };
         let (size, flags) = (disk.capacity_bytes.to_be_bytes(), flags(disk).to_be_bytes());
-        let is_this = |wanted: &[u8]| wanted.is_empty() || wanted == name.as_bytes();
+        let names_this_disk = |wanted: &[u8]| wanted.is_empty() || wanted == name.as_bytes();
         match option {
             // NBD_OPT_EXPORT_NAME, which has no option reply.
-            1 if is_this(data) => {
+            1 if names_this_disk(data) => {
                 output.extend(size.into_iter().chain(flags));
                 output.extend(&[0; 124][..if zeros { 124 } else { 0 }]);
-                return Handshake::Over;
+                return Handshake::Complete;
             }
             1 => return Handshake::Aborted,
             // NBD_OPT_ABORT
@@ -216,17 +217,17 @@ impl Handshake {
             }
             // NBD_OPT_INFO and NBD_OPT_GO: a name, and the requested information.
             6 | 7 => {
-                let wanted = (data.len() >= 4).then(|| data[4..].get(..word(data, 0) as usize)).flatten();
+                let wanted = (data.len() >= 4).then(|| data[4..].get(..read_u32(data, 0) as usize)).flatten();
                 match wanted {
                     None => reply(INVALID, &[]),
-                    Some(wanted) if !is_this(wanted) => reply(UNKNOWN, &[]),
+                    Some(wanted) if !names_this_disk(wanted) => reply(UNKNOWN, &[]),
                     Some(_) => {
                         reply(INFO, &[&[0; 2][..], &size, &flags].concat());
                         let blocks = [disk.block_bytes, 4096, MAX_LENGTH_BYTES].map(u32::to_be_bytes);
                         reply(INFO, &[&[0, 3][..], blocks.as_flattened()].concat());
                         reply(ACK, &[]);
                         if option == 7 {
-                            return Handshake::Over;
+                            return Handshake::Complete;
                         }
                     }
                 }
@@ -265,24 +266,24 @@ mod tests {
     }
 
     #[test]
-    fn requests_come_whole() {
+    fn only_complete_requests_are_parsed() {
         let mut write = bytes(1, 1, 3);
-        assert_eq!(request(&write), Ok(None));
-        assert_eq!((wanted_bytes(&write[..20]), wanted_bytes(&write)), (28, 31));
+        assert_eq!(parse_request(&write), Ok(None));
+        assert_eq!((needed_bytes(&write[..20]), needed_bytes(&write)), (28, 31));
         write.extend(b"abcd");
-        let (asked, end) = request(&write).unwrap().unwrap();
-        assert_eq!((end, asked.durable, &asked.data[..]), (31, true, &b"abc"[..]));
-        assert_eq!((asked.cookie, asked.offset_bytes), (0x0102_0304_0506_0708, 4096));
-        let (asked, _) = request(&bytes(1, 0, 512)).unwrap().unwrap();
-        assert_eq!((asked.what, asked.durable), (What::Operation(Operation::Read), false));
-        assert_eq!(request(&bytes(0, 9, 0)).unwrap().unwrap().0.what, What::Unknown);
-        assert_eq!(request(&bytes(0, 2, 0)).unwrap().unwrap().0.what, What::Disconnect);
+        let (request, end) = parse_request(&write).unwrap().unwrap();
+        assert_eq!((end, request.durable, &request.data[..]), (31, true, &b"abc"[..]));
+        assert_eq!((request.cookie, request.offset_bytes), (0x0102_0304_0506_0708, 4096));
+        let (request, _) = parse_request(&bytes(1, 0, 512)).unwrap().unwrap();
+        assert_eq!((request.what, request.durable), (NbdCommand::Operation(Operation::Read), false));
+        assert_eq!(parse_request(&bytes(0, 9, 0)).unwrap().unwrap().0.what, NbdCommand::Unknown);
+        assert_eq!(parse_request(&bytes(0, 2, 0)).unwrap().unwrap().0.what, NbdCommand::Disconnect);
         for code in [0, 1] {
-            assert!(request(&bytes(0, code, MAX_LENGTH_BYTES)).is_ok());
-            assert_eq!(request(&bytes(0, code, MAX_LENGTH_BYTES + 1)), Err(Malformed));
+            assert!(parse_request(&bytes(0, code, MAX_LENGTH_BYTES)).is_ok());
+            assert_eq!(parse_request(&bytes(0, code, MAX_LENGTH_BYTES + 1)), Err(Malformed));
         }
-        assert!(request(&bytes(0, 4, u32::MAX)).is_ok(), "a discard moves nothing");
-        assert_eq!(request(&[0; 28]), Err(Malformed));
+        assert!(parse_request(&bytes(0, 4, u32::MAX)).is_ok(), "a discard moves nothing");
+        assert_eq!(parse_request(&[0; 28]), Err(Malformed));
     }
 
     /// Encodes an option as sent by a client.
@@ -291,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handshake_as_qemu_does_it() {
+    fn handshake_as_done_by_qemu() {
         let (disk, mut output) = (disk(), Vec::new());
         let mut handshake = Handshake::Flags;
         let mut step = |input: &[u8]| {
@@ -303,15 +304,15 @@ mod tests {
         assert_eq!(step(&[0, 0, 0, 3]).0, Ok(4));
         // Structured replies, which this server does not support.
         let (used, _, reply) = step(&option(8, &[]));
-        assert_eq!((used, word(&reply, 12)), (Ok(16), 0x8000_0001));
+        assert_eq!((used, read_u32(&reply, 12)), (Ok(16), 0x8000_0001));
         let wrong = option(7, &[0, 0, 0, 2, b'd', b'9', 0, 0]);
-        assert_eq!(word(&step(&wrong).2, 12), 0x8000_0006);
-        assert_eq!(word(&step(&option(7, &[0, 0, 0, 9])).2, 12), 0x8000_0003);
+        assert_eq!(read_u32(&step(&wrong).2, 12), 0x8000_0006);
+        assert_eq!(read_u32(&step(&option(7, &[0, 0, 0, 9])).2, 12), 0x8000_0003);
         let go = option(7, &[0, 0, 0, 2, b'd', b'0', 0, 0]);
         assert_eq!(step(&go[..20]).0, Ok(0));
         let (used, state, reply) = step(&go);
-        assert_eq!((used, state), (Ok(24), Handshake::Over));
-        assert_eq!((word(&reply, 12), word(&reply, 16), long(&reply, 22)), (3, 12, 1 << 20));
+        assert_eq!((used, state), (Ok(24), Handshake::Complete));
+        assert_eq!((read_u32(&reply, 12), read_u32(&reply, 16), read_u64(&reply, 22)), (3, 12, 1 << 20));
         assert_eq!(reply[30..32], [0, 0b10_1101]);
         assert_eq!(step(&go).0, Ok(0));
     }
@@ -326,8 +327,8 @@ mod tests {
             let used = flags.and_then(|_| handshake.step(input, ("d0", &disk), &mut output));
             (used, handshake, output.len())
         };
-        assert_eq!(run(1, &option(1, b"")), (Ok(16), Handshake::Over, 134));
-        assert_eq!(run(3, &option(1, b"d0")), (Ok(18), Handshake::Over, 10));
+        assert_eq!(run(1, &option(1, b"")), (Ok(16), Handshake::Complete, 134));
+        assert_eq!(run(3, &option(1, b"d0")), (Ok(18), Handshake::Complete, 10));
         assert_eq!(run(3, &option(1, b"other")).1, Handshake::Aborted);
         assert_eq!(run(3, &option(2, b"")).1, Handshake::Aborted);
         assert_eq!(run(3, &option(3, b"")).2, 20 + 6 + 20);
@@ -338,7 +339,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn clients_may_send_anything(input in proptest::collection::vec(any::<u8>(), 0..200), good in any::<bool>()) {
+        fn arbitrary_client_input_never_panics(input in proptest::collection::vec(any::<u8>(), 0..200), good in any::<bool>()) {
             let mut input = input;
             if good && input.len() > 16 {
                 input[..8].copy_from_slice(OPTION_MAGIC);
@@ -353,7 +354,7 @@ mod tests {
             if good && input.len() >= 4 {
                 input[..4].copy_from_slice(&REQUEST_MAGIC.to_be_bytes());
             }
-            if let Ok(Some((_, used))) = request(&input) {
+            if let Ok(Some((_, used))) = parse_request(&input) {
                 prop_assert!(used <= input.len());
             }
         }

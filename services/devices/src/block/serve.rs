@@ -11,11 +11,11 @@ use tombolo_virtqueue::{Features, Request, Status};
 
 use super::disk::Disk;
 use crate::failure::Failure;
+use crate::print_status;
 use crate::queue::{Acceptor, Event, Queue};
-use crate::say;
 
 /// Timeout of a single wait for events.
-const AWHILE: Duration = Duration::from_secs(3600);
+const IDLE_TIMEOUT: Duration = Duration::from_secs(3600);
 
 /// Maximum number of clients of a read-only disk. A writable one has a single client.
 const MAX_CLIENTS: usize = 16;
@@ -27,25 +27,31 @@ pub(crate) fn serve(domain: &Domain, name: &str, disk: &Arc<Disk>) -> Result<(),
     // The set has no channels; the acceptor wakes it.
     let mut set: WaitSet<Channel> = WaitSet::new()?;
     let acceptor = Acceptor::start(domain, name, (configuration, 0), set.waker(), ())?;
-    say(&format!("ready: '{name}' on {}, {} bytes", domain.node_name(), configuration.capacity_bytes));
+    print_status(&format!(
+        "ready: '{name}' on {}, {} bytes",
+        domain.node_name(),
+        configuration.capacity_bytes
+    ));
     let mut clients: Vec<JoinHandle<()>> = Vec::new();
     loop {
-        match set.wait(AWHILE) {
+        match set.wait(IDLE_TIMEOUT) {
             Ok(_) | Err(tombolo::Error::TimedOut { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        while let Some(queue) = acceptor.next()? {
+        while let Some(queue) = acceptor.try_next()? {
             clients.retain(|client| !client.is_finished());
             let node = queue.peer_node().to_owned();
             if clients.len() >= max_clients {
-                say(&format!("refused: {node}: {max_clients} attached it already, the most for this disk"));
+                print_status(&format!(
+                    "refused: {node}: {max_clients} attached it already, the most for this disk"
+                ));
                 continue;
             }
-            say(&format!("attached: {node}"));
+            print_status(&format!("attached: {node}"));
             let disk = Arc::clone(disk);
             let run = move || match serve_client(queue, &disk) {
                 Ok(()) => {}
-                Err(failure) => say(&format!("detached: {node}: {failure}")),
+                Err(failure) => print_status(&format!("detached: {node}: {failure}")),
             };
             let started = std::thread::Builder::new().name("client".into()).spawn(run);
             clients.push(started.map_err(|error| {
@@ -96,25 +102,25 @@ fn serve_requests(
     (slow, done): (&Sender<Job>, &Receiver<(Job, Status)>),
 ) -> Result<(), Failure> {
     loop {
-        while let Some(event) = set[token].next()? {
+        while let Some(event) = set[token].try_next()? {
             // This side makes no requests.
-            let Event::Asked(request, allowed, mut buffer) = event else { continue };
+            let Event::Request(request, allowed, mut buffer) = event else { continue };
             match allowed {
-                Err(status) => set[token].answer(&request, status, buffer)?,
+                Err(status) => set[token].reply(&request, status, buffer)?,
                 Ok(()) if Disk::is_slow(&request) => {
                     // The worker ends together with this function.
                     let _ = slow.send((request, buffer));
                 }
                 Ok(()) => {
                     let status = disk.execute(&request, &mut buffer);
-                    set[token].answer(&request, status, buffer)?;
+                    set[token].reply(&request, status, buffer)?;
                 }
             }
         }
         while let Ok(((request, buffer), status)) = done.try_recv() {
-            set[token].answer(&request, status, buffer)?;
+            set[token].reply(&request, status, buffer)?;
         }
-        match set.wait(AWHILE) {
+        match set.wait(IDLE_TIMEOUT) {
             Ok(Ready::Channel(_) | Ready::Woken) | Err(tombolo::Error::TimedOut { .. }) => {}
             Ok(_) => {}
             Err(error) => return Err(error.into()),

@@ -11,9 +11,9 @@ use tombolo_platform::device::tap::{HEADER_BYTES, MAX_FRAME_BYTES, MTU, Tap};
 use tombolo_virtqueue::{Configuration, Device, Features, Operation, Status};
 
 use crate::failure::Failure;
-use crate::queue::{Acceptor, Event, Queue, device};
-use crate::say;
-use table::{Addresses, Port, Table};
+use crate::print_status;
+use crate::queue::{Acceptor, Event, Queue, device_configuration};
+use table::{Addresses, ForwardingTable, Port};
 
 /// Size of a buffer for the longest frame, in whole cache lines.
 const BUFFER_BYTES: u64 = (MAX_FRAME_BYTES as u64).next_multiple_of(64);
@@ -29,20 +29,20 @@ const MAX_PEERS: usize = 64;
 const FRAME_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Polling period for that timeout.
-const LOOK: Duration = Duration::from_secs(1);
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Network card of this node.
 pub(crate) struct Card {
     tap: Tap,
-    described: String,
+    description: String,
 }
 
 impl Card {
     /// Creates a card, with an address unless it is `-`.
     pub(crate) fn create(device: &str, address: &str, mtu: u32, node: &str) -> Result<Card, Failure> {
         if !MTU.contains(&mtu) {
-            let (least, most) = (MTU.start(), MTU.end());
-            return Err(Failure::Usage(format!("invalid MTU {mtu}; give one from {least} to {most}")));
+            let (min_mtu, max_mtu) = (MTU.start(), MTU.end());
+            return Err(Failure::Usage(format!("invalid MTU {mtu}; give one from {min_mtu} to {max_mtu}")));
         }
         let tap = Tap::create(device)?;
         let interface = tap.interface();
@@ -53,7 +53,7 @@ impl Card {
             interface.set_address(ip, prefix)?;
         }
         interface.bring_up()?;
-        Ok(Card { tap, described: format!("{device} on {node}, {address}, MTU {mtu}") })
+        Ok(Card { tap, description: format!("{device} on {node}, {address}, MTU {mtu}") })
     }
 }
 
@@ -76,7 +76,7 @@ fn hardware_address(device: &str, node: &str) -> [u8; 6] {
 }
 
 fn configuration() -> Configuration {
-    device(Device::Network, MAX_FRAME_BYTES as u64, 1, Features::OFFLOAD)
+    device_configuration(Device::Network, MAX_FRAME_BYTES as u64, 1, Features::OFFLOAD)
 }
 
 /// Switch between the card of this node and those of peers.
@@ -87,7 +87,7 @@ struct Switch {
     /// Whether the card is not read, because the only peer has no room.
     is_paused: bool,
     peers: Vec<Token>,
-    table: Table,
+    table: ForwardingTable,
     frame: Vec<u8>,
 }
 
@@ -95,28 +95,31 @@ impl Switch {
     fn new(card: Card) -> Result<Switch, Failure> {
         let mut set = WaitSet::new()?;
         let tap_token = set.add_descriptor(&card.tap, Interest::Read, Trigger::Once)?;
-        set.add_interval(LOOK)?;
+        set.add_interval(POLL_INTERVAL)?;
         Ok(Switch {
             set,
             tap: card.tap,
             tap_token,
             is_paused: false,
             peers: Vec::new(),
-            table: Table::default(),
+            table: ForwardingTable::default(),
             frame: vec![0; BUFFER_BYTES as usize],
         })
     }
 
     fn add(&mut self, queue: Queue<()>) -> Result<(), Failure> {
         if queue.configuration().is_none_or(|other| other != configuration()) {
-            say(&format!("refused: {} has another kind of network", queue.peer_node()));
+            print_status(&format!("refused: {} has another kind of network", queue.peer_node()));
             return Ok(());
         }
         if self.peers.len() >= MAX_PEERS {
-            say(&format!("refused: {}: the switch has {MAX_PEERS} nodes, the most", queue.peer_node()));
+            print_status(&format!(
+                "refused: {}: the switch has {MAX_PEERS} nodes, the most",
+                queue.peer_node()
+            ));
             return Ok(());
         }
-        say(&format!("link up: {}", queue.peer_node()));
+        print_status(&format!("link up: {}", queue.peer_node()));
         let token = self.set.add(queue)?;
         self.peers.push(token);
         self.tap.set_carrier(true)?;
@@ -127,10 +130,10 @@ impl Switch {
     fn remove(&mut self, token: Token, why: &Failure) -> Result<(), Failure> {
         self.peers.retain(|peer| *peer != token);
         if let Some(queue) = self.set.remove(token) {
-            say(&format!("link down: {}: {why}", queue.peer_node()));
+            print_status(&format!("link down: {}: {why}", queue.peer_node()));
             queue.close();
         }
-        self.table.forget(Port::Peer(token));
+        self.table.remove_port(Port::Peer(token));
         if self.peers.is_empty() {
             self.tap.set_carrier(false)?;
         }
@@ -139,9 +142,9 @@ impl Switch {
 
     /// Waits for the next event and handles it.
     fn step(&mut self) -> Result<(), Failure> {
-        match self.set.wait(2 * LOOK)? {
+        match self.set.wait(2 * POLL_INTERVAL)? {
             Ready::Channel(token) => self.serve(token, BATCH),
-            Ready::Descriptor(..) => self.read_card(),
+            Ready::Descriptor(..) => self.read_from_card(),
             Ready::Timer(..) => self.remove_overdue(),
             _ => Ok(()),
         }
@@ -150,7 +153,7 @@ impl Switch {
     fn remove_overdue(&mut self) -> Result<(), Failure> {
         let overdue = |token: &&Token| self.set.get(**token).is_some_and(Queue::is_overdue);
         for token in self.peers.iter().filter(overdue).copied().collect::<Vec<_>>() {
-            self.remove(token, &Failure::Overdue)?;
+            self.remove(token, &Failure::ReplyTimeout)?;
         }
         Ok(())
     }
@@ -159,32 +162,32 @@ impl Switch {
     fn serve(&mut self, token: Token, max_messages: usize) -> Result<(), Failure> {
         for _ in 0..max_messages {
             let Some(queue) = self.set.get_mut(token) else { return Ok(()) };
-            let served = match queue.next() {
+            let served = match queue.try_next() {
                 Ok(None) => return self.resume(),
-                Ok(Some(Event::Answered(..))) => Ok(()),
-                Ok(Some(Event::Asked(request, allowed, buffer))) => {
+                Ok(Some(Event::Reply(..))) => Ok(()),
+                Ok(Some(Event::Request(request, allowed, buffer))) => {
                     let length = request.length_bytes.min(BUFFER_BYTES) as usize;
                     let status = allowed.err().unwrap_or(Status::Done);
                     let frame = &mut self.frame[..length];
                     let taken = if allowed.is_ok() { buffer.read(0, frame) } else { Ok(()) };
                     let answered =
-                        taken.map_err(Failure::from).and_then(|()| queue.answer(&request, status, buffer));
+                        taken.map_err(Failure::from).and_then(|()| queue.reply(&request, status, buffer));
                     if answered.is_ok() && allowed.is_ok() {
-                        self.deliver(Port::Peer(token), length)?;
+                        self.forward_frame(Port::Peer(token), length)?;
                     }
                     answered
                 }
                 Err(failure) => Err(failure),
             };
             if let Err(failure) = served {
-                return if failure.is_final() { Err(failure) } else { self.remove(token, &failure) };
+                return if failure.is_monitor_lost() { Err(failure) } else { self.remove(token, &failure) };
             }
         }
         self.resume()
     }
 
     /// Reads frames sent by programs of this node.
-    fn read_card(&mut self) -> Result<(), Failure> {
+    fn read_from_card(&mut self) -> Result<(), Failure> {
         for _ in 0..BATCH {
             // A switch with several peers drops frames for one without room; with a single peer the sender
             // waits.
@@ -195,7 +198,7 @@ impl Switch {
                 return Ok(());
             }
             match self.tap.receive(&mut self.frame)? {
-                Some(length) => self.deliver(Port::Card, length)?,
+                Some(length) => self.forward_frame(Port::Card, length)?,
                 None => break,
             }
         }
@@ -204,11 +207,11 @@ impl Switch {
     }
 
     fn resume(&mut self) -> Result<(), Failure> {
-        if std::mem::take(&mut self.is_paused) { self.read_card() } else { Ok(()) }
+        if std::mem::take(&mut self.is_paused) { self.read_from_card() } else { Ok(()) }
     }
 
     /// Sends the frame to the port of its address, or to all others.
-    fn deliver(&mut self, from: Port, length: usize) -> Result<(), Failure> {
+    fn forward_frame(&mut self, from: Port, length: usize) -> Result<(), Failure> {
         let Some(addresses) = Addresses::of(self.frame[..length].get(HEADER_BYTES..).unwrap_or_default())
         else {
             return Ok(());
@@ -227,9 +230,9 @@ impl Switch {
             let what = (Operation::Frame, false);
             let frame = &self.frame[..length];
             // Without room it is dropped, as any network may do.
-            if let Err(failure) = queue.ask(what, (0, length as u64), FRAME_TIMEOUT, Some(frame), ()) {
+            if let Err(failure) = queue.submit(what, (0, length as u64), FRAME_TIMEOUT, Some(frame), ()) {
                 // It ends with its peer's last event, which the waitset reports.
-                if failure.is_final() {
+                if failure.is_monitor_lost() {
                     return Err(failure);
                 }
             }
@@ -240,13 +243,13 @@ impl Switch {
 
 /// Runs a card of this node, and the switch that others connect to.
 pub(crate) fn switch(domain: &Domain, name: &str, card: Card) -> Result<(), Failure> {
-    let described = card.described.clone();
+    let description = card.description.clone();
     let mut switch = Switch::new(card)?;
     let acceptor = Acceptor::start(domain, name, (configuration(), BUFFER_BYTES), switch.set.waker(), ())?;
-    say(&format!("ready: {described}"));
+    print_status(&format!("ready: {description}"));
     loop {
         switch.step()?;
-        while let Some(queue) = acceptor.next()? {
+        while let Some(queue) = acceptor.try_next()? {
             switch.add(queue)?;
         }
     }
@@ -254,13 +257,13 @@ pub(crate) fn switch(domain: &Domain, name: &str, card: Card) -> Result<(), Fail
 
 /// Runs a card of this node, and connects it to the switch whenever there is one.
 pub(crate) fn port(domain: &Domain, name: &str, card: Card) -> Result<(), Failure> {
-    say(&format!("ready: {}", card.described));
+    print_status(&format!("ready: {}", card.description));
     let mut port = Switch::new(card)?;
     loop {
         match Queue::connect(domain, name, Duration::from_secs(60), (Some(configuration()), BUFFER_BYTES), ())
         {
             Ok(queue) => port.add(queue)?,
-            Err(failure) if failure.is_final() => return Err(failure),
+            Err(failure) if failure.is_monitor_lost() => return Err(failure),
             // It died during connecting, or does not exist yet.
             Err(_) => std::thread::sleep(Duration::from_millis(200)),
         }
@@ -275,7 +278,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_read_and_made() {
+    fn addresses_are_parsed_and_derived() {
         assert_eq!(parse_address("10.77.0.1/24").unwrap(), (Ipv4Addr::new(10, 77, 0, 1), 24));
         for wrong in ["", "10.77.0.1", "10.77.0.1/33", "10.77.0/24", "x/24", "::1/64"] {
             assert!(parse_address(wrong).is_err(), "{wrong}");

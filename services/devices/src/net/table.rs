@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use tombolo::Token;
 
 /// Time that an address is retained after its last frame.
-const REMEMBERED: Duration = Duration::from_secs(300);
+const ADDRESS_LIFETIME: Duration = Duration::from_secs(300);
 
 /// Maximum number of retained addresses; frames to others go to all ports.
 const MAX_ADDRESSES: usize = 1024;
@@ -36,33 +36,33 @@ impl Addresses {
 }
 
 /// Returns whether it is a group address, including broadcast.
-fn is_group(address: [u8; 6]) -> bool {
+fn is_group_address(address: [u8; 6]) -> bool {
     address[0] & 1 != 0
 }
 
 /// Learned addresses.
 #[derive(Default)]
-pub(super) struct Table {
+pub(super) struct ForwardingTable {
     known: HashMap<[u8; 6], (Port, Instant)>,
 }
 
-impl Table {
+impl ForwardingTable {
     /// Learns from a frame, and returns the port that it is for; `None` for all others. For an address behind
     /// the source port it returns that port, which already has the frame.
     pub(super) fn route(&mut self, at: Port, addresses: Addresses, now: Instant) -> Option<Port> {
         let is_new = !self.known.contains_key(&addresses.from);
         if is_new && self.known.len() >= MAX_ADDRESSES {
-            self.known.retain(|_, (_, last)| now.saturating_duration_since(*last) < REMEMBERED);
+            self.known.retain(|_, (_, last)| now.saturating_duration_since(*last) < ADDRESS_LIFETIME);
         }
-        if !is_group(addresses.from) && (!is_new || self.known.len() < MAX_ADDRESSES) {
+        if !is_group_address(addresses.from) && (!is_new || self.known.len() < MAX_ADDRESSES) {
             self.known.insert(addresses.from, (at, now));
         }
-        let (port, last) = self.known.get(&addresses.to).filter(|_| !is_group(addresses.to))?;
-        (now.saturating_duration_since(*last) < REMEMBERED).then_some(*port)
+        let (port, last) = self.known.get(&addresses.to).filter(|_| !is_group_address(addresses.to))?;
+        (now.saturating_duration_since(*last) < ADDRESS_LIFETIME).then_some(*port)
     }
 
     /// Removes a port; its addresses may reappear at another one.
-    pub(super) fn forget(&mut self, gone: Port) {
+    pub(super) fn remove_port(&mut self, gone: Port) {
         self.known.retain(|_, (port, _)| *port != gone);
     }
 }
@@ -87,9 +87,9 @@ mod tests {
     }
 
     #[test]
-    fn frames_go_where_their_addresses_were_seen() {
+    fn frames_are_forwarded_to_learned_ports() {
         let (a, b) = ports();
-        let mut table = Table::default();
+        let mut table = ForwardingTable::default();
         let now = Instant::now();
         assert_eq!(table.route(Port::Card, frame(1, 9), now), None, "to all, while it is not known");
         assert_eq!(table.route(a, frame(9, 1), now), Some(Port::Card));
@@ -97,8 +97,8 @@ mod tests {
         // The address moved to another port.
         assert_eq!(table.route(b, frame(9, 1), now), Some(Port::Card));
         assert_eq!(table.route(Port::Card, frame(1, 9), now), Some(b));
-        assert_eq!(table.route(Port::Card, frame(1, 9), now + REMEMBERED), None, "forgotten");
-        table.forget(b);
+        assert_eq!(table.route(Port::Card, frame(1, 9), now + ADDRESS_LIFETIME), None, "forgotten");
+        table.remove_port(b);
         assert_eq!(table.route(Port::Card, frame(1, 9), now), None);
         let mut to_all = frame(0, 9);
         to_all.to = [0xff; 6];
@@ -107,9 +107,9 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_that_makes_addresses_up_fills_no_memory() {
+    fn number_of_learned_addresses_is_limited() {
         let (a, b) = ports();
-        let mut table = Table::default();
+        let mut table = ForwardingTable::default();
         let now = Instant::now();
         for number in 0..3000_u32 {
             let mut flood = frame(0, 0);
@@ -118,7 +118,7 @@ mod tests {
         }
         assert_eq!(table.known.len(), MAX_ADDRESSES);
         // An expired entry makes room.
-        table.route(b, frame(7, 8), now + REMEMBERED);
-        assert_eq!(table.route(a, frame(8, 7), now + REMEMBERED), Some(b));
+        table.route(b, frame(7, 8), now + ADDRESS_LIFETIME);
+        assert_eq!(table.route(a, frame(8, 7), now + ADDRESS_LIFETIME), Some(b));
     }
 }

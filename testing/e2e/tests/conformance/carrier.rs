@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use tombolo::error::Fault;
 use tombolo::{Channel, ChannelOptions, Error};
-use tombolo_conformance::peer::{Doomed, Order, Role};
-use tombolo_conformance::{Carrier, Rig, deadline, hello};
+use tombolo_conformance::peer::{KillablePeer, PeerTask, Role};
+use tombolo_conformance::{Carrier, Fixture, deadline, hello};
 use tombolo_link::{ChannelConfig, Hello, Side};
 use tombolo_platform::Deadline;
 use tombolo_platform::event::{Interest, poll};
@@ -66,7 +66,7 @@ fn opening(name: String, side: Side, hello: Hello, deadline: Deadline) -> Openin
     Opening { accepts: side == Side::B, name, config, interface_hash, timeout_ns }
 }
 
-impl Doomed for Convict {
+impl KillablePeer for Convict {
     fn kill(&mut self) {
         self.end();
     }
@@ -84,12 +84,12 @@ impl<P: RemoteNode, const FIRST: bool> Carrier for Remote<P, FIRST> {
     const FORWARDS_RINGS: bool = !P::CAPABILITIES.contains(Capabilities::ATOMICS);
     /// The façade sends a correct handshake and opens what the monitors created, so neither false handshakes
     /// nor memory before the handshake can be had.
-    const RIG: &'static [Rig] = &[Rig::Killable];
-    const SHAPE_IS_A_S: bool = true;
+    const FIXTURES: &'static [Fixture] = &[Fixture::Killable];
+    const SIDE_A_SETS_SHAPE: bool = true;
     const MAX_SLOTS: u32 = 2048;
     const EFFORT_PERCENT: u64 = 1;
 
-    fn listed_as() -> String {
+    fn display_name() -> String {
         format!("{}{}", P::NAME, if FIRST { "-first" } else { "" })
     }
 
@@ -107,9 +107,9 @@ impl<P: RemoteNode, const FIRST: bool> Carrier for Remote<P, FIRST> {
         }
     }
 
-    fn doomed(order: Order) -> (SuiteEnd, Box<dyn Doomed>) {
-        let (name, hello) = (new_name(), hello(order.config::<Self>()));
-        let role = match order.role {
+    fn spawn_killable_peer(task: PeerTask) -> (SuiteEnd, Box<dyn KillablePeer>) {
+        let (name, hello) = (new_name(), hello(task.config::<Self>()));
+        let role = match task.role {
             Role::Sends => "sends",
             Role::Receives => "receives",
             Role::Idles => "idles",
@@ -126,7 +126,7 @@ impl<P: RemoteNode, const FIRST: bool> Carrier for Remote<P, FIRST> {
         (channel, Box::new(convict))
     }
 
-    fn rung(channel: &SuiteEnd, awaited: Interest, timeout: Duration) -> bool {
+    fn wakes_within(channel: &SuiteEnd, awaited: Interest, timeout: Duration) -> bool {
         match channel {
             SuiteEnd::Remote(end) => end.is_rung(timeout),
             SuiteEnd::Near(end) => {

@@ -64,7 +64,7 @@ impl RemotePeer {
     }
 
     /// Sends an order and waits for the answer. A received message is stored in `received`.
-    fn obey(&self, order: &Order<'_>, received: &mut Vec<u8>) -> Result<Option<u64>, ChannelError> {
+    fn execute(&self, order: &Order<'_>, received: &mut Vec<u8>) -> Result<Option<u64>, ChannelError> {
         let mut control = self.control().borrow_mut();
         let mut spin = Spin::new(SPIN_NS);
         wait::send(&mut *control, &mut spin, &order.to_bytes(), patience())
@@ -92,7 +92,7 @@ impl RemotePeer {
         }
     }
 
-    fn noted(&self, error: ChannelError) -> EndError {
+    fn record_failure(&self, error: ChannelError) -> EndError {
         let end = EndError::from(&error);
         if end == EndError::Broken {
             self.failure.borrow_mut().get_or_insert(error);
@@ -101,10 +101,10 @@ impl RemotePeer {
     }
 
     fn number(&self, order: &Order<'_>) -> Result<u64, ChannelError> {
-        Ok(self.obey(order, &mut Vec::new())?.expect("no message was asked for"))
+        Ok(self.execute(order, &mut Vec::new())?.expect("no message was asked for"))
     }
 
-    fn is_so(&self, order: &Order<'_>) -> bool {
+    fn query_bool(&self, order: &Order<'_>) -> bool {
         self.number(order).unwrap_or_else(|error| panic!("{order:?}: {error}")) == 1
     }
 
@@ -128,7 +128,7 @@ impl Drop for RemotePeer {
     fn drop(&mut self) {
         if self.description.max_message_bytes > 0 {
             // Ignores errors: a remote peer that fails here fails every later case too.
-            let _ = self.obey(&Order::Drop, &mut Vec::new());
+            let _ = self.execute(&Order::Drop, &mut Vec::new());
         }
         if let Some(control) = self.control.take() {
             (self.give_back)(control.into_inner());
@@ -187,20 +187,20 @@ impl Transport for RemotePeer {
         } else {
             Order::Send(message)
         };
-        self.number(&order).map(drop).map_err(|error| self.noted(error))
+        self.number(&order).map(drop).map_err(|error| self.record_failure(error))
     }
 
     fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
         let mut received = Vec::new();
-        match self.obey(&Order::Recv, &mut received).map_err(|error| self.noted(error))? {
+        match self.execute(&Order::Recv, &mut received).map_err(|error| self.record_failure(error))? {
             Some(_) => Ok(None),
             None => Ok(Some(read(&Message::of_bytes(&received)))),
         }
     }
 
     fn is_ready(&mut self, awaited: Interest) -> bool {
-        let readable = |end: &Self| end.is_so(&Order::Readable);
-        let sendable = |end: &Self| !end.is_so(&Order::MaySleep(Awaited::Room));
+        let readable = |end: &Self| end.query_bool(&Order::Readable);
+        let sendable = |end: &Self| !end.query_bool(&Order::MaySleep(Awaited::Room));
         match awaited {
             Interest::Read => readable(self),
             Interest::Write => sendable(self),
@@ -209,31 +209,31 @@ impl Transport for RemotePeer {
     }
 
     fn announce_sleep(&mut self, awaited: Interest) -> Announced {
-        self.is_so(&Order::Announce(of(awaited)));
+        self.query_bool(&Order::Announce(of(awaited)));
         // The remote peer has executed a barrier if one is needed.
         Announced::Complete
     }
 
     fn may_sleep(&mut self, awaited: Interest) -> bool {
-        let may_sleep = self.is_so(&Order::MaySleep(of(awaited)));
+        let may_sleep = self.query_bool(&Order::MaySleep(of(awaited)));
         may_sleep
             && !self.rung.get()
-            && wait::about_to_sleep(&mut *self.control().borrow_mut(), Interest::Read)
+            && wait::prepare_to_sleep(&mut *self.control().borrow_mut(), Interest::Read)
     }
 
     fn sources<'a>(&'a self, _awaited: Interest, sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {
         sources.extend(self.bells.iter().map(|bell| (bell.as_fd(), Interest::Read)));
     }
 
-    fn woken(&mut self, rung: bool) {
-        self.control().borrow_mut().woken(true);
+    fn finish_sleep(&mut self, rung: bool) {
+        self.control().borrow_mut().finish_sleep(true);
         // An earlier ring may still be in flight: the remote peer's answer decides.
         let rung = self.is_rung(Duration::ZERO) || rung;
-        self.is_so(&Order::Awake(rung));
+        self.query_bool(&Order::Awake(rung));
         self.rung.set(false);
     }
 
     fn close(&mut self) {
-        self.is_so(&Order::Close);
+        self.query_bool(&Order::Close);
     }
 }

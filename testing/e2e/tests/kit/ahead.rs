@@ -23,7 +23,7 @@ fn has_programs(machine: &Machine, image: &Path, restartable: bool) {
 }
 
 #[test]
-fn actors_are_in_images() {
+fn actor_images_have_all_programs() {
     let machine = Machine::new(&MachineFile::host());
     has_programs(&machine, &actor_image(), false);
     has_programs(&machine, &restartable_actor_image(), true);

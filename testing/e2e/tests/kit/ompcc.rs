@@ -112,7 +112,7 @@ fn run_here(machine: &Machine, name: &str) -> String {
 }
 
 #[test]
-fn all_addresses_are_equal_and_texts_of_either_build_are_read_by_both() {
+fn addresses_and_strings_are_equal_in_all_builds() {
     let sources = [("main.c", MAIN), ("other.c", OTHER), ("one.c", ONE_THREAD)];
     let Some(mut machine) = machine(&sources) else { return };
     machine.tombolo(["ompcc", "-O2", "-fopenmp", "-fcommon", "-c", "other.c", "one.c"]).ok();
@@ -151,7 +151,7 @@ fn all_addresses_are_equal_and_texts_of_either_build_are_read_by_both() {
 }
 
 #[test]
-fn the_report_is_for_people_too() {
+fn report_is_printed_as_text() {
     let Some(machine) =
         machine(&[("main.c", "#include <stdio.h>\nint main(void) { return puts(\"x\") < 0; }\n")])
     else {
@@ -170,7 +170,7 @@ fn the_report_is_for_people_too() {
 }
 
 #[test]
-fn what_cannot_be_equal_is_refused_by_name_and_reason() {
+fn unequal_symbols_are_refused_with_reason() {
     let head = "#include <pthread.h>\n#include <setjmp.h>\n#include <stdarg.h>\n#include <sys/stat.h>\n#include <threads.h>\n\
                 int use(void *, ...);\n";
     let cases = [
@@ -290,7 +290,7 @@ fn regions_whose_body_is_one_call_are_the_same_in_all_builds() {
 }
 
 #[test]
-fn headers_bring_what_those_of_glibc_bring() {
+fn headers_declare_what_glibc_headers_do() {
     let sources = [
         (
             "types.c",
@@ -318,7 +318,7 @@ fn headers_bring_what_those_of_glibc_bring() {
 }
 
 #[test]
-fn what_only_one_thread_has_is_not_refused_and_owners_may_know_better() {
+fn unshared_data_and_allowed_names_are_accepted() {
     let source = "#include <stdarg.h>\n#include <stdio.h>\n#include <time.h>\n#include <wchar.h>\nva_list words; FILE *file; \
                   wchar_t wide; struct tm when; time_t then; union { char c; double d; struct { unsigned a : 3, b : 29; } bits; } mixed; \
                   _Bool flag; __int128 large; void (*call)(long double);\nint use(void *);\n\
@@ -345,7 +345,7 @@ fn what_only_one_thread_has_is_not_refused_and_owners_may_know_better() {
 }
 
 #[test]
-fn mistakes_and_what_cannot_be_followed_are_told() {
+fn errors_and_unsupported_options_are_reported() {
     let sources = [
         ("main.c", "int main(void) { return nowhere(); }\n"),
         ("main.cpp", "#include <iostream>\nint main() {}\n"),

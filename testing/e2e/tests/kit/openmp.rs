@@ -21,10 +21,10 @@ fn source(name: &str) -> PathBuf {
 fn compile(compiler: &str, name: &str) -> Option<PathBuf> {
     static COMPILED: Mutex<BTreeMap<String, Option<PathBuf>>> = Mutex::new(BTreeMap::new());
     let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
-    compiled.entry(name.to_owned()).or_insert_with(|| compile_anew(compiler, name)).clone()
+    compiled.entry(name.to_owned()).or_insert_with(|| compile_uncached(compiler, name)).clone()
 }
 
-fn compile_anew(compiler: &str, name: &str) -> Option<PathBuf> {
+fn compile_uncached(compiler: &str, name: &str) -> Option<PathBuf> {
     let folder = libgomp().join("../../../e2e/omp");
     std::fs::create_dir_all(&folder).expect("a folder");
     let program = folder.join(name.replace('.', "-"));
@@ -56,7 +56,7 @@ fn run(program: &Path, variables: &[(&str, &str)]) -> Output {
 /// Modes of `OMP_TOMBOLO`: workers are threads or processes.
 const MODES: [&str; 2] = ["shared", "exclusive"];
 
-fn is_right(compiler: &str, name: &str, variables: &[(&str, &str)]) {
+fn check_program(compiler: &str, name: &str, variables: &[(&str, &str)]) {
     let Some(program) = compile(compiler, name) else { return };
     for (threads, mode) in THREADS.iter().flat_map(|threads| MODES.map(|mode| (*threads, mode))) {
         let mut all = vec![("OMP_NUM_THREADS", threads), ("OMP_TOMBOLO", mode)];
@@ -70,7 +70,7 @@ fn is_right(compiler: &str, name: &str, variables: &[(&str, &str)]) {
 }
 
 #[test]
-fn the_library_is_ours_and_has_the_versions_of_libgomp() {
+fn library_has_symbol_versions_of_libgomp() {
     let output =
         Command::new("readelf").args(["-W", "--dyn-syms"]).arg(libgomp().join("libgomp.so.1")).output();
     let symbols = String::from_utf8(output.expect("readelf runs").stdout).expect("text");
@@ -88,63 +88,63 @@ fn the_library_is_ours_and_has_the_versions_of_libgomp() {
 
 #[test]
 fn regions() {
-    is_right("gcc", "regions.c", &[]);
+    check_program("gcc", "regions.c", &[]);
 }
 
 #[test]
 fn loops() {
-    is_right("gcc", "loops.c", &[]);
-    is_right("gcc", "loops.c", &[("OMP_SCHEDULE", "guided,3")]);
+    check_program("gcc", "loops.c", &[]);
+    check_program("gcc", "loops.c", &[("OMP_SCHEDULE", "guided,3")]);
 }
 
 #[test]
 fn order() {
-    is_right("gcc", "order.c", &[]);
+    check_program("gcc", "order.c", &[]);
 }
 
 #[test]
 fn locks() {
-    is_right("gcc", "locks.c", &[]);
+    check_program("gcc", "locks.c", &[]);
 }
 
 #[test]
 fn tasks() {
-    is_right("gcc", "tasks.c", &[]);
-    is_right("gcc", "tasks.c", &[("OMP_WAIT_POLICY", "passive")]);
+    check_program("gcc", "tasks.c", &[]);
+    check_program("gcc", "tasks.c", &[("OMP_WAIT_POLICY", "passive")]);
 }
 
 #[test]
 fn dependences() {
-    is_right("gcc", "depend.c", &[("OMP_MAX_TASK_PRIORITY", "3")]);
+    check_program("gcc", "depend.c", &[("OMP_MAX_TASK_PRIORITY", "3")]);
 }
 
 #[test]
 fn cancellation() {
-    is_right("gcc", "cancel.c", &[]);
-    is_right("gcc", "cancel.c", &[("OMP_CANCELLATION", "true")]);
+    check_program("gcc", "cancel.c", &[]);
+    check_program("gcc", "cancel.c", &[("OMP_CANCELLATION", "true")]);
 }
 
 #[test]
 fn regions_within_regions() {
-    is_right("gcc", "nested.c", &[]);
-    is_right("gcc", "nested.c", &[("OMP_PROC_BIND", "spread"), ("OMP_PLACES", "threads")]);
+    check_program("gcc", "nested.c", &[]);
+    check_program("gcc", "nested.c", &[("OMP_PROC_BIND", "spread"), ("OMP_PLACES", "threads")]);
 }
 
 #[test]
 fn functions_of_the_program_with_names_of_the_c_library() {
-    is_right("gcc", "own_names.c", &[]);
+    check_program("gcc", "own_names.c", &[]);
 }
 
 #[test]
 fn places() {
     for places in ["threads", "{0}, {0}, {0}", "0,0"] {
-        is_right("gcc", "places.c", &[("OMP_PLACES", places), ("OMP_PROC_BIND", "spread")]);
+        check_program("gcc", "places.c", &[("OMP_PLACES", places), ("OMP_PROC_BIND", "spread")]);
     }
 }
 
 #[test]
 fn the_host_as_a_device() {
-    is_right("gcc", "host.c", &[]);
+    check_program("gcc", "host.c", &[]);
 }
 
 #[test]
@@ -156,16 +156,16 @@ fn children_of_fork_have_regions_where_workers_are_threads() {
 
 #[test]
 fn objects_of_cpp() {
-    is_right("g++", "objects.cpp", &[]);
+    check_program("g++", "objects.cpp", &[]);
 }
 
 #[test]
 fn fortran() {
-    is_right("gfortran", "fortran.f90", &[]);
+    check_program("gfortran", "fortran.f90", &[]);
 }
 
 #[test]
-fn what_the_environment_says_is_shown_and_what_makes_no_sense_is_said() {
+fn display_env_shows_settings_and_invalid_values() {
     let Some(program) = compile("gcc", "locks.c") else { return };
     let output = run(
         &program,
@@ -186,7 +186,7 @@ fn what_the_environment_says_is_shown_and_what_makes_no_sense_is_said() {
 }
 
 #[test]
-fn threads_say_where_they_are_once_unless_that_changes() {
+fn thread_affinity_is_displayed_once() {
     let Some(program) = compile("gcc", "loops.c") else { return };
     for mode in MODES {
         let output = run(
@@ -224,7 +224,7 @@ fn regions_of(report: &str) -> BTreeMap<String, serde_json::Value> {
 }
 
 #[test]
-fn a_report_says_who_did_what() {
+fn report_lists_work_of_each_thread() {
     let Some(program) = compile("gcc", "report.c") else { return };
     for mode in MODES {
         let file = program.with_file_name(format!("report-{mode}-{}.jsonl", std::process::id()));
@@ -258,7 +258,7 @@ fn a_report_says_who_did_what() {
 }
 
 #[test]
-fn a_report_has_the_form_that_is_asked_for() {
+fn report_has_the_requested_format() {
     let Some(program) = compile("gcc", "report.c") else { return };
     let said = |form: &str| {
         let output = run(&program, &[("OMP_TOMBOLO_REPORT", form), ("OMP_NUM_THREADS", "2")]);
@@ -276,7 +276,7 @@ fn a_report_has_the_form_that_is_asked_for() {
 }
 
 #[test]
-fn a_device_that_must_be_used_and_is_not_there_is_an_error() {
+fn missing_mandatory_device_is_an_error() {
     let Some(program) = compile("gcc", "host.c") else { return };
     let output = run(&program, &[("OMP_TARGET_OFFLOAD", "mandatory")]);
     let said = String::from_utf8_lossy(&output.stderr);
@@ -306,7 +306,7 @@ fn ends(how: &str, more: &[(&str, &str)]) -> (Option<i32>, String) {
     (output.status.code().or_else(|| Some(128 + output.status.signal()?)), said)
 }
 
-fn ends_so(how: &str, more: &[(&str, &str)], status: i32, words: &[&str]) {
+fn assert_ends(how: &str, more: &[(&str, &str)], status: i32, words: &[&str]) {
     let (code, said) = ends(how, more);
     assert_eq!(code, Some(status), "{how}: {said}");
     for word in words {
@@ -315,12 +315,12 @@ fn ends_so(how: &str, more: &[(&str, &str)], status: i32, words: &[&str]) {
 }
 
 #[test]
-fn workers_with_processes_of_their_own_end_with_the_program() {
-    ends_so("well", &[], 0, &["2 of 2 workers have a process of their own"]);
-    ends_so("prints", &[], 0, &["printed by a worker", "2 of 2"]);
-    ends_so("file", &[], 0, &["2 of 2"]);
-    ends_so("main", &[], 5, &["2 of 2"]);
-    ends_so("shell", &[], 0, &["out of a shell"]);
+fn worker_processes_end_with_the_program() {
+    assert_ends("well", &[], 0, &["2 of 2 workers have a process of their own"]);
+    assert_ends("prints", &[], 0, &["printed by a worker", "2 of 2"]);
+    assert_ends("file", &[], 0, &["2 of 2"]);
+    assert_ends("main", &[], 5, &["2 of 2"]);
+    assert_ends("shell", &[], 0, &["out of a shell"]);
     for mode in MODES.into_iter().chain(["hybrid"]) {
         // Exit handlers of the program run once, or not at all.
         for (how, status, times) in [("exit", 7, 1), ("gone", 6, 0)] {
@@ -335,12 +335,12 @@ fn workers_with_processes_of_their_own_end_with_the_program() {
 }
 
 #[test]
-fn children_of_a_program_with_threads_end_at_once() {
-    ends_so("children", &[("OMP_TOMBOLO", "shared")], 0, &[]);
+fn children_of_threaded_program_end_immediately() {
+    assert_ends("children", &[("OMP_TOMBOLO", "shared")], 0, &[]);
 }
 
 #[test]
-fn what_threads_print_in_turn_comes_out_in_turn() {
+fn ordered_output_of_threads_keeps_its_order() {
     let Some(program) = compile("gcc", "printed.c") else { return };
     let mut expected: Vec<String> = (0..1000).map(|line| format!("line {line} of a thousand")).collect();
     expected.insert(0, "before".to_owned());
@@ -360,27 +360,27 @@ fn what_threads_print_in_turn_comes_out_in_turn() {
 }
 
 #[test]
-fn regions_of_threads_that_the_program_creates_are_right() {
-    ends_so("created", &[("OMP_TOMBOLO", "shared")], 0, &["3 threads"]);
+fn threads_of_the_program_can_have_regions() {
+    assert_ends("created", &[("OMP_TOMBOLO", "shared")], 0, &["3 threads"]);
     for mode in ["exclusive", "hybrid"] {
         let words = ["1 threads", "regions of threads that the program creates itself have one thread each"];
-        ends_so("created", &[("OMP_TOMBOLO", mode)], 0, &words);
+        assert_ends("created", &[("OMP_TOMBOLO", mode)], 0, &words);
     }
 }
 
 #[test]
-fn a_worker_that_is_lost_ends_the_job_and_it_is_said_why() {
-    ends_so("killed", &[], 128 + 9, &["worker process", "ended by signal 9", "the job ends"]);
+fn lost_worker_ends_job_with_reason() {
+    assert_ends("killed", &[], 128 + 9, &["worker process", "ended by signal 9", "the job ends"]);
     let words = [
         "thread 2 of a team of 3 on node",
         "overflowed its stack of 304 KiB; OMP_STACKSIZE sets its size",
         "signal 11",
     ];
-    ends_so("stack", &[("OMP_STACKSIZE", "256K")], 128 + 11, &words);
+    assert_ends("stack", &[("OMP_STACKSIZE", "256K")], 128 + 11, &words);
 }
 
 #[test]
-fn a_stack_of_main_that_is_too_small_is_said_with_what_makes_it_larger() {
+fn small_main_stack_is_reported_with_remedy() {
     let arena = ("OMP_TOMBOLO_ARENA", "32M");
     let words = [
         "main on node",
@@ -391,7 +391,7 @@ fn a_stack_of_main_that_is_too_small_is_said_with_what_makes_it_larger() {
     for mode in ["exclusive", "hybrid"] {
         // Overflow into the guard pages step by step, and with a frame that skips them.
         for how in ["main-deep", "main-wide"] {
-            ends_so(how, &[arena, ("OMP_TOMBOLO", mode)], 128 + 11, &words);
+            assert_ends(how, &[arena, ("OMP_TOMBOLO", mode)], 128 + 11, &words);
         }
         // The system's stack limit is lower than the arena's.
         let (code, said) = ends("main-deep", &[("OMP_TOMBOLO", mode)]);
@@ -401,10 +401,10 @@ fn a_stack_of_main_that_is_too_small_is_said_with_what_makes_it_larger() {
 }
 
 #[test]
-fn a_stack_of_the_system_that_is_too_small_is_said_with_what_makes_it_larger() {
+fn small_system_stack_is_reported_with_remedy() {
     let shared = ("OMP_TOMBOLO", "shared");
     for how in ["main-deep", "main-wide"] {
-        ends_so(
+        assert_ends(
             how,
             &[shared],
             128 + 11,
@@ -413,38 +413,38 @@ fn a_stack_of_the_system_that_is_too_small_is_said_with_what_makes_it_larger() {
     }
     let words =
         ["thread 2 of a team of 3 on node host overflowed its stack of 256 KiB; OMP_STACKSIZE sets its size"];
-    ends_so("stack", &[shared, ("OMP_STACKSIZE", "256K")], 128 + 11, &words);
-    ends_so("frames", &[shared], 0, &["0 of 2 workers"]);
+    assert_ends("stack", &[shared, ("OMP_STACKSIZE", "256K")], 128 + 11, &words);
+    assert_ends("frames", &[shared], 0, &["0 of 2 workers"]);
     // Any other fault ends the program as usual.
     let (code, said) = ends("fault", &[shared]);
     assert!(code == Some(128 + 11) && !said.contains("overflowed"), "{said}");
 }
 
 #[test]
-fn a_full_arena_is_said_with_what_makes_it_larger() {
+fn full_arena_is_reported_with_remedy() {
     let arena = ("OMP_TOMBOLO_ARENA", "64M");
     for mode in ["exclusive", "hybrid"] {
         // Exhausts the heap with large blocks, which leave room for small ones, and with small blocks.
         for how in ["heap", "blocks"] {
             let words =
                 ["all 64 MiB of the arena are in use; OMP_TOMBOLO_ARENA=128M gives it more", "no memory"];
-            ends_so(how, &[arena, ("OMP_TOMBOLO", mode)], 3, &words);
+            assert_ends(how, &[arena, ("OMP_TOMBOLO", mode)], 3, &words);
         }
     }
     let words = ["1099511627776 MiB were asked for at once, and the arena has 64"];
-    ends_so("huge", &[arena], 3, &words);
+    assert_ends("huge", &[arena], 3, &words);
     for mode in ["exclusive", "hybrid", "shared"] {
         let words = ["all 64 MiB of the runtime's memory are in use; OMP_TOMBOLO_ARENA=128M gives it more"];
-        ends_so("tasks", &[arena, ("OMP_TOMBOLO", mode)], 1, &words);
+        assert_ends("tasks", &[arena, ("OMP_TOMBOLO", mode)], 1, &words);
     }
 }
 
 #[test]
-fn what_workers_with_processes_of_their_own_have_not_is_said() {
-    ends_so("fork", &[], 1, &["calls fork", "before"]);
-    ends_so("well", &[("OMP_TOMBOLO", "several")], 1, &["OMP_TOMBOLO=several: there are"]);
+fn unsupported_uses_of_worker_processes_are_reported() {
+    assert_ends("fork", &[], 1, &["calls fork", "before"]);
+    assert_ends("well", &[("OMP_TOMBOLO", "several")], 1, &["OMP_TOMBOLO=several: there are"]);
     for mode in MODES {
         let variables = [("OMP_TOMBOLO", mode), ("OMP_TOMBOLO_NODES", "arm:2,vm")];
-        ends_so("well", &variables, 1, &["OMP_TOMBOLO_NODES=arm,vm: only", "ompcc"]);
+        assert_ends("well", &variables, 1, &["OMP_TOMBOLO_NODES=arm,vm: only", "ompcc"]);
     }
 }

@@ -176,7 +176,7 @@ fn on<'a>(node: &'a str, program: &'a Path, words: &[&'a str]) -> Vec<&'a OsStr>
 
 /// Errors with regions and buffers, one after the other; finally the peer dies while it has buffers.
 #[test]
-fn mistakes_with_memory_in_c_are_told_and_change_nothing() {
+fn invalid_memory_calls_in_c_are_refused() {
     let machine = Machine::up(&MachineFile::host());
     let program = machine.folder().join("memory");
     let library = HOST.library().expect("this test depends on it");
@@ -233,7 +233,7 @@ fn buffers_go_through_a_window_between_programs_in_c() {
 
 /// An invalid call only fails itself: the C server continues and reports what it refused.
 #[test]
-fn a_server_in_c_refuses_what_is_wrong_and_goes_on() {
+fn server_in_c_survives_invalid_requests() {
     let machine = Machine::up(&MachineFile::host());
     let program = built(&machine, "kv_server");
     let words = [
@@ -281,7 +281,7 @@ fn a_server_in_c_refuses_what_is_wrong_and_goes_on() {
 
 /// A client in C learns how its server ended.
 #[test]
-fn a_client_in_c_is_told_of_the_end_of_its_server() {
+fn client_in_c_notices_end_of_server() {
     let machine = Machine::up(&MachineFile::host());
     let program = built(&machine, "kv_client");
     let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up").with_timeout(PATIENCE);
@@ -305,7 +305,7 @@ fn a_client_in_c_is_told_of_the_end_of_its_server() {
 
 /// An interface that a link cannot carry is refused when a client or server is bound, before any call.
 #[test]
-fn an_interface_that_a_link_cannot_carry_is_refused_in_c_when_bound() {
+fn bind_in_c_refuses_interface_unfit_for_link() {
     let machine = Machine::up(&MachineFile::host());
     let program = machine.folder().join("rights");
     HOST.build(&["testing/e2e/c/rights.c"], &HOST.library().expect("this test depends on it"), &program);

@@ -38,7 +38,7 @@ fn compiled(machine: &Machine, toolchain: Toolchain, library: &Path, node: &str)
 }
 
 #[test]
-fn members_in_rust_c_and_python_take_the_same_when_one_is_killed() {
+fn survivors_in_all_languages_deliver_the_same() {
     let host = HOST.library().expect("this test depends on it");
     let Some(arm) = AARCH64.library() else { return };
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));

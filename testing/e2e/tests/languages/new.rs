@@ -53,7 +53,7 @@ fn build_and_run(machine: &Machine, folder: &Path, on: &str) -> String {
 }
 
 /// Asserts the programs' output, which differs between languages only in the first line of each.
-fn is_greeted(said: &str, clients: &[&str]) {
+fn assert_greetings(said: &str, clients: &[&str]) {
     let said: Vec<&str> =
         said.lines().map(|line| line.split_once("] ").map_or(line, |(_, rest)| rest)).collect();
     for client in clients {
@@ -63,7 +63,7 @@ fn is_greeted(said: &str, clients: &[&str]) {
     assert!(said.contains(&&*format!("{} greetings from host", clients.len())), "{said:?}");
 }
 
-fn went_round(said: &str, stage: &str) {
+fn assert_buffers_returned(said: &str, stage: &str) {
     assert!(said.contains("4 buffers of 65536 bytes went round 200 times"), "{said}");
     assert!(said.contains(&format!("200 buffers came by {stage} as they should be")), "{said}");
     assert!(said.contains(" doubled 200 buffers"), "{said}");
@@ -76,15 +76,15 @@ fn projects_in_rust_build_and_run_outside_the_tree() {
     let said = build_and_run(&machine, &plain, "host,arm0");
     assert!(said.contains("x86_64 on host -> aarch64 on arm0: 10000 round trips, median "), "{said}");
     let typed = project(&machine, &["greetings", "--typed", "--lang", "rust"]);
-    is_greeted(&build_and_run(&machine, &typed, "host,arm0,host"), &["arm0", "host"]);
+    assert_greetings(&build_and_run(&machine, &typed, "host,arm0,host"), &["arm0", "host"]);
     let pipeline = project(&machine, &["conveyor", "--pipeline"]);
-    went_round(&build_and_run(&machine, &pipeline, "host,arm0,host"), "arm0");
-    stubs_compile(&machine, &typed);
+    assert_buffers_returned(&build_and_run(&machine, &pipeline, "host,arm0,host"), "arm0");
+    check_generated_stubs(&machine, &typed);
     machine.down();
 }
 
 /// Generated code of `tombolo idl compile` compiles in a crate that depends on `tombolo` alone.
-fn stubs_compile(machine: &Machine, project: &Path) {
+fn check_generated_stubs(machine: &Machine, project: &Path) {
     let compile = |lang: &str, output: &str| {
         let words = ["idl", "compile", "greeter.tbl", "--lang", lang, "--output", output];
         tombolo_in(machine, project, &words).ok();
@@ -111,9 +111,9 @@ fn projects_in_c_build_and_run_outside_the_tree() {
     let said = build_and_run(&machine, &plain, "host,arm0");
     assert!(said.contains("host -> arm0: 10000 round trips, median "), "{said}");
     let typed = project(&machine, &["greetings", "--lang", "c", "--typed"]);
-    is_greeted(&build_and_run(&machine, &typed, "host,arm0,host"), &["arm0", "host"]);
+    assert_greetings(&build_and_run(&machine, &typed, "host,arm0,host"), &["arm0", "host"]);
     let pipeline = project(&machine, &["conveyor", "--lang", "c", "--pipeline"]);
-    went_round(&build_and_run(&machine, &pipeline, "host,arm0,host"), "arm0");
+    assert_buffers_returned(&build_and_run(&machine, &pipeline, "host,arm0,host"), "arm0");
     one_command_builds_a_file(&machine);
     machine.down();
 }
@@ -163,9 +163,9 @@ fn projects_in_python_run_without_an_image() {
     let said = run(&plain, "host:2");
     assert!(said.contains("host -> host: 10000 round trips, median "), "{said}");
     let typed = project(&machine, &["greetings", "--lang", "python", "--typed"]);
-    is_greeted(&run(&typed, "host:3"), &["host", "host"]);
+    assert_greetings(&run(&typed, "host:3"), &["host", "host"]);
     let pipeline = project(&machine, &["conveyor", "--lang", "python", "--pipeline"]);
-    went_round(&run(&pipeline, "host:3"), "host");
+    assert_buffers_returned(&run(&pipeline, "host:3"), "host");
     machine.down();
 }
 
@@ -179,12 +179,12 @@ fn projects_in_go_build_and_run_outside_the_tree() {
     let said = build_and_run(&machine, &plain, "host,arm0");
     assert!(said.contains("x86_64 on host -> aarch64 on arm0: 10000 round trips, median "), "{said}");
     let typed = project(&machine, &["greetings", "--typed", "--lang", "go"]);
-    is_greeted(&build_and_run(&machine, &typed, "host,arm0,host"), &["arm0", "host"]);
+    assert_greetings(&build_and_run(&machine, &typed, "host,arm0,host"), &["arm0", "host"]);
     machine.down();
 }
 
 /// Creates a machine without bringing it up: refusals need none.
-fn nowhere() -> Machine {
+fn machine_not_up() -> Machine {
     Machine::new(&MachineFile::host())
 }
 
@@ -198,8 +198,8 @@ fn listing(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn what_cannot_be_made_is_refused_and_leaves_nothing() {
-    let machine = nowhere();
+fn refused_project_leaves_nothing() {
+    let machine = machine_not_up();
     for (name, why) in [
         ("a/b", "it is a path"),
         ("..", "it is a path"),
@@ -241,9 +241,9 @@ fn what_cannot_be_made_is_refused_and_leaves_nothing() {
 /// Of two processes that create the same project simultaneously one succeeds and the other is refused; no
 /// partial project remains.
 #[test]
-fn a_project_is_there_as_a_whole_or_not_at_all() {
+fn project_is_created_atomically() {
     static NEXT: AtomicU32 = AtomicU32::new(0);
-    let machine = nowhere();
+    let machine = machine_not_up();
     let name = format!("both{}", NEXT.fetch_add(1, Ordering::Relaxed));
     let running: Vec<Running> = (0..4).map(|_| machine.start(["new", &name])).collect();
     let ended: Vec<Finished> = running.into_iter().map(Running::finish).collect();
@@ -259,8 +259,8 @@ fn a_project_is_there_as_a_whole_or_not_at_all() {
 }
 
 #[test]
-fn what_cannot_be_built_is_refused_with_what_can() {
-    let machine = nowhere();
+fn unsupported_sources_are_refused_with_alternatives() {
+    let machine = machine_not_up();
     let folder = machine.folder();
     fs::create_dir(folder.join("empty")).expect("a folder");
     fs::create_dir(folder.join("snakes")).expect("a folder");

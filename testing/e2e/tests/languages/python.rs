@@ -69,7 +69,7 @@ fn the_examples_in_python_serve_and_call() {
 
 /// The benchmark measures calls and, for comparison, a `multiprocessing.Pipe`.
 #[test]
-fn the_benchmark_in_python_measures_calls_beside_a_pipe() {
+fn python_benchmark_compares_calls_with_a_pipe() {
     let machine = Machine::up(&MachineFile::host());
     if let Some(python) = Python::of(&machine) {
         let path = machine.folder().join("null-call.json");
@@ -93,7 +93,7 @@ fn the_benchmark_in_python_measures_calls_beside_a_pipe() {
 }
 
 #[test]
-fn the_benchmark_in_python_hands_arrays_over() {
+fn python_benchmark_transfers_arrays() {
     let machine = Machine::up(&MachineFile::host());
     if let Some(python) = Python::of(&machine) {
         let path = machine.folder().join("array.json");
@@ -122,7 +122,7 @@ fn the_benchmark_in_python_hands_arrays_over() {
 }
 
 #[test]
-fn python_reads_and_writes_what_rust_does_and_refuses_what_rust_refuses() {
+fn python_and_rust_encode_and_refuse_alike() {
     let (whole, mut random) = (samples(), Random::new(2));
     let wrong = (0..5000).map(|_| {
         let (which, message) = &whole[random.index(whole.len())];

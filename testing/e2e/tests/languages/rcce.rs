@@ -42,7 +42,7 @@ fn built_for(machine: &Machine, source: &str, options: &[&str], arguments: &[&st
 }
 
 #[test]
-fn programs_of_rcce_run_on_all_nodes_and_their_mistakes_end_the_job() {
+fn rcce_programs_run_on_all_nodes() {
     let Some(machine) = machine() else { return };
     let checks = built(&machine, "testing/e2e/c/rcce_checks.c", &[]);
     for (ranks, on) in [("3", "host:3"), ("3", "host:2,big"), ("3", "arm0,host:2"), ("3", "host,often,big")] {

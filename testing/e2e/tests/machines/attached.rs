@@ -40,13 +40,13 @@ fn actor(machine: &Machine, on: &str, words: &[&str]) -> Finished {
 }
 
 #[track_caller]
-fn is_up(machine: &Machine) {
+fn wait_until_up(machine: &Machine) {
     let up = eventually(|| machine.node("card0")["state"] == "up");
     assert!(up, "{}", machine.node("card0"));
 }
 
 #[track_caller]
-fn is_down(machine: &Machine, words: &str) {
+fn wait_until_down(machine: &Machine, words: &str) {
     let has_words = || machine.node("card0")["cause"].as_str().is_some_and(|cause| cause.contains(words));
     assert!(eventually(has_words), "{}", machine.node("card0"));
 }
@@ -56,18 +56,18 @@ fn lent_bytes(machine: &Machine) -> u64 {
 }
 
 #[test]
-fn a_node_joins_is_used_dies_and_is_replaced() {
+fn joined_node_dies_and_is_replaced() {
     let window = WindowFile::new(64);
     let mut machine = Machine::new(&file(&window, 64, "key = \"key\""));
     std::fs::write(machine.folder().join("key"), [7; 32]).expect("a key");
     let key = machine.folder().join("key").display().to_string();
     machine.bring_up();
-    is_down(&machine, "waiting for `tombolo join`");
+    wait_until_down(&machine, "waiting for `tombolo join`");
     actor(&machine, "card0", &["exit", "0"]).fails_with(1, &["waiting for `tombolo join`"]);
 
     // The joined node behaves like any other.
     let joined = join(&machine, &window, &["--key", &key]);
-    is_up(&machine);
+    wait_until_up(&machine);
     actor(&machine, "host,card0", &["exchange", "2000"]).ok();
     actor(&machine, "card0,card0", &["exchange", "200"]).ok();
     assert_eq!(actor(&machine, "card0", &["exit", "7"]).status, 7);
@@ -87,7 +87,7 @@ fn a_node_joins_is_used_dies_and_is_replaced() {
     machine.kill(monitor);
     assert!(survivor.finish().ok().contains("peer died"));
     assert_ne!(peer.finish().status, 0);
-    is_down(&machine, "no sign of life");
+    wait_until_down(&machine, "no sign of life");
     assert!(eventually(|| lent_bytes(&machine) == 0), "{}", machine.node("card0"));
     let _ = joined.finish();
 
@@ -95,16 +95,16 @@ fn a_node_joins_is_used_dies_and_is_replaced() {
     std::fs::write(machine.folder().join("other"), [8; 32]).expect("a key");
     let other = machine.folder().join("other").display().to_string();
     join(&machine, &window, &["--key", &other]).finish().fails_with(1, &["another key"]);
-    is_down(&machine, "the last joiner was refused: the other side has another key");
+    wait_until_down(&machine, "the last joiner was refused: the other side has another key");
     let joined = join(&machine, &window, &["--key", &key]);
-    is_up(&machine);
+    wait_until_up(&machine);
     assert_eq!(machine.node("card0")["generation"], 2);
     actor(&machine, "host,card0", &["exchange", "200"]).ok();
 
     // The host's machine goes down and comes back: the node joins again.
     machine.tombolo(["down"]).ok();
     machine.bring_up();
-    is_up(&machine);
+    wait_until_up(&machine);
     actor(&machine, "host,card0", &["exchange", "200"]).ok();
 
     // The root is killed; its node waits for the next.
@@ -112,18 +112,18 @@ fn a_node_joins_is_used_dies_and_is_replaced() {
     machine.kill(root[0]);
     // The name is free once the root's supervisor has cleaned up.
     assert!(eventually(|| machine.tombolo([Path::new("up"), machine.file()]).status == 0));
-    is_up(&machine);
+    wait_until_up(&machine);
     actor(&machine, "host,card0", &["exchange", "200"]).ok();
 
     // It leaves on SIGTERM and exits with success.
     joined.signal(Signal::TERM);
     joined.finish().ok();
-    is_down(&machine, "it left");
+    wait_until_down(&machine, "it left");
     machine.down();
 }
 
 #[test]
-fn what_does_not_agree_is_said_on_both_sides() {
+fn mismatch_is_reported_on_both_sides() {
     let window = WindowFile::new(4);
     let machine = Machine::up(&file(&window, 4, ""));
     // Fails before there is a root: the size differs from the file's.
@@ -136,10 +136,10 @@ fn what_does_not_agree_is_said_on_both_sides() {
     let longer = std::fs::File::options().write(true).open(window.path()).expect("the window");
     longer.set_len(8 << 20).expect("a size");
     join(&machine, &window, &["--timeout", "20"]).finish().fails_with(1, &["maps 4194304 bytes"]);
-    is_down(&machine, "maps 8388608 bytes");
+    wait_until_down(&machine, "maps 8388608 bytes");
     longer.set_len(4 << 20).expect("a size");
     let joined = join(&machine, &window, &["--once"]);
-    is_up(&machine);
+    wait_until_up(&machine);
     machine.tombolo(["restart", "card0", "--force"]).fails_with(1, &["restart `tombolo join` on it"]);
     machine.tombolo(["console", "card0", "--no-input"]).fails_with(1, &["has no console"]);
     machine.down();
@@ -181,7 +181,7 @@ fn refused(machine: &Machine, window: &WindowFile) -> Finished {
         }
         joiner.signal(Signal::TERM);
         joiner.finish().ok();
-        is_down(machine, "it left");
+        wait_until_down(machine, "it left");
     }
     panic!("it joined 50 times");
 }
@@ -189,7 +189,7 @@ fn refused(machine: &Machine, window: &WindowFile) -> Finished {
 /// Both sides of the rendezvous write a test pattern (`docs/specs/rendezvous.md`): the root from word 328 on,
 /// the joiner from word 456 on.
 #[test]
-fn a_window_that_loses_what_is_written_is_refused_unless_forced() {
+fn lossy_window_is_refused_unless_forced() {
     for word in [330, 460] {
         let window = WindowFile::new(64);
         let lost = LostWord::new(&window, word);
@@ -198,9 +198,9 @@ fn a_window_that_loses_what_is_written_is_refused_unless_forced() {
             1,
             &["the window is unsound", "1 of 48 words", "`tombolo litmus`", "`tombolo join --force`"],
         );
-        is_down(&machine, "the window is unsound: 1 of 48 words");
+        wait_until_down(&machine, "the window is unsound: 1 of 48 words");
         let joined = join(&machine, &window, &["--once", "--force"]);
-        is_up(&machine);
+        wait_until_up(&machine);
         drop(lost);
         actor(&machine, "host,card0", &["exchange", "200"]).ok();
         machine.down();
@@ -211,7 +211,7 @@ fn a_window_that_loses_what_is_written_is_refused_unless_forced() {
 /// In any order of their stores, one joiner gets the node and each other learns that it is taken. None is
 /// told that its key is wrong or that the window is unsound.
 #[test]
-fn of_joiners_at_the_same_time_one_gets_the_node() {
+fn one_of_several_concurrent_joiners_wins() {
     let window = WindowFile::new(4);
     let mut machine = Machine::new(&file(&window, 4, "key = \"key\""));
     std::fs::write(machine.folder().join("key"), [7; 32]).expect("a key");
@@ -223,7 +223,7 @@ fn of_joiners_at_the_same_time_one_gets_the_node() {
         let pids = joiners.each_ref().map(Running::pid);
         let ends = joiners.map(|joiner| std::thread::spawn(move || joiner.finish()));
         assert!(eventually(|| ends.iter().filter(|end| end.is_finished()).count() == 3), "round {round}");
-        is_up(&machine);
+        wait_until_up(&machine);
         assert_eq!(machine.node("card0")["generation"], round);
         let one = ends.iter().position(|end| !end.is_finished()).expect("one is the node");
         let pid = rustix::process::Pid::from_raw(pids[one]).expect("a process");
@@ -236,7 +236,7 @@ fn of_joiners_at_the_same_time_one_gets_the_node() {
                 finished.fails_with(1, &["another `tombolo join` has this node"]);
             }
         }
-        is_down(&machine, "it left");
+        wait_until_down(&machine, "it left");
     }
     machine.down();
 }
@@ -255,10 +255,10 @@ fn a_node_joins_through_memory_that_is_not_coherent() {
         join(&machine, &window, &["--timeout", "20"])
             .finish()
             .fails_with(1, &["different things about coherence", "coherent here, flush, emulated"]);
-        is_down(&machine, "different things about coherence");
+        wait_until_down(&machine, "different things about coherence");
 
         let joined = join(&machine, &window, &as_said);
-        is_up(&machine);
+        wait_until_up(&machine);
         actor(&machine, "host,card0", &["exchange", "2000"]).ok();
         actor(&machine, "card0,card0", &["exchange", "200"]).ok();
         let report = machine.json(&["litmus", "--on", "card0", "--rounds", "4000", "--seconds", "60"]);
@@ -281,10 +281,10 @@ fn a_node_joins_through_memory_that_is_not_coherent() {
         assert!(survivor.finish().ok().contains("peer died"));
         assert_ne!(peer.finish().status, 0);
         let _ = joined.finish();
-        is_down(&machine, "no sign of life");
+        wait_until_down(&machine, "no sign of life");
         assert!(eventually(|| lent_bytes(&machine) == 0), "{}", machine.node("card0"));
         let joined = join(&machine, &window, &as_said);
-        is_up(&machine);
+        wait_until_up(&machine);
         actor(&machine, "host,card0", &["exchange", "200"]).ok();
         joined.signal(Signal::TERM);
         joined.finish().ok();
@@ -293,7 +293,7 @@ fn a_node_joins_through_memory_that_is_not_coherent() {
 }
 
 #[test]
-fn a_joiner_without_a_machine_gives_up_when_told_to() {
+fn joiner_without_machine_times_out() {
     let window = WindowFile::new(1);
     let machine = Machine::new(&MachineFile::host());
     join(&machine, &window, &["--timeout", "1"])
@@ -310,7 +310,7 @@ fn a_joiner_without_a_machine_gives_up_when_told_to() {
 }
 
 #[test]
-fn a_machine_whose_window_is_absent_or_of_another_size_does_not_come_up() {
+fn missing_or_wrong_sized_window_prevents_startup() {
     let window = WindowFile::new(2);
     let machine = Machine::new(&file(&window, 4, ""));
     let up = || machine.tombolo([Path::new("up"), machine.file()]);

@@ -41,7 +41,7 @@ fn send(client: &OwnedFd, bytes: &[u8], fds: &[&OwnedFd]) -> bool {
 }
 
 /// Sends a message; returns false if the monitor does not accept it within a while.
-fn takes_soon(client: &OwnedFd, bytes: &[u8]) -> bool {
+fn is_accepted_soon(client: &OwnedFd, bytes: &[u8]) -> bool {
     let soon = Deadline::after(Duration::from_secs(2));
     loop {
         match socket::send(client, bytes, &[]) {
@@ -62,7 +62,7 @@ fn attach(client: &OwnedFd) {
 
 /// Asserts that all nodes still work.
 #[track_caller]
-fn assert_well(machine: &Machine) {
+fn assert_nodes_up(machine: &Machine) {
     for node in ["host", "arm0", "riscv-user"] {
         assert_eq!(machine.node(node)["state"], "up", "{node}");
         machine.actor(node, &["exit", "4"]).fails_with(4, &[]);
@@ -71,7 +71,7 @@ fn assert_well(machine: &Machine) {
 }
 
 #[test]
-fn garbage_hangs_up_and_harms_nobody() {
+fn garbage_closes_only_its_own_connection() {
     let machine = machine();
     let mut random = Random::new(1);
     for node in AGENTS {
@@ -86,12 +86,12 @@ fn garbage_hangs_up_and_harms_nobody() {
             while send(&client, &garbage, &[]) && random.below(4) > 0 {}
         }
     }
-    assert_well(&machine);
+    assert_nodes_up(&machine);
     machine.down();
 }
 
 #[test]
-fn requests_with_a_flipped_byte_harm_nobody() {
+fn requests_with_a_flipped_byte_are_harmless() {
     let machine = machine();
     let mut random = Random::new(2);
     let spawn = SpawnRequest {
@@ -153,26 +153,26 @@ fn requests_with_a_flipped_byte_harm_nobody() {
             }
         }
     }
-    assert_well(&machine);
+    assert_nodes_up(&machine);
     machine.down();
 }
 
 #[test]
-fn silence_is_no_reason_to_stop() {
+fn silent_clients_do_not_stop_the_monitor() {
     let machine = machine();
     let mut silent: Vec<OwnedFd> = Vec::new();
     for node in AGENTS {
         silent.extend((0..100).map(|_| connect(&machine, node)));
     }
     silent.iter().step_by(2).for_each(attach);
-    assert_well(&machine);
+    assert_nodes_up(&machine);
     drop(silent);
-    assert_well(&machine);
+    assert_nodes_up(&machine);
     machine.down();
 }
 
 #[test]
-fn a_client_that_asks_and_does_not_listen_is_no_longer_heard() {
+fn client_that_never_reads_is_no_longer_served() {
     let machine = machine();
     let root = machine.pid_of("host");
     for node in AGENTS {
@@ -181,7 +181,7 @@ fn a_client_that_asks_and_does_not_listen_is_no_longer_heard() {
         let question = ClientMessage { request: 7, body: Request::Nodes { from: 0 } }.to_bytes().unwrap();
         let before = machine.memory_kib(root);
         let mut asked = 0;
-        while asked < 400_000 && takes_soon(&client, &question) {
+        while asked < 400_000 && is_accepted_soon(&client, &question) {
             asked += 1;
         }
         assert!(asked < 400_000, "the monitor keeps all answers for whoever does not listen");
@@ -191,7 +191,7 @@ fn a_client_that_asks_and_does_not_listen_is_no_longer_heard() {
             "{before} KiB before, {} after",
             machine.memory_kib(root)
         );
-        assert_well(&machine);
+        assert_nodes_up(&machine);
         // A client that starts to read is served again.
         let mut answers = 0;
         let all = eventually(|| {
@@ -203,16 +203,16 @@ fn a_client_that_asks_and_does_not_listen_is_no_longer_heard() {
         });
         assert!(all, "{answers} answers to {asked} questions and an attachment");
     }
-    assert_well(&machine);
+    assert_nodes_up(&machine);
     machine.down();
 }
 
 #[test]
-fn long_messages_and_many_descriptors_harm_nobody() {
+fn long_messages_and_many_descriptors_are_harmless() {
     let machine = machine();
     let root = machine.pid_of("host");
     // The monitor caches programs after their first run.
-    assert_well(&machine);
+    assert_nodes_up(&machine);
     let before = machine.open_descriptors(root);
     let null: OwnedFd = std::fs::File::open("/dev/null").expect("it is there").into();
     for node in AGENTS {
@@ -255,7 +255,7 @@ fn long_messages_and_many_descriptors_harm_nobody() {
         let (pipe, _writer) = std::io::pipe().expect("a pipe");
         assert!(send(&client, &message, &[&pipe.into()]));
     }
-    assert_well(&machine);
+    assert_nodes_up(&machine);
     let same = eventually(|| machine.open_descriptors(root) <= before);
     assert!(same, "{before} descriptors before, {} after", machine.open_descriptors(root));
     machine.down();

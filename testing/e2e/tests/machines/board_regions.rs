@@ -71,16 +71,22 @@ fn boards_map_regions_in_their_windows() {
         // A program that keeps the memory after the grace period is killed; so is one that does not react at
         // all.
         drop((here, theirs, far));
-        does_not_let_go(running, &region, &mut channel, "keep", "kept 1");
+        check_killed_on_revocation(running, &region, &mut channel, "keep", "kept 1");
         let (running, domain, mut channel) = with_regions(&machine, node);
         let region = domain.create_region(&RegionOptions::new(4096).in_window_of(node)).expect("room");
-        does_not_let_go(running, &region, &mut channel, "spin", "spinning");
+        check_killed_on_revocation(running, &region, &mut channel, "spin", "spinning");
     }
     machine.down();
 }
 
 /// Revokes a region that the program on the board maps and does not unmap, and checks that it is killed.
-fn does_not_let_go(running: Running, region: &Region, channel: &mut Channel, misdeed: &str, answer: &str) {
+fn check_killed_on_revocation(
+    running: Running,
+    region: &Region,
+    channel: &mut Channel,
+    misdeed: &str,
+    answer: &str,
+) {
     let granted = region.grant(channel.peer(), Rights::READ_WRITE).expect("it lives").id.0;
     assert!(order(channel, &format!("map {granted}")).ends_with("bytes"));
     assert_eq!(order(channel, misdeed), answer);
@@ -92,7 +98,7 @@ fn does_not_let_go(running: Running, region: &Region, channel: &mut Channel, mis
 /// Shares memory between a board and the host where neither's stores reach the other without cache
 /// operations.
 #[test]
-fn boards_see_regions_that_are_not_coherent_as_such() {
+fn boards_detect_regions_that_are_not_coherent() {
     let file = MachineFile::host().with_board("arm", "aarch64", "coherence = \"flush\"\ncache_seed = 5");
     let machine = Machine::up(&file);
     let (_running, domain, mut channel) = with_regions(&machine, "arm");
@@ -113,7 +119,7 @@ fn boards_see_regions_that_are_not_coherent_as_such() {
 
 /// A program that never calls the library can be killed, too.
 #[test]
-fn a_loop_on_a_board_is_killed() {
+fn endless_loop_on_a_board_is_killed() {
     let machine = Machine::up(&MachineFile::host().with_board("arm", "aarch64", ""));
     let (running, _domain, mut channel) = with_regions(&machine, "arm");
     assert_eq!(order(&mut channel, "spin"), "spinning");

@@ -51,7 +51,7 @@ fn boards_talk_through_windows_that_are_not_coherent() {
 /// RISC-V has no cache instructions for programs; the board reports that where its real caches are to be
 /// used.
 #[test]
-fn a_board_without_cache_instructions_says_so() {
+fn board_without_cache_instructions_reports_it() {
     let machine = Machine::new(&MachineFile::host().with_board("riscv", "riscv64", "coherence = \"flush\""));
     let file = machine.file().to_owned();
     let said = ["riscv", "no cache instructions"];
@@ -61,7 +61,7 @@ fn a_board_without_cache_instructions_says_so() {
 
 #[test]
 fn a_board_talks_with_big_endian_programs() {
-    let machine = Machine::up(&MachineFile::cheap());
+    let machine = Machine::up(&MachineFile::host_board_and_user());
     let said = pingpong(&machine, "s390x-user,bare0").ok();
     assert!(said.contains("s390x on s390x-user -> aarch64 on bare0"), "{said}");
     machine.down();
@@ -81,7 +81,7 @@ fn a_killed_board_is_noticed_and_starts_again() {
 }
 
 /// Whether the integers in two outputs of `bounded` differ by at most `may_differ`.
-fn is_alike(one: &str, other: &str, may_differ: impl Fn(u64) -> u64) -> bool {
+fn differs_at_most(one: &str, other: &str, may_differ: impl Fn(u64) -> u64) -> bool {
     let counts =
         |said: &str| -> Vec<u64> { said.split_whitespace().filter_map(|word| word.parse().ok()).collect() };
     let (one, other) = (counts(one), counts(other));
@@ -91,7 +91,7 @@ fn is_alike(one: &str, other: &str, may_differ: impl Fn(u64) -> u64) -> bool {
 /// On a clock that counts instructions, measurements repeat: to the instruction where the clock shows each,
 /// and to one tick where it advances every 100 ns, 7 instructions.
 #[test]
-fn bounded_operations_take_the_same_time_again_and_stay_within_their_bounds() {
+fn bounded_operations_stay_within_their_bounds() {
     let counting = "instruction_clock = 4";
     let file =
         MachineFile::host().with_board("arm", "aarch64", counting).with_board("riscv", "riscv64", counting);
@@ -106,18 +106,21 @@ fn bounded_operations_take_the_same_time_again_and_stay_within_their_bounds() {
             [&first, &second].map(|said| said.split_once("interrupt ").expect("its last part"));
         // The control loop's sums add up many measured parts.
         let sums = tick.min(1);
-        assert!(is_alike(first, second, |count| tick.max(sums * count / 1000)), "{node}: {first}{second}");
+        assert!(
+            differs_at_most(first, second, |count| tick.max(sums * count / 1000)),
+            "{node}: {first}{second}"
+        );
         // The traffic that the monitor finds on its link to the root varies, so some sleeps take another
         // branch.
         let branches = |count| 20.max(count / 20);
-        assert!(is_alike(late_first, late_second, branches), "{node}: {late_first}{late_second}");
+        assert!(differs_at_most(late_first, late_second, branches), "{node}: {late_first}{late_second}");
         machine.tombolo(["run", "--on", node, &image, "none"]).fails_with(2, &["nanoseconds an instruction"]);
     }
     machine.down();
 }
 
 #[test]
-fn interrupts_of_boards_are_measured_beside_hubs() {
+fn bench_hub_measures_board_interrupts() {
     let machine = Machine::up(&boards());
     let measured = machine.json(&["bench", "hub", "--on", "arm,riscv", "--count", "100"]);
     for (index, board) in ["arm", "riscv"].iter().enumerate() {
@@ -144,7 +147,7 @@ fn what_cannot_run_on_a_board_is_refused() {
 }
 
 #[test]
-fn a_window_that_is_too_small_is_a_mistake_in_the_file() {
+fn window_too_small_for_board_is_a_file_error() {
     let machine = Machine::new(&MachineFile::host().with_board("arm", "aarch64", "window_mib = 0"));
     let file = machine.file().to_owned();
     machine.tombolo(["up".as_ref(), file.as_os_str()]).fails_with(1, &["window_mib", "machine.toml:"]);

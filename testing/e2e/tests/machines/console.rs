@@ -13,7 +13,7 @@ fn type_in(machine: &Machine, text: &str, seconds: &str) -> tombolo_e2e::Finishe
 }
 
 #[test]
-fn commands_are_typed_and_answered_and_remembered() {
+fn console_commands_are_answered_and_remembered() {
     let machine = Machine::up(&duo());
     let answered =
         || type_in(&machine, "echo $((6 * 7)) on $(uname -m)\n", "1").text().contains("42 on aarch64");
@@ -35,7 +35,7 @@ fn commands_are_typed_and_answered_and_remembered() {
 }
 
 #[test]
-fn what_nobody_took_is_dropped_and_counted() {
+fn unread_console_output_is_dropped_and_counted() {
     let machine = Machine::up(&duo());
     // 400 KiB of output, of which the monitor keeps 256 KiB.
     type_in(

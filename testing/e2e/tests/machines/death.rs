@@ -55,14 +55,14 @@ fn kill_domains(machine: &Machine, node: &str) {
     }
 }
 
-fn survives(survivor: Running, since: Instant, what: &str) {
+fn assert_survives(survivor: Running, since: Instant, what: &str) {
     let said = survivor.finish();
     assert!(said.ok().contains("peer died"), "{what}: {said}");
     assert!(since.elapsed() < DEATH_IS_KNOWN, "{what}: known after {:?}", since.elapsed());
 }
 
 #[test]
-fn the_death_of_a_peer_is_known_wherever_it_was() {
+fn death_of_peer_is_noticed_on_every_node() {
     let machine = Machine::up(&zoo());
     let nodes = [
         ("host", "arm0"),
@@ -78,7 +78,7 @@ fn the_death_of_a_peer_is_known_wherever_it_was() {
             let since = Instant::now();
             kill_domains(&machine, victim);
             peer.finish().fails_with(137, &["SIGKILL"]);
-            survives(survivor, since, &what);
+            assert_survives(survivor, since, &what);
         }
     }
     assert_eq!(machine.node("arm0")["window_used_bytes"], 0, "what channels took of the window came back");
@@ -102,21 +102,21 @@ fn a_peer_on_the_same_node_dies_too() {
             let since = Instant::now();
             machine.tombolo(["kill", &id, "--grace", "0"]).ok();
             assert_eq!(peer.finish().status, 137, "{what}");
-            survives(survivor, since, &what);
+            assert_survives(survivor, since, &what);
         }
     }
     machine.down();
 }
 
 #[test]
-fn a_virtual_machine_that_is_killed_is_known_and_comes_back() {
+fn killed_virtual_machine_is_noticed_and_restarts() {
     let machine = Machine::up(&duo());
     for generation in 1..=3_u64 {
         for how in ["recv", "send", "traffic"] {
             let (peer, survivor) = pair(&machine, how, "arm0", "host", "inside");
             let since = Instant::now();
             machine.kill(machine.pid_of("arm0"));
-            survives(survivor, since, how);
+            assert_survives(survivor, since, how);
             peer.finish().fails_with(1, &["lost with its node", "signal 9"]);
             if how != "traffic" {
                 break;
@@ -140,13 +140,13 @@ fn a_virtual_machine_that_is_killed_is_known_and_comes_back() {
 }
 
 #[test]
-fn the_monitor_of_foreign_programs_that_is_killed_is_known_and_comes_back() {
+fn killed_user_monitor_is_noticed_and_restarts() {
     let machine = Machine::up(&zoo());
     for how in ["recv", "send", "traffic"] {
         let (peer, survivor) = pair(&machine, how, "s390x-user", "arm0", "foreign");
         let since = Instant::now();
         machine.kill(machine.pid_of("s390x-user"));
-        survives(survivor, since, how);
+        assert_survives(survivor, since, how);
         peer.finish().fails_with(1, &["lost with its node"]);
         assert_eq!(machine.node("s390x-user")["state"], "down");
         assert!(eventually(|| machine.processes("actor").is_empty()), "domains go with their monitor");
@@ -157,7 +157,7 @@ fn the_monitor_of_foreign_programs_that_is_killed_is_known_and_comes_back() {
 }
 
 #[test]
-fn with_the_root_monitor_everything_goes() {
+fn death_of_root_monitor_ends_everything() {
     for on in ["host", "arm0", "host,arm0,s390x-user"] {
         let machine = Machine::up(&zoo());
         let job = machine.start_actor(on, &["sleep", "1000"]);
@@ -172,7 +172,7 @@ fn with_the_root_monitor_everything_goes() {
 }
 
 #[test]
-fn with_tombolo_run_its_domains_go() {
+fn death_of_tombolo_run_ends_its_domains() {
     let machine = Machine::up(&zoo());
     for _ in 0..3 {
         let job = machine.start_actor("host:2,arm0,s390x-user", &["sleep", "1000"]);
@@ -190,7 +190,7 @@ fn with_tombolo_run_its_domains_go() {
 }
 
 #[test]
-fn children_of_a_domain_go_with_it() {
+fn children_end_with_their_parent() {
     let machine = Machine::up(&duo());
     let image = actor_image();
     let image = image.to_str().expect("a path of text");
@@ -211,7 +211,7 @@ const ESCAPES: [&str; 4] = [
 ];
 
 #[test]
-fn what_a_domain_leaves_behind_is_ended() {
+fn orphans_of_an_ended_domain_are_killed() {
     let machine = Machine::up(&zoo());
     for node in ["host", "s390x-user"] {
         for escape in ESCAPES {
@@ -234,7 +234,7 @@ fn what_a_domain_leaves_behind_is_ended() {
 }
 
 #[test]
-fn what_a_living_domain_started_lives() {
+fn processes_of_a_live_domain_are_kept() {
     let machine = Machine::up(&duo());
     // Orphans of a running domain belong to it and end with it; the end of another domain does not affect
     // them.
@@ -252,7 +252,7 @@ fn what_a_living_domain_started_lives() {
 }
 
 #[test]
-fn what_domains_leave_behind_goes_with_the_machine() {
+fn orphans_end_with_the_machine() {
     let escape = "setsid sh -c 'sleep 1001 & setsid sleep 1001 & wait' &";
     for how in ["down", "root", "node"] {
         let machine = Machine::up(&MachineFile::host().with_user("s390x-user", "s390x"));
@@ -276,7 +276,7 @@ fn what_domains_leave_behind_goes_with_the_machine() {
 }
 
 #[test]
-fn killed_while_it_comes_up_it_leaves_nothing() {
+fn machine_killed_during_startup_leaves_nothing() {
     let mut random = tombolo_e2e::Random::new(7);
     for round in 0..8 {
         let mut machine = Machine::new(&zoo());

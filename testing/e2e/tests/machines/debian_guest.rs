@@ -4,9 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use tombolo_e2e::{Machine, Running, WindowFile, eventually, has_virtual_machine, not_asked_for};
+use tombolo_e2e::{Machine, Running, WindowFile, eventually, has_virtual_machine, report_optional};
 
-use crate::guests::{Computer, Device, is_up, is_used, machine, starts_anew, tool};
+use crate::guests::{Computer, Device, check_programs, check_restart_by, machine, tool, wait_until_up};
 
 const ISA: &str = std::env::consts::ARCH;
 
@@ -16,7 +16,7 @@ const WINDOW_MIB: u64 = 64;
 fn guest_folder() -> Option<PathBuf> {
     let folder = std::env::var_os("TOMBOLO_GUEST").map(PathBuf::from);
     if folder.is_none() {
-        not_asked_for("the package in a Debian that joins by itself: `make test-guest-package`");
+        report_optional("the package in a Debian that joins by itself: `make test-guest-package`");
     }
     folder.filter(|_| has_virtual_machine(ISA))
 }
@@ -42,7 +42,7 @@ fn boot(folder: &Path, window: &WindowFile) -> Running {
 fn booted(machine: &Machine, guest: &Running, generation: u64) {
     let up = || machine.node("card0")["state"] == "up" && machine.node("card0")["generation"] == generation;
     let _ = (0..3).any(|_| eventually(up));
-    is_up(machine, guest, generation);
+    wait_until_up(machine, guest, generation);
 }
 
 /// Runs `systemctl` in the guest.
@@ -53,7 +53,7 @@ fn systemctl(machine: &Machine, words: &str) -> Running {
 /// Systemd starts the service at boot and restarts it after a kill, and stops it when the guest reboots or
 /// powers off. The host's part may go down and come back meanwhile.
 #[test]
-fn a_debian_with_the_package_lives_as_a_node() {
+fn debian_guest_with_package_is_a_node() {
     let Some(folder) = guest_folder() else { return };
     let window = WindowFile::new(WINDOW_MIB);
     let key = std::fs::read(folder.join("key")).expect("a key");
@@ -61,29 +61,29 @@ fn a_debian_with_the_package_lives_as_a_node() {
     let mut guest = boot(&folder, &window);
     machine.bring_up();
     booted(&machine, &guest, 1);
-    is_used(&machine, ISA);
+    check_programs(&machine, ISA);
     let service = systemctl(&machine, "is-active tombolo-join@card0").finish().ok();
     assert_eq!(service.trim(), "active");
     let sound = machine.json(&["litmus", "--on", "card0", "--rounds", "2000", "--seconds", "60"]);
     assert_eq!(sound["nodes"][0]["verdict"], "sound", "{sound}");
 
-    starts_anew(&machine, ISA, &["killall", "-9", "tombolod"]);
+    check_restart_by(&machine, ISA, &["killall", "-9", "tombolod"]);
     booted(&machine, &guest, 2);
-    is_used(&machine, ISA);
-    starts_anew(&machine, ISA, &["sh", "-c", "/usr/bin/systemctl reboot && sleep 1000"]);
+    check_programs(&machine, ISA);
+    check_restart_by(&machine, ISA, &["sh", "-c", "/usr/bin/systemctl reboot && sleep 1000"]);
     booted(&machine, &guest, 3);
-    is_used(&machine, ISA);
+    check_programs(&machine, ISA);
 
     machine.tombolo(["down"]).ok();
     machine.bring_up();
     booted(&machine, &guest, 1);
-    is_used(&machine, ISA);
+    check_programs(&machine, ISA);
 
     let asked = systemctl(&machine, "poweroff");
     assert!(eventually(|| machine.node("card0")["state"] != "up"), "{}", machine.node("card0"));
     // The command ends before or with its node.
     let _ = asked.finish();
-    assert!(eventually(|| !guest.is_running()), "{}", guest.so_far());
+    assert!(eventually(|| !guest.is_running()), "{}", guest.stdout_so_far());
     let ended = guest.finish();
     assert_eq!(ended.status, 0, "{ended}");
     assert!(eventually(|| machine.node("card0")["window_used_bytes"] == 0), "{}", machine.node("card0"));

@@ -69,12 +69,12 @@ fn a_network_of_two_nodes() {
     let port = machine.domains_on("arm0")[0].1.to_string();
     busybox(&machine, &["kill", "-9", &port]).ok();
     net.wait_for("[host] link down: arm0");
-    let both = |text: &str, count: usize| eventually(|| net.so_far().matches(text).count() >= count);
-    assert!(both("[arm0] link up: host", 2), "{}", net.so_far());
+    let both = |text: &str, count: usize| eventually(|| net.stdout_so_far().matches(text).count() >= count);
+    assert!(both("[arm0] link up: host", 2), "{}", net.stdout_so_far());
     assert!(ping("56").contains(" 0% packet loss"));
     // The same with the whole node.
     machine.tombolo(["restart", "arm0", "--force"]).ok();
-    assert!(both("[arm0] link up: host", 3), "{}", net.so_far());
+    assert!(both("[arm0] link up: host", 3), "{}", net.stdout_so_far());
     assert!(ping("56").contains(" 0% packet loss"));
 
     // Nothing is left of a network whose command is killed.
@@ -149,7 +149,7 @@ fn a_disk_of_the_host_on_the_arm_machine() {
     let mut server = serve(&machine, &file, &[]);
     let disk = machine.start(["block", "attach", "d0", "--on", "arm0", "--timeout", "20"]);
     disk.wait_for(&format!("[arm0] ready: /dev/nbd0 on arm0 is 'd0' of host, {DISK_BYTES} bytes"));
-    let all = || busybox(&machine, &["cat", "/dev/nbd0"]).ok_quietly().to_vec();
+    let all = || busybox(&machine, &["cat", "/dev/nbd0"]).ok_bytes().to_vec();
     assert!(all() == content);
 
     // Completed writes of the Arm machine are in the file.
@@ -187,8 +187,8 @@ fn a_disk_of_the_host_on_the_arm_machine() {
             "without a server"
         );
         server = serve(&machine, &file, &[]);
-        assert!(eventually(|| disk.so_far().matches("connected again").count() == round));
-        assert!(uncached("cat /dev/nbd0").ok_quietly() == fs::read(&file).unwrap());
+        assert!(eventually(|| disk.stdout_so_far().matches("connected again").count() == round));
+        assert!(uncached("cat /dev/nbd0").ok_bytes() == fs::read(&file).unwrap());
     }
 
     // The disk goes away with its command, even after SIGKILL.
@@ -251,7 +251,7 @@ impl Client {
         (error, u64::from_be_bytes(answer[8..].try_into().unwrap()))
     }
 
-    fn do_it(&mut self, code: u16, offset: u64, length: u32, data: &[u8]) -> u32 {
+    fn execute(&mut self, code: u16, offset: u64, length: u32, data: &[u8]) -> u32 {
         self.ask(code, offset, length, data);
         let (error, cookie) = self.answer();
         assert_eq!(cookie, offset);
@@ -259,7 +259,7 @@ impl Client {
     }
 
     fn read(&mut self, offset: u64, length: u32) -> Vec<u8> {
-        assert_eq!(self.do_it(0, offset, length, &[]), 0);
+        assert_eq!(self.execute(0, offset, length, &[]), 0);
         let mut data = vec![0; length as usize];
         self.stream.read_exact(&mut data).unwrap();
         data
@@ -283,8 +283,8 @@ fn a_disk_on_a_socket_for_other_programs() {
     assert_eq!((client.bytes, client.flags), (DISK_BYTES as u64, 0b110_1101));
     // Longer than a buffer and than the maximum in flight, 64 times 128 KiB.
     let bytes = pattern(DISK_BYTES, 3);
-    assert_eq!(client.do_it(1, 0, DISK_BYTES as u32, &bytes), 0);
-    assert_eq!(client.do_it(3, 0, 0, &[]), 0, "a flush");
+    assert_eq!(client.execute(1, 0, DISK_BYTES as u32, &bytes), 0);
+    assert_eq!(client.execute(3, 0, 0, &[]), 0, "a flush");
     assert!(fs::read(&file).unwrap() == bytes);
     assert!(client.read(0, DISK_BYTES as u32) == bytes);
     assert!(client.read(512, 1 << 20) == bytes[512..][..1 << 20]);
@@ -298,17 +298,17 @@ fn a_disk_on_a_socket_for_other_programs() {
     assert_eq!(answered, (0..32).map(|block| block * 4096).collect::<Vec<_>>());
     assert!(client.read(5 * 4096, 4096) == pattern(4096, 5));
     // Discarded and zeroed blocks, ranges out of bounds, unsupported commands.
-    assert_eq!(client.do_it(4, 4096, 4096, &[]), 0);
-    assert_eq!(client.do_it(6, 65536, 65536, &[]), 0);
+    assert_eq!(client.execute(4, 4096, 4096, &[]), 0);
+    assert_eq!(client.execute(6, 65536, 65536, &[]), 0);
     assert!(client.read(65536, 65536).iter().all(|byte| *byte == 0));
-    assert_eq!(client.do_it(0, DISK_BYTES as u64, 512, &[]), 22);
-    assert_eq!(client.do_it(1, 1, 512, &[0; 512]), 22);
-    assert_eq!(client.do_it(9, 0, 0, &[]), 95);
+    assert_eq!(client.execute(0, DISK_BYTES as u64, 512, &[]), 22);
+    assert_eq!(client.execute(1, 1, 512, &[0; 512]), 22);
+    assert_eq!(client.execute(9, 0, 0, &[]), 95);
 
     // The server dies and comes back: errors first, then the same bytes.
     machine.kill(server_pid);
     attached.wait_for("connection lost");
-    assert_eq!(client.do_it(0, 0, 512, &[]), 5);
+    assert_eq!(client.execute(0, 0, 512, &[]), 5);
     assert_ne!(server.finish().status, 0);
     let server = serve(&machine, &file, &[]);
     attached.wait_for("connected again");
@@ -324,7 +324,7 @@ fn a_disk_on_a_socket_for_other_programs() {
     drop(Client::connect(&socket));
     let mut client = Client::connect(&socket);
     assert_eq!(client.flags & 2, 2);
-    assert_eq!(client.do_it(1, 0, 512, &[0; 512]), 1);
+    assert_eq!(client.execute(1, 0, 512, &[0; 512]), 1);
     assert!(client.read(5 * 4096, 4096) == pattern(4096, 5));
     // Invalid requests only end their client.
     client.stream.write_all(&[0xff; 64]).unwrap();

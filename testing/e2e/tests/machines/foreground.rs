@@ -6,11 +6,11 @@ use rustix::process::Signal;
 use tombolo_e2e::{Machine, MachineFile, PATIENCE, Running, eventually};
 
 /// Starts a machine in the foreground and waits until it reports that it is up.
-fn kept(file: &MachineFile) -> (Machine, Running) {
-    kept_with(file, &[])
+fn start_foreground(file: &MachineFile) -> (Machine, Running) {
+    start_foreground_with(file, &[])
 }
 
-fn kept_with(file: &MachineFile, options: &[&str]) -> (Machine, Running) {
+fn start_foreground_with(file: &MachineFile, options: &[&str]) -> (Machine, Running) {
     let machine = Machine::new(file);
     let socket = machine.folder().join("notify");
     let supervisor = UnixDatagram::bind(&socket).expect("a socket");
@@ -26,9 +26,9 @@ fn kept_with(file: &MachineFile, options: &[&str]) -> (Machine, Running) {
 }
 
 #[test]
-fn a_signal_takes_the_machine_down_and_is_no_failure() {
+fn signal_shuts_machine_down_without_failure() {
     for signal in [Signal::TERM, Signal::INT] {
-        let (machine, running) = kept(&MachineFile::host());
+        let (machine, running) = start_foreground(&MachineFile::host());
         running.signal(signal);
         running.finish().ok();
         machine.has_ended();
@@ -38,7 +38,7 @@ fn a_signal_takes_the_machine_down_and_is_no_failure() {
 #[test]
 fn the_end_of_its_input_takes_the_machine_down() {
     let (machine, mut running) =
-        kept_with(&MachineFile::host().with_user("arm", "aarch64"), &["--until-eof"]);
+        start_foreground_with(&MachineFile::host().with_user("arm", "aarch64"), &["--until-eof"]);
     machine.tombolo(["up", "--until-eof"]).fails_with(2, &["--foreground"]);
     drop(running.stdin());
     running.finish().ok();
@@ -47,14 +47,14 @@ fn the_end_of_its_input_takes_the_machine_down() {
 
 /// Killed while it brings the machine up and while it measures.
 #[test]
-fn a_benchmark_that_is_killed_takes_its_machine_along() {
+fn killed_benchmark_takes_its_machine_down() {
     for measures in [false, true] {
         let machine = Machine::new(&MachineFile::host().with_vm("arm0", ""));
         let mut command = machine.command();
         let words = ["bench", "compute", "--slice-ms=60000", "--up"];
         let running = Running::start(command.args(words).arg(machine.file()));
         let wanted = if measures { "figures" } else { "tombolod up" };
-        assert!(eventually(|| !machine.processes(wanted).is_empty()), "{}", running.so_far());
+        assert!(eventually(|| !machine.processes(wanted).is_empty()), "{}", running.stdout_so_far());
         running.signal(Signal::KILL);
         let _ = running.finish();
         machine.has_ended();
@@ -62,8 +62,8 @@ fn a_benchmark_that_is_killed_takes_its_machine_along() {
 }
 
 #[test]
-fn it_ends_well_with_a_machine_that_was_taken_down() {
-    let (machine, running) = kept(&MachineFile::host().with_user("arm", "aarch64"));
+fn foreground_up_succeeds_after_down() {
+    let (machine, running) = start_foreground(&MachineFile::host().with_user("arm", "aarch64"));
     machine.tombolo(["down"]).ok();
     running.finish().ok();
     machine.has_ended();
@@ -71,7 +71,7 @@ fn it_ends_well_with_a_machine_that_was_taken_down() {
 
 #[test]
 fn a_machine_whose_monitor_dies_is_a_failure() {
-    let (machine, running) = kept(&MachineFile::host());
+    let (machine, running) = start_foreground(&MachineFile::host());
     let root = machine.processes("serve");
     assert_eq!(root.len(), 1, "{root:?}");
     machine.kill(root[0]);

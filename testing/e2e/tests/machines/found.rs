@@ -15,7 +15,7 @@ fn place(machine: &Machine, needs: &str) -> Vec<(String, String)> {
 
 /// The commands write their findings; the machine otherwise stays the same.
 #[test]
-fn what_was_found_is_written_read_and_used() {
+fn measured_links_are_written_read_and_used() {
     let file = MachineFile::host()
         .with_user("arm-user", "aarch64")
         .with_vm("arm0", "# A comment that stays.\nwindow_mib = 16");
@@ -70,7 +70,7 @@ fn what_was_found_is_written_read_and_used() {
 }
 
 #[test]
-fn a_machine_file_that_cannot_be_written_is_said_before_anything_is_measured() {
+fn unwritable_machine_file_is_reported_first() {
     let machine = Machine::up(&MachineFile::host().with_user("far", "riscv64"));
     let other = machine.folder().join("other.toml");
     std::fs::write(&other, "name = \"other\"\n[[node]]\nname = \"host\"\nkind = \"host\"\n").expect("a file");
@@ -96,7 +96,7 @@ fn with_found(machine: &Machine, before: &str, found: &[(&str, &str)]) {
 }
 
 #[test]
-fn nearer_nodes_are_chosen_by_what_was_found() {
+fn nearer_nodes_are_chosen_by_measurements() {
     let file = MachineFile::host().with_user("one", "riscv64").with_user("two", "s390x");
     let mut machine = Machine::new(&file);
     let before = std::fs::read_to_string(machine.file()).expect("the machine file");
@@ -121,7 +121,7 @@ fn nearer_nodes_are_chosen_by_what_was_found() {
 }
 
 #[test]
-fn links_that_were_found_unfit_or_have_changed_are_refused() {
+fn unfit_or_changed_links_are_refused() {
     let machine = Machine::new(&MachineFile::host().with_user("far", "s390x"));
     let before = std::fs::read_to_string(machine.file()).expect("the machine file");
     let up = |words: &[&str]| {

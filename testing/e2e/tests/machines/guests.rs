@@ -223,17 +223,17 @@ pub(crate) fn machine(isa: &str, sources: &[String], key: Option<&[u8]>) -> Mach
 }
 
 #[track_caller]
-fn is_up_as(machine: &Machine, node: &str, guest: &Running, generation: u64) {
+fn wait_until_up_as(machine: &Machine, node: &str, guest: &Running, generation: u64) {
     let up = eventually(|| {
         let node = machine.node(node);
         node["state"] == "up" && node["generation"] == generation
     });
-    assert!(up, "{}\n{}", machine.node(node), guest.so_far());
+    assert!(up, "{}\n{}", machine.node(node), guest.stdout_so_far());
 }
 
 #[track_caller]
-pub(crate) fn is_up(machine: &Machine, guest: &Running, generation: u64) {
-    is_up_as(machine, "card0", guest, generation);
+pub(crate) fn wait_until_up(machine: &Machine, guest: &Running, generation: u64) {
+    wait_until_up_as(machine, "card0", guest, generation);
 }
 
 /// Starts a command in the guest.
@@ -243,7 +243,7 @@ pub(crate) fn tool(machine: &Machine, isa: &str, words: &[&str]) -> Running {
 }
 
 /// Runs programs on both sides, and two on the guest, over channels in the window.
-pub(crate) fn is_used(machine: &Machine, isa: &str) {
+pub(crate) fn check_programs(machine: &Machine, isa: &str) {
     machine.actor("host,card0", &["exchange", "2000"]).ok();
     machine.actor("card0,card0", &["exchange", "200"]).ok();
     let said = tool(machine, isa, &["uname", "-m"]).finish().ok();
@@ -252,7 +252,7 @@ pub(crate) fn is_used(machine: &Machine, isa: &str) {
 
 /// Runs a command in the guest that ends its service or kernel while a program on the host has a channel to
 /// it, and checks that the program learns of it.
-pub(crate) fn starts_anew(machine: &Machine, isa: &str, words: &[&str]) {
+pub(crate) fn check_restart_by(machine: &Machine, isa: &str, words: &[&str]) {
     let peer = machine.start_actor("card0", &["hold", "victim"]);
     peer.wait_for("serving");
     let survivor = machine.start_actor("host", &["lose-peer", "recv", "victim"]);
@@ -267,29 +267,29 @@ pub(crate) fn starts_anew(machine: &Machine, isa: &str, words: &[&str]) {
 
 /// Runs through a node's life: it waits before the machine is up, its service is killed, it reboots, the
 /// host's part goes down and comes back, dies and comes back, and finally the guest is powered off.
-fn lives(mut machine: Machine, isa: &str, guest: Running) {
+fn check_life_cycle(mut machine: Machine, isa: &str, guest: Running) {
     guest.wait_for("waiting for a machine to offer the window");
     machine.bring_up();
-    is_up(&machine, &guest, 1);
-    is_used(&machine, isa);
+    wait_until_up(&machine, &guest, 1);
+    check_programs(&machine, isa);
     let sound = machine.json(&["litmus", "--on", "card0", "--rounds", "2000", "--seconds", "60"]);
     assert_eq!(sound["nodes"][0]["verdict"], "sound", "{sound}");
 
-    starts_anew(&machine, isa, &["killall", "-9", "tombolod"]);
-    is_up(&machine, &guest, 2);
-    is_used(&machine, isa);
-    starts_anew(&machine, isa, &["reboot", "-f"]);
-    is_up(&machine, &guest, 3);
-    is_used(&machine, isa);
+    check_restart_by(&machine, isa, &["killall", "-9", "tombolod"]);
+    wait_until_up(&machine, &guest, 2);
+    check_programs(&machine, isa);
+    check_restart_by(&machine, isa, &["reboot", "-f"]);
+    wait_until_up(&machine, &guest, 3);
+    check_programs(&machine, isa);
 
     machine.tombolo(["down"]).ok();
     machine.bring_up();
-    is_up(&machine, &guest, 1);
+    wait_until_up(&machine, &guest, 1);
     machine.kill(machine.processes("serve")[0]);
     // The name is free once the root's supervisor has cleaned up.
     assert!(eventually(|| machine.tombolo([Path::new("up"), machine.file()]).status == 0));
-    is_up(&machine, &guest, 1);
-    is_used(&machine, isa);
+    wait_until_up(&machine, &guest, 1);
+    check_programs(&machine, isa);
 
     drop(guest);
     let lost =
@@ -299,32 +299,32 @@ fn lives(mut machine: Machine, isa: &str, guest: Running) {
     machine.down();
 }
 
-fn lives_behind_ivshmem(isa: &str) {
+fn check_ivshmem_guest(isa: &str) {
     let computer = Computer::of(isa);
     let window = WindowFile::new(64);
     let machine = machine(isa, &[window.source()], None);
     let guest = boot(&machine, computer, Device::Ivshmem, &window, 64);
-    lives(machine, isa, guest);
+    check_life_cycle(machine, isa, guest);
 }
 
 #[test]
 fn an_arm_guest_joins_through_a_pci_device() {
-    lives_behind_ivshmem("aarch64");
+    check_ivshmem_guest("aarch64");
 }
 
 /// Like reserved memory between unlike cores: there is no device, and `/dev/mem` maps an address.
 #[test]
-fn an_arm_guest_joins_through_memory_that_its_kernel_leaves_alone() {
+fn arm_guest_joins_through_reserved_memory() {
     let isa = "aarch64";
     let memory = WindowFile::new(MEMORY_MIB);
     let mut machine = machine(isa, &[format!("{}+{:#x}", memory.source(), (MEMORY_MIB - 64) << 20)], None);
     let guest = boot(&machine, Computer::of(isa), Device::Reserved, &memory, MEMORY_MIB);
     machine.bring_up();
-    is_up(&machine, &guest, 1);
-    is_used(&machine, isa);
-    starts_anew(&machine, isa, &["reboot", "-f"]);
-    is_up(&machine, &guest, 2);
-    is_used(&machine, isa);
+    wait_until_up(&machine, &guest, 1);
+    check_programs(&machine, isa);
+    check_restart_by(&machine, isa, &["reboot", "-f"]);
+    wait_until_up(&machine, &guest, 2);
+    check_programs(&machine, isa);
     machine.down();
 }
 
@@ -337,8 +337,8 @@ fn two_guests_reach_each_other_through_the_host() {
     let boot_with = |window| boot(&machine, Computer::of(isa), Device::Ivshmem, window, 64);
     let [first, second] = [boot_with(&windows[0]), boot_with(&windows[1])];
     machine.bring_up();
-    is_up_as(&machine, "card0", &first, 1);
-    is_up_as(&machine, "card1", &second, 1);
+    wait_until_up_as(&machine, "card0", &first, 1);
+    wait_until_up_as(&machine, "card1", &second, 1);
     machine.actor("card0,card1", &["exchange", "500"]).ok();
     let peer = machine.start_actor("card0", &["hold", "victim"]);
     peer.wait_for("serving");
@@ -354,7 +354,7 @@ fn two_guests_reach_each_other_through_the_host() {
 
 #[test]
 fn guests_of_other_instruction_sets_join_through_a_pci_device() {
-    ["x86_64", "riscv64"].into_iter().filter(|isa| has_virtual_machine(isa)).for_each(lives_behind_ivshmem);
+    ["x86_64", "riscv64"].into_iter().filter(|isa| has_virtual_machine(isa)).for_each(check_ivshmem_guest);
 }
 
 #[test]
@@ -366,5 +366,5 @@ fn a_guest_joins_through_an_nvdimm_that_is_a_dax_device() {
     let window = WindowFile::new(64 + DAX_OFFSET_MIB);
     let machine = machine(isa, &[format!("{}+{:#x}", window.source(), DAX_OFFSET_MIB << 20)], None);
     let guest = boot(&machine, Computer::of(isa), Device::Dax, &window, 64 + DAX_OFFSET_MIB);
-    lives(machine, isa, guest);
+    check_life_cycle(machine, isa, guest);
 }

@@ -17,7 +17,7 @@ use tombolo_platform::socket::receive;
 use tombolo_platform::{Deadline, Errno, process, socket};
 
 /// Number of channels that an endless client requests; `TOMBOLO_STORM` overrides it.
-fn storm() -> u32 {
+fn storm_channels() -> u32 {
     std::env::var("TOMBOLO_STORM").ok().and_then(|count| count.parse().ok()).unwrap_or(5000)
 }
 
@@ -35,14 +35,14 @@ fn send(client: &OwnedFd, request: u32, body: Request, heard: &mut Vec<MonitorMe
             Err(Errno::AGAIN) => {
                 assert!(!until.passed(), "the monitor takes nothing any more");
                 poll(&[(client.as_fd(), Interest::ReadWrite)], Some(until)).expect("poll");
-                hear(client, heard);
+                receive_messages(client, heard);
             }
             Err(errno) => panic!("the monitor hung up: {errno}"),
         }
     }
 }
 
-fn hear(client: &OwnedFd, heard: &mut Vec<MonitorMessage>) {
+fn receive_messages(client: &OwnedFd, heard: &mut Vec<MonitorMessage>) {
     let mut buffer = vec![0; MAX_MESSAGE_BYTES];
     while let Ok(received) = socket::receive(client, &mut buffer) {
         if received.length == 0 {
@@ -65,7 +65,7 @@ fn answer(client: &OwnedFd) -> MonitorMessage {
     let _ = socket::send(client, &bytes, &[]);
     let mut heard = Vec::new();
     assert!(eventually(|| {
-        hear(client, &mut heard);
+        receive_messages(client, &mut heard);
         !heard.is_empty()
     }));
     heard.swap_remove(0)
@@ -93,7 +93,7 @@ fn talk_beside(machine: &Machine, name: &str, server: Running, mut others: Vec<R
 }
 
 #[test]
-fn a_scribbling_peer_fails_its_own_channel_only() {
+fn scribbling_peer_fails_only_its_channel() {
     let machine = Machine::up(&MachineFile::host());
     let server = machine.start_actor("host", &["steadfast", "rock"]);
     server.wait_for("serving");
@@ -104,7 +104,7 @@ fn a_scribbling_peer_fails_its_own_channel_only() {
 }
 
 #[test]
-fn who_never_reads_or_floods_is_held_back_alone() {
+fn non_reader_and_flooder_stall_only_themselves() {
     let machine = Machine::up(&MachineFile::host());
     let server = machine.start_actor("host", &["steadfast", "rock"]);
     server.wait_for("serving");
@@ -120,7 +120,7 @@ fn who_never_reads_or_floods_is_held_back_alone() {
 }
 
 #[test]
-fn a_scribbling_virtual_machine_harms_its_own_window_only() {
+fn scribbling_virtual_machine_harms_only_its_window() {
     // Built in advance, so that the scribblers do not delay it.
     let _ = actor_image();
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));
@@ -177,7 +177,7 @@ fn lent_window(client: &OwnedFd, name: &str) -> OwnedFd {
 }
 
 #[test]
-fn a_program_of_the_host_that_scribbles_over_a_window_harms_the_node_behind_it_only() {
+fn scribbling_host_program_harms_only_that_node() {
     // Built first: a server would time out while the programs for other nodes are compiled.
     let _ = actor_image();
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", "").with_user("s390x-user", "s390x"));
@@ -236,14 +236,14 @@ fn a_program_of_the_host_that_scribbles_over_a_window_harms_the_node_behind_it_o
 }
 
 #[test]
-fn connections_without_end_are_told_of_the_limit() {
+fn endless_connections_hit_the_limit() {
     let machine = Machine::up(&MachineFile::host());
     let default = tombolo_limit("connections_per_process");
     let mut open: Vec<OwnedFd> = (0..default).map(|_| connect(&machine)).collect();
     let one_more = connect(&machine);
     let mut heard = Vec::new();
     let told = eventually(|| {
-        hear(&one_more, &mut heard);
+        receive_messages(&one_more, &mut heard);
         !heard.is_empty()
     });
     assert!(told && is_limit(&heard[0].body, "connections_per_process"), "{heard:?}");
@@ -265,7 +265,7 @@ fn tombolo_limit(key: &str) -> usize {
 }
 
 #[test]
-fn channels_asked_for_without_end_meet_backlog_and_limits() {
+fn endless_connects_hit_backlog_and_limits() {
     let machine = Machine::up(&MachineFile::host());
     let root = machine.pid_of("host");
     // A listener that never accepts.
@@ -276,7 +276,7 @@ fn channels_asked_for_without_end_meet_backlog_and_limits() {
     let (before, memory) = (machine.open_descriptors(root), machine.memory_kib(root));
     let mut heard = Vec::new();
     let ask = |heard: &mut Vec<MonitorMessage>| {
-        for request in 0..storm() {
+        for request in 0..storm_channels() {
             let timeout = Duration::from_secs(600);
             let config = ChannelConfig::default();
             let body =
@@ -286,9 +286,9 @@ fn channels_asked_for_without_end_meet_backlog_and_limits() {
     };
     ask(&mut heard);
     let (backlog, waiting) = (tombolo_limit("backlog"), tombolo_limit("waiting_per_domain"));
-    let expected = storm() as usize - waiting;
+    let expected = storm_channels() as usize - waiting;
     let all = eventually(|| {
-        hear(&client, &mut heard);
+        receive_messages(&client, &mut heard);
         heard.len() >= expected
     });
     assert!(all, "{} answers of {expected}", heard.len());
@@ -309,12 +309,12 @@ fn channels_asked_for_without_end_meet_backlog_and_limits() {
 }
 
 #[test]
-fn channels_opened_and_dropped_without_end_leave_nothing() {
+fn endless_opening_and_dropping_leaks_nothing() {
     let machine = Machine::up(&MachineFile::host());
     let root = machine.pid_of("host");
     let server = machine.start_actor("host", &["keep", "door"]);
     server.wait_for("keeping");
-    let count = (storm() / 4).to_string();
+    let count = (storm_channels() / 4).to_string();
     machine.actor("host", &["open-without-end", "door", "20"]).ok();
     let (before, memory) = (machine.open_descriptors(root), machine.memory_kib(root));
     let said = machine.actor("host", &["open-without-end", "door", &count]).ok();

@@ -7,7 +7,7 @@ use tombolo_e2e::{Machine, MachineFile, image};
 const NODES: [&str; 4] = ["host", "arm0", "riscv-user", "s390x-user"];
 
 /// Generates a graph as an edge list, with groups of fifty vertices that are more densely connected.
-fn planted(vertices: u64, edges: u64) -> String {
+fn planted_graph(vertices: u64, edges: u64) -> String {
     let mut state = 1_u64;
     let mut draw = |below: u64| {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -23,14 +23,14 @@ fn planted(vertices: u64, edges: u64) -> String {
 }
 
 #[test]
-fn the_answer_is_the_same_on_each_node_and_on_all_together() {
+fn result_is_equal_on_each_node_and_on_all() {
     let file = MachineFile::host()
         .with_vm("arm0", "")
         .with_user("riscv-user", "riscv64")
         .with_user("s390x-user", "s390x");
     let machine = Machine::up(&file);
     let graph = machine.folder().join("graph.txt");
-    std::fs::write(&graph, planted(2000, 12_000)).expect("a graph");
+    std::fs::write(&graph, planted_graph(2000, 12_000)).expect("a graph");
     let image = image("communities");
     let everywhere = NODES.map(|node| format!("{node}:1")).join(",");
     let answers = NODES.map(|node| format!("{node}:1")).into_iter().chain([everywhere]).map(|workers| {

@@ -70,7 +70,7 @@ fn two_machines_are_up_at_once() {
 }
 
 #[test]
-fn what_is_not_up_cannot_be_taken_down() {
+fn machine_that_is_not_up_cannot_be_taken_down() {
     let machine = Machine::new(&MachineFile::host());
     for command in ["down", "status", "ps", "names"] {
         machine.tombolo([command]).fails_with(1, &[machine.name(), "is not up"]);
@@ -91,7 +91,7 @@ fn a_machine_comes_up_again_under_its_name() {
 }
 
 #[test]
-fn what_nodes_are_made_of_is_missed_by_name() {
+fn missing_parts_of_nodes_are_named() {
     let machine = Machine::new(&MachineFile::host().with_vm("arm0", "emulator = \"/nonexistent/qemu\""));
     let up = |machine: &Machine| machine.tombolo(["up".as_ref(), machine.file().as_os_str()]);
     up(&machine).fails_with(1, &["arm0", "/nonexistent/qemu"]);
@@ -136,7 +136,7 @@ fn starting() -> (Machine, Running) {
 }
 
 #[test]
-fn when_up_is_killed_the_machine_that_it_waits_for_goes_at_once() {
+fn killing_up_ends_the_starting_machine() {
     let (machine, up) = starting();
     up.signal(Signal::KILL);
     let since = Instant::now();
@@ -196,7 +196,7 @@ fn a_machine_of_another_user_is_named_with_its_user() {
 }
 
 #[test]
-fn a_node_that_the_machine_does_not_have_is_status_1_for_every_command() {
+fn unknown_node_is_status_1_for_every_command() {
     let machine = Machine::up(&MachineFile::host());
     let image = tombolo_e2e::host_actor();
     let image = image.to_str().expect("a path of text");
@@ -244,7 +244,7 @@ fn mistakes_in_a_machine_file_are_shown_at_their_lines() {
 }
 
 #[test]
-fn ctrl_c_while_it_comes_up_takes_it_down_again() {
+fn ctrl_c_during_startup_takes_machine_down() {
     for pause_ms in [0, 100, 400, 1000] {
         let machine = Machine::new(&duo());
         let up = machine.start(["up".as_ref(), machine.file().as_os_str()]);

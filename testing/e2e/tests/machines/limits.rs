@@ -4,7 +4,7 @@ use tombolo_e2e::{Machine, MachineFile, eventually};
 
 /// Channels that share a doorbell wake like the others.
 #[test]
-fn there_are_more_channels_than_doorbells() {
+fn channels_can_outnumber_doorbells() {
     let file =
         MachineFile::host().with_vm("arm0", "doorbells = 4").with_limit("window_channels_per_domain", 100);
     let machine = Machine::up(&file);
@@ -21,7 +21,7 @@ fn there_are_more_channels_than_doorbells() {
 }
 
 #[test]
-fn channels_run_out_and_come_back() {
+fn channels_are_reusable_after_the_limit() {
     let file = MachineFile::host().with_vm("arm0", "").with_limit("window_channels_per_domain", 2);
     let machine = Machine::up(&file);
     for (keeper, connecting) in [("host", "arm0"), ("arm0", "host")] {
@@ -39,7 +39,7 @@ fn channels_run_out_and_come_back() {
 }
 
 #[test]
-fn a_window_that_is_too_small_says_so() {
+fn window_too_small_is_reported() {
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", "window_mib = 1"));
     let server = machine.start_actor("host", &["serve", "wide", "128", "16", "0"]);
     server.wait_for("serving");
@@ -59,7 +59,7 @@ fn a_window_that_is_too_small_says_so() {
 }
 
 #[test]
-fn many_domains_in_a_row_leave_no_trace() {
+fn many_successive_domains_leak_nothing() {
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", "").with_user("riscv-user", "riscv64"));
     let root = machine.pid_of("host");
     let counts = [("host", "host", "300"), ("host", "arm0", "60"), ("host", "riscv-user", "60")];
@@ -105,7 +105,7 @@ fn many_domains_at_once() {
 }
 
 #[test]
-fn channels_that_come_and_go_leave_no_trace() {
+fn opened_and_closed_channels_leak_nothing() {
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", "").with_user("s390x-user", "s390x"));
     let root = machine.pid_of("host");
     let round = || {

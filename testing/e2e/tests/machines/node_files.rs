@@ -144,7 +144,7 @@ fn a_program_of_a_user_node_finds_its_files_before_the_hosts() {
 }
 
 #[test]
-fn folders_that_a_user_node_cannot_have_keep_it_down_with_the_reason() {
+fn invalid_folders_keep_user_node_down() {
     for (setting, words) in [
         (
             r#"files = ["none"]"#,
@@ -160,7 +160,7 @@ fn folders_that_a_user_node_cannot_have_keep_it_down_with_the_reason() {
 }
 
 #[test]
-fn without_its_libraries_such_a_program_is_refused_with_the_reason() {
+fn dynamic_program_without_libraries_is_refused() {
     let mut machine = Machine::new(&MachineFile::host().with_vm("arm0", ""));
     write(&machine.folder().join("look.c"), LOOK);
     AARCH64.build_dynamic(&machine.folder().join("look.c"), &machine.folder().join("look"));
@@ -182,7 +182,7 @@ fn refusal(settings: &str, prepare: impl FnOnce(&Path), words: &[&str]) {
 }
 
 #[test]
-fn files_that_cannot_be_given_keep_the_machine_down_with_the_reason() {
+fn invalid_files_keep_machine_down() {
     let root = r#"files = ["root"]"#;
     let arm0 = "node arm0 did not come up";
     refusal(root, |_| {}, &[arm0, "root, which the node's files are to come from: No such file"]);
@@ -227,7 +227,7 @@ fn files_that_cannot_be_given_keep_the_machine_down_with_the_reason() {
 }
 
 #[test]
-fn as_much_as_memory_has_room_for_is_there() {
+fn node_files_fill_memory_to_its_limit() {
     let mut machine = Machine::new(&MachineFile::host().with_vm("arm0", r#"files = ["root", "libraries"]"#));
     put_libraries(&machine.folder().join("libraries"));
     let libraries: u64 = fs::read_dir(machine.folder().join("libraries/lib"))

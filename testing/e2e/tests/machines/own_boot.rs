@@ -72,7 +72,7 @@ fn up(isa: &str, settings: &str) -> Machine {
     machine
 }
 
-fn disks_are_read_and_written(machine: &Machine, isa: &str, disk: &str) {
+fn check_disks(machine: &Machine, isa: &str, disk: &str) {
     assert_eq!(busybox(machine, isa, &["head", "-n", "1", disk]).ok(), "by the host\n");
     let line = format!("echo by the node | dd of={disk} bs=512 seek=4 conv=fsync,notrunc 2>&1");
     busybox(machine, isa, &["sh", "-c", &line]).ok();
@@ -81,14 +81,14 @@ fn disks_are_read_and_written(machine: &Machine, isa: &str, disk: &str) {
 }
 
 /// Checks messages and thus the window's interrupts, which modules of that kernel deliver to programs.
-fn messages_pass(machine: &Machine) {
+fn check_messages(machine: &Machine) {
     let pingpong = image("pingpong").display().to_string();
     let said = machine.tombolo(["run", "--on", "host,vm0", &pingpong]).ok();
     assert!(said.contains(" on vm0"), "{said}");
 }
 
 #[test]
-fn a_virtual_machine_boots_a_kernel_a_root_and_disks_of_the_users() {
+fn virtual_machine_boots_users_kernel_and_root() {
     if !has_mke2fs() {
         return;
     }
@@ -96,8 +96,8 @@ fn a_virtual_machine_boots_a_kernel_a_root_and_disks_of_the_users() {
         let all = "kernel = \"kernel\"\nmodules = \"modules\"\nroot = \"root.img\"\ndisks = [\"data.img\"]";
         let machine = up(isa, all);
         assert_eq!(busybox(&machine, isa, &["cat", "/etc/motto"]).ok(), "on a disk\n");
-        disks_are_read_and_written(&machine, isa, "/dev/vdb");
-        messages_pass(&machine);
+        check_disks(&machine, isa, "/dev/vdb");
+        check_messages(&machine);
         // The node's writes to its root survive a restart.
         busybox(&machine, isa, &["sh", "-c", "echo kept > /etc/kept && sync"]).ok();
         machine.tombolo(["restart", "vm0", "--force"]).ok();
@@ -108,21 +108,21 @@ fn a_virtual_machine_boots_a_kernel_a_root_and_disks_of_the_users() {
 
 /// The kit's kernel has the needed drivers and the file system.
 #[test]
-fn a_root_and_disks_of_the_users_do_with_the_kits_kernel() {
+fn users_root_boots_with_the_kits_kernel() {
     if !has_mke2fs() {
         return;
     }
     for isa in ["aarch64", "x86_64", "riscv64"].into_iter().filter(|isa| has_virtual_machine(isa)) {
         let machine = up(isa, "root = \"root.img\"\ndisks = [\"data.img\"]");
         assert_eq!(busybox(&machine, isa, &["cat", "/etc/motto"]).ok(), "on a disk\n");
-        disks_are_read_and_written(&machine, isa, "/dev/vdb");
-        messages_pass(&machine);
+        check_disks(&machine, isa, "/dev/vdb");
+        check_messages(&machine);
         machine.down();
     }
 }
 
 #[test]
-fn a_kernel_or_root_that_is_not_there_is_named() {
+fn missing_kernel_or_root_is_named() {
     for (setting, said) in [
         ("kernel = \"none\"", "its kernel"),
         ("kernel = \"machine.toml\"\nmodules = \"none\"", "its modules need the file"),

@@ -44,7 +44,7 @@ fn pages_of_the_host_and_an_arm_machine() {
     for line in ["lost 5 with 2 on arm0", "page 3 has 7"] {
         assert_eq!(homeless.text().matches(line).count(), 2, "{line}: {homeless:?}");
     }
-    shown(&machine);
+    check_page_report(&machine);
     let differ = machine.actor("host:2", &["pages-refuse", "8192"]).ok();
     for (rank, theirs, ours) in [(0, 3, 2), (1, 2, 3)] {
         let line = format!("another number of pages: {theirs}, and this rank with {ours}");
@@ -73,7 +73,7 @@ fn killed(machine: &Machine, on: &str, dies_on: &str) {
 
 /// While a job runs, `tombolo pages` distinguishes pages whose ranks access different words from those whose
 /// ranks access the same word.
-fn shown(machine: &Machine) {
+fn check_page_report(machine: &Machine) {
     let running = machine.start_actor("host,arm0", &["pages-share"]);
     let hot = |report: &Value, page: u64| {
         report["pages"].as_array().and_then(|pages| pages.iter().find(|hot| hot["page"] == page).cloned())

@@ -41,7 +41,7 @@ fn frames_in_flight_outlive_the_server() {
 }
 
 #[test]
-fn a_server_has_its_buffers_back_from_a_client_that_died() {
+fn server_reclaims_buffers_of_dead_client() {
     let machine = Machine::up(&MachineFile::host());
     let server = start(&machine, &["serve"]);
     server.wait_for("serving on host");

@@ -38,14 +38,14 @@ fn works(machine: &Machine) {
     }
 }
 
-fn nothing_is_lent(machine: &Machine) {
+fn assert_windows_unused(machine: &Machine) {
     let lent = |node: &str| machine.node(node)["window_used_bytes"].clone();
     let back = eventually(|| lent("arm0") == 0 && lent("arm1") == 0);
     assert!(back, "what channels took of the windows did not come back: {} {}", lent("arm0"), lent("arm1"));
 }
 
 /// Buffers between two machines without common memory are copied.
-fn buffers_are_copied(machine: &Machine) {
+fn check_copied_buffers(machine: &Machine) {
     let frames = image("frames").display().to_string();
     let said = machine.tombolo(["run", "--on", "arm0,arm1,arm0", &frames]).ok();
     assert!(said.contains("200 frames of 640x480 in 4 buffers came by arm1"), "{said}");
@@ -68,7 +68,7 @@ fn buffers_are_copied(machine: &Machine) {
 fn two_virtual_machines_reach_each_other_through_the_host() {
     let machine = Machine::up(&two_arms());
     works(&machine);
-    buffers_are_copied(&machine);
+    check_copied_buffers(&machine);
 
     // `channels` shows both ends and the relay.
     let (peer, client) = pair(&machine, "recv");
@@ -106,7 +106,7 @@ fn two_virtual_machines_reach_each_other_through_the_host() {
         assert!(said.ok().contains("peer died: domain"), "{how}: {said}");
         assert!(since.elapsed() < DEATH_IS_KNOWN, "{how}: known after {:?}", since.elapsed());
     }
-    nothing_is_lent(&machine);
+    assert_windows_unused(&machine);
 
     // Death of the relay is reported as such, not as a death of the peer. The next channel gets a new relay.
     for how in ["traffic", "recv", "send"] {
@@ -123,7 +123,7 @@ fn two_virtual_machines_reach_each_other_through_the_host() {
             peer.wait_for("lost: the relay on host died");
         }
         drop(peer);
-        nothing_is_lent(&machine);
+        assert_windows_unused(&machine);
         works(&machine);
         assert_ne!(relay(&machine).0, id);
     }
@@ -136,7 +136,7 @@ fn two_virtual_machines_reach_each_other_through_the_host() {
     assert!(eventually(|| machine.node("arm0")["state"] == "down"));
     machine.tombolo(["restart", "arm0"]).ok();
     works(&machine);
-    nothing_is_lent(&machine);
+    assert_windows_unused(&machine);
     machine.down();
 }
 

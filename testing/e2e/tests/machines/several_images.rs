@@ -91,7 +91,7 @@ const THIRD_TIME: &str =
     "echo life $TOMBOLO_RESTARTS of $TOMBOLO_RANK/$TOMBOLO_SIZE; [ $TOMBOLO_RESTARTS = 2 ] || exit 3";
 
 #[test]
-fn a_failed_rank_is_restarted_and_the_job_goes_well() {
+fn failed_rank_is_restarted_and_job_succeeds() {
     let machine = Machine::up(&MachineFile::host());
     let words =
         ["--restart", "on-failure:2", "--restart-delay", "0.01", "-n", "2", "/bin/sh", "-c", THIRD_TIME];
@@ -110,7 +110,7 @@ fn a_failed_rank_is_restarted_and_the_job_goes_well() {
 }
 
 #[test]
-fn a_rank_without_a_restart_left_has_failed() {
+fn rank_fails_after_its_last_restart() {
     let machine = Machine::up(&MachineFile::host());
     let restart = ["--restart", "on-failure:1", "--restart-delay", "0"];
     let job = |options: &[&str]| {
@@ -130,7 +130,7 @@ fn a_rank_without_a_restart_left_has_failed() {
 }
 
 #[test]
-fn a_rank_that_was_asked_to_end_or_ended_well_is_not_restarted() {
+fn rank_that_succeeds_or_is_stopped_is_not_restarted() {
     let machine = Machine::up(&MachineFile::host());
     let restart = ["--restart", "on-failure", "/bin/sh", "-c"];
     let once = |script: &str| run(&machine, &[&restart[..], &[script]].concat());
@@ -160,7 +160,7 @@ fn ctrl_c_ends_a_job_that_waits_for_a_restart() {
 }
 
 #[test]
-fn a_restarted_rank_is_a_new_domain_that_takes_its_name_again() {
+fn restarted_rank_is_a_new_domain_with_its_name() {
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));
     let (actor, host) = (actor(), host_actor().display().to_string());
     for (node, image) in [("host", &host), ("arm0", &actor)] {
@@ -181,7 +181,7 @@ fn a_restarted_rank_is_a_new_domain_that_takes_its_name_again() {
 }
 
 #[test]
-fn a_rank_comes_back_with_its_node() {
+fn rank_restarts_with_its_node() {
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));
     let actor = actor();
     let words = ["run", "--restart", "on-failure:20", "--restart-delay", "0.5", "--on", "arm0"];

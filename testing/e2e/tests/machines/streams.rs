@@ -17,7 +17,7 @@ fn pingpong(machine: &Machine, on: &str) -> String {
 }
 
 #[test]
-fn a_virtual_machine_without_a_window_is_a_node_like_others() {
+fn virtual_machine_without_a_window_is_a_node() {
     let machine = Machine::up(&file());
     let node = machine.node("arm0");
     assert_eq!(
@@ -87,7 +87,7 @@ fn deaths_hang_up_its_streams() {
 
 /// A program that does not read blocks no other program.
 #[test]
-fn a_reader_that_stops_stops_nobody_else() {
+fn stopped_reader_stalls_no_other_stream() {
     let machine = Machine::up(&file());
     let far = machine.start_actor("arm0", &["hold", "held"]);
     far.wait_for("serving");

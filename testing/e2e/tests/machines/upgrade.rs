@@ -53,7 +53,7 @@ fn receive(connection: &OwnedFd) -> Vec<u8> {
 }
 
 #[test]
-fn a_program_of_another_release_is_refused_and_others_are_served() {
+fn program_of_another_release_is_refused() {
     let machine = Machine::up(&MachineFile::host());
     let client = socket::connect(&socket_name(process::user_id(), machine.name(), None)).expect("a monitor");
     let body = Request::Attach { version: FINGERPRINT ^ 1, program: "old".into() };
@@ -76,7 +76,7 @@ fn refusal(request: u32) -> Vec<u8> {
 }
 
 #[test]
-fn commands_say_why_the_machine_of_a_release_before_refuses_them() {
+fn commands_explain_refusal_by_older_release() {
     let machine = Machine::new(&MachineFile::host());
     let listener = socket::listen(&socket_name(process::user_id(), machine.name(), None)).expect("a name");
     let image = image("pingpong").display().to_string();

@@ -9,12 +9,12 @@ const ISAS: [&str; 2] = ["x86_64", "riscv64"];
 
 /// Runs programs, uses the console, kills a program and the node, and restarts it.
 #[test]
-fn a_virtual_machine_of_another_instruction_set_is_a_node_like_others() {
+fn virtual_machine_of_another_isa_is_a_node() {
     for isa in ISAS.into_iter().filter(|isa| has_virtual_machine(isa)) {
         let machine = Machine::up(&MachineFile::host().with_node("vm0", "vm", isa, "memory_mib = 256"));
         exchanges_messages(&machine, isa);
-        answers_on_its_console(&machine, isa);
-        deaths_are_known(&machine);
+        check_console(&machine, isa);
+        check_death_notice(&machine);
         machine.tombolo(["restart", "vm0"]).ok();
         assert_eq!(machine.node("vm0")["generation"], 2);
         exchanges_messages(&machine, isa);
@@ -46,7 +46,7 @@ fn exchanges_messages(machine: &Machine, isa: &str) {
     far.finish().fails_with(137, &["SIGKILL"]);
 }
 
-fn answers_on_its_console(machine: &Machine, isa: &str) {
+fn check_console(machine: &Machine, isa: &str) {
     let answered = || {
         let mut console = machine.start(["console", "vm0", "--for", "1"]);
         console.feed(b"echo $((6 * 7)) on $(uname -m)\n".to_vec());
@@ -56,7 +56,7 @@ fn answers_on_its_console(machine: &Machine, isa: &str) {
 }
 
 /// Kills the emulator while a program on the host waits for a message from the node.
-fn deaths_are_known(machine: &Machine) {
+fn check_death_notice(machine: &Machine) {
     let far = machine.start_actor("vm0", &["hold", "held"]);
     far.wait_for("serving");
     let near = machine.start_actor("host", &["lose-peer", "recv", "held"]);
@@ -70,10 +70,10 @@ fn deaths_are_known(machine: &Machine) {
     assert!(eventually(|| machine.node("vm0")["state"] == "down"), "{}", machine.node("vm0"));
 }
 
-/// Where KVM works, the node comes up. Where guests hang despite the device, as in some virtual machines, or
+/// The node comes up if KVM works. Where guests hang despite the device, as in some virtual machines, or
 /// the emulator cannot use it, the node is given up with a message.
 #[test]
-fn a_node_by_kvm_comes_up_or_is_given_up() {
+fn kvm_node_comes_up_or_times_out() {
     let isa = std::env::consts::ARCH;
     if !has_virtual_machine(isa) {
         return;

@@ -22,7 +22,7 @@ fn buffers_go_along_a_chain_on_one_kernel() {
 
 #[test]
 fn frames_of_a_camera_go_through_three_domains() {
-    let machine = Machine::up(&MachineFile::cheap().with_vm("arm0", ""));
+    let machine = Machine::up(&MachineFile::host_board_and_user().with_vm("arm0", ""));
     let image = image("frames").display().to_string();
     for (on, node) in
         [("host,arm0,host", "arm0"), ("arm0,host,arm0", "host"), ("host,s390x-user,host", "s390x-user")]
@@ -38,7 +38,7 @@ fn frames_of_a_camera_go_through_three_domains() {
 }
 
 #[test]
-fn a_sender_cannot_get_at_what_it_gave_away() {
+fn sender_cannot_access_moved_buffers() {
     let machine = Machine::up(&MachineFile::host());
     let honest = machine.start_actor("host", &["bulk-trusting", "honest"]);
     honest.wait_for("exported");
@@ -50,7 +50,7 @@ fn a_sender_cannot_get_at_what_it_gave_away() {
 }
 
 #[test]
-fn what_a_dead_domain_had_comes_back() {
+fn buffers_of_dead_domain_are_reclaimed() {
     let machine = Machine::up(&MachineFile::host());
     for (trust, forwarded) in
         [("full", "here-only"), ("full", "forwarded"), ("half", "forwarded"), ("none", "forwarded")]
@@ -71,7 +71,7 @@ fn what_a_dead_domain_had_comes_back() {
 }
 
 #[test]
-fn what_went_through_a_dead_domain_is_taken_back_first() {
+fn buffers_forwarded_by_dead_domain_are_reclaimed() {
     let machine = Machine::up(&MachineFile::host());
     let last = machine.start_actor("host", &["bulk-hold", "last", "full", "-"]);
     last.wait_for("exported");
@@ -134,7 +134,7 @@ fn a_pool_larger_than_the_window_is_refused() {
 /// Several channels of one domain and one of another, each with bulk buffers: no channel gets another's
 /// buffers.
 #[test]
-fn buffers_go_along_with_messages() {
+fn buffers_are_passed_in_messages() {
     let machine = Machine::up(&MachineFile::host());
     for how in ["-", "none"] {
         let serving = machine.start_actor("host", &["buffers-serve", "adder", how, "4"]);

@@ -85,7 +85,7 @@ fn each_link_has_its_transport() {
 }
 
 #[test]
-fn two_sides_that_do_not_fit_refuse_each_other_with_both_values() {
+fn mismatched_ends_refuse_with_both_values() {
     let machine = Machine::up(&zoo());
     let nodes =
         [("host", "host"), ("host", "arm0"), ("arm0", "host"), ("arm0", "arm0"), ("arm-user", "s390x-user")];
@@ -110,7 +110,7 @@ fn two_sides_that_do_not_fit_refuse_each_other_with_both_values() {
 }
 
 #[test]
-fn names_have_one_owner_and_a_form() {
+fn names_have_one_owner_and_a_syntax() {
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));
     let owner = machine.start_actor("arm0", &["export", "service/one"]);
     owner.wait_for("exported");
@@ -182,7 +182,7 @@ fn two_virtual_machines_with_a_window_talk_directly() {
 }
 
 #[test]
-fn whoever_connects_may_come_first() {
+fn connecting_before_the_export_works() {
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));
     let early = machine.start_actor("arm0", &["connect", "late", "64", "256", "0"]);
     let image = actor_image();

@@ -8,7 +8,7 @@ fn regions(machine: &Machine) -> usize {
 }
 
 #[test]
-fn clients_on_unlike_nodes_copy_at_once_and_one_that_is_killed_leaves_nothing() {
+fn concurrent_clients_copy_and_killed_one_leaks_nothing() {
     let machine = Machine::up(&MachineFile::host().with_user("big", "s390x").with_user("arm", "aarch64"));
     let service = machine.start(["copies", "--on", "host,big"]);
     service.wait_for("ready: copies/host");

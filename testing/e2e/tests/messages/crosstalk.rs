@@ -118,7 +118,7 @@ const ALL_SERVERS: Duration = Duration::from_secs(1000);
 
 /// Lets each speaker call each other one. Capabilities are to memory in the window of node `window`, which
 /// all of them reach, or in host memory.
-fn each_understands_each(machine: &Machine, speakers: &[Speaker], window: &str) {
+fn call_all_pairs(machine: &Machine, speakers: &[Speaker], window: &str) {
     let names: Vec<&str> = speakers.iter().map(|speaker| speaker.name).collect();
     let clients = names.len().to_string();
     let plain = speakers.iter().filter(|speaker| speaker.is_plain()).count().to_string();
@@ -151,7 +151,7 @@ fn each_understands_each(machine: &Machine, speakers: &[Speaker], window: &str) 
 #[test]
 fn every_language_understands_every_other() {
     let machine = Machine::up(&MachineFile::host());
-    each_understands_each(&machine, &speakers(&machine, &["host"], None), "-");
+    call_all_pairs(&machine, &speakers(&machine, &["host"], None), "-");
     machine.down();
 }
 
@@ -169,7 +169,7 @@ fn every_language_on_every_kind_of_node_understands_every_other() {
     }
     let speakers = speakers(&machine, &nodes, python);
     machine.bring_up();
-    each_understands_each(&machine, &speakers, "arm0");
+    call_all_pairs(&machine, &speakers, "arm0");
     machine.down();
 }
 
@@ -187,6 +187,6 @@ fn every_language_understands_programs_of_32_bits() {
         return;
     }
     let machine = Machine::up(&file);
-    each_understands_each(&machine, &speakers(&machine, &nodes, None), "-");
+    call_all_pairs(&machine, &speakers(&machine, &nodes, None), "-");
     machine.down();
 }

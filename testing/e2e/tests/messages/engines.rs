@@ -14,7 +14,7 @@ fn explain(machine: &Machine, size: &str) -> Value {
 }
 
 #[test]
-fn costs_are_kept_with_the_machine_and_go_with_it() {
+fn measured_costs_live_as_long_as_the_machine() {
     let machine = Machine::up(&MachineFile::host());
     let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up");
     let kept = || domain.names().find("copy.costs/*").expect("names");
@@ -50,7 +50,7 @@ fn the_choice_is_explained_for_people_and_machines() {
 }
 
 #[test]
-fn a_record_that_makes_no_sense_is_passed_over() {
+fn invalid_cost_record_is_ignored() {
     let machine = Machine::up(&MachineFile::host());
     let domain = Domain::attach_to_machine(machine.name()).expect("the machine is up");
     for text in ["rubbish", "", "64:1 64"] {
@@ -72,7 +72,7 @@ fn a_record_that_makes_no_sense_is_passed_over() {
 }
 
 #[test]
-fn the_far_side_of_a_channel_copies() {
+fn peer_of_a_channel_can_copy() {
     let machine = Machine::up(&MachineFile::host());
     let attach = || Domain::attach_to_machine(machine.name()).expect("the machine is up");
     let (source, target) = (SharedMemory::zeroed(100_000), SharedMemory::zeroed(100_000));

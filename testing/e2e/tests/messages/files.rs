@@ -64,7 +64,7 @@ impl GrantedFiles {
 }
 
 /// Tests all permitted operations on one node.
-fn all_works(place: &GrantedFiles, on: &str) {
+fn check_permitted_operations(place: &GrantedFiles, on: &str) {
     let said = place
         .run(on, &["data", "secret:ro"], &["file-show", "data/hello", "./data/below/../hello", "secret"])
         .ok();
@@ -92,7 +92,7 @@ fn all_works(place: &GrantedFiles, on: &str) {
 }
 
 /// Tests all refused operations on one node.
-fn all_is_refused(place: &GrantedFiles, on: &str) {
+fn check_refused_operations(place: &GrantedFiles, on: &str) {
     let link = |to: &str, name: &str| {
         let _ = std::os::unix::fs::symlink(to, place.files.join("data").join(name));
     };
@@ -148,13 +148,13 @@ fn all_is_refused(place: &GrantedFiles, on: &str) {
 #[test]
 fn files_of_the_host_are_read_and_written_on_it() {
     let place = GrantedFiles::new(&MachineFile::host());
-    all_works(&place, "host");
-    all_is_refused(&place, "host");
+    check_permitted_operations(&place, "host");
+    check_refused_operations(&place, "host");
     place.down();
 }
 
 #[test]
-fn a_file_that_becomes_shorter_ends() {
+fn truncated_file_reads_to_its_new_end() {
     let place = GrantedFiles::new(&MachineFile::host());
     place.write("data/shrinks", 8 << 20);
     let mut reading = place.start("host", &["data"], &["file-shrinks", "data/shrinks"]);
@@ -177,7 +177,7 @@ fn more_readers_than_buffers_take_turns() {
 }
 
 #[test]
-fn only_those_that_it_started_are_served_and_only_so_much() {
+fn only_children_are_served_within_limits() {
     let place = GrantedFiles::new(&MachineFile::host());
     let mut owner = place.start("host", &["data"], &["file-tell-name"]);
     let said = owner.wait_for("\n");
@@ -199,7 +199,7 @@ fn only_those_that_it_started_are_served_and_only_so_much() {
 }
 
 #[test]
-fn a_client_that_talks_nonsense_loses_its_channel_alone() {
+fn invalid_client_loses_only_its_channel() {
     let place = GrantedFiles::new(&MachineFile::host());
     place.write("data/some", 300_000);
     let said = place.run("host", &["data"], &["file-hostile", "data/some"]).ok();
@@ -209,7 +209,7 @@ fn a_client_that_talks_nonsense_loses_its_channel_alone() {
 
 /// Clients and servers killed during transfers leave nothing, and the other domains of a job continue.
 #[test]
-fn the_killed_leave_nothing() {
+fn killed_clients_and_servers_leave_nothing() {
     let place = GrantedFiles::new(&MachineFile::host());
     place.write("data/large", 4 << 20);
     let job = place.start("host", &["data"], &["file-for-ever", "data/large"]);
@@ -234,7 +234,7 @@ fn the_killed_leave_nothing() {
 }
 
 #[test]
-fn what_cannot_be_granted_is_said_at_once() {
+fn invalid_grants_are_reported_at_start() {
     let place = GrantedFiles::new(&MachineFile::host());
     for (grant, status, why) in [
         ("none", 1, "No such file"),
@@ -248,11 +248,11 @@ fn what_cannot_be_granted_is_said_at_once() {
     place.down();
 }
 #[test]
-fn files_of_the_host_are_read_and_written_elsewhere() {
+fn files_of_the_host_are_accessed_on_other_nodes() {
     let place = GrantedFiles::new(&MachineFile::host().with_vm("arm0", "").with_user("s390x-user", "s390x"));
     for on in ["arm0", "s390x-user"] {
-        all_works(&place, on);
-        all_is_refused(&place, on);
+        check_permitted_operations(&place, on);
+        check_refused_operations(&place, on);
         // Restore the folder for the next node.
         for left in ["absolute", "in", "out", "some"] {
             std::fs::remove_file(place.files.join("data").join(left)).unwrap();

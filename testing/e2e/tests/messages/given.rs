@@ -2,7 +2,7 @@
 
 use tombolo_e2e::{Machine, MachineFile, actor_image, eventually};
 
-fn nothing_is_left(machine: &Machine) {
+fn assert_nothing_left(machine: &Machine) {
     let regions = || machine.json(&["regions"])["regions"].as_array().is_some_and(Vec::is_empty);
     assert!(eventually(regions), "regions and services are gone");
 }
@@ -12,7 +12,7 @@ fn a_program_is_started_with_capabilities_that_are_taken_back() {
     let machine = Machine::up(&MachineFile::host());
     let said = machine.actor("host", &["given", "host", "memory:host"]).ok();
     assert!(said.contains("given and taken back"), "{said}");
-    nothing_is_left(&machine);
+    assert_nothing_left(&machine);
     machine.down();
 }
 
@@ -32,7 +32,7 @@ fn programs_of_all_kinds_of_nodes_are_started_with_capabilities() {
     ] {
         let said = machine.tombolo(["run", "--on", starter, &image, "given", child, place]).ok();
         assert!(said.contains("given and taken back"), "{place} from {starter} to {child}: {said}");
-        nothing_is_left(&machine);
+        assert_nothing_left(&machine);
     }
     assert!(eventually(|| machine.node("arm0")["window_used_bytes"] == 0));
     machine.down();

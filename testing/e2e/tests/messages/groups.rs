@@ -43,7 +43,7 @@ fn machine() -> Machine {
 }
 
 #[test]
-fn survivors_of_an_inner_member_took_the_same() {
+fn survivors_deliver_the_same_after_inner_death() {
     let machine = machine();
     let members = survivors(&machine, "sources", NODES, "per-source");
     for (one, took) in &members {

@@ -37,7 +37,7 @@ fn fault<T>(result: Result<T, impl Into<HubError>>) -> Fault {
 }
 
 /// Tests hubs of all kinds served on `node`.
-fn all_kinds(machine: &Machine, node: &str) {
+fn check_all_kinds(machine: &Machine, node: &str) {
     let hubs =
         ["meet:port", "queue:fifo:2", "go:event", "count:semaphore:3", "guard:resource", "blocks:pool:2:512"];
     let serving = serve(machine, node, &hubs);
@@ -200,11 +200,11 @@ fn pipelined(machine: &Machine) {
     assert_eq!(failed.error.fault(), Some(Fault::Closed));
     serving.signal(Signal::INT);
     serving.finish().ok();
-    kept(machine);
+    check_kept_values(machine);
 }
 
 /// Values that a receiver holds unused go to the next operations of its task, in order.
-fn kept(machine: &Machine) {
+fn check_kept_values(machine: &Machine) {
     let serving = serve(machine, "host", &["kept:fifo:8", "other:fifo:8"]);
     let one = task(machine);
     let (stream, other) = (one.fifo::<u32>("kept").unwrap(), one.fifo::<u32>("other").unwrap());
@@ -304,7 +304,7 @@ fn futures(machine: &Machine) {
 
 /// Semaphore counts are shared memory for tasks on the server's kernel, which need the server only to wait.
 #[test]
-fn counts_without_their_server() {
+fn shared_counts_need_no_server() {
     let machine = &Machine::up(&MachineFile::host());
     let serving = serve(machine, "host", &["units:semaphore:2", "ready:event"]);
     let server = machine.domains_on("host").pop().expect("the server is a domain").0;
@@ -375,7 +375,7 @@ fn death_of_a_waiter(machine: &Machine) {
 }
 
 /// Runs the example in three placements; only the topology file changes.
-fn an_application(machine: &Machine) {
+fn run_example(machine: &Machine) {
     let folder = machine.folder().join("pipeline");
     fs::create_dir_all(&folder).unwrap();
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/pipeline");
@@ -415,13 +415,13 @@ fn an_application(machine: &Machine) {
 #[test]
 fn hubs_of_two_nodes() {
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", "").with_user("z0", "s390x"));
-    all_kinds(&machine, "host");
-    all_kinds(&machine, "arm0");
+    check_all_kinds(&machine, "host");
+    check_all_kinds(&machine, "arm0");
     select(&machine);
     pipelined(&machine);
     futures(&machine);
     death_of_a_waiter(&machine);
-    an_application(&machine);
+    run_example(&machine);
     crate::tasks::on_three_nodes(&machine);
     machine.down();
 }

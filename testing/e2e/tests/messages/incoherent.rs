@@ -34,7 +34,7 @@ fn messages_and_buffers_cross_windows_that_are_not_coherent() {
 }
 
 #[test]
-fn a_death_across_such_a_window_is_noticed_and_its_memory_comes_back() {
+fn death_across_incoherent_window_frees_memory() {
     let machine = machine();
     for (node, _) in NODES {
         let name = format!("holder-{node}");

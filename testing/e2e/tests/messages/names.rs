@@ -318,7 +318,7 @@ fn a_look_up_waits_and_exports_are_records_of_the_same_names() {
 
 #[test]
 fn an_export_of_a_node_is_reached_from_there_and_from_elsewhere() {
-    let machine = Machine::up(&MachineFile::cheap());
+    let machine = Machine::up(&MachineFile::host_board_and_user());
     let domain = Domain::attach_to_machine(machine.name()).unwrap();
     let options = tombolo::ChannelOptions::default();
     let refused = |name: &str, patience| match options.connect(&domain.within(patience), name) {
@@ -381,7 +381,7 @@ fn kill_last(machine: &Machine, node: &str) {
 }
 
 #[test]
-fn a_lock_passes_on_when_its_holder_or_one_in_the_queue_is_killed() {
+fn lock_passes_on_when_holder_or_waiter_is_killed() {
     let (machine, domain) = host();
     let _holder = machine.start_actor("host", &["hold-lock", "l"]);
     _holder.wait_for("holding");
@@ -407,7 +407,7 @@ fn a_lock_passes_on_when_its_holder_or_one_in_the_queue_is_killed() {
 }
 
 #[test]
-fn a_permit_comes_back_and_a_barrier_breaks_when_a_program_is_killed() {
+fn killed_program_returns_permit_and_breaks_barrier() {
     let (machine, domain) = host();
     let names = domain.names();
     let holder = machine.start_actor("host", &["hold-permit", "s"]);
@@ -449,7 +449,7 @@ fn a_command_runs_under_a_lock() {
 }
 
 #[test]
-fn names_of_a_node_are_its_own_and_go_with_it() {
+fn names_of_a_node_end_with_it() {
     let machine = Machine::up(&MachineFile::host().with_user("s390x-user", "s390x").with_vm("arm0", ""));
     let domain = Domain::attach_to_machine(machine.name()).unwrap();
     let names = domain.names();

@@ -63,7 +63,7 @@ fn is_pending<F: Future + ?Sized>(future: Pin<&mut F>) -> bool {
 }
 
 #[test]
-fn what_is_asked_is_awaited() {
+fn requests_return_futures() {
     let (machine, domain) = host();
     block_on(async {
         for scope in ["", "@/"] {
@@ -135,7 +135,7 @@ fn one_thread_waits_for_many_at_once() {
 }
 
 #[test]
-fn parties_of_one_thread_meet() {
+fn barrier_parties_of_one_thread_meet() {
     let (machine, domain) = host();
     let names = &domain.names();
     let party = || -> Task<'_> {
@@ -163,7 +163,7 @@ fn parties_of_one_thread_meet() {
 }
 
 #[test]
-fn what_a_dropped_future_waited_for_goes_to_the_next() {
+fn dropped_future_passes_its_turn_on() {
     let (machine, holder) = host();
     let dropper = Domain::attach_to_machine(machine.name()).unwrap();
     let next = Domain::attach_to_machine(machine.name()).unwrap();
@@ -202,7 +202,7 @@ fn what_a_dropped_future_waited_for_goes_to_the_next() {
 }
 
 #[test]
-fn a_stream_loses_nothing_with_what_is_dropped() {
+fn stream_loses_nothing_when_futures_are_dropped() {
     const EVENTS: i64 = 500;
     let (machine, publisher) = host();
     let domain = Domain::attach_to_machine(machine.name()).unwrap();
@@ -246,7 +246,7 @@ fn now_or_never<F: Future>(future: F) -> Option<F::Output> {
 }
 
 #[test]
-fn what_waits_ends_with_the_machine() {
+fn pending_requests_end_with_the_machine() {
     let (machine, domain) = host();
     let names = domain.names();
     let held = names.lock("held").unwrap();

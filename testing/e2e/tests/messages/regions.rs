@@ -32,7 +32,7 @@ fn send_signal(pid: i32, signal: Signal) {
 }
 
 #[test]
-fn memory_is_lent_by_a_program_to_another() {
+fn program_grants_memory_to_another() {
     let machine = Machine::up(&MachineFile::host());
     let serving = machine.start_actor("host", &["region-lend", "lender", "memory:host"]);
     serving.wait_for("serving");
@@ -66,7 +66,7 @@ fn regions_are_listed_for_people_and_machines() {
 }
 
 #[test]
-fn memory_is_taken_back_while_it_is_read() {
+fn memory_is_revoked_while_it_is_read() {
     let machine = Machine::up(&MachineFile::host().with_limit("revoke_ms", FOR_EVER_MS));
     let how = [("host", "busy"), ("host", "deep"), ("host", "idle")];
     let (mut lending, holding) = lent(&machine, "host", "memory:host", &how);
@@ -84,7 +84,7 @@ fn memory_is_taken_back_while_it_is_read() {
 }
 
 #[test]
-fn who_is_stopped_or_dead_does_not_keep_what_is_taken_back() {
+fn stopped_or_dead_holder_does_not_block_revocation() {
     let machine = Machine::up(&MachineFile::host().with_limit("revoke_ms", 300));
     let (mut lender, mut holders) =
         lent(&machine, "host", "memory:host", &[("host", "idle"), ("host", "idle")]);
@@ -106,7 +106,7 @@ fn who_is_stopped_or_dead_does_not_keep_what_is_taken_back() {
 }
 
 #[test]
-fn what_is_sealed_is_sealed_and_files_are_regions() {
+fn seals_hold_and_files_are_regions() {
     let machine = Machine::up(&MachineFile::host());
     let file = machine.folder().join("region");
     let said = machine.actor("host", &["region-seal", file.to_str().expect("text")]).ok();
@@ -118,7 +118,7 @@ fn zoo() -> MachineFile {
     MachineFile::host().with_vm("arm0", "").with_user("s390x-user", "s390x")
 }
 
-fn nothing_is_left(machine: &Machine) {
+fn assert_nothing_left(machine: &Machine) {
     assert!(
         eventually(|| machine.node("arm0")["window_used_bytes"] == 0),
         "what regions took of the window came back"
@@ -126,7 +126,7 @@ fn nothing_is_left(machine: &Machine) {
 }
 
 #[test]
-fn memory_is_lent_between_all_kinds_of_nodes() {
+fn memory_is_granted_between_all_kinds_of_nodes() {
     let machine = Machine::up(&zoo());
     let pairs = [
         ("host", "host", "memory:host"),
@@ -147,12 +147,12 @@ fn memory_is_lent_between_all_kinds_of_nodes() {
         let said = serving.finish().ok();
         assert!(said.contains("lent and returned"), "{what}: {said}");
     }
-    nothing_is_left(&machine);
+    assert_nothing_left(&machine);
     machine.down();
 }
 
 #[test]
-fn what_cannot_be_reached_is_said_to_be_copied() {
+fn unreachable_memory_is_refused_with_advice_to_copy() {
     let machine = Machine::up(&zoo());
     for (lender, borrower, place) in [("host", "arm0", "memory:host"), ("arm0", "host", "memory:arm0")] {
         let serving = machine.start_actor(lender, &["region-lend", "lender", place]);
@@ -161,12 +161,12 @@ fn what_cannot_be_reached_is_said_to_be_copied() {
         assert!(said.contains("not reachable"), "{said}");
         assert!(serving.finish().ok().contains("not reachable"));
     }
-    nothing_is_left(&machine);
+    assert_nothing_left(&machine);
     machine.down();
 }
 
 #[test]
-fn memory_is_taken_back_from_all_nodes_while_it_is_read() {
+fn memory_is_revoked_from_all_nodes_while_read() {
     let machine = Machine::up(&zoo().with_limit("revoke_ms", FOR_EVER_MS));
     let everywhere: &[_] =
         &[("host", "busy"), ("host", "idle"), ("s390x-user", "busy"), ("arm0", "busy"), ("arm0", "deep")];
@@ -187,12 +187,12 @@ fn memory_is_taken_back_from_all_nodes_while_it_is_read() {
         drop(input);
         lending.finish().ok();
     }
-    nothing_is_left(&machine);
+    assert_nothing_left(&machine);
     machine.down();
 }
 
 #[test]
-fn a_node_that_is_killed_in_the_middle_ends_what_waits_for_it() {
+fn killed_node_ends_pending_revocation() {
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", "").with_limit("revoke_ms", FOR_EVER_MS));
     let (mut lender, holders) = lent(&machine, "host", "window:arm0", &[("arm0", "busy"), ("host", "idle")]);
     let emulator = machine.pid_of("arm0");
@@ -210,12 +210,12 @@ fn a_node_that_is_killed_in_the_middle_ends_what_waits_for_it() {
     drop(input);
     lender.finish().ok();
     machine.tombolo(["restart", "arm0"]).ok();
-    nothing_is_left(&machine);
+    assert_nothing_left(&machine);
     machine.down();
 }
 
 #[test]
-fn memory_that_a_silent_node_may_reach_is_given_to_nobody() {
+fn memory_reachable_by_silent_node_is_not_reused() {
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", "").with_limit("revoke_ms", 300));
     let (mut lender, holders) = lent(&machine, "host", "window:arm0", &[("arm0", "idle")]);
     let emulator = machine.pid_of("arm0");
@@ -228,7 +228,7 @@ fn memory_that_a_silent_node_may_reach_is_given_to_nobody() {
     let used = || machine.node("arm0")["window_used_bytes"].as_u64().expect("a number");
     assert!(used() > 0, "the lender is gone, and its memory is not free");
     send_signal(emulator, Signal::CONT);
-    nothing_is_left(&machine);
+    assert_nothing_left(&machine);
     for holder in holders {
         // It unmapped, or was killed before it could.
         let status = holder.finish().status;
@@ -248,14 +248,14 @@ fn pass_rights(machine: &Machine, (server, client, window): (&str, &str, &str)) 
 }
 
 #[test]
-fn rights_go_along_with_messages() {
+fn capabilities_are_passed_in_messages() {
     let machine = Machine::up(&MachineFile::host());
     pass_rights(&machine, ("host", "host", "-"));
     machine.down();
 }
 
 #[test]
-fn rights_go_along_with_messages_between_all_kinds_of_nodes() {
+fn capabilities_are_passed_between_all_kinds_of_nodes() {
     // Built first, so that no domain waits for it.
     let _ = tombolo_e2e::actor_image();
     let machine = Machine::up(&zoo());
@@ -268,6 +268,6 @@ fn rights_go_along_with_messages_between_all_kinds_of_nodes() {
     ] {
         pass_rights(&machine, pair);
     }
-    nothing_is_left(&machine);
+    assert_nothing_left(&machine);
     machine.down();
 }

@@ -39,7 +39,7 @@ fn one_waitset_serves_every_kind_of_node_at_once() {
 }
 
 #[test]
-fn a_program_runs_where_it_is_put_or_the_reason_is_said() {
+fn program_runs_on_its_processors_or_is_refused() {
     let machine = Machine::up(&MachineFile::host().with_user("arm-user", "aarch64"));
     let status = "grep Cpus_allowed_list /proc/self/status; chrt -p $$ || true";
     let said = machine.tombolo(["run", "--pin", "0", "/bin/sh", "-c", status]).ok();

@@ -13,7 +13,7 @@ fn machine() -> Machine {
 }
 
 #[test]
-fn devices_deliver_between_all_nodes_to_several_programs_at_once_and_survive_deaths() {
+fn devices_deliver_between_all_nodes_despite_deaths() {
     let machine = machine();
     for (on, nodes) in [("host:3", 3), ("host:1,arm0:1,big:1", 3), ("often:1,host:1,big:1", 3)] {
         let said = machine.actor(on, &["xipx", "15"]).ok();

@@ -29,7 +29,7 @@ fn compile(machine: &Machine, name: &str, source: &str) {
 const ERROR_OF_MPICH: &str = "678509711";
 
 #[test]
-fn the_rank_that_explains_most_is_the_reason() {
+fn most_explanatory_rank_is_the_reason() {
     let machine = Machine::up(&MachineFile::host().with_user("arm-user", "aarch64"));
     let run = |words: &str| actors(&machine, &format!("--on host:2,arm-user IMAGE pmi {words}"));
     // Ranks that die as a consequence of the abort, with or without an abort of their own.
@@ -70,7 +70,7 @@ int main(int count, char **words) {
 
 /// With real MPI, whose ranks notice that others are gone and end in many ways.
 #[test]
-fn an_abort_and_a_killed_rank_are_told_from_what_others_make_of_them() {
+fn abort_and_kill_are_distinguished_from_follow_ups() {
     let Some(mpi) = Mpi::find() else { return };
     let machine = Machine::up(&mpi.with_user(MachineFile::host(), "arm-user"));
     compile(&machine, "barriers", BARRIERS);
@@ -123,7 +123,7 @@ int main(int count, char **words) {
 "#;
 
 #[test]
-fn to_connect_where_nobody_accepts_is_given_up_in_time() {
+fn connect_without_accept_times_out() {
     let Some(mpi) = Mpi::find() else { return };
     let machine = Machine::up(&mpi.with_user(MachineFile::host(), "arm-user"));
     compile(&machine, "connect", CONNECT);
@@ -160,7 +160,7 @@ int main(void) {
 "#;
 
 #[test]
-fn a_program_begins_with_mpi_again_and_says_nothing_else() {
+fn reinitializing_mpi_works_silently() {
     let Some(mpi) = Mpi::find() else { return };
     let machine = Machine::up(&mpi.with_user(MachineFile::host(), "arm-user"));
     compile(&machine, "sessions", SESSIONS);
@@ -253,7 +253,7 @@ int main(int count, char **words) {
 "#;
 
 #[test]
-fn programs_that_ignore_a_refused_file_hear_why_and_do_not_crash() {
+fn ignored_file_refusal_is_explained() {
     let Some(mpi) = Mpi::find() else { return };
     let machine = Machine::up(&mpi.with_vm(MachineFile::host(), "arm0"));
     compile(&machine, "careless", CARELESS);

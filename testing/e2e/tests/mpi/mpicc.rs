@@ -97,7 +97,7 @@ fn programs_in_cxx_run_on_a_foreign_node() {
 }
 
 #[test]
-fn mistakes_are_told_once_with_the_processors() {
+fn compile_errors_are_reported_once_with_isas() {
     let Some(mpi) = Mpi::find() else { return };
     let only_arm = "#ifdef __aarch64__\nint x = nowhere;\n#endif\nint main(void) { return 0; }\n";
     let machine = machine(mpi, &[("both.c", "int main(void) { return nowhere; }\n"), ("arm.c", only_arm)]);
@@ -130,7 +130,7 @@ fn ranks_on_a_foreign_node_have_threads_of_openmp() {
 }
 
 #[test]
-fn an_object_of_another_compiler_is_refused_with_what_to_do() {
+fn foreign_object_is_refused_with_remedy() {
     let Some(mpi) = Mpi::find() else { return };
     let machine = machine(mpi, &[("main.c", "int main(void) { return 0; }\n")]);
     machine.tombolo(["mpicc", "--isa", "x86_64", "-c", "main.c"]).ok();
@@ -140,7 +140,7 @@ fn an_object_of_another_compiler_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn long_double_is_warned_of_unless_it_is_known() {
+fn long_double_warning_can_be_disabled() {
     let Some(mpi) = Mpi::find() else { return };
     let source = "/* long double */\nint main(void) { long double x = 1; return x != 1; }\n";
     let machine = machine(mpi, &[("main.c", source)]);

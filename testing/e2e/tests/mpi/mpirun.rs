@@ -88,7 +88,7 @@ fn ranks_on_every_kind_of_node_find_each_other() {
 }
 
 #[test]
-fn the_first_that_fails_ends_the_job_and_gives_its_status() {
+fn first_failed_rank_ends_job_with_its_status() {
     let machine = Machine::up(&duo());
     let run = |words: &str| mpirun(&machine, &format!("--on host:2,arm-user IMAGE pmi {words}"));
     run("init barrier finalize").ok();
@@ -109,7 +109,7 @@ fn the_first_that_fails_ends_the_job_and_gives_its_status() {
 }
 
 #[test]
-fn bad_words_end_the_job_with_what_they_are() {
+fn invalid_pmi_messages_end_the_job() {
     let machine = Machine::up(&duo());
     for (words, said) in [
         ("init 1?raw:GET\\n barrier", "rank 1 on arm-user"),
@@ -131,7 +131,7 @@ fn bad_words_end_the_job_with_what_they_are() {
 }
 
 #[test]
-fn a_rank_starts_others_which_are_of_the_job() {
+fn spawned_ranks_belong_to_the_job() {
     let machine = Machine::up(&duo());
     let image = actor_image();
     let image = image.to_str().expect("a path of text");
@@ -172,7 +172,7 @@ fn a_rank_starts_others_which_are_of_the_job() {
 }
 
 #[test]
-fn services_are_found_by_other_jobs_and_go_with_their_own() {
+fn published_services_end_with_their_job() {
     let machine = Machine::up(&MachineFile::host());
     let steps = "init publish:my/sea=port#1$ publish:my/sea=port#2$ barrier tell:there hang";
     let first = start(&machine, &format!("-n 1 HOST pmi {steps}"));
@@ -192,7 +192,7 @@ fn services_are_found_by_other_jobs_and_go_with_their_own() {
 }
 
 #[test]
-fn input_goes_to_whom_it_is_given() {
+fn input_goes_to_the_selected_rank() {
     let machine = Machine::up(&duo());
     let text = "word ".repeat(40_000).into_bytes();
     for (who, first, second) in [("0", 200_000, 0), ("all", 200_000, 200_000), ("none", 0, 0)] {
@@ -228,7 +228,7 @@ fn several_programs_are_one_job_and_lines_stay_whole() {
 }
 
 #[test]
-fn commands_of_the_host_run_where_they_lie() {
+fn host_commands_run_from_their_path() {
     let machine = Machine::up(&duo());
     let folder = machine.folder().join("own");
     std::fs::create_dir_all(&folder).expect("a folder");
@@ -258,7 +258,7 @@ fn commands_of_the_host_run_where_they_lie() {
 }
 
 #[test]
-fn what_makes_no_sense_starts_nothing() {
+fn invalid_options_start_nothing() {
     let machine = Machine::up(&duo());
     for (words, status, said) in [
         ("-n 0 HOST pmi", 2, "at least one rank"),
@@ -282,7 +282,7 @@ fn what_makes_no_sense_starts_nothing() {
 }
 
 #[test]
-fn who_is_gone_leaves_nothing() {
+fn interrupted_mpirun_leaves_no_domains() {
     let machine = Machine::up(&duo());
     let run = || {
         let running = start(&machine, "--on host:2,arm-user:2 --label IMAGE pmi init barrier tell:met hang");
@@ -398,7 +398,7 @@ fn a_job_that_is_killed_leaves_no_files_of_mpi() {
 
 /// With real MPI: MPICH over Tombolo's provider.
 #[test]
-fn programs_of_mpi_run_on_unlike_nodes_as_they_are() {
+fn unmodified_mpi_programs_run_on_nodes_of_other_isas() {
     let Some(mpi) = Mpi::find() else { return };
     let machine = Machine::up(&mpi.with_vm(mpi.with_user(MachineFile::host(), "arm-user"), "arm0"));
     let ring = mpi.image("ring");

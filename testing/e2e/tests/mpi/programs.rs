@@ -15,7 +15,7 @@ fn run(machine: &Machine, mpi: Mpi, (program, ranks): (&str, usize), on: &str) -
     machine.tombolo(words.into_iter().chain([image.as_os_str()]))
 }
 
-fn all_are_right(machine: &Machine, mpi: Mpi, on: &str, ranks: &[usize]) {
+fn check_programs(machine: &Machine, mpi: Mpi, on: &str, ranks: &[usize]) {
     for program in PROGRAMS {
         for ranks in ranks {
             let said = run(machine, mpi, (program, *ranks), on).ok();
@@ -25,10 +25,10 @@ fn all_are_right(machine: &Machine, mpi: Mpi, on: &str, ranks: &[usize]) {
 }
 
 #[test]
-fn programs_are_right_on_the_host() {
+fn programs_are_correct_on_the_host() {
     let Some(mpi) = Mpi::find() else { return };
     let machine = Machine::up(&MachineFile::host());
-    all_are_right(&machine, mpi, "host", &[1, 2, 4]);
+    check_programs(&machine, mpi, "host", &[1, 2, 4]);
     // Many more ranks than processors, each of which connects to all others.
     let said = run(&machine, mpi, ("everyone", 40), "host").ok();
     assert_eq!(said, "everyone: right on 40 ranks\n");
@@ -36,18 +36,18 @@ fn programs_are_right_on_the_host() {
 }
 
 #[test]
-fn programs_are_right_between_the_host_and_emulated_programs() {
+fn programs_are_correct_with_emulated_node() {
     let Some(mpi) = Mpi::find() else { return };
     let machine = Machine::up(&mpi.with_user(MachineFile::host(), "arm-user"));
-    all_are_right(&machine, mpi, "host,arm-user", &[2, 4]);
+    check_programs(&machine, mpi, "host,arm-user", &[2, 4]);
     machine.down();
 }
 
 #[test]
-fn programs_are_right_between_the_host_and_a_virtual_machine() {
+fn programs_are_correct_with_virtual_machine() {
     let Some(mpi) = Mpi::find() else { return };
     let machine = Machine::up(&mpi.with_vm(MachineFile::host(), "arm0"));
-    all_are_right(&machine, mpi, "host,arm0", &[2]);
+    check_programs(&machine, mpi, "host,arm0", &[2]);
     machine.down();
 }
 
@@ -67,7 +67,7 @@ fn python_talks_by_mpi_on_the_host() {
 }
 
 #[test]
-fn programs_of_the_standards_binary_interface_run_on_unlike_nodes() {
+fn mpi_abi_programs_run_on_nodes_of_other_isas() {
     let Some(mpi) = Mpi::find() else { return };
     let machine = Machine::up(&mpi.with_user(MachineFile::host(), "arm-user"));
     let source = Mpi::source("ring");

@@ -12,7 +12,7 @@ fn measured(machine: &Machine, words: &[&str]) -> Value {
 
 #[test]
 fn rings_of_every_size_are_measured_on_every_link_that_has_memory() {
-    let machine = Machine::up(&MachineFile::cheap());
+    let machine = Machine::up(&MachineFile::host_board_and_user());
     for slots in ["2", "8", "64", "4096"] {
         let report = measured(&machine, &["--on=host,s390x-user", "--slots", slots]);
         assert_eq!(report["failed"].as_array().map(Vec::len), Some(0), "{report}");
@@ -34,7 +34,7 @@ fn rings_of_every_size_are_measured_on_every_link_that_has_memory() {
 }
 
 /// Asserts that a metric of a peer has a row with its route for each of the eight lengths between nodes.
-fn every_length_is_there(rows: &[Value], peer: &str, metric: &str, figure: &str) {
+fn assert_all_lengths(rows: &[Value], peer: &str, metric: &str, figure: &str) {
     let of = |row: &&Value| row["peer"] == peer && row["metric"][metric]["bytes"].is_u64();
     let lengths: Vec<_> = rows.iter().filter(of).collect();
     assert_eq!(lengths.len(), 8, "{peer}, {metric}: {rows:?}");
@@ -47,7 +47,7 @@ fn every_length_is_there(rows: &[Value], peer: &str, metric: &str, figure: &str)
 /// TCP, in a separate machine of which nothing is left.
 #[test]
 fn virtual_machines_are_measured_by_way_of_the_host_and_by_tcp() {
-    let machine = Machine::up(&MachineFile::cheap().with_vm("arm0", "").with_vm("arm1", ""));
+    let machine = Machine::up(&MachineFile::host_board_and_user().with_vm("arm0", "").with_vm("arm1", ""));
     let emulators = || {
         let all = std::fs::read_dir("/proc").expect("the processes").flatten();
         all.filter(|entry| {
@@ -62,23 +62,23 @@ fn virtual_machines_are_measured_by_way_of_the_host_and_by_tcp() {
     assert_eq!(report["failed"].as_array().map(Vec::len), Some(0), "{report}");
     let rows = report["rows"].as_array().expect("a list");
     for peer in ["arm0 → arm1 by way of host", "arm1 → arm0 by way of host"] {
-        every_length_is_there(rows, peer, "bandwidth", "rate_per_s");
+        assert_all_lengths(rows, peer, "bandwidth", "rate_per_s");
     }
     for node in ["arm0", "arm1"] {
         for peer in
             [format!("host → {node}: TCP over virtio-net"), format!("{node} → host: TCP over virtio-net")]
         {
-            every_length_is_there(rows, &peer, "bandwidth", "rate_per_s");
+            assert_all_lengths(rows, &peer, "bandwidth", "rate_per_s");
         }
         let peer = format!("host → {node}: TCP over virtio-net");
-        every_length_is_there(rows, &peer, "delivery", "latency_ns");
+        assert_all_lengths(rows, &peer, "delivery", "latency_ns");
     }
     assert_eq!(emulators(), 0, "a machine outlives who started it");
     machine.down();
 }
 
 #[test]
-fn placement_is_measured_on_what_windows_are_meant_to_cost_and_says_so() {
+fn placement_benchmark_uses_modelled_window_costs() {
     let costs = "doorbells = 2\nsize_mib = 2\nread_ns = 20000\nline_ns = 100";
     let file = MachineFile::host()
         .with_vm("arm0", "")
@@ -101,7 +101,7 @@ fn placement_is_measured_on_what_windows_are_meant_to_cost_and_says_so() {
 
 #[test]
 fn bulk_data_is_measured_to_every_node_and_back() {
-    let machine = Machine::up(&MachineFile::cheap().with_vm("arm0", ""));
+    let machine = Machine::up(&MachineFile::host_board_and_user().with_vm("arm0", ""));
     let report = machine.json(&["bench", "bulk", "--parts=nodes", "--slices=1", "--slice-ms=1"]);
     assert_eq!(report["failed"].as_array().map(Vec::len), Some(0), "{report}");
     let rows = report["rows"].as_array().expect("a list");
@@ -116,7 +116,7 @@ fn bulk_data_is_measured_to_every_node_and_back() {
             (format!("{node}: into {memory}"), "copy", "value"),
             (format!("host: into {memory} with {node}"), "copy", "value"),
         ] {
-            every_length_is_there(rows, &peer, metric, figure);
+            assert_all_lengths(rows, &peer, metric, figure);
         }
     }
     // Not the host itself: a foreign program on its kernel creates memory in the window.
@@ -126,7 +126,7 @@ fn bulk_data_is_measured_to_every_node_and_back() {
         ("s390x-user → arm0", "delivery", "latency_ns"),
         ("s390x-user ↔ arm0", "transfer", "latency_ns"),
     ] {
-        every_length_is_there(rows, peer, metric, figure);
+        assert_all_lengths(rows, peer, metric, figure);
     }
     let report = machine.json(&["bench", "messages", "--on=host,arm0", "--messages=8", "--rounds=2"]);
     assert_eq!(report["failed"].as_array().map(Vec::len), Some(0), "{report}");
@@ -147,7 +147,7 @@ fn bulk_data_is_measured_to_every_node_and_back() {
 }
 
 #[test]
-fn what_cannot_be_measured_is_said() {
+fn bench_reports_what_it_cannot_measure() {
     let machine = Machine::up(&MachineFile::host());
     machine.tombolo(SHORT.iter().chain(&["--slots=3"])).fails_with(2, &["a power of two from 2 to 65536"]);
     machine.tombolo(["bench", "ring", "--slices=none"]).fails_with(2, &["none"]);

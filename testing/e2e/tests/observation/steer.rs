@@ -17,7 +17,7 @@ fn refusal(answer: &Answer, status: u16) -> String {
 }
 
 #[test]
-fn a_domain_that_can_be_restarted_is_moved_to_another_instruction_set() {
+fn restartable_domain_moves_to_another_isa() {
     let machine = Machine::up(&MachineFile::host().with_user("s390x-user", "s390x"));
     let (actor, fixed) = (restartable_actor_image(), image("pingpong"));
     let web = Web::start(&machine, &["--steer", "--images", path(&actor), "--images", path(&fixed)]);
@@ -28,7 +28,7 @@ fn a_domain_that_can_be_restarted_is_moved_to_another_instruction_set() {
     let move_to = |domain: &str, node: &str| {
         web.post("/api/move", &json!({"domain": domain, "node": node, "grace_ms": 1000}))
     };
-    let mut live = web.look(&json!([{"id": "d", "view": "domains", "state": "all"}]));
+    let mut live = web.watch(&json!([{"id": "d", "view": "domains", "state": "all"}]));
 
     let before = start(&actor, &["sleep", "600"]);
     let row = live.row("d", "the domain", |row| row["key"] == before.as_str());
@@ -43,7 +43,7 @@ fn a_domain_that_can_be_restarted_is_moved_to_another_instruction_set() {
     let row = live.row("d", "its end here", |row| row["key"] == before.as_str() && !row["exit"].is_null());
     assert_eq!(row["exit"], "killed by SIGTERM");
     // It continues its work on the new node.
-    let mut output = web.look(&json!([{"id": "o", "view": "output", "domain": after}]));
+    let mut output = web.watch(&json!([{"id": "o", "view": "output", "domain": after}]));
     let _ = output.until("its output", |message| message.to_string().contains("sleeping"));
 
     // Impossible moves are refused.
@@ -59,7 +59,7 @@ fn a_domain_that_can_be_restarted_is_moved_to_another_instruction_set() {
 }
 
 #[test]
-fn a_job_has_its_ranks_its_environment_and_its_files_and_is_stopped_whole() {
+fn job_gets_ranks_environment_and_files() {
     let machine = Machine::up(&MachineFile::host());
     let actor = host_actor();
     let web = Web::start(&machine, &["--steer", "--images", path(&actor)]);
@@ -82,7 +82,7 @@ fn a_job_has_its_ranks_its_environment_and_its_files_and_is_stopped_whole() {
         ranks.len() == 2
     }));
     for rank in &ranks {
-        let mut output = web.look(&json!([{"id": "o", "view": "output", "domain": rank["id"]}]));
+        let mut output = web.watch(&json!([{"id": "o", "view": "output", "domain": rank["id"]}]));
         let _ = output.until("its output", |message| message.to_string().contains("sleeping"));
     }
     assert_eq!(actors().count(), 2);
@@ -151,15 +151,16 @@ impl Sysfs {
         self.folder.join(format!("devices/system/cpu/cpu{processor}/cpufreq"))
     }
 
-    fn says(&self, processor: usize, name: &str) -> String {
+    fn read_setting(&self, processor: usize, name: &str) -> String {
         let path = self.folder_of(processor).join(name);
         std::fs::read_to_string(path).expect("a file").trim_end().to_owned()
     }
 
     /// Whether all settings are as the kernel had them at first.
-    fn is_as_before(&self) -> bool {
-        let is_former =
-            |processor| Sysfs::FORMER.iter().all(|(name, value)| self.says(processor, name) == *value);
+    fn is_restored(&self) -> bool {
+        let is_former = |processor| {
+            Sysfs::FORMER.iter().all(|(name, value)| self.read_setting(processor, name) == *value)
+        };
         (0..self.processors).all(is_former)
     }
 }
@@ -177,23 +178,26 @@ fn set(web: &Web, change: &Value) -> Answer {
 }
 
 #[test]
-fn how_fast_processors_run_is_set_and_given_back() {
+fn processor_frequencies_are_set_and_restored() {
     let (machine, sysfs) = with_frequencies();
     let looking = Web::start(&machine, &[]);
     let powersave = json!({"node": "host", "cores": [], "governor": "powersave"});
     assert_eq!(set(&looking, &powersave).status, 403);
-    assert!(sysfs.is_as_before());
+    assert!(sysfs.is_restored());
 
     let web = Web::start(&machine, &["--steer"]);
-    let mut live = web.look(&json!([{"id": "n", "view": "node", "node": "host"}]));
+    let mut live = web.watch(&json!([{"id": "n", "view": "node", "node": "host"}]));
     let row = live.row("n", "what can be set", |row| row["core_list"][0]["governor"] == "schedutil");
     assert_eq!(row["governors"], json!(["schedutil", "performance", "powersave"]));
     assert_eq!(row["core_list"][0]["max_khz"], 3_000_000);
 
     let _ = set(&web, &powersave).ok();
     let _ = set(&web, &json!({"node": "host", "cores": [0], "max_khz": 2_000_000})).ok();
-    assert!((0..sysfs.processors).all(|processor| sysfs.says(processor, "scaling_governor") == "powersave"));
-    assert_eq!(sysfs.says(0, "scaling_max_freq"), "2000000");
+    assert!(
+        (0..sysfs.processors)
+            .all(|processor| sysfs.read_setting(processor, "scaling_governor") == "powersave")
+    );
+    assert_eq!(sysfs.read_setting(0, "scaling_max_freq"), "2000000");
     let _ = live.row("n", "the change", |row| {
         let core = &row["core_list"][0];
         core["governor"] == "powersave" && core["ceiling_khz"] == 2_000_000
@@ -212,32 +216,32 @@ fn how_fast_processors_run_is_set_and_given_back() {
     }
     assert_eq!(set(&web, &json!({"node": "host", "cores": []})).status, 400);
     assert_eq!(set(&web, &json!({"node": "mars", "cores": [], "governor": "powersave"})).status, 404);
-    assert_eq!(sysfs.says(0, "scaling_max_freq"), "2000000");
+    assert_eq!(sysfs.read_setting(0, "scaling_max_freq"), "2000000");
 
     let _ = web.post("/api/restore", &json!({"node": "host"})).ok();
-    assert!(sysfs.is_as_before());
+    assert!(sysfs.is_restored());
 
     // The settings of a client are restored when it leaves, however it ends.
     let _ = set(&web, &powersave).ok();
     assert_eq!(web.stop().status, 0);
-    assert!(eventually(|| sysfs.is_as_before()), "not given back when the server ended");
+    assert!(eventually(|| sysfs.is_restored()), "not given back when the server ended");
     let web = Web::start(&machine, &["--steer"]);
     let _ = set(&web, &powersave).ok();
     machine.kill(web.pid());
-    assert!(eventually(|| sysfs.is_as_before()), "not given back when the server was killed");
+    assert!(eventually(|| sysfs.is_restored()), "not given back when the server was killed");
     assert_eq!(looking.stop().status, 0);
     machine.down();
 }
 
 #[test]
-fn frequencies_are_given_back_when_the_monitor_is_killed() {
+fn frequencies_are_restored_after_monitor_is_killed() {
     let (machine, sysfs) = with_frequencies();
     let web = Web::start(&machine, &["--steer"]);
     let _ = set(&web, &json!({"node": "host", "cores": [], "governor": "performance", "min_khz": 2_000_000}))
         .ok();
-    assert!(!sysfs.is_as_before());
+    assert!(!sysfs.is_restored());
     machine.kill(machine.pid_of("host"));
-    assert!(eventually(|| sysfs.is_as_before()), "not given back");
+    assert!(eventually(|| sysfs.is_restored()), "not given back");
     assert_eq!(web.stop().status, 0);
     machine.has_ended();
 }

@@ -11,7 +11,7 @@ use tombolo_e2e::{Machine, MachineFile, Running, Terminal, eventually, tombolo};
 const LEAVE: &str = "\u{1b}[?1049l";
 
 /// Starts `tombolo top` on its own terminal, created by `script`.
-fn on_a_terminal(machine: &Machine, words: &str) -> Running {
+fn start_on_terminal(machine: &Machine, words: &str) -> Running {
     let line = format!("stty cols 100 rows 24; exec {} top {words}", tombolo().display());
     let environment = machine.command();
     let mut command = Command::new("script");
@@ -57,35 +57,35 @@ fn screen(told: &str) -> String {
 
 /// Waits until the terminal shows `text`.
 #[track_caller]
-fn shows(top: &Running, text: &str) {
+fn assert_shown(top: &Running, text: &str) {
     let shown = || screen(&top.wait_for(""));
     assert!(eventually(|| shown().contains(text)), "{text:?} is not shown:\n{}", shown());
 }
 
 #[test]
-fn a_domain_is_found_looked_into_and_killed() {
+fn domain_is_searched_inspected_and_killed() {
     let machine = Machine::up(&MachineFile::host());
     let job = machine.start_actor("host", &["sleep", "600"]);
     job.wait_for("sleeping");
-    let mut top = on_a_terminal(&machine, "--steer");
+    let mut top = start_on_terminal(&machine, "--steer");
     let mut keys = top.stdin();
     let mut press =
         |text: &str| keys.write_all(text.as_bytes()).and_then(|()| keys.flush()).expect("it reads");
-    shows(&top, "actor");
+    assert_shown(&top, "actor");
     press("/sleep 600\r");
-    shows(&top, "/sleep 600");
+    assert_shown(&top, "/sleep 600");
     // Selects the only remaining row. The details show its output.
     press("\r");
-    shows(&top, "started");
-    shows(&top, "sleeping");
+    assert_shown(&top, "started");
+    assert_shown(&top, "sleeping");
     press("k");
-    shows(&top, "and what it started?");
+    assert_shown(&top, "and what it started?");
     press("y");
-    shows(&top, "is killed");
+    assert_shown(&top, "is killed");
     assert!(eventually(|| machine.domains_on("host").is_empty()));
     job.finish().fails_with(137, &["SIGKILL"]);
     press("q");
-    shows(&top, "q leave");
+    assert_shown(&top, "q leave");
     press("q");
     let finished = top.finish();
     assert!(finished.ok().ends_with(LEAVE) || finished.text().contains(LEAVE), "{finished}");
@@ -93,53 +93,53 @@ fn a_domain_is_found_looked_into_and_killed() {
 }
 
 #[test]
-fn the_terminal_is_given_back_when_it_is_ended() {
+fn terminal_is_restored_on_exit() {
     let machine = Machine::up(&MachineFile::host());
-    let top = on_a_terminal(&machine, "--view nodes");
-    shows(&top, "PROCESSORS");
+    let top = start_on_terminal(&machine, "--view nodes");
+    assert_shown(&top, "PROCESSORS");
     let pid = machine.processes("top --view nodes").into_iter().max().expect("it runs");
     kill_process(Pid::from_raw(pid).expect("not 0"), Signal::TERM).expect("it is ours");
     let finished = top.finish();
     assert!(finished.ok().contains(LEAVE), "{finished}");
 
     // It keeps running when the machine goes down, and shows that.
-    let mut top = on_a_terminal(&machine, "");
-    shows(&top, "1 of 1 node up");
+    let mut top = start_on_terminal(&machine, "");
+    assert_shown(&top, "1 of 1 node up");
     let mut keys = top.stdin();
     machine.tombolo(["down"]).ok();
-    shows(&top, "as it was before");
+    assert_shown(&top, "as it was before");
     keys.write_all(b"q").expect("it reads");
     assert!(top.finish().ok().contains(LEAVE));
     machine.has_ended();
 }
 
 /// Starts `tombolo top` on a terminal and waits for its first screen.
-fn showing(machine: &Machine, controlling: bool) -> Terminal {
+fn start_top(machine: &Machine, controlling: bool) -> Terminal {
     let mut top = Terminal::start(machine, &["top", "--view", "nodes"], controlling);
-    assert!(eventually(|| screen(&top.said()).contains("PROCESSORS")), "{}", top.said());
+    assert!(eventually(|| screen(&top.output()).contains("PROCESSORS")), "{}", top.output());
     top
 }
 
 #[test]
-fn each_signal_ends_it_and_the_terminal_is_as_before() {
+fn terminal_is_restored_after_each_signal() {
     let machine = Machine::up(&MachineFile::host());
     for signal in [Signal::TERM, Signal::HUP, Signal::INT] {
-        let mut top = showing(&machine, true);
+        let mut top = start_top(&machine, true);
         assert!(!top.settings().local_modes.contains(LocalModes::ECHO), "it reads keys");
         top.signal(signal);
-        assert!(top.finish().success(), "{}", top.said());
-        assert!(top.said().contains(LEAVE), "{}", top.said());
+        assert!(top.finish().success(), "{}", top.output());
+        assert!(top.output().contains(LEAVE), "{}", top.output());
         assert!(top.settings().local_modes.contains(LocalModes::ECHO | LocalModes::ICANON));
     }
     machine.down();
 }
 
 #[test]
-fn it_ends_when_its_terminal_is_gone() {
+fn top_exits_when_its_terminal_closes() {
     let machine = Machine::up(&MachineFile::host());
     // With a controlling terminal, which sends SIGHUP, and without.
     for controlling in [true, false] {
-        let mut top = showing(&machine, controlling);
+        let mut top = start_top(&machine, controlling);
         top.hang_up();
         assert!(top.finish().success());
     }
@@ -147,9 +147,9 @@ fn it_ends_when_its_terminal_is_gone() {
 }
 
 #[test]
-fn a_terminal_that_takes_nothing_does_not_keep_it_from_ending() {
+fn top_exits_though_terminal_does_not_read() {
     let machine = Machine::up(&MachineFile::host());
-    let mut top = showing(&machine, true);
+    let mut top = start_top(&machine, true);
     top.fill();
     top.signal(Signal::TERM);
     let _ = top.finish();
@@ -158,7 +158,7 @@ fn a_terminal_that_takes_nothing_does_not_keep_it_from_ending() {
 }
 
 #[test]
-fn an_emulated_node_tells_of_its_own_processes_and_no_sum_counts_it_again() {
+fn emulated_node_is_not_counted_twice_in_sums() {
     let machine = Machine::up(&MachineFile::host().with_user("arm0", "aarch64"));
     let seen = machine.json(&["top"]);
     let [host, arm] = [&seen["nodes"][0], &seen["nodes"][1]];

@@ -107,7 +107,7 @@ fn assert_perfetto(machine: &Machine, file: &Path, messages: usize) {
 }
 
 #[test]
-fn a_run_over_three_kinds_of_nodes_is_one_trace_in_causal_order() {
+fn run_on_three_node_kinds_yields_one_causal_trace() {
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", "").with_user("s390x-user", "s390x"));
     for (on, kernels) in [("host,s390x-user", 1), ("s390x-user,arm0", 2)] {
         let file = record(&machine, on, &["exchange", "200"]);
@@ -139,7 +139,7 @@ fn a_run_over_three_kinds_of_nodes_is_one_trace_in_causal_order() {
 }
 
 #[test]
-fn a_domain_that_is_killed_leaves_its_last_events_behind() {
+fn last_events_of_killed_domain_are_kept() {
     let machine = Machine::up(&MachineFile::host().with_user("riscv-user", "riscv64"));
     machine.tombolo(["trace", "start"]).ok();
     machine.tombolo(["trace", "start"]).fails_with(1, &["is already tracing"]);
@@ -208,7 +208,7 @@ fn programs_add_spans_markers_and_values() {
 }
 
 #[test]
-fn counters_are_read_from_outside_while_a_domain_is_stuck() {
+fn counters_of_stuck_domain_are_readable() {
     let machine = Machine::up(&MachineFile::host());
     let holder = machine.start_actor("host", &["hold", "stuck"]);
     holder.wait_for("serving");
@@ -231,7 +231,7 @@ fn counters_are_read_from_outside_while_a_domain_is_stuck() {
 }
 
 #[test]
-fn channels_that_a_domain_has_open_are_counted_until_they_are_closed() {
+fn open_channels_are_counted_until_closed() {
     let machine = Machine::up(&MachineFile::host());
     let server = machine.start_actor("host", &["serve", "echo", "64", "64", "0"]);
     server.wait_for("serving");
@@ -259,7 +259,7 @@ fn channels_that_a_domain_has_open_are_counted_until_they_are_closed() {
 }
 
 #[test]
-fn a_captured_conversation_is_replayed_to_either_end() {
+fn captured_channel_is_replayed_to_either_end() {
     let machine = Machine::up(&MachineFile::host());
     let captures = machine.folder().join("captures");
     let actor = host_actor();
@@ -356,7 +356,7 @@ fn sent_from(machine: &Machine, file: &Path) -> BTreeMap<String, usize> {
 }
 
 #[test]
-fn what_a_virtual_machine_traced_is_read_before_the_machine_goes_down() {
+fn trace_of_virtual_machine_is_read_before_shutdown() {
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));
     let (recorder, file) = start_recording(&machine);
     // The recorder is stopped during all events and continues when the machine is about to go down.
@@ -374,7 +374,7 @@ fn what_a_virtual_machine_traced_is_read_before_the_machine_goes_down() {
 }
 
 #[test]
-fn what_was_read_of_a_virtual_machine_that_is_killed_is_kept() {
+fn trace_of_killed_virtual_machine_is_kept() {
     let machine = Machine::up(&MachineFile::host().with_vm("arm0", ""));
     let (recorder, file) = start_recording(&machine);
     let stays = machine.start_actor("arm0", &["export", "stays"]);

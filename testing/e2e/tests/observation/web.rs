@@ -11,7 +11,7 @@ fn path(path: &std::path::Path) -> &str {
 }
 
 /// Starts a server with `--steer`, and returns the path of the test program.
-fn steering(machine: &Machine) -> (Web, String) {
+fn start_steering(machine: &Machine) -> (Web, String) {
     let actor = host_actor();
     let web = Web::start(machine, &["--steer", "--images", path(&actor)]);
     (web, path(&actor).to_owned())
@@ -39,7 +39,7 @@ fn output(live: &mut Live, id: &str) -> (String, bool) {
 }
 
 #[test]
-fn only_who_holds_the_link_is_let_in() {
+fn requests_without_the_token_are_refused() {
     let machine = Machine::up(&MachineFile::host());
     let web = Web::start(&machine, &[]);
     let with = |without: &[&str], more: &[(&str, &str)]| {
@@ -134,7 +134,7 @@ fn another_user_of_this_computer_is_refused() {
 }
 
 #[test]
-fn a_server_that_looks_changes_nothing() {
+fn read_only_server_changes_nothing() {
     let machine = Machine::up(&MachineFile::host());
     let job = machine.start_actor("host", &["sleep", "600"]);
     job.wait_for("sleeping");
@@ -156,7 +156,7 @@ fn a_server_that_looks_changes_nothing() {
     }
     assert_eq!(web.get("/trace?seconds=1").status, 403);
     let mut live =
-        web.look(&json!([{"id": "m", "view": "machine"}, {"id": "d", "view": "domain", "domain": id}]));
+        web.watch(&json!([{"id": "m", "view": "machine"}, {"id": "d", "view": "domain", "domain": id}]));
     let steers = live.row("m", "the machine", |_| true);
     assert_eq!((&steers["steer"], &steers["monitor"]), (&json!(false), &json!("connected")));
     let row = live.row("d", "the domain", |row| row["key"] == id.as_str());
@@ -170,7 +170,7 @@ fn a_server_that_looks_changes_nothing() {
 #[test]
 fn a_domain_is_started_paused_resumed_repeated_and_ended() {
     let machine = Machine::up(&MachineFile::host());
-    let (web, actor) = steering(&machine);
+    let (web, actor) = start_steering(&machine);
     let images = web.get("/api/images").ok();
     assert_eq!(images["images"][0]["file"], actor.as_str(), "{images}");
     let best = web.get(&format!("/api/suggest?image={actor}")).ok();
@@ -183,7 +183,7 @@ fn a_domain_is_started_paused_resumed_repeated_and_ended() {
         {"id": "e", "view": "events"},
         {"id": "h", "view": "history", "part": "node:host", "measure": "load", "step_ms": 1000},
     ]);
-    let mut live = web.look(&watches);
+    let mut live = web.watch(&watches);
     let of = |row: &Value, id: &str| row["key"] == id;
     let row = live.row("d", "the new domain", |row| of(row, &id));
     assert_eq!(
@@ -231,12 +231,12 @@ fn a_domain_is_started_paused_resumed_repeated_and_ended() {
 }
 
 #[test]
-fn whatever_is_written_is_text() {
+fn page_shows_output_as_plain_text() {
     let machine = Machine::up(&MachineFile::host());
-    let (web, actor) = steering(&machine);
+    let (web, actor) = start_steering(&machine);
     let hostile = "</script><img src=x onerror=alert(1)>\u{202e}\u{1b}[2J\"&";
     let id = start(&web, &actor, &["tell", hostile]);
-    let mut live = web.look(
+    let mut live = web.watch(
         &json!([{"id": "o", "view": "output", "domain": id}, {"id": "d", "view": "domain", "domain": id}]),
     );
     let row = live.row("d", "the domain", |row| row["key"] == id.as_str());
@@ -246,7 +246,7 @@ fn whatever_is_written_is_text() {
 
     // Invalid bytes and more output than is kept: both are reported, and the server continues.
     let id = start(&web, &actor, &["flood", "stdout", "3000000"]);
-    live.want(&json!([{"id": "f", "view": "output", "domain": id}]));
+    live.subscribe(&json!([{"id": "f", "view": "output", "domain": id}]));
     let (text, binary) = output(&mut live, "f");
     assert!(binary && text.contains('\u{fffd}'), "{} characters", text.len());
     assert_eq!(web.get("/").status, 200);
@@ -260,12 +260,12 @@ fn whatever_is_written_is_text() {
         (r#"{"watch": [{"id": "x", "view": "domain", "domain": "../1"}]}"#, "no domain"),
         (r#"{"watch": [{"id": "x", "view": "node", "node": "mars"}]}"#, "no node"),
     ] {
-        live.say(said);
+        live.send_text(said);
         let _ =
             live.until(about, |message| message["error"].as_str().is_some_and(|text| text.contains(about)));
     }
     let many: Vec<Value> = (0..40).map(|index| json!({"id": format!("w{index}"), "view": "nodes"})).collect();
-    live.want(&json!(many));
+    live.subscribe(&json!(many));
     let _ = live.until("that these are too many", |message| {
         message["error"].as_str().is_some_and(|text| text.contains("32"))
     });
@@ -280,10 +280,10 @@ fn whatever_is_written_is_text() {
 }
 
 #[test]
-fn the_monitor_goes_and_comes_back() {
+fn server_survives_monitor_restart() {
     let mut machine = Machine::up(&MachineFile::host());
-    let (web, _) = steering(&machine);
-    let mut live = web.look(&json!([{"id": "m", "view": "machine"}, {"id": "n", "view": "nodes"}]));
+    let (web, _) = start_steering(&machine);
+    let mut live = web.watch(&json!([{"id": "m", "view": "machine"}, {"id": "n", "view": "nodes"}]));
     let _ = live.row("m", "the machine", |row| row["monitor"] == "connected" && row["nodes_up"] == 1);
     let _ = live.row("n", "its node", |row| row["name"] == "host");
     machine.kill(machine.pid_of("host"));
@@ -305,9 +305,9 @@ fn the_monitor_goes_and_comes_back() {
 }
 
 #[test]
-fn others_get_metrics_and_traces() {
+fn metrics_and_traces_are_exported() {
     let machine = Machine::up(&MachineFile::host());
-    let (web, actor) = steering(&machine);
+    let (web, actor) = start_steering(&machine);
     let server = machine.start_actor("host", &["hold", "traffic"]);
     server.wait_for("serving");
     let _ = start(&web, &actor, &["lose-peer", "recv", "traffic"]);
@@ -350,7 +350,7 @@ fn others_get_metrics_and_traces() {
 }
 
 #[test]
-fn connections_are_limited_and_slow_ones_do_not_hold_the_server() {
+fn slow_connections_do_not_block_the_server() {
     let machine = Machine::up(&MachineFile::host());
     let web = Web::start(&machine, &[]);
     // Each idle connection occupies one of the server's slots.
@@ -360,14 +360,14 @@ fn connections_are_limited_and_slow_ones_do_not_hold_the_server() {
     drop(held);
     assert!(eventually(|| web.get("/").status == 200), "places do not come back");
     // A page that does not read blocks neither other pages nor the end of the server.
-    let _sleeping = web.look(&json!([{"id": "n", "view": "nodes"}, {"id": "m", "view": "machine"}]));
+    let _sleeping = web.watch(&json!([{"id": "n", "view": "nodes"}, {"id": "m", "view": "machine"}]));
     assert_eq!(web.get("/").status, 200);
     assert_eq!(web.stop().status, 0);
     machine.down();
 }
 
 #[test]
-fn a_command_line_that_makes_no_sense_is_refused() {
+fn invalid_command_line_is_refused() {
     let machine = Machine::new(&MachineFile::host());
     machine.tombolo(["web"]).fails_with(1, &["is not up"]);
     let machine = Machine::up(&MachineFile::host());

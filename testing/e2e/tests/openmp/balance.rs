@@ -13,13 +13,13 @@ use crate::nodes::machine;
 
 const IMAGE: &str = "balance.tbi";
 
-fn said(machine: &Machine, words: &[&str], calls: &str) -> String {
+fn run_balanced(machine: &Machine, words: &[&str], calls: &str) -> String {
     machine.tombolo([&["run", "--balance"], words, &[IMAGE, calls]].concat()).ok()
 }
 
 /// Runs the program, whose function is fast on one of the nodes. Asserts that all nodes are tried, most calls
 /// run on the fast one, and the report agrees.
-fn balances(machine: &Machine, words: &[&str], (calls, fast): (&str, usize), nodes: &[&str]) {
+fn check_balancing(machine: &Machine, words: &[&str], (calls, fast): (&str, usize), nodes: &[&str]) {
     let report = ["run", "--balance", "--env", "OMP_TOMBOLO_REPORT=json"];
     let done = machine.tombolo([&report, words, &[IMAGE, calls, &fast.to_string()]].concat());
     let text = done.ok();
@@ -44,16 +44,16 @@ fn functions_run_where_they_are_fastest() {
     // For every initial node and every fast node.
     let emulated = ["--on", "arm-user", "--env", "OMP_TOMBOLO_NODES=host"];
     for fast in [0, 1] {
-        balances(&machine, &[], ("100", fast), &["host", "arm-user"]);
-        balances(&machine, &["--env", "OMP_TOMBOLO=exclusive"], ("100", fast), &["host", "arm-user"]);
-        balances(&machine, &emulated, ("100", fast), &["arm-user", "host"]);
+        check_balancing(&machine, &[], ("100", fast), &["host", "arm-user"]);
+        check_balancing(&machine, &["--env", "OMP_TOMBOLO=exclusive"], ("100", fast), &["host", "arm-user"]);
+        check_balancing(&machine, &emulated, ("100", fast), &["arm-user", "host"]);
     }
     // Without `--balance`, and without other nodes, threads stay.
     let plain =
         machine.tombolo(["run", "--env", "OMP_TOMBOLO=hybrid", "--env", "OMP_TOMBOLO_NODES=all", IMAGE]);
     assert_eq!(plain.ok(), "balance: right on 1 nodes, most on node 0\n");
     let alone = ["--env", "OMP_TOMBOLO_NODES=host"];
-    assert_eq!(said(&machine, &alone, "5"), "balance: right on 1 nodes, most on node 0\n");
+    assert_eq!(run_balanced(&machine, &alone, "5"), "balance: right on 1 nodes, most on node 0\n");
 
     let mut program =
         machine.start([&["run", "--balance"], &emulated[..], &[IMAGE, "60", "1", "wait"]].concat());
@@ -84,9 +84,9 @@ fn functions_run_where_they_are_fastest_of_virtual_machines_too() {
     let file = MachineFile::host().with_vm("arm0", "").with_vm("arm1", "");
     let Some(machine) = machine(&file, &["balance"]) else { return };
     for fast in [0, 1] {
-        balances(&machine, &["--env", "OMP_TOMBOLO_NODES=arm0"], ("60", fast), &["host", "arm0"]);
+        check_balancing(&machine, &["--env", "OMP_TOMBOLO_NODES=arm0"], ("60", fast), &["host", "arm0"]);
     }
     let pages = ["--env", "OMP_TOMBOLO_NODES=arm0,arm1", "--env", "OMP_TOMBOLO_MEMORY=pages"];
-    balances(&machine, &pages, ("40", 2), &["host", "arm0", "arm1"]);
+    check_balancing(&machine, &pages, ("40", 2), &["host", "arm0", "arm1"]);
     machine.down();
 }

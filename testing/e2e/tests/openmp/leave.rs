@@ -14,7 +14,7 @@ fn leave<'a>(words: &[&'a str]) -> Vec<&'a str> {
 }
 
 /// Signal handlers belong to the whole program; jumps and exits of threads leave calls on other nodes.
-fn are_left(machine: &Machine, variables: &[&str]) {
+fn check_left_calls(machine: &Machine, variables: &[&str]) {
     for word in ["handlers", "jumps", "exits", "main"] {
         let said = run(machine, variables, &leave(&[word])).ok();
         assert_eq!(said, format!("{word}: right\n"), "{variables:?}");
@@ -22,7 +22,7 @@ fn are_left(machine: &Machine, variables: &[&str]) {
 }
 
 /// Threads are cancelled at every wait, and signal handlers interrupt blocking calls.
-fn cancels(machine: &Machine, variables: &[&str]) {
+fn check_cancellation(machine: &Machine, variables: &[&str]) {
     for word in ["cancel", "interrupts"] {
         let said = run(machine, variables, &leave(&[word])).ok();
         assert_eq!(said, format!("{word}: right\n"), "{variables:?}");
@@ -32,19 +32,19 @@ fn cancels(machine: &Machine, variables: &[&str]) {
 const IN_HANDLER: &str = "a thread cannot migrate in a signal handler";
 
 #[test]
-fn calls_on_an_emulated_node_are_left() {
+fn longjmp_leaves_calls_on_emulated_node() {
     let Some(machine) = machine(&with_user(), &["leave"]) else { return };
     for mode in [HYBRID, EXCLUSIVE] {
-        are_left(&machine, &[mode, USER]);
-        cancels(&machine, &[mode, USER]);
-        cancels(&machine, &[mode, USER, OTHERS]);
-        cancels(&machine, &[mode, USER, SPREAD]);
+        check_left_calls(&machine, &[mode, USER]);
+        check_cancellation(&machine, &[mode, USER]);
+        check_cancellation(&machine, &[mode, USER, OTHERS]);
+        check_cancellation(&machine, &[mode, USER, SPREAD]);
     }
-    are_left(&machine, &[]);
-    are_left(&machine, &[HYBRID]);
-    cancels(&machine, &[HYBRID]);
+    check_left_calls(&machine, &[]);
+    check_left_calls(&machine, &[HYBRID]);
+    check_cancellation(&machine, &[HYBRID]);
     // Without the run-time, with the C library's implementation alone.
-    cancels(&machine, &[]);
+    check_cancellation(&machine, &[]);
     // A migration inside a handler ends the program, on every node.
     for (word, node) in [("moves", "host"), ("moves-there", "arm-user"), ("calls", "host")] {
         let ended = run(&machine, &[HYBRID, USER], &leave(&[word]));
@@ -62,16 +62,16 @@ fn calls_on_an_emulated_node_are_left() {
 }
 
 #[test]
-fn calls_on_virtual_machines_are_left() {
+fn longjmp_leaves_calls_on_virtual_machines() {
     let file = MachineFile::host().with_vm("arm0", "").with_vm("arm1", "");
     let Some(machine) = machine(&file, &["leave"]) else { return };
-    are_left(&machine, &[HYBRID, VM]);
-    cancels(&machine, &[HYBRID, VM]);
-    cancels(&machine, &[HYBRID, VM, OTHERS]);
+    check_left_calls(&machine, &[HYBRID, VM]);
+    check_cancellation(&machine, &[HYBRID, VM]);
+    check_cancellation(&machine, &[HYBRID, VM, OTHERS]);
     // Three nodes, of which two share no memory: jumps cross several nodes.
     let both = [HYBRID, "OMP_TOMBOLO_NODES=arm0,arm1", PAGES];
-    are_left(&machine, &both);
-    cancels(&machine, &[&both[..], &[SPREAD]].concat());
+    check_left_calls(&machine, &both);
+    check_cancellation(&machine, &[&both[..], &[SPREAD]].concat());
     machine.down();
 }
 

@@ -208,7 +208,7 @@ const LOCALS: &str = "thread_locals.tbi";
 
 /// Threads keep their thread-local variables on all nodes: in migrating calls, in threads that start on
 /// another node, and in regions.
-fn have_their_variables(machine: &Machine, variables: &[&str], nodes: u32) {
+fn check_thread_locals(machine: &Machine, variables: &[&str], nodes: u32) {
     for word in ["moves", "threads", "regions"] {
         for place in ["OMP_TOMBOLO_PTHREADS=here", "OMP_TOMBOLO_PTHREADS=spread"] {
             let variables = [variables, &[place, "OMP_STACKSIZE=128K"]].concat();
@@ -263,12 +263,12 @@ int main(void) { pthread_t thread; return pthread_create(&thread, 0, run, 0); }
 "#;
 
 #[test]
-fn threads_have_their_thread_local_variables_on_an_emulated_node() {
+fn thread_locals_work_on_emulated_node() {
     let Some(machine) = machine(&with_user(), &["thread_locals"]) else { return };
     for mode in [HYBRID, EXCLUSIVE] {
-        have_their_variables(&machine, &[mode, USER], 2);
+        check_thread_locals(&machine, &[mode, USER], 2);
     }
-    have_their_variables(&machine, &[], 1);
+    check_thread_locals(&machine, &[], 1);
     fs::write(machine.folder().join("local.cpp"), CXX_LOCAL).unwrap();
     compile(&machine, "local.cpp", "local", &[]);
     for variables in [&[HYBRID, USER, "OMP_TOMBOLO_PTHREADS=others"][..], &[]] {
@@ -282,9 +282,9 @@ fn threads_have_their_thread_local_variables_on_an_emulated_node() {
 }
 
 #[test]
-fn threads_have_their_thread_local_variables_on_virtual_machines() {
+fn thread_locals_work_on_virtual_machines() {
     let Some(machine) = machine(&MachineFile::host().with_vm("arm0", ""), &["thread_locals"]) else { return };
-    have_their_variables(&machine, &[HYBRID, VM], 2);
-    have_their_variables(&machine, &[HYBRID, VM, PAGES], 2);
+    check_thread_locals(&machine, &[HYBRID, VM], 2);
+    check_thread_locals(&machine, &[HYBRID, VM, PAGES], 2);
     machine.down();
 }

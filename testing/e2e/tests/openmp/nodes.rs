@@ -47,7 +47,7 @@ fn run<'a>(on: &'a str, variables: &[&'a str], program: &'a [&'a str]) -> Vec<&'
     words
 }
 
-fn all_are_right(machine: &Machine, on: &str, nodes: &str, programs: &[&str], threads: &[&str]) {
+fn check_programs(machine: &Machine, on: &str, nodes: &str, programs: &[&str], threads: &[&str]) {
     for (mode, threads) in MODES.iter().flat_map(|mode| threads.iter().map(move |threads| (mode, threads))) {
         let (mode, threads) = (format!("OMP_TOMBOLO={mode}"), format!("OMP_NUM_THREADS={threads}"));
         for program in programs {
@@ -60,20 +60,20 @@ fn all_are_right(machine: &Machine, on: &str, nodes: &str, programs: &[&str], th
 }
 
 #[test]
-fn constructs_do_what_they_should_with_workers_on_unlike_processors() {
+fn constructs_work_with_workers_of_other_isas() {
     let programs = ["regions", "loops", "tasks", "depend", "order", "nested", "cancel"];
     let Some(machine) = machine(&with_users(), &programs) else { return };
-    all_are_right(&machine, "host", "OMP_TOMBOLO_NODES=arm-user", &programs, &["3"]);
-    all_are_right(&machine, "arm-user", "OMP_TOMBOLO_NODES=host:2", &["regions", "tasks"], &["4"]);
+    check_programs(&machine, "host", "OMP_TOMBOLO_NODES=arm-user", &programs, &["3"]);
+    check_programs(&machine, "arm-user", "OMP_TOMBOLO_NODES=host:2", &["regions", "tasks"], &["4"]);
     machine.down();
 }
 
 #[test]
-fn objects_of_cpp_are_objects_to_workers_on_unlike_processors() {
+fn cpp_objects_work_on_workers_of_other_isas() {
     let programs = ["classes", "objects"];
     let Some(machine) = machine(&with_users(), &programs) else { return };
-    all_are_right(&machine, "host", "OMP_TOMBOLO_NODES=arm-user", &programs, &["2", "5"]);
-    all_are_right(&machine, "arm-user", "OMP_TOMBOLO_NODES=host:2", &["classes"], &["3"]);
+    check_programs(&machine, "host", "OMP_TOMBOLO_NODES=arm-user", &programs, &["2", "5"]);
+    check_programs(&machine, "arm-user", "OMP_TOMBOLO_NODES=host:2", &["classes"], &["3"]);
     let said = machine.tombolo(run("host", &["OMP_NUM_THREADS=3"], &["classes.tbi"])).ok();
     assert!(said.ends_with("classes: right\n8 names\n"), "{said}");
     machine.down();
@@ -84,8 +84,8 @@ fn a_virtual_machine_behind_a_window_takes_part() {
     let programs = ["regions", "loops", "tasks", "nested"];
     let file = with_users().with_vm("arm0", "window_mib = 64");
     let Some(machine) = machine(&file, &programs) else { return };
-    all_are_right(&machine, "host", "OMP_TOMBOLO_NODES=all", &programs, &["5"]);
-    all_are_right(&machine, "arm0", "OMP_TOMBOLO_NODES=host", &["regions", "tasks"], &["4"]);
+    check_programs(&machine, "host", "OMP_TOMBOLO_NODES=all", &programs, &["5"]);
+    check_programs(&machine, "arm0", "OMP_TOMBOLO_NODES=host", &["regions", "tasks"], &["4"]);
     machine.down();
 }
 
@@ -110,7 +110,7 @@ __attribute__((noinline)) int use(char *frame) { return frame[4096]; }
 "#;
 
 #[test]
-fn teams_larger_than_the_window_is_made_for_fit_and_what_does_not_is_told_what_would() {
+fn oversized_teams_fit_or_are_refused_with_remedy() {
     let file = MachineFile::host().with_vm("arm0", "window_mib = 64");
     let Some(machine) = machine(&file, &["ends"]) else { return };
     fs::write(machine.folder().join("counts.c"), COUNTS).unwrap();
@@ -134,7 +134,7 @@ fn teams_larger_than_the_window_is_made_for_fit_and_what_does_not_is_told_what_w
     // node yet.
     let said = machine.tombolo(run("host", &[mode, nodes, "OMP_TOMBOLO_ARENA=1G"], &["ends.tbi", "well"]));
     said.fails_with(1, &["the arena cannot be had, 1073741824 bytes", "M makes it smaller"]);
-    let smaller = format!("OMP_TOMBOLO_ARENA={}", advised(&said.stderr));
+    let smaller = format!("OMP_TOMBOLO_ARENA={}", advised_arena(&said.stderr));
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../omp/programs/ends.c");
     compile(&machine, &source.to_string_lossy(), "other", &["-O1"]);
     machine.tombolo(run("host", &[mode, nodes, &smaller], &["other.tbi", "well"])).ok();
@@ -143,7 +143,7 @@ fn teams_larger_than_the_window_is_made_for_fit_and_what_does_not_is_told_what_w
         3,
         &["gives it what is left of the window, a larger `window_mib` in the machine file more"],
     );
-    let size = advised(&said.stderr);
+    let size = advised_arena(&said.stderr);
     let larger = format!("OMP_TOMBOLO_ARENA={size}");
     let said = machine.tombolo(run("host", &[mode, nodes, &larger], &["ends.tbi", "heap"]));
     said.fails_with(3, &[&format!("all {} MiB of the arena", size.trim_end_matches('M'))]);
@@ -152,7 +152,7 @@ fn teams_larger_than_the_window_is_made_for_fit_and_what_does_not_is_told_what_w
 }
 
 /// Returns the arena size that a message advises.
-fn advised(said: &str) -> &str {
+fn advised_arena(said: &str) -> &str {
     said.split("OMP_TOMBOLO_ARENA=").nth(1).and_then(|rest| rest.split(' ').next()).expect("a size")
 }
 
@@ -175,7 +175,7 @@ int main(void)
 "#;
 
 #[test]
-fn whoever_is_woken_and_sleeps_again_is_not_woken_for_ever() {
+fn rewoken_sleepers_do_not_spin() {
     let file = MachineFile::host().with_vm("arm0", "window_mib = 64");
     let Some(machine) = machine(&file, &["ends"]) else { return };
     fs::write(machine.folder().join("turns.c"), TURNS).unwrap();
@@ -188,7 +188,7 @@ fn whoever_is_woken_and_sleeps_again_is_not_woken_for_ever() {
 }
 
 #[test]
-fn a_report_of_a_program_on_a_virtual_machine_goes_to_a_file_that_is_granted() {
+fn report_from_virtual_machine_goes_to_granted_file() {
     let file = MachineFile::host().with_vm("arm0", "window_mib = 64");
     let Some(machine) = machine(&file, &["report"]) else { return };
     for mode in MODES {
@@ -285,7 +285,7 @@ int main(void)
 "#;
 
 #[test]
-fn workers_on_unlike_processors_share_data_functions_and_texts() {
+fn workers_of_other_isas_share_data_and_functions() {
     let Some(machine) = machine(&with_users(), &[]) else { return };
     fs::write(machine.folder().join("together.c"), TOGETHER).unwrap();
     compile(&machine, "together.c", "together", &["-Wall"]);
@@ -323,7 +323,7 @@ fn builds_of_two_images_do_not_work_together() {
 }
 
 #[test]
-fn nodes_that_cannot_be_are_refused_with_what_can_be_done() {
+fn invalid_nodes_are_refused_with_remedy() {
     let file = with_users().with_user("big", "s390x");
     let Some(machine) = machine(&file, &["regions"]) else { return };
     for (nodes, said) in [
@@ -342,7 +342,7 @@ fn nodes_that_cannot_be_are_refused_with_what_can_be_done() {
 }
 
 #[test]
-fn a_job_ends_whole_however_one_of_it_ends() {
+fn job_ends_entirely_when_any_domain_ends() {
     let Some(machine) = machine(&with_users(), &["ends"]) else { return };
     for (how, status, said) in [
         ("killed", 137, &["the worker on node ", "was ended by signal 9: the job ends"][..]),
@@ -397,7 +397,7 @@ fn a_job_ends_whole_however_one_of_it_ends() {
 }
 
 #[test]
-fn a_node_that_is_lost_takes_the_job_with_it() {
+fn lost_node_ends_the_job() {
     let Some(machine) = machine(&with_users(), &[]) else { return };
     let source = "#include <stdio.h>\n#include <unistd.h>\nint main(void)\n{\n#pragma omp parallel num_threads(2)\n\
                   { puts(\"begun\"); fflush(stdout); for (;;) sleep(1); }\n}\n";

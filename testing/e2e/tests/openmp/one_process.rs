@@ -11,7 +11,7 @@ use crate::nodes::machine;
 const IMAGE: &str = "one_process.tbi";
 
 /// Runs the program's own checks.
-fn is_right(machine: &Machine, variables: &[&str], nodes: u32) {
+fn run_own_checks(machine: &Machine, variables: &[&str], nodes: u32) {
     for word in ["files", "signals", "threads"] {
         let said = run(machine, variables, &[IMAGE, word]).ok();
         assert_eq!(said, format!("{word}: right on {nodes} nodes\n"), "{variables:?}");
@@ -19,7 +19,7 @@ fn is_right(machine: &Machine, variables: &[&str], nodes: u32) {
 }
 
 /// Lines of threads on all nodes arrive in the order of writing, and all threads read one input.
-fn has_one_output_and_input(machine: &Machine, variables: &[&str]) {
+fn check_shared_streams(machine: &Machine, variables: &[&str]) {
     let spread = [variables, &["OMP_TOMBOLO_PTHREADS=spread"]].concat();
     let mut lines = String::new();
     for number in 0..40 {
@@ -32,7 +32,7 @@ fn has_one_output_and_input(machine: &Machine, variables: &[&str]) {
 }
 
 /// The job's exit status is that of the program, even if it ends on another node.
-fn ends_as_it_says(machine: &Machine, variables: &[&str]) {
+fn check_exit_status(machine: &Machine, variables: &[&str]) {
     for (word, status, at_end) in [
         ("exit", 7, true),
         ("_exit", 6, false),
@@ -48,27 +48,27 @@ fn ends_as_it_says(machine: &Machine, variables: &[&str]) {
 }
 
 #[test]
-fn processes_of_the_host_and_of_an_emulator_are_one() {
+fn processes_of_host_and_emulator_act_as_one() {
     let Some(machine) = machine(&with_user(), &["one_process"]) else { return };
     for mode in [HYBRID, EXCLUSIVE] {
-        is_right(&machine, &[mode, USER], 2);
-        has_one_output_and_input(&machine, &[mode, USER]);
-        ends_as_it_says(&machine, &[mode, USER]);
+        run_own_checks(&machine, &[mode, USER], 2);
+        check_shared_streams(&machine, &[mode, USER]);
+        check_exit_status(&machine, &[mode, USER]);
     }
     // Without other nodes it is an ordinary program.
-    is_right(&machine, &[], 1);
+    run_own_checks(&machine, &[], 1);
     assert!(eventually(|| machine.domains_on("host").is_empty()), "{:?}", machine.domains_on("host"));
     machine.down();
 }
 
 #[test]
-fn processes_of_virtual_machines_are_one_with_and_without_a_common_window() {
+fn processes_of_virtual_machines_act_as_one() {
     let file = MachineFile::host().with_vm("arm0", "").with_vm("arm1", "");
     let Some(machine) = machine(&file, &["one_process"]) else { return };
-    is_right(&machine, &[HYBRID, VM], 2);
-    has_one_output_and_input(&machine, &[HYBRID, VM]);
-    ends_as_it_says(&machine, &[HYBRID, VM]);
-    is_right(&machine, &[HYBRID, "OMP_TOMBOLO_NODES=arm0,arm1", PAGES], 3);
-    has_one_output_and_input(&machine, &[HYBRID, VM, PAGES]);
+    run_own_checks(&machine, &[HYBRID, VM], 2);
+    check_shared_streams(&machine, &[HYBRID, VM]);
+    check_exit_status(&machine, &[HYBRID, VM]);
+    run_own_checks(&machine, &[HYBRID, "OMP_TOMBOLO_NODES=arm0,arm1", PAGES], 3);
+    check_shared_streams(&machine, &[HYBRID, VM, PAGES]);
     machine.down();
 }

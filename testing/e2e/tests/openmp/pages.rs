@@ -23,7 +23,7 @@ fn all_words<'a>(on: &'a str, variables: &[&'a str], words: &[&'a str]) -> Vec<&
 }
 
 #[test]
-fn processes_that_send_each_other_pages_are_a_team() {
+fn processes_exchanging_pages_form_a_team() {
     let programs = ["atomics", "kernels", "ends"];
     let Some(machine) = machine(&MachineFile::host().with_user("arm-user", "aarch64"), &programs) else {
         return;
@@ -116,7 +116,7 @@ fn two_virtual_machines_without_a_common_window_are_a_team() {
 }
 
 #[test]
-fn a_virtual_machine_that_shares_no_memory_with_the_host_is_in_a_team() {
+fn virtual_machine_without_shared_memory_joins_a_team() {
     let file = MachineFile::host().with_vm("arm0", "").with_socket("host", "arm0");
     let Some(machine) = machine(&file, &["atomics", "kernels"]) else { return };
     let variables = [HYBRID, "OMP_TOMBOLO_NODES=arm0", "OMP_NUM_THREADS=3", "OMP_TOMBOLO_REPORT=1"];

@@ -16,7 +16,7 @@ fn kernel<'a>(words: &[&'a str]) -> Vec<&'a str> {
 }
 
 #[test]
-fn threads_begin_on_a_node_of_another_instruction_set() {
+fn threads_start_on_a_node_of_another_isa() {
     let Some(machine) = machine(&with_user(), &["pthread_calls", "pthread_kernels", "own_names"]) else {
         return;
     };
@@ -53,7 +53,7 @@ fn threads_begin_on_a_node_of_another_instruction_set() {
 }
 
 #[test]
-fn threads_begin_on_virtual_machines_with_and_without_a_common_window() {
+fn threads_start_on_virtual_machines() {
     let file = MachineFile::host().with_vm("arm0", "").with_vm("arm1", "");
     let Some(machine) = machine(&file, &["pthread_calls", "pthread_kernels"]) else { return };
     assert_eq!(

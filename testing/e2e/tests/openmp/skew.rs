@@ -87,7 +87,7 @@ fn number(value: &Value) -> u64 {
 }
 
 #[test]
-fn work_is_shared_out_by_how_fast_nodes_are() {
+fn work_is_distributed_by_node_speed() {
     if !omp::can_link() {
         return;
     }

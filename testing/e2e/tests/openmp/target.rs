@@ -106,7 +106,7 @@ int main(int count, char **words) {
 "#;
 
 #[test]
-fn what_cannot_be_is_said_with_its_construct() {
+fn unsupported_constructs_are_reported_by_name() {
     let Some(machine) = machine(&with_user(), &[]) else { return };
     fs::write(machine.folder().join("wrong.c"), WRONG).unwrap();
     machine.tombolo(["ompcc", "-O2", "-fopenmp", "wrong.c", "-o", "wrong.tbi"]).ok();
@@ -131,7 +131,7 @@ fn what_cannot_be_is_said_with_its_construct() {
 }
 
 #[test]
-fn a_node_behind_a_window_reads_its_own_copy_until_it_is_shared_again() {
+fn node_reads_its_own_copy_until_shared_again() {
     let file = with_user().with_vm("arm0", "window_mib = 64");
     let Some(machine) = machine(&file, &["replicate.c", "target.c"]) else { return };
     let window = "OMP_TOMBOLO_NODES=arm-user,arm0";

@@ -31,7 +31,7 @@ fn thread(job: &Value, handle: u64) -> (String, String, String, u64) {
 }
 
 /// Waits until these threads are in the expected states.
-fn comes_to(machine: &Machine, expected: &[(u64, &str, &str, &str, u64)]) -> Value {
+fn wait_for_threads(machine: &Machine, expected: &[(u64, &str, &str, &str, u64)]) -> Value {
     let mut last = Value::Null;
     let same = eventually(|| {
         last = job(machine);
@@ -43,7 +43,7 @@ fn comes_to(machine: &Machine, expected: &[(u64, &str, &str, &str, u64)]) -> Val
     last
 }
 
-fn has_its_threads_on_their_nodes(machine: &Machine, variables: &[&str], there: &str) {
+fn check_nodes_of_threads(machine: &Machine, variables: &[&str], there: &str) {
     let mut program: Running = machine.start(all_words(variables, &[IMAGE, "a word"]));
     let mut input = program.stdin();
     let said = program.wait_for("away\n");
@@ -52,7 +52,7 @@ fn has_its_threads_on_their_nodes(machine: &Machine, variables: &[&str], there: 
         .filter_map(|word| u64::from_str_radix(word.strip_prefix("0x")?, 16).ok())
         .collect();
     let [main, waiting, spinning] = handles[..] else { panic!("{said}") };
-    let seen = comes_to(
+    let seen = wait_for_threads(
         machine,
         &[
             (main, there, "calling", "reads_there", 1),
@@ -84,10 +84,13 @@ fn has_its_threads_on_their_nodes(machine: &Machine, variables: &[&str], there: 
 
     input.write_all(b"\n").unwrap();
     program.wait_for("back\n");
-    comes_to(machine, &[(main, "host", "sleeping", "-", 2), (spinning, there, "running", "spins_there", 1)]);
+    wait_for_threads(
+        machine,
+        &[(main, "host", "sleeping", "-", 2), (spinning, there, "running", "spins_there", 1)],
+    );
     input.write_all(b"\n").unwrap();
     program.wait_for("joined\n");
-    let left = comes_to(machine, &[(main, "host", "sleeping", "-", 2)]);
+    let left = wait_for_threads(machine, &[(main, "host", "sleeping", "-", 2)]);
     let created = |job: &Value| {
         job["threads"].as_array().unwrap().iter().filter(|one| one["role"] == "pthread").count()
     };
@@ -106,7 +109,7 @@ fn the_page_shows_a_job_as_one_process() {
     let seen = job(&machine);
     let id = seen["id"].as_str().unwrap();
     let web = Web::start(&machine, &[]);
-    let mut live = web.look(&json!([
+    let mut live = web.watch(&json!([
         {"id": "n", "view": "names", "pattern": format!("process/{id}")},
         {"id": "p", "view": "process", "domain": id},
         {"id": "t", "view": "threads", "domain": id, "filter": "spins"},
@@ -121,7 +124,7 @@ fn the_page_shows_a_job_as_one_process() {
         (&thread["node"], &thread["made"], &thread["function"], &thread["moves"]),
         (&json!("arm-user"), &json!("host"), &json!("spins_there"), &json!(1)),
     );
-    live.want(&json!([{"id": "x", "view": "process", "domain": "0.1.77"}]));
+    live.subscribe(&json!([{"id": "x", "view": "process", "domain": "0.1.77"}]));
     let _ = live.until("why there is none", |message| {
         message["id"] == "x" && message["error"].as_str().is_some_and(|why| why.contains("is no job"))
     });
@@ -136,7 +139,7 @@ fn the_page_shows_a_job_as_one_process() {
 fn threads_are_shown_on_the_nodes_where_they_are() {
     let Some(machine) = machine(&with_user(), &["seen", "tasks"]) else { return };
     for mode in [HYBRID, EXCLUSIVE] {
-        has_its_threads_on_their_nodes(&machine, &[mode, USER], "arm-user");
+        check_nodes_of_threads(&machine, &[mode, USER], "arm-user");
     }
     assert_eq!(machine.json(&["ps", "--threads"])["jobs"], Value::Array(Vec::new()));
     machine.tombolo(["ps", "--threads"]).ok();
@@ -149,10 +152,10 @@ fn threads_are_shown_on_the_nodes_where_they_are() {
 }
 
 #[test]
-fn threads_on_virtual_machines_are_shown_with_and_without_a_common_window() {
+fn threads_on_virtual_machines_are_shown() {
     let file = MachineFile::host().with_vm("arm0", "").with_vm("arm1", "");
     let Some(machine) = machine(&file, &["seen"]) else { return };
-    has_its_threads_on_their_nodes(&machine, &[HYBRID, VM], "arm0");
-    has_its_threads_on_their_nodes(&machine, &[HYBRID, "OMP_TOMBOLO_NODES=arm0,arm1", PAGES], "arm1");
+    check_nodes_of_threads(&machine, &[HYBRID, VM], "arm0");
+    check_nodes_of_threads(&machine, &[HYBRID, "OMP_TOMBOLO_NODES=arm0,arm1", PAGES], "arm1");
     machine.down();
 }

@@ -155,7 +155,7 @@ fn fail_for(problems: &[String]) {
 }
 
 #[test]
-fn every_block_is_checked_or_says_why_not() {
+fn every_block_is_checked_or_exempt() {
     let machine = Machine::new(&MachineFile::host());
     let mut programs = programs();
     let all = blocks();
@@ -191,7 +191,7 @@ fn rust_compiles_in_a_project_outside_the_workspace() {
 }
 
 #[test]
-fn what_pages_say_to_run_runs() {
+fn commands_of_the_pages_run() {
     compile_rust();
     let all = blocks();
     let mut sessions = 0;
@@ -213,7 +213,7 @@ fn what_pages_say_to_run_runs() {
 }
 
 #[test]
-fn links_lead_somewhere() {
+fn links_have_targets() {
     let root = tree();
     let more = ["ARCHITECTURE.md", "CAVEATS.md", "CONTRIBUTING.md"].map(str::to_owned);
     let pages: Vec<String> = pages().into_iter().chain(more).collect();

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn what_belongs_to_another_program_is_left_to_it() {
+    fn arguments_of_other_programs_are_not_checked() {
         let help = "Usage: tombolo run [OPTIONS] <IMAGE> [ARGS]...\n  -n, --count <N>\n      --label\n";
         let own = |script| {
             let words = &words(script)[0];

@@ -8,7 +8,7 @@ fn write(folder: &std::path::Path) -> std::io::Result<()> {
     for target in tombolo_fuzz::TARGETS {
         let folder = folder.join(target.name);
         std::fs::create_dir_all(&folder)?;
-        let inputs = (target.seeds)().into_iter().chain(tombolo_fuzz::kept(target));
+        let inputs = (target.seeds)().into_iter().chain(tombolo_fuzz::corpus_inputs(target));
         for (number, input) in inputs.enumerate() {
             std::fs::write(folder.join(format!("seed-{number}")), input)?;
         }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tombolo_platform_bare::pci::{self, Configuration, DeviceMemory, Messages, Places};
+use tombolo_platform_bare::pci::{self, BarAddresses, ConfigSpace, DeviceMemory, MsiConfig};
 use tombolo_platform_bare::{elf, fdt};
 
 use crate::read::Choices;
@@ -28,7 +28,7 @@ pub(super) fn program(input: &[u8]) {
         }
         Err(error) => assert!(!error.to_string().is_empty()),
     }
-    let _ = elf::note(input);
+    let _ = elf::version_in_notes(input);
 }
 
 pub(super) fn program_seeds() -> Vec<Vec<u8>> {
@@ -86,7 +86,7 @@ struct Bus {
     masks: HashMap<u16, u32>,
 }
 
-impl Configuration for Bus {
+impl ConfigSpace for Bus {
     fn read(&self, slot: u8, offset: u16) -> u32 {
         if slot == 1 { self.words.get(&offset).copied().unwrap_or(0) } else { u32::MAX }
     }
@@ -108,7 +108,8 @@ impl DeviceMemory for Entries {
     }
 }
 
-const PLACES: Places = Places { registers: 0x1020_0000, interrupts: 0x1000_0000, window: 0x80_0000_0000 };
+const PLACES: BarAddresses =
+    BarAddresses { registers: 0x1020_0000, interrupts: 0x1000_0000, window: 0x80_0000_0000 };
 
 /// Size of the address space for windows, in bytes.
 const SPACE_BYTES: u64 = 256 << 30;
@@ -122,7 +123,7 @@ pub(super) fn pci_bus(input: &[u8]) {
         bus.masks.insert(offset, (both >> 32) as u32);
     }
     let mut entries = Entries(0);
-    let messages = Messages { address: 0x802_0040, first: 80 };
+    let messages = MsiConfig { address: 0x802_0040, first: 80 };
     match pci::set_up(&mut bus, &mut entries, PLACES, SPACE_BYTES, messages) {
         Ok(devices) => {
             let mut vectors = 0;

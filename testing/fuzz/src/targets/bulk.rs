@@ -13,7 +13,7 @@ const COUNT: u32 = 5;
 pub(super) fn session(input: &[u8]) {
     let mut choices = Choices::new(input);
     let mut session = Session::new(true, TERMS);
-    session.sent(&session.first());
+    session.record_sent(&session.first_message());
     let mut tables: Vec<(PoolIndex, Table)> = Vec::new();
     let mut out = Vec::new();
     while !choices.is_empty() {
@@ -39,25 +39,28 @@ pub(super) fn session(input: &[u8]) {
         assert_eq!(short, alone, "a piece is the same by either way");
         let answer = match heard {
             SessionEvent::Offered(offer) if session.is_over_full() || offer.layout.count() > COUNT => {
-                Message::Vetoed(offer.place, tombolo_bulk::wire::Veto::TooManyPools)
+                Message::Vetoed(offer.pool_index, tombolo_bulk::wire::Veto::TooManyPools)
             }
             SessionEvent::Offered(offer) => {
-                tables.push((offer.place, Table::assigned(offer.layout)));
-                Message::Assigned(offer.place)
+                tables.push((offer.pool_index, Table::assigned(offer.layout)));
+                Message::Assigned(offer.pool_index)
             }
-            SessionEvent::Unassign(place) => {
-                let at = tables.iter().position(|(known, _)| *known == place).expect("a pool of the session");
+            SessionEvent::Unassign(pool_index) => {
+                let at =
+                    tables.iter().position(|(known, _)| *known == pool_index).expect("a pool of the session");
                 if tables[at].1.unassign(UPSTREAM).is_ok() {
                     tables.swap_remove(at);
-                    Message::Unassigned(place)
+                    Message::Unassigned(pool_index)
                 } else {
-                    Message::Kept(place)
+                    Message::Kept(pool_index)
                 }
             }
             SessionEvent::Transfer(transfer) => {
-                for Segment { place, buffer, .. } in transfer.segments() {
-                    let table =
-                        tables.iter_mut().find(|(known, _)| *known == place).expect("a pool of the session");
+                for Segment { pool_index, buffer, .. } in transfer.segments() {
+                    let table = tables
+                        .iter_mut()
+                        .find(|(known, _)| *known == pool_index)
+                        .expect("a pool of the session");
                     if table.1.receive(transfer.verb, buffer, UPSTREAM).is_err() {
                         return;
                     }
@@ -68,8 +71,8 @@ pub(super) fn session(input: &[u8]) {
                 continue;
             }
             SessionEvent::Content(content) => {
-                assert!(session.is_copied(content.place), "content of a pool that both sides map");
-                let table = tables.iter().find(|(known, _)| *known == content.place);
+                assert!(session.is_copied(content.pool_index), "content of a pool that both sides map");
+                let table = tables.iter().find(|(known, _)| *known == content.pool_index);
                 let layout = table.expect("a pool of the session").1.layout();
                 assert!(content.buffer < layout.count());
                 assert!(layout.holds(content.offset_bytes, content.bytes.len() as u64));
@@ -79,7 +82,7 @@ pub(super) fn session(input: &[u8]) {
             _ => continue,
         };
         session.prepare(&answer, &mut out).expect("an answer to what was heard");
-        session.sent(&answer);
+        session.record_sent(&answer);
     }
 }
 
@@ -89,10 +92,10 @@ pub(super) fn session_seeds() -> Vec<Vec<u8>> {
 
 /// Builds the messages of a peer whose pool has this capability. With capability 0 content is copied.
 fn seed_with(capability: u64) -> Vec<u8> {
-    let place = PoolIndex::new(false, 0).expect("a place");
+    let pool_index = PoolIndex::new(false, 0).expect("a place");
     let layout = Layout::new(4096, COUNT).expect("a layout");
     let pool = PoolId { domain: 1, number: 1 };
-    let offer = Offer { place, pool, layout, capability, offset_bytes: 0, may_forward: true };
+    let offer = Offer { pool_index, pool, layout, capability, offset_bytes: 0, may_forward: true };
     let mut other = Session::new(false, TERMS);
     let mut seed = Vec::new();
     let mut bytes = Vec::new();
@@ -101,27 +104,29 @@ fn seed_with(capability: u64) -> Vec<u8> {
         seed.extend_from_slice(bytes);
     };
     // The other side receives the answers that it expects.
-    let exchanges =
-        [(Message::Terms(TERMS), Message::Terms(TERMS)), (Message::Assign(offer), Message::Assigned(place))];
+    let exchanges = [
+        (Message::Terms(TERMS), Message::Terms(TERMS)),
+        (Message::Assign(offer), Message::Assigned(pool_index)),
+    ];
     for (message, answer) in exchanges {
         message.encode(other.next_number(), &mut bytes);
-        other.sent(&message);
+        other.record_sent(&message);
         add(&mut seed, &bytes);
         answer.encode(other.last_received().wrapping_add(1), &mut bytes);
         other.receive(&bytes).expect("an answer");
     }
     for (verb, buffer) in [(Verb::Move, 0), (Verb::Share, 1), (Verb::Share, 1), (Verb::Move, 2)] {
-        let segment = Segment { place, buffer, offset_bytes: 8, length_bytes: 100 };
+        let segment = Segment { pool_index, buffer, offset_bytes: 8, length_bytes: 100 };
         if let Ok(content) = other.prepare_content(segment, &mut bytes) {
             content.fill(buffer as u8);
-            other.transferred();
+            other.record_transfer_sent();
             add(&mut seed, &bytes);
         }
         other.prepare_transfer(verb, &[segment], b"metadata", &mut bytes).expect("a transfer");
-        other.transferred();
+        other.record_transfer_sent();
         add(&mut seed, &bytes);
     }
-    Message::Unassign(place).encode(other.next_number(), &mut bytes);
+    Message::Unassign(pool_index).encode(other.next_number(), &mut bytes);
     add(&mut seed, &bytes);
     seed
 }

@@ -1,7 +1,7 @@
 //! Messages of a peer on a device channel.
 
 use tombolo_virtqueue::{
-    Brought, Configuration, Device, Features, Message, Operation, Request, Requester, Server, Status,
+    BufferArrival, Configuration, Device, Features, Message, Operation, Request, Requester, Server, Status,
 };
 
 use crate::read::Choices;
@@ -27,14 +27,15 @@ pub(super) fn queue(input: &[u8]) {
             assert!(Message::decode(&bytes).is_ok());
         }
         let content = choices.byte();
-        let brought = if content == 0 { Brought::Empty } else { Brought::Content(u64::from(content) * 64) };
+        let arrival =
+            if content == 0 { BufferArrival::Empty } else { BufferArrival::Content(u64::from(content) * 64) };
         let piece = choices.piece();
         let Ok(message) = Message::decode(piece) else { continue };
         assert_eq!(message.encode(), piece, "what is decoded is what would be encoded");
-        if let Ok(done) = requester.answered(message, brought) {
+        if let Ok(done) = requester.handle_answer(message, arrival) {
             back.push(done.context);
         }
-        if let Ok((request, allowed)) = server.asked(message, brought, BUFFER_BYTES) {
+        if let Ok((request, allowed)) = server.handle_request(message, arrival, BUFFER_BYTES) {
             let in_device = request.offset_bytes.checked_add(request.length_bytes);
             let is_data = matches!(request.operation, Operation::Read | Operation::Write | Operation::Zero);
             assert!(allowed.is_err() || !is_data || in_device.is_some_and(|end| end <= 1 << 20));
@@ -43,9 +44,9 @@ pub(super) fn queue(input: &[u8]) {
                 server.answer(&request, Status::Done).expect_err("it was answered");
             }
         }
-        assert!(server.open() <= 4 && requester.under_way() <= 8);
+        assert!(server.unanswered() <= 4 && requester.in_flight() <= 8);
     }
-    back.extend(requester.lost());
+    back.extend(requester.reset());
     back.sort_unstable();
     assert_eq!(back, (0..made).collect::<Vec<_>>(), "each request comes back once");
 }

@@ -49,18 +49,18 @@ impl Memory for Buffer {
         self.length
     }
 
-    fn each_source(&self, offset: usize, length: usize, mut take: impl FnMut(&[u8])) {
+    fn for_each_source(&self, offset: usize, length: usize, mut take: impl FnMut(&[u8])) {
         assert!(offset + length <= self.length, "{length} bytes at {offset} of {}", self.length);
         take(&self.bytes.borrow()[self.start + offset..][..length]);
     }
 
-    fn each_target(&mut self, offset: usize, length: usize, mut give: impl FnMut(&mut [u8])) {
+    fn for_each_target(&mut self, offset: usize, length: usize, mut give: impl FnMut(&mut [u8])) {
         let there = self.length.saturating_sub(offset).min(length);
         assert_eq!(there, length, "bytes at {offset} of {}", self.length);
         give(&mut self.bytes.borrow_mut()[self.start + offset..][..length]);
     }
 
-    fn in_one_piece(&self) -> Option<(usize, usize)> {
+    fn as_contiguous(&self) -> Option<(usize, usize)> {
         Some((1 << 20, self.length))
     }
 
@@ -85,7 +85,7 @@ struct Wire {
     events: VecDeque<Event<usize>>,
     incoming: HashMap<LinkId, VecDeque<Vec<u8>>>,
     /// Messages sent on each link, newest first, and the number of those not received yet.
-    said: HashMap<LinkId, (VecDeque<Vec<u8>>, usize)>,
+    sent: HashMap<LinkId, (VecDeque<Vec<u8>>, usize)>,
     open: Vec<LinkId>,
     chunks: Chunks,
 }
@@ -105,7 +105,7 @@ impl Net for Ends {
         self.0.borrow_mut().events.push_back(Event::NotConnected { to });
     }
 
-    fn forgo(&mut self, _: Address) -> bool {
+    fn cancel_connect(&mut self, _: Address) -> bool {
         // Every connection attempt is answered at once.
         false
     }
@@ -127,7 +127,7 @@ impl Net for Ends {
         false
     }
 
-    fn lament(&mut self, _: Address) {}
+    fn warn_unreachable(&mut self, _: Address) {}
 
     fn hot(&self) -> usize {
         self.0.borrow().open.len()
@@ -158,15 +158,15 @@ impl Net for Ends {
             return Err(LinkEnd::Closed);
         }
         assert!(length_bytes <= 16384, "{length_bytes} bytes are more than a link carries");
-        let (said, waiting) = wire.said.entry(link).or_default();
-        if *waiting == ROOM {
+        let (sent, unreceived) = wire.sent.entry(link).or_default();
+        if *unreceived == ROOM {
             return Ok(false);
         }
         let mut bytes = vec![0xa5; length_bytes];
         write(&mut Draft::of_bytes(&mut bytes), &mut wire.chunks);
-        said.push_front(bytes);
-        said.truncate(REMEMBERED.into());
-        *waiting += 1;
+        sent.push_front(bytes);
+        sent.truncate(REMEMBERED.into());
+        *unreceived += 1;
         Ok(true)
     }
 
@@ -209,25 +209,25 @@ impl Net for Ends {
 
     fn withdraw(&mut self, _: u64) {}
 
-    fn reach(&mut self, link: LinkId, key: u64, capability: u64, length_bytes: u64, _: bool) {
+    fn map_direct(&mut self, link: LinkId, key: u64, capability: u64, length_bytes: u64, _: bool) {
         let view = usize::try_from(length_bytes).ok();
-        self.0.borrow_mut().events.push_back(Event::Reached { link, key, capability, view });
+        self.0.borrow_mut().events.push_back(Event::DirectMapped { link, key, capability, view });
     }
 
-    fn is_there(_: &usize) -> bool {
+    fn is_view_valid(_: &usize) -> bool {
         true
     }
 
-    fn write_there(view: &usize, offset_bytes: usize, source: &[u8]) -> bool {
+    fn write_view(view: &usize, offset_bytes: usize, source: &[u8]) -> bool {
         offset_bytes.checked_add(source.len()).is_some_and(|end| end <= *view)
     }
 
-    fn read_chunk(view: &usize, offset_bytes: usize, target: &mut [u8]) -> bool {
+    fn read_view(view: &usize, offset_bytes: usize, target: &mut [u8]) -> bool {
         target.fill(0xc3);
         offset_bytes.checked_add(target.len()).is_some_and(|end| end <= *view)
     }
 
-    fn park(&mut self, _: &[LinkId]) -> Option<&mut WaitSet> {
+    fn prepare_wait(&mut self, _: &[LinkId]) -> Option<&mut WaitSet> {
         None
     }
 }
@@ -238,21 +238,21 @@ fn hello(peer: u64) -> Vec<u8> {
 
 /// Operations in flight, by context.
 #[derive(Default)]
-struct Begun {
+struct OpenOperations {
     last: usize,
     open: HashSet<usize>,
     /// Operations that complete more than once.
     multi: HashSet<usize>,
 }
 
-impl Begun {
+impl OpenOperations {
     fn next(&mut self) -> usize {
         self.last += 1;
         self.open.insert(self.last);
         self.last
     }
 
-    fn ends(&mut self, context: usize) {
+    fn complete(&mut self, context: usize) {
         // Context 0 reports a peer's write with data.
         if context != 0 && !self.multi.contains(&context) {
             assert!(self.open.remove(&context), "operation {context} ended twice");
@@ -267,7 +267,7 @@ pub(super) fn endpoint(input: &[u8]) {
     let wire = Rc::new(RefCell::new(Wire {
         events: (0..PEERS).map(accepted).collect(),
         incoming: (0..PEERS).map(incoming).collect(),
-        said: HashMap::new(),
+        sent: HashMap::new(),
         open: Vec::new(),
         chunks: Chunks(vec![0; usize::from(CHUNKS) * CHUNK_BYTES as usize]),
     }));
@@ -277,26 +277,26 @@ pub(super) fn endpoint(input: &[u8]) {
     }
     let access = Access { read: true, write: true };
     engine.register(KEY, Region { memory: Buffer::new(REGION_BYTES), base: BASE, access });
-    engine.look_aside();
+    engine.process_events();
     engine.progress();
     assert_eq!(engine.load().0, usize::from(PEERS), "peers that said hello");
 
-    let mut begun = Begun::default();
+    let mut operations = OpenOperations::default();
     let mut choices = Choices::new(input);
     while !choices.is_empty() {
         match choices.below(8) {
-            0 => listen(&mut choices, &wire),
-            1 => say(&mut choices, &wire, false),
-            2 | 3 => say(&mut choices, &wire, true),
-            _ => use_endpoint(&mut choices, &mut engine, &mut begun),
+            0 => receive_all(&mut choices, &wire),
+            1 => send_as_peer(&mut choices, &wire, false),
+            2 | 3 => send_as_peer(&mut choices, &wire, true),
+            _ => use_endpoint(&mut choices, &mut engine, &mut operations),
         }
-        engine.look_aside();
+        engine.process_events();
         engine.progress();
         while let Some(completion) = engine.next_sent() {
-            begun.ends(completion.context);
+            operations.complete(completion.context);
         }
         while let Some(completion) = engine.next_received() {
-            begun.ends(completion.context);
+            operations.complete(completion.context);
         }
     }
 }
@@ -306,15 +306,15 @@ fn link(choices: &mut Choices<'_>) -> LinkId {
 }
 
 /// Lets a peer receive all waiting messages.
-fn listen(choices: &mut Choices<'_>, wire: &RefCell<Wire>) {
-    if let Some((_, waiting)) = wire.borrow_mut().said.get_mut(&link(choices)) {
-        *waiting = 0;
+fn receive_all(choices: &mut Choices<'_>, wire: &RefCell<Wire>) {
+    if let Some((_, unreceived)) = wire.borrow_mut().sent.get_mut(&link(choices)) {
+        *unreceived = 0;
     }
 }
 
 /// Sends a piece of the input as a message of a peer. In an answer one word is copied from an earlier message
 /// of the endpoint, so that it can name the endpoint's operations.
-fn say(choices: &mut Choices<'_>, wire: &RefCell<Wire>, answer: bool) {
+fn send_as_peer(choices: &mut Choices<'_>, wire: &RefCell<Wire>, answer: bool) {
     let link = link(choices);
     let mut chosen = |limit: u8| if answer { choices.below(limit) } else { 0 };
     let (to, back, from) = (chosen(5), chosen(REMEMBERED), chosen(5));
@@ -323,8 +323,8 @@ fn say(choices: &mut Choices<'_>, wire: &RefCell<Wire>, answer: bool) {
     let word = |at: u8| 8 * usize::from(at)..8 * usize::from(at) + 8;
     if answer
         && let Some(target) = bytes.get_mut(word(to))
-        && let Some((said, _)) = wire.said.get(&link)
-        && let Some(source) = said.get(usize::from(back)).and_then(|said| said.get(word(from)))
+        && let Some((sent, _)) = wire.sent.get(&link)
+        && let Some(source) = sent.get(usize::from(back)).and_then(|sent| sent.get(word(from)))
     {
         target.copy_from_slice(source);
     }
@@ -332,14 +332,18 @@ fn say(choices: &mut Choices<'_>, wire: &RefCell<Wire>, answer: bool) {
 }
 
 /// Performs an operation of the program.
-fn use_endpoint(choices: &mut Choices<'_>, engine: &mut Engine<Ends, Buffer>, begun: &mut Begun) {
+fn use_endpoint(
+    choices: &mut Choices<'_>,
+    engine: &mut Engine<Ends, Buffer>,
+    operations: &mut OpenOperations,
+) {
     const LENGTHS: [usize; 4] = [3, 2000, 9000, 70_000];
     let what = choices.below(7);
     let to = u64::from(choices.below(PEERS));
     let memory = Buffer::new(LENGTHS[usize::from(choices.below(4))]);
     let options = choices.byte();
     let option = |bit: u8| options >> bit & 1 == 1;
-    let (tagged, context) = (option(0), begun.next());
+    let (tagged, context) = (option(0), operations.next());
     let result = match what {
         0 | 1 => engine.receive(Receive {
             from: if option(1) { NO_ADDRESS } else { to },
@@ -347,7 +351,7 @@ fn use_endpoint(choices: &mut Choices<'_>, engine: &mut Engine<Ends, Buffer>, be
             memory,
             context,
             report: true,
-            multi: !tagged && option(2) && begun.multi.insert(context),
+            multi: !tagged && option(2) && operations.multi.insert(context),
             claimed: tagged && option(3),
         }),
         2 => engine.send(Send {
@@ -391,7 +395,7 @@ fn use_endpoint(choices: &mut Choices<'_>, engine: &mut Engine<Ends, Buffer>, be
         }),
     };
     if result.is_err() {
-        begun.ends(context);
+        operations.complete(context);
     }
 }
 

@@ -14,7 +14,7 @@ use tombolo_machine::{Machine, Node};
 use tombolo_trace::file::{self as trace_file, Chunk};
 use tombolo_trace::page::{self, Page};
 use tombolo_trace::{Event, EventKind, Shape, layout, perfetto, snapshot};
-use tombolo_transport::wrap::capture::{About, Reader, Writer};
+use tombolo_transport::wrap::capture::{CaptureHeader, Reader, Writer};
 
 pub(super) fn machine_file(input: &[u8]) {
     let Ok(text) = std::str::from_utf8(input) else { return };
@@ -70,7 +70,7 @@ pub(super) fn elf(input: &[u8]) {
         Ok(_) => assert!(elf_format::is_elf(input)),
         Err(error) => assert!(!error.to_string().is_empty()),
     }
-    if let Ok(linked) = elf_format::linked(input) {
+    if let Ok(linked) = elf_format::read_dynamic_links(input) {
         assert!(linked.needed.iter().chain(&linked.run_path).all(|text| text.len() <= input.len()));
     }
 }
@@ -154,8 +154,8 @@ pub(super) fn wire_seeds() -> Vec<Vec<u8>> {
 
 pub(super) fn trace(input: &[u8]) {
     let (recording, error) = trace_file::salvage(input);
-    assert!(recording.events() <= input.len(), "more events than bytes");
-    let _ = recording.missed();
+    assert!(recording.event_count() <= input.len(), "more events than bytes");
+    let _ = recording.missed_count();
     if let Some(error) = error {
         assert!(error.offset <= input.len() as u64, "{error}");
     }
@@ -163,7 +163,7 @@ pub(super) fn trace(input: &[u8]) {
     let mut export = perfetto::Export::new(&recording, &timeline);
     let _ = export.tracks();
     let mut pieces = 0;
-    while export.next_piece().is_some() {
+    while export.next_chunk().is_some() {
         pieces += 1;
         assert!(pieces <= input.len(), "an export without end");
     }
@@ -195,14 +195,14 @@ pub(super) fn trace_page(input: &[u8]) {
     let length_bytes = head.shape.length_bytes();
     assert!(head.rows_used <= head.shape.rows && head.text_used_bytes <= head.shape.text_bytes);
     for lane in 0..=head.lanes.len() {
-        let unread = head.unread(lane, 0);
-        let (offset, count) = head.piece(lane, unread.first, unread.count, 4096);
+        let readable = head.readable(lane, 0);
+        let (offset, count) = head.contiguous(lane, readable.first, readable.count, 4096);
         assert!(count * layout::EVENT_BYTES <= 4096);
         assert!(lane == head.lanes.len() || offset + count * layout::EVENT_BYTES <= length_bytes);
-        let _ = head.first_whole(lane);
+        let _ = head.first_complete(lane);
     }
-    let (events, senseless) = snapshot::events(rest);
-    assert_eq!(events.len() + senseless as usize, rest.len() / layout::EVENT_BYTES);
+    let (events, invalid_events) = snapshot::events(rest);
+    assert_eq!(events.len() + invalid_events as usize, rest.len() / layout::EVENT_BYTES);
     assert!(snapshot::rows(rest).len() <= rest.len() / layout::ROW_BYTES);
     assert!(snapshot::texts(rest).len() <= rest.len());
     // Opens the page as the domain itself does.
@@ -215,7 +215,7 @@ pub(super) fn trace_page(input: &[u8]) {
 pub(super) fn trace_page_seeds() -> Vec<Vec<u8>> {
     let shape = Shape { lanes: 2, lane_events: 16, rows: 2, text_bytes: 64 };
     let memory = SharedMemory::zeroed(shape.length_bytes());
-    page::format(&memory, &shape);
+    page::init_page(&memory, &shape);
     let Ok(page) = Page::open(memory.clone()) else { return Vec::new() };
     let mut used_bytes = 0;
     let _ = page.write_text(&mut used_bytes, "fuzz");
@@ -276,7 +276,7 @@ pub(super) fn capture(input: &[u8]) {
 }
 
 pub(super) fn capture_seeds() -> Vec<Vec<u8>> {
-    let about = About {
+    let about = CaptureHeader {
         transport: TransportKind::Shm,
         side: None,
         channel: 1,

@@ -26,8 +26,8 @@ pub(super) fn member(input: &[u8]) {
         let what = choices.byte();
         let peer = MemberId(u64::from(what % 5));
         match what / 32 {
-            0 => member.died(peer),
-            1 => member.connected(MemberId(u64::from(what % 7))),
+            0 => member.peer_died(peer),
+            1 => member.peer_connected(MemberId(u64::from(what % 7))),
             2 => {
                 let _ = member.broadcast(choices.piece());
             }
@@ -41,7 +41,7 @@ pub(super) fn member(input: &[u8]) {
                     assert_eq!(bytes, piece, "what is decoded is what would be encoded");
                 }
                 if member.receive(peer, piece).is_err() {
-                    member.died(peer);
+                    member.peer_died(peer);
                 }
             }
         }
@@ -53,7 +53,7 @@ pub(super) fn member(input: &[u8]) {
             }
         }
         let usage = member.usage();
-        assert!(usage.buffers <= 2 && usage.kept_chunks < 600, "{usage:?}");
+        assert!(usage.buffers <= 2 && usage.retained_chunks < 600, "{usage:?}");
     }
 }
 
@@ -68,7 +68,7 @@ pub(super) fn member_seeds() -> Vec<Vec<u8>> {
     let view = View::of((0..MEMBERS).map(MemberId));
     let streams = (0..MEMBERS - 1).map(|source| (MemberId(source), Progress { have: 3, taken: 2 })).collect();
     let messages = [
-        Message::Sync(Sync { view, fresh: false, streams }),
+        Message::Sync(Sync { view, is_joining: false, streams }),
         Message::Chunk { source: MemberId(0), seq: 1, stable: 0, chunk: chunk(0, 1) },
         Message::Chunk { source: MemberId(0), seq: 4, stable: 3, chunk: chunk(2, 9) },
         Message::Flags { received: 1, taken: vec![(MemberId(3), 1)] },

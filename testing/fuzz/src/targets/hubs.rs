@@ -3,7 +3,7 @@
 use tombolo_hub::{
     Answer, BatchBuf, Client, Description, Fault, Hubs, Kind, Limits, Operation, Outcome, Request, Taken,
 };
-use tombolo_hubs::plan::{Application, Plan, Topology, from_word, to_word};
+use tombolo_hubs::plan::{Application, Plan, Topology, from_argument, to_argument};
 
 use crate::read::Choices;
 
@@ -14,7 +14,7 @@ pub(super) fn hubs(input: &[u8]) {
     for kind in Kind::ALL {
         hubs.add(Description::new(kind.name(), kind)).expect("it is a good description");
     }
-    (1..=3).for_each(|client| hubs.joined(Client(client), client));
+    (1..=3).for_each(|client| hubs.add_client(Client(client), client));
     let mut now = 0;
     while !choices.is_empty() {
         let what = choices.byte();
@@ -27,16 +27,16 @@ pub(super) fn hubs(input: &[u8]) {
         request.encode(&mut again);
         assert_eq!(again, piece, "what is decoded is what would be encoded");
         if hubs.request(&|| now, client, &request).is_err() || what > 250 {
-            hubs.ended(now, client);
-            hubs.joined(client, 0);
+            hubs.remove_client(now, client);
+            hubs.add_client(client, 0);
         }
-        for (what, count) in hubs.held() {
+        for (what, count) in hubs.resource_counts() {
             assert!(count <= 24, "{count} {what}");
         }
         drop(hubs.take_outputs());
     }
-    (1..=3).for_each(|client| hubs.ended(now, Client(client)));
-    assert!(hubs.held().iter().all(|(_, count)| *count == 0), "{:?}", hubs.held());
+    (1..=3).for_each(|client| hubs.remove_client(now, Client(client)));
+    assert!(hubs.resource_counts().iter().all(|(_, count)| *count == 0), "{:?}", hubs.resource_counts());
 }
 
 pub(super) fn hubs_seeds() -> Vec<Vec<u8>> {
@@ -61,7 +61,7 @@ pub(super) fn hubs_seeds() -> Vec<Vec<u8>> {
         (1, request(2, 1, false, Operation::Close)),
         (0, request(4, 0, false, Operation::Status)),
         (0, request(5, 1, false, Operation::PutMany { values })),
-        (1, request(3, 1, false, Operation::GetMany { most: 2 })),
+        (1, request(3, 1, false, Operation::GetMany { max_values: 2 })),
     ];
     let mut all = Vec::new();
     for (client, message) in messages {
@@ -107,7 +107,7 @@ pub(super) fn files(input: &[u8]) {
     let topology = Topology::parse(topology);
     if let Ok(application) = Application::parse(application) {
         for hub in &application.hubs {
-            assert_eq!(from_word(&to_word(hub)).as_ref(), Some(hub));
+            assert_eq!(from_argument(&to_argument(hub)).as_ref(), Some(hub));
         }
         if let Ok(topology) = topology {
             let placed = Plan::new(&application, &topology, &["host".to_owned(), "arm0".to_owned()]);

@@ -46,7 +46,7 @@ pub(super) fn streams(input: &[u8]) {
         let length = side.pending(1).len();
         assert!(length <= WINDOW_BYTES as usize);
         if takes {
-            side.delivered(1, length);
+            side.consume_pending(1, length);
         }
     }
 }
@@ -141,7 +141,7 @@ pub(super) fn allocator(input: &[u8]) {
                     1 => choices.word() % END,
                     _ => choices.word(),
                 };
-                if let Ok(range) = allocator.lend(wanted) {
+                if let Ok(range) = allocator.allocate(wanted) {
                     assert!(range.length_bytes >= wanted && range.offset_bytes >= START);
                     assert!(range.offset_bytes + range.length_bytes <= END);
                     let apart = |other: &WindowRange| {
@@ -154,19 +154,19 @@ pub(super) fn allocator(input: &[u8]) {
             }
             2 if !lent.is_empty() => {
                 let range = lent.swap_remove(usize::from(choices.byte()) % lent.len());
-                assert!(allocator.take_back(range));
-                assert!(!allocator.take_back(range), "twice");
+                assert!(allocator.free(range));
+                assert!(!allocator.free(range), "twice");
             }
             _ => {
                 let range = WindowRange { offset_bytes: choices.word(), length_bytes: choices.word() };
-                assert_eq!(allocator.take_back(range), lent.contains(&range));
+                assert_eq!(allocator.free(range), lent.contains(&range));
                 lent.retain(|other| *other != range);
             }
         }
-        assert_eq!(allocator.lent_bytes(), lent.iter().map(|range| range.length_bytes).sum::<u64>());
+        assert_eq!(allocator.allocated_bytes(), lent.iter().map(|range| range.length_bytes).sum::<u64>());
     }
-    lent.into_iter().for_each(|range| assert!(allocator.take_back(range)));
-    assert!(allocator.lend(END - START).is_ok(), "all came back and grew together");
+    lent.into_iter().for_each(|range| assert!(allocator.free(range)));
+    assert!(allocator.allocate(END - START).is_ok(), "all came back and grew together");
 }
 
 pub(super) fn allocator_seeds() -> Vec<Vec<u8>> {

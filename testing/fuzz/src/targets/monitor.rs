@@ -71,7 +71,7 @@ pub(super) fn run(input: &[u8]) {
             _ => match choices.below(3) {
                 0 => core.node_lost(NodeId(1), "fuzzed"),
                 1 => core.console_output(NodeId(1), choices.piece()),
-                _ => core.console_waits(NodeId(1), usize::from(choices.byte())),
+                _ => core.set_pending_console_input(NodeId(1), usize::from(choices.byte())),
             },
         }
         effects += core.take_effects().len();

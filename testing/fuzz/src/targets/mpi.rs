@@ -17,16 +17,16 @@ pub(super) fn pmi(input: &[u8]) {
         rest = after;
         while let Some(event) = server.next_event() {
             match event {
-                Event::Broken(MemberId(member), _) => broken[member] += 1,
+                Event::Violation(MemberId(member), _) => broken[member] += 1,
                 Event::Spawn(member, commands) => {
                     assert!(!commands.is_empty(), "nothing to start");
-                    server.spawned(member, Ok(()));
+                    server.reply_to_spawn(member, Ok(()));
                 }
-                Event::Say(_, bytes) => assert!(bytes.ends_with(b"\n") && bytes.len() < 4096),
+                Event::Send(_, bytes) => assert!(bytes.ends_with(b"\n") && bytes.len() < 4096),
                 event @ (Event::Publish { .. } | Event::Unpublish { .. } | Event::Lookup { .. }) => {
-                    server.answer(&event, Ok("port".into()));
+                    server.reply(&event, Ok("port".into()));
                 }
-                Event::Began(_) | Event::Abort(..) => {}
+                Event::Initialized(_) | Event::Abort(..) => {}
             }
         }
     }

@@ -6,15 +6,15 @@ use tombolo::Isa;
 use tombolo_omp_image::input::{Object, Owner, Section};
 use tombolo_omp_image::plan::{Demand, Plan};
 use tombolo_omp_image::script::{Input, script};
-use tombolo_omp_image::symbols::{Symbols, address_in_file, agreement, section_in_file};
+use tombolo_omp_image::symbols::{Symbols, address_file_range, compare_symbols, section_file_range};
 use tombolo_omp_image::types;
 
 /// Reads the input as an object and as a linked program, and uses it as both builds of a two-target program.
 pub(super) fn object(input: &[u8]) {
     if let Ok(object) = Object::read(input, "a.o", Owner::Program) {
         let demand = Demand {
-            places: object.sections.iter().map(Section::wanted).collect(),
-            loose_bytes: object.loose_bytes,
+            sections: object.sections.iter().map(Section::slot_request).collect(),
+            unnamed_bytes: object.unnamed_bytes,
             unwinding_bytes: object.unwinding_bytes,
             linker_bytes: object.linker_bytes,
         };
@@ -26,11 +26,11 @@ pub(super) fn object(input: &[u8]) {
         }
     }
     if let Ok(symbols) = Symbols::read(Isa::X86_64, input, &HashMap::new()) {
-        let (agreement, refused) = agreement(&[symbols.clone(), symbols]);
+        let (agreement, refused) = compare_symbols(&[symbols.clone(), symbols]);
         assert!(agreement.common == agreement.equal && refused.is_empty());
     }
     for range in
-        [section_in_file(input, ".text"), address_in_file(input, 0x100_0000, 32)].into_iter().flatten()
+        [section_file_range(input, ".text"), address_file_range(input, 0x100_0000, 32)].into_iter().flatten()
     {
         assert!(input.get(range).is_some());
     }

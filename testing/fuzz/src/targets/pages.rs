@@ -32,7 +32,7 @@ pub(super) fn rank(input: &[u8]) {
                 let page = u32::from(choices.below(8));
                 assert_eq!(node.fault(&mut memory, now_ns, page, access).is_err(), page >= PAGES);
             }
-            1 => node.died(&mut memory, now_ns, Rank(choices.below(4))).expect("no message"),
+            1 => node.handle_death(&mut memory, now_ns, Rank(choices.below(4))).expect("no message"),
             2 => drop(node.tick(&mut memory, now_ns)),
             from => {
                 let piece = choices.piece();
@@ -82,7 +82,7 @@ pub(super) fn released(input: &[u8]) {
                 let page = u32::from(choices.below(8));
                 assert_eq!(node.fault(&mut memory, 0, page, access).is_err(), page >= PAGES);
             }
-            1 => node.died(&mut memory, 0, Rank(choices.below(4))).expect("no message"),
+            1 => node.handle_death(&mut memory, 0, Rank(choices.below(4))).expect("no message"),
             2 => {
                 let number = node.release(&mut memory);
                 assert!(node.is_released(number) || node.dead().count() < 2);

@@ -54,7 +54,7 @@ pub(super) fn ring(input: &[u8]) {
                 }
             },
             3 => {
-                producer.note_credit(choices.word() as u32);
+                producer.record_credit(choices.word() as u32);
             }
             4 => {
                 let words = memory.slots.words().len();

@@ -34,14 +34,18 @@ pub(super) fn tasks(input: &[u8]) {
         if heard.is_err() || what > 250 {
             scheduler.worker_ended(now, worker, "it broke the protocol");
         }
-        for (what, count) in scheduler.held() {
+        for (what, count) in scheduler.resource_counts() {
             assert!(count <= 8, "{count} {what}");
         }
         ended += ends(&mut scheduler);
     }
     (0..3).for_each(|worker| scheduler.worker_ended(now, WorkerId(worker), "it died"));
     ended += ends(&mut scheduler);
-    assert!(scheduler.held().iter().all(|(_, count)| *count == 0), "{:?}", scheduler.held());
+    assert!(
+        scheduler.resource_counts().iter().all(|(_, count)| *count == 0),
+        "{:?}",
+        scheduler.resource_counts()
+    );
     assert_eq!(started, ended, "every task of the program ends once");
 }
 
@@ -49,7 +53,7 @@ pub(super) fn tasks(input: &[u8]) {
 fn ends(scheduler: &mut Scheduler) -> usize {
     let outputs = scheduler.take_outputs().into_iter();
     outputs
-        .filter(|output| matches!(output, Output::Ended { origin: tombolo_task::Origin::Here, .. }))
+        .filter(|output| matches!(output, Output::Ended { origin: tombolo_task::Origin::Local, .. }))
         .count()
 }
 

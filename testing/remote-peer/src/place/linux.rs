@@ -7,8 +7,8 @@ use tombolo_remote_peer::Awaited;
 use tombolo_transport::Transport;
 use tombolo_transport::contract::Announced;
 
-use crate::station::Station;
-use crate::{Outcome, PATIENCE};
+use crate::station::PeerStation;
+use crate::{Outcome, TIMEOUT};
 
 fn of(awaited: Awaited) -> Interest {
     match awaited {
@@ -24,7 +24,7 @@ pub(crate) fn readable(end: &mut Channel) -> bool {
 
 pub(crate) fn announce(end: &mut Channel, awaited: Awaited) {
     if end.announce_sleep(of(awaited)) == Announced::NeedsBarrier {
-        barrier::everywhere();
+        barrier::global();
     }
 }
 
@@ -32,8 +32,8 @@ pub(crate) fn may_sleep(end: &mut Channel, awaited: Awaited) -> bool {
     Transport::may_sleep(end, of(awaited))
 }
 
-pub(crate) fn awake(end: &mut Channel, rung: bool) {
-    end.woken(rung);
+pub(crate) fn finish_sleep(end: &mut Channel, rung: bool) {
+    end.finish_sleep(rung);
 }
 
 pub(crate) fn close(end: &mut Channel) {
@@ -41,7 +41,7 @@ pub(crate) fn close(end: &mut Channel) {
 }
 
 /// Sleeps until an order arrives or a sleeping end is rung.
-pub(crate) fn sleep(_domain: &Domain, stations: &mut [Station]) -> Outcome<()> {
+pub(crate) fn sleep(_domain: &Domain, stations: &mut [PeerStation]) -> Outcome<()> {
     stations.iter_mut().for_each(|station| announce(&mut station.control, Awaited::Message));
     let mut rung = Vec::new();
     if stations.iter_mut().all(|station| may_sleep(&mut station.control, Awaited::Message)) {
@@ -54,18 +54,18 @@ pub(crate) fn sleep(_domain: &Domain, stations: &mut [Station]) -> Outcome<()> {
                 owners.resize(sources.len(), (number, true));
             }
         }
-        let ready = poll(&sources, Some(Deadline::after(PATIENCE)))?;
+        let ready = poll(&sources, Some(Deadline::after(TIMEOUT)))?;
         rung =
             owners.into_iter().zip(ready).filter(|(_, ready)| ready.any()).map(|(owner, _)| owner).collect();
     }
     for (number, station) in stations.iter_mut().enumerate() {
-        station.control.woken(rung.contains(&(number, false)));
+        station.control.finish_sleep(rung.contains(&(number, false)));
         station.rung = rung.contains(&(number, true));
     }
     Ok(())
 }
 
 pub(crate) fn idle(_domain: &Domain) -> Result<(), Error> {
-    std::thread::sleep(PATIENCE);
+    std::thread::sleep(TIMEOUT);
     Ok(())
 }

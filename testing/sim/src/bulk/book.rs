@@ -41,14 +41,14 @@ struct Pool {
 
 /// State of all pools and the set of dead processes.
 #[derive(Debug, Default)]
-pub struct Book {
+pub struct PoolModel {
     pools: BTreeMap<u64, Pool>,
     dead: BTreeSet<i32>,
     /// Number of buffer transfers that arrived.
     transfers: u64,
 }
 
-impl Book {
+impl PoolModel {
     /// Creates a pool of a process and returns its number, which is never reused.
     pub fn create(&mut self, owner: i32, buffers: u32) -> u64 {
         let number = self.pools.len() as u64;

@@ -2,10 +2,10 @@
 //! reference model.
 //!
 //! The messages about buffers are real, and so are the rings and streams that carry them. The memory of pools
-//! is not simulated: the revocation of a pool is an entry of the [`Book`].
+//! is not simulated: the revocation of a pool is an entry of the [`PoolModel`].
 
 mod book;
 mod pools;
 
-pub use book::Book;
+pub use book::PoolModel;
 pub use pools::{BulkEnd, MIN_SLOTS, Pools};

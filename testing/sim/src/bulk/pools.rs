@@ -31,17 +31,17 @@ impl BulkEnd {
     #[must_use]
     pub fn new(is_accepting: bool) -> Self {
         let mut end = BulkEnd { session: Session::new(is_accepting, TERMS), unsent: VecDeque::new() };
-        let first = end.session.first();
-        end.say(&first);
+        let first = end.session.first_message();
+        end.send_message(&first);
         end
     }
 
     /// Queues a message. Returns `false` if the session does not permit it in its state.
-    fn say(&mut self, message: &Message<'_>) -> bool {
+    fn send_message(&mut self, message: &Message<'_>) -> bool {
         let mut out = Vec::new();
         let sayable = self.session.prepare(message, &mut out).is_ok();
         if sayable {
-            self.session.sent(message);
+            self.session.record_sent(message);
             self.unsent.push_back(out);
         }
         sayable
@@ -84,8 +84,8 @@ struct Pool {
 }
 
 impl Pool {
-    fn on(&self, channel: ChannelId) -> Option<(PoolChannel, PoolIndex)> {
-        self.links.iter().find(|(on, ..)| *on == channel).map(|(_, link, place)| (*link, *place))
+    fn link_on(&self, channel: ChannelId) -> Option<(PoolChannel, PoolIndex)> {
+        self.links.iter().find(|(on, ..)| *on == channel).map(|(_, link, pool_index)| (*link, *pool_index))
     }
 }
 
@@ -107,7 +107,7 @@ pub struct Pools {
 impl Pools {
     /// Updates the tables of pools that were revoked from this process. Must run first in each turn: the
     /// memory of a revoked pool is inaccessible.
-    pub fn note_revoked(&mut self, shared: &Shared, pid: i32) {
+    pub fn apply_revocations(&mut self, shared: &Shared, pid: i32) {
         for pool in &mut self.known {
             if shared.bulk.is_revoked(pool.number, pid) && !pool.table.is_revoked() {
                 pool.table.revoke();
@@ -125,14 +125,14 @@ impl Pools {
             1 | 2 if index < ends.len() => self.assign(shared, pid, &mut ends[index]),
             3 if index < ends.len() => self.unassign(shared, &mut ends[index]),
             4 | 5 => {
-                if let Some(pool) = self.any(shared) {
-                    pool.held.extend(pool.table.take());
+                if let Some(pool) = self.random_pool(shared) {
+                    pool.held.extend(pool.table.allocate());
                 }
             }
             6 => {
                 let buffer = shared.random.below(BUFFERS.into()) as u32;
-                if let Some(pool) = self.any(shared)
-                    && pool.table.put(buffer).is_ok()
+                if let Some(pool) = self.random_pool(shared)
+                    && pool.table.free(buffer).is_ok()
                 {
                     pool.held.retain(|held| *held != buffer);
                 }
@@ -141,7 +141,7 @@ impl Pools {
         }
     }
 
-    fn any(&mut self, shared: &mut Shared) -> Option<&mut Pool> {
+    fn random_pool(&mut self, shared: &mut Shared) -> Option<&mut Pool> {
         let index = shared.random.below(self.known.len() as u64) as usize;
         self.known.get_mut(index)
     }
@@ -158,17 +158,17 @@ impl Pools {
 
     fn assign(&mut self, shared: &mut Shared, pid: i32, (channel, end): &mut (ChannelId, &mut BulkEnd)) {
         let may_forward = shared.random.chance(600);
-        let Some(pool) = self.any(shared) else { return };
-        let Ok(place) = end.session.free_place() else { return };
-        if pool.on(*channel).is_some() || !pool.may_forward {
+        let Some(pool) = self.random_pool(shared) else { return };
+        let Ok(pool_index) = end.session.free_pool_index() else { return };
+        if pool.link_on(*channel).is_some() || !pool.may_forward {
             return;
         }
         let Ok(link) = pool.table.assign(may_forward) else { return };
         let id = PoolId { domain: 0, number: pool.number };
         let layout = pool.table.layout();
-        let offer = Offer { place, pool: id, layout, capability: 1, offset_bytes: 0, may_forward };
-        if end.say(&Message::Assign(offer)) {
-            pool.links.push((*channel, link, place));
+        let offer = Offer { pool_index, pool: id, layout, capability: 1, offset_bytes: 0, may_forward };
+        if end.send_message(&Message::Assign(offer)) {
+            pool.links.push((*channel, link, pool_index));
             shared.bulk.offered(pool.number, *channel, pid);
         } else {
             shared.audit.fail(format!("{channel}: a pool at a free place cannot be assigned"));
@@ -176,11 +176,11 @@ impl Pools {
     }
 
     fn unassign(&mut self, shared: &mut Shared, (channel, end): &mut (ChannelId, &mut BulkEnd)) {
-        let Some(pool) = self.any(shared) else { return };
-        let Some((link, place)) = pool.on(*channel) else { return };
-        if pool.table.leave(link).is_ok() && !end.say(&Message::Unassign(place)) {
+        let Some(pool) = self.random_pool(shared) else { return };
+        let Some((link, pool_index)) = pool.link_on(*channel) else { return };
+        if pool.table.start_unassign(link).is_ok() && !end.send_message(&Message::Unassign(pool_index)) {
             // The other side has not accepted the pool yet.
-            pool.table.stay(link);
+            pool.table.cancel_unassign(link);
         }
     }
 
@@ -188,7 +188,7 @@ impl Pools {
     fn use_any(&mut self, shared: &mut Shared, pid: i32) {
         let buffer = shared.random.below(BUFFERS.into()) as u32;
         let writes = shared.random.chance(500);
-        let Some(pool) = self.any(shared) else { return };
+        let Some(pool) = self.random_pool(shared) else { return };
         let reads = !writes && pool.borrowed.iter().any(|(borrowed, _)| *borrowed == buffer);
         if !reads && !pool.held.contains(&buffer) {
             return;
@@ -207,11 +207,11 @@ impl Pools {
         let verb = *shared.random.pick(&Verb::ALL)?;
         let (mut segments, mut pieces) = (Vec::new(), Vec::new());
         let mut here: Vec<&mut Pool> =
-            self.known.iter_mut().filter(|pool| pool.on(channel).is_some()).collect();
+            self.known.iter_mut().filter(|pool| pool.link_on(channel).is_some()).collect();
         for _ in 0..shared.random.between(1, 3) {
             let index = shared.random.below(here.len() as u64) as usize;
             let Some(pool) = here.get_mut(index) else { break };
-            let Some((link, place)) = pool.on(channel) else { continue };
+            let Some((link, pool_index)) = pool.link_on(channel) else { continue };
             // Sometimes a buffer that the program does not hold, which the table must refuse.
             let drawn = shared.random.below(u64::from(BUFFERS) + 1) as u32;
             let mine: Vec<u32> = match verb {
@@ -226,7 +226,7 @@ impl Pools {
                 continue;
             }
             if !pool.table.is_revoked() && pool.table.begin(verb, buffer, link).is_ok() {
-                segments.push(Segment { place, buffer, offset_bytes: 64, length_bytes: 64 });
+                segments.push(Segment { pool_index, buffer, offset_bytes: 64, length_bytes: 64 });
                 pieces.push((pool.number, buffer, link));
             }
         }
@@ -258,7 +258,7 @@ impl Pools {
         end: &mut BulkEnd,
         transfer: &Transfer,
     ) {
-        end.session.transferred();
+        end.session.record_transfer_sent();
         for (number, buffer, link) in &transfer.pieces {
             let Some(pool) = self.known.iter_mut().find(|pool| pool.number == *number) else { continue };
             pool.table.commit(transfer.verb, *buffer, *link);
@@ -276,7 +276,7 @@ impl Pools {
     }
 
     /// Handles a received message.
-    pub fn hear(
+    pub fn handle_message(
         &mut self,
         shared: &mut Shared,
         pid: i32,
@@ -284,8 +284,8 @@ impl Pools {
         end: &mut BulkEnd,
         bytes: &[u8],
     ) {
-        let heard = end.session.receive(bytes);
-        match heard {
+        let event = end.session.receive(bytes);
+        match event {
             Err(error) => {
                 let what = format!("{channel}: a session says what another refuses: {error}");
                 shared.audit.fail(what);
@@ -295,22 +295,26 @@ impl Pools {
             }
             Ok(SessionEvent::Terms { .. } | SessionEvent::Assigned(_)) => {}
             Ok(SessionEvent::Offered(offer)) => self.offered(shared, pid, channel, end, &offer),
-            Ok(SessionEvent::Vetoed(place, _) | SessionEvent::Unassigned(place)) => {
-                self.off(shared, channel, place);
+            Ok(SessionEvent::Vetoed(pool_index, _) | SessionEvent::Unassigned(pool_index)) => {
+                self.off(shared, channel, pool_index);
             }
-            Ok(SessionEvent::Kept(place)) => {
-                if let Some((at, link)) = self.at(channel, place) {
-                    self.known[at].table.stay(link);
+            Ok(SessionEvent::Kept(pool_index)) => {
+                if let Some((at, link)) = self.at(channel, pool_index) {
+                    self.known[at].table.cancel_unassign(link);
                 }
             }
-            Ok(SessionEvent::Unassign(place)) => {
-                let Some((at, link)) = self.at(channel, place) else {
-                    return shared.audit.fail(format!("{channel}: no pool is at {place:?}"));
+            Ok(SessionEvent::Unassign(pool_index)) => {
+                let Some((at, link)) = self.at(channel, pool_index) else {
+                    return shared.audit.fail(format!("{channel}: no pool is at {pool_index:?}"));
                 };
                 let is_free = self.known[at].table.may_unassign(link).is_ok();
-                end.say(&if is_free { Message::Unassigned(place) } else { Message::Kept(place) });
+                end.send_message(&if is_free {
+                    Message::Unassigned(pool_index)
+                } else {
+                    Message::Kept(pool_index)
+                });
                 if is_free {
-                    self.off(shared, channel, place);
+                    self.off(shared, channel, pool_index);
                 }
             }
             Ok(SessionEvent::Content(_)) => {
@@ -318,8 +322,10 @@ impl Pools {
             }
             Ok(SessionEvent::Transfer(transfer)) => {
                 for segment in transfer.segments() {
-                    let Some((at, link)) = self.at(channel, segment.place) else {
-                        return shared.audit.fail(format!("{channel}: no pool is at {:?}", segment.place));
+                    let Some((at, link)) = self.at(channel, segment.pool_index) else {
+                        return shared
+                            .audit
+                            .fail(format!("{channel}: no pool is at {:?}", segment.pool_index));
                     };
                     self.receive(shared, pid, (channel, side), (at, link), transfer.verb, segment.buffer);
                 }
@@ -327,10 +333,10 @@ impl Pools {
         }
     }
 
-    fn at(&self, channel: ChannelId, place: PoolIndex) -> Option<(usize, PoolChannel)> {
+    fn at(&self, channel: ChannelId, pool_index: PoolIndex) -> Option<(usize, PoolChannel)> {
         self.known.iter().enumerate().find_map(|(index, pool)| {
-            let (link, at) = pool.on(channel)?;
-            (at == place).then_some((index, link))
+            let (link, at) = pool.link_on(channel)?;
+            (at == pool_index).then_some((index, link))
         })
     }
 
@@ -384,24 +390,24 @@ impl Pools {
             None
         };
         let answer = match veto {
-            Some(veto) => Message::Vetoed(offer.place, veto),
+            Some(veto) => Message::Vetoed(offer.pool_index, veto),
             None => {
                 let table = Table::assigned(offer.layout);
-                let links = vec![(channel, UPSTREAM, offer.place)];
+                let links = vec![(channel, UPSTREAM, offer.pool_index)];
                 let (may_forward, held, borrowed) = (offer.may_forward, Vec::new(), Vec::new());
                 self.known.push(Pool { number, table, may_forward, links, held, borrowed });
-                Message::Assigned(offer.place)
+                Message::Assigned(offer.pool_index)
             }
         };
-        if !end.say(&answer) {
+        if !end.send_message(&answer) {
             shared.audit.fail(format!("{channel}: an offer cannot be answered"));
         }
     }
 
     /// Removes a pool from a channel after an orderly unassignment or a veto.
-    fn off(&mut self, shared: &mut Shared, channel: ChannelId, place: PoolIndex) {
-        let Some((at, link)) = self.at(channel, place) else {
-            return shared.audit.fail(format!("{channel}: no pool is at {place:?}"));
+    fn off(&mut self, shared: &mut Shared, channel: ChannelId, pool_index: PoolIndex) {
+        let Some((at, link)) = self.at(channel, pool_index) else {
+            return shared.audit.fail(format!("{channel}: no pool is at {pool_index:?}"));
         };
         let pool = &mut self.known[at];
         if let Err(error) = pool.table.unassign(link) {
@@ -419,34 +425,34 @@ impl Pools {
 
     /// Handles the end of a channel and reclaims the buffers beyond it. `dead` if the program at the other
     /// end died.
-    pub fn lose(&mut self, shared: &mut Shared, pid: i32, channel: ChannelId, dead: bool) {
+    pub fn on_channel_end(&mut self, shared: &mut Shared, pid: i32, channel: ChannelId, dead: bool) {
         for pool in &mut self.known {
-            let Some((link, _)) = pool.on(channel) else { continue };
+            let Some((link, _)) = pool.link_on(channel) else { continue };
             pool.links.retain(|(on, ..)| *on != channel);
             let beyond: Vec<u32> =
-                (0..BUFFERS).filter(|buffer| pool.table.is_beyond(*buffer, link)).collect();
-            let must_revoke = pool.table.lose(link, dead);
+                (0..BUFFERS).filter(|buffer| pool.table.is_remote_over(*buffer, link)).collect();
+            let must_revoke = pool.table.mark_lost(link, dead);
             if must_revoke {
                 shared.bulk.revoke_beyond(pool.number, channel);
                 pool.table.reclaim(link);
             }
             if link != UPSTREAM {
                 shared.bulk.lost(pool.number, channel);
-                for buffer in beyond.into_iter().filter(|buffer| pool.table.is_here(*buffer)) {
+                for buffer in beyond.into_iter().filter(|buffer| pool.table.is_local(*buffer)) {
                     shared.bulk.reclaimed(&mut shared.audit, pool.number, buffer, pid);
                 }
             }
-            pool.forget(shared, pid, channel);
+            pool.drop_borrowed(shared, pid, channel);
         }
     }
 }
 
 impl Pool {
     /// Drops the read rights received over a closed channel, where no release is expected any more.
-    fn forget(&mut self, shared: &mut Shared, pid: i32, channel: ChannelId) {
+    fn drop_borrowed(&mut self, shared: &mut Shared, pid: i32, channel: ChannelId) {
         let Pool { number, table, borrowed, .. } = self;
         borrowed.retain(|(buffer, from)| {
-            let forgotten = *from == channel && table.forget(*buffer).is_ok();
+            let forgotten = *from == channel && table.drop_borrowed(*buffer).is_ok();
             if forgotten {
                 shared.bulk.forgot(*number, *buffer, pid);
             }

@@ -11,12 +11,12 @@ pub(super) type Value = u64;
 pub(super) type HubLife = (usize, u32, u32);
 
 /// Operation of a task: numbers of the task and of the operation.
-pub(super) type Deed = (u64, u32);
+pub(super) type OperationId = (u64, u32);
 
 /// A request without a final answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Open {
-    pub(super) deed: Deed,
+    pub(super) operation_id: OperationId,
     pub(super) hub: HubLife,
     pub(super) priority: u8,
     pub(super) gets: bool,
@@ -27,11 +27,11 @@ pub(super) struct Open {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Book {
+pub(super) struct OperationModel {
     pub(super) open: BTreeMap<(u64, u32), Open>,
     /// Priorities of requests in flight to a node.
     arriving: BTreeMap<(u64, u32), u8>,
-    done: BTreeSet<Deed>,
+    done: BTreeSet<OperationId>,
     /// Accepted values of each hub, in order.
     pub(super) accepted: BTreeMap<HubLife, Vec<Value>>,
     pub(super) delivered: BTreeSet<Value>,
@@ -44,10 +44,15 @@ pub(super) struct Book {
     pub(super) held: BTreeMap<(HubLife, u64), u64>,
 }
 
-impl Book {
+impl OperationModel {
     /// Records and checks an answer to a request. `lifted` is set if any task inherits a priority at the
     /// node.
-    pub(super) fn hear(&mut self, key: (u64, u32), outcome: &Outcome, lifted: bool) -> Result<(), String> {
+    pub(super) fn check_answer(
+        &mut self,
+        key: (u64, u32),
+        outcome: &Outcome,
+        lifted: bool,
+    ) -> Result<(), String> {
         if !outcome.is_final() {
             return Ok(());
         }
@@ -60,8 +65,8 @@ impl Book {
             }
             _ => return Ok(()),
         };
-        if !self.done.insert(open.deed) {
-            return Err(format!("operation {:?} was done twice", open.deed));
+        if !self.done.insert(open.operation_id) {
+            return Err(format!("operation {:?} was done twice", open.operation_id));
         }
         self.check_priority(&open, lifted)?;
         match taken {
@@ -90,10 +95,10 @@ impl Book {
     }
 
     /// Compares the values taken out of a hub with the expected ones, in any order.
-    pub(super) fn check_left(&self, hub: HubLife, taken: &[Value]) -> Result<(), String> {
+    pub(super) fn check_no_value_left(&self, hub: HubLife, taken: &[Value]) -> Result<(), String> {
         let known = |value: &&Value| !self.unknown.contains(value);
         let taken: BTreeSet<Value> = taken.iter().filter(known).copied().collect();
-        let left: BTreeSet<Value> = self.left(hub).into_iter().collect();
+        let left: BTreeSet<Value> = self.remaining_values(hub).into_iter().collect();
         if taken == left { Ok(()) } else { Err(format!("{taken:?} are in {hub:?}, and should be {left:?}")) }
     }
 
@@ -149,7 +154,7 @@ impl Book {
     }
 
     /// Lists the values that a hub must contain, in order.
-    pub(super) fn left(&self, hub: HubLife) -> Vec<Value> {
+    pub(super) fn remaining_values(&self, hub: HubLife) -> Vec<Value> {
         let accepted = self.accepted.get(&hub).into_iter().flatten();
         accepted.filter(|value| !self.delivered.contains(value)).copied().collect()
     }

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tombolo_base::Random;
 use tombolo_hub::{
-    Answer, BatchBuf, Client, Description, Fault, Hubs, Key, Kind, Limits, Operation, Order, Outcome, Output,
-    Request, Select, Taken,
+    Answer, BatchBuf, Client, Description, Fault, Hubs, Kind, Limits, Operation, Outcome, Output, Request,
+    RequestKey, Select, SelectCommand, Taken,
 };
 
-use super::book::{Book, HubLife, Open};
+use super::book::{HubLife, Open, OperationModel};
 
 const NODES: usize = 2;
 const TASKS: usize = 4;
@@ -61,12 +61,12 @@ struct Task {
     from_node: [Line; NODES],
 }
 
-struct Town {
+struct HubSimulation {
     random: Random,
     now: u64,
     nodes: [Node; NODES],
     tasks: Vec<Task>,
-    book: Book,
+    book: OperationModel,
     values: u64,
     ids: u64,
     messages: u64,
@@ -81,12 +81,12 @@ struct Town {
 pub fn simulate(seed: u64) -> Result<u64, String> {
     let nodes = std::array::from_fn(|_| Node { hubs: hubs(), life: 0 });
     let random = Random::new(seed ^ 0x6875_6273);
-    let mut town = Town {
+    let mut town = HubSimulation {
         random,
         now: 0,
         nodes,
         tasks: Vec::new(),
-        book: Book::default(),
+        book: OperationModel::default(),
         values: 0,
         ids: 0,
         messages: 0,
@@ -102,7 +102,7 @@ pub fn simulate(seed: u64) -> Result<u64, String> {
     for _ in 0..QUIET_STEPS {
         town.step(false)?;
     }
-    town.check_rest()?;
+    town.check_completion()?;
     town.end()?;
     Ok(town.messages)
 }
@@ -117,11 +117,11 @@ fn hubs() -> Hubs {
     hubs
 }
 
-impl Town {
+impl HubSimulation {
     fn new_task(&mut self) -> Task {
         self.ids += 1;
         for node in &mut self.nodes {
-            node.hubs.joined(Client(self.ids), self.ids);
+            node.hubs.add_client(Client(self.ids), self.ids);
         }
         Task {
             id: self.ids,
@@ -139,15 +139,15 @@ impl Town {
         let (task, node) = (self.random.index(TASKS), self.random.index(NODES));
         match self.random.below(100) {
             0..40 => self.take(task, node)?,
-            40..80 => self.hear(task, node)?,
+            40..80 => self.deliver_message(task, node)?,
             80..95 if faulty => self.begin(task),
             80..95 => {}
             95 if faulty && self.random.chance(300) => self.kill(task)?,
-            96 if faulty && self.random.chance(60) => self.lose(node),
-            97 if faulty => self.steal(task, node),
+            96 if faulty && self.random.chance(60) => self.restart_node(node),
+            97 if faulty => self.release_stolen_token(task, node),
             _ => {
                 self.nodes[node].hubs.tick(self.now);
-                self.spread(node)?;
+                self.queue_outputs(node)?;
             }
         }
         Ok(())
@@ -163,7 +163,7 @@ impl Town {
         if held > 0 && self.random.chance(500) {
             let (node, life, hub, token) = self.tasks[index].holds.swap_remove(self.random.index(held));
             if self.nodes[node].life == life {
-                self.ask(index, node, hub, false, &Operation::GiveBack { token }, None);
+                self.send_request(index, node, hub, false, &Operation::GiveBack { token }, None);
             }
             return;
         }
@@ -172,7 +172,7 @@ impl Town {
             return;
         }
         let (node, hub) = (self.random.index(NODES), self.random.below(HUBS.len() as u64) as u32);
-        let number = self.ask_something(index, node, hub, false);
+        let number = self.send_operation(index, node, hub, false);
         self.tasks[index].waiting = Waiting::One(node, number);
     }
 
@@ -182,7 +182,7 @@ impl Town {
         for node in 0..NODES {
             for hub in 0..HUBS.len() as u32 {
                 if self.random.chance(300) {
-                    arms.push((node, self.ask_something(index, node, hub, true)));
+                    arms.push((node, self.send_operation(index, node, hub, true)));
                     places.push((node as u64, hub));
                 }
             }
@@ -193,23 +193,23 @@ impl Town {
     }
 
     /// Sends a put or a get, as the hub allows. Returns the request's number.
-    fn ask_something(&mut self, index: usize, node: usize, hub: u32, tentative: bool) -> u32 {
+    fn send_operation(&mut self, index: usize, node: usize, hub: u32, tentative: bool) -> u32 {
         let (kind, _) = HUBS[hub as usize];
         if hub == BATCHES && !tentative && self.random.chance(600) {
-            return self.ask_many(index, node);
+            return self.send_batch(index, node);
         }
         if kind.has_holders() || self.random.chance(500) {
-            return self.ask(index, node, hub, tentative, &Operation::Get, None);
+            return self.send_request(index, node, hub, tentative, &Operation::Get, None);
         }
         self.values += 1;
         let bytes = self.values.to_le_bytes();
         let value = kind.has_values().then_some((self.values, 1));
         let bytes: &[u8] = if kind.has_values() { &bytes } else { &[] };
-        self.ask(index, node, hub, tentative, &Operation::Put { value: bytes }, value)
+        self.send_request(index, node, hub, tentative, &Operation::Put { value: bytes }, value)
     }
 
     /// Sends a put or a get of several values. Returns the request's number.
-    fn ask_many(&mut self, index: usize, node: usize) -> u32 {
+    fn send_batch(&mut self, index: usize, node: usize) -> u32 {
         let count = 1 + self.random.below(4);
         let mut batch = BatchBuf::new();
         if self.random.chance(500) {
@@ -217,13 +217,13 @@ impl Town {
         }
         let (operation, values) = match batch.batch() {
             Some(values) => (Operation::PutMany { values }, Some((self.values + 1, count))),
-            None => (Operation::GetMany { most: count as u32 }, None),
+            None => (Operation::GetMany { max_values: count as u32 }, None),
         };
         self.values += count;
-        self.ask(index, node, BATCHES, false, &operation, values)
+        self.send_request(index, node, BATCHES, false, &operation, values)
     }
 
-    fn ask(
+    fn send_request(
         &mut self,
         index: usize,
         node: usize,
@@ -241,9 +241,9 @@ impl Town {
         let life = self.nodes[node].life;
         let gets = matches!(operation, Operation::Get | Operation::GetMany { .. });
         if gets || matches!(operation, Operation::Put { .. } | Operation::PutMany { .. }) {
-            let deed = (task.id, task.operations);
+            let operation_id = (task.id, task.operations);
             let port = HUBS[hub as usize].0 == Kind::Port;
-            let open = Open { deed, hub: (node, life, hub), priority, gets, tentative, port, values };
+            let open = Open { operation_id, hub: (node, life, hub), priority, gets, tentative, port, values };
             task.send(node, &request);
             // Its priority counts once the request arrives at the node.
             self.book.open.insert((task.id, number), Open { priority: 0, ..open });
@@ -255,13 +255,13 @@ impl Town {
     }
 
     /// Makes a task return a token that another task holds, which must fail.
-    fn steal(&mut self, index: usize, node: usize) {
+    fn release_stolen_token(&mut self, index: usize, node: usize) {
         let id = self.tasks[index].id;
         let held = self.book.held.iter().find(|((hub, _), holder)| hub.0 == node && **holder != id);
         if let Some((((_, _, hub), token), _)) = held {
             let (hub, token) = (*hub, *token);
             self.tasks[index].next_number += 1;
-            let number = self.tasks[index].next_number + STOLEN;
+            let number = self.tasks[index].next_number + FIRST_STOLEN_NUMBER;
             let operation = Operation::GiveBack { token };
             let request = Request { number, hub, priority: 0, tentative: false, timeout_us: 0, operation };
             self.tasks[index].send(node, &request);
@@ -277,7 +277,7 @@ impl Town {
             let request = Request::decode(&message).map_err(|violation| violation.to_string())?;
             self.book.arrived(id, request.number);
             if let Operation::GiveBack { token } = request.operation
-                && request.number < STOLEN
+                && request.number < FIRST_STOLEN_NUMBER
             {
                 let life = self.nodes[node].life;
                 self.book.held.remove(&((node, life, request.hub), token));
@@ -285,19 +285,19 @@ impl Town {
             let asked = self.nodes[node].hubs.request(&|| self.now, Client(id), &request);
             asked.map_err(|violation| violation.to_string())?;
         }
-        self.spread(node)
+        self.queue_outputs(node)
     }
 
     /// Queues the outputs of a node for its tasks.
-    fn spread(&mut self, node: usize) -> Result<(), String> {
+    fn queue_outputs(&mut self, node: usize) -> Result<(), String> {
         let hubs = &mut self.nodes[node].hubs;
         let lifts = self.tasks.iter().any(|task| hubs.inherited(Client(task.id)).unwrap_or(0) > 0);
         let lifted = std::mem::replace(&mut self.lifted[node], lifts) || lifts;
         for output in hubs.take_outputs() {
             let (client, answer) = match output {
-                Output::Answer(Key { client, number }, outcome) => {
-                    self.book.hear((client.0, number), &outcome, lifted)?;
-                    if number > STOLEN && outcome != Outcome::Failed(Fault::NotHeld) {
+                Output::Answer(RequestKey { client, number }, outcome) => {
+                    self.book.check_answer((client.0, number), &outcome, lifted)?;
+                    if number > FIRST_STOLEN_NUMBER && outcome != Outcome::Failed(Fault::NotHeld) {
                         return Err("a task gave back what another holds".into());
                     }
                     (client, Answer::Outcome(number, outcome))
@@ -330,7 +330,7 @@ impl Town {
     }
 
     /// Delivers the next message of a node to a task.
-    fn hear(&mut self, index: usize, node: usize) -> Result<(), String> {
+    fn deliver_message(&mut self, index: usize, node: usize) -> Result<(), String> {
         let Some(message) = self.tasks[index].from_node[node].pop_front() else { return Ok(()) };
         self.messages += 1;
         let life = self.nodes[node].life;
@@ -349,7 +349,7 @@ impl Town {
                 task.holds.push((node, life, hub.2, *token));
             }
         }
-        task.heard(node, number, outcome);
+        task.on_outcome(node, number, outcome);
         Ok(())
     }
 
@@ -360,17 +360,17 @@ impl Town {
         self.book.ended(dead.id);
         for node in &mut self.nodes {
             // Its messages in flight are lost with it; those already delivered count.
-            node.hubs.ended(self.now, Client(dead.id));
+            node.hubs.remove_client(self.now, Client(dead.id));
         }
-        (0..NODES).try_for_each(|node| self.spread(node))
+        (0..NODES).try_for_each(|node| self.queue_outputs(node))
     }
 
     /// Restarts a node with empty hubs.
-    fn lose(&mut self, node: usize) {
+    fn restart_node(&mut self, node: usize) {
         self.book.lost(node, self.nodes[node].life);
         self.nodes[node] = Node { hubs: hubs(), life: self.nodes[node].life + 1 };
         for task in &mut self.tasks {
-            self.nodes[node].hubs.joined(Client(task.id), task.id);
+            self.nodes[node].hubs.add_client(Client(task.id), task.id);
             task.to_node[node].clear();
             task.from_node[node].clear();
             task.from_node[node].push_back(None);
@@ -378,23 +378,23 @@ impl Town {
     }
 
     /// Checks that all requests complete after the last fault.
-    fn check_rest(&mut self) -> Result<(), String> {
+    fn check_completion(&mut self) -> Result<(), String> {
         for node in 0..NODES {
             self.now += 1_000_000_000;
             self.nodes[node].hubs.tick(self.now);
-            self.spread(node)?;
+            self.queue_outputs(node)?;
         }
         for _ in 0..QUIET_STEPS {
             self.now += 1000;
             let (task, node) = (self.random.index(TASKS), self.random.index(NODES));
             self.take(task, node)?;
-            self.hear(task, node)?;
+            self.deliver_message(task, node)?;
         }
         if let Some(task) = self.tasks.iter().find(|task| !matches!(task.waiting, Waiting::Nothing)) {
             return Err(format!("task {} waits for ever", task.id));
         }
         for node in &self.nodes {
-            let held: BTreeMap<_, _> = node.hubs.held().into_iter().collect();
+            let held: BTreeMap<_, _> = node.hubs.resource_counts().into_iter().collect();
             for what in ["waiting requests", "offers", "set aside", "deadlines"] {
                 if held[what] > 0 {
                     return Err(format!("{} {what} are left when no task waits", held[what]));
@@ -408,15 +408,15 @@ impl Town {
     fn end(&mut self) -> Result<(), String> {
         let reader = Client(u64::MAX);
         for node in 0..NODES {
-            self.nodes[node].hubs.joined(reader, 0);
+            self.nodes[node].hubs.add_client(reader, 0);
             for hub in 0..HUBS.len() as u32 {
                 let life = self.nodes[node].life;
                 self.drain(reader, (node, life, hub))?;
             }
             let hubs = &mut self.nodes[node].hubs;
-            self.tasks.iter().for_each(|task| hubs.ended(self.now, Client(task.id)));
-            hubs.ended(self.now, reader);
-            if let Some((what, count)) = hubs.held().into_iter().find(|(_, count)| *count > 0) {
+            self.tasks.iter().for_each(|task| hubs.remove_client(self.now, Client(task.id)));
+            hubs.remove_client(self.now, reader);
+            if let Some((what, count)) = hubs.resource_counts().into_iter().find(|(_, count)| *count > 0) {
                 return Err(format!("{count} {what} are left when all tasks have ended"));
             }
         }
@@ -450,9 +450,9 @@ impl Town {
         let (kind, capacity) = HUBS[hub.2 as usize];
         let held = self.book.held.keys().filter(|(of, _)| *of == hub).count() as u32;
         match kind {
-            Kind::Fifo if hub.2 == BATCHES => self.book.check_left(hub, &values),
-            Kind::Port | Kind::Fifo if values != self.book.left(hub) => {
-                Err(format!("{values:?} are in {hub:?}, and should be {:?}", self.book.left(hub)))
+            Kind::Fifo if hub.2 == BATCHES => self.book.check_no_value_left(hub, &values),
+            Kind::Port | Kind::Fifo if values != self.book.remaining_values(hub) => {
+                Err(format!("{values:?} are in {hub:?}, and should be {:?}", self.book.remaining_values(hub)))
             }
             Kind::Semaphore if units != self.book.units.get(&hub).copied().unwrap_or(0) => {
                 Err(format!("{units} units are in {hub:?}"))
@@ -466,7 +466,7 @@ impl Town {
 }
 
 /// First number of requests that must fail.
-const STOLEN: u32 = 1 << 30;
+const FIRST_STOLEN_NUMBER: u32 = 1 << 30;
 
 impl Task {
     fn send(&mut self, node: usize, request: &Request<'_>) {
@@ -475,17 +475,17 @@ impl Task {
         self.to_node[node].push_back(Some(message));
     }
 
-    fn heard(&mut self, node: usize, number: u32, outcome: Outcome) {
+    fn on_outcome(&mut self, node: usize, number: u32, outcome: Outcome) {
         let mut waiting = std::mem::replace(&mut self.waiting, Waiting::Nothing);
         match &mut waiting {
             Waiting::One(at, awaited) if (*at, *awaited) == (node, number) && outcome.is_final() => return,
             Waiting::Several(select, arms) => {
                 if let Some(arm) = arms.iter().position(|arm| *arm == (node, number)) {
                     let mut orders = Vec::new();
-                    select.heard(arm, outcome, &mut orders);
-                    self.carry_out(arms, &orders);
+                    select.handle_outcome(arm, outcome, &mut orders);
+                    self.execute_commands(arms, &orders);
                 }
-                if select.is_over() {
+                if select.is_finished() {
                     return;
                 }
             }
@@ -503,10 +503,10 @@ impl Task {
             Waiting::Several(select, arms) => {
                 for arm in (0..arms.len()).filter(|arm| arms[*arm].0 == node).collect::<Vec<_>>() {
                     let mut orders = Vec::new();
-                    select.lost(arm, Fault::NoSuchHub, &mut orders);
-                    self.carry_out(arms, &orders);
+                    select.handle_loss(arm, Fault::NoSuchHub, &mut orders);
+                    self.execute_commands(arms, &orders);
                 }
-                if select.is_over() {
+                if select.is_finished() {
                     return;
                 }
             }
@@ -515,12 +515,12 @@ impl Task {
         self.waiting = waiting;
     }
 
-    fn carry_out(&mut self, arms: &[(usize, u32)], orders: &[Order]) {
+    fn execute_commands(&mut self, arms: &[(usize, u32)], orders: &[SelectCommand]) {
         for order in orders {
             let (arm, operation) = match *order {
-                Order::Claim { arm, offer } => (arm, Operation::Claim { offer }),
-                Order::Unclaim { arm, offer } => (arm, Operation::Unclaim { offer }),
-                Order::Withdraw { arm } => (arm, Operation::Withdraw),
+                SelectCommand::Claim { arm, offer } => (arm, Operation::Claim { offer }),
+                SelectCommand::Unclaim { arm, offer } => (arm, Operation::Unclaim { offer }),
+                SelectCommand::Withdraw { arm } => (arm, Operation::Withdraw),
             };
             let (node, number) = arms[arm];
             let request = Request { number, hub: 0, priority: 0, tentative: false, timeout_us: 0, operation };

@@ -8,15 +8,15 @@ use tombolo_capability::{
     Rights, Seal,
 };
 use tombolo_control::{Fault, RegionMap, RegionPlace, Reply, Request};
-use tombolo_monitor_core::root::Client;
+use tombolo_monitor_core::root::ClientId;
 
 use super::{Capability, Expected, Granted, PAGE, Region, RightsModel};
 
 impl RightsModel {
     /// Checks a reply to a client. `number` identifies the mapping, if one was granted.
-    pub fn answered(
+    pub fn check_reply(
         &mut self,
-        (client, request): (Client, u32),
+        (client, request): (ClientId, u32),
         by: DomainId,
         asked: &Request,
         (reply, number): (&Reply, u64),
@@ -118,8 +118,8 @@ impl RightsModel {
 
     pub(super) fn info(&self, id: CapabilityId) -> Option<CapabilityInfo> {
         let record = self.capabilities.get(&id)?;
-        let Capability { region, extent, kind, rights, holder, parent, revoked, on_its_way, .. } = *record;
-        let granter = on_its_way.map(|(granter, _)| granter);
+        let Capability { region, extent, kind, rights, holder, parent, revoked, in_transit, .. } = *record;
+        let granter = in_transit.map(|(granter, _)| granter);
         Some(CapabilityInfo { id, region, extent, rights, holder, parent, revoked, granter, kind })
     }
 
@@ -200,7 +200,7 @@ impl RightsModel {
             parent: None,
             line: BTreeSet::from([info.id]),
             revoked: false,
-            on_its_way: None,
+            in_transit: None,
         };
         self.capabilities.insert(info.id, record);
         let (seal, sealing) = (Seal::Open, None);
@@ -231,9 +231,9 @@ impl RightsModel {
         self.new_id(info.id)?;
         let mut line = from.line.clone();
         line.insert(info.id);
-        let on_its_way = (holder != by || channel.0 != 0).then_some((by, *channel));
+        let in_transit = (holder != by || channel.0 != 0).then_some((by, *channel));
         let (parent, rights) = (Some(*capability), *rights);
-        let record = Capability { extent, rights, holder, parent, line, revoked: false, on_its_way, ..from };
+        let record = Capability { extent, rights, holder, parent, line, revoked: false, in_transit, ..from };
         self.capabilities.insert(info.id, record);
         self.is_info(info.id, info)
     }

@@ -2,9 +2,9 @@
 
 use tombolo_base::DomainId;
 use tombolo_capability::{Backing, CapabilityId, RegionId};
-use tombolo_monitor_core::root::Client;
+use tombolo_monitor_core::root::ClientId;
 
-use super::{Granted, Region, RightsModel, tell};
+use super::{Granted, Region, RightsModel, queue_hang_up};
 use crate::maps::Mapped;
 
 impl RightsModel {
@@ -36,7 +36,7 @@ impl RightsModel {
                     "node {node} is lost, and a process there has something mapped: {mapped:?}"
                 ));
             }
-            self.gone(number);
+            self.remove_mapping(number);
         }
         let lost: Vec<RegionId> =
             self.regions.keys().copied().filter(|region| region.node().0 == node).collect();
@@ -57,17 +57,17 @@ impl RightsModel {
             .collect();
         for number in gone {
             if let Some(granted) = self.granted.get_mut(&number) {
-                tell(&mut self.hang_ups, number, granted);
+                queue_hang_up(&mut self.hang_ups, number, granted);
             }
             self.revocations.iter_mut().for_each(|open| {
                 open.mapped.remove(&number);
             });
-            self.gone(number);
+            self.remove_mapping(number);
         }
     }
 
     /// Removes a disconnected client, which no longer expects replies.
-    pub fn client_gone(&mut self, client: Client) {
+    pub fn client_disconnected(&mut self, client: ClientId) {
         self.expected.retain(|(of, _), _| *of != client);
         for revocation in &mut self.revocations {
             revocation.asked.take_if(|(of, _)| *of == client);
@@ -76,7 +76,7 @@ impl RightsModel {
     }
 
     /// Records the result of a seal by the agent.
-    pub fn sealed(&mut self, region: RegionId, done: bool) {
+    pub fn on_region_sealed(&mut self, region: RegionId, done: bool) {
         if let Some(region) = self.regions.get_mut(&region)
             && let Some(seal) = region.sealing.take()
             && done
@@ -86,7 +86,7 @@ impl RightsModel {
     }
 
     /// Checks that a region is not mapped for writing when its kernel freezes it.
-    pub fn frozen(&mut self, region: RegionId) {
+    pub fn on_region_frozen(&mut self, region: RegionId) {
         let writable = self.maps.of(region).find(|mapped| mapped.writable).copied();
         if let Some(mapped) = writable {
             self.fail(format!("region {region} is frozen while it is mapped for writing: {mapped:?}"));
@@ -94,14 +94,14 @@ impl RightsModel {
     }
 
     /// Records that a range of a node's window is cleared before it is lent.
-    pub fn cleared(&mut self, node: u16, generation: u16, first: u64, length_bytes: u64) {
+    pub fn on_range_cleared(&mut self, node: u16, generation: u16, first: u64, length_bytes: u64) {
         self.cleared = Some((node, first, length_bytes));
-        self.lent(node, generation, first, length_bytes);
+        self.on_range_lent(node, generation, first, length_bytes);
     }
 
     /// Checks that a range of a node's window is neither mapped nor part of a region when it is lent to a
     /// domain.
-    pub fn lent(&mut self, node: u16, generation: u16, first: u64, length_bytes: u64) {
+    pub fn on_range_lent(&mut self, node: u16, generation: u16, first: u64, length_bytes: u64) {
         let end = first + length_bytes;
         if let Some(mapped) = self.maps.in_window(node, generation, first, end).copied() {
             self.fail(format!(
@@ -126,7 +126,7 @@ impl RightsModel {
     }
 
     /// Checks that the memory of a region is unused when its agent is told to free it.
-    pub fn forgotten(&mut self, region: RegionId) {
+    pub fn on_memory_freed(&mut self, region: RegionId) {
         if self.regions.contains_key(&region) {
             self.fail(format!("the memory of region {region} is freed while a domain has a right to it"));
         }
@@ -147,7 +147,7 @@ impl RightsModel {
             self.fail(format!("{mapped:?} is mapped by right of {:?}", self.granted.get(&number)));
         }
         self.counts.mappings += 1;
-        self.is_kept_apart(number, &mapped);
+        self.check_part_isolation(number, &mapped);
         if !self.maps.map(number, mapped) {
             self.fail(format!("mapping {number} is mapped twice"));
         }

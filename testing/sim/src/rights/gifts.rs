@@ -50,7 +50,7 @@ impl RightsModel {
                 parent: Some(asked.capability),
                 line,
                 revoked: false,
-                on_its_way: Some((by, ChannelId(0))),
+                in_transit: Some((by, ChannelId(0))),
                 ..from
             };
             self.capabilities.insert(*id, record);

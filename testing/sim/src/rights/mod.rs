@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use tombolo_base::{ChannelId, DomainId};
 use tombolo_capability::{Backing, CapabilityFault, CapabilityId, Extent, Kind, RegionId, Rights, Seal};
 use tombolo_control::Request;
-use tombolo_monitor_core::root::Client;
+use tombolo_monitor_core::root::ClientId;
 
 use crate::maps::Maps;
 
@@ -52,7 +52,7 @@ struct Capability {
     line: BTreeSet<CapabilityId>,
     revoked: bool,
     /// Granter and channel, until the capability is accepted.
-    on_its_way: Option<(DomainId, ChannelId)>,
+    in_transit: Option<(DomainId, ChannelId)>,
 }
 
 /// A mapping that the root granted and whose removal it has not been told of.
@@ -77,7 +77,7 @@ struct Revocation {
     /// Node of the requester and a serial number; revocations that are ready complete in this order.
     number: (u16, u64),
     /// Client and request that wait for the reply, as long as the client is connected.
-    asked: Option<(Client, u32)>,
+    asked: Option<(ClientId, u32)>,
     capability: CapabilityId,
     marked: BTreeSet<CapabilityId>,
     /// All mappings made under the revoked capabilities.
@@ -168,7 +168,7 @@ pub struct RightsModel {
     gifts: BTreeMap<DomainId, Vec<(String, CapabilityId)>>,
     revocations: Vec<Revocation>,
     revocations_ever: u64,
-    expected: BTreeMap<(Client, u32), Expected>,
+    expected: BTreeMap<(ClientId, u32), Expected>,
     newest_capability: u64,
     regions_ever: BTreeSet<u32>,
     /// Range of a window that was cleared last: node, offset and length in bytes.
@@ -176,23 +176,23 @@ pub struct RightsModel {
     /// Nodes that have a window.
     windowed: BTreeSet<u16>,
     /// Time that a domain has to unmap, in nanoseconds.
-    let_go_ns: u64,
+    unmap_timeout_ns: u64,
     now: u64,
     root_clock: u64,
     jumped_back_ns: u64,
     /// Requests that must be answered now.
-    due: Vec<(Client, u32)>,
+    due: Vec<(ClientId, u32)>,
     /// Hang-ups that must be sent now: node and mapping.
     hang_ups: Vec<(u16, u64)>,
     failure: Option<String>,
 }
 
 impl RightsModel {
-    /// Creates the model of a machine. `windowed` are the nodes with a window, `let_go_ns` is the time to
-    /// unmap.
+    /// Creates the model of a machine. `windowed` are the nodes with a window, `unmap_timeout_ns` is the time
+    /// to unmap.
     #[must_use]
-    pub fn new(windowed: BTreeSet<u16>, let_go_ns: u64) -> Self {
-        RightsModel { windowed, let_go_ns, ..RightsModel::default() }
+    pub fn new(windowed: BTreeSet<u16>, unmap_timeout_ns: u64) -> Self {
+        RightsModel { windowed, unmap_timeout_ns, ..RightsModel::default() }
     }
 
     /// Takes the first failure, if there was one.
@@ -201,7 +201,7 @@ impl RightsModel {
     }
 
     /// Takes the requests that must be answered now.
-    pub fn take_due(&mut self) -> Vec<(Client, u32)> {
+    pub fn take_due_answers(&mut self) -> Vec<(ClientId, u32)> {
         std::mem::take(&mut self.due)
     }
 
@@ -253,9 +253,9 @@ impl RightsModel {
     }
 
     /// Observes a request of a domain. Applies it if its result does not depend on the reply.
-    pub fn asked(
+    pub fn on_request(
         &mut self,
-        (client, request): (Client, u32),
+        (client, request): (ClientId, u32),
         by: DomainId,
         body: &Request,
         lives: impl Fn(DomainId) -> bool,
@@ -268,7 +268,7 @@ impl RightsModel {
             Request::CapabilityGive { capability, holder, channel } => {
                 self.with_right(by, capability, Rights::GRANT).map(|_| ()).map(|()| {
                     let way = (holder != by || channel.0 != 0).then_some((by, channel));
-                    self.pass_on(capability, holder, way);
+                    self.transfer(capability, holder, way);
                     Expected::Done(None)
                 })
             }
@@ -303,7 +303,7 @@ impl RightsModel {
         self.expect(client, request, result.unwrap_or_else(Expected::Refused));
     }
 
-    fn expect(&mut self, client: Client, request: u32, expected: Expected) {
+    fn expect(&mut self, client: ClientId, request: u32, expected: Expected) {
         if request != 0 {
             if !matches!(expected, Expected::Sealed(_)) {
                 self.due.push((client, request));
@@ -312,19 +312,24 @@ impl RightsModel {
         }
     }
 
-    fn pass_on(&mut self, capability: CapabilityId, to: DomainId, on_its_way: Option<(DomainId, ChannelId)>) {
+    fn transfer(
+        &mut self,
+        capability: CapabilityId,
+        to: DomainId,
+        in_transit: Option<(DomainId, ChannelId)>,
+    ) {
         let Some(record) = self.capabilities.get_mut(&capability) else { return };
         let changes = record.holder != to;
-        (record.holder, record.on_its_way) = (to, on_its_way);
+        (record.holder, record.in_transit) = (to, in_transit);
         if changes {
-            self.orphan(capability);
+            self.orphan_mappings(capability);
         }
     }
 
-    fn orphan(&mut self, capability: CapabilityId) {
+    fn orphan_mappings(&mut self, capability: CapabilityId) {
         for (number, granted) in self.granted.iter_mut().filter(|(_, granted)| granted.by == capability) {
             granted.orphan = true;
-            tell(&mut self.hang_ups, *number, granted);
+            queue_hang_up(&mut self.hang_ups, *number, granted);
         }
     }
 
@@ -336,7 +341,7 @@ impl RightsModel {
         whole: bool,
     ) -> Result<(), CapabilityFault> {
         let record = self.usable(by, capability)?;
-        match (granter, record.on_its_way) {
+        match (granter, record.in_transit) {
             (Some(_), None) => return Err(CapabilityFault::TakenUp { capability }),
             (Some(domain), Some((from, _))) if from != domain => {
                 return Err(CapabilityFault::NotFrom { capability, domain });
@@ -348,19 +353,19 @@ impl RightsModel {
             return Err(CapabilityFault::BadExtent { extent: record.extent, available_bytes });
         }
         if let Some(record) = self.capabilities.get_mut(&capability) {
-            record.on_its_way = None;
+            record.in_transit = None;
         }
         Ok(())
     }
 
     fn take_back(&mut self, by: DomainId, capability: CapabilityId) -> Result<(), CapabilityFault> {
         let record = self.capabilities.get(&capability).ok_or(CapabilityFault::Gone { capability })?;
-        match record.on_its_way {
+        match record.in_transit {
             None => Err(CapabilityFault::TakenUp { capability }),
             Some((granter, _)) if granter != by => Err(CapabilityFault::NotYours { capability }),
             Some(_) if record.revoked => Err(CapabilityFault::Revoked { capability }),
             Some(_) => {
-                self.pass_on(capability, by, None);
+                self.transfer(capability, by, None);
                 Ok(())
             }
         }
@@ -368,7 +373,7 @@ impl RightsModel {
 
     fn forget(&mut self, by: DomainId, channel: ChannelId, granter: DomainId) {
         let lost = |record: &Capability| {
-            record.holder == by && !record.revoked && record.on_its_way == Some((granter, channel))
+            record.holder == by && !record.revoked && record.in_transit == Some((granter, channel))
         };
         let lost: Vec<CapabilityId> =
             self.capabilities.iter().filter(|(_, record)| lost(record)).map(|(id, _)| *id).collect();
@@ -381,7 +386,7 @@ impl RightsModel {
         for child in self.capabilities.values_mut().filter(|child| child.parent == Some(capability)) {
             child.parent = record.parent;
         }
-        self.orphan(capability);
+        self.orphan_mappings(capability);
         self.drop_unused_parts();
         self.free_if_unused(record.region);
     }
@@ -434,7 +439,7 @@ impl RightsModel {
 
     /// Counts the objects left in the model, by kind.
     #[must_use]
-    pub fn left(&self) -> [(&'static str, usize); 8] {
+    pub fn remaining_objects(&self) -> [(&'static str, usize); 8] {
         [
             ("regions", self.regions.len()),
             ("capabilities", self.capabilities.len()),
@@ -449,7 +454,7 @@ impl RightsModel {
 }
 
 /// Queues a hang-up for a mapping, unless one was queued before.
-fn tell(hang_ups: &mut Vec<(u16, u64)>, number: u64, granted: &mut Granted) {
+fn queue_hang_up(hang_ups: &mut Vec<(u16, u64)>, number: u64, granted: &mut Granted) {
     if !std::mem::replace(&mut granted.told, true) {
         hang_ups.push((granted.holder.node().0, number));
     }

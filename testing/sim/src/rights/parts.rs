@@ -58,7 +58,7 @@ impl RightsModel {
             line.insert(info.id);
             let (parent, part) = (Some(capability), Some(number));
             let record =
-                Capability { extent, kind, part, holder: by, parent, line, on_its_way: None, ..from.clone() };
+                Capability { extent, kind, part, holder: by, parent, line, in_transit: None, ..from.clone() };
             self.capabilities.insert(info.id, record);
         }
         infos.iter().try_for_each(|info| self.is_info(info.id, info))
@@ -154,7 +154,7 @@ impl RightsModel {
     }
 
     /// Lists a part and its ancestors, the region (`None`) last.
-    fn line_of(&self, part: Option<u64>) -> Vec<Option<u64>> {
+    fn ancestors_of(&self, part: Option<u64>) -> Vec<Option<u64>> {
         let mut line = vec![part];
         while let Some(part) = line.last().copied().flatten() {
             line.push(self.parts.get(&part).and_then(|part| part.of));
@@ -164,15 +164,15 @@ impl RightsModel {
 
     /// Checks that no bytes of a new mapping are mapped as an ancestor or a descendant of its part. Counts
     /// every real mapping, even if the root no longer knows of it.
-    pub(super) fn is_kept_apart(&mut self, number: u64, mapped: &Mapped) {
+    pub(super) fn check_part_isolation(&mut self, number: u64, mapped: &Mapped) {
         let Some(part) = self.granted.get(&number).map(|granted| granted.part) else { return };
-        let line = self.line_of(part);
+        let line = self.ancestors_of(part);
         let other = self.granted.iter().find(|(other, granted)| {
             let theirs = self.maps.mapped_as(**other);
             theirs
                 .is_some_and(|theirs| theirs.region == mapped.region && overlap(theirs.extent, mapped.extent))
                 && granted.part != part
-                && (line.contains(&granted.part) || self.line_of(granted.part).contains(&part))
+                && (line.contains(&granted.part) || self.ancestors_of(granted.part).contains(&part))
         });
         if let Some((other, granted)) = other {
             let what = format!("{mapped:?} is mapped as part {part:?}, and {other} as {granted:?}");

@@ -5,15 +5,18 @@ use std::collections::BTreeSet;
 use tombolo_base::DomainId;
 use tombolo_capability::{CapabilityFault, CapabilityId, MAX_NAMED_HOLDERS};
 use tombolo_control::{Fault, Reply};
-use tombolo_monitor_core::root::Client;
+use tombolo_monitor_core::root::ClientId;
 
-use super::{Capability, Granted, Revocation, RightsModel, SLACK_NS, tell};
+use super::{Capability, Granted, Revocation, RightsModel, SLACK_NS, queue_hang_up};
 
 impl RightsModel {
     /// Finds a holder that `may_be_killed` and that an open revocation waits for. There is none once every
     /// holder has been told and killed.
     #[must_use]
-    pub fn unkilled(&self, may_be_killed: impl Fn(DomainId) -> bool) -> Option<(DomainId, CapabilityId)> {
+    pub fn find_unkilled_holder(
+        &self,
+        may_be_killed: impl Fn(DomainId) -> bool,
+    ) -> Option<(DomainId, CapabilityId)> {
         let held = self.revocations.iter().flat_map(|open| {
             let holders = open.pending.iter().filter_map(|number| self.granted.get(number));
             holders.map(|granted| (granted.holder, open.capability))
@@ -23,7 +26,7 @@ impl RightsModel {
 
     pub(super) fn revoke(
         &mut self,
-        asked: (Client, u32),
+        asked: (ClientId, u32),
         by: DomainId,
         capability: CapabilityId,
         itself: bool,
@@ -45,7 +48,7 @@ impl RightsModel {
             .collect();
         let mapped: BTreeSet<u64> = of.iter().map(|(number, _)| *number).collect();
         for (number, granted) in self.granted.iter_mut().filter(|(number, _)| mapped.contains(number)) {
-            tell(&mut self.hang_ups, *number, granted);
+            queue_hang_up(&mut self.hang_ups, *number, granted);
         }
         self.revocations_ever += 1;
         self.revocations.push(Revocation {
@@ -85,20 +88,20 @@ impl RightsModel {
     }
 
     /// Handles an agent's report that a mapping is gone.
-    pub fn released(&mut self, node: u16, number: u64) {
+    pub fn on_mapping_released(&mut self, node: u16, number: u64) {
         if self.granted.get(&number).is_none_or(|granted| granted.holder.node().0 != node) {
             return;
         }
-        if !self.maps.is_let_go(number) {
+        if !self.maps.is_released(number) {
             let mapped = self.maps.mapped_as(number);
             let what = format!("node {node} says that mapping {number} is let go, and it is not: {mapped:?}");
             self.fail(what);
         }
-        self.gone(number);
+        self.remove_mapping(number);
         self.complete_what_can_be();
     }
 
-    pub(super) fn gone(&mut self, number: u64) {
+    pub(super) fn remove_mapping(&mut self, number: u64) {
         self.maps.forget(number);
         let Some(granted) = self.granted.remove(&number) else { return };
         for revocation in &mut self.revocations {
@@ -108,7 +111,11 @@ impl RightsModel {
         self.free_if_unused(granted.region);
     }
 
-    pub(super) fn revocation_answered(&mut self, asked: (Client, u32), reply: &Reply) -> Result<(), String> {
+    pub(super) fn revocation_answered(
+        &mut self,
+        asked: (ClientId, u32),
+        reply: &Reply,
+    ) -> Result<(), String> {
         let index = self.revocations.iter().position(|open| open.asked == Some(asked));
         let Some(index) = index else { return Err("an unsolicited answer".to_owned()) };
         let open = &mut self.revocations[index];
@@ -130,7 +137,7 @@ impl RightsModel {
                     Err(format!("{} are gone", open.removed))
                 } else if !killed.iter().all(|domain| open.holders.contains(domain)) {
                     Err(format!("only {:?} had it mapped", open.holders))
-                } else if !killed.is_empty() && most_waited < self.let_go_ns {
+                } else if !killed.is_empty() && most_waited < self.unmap_timeout_ns {
                     Err(format!("only {most_waited} ns had passed"))
                 } else {
                     Ok(())
@@ -147,7 +154,7 @@ impl RightsModel {
                     Err(format!("{} is held by {real:?}", open.capability))
                 } else if !(named.is_subset(&real) && (!all || named == real)) {
                     Err(format!("those who hold it are {real:?}"))
-                } else if waited < 2 * self.let_go_ns {
+                } else if waited < 2 * self.unmap_timeout_ns {
                     Err(format!("only {waited} ns had passed"))
                 } else {
                     Ok(())
@@ -160,10 +167,10 @@ impl RightsModel {
     }
 
     /// Checks, after the root has handled a request, that no revocation has passed its deadline.
-    pub fn settled(&mut self) {
+    pub fn check_settled(&mut self) {
         let late = self.revocations.iter().find(|open| {
             let jumped_ns = self.jumped_back_ns - open.jumped_back_ns;
-            let until = open.at.0 + 2 * self.let_go_ns + jumped_ns + SLACK_NS;
+            let until = open.at.0 + 2 * self.unmap_timeout_ns + jumped_ns + SLACK_NS;
             open.asked.is_some() && !open.answered && self.now > until
         });
         if let Some(late) = late {

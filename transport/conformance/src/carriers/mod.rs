@@ -11,8 +11,8 @@ pub use relayed::{Medium, Relayed, RelayedEnd};
 pub use shm::Shm;
 pub use sim::Sim;
 pub use stream::{Tcp, UnixStream};
-pub use window::{FlushedWindow, WINDOW_OFFSET_BYTES, Window, lent};
-pub use wrapped::{Captured, Late, LateRing, Mute, Polled, Stormy, TracedAll, Wrapped, Wrapper};
+pub use window::{FlushedWindow, WINDOW_OFFSET_BYTES, Window, resources};
+pub use wrapped::{Captured, Late, LateRing, Polled, Stormy, TracedAll, WithoutSources, Wrapped, Wrapper};
 
 use std::os::fd::OwnedFd;
 

@@ -6,16 +6,18 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
-use tombolo_link::{ChannelConfig, FarEnd, Hello, Side, TransportKind};
+use tombolo_link::{ChannelConfig, DisconnectReason, Hello, Side, TransportKind};
 use tombolo_platform::time::Deadline;
-use tombolo_transport::relay::{Beyond, Forwarder, Joined, join};
+use tombolo_transport::relay::{Forwarder, HopPeer, OpenRoute, join};
 use tombolo_transport::waitset::Waker;
-use tombolo_transport::{Capabilities, ChannelError, Description, Joint, Transport, forward_transport};
+use tombolo_transport::{
+    Capabilities, ChannelError, Description, PendingChannel, Transport, forward_transport,
+};
 
-use super::{FlushedWindow, Shm, UnixStream, Window, lent, only};
-use crate::carrier::{Carrier, Hostile, Rig, Watch};
+use super::{FlushedWindow, Shm, UnixStream, Window, only, resources};
+use crate::carrier::{Carrier, CheckMode, Fixture, Hostile};
 use crate::patience::patience;
-use crate::peer::{self, Doomed, Order};
+use crate::peer::{self, KillablePeer, PeerTask};
 
 /// Transport that both hops use.
 pub trait Medium: Carrier<End = Vec<OwnedFd>> {
@@ -23,38 +25,38 @@ pub trait Medium: Carrier<End = Vec<OwnedFd>> {
     const RELAYED: &'static str;
 
     /// Converts an end to the form that the relay joins.
-    fn joint(end: Vec<OwnedFd>, config: ChannelConfig) -> Joint;
+    fn pending_channel(end: Vec<OwnedFd>, config: ChannelConfig) -> PendingChannel;
 }
 
 impl Medium for Shm {
     const RELAYED: &'static str = "relayed-shm";
 
-    fn joint(end: Vec<OwnedFd>, _config: ChannelConfig) -> Joint {
-        Joint::Shm(only(end))
+    fn pending_channel(end: Vec<OwnedFd>, _config: ChannelConfig) -> PendingChannel {
+        PendingChannel::Shm(only(end))
     }
 }
 
 impl Medium for Window {
     const RELAYED: &'static str = "relayed-window";
 
-    fn joint(end: Vec<OwnedFd>, config: ChannelConfig) -> Joint {
-        Joint::Window(lent(end, config, None))
+    fn pending_channel(end: Vec<OwnedFd>, config: ChannelConfig) -> PendingChannel {
+        PendingChannel::Window(resources(end, config, None))
     }
 }
 
 impl<const ONE_IN: u32> Medium for FlushedWindow<ONE_IN> {
     const RELAYED: &'static str = "relayed-flushed-window";
 
-    fn joint(end: Vec<OwnedFd>, config: ChannelConfig) -> Joint {
-        Joint::Window(lent(end, config, Self::caches()))
+    fn pending_channel(end: Vec<OwnedFd>, config: ChannelConfig) -> PendingChannel {
+        PendingChannel::Window(resources(end, config, Self::caches()))
     }
 }
 
 impl Medium for UnixStream {
     const RELAYED: &'static str = "relayed-unix";
 
-    fn joint(end: Vec<OwnedFd>, _config: ChannelConfig) -> Joint {
-        Joint::Stream(only(end))
+    fn pending_channel(end: Vec<OwnedFd>, _config: ChannelConfig) -> PendingChannel {
+        PendingChannel::Stream(only(end))
     }
 }
 
@@ -63,7 +65,7 @@ pub struct Relayed<M>(PhantomData<M>);
 
 /// Routes of the forwarding thread.
 struct Relay {
-    routes: Mutex<Sender<Joined>>,
+    routes: Mutex<Sender<OpenRoute>>,
     waker: Waker,
 }
 
@@ -78,12 +80,12 @@ fn relay() -> &'static Relay {
     })
 }
 
-fn forward(mut forwarder: Forwarder, new: &Receiver<Joined>) {
+fn forward(mut forwarder: Forwarder, new: &Receiver<OpenRoute>) {
     loop {
-        while let Ok(joined) = new.try_recv() {
-            forwarder.add(joined, [Beyond::End; 2]);
+        while let Ok(route) = new.try_recv() {
+            forwarder.add(route, [HopPeer::End; 2]);
         }
-        forwarder.turn(Duration::from_secs(1)).expect("the kernel lets it wait");
+        forwarder.run_once(Duration::from_secs(1)).expect("the kernel lets it wait");
     }
 }
 
@@ -91,7 +93,7 @@ fn forward(mut forwarder: Forwarder, new: &Receiver<Joined>) {
 pub struct RelayedEnd<T>(T);
 
 impl<T: Transport> Transport for RelayedEnd<T> {
-    forward_transport!(0: stats try_send try_recv_in_place is_ready announce_sleep may_sleep sources park woken close);
+    forward_transport!(0: stats try_send try_recv_in_place is_ready announce_sleep may_sleep sources park finish_sleep close);
 
     fn describe(&self) -> Description {
         let inner = self.0.describe();
@@ -105,7 +107,7 @@ impl<T: Transport> Transport for RelayedEnd<T> {
 
     fn failure(&self) -> Option<ChannelError> {
         match self.0.failure() {
-            Some(ChannelError::FarEnd(FarEnd::Died)) => None,
+            Some(ChannelError::Disconnected(DisconnectReason::Died)) => None,
             failure => failure,
         }
     }
@@ -119,19 +121,19 @@ impl<M: Medium> Carrier for Relayed<M> {
     const NAME: &'static str = M::RELAYED;
     const CAPABILITIES: Capabilities = CAPABILITIES;
     const USED_FLAG: bool = M::USED_FLAG;
-    const RIG: &'static [Rig] = M::RIG;
-    const SHAPE_IS_A_S: bool = M::SHAPE_IS_A_S;
-    const WATCH: Watch = Watch::Each;
+    const FIXTURES: &'static [Fixture] = M::FIXTURES;
+    const SIDE_A_SETS_SHAPE: bool = M::SIDE_A_SETS_SHAPE;
+    const CHECK_MODE: CheckMode = CheckMode::Each;
     const EFFORT_PERCENT: u64 = 50;
 
     fn ends(config: ChannelConfig) -> (Vec<OwnedFd>, Vec<OwnedFd>) {
         let ((a, near), (far, b)) = (M::ends(config), M::ends(config));
-        let joints = (M::joint(near, config), M::joint(far, config));
+        let pending = (M::pending_channel(near, config), M::pending_channel(far, config));
         let deadline = Deadline::after(patience());
         std::thread::spawn(move || {
-            if let Ok(joined) = join(joints, config, [Beyond::End; 2], deadline) {
+            if let Ok(route) = join(pending, config, [HopPeer::End; 2], deadline) {
                 let routes = relay().routes.lock().unwrap_or_else(PoisonError::into_inner);
-                routes.send(joined).expect("the relay runs as long as the process");
+                routes.send(route).expect("the relay runs as long as the process");
                 relay().waker.wake();
             }
         });
@@ -145,7 +147,7 @@ impl<M: Medium> Carrier for Relayed<M> {
         deadline: Deadline,
     ) -> Result<Self::Channel, ChannelError> {
         match M::open(end, side, hello, deadline) {
-            Err(ChannelError::FarEnd(FarEnd::Died)) => Err(ChannelError::PeerDied),
+            Err(ChannelError::Disconnected(DisconnectReason::Died)) => Err(ChannelError::PeerDied),
             opened => opened.map(RelayedEnd),
         }
     }
@@ -154,12 +156,12 @@ impl<M: Medium> Carrier for Relayed<M> {
         M::decline(end, hello, reason)
     }
 
-    fn doomed(order: Order) -> (Self::Channel, Box<dyn Doomed>) {
-        peer::in_a_process::<Self>(order)
+    fn spawn_killable_peer(task: PeerTask) -> (Self::Channel, Box<dyn KillablePeer>) {
+        peer::spawn_process_peer::<Self>(task)
     }
 
-    fn peer(descriptors: Vec<OwnedFd>, order: Order) {
-        let _ended = peer::play::<Self>(descriptors, order);
+    fn peer(descriptors: Vec<OwnedFd>, task: PeerTask) {
+        let _ended = peer::run_peer::<Self>(descriptors, task);
     }
 
     fn hostile(end: Vec<OwnedFd>, hello: Hello) -> Hostile {

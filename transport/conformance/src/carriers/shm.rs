@@ -9,9 +9,9 @@ use tombolo_platform::time::Deadline;
 use tombolo_transport::{Capabilities, ChannelError, MemoryChannel, shm};
 
 use super::only;
-use crate::carrier::{Carrier, Hostile, Rig};
+use crate::carrier::{Carrier, Fixture, Hostile};
 use crate::patience::deadline;
-use crate::peer::{self, Doomed, Order};
+use crate::peer::{self, KillablePeer, PeerTask};
 
 /// Carrier of shared memory within one kernel.
 pub struct Shm;
@@ -21,8 +21,8 @@ impl Carrier for Shm {
     type End = Vec<OwnedFd>;
     const NAME: &'static str = "shm";
     const CAPABILITIES: Capabilities = Capabilities::OF_SHARED_MEMORY;
-    const RIG: &'static [Rig] = &[Rig::Handshake, Rig::Killable, Rig::Hostile];
-    const SHAPE_IS_A_S: bool = true;
+    const FIXTURES: &'static [Fixture] = &[Fixture::Handshake, Fixture::Killable, Fixture::Hostile];
+    const SIDE_A_SETS_SHAPE: bool = true;
 
     fn ends(_config: ChannelConfig) -> (Vec<OwnedFd>, Vec<OwnedFd>) {
         let (a, b) = socket::pair(SocketKind::Stream).expect("a socket pair");
@@ -45,12 +45,12 @@ impl Carrier for Shm {
         shm::decline(only(end), hello, reason, deadline())
     }
 
-    fn doomed(order: Order) -> (MemoryChannel, Box<dyn Doomed>) {
-        peer::in_a_process::<Self>(order)
+    fn spawn_killable_peer(task: PeerTask) -> (MemoryChannel, Box<dyn KillablePeer>) {
+        peer::spawn_process_peer::<Self>(task)
     }
 
-    fn peer(descriptors: Vec<OwnedFd>, order: Order) {
-        let _ended = peer::play::<Self>(descriptors, order);
+    fn peer(descriptors: Vec<OwnedFd>, task: PeerTask) {
+        let _ended = peer::run_peer::<Self>(descriptors, task);
     }
 
     fn hostile(end: Vec<OwnedFd>, hello: Hello) -> Hostile {

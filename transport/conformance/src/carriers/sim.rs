@@ -8,10 +8,10 @@ use tombolo_platform::time::Deadline;
 use tombolo_transport::sim::{self, Conditions, Killer, SimChannel, SimEnd};
 use tombolo_transport::{Capabilities, ChannelError};
 
-use crate::carrier::{Carrier, Rig, hello};
+use crate::carrier::{Carrier, Fixture, hello};
 use crate::messages::send;
 use crate::patience::deadline;
-use crate::peer::{self, Doomed, Order, Role};
+use crate::peer::{self, KillablePeer, PeerTask, Role};
 
 /// Carrier of simulated links, each with its own clock and seed.
 pub struct Sim;
@@ -19,7 +19,7 @@ pub struct Sim;
 static SEED: AtomicU64 = AtomicU64::new(1);
 
 /// Peer that runs in this process.
-struct Inmate {
+struct InProcessPeer {
     killer: Killer,
     /// Thread that runs its role until it is killed.
     thread: Option<JoinHandle<()>>,
@@ -27,7 +27,7 @@ struct Inmate {
     idle: Option<SimChannel>,
 }
 
-impl Doomed for Inmate {
+impl KillablePeer for InProcessPeer {
     fn kill(&mut self) {
         self.killer.kill();
         self.idle = None;
@@ -38,7 +38,7 @@ impl Doomed for Inmate {
     }
 }
 
-impl Drop for Inmate {
+impl Drop for InProcessPeer {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             self.kill();
@@ -50,8 +50,9 @@ impl Carrier for Sim {
     type Channel = SimChannel;
     type End = SimEnd;
     const NAME: &'static str = "sim";
-    const CAPABILITIES: Capabilities = Capabilities::EVIDENCE_OF_DEATH.with(Capabilities::STEADY);
-    const RIG: &'static [Rig] = &[Rig::Handshake, Rig::Killable];
+    const CAPABILITIES: Capabilities =
+        Capabilities::EVIDENCE_OF_DEATH.with(Capabilities::NO_SPURIOUS_RESULTS);
+    const FIXTURES: &'static [Fixture] = &[Fixture::Handshake, Fixture::Killable];
     const EFFORT_PERCENT: u64 = 25;
 
     fn ends(_config: ChannelConfig) -> (SimEnd, SimEnd) {
@@ -67,12 +68,12 @@ impl Carrier for Sim {
         Ok(())
     }
 
-    fn doomed(order: Order) -> (SimChannel, Box<dyn Doomed>) {
-        let (end_a, end_b) = Self::ends(order.config::<Self>());
+    fn spawn_killable_peer(task: PeerTask) -> (SimChannel, Box<dyn KillablePeer>) {
+        let (end_a, end_b) = Self::ends(task.config::<Self>());
         let killer = end_b.killer();
-        let hello = hello(order.config::<Self>());
+        let hello = hello(task.config::<Self>());
         let (mut thread, mut idle) = (None, None);
-        let channel = if order.role == Role::Idles {
+        let channel = if task.role == Role::Idles {
             std::thread::scope(|scope| {
                 let other = scope.spawn(|| sim::open(end_b, hello, deadline()).expect("side B"));
                 let channel = sim::open(end_a, hello, deadline()).expect("side A");
@@ -82,9 +83,9 @@ impl Carrier for Sim {
                 channel
             })
         } else {
-            thread = Some(std::thread::spawn(move || drop(peer::play::<Self>(end_b, order))));
+            thread = Some(std::thread::spawn(move || drop(peer::run_peer::<Self>(end_b, task))));
             sim::open(end_a, hello, deadline()).expect("side A")
         };
-        (channel, Box::new(Inmate { killer, thread, idle }))
+        (channel, Box::new(InProcessPeer { killer, thread, idle }))
     }
 }

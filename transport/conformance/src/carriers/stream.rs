@@ -9,8 +9,8 @@ use tombolo_platform::time::Deadline;
 use tombolo_transport::{Capabilities, ChannelError, StreamChannel};
 
 use super::only;
-use crate::carrier::{Carrier, Rig};
-use crate::peer::{self, Doomed, Order};
+use crate::carrier::{Carrier, Fixture};
+use crate::peer::{self, KillablePeer, PeerTask};
 
 /// Carrier of byte streams within one kernel.
 pub struct UnixStream;
@@ -20,7 +20,7 @@ impl Carrier for UnixStream {
     type End = Vec<OwnedFd>;
     const NAME: &'static str = "unix";
     const CAPABILITIES: Capabilities = Capabilities::OF_STREAM;
-    const RIG: &'static [Rig] = &[Rig::Handshake, Rig::Killable];
+    const FIXTURES: &'static [Fixture] = &[Fixture::Handshake, Fixture::Killable];
 
     fn ends(_config: ChannelConfig) -> (Vec<OwnedFd>, Vec<OwnedFd>) {
         let (a, b) = socket_pair(SocketKind::Stream).expect("a socket pair");
@@ -40,12 +40,12 @@ impl Carrier for UnixStream {
         StreamChannel::decline(only(end), hello, reason)
     }
 
-    fn doomed(order: Order) -> (StreamChannel, Box<dyn Doomed>) {
-        peer::in_a_process::<Self>(order)
+    fn spawn_killable_peer(task: PeerTask) -> (StreamChannel, Box<dyn KillablePeer>) {
+        peer::spawn_process_peer::<Self>(task)
     }
 
-    fn peer(descriptors: Vec<OwnedFd>, order: Order) {
-        let _ended = peer::play::<Self>(descriptors, order);
+    fn peer(descriptors: Vec<OwnedFd>, task: PeerTask) {
+        let _ended = peer::run_peer::<Self>(descriptors, task);
     }
 }
 
@@ -57,7 +57,7 @@ impl Carrier for Tcp {
     type End = Vec<OwnedFd>;
     const NAME: &'static str = "tcp";
     const CAPABILITIES: Capabilities = Capabilities::OF_STREAM;
-    const RIG: &'static [Rig] = &[Rig::Handshake, Rig::Killable];
+    const FIXTURES: &'static [Fixture] = &[Fixture::Handshake, Fixture::Killable];
 
     fn ends(_config: ChannelConfig) -> (Vec<OwnedFd>, Vec<OwnedFd>) {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port");
@@ -79,11 +79,11 @@ impl Carrier for Tcp {
         UnixStream::decline(end, hello, reason)
     }
 
-    fn doomed(order: Order) -> (StreamChannel, Box<dyn Doomed>) {
-        peer::in_a_process::<Self>(order)
+    fn spawn_killable_peer(task: PeerTask) -> (StreamChannel, Box<dyn KillablePeer>) {
+        peer::spawn_process_peer::<Self>(task)
     }
 
-    fn peer(descriptors: Vec<OwnedFd>, order: Order) {
-        let _ended = peer::play::<Self>(descriptors, order);
+    fn peer(descriptors: Vec<OwnedFd>, task: PeerTask) {
+        let _ended = peer::run_peer::<Self>(descriptors, task);
     }
 }

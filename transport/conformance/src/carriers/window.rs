@@ -13,8 +13,8 @@ use tombolo_platform::time::Deadline;
 use tombolo_transport::window::{self, WindowChannel};
 use tombolo_transport::{Capabilities, ChannelError};
 
-use crate::carrier::{Carrier, Hostile, Rig};
-use crate::peer::{self, Doomed, Order};
+use crate::carrier::{Carrier, Fixture, Hostile};
+use crate::peer::{self, KillablePeer, PeerTask};
 
 /// Offset of the channel in the window, in bytes.
 pub const WINDOW_OFFSET_BYTES: u64 = 8192;
@@ -24,18 +24,22 @@ pub const WINDOW_OFFSET_BYTES: u64 = 8192;
 /// # Panics
 /// Panics if `end` was not created by a carrier of this file.
 #[must_use]
-pub fn lent(end: Vec<OwnedFd>, config: ChannelConfig, caches: Option<Caches>) -> window::Lent {
-    let [memory, lifeline, bell, ringer] = end.try_into().expect("an end of four descriptors");
+pub fn resources(
+    end: Vec<OwnedFd>,
+    config: ChannelConfig,
+    caches: Option<Caches>,
+) -> window::WindowResources {
+    let [memory, lifeline, bell, peer_doorbell] = end.try_into().expect("an end of four descriptors");
     let length_bytes = ChannelLayout::new(config).length_bytes() as u64;
     let offset_bytes = WINDOW_OFFSET_BYTES;
-    window::Lent {
+    window::WindowResources {
         memory,
         offset_bytes,
         length_bytes,
         lifeline,
         bell,
-        ringer,
-        ring: None,
+        peer_doorbell,
+        doorbell_target: None,
         caches,
         group: None,
     }
@@ -62,7 +66,7 @@ macro_rules! in_a_window {
         type Channel = WindowChannel;
         type End = Vec<OwnedFd>;
         const CAPABILITIES: Capabilities = Capabilities::OF_WINDOW;
-        const RIG: &'static [Rig] = &[Rig::Handshake, Rig::Killable, Rig::Hostile];
+        const FIXTURES: &'static [Fixture] = &[Fixture::Handshake, Fixture::Killable, Fixture::Hostile];
 
         fn ends(config: ChannelConfig) -> (Vec<OwnedFd>, Vec<OwnedFd>) {
             ends(config)
@@ -74,19 +78,19 @@ macro_rules! in_a_window {
             hello: Hello,
             deadline: Deadline,
         ) -> Result<WindowChannel, ChannelError> {
-            window::open(lent(end, hello.config, $caches), side, hello, deadline)
+            window::open(resources(end, hello.config, $caches), side, hello, deadline)
         }
 
         fn decline(end: Vec<OwnedFd>, hello: Hello, reason: u32) -> Result<(), ChannelError> {
-            window::decline(lent(end, hello.config, $caches), Side::B, hello, reason)
+            window::decline(resources(end, hello.config, $caches), Side::B, hello, reason)
         }
 
-        fn doomed(order: Order) -> (WindowChannel, Box<dyn Doomed>) {
-            peer::in_a_process::<Self>(order)
+        fn spawn_killable_peer(task: PeerTask) -> (WindowChannel, Box<dyn KillablePeer>) {
+            peer::spawn_process_peer::<Self>(task)
         }
 
-        fn peer(descriptors: Vec<OwnedFd>, order: Order) {
-            let _ended = peer::play::<Self>(descriptors, order);
+        fn peer(descriptors: Vec<OwnedFd>, task: PeerTask) {
+            let _ended = peer::run_peer::<Self>(descriptors, task);
         }
 
         fn hostile(end: Vec<OwnedFd>, hello: Hello) -> Hostile {

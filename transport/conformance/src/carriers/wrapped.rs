@@ -10,21 +10,21 @@ use tombolo_link::{ChannelConfig, Hello, Side};
 use tombolo_platform::event::{Interest, drain, eventfd, signal};
 use tombolo_platform::time::Deadline;
 use tombolo_trace::layout::{Shape, control_on};
-use tombolo_trace::page::{control, format};
+use tombolo_trace::page::{init_page, set_control};
 use tombolo_transport::contract::Announced;
 use tombolo_transport::trace::Recorder;
-use tombolo_transport::wrap::capture::{About, Capture};
+use tombolo_transport::wrap::capture::{Capture, CaptureHeader};
 use tombolo_transport::wrap::traced::{Traced, TracedEnd};
 use tombolo_transport::wrap::{Faults, Faulty};
 use tombolo_transport::{Capabilities, ChannelError, Description, Transport, forward_transport};
 
-use crate::carrier::{Carrier, Hostile, Rig};
-use crate::peer::{Doomed, Order};
+use crate::carrier::{Carrier, Fixture, Hostile};
+use crate::peer::{KillablePeer, PeerTask};
 
 /// A kind of wrapper.
 pub trait Wrapper: 'static {
     /// Type of a wrapped channel.
-    type Around<T: Transport + Send + 'static>: Transport + Send + 'static;
+    type Output<T: Transport + Send + 'static>: Transport + Send + 'static;
     /// Prefix for the name of the wrapped carrier.
     const NAME: &'static str;
     /// Capabilities that a wrapped channel loses.
@@ -33,25 +33,25 @@ pub trait Wrapper: 'static {
     const FORWARDS_RINGS: bool = false;
 
     /// Wraps a channel.
-    fn wrap<T: Transport + Send + 'static>(channel: T) -> Self::Around<T>;
+    fn wrap<T: Transport + Send + 'static>(channel: T) -> Self::Output<T>;
 }
 
 /// Carrier `C` with each channel in a wrapper `W`.
 pub struct Wrapped<C, W>(PhantomData<(C, W)>);
 
 impl<C: Carrier, W: Wrapper> Carrier for Wrapped<C, W> {
-    type Channel = W::Around<C::Channel>;
+    type Channel = W::Output<C::Channel>;
     type End = C::End;
     const NAME: &'static str = C::NAME;
     const CAPABILITIES: Capabilities = C::CAPABILITIES.without(W::LACKS);
-    const RIG: &'static [Rig] = C::RIG;
-    const SHAPE_IS_A_S: bool = C::SHAPE_IS_A_S;
+    const FIXTURES: &'static [Fixture] = C::FIXTURES;
+    const SIDE_A_SETS_SHAPE: bool = C::SIDE_A_SETS_SHAPE;
     const MAX_SLOTS: u32 = C::MAX_SLOTS;
     const FORWARDS_RINGS: bool = C::FORWARDS_RINGS || W::FORWARDS_RINGS;
     const EFFORT_PERCENT: u64 = C::EFFORT_PERCENT.div_ceil(4);
 
-    fn listed_as() -> String {
-        format!("{}-{}", W::NAME, C::listed_as())
+    fn display_name() -> String {
+        format!("{}-{}", W::NAME, C::display_name())
     }
 
     fn ends(config: ChannelConfig) -> (C::End, C::End) {
@@ -71,21 +71,21 @@ impl<C: Carrier, W: Wrapper> Carrier for Wrapped<C, W> {
         C::decline(end, hello, reason)
     }
 
-    fn doomed(order: Order) -> (Self::Channel, Box<dyn Doomed>) {
-        let (channel, peer) = C::doomed(order);
+    fn spawn_killable_peer(task: PeerTask) -> (Self::Channel, Box<dyn KillablePeer>) {
+        let (channel, peer) = C::spawn_killable_peer(task);
         (W::wrap(channel), peer)
     }
 
-    fn peer(descriptors: Vec<OwnedFd>, order: Order) {
-        C::peer(descriptors, order);
+    fn peer(descriptors: Vec<OwnedFd>, task: PeerTask) {
+        C::peer(descriptors, task);
     }
 
     fn hostile(end: C::End, hello: Hello) -> Hostile {
         C::hostile(end, hello)
     }
 
-    fn rung(channel: &Self::Channel, awaited: Interest, timeout: Duration) -> bool {
-        crate::carrier::polled(channel, awaited, timeout)
+    fn wakes_within(channel: &Self::Channel, awaited: Interest, timeout: Duration) -> bool {
+        crate::carrier::sources_ready(channel, awaited, timeout)
     }
 }
 
@@ -93,12 +93,12 @@ impl<C: Carrier, W: Wrapper> Carrier for Wrapped<C, W> {
 pub struct Stormy;
 
 impl Wrapper for Stormy {
-    type Around<T: Transport + Send + 'static> = Faulty<T>;
+    type Output<T: Transport + Send + 'static> = Faulty<T>;
     const NAME: &'static str = "stormy";
     const LACKS: Capabilities = Faults::LACKS;
 
     fn wrap<T: Transport + Send + 'static>(channel: T) -> Faulty<T> {
-        Faulty::new(channel, Faults::STORMY, 0x5707).expect("a nudge")
+        Faulty::new(channel, Faults::FREQUENT, 0x5707).expect("a nudge")
     }
 }
 
@@ -106,12 +106,12 @@ impl Wrapper for Stormy {
 pub struct Captured;
 
 impl Wrapper for Captured {
-    type Around<T: Transport + Send + 'static> = Capture<T, std::io::Sink>;
+    type Output<T: Transport + Send + 'static> = Capture<T, std::io::Sink>;
     const NAME: &'static str = "captured";
-    const LACKS: Capabilities = Capabilities::SILENT.with(Capabilities::WHOLE_BATCHES);
+    const LACKS: Capabilities = Capabilities::SYSCALL_FREE.with(Capabilities::WHOLE_BATCHES);
 
-    fn wrap<T: Transport + Send + 'static>(channel: T) -> Self::Around<T> {
-        let about = About::new(channel.describe().kind, 0);
+    fn wrap<T: Transport + Send + 'static>(channel: T) -> Self::Output<T> {
+        let about = CaptureHeader::new(channel.describe().kind, 0);
         Capture::new(channel, std::io::sink(), about).expect("a sink takes everything")
     }
 }
@@ -126,14 +126,14 @@ fn recorder() -> &'static Arc<Recorder> {
     static RECORDER: OnceLock<Arc<Recorder>> = OnceLock::new();
     RECORDER.get_or_init(|| {
         let memory = SharedMemory::zeroed(TRACE.length_bytes());
-        format(&memory, &TRACE);
-        control(&memory, control_on(1, false));
+        init_page(&memory, &TRACE);
+        set_control(&memory, control_on(1, false));
         Recorder::new(memory, 1 << 32 | 1, 1).expect("a page that was just made")
     })
 }
 
 impl Wrapper for TracedAll {
-    type Around<T: Transport + Send + 'static> = Traced<T>;
+    type Output<T: Transport + Send + 'static> = Traced<T>;
     const NAME: &'static str = "traced";
     const LACKS: Capabilities = Capabilities::WHOLE_BATCHES;
 
@@ -143,10 +143,10 @@ impl Wrapper for TracedAll {
 }
 
 /// Channel without descriptors, as on a link that can only be polled.
-pub struct Mute<T>(T);
+pub struct WithoutSources<T>(T);
 
-impl<T: Transport> Transport for Mute<T> {
-    forward_transport!(0: stats failure try_send try_recv_in_place is_ready announce_sleep may_sleep woken close);
+impl<T: Transport> Transport for WithoutSources<T> {
+    forward_transport!(0: stats failure try_send try_recv_in_place is_ready announce_sleep may_sleep finish_sleep close);
 
     fn describe(&self) -> Description {
         let inner = self.0.describe();
@@ -156,16 +156,16 @@ impl<T: Transport> Transport for Mute<T> {
     fn sources<'a>(&'a self, _awaited: Interest, _sources: &mut Vec<(BorrowedFd<'a>, Interest)>) {}
 }
 
-/// Wraps channels in [`Mute`], so that waits must poll.
+/// Wraps channels in [`WithoutSources`], so that waits must poll.
 pub struct Polled;
 
 impl Wrapper for Polled {
-    type Around<T: Transport + Send + 'static> = Mute<T>;
+    type Output<T: Transport + Send + 'static> = WithoutSources<T>;
     const NAME: &'static str = "polled";
     const LACKS: Capabilities = Capabilities::DESCRIPTORS.with(Capabilities::WHOLE_BATCHES);
 
-    fn wrap<T: Transport + Send + 'static>(channel: T) -> Mute<T> {
-        Mute(channel)
+    fn wrap<T: Transport + Send + 'static>(channel: T) -> WithoutSources<T> {
+        WithoutSources(channel)
     }
 }
 
@@ -196,11 +196,11 @@ impl<T: Transport> Transport for Late<T> {
         sources.push((self.ring.as_fd(), Interest::Read));
     }
 
-    fn woken(&mut self, rung: bool) {
+    fn finish_sleep(&mut self, rung: bool) {
         if rung {
             drain(&self.ring);
         }
-        self.inner.woken(rung);
+        self.inner.finish_sleep(rung);
     }
 }
 
@@ -208,7 +208,7 @@ impl<T: Transport> Transport for Late<T> {
 pub struct LateRing;
 
 impl Wrapper for LateRing {
-    type Around<T: Transport + Send + 'static> = Late<T>;
+    type Output<T: Transport + Send + 'static> = Late<T>;
     const NAME: &'static str = "late";
     const LACKS: Capabilities = Capabilities::WHOLE_BATCHES;
     const FORWARDS_RINGS: bool = true;

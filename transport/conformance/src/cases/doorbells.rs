@@ -12,29 +12,29 @@ use tombolo_transport::{EndError, Transport, TransportExt};
 
 use super::transfer::{drain, fill};
 use crate::any_channel::AnyChannel;
-use crate::carrier::{shape, until_readable};
+use crate::carrier::{shape, wait_until_readable};
 use crate::messages::{check, message, recv};
 use crate::patience::{deadline, patience};
 use crate::subject::{Pair, Subject};
 
 fn announce<T: Transport>(channel: &mut T, awaited: Interest) {
     if channel.announce_sleep(awaited) == Announced::NeedsBarrier {
-        barrier::everywhere();
+        barrier::global();
     }
 }
 
 /// Returns a channel whose handshake rings have been read, as far as they have arrived.
 fn channel(subject: &Subject, variant: Variant) -> Pair {
     let (mut a, mut b) = subject.racing_pair(shape(SlotSize::B64, 16, variant));
-    a.woken(true);
-    b.woken(true);
+    a.finish_sleep(true);
+    b.finish_sleep(true);
     (a, b)
 }
 
 /// Whether `channel` has been rung without a reason. Always false if rings are forwarded: a ring of the
 /// handshake may then arrive at any time, and the peer's counters must show that it did not ring.
 fn rung_without_cause(subject: &Subject, channel: &Checked<AnyChannel>, awaited: Interest) -> bool {
-    !subject.forwards_rings && subject.rung(channel, awaited, Duration::ZERO)
+    !subject.forwards_rings && subject.wakes_within(channel, awaited, Duration::ZERO)
 }
 
 pub(crate) fn the_last_poll_sees_earlier_messages(subject: &Subject) {
@@ -42,15 +42,15 @@ pub(crate) fn the_last_poll_sees_earlier_messages(subject: &Subject) {
         let (mut a, mut b) = channel(subject, variant);
         a.try_send(b"early").unwrap();
         // Neither side was asleep, so neither was rung. Over TCP the message may still be in transit.
-        until_readable(&mut b);
+        wait_until_readable(&mut b);
         announce(&mut b, Interest::Read);
         assert!(!b.may_sleep(Interest::Read));
         assert!(!b.may_sleep(Interest::ReadWrite));
-        b.woken(false);
+        b.finish_sleep(false);
         assert_eq!(recv(&mut b, 0), b"early");
         announce(&mut b, Interest::Read);
         assert!(b.may_sleep(Interest::Read));
-        b.woken(false);
+        b.finish_sleep(false);
         assert_eq!((a.stats().rings, b.stats().sleeps), (0, 1));
 
         let length_bytes = a.max_message_bytes();
@@ -58,7 +58,7 @@ pub(crate) fn the_last_poll_sees_earlier_messages(subject: &Subject) {
         drain(&mut a, &mut b, count, length_bytes);
         announce(&mut a, Interest::Write);
         assert!(!a.may_sleep(Interest::Write));
-        a.woken(false);
+        a.finish_sleep(false);
         assert_eq!(b.stats().rings, 0);
     }
 }
@@ -69,8 +69,8 @@ pub(crate) fn a_sleeper_is_rung_for_a_message(subject: &Subject) {
         announce(&mut b, Interest::Read);
         assert!(b.may_sleep(Interest::Read));
         (0..3).for_each(|number| a.try_send(&message(number, 20)).unwrap());
-        assert!(subject.rung(&b, Interest::Read, patience()), "it slept over three messages");
-        b.woken(true);
+        assert!(subject.wakes_within(&b, Interest::Read, patience()), "it slept over three messages");
+        b.finish_sleep(true);
         (0..3).for_each(|number| check(&recv(&mut b, 0), number, 20));
     }
 }
@@ -88,8 +88,8 @@ pub(crate) fn a_sleeper_is_rung_once(subject: &Subject) {
             assert!(b.may_sleep(awaited));
             assert!(!rung_without_cause(subject, &b, awaited));
             (0..3).for_each(|number| a.try_send(&message(number, 20)).unwrap());
-            assert!(subject.rung(&b, awaited, patience()));
-            b.woken(true);
+            assert!(subject.wakes_within(&b, awaited, patience()));
+            b.finish_sleep(true);
             (0..3).for_each(|number| check(&recv(&mut b, 0), number, 20));
             assert_eq!(a.stats().rings, round);
         }
@@ -110,14 +110,14 @@ pub(crate) fn a_sleeper_is_rung_for_room(subject: &Subject) {
             }
             assert!(a.may_sleep(Interest::Write));
             // A ring may be in transit; after everything was received, a missing one never comes.
-            let in_time = |number| if number == expected { patience() } else { Duration::ZERO };
-            while !subject.rung(&a, Interest::Write, in_time(number)) {
+            let time_limit = |number| if number == expected { patience() } else { Duration::ZERO };
+            while !subject.wakes_within(&a, Interest::Write, time_limit(number)) {
                 assert!(number < expected, "everything was received and the sender still sleeps");
                 check(&recv(&mut b, 0), number, length_bytes);
                 number += 1;
                 assert!(b.readable() || number == expected || !subject.counts_slots());
             }
-            a.woken(true);
+            a.finish_sleep(true);
             match a.try_send(&message(expected, length_bytes)) {
                 // The ring belonged to the handshake, so the sleep starts anew.
                 Err(EndError::Full) if subject.forwards_rings && b.stats().rings == 0 => {}
@@ -126,7 +126,7 @@ pub(crate) fn a_sleeper_is_rung_for_room(subject: &Subject) {
         }
         expected += 1;
         while number < expected {
-            a.unsent();
+            a.has_unsent();
             check(&recv(&mut b, 0), number, length_bytes);
             number += 1;
         }
@@ -134,7 +134,7 @@ pub(crate) fn a_sleeper_is_rung_for_room(subject: &Subject) {
 }
 
 /// Messages do not wake a side that waits for room, nor room a side that waits for a message.
-pub(crate) fn a_side_is_rung_only_for_what_it_awaits(subject: &Subject) {
+pub(crate) fn side_is_rung_only_for_awaited_events(subject: &Subject) {
     for variant in subject.variants() {
         let (mut a, mut b) = channel(subject, variant);
         let count = fill(&mut a, 20);
@@ -142,11 +142,11 @@ pub(crate) fn a_side_is_rung_only_for_what_it_awaits(subject: &Subject) {
         assert!(a.may_sleep(Interest::Write));
         b.try_send(b"a message").unwrap();
         assert!(!rung_without_cause(subject, &a, Interest::Write));
-        a.woken(false);
+        a.finish_sleep(false);
 
         announce(&mut a, Interest::Read);
         assert!(!a.may_sleep(Interest::Read));
-        a.woken(false);
+        a.finish_sleep(false);
         assert_eq!(recv(&mut a, 0), b"a message");
         announce(&mut a, Interest::Read);
         assert!(a.may_sleep(Interest::Read));
@@ -154,7 +154,7 @@ pub(crate) fn a_side_is_rung_only_for_what_it_awaits(subject: &Subject) {
         assert!(!b.readable());
         assert!(!rung_without_cause(subject, &a, Interest::Read));
         assert_eq!((a.stats().rings, b.stats().rings), (0, 0));
-        a.woken(false);
+        a.finish_sleep(false);
     }
 }
 
@@ -201,8 +201,9 @@ pub(crate) fn no_wake_up_is_lost_in_a_race(subject: &Subject) {
             let may_sleep = b.may_sleep(Interest::Read);
             wait_for(&sent, number);
             // A ring may be in transit; a lost one never comes.
-            let lost = may_sleep && !subject.rung(&b, Interest::Read, patience().min(Duration::from_secs(5)));
-            b.woken(may_sleep);
+            let lost = may_sleep
+                && !subject.wakes_within(&b, Interest::Read, patience().min(Duration::from_secs(5)));
+            b.finish_sleep(may_sleep);
             if lost {
                 round.store(u64::MAX, Ordering::Release);
                 panic!("it slept over message {number}");

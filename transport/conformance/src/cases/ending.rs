@@ -7,12 +7,12 @@ use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::{ChannelError, EndError, Transport, TransportExt};
 
 use super::transfer::fill;
-use crate::messages::{check, message, recv_until_end, send, some_length};
-use crate::patience::{in_time, patience};
+use crate::messages::{check, message, message_length, recv_until_end, send};
+use crate::patience::{expect_in_time, patience};
 use crate::subject::Subject;
 
 /// Receives messages numbered from 0 until the channel is closed, and checks that it stays closed.
-fn drained_and_closed<T: Transport>(channel: &mut T, count: u64, length: impl Fn(u64) -> usize) {
+fn assert_drains_then_closes<T: Transport>(channel: &mut T, count: u64, length: impl Fn(u64) -> usize) {
     let mut number = 0;
     let end = recv_until_end(channel, 0, |bytes| {
         check(bytes, number, length(number));
@@ -28,7 +28,7 @@ fn drained_and_closed<T: Transport>(channel: &mut T, count: u64, length: impl Fn
 
 pub(crate) fn close_drains_then_reports_the_close(subject: &Subject) {
     for config in subject.shapes(16) {
-        let length = |number| some_length(number, config.slot.payload_bytes());
+        let length = |number| message_length(number, config.slot.payload_bytes());
         for count in [0, 1, 7, 16] {
             let (mut a, mut b) = subject.pair(config);
             (0..count).for_each(|number| send(&mut a, 0, &message(number, length(number))));
@@ -37,7 +37,7 @@ pub(crate) fn close_drains_then_reports_the_close(subject: &Subject) {
             assert_eq!(a.try_send(b"late"), Err(EndError::Closed));
             assert_eq!(a.try_recv_into(&mut Vec::new()), Err(EndError::Closed));
             assert!(a.readable());
-            drained_and_closed(&mut b, count, length);
+            assert_drains_then_closes(&mut b, count, length);
         }
     }
 }
@@ -53,7 +53,7 @@ pub(crate) fn both_close_in_either_order(subject: &Subject) {
             send(&mut second, 0, &message(!number, 30));
         }
         first.close();
-        drained_and_closed(&mut second, 5, |_| 30);
+        assert_drains_then_closes(&mut second, 5, |_| 30);
         second.close();
         for end in [&mut first, &mut second] {
             assert_eq!(end.try_recv_into(&mut Vec::new()), Err(EndError::Closed));
@@ -68,25 +68,25 @@ pub(crate) fn both_close_in_either_order(subject: &Subject) {
 /// Holds even if the closing end has unreceived messages, for which TCP would discard its sent bytes.
 pub(crate) fn drop_closes(subject: &Subject) {
     for config in subject.shapes(16) {
-        let length = |number| some_length(number, config.slot.payload_bytes());
+        let length = |number| message_length(number, config.slot.payload_bytes());
         for unread in [0, 5] {
             let (mut a, mut b) = subject.pair(config);
             (0..unread).for_each(|number| send(&mut b, 0, &message(number, 8)));
             (0..16).for_each(|number| send(&mut a, 0, &message(number, length(number))));
             drop(a);
-            drained_and_closed(&mut b, 16, length);
+            assert_drains_then_closes(&mut b, 16, length);
         }
     }
 }
 
 /// Everything accepted arrives, even if the kernel had not taken all of it when the channel was dropped.
-pub(crate) fn what_was_accepted_outlives_the_sender(subject: &Subject) {
+pub(crate) fn accepted_messages_outlive_the_sender(subject: &Subject) {
     let (mut a, mut b) = subject.pair(ChannelConfig::default());
     let length_bytes = a.max_message_bytes();
     let count = fill(&mut a, length_bytes);
     std::thread::scope(|scope| {
         scope.spawn(move || drop(a));
-        drained_and_closed(&mut b, count, |_| length_bytes);
+        assert_drains_then_closes(&mut b, count, |_| length_bytes);
     });
 }
 
@@ -94,7 +94,7 @@ pub(crate) fn close_wakes_a_sleeping_receiver(subject: &Subject) {
     for round in 0..20 {
         let (mut a, mut b) = subject.pair(ChannelConfig::default());
         std::thread::scope(|scope| {
-            scope.spawn(|| drained_and_closed(&mut b, 1, |_| 20));
+            scope.spawn(|| assert_drains_then_closes(&mut b, 1, |_| 20));
             std::thread::sleep(Duration::from_micros(300 * round));
             send(&mut a, 0, &message(0, 20));
             if round % 2 == 0 {
@@ -115,7 +115,7 @@ pub(crate) fn close_wakes_a_sleeping_sender(subject: &Subject) {
             scope.spawn(|| {
                 let end = loop {
                     // The kernel may still have room for more.
-                    match in_time(|| {
+                    match expect_in_time(|| {
                         wait::send(&mut a, &mut Spin::new(0), &message(0, length_bytes), patience())
                     }) {
                         Ok(()) => {}

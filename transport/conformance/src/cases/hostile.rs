@@ -6,7 +6,7 @@ use std::time::Duration;
 use tombolo_base::Random;
 use tombolo_link::handshake::{Handshake, Progress};
 use tombolo_link::layout::HEADER_BYTES;
-use tombolo_link::{ChannelConfig, FarEnd, Hello, Side};
+use tombolo_link::{ChannelConfig, DisconnectReason, Hello, Side};
 use tombolo_ring::SlotSize;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::{ChannelError, EndError, Message, Transport, TransportExt};
@@ -36,9 +36,9 @@ fn victim(subject: &Subject, hello: Hello) -> (Hostile, AnyChannel) {
 
 /// Sets a stop flag when dropped, also after a failed assertion, because the threads that it stops are
 /// joined.
-struct Stops<'a>(&'a AtomicBool);
+struct StopOnDrop<'a>(&'a AtomicBool);
 
-impl Drop for Stops<'_> {
+impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -46,7 +46,7 @@ impl Drop for Stops<'_> {
 
 /// Strategy of the hostile side for its writes.
 #[derive(Clone, Copy)]
-enum Taste {
+enum WritePattern {
     /// Any word at any offset.
     Anything,
     /// Flips bits in existing words, so that most still look valid.
@@ -55,22 +55,22 @@ enum Taste {
     Lines,
 }
 
-fn scribble(hostile: &Hostile, taste: Taste, seed: u64, stop: &AtomicBool) {
+fn write_garbage(hostile: &Hostile, pattern: WritePattern, seed: u64, stop: &AtomicBool) {
     use tombolo_base::sync::Ordering::Relaxed;
     let mut random = Random::new(seed);
     let words = hostile.memory.len_bytes() as u64 / 8;
     while !stop.load(Ordering::Relaxed) {
         for _ in 0..32 {
-            match taste {
-                Taste::Anything => {
+            match pattern {
+                WritePattern::Anything => {
                     hostile.memory.store_le(random.below(words) as usize, random.word(), Relaxed);
                 }
-                Taste::Bits => {
+                WritePattern::Bits => {
                     let index = random.below(words) as usize;
                     let word = hostile.memory.load_le(index, Relaxed) ^ 1 << random.below(64);
                     hostile.memory.store_le(index, word, Relaxed);
                 }
-                Taste::Lines => {
+                WritePattern::Lines => {
                     let index = random.below(HEADER_BYTES as u64 / 8) as usize;
                     hostile.memory.store_le(index, random.below(40), Relaxed);
                 }
@@ -83,7 +83,7 @@ fn scribble(hostile: &Hostile, taste: Taste, seed: u64, stop: &AtomicBool) {
 }
 
 /// Uses a channel in every way until it fails or `operations` were done. Every operation must end.
-fn use_it(channel: &mut AnyChannel, random: &mut Random, operations: u32) -> Option<ChannelError> {
+fn exercise(channel: &mut AnyChannel, random: &mut Random, operations: u32) -> Option<ChannelError> {
     let mut buffer = Vec::new();
     let max_bytes = channel.max_message_bytes();
     let timeout = Duration::from_micros(50);
@@ -113,28 +113,28 @@ fn use_it(channel: &mut AnyChannel, random: &mut Random, operations: u32) -> Opt
             Ok(()) | Err(ChannelError::WouldBlock | ChannelError::TimedOut(_)) => {}
             Err(error @ (ChannelError::Violation(_) | ChannelError::Closed)) => return Some(error),
             // A relay reports it in this way.
-            Err(error @ ChannelError::FarEnd(FarEnd::Broken)) => return Some(error),
+            Err(error @ ChannelError::Disconnected(DisconnectReason::Broken)) => return Some(error),
             Err(error) => panic!("{error}"),
         }
     }
     None
 }
 
-pub(crate) fn scribbling_costs_the_channel_only(subject: &Subject) {
+pub(crate) fn corruption_fails_only_the_channel(subject: &Subject) {
     let (mut good_a, mut good_b) = subject.pair(ChannelConfig::default());
     let mut random = Random::new(0xbad);
     let mut failures = 0;
     for round in 0..60_u64 {
-        let taste = [Taste::Anything, Taste::Bits, Taste::Lines][(round % 3) as usize];
+        let pattern = [WritePattern::Anything, WritePattern::Bits, WritePattern::Lines][(round % 3) as usize];
         let variant = subject.variant_of_round(round);
         let slot = SlotSize::ALL[(round / 6 % 3) as usize];
         let config = shape(slot, [2, 16][(round / 2 % 2) as usize], variant);
         let (hostile, mut channel) = victim(subject, hello(config));
         let stop = AtomicBool::new(false);
         let failed = std::thread::scope(|scope| {
-            let _stops = Stops(&stop);
-            scope.spawn(|| scribble(&hostile, taste, 0x1234_5678 + round, &stop));
-            let failed = use_it(&mut channel, &mut random, 300);
+            let _stops = StopOnDrop(&stop);
+            scope.spawn(|| write_garbage(&hostile, pattern, 0x1234_5678 + round, &stop));
+            let failed = exercise(&mut channel, &mut random, 300);
             // It stays failed and reports that at once, in every kind of wait.
             if let Some(error @ ChannelError::Violation(_)) = &failed {
                 assert_eq!(channel.try_recv_into(&mut Vec::new()), Err(EndError::Broken));
@@ -151,21 +151,21 @@ pub(crate) fn scribbling_costs_the_channel_only(subject: &Subject) {
     assert!(failures > 0, "nothing that was scribbled was ever noticed: nothing was tested");
 }
 
-pub(crate) fn scribbling_during_the_handshake(subject: &Subject) {
+pub(crate) fn corruption_during_the_handshake(subject: &Subject) {
     for round in 0..60 {
         let hello = hello(ChannelConfig::default());
         let (end_a, end_b) = subject.ends(hello.config);
         let hostile = subject.hostile(end_a, hello);
         let stop = AtomicBool::new(false);
-        let taste = if round % 2 == 0 { Taste::Bits } else { Taste::Lines };
+        let pattern = if round % 2 == 0 { WritePattern::Bits } else { WritePattern::Lines };
         std::thread::scope(|scope| {
-            let _stops = Stops(&stop);
-            scope.spawn(|| scribble(&hostile, taste, 77 + round, &stop));
+            let _stops = StopOnDrop(&stop);
+            scope.spawn(|| write_garbage(&hostile, pattern, 77 + round, &stop));
             let soon = tombolo_platform::Deadline::after(Duration::from_millis(3));
             match subject.open(end_b, Side::B, hello, soon) {
                 Ok(_) | Err(ChannelError::Handshake(_) | ChannelError::TimedOut(_)) => {}
                 // A single bit in the verdict word means that the peer withdrew.
-                Err(ChannelError::Closed | ChannelError::FarEnd(FarEnd::Broken)) => {}
+                Err(ChannelError::Closed | ChannelError::Disconnected(DisconnectReason::Broken)) => {}
                 Err(error) => panic!("{error}"),
             }
         });
@@ -173,12 +173,12 @@ pub(crate) fn scribbling_during_the_handshake(subject: &Subject) {
 }
 
 /// An endless stream of rings without messages.
-pub(crate) fn a_flood_of_bells_does_not_stop_the_clock(subject: &Subject) {
+pub(crate) fn flood_of_rings_does_not_delay_timeouts(subject: &Subject) {
     let (hostile, mut channel) = victim(subject, hello(ChannelConfig::default()));
     let stop = AtomicBool::new(false);
     let end = deadline();
     std::thread::scope(|scope| {
-        let _stops = Stops(&stop);
+        let _stops = StopOnDrop(&stop);
         for _ in 0..2 {
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) && !end.passed() {

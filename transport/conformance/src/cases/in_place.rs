@@ -5,7 +5,7 @@ use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::{ChannelError, Draft, EndError, Message, NotAdded, Transport, TransportExt};
 
 use crate::carrier::shape;
-use crate::patience::{in_time, patience};
+use crate::patience::{expect_in_time, patience};
 use crate::subject::{Pair, Subject};
 
 const SLOTS: u32 = 8;
@@ -17,7 +17,7 @@ fn channels(subject: &Subject) -> impl Iterator<Item = Pair> {
 
 /// Receives by polling, because a stream takes time.
 fn received<T: Transport, R>(channel: &mut T, mut read: impl FnMut(&Message<'_>) -> R) -> R {
-    in_time(|| wait::recv_in_place(channel, &mut Spin::default(), patience(), &mut read)).unwrap()
+    expect_in_time(|| wait::recv_in_place(channel, &mut Spin::default(), patience(), &mut read)).unwrap()
 }
 
 fn write(draft: &mut Draft<'_>, byte: u8) {
@@ -28,7 +28,7 @@ fn write(draft: &mut Draft<'_>, byte: u8) {
     }
 }
 
-pub(crate) fn what_is_written_in_place_is_read_in_place(subject: &Subject) {
+pub(crate) fn in_place_writes_are_read_in_place(subject: &Subject) {
     for (mut a, mut b) in channels(subject) {
         for (byte, length_bytes) in (1..).zip([0, 1, 8, 55, 56, 57, 64, 200, 8 * 56]) {
             a.try_send_in_place(length_bytes, |draft| write(draft, byte)).unwrap();
@@ -106,7 +106,7 @@ pub(crate) fn waiting_reads_in_place(subject: &Subject) {
     }
 }
 
-pub(crate) fn errors_leave_the_closures_alone(subject: &Subject) {
+pub(crate) fn errors_do_not_call_the_closures(subject: &Subject) {
     for (mut a, mut b) in channels(subject) {
         let refused = a.try_send_in_place(8 * 56 + 1, |_| panic!("it is too long"));
         assert_eq!(refused, Err(EndError::TooLong));
@@ -137,8 +137,8 @@ pub(crate) fn a_batch_fills_the_ring_and_is_refused_beyond(subject: &Subject) {
         assert_eq!(sent, Ok(u64::from(SLOTS)));
         assert_eq!(b.try_recv_batch(usize::MAX, |message| assert_eq!(message.len(), 1)), Ok(SLOTS as usize));
         // A sleep for room would end, because the refused message now fits.
-        assert!(!wait::about_to_sleep(&mut a, tombolo_platform::event::Interest::Write));
-        a.woken(true);
+        assert!(!wait::prepare_to_sleep(&mut a, tombolo_platform::event::Interest::Write));
+        a.finish_sleep(true);
         b.close();
         assert!((0..100).any(|_| {
             let sent = a.try_send_batch(|batch| batch.push(b"x").unwrap_or_default());

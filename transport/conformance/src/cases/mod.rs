@@ -14,32 +14,32 @@ use std::fmt;
 
 use tombolo_transport::Capabilities;
 
-use crate::carrier::Rig;
+use crate::carrier::Fixture;
 use crate::subject::Subject;
 
 /// Requirement of a case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Need {
+pub enum Requirement {
     /// Capability of the transport.
-    Able(Capabilities),
+    Capability(Capabilities),
     /// Operation that the suite must be able to perform on the transport.
-    Rig(Rig),
+    Fixture(Fixture),
 }
 
-impl Need {
-    fn met_by(self, subject: &Subject) -> bool {
+impl Requirement {
+    fn is_satisfied_by(self, subject: &Subject) -> bool {
         match self {
-            Need::Able(needed) => subject.capabilities.contains(needed),
-            Need::Rig(needed) => subject.rig.contains(&needed),
+            Requirement::Capability(needed) => subject.capabilities.contains(needed),
+            Requirement::Fixture(needed) => subject.fixtures.contains(&needed),
         }
     }
 }
 
-impl fmt::Display for Need {
+impl fmt::Display for Requirement {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Need::Able(needed) => needed.fmt(f),
-            Need::Rig(needed) => needed.fmt(f),
+            Requirement::Capability(needed) => needed.fmt(f),
+            Requirement::Fixture(needed) => needed.fmt(f),
         }
     }
 }
@@ -67,21 +67,22 @@ impl Case {
 }
 
 /// Requirements behind the words in the table below.
-mod needs {
-    use super::{Capabilities, Need};
-    use crate::carrier::Rig;
+mod requirements {
+    use super::{Capabilities, Requirement};
+    use crate::carrier::Fixture;
 
-    pub(super) const COUNTED: Need = Need::Able(Capabilities::COUNTED_ROOM);
-    pub(super) const SILENT: Need = Need::Able(Capabilities::SILENT);
-    pub(super) const MESSAGE_BELL: Need = Need::Able(Capabilities::BELL_FOR_MESSAGES);
-    pub(super) const ROOM_BELL: Need = Need::Able(Capabilities::BELL_FOR_ROOM);
-    pub(super) const DESCRIPTORS: Need = Need::Able(Capabilities::DESCRIPTORS);
-    pub(super) const EVIDENCE: Need = Need::Able(Capabilities::EVIDENCE_OF_DEATH);
-    pub(super) const STEADY: Need = Need::Able(Capabilities::STEADY);
-    pub(super) const WHOLE_BATCHES: Need = Need::Able(Capabilities::WHOLE_BATCHES);
-    pub(super) const HANDSHAKE: Need = Need::Rig(Rig::Handshake);
-    pub(super) const KILLABLE: Need = Need::Rig(Rig::Killable);
-    pub(super) const HOSTILE: Need = Need::Rig(Rig::Hostile);
+    pub(super) const COUNTED: Requirement = Requirement::Capability(Capabilities::COUNTED_ROOM);
+    pub(super) const SYSCALL_FREE: Requirement = Requirement::Capability(Capabilities::SYSCALL_FREE);
+    pub(super) const MESSAGE_BELL: Requirement = Requirement::Capability(Capabilities::BELL_FOR_MESSAGES);
+    pub(super) const ROOM_BELL: Requirement = Requirement::Capability(Capabilities::BELL_FOR_ROOM);
+    pub(super) const DESCRIPTORS: Requirement = Requirement::Capability(Capabilities::DESCRIPTORS);
+    pub(super) const EVIDENCE: Requirement = Requirement::Capability(Capabilities::EVIDENCE_OF_DEATH);
+    pub(super) const NO_SPURIOUS_RESULTS: Requirement =
+        Requirement::Capability(Capabilities::NO_SPURIOUS_RESULTS);
+    pub(super) const WHOLE_BATCHES: Requirement = Requirement::Capability(Capabilities::WHOLE_BATCHES);
+    pub(super) const HANDSHAKE: Requirement = Requirement::Fixture(Fixture::Handshake);
+    pub(super) const KILLABLE: Requirement = Requirement::Fixture(Fixture::Killable);
+    pub(super) const HOSTILE: Requirement = Requirement::Fixture(Fixture::Hostile);
 }
 
 macro_rules! table {
@@ -89,16 +90,16 @@ macro_rules! table {
         /// Returns every case for `subject`.
         #[must_use]
         pub fn all(subject: Subject) -> Vec<Case> {
-            let case = |group, name, needs: &[Need], test| {
-                let lacking = needs.iter().find(|need| !need.met_by(&subject));
-                let lacks = lacking.map(|need| format!("{} lacks {need}", subject.listed_as()));
+            let case = |group, name, requirements: &[Requirement], test| {
+                let lacking = requirements.iter().find(|need| !need.is_satisfied_by(&subject));
+                let lacks = lacking.map(|need| format!("{} lacks {need}", subject.display_name()));
                 Case { group, name, lacks, subject, test }
             };
             vec![$($(
                 case(
                     stringify!($group),
                     stringify!($case),
-                    &[$($(needs::$need),+)?],
+                    &[$($(requirements::$need),+)?],
                     $group::$case as fn(&Subject),
                 ),
             )*)*]
@@ -109,8 +110,8 @@ macro_rules! table {
 table! {
     declared {
         capabilities_are_those_of_the_carrier,
-        its_cost_can_be_measured,
-        silence_while_awake [SILENT],
+        cost_can_be_measured,
+        no_syscalls_while_awake [SYSCALL_FREE],
     }
     opening {
         either_side_may_come_first,
@@ -124,46 +125,46 @@ table! {
         every_length,
         lengths_around_slots_and_limit,
         order_both_ways_at_once,
-        a_full_channel_refuses_and_loses_nothing [STEADY],
+        a_full_channel_refuses_and_loses_nothing [NO_SPURIOUS_RESULTS],
         room_around_the_number_of_slots [COUNTED],
         the_smallest_and_the_largest_shape,
         readiness_to_send_means_room,
-        stats_count_what_passed,
+        stats_count_messages_and_bytes,
     }
     in_place {
-        what_is_written_in_place_is_read_in_place [STEADY],
-        a_batch_arrives_whole_and_in_order [STEADY],
-        a_batch_fills_the_ring_and_is_refused_beyond [STEADY, COUNTED, WHOLE_BATCHES],
+        in_place_writes_are_read_in_place [NO_SPURIOUS_RESULTS],
+        a_batch_arrives_whole_and_in_order [NO_SPURIOUS_RESULTS],
+        a_batch_fills_the_ring_and_is_refused_beyond [NO_SPURIOUS_RESULTS, COUNTED, WHOLE_BATCHES],
         waiting_reads_in_place,
-        errors_leave_the_closures_alone [STEADY],
+        errors_do_not_call_the_closures [NO_SPURIOUS_RESULTS],
     }
     waiting {
         ping_pong_asleep,
         ping_pong_about_to_sleep,
         streaming_asleep,
         a_blocked_sender_is_woken_by_room,
-        timeouts_leave_the_channel_usable [STEADY],
+        timeouts_leave_the_channel_usable [NO_SPURIOUS_RESULTS],
         two_blocked_senders_both_continue,
         any_serves_all_in_turn,
         any_is_woken_by_each,
-        any_shows_an_end,
+        any_reports_an_end,
     }
     doorbells {
-        the_last_poll_sees_earlier_messages [DESCRIPTORS, STEADY],
-        a_sleeper_is_rung_for_a_message [DESCRIPTORS, STEADY],
+        the_last_poll_sees_earlier_messages [DESCRIPTORS, NO_SPURIOUS_RESULTS],
+        a_sleeper_is_rung_for_a_message [DESCRIPTORS, NO_SPURIOUS_RESULTS],
         a_sleeper_is_rung_once [DESCRIPTORS, MESSAGE_BELL, COUNTED],
-        a_sleeper_is_rung_for_room [DESCRIPTORS, STEADY],
-        a_side_is_rung_only_for_what_it_awaits [DESCRIPTORS, MESSAGE_BELL, ROOM_BELL, COUNTED],
-        no_wake_up_is_lost_in_a_race [DESCRIPTORS, STEADY],
+        a_sleeper_is_rung_for_room [DESCRIPTORS, NO_SPURIOUS_RESULTS],
+        side_is_rung_only_for_awaited_events [DESCRIPTORS, MESSAGE_BELL, ROOM_BELL, COUNTED],
+        no_wake_up_is_lost_in_a_race [DESCRIPTORS, NO_SPURIOUS_RESULTS],
     }
     ending {
         close_drains_then_reports_the_close,
         both_close_in_either_order,
         drop_closes,
-        what_was_accepted_outlives_the_sender,
+        accepted_messages_outlive_the_sender,
         close_wakes_a_sleeping_receiver,
         close_wakes_a_sleeping_sender,
-        a_sender_that_never_polls_notices [STEADY],
+        a_sender_that_never_polls_notices [NO_SPURIOUS_RESULTS],
     }
     death {
         of_a_sender [KILLABLE, EVIDENCE],
@@ -173,8 +174,8 @@ table! {
         of_one_that_closed_first [KILLABLE, EVIDENCE],
     }
     hostile {
-        scribbling_costs_the_channel_only [HOSTILE],
-        scribbling_during_the_handshake [HOSTILE],
-        a_flood_of_bells_does_not_stop_the_clock [HOSTILE],
+        corruption_fails_only_the_channel [HOSTILE],
+        corruption_during_the_handshake [HOSTILE],
+        flood_of_rings_does_not_delay_timeouts [HOSTILE],
     }
 }

@@ -14,7 +14,7 @@ use crate::messages::{check, message, recv, send};
 use crate::patience::{deadline, patience};
 use crate::subject::{Opened, Subject};
 
-fn works<T: Transport>(a: &mut T, b: &mut T) {
+fn check_exchange<T: Transport>(a: &mut T, b: &mut T) {
     for number in 0..3 {
         send(a, 0, &message(number, 90));
         check(&recv(b, 0), number, 90);
@@ -34,12 +34,12 @@ pub(crate) fn either_side_may_come_first(subject: &Subject) {
             let late = subject.open(ends.1, first.other(), hello, deadline());
             (early.join().unwrap(), late)
         });
-        works(&mut early.unwrap(), &mut late.unwrap());
+        check_exchange(&mut early.unwrap(), &mut late.unwrap());
     }
 }
 
 #[track_caller]
-fn refused((a, b): Opened, refusal_a: Refusal, refusal_b: Refusal) {
+fn assert_refused((a, b): Opened, refusal_a: Refusal, refusal_b: Refusal) {
     let refusal = |refusal: Refusal| Some(ChannelError::Handshake(refusal.into()));
     assert_eq!(a.err(), refusal(refusal_a), "side A");
     assert_eq!(b.err(), refusal(refusal_b), "side B");
@@ -52,35 +52,35 @@ pub(crate) fn both_sides_learn_of_a_difference(subject: &Subject) {
     for version in [0, 2, u32::MAX] {
         let other = Hello { version, ..ours };
         let refusal = |ours, theirs| Refusal::Version { ours, theirs };
-        refused(subject.open_both(other, ours), refusal(version, one), refusal(one, version));
-        refused(subject.open_both(ours, other), refusal(one, version), refusal(version, one));
+        assert_refused(subject.open_both(other, ours), refusal(version, one), refusal(one, version));
+        assert_refused(subject.open_both(ours, other), refusal(one, version), refusal(version, one));
     }
 
     let larger = Hello { config: shape(SlotSize::B128, 256, Variant::EpochCredit), ..ours };
     let refusal = |ours, theirs| Refusal::SlotSize { ours, theirs };
-    refused(subject.open_both(larger, ours), refusal(128, 64), refusal(64, 128));
-    refused(subject.open_both(ours, larger), refusal(64, 128), refusal(128, 64));
+    assert_refused(subject.open_both(larger, ours), refusal(128, 64), refusal(64, 128));
+    assert_refused(subject.open_both(ours, larger), refusal(64, 128), refusal(128, 64));
 
     let other = Hello { interface_hash: 1, ..ours };
     let refusal = |ours, theirs| Refusal::Interface { ours, theirs };
     let hash = ours.interface_hash;
-    refused(subject.open_both(other, ours), refusal(1, hash), refusal(hash, 1));
+    assert_refused(subject.open_both(other, ours), refusal(1, hash), refusal(hash, 1));
 
     let deeper = Hello { config: shape(SlotSize::B64, 16, Variant::EpochCredit), ..ours };
     let flagged = Hello { config: shape(SlotSize::B64, ours.config.slots, Variant::UsedFlag), ..ours };
-    if subject.shape_is_a_s {
+    if subject.side_a_sets_shape {
         for theirs in [deeper, flagged] {
             let (a, b) = subject.open_both(theirs, ours);
-            let (mut a, mut b) = (subject.watched(a.unwrap()), subject.watched(b.unwrap()));
+            let (mut a, mut b) = (subject.checked(a.unwrap()), subject.checked(b.unwrap()));
             assert_eq!(a.max_message_bytes(), b.max_message_bytes());
-            works(&mut a, &mut b);
+            check_exchange(&mut a, &mut b);
         }
     } else {
         let refusal = |ours, theirs| Refusal::SlotCount { ours, theirs };
         let slots = ours.config.slots;
-        refused(subject.open_both(deeper, ours), refusal(16, slots), refusal(slots, 16));
+        assert_refused(subject.open_both(deeper, ours), refusal(16, slots), refusal(slots, 16));
         let refusal = |ours, theirs| Refusal::Variant { ours, theirs };
-        refused(subject.open_both(flagged, ours), refusal(1, 0), refusal(0, 1));
+        assert_refused(subject.open_both(flagged, ours), refusal(1, 0), refusal(0, 1));
     }
 }
 

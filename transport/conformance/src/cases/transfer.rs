@@ -7,8 +7,8 @@ use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::{Capabilities, ChannelError, EndError, Stats, Transport, TransportExt};
 
 use crate::carrier::shape;
-use crate::messages::{check, message, recv, send, some_length};
-use crate::patience::{deadline as a_deadline, in_time, patience};
+use crate::messages::{check, message, message_length, recv, send};
+use crate::patience::{deadline as a_deadline, expect_in_time, patience};
 use crate::subject::Subject;
 
 /// Sends message `number` from one end to the other, and polls once more, which returns all slots.
@@ -54,10 +54,10 @@ pub(crate) fn lengths_around_slots_and_limit(subject: &Subject) {
 /// Sends and receives `count` messages at the same time.
 fn exchange<T: Transport>(channel: &mut T, count: u64, own: u64, others: u64) {
     let max_bytes = channel.max_message_bytes();
-    let length = |number| some_length(number, max_bytes);
+    let length = |number| message_length(number, max_bytes);
     let (mut sent, mut received, mut buffer) = (0, 0, Vec::new());
     let mut deadline = a_deadline();
-    while sent < count || received < count || channel.unsent() {
+    while sent < count || received < count || channel.has_unsent() {
         let mut idle = true;
         if sent < count {
             match channel.try_send(&message(own + sent, length(sent))) {
@@ -114,7 +114,7 @@ pub(crate) fn drain<T: Transport>(a: &mut T, b: &mut T, count: u64, length_bytes
     for number in 0..count {
         let deadline = a_deadline();
         while !b.readable() {
-            a.unsent();
+            a.has_unsent();
             assert!(!deadline.passed(), "message {number} of {count} never came");
         }
         check(&recv(b, 0), number, length_bytes);
@@ -143,14 +143,14 @@ pub(crate) fn a_full_channel_refuses_and_loses_nothing(subject: &Subject) {
     }
 }
 
-pub(crate) fn stats_count_what_passed(subject: &Subject) {
+pub(crate) fn stats_count_messages_and_bytes(subject: &Subject) {
     let (mut a, mut b) = subject.pair(ChannelConfig::default());
     let stats = a.stats();
     assert_eq!(stats, Stats { room: stats.room, ..Stats::default() });
     let mut bytes = 0;
     let count = subject.effort(1000);
     for number in 0..count {
-        let length_bytes = some_length(number, 1000);
+        let length_bytes = message_length(number, 1000);
         bytes += length_bytes as u64;
         pass(&mut a, &mut b, number, length_bytes);
     }
@@ -231,22 +231,23 @@ pub(crate) fn readiness_to_send_means_room(subject: &Subject) {
             }
             assert!(!deadline.passed(), "it is never full");
         }
-        assert!(sent > 0 || !subject.capabilities.contains(Capabilities::STEADY));
+        assert!(sent > 0 || !subject.capabilities.contains(Capabilities::NO_SPURIOUS_RESULTS));
         for number in 0..sent {
-            a.unsent();
+            a.has_unsent();
             check(&recv(&mut b, 0), number, length_bytes);
         }
         let deadline = a_deadline();
         while !a.is_ready(Interest::Write) {
             assert!(!deadline.passed(), "all room was given back and none is shown");
-            a.unsent();
+            a.has_unsent();
             assert!(!b.readable());
         }
         b.close();
         let end = loop {
             // The kernel may still have room for more.
-            let sent =
-                in_time(|| wait::send(&mut a, &mut Spin::new(0), &message(0, length_bytes), patience()));
+            let sent = expect_in_time(|| {
+                wait::send(&mut a, &mut Spin::new(0), &message(0, length_bytes), patience())
+            });
             if let Err(error) = sent {
                 break error;
             }

@@ -11,24 +11,24 @@ use tombolo_transport::{Capabilities, ChannelError, EndError, Transport, Transpo
 
 use super::transfer::{drain, fill};
 use crate::any_channel::AnyChannel;
-use crate::carrier::{shape, until_readable};
-use crate::messages::{check, message, recv, send, some_length};
-use crate::patience::{deadline, in_time, patience};
+use crate::carrier::{shape, wait_until_readable};
+use crate::messages::{check, message, message_length, recv, send};
+use crate::patience::{deadline, expect_in_time, patience};
 use crate::subject::Subject;
 
-const SHORT: Duration = Duration::from_millis(5);
+const SHORT_TIMEOUT: Duration = Duration::from_millis(5);
 
-fn answer<T: Transport>(channel: &mut T, spin_ns: u64, count: u64) {
+fn respond<T: Transport>(channel: &mut T, spin_ns: u64, count: u64) {
     for number in 0..count {
-        let length_bytes = some_length(number, channel.max_message_bytes());
+        let length_bytes = message_length(number, channel.max_message_bytes());
         check(&recv(channel, spin_ns), number, length_bytes);
         send(channel, spin_ns, &message(!number, length_bytes));
     }
 }
 
-fn ask<T: Transport>(channel: &mut T, spin_ns: u64, count: u64) {
+fn request<T: Transport>(channel: &mut T, spin_ns: u64, count: u64) {
     for number in 0..count {
-        let length_bytes = some_length(number, channel.max_message_bytes());
+        let length_bytes = message_length(number, channel.max_message_bytes());
         send(channel, spin_ns, &message(number, length_bytes));
         check(&recv(channel, spin_ns), !number, length_bytes);
     }
@@ -39,8 +39,8 @@ pub(crate) fn ping_pong_asleep(subject: &Subject) {
     for variant in subject.variants() {
         let (mut a, mut b) = subject.racing_pair(shape(SlotSize::B64, 16, variant));
         std::thread::scope(|scope| {
-            scope.spawn(|| answer(&mut b, 0, count));
-            ask(&mut a, 0, count);
+            scope.spawn(|| respond(&mut b, 0, count));
+            request(&mut a, 0, count);
         });
         let can_sleep = subject.capabilities.contains(Capabilities::DESCRIPTORS);
         let sleeps = a.stats().sleeps + b.stats().sleeps;
@@ -54,8 +54,8 @@ pub(crate) fn ping_pong_about_to_sleep(subject: &Subject) {
     for (spin_a, spin_b) in [(0, 2_000), (1_000, 4_000), (20_000, 0)] {
         let (mut a, mut b) = subject.racing_pair(shape(SlotSize::B32, 2, Variant::EpochCredit));
         std::thread::scope(|scope| {
-            scope.spawn(|| answer(&mut b, spin_b, count));
-            ask(&mut a, spin_a, count);
+            scope.spawn(|| respond(&mut b, spin_b, count));
+            request(&mut a, spin_a, count);
         });
     }
 }
@@ -103,7 +103,7 @@ pub(crate) fn timeouts_leave_the_channel_usable(subject: &Subject) {
         let (mut a, mut b) = subject.pair(config);
         let mut buffer = vec![1, 2, 3];
         for spin_ns in [0, 1_000_000_000] {
-            for timeout in [Duration::ZERO, SHORT] {
+            for timeout in [Duration::ZERO, SHORT_TIMEOUT] {
                 let mut spin = Spin::new(spin_ns);
                 let timed_out = wait::recv_into(&mut b, &mut spin, &mut buffer, timeout);
                 assert_eq!(timed_out, Err(ChannelError::TimedOut(Awaited::Message)));
@@ -159,7 +159,7 @@ pub(crate) fn two_blocked_senders_both_continue(subject: &Subject) {
             }
         }
         let deadline = deadline();
-        while channel.unsent() {
+        while channel.has_unsent() {
             assert!(!deadline.passed(), "the peer takes nothing more");
             std::thread::yield_now();
         }
@@ -172,7 +172,7 @@ pub(crate) fn two_blocked_senders_both_continue(subject: &Subject) {
 
 type Ends = Vec<Checked<AnyChannel>>;
 
-fn several(subject: &Subject, count: usize) -> (Ends, Ends) {
+fn open_several(subject: &Subject, count: usize) -> (Ends, Ends) {
     (0..count).map(|_| subject.pair(ChannelConfig::default())).unzip()
 }
 
@@ -183,11 +183,11 @@ fn any<T: Transport>(
     timeout: Duration,
 ) -> Result<usize, ChannelError> {
     let mut each: Vec<&mut T> = channels.iter_mut().collect();
-    in_time(|| wait::any(&mut each, &mut Spin::new(spin_ns), timeout, start))
+    expect_in_time(|| wait::any(&mut each, &mut Spin::new(spin_ns), timeout, start))
 }
 
 pub(crate) fn any_serves_all_in_turn(subject: &Subject) {
-    let (mut near, mut far) = several(subject, 3);
+    let (mut near, mut far) = open_several(subject, 3);
     for channel in &mut far {
         for number in 0..10 {
             send(channel, 0, &[number]);
@@ -197,23 +197,26 @@ pub(crate) fn any_serves_all_in_turn(subject: &Subject) {
     for number in 0..10 {
         for expected in 0..3 {
             // Over TCP the message may still be in transit while a later channel is already ready.
-            until_readable(&mut near[expected]);
+            wait_until_readable(&mut near[expected]);
             let index = any(&mut near, 0, start, patience()).unwrap();
             assert_eq!(index, expected);
             assert_eq!(recv(&mut near[index], 0), [number]);
             start = index + 1;
         }
     }
-    assert_eq!(any(&mut near, 0, start, SHORT), Err(ChannelError::TimedOut(Awaited::Any)));
+    assert_eq!(any(&mut near, 0, start, SHORT_TIMEOUT), Err(ChannelError::TimedOut(Awaited::Any)));
     send(&mut far[1], 0, b"x");
     assert_eq!(any(&mut near, 0, usize::MAX, patience()), Ok(1));
-    assert_eq!(any::<Checked<AnyChannel>>(&mut [], 0, 5, SHORT), Err(ChannelError::TimedOut(Awaited::Any)));
+    assert_eq!(
+        any::<Checked<AnyChannel>>(&mut [], 0, 5, SHORT_TIMEOUT),
+        Err(ChannelError::TimedOut(Awaited::Any))
+    );
 }
 
 pub(crate) fn any_is_woken_by_each(subject: &Subject) {
     let count = subject.effort(2_000);
     for spin_ns in [0, 20_000] {
-        let (mut near, mut far) = several(subject, 4);
+        let (mut near, mut far) = open_several(subject, 4);
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for number in 0..count {
@@ -235,12 +238,12 @@ pub(crate) fn any_is_woken_by_each(subject: &Subject) {
     }
 }
 
-pub(crate) fn any_shows_an_end(subject: &Subject) {
+pub(crate) fn any_reports_an_end(subject: &Subject) {
     for spin_ns in [0, 20_000] {
-        let (mut near, mut far) = several(subject, 3);
+        let (mut near, mut far) = open_several(subject, 3);
         std::thread::scope(|scope| {
             scope.spawn(|| {
-                std::thread::sleep(SHORT);
+                std::thread::sleep(SHORT_TIMEOUT);
                 drop(far.remove(1));
             });
             assert_eq!(any(&mut near, spin_ns, 2, patience()), Ok(1));

@@ -6,8 +6,8 @@ use std::os::fd::{BorrowedFd, OwnedFd};
 use std::sync::Mutex;
 use std::time::Duration;
 
-use tombolo_conformance::peer::{self, Doomed, Order};
-use tombolo_conformance::{Carrier, Hostile, Rig, Watch};
+use tombolo_conformance::peer::{self, KillablePeer, PeerTask};
+use tombolo_conformance::{Carrier, CheckMode, Fixture, Hostile};
 use tombolo_link::{ChannelConfig, Hello, Side};
 use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::time::Deadline;
@@ -25,7 +25,7 @@ pub(crate) trait Mutation: Default + Send + 'static {
     /// Capabilities that it claims.
     const CAPABILITIES: Capabilities = <Self::Base as Carrier>::CAPABILITIES;
     /// Whether dropping it does not close it.
-    const FORGETS_ITSELF: bool = false;
+    const LEAKS_ITSELF: bool = false;
 
     fn open(end: Vec<OwnedFd>, side: Side, hello: Hello, deadline: Deadline) -> Opened<Self> {
         Self::Base::open(end, side, hello, deadline)
@@ -81,7 +81,7 @@ pub(crate) trait Mutation: Default + Send + 'static {
 pub(crate) type Opened<M> = Result<<<M as Mutation>::Base as Carrier>::Channel, ChannelError>;
 
 /// Ends that stay open although they were dropped.
-static KEPT: Mutex<Vec<Box<dyn Any + Send>>> = Mutex::new(Vec::new());
+static LEAKED: Mutex<Vec<Box<dyn Any + Send>>> = Mutex::new(Vec::new());
 
 /// Channel end with the defect.
 pub(crate) struct Mutant<M: Mutation> {
@@ -106,8 +106,8 @@ impl<M: Mutation> Mutant<M> {
 
 impl<M: Mutation> Drop for Mutant<M> {
     fn drop(&mut self) {
-        if M::FORGETS_ITSELF {
-            KEPT.lock().unwrap().push(Box::new(self.inner.take()));
+        if M::LEAKS_ITSELF {
+            LEAKED.lock().unwrap().push(Box::new(self.inner.take()));
         }
     }
 }
@@ -166,8 +166,8 @@ impl<M: Mutation> Transport for Mutant<M> {
         }
     }
 
-    fn woken(&mut self, rung: bool) {
-        self.parts().1.woken(rung);
+    fn finish_sleep(&mut self, rung: bool) {
+        self.parts().1.finish_sleep(rung);
     }
 
     fn close(&mut self) {
@@ -177,16 +177,16 @@ impl<M: Mutation> Transport for Mutant<M> {
 }
 
 /// Carrier for a defect. Its channels are not checked: the cases must find the defect.
-pub(crate) struct Broken<M>(PhantomData<M>);
+pub(crate) struct MutantCarrier<M>(PhantomData<M>);
 
-impl<M: Mutation> Carrier for Broken<M> {
+impl<M: Mutation> Carrier for MutantCarrier<M> {
     type Channel = Mutant<M>;
     type End = Vec<OwnedFd>;
     const NAME: &'static str = <M::Base as Carrier>::NAME;
     const CAPABILITIES: Capabilities = M::CAPABILITIES;
-    const RIG: &'static [Rig] = <M::Base as Carrier>::RIG;
-    const SHAPE_IS_A_S: bool = <M::Base as Carrier>::SHAPE_IS_A_S;
-    const WATCH: Watch = Watch::Nothing;
+    const FIXTURES: &'static [Fixture] = <M::Base as Carrier>::FIXTURES;
+    const SIDE_A_SETS_SHAPE: bool = <M::Base as Carrier>::SIDE_A_SETS_SHAPE;
+    const CHECK_MODE: CheckMode = CheckMode::Nothing;
     const EFFORT_PERCENT: u64 = 10;
 
     fn ends(config: ChannelConfig) -> (Vec<OwnedFd>, Vec<OwnedFd>) {
@@ -206,11 +206,11 @@ impl<M: Mutation> Carrier for Broken<M> {
         M::decline(end, hello, reason)
     }
 
-    fn doomed(order: Order) -> (Mutant<M>, Box<dyn Doomed>) {
-        peer::in_a_process::<Self>(order)
+    fn spawn_killable_peer(order: PeerTask) -> (Mutant<M>, Box<dyn KillablePeer>) {
+        peer::spawn_process_peer::<Self>(order)
     }
 
-    fn peer(descriptors: Vec<OwnedFd>, order: Order) {
+    fn peer(descriptors: Vec<OwnedFd>, order: PeerTask) {
         M::Base::peer(descriptors, order);
     }
 
@@ -218,7 +218,7 @@ impl<M: Mutation> Carrier for Broken<M> {
         M::Base::hostile(end, hello)
     }
 
-    fn rung(channel: &Mutant<M>, awaited: Interest, timeout: Duration) -> bool {
+    fn wakes_within(channel: &Mutant<M>, awaited: Interest, timeout: Duration) -> bool {
         let mut sources = Vec::new();
         channel.sources(awaited, &mut sources);
         poll(&sources, Some(Deadline::after(timeout))).unwrap().iter().any(|ready| ready.any())

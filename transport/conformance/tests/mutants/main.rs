@@ -12,7 +12,7 @@ use libtest_mimic::{Arguments, Failed, Trial};
 use tombolo_conformance::carriers::{Shm, UnixStream};
 use tombolo_conformance::{Case, Subject, all};
 
-use carrier::{Broken, Mutation};
+use carrier::{MutantCarrier, Mutation};
 
 /// Duration of a failing wait. Successful waits must be shorter, or the mutant is caught for the wrong
 /// reason: the suite itself runs the same case without the mutation and with full patience.
@@ -25,7 +25,7 @@ fn case(subject: Subject, name: &str) -> Case {
 
 /// The case must fail, and not be skipped.
 fn caught<M: Mutation>() -> Result<(), Failed> {
-    let case = case(Subject::of::<Broken<M>>(), M::CAUGHT_BY);
+    let case = case(Subject::of::<MutantCarrier<M>>(), M::CAUGHT_BY);
     if let Some(lacks) = case.lacks {
         return Err(format!("{} was not tried: {lacks}", M::CAUGHT_BY).into());
     }

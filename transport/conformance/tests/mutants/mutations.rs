@@ -28,11 +28,11 @@ macro_rules! mutations {
 }
 
 mutations! {
-    DropsAMessage, RepeatsAMessage, SwapsTwoMessages, CutsLongMessages, ChangesAByte, AcceptsWithoutEnd,
-    AcceptsTooLong, RefusesTheLongest, FindsNoMoreRoom, Miscounts, ShowsWhatIsNotThere,
-    ForgetsToAnnounce, ForgetsToAnnounceForRoom, DoesNotLookAgain, HasNothingToSleepOn, NeverSleeps, IgnoresClose,
-    LosesTheLastMessage, EndsOnlyOnce, ForgetsItself, CallsDeathAClose, IgnoresDeath, ComparesNothing,
-    DeclinesInSilence, Boasts, IsModest,
+    DropsAMessage, RepeatsAMessage, SwapsTwoMessages, CutsLongMessages, ChangesAByte, AcceptsWithoutLimit,
+    AcceptsTooLong, RefusesTheLongest, FindsNoMoreRoom, Miscounts, ReportsReadableWhenEmpty,
+    ForgetsToAnnounce, ForgetsToAnnounceForRoom, SkipsLastPoll, HasNoSources, NeverSleeps, IgnoresClose,
+    LosesTheLastMessage, EndsOnlyOnce, LeaksItself, ReportsDeathAsClose, IgnoresDeath, ComparesNothing,
+    DeclinesInSilence, OverclaimsCapabilities, UnderclaimsCapabilities,
 }
 
 /// Every hundredth message is accepted and never sent.
@@ -125,9 +125,9 @@ impl Mutation for ChangesAByte {
 
 /// Accepts and keeps every message, with room or without.
 #[derive(Default)]
-struct AcceptsWithoutEnd(VecDeque<Vec<u8>>);
+struct AcceptsWithoutLimit(VecDeque<Vec<u8>>);
 
-impl Mutation for AcceptsWithoutEnd {
+impl Mutation for AcceptsWithoutLimit {
     type Base = Shm;
     const CAUGHT_BY: &'static str = "transfer::a_full_channel_refuses_and_loses_nothing";
 
@@ -194,7 +194,7 @@ struct Miscounts;
 
 impl Mutation for Miscounts {
     type Base = Shm;
-    const CAUGHT_BY: &'static str = "transfer::stats_count_what_passed";
+    const CAUGHT_BY: &'static str = "transfer::stats_count_messages_and_bytes";
 
     fn stats(inner: &impl Transport) -> Stats {
         let stats = inner.stats();
@@ -204,9 +204,9 @@ impl Mutation for Miscounts {
 
 /// Always has something to receive.
 #[derive(Default)]
-struct ShowsWhatIsNotThere;
+struct ReportsReadableWhenEmpty;
 
-impl Mutation for ShowsWhatIsNotThere {
+impl Mutation for ReportsReadableWhenEmpty {
     type Base = Shm;
     const CAUGHT_BY: &'static str = "transfer::every_length";
 
@@ -243,9 +243,9 @@ impl Mutation for ForgetsToAnnounceForRoom {
 
 /// Sleeps without a last poll.
 #[derive(Default)]
-struct DoesNotLookAgain;
+struct SkipsLastPoll;
 
-impl Mutation for DoesNotLookAgain {
+impl Mutation for SkipsLastPoll {
     type Base = Shm;
     const CAUGHT_BY: &'static str = "doorbells::the_last_poll_sees_earlier_messages";
 
@@ -257,9 +257,9 @@ impl Mutation for DoesNotLookAgain {
 
 /// Has no descriptors.
 #[derive(Default)]
-struct HasNothingToSleepOn;
+struct HasNoSources;
 
-impl Mutation for HasNothingToSleepOn {
+impl Mutation for HasNoSources {
     type Base = Shm;
     const CAUGHT_BY: &'static str = "ending::close_wakes_a_sleeping_receiver";
 
@@ -328,19 +328,19 @@ impl Mutation for EndsOnlyOnce {
 
 /// Is dropped without being closed.
 #[derive(Default)]
-struct ForgetsItself;
+struct LeaksItself;
 
-impl Mutation for ForgetsItself {
+impl Mutation for LeaksItself {
     type Base = Shm;
     const CAUGHT_BY: &'static str = "ending::drop_closes";
-    const FORGETS_ITSELF: bool = true;
+    const LEAKS_ITSELF: bool = true;
 }
 
 /// Reports a death as a close.
 #[derive(Default)]
-struct CallsDeathAClose;
+struct ReportsDeathAsClose;
 
-impl Mutation for CallsDeathAClose {
+impl Mutation for ReportsDeathAsClose {
     type Base = Shm;
     const CAUGHT_BY: &'static str = "death::of_a_sender";
 
@@ -397,9 +397,9 @@ impl Mutation for DeclinesInSilence {
 
 /// A stream that claims to count its room.
 #[derive(Default)]
-struct Boasts;
+struct OverclaimsCapabilities;
 
-impl Mutation for Boasts {
+impl Mutation for OverclaimsCapabilities {
     type Base = UnixStream;
     const CAUGHT_BY: &'static str = "transfer::room_around_the_number_of_slots";
     const CAPABILITIES: Capabilities = Capabilities::OF_STREAM.with(Capabilities::COUNTED_ROOM);
@@ -407,9 +407,9 @@ impl Mutation for Boasts {
 
 /// Shared memory of one kernel that does not claim what its link declares.
 #[derive(Default)]
-struct IsModest;
+struct UnderclaimsCapabilities;
 
-impl Mutation for IsModest {
+impl Mutation for UnderclaimsCapabilities {
     type Base = Shm;
     const CAUGHT_BY: &'static str = "declared::capabilities_are_those_of_the_carrier";
     const CAPABILITIES: Capabilities = Capabilities::OF_SHARED_MEMORY.without(Capabilities::ATOMICS);

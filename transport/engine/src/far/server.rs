@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use tombolo_base::SharedMemory;
 use tombolo_platform::Deadline;
-use tombolo_platform::copy::{self, CopyError, Loop};
+use tombolo_platform::copy::{self, CopyError, CopyLoop};
 use tombolo_transport::error::Awaited;
 use tombolo_transport::wait::{self, Spin};
 use tombolo_transport::{ChannelError, Transport, TransportExt};
 
-use super::wire::{ANSWER_BYTES, Answer, Command, FarRange, FarRefusal, MemoryId, Order};
+use super::wire::{ANSWER_BYTES, Answer, Command, CommandKind, FarRange, FarRefusal, MemoryId};
 
 /// Time limit for the other side to make room for an answer that it requested.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -84,7 +84,7 @@ impl Offers {
     }
 
     /// Returns the memory of a range, and the offset in it. Offsets beyond `usize` are out of range.
-    fn at(&self, range: FarRange, wanted: Access) -> Result<(&SharedMemory, usize), FarRefusal> {
+    fn resolve(&self, range: FarRange, wanted: Access) -> Result<(&SharedMemory, usize), FarRefusal> {
         let memory = self.find(range.memory, wanted)?;
         Ok((memory, usize::try_from(range.offset_bytes).map_err(|_| FarRefusal::OutOfRange)?))
     }
@@ -93,13 +93,13 @@ impl Offers {
     fn check(&self, command: Command) -> Result<(), FarRefusal> {
         let length = usize::try_from(command.length_bytes).map_err(|_| FarRefusal::OutOfRange)?;
         let inside = |range: FarRange, wanted: Access| {
-            let (memory, offset) = self.at(range, wanted)?;
-            copy::check(memory, offset, length).map_err(refusal)
+            let (memory, offset) = self.resolve(range, wanted)?;
+            copy::check(memory, offset, length).map_err(to_far_refusal)
         };
-        match command.order {
-            Order::Write { target } | Order::Fill { target, .. } => inside(target, Access::Write),
-            Order::Read { source } => inside(source, Access::Read),
-            Order::Copy { source, target } => {
+        match command.kind {
+            CommandKind::Write { target } | CommandKind::Fill { target, .. } => inside(target, Access::Write),
+            CommandKind::Read { source } => inside(source, Access::Read),
+            CommandKind::Copy { source, target } => {
                 inside(source, Access::Read)?;
                 inside(target, Access::Write)?;
                 let near = source.offset_bytes.abs_diff(target.offset_bytes) < command.length_bytes;
@@ -109,37 +109,37 @@ impl Offers {
     }
 
     /// Executes a command, or refuses it.
-    fn execute(&self, command: Command, carried: &[u8], answer: &mut Vec<u8>) -> Result<(), FarRefusal> {
-        if command.only_check {
+    fn execute(&self, command: Command, payload: &[u8], answer: &mut Vec<u8>) -> Result<(), FarRefusal> {
+        if command.check_only {
             return self.check(command);
         }
         // At most `MAX_PIECE_BYTES`.
         let length = command.length_bytes as usize;
-        let done = match command.order {
-            Order::Write { target } => {
-                let (memory, offset) = self.at(target, Access::Write)?;
-                copy::write(Loop::Best, memory, offset, carried)
+        let done = match command.kind {
+            CommandKind::Write { target } => {
+                let (memory, offset) = self.resolve(target, Access::Write)?;
+                copy::write(CopyLoop::Best, memory, offset, payload)
             }
-            Order::Read { source } => {
-                let (memory, offset) = self.at(source, Access::Read)?;
-                copy::check(memory, offset, length).map_err(refusal)?;
+            CommandKind::Read { source } => {
+                let (memory, offset) = self.resolve(source, Access::Read)?;
+                copy::check(memory, offset, length).map_err(to_far_refusal)?;
                 answer.resize(ANSWER_BYTES + length, 0);
-                copy::read(Loop::Best, memory, offset, &mut answer[ANSWER_BYTES..])
+                copy::read(CopyLoop::Best, memory, offset, &mut answer[ANSWER_BYTES..])
             }
-            Order::Fill { target, byte } => {
-                let (memory, offset) = self.at(target, Access::Write)?;
+            CommandKind::Fill { target, byte } => {
+                let (memory, offset) = self.resolve(target, Access::Write)?;
                 copy::fill(memory, offset, length, byte)
             }
-            Order::Copy { source, target } => {
-                let from = self.at(source, Access::Read)?;
-                copy::between(Loop::Best, from, self.at(target, Access::Write)?, length)
+            CommandKind::Copy { source, target } => {
+                let from = self.resolve(source, Access::Read)?;
+                copy::between(CopyLoop::Best, from, self.resolve(target, Access::Write)?, length)
             }
         };
-        done.map_err(refusal)
+        done.map_err(to_far_refusal)
     }
 }
 
-fn refusal(error: CopyError) -> FarRefusal {
+fn to_far_refusal(error: CopyError) -> FarRefusal {
     match error {
         CopyError::OutOfRange { .. } => FarRefusal::OutOfRange,
         CopyError::Overlap { .. } => FarRefusal::Overlap,
@@ -178,17 +178,17 @@ impl<T: Transport> Server<T> {
     /// for the channel, including a malformed command and a peer that accepted no answer for ten seconds.
     pub fn serve_one(&mut self, timeout: Duration) -> Result<(), ChannelError> {
         wait::recv_into(&mut self.channel, &mut Spin::default(), &mut self.message, timeout)?;
-        let Some((command, carried)) = Command::from_bytes(&self.message) else {
+        let Some((command, payload)) = Command::from_bytes(&self.message) else {
             return Err(ChannelError::Violation("a malformed copy command".into()));
         };
-        let reads = matches!(command.order, Order::Read { .. }) && !command.only_check;
+        let reads = matches!(command.kind, CommandKind::Read { .. }) && !command.check_only;
         let longest = self.channel.max_message_bytes();
         if reads && command.length_bytes as usize + ANSWER_BYTES > longest {
             return Err(ChannelError::Violation("a command to read more than a message carries".into()));
         }
         self.answer.clear();
         self.answer.resize(ANSWER_BYTES, 0);
-        let result = self.offers.execute(command, carried, &mut self.answer);
+        let result = self.offers.execute(command, payload, &mut self.answer);
         if result.is_err() {
             self.answer.truncate(ANSWER_BYTES);
         }
@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_id_is_never_given_twice() {
+    fn ids_are_never_reused() {
         let mut offers = Offers::new();
         let first = offers.offer(SharedMemory::zeroed(8), Access::Both).unwrap();
         let second = offers.offer(SharedMemory::zeroed(8), Access::Both).unwrap();
@@ -249,28 +249,34 @@ mod tests {
         let mut offers = Offers::new();
         let read = offers.offer(SharedMemory::zeroed(64), Access::Read).unwrap();
         let write = offers.offer(SharedMemory::zeroed(64), Access::Write).unwrap();
-        let order = |order, length_bytes| {
-            let check = Command { order, only_check: true, length_bytes };
+        let execute = |kind, length_bytes| {
+            let check = Command { kind, check_only: true, length_bytes };
             let checked = offers.execute(check, b"", &mut Vec::new());
             let obeyed =
-                offers.execute(Command { order, only_check: false, length_bytes }, b"", &mut Vec::new());
-            assert_eq!(checked, obeyed, "{order:?}");
+                offers.execute(Command { kind, check_only: false, length_bytes }, b"", &mut Vec::new());
+            assert_eq!(checked, obeyed, "{kind:?}");
             obeyed
         };
         let at = |memory, offset_bytes| FarRange { memory, offset_bytes };
-        assert_eq!(order(Order::Copy { source: at(read, 0), target: at(write, 0) }, 64), Ok(()));
-        let backwards = Order::Copy { source: at(write, 0), target: at(read, 0) };
-        assert_eq!(order(backwards, 1), Err(FarRefusal::NotAllowed));
-        assert_eq!(order(Order::Fill { target: at(read, 0), byte: 1 }, 1), Err(FarRefusal::NotAllowed));
-        assert_eq!(order(Order::Read { source: at(write, 0) }, 1), Err(FarRefusal::NotAllowed));
+        assert_eq!(execute(CommandKind::Copy { source: at(read, 0), target: at(write, 0) }, 64), Ok(()));
+        let backwards = CommandKind::Copy { source: at(write, 0), target: at(read, 0) };
+        assert_eq!(execute(backwards, 1), Err(FarRefusal::NotAllowed));
+        assert_eq!(
+            execute(CommandKind::Fill { target: at(read, 0), byte: 1 }, 1),
+            Err(FarRefusal::NotAllowed)
+        );
+        assert_eq!(execute(CommandKind::Read { source: at(write, 0) }, 1), Err(FarRefusal::NotAllowed));
         for (offset, length) in [(0, 65), (1, 64), (64, 1), (u64::MAX, 1)] {
-            let fill = Order::Fill { target: at(write, offset), byte: 1 };
-            assert_eq!(order(fill, length), Err(FarRefusal::OutOfRange), "{offset} {length}");
-            let copy = Order::Copy { source: at(read, offset), target: at(write, 0) };
-            assert_eq!(order(copy, length), Err(FarRefusal::OutOfRange), "{offset} {length}");
-            assert_eq!(order(Order::Read { source: at(read, offset) }, length), Err(FarRefusal::OutOfRange));
+            let fill = CommandKind::Fill { target: at(write, offset), byte: 1 };
+            assert_eq!(execute(fill, length), Err(FarRefusal::OutOfRange), "{offset} {length}");
+            let copy = CommandKind::Copy { source: at(read, offset), target: at(write, 0) };
+            assert_eq!(execute(copy, length), Err(FarRefusal::OutOfRange), "{offset} {length}");
+            assert_eq!(
+                execute(CommandKind::Read { source: at(read, offset) }, length),
+                Err(FarRefusal::OutOfRange)
+            );
         }
-        assert_eq!(order(Order::Fill { target: at(write, 64), byte: 1 }, 0), Ok(()));
+        assert_eq!(execute(CommandKind::Fill { target: at(write, 64), byte: 1 }, 0), Ok(()));
     }
 
     #[test]
@@ -278,9 +284,9 @@ mod tests {
         let mut offers = Offers::new();
         let both = offers.offer(SharedMemory::zeroed(64), Access::Both).unwrap();
         let at = |offset_bytes| FarRange { memory: both, offset_bytes };
-        let copy = Order::Copy { source: at(0), target: at(31) };
-        for only_check in [false, true] {
-            let command = Command { order: copy, only_check, length_bytes: 32 };
+        let copy = CommandKind::Copy { source: at(0), target: at(31) };
+        for check_only in [false, true] {
+            let command = Command { kind: copy, check_only, length_bytes: 32 };
             assert_eq!(offers.execute(command, b"", &mut Vec::new()), Err(FarRefusal::Overlap));
         }
     }

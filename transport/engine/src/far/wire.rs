@@ -59,7 +59,7 @@ pub(super) struct FarRange {
 
 /// Order to the far side.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Order {
+pub(super) enum CommandKind {
     /// Store the bytes that follow.
     Write { target: FarRange },
     /// Answer with the bytes of the range.
@@ -73,15 +73,15 @@ pub(super) enum Order {
 /// An order for a number of bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Command {
-    pub(super) order: Order,
+    pub(super) kind: CommandKind,
     /// Whether to check only if the order would be refused. Sent for the whole of a request longer than one
     /// command, before its first piece.
-    pub(super) only_check: bool,
+    pub(super) check_only: bool,
     pub(super) length_bytes: u64,
 }
 
 /// Flag for a check-only command, beside the byte of a fill.
-const ONLY_CHECK: u32 = 1 << 8;
+const CHECK_ONLY: u32 = 1 << 8;
 
 pub(super) const COMMAND_BYTES: usize = 48;
 pub(super) const ANSWER_BYTES: usize = 16;
@@ -93,15 +93,15 @@ const NOTHING: FarRange = FarRange { memory: MemoryId { index: 0, generation: 0 
 
 impl Command {
     pub(super) fn to_bytes(self) -> [u8; COMMAND_BYTES] {
-        let (kind, byte, source, target) = match self.order {
-            Order::Write { target } => (1, 0, NOTHING, target),
-            Order::Read { source } => (2, 0, source, NOTHING),
-            Order::Fill { target, byte } => (3, byte, NOTHING, target),
-            Order::Copy { source, target } => (4, 0, source, target),
+        let (kind, byte, source, target) = match self.kind {
+            CommandKind::Write { target } => (1, 0, NOTHING, target),
+            CommandKind::Read { source } => (2, 0, source, NOTHING),
+            CommandKind::Fill { target, byte } => (3, byte, NOTHING, target),
+            CommandKind::Copy { source, target } => (4, 0, source, target),
         };
         let mut bytes = [0; COMMAND_BYTES];
         put_u32(&mut bytes, 0, kind);
-        put_u32(&mut bytes, 4, u32::from(byte) | if self.only_check { ONLY_CHECK } else { 0 });
+        put_u32(&mut bytes, 4, u32::from(byte) | if self.check_only { CHECK_ONLY } else { 0 });
         put_u64(&mut bytes, 8, self.length_bytes);
         for (at, range) in [(16, source), (32, target)] {
             put_u32(&mut bytes, at, range.memory.index);
@@ -121,20 +121,20 @@ impl Command {
         };
         let (source, target) = (range(16), range(32));
         let options = get_u32(bytes, 4);
-        let only_check = options & ONLY_CHECK != 0;
-        let byte = u8::try_from(options & !ONLY_CHECK).ok()?;
-        let order = match get_u32(bytes, 0) {
-            1 => Order::Write { target },
-            2 => Order::Read { source },
-            3 => Order::Fill { target, byte },
-            4 => Order::Copy { source, target },
+        let check_only = options & CHECK_ONLY != 0;
+        let byte = u8::try_from(options & !CHECK_ONLY).ok()?;
+        let kind = match get_u32(bytes, 0) {
+            1 => CommandKind::Write { target },
+            2 => CommandKind::Read { source },
+            3 => CommandKind::Fill { target, byte },
+            4 => CommandKind::Copy { source, target },
             _ => return None,
         };
-        let command = Command { order, only_check, length_bytes: get_u64(bytes, 8) };
-        let carries = matches!(order, Order::Write { .. }) && !only_check;
-        let carried = if carries { command.length_bytes } else { 0 };
-        let short = only_check || command.length_bytes <= MAX_PIECE_BYTES;
-        let whole = short && behind.len() as u64 == carried;
+        let command = Command { kind, check_only, length_bytes: get_u64(bytes, 8) };
+        let has_payload = matches!(kind, CommandKind::Write { .. }) && !check_only;
+        let payload = if has_payload { command.length_bytes } else { 0 };
+        let short = check_only || command.length_bytes <= MAX_PIECE_BYTES;
+        let whole = short && behind.len() as u64 == payload;
         (whole && command.to_bytes() == *bytes).then_some((command, behind))
     }
 }
@@ -197,12 +197,12 @@ mod tests {
 
     fn commands() -> [Command; 4] {
         let (source, target) = (range(1, 0x0102), range(2, 0x0304_0506_0708));
-        let command = |order, length_bytes| Command { order, only_check: false, length_bytes };
+        let command = |kind, length_bytes| Command { kind, check_only: false, length_bytes };
         [
-            command(Order::Write { target }, 3),
-            command(Order::Read { source }, MAX_PIECE_BYTES),
-            command(Order::Fill { target, byte: 0xEE }, 0),
-            command(Order::Copy { source, target }, 4096),
+            command(CommandKind::Write { target }, 3),
+            command(CommandKind::Read { source }, MAX_PIECE_BYTES),
+            command(CommandKind::Fill { target, byte: 0xEE }, 0),
+            command(CommandKind::Copy { source, target }, 4096),
         ]
     }
 
@@ -222,10 +222,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_and_nothing_else() {
+    fn commands_round_trip_and_others_are_refused() {
         for command in commands() {
             let mut message = command.to_bytes().to_vec();
-            if matches!(command.order, Order::Write { .. }) {
+            if matches!(command.kind, CommandKind::Write { .. }) {
                 message.extend(b"abc");
             }
             let (read, behind) = Command::from_bytes(&message).unwrap();
@@ -236,7 +236,7 @@ mod tests {
         }
         let too_long = Command { length_bytes: MAX_PIECE_BYTES + 1, ..commands()[1] };
         assert_eq!(Command::from_bytes(&too_long.to_bytes()), None);
-        let check = Command { only_check: true, length_bytes: u64::MAX, ..commands()[0] };
+        let check = Command { check_only: true, length_bytes: u64::MAX, ..commands()[0] };
         assert_eq!(Command::from_bytes(&check.to_bytes()), Some((check, &b""[..])));
         for result in
             [Ok(()), Err(FarRefusal::NoMemory), Err(FarRefusal::NotAllowed), Err(FarRefusal::Overlap)]

@@ -11,33 +11,35 @@ use tombolo_platform::copy::cuda::{CudaError, Device, DeviceMemory, PinnedMemory
 /// Environment variable that tells a second process of the suite to run with the fake driver.
 const WITH_FAKE: &str = "TOMBOLO_ENGINE_TEST_FAKE_CUDA";
 
-pub(crate) enum Prepared {
+pub(crate) enum Preparation {
     /// The suite runs here, with a driver, or without one for this reason.
-    Here(Result<(), String>),
+    Available(Result<(), String>),
     /// The suite ran in another process, which ended with this code.
-    Elsewhere(ExitCode),
+    RanElsewhere(ExitCode),
 }
 
 /// Finds a driver.
-pub(crate) fn prepare() -> Prepared {
+pub(crate) fn prepare() -> Preparation {
     let fake = std::env::var_os(WITH_FAKE).is_some();
     match Device::open(0) {
         Ok(device) => {
             let kind = if fake { "the fake driver of this test" } else { "a real driver" };
             println!("GPU: {} ({kind})", device.name());
-            refusals(fake);
-            Prepared::Here(Ok(()))
+            check_error_names(fake);
+            Preparation::Available(Ok(()))
         }
         Err(CudaError::NoDriver { why }) if !fake => match compile() {
-            Ok(folder) => Prepared::Elsewhere(again(&folder)),
-            Err(reason) => Prepared::Here(Err(format!("no CUDA driver: {why}; and no fake one: {reason}"))),
+            Ok(folder) => Preparation::RanElsewhere(rerun(&folder)),
+            Err(reason) => {
+                Preparation::Available(Err(format!("no CUDA driver: {why}; and no fake one: {reason}")))
+            }
         },
-        Err(error) => Prepared::Here(Err(error.to_string())),
+        Err(error) => Preparation::Available(Err(error.to_string())),
     }
 }
 
 /// Checks that errors of the driver have names.
-fn refusals(fake: bool) {
+fn check_error_names(fake: bool) {
     let count = Device::count().unwrap();
     let missing = Device::open(count).unwrap_err();
     assert_eq!(missing, CudaError::NoDevice { ordinal: count, count });
@@ -60,7 +62,7 @@ fn refusals(fake: bool) {
     assert!(matches!(outside, CudaError::Copy(CopyError::OutOfRange { .. })), "{outside}");
 }
 
-/// Compiles the fake driver into a folder, which is then used by `again`.
+/// Compiles the fake driver into a folder, which is then used by `rerun`.
 fn compile() -> Result<Folder, String> {
     let folder = Folder::new()?;
     let library = folder.0.join("libcuda.so.1");
@@ -92,7 +94,7 @@ impl Drop for Folder {
 }
 
 /// Runs the suite once more in a process whose loader finds the fake driver.
-fn again(folder: &Folder) -> ExitCode {
+fn rerun(folder: &Folder) -> ExitCode {
     let mut suite = Command::new(std::env::current_exe().unwrap());
     suite.args(std::env::args_os().skip(1)).env(WITH_FAKE, "1").env("LD_LIBRARY_PATH", &folder.0);
     match suite.status() {

@@ -11,19 +11,20 @@ use std::process::ExitCode;
 use libtest_mimic::{Arguments, Completion, Trial};
 
 fn main() -> ExitCode {
-    if rigs::be_the_other_process() {
+    if rigs::run_as_peer_process() {
         return ExitCode::SUCCESS;
     }
     let cuda = match cuda::prepare() {
-        cuda::Prepared::Here(driver) => driver,
-        cuda::Prepared::Elsewhere(status) => return status,
+        cuda::Preparation::Available(driver) => driver,
+        cuda::Preparation::RanElsewhere(status) => return status,
     };
     let mut trials = Vec::new();
-    for rig in rigs::all(&cuda) {
+    for setup in rigs::all(&cuda) {
         for case in cases::ALL {
-            let (start, lacks) = (rig.start.clone(), cases::lacks(&rig, case));
-            trials.push(Trial::ignorable_test(format!("{}::{}", rig.name, case.name), move || {
-                if let Some(reason) = lacks {
+            let (start, missing_requirement) =
+                (setup.start.clone(), cases::missing_requirement(&setup, case));
+            trials.push(Trial::ignorable_test(format!("{}::{}", setup.name, case.name), move || {
+                if let Some(reason) = missing_requirement {
                     return Ok(Completion::ignored_with(reason));
                 }
                 (case.run)(&*start);

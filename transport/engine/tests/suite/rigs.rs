@@ -1,4 +1,4 @@
-//! Test rigs of the engines: one for each route.
+//! Test setups of the engines: one for each route.
 
 use std::any::Any;
 use std::io::{BufRead, BufReader, Read};
@@ -15,11 +15,11 @@ use tombolo_engine::far::{Access, Far, Offers, Server, serve};
 use tombolo_engine::{Engine, Location};
 use tombolo_link::{ChannelConfig, Hello};
 use tombolo_platform::Deadline;
-use tombolo_platform::copy::attach::{AttachError, ForeignProcess, address_of, allow};
+use tombolo_platform::copy::attach::{AttachError, ForeignProcess, address_of, allow_access_by};
 use tombolo_platform::copy::cuda::{DeviceMemory, PinnedMemory};
-use tombolo_platform::copy::{self, Loop};
+use tombolo_platform::copy::{self, CopyLoop};
 use tombolo_platform::memory::{create_sealed, map};
-use tombolo_platform::process::{Process, inherited};
+use tombolo_platform::process::{Process, take_inherited_fd};
 use tombolo_platform::socket::{self, SocketKind};
 use tombolo_transport::{ChannelError, StreamChannel, Transport, shm};
 
@@ -34,25 +34,25 @@ type Write = Box<dyn Fn(usize, &[u8])>;
 type Look = Box<dyn Fn(usize, usize) -> Vec<u8>>;
 
 /// Memory of `ROOM` bytes, as named by the engine and as accessed by the test.
-pub(crate) struct Spot {
+pub(crate) struct TestMemory {
     pub(crate) place: At,
     pub(crate) write: Write,
     pub(crate) read: Look,
 }
 
 /// Engine, two memories, and everything that must live as long.
-pub(crate) struct Bench {
+pub(crate) struct Fixture {
     pub(crate) engine: Box<dyn Engine>,
-    pub(crate) source: Spot,
-    pub(crate) target: Spot,
+    pub(crate) source: TestMemory,
+    pub(crate) target: TestMemory,
     /// Kills the other side, where there is one.
     pub(crate) kill: Option<Box<dyn FnOnce()>>,
     pub(crate) _keep: Vec<Box<dyn Any>>,
 }
 
-pub(crate) type Start = Arc<dyn Fn(usize) -> Bench + Send + Sync>;
+pub(crate) type Start = Arc<dyn Fn(usize) -> Fixture + Send + Sync>;
 
-pub(crate) struct Rig {
+pub(crate) struct EngineSetup {
     pub(crate) name: String,
     pub(crate) start: Start,
     pub(crate) fills: bool,
@@ -60,13 +60,13 @@ pub(crate) struct Rig {
     pub(crate) killable: bool,
     /// Whether source and target can be the same memory.
     pub(crate) overlaps: bool,
-    /// Reason why the rig is not available here.
+    /// Reason why the setup is not available here.
     pub(crate) missing: Option<String>,
 }
 
-impl Rig {
-    fn new(name: &str, start: impl Fn(usize) -> Bench + Send + Sync + 'static) -> Rig {
-        Rig {
+impl EngineSetup {
+    fn new(name: &str, start: impl Fn(usize) -> Fixture + Send + Sync + 'static) -> EngineSetup {
+        EngineSetup {
             name: name.into(),
             start: Arc::new(start),
             fills: true,
@@ -79,27 +79,27 @@ impl Rig {
 }
 
 /// Returns every engine with every route that it claims.
-pub(crate) fn all(cuda: &Result<(), String>) -> Vec<Rig> {
-    let mut rigs = Vec::new();
-    for how in Loop::here() {
+pub(crate) fn all(cuda: &Result<(), String>) -> Vec<EngineSetup> {
+    let mut setups = Vec::new();
+    for how in CopyLoop::available() {
         let caller = move |limit| on_mapped(Box::new(Caller::new(*how, limit)));
-        rigs.push(Rig { background: false, ..Rig::new(&format!("caller-{how}"), caller) });
+        setups.push(EngineSetup { background: false, ..EngineSetup::new(&format!("caller-{how}"), caller) });
     }
     for count in [1, 3] {
-        let threads = move |limit| on_mapped(Box::new(Threads::start(Loop::Best, count, limit).unwrap()));
-        rigs.push(Rig::new(&format!("threads-{count}"), threads));
+        let threads = move |limit| on_mapped(Box::new(Threads::start(CopyLoop::Best, count, limit).unwrap()));
+        setups.push(EngineSetup::new(&format!("threads-{count}"), threads));
     }
     let missing = no_attach();
     for (name, reads) in [("attach-read", true), ("attach-write", false)] {
-        let rig = Rig::new(name, move |limit| attached(limit, reads));
+        let setup = EngineSetup::new(name, move |limit| attached(limit, reads));
         let missing = missing.clone();
-        rigs.push(Rig { fills: false, killable: true, overlaps: false, missing, ..rig });
+        setups.push(EngineSetup { fills: false, killable: true, overlaps: false, missing, ..setup });
     }
     for (name, of_shm) in [("stream", false), ("shm", true)] {
         for (way, source_far, target_far) in
             [("push", false, true), ("fetch", true, false), ("alone", true, true)]
         {
-            let rig = Rig::new(&format!("far-{name}-{way}"), move |limit| {
+            let setup = EngineSetup::new(&format!("far-{name}-{way}"), move |limit| {
                 if of_shm {
                     far(limit, memory_channels(), source_far, target_far)
                 } else {
@@ -107,7 +107,7 @@ pub(crate) fn all(cuda: &Result<(), String>) -> Vec<Rig> {
                 }
             });
             let both = source_far && target_far;
-            rigs.push(Rig { fills: target_far, killable: true, overlaps: both, ..rig });
+            setups.push(EngineSetup { fills: target_far, killable: true, overlaps: both, ..setup });
         }
     }
     let missing = cuda.as_ref().err().cloned();
@@ -118,49 +118,49 @@ pub(crate) fn all(cuda: &Result<(), String>) -> Vec<Rig> {
         ("fetch-pinned", true, false, true),
         ("within", true, true, false),
     ] {
-        let rig = Rig::new(&format!("cuda-{way}"), move |limit| on_device(limit, from, to, pinned));
-        rigs.push(Rig { fills: to, overlaps: from && to, missing: missing.clone(), ..rig });
+        let setup = EngineSetup::new(&format!("cuda-{way}"), move |limit| on_device(limit, from, to, pinned));
+        setups.push(EngineSetup { fills: to, overlaps: from && to, missing: missing.clone(), ..setup });
     }
-    rigs
+    setups
 }
 
 /// Returns the test's direct access to a memory that this process maps.
-fn by_hand(memory: &SharedMemory) -> (Write, Look) {
+fn direct_access(memory: &SharedMemory) -> (Write, Look) {
     let (to, from) = (memory.clone(), memory.clone());
-    let write = move |offset: usize, bytes: &[u8]| copy::write(Loop::Best, &to, offset, bytes).unwrap();
+    let write = move |offset: usize, bytes: &[u8]| copy::write(CopyLoop::Best, &to, offset, bytes).unwrap();
     let read = move |offset: usize, length: usize| {
         let mut bytes = vec![0; length];
-        copy::read(Loop::Best, &from, offset, &mut bytes).unwrap();
+        copy::read(CopyLoop::Best, &from, offset, &mut bytes).unwrap();
         bytes
     };
     (Box::new(write), Box::new(read))
 }
 
-fn mapped() -> Spot {
-    spot_of(SharedMemory::zeroed(ROOM))
+fn mapped() -> TestMemory {
+    test_memory(SharedMemory::zeroed(ROOM))
 }
 
-fn spot_of(memory: SharedMemory) -> Spot {
-    let (write, read) = by_hand(&memory);
+fn test_memory(memory: SharedMemory) -> TestMemory {
+    let (write, read) = direct_access(&memory);
     let place = move |offset_bytes| Location::Mapped { memory: memory.clone(), offset_bytes };
-    Spot { place: Box::new(place), write, read }
+    TestMemory { place: Box::new(place), write, read }
 }
 
-fn on_mapped(engine: Box<dyn Engine>) -> Bench {
-    Bench { engine, source: mapped(), target: mapped(), kill: None, _keep: Vec::new() }
+fn on_mapped(engine: Box<dyn Engine>) -> Fixture {
+    Fixture { engine, source: mapped(), target: mapped(), kill: None, _keep: Vec::new() }
 }
 
 const PEER_FILE: &str = "TOMBOLO_ENGINE_TEST_FILE";
 
 /// Runs in the process whose memory is copied: maps the inherited file, reports its address, and exits when
 /// its standard input ends.
-pub(crate) fn be_the_other_process() -> bool {
+pub(crate) fn run_as_peer_process() -> bool {
     let Ok(number) = std::env::var(PEER_FILE) else { return false };
-    let file = inherited(number.parse().unwrap()).unwrap();
+    let file = take_inherited_fd(number.parse().unwrap()).unwrap();
     let memory = map(&file, 0, ROOM).unwrap();
     // Where the kernel permits only ancestors, the test is one; elsewhere this fails or has no
     // effect.
-    let _ = allow(std::os::unix::process::parent_id() as i32);
+    let _ = allow_access_by(std::os::unix::process::parent_id() as i32);
     println!("{}", address_of(&memory, 0).unwrap());
     let _ = std::io::stdin().read_to_end(&mut Vec::new());
     true
@@ -170,7 +170,7 @@ pub(crate) fn be_the_other_process() -> bool {
 /// does.
 fn no_attach() -> Option<String> {
     let (from, to) = (SharedMemory::zeroed(8), SharedMemory::zeroed(8));
-    let here = ForeignProcess::watch(std::process::id() as i32).ok()?;
+    let here = ForeignProcess::open(std::process::id() as i32).ok()?;
     match here.read(address_of(&from, 0).ok()?, &to, 0, 8) {
         Err(error @ (AttachError::Unsupported { .. } | AttachError::NotAllowed { .. })) => {
             Some(error.to_string())
@@ -179,28 +179,28 @@ fn no_attach() -> Option<String> {
     }
 }
 
-fn attached(limit: usize, reads: bool) -> Bench {
+fn attached(limit: usize, reads: bool) -> Fixture {
     let file = create_sealed("tombolo-engine-test", ROOM as u64).unwrap();
     let memory = map(&file, 0, ROOM).unwrap();
     let mut command = Command::new(std::env::current_exe().unwrap());
     command.env(PEER_FILE, file.as_raw_fd().to_string()).stdin(Stdio::piped()).stdout(Stdio::piped());
     let mut process = Process::start(&mut command, &[file.as_fd()]).unwrap();
-    let mut said = String::new();
-    BufReader::new(process.child_mut().stdout.take().unwrap()).read_line(&mut said).unwrap();
-    let first: u64 = said.trim().parse().unwrap();
-    let foreign = Arc::new(ForeignProcess::watch(process.pid()).unwrap());
-    let (write, read) = by_hand(&memory);
+    let mut line = String::new();
+    BufReader::new(process.child_mut().stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let first: u64 = line.trim().parse().unwrap();
+    let foreign = Arc::new(ForeignProcess::open(process.pid()).unwrap());
+    let (write, read) = direct_access(&memory);
     let named = Arc::clone(&foreign);
     let place = move |offset: usize| Location::Process {
         process: Arc::clone(&named),
         // Addresses for ranges outside the file must be unmapped.
         address: if offset <= ROOM { first + offset as u64 } else { offset as u64 % 4096 },
     };
-    let theirs = Spot { place: Box::new(place), write, read };
+    let theirs = TestMemory { place: Box::new(place), write, read };
     let (source, target) = if reads { (theirs, mapped()) } else { (mapped(), theirs) };
     let engine = Box::new(Attach::start(limit).unwrap());
     let process = Ended(process);
-    Bench { engine, source, target, kill: Some(Box::new(move || drop(process))), _keep: Vec::new() }
+    Fixture { engine, source, target, kill: Some(Box::new(move || drop(process))), _keep: Vec::new() }
 }
 
 /// Process that is killed when dropped.
@@ -242,7 +242,7 @@ fn far<T: Transport + Send + 'static>(
     (ours, theirs): (T, T),
     source_far: bool,
     target_far: bool,
-) -> Bench {
+) -> Fixture {
     let memories = [SharedMemory::zeroed(ROOM), SharedMemory::zeroed(ROOM)];
     let mut offers = Offers::new();
     let ids = memories.clone().map(|memory| offers.offer(memory, Access::Both).unwrap());
@@ -261,10 +261,10 @@ fn far<T: Transport + Send + 'static>(
         if !far {
             return mapped();
         }
-        let (write, read) = by_hand(&memories[index]);
+        let (write, read) = direct_access(&memories[index]);
         let memory = ids[index];
         let place = move |offset: usize| Location::Far { memory, offset_bytes: offset as u64 };
-        Spot { place: Box::new(place), write, read }
+        TestMemory { place: Box::new(place), write, read }
     };
     let (source, target) = (spot(0, source_far), spot(1, target_far));
     let engine = Box::new(Far::start("far", ours, limit).unwrap());
@@ -272,10 +272,10 @@ fn far<T: Transport + Send + 'static>(
         drop(stop);
         server.join().unwrap();
     };
-    Bench { engine, source, target, kill: Some(Box::new(kill)), _keep: Vec::new() }
+    Fixture { engine, source, target, kill: Some(Box::new(kill)), _keep: Vec::new() }
 }
 
-fn on_device(limit: usize, from: bool, to: bool, pinned: bool) -> Bench {
+fn on_device(limit: usize, from: bool, to: bool, pinned: bool) -> Fixture {
     let (engine, device) = Cuda::start(0, limit).unwrap();
     let mut keep: Vec<Box<dyn Any>> = vec![Box::new(Arc::clone(&device))];
     let mut spot = |on_device: bool| {
@@ -284,7 +284,7 @@ fn on_device(limit: usize, from: bool, to: bool, pinned: bool) -> Bench {
             if pinned {
                 keep.push(Box::new(PinnedMemory::pin(&device, &memory).unwrap()));
             }
-            return spot_of(memory);
+            return test_memory(memory);
         }
         let memory = Arc::new(DeviceMemory::allocate(&device, ROOM).unwrap());
         let (named, to, from) = (Arc::clone(&memory), Arc::clone(&memory), memory);
@@ -301,8 +301,8 @@ fn on_device(limit: usize, from: bool, to: bool, pinned: bool) -> Bench {
             here.copy_out(0, &mut bytes).unwrap();
             bytes
         };
-        Spot { place: Box::new(place), write: Box::new(write), read: Box::new(read) }
+        TestMemory { place: Box::new(place), write: Box::new(write), read: Box::new(read) }
     };
     let (source, target) = (spot(from), spot(to));
-    Bench { engine: Box::new(engine), source, target, kill: None, _keep: keep }
+    Fixture { engine: Box::new(engine), source, target, kill: None, _keep: keep }
 }

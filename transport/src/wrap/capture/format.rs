@@ -24,7 +24,7 @@ pub(super) const MAX_PAYLOAD_BYTES: usize = 1 << 25;
 
 /// Description of the channel that a capture was taken from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct About {
+pub struct CaptureHeader {
     /// Kind of the transport.
     pub transport: TransportKind,
     /// Side that was recorded; `None` if unknown.
@@ -41,11 +41,19 @@ pub struct About {
     pub began_unix_ns: u64,
 }
 
-impl About {
+impl CaptureHeader {
     /// Describes a channel of which only the transport and the message limit are known.
     #[must_use]
     pub const fn new(transport: TransportKind, max_message_bytes: u32) -> Self {
-        About { transport, side: None, channel: 0, own: 0, peer: 0, max_message_bytes, began_unix_ns: 0 }
+        CaptureHeader {
+            transport,
+            side: None,
+            channel: 0,
+            own: 0,
+            peer: 0,
+            max_message_bytes,
+            began_unix_ns: 0,
+        }
     }
 
     pub(super) fn to_bytes(self) -> [u8; HEADER_BYTES] {
@@ -75,7 +83,7 @@ impl About {
         bytes
     }
 
-    pub(super) fn from_bytes(bytes: &[u8; HEADER_BYTES]) -> Result<About, CaptureError> {
+    pub(super) fn from_bytes(bytes: &[u8; HEADER_BYTES]) -> Result<CaptureHeader, CaptureError> {
         let found = u64_at(bytes, 0);
         if bytes[..8] != MAGIC {
             return Err(CaptureError::NotACapture { found });
@@ -84,24 +92,24 @@ impl About {
         if version != VERSION {
             return Err(CaptureError::Version { found: version });
         }
-        let corrupt = |at: usize, flaw| CaptureError::Corrupt { offset_bytes: at as u64, flaw };
+        let corrupt = |at: usize, defect| CaptureError::Corrupt { offset_bytes: at as u64, defect };
         let stored = u32_at(bytes, 60);
         if checksum(0, &bytes[..60]) != stored {
-            return Err(corrupt(0, Flaw::Checksum));
+            return Err(corrupt(0, Defect::Checksum));
         }
         let transport = match bytes[52] {
             0 => TransportKind::Shm,
             1 => TransportKind::Window,
             2 => TransportKind::Socket,
-            code => return Err(corrupt(52, Flaw::Transport { code })),
+            code => return Err(corrupt(52, Defect::Transport { code })),
         };
         let side = match bytes[53] {
             0 => None,
             1 => Some(Side::A),
             2 => Some(Side::B),
-            code => return Err(corrupt(53, Flaw::Side { code })),
+            code => return Err(corrupt(53, Defect::Side { code })),
         };
-        Ok(About {
+        Ok(CaptureHeader {
             transport,
             side,
             channel: u64_at(bytes, 24),
@@ -168,20 +176,20 @@ impl Event {
         }
     }
 
-    pub(super) fn from_parts(code: u8, payload: Vec<u8>) -> Result<Event, Flaw> {
-        let nothing = |event| if payload.is_empty() { Ok(event) } else { Err(Flaw::Length) };
+    pub(super) fn from_parts(code: u8, payload: Vec<u8>) -> Result<Event, Defect> {
+        let nothing = |event| if payload.is_empty() { Ok(event) } else { Err(Defect::Length) };
         match code {
             1 => Ok(Event::Sent(payload)),
             2 => Ok(Event::Received(payload)),
             3 => nothing(Event::ClosedHere),
             4 => nothing(Event::ClosedByPeer),
             5 => nothing(Event::PeerDied),
-            6 => String::from_utf8(payload).map(Event::Failed).map_err(|_| Flaw::Text),
+            6 => String::from_utf8(payload).map(Event::Failed).map_err(|_| Defect::Text),
             7 if payload.len() == 16 => {
                 Ok(Event::End { sent: u64_at(&payload, 0), received: u64_at(&payload, 8) })
             }
-            7 => Err(Flaw::Length),
-            code => Err(Flaw::Event { code }),
+            7 => Err(Defect::Length),
+            code => Err(Defect::Event { code }),
         }
     }
 }
@@ -211,8 +219,8 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// An error of the sink.
-    pub fn new(mut sink: W, about: About) -> io::Result<Self> {
-        let bytes = about.to_bytes();
+    pub fn new(mut sink: W, header: CaptureHeader) -> io::Result<Self> {
+        let bytes = header.to_bytes();
         sink.write_all(&bytes)?;
         Ok(Writer { sink, checksum: u32_at(&bytes, HEADER_BYTES - CHECKSUM_BYTES), sent: 0, received: 0 })
     }
@@ -291,7 +299,7 @@ impl<W: Write> Writer<W> {
 
 /// Position at which a capture was cut short.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Cut {
+pub enum CutPosition {
     /// Inside the header.
     Header,
     /// Inside a record that begins at the offset.
@@ -303,7 +311,7 @@ pub enum Cut {
 /// Defect of a header or record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(missing_docs, reason = "the messages name the fields")]
-pub enum Flaw {
+pub enum Defect {
     /// The checksum does not match.
     Checksum,
     /// The transport code is unknown.
@@ -327,43 +335,43 @@ pub enum Flaw {
 #[allow(missing_docs, reason = "the messages name the fields")]
 pub enum CaptureError {
     /// It does not begin with the magic of a capture.
-    #[error("not a capture: it begins with {} instead of \"TMBLCAPT\"", shown(*found))]
+    #[error("not a capture: it begins with {} instead of \"TMBLCAPT\"", quote_magic(*found))]
     NotACapture { found: u64 },
     /// It has another version.
     #[error("the capture has format version {found}; this program reads version {VERSION}")]
     Version { found: u32 },
     /// It ends too early.
-    #[error("the capture is cut short {}, at byte {offset_bytes}", whereabouts(*cut))]
-    CutShort { offset_bytes: u64, cut: Cut },
+    #[error("the capture is cut short {}, at byte {offset_bytes}", describe_cut(*cut))]
+    CutShort { offset_bytes: u64, cut: CutPosition },
     /// It was modified or damaged.
-    #[error("the capture is corrupt at byte {offset_bytes}: {}", described(*flaw))]
-    Corrupt { offset_bytes: u64, flaw: Flaw },
+    #[error("the capture is corrupt at byte {offset_bytes}: {}", describe_defect(*defect))]
+    Corrupt { offset_bytes: u64, defect: Defect },
     /// Reading the source failed.
     #[error("cannot read the capture at byte {offset_bytes}: {source}")]
     Io { offset_bytes: u64, source: io::Error },
 }
 
-fn shown(found: u64) -> String {
+fn quote_magic(found: u64) -> String {
     format!("\"{}\"", found.to_le_bytes().escape_ascii())
 }
 
-fn whereabouts(cut: Cut) -> &'static str {
+fn describe_cut(cut: CutPosition) -> &'static str {
     match cut {
-        Cut::Header => "in its header",
-        Cut::Record => "in a record",
-        Cut::End => "before its final record",
+        CutPosition::Header => "in its header",
+        CutPosition::Record => "in a record",
+        CutPosition::End => "before its final record",
     }
 }
 
-fn described(flaw: Flaw) -> String {
-    match flaw {
-        Flaw::Checksum => "the checksum does not match".to_owned(),
-        Flaw::Transport { code } => format!("unknown transport code {code}"),
-        Flaw::Side { code } => format!("unknown side code {code}"),
-        Flaw::Event { code } => format!("unknown event code {code}"),
-        Flaw::Length => "the record has an impossible length".to_owned(),
-        Flaw::Text => "a text is not UTF-8".to_owned(),
-        Flaw::Count => "the message counts of the final record differ from the records".to_owned(),
-        Flaw::Trailing => "bytes follow the final record".to_owned(),
+fn describe_defect(defect: Defect) -> String {
+    match defect {
+        Defect::Checksum => "the checksum does not match".to_owned(),
+        Defect::Transport { code } => format!("unknown transport code {code}"),
+        Defect::Side { code } => format!("unknown side code {code}"),
+        Defect::Event { code } => format!("unknown event code {code}"),
+        Defect::Length => "the record has an impossible length".to_owned(),
+        Defect::Text => "a text is not UTF-8".to_owned(),
+        Defect::Count => "the message counts of the final record differ from the records".to_owned(),
+        Defect::Trailing => "bytes follow the final record".to_owned(),
     }
 }

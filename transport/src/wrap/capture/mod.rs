@@ -8,7 +8,9 @@ mod read;
 mod record;
 mod replay;
 
-pub use format::{About, CaptureError, Cut, Event, Flaw, HEADER_BYTES, Record, VERSION, Writer};
+pub use format::{
+    CaptureError, CaptureHeader, CutPosition, Defect, Event, HEADER_BYTES, Record, VERSION, Writer,
+};
 pub use read::Reader;
 pub use record::Capture;
 pub use replay::{Pace, Replay};

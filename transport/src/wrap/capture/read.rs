@@ -3,8 +3,8 @@
 use std::io::{BufReader, ErrorKind, Read};
 
 use super::format::{
-    About, CHECKSUM_BYTES, CaptureError, Cut, Event, Flaw, HEADER_BYTES, MAGIC, MAX_PAYLOAD_BYTES,
-    RECORD_HEAD_BYTES, Record, checksum, u32_at, u64_at,
+    CHECKSUM_BYTES, CaptureError, CaptureHeader, CutPosition, Defect, Event, HEADER_BYTES, MAGIC,
+    MAX_PAYLOAD_BYTES, RECORD_HEAD_BYTES, Record, checksum, u32_at, u64_at,
 };
 
 /// Bytes of a payload read at a time, so that a wrong length takes no more memory than there are bytes.
@@ -14,7 +14,7 @@ const PIECE_BYTES: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct Reader<R> {
     source: BufReader<R>,
-    about: About,
+    header: CaptureHeader,
     offset_bytes: u64,
     checksum: u32,
     sent: u64,
@@ -29,53 +29,53 @@ impl<R: Read> Reader<R> {
     /// When the header is malformed or of another version.
     pub fn new(source: R) -> Result<Self, CaptureError> {
         let mut source = BufReader::new(source);
-        let mut header = [0; HEADER_BYTES];
-        let length = fill(&mut source, &mut header, 0)?;
+        let mut bytes = [0; HEADER_BYTES];
+        let length = fill(&mut source, &mut bytes, 0)?;
         let common = length.min(MAGIC.len());
-        if length < HEADER_BYTES && header[..common] == MAGIC[..common] {
-            return Err(CaptureError::CutShort { offset_bytes: 0, cut: Cut::Header });
+        if length < HEADER_BYTES && bytes[..common] == MAGIC[..common] {
+            return Err(CaptureError::CutShort { offset_bytes: 0, cut: CutPosition::Header });
         }
-        let about = About::from_bytes(&header)?;
-        let checksum = u32_at(&header, HEADER_BYTES - CHECKSUM_BYTES);
+        let header = CaptureHeader::from_bytes(&bytes)?;
+        let checksum = u32_at(&bytes, HEADER_BYTES - CHECKSUM_BYTES);
         let offset_bytes = HEADER_BYTES as u64;
-        Ok(Reader { source, about, offset_bytes, checksum, sent: 0, received: 0, ended: false })
+        Ok(Reader { source, header, offset_bytes, checksum, sent: 0, received: 0, ended: false })
     }
 
     /// Returns the description of the channel that the capture was taken from.
     #[must_use]
-    pub fn about(&self) -> About {
-        self.about
+    pub fn header(&self) -> CaptureHeader {
+        self.header
     }
 
     fn record(&mut self) -> Result<Record, CaptureError> {
         let offset_bytes = self.offset_bytes;
         let cut = |cut| CaptureError::CutShort { offset_bytes, cut };
-        let corrupt = |flaw| CaptureError::Corrupt { offset_bytes, flaw };
+        let corrupt = |defect| CaptureError::Corrupt { offset_bytes, defect };
         let mut head = [0; RECORD_HEAD_BYTES];
         match fill(&mut self.source, &mut head, offset_bytes)? {
-            0 => return Err(cut(Cut::End)),
+            0 => return Err(cut(CutPosition::End)),
             RECORD_HEAD_BYTES => {}
-            _ => return Err(cut(Cut::Record)),
+            _ => return Err(cut(CutPosition::Record)),
         }
         let length_bytes = u32_at(&head, 0) as usize;
         if length_bytes > MAX_PAYLOAD_BYTES {
-            return Err(corrupt(Flaw::Length));
+            return Err(corrupt(Defect::Length));
         }
         let mut payload = Vec::new();
         while payload.len() < length_bytes {
             let before = payload.len();
             payload.resize(length_bytes.min(before + PIECE_BYTES), 0);
             if fill(&mut self.source, &mut payload[before..], offset_bytes)? < payload.len() - before {
-                return Err(cut(Cut::Record));
+                return Err(cut(CutPosition::Record));
             }
         }
         let mut stored = [0; CHECKSUM_BYTES];
         if fill(&mut self.source, &mut stored, offset_bytes)? < CHECKSUM_BYTES {
-            return Err(cut(Cut::Record));
+            return Err(cut(CutPosition::Record));
         }
         self.checksum = checksum(checksum(self.checksum, &head), &payload);
         if self.checksum != u32::from_le_bytes(stored) {
-            return Err(corrupt(Flaw::Checksum));
+            return Err(corrupt(Defect::Checksum));
         }
         let event = Event::from_parts(head[4], payload).map_err(corrupt)?;
         self.offset_bytes += (RECORD_HEAD_BYTES + length_bytes + CHECKSUM_BYTES) as u64;
@@ -83,18 +83,18 @@ impl<R: Read> Reader<R> {
     }
 
     /// Counts the messages, and compares the totals at the final record.
-    fn account(&mut self, record: &Record) -> Result<(), CaptureError> {
-        let corrupt = |offset_bytes, flaw| Err(CaptureError::Corrupt { offset_bytes, flaw });
+    fn check_counts(&mut self, record: &Record) -> Result<(), CaptureError> {
+        let corrupt = |offset_bytes, defect| Err(CaptureError::Corrupt { offset_bytes, defect });
         match record.event {
             Event::Sent(_) => self.sent += 1,
             Event::Received(_) => self.received += 1,
             Event::End { sent, received } => {
                 self.ended = true;
                 if (sent, received) != (self.sent, self.received) {
-                    return corrupt(record.offset_bytes, Flaw::Count);
+                    return corrupt(record.offset_bytes, Defect::Count);
                 }
                 if fill(&mut self.source, &mut [0], self.offset_bytes)? > 0 {
-                    return corrupt(self.offset_bytes, Flaw::Trailing);
+                    return corrupt(self.offset_bytes, Defect::Trailing);
                 }
             }
             Event::ClosedHere | Event::ClosedByPeer | Event::PeerDied | Event::Failed(_) => {}
@@ -111,7 +111,7 @@ impl<R: Read> Iterator for Reader<R> {
         if self.ended {
             return None;
         }
-        let record = self.record().and_then(|record| self.account(&record).map(|()| record));
+        let record = self.record().and_then(|record| self.check_counts(&record).map(|()| record));
         self.ended |= record.is_err();
         Some(record)
     }
@@ -135,8 +135,8 @@ fn fill(source: &mut impl Read, target: &mut [u8], offset_bytes: u64) -> Result<
 ///
 /// # Errors
 /// The first error of the reader.
-pub(super) fn read_all(source: impl Read) -> Result<(About, Vec<Record>), CaptureError> {
+pub(super) fn read_all(source: impl Read) -> Result<(CaptureHeader, Vec<Record>), CaptureError> {
     let reader = Reader::new(source)?;
-    let about = reader.about();
-    Ok((about, reader.collect::<Result<_, _>>()?))
+    let header = reader.header();
+    Ok((header, reader.collect::<Result<_, _>>()?))
 }

@@ -8,7 +8,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use tombolo_platform::event::Interest;
 use tombolo_platform::time::now_ns;
 
-use super::format::{About, Event, Writer};
+use super::format::{CaptureHeader, Event, Writer};
 use crate::capabilities::Capabilities;
 use crate::contract::{Description, EndError, Transport};
 use crate::error::ChannelError;
@@ -28,7 +28,7 @@ pub struct Capture<T, W: Write> {
     missed: u64,
     began_ns: u64,
     /// Whether an end was already recorded; every later operation reports it again.
-    end_noted: bool,
+    end_recorded: bool,
     scratch: Vec<u8>,
 }
 
@@ -38,11 +38,11 @@ impl<T: Transport> Capture<T, BufWriter<File>> {
     ///
     /// # Errors
     /// An error of the operating system.
-    pub fn to_file(inner: T, path: &Path, about: About) -> io::Result<Self> {
+    pub fn to_file(inner: T, path: &Path, header: CaptureHeader) -> io::Result<Self> {
         let began = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let began_unix_ns = u64::try_from(began.as_nanos()).unwrap_or(0);
         let file = File::options().write(true).create_new(true).open(path)?;
-        Capture::new(inner, BufWriter::new(file), About { began_unix_ns, ..about })
+        Capture::new(inner, BufWriter::new(file), CaptureHeader { began_unix_ns, ..header })
     }
 }
 
@@ -51,13 +51,13 @@ impl<T: Transport, W: Write> Capture<T, W> {
     ///
     /// # Errors
     /// An error of the sink.
-    pub fn new(inner: T, sink: W, about: About) -> io::Result<Self> {
+    pub fn new(inner: T, sink: W, header: CaptureHeader) -> io::Result<Self> {
         let Description { kind, max_message_bytes, .. } = inner.describe();
         let max_message_bytes = u32::try_from(max_message_bytes).unwrap_or(u32::MAX);
-        let about = About { transport: kind, max_message_bytes, ..about };
-        let writer = Some(Writer::new(sink, about)?);
+        let header = CaptureHeader { transport: kind, max_message_bytes, ..header };
+        let writer = Some(Writer::new(sink, header)?);
         let (failed, scratch) = (None, Vec::new());
-        Ok(Capture { inner, writer, failed, missed: 0, began_ns: now_ns(), end_noted: false, scratch })
+        Ok(Capture { inner, writer, failed, missed: 0, began_ns: now_ns(), end_recorded: false, scratch })
     }
 
     /// Returns the number of events that are missing because the capture could not be written.
@@ -84,7 +84,7 @@ impl<T: Transport, W: Write> Capture<T, W> {
         self.writer.take().map(|writer| writer.finish(time_ns)).transpose()
     }
 
-    fn note_end(&mut self, error: EndError) {
+    fn record_end(&mut self, error: EndError) {
         let event = match error {
             EndError::Full | EndError::TooLong => return,
             EndError::Closed => Event::ClosedByPeer,
@@ -95,9 +95,9 @@ impl<T: Transport, W: Write> Capture<T, W> {
                 failure => Event::Failed(failure.map_or_else(String::new, |failure| failure.to_string())),
             },
         };
-        if !std::mem::replace(&mut self.end_noted, true) {
+        if !std::mem::replace(&mut self.end_recorded, true) {
             let time_ns = now_ns() - self.began_ns;
-            note(&mut self.writer, &mut self.failed, &mut self.missed, |writer| {
+            record_event(&mut self.writer, &mut self.failed, &mut self.missed, |writer| {
                 writer.event(time_ns, &event)
             });
         }
@@ -105,12 +105,12 @@ impl<T: Transport, W: Write> Capture<T, W> {
 
     /// Flushes the sink at a time when that delays nothing.
     fn flush(&mut self) {
-        note(&mut self.writer, &mut self.failed, &mut 0, Writer::flush);
+        record_event(&mut self.writer, &mut self.failed, &mut 0, Writer::flush);
     }
 }
 
 /// Records an event, or counts it as missing.
-fn note<W: Write>(
+fn record_event<W: Write>(
     writer: &mut Option<Writer<W>>,
     failed: &mut Option<io::Error>,
     missed: &mut u64,
@@ -127,13 +127,13 @@ fn note<W: Write>(
 }
 
 impl<T: Transport, W: Write> Transport for Capture<T, W> {
-    crate::forward_transport!(inner: stats failure is_ready announce_sleep sources park woken);
+    crate::forward_transport!(inner: stats failure is_ready announce_sleep sources park finish_sleep);
 
     /// Removes the capabilities of silence and whole batches: recording may take a system call, and is done
     /// message by message.
     fn describe(&self) -> Description {
         let inner = self.inner.describe();
-        let lacks = Capabilities::SILENT | Capabilities::WHOLE_BATCHES;
+        let lacks = Capabilities::SYSCALL_FREE | Capabilities::WHOLE_BATCHES;
         Description { capabilities: inner.capabilities.without(lacks), ..inner }
     }
 
@@ -142,7 +142,7 @@ impl<T: Transport, W: Write> Transport for Capture<T, W> {
         let sent = self.inner.try_send(message);
         // A failed send is recorded as an end only after everything sent before has been received.
         if sent.is_ok() {
-            note(&mut self.writer, &mut self.failed, &mut self.missed, |writer| {
+            record_event(&mut self.writer, &mut self.failed, &mut self.missed, |writer| {
                 writer.sent(time_ns, message)
             });
         }
@@ -159,13 +159,13 @@ impl<T: Transport, W: Write> Transport for Capture<T, W> {
             Ok(None) => Ok(None),
             Ok(Some(())) => {
                 let time_ns = now_ns() - self.began_ns;
-                note(&mut self.writer, &mut self.failed, &mut self.missed, |writer| {
+                record_event(&mut self.writer, &mut self.failed, &mut self.missed, |writer| {
                     writer.received(time_ns, &copy)
                 });
                 Ok(Some(read(&Message::of_bytes(&copy))))
             }
             Err(error) => {
-                self.note_end(error);
+                self.record_end(error);
                 Err(error)
             }
         };
@@ -183,9 +183,9 @@ impl<T: Transport, W: Write> Transport for Capture<T, W> {
 
     fn close(&mut self) {
         self.inner.close();
-        if !std::mem::replace(&mut self.end_noted, true) {
+        if !std::mem::replace(&mut self.end_recorded, true) {
             let time_ns = now_ns() - self.began_ns;
-            note(&mut self.writer, &mut self.failed, &mut self.missed, |writer| {
+            record_event(&mut self.writer, &mut self.failed, &mut self.missed, |writer| {
                 writer.event(time_ns, &Event::ClosedHere)
             });
         }
@@ -197,7 +197,7 @@ impl<T, W: Write> Drop for Capture<T, W> {
     fn drop(&mut self) {
         let Some(mut writer) = self.writer.take() else { return };
         let time_ns = now_ns() - self.began_ns;
-        let closed = match self.end_noted {
+        let closed = match self.end_recorded {
             true => Ok(()),
             false => writer.event(time_ns, &Event::ClosedHere),
         };

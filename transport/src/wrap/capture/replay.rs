@@ -8,7 +8,7 @@ use std::time::Duration;
 use tombolo_platform::event::{Interest, drain, set_timer, timer};
 use tombolo_platform::time::now_ns;
 
-use super::format::{About, CaptureError, Event, Record};
+use super::format::{CaptureError, CaptureHeader, Event, Record};
 use super::read::read_all;
 use crate::capabilities::Capabilities;
 use crate::contract::{Announced, Description, EndError, Stats, Transport};
@@ -31,7 +31,7 @@ pub enum Pace {
 /// [`ChannelError::Diverged`], which names the record and is final.
 #[derive(Debug)]
 pub struct Replay {
-    about: About,
+    header: CaptureHeader,
     records: VecDeque<Record>,
     pace: Pace,
     began_ns: u64,
@@ -48,11 +48,11 @@ impl Replay {
     /// # Errors
     /// [`CaptureError`] when it is not a complete capture.
     pub fn new(source: impl Read, pace: Pace) -> Result<Self, CaptureError> {
-        let (about, records) = read_all(source)?;
+        let (header, records) = read_all(source)?;
         let timer =
             timer().map_err(|error| CaptureError::Io { offset_bytes: 0, source: error.errno.into() })?;
         Ok(Replay {
-            about,
+            header,
             records: records
                 .into_iter()
                 .filter(|record| !matches!(record.event, Event::ClosedHere))
@@ -68,8 +68,8 @@ impl Replay {
 
     /// Returns the description of the channel that the capture was taken from.
     #[must_use]
-    pub fn about(&self) -> About {
-        self.about
+    pub fn header(&self) -> CaptureHeader {
+        self.header
     }
 
     /// Returns the number of messages of the capture that were not sent or received again yet.
@@ -80,14 +80,14 @@ impl Replay {
     }
 
     /// Returns the next record, if it is the peer's turn.
-    fn peers_turn(&self) -> Option<&Record> {
+    fn next_peer_record(&self) -> Option<&Record> {
         self.records.front().filter(|record| !matches!(record.event, Event::Sent(_)))
     }
 
     /// Returns the time until the peer's next record is due, in nanoseconds, or `None` if it is not the
     /// peer's turn.
     fn due_in_ns(&self) -> Option<u64> {
-        let record = self.peers_turn()?;
+        let record = self.next_peer_record()?;
         Some(match self.pace {
             Pace::AtOnce => 0,
             Pace::AsRecorded => (self.began_ns + record.time_ns).saturating_sub(now_ns()),
@@ -102,7 +102,7 @@ impl Replay {
         if self.closed {
             return Some(EndError::Closed);
         }
-        match &self.peers_turn()?.event {
+        match &self.next_peer_record()?.event {
             Event::PeerDied => Some(EndError::PeerDied),
             Event::Failed(_) => Some(EndError::Broken),
             // The channel may have continued after the capture ended, with unknown results.
@@ -123,15 +123,15 @@ fn is_end_by_peer(record: &Record) -> bool {
 }
 
 /// Returns an excerpt of an expected message for an error message.
-fn briefly(message: &[u8]) -> String {
-    let shown = &message[..message.len().min(16)];
-    let more = if message.len() > shown.len() { "..." } else { "" };
-    format!("{} bytes \"{}{more}\"", message.len(), shown.escape_ascii())
+fn excerpt(message: &[u8]) -> String {
+    let prefix = &message[..message.len().min(16)];
+    let more = if message.len() > prefix.len() { "..." } else { "" };
+    format!("{} bytes \"{}{more}\"", message.len(), prefix.escape_ascii())
 }
 
 impl Transport for Replay {
     fn describe(&self) -> Description {
-        let About { transport: kind, max_message_bytes, .. } = self.about;
+        let CaptureHeader { transport: kind, max_message_bytes, .. } = self.header;
         let max_message_bytes = max_message_bytes as usize;
         Description { kind, capabilities: Capabilities::DESCRIPTORS, max_message_bytes }
     }
@@ -144,17 +144,17 @@ impl Transport for Replay {
         if let Some(what) = &self.diverged {
             return Some(ChannelError::Diverged(what.clone()));
         }
-        match &self.peers_turn()?.event {
+        match &self.next_peer_record()?.event {
             Event::Failed(text) => Some(ChannelError::Violation(text.clone())),
             _ => None,
         }
     }
 
     fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
-        if message.len() > self.about.max_message_bytes as usize {
+        if message.len() > self.header.max_message_bytes as usize {
             return Err(EndError::TooLong);
         }
-        if self.closed || self.diverged.is_some() || self.peers_turn().is_some_and(is_end_by_peer) {
+        if self.closed || self.diverged.is_some() || self.next_peer_record().is_some_and(is_end_by_peer) {
             return self.end().map_or(Err(EndError::Full), Err);
         }
         // Finds the next sent record: the program may send before it has received everything that it had
@@ -162,14 +162,14 @@ impl Transport for Replay {
         let sent = |record: &Record| matches!(record.event, Event::Sent(_));
         let Some(index) = self.records.iter().position(sent) else {
             let what =
-                format!("it sends {}, but the capture contains nothing more to send", briefly(message));
+                format!("it sends {}, but the capture contains nothing more to send", excerpt(message));
             return Err(self.diverge(what));
         };
         let same = |record: &Record| matches!(&record.event, Event::Sent(then) if then == message);
         match self.records.remove(index) {
             Some(record) if same(&record) => {}
             Some(Record { offset_bytes, event: Event::Sent(then), .. }) => {
-                let (then, now) = (briefly(&then), briefly(message));
+                let (then, now) = (excerpt(&then), excerpt(message));
                 return Err(self.diverge(format!(
                     "the capture has {then} at byte {offset_bytes}, the program sends {now}"
                 )));
@@ -223,7 +223,7 @@ impl Transport for Replay {
         sources.push((self.timer.as_fd(), Interest::Read));
     }
 
-    fn woken(&mut self, _rung: bool) {
+    fn finish_sleep(&mut self, _rung: bool) {
         drain(&self.timer);
     }
 

@@ -24,9 +24,9 @@ fn digest(message: &[u8]) -> u64 {
 
 /// State of one side.
 #[derive(Debug, Default)]
-struct Account {
+struct SideLedger {
     /// Messages accepted from this side that the other has not received.
-    on_its_way: VecDeque<Entry>,
+    in_transit: VecDeque<Entry>,
     accepted: u64,
     /// Whether this side closed or was dropped.
     closed: bool,
@@ -34,8 +34,8 @@ struct Account {
 
 /// Handle of one side on the ledger. Dropping it records the end of the side.
 #[derive(Debug)]
-pub(super) struct Witness {
-    accounts: Arc<Mutex<[Account; 2]>>,
+pub(super) struct LedgerHandle {
+    sides: Arc<Mutex<[SideLedger; 2]>>,
     side: Side,
 }
 
@@ -46,41 +46,45 @@ const fn index(side: Side) -> usize {
     }
 }
 
-impl Witness {
+impl LedgerHandle {
     /// Creates a ledger and the handles for both sides.
-    pub(super) fn pair() -> (Witness, Witness) {
-        let accounts = Arc::new(Mutex::new(<[Account; 2]>::default()));
-        (Witness { accounts: accounts.clone(), side: Side::A }, Witness { accounts, side: Side::B })
+    pub(super) fn pair() -> (LedgerHandle, LedgerHandle) {
+        let sides = Arc::new(Mutex::new(<[SideLedger; 2]>::default()));
+        (LedgerHandle { sides: sides.clone(), side: Side::A }, LedgerHandle { sides, side: Side::B })
     }
 
     /// Locks the ledger, ignoring poison: a case that fails does so on one side first, and the other must
     /// still be able to report.
-    fn lock(&self) -> MutexGuard<'_, [Account; 2]> {
-        self.accounts.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, [SideLedger; 2]> {
+        self.sides.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Offers `message` to the channel by calling `send`. The message is entered before the peer can see it,
     /// and removed if it was not accepted.
-    pub(super) fn sending<E>(&self, message: &[u8], send: impl FnOnce() -> Result<(), E>) -> Result<(), E> {
-        let mut accounts = self.lock();
+    pub(super) fn record_send<E>(
+        &self,
+        message: &[u8],
+        send: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut sides = self.lock();
         let result = send();
         if result.is_ok() {
             // The peer may already have the message, but needs the lock to report it.
-            let account = &mut accounts[index(self.side)];
-            let number = account.accepted;
-            account.accepted += 1;
+            let side_ledger = &mut sides[index(self.side)];
+            let number = side_ledger.accepted;
+            side_ledger.accepted += 1;
             let (length_bytes, digest) = (message.len(), digest(message));
-            account.on_its_way.push_back(Entry { number, length_bytes, digest });
+            side_ledger.in_transit.push_back(Entry { number, length_bytes, digest });
         }
         result
     }
 
     /// Compares a received message with the one that the peer sent.
-    pub(super) fn received(&self, message: &[u8]) -> Result<(), String> {
-        let mut accounts = self.lock();
-        let account = &mut accounts[index(self.side.other())];
-        let Some(expected) = account.on_its_way.pop_front() else {
-            let (length_bytes, accepted) = (message.len(), account.accepted);
+    pub(super) fn check_received(&self, message: &[u8]) -> Result<(), String> {
+        let mut sides = self.lock();
+        let side_ledger = &mut sides[index(self.side.other())];
+        let Some(expected) = side_ledger.in_transit.pop_front() else {
+            let (length_bytes, accepted) = (message.len(), side_ledger.accepted);
             return Err(format!(
                 "a message of {length_bytes} bytes was received after all {accepted} that were sent: it is a duplicate \
                  or was never sent"
@@ -91,7 +95,7 @@ impl Witness {
             return Ok(());
         }
         let is_found = |entry: &&Entry| found == (entry.length_bytes, entry.digest);
-        Err(match account.on_its_way.iter().find(is_found) {
+        Err(match side_ledger.in_transit.iter().find(is_found) {
             Some(later) => format!(
                 "message {} was received before message {}: the order changed or one was lost",
                 later.number, expected.number
@@ -107,10 +111,10 @@ impl Witness {
     }
 
     /// Compares the end of the channel with the actions of the peer.
-    pub(super) fn ended(&self, error: EndError) -> Result<(), String> {
-        let mut accounts = self.lock();
-        let account = &mut accounts[index(self.side.other())];
-        let (left, closed) = (account.on_its_way.len(), account.closed);
+    pub(super) fn check_end(&self, error: EndError) -> Result<(), String> {
+        let mut sides = self.lock();
+        let side_ledger = &mut sides[index(self.side.other())];
+        let (left, closed) = (side_ledger.in_transit.len(), side_ledger.closed);
         match error {
             EndError::Closed if !closed => Err("it ended as closed, but the peer's end is open".to_owned()),
             EndError::Closed if left > 0 => {
@@ -123,13 +127,13 @@ impl Witness {
     }
 
     /// Records that this side closes.
-    pub(super) fn closes(&self) {
+    pub(super) fn record_close(&self) {
         self.lock()[index(self.side)].closed = true;
     }
 }
 
-impl Drop for Witness {
+impl Drop for LedgerHandle {
     fn drop(&mut self) {
-        self.closes();
+        self.record_close();
     }
 }

@@ -9,7 +9,7 @@ use tombolo_platform::event::Interest;
 use crate::capabilities::Capabilities;
 use crate::contract::{Announced, Description, EndError, Stats, Transport};
 use crate::message::{Batch, Draft, Message, NotAdded};
-use ledger::Witness;
+use ledger::LedgerHandle;
 
 /// Transport that checks whether the transport inside keeps the contract: its description never changes,
 /// refused calls have no effect, its counters match the traffic, an end is final, and nothing sleeps
@@ -25,9 +25,9 @@ use ledger::Witness;
 pub struct Checked<T> {
     /// Handle on the ledger shared with the peer's end. Declared before `inner`, because it must record the
     /// close first.
-    witness: Option<Witness>,
+    ledger: Option<LedgerHandle>,
     inner: T,
-    watches: bool,
+    enabled: bool,
     declared: Description,
     /// First final result of receiving.
     end: Option<EndError>,
@@ -35,41 +35,41 @@ pub struct Checked<T> {
     unsendable: Option<EndError>,
     closed: bool,
     /// Whether it reported something to receive and no receive followed.
-    shown: bool,
+    reported_readable: bool,
     announced: Option<Interest>,
     history: History,
 }
 
 /// Transport that is checked in debug builds and plain in others.
 #[cfg(debug_assertions)]
-pub type Guarded<T> = Checked<T>;
+pub type DebugChecked<T> = Checked<T>;
 
 /// Transport that is checked in debug builds and plain in others.
 #[cfg(not(debug_assertions))]
-pub type Guarded<T> = T;
+pub type DebugChecked<T> = T;
 
 /// Wraps `transport` in [`Checked`] where debug assertions are on.
 #[cfg(debug_assertions)]
-pub fn guarded<T: Transport>(transport: T) -> Guarded<T> {
+pub fn debug_checked<T: Transport>(transport: T) -> DebugChecked<T> {
     Checked::new(transport)
 }
 
 /// Wraps `transport` in [`Checked`] where debug assertions are on.
 #[cfg(not(debug_assertions))]
-pub fn guarded<T: Transport>(transport: T) -> Guarded<T> {
+pub fn debug_checked<T: Transport>(transport: T) -> DebugChecked<T> {
     transport
 }
 
-/// Returns the transport inside [`guarded`].
+/// Returns the transport inside [`debug_checked`].
 #[cfg(debug_assertions)]
-pub fn unguarded<T: Transport>(guarded: Guarded<T>) -> T {
-    guarded.into_inner()
+pub fn into_unchecked<T: Transport>(debug_checked: DebugChecked<T>) -> T {
+    debug_checked.into_inner()
 }
 
-/// Returns the transport inside [`guarded`].
+/// Returns the transport inside [`debug_checked`].
 #[cfg(not(debug_assertions))]
-pub fn unguarded<T: Transport>(guarded: Guarded<T>) -> T {
-    guarded
+pub fn into_unchecked<T: Transport>(debug_checked: DebugChecked<T>) -> T {
+    debug_checked
 }
 
 /// Last operations, for the report of a violation.
@@ -81,7 +81,7 @@ struct History {
 
 impl History {
     #[inline]
-    fn note(&mut self, operation: &'static str, number: usize) {
+    fn record(&mut self, operation: &'static str, number: usize) {
         let slot = self.count % self.operations.len();
         self.operations[slot] = (operation, number);
         self.count += 1;
@@ -104,14 +104,14 @@ impl<T: Transport> Checked<T> {
     pub fn new(inner: T) -> Self {
         let declared = inner.describe();
         Checked {
-            witness: None,
+            ledger: None,
             inner,
-            watches: true,
+            enabled: true,
             declared,
             end: None,
             unsendable: None,
             closed: false,
-            shown: false,
+            reported_readable: false,
             announced: None,
             history: History::default(),
         }
@@ -119,16 +119,16 @@ impl<T: Transport> Checked<T> {
 
     /// Forwards everything without checks, for callers that only need the type.
     #[must_use]
-    pub fn unwatched(inner: T) -> Self {
-        Checked { watches: false, ..Checked::new(inner) }
+    pub fn unchecked(inner: T) -> Self {
+        Checked { enabled: false, ..Checked::new(inner) }
     }
 
     /// Checks both ends of a channel that has not been used yet.
     #[must_use]
     pub fn pair(a: T, b: T) -> (Self, Self) {
-        let (witness_a, witness_b) = Witness::pair();
-        let watched = |inner, witness| Checked { witness: Some(witness), ..Checked::new(inner) };
-        (watched(a, witness_a), watched(b, witness_b))
+        let (ledger_a, ledger_b) = LedgerHandle::pair();
+        let watched = |inner, ledger| Checked { ledger: Some(ledger), ..Checked::new(inner) };
+        (watched(a, ledger_a), watched(b, ledger_b))
     }
 
     /// Returns the transport, no longer checked.
@@ -145,19 +145,19 @@ impl<T: Transport> Checked<T> {
 
     /// Whether effects that a peer could cause count as a violation: only if both ends are known to be
     /// correct.
-    fn watches_both(&self) -> bool {
-        self.witness.is_some()
+    fn checks_both_ends(&self) -> bool {
+        self.ledger.is_some()
     }
 
     /// Whether the channel has ended in a way that no peer can change.
-    fn final_end(&self) -> bool {
-        self.end.is_some() && self.watches_both()
+    fn has_final_end(&self) -> bool {
+        self.end.is_some() && self.checks_both_ends()
     }
 
     #[cold]
     #[track_caller]
-    fn breach(&self, who: &str, what: &str) {
-        if !self.watches {
+    fn report_violation(&self, who: &str, what: &str) {
+        if !self.enabled {
             return;
         }
         let stats = self.inner.stats();
@@ -168,18 +168,18 @@ impl<T: Transport> Checked<T> {
     }
 
     #[track_caller]
-    fn must(&self, holds: bool, what: &str) {
+    fn require(&self, holds: bool, what: &str) {
         if !holds {
-            self.breach("the transport", what);
+            self.report_violation("the transport", what);
         }
     }
 
     /// Checks that the description is unchanged and that the counters changed by exactly this traffic.
-    fn unchanged_but_for(&self, before: Stats, sent: (u64, u64), received: (u64, u64)) {
-        self.must(self.inner.describe() == self.declared, "its description changed");
+    fn check_counters(&self, before: Stats, sent: (u64, u64), received: (u64, u64)) {
+        self.require(self.inner.describe() == self.declared, "its description changed");
         let now = self.inner.stats();
         let counted = |now: u64, before: u64, passed: u64| now == before + passed;
-        self.must(
+        self.require(
             counted(now.messages_sent, before.messages_sent, sent.0)
                 && counted(now.bytes_sent, before.bytes_sent, sent.1)
                 && counted(now.messages_received, before.messages_received, received.0)
@@ -187,62 +187,64 @@ impl<T: Transport> Checked<T> {
             "its counters do not match what passed",
         );
         let in_memory = self.declared.capabilities.contains(Capabilities::SHARED_MEMORY);
-        self.must(now.unsent_bytes == 0 || !in_memory, "a store to memory waits to be sent");
+        self.require(now.unsent_bytes == 0 || !in_memory, "a store to memory waits to be sent");
     }
 
     fn check_send(&mut self, length_bytes: usize, before: Stats, answer: &Result<(), EndError>) {
         let max_bytes = self.declared.max_message_bytes;
         let sent = if answer.is_ok() { (1, length_bytes as u64) } else { (0, 0) };
-        self.unchanged_but_for(before, sent, (0, 0));
+        self.check_counters(before, sent, (0, 0));
         match answer {
             Ok(()) => {
-                self.must(!self.closed, "it accepted a message after it was closed");
-                self.must(length_bytes <= max_bytes, "it accepted a message longer than its limit");
-                self.must(
-                    !self.final_end() && self.unsendable.is_none(),
+                self.require(!self.closed, "it accepted a message after it was closed");
+                self.require(length_bytes <= max_bytes, "it accepted a message longer than its limit");
+                self.require(
+                    !self.has_final_end() && self.unsendable.is_none(),
                     "it accepted a message after it had ended",
                 );
             }
             Err(EndError::TooLong) => {
-                self.must(length_bytes > max_bytes, "it refused a message within its limit as too long");
+                self.require(length_bytes > max_bytes, "it refused a message within its limit as too long");
             }
             Err(EndError::Full) => {
-                self.must(!self.closed, "it reported no room instead of the close");
-                self.must(length_bytes <= max_bytes, "it reported no room for a message that never fits");
+                self.require(!self.closed, "it reported no room instead of the close");
+                self.require(length_bytes <= max_bytes, "it reported no room for a message that never fits");
             }
             Err(error) => {
-                self.gives_cause(*error);
+                self.check_cause(*error);
                 self.unsendable.get_or_insert(*error);
             }
         }
     }
 
-    fn gives_cause(&self, error: EndError) {
-        let says = error != EndError::Broken || self.inner.failure().is_some();
-        self.must(says, "it failed without giving the cause");
+    fn check_cause(&self, error: EndError) {
+        let has_cause = error != EndError::Broken || self.inner.failure().is_some();
+        self.require(has_cause, "it failed without giving the cause");
     }
 
     fn check_receive(&mut self, received: (u64, u64), before: Stats, end: Option<EndError>) {
-        self.unchanged_but_for(before, (0, 0), received);
-        let shown = std::mem::replace(&mut self.shown, false);
+        self.check_counters(before, (0, 0), received);
+        let reported_readable = std::mem::replace(&mut self.reported_readable, false);
         let Some(error) = end else {
-            self.must(!self.closed, "receiving found no end after it was closed");
-            self.must(!self.final_end(), "receiving found no end after the end");
-            let broke_its_word = shown && received.0 == 0 && self.watches_both();
-            self.must(!broke_its_word, "it reported something to receive, but there was nothing");
+            self.require(!self.closed, "receiving found no end after it was closed");
+            self.require(!self.has_final_end(), "receiving found no end after the end");
+            let false_report = reported_readable && received.0 == 0 && self.checks_both_ends();
+            self.require(!false_report, "it reported something to receive, but there was nothing");
             return;
         };
         let is_end = !matches!(error, EndError::Full | EndError::TooLong);
-        self.must(is_end, "a receive returned an error of sending");
-        self.gives_cause(error);
+        self.require(is_end, "a receive returned an error of sending");
+        self.check_cause(error);
         if self.closed {
             return;
         }
         match self.end {
-            Some(first) => self.must(first == error || !self.watches_both(), "it ended twice, in two ways"),
+            Some(first) => {
+                self.require(first == error || !self.checks_both_ends(), "it ended twice, in two ways");
+            }
             None => {
-                if let Some(Err(what)) = self.witness.as_ref().map(|witness| witness.ended(error)) {
-                    self.breach("the transport", &what);
+                if let Some(Err(what)) = self.ledger.as_ref().map(|ledger| ledger.check_end(error)) {
+                    self.report_violation("the transport", &what);
                 }
                 self.end = Some(error);
             }
@@ -250,29 +252,32 @@ impl<T: Transport> Checked<T> {
     }
 
     fn check_readable(&mut self, readable: bool) {
-        self.must(readable || !self.closed, "it shows no end after it was closed");
-        self.must(readable || !self.final_end(), "it shows no end after the end");
-        self.must(readable || !self.shown || !self.watches_both(), "something to receive vanished");
-        self.shown = readable;
+        self.require(readable || !self.closed, "it shows no end after it was closed");
+        self.require(readable || !self.has_final_end(), "it shows no end after the end");
+        self.require(
+            readable || !self.reported_readable || !self.checks_both_ends(),
+            "something to receive vanished",
+        );
+        self.reported_readable = readable;
     }
 
-    fn witness_received(&self, message: &[u8]) {
-        if let Some(Err(what)) = self.witness.as_ref().map(|witness| witness.received(message)) {
-            self.breach("the transport", &what);
+    fn check_received_message(&self, message: &[u8]) {
+        if let Some(Err(what)) = self.ledger.as_ref().map(|ledger| ledger.check_received(message)) {
+            self.report_violation("the transport", &what);
         }
     }
 }
 
 /// Fills the transport's batch with the messages of a caller's batch, checking each of them.
-fn watched_batch(
-    witness: &Witness,
+fn checked_batch(
+    ledger: &LedgerHandle,
     bytes: &mut u64,
     max_message_bytes: usize,
     inner: &mut Batch<'_>,
     fill: impl FnOnce(&mut Batch<'_>),
 ) {
     let mut push = |message: &[u8]| {
-        let pushed = witness.sending(message, || inner.push(message));
+        let pushed = ledger.record_send(message, || inner.push(message));
         *bytes += if pushed.is_ok() { message.len() as u64 } else { 0 };
         pushed.map_err(|error| match error {
             NotAdded::Full => EndError::Full,
@@ -287,10 +292,10 @@ impl<T: Transport> Transport for Checked<T> {
     crate::forward_transport!(inner: describe stats failure park);
 
     fn try_send(&mut self, message: &[u8]) -> Result<(), EndError> {
-        self.history.note("send", message.len());
+        self.history.record("send", message.len());
         let before = self.inner.stats();
-        let answer = match &self.witness {
-            Some(witness) => witness.sending(message, || self.inner.try_send(message)),
+        let answer = match &self.ledger {
+            Some(ledger) => ledger.record_send(message, || self.inner.try_send(message)),
             None => self.inner.try_send(message),
         };
         self.check_send(message.len(), before, &answer);
@@ -298,10 +303,10 @@ impl<T: Transport> Transport for Checked<T> {
     }
 
     fn try_recv_in_place<R>(&mut self, read: impl FnOnce(&Message<'_>) -> R) -> Result<Option<R>, EndError> {
-        self.history.note("receive", 0);
+        self.history.record("receive", 0);
         let before = self.inner.stats();
         let (mut copy, mut length_bytes) = (None, 0);
-        let wants_copy = self.witness.is_some();
+        let wants_copy = self.ledger.is_some();
         let answer = self.inner.try_recv_in_place(|message| {
             length_bytes = message.len() as u64;
             copy = wants_copy.then(|| message.to_vec());
@@ -310,10 +315,10 @@ impl<T: Transport> Transport for Checked<T> {
         match &answer {
             Ok(Some(_)) => {
                 let fits = length_bytes <= self.declared.max_message_bytes as u64;
-                self.must(fits, "it received more than its limit");
+                self.require(fits, "it received more than its limit");
                 self.check_receive((1, length_bytes), before, None);
                 if let Some(message) = copy {
-                    self.witness_received(&message);
+                    self.check_received_message(&message);
                 }
             }
             Ok(None) => self.check_receive((0, 0), before, None),
@@ -326,10 +331,10 @@ impl<T: Transport> Transport for Checked<T> {
     }
 
     fn try_recv_batch(&mut self, max: usize, mut read: impl FnMut(&Message<'_>)) -> Result<usize, EndError> {
-        self.history.note("receive a batch", max);
+        self.history.record("receive a batch", max);
         let before = self.inner.stats();
         let (mut copies, mut bytes, mut count) = (Vec::new(), 0, 0);
-        let wants_copies = self.witness.is_some();
+        let wants_copies = self.ledger.is_some();
         let answer = self.inner.try_recv_batch(max, |message| {
             bytes += message.len() as u64;
             count += 1;
@@ -338,12 +343,12 @@ impl<T: Transport> Transport for Checked<T> {
             }
             read(message);
         });
-        copies.iter().for_each(|message| self.witness_received(message));
+        copies.iter().for_each(|message| self.check_received_message(message));
         match &answer {
             // Nothing was requested, so nothing was polled.
             Ok(0) if max == 0 => {}
             Ok(received) => {
-                self.must(
+                self.require(
                     *received as u64 == count && *received <= max,
                     "a batch of another size than it reported",
                 );
@@ -359,14 +364,14 @@ impl<T: Transport> Transport for Checked<T> {
         length_bytes: usize,
         write: impl FnOnce(&mut Draft<'_>),
     ) -> Result<(), EndError> {
-        self.history.note("send in place", length_bytes);
+        self.history.record("send in place", length_bytes);
         let before = self.inner.stats();
-        let answer = match &self.witness {
-            Some(witness) if length_bytes <= self.declared.max_message_bytes => {
+        let answer = match &self.ledger {
+            Some(ledger) if length_bytes <= self.declared.max_message_bytes => {
                 let mut message = vec![0; length_bytes];
                 write(&mut Draft::of_bytes(&mut message));
                 let inner = &mut self.inner;
-                witness.sending(&message, || {
+                ledger.record_send(&message, || {
                     inner.try_send_in_place(length_bytes, |draft| {
                         // Cannot fail: the draft has the length of the message.
                         let _ = draft.write_at(0, &message);
@@ -380,24 +385,24 @@ impl<T: Transport> Transport for Checked<T> {
     }
 
     fn try_send_batch(&mut self, fill: impl FnOnce(&mut Batch<'_>)) -> Result<u64, EndError> {
-        self.history.note("send a batch", 0);
+        self.history.record("send a batch", 0);
         let before = self.inner.stats();
-        let Some(witness) = &self.witness else {
+        let Some(ledger) = &self.ledger else {
             let answer = self.inner.try_send_batch(fill);
             let accepted = self.inner.stats().messages_sent - before.messages_sent;
-            let said = answer.as_ref().copied().unwrap_or(0);
-            self.must(said == accepted, "it sent a batch of another size than it reported");
+            let reported = answer.as_ref().copied().unwrap_or(0);
+            self.require(reported == accepted, "it sent a batch of another size than it reported");
             return answer;
         };
         let mut bytes = 0;
         let max_bytes = self.declared.max_message_bytes;
         let answer =
-            self.inner.try_send_batch(|inner| watched_batch(witness, &mut bytes, max_bytes, inner, fill));
+            self.inner.try_send_batch(|inner| checked_batch(ledger, &mut bytes, max_bytes, inner, fill));
         match &answer {
             Ok(count) => {
-                self.unchanged_but_for(before, (*count, bytes), (0, 0));
-                let late = self.closed || self.final_end() || self.unsendable.is_some();
-                self.must(*count == 0 || !late, "it accepted a batch after it had ended");
+                self.check_counters(before, (*count, bytes), (0, 0));
+                let after_end = self.closed || self.has_final_end() || self.unsendable.is_some();
+                self.require(*count == 0 || !after_end, "it accepted a batch after it had ended");
             }
             Err(error) => self.check_send(0, before, &Err(*error)),
         }
@@ -410,31 +415,34 @@ impl<T: Transport> Transport for Checked<T> {
             Interest::Read => self.check_readable(ready),
             Interest::Write => {
                 let ended = self.closed || self.unsendable.is_some();
-                self.must(ready || !ended, "it lets a sender wait after the end");
+                self.require(ready || !ended, "it lets a sender wait after the end");
             }
             Interest::ReadWrite => {
-                self.must(ready || !self.closed, "it shows no end after it was closed");
+                self.require(ready || !self.closed, "it shows no end after it was closed");
             }
         }
         ready
     }
 
     fn announce_sleep(&mut self, awaited: Interest) -> Announced {
-        self.history.note("announce", awaited as usize);
-        self.announced = Some(self.announced.map_or(awaited, |before| both(before, awaited)));
+        self.history.record("announce", awaited as usize);
+        self.announced = Some(self.announced.map_or(awaited, |before| union(before, awaited)));
         self.inner.announce_sleep(awaited)
     }
 
     fn may_sleep(&mut self, awaited: Interest) -> bool {
-        self.history.note("last look", awaited as usize);
+        self.history.record("last look", awaited as usize);
         let may_sleep = self.inner.may_sleep(awaited);
         if may_sleep {
-            self.must(!self.closed, "it would sleep after it was closed");
+            self.require(!self.closed, "it would sleep after it was closed");
             let for_messages = awaited != Interest::Write;
-            self.must(!(for_messages && self.final_end()), "it would sleep for messages after the end");
-            let announced = self.announced.is_some_and(|announced| both(announced, awaited) == announced);
+            self.require(
+                !(for_messages && self.has_final_end()),
+                "it would sleep for messages after the end",
+            );
+            let announced = self.announced.is_some_and(|announced| union(announced, awaited) == announced);
             if !announced {
-                self.breach("the program", "it is about to sleep without an announcement");
+                self.report_violation("the program", "it is about to sleep without an announcement");
             }
         }
         may_sleep
@@ -444,26 +452,26 @@ impl<T: Transport> Transport for Checked<T> {
         let before = sources.len();
         self.inner.sources(awaited, sources);
         let promised = self.declared.capabilities.contains(Capabilities::DESCRIPTORS);
-        self.must(sources.len() > before || !promised, "it has nothing to sleep on");
+        self.require(sources.len() > before || !promised, "it has nothing to sleep on");
     }
 
-    fn woken(&mut self, rung: bool) {
-        self.history.note("woken", usize::from(rung));
+    fn finish_sleep(&mut self, rung: bool) {
+        self.history.record("woken", usize::from(rung));
         self.announced = None;
-        self.inner.woken(rung);
+        self.inner.finish_sleep(rung);
     }
 
     fn close(&mut self) {
-        self.history.note("close", 0);
+        self.history.record("close", 0);
         self.closed = true;
-        if let Some(witness) = &self.witness {
-            witness.closes();
+        if let Some(ledger) = &self.ledger {
+            ledger.record_close();
         }
         self.inner.close();
     }
 }
 
 /// Returns the union of the interests of two sleeps.
-fn both(one: Interest, other: Interest) -> Interest {
+fn union(one: Interest, other: Interest) -> Interest {
     if one == other { one } else { Interest::ReadWrite }
 }

@@ -8,22 +8,22 @@
 
 use crate::memory::Memory;
 use crate::net::{LinkId, MAX_PIECES, Net};
-use crate::wire::{Control, Malformed, Reachable};
+use crate::wire::{Control, ExposedPiece, Malformed};
 
 use super::{Core, Engine};
 
 /// Maximum number of queued requests for direct access.
-const MAX_ASKED: usize = 4096;
+const MAX_DIRECT_REQUESTS: usize = 4096;
 
 /// Progress of getting direct access to the memory of a key.
 #[derive(Debug)]
-pub(crate) enum Reach<V> {
+pub(crate) enum DirectAccess<V> {
     /// Requested from the owner.
-    Asked,
+    Requested,
     /// Locations are arriving and pieces are being mapped.
-    Coming(Vec<Piece<V>>),
+    Mapping(Vec<Piece<V>>),
     /// Not possible.
-    Never,
+    Unavailable,
     /// Accessible: at least one piece, contiguous in address order, all mapped.
     Ready(Vec<Piece<V>>),
 }
@@ -31,18 +31,18 @@ pub(crate) enum Reach<V> {
 /// A piece of a peer's memory, and its view once it is mapped.
 #[derive(Debug)]
 pub(crate) struct Piece<V> {
-    at: Reachable,
+    location: ExposedPiece,
     view: Option<V>,
 }
 
-impl Reachable {
+impl ExposedPiece {
     /// Returns the address just past the piece.
     fn end(&self) -> Option<u64> {
         self.base.checked_add(self.length)
     }
 
     /// Returns whether `next` is the piece that directly follows this one.
-    fn precedes(&self, next: &Reachable) -> bool {
+    fn precedes(&self, next: &ExposedPiece) -> bool {
         let same = (self.read, self.write) == (next.read, next.write);
         same && self.end() == Some(next.base) && self.more.checked_sub(1) == Some(next.more)
     }
@@ -52,7 +52,7 @@ impl Reachable {
 /// part. Returns whether the whole range is within the pieces and each call returned true; calls nothing if
 /// the range is out of bounds.
 #[inline]
-fn each_part<V>(
+fn for_each_part<V>(
     pieces: &[Piece<V>],
     address: u64,
     length: usize,
@@ -60,14 +60,16 @@ fn each_part<V>(
 ) -> bool {
     let (Some(first), Some(last)) = (pieces.first(), pieces.last()) else { return false };
     let Some(end) = address.checked_add(length as u64) else { return false };
-    if address < first.at.base || last.at.end().is_none_or(|last| last < end) {
+    if address < first.location.base || last.location.end().is_none_or(|last| last < end) {
         return false;
     }
     let mut from = address;
     for piece in pieces {
-        let Some(to) = piece.at.end().map(|stop| stop.min(end)).filter(|to| from < *to) else { continue };
+        let Some(to) = piece.location.end().map(|stop| stop.min(end)).filter(|to| from < *to) else {
+            continue;
+        };
         let Some(view) = &piece.view else { return false };
-        let Some(start) = piece.at.offset.checked_add(from - piece.at.base) else { return false };
+        let Some(start) = piece.location.offset.checked_add(from - piece.location.base) else { return false };
         let Ok(start) = usize::try_from(start) else { return false };
         // At most `length`, so it fits.
         if !each(view, start, (to - from) as usize) {
@@ -87,109 +89,111 @@ impl<N: Net, M: Memory> Engine<N, M> {
     /// Writes to memory of a peer if it is directly accessible. Returns whether it did.
     #[inline]
     pub(super) fn write_directly(&mut self, peer: u32, key: u64, address: u64, memory: &M) -> bool {
-        let Some(pieces) =
-            self.reached_at(peer, key).filter(|pieces| pieces.first().is_some_and(|first| first.at.write))
+        let Some(pieces) = self
+            .direct_pieces(peer, key)
+            .filter(|pieces| pieces.first().is_some_and(|first| first.location.write))
         else {
             return false;
         };
         let mut from = 0;
-        each_part(pieces, address, memory.len(), |view, start, length| {
-            let (mut offset, mut there) = (start, true);
-            memory.each_source(from, length, |bytes| {
-                there &= N::write_there(view, offset, bytes);
+        for_each_part(pieces, address, memory.len(), |view, start, length| {
+            let (mut offset, mut valid) = (start, true);
+            memory.for_each_source(from, length, |bytes| {
+                valid &= N::write_view(view, offset, bytes);
                 offset += bytes.len();
             });
             from += length;
-            there
+            valid
         })
     }
 
     /// Reads memory of a peer if it is directly accessible. Returns whether it did.
     #[inline]
     pub(super) fn read_directly(&mut self, peer: u32, key: u64, address: u64, memory: &mut M) -> bool {
-        let Some(pieces) =
-            self.reached_at(peer, key).filter(|pieces| pieces.first().is_some_and(|first| first.at.read))
+        let Some(pieces) = self
+            .direct_pieces(peer, key)
+            .filter(|pieces| pieces.first().is_some_and(|first| first.location.read))
         else {
             return false;
         };
         let mut from = 0;
-        each_part(pieces, address, memory.len(), |view, start, length| {
-            let (mut offset, mut there) = (start, true);
-            memory.each_target(from, length, |bytes| {
-                there &= N::read_chunk(view, offset, bytes);
+        for_each_part(pieces, address, memory.len(), |view, start, length| {
+            let (mut offset, mut valid) = (start, true);
+            memory.for_each_target(from, length, |bytes| {
+                valid &= N::read_view(view, offset, bytes);
                 offset += bytes.len();
             });
             from += length;
-            there
+            valid
         })
     }
 
     /// Returns the pieces of a key's memory if it can be accessed directly now. Requests access on first use.
     #[inline]
-    fn reached_at(&mut self, peer: u32, key: u64) -> Option<&[Piece<N::View>]> {
+    fn direct_pieces(&mut self, peer: u32, key: u64) -> Option<&[Piece<N::View>]> {
         let state = &mut self.core.peers[peer as usize];
         if state.outstanding > 0 || !state.backlog.is_empty() {
             // Direct accesses must not overtake earlier operations.
             return None;
         }
         // Keys are reused for other memory after the first access right was revoked.
-        let there = |piece: &Piece<N::View>| piece.view.as_ref().is_some_and(|view| N::is_there(view));
-        if let Some(Reach::Ready(pieces)) = state.reach.get(&key)
-            && !pieces.iter().all(there)
+        let valid = |piece: &Piece<N::View>| piece.view.as_ref().is_some_and(|view| N::is_view_valid(view));
+        if let Some(DirectAccess::Ready(pieces)) = state.direct_access.get(&key)
+            && !pieces.iter().all(valid)
         {
-            state.reach.remove(&key);
+            state.direct_access.remove(&key);
         }
-        if !state.reach.contains_key(&key) {
-            self.ask_for(peer, key);
+        if !state.direct_access.contains_key(&key) {
+            self.request_direct_access(peer, key);
             return None;
         }
-        match self.core.peers[peer as usize].reach.get(&key) {
-            Some(Reach::Ready(pieces)) => Some(pieces),
+        match self.core.peers[peer as usize].direct_access.get(&key) {
+            Some(DirectAccess::Ready(pieces)) => Some(pieces),
             _ => None,
         }
     }
 
     #[inline(never)]
-    fn ask_for(&mut self, peer: u32, key: u64) {
+    fn request_direct_access(&mut self, peer: u32, key: u64) {
         let state = &mut self.core.peers[peer as usize];
-        if state.gone.is_none() {
-            state.reach.insert(key, Reach::Asked);
-            self.core.tell(peer, Control::Reach { key });
+        if state.lost.is_none() {
+            state.direct_access.insert(key, DirectAccess::Requested);
+            self.core.send_control(peer, Control::DirectRequest { key });
         }
     }
 
     /// Answers peers' requests for direct access, and maps memory that peers have exposed.
     #[inline]
-    pub(super) fn expose_and_reach(&mut self) {
-        if !self.core.to_expose.is_empty() || !self.core.to_reach.is_empty() {
-            self.expose_all();
+    pub(super) fn process_direct_queues(&mut self) {
+        if !self.core.to_expose.is_empty() || !self.core.to_map_direct.is_empty() {
+            self.expose_and_map_all();
         }
     }
 
     #[inline(never)]
-    fn expose_all(&mut self) {
-        for (link, key, at) in std::mem::take(&mut self.core.to_reach) {
-            self.net.reach(link, key, at.capability, at.region_bytes, at.write);
+    fn expose_and_map_all(&mut self) {
+        for (link, key, at) in std::mem::take(&mut self.core.to_map_direct) {
+            self.net.map_direct(link, key, at.capability, at.region_bytes, at.write);
         }
         let domains: Vec<u64> =
             self.core.routes.iter().filter_map(|route| route.address.map(|address| address.domain)).collect();
         for (link, key) in std::mem::take(&mut self.core.to_expose) {
             let Some(peer) = self.core.peer_of(link) else { continue };
             match self.expose(link, key, &domains) {
-                None => self.core.tell(peer, Control::Reachable { key, at: None }),
+                None => self.core.send_control(peer, Control::DirectReply { key, at: None }),
                 Some(pieces) => {
                     for at in pieces {
-                        self.core.tell(peer, Control::Reachable { key, at: Some(at) });
+                        self.core.send_control(peer, Control::DirectReply { key, at: Some(at) });
                     }
                 }
             }
         }
     }
 
-    fn expose(&mut self, link: LinkId, key: u64, domains: &[u64]) -> Option<Vec<Reachable>> {
+    fn expose(&mut self, link: LinkId, key: u64, domains: &[u64]) -> Option<Vec<ExposedPiece>> {
         let region = self.core.regions.get(&key).filter(|_| self.core.direct)?;
         let (base, access) = (region.base, region.access);
-        let memory = region.memory.in_one_piece().filter(|(_, length)| *length > 0)?;
+        let memory = region.memory.as_contiguous().filter(|(_, length)| *length > 0)?;
         let exposed = self.net.expose(link, key, memory, access.write, domains)?;
         // At most `MAX_PIECES`, so it fits.
         let mut more = exposed.len() as u32;
@@ -198,7 +202,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
             let base = next;
             next = base.wrapping_add(piece.length);
             more -= 1;
-            Reachable {
+            ExposedPiece {
                 capability: piece.capability,
                 region_bytes: piece.region_bytes,
                 offset: piece.offset,
@@ -212,22 +216,29 @@ impl<N: Net, M: Memory> Engine<N, M> {
         Some(reachable.collect())
     }
 
-    pub(super) fn reached(&mut self, link: LinkId, key: u64, capability: u64, view: Option<N::View>) {
+    pub(super) fn on_direct_mapped(
+        &mut self,
+        link: LinkId,
+        key: u64,
+        capability: u64,
+        view: Option<N::View>,
+    ) {
         let Some(peer) = self.core.peer_of(link) else { return };
-        let reach = &mut self.core.peers[peer as usize].reach;
-        let Some(Reach::Coming(pieces)) = reach.get_mut(&key) else { return };
-        let such = |piece: &&mut Piece<N::View>| piece.at.capability == capability && piece.view.is_none();
-        let Some(piece) = pieces.iter_mut().find(such) else { return };
+        let direct_access = &mut self.core.peers[peer as usize].direct_access;
+        let Some(DirectAccess::Mapping(pieces)) = direct_access.get_mut(&key) else { return };
+        let is_unmapped =
+            |piece: &&mut Piece<N::View>| piece.location.capability == capability && piece.view.is_none();
+        let Some(piece) = pieces.iter_mut().find(is_unmapped) else { return };
         match view {
             None => {
-                reach.insert(key, Reach::Never);
+                direct_access.insert(key, DirectAccess::Unavailable);
             }
             Some(view) => {
                 piece.view = Some(view);
-                let whole = pieces.last().is_some_and(|last| last.at.more == 0);
+                let whole = pieces.last().is_some_and(|last| last.location.more == 0);
                 if whole && pieces.iter().all(|piece| piece.view.is_some()) {
                     let pieces = std::mem::take(pieces);
-                    reach.insert(key, Reach::Ready(pieces));
+                    direct_access.insert(key, DirectAccess::Ready(pieces));
                 }
             }
         }
@@ -236,8 +247,13 @@ impl<N: Net, M: Memory> Engine<N, M> {
 
 impl<V, M: Memory> Core<V, M> {
     /// Queues a peer's request for direct access.
-    pub(super) fn asked_to_expose(&mut self, peer: u32, link: LinkId, key: u64) -> Result<(), Malformed> {
-        if self.to_expose.len() >= MAX_ASKED || self.has_too_much(peer) {
+    pub(super) fn handle_direct_request(
+        &mut self,
+        peer: u32,
+        link: LinkId,
+        key: u64,
+    ) -> Result<(), Malformed> {
+        if self.to_expose.len() >= MAX_DIRECT_REQUESTS || self.is_reply_queue_full(peer) {
             return Err(Malformed);
         }
         self.to_expose.push((link, key));
@@ -246,37 +262,39 @@ impl<V, M: Memory> Core<V, M> {
     }
 
     /// Handles a peer's reply to a request for direct access.
-    pub(super) fn told_where(
+    pub(super) fn handle_direct_reply(
         &mut self,
         peer: u32,
         link: LinkId,
         key: u64,
-        at: Option<Reachable>,
+        at: Option<ExposedPiece>,
     ) -> Result<(), Malformed> {
-        let reach = &mut self.peers[peer as usize].reach;
+        let direct_access = &mut self.peers[peer as usize].direct_access;
         let Some(at) = at else {
-            if !matches!(reach.get(&key), Some(Reach::Asked)) {
+            if !matches!(direct_access.get(&key), Some(DirectAccess::Requested)) {
                 return Err(Malformed);
             }
-            reach.insert(key, Reach::Never);
+            direct_access.insert(key, DirectAccess::Unavailable);
             return Ok(());
         };
-        let piece = Piece { at, view: None };
-        match reach.get_mut(&key) {
-            Some(Reach::Asked) if (at.more as usize) < MAX_PIECES && at.end().is_some() => {
-                reach.insert(key, Reach::Coming(vec![piece]));
+        let piece = Piece { location: at, view: None };
+        match direct_access.get_mut(&key) {
+            Some(DirectAccess::Requested) if (at.more as usize) < MAX_PIECES && at.end().is_some() => {
+                direct_access.insert(key, DirectAccess::Mapping(vec![piece]));
             }
-            Some(Reach::Coming(pieces)) if pieces.last().is_some_and(|last| last.at.precedes(&at)) => {
+            Some(DirectAccess::Mapping(pieces))
+                if pieces.last().is_some_and(|last| last.location.precedes(&at)) =>
+            {
                 if at.end().is_none() {
                     return Err(Malformed);
                 }
                 pieces.push(piece);
             }
             // An earlier piece could not be mapped.
-            Some(Reach::Never) => return Ok(()),
+            Some(DirectAccess::Unavailable) => return Ok(()),
             _ => return Err(Malformed),
         }
-        self.to_reach.push((link, key, at));
+        self.to_map_direct.push((link, key, at));
         self.activate(peer);
         Ok(())
     }

@@ -10,13 +10,13 @@ use crate::memory::{Memory, Payload};
 use crate::net::{LinkEnd, LinkId, Net};
 
 use super::peer::Peer;
-use super::{Core, Done, Engine, NO_ADDRESS, Op};
+use super::{Core, Engine, NO_ADDRESS, Op, PendingCompletion};
 
 impl<V, M> Core<V, M> {
     /// Marks a peer without a link as leaving. It is lost unless a connection of its own is being accepted.
-    pub(super) fn leaves(&mut self, peer: u32, failure: Failure) {
+    pub(super) fn mark_leaving(&mut self, peer: u32, failure: Failure) {
         let state = &mut self.peers[peer as usize];
-        if state.gone.is_none() {
+        if state.lost.is_none() {
             state.leaving = Some(failure);
             if !self.leaving.contains(&peer) {
                 self.leaving.push(peer);
@@ -34,7 +34,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
             // Peers are numbered with 32 bits, so their index fits.
             let index = index as u32;
             let sent = peer.backlog.is_empty() && peer.control.is_empty();
-            peer.gone.is_some() || peer.leaving.is_some() || sent && !self.core.holds_chunks(index)
+            peer.lost.is_some() || peer.leaving.is_some() || sent && !self.core.holds_chunks(index)
         };
         let injected = |op: &Op<M>| matches!(op, Op::Sending { payload: Some(Payload::Copied(_)), .. });
         self.core.peers.iter().enumerate().all(drained) && self.core.ops.ids(injected).is_empty()
@@ -42,23 +42,23 @@ impl<N: Net, M: Memory> Engine<N, M> {
 
     /// Stops sending over a link. Messages that arrived over it are still taken, unless the peer violated the
     /// protocol.
-    pub(super) fn sever(&mut self, link: LinkId, end: LinkEnd) {
+    pub(super) fn stop_sending(&mut self, link: LinkId, end: LinkEnd) {
         let Some(peer) = self.core.peer_of(link).filter(|_| end != LinkEnd::Violation) else {
             return self.end_link(link, end);
         };
         let state = &mut self.core.peers[peer as usize];
         if state.link == Some(link) {
             state.link = None;
-            state.severed = true;
+            state.send_ended = true;
         }
     }
 
     /// Gives up peers without a link from which nothing more can arrive.
     #[inline(never)]
-    pub(super) fn part_from_leaving(&mut self) {
+    pub(super) fn drop_leaving_peers(&mut self) {
         // Checked first: if false, the events of all accepted peers are queued and processed below.
         let accepting = self.net.is_accepting();
-        self.look_aside();
+        self.process_events();
         for peer in std::mem::take(&mut self.core.leaving) {
             let state = &mut self.core.peers[peer as usize];
             let Some(failure) = state.leaving else { continue };
@@ -67,23 +67,23 @@ impl<N: Net, M: Memory> Engine<N, M> {
                 continue;
             }
             let domain = state.address.domain;
-            if accepting || self.core.strangers.values().any(|stranger| *stranger == domain) {
+            if accepting || self.core.unidentified.values().any(|other_domain| *other_domain == domain) {
                 self.core.leaving.push(peer);
             } else {
-                self.lose(peer, failure);
+                self.mark_lost(peer, failure);
             }
         }
     }
 
     pub(super) fn end_link(&mut self, link: LinkId, end: LinkEnd) {
         self.net.close(link);
-        self.core.strangers.remove(&link);
+        self.core.unidentified.remove(&link);
         let Some(peer) = self.core.peer_of(link) else { return };
         let state = &mut self.core.peers[peer as usize];
         state.links.retain(|other| *other != link);
         if state.link == Some(link) {
             state.link = None;
-            state.severed = true;
+            state.send_ended = true;
         }
         let failure = match end {
             LinkEnd::Closed => Failure::PeerClosed,
@@ -96,58 +96,71 @@ impl<N: Net, M: Memory> Engine<N, M> {
             }
         }
         if self.core.peers[peer as usize].links.is_empty() {
-            if end == LinkEnd::Violation { self.lose(peer, failure) } else { self.core.leaves(peer, failure) }
+            if end == LinkEnd::Violation {
+                self.mark_lost(peer, failure);
+            } else {
+                self.core.mark_leaving(peer, failure);
+            }
         }
     }
 
-    /// Marks a peer as gone and fails all operations with it.
-    fn lose(&mut self, peer: u32, failure: Failure) {
+    /// Marks a peer as lost and fails all operations with it.
+    fn mark_lost(&mut self, peer: u32, failure: Failure) {
         let state = &mut self.core.peers[peer as usize];
-        if state.gone.is_some() {
+        if state.lost.is_some() {
             return;
         }
-        state.gone = Some(failure);
+        state.lost = Some(failure);
         state.leaving = None;
         state.link = None;
         state.view = None;
-        state.reach.clear();
+        state.direct_access.clear();
         state.control.clear();
         state.streams.clear();
         let (backlog, source, place) = (std::mem::take(&mut state.backlog), state.source, state.place);
         if let Some(pool) = place.and_then(|place| self.core.pools.get_mut(place)) {
-            pool.take_back(peer);
+            pool.release_chunks_of(peer);
         }
         let ops = self.core.ops.ids(|op| op.peer() == peer);
         if failure == Failure::Unreachable && !(backlog.is_empty() && ops.is_empty()) {
-            self.net.lament(self.core.peers[peer as usize].address);
+            self.net.warn_unreachable(self.core.peers[peer as usize].address);
         }
         for pending in backlog {
-            if let Some(done) = pending.given_up() {
-                self.core.fail(done, failure);
+            if let Some(completion) = pending.into_failed_completion() {
+                self.core.fail(completion, failure);
             }
         }
         for id in ops {
             if let Some(op) = self.core.ops.remove(id) {
-                let done = match op {
-                    Op::Sending { done, .. } | Op::Fetching { done, .. } | Op::Asked { done, .. } => done,
-                    Op::Receiving { multi, mut done, .. } => {
-                        self.core.came_into(multi, &mut done);
-                        done
+                let completion = match op {
+                    Op::Sending { completion, .. }
+                    | Op::Fetching { completion, .. }
+                    | Op::AwaitingReply { completion, .. } => completion,
+                    Op::Receiving { multi, mut completion, .. } => {
+                        self.core.complete_multi_recv(multi, &mut completion);
+                        completion
                     }
                     Op::Withdrawn { .. } => continue,
                 };
-                self.core.fail(done, failure);
+                self.core.fail(completion, failure);
             }
         }
         // A peer may close in an orderly way while receives from it are posted; its death is an error.
         if failure != Failure::PeerClosed && source != NO_ADDRESS && self.core.directed {
-            let such = |posted: &crate::matching::Posted<M>| posted.source == source;
-            let tagged = self.core.tagged.withdraw(such).into_iter().map(|posted| (posted, flags::TAGGED));
-            let untagged = self.core.untagged.withdraw(such).into_iter().map(|posted| (posted, flags::MSG));
+            let is_from_peer = |posted: &crate::matching::Posted<M>| posted.source == source;
+            let tagged = self
+                .core
+                .tagged
+                .remove_posted(is_from_peer)
+                .into_iter()
+                .map(|posted| (posted, flags::TAGGED));
+            let untagged =
+                self.core.untagged.remove_posted(is_from_peer).into_iter().map(|posted| (posted, flags::MSG));
             for (posted, flag) in tagged.chain(untagged).collect::<Vec<_>>() {
-                let mut done = Done::new(CompletionKind::Receive, true, posted.context, flag | flags::RECV);
-                done.completion.tag = posted.tag;
-                self.core.fail(done, failure);
+                let mut completion =
+                    PendingCompletion::new(CompletionKind::Receive, true, posted.context, flag | flags::RECV);
+                completion.entry.tag = posted.tag;
+                self.core.fail(completion, failure);
             }
         }
     }

@@ -8,12 +8,12 @@ use crate::net::{LinkId, Net};
 use crate::wire::{Control, Envelope, Head, Malformed, Reader, Status, flag, kind};
 use tombolo::Message;
 
-use super::outgoing::{From, Stream};
+use super::outgoing::{Stream, StreamSource};
 use super::peer::Staging;
-use super::{CREDIT_BYTES, CREDIT_MESSAGES, Core, Done, Op, Wanted};
+use super::{CREDIT_BYTES, CREDIT_MESSAGES, Core, MatchCriteria, Op, PendingCompletion};
 
 /// Maximum number of replies queued for a peer. A peer that follows the protocol stays far below.
-const MAX_WAITING: usize = 1 << 16;
+const MAX_QUEUED_REPLIES: usize = 1 << 16;
 
 /// Maximum length of a peer's chunk memory that is mapped, in bytes.
 const MAX_VIEW_BYTES: u64 = 1 << 30;
@@ -21,14 +21,14 @@ const MAX_VIEW_BYTES: u64 = 1 << 30;
 /// Location of a part's bytes: behind the words of the message, or in a chunk.
 #[derive(Clone, Copy)]
 enum Part {
-    Behind(usize),
+    Inline(usize),
     Chunk { number: u16, at: usize, length: usize },
 }
 
 impl Part {
     fn length(self) -> usize {
         match self {
-            Part::Behind(length) | Part::Chunk { length, .. } => length,
+            Part::Inline(length) | Part::Chunk { length, .. } => length,
         }
     }
 }
@@ -42,12 +42,12 @@ impl<V, M: Memory> Core<V, M> {
         message: &Message<'_>,
     ) -> Result<(), Malformed> {
         let mut reader = Reader::new(message);
-        let head = Head::of_word(reader.word()?);
-        let Some(peer) = self.peer_of(link) else { return self.greet(link, head, &mut reader) };
+        let head = Head::from_word(reader.word()?);
+        let Some(peer) = self.peer_of(link) else { return self.handle_hello(link, head, &mut reader) };
         if head.kind == kind::EAGER {
             let envelope = Envelope::read(head, &mut reader)?;
-            let length = reader.rest();
-            return self.eager(peer, &envelope, length, |target, at| {
+            let length = reader.remaining();
+            return self.handle_eager(peer, &envelope, length, |target, at| {
                 reader.copy(at, target);
                 true
             });
@@ -58,7 +58,7 @@ impl<V, M: Memory> Core<V, M> {
     /// Handles a message that brings its bytes: delivers it to a matching receive or buffers it. `copy`
     /// returns whether the bytes were available.
     #[inline(always)]
-    fn eager(
+    fn handle_eager(
         &mut self,
         peer: u32,
         envelope: &Envelope,
@@ -72,63 +72,81 @@ impl<V, M: Memory> Core<V, M> {
             if !copy(&mut bytes, 0) {
                 return Err(Malformed);
             }
-            return self.keep(peer, envelope, length, Body::Here(bytes));
+            return self.buffer_unexpected(peer, envelope, length, Body::Buffered(bytes));
         };
         self.return_credit(peer, length as u64);
         let left = self.deliver(posted, peer, envelope, length, |memory, at, length| {
-            let (mut from, mut there) = (0, true);
-            memory.each_target(at, length, |piece| {
-                there &= copy(piece, from);
+            let (mut from, mut valid) = (0, true);
+            memory.for_each_target(at, length, |piece| {
+                valid &= copy(piece, from);
                 from += piece.len();
             });
-            there
+            valid
         });
         if let Some(left) = left {
             self.matching(envelope.tagged).post_first(left);
         }
-        if let Some(theirs) = envelope.ack {
-            self.tell(peer, Control::Done { theirs, status: Status::Done });
+        if let Some(peer_op) = envelope.ack {
+            self.send_control(peer, Control::Done { peer_op, status: Status::Done });
         }
         Ok(())
     }
 
-    fn keep(&mut self, peer: u32, envelope: &Envelope, length: usize, body: Body) -> Result<(), Malformed> {
+    fn buffer_unexpected(
+        &mut self,
+        peer: u32,
+        envelope: &Envelope,
+        length: usize,
+        body: Body,
+    ) -> Result<(), Malformed> {
         let state = &mut self.peers[peer as usize];
-        if matches!(body, Body::Here(_)) {
-            state.kept_bytes += length as u64;
+        if matches!(body, Body::Buffered(_)) {
+            state.unexpected_bytes += length as u64;
         }
-        state.kept_messages += 1;
-        if state.kept_bytes > CREDIT_BYTES || state.kept_messages > CREDIT_MESSAGES {
+        state.unexpected_messages += 1;
+        if state.unexpected_bytes > CREDIT_BYTES || state.unexpected_messages > CREDIT_MESSAGES {
             return Err(Malformed);
         }
         // Delivery is confirmed: that does not require a matching receive.
-        if let Some(theirs) = envelope.ack {
-            self.tell(peer, Control::Done { theirs, status: Status::Done });
+        if let Some(peer_op) = envelope.ack {
+            self.send_control(peer, Control::Done { peer_op, status: Status::Done });
         }
-        self.matching(envelope.tagged).keep(Unexpected { peer, envelope: *envelope, length, body });
+        self.matching(envelope.tagged).push_unexpected(Unexpected {
+            peer,
+            envelope: *envelope,
+            length,
+            body,
+        });
         Ok(())
     }
 
     /// Returns the completion of a receive.
     #[inline(always)]
-    fn received(&self, posted: &Posted<M>, peer: u32, envelope: &Envelope, length: usize) -> Done {
-        let of = |there: bool, flag: u64| if there { flag } else { 0 };
+    fn receive_completion(
+        &self,
+        posted: &Posted<M>,
+        peer: u32,
+        envelope: &Envelope,
+        length: usize,
+    ) -> PendingCompletion {
+        let if_set = |set: bool, flag: u64| if set { flag } else { 0 };
         let flags = flags::RECV
-            | of(envelope.tagged, flags::TAGGED)
-            | of(!envelope.tagged, flags::MSG)
-            | of(envelope.has_data, flags::REMOTE_CQ_DATA);
-        let mut done = Done::new(CompletionKind::Receive, posted.report, posted.context, flags);
+            | if_set(envelope.tagged, flags::TAGGED)
+            | if_set(!envelope.tagged, flags::MSG)
+            | if_set(envelope.has_data, flags::REMOTE_CQ_DATA);
+        let mut completion =
+            PendingCompletion::new(CompletionKind::Receive, posted.report, posted.context, flags);
         let room = posted.memory.len() - posted.used;
-        let completion = &mut done.completion;
-        completion.length = length.min(room);
-        completion.buffer = posted.memory.address().wrapping_add(posted.used);
-        completion.data = envelope.data;
-        completion.tag = envelope.tag;
-        completion.source = self.peers[peer as usize].source;
+        let entry = &mut completion.entry;
+        entry.length = length.min(room);
+        entry.buffer = posted.memory.address().wrapping_add(posted.used);
+        entry.data = envelope.data;
+        entry.tag = envelope.tag;
+        entry.source = self.peers[peer as usize].source;
         if length > room {
-            completion.failure = Some(Failure::Truncated { missing_bytes: length - room });
+            entry.failure = Some(Failure::Truncated { missing_bytes: length - room });
         }
-        done
+        completion
     }
 
     /// Copies a message into the buffer of a receive with `put`, which returns whether the bytes were
@@ -142,44 +160,53 @@ impl<V, M: Memory> Core<V, M> {
         length: usize,
         put: impl FnOnce(&mut M, usize, usize) -> bool,
     ) -> Option<Posted<M>> {
-        let mut done = self.received(&posted, peer, envelope, length);
-        let taken = done.completion.length;
+        let mut completion = self.receive_completion(&posted, peer, envelope, length);
+        let taken = completion.entry.length;
         if !put(&mut posted.memory, posted.used, taken) {
             // The peer died and its chunk is gone.
-            done.completion.failure = Some(Failure::PeerDied);
+            completion.entry.failure = Some(Failure::PeerDied);
         }
-        let left = if posted.multi.is_some() { self.used_up(posted, taken, &mut done) } else { None };
-        self.finish(done);
+        let left = if posted.multi.is_some() {
+            self.advance_multi_recv(posted, taken, &mut completion)
+        } else {
+            None
+        };
+        self.finish(completion);
         left
     }
 
     /// Advances a buffer for several messages. Returns it if it still has room.
     #[inline(never)]
-    fn used_up(&mut self, mut posted: Posted<M>, taken: usize, done: &mut Done) -> Option<Posted<M>> {
+    fn advance_multi_recv(
+        &mut self,
+        mut posted: Posted<M>,
+        taken: usize,
+        completion: &mut PendingCompletion,
+    ) -> Option<Posted<M>> {
         posted.used += taken;
         if posted.memory.len() - posted.used >= self.min_multi_bytes {
             return Some(posted);
         }
         let id = posted.multi?;
-        let multi = self.multis.get_mut(id)?;
+        let multi = self.multi_recvs.get_mut(id)?;
         multi.full = true;
-        if multi.coming == 0 {
-            self.multis.remove(id);
-            done.completion.flags |= flags::MULTI_RECV;
-            done.report = true;
+        if multi.arriving == 0 {
+            self.multi_recvs.remove(id);
+            completion.entry.flags |= flags::MULTI_RECV;
+            completion.report = true;
         }
         None
     }
 
     /// Notes that a message has fully arrived in a buffer for several messages.
-    pub(super) fn came_into(&mut self, multi: Option<u64>, done: &mut Done) {
+    pub(super) fn complete_multi_recv(&mut self, multi: Option<u64>, completion: &mut PendingCompletion) {
         let Some(id) = multi else { return };
-        let Some(multi) = self.multis.get_mut(id) else { return };
-        multi.coming -= 1;
-        if multi.full && multi.coming == 0 {
-            self.multis.remove(id);
-            done.completion.flags |= flags::MULTI_RECV;
-            done.report = true;
+        let Some(multi) = self.multi_recvs.get_mut(id) else { return };
+        multi.arriving -= 1;
+        if multi.full && multi.arriving == 0 {
+            self.multi_recvs.remove(id);
+            completion.entry.flags |= flags::MULTI_RECV;
+            completion.report = true;
         }
     }
 
@@ -189,51 +216,57 @@ impl<V, M: Memory> Core<V, M> {
         posted: Posted<M>,
         peer: u32,
         envelope: &Envelope,
-        theirs: u64,
+        peer_op: u64,
         length: usize,
     ) -> Option<Posted<M>> {
-        let mut done = self.received(&posted, peer, envelope, length);
-        let expected = done.completion.length;
-        if let Some(failure) = self.peers[peer as usize].gone {
-            self.fail(done, failure);
+        let mut completion = self.receive_completion(&posted, peer, envelope, length);
+        let expected = completion.entry.length;
+        if let Some(failure) = self.peers[peer as usize].lost {
+            self.fail(completion, failure);
             return None;
         }
         let multi = posted.multi;
-        let wanted = Wanted { tag: posted.tag, ignore: posted.ignore, source: posted.source };
+        let criteria = MatchCriteria { tag: posted.tag, ignore: posted.ignore, source: posted.source };
         let (memory, left) = match multi {
             Some(id) => {
                 let memory = posted.memory.part(posted.used, expected);
-                if let Some(multi) = self.multis.get_mut(id).filter(|_| expected > 0) {
-                    multi.coming += 1;
+                if let Some(multi) = self.multi_recvs.get_mut(id).filter(|_| expected > 0) {
+                    multi.arriving += 1;
                 }
-                (memory, self.used_up(posted, expected, &mut done))
+                (memory, self.advance_multi_recv(posted, expected, &mut completion))
             }
             // The whole buffer: if the message is withdrawn, the receive waits for another one.
             None => (posted.memory, None),
         };
         if expected == 0 {
-            self.finish(done);
-            self.tell(peer, Control::Done { theirs, status: Status::Done });
+            self.finish(completion);
+            self.send_control(peer, Control::Done { peer_op, status: Status::Done });
         } else {
-            let op = Op::Receiving { peer, theirs, expected, arrived: 0, memory, multi, done, wanted };
-            let ours = self.ops.insert(op);
-            self.tell(peer, Control::Accept { theirs, ours, length: expected as u64 });
+            let op =
+                Op::Receiving { peer, peer_op, expected, arrived: 0, memory, multi, completion, criteria };
+            let own_op = self.ops.insert(op);
+            self.send_control(peer, Control::Accept { peer_op, own_op, length: expected as u64 });
         }
         left
     }
 
     /// Handles the first message of a peer that connected.
-    fn greet(&mut self, link: LinkId, head: Head, reader: &mut Reader<'_, '_>) -> Result<(), Malformed> {
+    fn handle_hello(
+        &mut self,
+        link: LinkId,
+        head: Head,
+        reader: &mut Reader<'_, '_>,
+    ) -> Result<(), Malformed> {
         let Control::Hello { endpoint, domain } = Control::read(head, reader)? else { return Err(Malformed) };
         // A domain may have any number of endpoints, but only its own.
-        if self.strangers.remove(&link) != Some(domain) {
+        if self.unidentified.remove(&link) != Some(domain) {
             return Err(Malformed);
         }
         let peer = self.peer_at(Address { endpoint, domain });
-        match self.peers[peer as usize].gone {
+        match self.peers[peer as usize].lost {
             // It may have connected by itself and closed before it could be connected to. What it sent is
             // still received.
-            Some(Failure::Unreachable) => self.peers[peer as usize].gone = None,
+            Some(Failure::Unreachable) => self.peers[peer as usize].lost = None,
             Some(_) => return Err(Malformed),
             None => {}
         }
@@ -252,62 +285,72 @@ impl<V, M: Memory> Core<V, M> {
         match head.kind {
             kind::STAGED => {
                 let envelope = Envelope::read(head, reader)?;
-                let part = self.part(peer, head, reader, true)?;
-                self.staged_message::<N>(peer, &envelope, part)
+                let part = self.locate_part(peer, head, reader, true)?;
+                self.handle_staged::<N>(peer, &envelope, part)
             }
             kind::OFFER => {
                 let envelope = Envelope::read(head, reader)?;
-                let theirs = reader.word()?;
+                let peer_op = reader.word()?;
                 let length = usize::try_from(reader.word()?).map_err(|_| Malformed)?;
-                self.offered(peer, &envelope, theirs, length)
+                self.handle_offer(peer, &envelope, peer_op, length)
             }
             kind::DATA | kind::DATA_STAGED => {
                 let (op, offset) = (reader.word()?, reader.word()?);
-                let part = self.part(peer, head, reader, head.kind == kind::DATA_STAGED)?;
-                self.data::<N>(peer, head, (op, offset), part, reader)
+                let part = self.locate_part(peer, head, reader, head.kind == kind::DATA_STAGED)?;
+                self.handle_data::<N>(peer, head, (op, offset), part, reader)
             }
             kind::WRITE | kind::WRITE_STAGED => {
                 let (key, address, op) = (reader.word()?, reader.word()?, reader.word()?);
                 let data = if head.has(flag::DATA) { Some(reader.word()?) } else { None };
-                let part = self.part(peer, head, reader, head.kind == kind::WRITE_STAGED)?;
-                self.written::<N>(peer, head, (key, address, op), data, part, reader)
+                let part = self.locate_part(peer, head, reader, head.kind == kind::WRITE_STAGED)?;
+                self.handle_write::<N>(peer, head, (key, address, op), data, part, reader)
             }
             kind::READ => {
                 let (key, address, op) = (reader.word()?, reader.word()?, reader.word()?);
                 let length = usize::try_from(reader.word()?).map_err(|_| Malformed)?;
-                self.read_by(peer, key, address, op, length)
+                self.handle_read(peer, key, address, op, length)
             }
             kind::ATOMIC => {
                 let (key, address, op) = (reader.word()?, reader.word()?, reader.word()?);
-                self.changed_by(peer, head, key, address, op, reader)
+                self.handle_atomic(peer, head, key, address, op, reader)
             }
             _ => {
                 let control = Control::read(head, reader)?;
-                self.heard(peer, link, control)
+                self.handle_control(peer, link, control)
             }
         }
     }
 
     /// Locates the bytes of a message, after validation.
-    fn part(&self, peer: u32, head: Head, reader: &Reader<'_, '_>, staged: bool) -> Result<Part, Malformed> {
+    fn locate_part(
+        &self,
+        peer: u32,
+        head: Head,
+        reader: &Reader<'_, '_>,
+        staged: bool,
+    ) -> Result<Part, Malformed> {
         let length = head.length as usize;
         if !staged {
-            return if reader.rest() == length || head.kind == kind::DATA {
-                Ok(Part::Behind(reader.rest()))
+            return if reader.remaining() == length || head.kind == kind::DATA {
+                Ok(Part::Inline(reader.remaining()))
             } else {
                 Err(Malformed)
             };
         }
         let state = &self.peers[peer as usize];
         let (chunks, chunk_bytes) = state.view_chunks;
-        if state.view.is_none() || head.small >= chunks || head.length > chunk_bytes || reader.rest() != 0 {
+        if state.view.is_none()
+            || head.small >= chunks
+            || head.length > chunk_bytes
+            || reader.remaining() != 0
+        {
             return Err(Malformed);
         }
         let at = usize::from(head.small) * chunk_bytes as usize;
         Ok(Part::Chunk { number: head.small, at, length })
     }
 
-    fn staged_message<N: Net<View = V>>(
+    fn handle_staged<N: Net<View = V>>(
         &mut self,
         peer: u32,
         envelope: &Envelope,
@@ -317,17 +360,17 @@ impl<V, M: Memory> Core<V, M> {
         // Moved out because delivery needs access to the peer.
         let view = self.peers[peer as usize].view.take().ok_or(Malformed)?;
         let result =
-            self.eager(peer, envelope, length, |target, from| N::read_chunk(&view, at + from, target));
+            self.handle_eager(peer, envelope, length, |target, from| N::read_view(&view, at + from, target));
         self.peers[peer as usize].view = Some(view);
-        self.tell(peer, Control::Free { chunk: number });
+        self.send_control(peer, Control::Free { chunk: number });
         result
     }
 
-    fn offered(
+    fn handle_offer(
         &mut self,
         peer: u32,
         envelope: &Envelope,
-        theirs: u64,
+        peer_op: u64,
         length: usize,
     ) -> Result<(), Malformed> {
         if envelope.ack.is_some() {
@@ -337,36 +380,36 @@ impl<V, M: Memory> Core<V, M> {
         match self.matching(envelope.tagged).take_posted(envelope.tag, sender) {
             Some(posted) => {
                 self.return_credit(peer, 0);
-                if let Some(left) = self.accept_offer(posted, peer, envelope, theirs, length) {
+                if let Some(left) = self.accept_offer(posted, peer, envelope, peer_op, length) {
                     self.matching(envelope.tagged).post_first(left);
                 }
                 Ok(())
             }
-            None => self.keep(peer, envelope, length, Body::There(theirs)),
+            None => self.buffer_unexpected(peer, envelope, length, Body::AtSender(peer_op)),
         }
     }
 
     /// Copies a part of an expected transfer to its place. Fails if the part is in a chunk that is gone.
-    fn put_part<N: Net<View = V>>(
+    fn copy_part<N: Net<View = V>>(
         view: Option<&V>,
         memory: &mut M,
         offset: usize,
         part: Part,
         reader: &Reader<'_, '_>,
     ) -> Result<(), Malformed> {
-        let (mut from, mut there) = (0, true);
-        memory.each_target(offset, part.length(), |piece| {
+        let (mut from, mut valid) = (0, true);
+        memory.for_each_target(offset, part.length(), |piece| {
             match (part, view) {
-                (Part::Behind(_), _) => reader.copy(from, piece),
-                (Part::Chunk { at, .. }, Some(view)) => there &= N::read_chunk(view, at + from, piece),
-                (Part::Chunk { .. }, None) => there = false,
+                (Part::Inline(_), _) => reader.copy(from, piece),
+                (Part::Chunk { at, .. }, Some(view)) => valid &= N::read_view(view, at + from, piece),
+                (Part::Chunk { .. }, None) => valid = false,
             }
             from += piece.len();
         });
-        if there { Ok(()) } else { Err(Malformed) }
+        if valid { Ok(()) } else { Err(Malformed) }
     }
 
-    fn data<N: Net<View = V>>(
+    fn handle_data<N: Net<View = V>>(
         &mut self,
         peer: u32,
         head: Head,
@@ -379,12 +422,12 @@ impl<V, M: Memory> Core<V, M> {
         let end = offset.checked_add(length).ok_or(Malformed)?;
         let Core { peers, ops, .. } = self;
         let view = peers[peer as usize].view.as_ref();
-        let over = match ops.get_mut(id) {
+        let complete = match ops.get_mut(id) {
             Some(Op::Receiving { peer: from, expected, arrived, memory, .. }) if *from == peer => {
                 if end > *expected {
                     return Err(Malformed);
                 }
-                Self::put_part::<N>(view, memory, offset, part, reader)?;
+                Self::copy_part::<N>(view, memory, offset, part, reader)?;
                 *arrived += length;
                 *arrived >= *expected
             }
@@ -392,27 +435,27 @@ impl<V, M: Memory> Core<V, M> {
                 if end > memory.len() {
                     return Err(Malformed);
                 }
-                Self::put_part::<N>(view, memory, offset, part, reader)?;
+                Self::copy_part::<N>(view, memory, offset, part, reader)?;
                 *arrived += length;
                 *arrived >= memory.len()
             }
             _ => return Err(Malformed),
         };
         if let Part::Chunk { number, .. } = part {
-            self.tell(peer, Control::Free { chunk: number });
+            self.send_control(peer, Control::Free { chunk: number });
         }
-        if over {
+        if complete {
             match self.ops.remove(id) {
-                Some(Op::Receiving { theirs, multi, mut done, .. }) => {
+                Some(Op::Receiving { peer_op, multi, mut completion, .. }) => {
                     if head.has(flag::ACK) {
-                        self.tell(peer, Control::Done { theirs, status: Status::Done });
+                        self.send_control(peer, Control::Done { peer_op, status: Status::Done });
                     }
-                    self.came_into(multi, &mut done);
-                    self.finish(done);
+                    self.complete_multi_recv(multi, &mut completion);
+                    self.finish(completion);
                 }
-                Some(Op::Fetching { done, .. }) => {
-                    self.answered(peer);
-                    self.finish(done);
+                Some(Op::Fetching { completion, .. }) => {
+                    self.on_answer(peer);
+                    self.finish(completion);
                 }
                 _ => {}
             }
@@ -421,16 +464,16 @@ impl<V, M: Memory> Core<V, M> {
     }
 
     /// Notes that a peer has answered a request.
-    fn answered(&mut self, peer: u32) {
+    fn on_answer(&mut self, peer: u32) {
         let state = &mut self.peers[peer as usize];
         state.outstanding = state.outstanding.saturating_sub(1);
     }
 
-    fn written<N: Net<View = V>>(
+    fn handle_write<N: Net<View = V>>(
         &mut self,
         peer: u32,
         head: Head,
-        (key, address, theirs): (u64, u64, u64),
+        (key, address, peer_op): (u64, u64, u64),
         data: Option<u64>,
         part: Part,
         reader: &Reader<'_, '_>,
@@ -442,46 +485,46 @@ impl<V, M: Memory> Core<V, M> {
             (Some(status), _) | (None, Err(status)) => Some(status),
             (None, Ok(offset)) => {
                 if let Some(region) = regions.get_mut(&key) {
-                    Self::put_part::<N>(state.view.as_ref(), &mut region.memory, offset, part, reader)?;
+                    Self::copy_part::<N>(state.view.as_ref(), &mut region.memory, offset, part, reader)?;
                 }
                 None
             }
         };
         state.write_failed = failed.filter(|_| !head.has(flag::LAST));
         if let Part::Chunk { number, .. } = part {
-            self.tell(peer, Control::Free { chunk: number });
+            self.send_control(peer, Control::Free { chunk: number });
         }
         if head.has(flag::LAST) {
-            self.tell(peer, Control::Done { theirs, status: failed.unwrap_or(Status::Done) });
+            self.send_control(peer, Control::Done { peer_op, status: failed.unwrap_or(Status::Done) });
             if failed.is_none() {
-                self.written_by(peer, data);
+                self.complete_remote_write(peer, data);
             }
         }
         Ok(())
     }
 
-    /// Returns whether more than [`MAX_WAITING`] replies are queued for a peer, so it cannot be receiving
-    /// them.
-    pub(super) fn has_too_much(&self, peer: u32) -> bool {
+    /// Returns whether more than [`MAX_QUEUED_REPLIES`] replies are queued for a peer, so it cannot be
+    /// receiving them.
+    pub(super) fn is_reply_queue_full(&self, peer: u32) -> bool {
         let state = &self.peers[peer as usize];
-        state.control.len() + state.streams.len() > MAX_WAITING
+        state.control.len() + state.streams.len() > MAX_QUEUED_REPLIES
     }
 
-    fn heard(&mut self, peer: u32, link: LinkId, control: Control) -> Result<(), Malformed> {
+    fn handle_control(&mut self, peer: u32, link: LinkId, control: Control) -> Result<(), Malformed> {
         let at = peer as usize;
         match control {
-            Control::Accept { theirs: op, ours: theirs, length } => {
-                if self.refuse_withdrawn(peer, op, theirs) {
+            Control::Accept { peer_op: op, own_op: peer_op, length } => {
+                if self.refuse_withdrawn(peer, op, peer_op) {
                     return Ok(());
                 }
                 let Some(Op::Sending { peer: to, payload: Some(payload), .. }) = self.ops.get_mut(op) else {
                     return Err(Malformed);
                 };
                 let length = usize::try_from(length).map_err(|_| Malformed)?;
-                if *to != peer || length == 0 || length > payload.len() || self.has_too_much(peer) {
+                if *to != peer || length == 0 || length > payload.len() || self.is_reply_queue_full(peer) {
                     return Err(Malformed);
                 }
-                let stream = Stream { theirs, from: From::Message(op), offset: 0, length };
+                let stream = Stream { peer_op, from: StreamSource::Message(op), offset: 0, length };
                 self.peers[at].streams.push_back(stream);
                 self.activate(peer);
             }
@@ -492,19 +535,19 @@ impl<V, M: Memory> Core<V, M> {
                     return Err(Malformed);
                 }
             }
-            Control::Done { theirs: op, status } => {
+            Control::Done { peer_op: op, status } => {
                 match self.ops.get_mut(op) {
                     Some(asked) if asked.peer() != peer => return Err(Malformed),
                     Some(Op::Receiving { arrived: 0, .. }) if status == Status::Withdrawn => {
-                        self.receive_anew(op);
+                        self.repost_receive(op);
                         return Ok(());
                     }
                     Some(Op::Receiving { .. }) | None => return Err(Malformed),
                     Some(_) => {}
                 }
-                self.over(peer, op, status);
+                self.complete_op(peer, op, status);
             }
-            Control::Withdraw { ours: theirs } => self.let_go(peer, theirs),
+            Control::Withdraw { own_op: peer_op } => self.handle_withdraw(peer, peer_op),
             Control::Credit { bytes, messages } => {
                 let state = &mut self.peers[at];
                 state.credit_bytes = state.credit_bytes.saturating_add(bytes);
@@ -525,20 +568,20 @@ impl<V, M: Memory> Core<V, M> {
             }
             Control::StageReady { ready } => {
                 let state = &mut self.peers[at];
-                if state.staging != Staging::Coming {
+                if state.staging != Staging::InProgress {
                     return Err(Malformed);
                 }
-                state.staging = if ready { Staging::Ready } else { Staging::Never };
+                state.staging = if ready { Staging::Ready } else { Staging::Unavailable };
             }
-            Control::Reach { key } => self.asked_to_expose(peer, link, key)?,
-            Control::Reachable { key, at } => self.told_where(peer, link, key, at)?,
+            Control::DirectRequest { key } => self.handle_direct_request(peer, link, key)?,
+            Control::DirectReply { key, at } => self.handle_direct_reply(peer, link, key, at)?,
             Control::Hello { .. } | Control::Result { .. } => return Err(Malformed),
         }
         Ok(())
     }
 
     /// Completes an operation whose status the peer has reported.
-    fn over(&mut self, peer: u32, op: u64, status: Status) {
+    fn complete_op(&mut self, peer: u32, op: u64, status: Status) {
         let failure = match status {
             Status::Done | Status::Discarded => None,
             Status::NoKey => Some(Failure::NoKey),
@@ -546,17 +589,17 @@ impl<V, M: Memory> Core<V, M> {
             Status::NoSuchOperation => Some(Failure::NoSuchOperation),
             Status::Withdrawn => Some(Failure::Canceled),
         };
-        let done = match self.ops.remove(op) {
-            Some(Op::Sending { done, .. }) => done,
-            Some(Op::Fetching { done, .. } | Op::Asked { done, .. }) => {
-                self.answered(peer);
-                done
+        let completion = match self.ops.remove(op) {
+            Some(Op::Sending { completion, .. }) => completion,
+            Some(Op::Fetching { completion, .. } | Op::AwaitingReply { completion, .. }) => {
+                self.on_answer(peer);
+                completion
             }
             Some(Op::Receiving { .. } | Op::Withdrawn { .. }) | None => return,
         };
         match failure {
-            None => self.finish(done),
-            Some(failure) => self.fail(done, failure),
+            None => self.finish(completion),
+            Some(failure) => self.fail(completion, failure),
         }
     }
 }

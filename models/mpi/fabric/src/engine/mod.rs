@@ -22,7 +22,7 @@ use crate::matching::Matching;
 use crate::memory::{Memory, Payload};
 use crate::net::{Event, LinkEnd, LinkId, Net};
 use crate::slab::Slab;
-use crate::wire::{Control, Reachable};
+use crate::wire::{Control, ExposedPiece};
 use peer::{Peer, Pool};
 pub use post::{Atomic, Peek, Read, Receive, Send, Write};
 pub use remote::{Access, Region};
@@ -56,7 +56,7 @@ const MAX_BACKLOG: usize = 4096;
 const BATCH: usize = 16;
 
 /// Maximum number of rounds over all links per call of [`Engine::progress`]: enough to empty a ring.
-const MAX_TURNS: u32 = 32;
+const MAX_ROUNDS: u32 = 32;
 
 /// Calls of [`Engine::progress`] between two polls for events when none is signaled. These polls check the
 /// cold links.
@@ -64,7 +64,7 @@ const CALLS_PER_EVENT: u32 = 64;
 
 /// Error of an operation that was not begun.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
-pub enum Busy {
+pub enum PostError {
     /// The backlog is full: make progress and try again.
     #[error("too much waits to be sent already")]
     Again,
@@ -77,29 +77,29 @@ pub enum Busy {
 #[derive(Debug)]
 pub(crate) enum Op<M> {
     /// A message was offered, or was sent in full and awaits its acknowledgment.
-    Sending { peer: u32, payload: Option<Payload<M>>, delivery: bool, done: Done },
+    Sending { peer: u32, payload: Option<Payload<M>>, delivery: bool, completion: PendingCompletion },
     /// The bytes of an accepted message are arriving for a receive.
     Receiving {
         peer: u32,
-        theirs: u64,
+        peer_op: u64,
         expected: usize,
         arrived: usize,
         memory: M,
         multi: Option<u64>,
-        done: Done,
-        wanted: Wanted,
+        completion: PendingCompletion,
+        criteria: MatchCriteria,
     },
     /// The bytes of a remote read or atomic result are arriving.
-    Fetching { peer: u32, arrived: usize, memory: M, done: Done },
+    Fetching { peer: u32, arrived: usize, memory: M, completion: PendingCompletion },
     /// A request awaits the peer's reply.
-    Asked { peer: u32, done: Done },
+    AwaitingReply { peer: u32, completion: PendingCompletion },
     /// The program withdrew the message; the peer has not confirmed that yet.
     Withdrawn { peer: u32 },
 }
 
 /// Match criteria of a receive.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct MatchCriteria {
     pub(crate) tag: u64,
     /// Mask of tag bits to ignore.
     pub(crate) ignore: u64,
@@ -113,7 +113,7 @@ impl<M> Op<M> {
             Op::Sending { peer, .. }
             | Op::Receiving { peer, .. }
             | Op::Fetching { peer, .. }
-            | Op::Asked { peer, .. }
+            | Op::AwaitingReply { peer, .. }
             | Op::Withdrawn { peer } => *peer,
         }
     }
@@ -121,16 +121,16 @@ impl<M> Op<M> {
 
 /// How to report the end of an operation.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Done {
+pub(crate) struct PendingCompletion {
     pub(crate) kind: CompletionKind,
     pub(crate) report: bool,
-    pub(crate) completion: Completion,
+    pub(crate) entry: Completion,
 }
 
-impl Done {
+impl PendingCompletion {
     #[inline]
-    pub(crate) fn new(kind: CompletionKind, report: bool, context: usize, flags: u64) -> Done {
-        let completion = Completion {
+    pub(crate) fn new(kind: CompletionKind, report: bool, context: usize, flags: u64) -> PendingCompletion {
+        let entry = Completion {
             context,
             flags,
             length: 0,
@@ -140,15 +140,15 @@ impl Done {
             source: NO_ADDRESS,
             failure: None,
         };
-        Done { kind, report, completion }
+        PendingCompletion { kind, report, entry }
     }
 }
 
 /// A buffer for several messages.
 #[derive(Debug)]
-pub(crate) struct Multi {
+pub(crate) struct MultiRecv {
     /// Number of messages still arriving in it.
-    pub(crate) coming: u32,
+    pub(crate) arriving: u32,
     /// Whether no further message goes into it.
     pub(crate) full: bool,
 }
@@ -182,20 +182,20 @@ pub(crate) struct Core<V, M> {
     /// Peer of each link, by link id.
     peer_of_link: Vec<u32>,
     /// Domains of accepted links whose `Hello` has not arrived, so that the endpoint is unknown.
-    strangers: HashMap<LinkId, u64>,
+    unidentified: HashMap<LinkId, u64>,
     routes: Vec<Route>,
     sources: HashMap<Address, u64>,
     tagged: Matching<M>,
     untagged: Matching<M>,
     ops: Slab<Op<M>>,
-    multis: Slab<Multi>,
+    multi_recvs: Slab<MultiRecv>,
     regions: HashMap<u64, Region<M>>,
     /// Chunks of peers to map: link, capability, length in bytes.
     to_map: Vec<(LinkId, u64, u64)>,
     /// Requests of peers for direct access: link and key.
     to_expose: Vec<(LinkId, u64)>,
     /// Pieces of peers' registered memory to map: link, key, location.
-    to_reach: Vec<(LinkId, u64, Reachable)>,
+    to_map_direct: Vec<(LinkId, u64, ExposedPiece)>,
     /// Whether peers may get direct access to registered memory.
     direct: bool,
     pools: Vec<Pool>,
@@ -204,7 +204,7 @@ pub(crate) struct Core<V, M> {
     /// Sends being withdrawn, and the time when that began.
     withdrawing: Vec<(u64, Instant)>,
     /// Timeout for a peer to confirm a withdrawal.
-    withdrawal_patience: Duration,
+    withdrawal_timeout: Duration,
     /// Peers without a link for which an accept may still be in progress.
     leaving: Vec<u32>,
     sent: VecDeque<Completion>,
@@ -219,19 +219,19 @@ pub(crate) struct Core<V, M> {
 impl<V, M> Core<V, M> {
     /// Counts an operation of this endpoint as completed, and queues its completion if it is to be reported.
     #[inline]
-    pub(crate) fn finish(&mut self, done: Done) {
-        let failed = done.completion.failure.is_some();
-        self.counts.note(done.kind, failed);
-        if done.report || failed {
+    pub(crate) fn finish(&mut self, completion: PendingCompletion) {
+        let failed = completion.entry.failure.is_some();
+        self.counts.record(completion.kind, failed);
+        if completion.report || failed {
             let queue =
-                if done.kind == CompletionKind::Receive { &mut self.received } else { &mut self.sent };
-            queue.push_back(done.completion);
+                if completion.kind == CompletionKind::Receive { &mut self.received } else { &mut self.sent };
+            queue.push_back(completion.entry);
         }
     }
 
-    pub(crate) fn fail(&mut self, mut done: Done, failure: Failure) {
-        done.completion.failure = Some(failure);
-        self.finish(done);
+    pub(crate) fn fail(&mut self, mut completion: PendingCompletion, failure: Failure) {
+        completion.entry.failure = Some(failure);
+        self.finish(completion);
     }
 
     /// Adds a peer to those to which data is to be sent as soon as there is room.
@@ -245,7 +245,7 @@ impl<V, M> Core<V, M> {
     }
 
     #[inline]
-    pub(crate) fn tell(&mut self, peer: u32, control: Control) {
+    pub(crate) fn send_control(&mut self, peer: u32, control: Control) {
         self.peers[peer as usize].control.push_back(control);
         self.activate(peer);
     }
@@ -259,22 +259,22 @@ impl<N: Net, M: Memory> Engine<N, M> {
             peers: Vec::new(),
             by_address: HashMap::new(),
             peer_of_link: Vec::new(),
-            strangers: HashMap::new(),
+            unidentified: HashMap::new(),
             routes: Vec::new(),
             sources: HashMap::new(),
             tagged: Matching::default(),
             untagged: Matching::default(),
             ops: Slab::default(),
-            multis: Slab::default(),
+            multi_recvs: Slab::default(),
             regions: HashMap::new(),
             to_map: Vec::new(),
             to_expose: Vec::new(),
-            to_reach: Vec::new(),
+            to_map_direct: Vec::new(),
             direct: true,
             pools: Vec::new(),
             active: Vec::new(),
             withdrawing: Vec::new(),
-            withdrawal_patience: withdraw::PATIENCE,
+            withdrawal_timeout: withdraw::CONFIRM_TIMEOUT,
             leaving: Vec::new(),
             sent: VecDeque::new(),
             received: VecDeque::new(),
@@ -318,15 +318,15 @@ impl<N: Net, M: Memory> Engine<N, M> {
             && self.core.sources.get(&before) == Some(&index)
         {
             self.core.sources.remove(&before);
-            self.name_peer(before, NO_ADDRESS);
+            self.set_peer_source(before, NO_ADDRESS);
         }
         if let Some(address) = address {
             self.core.sources.insert(address, index);
-            self.name_peer(address, index);
+            self.set_peer_source(address, index);
         }
     }
 
-    fn name_peer(&mut self, address: Address, source: u64) {
+    fn set_peer_source(&mut self, address: Address, source: u64) {
         if let Some(&peer) = self.core.by_address.get(&address) {
             self.core.peers[peer as usize].source = source;
         }
@@ -372,36 +372,36 @@ impl<N: Net, M: Memory> Engine<N, M> {
     /// peers would wait for that long.
     #[inline]
     pub fn progress(&mut self) -> bool {
-        let came = self.turn();
-        if came && self.has_nothing_to_tell() {
-            for _ in 1..MAX_TURNS {
-                if !(self.turn() && self.has_nothing_to_tell()) {
+        let any_progress = self.poll_once();
+        if any_progress && self.has_no_completions() {
+            for _ in 1..MAX_ROUNDS {
+                if !(self.poll_once() && self.has_no_completions()) {
                     break;
                 }
             }
         }
-        came
+        any_progress
     }
 
     #[inline]
-    fn has_nothing_to_tell(&self) -> bool {
+    fn has_no_completions(&self) -> bool {
         self.core.sent.is_empty() && self.core.received.is_empty()
     }
 
     #[inline]
-    fn turn(&mut self) -> bool {
-        let mut came = false;
+    fn poll_once(&mut self) -> bool {
+        let mut any_progress = false;
         // Events first: they can turn links hot that have messages.
         self.calls = self.calls.wrapping_add(1);
         if self.net.has_event() || self.calls.is_multiple_of(CALLS_PER_EVENT) {
-            came = self.look_aside();
+            any_progress = self.process_events();
         }
         let mut index = 0;
         while let Some(link) = self.net.hot_link(index) {
             for _ in 0..BATCH {
                 let core = &mut self.core;
                 match self.net.receive(link, |message| core.handle::<N>(link, message)) {
-                    Ok(Some(Ok(()))) => came = true,
+                    Ok(Some(Ok(()))) => any_progress = true,
                     Ok(None) => break,
                     Ok(Some(Err(_))) => {
                         self.end_link(link, LinkEnd::Violation);
@@ -419,23 +419,23 @@ impl<N: Net, M: Memory> Engine<N, M> {
             self.pump_all();
         }
         if !self.core.leaving.is_empty() {
-            self.part_from_leaving();
+            self.drop_leaving_peers();
         }
         if !self.core.withdrawing.is_empty() {
-            self.core.give_up_withdrawing(Instant::now());
+            self.core.expire_withdrawals(Instant::now());
         }
-        came
+        any_progress
     }
 
     /// Processes pending network events. Returns whether there were any.
     #[inline(never)]
-    pub fn look_aside(&mut self) -> bool {
-        let mut came = false;
+    pub fn process_events(&mut self) -> bool {
+        let mut any_progress = false;
         while let Some(event) = self.net.next_event() {
-            came = true;
-            self.note(event);
+            any_progress = true;
+            self.handle_event(event);
         }
-        came
+        any_progress
     }
 
     #[inline(never)]
@@ -443,7 +443,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
         for (link, capability, length_bytes) in std::mem::take(&mut self.core.to_map) {
             self.net.map(link, capability, length_bytes);
         }
-        self.expose_and_reach();
+        self.process_direct_queues();
         let active = std::mem::take(&mut self.core.active);
         for peer in active {
             self.core.peers[peer as usize].active = false;
@@ -453,33 +453,35 @@ impl<N: Net, M: Memory> Engine<N, M> {
         }
     }
 
-    fn note(&mut self, event: Event<N::View>) {
+    fn handle_event(&mut self, event: Event<N::View>) {
         match event {
-            Event::Connected { to, link } => self.connected(to, link),
+            Event::Connected { to, link } => self.on_connected(to, link),
             Event::NotConnected { to } => {
                 if let Some(&peer) = self.core.by_address.get(&to) {
                     self.core.peers[peer as usize].connecting = false;
                     if self.core.peers[peer as usize].links.is_empty() {
-                        self.core.leaves(peer, Failure::Unreachable);
+                        self.core.mark_leaving(peer, Failure::Unreachable);
                     }
                 }
             }
-            Event::Accepted { link, domain } => self.accepted(link, domain),
-            Event::Staged { link, capability } => self.staged(link, capability),
-            Event::Mapped { link, view } => self.mapped(link, view),
-            Event::Reached { link, key, capability, view } => self.reached(link, key, capability, view),
+            Event::Accepted { link, domain } => self.on_accepted(link, domain),
+            Event::Staged { link, capability } => self.on_staged(link, capability),
+            Event::Mapped { link, view } => self.on_mapped(link, view),
+            Event::DirectMapped { link, key, capability, view } => {
+                self.on_direct_mapped(link, key, capability, view);
+            }
         }
     }
 
     /// Returns the wait set to block on until something may have happened, once
     /// [`progress`](Self::progress) has found nothing; `None` if the caller should not block.
-    pub fn park(&mut self) -> Option<&mut WaitSet> {
-        if self.look_aside() || self.progress() {
+    pub fn prepare_wait(&mut self) -> Option<&mut WaitSet> {
+        if self.process_events() || self.progress() {
             return None;
         }
         let sending: Vec<LinkId> =
             self.core.active.iter().filter_map(|&peer| self.core.peers[peer as usize].link).collect();
-        self.net.park(&sending)
+        self.net.prepare_wait(&sending)
     }
 
     /// Returns the numbers of peers, of operations in flight, and of messages in the backlogs.

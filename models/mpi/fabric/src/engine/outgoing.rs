@@ -6,10 +6,10 @@ use crate::net::{LinkEnd, LinkId, Net, Stages};
 use crate::wire::{Envelope, Head, Writer, flag, kind};
 
 use super::peer::Staging;
-use super::{Core, Done, Engine, INJECT_BYTES, INLINE_BYTES, Op, PART_BYTES};
+use super::{Core, Engine, INJECT_BYTES, INLINE_BYTES, Op, PART_BYTES, PendingCompletion};
 
 /// Maximum number of messages sent from a peer's queues before the next peer: as many as a link has slots.
-const TURN: usize = 256;
+const SEND_BATCH: usize = 256;
 
 /// Maximum number of unanswered requests per peer.
 const MAX_OUTSTANDING: u32 = 8192;
@@ -17,10 +17,17 @@ const MAX_OUTSTANDING: u32 = 8192;
 /// A backlog entry. Transfers to a peer arrive in the order in which they were posted.
 #[derive(Debug)]
 pub(crate) enum Pending<M> {
-    /// A message. `done` is the completion if it has not been reported yet.
-    Message { envelope: Envelope, payload: Payload<M>, delivery: bool, done: Option<Done> },
+    /// A message. `completion` is the completion if it has not been reported yet.
+    Message { envelope: Envelope, payload: Payload<M>, delivery: bool, completion: Option<PendingCompletion> },
     /// A write to the peer's memory, of which `sent` bytes have been sent.
-    Write { key: u64, address: u64, payload: Payload<M>, sent: usize, data: Option<u64>, done: Done },
+    Write {
+        key: u64,
+        address: u64,
+        payload: Payload<M>,
+        sent: usize,
+        data: Option<u64>,
+        completion: PendingCompletion,
+    },
     /// A read of the peer's memory.
     Read { key: u64, address: u64, length: u64, op: u64 },
     /// An atomic operation on the peer's memory.
@@ -30,15 +37,15 @@ pub(crate) enum Pending<M> {
 impl<M> Pending<M> {
     /// Returns whether this is a message with that context whose completion is still due.
     pub(super) fn is_message_of(&self, context: usize) -> bool {
-        matches!(self, Pending::Message { done: Some(done), .. } if done.completion.context == context)
+        matches!(self, Pending::Message { completion: Some(completion), .. } if completion.entry.context == context)
     }
 
     /// Returns the completion to fail if this is never sent. Reads and atomic operations are reported through
     /// their `Op`.
-    pub(super) fn given_up(self) -> Option<Done> {
+    pub(super) fn into_failed_completion(self) -> Option<PendingCompletion> {
         match self {
-            Pending::Message { done, .. } => done,
-            Pending::Write { done, .. } => Some(done),
+            Pending::Message { completion, .. } => completion,
+            Pending::Write { completion, .. } => Some(completion),
             Pending::Read { .. } | Pending::Atomic { .. } => None,
         }
     }
@@ -48,15 +55,15 @@ impl<M> Pending<M> {
 #[derive(Debug)]
 pub(crate) struct Stream {
     /// The peer's operation.
-    pub(crate) theirs: u64,
-    pub(crate) from: From,
+    pub(crate) peer_op: u64,
+    pub(crate) from: StreamSource,
     pub(crate) offset: usize,
     pub(crate) length: usize,
 }
 
 /// Source of a stream's bytes.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum From {
+pub(crate) enum StreamSource {
     /// The message offered by this operation.
     Message(u64),
     /// Registered memory, from an offset on.
@@ -67,7 +74,7 @@ pub(crate) enum From {
 type Chunk = (usize, u16, usize);
 
 /// How a message can be sent now.
-enum Way {
+enum SendPath {
     Slots,
     Chunk { place: usize, chunk: u16, at: usize },
     Offer,
@@ -97,7 +104,7 @@ impl<V, M> Core<V, M> {
         let state = &self.peers[peer as usize];
         let place = state.place.filter(|_| state.staging == Staging::Ready)?;
         let pool = self.pools.get(place)?;
-        let chunk = pool.next()?;
+        let chunk = pool.next_free()?;
         Some((place, chunk, usize::from(chunk) * pool.chunk_bytes))
     }
 
@@ -115,28 +122,28 @@ impl<V, M> Core<V, M> {
         place.and_then(|place| self.pools.get(place)).is_some_and(|pool| pool.held_by(peer) > 0)
     }
 
-    fn way(&self, peer: u32, length: usize) -> Way {
+    fn send_path(&self, peer: u32, length: usize) -> SendPath {
         let state = &self.peers[peer as usize];
         if state.credit_messages == 0 {
-            return Way::Wait;
+            return SendPath::Wait;
         }
         if length as u64 > state.credit_bytes {
-            return Way::Offer;
+            return SendPath::Offer;
         }
         if length <= INLINE_BYTES {
-            return Way::Slots;
+            return SendPath::Slots;
         }
         let chunk_bytes = self.chunk_bytes(peer);
         if chunk_bytes == 0 {
-            return if length <= INJECT_BYTES { Way::Slots } else { Way::Offer };
+            return if length <= INJECT_BYTES { SendPath::Slots } else { SendPath::Offer };
         }
         if length > chunk_bytes {
-            return Way::Offer;
+            return SendPath::Offer;
         }
         match self.chunk_for(peer) {
-            Some((place, chunk, at)) => Way::Chunk { place, chunk, at },
-            None if self.holds_chunks(peer) => Way::Wait,
-            None => Way::Offer,
+            Some((place, chunk, at)) => SendPath::Chunk { place, chunk, at },
+            None if self.holds_chunks(peer) => SendPath::Wait,
+            None => SendPath::Offer,
         }
     }
 }
@@ -147,17 +154,17 @@ impl<N: Net, M: Memory> Engine<N, M> {
         let state = &self.core.peers[peer as usize];
         let Some(link) = state.link else {
             if !state.backlog.is_empty() || !state.control.is_empty() {
-                self.want_link(peer);
+                self.request_link(peer);
             }
             return false;
         };
         if state.connecting {
-            self.forgo_link(peer);
+            self.cancel_connect(peer);
         }
         match self.pump_link(peer, link) {
             Ok(left) => left,
             Err(end) => {
-                self.sever(link, end);
+                self.stop_sending(link, end);
                 false
             }
         }
@@ -171,14 +178,14 @@ impl<N: Net, M: Memory> Engine<N, M> {
             }
             self.core.peers[at].control.pop_front();
         }
-        for _ in 0..TURN {
+        for _ in 0..SEND_BATCH {
             let Some(mut pending) = self.core.peers[at].backlog.pop_front() else { break };
             if !self.transmit(peer, link, &mut pending)? {
                 self.core.peers[at].backlog.push_front(pending);
                 break;
             }
         }
-        for _ in 0..TURN {
+        for _ in 0..SEND_BATCH {
             let Some(mut stream) = self.core.peers[at].streams.pop_front() else { break };
             let sent = self.send_part(peer, link, &mut stream)?;
             let left = stream.offset < stream.length;
@@ -201,8 +208,8 @@ impl<N: Net, M: Memory> Engine<N, M> {
         link: LinkId,
         pending: &mut Pending<M>,
     ) -> Result<bool, LinkEnd> {
-        if let Pending::Message { envelope, payload, delivery, done } = pending {
-            return self.transmit_message(peer, link, *envelope, payload, *delivery, done);
+        if let Pending::Message { envelope, payload, delivery, completion } = pending {
+            return self.transmit_message(peer, link, *envelope, payload, *delivery, completion);
         }
         // The limit also bounds the number of replies.
         if self.core.peers[peer as usize].outstanding >= MAX_OUTSTANDING {
@@ -223,8 +230,8 @@ impl<N: Net, M: Memory> Engine<N, M> {
     ) -> Result<bool, LinkEnd> {
         match pending {
             Pending::Message { .. } => Ok(false),
-            Pending::Write { key, address, payload, sent, data, done } => loop {
-                let last = self.write_part(peer, link, (*key, *address), payload, sent, *data, done)?;
+            Pending::Write { key, address, payload, sent, data, completion } => loop {
+                let last = self.write_part(peer, link, (*key, *address), payload, sent, *data, completion)?;
                 match last {
                     Some(true) => return Ok(true),
                     Some(false) => {}
@@ -256,40 +263,42 @@ impl<N: Net, M: Memory> Engine<N, M> {
         mut envelope: Envelope,
         payload: &mut Payload<M>,
         delivery: bool,
-        done: &mut Option<Done>,
+        completion: &mut Option<PendingCompletion>,
     ) -> Result<bool, LinkEnd> {
         let length = payload.len();
         if length > INLINE_BYTES {
-            self.want_staging(peer, link);
+            self.request_staging(peer, link);
         }
-        let way = self.core.way(peer, length);
-        if matches!(way, Way::Wait) {
+        let send_path = self.core.send_path(peer, length);
+        if matches!(send_path, SendPath::Wait) {
             return Ok(false);
         }
-        let offered = matches!(way, Way::Offer);
-        let told = done.unwrap_or_else(|| Done::new(CompletionKind::Send, false, 0, 0));
-        let op = (delivery || offered)
-            .then(|| self.core.ops.insert(Op::Sending { peer, payload: None, delivery, done: told }));
+        let offered = matches!(send_path, SendPath::Offer);
+        let op_completion =
+            completion.unwrap_or_else(|| PendingCompletion::new(CompletionKind::Send, false, 0, 0));
+        let op = (delivery || offered).then(|| {
+            self.core.ops.insert(Op::Sending { peer, payload: None, delivery, completion: op_completion })
+        });
         envelope.ack = op.filter(|_| !offered);
-        let sent = match way {
-            Way::Slots => send_in_slots(&mut self.net, link, &envelope, length, |writer| {
-                payload.each(0, length, |piece| writer.bytes(piece));
+        let sent = match send_path {
+            SendPath::Slots => send_in_slots(&mut self.net, link, &envelope, length, |writer| {
+                payload.for_each(0, length, |piece| writer.bytes(piece));
             }),
-            Way::Chunk { place, chunk, at } => self.net.send(link, envelope.bytes(), |draft, stages| {
+            SendPath::Chunk { place, chunk, at } => self.net.send(link, envelope.bytes(), |draft, stages| {
                 let mut end = at;
-                payload.each(0, length, |piece| {
+                payload.for_each(0, length, |piece| {
                     stages.write(place, end, piece);
                     end += piece.len();
                 });
                 envelope.write(kind::STAGED, chunk, length as u32, &mut Writer::new(draft));
             }),
-            Way::Offer => self.net.send(link, envelope.bytes() + 16, |draft, _| {
+            SendPath::Offer => self.net.send(link, envelope.bytes() + 16, |draft, _| {
                 let mut writer = Writer::new(draft);
                 envelope.write(kind::OFFER, 0, 0, &mut writer);
                 writer.word(op.unwrap_or(0));
                 writer.word(length as u64);
             }),
-            Way::Wait => Ok(false),
+            SendPath::Wait => Ok(false),
         };
         if !matches!(sent, Ok(true)) {
             op.and_then(|op| self.core.ops.remove(op));
@@ -300,8 +309,8 @@ impl<N: Net, M: Memory> Engine<N, M> {
         if !offered {
             state.credit_bytes -= length as u64;
         }
-        if let Way::Chunk { place, .. } = way {
-            self.core.pools[place].give_next(peer);
+        if let SendPath::Chunk { place, .. } = send_path {
+            self.core.pools[place].assign_next(peer);
         }
         match op.and_then(|op| self.core.ops.get_mut(op)) {
             Some(Op::Sending { payload: kept, .. }) if offered => {
@@ -309,8 +318,8 @@ impl<N: Net, M: Memory> Engine<N, M> {
             }
             Some(_) => {}
             None => {
-                if let Some(done) = done.take() {
-                    self.core.finish(done);
+                if let Some(completion) = completion.take() {
+                    self.core.finish(completion);
                 }
             }
         }
@@ -321,7 +330,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
     /// has to wait for chunks.
     fn next_part(&mut self, peer: u32, link: LinkId, left: usize) -> Option<(usize, Option<Chunk>)> {
         if left > INLINE_BYTES {
-            self.want_staging(peer, link);
+            self.request_staging(peer, link);
             let chunk_bytes = self.core.chunk_bytes(peer);
             if chunk_bytes > 0 {
                 match self.core.chunk_for(peer) {
@@ -344,12 +353,13 @@ impl<N: Net, M: Memory> Engine<N, M> {
         payload: &Payload<M>,
         sent: &mut usize,
         data: Option<u64>,
-        done: &Done,
+        completion: &PendingCompletion,
     ) -> Result<Option<bool>, LinkEnd> {
         let left = payload.len() - *sent;
         let Some((length, chunk)) = self.next_part(peer, link, left) else { return Ok(None) };
         let last = length == left;
-        let op = if last { self.core.ops.insert(Op::Asked { peer, done: *done }) } else { 0 };
+        let op =
+            if last { self.core.ops.insert(Op::AwaitingReply { peer, completion: *completion }) } else { 0 };
         let flags = if last { flag::LAST | if data.is_some() { flag::DATA } else { 0 } } else { 0 };
         let (kind, small) = match chunk {
             Some((_, chunk, _)) => (kind::WRITE_STAGED, chunk),
@@ -359,27 +369,27 @@ impl<N: Net, M: Memory> Engine<N, M> {
         let has_data = last && data.is_some();
         let head_bytes = 32 + 8 * usize::from(has_data);
         let message_bytes = head_bytes + if chunk.is_some() { 0 } else { length };
-        let went = self.net.send(link, message_bytes, |draft, stages| {
+        let transmitted = self.net.send(link, message_bytes, |draft, stages| {
             let mut writer = Writer::new(draft);
             let words = [head.word(), key, address.wrapping_add(*sent as u64), op];
             words.into_iter().for_each(|word| writer.word(word));
             writer.word_if(has_data, data.unwrap_or(0));
             match chunk {
-                Some((place, _, mut at)) => payload.each(*sent, length, |piece| {
+                Some((place, _, mut at)) => payload.for_each(*sent, length, |piece| {
                     stages.write(place, at, piece);
                     at += piece.len();
                 }),
-                None => payload.each(*sent, length, |piece| writer.bytes(piece)),
+                None => payload.for_each(*sent, length, |piece| writer.bytes(piece)),
             }
         });
-        if !matches!(went, Ok(true)) {
+        if !matches!(transmitted, Ok(true)) {
             if last {
                 self.core.ops.remove(op);
             }
-            return went.map(|_| None);
+            return transmitted.map(|_| None);
         }
         if let Some((place, ..)) = chunk {
-            self.core.pools[place].give_next(peer);
+            self.core.pools[place].assign_next(peer);
         }
         *sent += length;
         Ok(Some(last))
@@ -390,11 +400,11 @@ impl<N: Net, M: Memory> Engine<N, M> {
         let left = stream.length - stream.offset;
         let Some((length, chunk)) = self.next_part(peer, link, left) else { return Ok(false) };
         let last = length == left;
-        let Stream { theirs, from, offset, .. } = *stream;
+        let Stream { peer_op, from, offset, .. } = *stream;
         let mut flags = 0;
         // Find the source. If it is gone, the stream ends.
         let (message, region) = match from {
-            From::Message(op) => match self.core.ops.get_mut(op) {
+            StreamSource::Message(op) => match self.core.ops.get_mut(op) {
                 Some(Op::Sending { payload: Some(payload), delivery, .. }) => {
                     if last && *delivery {
                         flags = flag::ACK;
@@ -406,21 +416,21 @@ impl<N: Net, M: Memory> Engine<N, M> {
                     return Ok(true);
                 }
             },
-            From::Region { key, offset: start } => match self.core.regions.get(&key) {
+            StreamSource::Region { key, offset: start } => match self.core.regions.get(&key) {
                 Some(region) if start + stream.length <= region.memory.len() => {
                     (None, Some((&region.memory, start)))
                 }
                 _ => {
                     stream.offset = stream.length;
                     let status = crate::wire::Status::NoKey;
-                    self.core.tell(peer, crate::wire::Control::Done { theirs, status });
+                    self.core.send_control(peer, crate::wire::Control::Done { peer_op, status });
                     return Ok(true);
                 }
             },
         };
         let each = |take: &mut dyn FnMut(&[u8])| match (message, region) {
-            (Some(payload), _) => payload.each(offset, length, take),
-            (None, Some((memory, start))) => memory.each_source(start + offset, length, take),
+            (Some(payload), _) => payload.for_each(offset, length, take),
+            (None, Some((memory, start))) => memory.for_each_source(start + offset, length, take),
             (None, None) => {}
         };
         let (kind, small) = match chunk {
@@ -431,7 +441,7 @@ impl<N: Net, M: Memory> Engine<N, M> {
         let message_bytes = 24 + if chunk.is_some() { 0 } else { length };
         let sent = self.net.send(link, message_bytes, |draft, stages| {
             let mut writer = Writer::new(draft);
-            [head.word(), theirs, offset as u64].into_iter().for_each(|word| writer.word(word));
+            [head.word(), peer_op, offset as u64].into_iter().for_each(|word| writer.word(word));
             match chunk {
                 Some((place, _, mut at)) => each(&mut |piece| {
                     stages.write(place, at, piece);
@@ -444,25 +454,25 @@ impl<N: Net, M: Memory> Engine<N, M> {
             return Ok(false);
         }
         if let Some((place, ..)) = chunk {
-            self.core.pools[place].give_next(peer);
+            self.core.pools[place].assign_next(peer);
         }
         stream.offset += length;
-        if last && let From::Message(op) = from {
-            self.sent_all(op);
+        if last && let StreamSource::Message(op) = from {
+            self.on_payload_sent(op);
         }
         Ok(true)
     }
 
     /// Notes that the last byte of an offered message was sent.
-    fn sent_all(&mut self, op: u64) {
+    fn on_payload_sent(&mut self, op: u64) {
         if let Some(Op::Sending { payload, delivery, .. }) = self.core.ops.get_mut(op) {
             *payload = None;
             if *delivery {
                 return;
             }
         }
-        if let Some(Op::Sending { done, .. }) = self.core.ops.remove(op) {
-            self.core.finish(done);
+        if let Some(Op::Sending { completion, .. }) = self.core.ops.remove(op) {
+            self.core.finish(completion);
         }
     }
 }

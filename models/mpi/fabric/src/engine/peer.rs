@@ -8,7 +8,7 @@ use crate::memory::Memory;
 use crate::net::{LinkEnd, LinkId, Net};
 use crate::wire::Control;
 
-use super::direct::Reach;
+use super::direct::DirectAccess;
 use super::outgoing::{Pending, Stream};
 use super::{CREDIT_BYTES, CREDIT_MESSAGES, Core, Engine, NO_ADDRESS, NO_PEER};
 
@@ -16,12 +16,12 @@ use super::{CREDIT_BYTES, CREDIT_MESSAGES, Core, Engine, NO_ADDRESS, NO_PEER};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Staging {
     /// Not needed so far.
-    Unasked,
+    NotRequested,
     /// Being created here or mapped by the peer.
-    Coming,
+    InProgress,
     Ready,
     /// Not possible with this peer.
-    Never,
+    Unavailable,
 }
 
 /// State of a peer.
@@ -36,20 +36,20 @@ pub(crate) struct Peer<V, M> {
     pub(crate) links: Vec<LinkId>,
     pub(crate) connecting: bool,
     /// Whether the sending link has ended; messages may still arrive over other links.
-    pub(crate) severed: bool,
+    pub(crate) send_ended: bool,
     /// Why the last link ended. The peer is lost unless another link is being accepted.
     pub(crate) leaving: Option<Failure>,
-    pub(crate) gone: Option<Failure>,
+    pub(crate) lost: Option<Failure>,
     /// Whether it is in the list of active peers.
     pub(crate) active: bool,
     /// Remaining credit: how much more of unexpected messages the peer buffers.
     pub(crate) credit_bytes: u64,
     pub(crate) credit_messages: u64,
     /// Unexpected messages of the peer buffered here, and credit that has not been returned to it yet.
-    pub(crate) kept_bytes: u64,
-    pub(crate) kept_messages: u64,
-    pub(crate) taken_bytes: u64,
-    pub(crate) taken_messages: u64,
+    pub(crate) unexpected_bytes: u64,
+    pub(crate) unexpected_messages: u64,
+    pub(crate) unreturned_bytes: u64,
+    pub(crate) unreturned_messages: u64,
     pub(crate) control: VecDeque<Control>,
     pub(crate) backlog: VecDeque<Pending<M>>,
     pub(crate) streams: VecDeque<Stream>,
@@ -60,7 +60,7 @@ pub(crate) struct Peer<V, M> {
     pub(crate) view: Option<V>,
     pub(crate) view_chunks: (u16, u32),
     /// Direct access to the peer's registered memory, by key.
-    pub(crate) reach: HashMap<u64, Reach<V>>,
+    pub(crate) direct_access: HashMap<u64, DirectAccess<V>>,
     /// Number of requests that it has not answered.
     pub(crate) outstanding: u32,
     /// Why the peer's write that is arriving in parts has failed.
@@ -75,24 +75,24 @@ impl<V, M> Peer<V, M> {
             link: None,
             links: Vec::new(),
             connecting: false,
-            severed: false,
+            send_ended: false,
             leaving: None,
-            gone: None,
+            lost: None,
             active: false,
             credit_bytes: CREDIT_BYTES,
             credit_messages: CREDIT_MESSAGES,
-            kept_bytes: 0,
-            kept_messages: 0,
-            taken_bytes: 0,
-            taken_messages: 0,
+            unexpected_bytes: 0,
+            unexpected_messages: 0,
+            unreturned_bytes: 0,
+            unreturned_messages: 0,
             control: VecDeque::new(),
             backlog: VecDeque::new(),
             streams: VecDeque::new(),
-            staging: Staging::Unasked,
+            staging: Staging::NotRequested,
             place: None,
             view: None,
             view_chunks: (0, 0),
-            reach: HashMap::new(),
+            direct_access: HashMap::new(),
             outstanding: 0,
             write_failed: None,
         }
@@ -125,13 +125,13 @@ impl Pool {
 
     /// Returns the next free chunk without taking it.
     #[inline]
-    pub(crate) fn next(&self) -> Option<u16> {
+    pub(crate) fn next_free(&self) -> Option<u16> {
         self.free.last().copied()
     }
 
     /// Assigns the next free chunk to a peer.
     #[inline]
-    pub(crate) fn give_next(&mut self, peer: u32) {
+    pub(crate) fn assign_next(&mut self, peer: u32) {
         if let Some(chunk) = self.free.pop() {
             self.holders[usize::from(chunk)] = peer;
         }
@@ -150,8 +150,8 @@ impl Pool {
         }
     }
 
-    /// Frees all chunks held by a peer that is gone.
-    pub(crate) fn take_back(&mut self, peer: u32) {
+    /// Frees all chunks held by a lost peer.
+    pub(crate) fn release_chunks_of(&mut self, peer: u32) {
         for (chunk, holder) in self.holders.iter_mut().enumerate() {
             if *holder == peer {
                 *holder = NO_PEER;
@@ -193,7 +193,7 @@ impl<V, M> Core<V, M> {
         let state = &mut self.peers[peer as usize];
         state.links.push(link);
         state.leaving = None;
-        if state.link.is_none() && !state.severed {
+        if state.link.is_none() && !state.send_ended {
             state.link = Some(link);
         }
         self.activate(peer);
@@ -217,9 +217,9 @@ impl<N: Net, M: Memory> Engine<N, M> {
         }
     }
 
-    pub(crate) fn want_link(&mut self, peer: u32) {
+    pub(crate) fn request_link(&mut self, peer: u32) {
         let state = &mut self.core.peers[peer as usize];
-        let can_be = state.gone.is_none() && state.leaving.is_none() && !state.severed;
+        let can_be = state.lost.is_none() && state.leaving.is_none() && !state.send_ended;
         if state.link.is_none() && !state.connecting && can_be {
             state.connecting = true;
             // The address vector includes this endpoint.
@@ -229,14 +229,14 @@ impl<N: Net, M: Memory> Engine<N, M> {
 
     /// Cancels the pending connect to a peer that connected itself meanwhile, unless work on it has begun.
     #[inline(never)]
-    pub(super) fn forgo_link(&mut self, peer: u32) {
+    pub(super) fn cancel_connect(&mut self, peer: u32) {
         let state = &mut self.core.peers[peer as usize];
-        if self.net.forgo(state.address) {
+        if self.net.cancel_connect(state.address) {
             state.connecting = false;
         }
     }
 
-    pub(super) fn connected(&mut self, to: Address, link: LinkId) {
+    pub(super) fn on_connected(&mut self, to: Address, link: LinkId) {
         let peer = self.core.peer_at(to);
         self.core.peers[peer as usize].connecting = false;
         let Address { endpoint, domain } = self.core.own;
@@ -256,44 +256,44 @@ impl<N: Net, M: Memory> Engine<N, M> {
     }
 
     /// Registers an accepted link. The first message on it will identify the peer.
-    pub(super) fn accepted(&mut self, link: LinkId, domain: u64) {
+    pub(super) fn on_accepted(&mut self, link: LinkId, domain: u64) {
         self.core.set_peer_of(link, NO_PEER);
-        self.core.strangers.insert(link, domain);
+        self.core.unidentified.insert(link, domain);
     }
 
     /// Starts to make chunks readable for a peer, on first use.
-    pub(crate) fn want_staging(&mut self, peer: u32, link: LinkId) {
+    pub(crate) fn request_staging(&mut self, peer: u32, link: LinkId) {
         let state = &mut self.core.peers[peer as usize];
-        if state.staging == Staging::Unasked {
+        if state.staging == Staging::NotRequested {
             state.place = self.net.place(link);
             if let Some(place) = state.place {
-                state.staging = Staging::Coming;
+                state.staging = Staging::InProgress;
                 let chunks = self.net.chunks();
                 while self.core.pools.len() <= place {
                     self.core.pools.push(Pool::new(chunks));
                 }
                 self.net.stage(link);
             } else {
-                state.staging = Staging::Never;
+                state.staging = Staging::Unavailable;
             }
         }
     }
 
-    pub(super) fn staged(&mut self, link: LinkId, capability: Option<u64>) {
+    pub(super) fn on_staged(&mut self, link: LinkId, capability: Option<u64>) {
         let Some(peer) = self.core.peer_of(link) else { return };
         match capability {
             Some(capability) => {
                 let (chunks, chunk_bytes) = self.net.chunks();
-                self.core.tell(peer, Control::Stage { capability, chunk_bytes, chunks });
+                self.core.send_control(peer, Control::Stage { capability, chunk_bytes, chunks });
             }
-            None => self.core.peers[peer as usize].staging = Staging::Never,
+            None => self.core.peers[peer as usize].staging = Staging::Unavailable,
         }
     }
 
-    pub(super) fn mapped(&mut self, link: LinkId, view: Option<N::View>) {
+    pub(super) fn on_mapped(&mut self, link: LinkId, view: Option<N::View>) {
         let Some(peer) = self.core.peer_of(link) else { return };
         let ready = view.is_some();
         self.core.peers[peer as usize].view = view;
-        self.core.tell(peer, Control::StageReady { ready });
+        self.core.send_control(peer, Control::StageReady { ready });
     }
 }

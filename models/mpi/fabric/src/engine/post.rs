@@ -8,7 +8,9 @@ use crate::net::Net;
 use crate::wire::{Control, Envelope, Head, Status, flag, kind};
 
 use super::outgoing::{Pending, send_in_slots};
-use super::{Busy, CREDIT_BYTES, Done, Engine, INLINE_BYTES, MAX_BACKLOG, Multi, NO_ADDRESS, Op};
+use super::{
+    CREDIT_BYTES, Engine, INLINE_BYTES, MAX_BACKLOG, MultiRecv, NO_ADDRESS, Op, PendingCompletion, PostError,
+};
 
 /// A message to send.
 #[derive(Debug)]
@@ -136,9 +138,9 @@ impl<N: Net, M: Memory> Engine<N, M> {
     /// Sends a message to a peer.
     ///
     /// # Errors
-    /// [`Busy`] if nothing was sent.
+    /// [`PostError`] if nothing was sent.
     #[inline]
-    pub fn send(&mut self, send: Send<M>) -> Result<(), Busy> {
+    pub fn send(&mut self, send: Send<M>) -> Result<(), PostError> {
         let peer = self.peer_to(send.to)?;
         let envelope = Envelope {
             tagged: send.tag.is_some(),
@@ -156,67 +158,72 @@ impl<N: Net, M: Memory> Engine<N, M> {
             && state.credit_bytes >= length as u64;
         if quick && let Some(link) = state.link {
             let sent = send_in_slots(&mut self.net, link, &envelope, length, |writer| {
-                send.memory.each_source(0, length, |piece| writer.bytes(piece));
+                send.memory.for_each_source(0, length, |piece| writer.bytes(piece));
             });
             if let Ok(true) = sent {
                 state.credit_messages -= 1;
                 state.credit_bytes -= length as u64;
-                self.core.counts.note(CompletionKind::Send, false);
+                self.core.counts.record(CompletionKind::Send, false);
                 if send.report {
-                    self.core.sent.push_back(done_of_send(&send).completion);
+                    self.core.sent.push_back(send_completion(&send).entry);
                 }
                 return Ok(());
             }
         }
-        self.send_later(peer, envelope, send)
+        self.send_or_queue(peer, envelope, send)
     }
 
     #[inline(never)]
-    fn send_later(&mut self, peer: u32, envelope: Envelope, send: Send<M>) -> Result<(), Busy> {
-        let done = Some(done_of_send(&send));
+    fn send_or_queue(&mut self, peer: u32, envelope: Envelope, send: Send<M>) -> Result<(), PostError> {
+        let completion = Some(send_completion(&send));
         let payload =
             if send.inject { Payload::Copied(send.memory.to_boxed()) } else { Payload::Lent(send.memory) };
-        let told = if send.inject { None } else { done };
-        self.begin(
+        let pending_completion = if send.inject { None } else { completion };
+        self.submit(
             peer,
-            Pending::Message { envelope, payload, delivery: send.delivery && !send.inject, done: told },
+            Pending::Message {
+                envelope,
+                payload,
+                delivery: send.delivery && !send.inject,
+                completion: pending_completion,
+            },
         )?;
         if send.inject
-            && let Some(done) = done
+            && let Some(completion) = completion
         {
-            self.core.finish(done);
+            self.core.finish(completion);
         }
         Ok(())
     }
 
     /// Sends at once if possible, otherwise appends to the backlog.
-    fn begin(&mut self, peer: u32, mut pending: Pending<M>) -> Result<(), Busy> {
+    fn submit(&mut self, peer: u32, mut pending: Pending<M>) -> Result<(), PostError> {
         let state = &self.core.peers[peer as usize];
-        if let Some(failure) = state.gone {
+        if let Some(failure) = state.lost {
             if failure == Failure::Unreachable {
-                self.net.lament(state.address);
+                self.net.warn_unreachable(state.address);
             }
-            return Err(Busy::Failed(failure));
+            return Err(PostError::Failed(failure));
         }
-        if state.severed && state.link.is_none() {
-            return Err(Busy::Failed(state.leaving.unwrap_or(Failure::PeerClosed)));
+        if state.send_ended && state.link.is_none() {
+            return Err(PostError::Failed(state.leaving.unwrap_or(Failure::PeerClosed)));
         }
         if state.backlog.len() >= MAX_BACKLOG {
-            return Err(Busy::Again);
+            return Err(PostError::Again);
         }
         match state.link {
             Some(link) if state.backlog.is_empty() => match self.transmit(peer, link, &mut pending) {
                 Ok(true) => return Ok(()),
                 Ok(false) => {}
                 Err(end) => {
-                    self.sever(link, end);
-                    return Err(Busy::Failed(
-                        self.core.peers[peer as usize].gone.unwrap_or(Failure::PeerClosed),
+                    self.stop_sending(link, end);
+                    return Err(PostError::Failed(
+                        self.core.peers[peer as usize].lost.unwrap_or(Failure::PeerClosed),
                     ));
                 }
             },
             Some(_) => {}
-            None => self.want_link(peer),
+            None => self.request_link(peer),
         }
         self.core.peers[peer as usize].backlog.push_back(pending);
         self.core.activate(peer);
@@ -226,13 +233,15 @@ impl<N: Net, M: Memory> Engine<N, M> {
     /// Posts a receive. Matches messages that have arrived already at once.
     ///
     /// # Errors
-    /// [`Busy::Failed`] with [`Failure::NoMessage`] if `claimed` is set and no peek has claimed a message.
+    /// [`PostError::Failed`] with [`Failure::NoMessage`] if `claimed` is set and no peek has claimed a
+    /// message.
     #[inline]
-    pub fn receive(&mut self, receive: Receive<M>) -> Result<(), Busy> {
+    pub fn receive(&mut self, receive: Receive<M>) -> Result<(), PostError> {
         let from = if self.core.directed { receive.from } else { NO_ADDRESS };
         let (tag, ignore) = receive.tag.unwrap_or((0, u64::MAX));
         let tagged = receive.tag.is_some();
-        let multi = receive.multi.then(|| self.core.multis.insert(Multi { coming: 0, full: false }));
+        let multi =
+            receive.multi.then(|| self.core.multi_recvs.insert(MultiRecv { arriving: 0, full: false }));
         let posted = Posted {
             tag,
             ignore,
@@ -245,12 +254,12 @@ impl<N: Net, M: Memory> Engine<N, M> {
         };
         if receive.claimed {
             let claimed = self.core.matching(tagged).take_claimed(receive.context);
-            let Some(message) = claimed else { return Err(Busy::Failed(Failure::NoMessage)) };
-            self.core.deliver_kept(posted, message);
+            let Some(message) = claimed else { return Err(PostError::Failed(Failure::NoMessage)) };
+            self.core.deliver_unexpected(posted, message);
             return Ok(());
         }
         if self.core.matching(tagged).has_unexpected() {
-            self.core.receive_kept(tagged, posted);
+            self.core.receive_unexpected(tagged, posted);
         } else {
             self.core.matching(tagged).post(posted);
         }
@@ -260,47 +269,49 @@ impl<N: Net, M: Memory> Engine<N, M> {
     /// Looks for an unexpected tagged message. The result is reported by a completion.
     pub fn peek(&mut self, peek: Peek) {
         let from = if self.core.directed { peek.from } else { NO_ADDRESS };
-        let mut done = Done::new(CompletionKind::Receive, true, peek.context, flags::TAGGED | flags::RECV);
-        done.completion.tag = peek.tag;
-        let mut found = self.core.find_kept(true, peek.tag, peek.ignore, from);
+        let mut completion =
+            PendingCompletion::new(CompletionKind::Receive, true, peek.context, flags::TAGGED | flags::RECV);
+        completion.entry.tag = peek.tag;
+        let mut found = self.core.find_unexpected(true, peek.tag, peek.ignore, from);
         if found.is_none() {
             // A program that peeks in a loop may make no other progress.
-            self.look_aside();
+            self.process_events();
             self.progress();
-            found = self.core.find_kept(true, peek.tag, peek.ignore, from);
+            found = self.core.find_unexpected(true, peek.tag, peek.ignore, from);
         }
         let Some(index) = found else {
             // A peek that finds nothing does not count as a failed receive.
-            done.completion.failure = Some(Failure::NoMessage);
-            self.core.received.push_back(done.completion);
+            completion.entry.failure = Some(Failure::NoMessage);
+            self.core.received.push_back(completion.entry);
             return;
         };
-        if let Some(message) = self.core.tagged.look(index) {
-            done.completion.length = message.length;
-            done.completion.tag = message.envelope.tag;
-            done.completion.source = self.core.peers[message.peer as usize].source;
+        if let Some(message) = self.core.tagged.peek_unexpected(index) {
+            completion.entry.length = message.length;
+            completion.entry.tag = message.envelope.tag;
+            completion.entry.source = self.core.peers[message.peer as usize].source;
             if message.envelope.has_data {
-                done.completion.data = message.envelope.data;
-                done.completion.flags |= flags::REMOTE_CQ_DATA;
+                completion.entry.data = message.envelope.data;
+                completion.entry.flags |= flags::REMOTE_CQ_DATA;
             }
         }
         if peek.discard {
-            if let Some(message) = self.core.tagged.take(index) {
+            if let Some(message) = self.core.tagged.take_unexpected(index) {
                 self.core.discard(message);
             }
         } else if peek.claim {
             self.core.tagged.claim(peek.context, index);
         }
-        self.core.received.push_back(done.completion);
+        self.core.received.push_back(completion.entry);
     }
 
     /// Discards the message that a peek with this context has claimed. Returns whether there was one.
     pub fn discard_claimed(&mut self, context: usize) -> bool {
         let Some(message) = self.core.tagged.take_claimed(context) else { return false };
-        let mut done = Done::new(CompletionKind::Receive, true, context, flags::TAGGED | flags::RECV);
-        done.completion.tag = message.envelope.tag;
+        let mut completion =
+            PendingCompletion::new(CompletionKind::Receive, true, context, flags::TAGGED | flags::RECV);
+        completion.entry.tag = message.envelope.tag;
         self.core.discard(message);
-        self.core.finish(done);
+        self.core.finish(completion);
         true
     }
 
@@ -314,50 +325,57 @@ impl<N: Net, M: Memory> Engine<N, M> {
         let tagged = self.core.tagged.cancel(context).map(|posted| (posted, flags::TAGGED));
         let found = tagged.or_else(|| self.core.untagged.cancel(context).map(|posted| (posted, flags::MSG)));
         let Some((posted, flag)) = found else { return false };
-        let mut done = Done::new(CompletionKind::Receive, true, context, flag | flags::RECV);
-        done.completion.tag = posted.tag;
+        let mut completion =
+            PendingCompletion::new(CompletionKind::Receive, true, context, flag | flags::RECV);
+        completion.entry.tag = posted.tag;
         if posted.multi.is_some() {
-            done.completion.flags |= flags::MULTI_RECV;
+            completion.entry.flags |= flags::MULTI_RECV;
         }
-        self.core.fail(done, Failure::Canceled);
+        self.core.fail(completion, Failure::Canceled);
         true
     }
 
     /// Writes to memory of a peer. Completes when the bytes are in that memory.
     ///
     /// # Errors
-    /// [`Busy`] if nothing was written.
-    pub fn write(&mut self, write: Write<M>) -> Result<(), Busy> {
+    /// [`PostError`] if nothing was written.
+    pub fn write(&mut self, write: Write<M>) -> Result<(), PostError> {
         let peer = self.peer_to(write.to)?;
-        let done = Done::new(CompletionKind::Write, write.report, write.context, flags::RMA | flags::WRITE);
+        let completion = PendingCompletion::new(
+            CompletionKind::Write,
+            write.report,
+            write.context,
+            flags::RMA | flags::WRITE,
+        );
         if write.data.is_none() && self.write_directly(peer, write.key, write.address, &write.memory) {
-            self.core.finish(done);
+            self.core.finish(completion);
             return Ok(());
         }
         let payload =
             if write.inject { Payload::Copied(write.memory.to_boxed()) } else { Payload::Lent(write.memory) };
         let Write { key, address, data, .. } = write;
-        self.begin(peer, Pending::Write { key, address, payload, sent: 0, data, done })
+        self.submit(peer, Pending::Write { key, address, payload, sent: 0, data, completion })
     }
 
     /// Reads memory of a peer.
     ///
     /// # Errors
-    /// [`Busy`] if nothing is read.
-    pub fn read(&mut self, mut read: Read<M>) -> Result<(), Busy> {
+    /// [`PostError`] if nothing is read.
+    pub fn read(&mut self, mut read: Read<M>) -> Result<(), PostError> {
         let peer = self.peer_to(read.from)?;
-        let done = Done::new(CompletionKind::Read, read.report, read.context, flags::RMA | flags::READ);
+        let completion =
+            PendingCompletion::new(CompletionKind::Read, read.report, read.context, flags::RMA | flags::READ);
         if self.read_directly(peer, read.key, read.address, &mut read.memory) {
-            self.core.finish(done);
+            self.core.finish(completion);
             return Ok(());
         }
         let length = read.memory.len() as u64;
-        let op = self.core.ops.insert(Op::Fetching { peer, arrived: 0, memory: read.memory, done });
-        self.begin_op(peer, op, Pending::Read { key: read.key, address: read.address, length, op })
+        let op = self.core.ops.insert(Op::Fetching { peer, arrived: 0, memory: read.memory, completion });
+        self.submit_op(peer, op, Pending::Read { key: read.key, address: read.address, length, op })
     }
 
-    fn begin_op(&mut self, peer: u32, op: u64, pending: Pending<M>) -> Result<(), Busy> {
-        self.begin(peer, pending).inspect_err(|_| {
+    fn submit_op(&mut self, peer: u32, op: u64, pending: Pending<M>) -> Result<(), PostError> {
+        self.submit(peer, pending).inspect_err(|_| {
             self.core.ops.remove(op);
         })
     }
@@ -365,21 +383,22 @@ impl<N: Net, M: Memory> Engine<N, M> {
     /// Applies an atomic operation to numbers in memory of a peer.
     ///
     /// # Errors
-    /// [`Busy`] if nothing is changed; with [`Failure::NoSuchOperation`] for an unsupported combination.
-    pub fn atomic(&mut self, atomic: Atomic<M>) -> Result<(), Busy> {
+    /// [`PostError`] if nothing is changed; with [`Failure::NoSuchOperation`] for an unsupported combination.
+    pub fn atomic(&mut self, atomic: Atomic<M>) -> Result<(), PostError> {
         let peer = self.peer_to(atomic.to)?;
         let Atomic { op, datatype, count, .. } = atomic;
         let length = count * datatype.bytes();
-        if !op.takes(datatype) || count == 0 || length > super::MAX_ATOMIC_BYTES {
-            return Err(Busy::Failed(Failure::NoSuchOperation));
+        if !op.supports(datatype) || count == 0 || length > super::MAX_ATOMIC_BYTES {
+            return Err(PostError::Failed(Failure::NoSuchOperation));
         }
         let fetches = atomic.result.is_some();
         let (kind_of, flag_of) =
             if fetches { (CompletionKind::Read, flags::READ) } else { (CompletionKind::Write, flags::WRITE) };
-        let done = Done::new(kind_of, atomic.report, atomic.context, flags::ATOMIC | flag_of);
+        let completion =
+            PendingCompletion::new(kind_of, atomic.report, atomic.context, flags::ATOMIC | flag_of);
         let id = self.core.ops.insert(match atomic.result {
-            Some(memory) => Op::Fetching { peer, arrived: 0, memory, done },
-            None => Op::Asked { peer, done },
+            Some(memory) => Op::Fetching { peer, arrived: 0, memory, completion },
+            None => Op::AwaitingReply { peer, completion },
         });
         let compares = atomic.compares.unwrap_or_default();
         let flags =
@@ -392,13 +411,13 @@ impl<N: Net, M: Memory> Engine<N, M> {
         };
         let operands = [&atomic.operands[..], &compares[..]].concat().into();
         let pending = Pending::Atomic { head, key: atomic.key, address: atomic.address, op: id, operands };
-        self.begin_op(peer, id, pending)
+        self.submit_op(peer, id, pending)
     }
 }
 
-fn done_of_send<M>(send: &Send<M>) -> Done {
+fn send_completion<M>(send: &Send<M>) -> PendingCompletion {
     let flag = if send.tag.is_some() { flags::TAGGED } else { flags::MSG };
-    Done::new(CompletionKind::Send, send.report, send.context, flag | flags::SEND)
+    PendingCompletion::new(CompletionKind::Send, send.report, send.context, flag | flags::SEND)
 }
 
 impl<V, M: Memory> super::Core<V, M> {
@@ -406,20 +425,20 @@ impl<V, M: Memory> super::Core<V, M> {
         if tagged { &mut self.tagged } else { &mut self.untagged }
     }
 
-    fn find_kept(&self, tagged: bool, tag: u64, ignore: u64, source: u64) -> Option<usize> {
+    fn find_unexpected(&self, tagged: bool, tag: u64, ignore: u64, source: u64) -> Option<usize> {
         let matching = if tagged { &self.tagged } else { &self.untagged };
         matching.find(tag, ignore, source, |peer| self.peers[peer as usize].source)
     }
 
     /// Matches a receive with unexpected messages, and posts it if it still has room.
     #[inline(never)]
-    pub(super) fn receive_kept(&mut self, tagged: bool, posted: Posted<M>) {
+    pub(super) fn receive_unexpected(&mut self, tagged: bool, posted: Posted<M>) {
         let mut left = Some(posted);
         while let Some(posted) = left.take() {
-            match self.find_kept(tagged, posted.tag, posted.ignore, posted.source) {
+            match self.find_unexpected(tagged, posted.tag, posted.ignore, posted.source) {
                 Some(index) => {
-                    if let Some(message) = self.matching(tagged).take(index) {
-                        left = self.deliver_kept(posted, message);
+                    if let Some(message) = self.matching(tagged).take_unexpected(index) {
+                        left = self.deliver_unexpected(posted, message);
                     }
                 }
                 None => {
@@ -431,36 +450,38 @@ impl<V, M: Memory> super::Core<V, M> {
     }
 
     /// Returns the credit of an unexpected message to its sender.
-    pub(super) fn note_taken(&mut self, message: &crate::matching::Unexpected) {
-        let here = matches!(message.body, Body::Here(_));
+    pub(super) fn return_unexpected_credit(&mut self, message: &crate::matching::Unexpected) {
+        let here = matches!(message.body, Body::Buffered(_));
         let bytes = if here { message.length as u64 } else { 0 };
         let state = &mut self.peers[message.peer as usize];
-        state.kept_bytes = state.kept_bytes.saturating_sub(bytes);
-        state.kept_messages = state.kept_messages.saturating_sub(1);
+        state.unexpected_bytes = state.unexpected_bytes.saturating_sub(bytes);
+        state.unexpected_messages = state.unexpected_messages.saturating_sub(1);
         self.return_credit(message.peer, bytes);
     }
 
     /// Delivers an unexpected message to a receive. Returns the receive if it still has room.
-    pub(super) fn deliver_kept(
+    pub(super) fn deliver_unexpected(
         &mut self,
         posted: Posted<M>,
         message: crate::matching::Unexpected,
     ) -> Option<Posted<M>> {
-        self.note_taken(&message);
+        self.return_unexpected_credit(&message);
         let (peer, envelope) = (message.peer, message.envelope);
         match message.body {
-            Body::Here(bytes) => self.deliver(posted, peer, &envelope, bytes.len(), |memory, at, length| {
-                memory.put(at, &bytes[..length]);
-                true
-            }),
-            Body::There(theirs) => self.accept_offer(posted, peer, &envelope, theirs, message.length),
+            Body::Buffered(bytes) => {
+                self.deliver(posted, peer, &envelope, bytes.len(), |memory, at, length| {
+                    memory.put(at, &bytes[..length]);
+                    true
+                })
+            }
+            Body::AtSender(peer_op) => self.accept_offer(posted, peer, &envelope, peer_op, message.length),
         }
     }
 
     fn discard(&mut self, message: crate::matching::Unexpected) {
-        self.note_taken(&message);
-        if let Body::There(theirs) = message.body {
-            self.tell(message.peer, Control::Done { theirs, status: Status::Discarded });
+        self.return_unexpected_credit(&message);
+        if let Body::AtSender(peer_op) = message.body {
+            self.send_control(message.peer, Control::Done { peer_op, status: Status::Discarded });
         }
     }
 
@@ -468,12 +489,14 @@ impl<V, M: Memory> super::Core<V, M> {
     #[inline]
     pub(super) fn return_credit(&mut self, peer: u32, bytes: u64) {
         let state = &mut self.peers[peer as usize];
-        state.taken_bytes += bytes;
-        state.taken_messages += 1;
-        if state.taken_bytes >= CREDIT_BYTES / 4 || state.taken_messages >= super::CREDIT_MESSAGES / 4 {
+        state.unreturned_bytes += bytes;
+        state.unreturned_messages += 1;
+        if state.unreturned_bytes >= CREDIT_BYTES / 4
+            || state.unreturned_messages >= super::CREDIT_MESSAGES / 4
+        {
             let (bytes, messages) =
-                (std::mem::take(&mut state.taken_bytes), std::mem::take(&mut state.taken_messages));
-            self.tell(peer, Control::Credit { bytes, messages });
+                (std::mem::take(&mut state.unreturned_bytes), std::mem::take(&mut state.unreturned_messages));
+            self.send_control(peer, Control::Credit { bytes, messages });
         }
     }
 }

@@ -6,8 +6,8 @@ use crate::memory::Memory;
 use crate::net::Net;
 use crate::wire::{Control, Head, Malformed, Reader, Status, flag};
 
-use super::outgoing::{From, Stream};
-use super::{Core, Done, Engine, MAX_ATOMIC_BYTES};
+use super::outgoing::{Stream, StreamSource};
+use super::{Core, Engine, MAX_ATOMIC_BYTES, PendingCompletion};
 
 /// Access rights of peers to registered memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -62,59 +62,59 @@ impl<V, M: Memory> Core<V, M> {
     }
 
     /// Counts a peer's write, and queues a completion if the write carried data.
-    pub(super) fn written_by(&mut self, peer: u32, data: Option<u64>) {
-        self.counts.note(CompletionKind::RemoteWrite, false);
+    pub(super) fn complete_remote_write(&mut self, peer: u32, data: Option<u64>) {
+        self.counts.record(CompletionKind::RemoteWrite, false);
         if let Some(data) = data {
             let flags = flags::RMA | flags::REMOTE_WRITE | flags::REMOTE_CQ_DATA;
-            let mut done = Done::new(CompletionKind::RemoteWrite, true, 0, flags);
-            done.completion.data = data;
-            done.completion.source = self.peers[peer as usize].source;
-            self.received.push_back(done.completion);
+            let mut completion = PendingCompletion::new(CompletionKind::RemoteWrite, true, 0, flags);
+            completion.entry.data = data;
+            completion.entry.source = self.peers[peer as usize].source;
+            self.received.push_back(completion.entry);
         }
     }
 
     /// Handles a peer's read request.
-    pub(super) fn read_by(
+    pub(super) fn handle_read(
         &mut self,
         peer: u32,
         key: u64,
         address: u64,
-        theirs: u64,
+        peer_op: u64,
         length: usize,
     ) -> Result<(), Malformed> {
-        if self.has_too_much(peer) {
+        if self.is_reply_queue_full(peer) {
             return Err(Malformed);
         }
         match self.locate(key, address, length, false) {
-            Ok(_) if length == 0 => self.tell(peer, Control::Done { theirs, status: Status::Done }),
+            Ok(_) if length == 0 => self.send_control(peer, Control::Done { peer_op, status: Status::Done }),
             Ok(offset) => {
-                let from = From::Region { key, offset };
-                self.peers[peer as usize].streams.push_back(Stream { theirs, from, offset: 0, length });
-                self.counts.note(CompletionKind::RemoteRead, false);
+                let from = StreamSource::Region { key, offset };
+                self.peers[peer as usize].streams.push_back(Stream { peer_op, from, offset: 0, length });
+                self.counts.record(CompletionKind::RemoteRead, false);
                 self.activate(peer);
             }
-            Err(status) => self.tell(peer, Control::Done { theirs, status }),
+            Err(status) => self.send_control(peer, Control::Done { peer_op, status }),
         }
         Ok(())
     }
 
     /// Handles a peer's atomic operation.
-    pub(super) fn changed_by(
+    pub(super) fn handle_atomic(
         &mut self,
         peer: u32,
         head: Head,
         key: u64,
         address: u64,
-        theirs: u64,
+        peer_op: u64,
         reader: &Reader<'_, '_>,
     ) -> Result<(), Malformed> {
-        if self.has_too_much(peer) {
+        if self.is_reply_queue_full(peer) {
             return Err(Malformed);
         }
-        let op = AtomicOp::of_number(u32::from(head.small & 0xff));
-        let datatype = Datatype::of_number(u32::from(head.small >> 8));
-        let control = match op.zip(datatype).filter(|(op, datatype)| op.takes(*datatype)) {
-            None => Control::Done { theirs, status: Status::NoSuchOperation },
+        let op = AtomicOp::from_number(u32::from(head.small & 0xff));
+        let datatype = Datatype::from_number(u32::from(head.small >> 8));
+        let control = match op.zip(datatype).filter(|(op, datatype)| op.supports(*datatype)) {
+            None => Control::Done { peer_op, status: Status::NoSuchOperation },
             Some((op, datatype)) => {
                 let count = head.length as usize;
                 if count == 0 || count > MAX_ATOMIC_BYTES / datatype.bytes() {
@@ -123,37 +123,39 @@ impl<V, M: Memory> Core<V, M> {
                 let length = count * datatype.bytes();
                 let operand_bytes = if op == AtomicOp::Read { 0 } else { length };
                 let compare_bytes = if head.has(flag::COMPARE) { length } else { 0 };
-                if reader.rest() != operand_bytes + compare_bytes || op.compares() != head.has(flag::COMPARE)
+                if reader.remaining() != operand_bytes + compare_bytes
+                    || op.compares() != head.has(flag::COMPARE)
                 {
                     return Err(Malformed);
                 }
-                let operands = reader.rest_to_boxed();
+                let operands = reader.remaining_to_boxed();
                 let (operands, compares) = operands.split_at(operand_bytes);
                 match self.locate(key, address, length, op != AtomicOp::Read) {
-                    Err(status) => Control::Done { theirs, status },
+                    Err(status) => Control::Done { peer_op, status },
                     Ok(offset) => {
-                        let before = self.change(key, offset, (op, datatype), length, operands, compares);
+                        let before =
+                            self.apply_atomic(key, offset, (op, datatype), length, operands, compares);
                         let kind = if op == AtomicOp::Read {
                             CompletionKind::RemoteRead
                         } else {
                             CompletionKind::RemoteWrite
                         };
-                        self.counts.note(kind, false);
+                        self.counts.record(kind, false);
                         if head.has(flag::FETCH) {
-                            Control::Result { theirs, bytes: before }
+                            Control::Result { peer_op, bytes: before }
                         } else {
-                            Control::Done { theirs, status: Status::Done }
+                            Control::Done { peer_op, status: Status::Done }
                         }
                     }
                 }
             }
         };
-        self.tell(peer, control);
+        self.send_control(peer, control);
         Ok(())
     }
 
     /// Applies an atomic operation and returns the previous bytes.
-    fn change(
+    fn apply_atomic(
         &mut self,
         key: u64,
         offset: usize,
@@ -164,7 +166,7 @@ impl<V, M: Memory> Core<V, M> {
     ) -> Box<[u8]> {
         let Some(region) = self.regions.get_mut(&key) else { return Box::default() };
         let mut before = Vec::with_capacity(length);
-        region.memory.each_source(offset, length, |piece| before.extend_from_slice(piece));
+        region.memory.for_each_source(offset, length, |piece| before.extend_from_slice(piece));
         if op != AtomicOp::Read {
             let mut after = before.clone();
             apply(op, datatype, &mut after, operands, compares);

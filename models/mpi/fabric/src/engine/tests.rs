@@ -46,7 +46,7 @@ impl Memory for Buffer {
         self.length
     }
 
-    fn each_source(&self, offset: usize, length: usize, mut take: impl FnMut(&[u8])) {
+    fn for_each_source(&self, offset: usize, length: usize, mut take: impl FnMut(&[u8])) {
         // In two pieces, like memory that is not contiguous.
         let start = self.start + offset;
         let (bytes, half) = (self.bytes.borrow(), length / 2);
@@ -54,14 +54,14 @@ impl Memory for Buffer {
         take(&bytes[start + half..start + length]);
     }
 
-    fn each_target(&mut self, offset: usize, length: usize, mut give: impl FnMut(&mut [u8])) {
+    fn for_each_target(&mut self, offset: usize, length: usize, mut give: impl FnMut(&mut [u8])) {
         let start = self.start + offset;
         let (mut bytes, half) = (self.bytes.borrow_mut(), length / 2);
         give(&mut bytes[start..start + half]);
         give(&mut bytes[start + half..start + length]);
     }
 
-    fn in_one_piece(&self) -> Option<(usize, usize)> {
+    fn as_contiguous(&self) -> Option<(usize, usize)> {
         Some((self.number(), self.length))
     }
 
@@ -73,8 +73,8 @@ impl Memory for Buffer {
 type TestEngine = Engine<SimNet, Buffer>;
 
 /// Creates `count` endpoints, each with the addresses of all in its address vector, in order.
-fn endpoints(count: u64, room: usize, shared: bool) -> (Vec<TestEngine>, Rc<RefCell<World>>) {
-    let world = World::new(room, shared);
+fn endpoints(count: u64, capacity: usize, shared: bool) -> (Vec<TestEngine>, Rc<RefCell<World>>) {
+    let world = World::new(capacity, shared);
     let mut engines: Vec<TestEngine> =
         (0..count).map(|number| Engine::new(SimNet::new(&world, number + 1))).collect();
     let addresses: Vec<Address> = engines.iter().map(Engine::address).collect();
@@ -86,10 +86,10 @@ fn endpoints(count: u64, room: usize, shared: bool) -> (Vec<TestEngine>, Rc<RefC
     (engines, world)
 }
 
-fn settle(engines: &mut [TestEngine]) {
+fn poll_until_idle(engines: &mut [TestEngine]) {
     for _ in 0..400 {
         for engine in engines.iter_mut() {
-            engine.look_aside();
+            engine.process_events();
             engine.progress();
         }
     }
@@ -109,7 +109,7 @@ fn message(to: u64, tag: Option<u64>, bytes: &[u8], context: usize) -> Send<Buff
     }
 }
 
-fn wanted(from: u64, tag: Option<(u64, u64)>, memory: &Buffer, context: usize) -> Receive<Buffer> {
+fn receive_from(from: u64, tag: Option<(u64, u64)>, memory: &Buffer, context: usize) -> Receive<Buffer> {
     Receive { from, tag, memory: memory.clone(), context, report: true, multi: false, claimed: false }
 }
 
@@ -136,7 +136,7 @@ const LENGTHS: [usize; 14] = [
 ];
 
 #[test]
-fn what_is_sent_arrives_whichever_way_it_goes() {
+fn messages_arrive_over_every_send_path() {
     for shared in [false, true] {
         for delivery in [false, true] {
             for expected_first in [false, true] {
@@ -145,23 +145,29 @@ fn what_is_sent_arrives_whichever_way_it_goes() {
                 for (round, length) in LENGTHS.iter().chain(&LENGTHS).copied().enumerate() {
                     let (bytes, target) = (pattern(length, round), Buffer::zeroed(length + 3));
                     if expected_first {
-                        engines[1].receive(wanted(0, Some((7, 0)), &target, 2)).unwrap();
-                        settle(&mut engines);
+                        engines[1].receive(receive_from(0, Some((7, 0)), &target, 2)).unwrap();
+                        poll_until_idle(&mut engines);
                     }
                     engines[0].send(Send { delivery, ..message(1, Some(7), &bytes, 1) }).unwrap();
-                    settle(&mut engines);
+                    poll_until_idle(&mut engines);
                     if !expected_first {
-                        let told = engines[0].next_sent();
-                        engines[1].receive(wanted(0, Some((7, 0)), &target, 2)).unwrap();
-                        settle(&mut engines);
-                        let told = told.or_else(|| engines[0].next_sent());
-                        assert_eq!(told.map(|told| (told.context, told.failure)), Some((1, None)));
+                        let completed = engines[0].next_sent();
+                        engines[1].receive(receive_from(0, Some((7, 0)), &target, 2)).unwrap();
+                        poll_until_idle(&mut engines);
+                        let completed = completed.or_else(|| engines[0].next_sent());
+                        assert_eq!(
+                            completed.map(|completed| (completed.context, completed.failure)),
+                            Some((1, None))
+                        );
                     } else {
                         assert!(engines[0].next_sent().is_some());
                     }
-                    let came = engines[1].next_received().unwrap();
-                    assert_eq!((came.context, came.length, came.source, came.failure), (2, length, 0, None));
-                    assert_eq!((came.tag, came.data), (7, 1));
+                    let received = engines[1].next_received().unwrap();
+                    assert_eq!(
+                        (received.context, received.length, received.source, received.failure),
+                        (2, length, 0, None)
+                    );
+                    assert_eq!((received.tag, received.data), (7, 1));
                     assert_eq!(target.read()[..length], bytes, "{length} {shared} {delivery}");
                     assert_eq!(target.read()[length..], [0; 3]);
                     assert!(engines[0].next_sent().is_none() && engines[1].next_received().is_none());
@@ -173,16 +179,16 @@ fn what_is_sent_arrives_whichever_way_it_goes() {
 }
 
 #[test]
-fn what_is_too_long_is_cut_and_said_so() {
+fn too_long_message_is_truncated_and_reported() {
     for length in [100, 5000, 60_000] {
         let (mut engines, _world) = endpoints(2, 4, true);
         let target = Buffer::zeroed(60);
-        engines[1].receive(wanted(NO_ADDRESS, Some((0, u64::MAX)), &target, 2)).unwrap();
+        engines[1].receive(receive_from(NO_ADDRESS, Some((0, u64::MAX)), &target, 2)).unwrap();
         engines[0].send(message(1, Some(9), &pattern(length, 1), 1)).unwrap();
-        settle(&mut engines);
-        let came = engines[1].next_received().unwrap();
+        poll_until_idle(&mut engines);
+        let received = engines[1].next_received().unwrap();
         assert_eq!(
-            (came.length, came.failure),
+            (received.length, received.failure),
             (60, Some(Failure::Truncated { missing_bytes: length - 60 }))
         );
         assert_eq!(target.read(), pattern(length, 1)[..60]);
@@ -191,16 +197,16 @@ fn what_is_too_long_is_cut_and_said_so() {
 }
 
 #[test]
-fn who_was_connected_to_before_it_began_to_connect_does_not_connect() {
+fn accepted_link_cancels_pending_connect() {
     let (mut engines, world) = endpoints(2, 8, true);
     let slow = engines[1].address();
     world.borrow_mut().hold_connects(slow);
     let targets = [Buffer::zeroed(5), Buffer::zeroed(5)];
     for side in [0, 1] {
-        engines[side].receive(wanted(1 - side as u64, None, &targets[side], 1)).unwrap();
+        engines[side].receive(receive_from(1 - side as u64, None, &targets[side], 1)).unwrap();
         engines[side].send(message(1 - side as u64, None, b"hello", 2)).unwrap();
     }
-    settle(&mut engines);
+    poll_until_idle(&mut engines);
     assert!(targets.iter().all(|target| target.read() == b"hello"));
     assert_eq!(world.borrow().held_connects(slow), 0);
     assert_eq!(
@@ -210,10 +216,10 @@ fn who_was_connected_to_before_it_began_to_connect_does_not_connect() {
 }
 
 #[test]
-fn a_peer_that_has_connected_is_heard_at_the_next_look() {
+fn message_over_accepted_link_is_received_at_next_poll() {
     let (mut engines, _world) = endpoints(2, 8, true);
     let target = Buffer::zeroed(5);
-    engines[1].receive(wanted(0, None, &target, 1)).unwrap();
+    engines[1].receive(receive_from(0, None, &target, 1)).unwrap();
     engines[0].send(message(1, None, b"hello", 2)).unwrap();
     // The first poll requests a link, the second finds it and sends over it.
     for side in [0, 0, 1] {
@@ -223,7 +229,7 @@ fn a_peer_that_has_connected_is_heard_at_the_next_look() {
 }
 
 #[test]
-fn a_peek_finds_what_came_and_claims_it() {
+fn peek_finds_unexpected_message_and_claims_it() {
     let (mut engines, _world) = endpoints(2, 8, true);
     let peek = |context| Peek { from: 0, tag: 5, ignore: 0, context, claim: false, discard: false };
     engines[1].peek(peek(1));
@@ -235,7 +241,7 @@ fn a_peek_finds_what_came_and_claims_it() {
     // Polling is enough: completions need not be taken in between.
     for _ in 0..20 {
         engines[0].progress();
-        engines[0].look_aside();
+        engines[0].process_events();
         engines[1].peek(peek(0));
     }
     while engines[1].next_received().is_some() {}
@@ -248,43 +254,52 @@ fn a_peek_finds_what_came_and_claims_it() {
     assert_eq!(engines[1].next_received().unwrap().length, 20_000);
     // A claimed message is not delivered to another receive.
     let (other, second, first) = (Buffer::zeroed(30), Buffer::zeroed(20_000), Buffer::zeroed(10));
-    engines[1].receive(wanted(0, Some((5, 0)), &other, 9)).unwrap();
-    engines[1].receive(Receive { claimed: true, ..wanted(0, Some((5, 0)), &second, 4) }).unwrap();
-    engines[1].receive(Receive { claimed: true, ..wanted(0, Some((5, 0)), &first, 3) }).unwrap();
-    let twice = engines[1].receive(Receive { claimed: true, ..wanted(0, Some((5, 0)), &first, 3) });
-    assert_eq!(twice, Err(Busy::Failed(Failure::NoMessage)));
-    settle(&mut engines);
+    engines[1].receive(receive_from(0, Some((5, 0)), &other, 9)).unwrap();
+    engines[1].receive(Receive { claimed: true, ..receive_from(0, Some((5, 0)), &second, 4) }).unwrap();
+    engines[1].receive(Receive { claimed: true, ..receive_from(0, Some((5, 0)), &first, 3) }).unwrap();
+    let repeated = engines[1].receive(Receive { claimed: true, ..receive_from(0, Some((5, 0)), &first, 3) });
+    assert_eq!(repeated, Err(PostError::Failed(Failure::NoMessage)));
+    poll_until_idle(&mut engines);
     assert_eq!(
         (first.read(), second.read(), other.read()),
         (pattern(10, 1), pattern(20_000, 2), pattern(30, 3))
     );
     engines[0].send(Send { delivery: true, ..message(1, Some(5), &[1], 4) }).unwrap();
-    settle(&mut engines);
+    poll_until_idle(&mut engines);
     engines[1].peek(Peek { discard: true, ..peek(5) });
-    settle(&mut engines);
+    poll_until_idle(&mut engines);
     engines[1].peek(peek(6));
     assert_eq!(engines[1].core.received.back().unwrap().failure, Some(Failure::NoMessage));
-    let told: Vec<usize> = std::iter::from_fn(|| engines[0].next_sent()).map(|told| told.context).collect();
-    assert_eq!(told.len(), 4);
+    let completed: Vec<usize> =
+        std::iter::from_fn(|| engines[0].next_sent()).map(|completed| completed.context).collect();
+    assert_eq!(completed.len(), 4);
 }
 
 #[test]
-fn a_buffer_takes_messages_until_there_is_little_room() {
+fn multi_recv_buffer_takes_messages_until_nearly_full() {
     let (mut engines, _world) = endpoints(2, 8, true);
     engines[1].set_min_multi_bytes(50);
     let (first, second) = (Buffer::zeroed(8000), Buffer::zeroed(100));
     for (target, context) in [(&first, 1), (&second, 2)] {
-        engines[1].receive(Receive { multi: true, ..wanted(NO_ADDRESS, None, target, context) }).unwrap();
+        engines[1]
+            .receive(Receive { multi: true, ..receive_from(NO_ADDRESS, None, target, context) })
+            .unwrap();
     }
     for (length, context) in [(100, 1), (5000, 2), (2880, 3), (7, 4)] {
         engines[0].send(message(1, None, &pattern(length, context), context)).unwrap();
     }
-    settle(&mut engines);
-    let mut came: Vec<_> = std::iter::from_fn(|| engines[1].next_received()).collect();
-    assert_eq!(came.iter().filter(|done| done.flags & flags::MULTI_RECV != 0).count(), 1);
-    assert_ne!(came.iter().rfind(|done| done.context == 1).unwrap().flags & flags::MULTI_RECV, 0);
-    came.sort_by_key(|done| done.data);
-    let at: Vec<_> = came.iter().map(|done| (done.context, done.buffer, done.length)).collect();
+    poll_until_idle(&mut engines);
+    let mut received: Vec<_> = std::iter::from_fn(|| engines[1].next_received()).collect();
+    assert_eq!(received.iter().filter(|completion| completion.flags & flags::MULTI_RECV != 0).count(), 1);
+    assert_ne!(
+        received.iter().rfind(|completion| completion.context == 1).unwrap().flags & flags::MULTI_RECV,
+        0
+    );
+    received.sort_by_key(|completion| completion.data);
+    let at: Vec<_> = received
+        .iter()
+        .map(|completion| (completion.context, completion.buffer, completion.length))
+        .collect();
     assert_eq!(at, [(1, 0, 100), (1, 100, 5000), (1, 5100, 2880), (2, 0, 7)]);
     assert_eq!(first.read()[100..5100], pattern(5000, 2));
     assert!(engines[1].cancel(2));
@@ -295,7 +310,7 @@ fn a_buffer_takes_messages_until_there_is_little_room() {
 }
 
 #[test]
-fn memory_is_read_written_and_changed_where_it_may_be() {
+fn remote_memory_access_respects_rights() {
     for shared in [false, true] {
         let (mut engines, _world) = endpoints(2, 4, shared);
         let memory = Buffer::zeroed(60_000);
@@ -318,16 +333,19 @@ fn memory_is_read_written_and_changed_where_it_may_be() {
             let read =
                 Read { from: 1, key: 3, address: 2000, memory: target.clone(), context: 2, report: true };
             engines[0].read(read).unwrap();
-            settle(&mut engines);
-            let done: Vec<_> = std::iter::from_fn(|| engines[0].next_sent()).collect();
+            poll_until_idle(&mut engines);
+            let completions: Vec<_> = std::iter::from_fn(|| engines[0].next_sent()).collect();
             assert_eq!(
-                done.iter().map(|done| (done.context, done.failure)).collect::<Vec<_>>(),
+                completions
+                    .iter()
+                    .map(|completion| (completion.context, completion.failure))
+                    .collect::<Vec<_>>(),
                 [(1, None), (2, None)]
             );
             assert_eq!(memory.read()[10..50_010], pattern(50_000, round));
             assert_eq!(target.read(), pattern(50_000, round)[990..40_990]);
-            let told = engines[1].next_received().unwrap();
-            assert_eq!((told.data, told.flags & flags::REMOTE_WRITE), (77, flags::REMOTE_WRITE));
+            let completed = engines[1].next_received().unwrap();
+            assert_eq!((completed.data, completed.flags & flags::REMOTE_WRITE), (77, flags::REMOTE_WRITE));
         }
         for (key, address, length, failure) in [
             (4, 1000, 1, Some(Failure::NoKey)),
@@ -342,7 +360,7 @@ fn memory_is_read_written_and_changed_where_it_may_be() {
             let target = Buffer::zeroed(length);
             let read = Read { from: 1, key, address, memory: target, context: 6, report: true };
             engines[0].read(read).unwrap();
-            settle(&mut engines);
+            poll_until_idle(&mut engines);
             for _ in 0..2 {
                 assert_eq!(engines[0].next_sent().unwrap().failure, failure, "{key} {address} {length}");
             }
@@ -364,29 +382,30 @@ fn memory_is_read_written_and_changed_where_it_may_be() {
         let result = Buffer::zeroed(8);
         engines[0].atomic(atomic(AtomicOp::Write, words(5, 6), None, None)).unwrap();
         engines[0].atomic(atomic(AtomicOp::Sum, words(10, 20), None, Some(&result))).unwrap();
-        settle(&mut engines);
+        poll_until_idle(&mut engines);
         assert_eq!((result.read(), memory.read()[8..16].to_vec()), (words(5, 6), words(15, 26)));
         engines[0].atomic(atomic(AtomicOp::Swap, words(1, 2), Some(words(15, 0)), Some(&result))).unwrap();
         engines[0].atomic(atomic(AtomicOp::Read, vec![], None, Some(&result))).unwrap();
-        settle(&mut engines);
+        poll_until_idle(&mut engines);
         assert_eq!(result.read(), words(1, 26));
-        let done: Vec<_> = std::iter::from_fn(|| engines[0].next_sent()).map(|done| done.failure).collect();
-        assert_eq!(done, [None; 4]);
+        let completions: Vec<_> =
+            std::iter::from_fn(|| engines[0].next_sent()).map(|completion| completion.failure).collect();
+        assert_eq!(completions, [None; 4]);
         engines[1].unregister(3);
         engines[0].atomic(atomic(AtomicOp::Sum, words(1, 1), None, None)).unwrap();
-        settle(&mut engines);
+        poll_until_idle(&mut engines);
         assert_eq!(engines[0].next_sent().unwrap().failure, Some(Failure::NoKey));
     }
 }
 
 #[test]
-fn all_that_peers_ask_of_memory_is_done_in_one_call() {
+fn all_remote_requests_are_served_in_one_call() {
     const COUNT: usize = 200;
     let (mut engines, _world) = endpoints(2, 256, true);
     let access = Access { read: true, write: true };
     assert!(engines[1].register(3, Region { memory: Buffer::zeroed(8), base: 0, access }));
     engines[0].send(message(1, Some(1), &[], 0)).unwrap();
-    settle(&mut engines);
+    poll_until_idle(&mut engines);
     assert!(engines[0].next_sent().is_some());
     let results: Vec<Buffer> = (0..COUNT).map(|_| Buffer::zeroed(8)).collect();
     for result in &results {
@@ -416,28 +435,28 @@ fn all_that_peers_ask_of_memory_is_done_in_one_call() {
 }
 
 #[test]
-fn what_nobody_asks_for_is_kept_up_to_a_limit_and_the_rest_waits() {
+fn unexpected_messages_are_buffered_up_to_a_limit() {
     let (mut engines, _world) = endpoints(2, 16, true);
     let count = 400;
     for index in 0..count {
         let send = message(1, Some(index as u64), &pattern(4000, index), index);
         engines[0].send(send).unwrap();
     }
-    settle(&mut engines);
-    let kept: u64 = engines[1].core.peers[0].kept_bytes;
+    poll_until_idle(&mut engines);
+    let kept: u64 = engines[1].core.peers[0].unexpected_bytes;
     assert!(kept <= CREDIT_BYTES && kept > CREDIT_BYTES - 4000, "{kept}");
     for index in (0..count).rev() {
         let target = Buffer::zeroed(4000);
-        engines[1].receive(wanted(0, Some((index as u64, 0)), &target, index)).unwrap();
-        settle(&mut engines);
+        engines[1].receive(receive_from(0, Some((index as u64, 0)), &target, index)).unwrap();
+        poll_until_idle(&mut engines);
         assert_eq!(target.read(), pattern(4000, index));
     }
-    assert_eq!(engines[1].core.peers[0].kept_bytes, 0);
+    assert_eq!(engines[1].core.peers[0].unexpected_bytes, 0);
     assert_eq!(std::iter::from_fn(|| engines[0].next_sent()).count(), count);
 }
 
 #[test]
-fn so_many_messages_are_kept_and_no_more() {
+fn unexpected_message_count_is_limited() {
     let (mut engines, _world) = endpoints(2, 64, true);
     let mut sent = 0;
     // Until no more progress is possible.
@@ -446,29 +465,29 @@ fn so_many_messages_are_kept_and_no_more() {
             sent += 1;
         }
         for engine in &mut engines {
-            engine.look_aside();
+            engine.process_events();
             engine.progress();
         }
     }
-    assert_eq!(engines[1].core.peers[0].kept_messages, CREDIT_MESSAGES);
+    assert_eq!(engines[1].core.peers[0].unexpected_messages, CREDIT_MESSAGES);
     assert_eq!(sent, CREDIT_MESSAGES as usize + MAX_BACKLOG);
-    assert_eq!(engines[0].send(message(1, Some(1), &[], 0)), Err(Busy::Again));
+    assert_eq!(engines[0].send(message(1, Some(1), &[], 0)), Err(PostError::Again));
     for _ in 0..sent {
-        engines[1].receive(wanted(0, Some((1, 0)), &Buffer::zeroed(0), 0)).unwrap();
+        engines[1].receive(receive_from(0, Some((1, 0)), &Buffer::zeroed(0), 0)).unwrap();
     }
     for _ in 0..2 {
-        settle(&mut engines);
+        poll_until_idle(&mut engines);
     }
-    assert_eq!(engines[1].counts().done(CompletionKind::Receive), sent as u64);
-    assert_eq!((engines[0].counts().done(CompletionKind::Send), engines[0].load().2), (sent as u64, 0));
+    assert_eq!(engines[1].counts().succeeded(CompletionKind::Receive), sent as u64);
+    assert_eq!((engines[0].counts().succeeded(CompletionKind::Send), engines[0].load().2), (sent as u64, 0));
 }
 
 #[test]
-fn who_sends_more_than_is_kept_ends_its_link() {
+fn exceeding_credit_ends_the_link() {
     for beyond in [false, true] {
         let (mut engines, world) = endpoints(2, 64, true);
         engines[0].send(message(1, Some(1), &[1], 1)).unwrap();
-        settle(&mut engines);
+        poll_until_idle(&mut engines);
         let target = engines[1].address();
         // One message is there already.
         for _ in 0..CREDIT_MESSAGES - 1 + u64::from(beyond) {
@@ -477,66 +496,66 @@ fn who_sends_more_than_is_kept_ends_its_link() {
         for _ in 0..CREDIT_MESSAGES / BATCH as u64 + 2 {
             engines[1].progress();
         }
-        let gone = engines[1].core.peers[0].gone;
-        assert_eq!(gone, beyond.then_some(Failure::Violation));
+        let lost = engines[1].core.peers[0].lost;
+        assert_eq!(lost, beyond.then_some(Failure::Violation));
     }
 }
 
 #[test]
-fn the_dead_fail_what_waits_for_them() {
+fn operations_fail_when_their_peer_dies() {
     let (mut engines, world) = endpoints(3, 4, true);
     engines[0].send(message(1, Some(1), &[1], 1)).unwrap();
-    settle(&mut engines);
+    poll_until_idle(&mut engines);
     assert!(engines[0].next_sent().is_some());
     engines[0].send(message(1, Some(2), &pattern(100_000, 1), 2)).unwrap();
-    engines[0].receive(wanted(1, Some((3, 0)), &Buffer::zeroed(8), 3)).unwrap();
-    engines[0].receive(wanted(2, Some((3, 0)), &Buffer::zeroed(8), 4)).unwrap();
+    engines[0].receive(receive_from(1, Some((3, 0)), &Buffer::zeroed(8), 3)).unwrap();
+    engines[0].receive(receive_from(2, Some((3, 0)), &Buffer::zeroed(8), 4)).unwrap();
     engines[0]
         .read(Read { from: 1, key: 1, address: 0, memory: Buffer::zeroed(8), context: 5, report: true })
         .unwrap();
     let dead = engines.remove(1);
     world.borrow_mut().kill(dead.address());
-    settle(&mut engines);
+    poll_until_idle(&mut engines);
     let mut failed: Vec<_> = std::iter::from_fn(|| engines[0].next_sent()).collect();
     failed.extend(std::iter::from_fn(|| engines[0].next_received()));
-    failed.sort_by_key(|done| done.context);
-    let failures: Vec<_> = failed.iter().map(|done| (done.context, done.failure)).collect();
+    failed.sort_by_key(|completion| completion.context);
+    let failures: Vec<_> = failed.iter().map(|completion| (completion.context, completion.failure)).collect();
     let died = Some(Failure::PeerDied);
     assert_eq!(failures, [(2, died), (3, died), (5, died)]);
-    assert_eq!(engines[0].send(message(1, None, &[1], 6)), Err(Busy::Failed(Failure::PeerDied)));
-    assert_eq!(engines[0].send(message(9, None, &[1], 6)), Err(Busy::Failed(Failure::Unreachable)));
+    assert_eq!(engines[0].send(message(1, None, &[1], 6)), Err(PostError::Failed(Failure::PeerDied)));
+    assert_eq!(engines[0].send(message(9, None, &[1], 6)), Err(PostError::Failed(Failure::Unreachable)));
     // The other endpoints are not affected.
     engines[1].send(message(0, Some(3), &[1], 7)).unwrap();
-    settle(&mut engines);
+    poll_until_idle(&mut engines);
     assert_eq!(engines[0].next_received().unwrap().context, 4);
 }
 
 #[test]
-fn those_who_cross_keep_their_order() {
+fn crossing_connects_keep_message_order() {
     let (mut engines, _world) = endpoints(2, 4, true);
     let targets: Vec<_> = (0..2).map(|_| (0..20).map(|_| Buffer::zeroed(1)).collect::<Vec<_>>()).collect();
     for side in [0, 1] {
         for target in &targets[side] {
-            engines[side].receive(wanted(1 - side as u64, Some((0, 0)), target, 0)).unwrap();
+            engines[side].receive(receive_from(1 - side as u64, Some((0, 0)), target, 0)).unwrap();
         }
         for index in 0..20 {
             engines[side].send(message(1 - side as u64, Some(0), &[index as u8], index)).unwrap();
         }
     }
-    settle(&mut engines);
+    poll_until_idle(&mut engines);
     for side in &targets {
         assert!(side.iter().enumerate().all(|(index, target)| target.read() == [index as u8]));
     }
 }
 
 #[test]
-fn an_endpoint_sends_to_itself() {
+fn endpoint_sends_to_itself() {
     let (mut engines, _world) = endpoints(1, 4, true);
     for length in [3, 30_000] {
         let target = Buffer::zeroed(length);
-        engines[0].receive(wanted(0, Some((1, 0)), &target, 1)).unwrap();
+        engines[0].receive(receive_from(0, Some((1, 0)), &target, 1)).unwrap();
         engines[0].send(message(0, Some(1), &pattern(length, 3), 2)).unwrap();
-        settle(&mut engines);
+        poll_until_idle(&mut engines);
         assert_eq!(target.read(), pattern(length, 3));
         assert!(engines[0].next_sent().is_some() && engines[0].next_received().is_some());
     }
@@ -597,7 +616,7 @@ proptest! {
     /// sender to receives with the same criteria keep their order; and messages that were not canceled are
     /// not lost.
     #[test]
-    fn every_message_goes_where_it_belongs(steps in prop::collection::vec(step(), 1..80), shared: bool) {
+    fn every_message_matches_the_right_receive(steps in prop::collection::vec(step(), 1..80), shared: bool) {
         let (mut engines, _world) = endpoints(3, 3, shared);
         let mut sent: Vec<(usize, usize, u64, usize)> = Vec::new();
         let mut posted: Vec<(usize, Option<usize>, u64, u64, Buffer)> = Vec::new();
@@ -612,7 +631,7 @@ proptest! {
                 Step::Receive { at, from, tag, ignore } => {
                     let target = Buffer::zeroed(40_000);
                     let source = from.map_or(NO_ADDRESS, |from| from as u64);
-                    engines[at].receive(wanted(source, Some((tag, ignore)), &target, posted.len())).unwrap();
+                    engines[at].receive(receive_from(source, Some((tag, ignore)), &target, posted.len())).unwrap();
                     posted.push((at, from, tag, ignore, target));
                 }
                 Step::Cancel { pick } => {
@@ -621,38 +640,38 @@ proptest! {
                     }
                 }
                 Step::Progress { at } => {
-                    engines[at].look_aside();
+                    engines[at].process_events();
                     engines[at].progress();
                 }
             }
         }
-        settle(&mut engines);
+        poll_until_idle(&mut engines);
         // Receives that match anything take the rest.
         for (at, engine) in engines.iter_mut().enumerate() {
             for _ in 0..sent.len() {
                 let target = Buffer::zeroed(40_000);
-                engine.receive(wanted(NO_ADDRESS, Some((0, u64::MAX)), &target, posted.len())).unwrap();
+                engine.receive(receive_from(NO_ADDRESS, Some((0, u64::MAX)), &target, posted.len())).unwrap();
                 posted.push((at, None, 0, u64::MAX, target));
             }
         }
-        settle(&mut engines);
+        poll_until_idle(&mut engines);
         let mut got = vec![0; sent.len()];
         let mut by_receive = vec![None; posted.len()];
         for (at, engine) in engines.iter_mut().enumerate() {
-            while let Some(done) = engine.next_received() {
-                let id = done.data as usize;
+            while let Some(completion) = engine.next_received() {
+                let id = completion.data as usize;
                 let (from, to, tag, length) = sent[id];
-                let (_, wanted_from, wanted_tag, ignore, target) = &posted[done.context];
-                prop_assert_eq!((to, done.failure, done.length, done.source), (at, None, length, from as u64));
-                prop_assert!(wanted_from.is_none_or(|wanted| wanted == from));
+                let (_, wanted_from, wanted_tag, ignore, target) = &posted[completion.context];
+                prop_assert_eq!((to, completion.failure, completion.length, completion.source), (at, None, length, from as u64));
+                prop_assert!(wanted_from.is_none_or(|receive_from| receive_from == from));
                 prop_assert_eq!((wanted_tag ^ tag) & !ignore, 0);
                 prop_assert_eq!(&target.read()[..length], pattern(length, id));
                 got[id] += 1;
-                by_receive[done.context] = Some(id);
+                by_receive[completion.context] = Some(id);
             }
-            let told: Vec<_> = std::iter::from_fn(|| engine.next_sent()).collect();
-            prop_assert_eq!(told.len(), sent.iter().filter(|message| message.0 == at).count());
-            for canceled in told.iter().filter(|done| done.failure == Some(Failure::Canceled)) {
+            let completed: Vec<_> = std::iter::from_fn(|| engine.next_sent()).collect();
+            prop_assert_eq!(completed.len(), sent.iter().filter(|message| message.0 == at).count());
+            for canceled in completed.iter().filter(|completion| completion.failure == Some(Failure::Canceled)) {
                 got[canceled.context - SENDS] += 1;
             }
         }
@@ -676,7 +695,7 @@ proptest! {
 
     /// No bytes from a peer do more harm than ending its own link.
     #[test]
-    fn bytes_of_a_hostile_peer_hurt_nobody_else(
+    fn hostile_peer_harms_no_other_peer(
         bytes in prop::collection::vec(prop::collection::vec(any::<u8>(), 0..120), 1..20),
         kinds in prop::collection::vec(0..20_u8, 20),
         pick in any::<usize>(),
@@ -687,7 +706,7 @@ proptest! {
         for sender in [1, 2] {
             engines[sender].send(message(0, Some(5), &pattern(20_000, 1), 1)).unwrap();
         }
-        settle(&mut engines);
+        poll_until_idle(&mut engines);
         let target = engines[0].address();
         for (mut bytes, kind) in bytes.into_iter().zip(kinds) {
             if let Some(first) = bytes.first_mut() {
@@ -703,12 +722,12 @@ proptest! {
                 bytes[at] ^= 0x55;
             }
         });
-        settle(&mut engines);
+        poll_until_idle(&mut engines);
         let received = Buffer::zeroed(20_000);
-        engines[0].receive(wanted(2, Some((5, 0)), &received, 9)).unwrap();
-        settle(&mut engines);
-        let of_the_other = std::iter::from_fn(|| engines[0].next_received()).find(|done| done.context == 9);
-        prop_assert!(of_the_other.is_some_and(|done| done.failure.is_none()));
+        engines[0].receive(receive_from(2, Some((5, 0)), &received, 9)).unwrap();
+        poll_until_idle(&mut engines);
+        let unaffected = std::iter::from_fn(|| engines[0].next_received()).find(|completion| completion.context == 9);
+        prop_assert!(unaffected.is_some_and(|completion| completion.failure.is_none()));
         prop_assert_eq!(received.read(), pattern(20_000, 1));
     }
 }

@@ -37,24 +37,24 @@ fn slots_for(peers: usize) -> u32 {
 
 /// Number of fruitless polls after which a link turns cold (is waited for instead of polled) while few links
 /// are hot.
-const LOOKS_IN_VAIN: u32 = 100_000;
+const MAX_IDLE_POLLS: u32 = 100_000;
 
 /// Lower limit of that number with many hot links: costs about as much as one message on a cold link,
 /// including the sender's wake-up syscall.
-const MIN_LOOKS_IN_VAIN: u32 = 500;
+const MIN_IDLE_POLLS: u32 = 500;
 
 /// Number of links that stay hot no matter how idle they are.
 const ALWAYS_HOT: usize = 4;
 
 /// Minimum interval between two checks of the cold links, in nanoseconds. A check is a syscall of about
 /// 300 ns.
-const LISTEN_NS: u64 = 10_000;
+const COLD_POLL_INTERVAL_NS: u64 = 10_000;
 
 /// Returns the number of fruitless polls after which a link turns cold while `hot` links are polled. Each
 /// hot link lengthens the polling round, and with it the latency of every message.
-fn patience(hot: usize) -> u32 {
+fn max_idle_polls(hot: usize) -> u32 {
     let times = u32::try_from(hot / ALWAYS_HOT).unwrap_or(u32::MAX).max(1);
-    (LOOKS_IN_VAIN / times.saturating_mul(times)).max(MIN_LOOKS_IN_VAIN)
+    (MAX_IDLE_POLLS / times.saturating_mul(times)).max(MIN_IDLE_POLLS)
 }
 
 /// Interface hash of links, which keeps channels of other programs from being taken for links.
@@ -68,43 +68,43 @@ pub struct ChannelNet {
     hot: Vec<Hot>,
     /// Wait set with the channels of idle links.
     cold: WaitSet,
-    listened: HashMap<Token, LinkId>,
+    cold_links: HashMap<Token, LinkId>,
     places: Vec<MemoryPlace>,
     stages: RegionStages,
     domain: Domain,
     exposures: Exposures,
     warn: fn(&str),
-    /// Errors of failed connects, until [`Net::lament`] reports them.
-    unreached: HashMap<Address, Error>,
+    /// Errors of failed connects, until [`Net::warn_unreachable`] reports them.
+    connect_errors: HashMap<Address, Error>,
     worker: Worker,
     /// Time of the next check of the cold links, on the monotonic clock.
-    listen_at_ns: u64,
+    next_cold_poll_ns: u64,
 }
 
 /// State of a link; the index in [`ChannelNet::links`] is its id.
 #[derive(Debug)]
 struct PeerLink {
-    at: At,
+    state: LinkState,
     domain: u64,
     place: Option<usize>,
     max_message_bytes: usize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum At {
+enum LinkState {
     Hot(usize),
     Cold(Token),
-    Gone,
+    Closed,
 }
 
 #[derive(Debug)]
 struct Hot {
     id: LinkId,
     channel: Channel,
-    in_vain: u32,
+    idle_polls: u32,
 }
 
-fn end_of(error: &Error) -> LinkEnd {
+fn link_end(error: &Error) -> LinkEnd {
     match error {
         Error::Closed { .. } => LinkEnd::Closed,
         Error::PeerDied { .. } | Error::RelayDied { .. } | Error::MonitorLost { .. } => LinkEnd::Died,
@@ -130,15 +130,15 @@ impl ChannelNet {
             links: Vec::new(),
             hot: Vec::new(),
             cold,
-            listened: HashMap::new(),
+            cold_links: HashMap::new(),
             places: Vec::new(),
             stages: RegionStages::default(),
             domain: domain.clone(),
             exposures: Exposures::new(replace),
             warn,
-            unreached: HashMap::new(),
+            connect_errors: HashMap::new(),
             worker,
-            listen_at_ns: 0,
+            next_cold_poll_ns: 0,
         })
     }
 
@@ -153,12 +153,12 @@ impl ChannelNet {
             })
         });
         self.links.push(PeerLink {
-            at: At::Hot(self.hot.len()),
+            state: LinkState::Hot(self.hot.len()),
             domain: channel.peer().to_bits(),
             place,
             max_message_bytes: channel.max_message_bytes(),
         });
-        self.hot.push(Hot { id, channel, in_vain: 0 });
+        self.hot.push(Hot { id, channel, idle_polls: 0 });
         id
     }
 
@@ -166,54 +166,54 @@ impl ChannelNet {
     fn take_hot(&mut self, index: usize) -> Channel {
         let taken = self.hot.swap_remove(index);
         if let Some(moved) = self.hot.get(index) {
-            self.links[moved.id.0 as usize].at = At::Hot(index);
+            self.links[moved.id.0 as usize].state = LinkState::Hot(index);
         }
-        self.links[taken.id.0 as usize].at = At::Gone;
+        self.links[taken.id.0 as usize].state = LinkState::Closed;
         taken.channel
     }
 
     /// Moves a hot link to the wait set.
-    fn cool(&mut self, index: usize, interest: Interest) {
+    fn make_cold(&mut self, index: usize, interest: Interest) {
         let id = self.hot[index].id;
         let channel = self.take_hot(index);
         // On failure the channel is closed, and the link has ended.
         if let Ok(token) = self.cold.add(channel) {
             self.cold.set_interest(token, interest);
-            self.links[id.0 as usize].at = At::Cold(token);
-            self.listened.insert(token, id);
+            self.links[id.0 as usize].state = LinkState::Cold(token);
+            self.cold_links.insert(token, id);
         }
     }
 
     /// Moves a cold link back to the hot ones. Returns its index there.
-    fn warm(&mut self, token: Token) -> Option<usize> {
-        let id = self.listened.remove(&token)?;
+    fn make_hot(&mut self, token: Token) -> Option<usize> {
+        let id = self.cold_links.remove(&token)?;
         let link = &mut self.links[id.0 as usize];
         let Some(channel) = self.cold.remove(token) else {
-            link.at = At::Gone;
+            link.state = LinkState::Closed;
             return None;
         };
-        link.at = At::Hot(self.hot.len());
-        self.hot.push(Hot { id, channel, in_vain: 0 });
+        link.state = LinkState::Hot(self.hot.len());
+        self.hot.push(Hot { id, channel, idle_polls: 0 });
         Some(self.hot.len() - 1)
     }
 
     /// Makes a link hot if it is not, and returns its index among the hot ones.
     #[inline]
-    fn heat(&mut self, id: LinkId) -> Option<usize> {
-        match self.links.get(id.0 as usize)?.at {
-            At::Hot(index) => Some(index),
-            At::Cold(token) => self.warm(token),
-            At::Gone => None,
+    fn ensure_hot(&mut self, id: LinkId) -> Option<usize> {
+        match self.links.get(id.0 as usize)?.state {
+            LinkState::Hot(index) => Some(index),
+            LinkState::Cold(token) => self.make_hot(token),
+            LinkState::Closed => None,
         }
     }
 
     /// Moves links that have been idle for long to the wait set.
-    fn cool_idle(&mut self) {
-        let patience = patience(self.hot.len());
+    fn make_idle_cold(&mut self) {
+        let limit = max_idle_polls(self.hot.len());
         let mut index = 0;
         while index < self.hot.len() && self.hot.len() > ALWAYS_HOT {
-            if self.hot[index].in_vain > patience {
-                self.cool(index, Interest::Read);
+            if self.hot[index].idle_polls > limit {
+                self.make_cold(index, Interest::Read);
             } else {
                 index += 1;
             }
@@ -222,29 +222,29 @@ impl ChannelNet {
 
     /// Returns whether a check of the cold links is due.
     #[inline]
-    fn is_due(&self) -> bool {
-        !self.listened.is_empty() && (self.hot.is_empty() || now_ns() >= self.listen_at_ns)
+    fn is_cold_poll_due(&self) -> bool {
+        !self.cold_links.is_empty() && (self.hot.is_empty() || now_ns() >= self.next_cold_poll_ns)
     }
 
     /// Checks the cold links. Returns whether anything happened on one.
-    fn listen(&mut self) -> bool {
-        let mut happened = false;
-        self.listen_at_ns = now_ns() + LISTEN_NS;
+    fn poll_cold(&mut self) -> bool {
+        let mut any_event = false;
+        self.next_cold_poll_ns = now_ns() + COLD_POLL_INTERVAL_NS;
         while let Ok(ready) = self.cold.wait(Duration::ZERO) {
             if let Ready::Channel(token) = ready {
-                happened |= self.warm(token).is_some();
+                any_event |= self.make_hot(token).is_some();
             }
         }
-        happened
+        any_event
     }
 
-    fn event(&mut self, outcome: Outcome) -> Event<Mapping> {
+    fn outcome_event(&mut self, outcome: Outcome) -> Event<Mapping> {
         match outcome {
             Outcome::Connected { to, channel: Ok(channel) } => {
                 Event::Connected { to, link: self.add(*channel) }
             }
             Outcome::Connected { to, channel: Err(error) } => {
-                self.unreached.insert(to, error);
+                self.connect_errors.insert(to, error);
                 Event::NotConnected { to }
             }
             Outcome::Accepted(channel) => {
@@ -259,8 +259,8 @@ impl ChannelNet {
                 Event::Staged { link, capability }
             }
             Outcome::Mapped { link, mapping } => Event::Mapped { link, view: mapping },
-            Outcome::Reached { link, key, capability, mapping } => {
-                Event::Reached { link, key, capability, view: mapping }
+            Outcome::DirectMapped { link, key, capability, mapping } => {
+                Event::DirectMapped { link, key, capability, view: mapping }
             }
         }
     }
@@ -275,25 +275,25 @@ impl Net for ChannelNet {
     }
 
     fn connect(&mut self, to: Address, peers: usize) {
-        self.worker.ask(Job::Connect { to, slots: slots_for(peers) });
+        self.worker.submit(Job::Connect { to, slots: slots_for(peers) });
     }
 
-    fn forgo(&mut self, to: Address) -> bool {
-        self.worker.forgo(to)
+    fn cancel_connect(&mut self, to: Address) -> bool {
+        self.worker.cancel_connect(to)
     }
 
     #[inline]
     fn has_event(&self) -> bool {
-        self.worker.may_have_outcome() || self.is_due()
+        self.worker.may_have_outcome() || self.is_cold_poll_due()
     }
 
     fn next_event(&mut self) -> Option<Event<Mapping>> {
         if let Some(outcome) = self.worker.next_outcome() {
-            return Some(self.event(outcome));
+            return Some(self.outcome_event(outcome));
         }
-        self.cool_idle();
-        if self.is_due() {
-            self.listen();
+        self.make_idle_cold();
+        if self.is_cold_poll_due() {
+            self.poll_cold();
         }
         None
     }
@@ -302,9 +302,9 @@ impl Net for ChannelNet {
         self.worker.is_accepting()
     }
 
-    fn lament(&mut self, to: Address) {
-        if let Some(error) = self.unreached.remove(&to) {
-            (self.warn)(&format!("rank of domain {} is out of reach: {error}", named(to)));
+    fn warn_unreachable(&mut self, to: Address) {
+        if let Some(error) = self.connect_errors.remove(&to) {
+            (self.warn)(&format!("rank of domain {} is out of reach: {error}", format_domain(to)));
         }
     }
 
@@ -324,18 +324,18 @@ impl Net for ChannelNet {
         link: LinkId,
         read: impl FnOnce(&Message<'_>) -> R,
     ) -> Result<Option<R>, LinkEnd> {
-        let Some(index) = self.heat(link) else { return Err(LinkEnd::Closed) };
+        let Some(index) = self.ensure_hot(link) else { return Err(LinkEnd::Closed) };
         let hot = &mut self.hot[index];
         match hot.channel.try_recv_in_place(read) {
             Ok(None) => {
-                hot.in_vain = hot.in_vain.saturating_add(1);
+                hot.idle_polls = hot.idle_polls.saturating_add(1);
                 Ok(None)
             }
             Ok(some) => {
-                hot.in_vain = 0;
+                hot.idle_polls = 0;
                 Ok(some)
             }
-            Err(error) => Err(end_of(&error)),
+            Err(error) => Err(link_end(&error)),
         }
     }
 
@@ -346,12 +346,12 @@ impl Net for ChannelNet {
         length_bytes: usize,
         write: impl FnOnce(&mut Draft<'_>, &mut RegionStages),
     ) -> Result<bool, LinkEnd> {
-        let Some(index) = self.heat(link) else { return Err(LinkEnd::Closed) };
+        let Some(index) = self.ensure_hot(link) else { return Err(LinkEnd::Closed) };
         let stages = &mut self.stages;
         match self.hot[index].channel.try_send_in_place(length_bytes, |draft| write(draft, stages)) {
             Ok(()) => Ok(true),
             Err(Error::WouldBlock) => Ok(false),
-            Err(error) => Err(end_of(&error)),
+            Err(error) => Err(link_end(&error)),
         }
     }
 
@@ -360,7 +360,7 @@ impl Net for ChannelNet {
     }
 
     fn close(&mut self, link: LinkId) {
-        if let Some(index) = self.heat(link) {
+        if let Some(index) = self.ensure_hot(link) {
             drop(self.take_hot(index));
         }
     }
@@ -377,12 +377,12 @@ impl Net for ChannelNet {
         let Some(found) = self.links.get(link.0 as usize) else { return };
         let Some(index) = found.place else { return };
         let place = self.places[index].clone();
-        self.worker.ask(Job::Stage { link, domain: found.domain, index, place });
+        self.worker.submit(Job::Stage { link, domain: found.domain, index, place });
     }
 
     fn map(&mut self, link: LinkId, capability: u64, length_bytes: u64) {
         let Some(found) = self.links.get(link.0 as usize) else { return };
-        self.worker.ask(Job::Map { link, domain: found.domain, capability, length_bytes });
+        self.worker.submit(Job::Map { link, domain: found.domain, capability, length_bytes });
     }
 
     fn expose(
@@ -401,38 +401,38 @@ impl Net for ChannelNet {
         self.exposures.withdraw(key);
     }
 
-    fn reach(&mut self, link: LinkId, key: u64, capability: u64, length_bytes: u64, writable: bool) {
+    fn map_direct(&mut self, link: LinkId, key: u64, capability: u64, length_bytes: u64, writable: bool) {
         let Some(found) = self.links.get(link.0 as usize) else { return };
         let rights = if writable { Rights::READ_WRITE } else { Rights::READ };
         let domain = found.domain;
-        self.worker.ask(Job::Reach { link, domain, key, capability, length_bytes, rights });
+        self.worker.submit(Job::MapDirect { link, domain, key, capability, length_bytes, rights });
     }
 
     #[inline]
-    fn is_there(view: &Mapping) -> bool {
+    fn is_view_valid(view: &Mapping) -> bool {
         !view.is_revoked()
     }
 
     #[inline]
-    fn write_there(view: &Mapping, offset_bytes: usize, source: &[u8]) -> bool {
+    fn write_view(view: &Mapping, offset_bytes: usize, source: &[u8]) -> bool {
         view.write(offset_bytes, source).is_ok()
     }
 
-    fn read_chunk(view: &Mapping, offset_bytes: usize, target: &mut [u8]) -> bool {
+    fn read_view(view: &Mapping, offset_bytes: usize, target: &mut [u8]) -> bool {
         view.read(offset_bytes, target).is_ok()
     }
 
-    fn park(&mut self, sending: &[LinkId]) -> Option<&mut WaitSet> {
+    fn prepare_wait(&mut self, sending: &[LinkId]) -> Option<&mut WaitSet> {
         while let Some(hot) = self.hot.first() {
             let interest = if sending.contains(&hot.id) { Interest::ReadWrite } else { Interest::Read };
-            self.cool(0, interest);
+            self.make_cold(0, interest);
         }
-        if self.listen() || self.worker.has_outcome() { None } else { Some(&mut self.cold) }
+        if self.poll_cold() || self.worker.has_outcome() { None } else { Some(&mut self.cold) }
     }
 }
 
 /// Formats the domain of an address for a warning.
-fn named(address: Address) -> String {
+fn format_domain(address: Address) -> String {
     DomainId::from_bits(address.domain).map_or_else(|| "?".into(), |domain| domain.to_string())
 }
 
@@ -441,7 +441,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn rings_are_long_where_peers_are_few() {
+    fn ring_length_falls_with_number_of_peers() {
         for (peers, slots) in [(0, 4096), (1, 4096), (4, 4096), (5, 2048), (15, 1024), (31, 512), (63, 256)] {
             assert_eq!(slots_for(peers), slots, "{peers} peers");
             assert!(peers * slots as usize * 2 * SLOT_BYTES <= RINGS_BYTES);
@@ -450,10 +450,10 @@ mod tests {
     }
 
     #[test]
-    fn the_more_links_there_are_the_sooner_an_idle_one_is_not_looked_at() {
+    fn idle_poll_limit_falls_with_number_of_hot_links() {
         for (hot, looks) in [(1, 100_000), (7, 100_000), (8, 25_000), (16, 6_250), (199, 500)] {
-            assert_eq!(patience(hot), looks, "{hot} links");
+            assert_eq!(max_idle_polls(hot), looks, "{hot} links");
         }
-        assert_eq!(patience(usize::MAX), MIN_LOOKS_IN_VAIN);
+        assert_eq!(max_idle_polls(usize::MAX), MIN_IDLE_POLLS);
     }
 }

@@ -13,7 +13,7 @@ use super::staging::MemoryPlace;
 use super::{Exposed, MAX_PIECES};
 
 /// Time that peers have to release memory after its exposure ends.
-const LET_GO_TIMEOUT: Duration = Duration::from_secs(10);
+const REVOKE_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Replaces whole pages of this process's memory by pages of a region and copies their contents. Returns
 /// whether it did. The implementation must not lose what other threads write meanwhile.
@@ -23,7 +23,7 @@ pub type Replace = fn(address: usize, length_bytes: usize, region: &RegionFile) 
 /// are gone, and a region in a window must not be freed while the program uses it.
 #[derive(Debug)]
 struct Pages {
-    at: Range<usize>,
+    range: Range<usize>,
     place: MemoryPlace,
     region: Region,
     file: RegionFile,
@@ -32,8 +32,8 @@ struct Pages {
 impl Pages {
     /// Returns whether the region is still mapped at `part`. The program may have unmapped it and mapped
     /// other pages at the same addresses.
-    fn are_there(&self, part: &Range<usize>) -> bool {
-        let within = (part.start - self.at.start) as u64;
+    fn are_mapped(&self, part: &Range<usize>) -> bool {
+        let within = (part.start - self.range.start) as u64;
         is_mapped(part.start, part.len(), &self.file, self.file.offset_bytes() + within)
     }
 }
@@ -56,12 +56,12 @@ struct Piece {
 }
 
 /// Returns whether two ranges overlap.
-fn meet(one: &Range<usize>, other: &Range<usize>) -> bool {
+fn overlap(one: &Range<usize>, other: &Range<usize>) -> bool {
     one.start < other.end && other.start < one.end
 }
 
 /// Returns the intersection of two overlapping ranges.
-fn common(one: &Range<usize>, other: &Range<usize>) -> Range<usize> {
+fn intersection(one: &Range<usize>, other: &Range<usize>) -> Range<usize> {
     one.start.max(other.start)..one.end.min(other.end)
 }
 
@@ -79,16 +79,16 @@ pub(super) struct Exposures {
     replace: Replace,
     pages: Vec<Pages>,
     /// Pages that the program has unmapped at least in part. Kept because parts may still be mapped.
-    left: Vec<Pages>,
+    retired: Vec<Pages>,
     /// Exposures by key; `None` for memory that cannot be exposed.
     keys: HashMap<u64, Option<Exposure>>,
     /// Names of the virtual machines by node number, once queried.
-    machines: Option<HashMap<u16, String>>,
+    vm_names: Option<HashMap<u16, String>>,
 }
 
 impl Exposures {
     pub(super) fn new(replace: Replace) -> Exposures {
-        Exposures { replace, pages: Vec::new(), left: Vec::new(), keys: HashMap::new(), machines: None }
+        Exposures { replace, pages: Vec::new(), retired: Vec::new(), keys: HashMap::new(), vm_names: None }
     }
 
     /// Grants a domain access to the memory of a key. `peers` are the other domains that may request it.
@@ -101,7 +101,7 @@ impl Exposures {
         peers: &[u64],
     ) -> Option<Vec<Exposed>> {
         if !self.keys.contains_key(&key) {
-            let exposure = self.make(domain, memory, writable, peers);
+            let exposure = self.create(domain, memory, writable, peers);
             self.keys.insert(key, exposure);
         }
         let exposure = self.keys.get(&key)?.as_ref()?;
@@ -120,12 +120,12 @@ impl Exposures {
             for piece in exposure.pieces {
                 // A peer that does not release it in time is killed by its monitor; one that no monitor
                 // started is trusted by the program.
-                let _ = piece.source.revoke(LET_GO_TIMEOUT);
+                let _ = piece.source.revoke(REVOKE_TIMEOUT);
             }
         }
     }
 
-    fn make(
+    fn create(
         &mut self,
         domain: &Domain,
         (address, length): (usize, usize),
@@ -135,18 +135,18 @@ impl Exposures {
         let page_bytes = rustix::param::page_size();
         let stop = address.checked_add(length)?;
         let wanted = address / page_bytes * page_bytes..stop.checked_next_multiple_of(page_bytes)?;
-        let place = self.place(domain, peers);
-        self.put_in_regions(domain, &wanted, &place)?;
+        let place = self.choose_place(domain, peers);
+        self.move_to_regions(domain, &wanted, &place)?;
         let rights = if writable { Rights::READ_WRITE } else { Rights::READ };
         let mut pieces = Vec::new();
-        for pages in self.pages.iter().filter(|pages| meet(&pages.at, &wanted)) {
-            let part = common(&pages.at, &wanted);
+        for pages in self.pages.iter().filter(|pages| overlap(&pages.range, &wanted)) {
+            let part = intersection(&pages.range, &wanted);
             let extent = Extent {
-                offset_bytes: (part.start - pages.at.start) as u64,
+                offset_bytes: (part.start - pages.range.start) as u64,
                 length_bytes: part.len() as u64,
             };
             let source = pages.region.derive(Some(extent), Rights::ALL).ok()?;
-            let bytes = common(&part, &(address..stop));
+            let bytes = intersection(&part, &(address..stop));
             let offset = (bytes.start - part.start) as u64;
             let (region_bytes, length) = (extent.length_bytes, bytes.len() as u64);
             pieces.push((part.start, Piece { source, region_bytes, offset, length }));
@@ -157,14 +157,14 @@ impl Exposures {
 
     /// Moves the parts of a range that are not in a region yet into new regions, so that all of it lies in
     /// regions of `place`.
-    fn put_in_regions(&mut self, domain: &Domain, wanted: &Range<usize>, place: &MemoryPlace) -> Option<()> {
+    fn move_to_regions(&mut self, domain: &Domain, wanted: &Range<usize>, place: &MemoryPlace) -> Option<()> {
         let mut index = 0;
         while let Some(pages) = self.pages.get(index) {
-            if !meet(&pages.at, wanted) {
+            if !overlap(&pages.range, wanted) {
                 index += 1;
-            } else if !pages.are_there(&common(&pages.at, wanted)) {
-                let left = self.pages.swap_remove(index);
-                self.left.push(left);
+            } else if !pages.are_mapped(&intersection(&pages.range, wanted)) {
+                let unmapped = self.pages.swap_remove(index);
+                self.retired.push(unmapped);
             } else if pages.place == *place {
                 index += 1;
             } else {
@@ -172,10 +172,10 @@ impl Exposures {
                 return None;
             }
         }
-        let there = self.pages.iter().map(|pages| &pages.at).filter(|at| meet(at, wanted));
-        let there: Vec<Range<usize>> = there.map(|at| common(at, wanted)).collect();
-        let mut gaps = gaps(wanted, there.clone());
-        if there.len() + gaps.len() > MAX_PIECES {
+        let in_regions = self.pages.iter().map(|pages| &pages.range).filter(|at| overlap(at, wanted));
+        let in_regions: Vec<Range<usize>> = in_regions.map(|at| intersection(at, wanted)).collect();
+        let mut gaps = gaps(wanted, in_regions.clone());
+        if in_regions.len() + gaps.len() > MAX_PIECES {
             return None;
         }
         // Longest first: it is the one most likely to find no room.
@@ -186,22 +186,22 @@ impl Exposures {
             if !(self.replace)(gap.start, gap.len(), &file) {
                 return None;
             }
-            self.pages.push(Pages { at: gap, place: place.clone(), region, file });
+            self.pages.push(Pages { range: gap, place: place.clone(), region, file });
         }
         Some(())
     }
 
     /// Chooses the place from which all or most peers can access memory: the window of the virtual machine
     /// that this program or a peer runs on, otherwise memory of this kernel.
-    fn place(&mut self, domain: &Domain, peers: &[u64]) -> MemoryPlace {
-        let machines = self.machines.get_or_insert_with(|| {
+    fn choose_place(&mut self, domain: &Domain, peers: &[u64]) -> MemoryPlace {
+        let vm_names = self.vm_names.get_or_insert_with(|| {
             let nodes = domain.nodes().unwrap_or_default();
-            let machines = nodes.into_iter().filter(|node| node.kind == NodeKind::Vm);
-            machines.map(|node| (node.id.0, node.name)).collect()
+            let vms = nodes.into_iter().filter(|node| node.kind == NodeKind::Vm);
+            vms.map(|node| (node.id.0, node.name)).collect()
         });
         let nodes = std::iter::once(domain.id().to_bits()).chain(peers.iter().copied());
         let mut nodes = nodes.filter_map(DomainId::from_bits).map(|peer| peer.node().0);
-        match nodes.find_map(|node| machines.get(&node)) {
+        match nodes.find_map(|node| vm_names.get(&node)) {
             Some(name) => MemoryPlace::Window(name.clone()),
             None => MemoryPlace::Kernel,
         }
@@ -215,20 +215,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_in_no_region_is_between_those_that_are() {
-        let of = |there: &[(usize, usize)]| {
-            let found = gaps(&(10..20), there.iter().map(|(start, end)| *start..*end).collect());
+    fn gaps_are_the_parts_in_no_region() {
+        let gaps_between = |in_regions: &[(usize, usize)]| {
+            let found = gaps(&(10..20), in_regions.iter().map(|(start, end)| *start..*end).collect());
             found.into_iter().map(|gap| (gap.start, gap.end)).collect::<Vec<_>>()
         };
-        assert_eq!(of(&[]), [(10, 20)]);
-        assert_eq!(of(&[(10, 20)]), []);
-        assert_eq!(of(&[(15, 17), (10, 12)]), [(12, 15), (17, 20)]);
-        assert_eq!(of(&[(12, 15), (15, 20)]), [(10, 12)]);
+        assert_eq!(gaps_between(&[]), [(10, 20)]);
+        assert_eq!(gaps_between(&[(10, 20)]), []);
+        assert_eq!(gaps_between(&[(15, 17), (10, 12)]), [(12, 15), (17, 20)]);
+        assert_eq!(gaps_between(&[(12, 15), (15, 20)]), [(10, 12)]);
     }
 
     proptest! {
         #[test]
-        fn gaps_and_what_is_between_them_are_the_whole(mut cuts in prop::collection::vec(100..200_usize, 0..12)) {
+        fn gaps_and_covered_parts_are_the_whole(mut cuts in prop::collection::vec(100..200_usize, 0..12)) {
             cuts.sort_unstable();
             // Pairs of cuts delimit the taken ranges.
             let taken: Vec<Range<usize>> = cuts.chunks_exact(2).map(|pair| pair[0]..pair[1]).filter(|range| !range.is_empty()).collect();

@@ -68,7 +68,7 @@ pub enum Event<V> {
         view: Option<V>,
     },
     /// Mapping a piece of a peer's registered memory finished.
-    Reached {
+    DirectMapped {
         /// The link.
         link: LinkId,
         /// The peer's key for the memory.
@@ -118,7 +118,7 @@ pub trait Net {
 
     /// Cancels the request for a link to an address if work on it has not begun. Returns whether it was
     /// canceled; if so, no event reports it.
-    fn forgo(&mut self, to: Address) -> bool;
+    fn cancel_connect(&mut self, to: Address) -> bool;
 
     /// Returns whether [`next_event`](Self::next_event) should be called without delay. Called before every
     /// poll of the links, so it has to be cheap.
@@ -132,7 +132,7 @@ pub trait Net {
     fn is_accepting(&self) -> bool;
 
     /// Warns once that data for an address was lost because there is no link to it, and why.
-    fn lament(&mut self, to: Address);
+    fn warn_unreachable(&mut self, to: Address);
 
     /// Returns the number of hot links, which are those to poll.
     fn hot(&self) -> usize;
@@ -196,18 +196,18 @@ pub trait Net {
     fn withdraw(&mut self, key: u64);
 
     /// Maps memory that a peer exposed to this endpoint; an event reports the result.
-    fn reach(&mut self, link: LinkId, key: u64, capability: u64, length_bytes: u64, writable: bool);
+    fn map_direct(&mut self, link: LinkId, key: u64, capability: u64, length_bytes: u64, writable: bool);
 
     /// Returns whether a view is still backed by the peer's memory, so that the peer sees writes to it.
-    fn is_there(view: &Self::View) -> bool;
+    fn is_view_valid(view: &Self::View) -> bool;
 
     /// Writes to a peer's memory. Returns whether the view is still valid.
-    fn write_there(view: &Self::View, offset_bytes: usize, source: &[u8]) -> bool;
+    fn write_view(view: &Self::View, offset_bytes: usize, source: &[u8]) -> bool;
 
     /// Reads from a peer's memory. Returns whether the view is still valid.
-    fn read_chunk(view: &Self::View, offset_bytes: usize, target: &mut [u8]) -> bool;
+    fn read_view(view: &Self::View, offset_bytes: usize, target: &mut [u8]) -> bool;
 
     /// Returns the wait set to block on, once everything has been polled; `None` if the caller must keep
     /// polling. Links in `sending` also wait for room.
-    fn park(&mut self, sending: &[LinkId]) -> Option<&mut WaitSet>;
+    fn prepare_wait(&mut self, sending: &[LinkId]) -> Option<&mut WaitSet>;
 }

@@ -19,12 +19,12 @@ type Memory = Rc<RefCell<Vec<u8>>>;
 #[derive(Clone)]
 pub(crate) struct SimView {
     memory: Memory,
-    there: Rc<Cell<bool>>,
+    valid: Rc<Cell<bool>>,
 }
 
 impl SimView {
     fn new(memory: Memory) -> SimView {
-        SimView { memory, there: Rc::new(Cell::new(true)) }
+        SimView { memory, valid: Rc::new(Cell::new(true)) }
     }
 }
 
@@ -41,22 +41,23 @@ pub(crate) struct World {
     accepting: HashMap<Address, Vec<Event<SimView>>>,
     /// Connect requests held back, by endpoint that is slow to connect.
     connecting: HashMap<Address, Vec<Address>>,
-    /// Calls of [`Net::lament`]: the endpoint that lost data for lack of a link, and the peer's address.
-    pub(crate) laments: Vec<(Address, Address)>,
+    /// Calls of [`Net::warn_unreachable`]: the endpoint that lost data for lack of a link, and the peer's
+    /// address.
+    pub(crate) unreachable_warnings: Vec<(Address, Address)>,
     regions: HashMap<u64, SimView>,
     /// Memory that can be exposed to peers, by the number that stands for its address.
     pub(crate) exposable: HashMap<usize, Memory>,
     /// Maximum length of a piece of exposed memory.
     pub(crate) piece_bytes: usize,
     /// Capacity of a link, in messages.
-    pub(crate) room: usize,
+    pub(crate) capacity: usize,
     /// Whether peers can read each other's memory.
     pub(crate) shared: bool,
 }
 
 impl World {
-    pub(crate) fn new(room: usize, shared: bool) -> Rc<RefCell<World>> {
-        Rc::new(RefCell::new(World { room, shared, piece_bytes: usize::MAX, ..World::default() }))
+    pub(crate) fn new(capacity: usize, shared: bool) -> Rc<RefCell<World>> {
+        Rc::new(RefCell::new(World { capacity, shared, piece_bytes: usize::MAX, ..World::default() }))
     }
 
     fn open(&mut self, at: Address) -> u32 {
@@ -68,7 +69,7 @@ impl World {
     }
 
     /// Holds back all accepts of an endpoint.
-    pub(crate) fn hold(&mut self, slow: Address) {
+    pub(crate) fn hold_accepts(&mut self, slow: Address) {
         self.accepting.entry(slow).or_default();
     }
 
@@ -87,22 +88,22 @@ impl World {
         self.links.get(&of).copied().unwrap_or(0)
     }
 
-    /// Delivers the accepts that [`hold`](Self::hold) held back.
-    pub(crate) fn release(&mut self, slow: Address) {
+    /// Delivers the accepts that [`hold_accepts`](Self::hold_accepts) held back.
+    pub(crate) fn release_accepts(&mut self, slow: Address) {
         for event in self.accepting.remove(&slow).unwrap_or_default() {
             self.events.entry(slow).or_default().push_back(event);
         }
     }
 
-    /// Drops the accepts that [`hold`](Self::hold) held back.
-    pub(crate) fn forget(&mut self, slow: Address) {
+    /// Drops the accepts that [`hold_accepts`](Self::hold_accepts) held back.
+    pub(crate) fn drop_accepts(&mut self, slow: Address) {
         self.accepting.remove(&slow);
     }
 
     /// Revokes the chunks of an endpoint.
-    pub(crate) fn take_back(&mut self, owner: Address) {
+    pub(crate) fn revoke_chunks(&mut self, owner: Address) {
         if let Some(view) = self.regions.get(&owner.endpoint) {
-            view.there.set(false);
+            view.valid.set(false);
         }
     }
 
@@ -208,7 +209,7 @@ impl Net for SimNet {
         world.events.entry(self.own).or_default().push_back(connected);
     }
 
-    fn forgo(&mut self, to: Address) -> bool {
+    fn cancel_connect(&mut self, to: Address) -> bool {
         let mut world = self.world.borrow_mut();
         let held = world.connecting.get_mut(&self.own);
         let at = held.as_ref().and_then(|held| held.iter().position(|other| *other == to));
@@ -231,8 +232,8 @@ impl Net for SimNet {
         self.world.borrow().accepting.get(&self.own).is_some_and(|held| !held.is_empty())
     }
 
-    fn lament(&mut self, to: Address) {
-        self.world.borrow_mut().laments.push((self.own, to));
+    fn warn_unreachable(&mut self, to: Address) {
+        self.world.borrow_mut().unreachable_warnings.push((self.own, to));
     }
 
     fn hot(&self) -> usize {
@@ -270,10 +271,10 @@ impl Net for SimNet {
         if let Some(end) = world.ended.get(&at) {
             return Err(*end);
         }
-        let room = world.room;
+        let capacity = world.capacity;
         let Some(&end) = world.ends.get(&at) else { return Err(LinkEnd::Closed) };
         let Some(queue) = world.queues.get_mut(&end) else { return Err(LinkEnd::Closed) };
-        if queue.len() >= room {
+        if queue.len() >= capacity {
             return Ok(false);
         }
         // Bytes that are never written have an unspecified value.
@@ -347,35 +348,40 @@ impl Net for SimNet {
 
     fn withdraw(&mut self, key: u64) {
         if let Some(view) = self.exposed.remove(&key) {
-            view.there.set(false);
+            view.valid.set(false);
         }
     }
 
-    fn reach(&mut self, link: LinkId, key: u64, capability: u64, _: u64, _: bool) {
+    fn map_direct(&mut self, link: LinkId, key: u64, capability: u64, _: u64, _: bool) {
         let mut world = self.world.borrow_mut();
         let view = world.regions.get(&capability).cloned();
-        world.events.entry(self.own).or_default().push_back(Event::Reached { link, key, capability, view });
+        world.events.entry(self.own).or_default().push_back(Event::DirectMapped {
+            link,
+            key,
+            capability,
+            view,
+        });
     }
 
-    fn is_there(view: &SimView) -> bool {
-        view.there.get()
+    fn is_view_valid(view: &SimView) -> bool {
+        view.valid.get()
     }
 
-    fn write_there(view: &SimView, offset_bytes: usize, source: &[u8]) -> bool {
+    fn write_view(view: &SimView, offset_bytes: usize, source: &[u8]) -> bool {
         let mut memory = view.memory.borrow_mut();
         let Some(part) = memory.get_mut(offset_bytes..offset_bytes + source.len()) else { return false };
         part.copy_from_slice(source);
-        view.there.get()
+        view.valid.get()
     }
 
-    fn read_chunk(view: &SimView, offset_bytes: usize, target: &mut [u8]) -> bool {
+    fn read_view(view: &SimView, offset_bytes: usize, target: &mut [u8]) -> bool {
         let memory = view.memory.borrow();
         let Some(part) = memory.get(offset_bytes..offset_bytes + target.len()) else { return false };
         target.copy_from_slice(part);
-        view.there.get()
+        view.valid.get()
     }
 
-    fn park(&mut self, _: &[LinkId]) -> Option<&mut WaitSet> {
+    fn prepare_wait(&mut self, _: &[LinkId]) -> Option<&mut WaitSet> {
         None
     }
 }

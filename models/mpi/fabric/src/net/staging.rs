@@ -55,26 +55,26 @@ fn shares_memory(channel: &Channel) -> bool {
 /// Staging regions created so far, by place.
 #[derive(Default, Debug)]
 pub(super) struct Regions {
-    made: Mutex<HashMap<MemoryPlace, (Region, Arc<Mapping>)>>,
+    created: Mutex<HashMap<MemoryPlace, (Region, Arc<Mapping>)>>,
 }
 
 impl Regions {
     /// Grants a domain read access to the region of a place, creating the region on first use. Returns the
     /// local mapping and the capability for the reader.
-    pub(super) fn let_read(
+    pub(super) fn grant_read(
         &self,
         domain: &Domain,
         place: &MemoryPlace,
         reader: DomainId,
     ) -> Result<(Arc<Mapping>, u64), Error> {
-        let mut made = self.made.lock().unwrap_or_else(PoisonError::into_inner);
-        if !made.contains_key(place) {
+        let mut created = self.created.lock().unwrap_or_else(PoisonError::into_inner);
+        if !created.contains_key(place) {
             let region = place.region(domain, u64::from(CHUNKS) * u64::from(CHUNK_BYTES))?;
             let options = MapOptions { populate: true, ..MapOptions::default() };
             let mapping = region.map_with(Rights::READ_WRITE, options)?;
-            made.insert(place.clone(), (region, Arc::new(mapping)));
+            created.insert(place.clone(), (region, Arc::new(mapping)));
         }
-        let Some((region, mapping)) = made.get(place) else { return Err(Error::WouldBlock) };
+        let Some((region, mapping)) = created.get(place) else { return Err(Error::WouldBlock) };
         let handle = region.copy_to(FarEnd::from(reader), Rights::READ)?;
         Ok((Arc::clone(mapping), handle.object))
     }

@@ -11,7 +11,7 @@ use std::time::Duration;
 use tombolo::region::{Mapping, Rights};
 use tombolo::waitset::Waker;
 use tombolo::{Channel, ChannelOptions, Domain, DomainId, Endpoint, Error, Listener, Ready, WaitSet};
-use tombolo_platform::unpoisoned;
+use tombolo_platform::lock_unpoisoned;
 
 use super::LinkId;
 use super::staging::{self, MemoryPlace, Regions};
@@ -35,7 +35,7 @@ pub(super) enum Job {
     Connect { to: Address, slots: u32 },
     Stage { link: LinkId, domain: u64, index: usize, place: MemoryPlace },
     Map { link: LinkId, domain: u64, capability: u64, length_bytes: u64 },
-    Reach { link: LinkId, domain: u64, key: u64, capability: u64, length_bytes: u64, rights: Rights },
+    MapDirect { link: LinkId, domain: u64, key: u64, capability: u64, length_bytes: u64, rights: Rights },
 }
 
 /// Result of a [`Job`], or an accepted peer.
@@ -45,7 +45,7 @@ pub(super) enum Outcome {
     Accepted(Box<Channel>),
     Staged { link: LinkId, place: usize, staged: Option<(Arc<Mapping>, u64)> },
     Mapped { link: LinkId, mapping: Option<Mapping> },
-    Reached { link: LinkId, key: u64, capability: u64, mapping: Option<Mapping> },
+    DirectMapped { link: LinkId, key: u64, capability: u64, mapping: Option<Mapping> },
 }
 
 #[derive(Debug)]
@@ -55,7 +55,7 @@ struct Shared {
     regions: Regions,
     queue: Mutex<Queue>,
     outcomes: Mutex<Sender<Outcome>>,
-    waiting: AtomicBool,
+    outcome_pending: AtomicBool,
     closing: AtomicBool,
     /// Whether a peer is being accepted whose outcome has not been queued yet.
     accepting: AtomicBool,
@@ -94,7 +94,7 @@ impl Worker {
             regions: Regions::default(),
             queue: Mutex::default(),
             outcomes: Mutex::new(outcomes),
-            waiting: AtomicBool::new(false),
+            outcome_pending: AtomicBool::new(false),
             closing: AtomicBool::new(false),
             accepting: AtomicBool::new(false),
             waker,
@@ -105,22 +105,22 @@ impl Worker {
     }
 
     /// Queues a job, and starts another thread for it unless there are [`MAX_THREADS`].
-    pub(super) fn ask(&self, job: Job) {
-        let mut queue = unpoisoned(&self.shared.queue);
+    pub(super) fn submit(&self, job: Job) {
+        let mut queue = lock_unpoisoned(&self.shared.queue);
         queue.jobs.push_back(job);
         if queue.threads < MAX_THREADS {
             let shared = Arc::clone(&self.shared);
             // If no thread can be started, the existing ones run the job. If there are none, the job never
             // runs, and the peer stays unreachable.
-            if spawn("fabric-work", move || work(&shared)).is_ok() {
+            if spawn("fabric-work", move || run_jobs(&shared)).is_ok() {
                 queue.threads += 1;
             }
         }
     }
 
     /// Removes the job to connect to an address if no thread has begun it. Returns whether it was removed.
-    pub(super) fn forgo(&self, address: Address) -> bool {
-        let jobs = &mut unpoisoned(&self.shared.queue).jobs;
+    pub(super) fn cancel_connect(&self, address: Address) -> bool {
+        let jobs = &mut lock_unpoisoned(&self.shared.queue).jobs;
         let at = jobs.iter().position(|job| matches!(job, Job::Connect { to, .. } if *to == address));
         at.is_some_and(|at| jobs.remove(at).is_some())
     }
@@ -128,7 +128,7 @@ impl Worker {
     /// Returns whether an outcome may be available. A relaxed load, cheap enough for every poll.
     #[inline]
     pub(super) fn may_have_outcome(&self) -> bool {
-        self.shared.waiting.load(Ordering::Relaxed)
+        self.shared.outcome_pending.load(Ordering::Relaxed)
     }
 
     /// Takes the next outcome, if there is one.
@@ -137,11 +137,11 @@ impl Worker {
         if !self.may_have_outcome() {
             return None;
         }
-        self.shared.waiting.store(false, Ordering::SeqCst);
+        self.shared.outcome_pending.store(false, Ordering::SeqCst);
         let outcome = self.outcomes.try_recv().ok();
         if outcome.is_some() {
             // There may be more.
-            self.shared.waiting.store(true, Ordering::SeqCst);
+            self.shared.outcome_pending.store(true, Ordering::SeqCst);
         }
         outcome
     }
@@ -154,7 +154,7 @@ impl Worker {
 
     /// Returns whether an outcome is available, with sequentially consistent ordering.
     pub(super) fn has_outcome(&self) -> bool {
-        self.shared.waiting.load(Ordering::SeqCst)
+        self.shared.outcome_pending.load(Ordering::SeqCst)
     }
 }
 
@@ -172,9 +172,9 @@ fn spawn(name: &str, run: impl FnOnce() + Send + 'static) -> Result<(), Error> {
 }
 
 impl Shared {
-    fn tell(&self, outcome: Outcome) {
-        if unpoisoned(&self.outcomes).send(outcome).is_ok() {
-            self.waiting.store(true, Ordering::SeqCst);
+    fn push_outcome(&self, outcome: Outcome) {
+        if lock_unpoisoned(&self.outcomes).send(outcome).is_ok() {
+            self.outcome_pending.store(true, Ordering::SeqCst);
             self.waker.wake();
         }
     }
@@ -191,16 +191,16 @@ fn accept(shared: &Shared, listener: &Listener, mut set: WaitSet) {
                 shared.accepting.store(true, Ordering::SeqCst);
                 let accepted = listener.within(ACCEPT_TIMEOUT).accept();
                 // Without the monitor no more peers can connect.
-                let over = matches!(accepted, Err(Error::MonitorLost { .. }));
+                let monitor_lost = matches!(accepted, Err(Error::MonitorLost { .. }));
                 if let Ok(channel) = accepted {
-                    shared.tell(Outcome::Accepted(Box::new(channel)));
+                    shared.push_outcome(Outcome::Accepted(Box::new(channel)));
                 }
                 // Otherwise the peer does not match, or is gone already.
                 shared.accepting.store(false, Ordering::SeqCst);
                 // A thread may be waiting for `accepting` to become false.
-                shared.waiting.store(true, Ordering::SeqCst);
+                shared.outcome_pending.store(true, Ordering::SeqCst);
                 shared.waker.wake();
-                if over {
+                if monitor_lost {
                     return;
                 }
             }
@@ -210,10 +210,10 @@ fn accept(shared: &Shared, listener: &Listener, mut set: WaitSet) {
     }
 }
 
-fn work(shared: &Shared) {
+fn run_jobs(shared: &Shared) {
     loop {
         let job = {
-            let mut queue = unpoisoned(&shared.queue);
+            let mut queue = lock_unpoisoned(&shared.queue);
             match queue.jobs.pop_front() {
                 Some(job) if !shared.is_closing() => job,
                 _ => {
@@ -222,12 +222,12 @@ fn work(shared: &Shared) {
                 }
             }
         };
-        shared.tell(shared.done(job));
+        shared.push_outcome(shared.run_job(job));
     }
 }
 
 impl Shared {
-    fn done(&self, job: Job) -> Outcome {
+    fn run_job(&self, job: Job) -> Outcome {
         let domain = &self.domain;
         match job {
             Job::Connect { to, slots } => {
@@ -244,7 +244,7 @@ impl Shared {
             }
             Job::Stage { link, domain: reader, index, place } => {
                 let reader = DomainId::from_bits(reader);
-                let staged = reader.and_then(|reader| self.regions.let_read(domain, &place, reader).ok());
+                let staged = reader.and_then(|reader| self.regions.grant_read(domain, &place, reader).ok());
                 Outcome::Staged { link, place: index, staged }
             }
             Job::Map { link, domain: from, capability, length_bytes } => {
@@ -252,10 +252,10 @@ impl Shared {
                 let map = |from| staging::map(domain, from, capability, length_bytes, Rights::READ).ok();
                 Outcome::Mapped { link, mapping: from.and_then(map) }
             }
-            Job::Reach { link, domain: from, key, capability, length_bytes, rights } => {
+            Job::MapDirect { link, domain: from, key, capability, length_bytes, rights } => {
                 let from = DomainId::from_bits(from);
                 let map = |from| staging::map(domain, from, capability, length_bytes, rights).ok();
-                Outcome::Reached { link, key, capability, mapping: from.and_then(map) }
+                Outcome::DirectMapped { link, key, capability, mapping: from.and_then(map) }
             }
         }
     }

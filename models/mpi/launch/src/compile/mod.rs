@@ -16,8 +16,8 @@ use sha2::{Digest, Sha256};
 use tombolo::Isa;
 use tombolo_machine::Image;
 use tombolo_machine::build::gcc::{
-    CommandLine, Goal, Outcome, Run, Word, aside, binutil, carried, carry, file_error, first, first_words,
-    pack, put, run_all, start,
+    CommandLine, Goal, Outcome, Run, Word, binutil, common_options, embed_build, extract_build, file_error,
+    foreign_object_path, pack, primary_isa, run_all, start, write_program,
 };
 use tombolo_machine::build::{Scratch, installed_compiler};
 
@@ -98,7 +98,7 @@ pub struct Compilation {
     /// Source mark of each object to be compiled.
     sources: HashMap<PathBuf, String>,
     /// Objects with the foreign builds to embed: object, instruction set, path of the build.
-    carried: Vec<(PathBuf, Isa, PathBuf)>,
+    foreign_objects: Vec<(PathBuf, Isa, PathBuf)>,
 }
 
 impl Compilation {
@@ -107,9 +107,10 @@ impl Compilation {
     /// # Errors
     /// [`CompileError`]; nothing has been compiled then.
     pub fn plan(request: Request) -> Result<Compilation, CompileError> {
-        let line = CommandLine::read_for_several(&request.words, request.cxx)?;
+        let line = CommandLine::parse_multi_target(&request.words, request.cxx)?;
         let (scratch, runs, sources) = (Scratch::new()?, Vec::new(), HashMap::new());
-        let mut compilation = Compilation { line, request, scratch, runs, sources, carried: Vec::new() };
+        let mut compilation =
+            Compilation { line, request, scratch, runs, sources, foreign_objects: Vec::new() };
         compilation.plan_runs()?;
         Ok(compilation)
     }
@@ -118,8 +119,8 @@ impl Compilation {
         let installations = self.request.installations.clone();
         let first = self.first();
         // Text output comes from one compiler, and images contain no shared libraries.
-        let is_alone = self.line.goal == Goal::Text || self.is_shared();
-        for mpi in installations.iter().filter(|mpi| !is_alone || mpi.isa() == first) {
+        let has_single_isa = self.line.goal == Goal::Text || self.is_shared();
+        for mpi in installations.iter().filter(|mpi| !has_single_isa || mpi.isa() == first) {
             let tool = installed_compiler(self.line.language, mpi.isa())?;
             let folder = self.scratch.path().join(mpi.isa().name());
             fs::create_dir_all(&folder).map_err(file_error("write", &folder))?;
@@ -141,7 +142,7 @@ impl Compilation {
                         Word::Source(path) | Word::Object(path) => Some(path.clone()),
                         _ => None,
                     });
-                    words.extend(compile_words(mpi, self.request.abi));
+                    words.extend(compile_options(mpi, self.request.abi));
                     if let Some(output) = &self.line.output {
                         words.extend(["-o".to_owned(), output.to_string_lossy().into_owned()]);
                     }
@@ -159,17 +160,17 @@ impl Compilation {
         (tool, source): (String, &Path),
         first: bool,
     ) -> Result<Run, CompileError> {
-        let mut output = self.line.object_of(source);
+        let mut output = self.line.object_path_of(source);
         if !first {
-            let build = aside(&output, mpi.isa(), self.scratch.path());
-            self.carried.push((output, mpi.isa(), build.clone()));
+            let build = foreign_object_path(&output, mpi.isa(), self.scratch.path());
+            self.foreign_objects.push((output, mpi.isa(), build.clone()));
             output = build;
         }
-        let mut words = first_words(self.request.colour);
+        let mut words = common_options(self.request.colour);
         let only =
             |word: &Word| matches!(word, Word::Source(path) if path == source).then(|| source.to_owned());
         words.extend(self.line.words_for(mpi.isa(), first, only));
-        words.extend(compile_words(mpi, self.request.abi));
+        words.extend(compile_options(mpi, self.request.abi));
         words.extend(["-o".to_owned(), output.to_string_lossy().into_owned()]);
         self.sources.insert(output.clone(), self.source_mark(source)?);
         Ok(Run { isa: mpi.isa(), tool, words, output: Some(output) })
@@ -179,18 +180,18 @@ impl Compilation {
     fn link(&self, mpi: &Installation, tool: String, first: bool) -> Result<Run, CompileError> {
         let isa = mpi.isa();
         let marks = self.scratch.path().join(format!("{}.s", isa.name()));
-        fs::write(&marks, self.marks(mpi)?).map_err(file_error("write", &marks))?;
+        fs::write(&marks, self.mark_assembly(mpi)?).map_err(file_error("write", &marks))?;
         let output = self.scratch.path().join(format!("{}.program", isa.name()));
         let mut missing = None;
         let mut words = vec![marks.to_string_lossy().into_owned()];
         if !first {
             // First in the search path, since the caller's folders have archives for this host.
-            words.push(format!("-L{}", self.libraries(isa)?.display()));
+            words.push(format!("-L{}", self.collect_archives(isa)?.display()));
         }
-        words.extend(first_words(self.request.colour));
+        words.extend(common_options(self.request.colour));
         words.extend(self.line.words_for(isa, first, |word| match word {
             Word::Source(path) => Some(path.clone()),
-            Word::Object(path) => match self.found(path, isa) {
+            Word::Object(path) => match self.build_for_isa(path, isa) {
                 Ok(found) => Some(found),
                 Err(error) => {
                     missing.get_or_insert(error);
@@ -202,26 +203,26 @@ impl Compilation {
         if let Some(missing) = missing {
             return Err(missing);
         }
-        words.extend(compile_words(mpi, self.request.abi));
-        words.extend(link_words(mpi, self.request.abi));
+        words.extend(compile_options(mpi, self.request.abi));
+        words.extend(link_options(mpi, self.request.abi));
         words.extend(["-o".to_owned(), output.to_string_lossy().into_owned()]);
         Ok(Run { isa, tool, words, output: Some(output) })
     }
 
     /// Returns the build for `isa` of an object or archive.
-    fn found(&self, path: &Path, isa: Isa) -> Result<PathBuf, CompileError> {
-        carried(path, (isa, self.first()), self.scratch.path(), COMMAND)
+    fn build_for_isa(&self, path: &Path, isa: Isa) -> Result<PathBuf, CompileError> {
+        extract_build(path, (isa, self.first()), self.scratch.path(), COMMAND)
     }
 
     /// Creates a folder with the builds for `isa` of those `-l` archives that are in the caller's `-L`
     /// folders.
-    fn libraries(&self, isa: Isa) -> Result<PathBuf, CompileError> {
+    fn collect_archives(&self, isa: Isa) -> Result<PathBuf, CompileError> {
         let folder = self.scratch.path().join(format!("{}-libraries", isa.name()));
         fs::create_dir_all(&folder).map_err(file_error("write", &folder))?;
         for file in self.line.options("-l").map(|name| format!("lib{name}.a")) {
             let mut folders = self.line.options("-L").map(Path::new);
             let Some(found) = folders.find(|folder| folder.join(&file).is_file()) else { continue };
-            match self.found(&found.join(&file), isa) {
+            match self.build_for_isa(&found.join(&file), isa) {
                 Ok(build) => {
                     let place = folder.join(&file);
                     fs::rename(&build, &place).map_err(file_error("write", &place))?;
@@ -236,7 +237,7 @@ impl Compilation {
 
     /// Instruction set whose output goes to the paths that the caller named.
     fn first(&self) -> Isa {
-        first(&self.request.installations.iter().map(Installation::isa).collect::<Vec<_>>())
+        primary_isa(&self.request.installations.iter().map(Installation::isa).collect::<Vec<_>>())
     }
 
     fn is_shared(&self) -> bool {
@@ -250,11 +251,11 @@ impl Compilation {
     }
 
     /// Assembler source with the marks of a program.
-    fn marks(&self, mpi: &Installation) -> Result<String, CompileError> {
-        let made_with = format!("{}, ABI {}", mpi.version(), self.request.abi.name());
-        let mut text = assembled(mark::MPI, &made_with);
+    fn mark_assembly(&self, mpi: &Installation) -> Result<String, CompileError> {
+        let mpi_version = format!("{}, ABI {}", mpi.version(), self.request.abi.name());
+        let mut text = note_assembly(mark::MPI, &mpi_version);
         for source in self.line.sources() {
-            text += &assembled(mark::SOURCE, &self.source_mark(source)?);
+            text += &note_assembly(mark::SOURCE, &self.source_mark(source)?);
         }
         // Without this section the linker makes the stack executable.
         text += ".section .note.GNU-stack,\"\",%progbits\n";
@@ -290,10 +291,12 @@ impl Compilation {
     /// # Errors
     /// [`CompileError`]. Errors in the sources are not included: see [`Outcome::failed`].
     pub fn run(&self) -> Result<Compiled, CompileError> {
-        let outcome = run_all(&self.runs, |run, output| self.mark(run, output))?;
+        let outcome = run_all(&self.runs, |run, output| self.add_source_mark(run, output))?;
         if outcome.failed.is_empty() {
             let first = self.first();
-            self.carried.iter().try_for_each(|(object, isa, build)| carry(object, first, *isa, build))?;
+            self.foreign_objects
+                .iter()
+                .try_for_each(|(object, isa, build)| embed_build(object, first, *isa, build))?;
         }
         let image = match self.line.goal {
             Goal::Program if outcome.failed.is_empty() => self.pack()?,
@@ -303,7 +306,7 @@ impl Compilation {
     }
 
     /// Adds the source mark to an object.
-    fn mark(&self, run: &Run, output: Output) -> Result<Output, CompileError> {
+    fn add_source_mark(&self, run: &Run, output: Output) -> Result<Output, CompileError> {
         let Some(object) = run.output.as_ref().filter(|_| output.status.success()) else { return Ok(output) };
         let Some(source) = self.sources.get(object) else { return Ok(output) };
         // gcc runs the assembler itself, so the mark is added to its output.
@@ -328,7 +331,7 @@ impl Compilation {
         });
         let programs = linked.collect::<Result<Vec<_>, CompileError>>()?;
         if let ([(_, library)], true) = (&programs[..], self.is_shared()) {
-            put(self.line.output.as_deref().unwrap_or(Path::new("a.out")), library)?;
+            write_program(self.line.output.as_deref().unwrap_or(Path::new("a.out")), library)?;
             return Ok(None);
         }
         pack(self.line.output.as_deref(), self.first(), programs)
@@ -337,7 +340,7 @@ impl Compilation {
 
 /// Compiler options for MPI.
 #[must_use]
-pub fn compile_words(mpi: &Installation, abi: Abi) -> Vec<String> {
+pub fn compile_options(mpi: &Installation, abi: Abi) -> Vec<String> {
     let mut words = vec![format!("-I{}", mpi.folder().join("include").display())];
     if abi == Abi::Standard {
         words.push("-DMPI_ABI".to_owned());
@@ -347,7 +350,7 @@ pub fn compile_words(mpi: &Installation, abi: Abi) -> Vec<String> {
 
 /// Linker options for MPI.
 #[must_use]
-pub fn link_words(mpi: &Installation, abi: Abi) -> Vec<String> {
+pub fn link_options(mpi: &Installation, abi: Abi) -> Vec<String> {
     let library = mpi.folder().join("lib");
     let runtime = if mpi.isa() == Isa::current() { library.clone() } else { Path::new(PREFIX).join("lib") };
     vec![
@@ -359,7 +362,7 @@ pub fn link_words(mpi: &Installation, abi: Abi) -> Vec<String> {
 }
 
 /// Encodes a note in assembler syntax.
-fn assembled(kind: u32, value: &str) -> String {
+fn note_assembly(kind: u32, value: &str) -> String {
     let bytes: Vec<String> = mark::note(kind, value).iter().map(u8::to_string).collect();
     format!(".section .note.tombolo,\"a\",%note\n.balign 4\n.byte {}\n", bytes.join(","))
 }

@@ -34,33 +34,37 @@ pub(super) fn long_double(source: &[u8]) -> Option<usize> {
 /// Replaces comments and literals by spaces, keeping line numbers.
 fn blank_out(source: &str) -> String {
     #[derive(Clone, Copy, PartialEq)]
-    enum In {
+    enum LexState {
         Code,
         Line,
         Block,
         Quotes(char),
     }
-    let mut at = In::Code;
+    let mut state = LexState::Code;
     let mut blanked = String::with_capacity(source.len());
     let mut rest = source.chars().peekable();
     while let Some(c) = rest.next() {
         let next = rest.peek().copied();
-        let (length, then) = match (at, c, next) {
-            (In::Code, '/', Some('/')) => (2, In::Line),
-            (In::Code, '/', Some('*')) => (2, In::Block),
-            (In::Code, '"' | '\'', _) => (1, In::Quotes(c)),
-            (In::Line, '\n', _) => (1, In::Code),
-            (In::Block, '*', Some('/')) => (2, In::Code),
-            (In::Quotes(_), '\\', Some(_)) => (2, at),
+        let (length, next_state) = match (state, c, next) {
+            (LexState::Code, '/', Some('/')) => (2, LexState::Line),
+            (LexState::Code, '/', Some('*')) => (2, LexState::Block),
+            (LexState::Code, '"' | '\'', _) => (1, LexState::Quotes(c)),
+            (LexState::Line, '\n', _) => (1, LexState::Code),
+            (LexState::Block, '*', Some('/')) => (2, LexState::Code),
+            (LexState::Quotes(_), '\\', Some(_)) => (2, state),
             // A line end closes it: assembler text may have a lone apostrophe.
-            (In::Quotes(quote), c, _) if c == quote || c == '\n' => (1, In::Code),
-            _ => (1, at),
+            (LexState::Quotes(quote), c, _) if c == quote || c == '\n' => (1, LexState::Code),
+            _ => (1, state),
         };
         let second = if length == 2 { rest.next() } else { None };
         for c in [Some(c), second].into_iter().flatten() {
-            blanked.push(if c == '\n' || (at == In::Code && then == In::Code) { c } else { ' ' });
+            blanked.push(if c == '\n' || (state == LexState::Code && next_state == LexState::Code) {
+                c
+            } else {
+                ' '
+            });
         }
-        at = then;
+        state = next_state;
     }
     blanked
 }
@@ -88,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn the_hash_is_of_source_and_definitions() {
+    fn hash_covers_source_and_definitions() {
         let one = hash(b"x", ["-DA", "-DB"].into_iter());
         assert_eq!(one.len(), 64);
         assert_ne!(one, hash(b"x", ["-DA-DB"].into_iter()));

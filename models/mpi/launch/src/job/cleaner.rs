@@ -19,7 +19,7 @@ const DONE: &str = "done";
 
 /// Pauses between removals. The monitor kills the ranks of a dead `mpirun`, but a rank that had just started
 /// may create its file after the first removal.
-const PAUSES: [Duration; 4] =
+const RETRY_DELAYS: [Duration; 4] =
     [Duration::ZERO, Duration::from_millis(200), Duration::from_secs(1), Duration::from_secs(2)];
 
 /// Handle of `mpirun` on the helper process.
@@ -43,7 +43,7 @@ impl Cleaner {
     }
 
     /// Registers a world and the virtual machines that run its ranks.
-    pub(super) fn note_world<'a>(
+    pub(super) fn register_world<'a>(
         &mut self,
         world: WorldFiles,
         nodes: impl IntoIterator<Item = &'a str>,
@@ -56,7 +56,7 @@ impl Cleaner {
     }
 
     /// Stops the process: nothing is left to remove.
-    pub(super) fn dismiss(mut self) -> io::Result<()> {
+    pub(super) fn stop(mut self) -> io::Result<()> {
         writeln!(self.input, "{DONE}")?;
         drop(self.input);
         self.process.wait().map(drop)
@@ -65,42 +65,42 @@ impl Cleaner {
 
 /// Worlds and nodes received from `mpirun`.
 #[derive(Default, PartialEq, Eq, Debug)]
-struct Told {
+struct CleanupList {
     worlds: BTreeSet<WorldFiles>,
     nodes: BTreeSet<String>,
 }
 
 /// Reads the pipe to its end. Returns what to remove, or `None` if `mpirun` removed everything itself.
-fn listen(input: impl BufRead) -> Option<Told> {
-    let mut told = Told::default();
+fn read_cleanup_list(input: impl BufRead) -> Option<CleanupList> {
+    let mut cleanup = CleanupList::default();
     for line in input.lines().map_while(Result::ok) {
         match line.split_once(' ') {
-            Some((WORLD, world)) => told.worlds.extend(WorldFiles::parse(world)),
-            Some((NODE, node)) => drop(told.nodes.insert(node.to_owned())),
+            Some((WORLD, world)) => cleanup.worlds.extend(WorldFiles::parse(world)),
+            Some((NODE, node)) => drop(cleanup.nodes.insert(node.to_owned())),
             _ if line == DONE => return None,
             _ => {}
         }
     }
-    Some(told)
+    Some(cleanup)
 }
 
 /// Waits until the `mpirun` that writes to `input` ends, then removes the files of its worlds if it did not.
 /// Calls `attach` to reach the machine if ranks ran in virtual machines.
 pub fn clean_after(input: impl BufRead, attach: impl FnOnce() -> Option<Domain>) {
-    let Some(told) = listen(input) else { return };
-    for pause in PAUSES {
+    let Some(cleanup) = read_cleanup_list(input) else { return };
+    for pause in RETRY_DELAYS {
         std::thread::sleep(pause);
         // A later round retries what fails now; there is no one to report the error to.
-        let _ = clean_host(&told.worlds);
+        let _ = clean_host(&cleanup.worlds);
     }
-    if told.nodes.is_empty() {
+    if cleanup.nodes.is_empty() {
         return;
     }
     let Some(domain) = attach() else { return };
     let Ok(nodes) = domain.nodes() else { return };
-    let of_job = nodes.iter().filter(|node| node.up && told.nodes.contains(&node.name));
+    let of_job = nodes.iter().filter(|node| node.up && cleanup.nodes.contains(&node.name));
     let files: BTreeMap<_, _> =
-        of_job.enumerate().map(|(index, node)| (index, (node, told.worlds.clone()))).collect();
+        of_job.enumerate().map(|(index, node)| (index, (node, cleanup.worlds.clone()))).collect();
     clean_nodes(&domain, files, &|_| {});
 }
 
@@ -109,24 +109,24 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_end_without_a_word_leaves_everything_to_be_removed() {
+    fn end_of_input_without_done_removes_everything() {
         let world = WorldFiles::of("tombolo-0.1.329-0");
         let said = format!("world {world}\nnode arm0\nworld nonsense\nnode arm1\n");
-        let told = listen(said.as_bytes()).expect("it was not dismissed");
-        assert_eq!(told.worlds, BTreeSet::from([world]));
-        assert_eq!(told.nodes, ["arm0", "arm1"].map(str::to_owned).into());
-        assert_eq!(listen(format!("{said}done\n").as_bytes()), None);
-        assert_eq!(listen("".as_bytes()), Some(Told::default()));
+        let cleanup = read_cleanup_list(said.as_bytes()).expect("it was not dismissed");
+        assert_eq!(cleanup.worlds, BTreeSet::from([world]));
+        assert_eq!(cleanup.nodes, ["arm0", "arm1"].map(str::to_owned).into());
+        assert_eq!(read_cleanup_list(format!("{said}done\n").as_bytes()), None);
+        assert_eq!(read_cleanup_list("".as_bytes()), Some(CleanupList::default()));
     }
 
     #[test]
-    fn it_is_told_by_a_pipe_and_dismissed() {
+    fn cleaner_reads_its_pipe_and_stops() {
         let folder = std::env::temp_dir().join(format!("tombolo-cleaner-{}", std::process::id()));
         let mut cleaner = Cleaner::start(Command::new("tee").arg(&folder)).expect("tee");
-        cleaner.note_world(WorldFiles::of("x"), ["arm0"]).expect("it listens");
-        cleaner.dismiss().expect("it ends");
-        let told = std::fs::read_to_string(&folder).expect("what it was told");
-        assert_eq!(told, format!("world {}\nnode arm0\ndone\n", WorldFiles::of("x")));
+        cleaner.register_world(WorldFiles::of("x"), ["arm0"]).expect("it listens");
+        cleaner.stop().expect("it ends");
+        let cleanup = std::fs::read_to_string(&folder).expect("what it was told");
+        assert_eq!(cleanup, format!("world {}\nnode arm0\ndone\n", WorldFiles::of("x")));
         std::fs::remove_file(&folder).expect("it is ours");
     }
 }

@@ -22,22 +22,22 @@ use tombolo_machine::Kit;
 const SHARED_MEMORY: &str = "/dev/shm";
 
 /// Prefixes of MPICH's file names.
-const KINDS: [&str; 2] = ["mpich_shm_", "mpich_vci_"];
+const FILE_PREFIXES: [&str; 2] = ["mpich_shm_", "mpich_vci_"];
 
 /// Prefix of window files; `mkstemp` appends six characters.
-const WINDOW: &str = "mpich_shar_tmp";
+const WINDOW_FILE_PREFIX: &str = "mpich_shar_tmp";
 
 /// Whether `file` is the name of a window file.
 fn is_window(file: &str) -> bool {
-    let chosen = file.strip_prefix(WINDOW);
+    let chosen = file.strip_prefix(WINDOW_FILE_PREFIX);
     chosen.is_some_and(|chosen| chosen.len() == 6 && chosen.bytes().all(|at| at.is_ascii_alphanumeric()))
 }
 
 /// Minimum age of an unused file: a newer one may not be mapped yet.
-const OLD: Duration = Duration::from_secs(60);
+const MIN_STALE_AGE: Duration = Duration::from_secs(60);
 
 /// Time limit for all nodes of a job together to remove their files.
-const PATIENCE: Duration = Duration::from_secs(5);
+const CLEAN_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// World identifier in MPICH's file names: the FNV-1a hash of the world's PMI key-value space name
 /// (`src/util/mpir_pmi.c`).
@@ -59,7 +59,7 @@ impl WorldFiles {
 
     /// World that a file belongs to; `None` if MPICH does not use such names.
     fn owner(file: &str) -> Option<WorldFiles> {
-        let (world, node) = KINDS.iter().find_map(|kind| file.strip_prefix(kind))?.split_once('_')?;
+        let (world, node) = FILE_PREFIXES.iter().find_map(|kind| file.strip_prefix(kind))?.split_once('_')?;
         let files = WorldFiles::parse(world)?;
         // Accept only what printf writes, such as no leading zeros.
         let is_node = node.parse::<u32>().is_ok_and(|number| number.to_string() == node);
@@ -80,8 +80,8 @@ pub(super) fn job_name(domain: DomainId) -> String {
 }
 
 /// Removes the files of these worlds from the host, and also stale files of earlier jobs: files of this user
-/// that no process uses and that are older than [`OLD`] or belong to a window. Returns the number of
-/// stale files removed.
+/// that no process uses and that are older than [`MIN_STALE_AGE`] or belong to a window. Returns the number
+/// of stale files removed.
 pub(super) fn clean_host(worlds: &BTreeSet<WorldFiles>) -> io::Result<usize> {
     clean(Path::new(SHARED_MEMORY), worlds, SystemTime::now(), || in_use(Path::new("/proc")))
 }
@@ -92,7 +92,7 @@ fn clean(
     now: SystemTime,
     in_use: impl FnOnce() -> io::Result<BTreeSet<PathBuf>>,
 ) -> io::Result<usize> {
-    let user = this_user()?;
+    let user = current_uid()?;
     let mut old = Vec::new();
     for entry in fs::read_dir(folder)? {
         let entry = entry?;
@@ -101,7 +101,8 @@ fn clean(
             None | Some((None, false)) => continue,
             Some(found) => found,
         };
-        let is_old = |then: SystemTime| is_window || now.duration_since(then).is_ok_and(|age| age > OLD);
+        let is_old =
+            |then: SystemTime| is_window || now.duration_since(then).is_ok_and(|age| age > MIN_STALE_AGE);
         if owner.is_some_and(|owner| worlds.contains(&owner)) {
             remove(&entry.path())?;
         } else if let Ok(about) = entry.metadata()
@@ -121,7 +122,7 @@ fn clean(
     Ok(old.len())
 }
 
-fn this_user() -> io::Result<u32> {
+fn current_uid() -> io::Result<u32> {
     Ok(fs::metadata("/proc/self")?.uid())
 }
 
@@ -137,7 +138,7 @@ fn remove(path: &Path) -> io::Result<()> {
 /// privileged ones are not ranks, and exited ones have nothing mapped. Removing a file does not affect
 /// processes that have it mapped.
 fn in_use(proc: &Path) -> io::Result<BTreeSet<PathBuf>> {
-    let user = this_user()?;
+    let user = current_uid()?;
     let mut all = BTreeSet::new();
     for entry in fs::read_dir(proc)? {
         let entry = entry?;
@@ -146,30 +147,30 @@ fn in_use(proc: &Path) -> io::Result<BTreeSet<PathBuf>> {
             && entry.metadata().is_ok_and(|about| about.uid() == user)
             && let Ok(maps) = fs::read(entry.path().join("maps"))
         {
-            all.extend(mapped(&String::from_utf8_lossy(&maps)));
-            all.extend(open(&entry.path()));
+            all.extend(mapped_files(&String::from_utf8_lossy(&maps)));
+            all.extend(open_files(&entry.path()));
         }
     }
     Ok(all)
 }
 
 /// Whether the path has one of MPICH's names.
-fn is_of_mpich(path: &Path) -> bool {
+fn is_mpich_file(path: &Path) -> bool {
     let name = path.file_name().and_then(|name| name.to_str());
     name.is_some_and(|name| WorldFiles::owner(name).is_some() || is_window(name))
 }
 
 /// MPICH's files among a process's open descriptors.
-fn open(process: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+fn open_files(process: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let descriptors = fs::read_dir(process.join("fd")).into_iter().flatten().flatten();
-    descriptors.filter_map(|entry| fs::read_link(entry.path()).ok()).filter(|path| is_of_mpich(path))
+    descriptors.filter_map(|entry| fs::read_link(entry.path()).ok()).filter(|path| is_mpich_file(path))
 }
 
 /// MPICH's files in the text of `/proc/PID/maps`.
-fn mapped(maps: &str) -> impl Iterator<Item = PathBuf> + '_ {
+fn mapped_files(maps: &str) -> impl Iterator<Item = PathBuf> + '_ {
     maps.lines().filter_map(|line| {
         let path = Path::new(line.split_ascii_whitespace().nth(5)?);
-        is_of_mpich(path).then(|| path.to_owned())
+        is_mpich_file(path).then(|| path.to_owned())
     })
 }
 
@@ -180,10 +181,10 @@ pub(super) fn clean_nodes(
     note: &dyn Fn(&str),
 ) {
     let (done, outcomes) = mpsc::channel();
-    let mut waited_for: BTreeSet<String> = BTreeSet::new();
+    let mut pending_nodes: BTreeSet<String> = BTreeSet::new();
     for (node, worlds) in nodes.into_values() {
         let (domain, node, done) = (domain.clone(), node.clone(), done.clone());
-        waited_for.insert(node.name.clone());
+        pending_nodes.insert(node.name.clone());
         // A thread per node, because a node may hang together with its monitor.
         std::thread::spawn(move || {
             let outcome = clean_node(&domain, &node, &worlds);
@@ -192,19 +193,19 @@ pub(super) fn clean_nodes(
         });
     }
     drop(done);
-    let stays = |node: &str, why: &str| {
+    let report_left = |node: &str, why: &str| {
         note(&format!("files of MPICH may stay in {SHARED_MEMORY} of {node}: {why}"));
     };
-    let deadline = Instant::now() + PATIENCE;
+    let deadline = Instant::now() + CLEAN_TIMEOUT;
     while let Ok((node, outcome)) = outcomes.recv_timeout(deadline.saturating_duration_since(Instant::now()))
     {
-        waited_for.remove(&node);
+        pending_nodes.remove(&node);
         if let Err(why) = outcome {
-            stays(&node, &why);
+            report_left(&node, &why);
         }
     }
-    for node in waited_for {
-        stays(&node, &format!("they were not removed within {} s", PATIENCE.as_secs()));
+    for node in pending_nodes {
+        report_left(&node, &format!("they were not removed within {} s", CLEAN_TIMEOUT.as_secs()));
     }
 }
 
@@ -212,11 +213,11 @@ pub(super) fn clean_nodes(
 fn clean_node(domain: &Domain, node: &NodeInfo, worlds: &BTreeSet<WorldFiles>) -> Result<(), String> {
     let kit = Kit::locate().map_err(|error| error.to_string())?;
     let shell = kit.root().join(node.isa.name()).join("busybox");
-    let said = |error: Error| error.to_string();
+    let error_text = |error: Error| error.to_string();
     let spawn =
         SpawnOptions::image(&shell).on(&*node.name).directory("/").args(["sh", "-c", &script(worlds)]);
-    let child = domain.spawn(&spawn).map_err(said)?;
-    match child.wait(PATIENCE).map_err(said)? {
+    let child = domain.spawn(&spawn).map_err(error_text)?;
+    match child.wait(CLEAN_TIMEOUT).map_err(error_text)? {
         Exit::Exited { status: 0 } => Ok(()),
         exit => Err(format!("{} {exit}", shell.display())),
     }
@@ -225,7 +226,7 @@ fn clean_node(domain: &Domain, node: &NodeInfo, worlds: &BTreeSet<WorldFiles>) -
 /// Shell script that removes the files of these worlds silently.
 fn script(worlds: &BTreeSet<WorldFiles>) -> String {
     let worlds: Vec<String> = worlds.iter().map(WorldFiles::to_string).collect();
-    let [shm, vci] = KINDS.map(|kind| format!("{SHARED_MEMORY}/{kind}${{world}}_*"));
+    let [shm, vci] = FILE_PREFIXES.map(|kind| format!("{SHARED_MEMORY}/{kind}${{world}}_*"));
     format!("for world in {}; do rm -f {shm} {vci} || exit; done 2>/dev/null", worlds.join(" "))
 }
 
@@ -234,7 +235,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_made_as_mpich_makes_them() {
+    fn file_names_match_those_of_mpich() {
         // Observed with MPICH 5.0.2 and PMI_DEBUG=1.
         let files = WorldFiles::of("tombolo-0.1.329-0");
         assert_eq!(files, WorldFiles(0xaff1_c88e));
@@ -261,13 +262,13 @@ mod tests {
     }
 
     #[test]
-    fn no_two_jobs_have_one_name() {
+    fn job_names_are_unique() {
         let domain = DomainId::from_bits(0x1_0000_0001).unwrap();
         assert_ne!(job_name(domain), job_name(domain));
     }
 
     #[test]
-    fn what_the_job_made_goes_and_what_nobody_uses_any_more() {
+    fn files_of_the_job_and_unused_files_are_removed() {
         let folder = std::env::temp_dir().join(format!("tombolo-leftovers-{}", std::process::id()));
         let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).unwrap();
@@ -282,7 +283,7 @@ mod tests {
         let own = ["mpich_shm_a_0", "mpich_vci_a_3", "mpich_shm_b_0"];
         let others = ["mpich_shm_c_0", "mpich_shm_c_1", "mpich_shm_c_x", "mpich", "sem.a"];
         own.iter().chain(&others).for_each(|name| fs::write(folder.join(name), "").unwrap());
-        let there = || {
+        let file_names = || {
             let names =
                 fs::read_dir(&folder).unwrap().map(|entry| entry.unwrap().file_name().into_string().unwrap());
             names.collect::<BTreeSet<String>>()
@@ -291,32 +292,32 @@ mod tests {
         let now = SystemTime::now();
         // Files of other worlds are too new to be considered.
         assert_eq!(clean(&folder, &worlds, now, || unreachable!()).unwrap(), 0);
-        assert_eq!(there(), others.map(str::to_owned).into());
-        let later = now + 2 * OLD;
-        let unseen = || Err(io::ErrorKind::PermissionDenied.into());
-        assert!(clean(&folder, &worlds, later, unseen).is_err());
-        assert_eq!(there().len(), others.len());
+        assert_eq!(file_names(), others.map(str::to_owned).into());
+        let later = now + 2 * MIN_STALE_AGE;
+        let files_unreadable = || Err(io::ErrorKind::PermissionDenied.into());
+        assert!(clean(&folder, &worlds, later, files_unreadable).is_err());
+        assert_eq!(file_names().len(), others.len());
         let used = folder.join("mpich_shm_c_1");
         assert_eq!(clean(&folder, &worlds, later, || Ok(BTreeSet::from([used]))).unwrap(), 1);
-        assert_eq!(there(), others[1..].iter().map(|name| (*name).to_owned()).collect());
+        assert_eq!(file_names(), others[1..].iter().map(|name| (*name).to_owned()).collect());
         // New window files are removed too, but not those that a rank has created and not mapped yet.
         let windows = ["mpich_shar_tmpaaaaaa", "mpich_shar_tmpbbbbbb"];
         windows.iter().for_each(|name| fs::write(folder.join(name), "").unwrap());
         let held = fs::File::open(folder.join(windows[0])).unwrap();
         assert_eq!(clean(&folder, &worlds, now, || in_use(Path::new("/proc"))).unwrap(), 1);
-        assert!(there().contains(windows[0]) && !there().contains(windows[1]));
+        assert!(file_names().contains(windows[0]) && !file_names().contains(windows[1]));
         drop(held);
         assert_eq!(clean(&folder, &worlds, now, || in_use(Path::new("/proc"))).unwrap(), 1);
         fs::remove_dir_all(&folder).unwrap();
     }
 
     #[test]
-    fn what_processes_use_is_seen() {
+    fn files_in_use_are_detected() {
         let maps = "7f50a0000000-7f50a0103000 rw-s 00000000 00:1b 2   /dev/shm/mpich_shm_aff1c88e_0\n\
                     7f50a1000000-7f50a1103000 rw-s 00000000 00:1b 3   /dev/shm/mpich_shm_b_1 (deleted)\n\
                     7f50a2000000-7f50a2103000 rw-p 00000000 00:00 0 \n\
                     7f50a3000000-7f50a3103000 r-xp 00000000 00:1b 4   /usr/lib/libmpi.so.12\n";
-        let seen: Vec<PathBuf> = mapped(maps).collect();
+        let seen: Vec<PathBuf> = mapped_files(maps).collect();
         let expected = ["/dev/shm/mpich_shm_aff1c88e_0", "/dev/shm/mpich_shm_b_1"].map(PathBuf::from);
         assert_eq!(seen, expected);
         // Inspects every process.
@@ -335,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_removes_those_of_worlds_and_says_nothing() {
+    fn node_script_removes_files_of_worlds_silently() {
         assert_eq!(
             script(&BTreeSet::from([WorldFiles(0xa), WorldFiles(0xaff1_c88e)])),
             "for world in a aff1c88e; do rm -f /dev/shm/mpich_shm_${world}_* /dev/shm/mpich_vci_${world}_* || exit; done 2>/dev/null"

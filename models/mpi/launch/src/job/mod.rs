@@ -39,7 +39,7 @@ pub struct Part {
     pub directory: PathBuf,
 }
 
-/// Which ranks get the standard input of the launcher.
+/// Ranks that get the standard input of the launcher.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stdin {
     /// None: all read end of file.
@@ -57,7 +57,7 @@ pub struct JobOptions {
     pub nodes: Vec<NodeInfo>,
     /// Programs of the job; ranks are numbered in this order.
     pub parts: Vec<Part>,
-    /// Which ranks get the standard input.
+    /// Ranks that get the standard input.
     pub stdin: Stdin,
     /// Time limit, after which the job is terminated.
     pub timeout: Option<Duration>,
@@ -83,14 +83,14 @@ impl fmt::Display for RankName {
 
 /// Receives a job's output and progress. Methods are called from several threads and should return quickly.
 pub trait Watcher: Sync {
-    /// A rank is about to start; its output may arrive before [`started`](Self::started).
-    fn starting(&self);
+    /// A rank is about to start; its output may arrive before [`on_started`](Self::on_started).
+    fn on_starting(&self);
     /// The start finished; `None` if it failed.
-    fn started(&self, rank: Option<(RankName, &Child)>);
+    fn on_started(&self, rank: Option<(RankName, &Child)>);
     /// All ranks of the first world have started and may be sent standard input.
-    fn may_read(&self, ranks: Vec<Child>);
+    fn stdin_ready(&self, ranks: Vec<Child>);
     /// A note for verbose output.
-    fn note(&self, text: &str);
+    fn log_verbose(&self, text: &str);
     /// A warning for the user.
     fn warn(&self, text: &str);
 }
@@ -114,7 +114,7 @@ pub enum JobError {
     #[error(
         "one job, two MPIs: {first} is linked with {first_library}, {second} with {second_library} (build both with one)"
     )]
-    Unlike {
+    MixedMpi {
         /// The first program.
         first: String,
         /// And its library.
@@ -189,7 +189,7 @@ impl Job {
     /// [`JobError`] if the job cannot be started. A failure of its ranks is not an error but an [`Outcome`].
     pub fn run(self, options: &JobOptions, watcher: &dyn Watcher) -> Result<Outcome, JobError> {
         start::check(options)?;
-        run::Running::new(self, options, watcher).run()
+        run::RunningJob::new(self, options, watcher).run()
     }
 }
 
@@ -198,7 +198,7 @@ const SIGPIPE: u8 = 13;
 const SIGTERM: u8 = 15;
 
 /// Description of a rank for messages.
-fn who(name: RankName, node: &str, domain: Option<DomainId>) -> String {
+fn describe_rank(name: RankName, node: &str, domain: Option<DomainId>) -> String {
     match domain {
         Some(domain) => format!("rank {name} on {node} (domain {domain})"),
         None => format!("rank {name} on {node}"),

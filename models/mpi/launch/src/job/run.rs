@@ -13,11 +13,11 @@ use tombolo_admin::{Machine, Signal};
 use tombolo_placement::{Placement, PlacementError, place};
 
 use super::cleaner::Cleaner;
-use super::ending::{Cause, Ending, Order, Outcome, RankEnd};
+use super::ending::{Cause, Ending, Outcome, RankEnd, Termination};
 use super::leftovers::{WorldFiles, clean_host, clean_nodes, job_name};
 use super::services::Services;
-use super::start::{check_count, check_part, mapping, start_all, starts};
-use super::{Control, Job, JobError, JobOptions, Part, RankName, SIGPIPE, SIGTERM, Watcher, who};
+use super::start::{check_count, check_part, mapping, rank_starts, start_all};
+use super::{Control, Job, JobError, JobOptions, Part, RankName, SIGPIPE, SIGTERM, Watcher, describe_rank};
 use crate::pmi::{Event, MemberId, Phase, Server, SpawnCommand, WorldId};
 use crate::program::Program;
 
@@ -25,13 +25,13 @@ use crate::program::Program;
 const GRACE: Duration = Duration::from_secs(1);
 
 /// Grace period when the user ended the job: programs may handle the signal.
-const GRACE_OF_USER: Duration = Duration::from_secs(3);
+const USER_GRACE: Duration = Duration::from_secs(3);
 
 /// Time after the grace period within which monitors must report the exit of every rank.
-const PATIENCE: Duration = Duration::from_secs(30);
+const EXIT_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Longest single wait.
-const AWHILE: Duration = Duration::from_secs(1);
+const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// Limit of answers queued for a rank that does not read them.
 const MAX_OUTGOING_BYTES: usize = 256 << 10;
@@ -50,22 +50,22 @@ struct Rank {
     /// The rank called `MPI_Abort`; its own exit is not a cause.
     aborted: bool,
     /// The rank's world failed to start as a whole; its exit is not a failure of the rank.
-    given_up: bool,
+    start_failed: bool,
 }
 
 impl Rank {
-    fn lives(&self) -> bool {
+    fn is_alive(&self) -> bool {
         self.child.is_some() && self.exit.is_none()
     }
 }
 
 #[derive(Clone, Copy)]
-enum Of {
+enum EventSource {
     Child(usize),
     Side(usize),
 }
 
-pub(super) struct Running<'a> {
+pub(super) struct RunningJob<'a> {
     domain: Domain,
     set: WaitSet,
     control: Control,
@@ -76,20 +76,20 @@ pub(super) struct Running<'a> {
     cleaner: Option<Cleaner>,
     /// Indexed by `MemberId` of the process manager.
     ranks: Vec<Rank>,
-    tokens: HashMap<Token, Of>,
+    tokens: HashMap<Token, EventSource>,
     ending: Option<Ending>,
-    began: Instant,
+    started_at: Instant,
     /// Index of the node for the next spawned rank.
     next_node: usize,
     worlds: usize,
     warned_of_provider: bool,
 }
 
-impl<'a> Running<'a> {
-    pub(super) fn new(job: Job, options: &'a JobOptions, watcher: &'a dyn Watcher) -> Running<'a> {
+impl<'a> RunningJob<'a> {
+    pub(super) fn new(job: Job, options: &'a JobOptions, watcher: &'a dyn Watcher) -> RunningJob<'a> {
         let Job { domain, set, control, cleaner } = job;
         let server = Server::new(&job_name(domain.id()));
-        Running {
+        RunningJob {
             services: Services::new(domain.names()),
             domain,
             set,
@@ -101,7 +101,7 @@ impl<'a> Running<'a> {
             ranks: Vec::new(),
             tokens: HashMap::new(),
             ending: None,
-            began: Instant::now(),
+            started_at: Instant::now(),
             next_node: 0,
             worlds: 0,
             warned_of_provider: false,
@@ -109,10 +109,10 @@ impl<'a> Running<'a> {
     }
 
     pub(super) fn run(mut self) -> Result<Outcome, JobError> {
-        let ended = self.until_ended();
-        self.clean();
-        if let Some(Err(error)) = self.cleaner.take().map(Cleaner::dismiss) {
-            self.watcher.note(&format!("the process that removes files of MPICH has failed: {error}"));
+        let ended = self.run_until_ended();
+        self.remove_leftovers();
+        if let Some(Err(error)) = self.cleaner.take().map(Cleaner::stop) {
+            self.watcher.log_verbose(&format!("the process that removes files of MPICH has failed: {error}"));
         }
         ended?;
         let ranks = self.ranks.iter().map(|rank| RankEnd {
@@ -122,17 +122,17 @@ impl<'a> Running<'a> {
             domain: rank.child.as_ref().map(Child::id),
             exit: rank.exit.clone(),
         });
-        Ok(Outcome::new(self.ending.as_ref(), self.began.elapsed(), ranks.collect()))
+        Ok(Outcome::new(self.ending.as_ref(), self.started_at.elapsed(), ranks.collect()))
     }
 
-    fn until_ended(&mut self) -> Result<(), JobError> {
+    fn run_until_ended(&mut self) -> Result<(), JobError> {
         match self.start_world(&self.options.parts, &[])? {
-            Ok(children) => self.watcher.may_read(children),
-            Err(error) => self.end(Cause::Order, error.to_string(), 1, SIGTERM, GRACE),
+            Ok(children) => self.watcher.stdin_ready(children),
+            Err(error) => self.end(Cause::Request, error.to_string(), 1, SIGTERM, GRACE),
         }
-        while self.ranks.iter().any(Rank::lives) {
-            self.turn()?;
-            if self.ending.as_ref().is_some_and(|ending| ending.since.elapsed() > GRACE_OF_USER + PATIENCE) {
+        while self.ranks.iter().any(Rank::is_alive) {
+            self.process_next_event()?;
+            if self.ending.as_ref().is_some_and(|ending| ending.since.elapsed() > USER_GRACE + EXIT_TIMEOUT) {
                 self.watcher.warn("some ranks did not end in time; the monitor ends them now");
                 break;
             }
@@ -141,14 +141,16 @@ impl<'a> Running<'a> {
     }
 
     /// Removes the shared-memory files of killed ranks.
-    fn clean(&self) {
-        let files = |world| self.server.space(WorldId(world)).map(WorldFiles::of);
+    fn remove_leftovers(&self) {
+        let files = |world| self.server.kvs_name(WorldId(world)).map(WorldFiles::of);
         match clean_host(&(0..self.worlds).filter_map(files).collect()) {
             Ok(0) => {}
             Ok(count) => {
-                self.watcher.note(&format!("removed {count} unused files of MPICH"));
+                self.watcher.log_verbose(&format!("removed {count} unused files of MPICH"));
             }
-            Err(error) => self.watcher.note(&format!("files of MPICH may stay in shared memory: {error}")),
+            Err(error) => {
+                self.watcher.log_verbose(&format!("files of MPICH may stay in shared memory: {error}"));
+            }
         }
         // A node with its own kernel has files only if a rank there did not reach its end.
         let mut nodes = BTreeMap::new();
@@ -160,17 +162,17 @@ impl<'a> Running<'a> {
                 nodes.entry(rank.node).or_insert_with(|| (node, BTreeSet::new())).1.insert(files);
             }
         }
-        clean_nodes(&self.domain, nodes, &|text| self.watcher.note(text));
+        clean_nodes(&self.domain, nodes, &|text| self.watcher.log_verbose(text));
     }
 
     /// Registers a world with the cleaner before it starts.
-    fn note_world(&mut self, world: WorldId, parts: &[Part]) {
-        let (Some(cleaner), Some(space)) = (&mut self.cleaner, self.server.space(world)) else { return };
+    fn register_world(&mut self, world: WorldId, parts: &[Part]) {
+        let (Some(cleaner), Some(space)) = (&mut self.cleaner, self.server.kvs_name(world)) else { return };
         let used: BTreeSet<usize> = parts.iter().flat_map(|part| part.nodes.iter().copied()).collect();
         let nodes = used.iter().filter_map(|index| self.options.nodes.get(*index));
         let machines = nodes.filter(|node| node.kind == NodeKind::Vm).map(|node| &*node.name);
-        if let Err(error) = cleaner.note_world(WorldFiles::of(space), machines) {
-            self.watcher.note(&format!("files of MPICH may stay if this is killed: {error}"));
+        if let Err(error) = cleaner.register_world(WorldFiles::of(space), machines) {
+            self.watcher.log_verbose(&format!("files of MPICH may stay if this is killed: {error}"));
             self.cleaner = None;
         }
     }
@@ -179,9 +181,9 @@ impl<'a> Running<'a> {
         self.options.nodes.get(node).map_or_else(String::new, |node| node.name.clone())
     }
 
-    fn who(&self, index: usize) -> String {
+    fn describe_rank(&self, index: usize) -> String {
         let rank = &self.ranks[index];
-        who(rank.name, &self.node_name(rank.node), rank.child.as_ref().map(Child::id))
+        describe_rank(rank.name, &self.node_name(rank.node), rank.child.as_ref().map(Child::id))
     }
 
     /// Starts the ranks of a world. The inner error says which rank could not be started; the started ranks
@@ -197,19 +199,19 @@ impl<'a> Running<'a> {
             .flat_map(|(appnum, part)| part.nodes.iter().map(move |_| appnum))
             .collect();
         let (world, members) = self.server.add_world(&appnums, mapping(parts), preput);
-        self.note_world(world, parts);
+        self.register_world(world, parts);
         let job = format!("job-{}", self.domain.id());
-        let starts =
-            starts(parts, &self.options.nodes, self.worlds, (&job, self.options.stdin), self.watcher);
+        let rank_starts =
+            rank_starts(parts, &self.options.nodes, self.worlds, (&job, self.options.stdin), self.watcher);
         self.worlds += 1;
         let control = self.control.clone();
         let ended = self.ending.is_some();
         let outcomes =
-            start_all(&self.domain, &starts, self.watcher, || ended || control.interrupted().is_some());
+            start_all(&self.domain, &rank_starts, self.watcher, || ended || control.interrupted().is_some());
         let mut failure = None;
         let mut children = Vec::new();
         for ((start, outcome), (member, appnum)) in
-            starts.into_iter().zip(outcomes).zip(members.into_iter().zip(appnums))
+            rank_starts.into_iter().zip(outcomes).zip(members.into_iter().zip(appnums))
         {
             debug_assert_eq!(member.0, self.ranks.len());
             let child = match outcome {
@@ -222,11 +224,11 @@ impl<'a> Running<'a> {
             };
             let side = child.as_ref().and_then(Child::side_stream);
             if let Some(child) = &child {
-                self.tokens.insert(self.set.add_child(child)?, Of::Child(member.0));
+                self.tokens.insert(self.set.add_child(child)?, EventSource::Child(member.0));
                 children.push(child.clone());
             }
             if let Some(side) = &side {
-                self.tokens.insert(self.set.add_side(side)?, Of::Side(member.0));
+                self.tokens.insert(self.set.add_side(side)?, EventSource::Side(member.0));
             }
             self.ranks.push(Rank {
                 name: start.name,
@@ -237,58 +239,58 @@ impl<'a> Running<'a> {
                 outgoing: VecDeque::new(),
                 exit: None,
                 aborted: false,
-                given_up: false,
+                start_failed: false,
             });
         }
         let Some(error) = failure else { return Ok(Ok(children)) };
         let first = self.ranks.len()
             - self.ranks.iter().rev().take_while(|rank| rank.name.world + 1 == self.worlds).count();
         for index in first..self.ranks.len() {
-            self.ranks[index].given_up = true;
+            self.ranks[index].start_failed = true;
             self.kill(index, SIGTERM, GRACE);
         }
         Ok(Err(error))
     }
 
     /// Waits for the next event and handles it.
-    fn turn(&mut self) -> Result<(), JobError> {
-        let left = self.options.timeout.map(|timeout| timeout.saturating_sub(self.began.elapsed()));
+    fn process_next_event(&mut self) -> Result<(), JobError> {
+        let left = self.options.timeout.map(|timeout| timeout.saturating_sub(self.started_at.elapsed()));
         let left = match &self.ending {
             None => left,
-            Some(ending) => ending.hold(),
+            Some(ending) => ending.remaining_hold(),
         };
-        match self.set.wait(left.unwrap_or(AWHILE).min(AWHILE)) {
-            Ok(Ready::Side(token) | Ready::Child(token)) => self.happened(token)?,
+        match self.set.wait(left.unwrap_or(MAX_WAIT).min(MAX_WAIT)) {
+            Ok(Ready::Side(token) | Ready::Child(token)) => self.handle_event(token)?,
             Ok(_) => {}
             Err(Error::TimedOut { .. }) => {}
             Err(error) => return Err(error.into()),
         }
-        self.serve()?;
+        self.process_requests()?;
         if let Some(signal) = self.control.interrupted() {
             // SIGPIPE is not sent to ranks on other nodes.
-            let asked = if signal == SIGPIPE { SIGTERM } else { signal };
+            let sent_signal = if signal == SIGPIPE { SIGTERM } else { signal };
             let why = format!("ended by {}", Signal(signal));
-            self.end(Cause::Order, why, 128_u8.saturating_add(signal), asked, GRACE_OF_USER);
+            self.end(Cause::Request, why, 128_u8.saturating_add(signal), sent_signal, USER_GRACE);
         }
-        if let Some(timeout) = self.options.timeout.filter(|timeout| self.began.elapsed() >= *timeout) {
+        if let Some(timeout) = self.options.timeout.filter(|timeout| self.started_at.elapsed() >= *timeout) {
             let why = format!("the job did not end within {} s", timeout.as_secs_f64());
-            self.end(Cause::Order, why, TIMED_OUT_STATUS, SIGTERM, GRACE);
+            self.end(Cause::Request, why, TIMED_OUT_STATUS, SIGTERM, GRACE);
         }
-        self.end_others(SIGTERM, GRACE);
+        self.signal_ranks(SIGTERM, GRACE);
         Ok(())
     }
 
     /// Handles an event of a rank.
-    fn happened(&mut self, token: Token) -> Result<(), JobError> {
-        let over = match self.tokens.get(&token) {
-            Some(Of::Side(index)) => self.listen(*index)?,
-            Some(Of::Child(index)) => {
-                self.ended(*index)?;
+    fn handle_event(&mut self, token: Token) -> Result<(), JobError> {
+        let finished = match self.tokens.get(&token) {
+            Some(EventSource::Side(index)) => self.read_requests(*index)?,
+            Some(EventSource::Child(index)) => {
+                self.on_rank_exit(*index)?;
                 true
             }
             None => false,
         };
-        if over {
+        if finished {
             self.tokens.remove(&token);
             self.set.remove(token);
         }
@@ -296,7 +298,7 @@ impl<'a> Running<'a> {
     }
 
     /// Reads a rank's process-manager requests. Returns true at end of file.
-    fn listen(&mut self, index: usize) -> Result<bool, JobError> {
+    fn read_requests(&mut self, index: usize) -> Result<bool, JobError> {
         loop {
             let Some(side) = &mut self.ranks[index].side else { return Ok(true) };
             match side.try_recv()? {
@@ -334,49 +336,49 @@ impl<'a> Running<'a> {
     }
 
     /// Handles the requests of ranks.
-    fn serve(&mut self) -> Result<(), JobError> {
+    fn process_requests(&mut self) -> Result<(), JobError> {
         while let Some(event) = self.server.next_event() {
             match event {
-                Event::Say(member, bytes) => {
+                Event::Send(member, bytes) => {
                     self.ranks[member.0].outgoing.extend(bytes);
                     self.flush(member.0)?;
                     if self.ranks[member.0].outgoing.len() > MAX_OUTGOING_BYTES {
                         let why = format!(
                             "{} asks its process manager, and does not read what it is answered",
-                            self.who(member.0)
+                            self.describe_rank(member.0)
                         );
                         self.abort(member.0, Cause::Abort, why, 1);
                     }
                 }
-                Event::Began(member) => self.began(member.0),
+                Event::Initialized(member) => self.on_mpi_init(member.0),
                 Event::Spawn(member, commands) => {
                     let outcome = self.spawn(&commands)?;
-                    self.server.spawned(member, outcome);
+                    self.server.reply_to_spawn(member, outcome);
                 }
                 Event::Publish { ref service, ref port, .. } => {
                     let outcome = self.services.publish(service, port);
-                    self.server.answer(&event, outcome);
+                    self.server.reply(&event, outcome);
                 }
                 Event::Unpublish { ref service, .. } => {
                     let outcome = self.services.unpublish(service);
-                    self.server.answer(&event, outcome);
+                    self.server.reply(&event, outcome);
                 }
                 Event::Lookup { ref service, .. } => {
                     let outcome = self.services.look_up(service);
-                    self.server.answer(&event, outcome);
+                    self.server.reply(&event, outcome);
                 }
                 Event::Abort(member, code, _) => {
                     // MPI_Abort(0) is still a failure.
                     let status = if code & 0xff == 0 { 1 } else { (code & 0xff) as u8 };
-                    let cause = Cause::of_abort(code);
+                    let cause = Cause::from_abort_code(code);
                     let did = match cause {
                         Cause::MpiError => format!("met an error in MPI that ends it (code {code})"),
                         _ => format!("called MPI_Abort({code})"),
                     };
-                    self.abort(member.0, cause, format!("{} {did}", self.who(member.0)), status);
+                    self.abort(member.0, cause, format!("{} {did}", self.describe_rank(member.0)), status);
                 }
-                Event::Broken(member, refusal) => {
-                    let why = format!("{} cannot be served: {refusal}", self.who(member.0));
+                Event::Violation(member, refusal) => {
+                    let why = format!("{} cannot be served: {refusal}", self.describe_rank(member.0));
                     self.abort(member.0, Cause::Abort, why, 1);
                 }
             }
@@ -393,14 +395,14 @@ impl<'a> Running<'a> {
     }
 
     /// A rank called `MPI_Init`: ends the job if another rank of its world exited without doing so.
-    fn began(&mut self, index: usize) {
+    fn on_mpi_init(&mut self, index: usize) {
         let rank = &self.ranks[index];
         let missing = self.server.world_of(MemberId(index)).iter().find(|member| {
             self.ranks.get(member.0).is_some_and(|rank| rank.exit.is_some() && !rank.aborted)
                 && self.server.phase(**member) != Phase::Finalized
         });
         if let Some(missing) = missing.map(|member| member.0) {
-            return self.without(missing);
+            return self.end_for_missing_rank(missing);
         }
         let parts = &self.options.parts;
         let node = &self.options.nodes[rank.node];
@@ -415,53 +417,56 @@ impl<'a> Running<'a> {
     }
 
     /// Ends the job because a rank exited with success while others wait for it.
-    fn without(&mut self, index: usize) {
+    fn end_for_missing_rank(&mut self, index: usize) {
         let when = match self.server.phase(MemberId(index)) {
             Phase::Outside => "before MPI_Init",
             _ => "without MPI_Finalize",
         };
-        let why = format!("{} ended {when}, while others of its job are in MPI", self.who(index));
+        let why = format!("{} ended {when}, while others of its job are in MPI", self.describe_rank(index));
         self.end(Cause::Status, why, 1, SIGTERM, GRACE);
     }
 
     /// Handles the exit of a rank, after its last requests.
-    fn ended(&mut self, index: usize) -> Result<(), JobError> {
-        self.listen(index)?;
-        self.serve()?;
+    fn on_rank_exit(&mut self, index: usize) -> Result<(), JobError> {
+        self.read_requests(index)?;
+        self.process_requests()?;
         let Some(child) = &self.ranks[index].child else { return Ok(()) };
         let exit = child.wait(Duration::ZERO)?;
         self.ranks[index].side = None;
         self.ranks[index].exit = Some(exit.clone());
         let status = exit.shell_status();
-        self.watcher.note(&format!("{} {exit}", self.who(index)));
+        self.watcher.log_verbose(&format!("{} {exit}", self.describe_rank(index)));
         let rank = &self.ranks[index];
-        if rank.given_up || rank.aborted || self.ending.as_ref().is_some_and(|ending| ending.caused(&exit)) {
+        if rank.start_failed
+            || rank.aborted
+            || self.ending.as_ref().is_some_and(|ending| ending.explains_exit(&exit))
+        {
             return Ok(());
         }
         if status != 0 {
-            let why = format!("{} {exit}{}", self.who(index), self.when(index));
-            self.end(Cause::of_exit(&exit), why, status, SIGTERM, GRACE);
+            let why = format!("{} {exit}{}", self.describe_rank(index), self.mpi_phase_text(index));
+            self.end(Cause::from_exit(&exit), why, status, SIGTERM, GRACE);
         } else if self.server.phase(MemberId(index)) != Phase::Finalized {
             let inside = |member: &MemberId| {
-                self.ranks.get(member.0).is_some_and(Rank::lives)
+                self.ranks.get(member.0).is_some_and(Rank::is_alive)
                     && self.server.phase(*member) == Phase::Inside
             };
             if self.server.world_of(MemberId(index)).iter().any(inside) {
-                self.without(index);
+                self.end_for_missing_rank(index);
             }
         }
         Ok(())
     }
 
     /// How far a failed rank had come in MPI, for messages.
-    fn when(&self, index: usize) -> &'static str {
-        let any_began = self
+    fn mpi_phase_text(&self, index: usize) -> &'static str {
+        let any_initialized = self
             .server
             .world_of(MemberId(index))
             .iter()
             .any(|member| self.server.phase(*member) != Phase::Outside);
         match self.server.phase(MemberId(index)) {
-            Phase::Outside if any_began => " before MPI_Init",
+            Phase::Outside if any_initialized => " before MPI_Init",
             Phase::Inside => " before MPI_Finalize",
             _ => "",
         }
@@ -471,27 +476,27 @@ impl<'a> Running<'a> {
     /// reported.
     fn end(&mut self, cause: Cause, why: String, status: u8, signal: u8, grace: Duration) {
         match &mut self.ending {
-            Some(ending) => ending.explain(cause, why, status),
+            Some(ending) => ending.add_cause(cause, why, status),
             None => {
-                let living = self.ranks.iter().filter(|rank| rank.lives() && !rank.aborted).count();
-                self.ending = Some(Ending::new(cause, why, status, living));
+                let running = self.ranks.iter().filter(|rank| rank.is_alive() && !rank.aborted).count();
+                self.ending = Some(Ending::new(cause, why, status, running));
             }
         }
-        self.end_others(signal, grace);
+        self.signal_ranks(signal, grace);
     }
 
     /// Signals all ranks once the job is ending and its cause is final.
-    fn end_others(&mut self, signal: u8, grace: Duration) {
+    fn signal_ranks(&mut self, signal: u8, grace: Duration) {
         let Some(ending) = &mut self.ending else { return };
-        if ending.order.is_some() || ending.hold().is_some_and(|left| !left.is_zero()) {
+        if ending.termination.is_some() || ending.remaining_hold().is_some_and(|left| !left.is_zero()) {
             return;
         }
-        ending.order = Some(Order { signal, grace, since: Instant::now() });
+        ending.termination = Some(Termination { signal, grace, since: Instant::now() });
         (0..self.ranks.len()).for_each(|index| self.kill(index, signal, grace));
     }
 
     fn kill(&self, index: usize, signal: u8, grace: Duration) {
-        if let Some(child) = self.ranks[index].child.as_ref().filter(|_| self.ranks[index].lives()) {
+        if let Some(child) = self.ranks[index].child.as_ref().filter(|_| self.ranks[index].is_alive()) {
             // If the rank is gone its exit will be reported; if the monitor is, all its domains are gone too.
             let _ = Machine::of(&self.domain).kill(child.id(), Signal(signal), grace);
         }
@@ -504,7 +509,7 @@ impl<'a> Running<'a> {
         }
         let parts = match commands
             .iter()
-            .map(|command| self.part_of(command))
+            .map(|command| self.plan_part(command))
             .collect::<Result<Vec<Part>, JobError>>()
         {
             Ok(parts) => parts,
@@ -514,7 +519,7 @@ impl<'a> Running<'a> {
             }
         };
         let total: usize = parts.iter().map(|part| part.nodes.len()).sum();
-        let live = self.ranks.iter().filter(|rank| rank.lives()).count();
+        let live = self.ranks.iter().filter(|rank| rank.is_alive()).count();
         if let Err(error) = check_count(total).and_then(|()| check_count(total + live)) {
             return Ok(Err(error.to_string()));
         }
@@ -523,7 +528,7 @@ impl<'a> Running<'a> {
     }
 
     /// Plans one spawn command: placed by its hints, otherwise round-robin on the job's nodes.
-    fn part_of(&mut self, command: &SpawnCommand) -> Result<Part, JobError> {
+    fn plan_part(&mut self, command: &SpawnCommand) -> Result<Part, JobError> {
         let nodes = &self.options.nodes;
         let first = self.options.parts.first();
         let own = first.map_or_else(|| Path::new("/").to_owned(), |part| part.directory.clone());
@@ -535,13 +540,13 @@ impl<'a> Running<'a> {
             }
         }
         let hosts = command.hint("host").or(command.hint("hosts"));
-        let turns: Vec<usize> = match hosts {
+        let rank_nodes: Vec<usize> = match hosts {
             None => {
-                let turns =
+                let rank_nodes =
                     (self.next_node..self.next_node + command.count).map(|turn| of_job[turn % of_job.len()]);
-                let turns = turns.collect();
+                let rank_nodes = rank_nodes.collect();
                 self.next_node += command.count;
-                turns
+                rank_nodes
             }
             Some(hosts) => {
                 let named = hosts.split(',').map(|host| host.trim().parse());
@@ -558,7 +563,7 @@ impl<'a> Running<'a> {
         let part = Part {
             program: Arc::new(program),
             arguments: command.arguments.clone(),
-            nodes: turns,
+            nodes: rank_nodes,
             environment,
             directory,
         };

@@ -32,7 +32,7 @@ impl Services {
         }
         let name = record_name(service)?;
         let record = NewRecord::new(&name).with(PORT, port).only_if(Condition::Absent);
-        self.names.set(&record).map_err(|error| said(&error))?;
+        self.names.set(&record).map_err(|error| error_text(&error))?;
         self.published.insert(name);
         Ok(String::new())
     }
@@ -42,11 +42,11 @@ impl Services {
         if !self.published.remove(&name) {
             return Err("this job has published no such service".to_owned());
         }
-        self.names.delete(&name).map(|_| String::new()).map_err(|error| said(&error))
+        self.names.delete(&name).map(|_| String::new()).map_err(|error| error_text(&error))
     }
 
     pub(super) fn look_up(&self, service: &str) -> Result<String, String> {
-        let record = self.names.get(&record_name(service)?).map_err(|error| said(&error))?;
+        let record = self.names.get(&record_name(service)?).map_err(|error| error_text(&error))?;
         match record.attributes.get(PORT) {
             Some(Value::Text(port)) => Ok(port.clone()),
             _ => Err("that name is not of a service".to_owned()),
@@ -54,7 +54,7 @@ impl Services {
     }
 }
 
-fn said(error: &Error) -> String {
+fn error_text(error: &Error) -> String {
     match error {
         Error::Monitor(Fault::Name { fault: NameFault::NoSuchName { .. } }) => "no such service".to_owned(),
         error => error.to_string(),
@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn services_are_names_of_the_machine() {
+    fn services_are_records_of_the_machine() {
         assert_eq!(record_name("ocean-1").unwrap(), "mpi/ocean-1");
         assert_eq!(record_name("a b:ü").unwrap(), "mpi/a:20b:3a:c3:bc");
         assert!(record_name(&"x".repeat(124)).is_ok() && record_name(&"x".repeat(125)).is_err());

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use tombolo::nodes::{NodeInfo, NodeKind};
 use tombolo::{Child, Domain, Error, SpawnOptions};
 use tombolo_placement::{MAX_RANKS, PlacementError};
-use tombolo_platform::unpoisoned;
+use tombolo_platform::lock_unpoisoned;
 
 use super::{JobError, JobOptions, Part, RankName, Stdin, Watcher};
 use crate::environment::SharedMemory;
@@ -25,9 +25,9 @@ const NO_COMMON_FILES: (&str, &str) = (
 );
 
 /// Whether ranks on these nodes have different file systems. Each virtual machine has its own.
-fn has_unlike_files(of_ranks: &[usize], nodes: &[NodeInfo]) -> bool {
-    let is_machine = |index: &usize| nodes.get(*index).is_some_and(|node| node.kind == NodeKind::Vm);
-    of_ranks.iter().any(is_machine) && of_ranks.iter().any(|index| Some(index) != of_ranks.first())
+fn have_separate_file_systems(of_ranks: &[usize], nodes: &[NodeInfo]) -> bool {
+    let is_vm = |index: &usize| nodes.get(*index).is_some_and(|node| node.kind == NodeKind::Vm);
+    of_ranks.iter().any(is_vm) && of_ranks.iter().any(|index| Some(index) != of_ranks.first())
 }
 
 /// Checks that every rank can run on its node.
@@ -38,7 +38,7 @@ pub(super) fn check(options: &JobOptions) -> Result<(), JobError> {
     let Some((first, (mpi, library))) = linked.next() else { return Ok(()) };
     match linked.find(|(_, (other, _))| *other != mpi) {
         None => Ok(()),
-        Some((second, (_, other))) => Err(JobError::Unlike {
+        Some((second, (_, other))) => Err(JobError::MixedMpi {
             first: first.program.name.clone(),
             first_library: library.to_owned(),
             second: second.program.name.clone(),
@@ -59,24 +59,26 @@ pub(super) fn check_count(total: usize) -> Result<(), PlacementError> {
 
 /// Checks that a program can run on its nodes and finds its MPI library there.
 pub(super) fn check_part(part: &Part, nodes: &[NodeInfo]) -> Result<(), JobError> {
-    for node in used(part, nodes) {
+    for node in nodes_of_part(part, nodes) {
         if let Some(build) = part.program.build_for(node)? {
-            part.environment.check(node, build, brings(part, node))?;
+            part.environment.check(node, build, finds_own_mpi(part, node))?;
         }
     }
     Ok(())
 }
 
 /// Nodes that a part uses, without duplicates.
-fn used<'a>(part: &'a Part, nodes: &'a [NodeInfo]) -> impl Iterator<Item = &'a NodeInfo> {
+fn nodes_of_part<'a>(part: &'a Part, nodes: &'a [NodeInfo]) -> impl Iterator<Item = &'a NodeInfo> {
     nodes.iter().enumerate().filter(|(index, _)| part.nodes.contains(index)).map(|(_, node)| node)
 }
 
 /// Whether the program's run path leads to an MPI library. Scripts are unknown, so our library is added
 /// at the end of their search path.
-fn brings(part: &Part, node: &NodeInfo) -> bool {
+fn finds_own_mpi(part: &Part, node: &NodeInfo) -> bool {
     match part.program.build_for(node) {
-        Ok(Some(build)) => build.mpi.as_ref().is_some_and(|(_, library)| part.program.brings(build, library)),
+        Ok(Some(build)) => {
+            build.mpi.as_ref().is_some_and(|(_, library)| part.program.has_in_run_path(build, library))
+        }
         _ => false,
     }
 }
@@ -85,37 +87,37 @@ fn brings(part: &Part, node: &NodeInfo) -> bool {
 pub(super) fn mapping(parts: &[Part]) -> String {
     let apart = |part: &Part| part.environment.shared_memory() == SharedMemory::Tombolo;
     let nodes: Vec<usize> = parts.iter().flat_map(|part| part.nodes.iter().copied()).collect();
-    let told = if parts.iter().any(apart) { None } else { process_mapping(&nodes) };
-    told.unwrap_or_else(|| format!("(vector,(0,{},1))", nodes.len()))
+    let mapping_value = if parts.iter().any(apart) { None } else { process_mapping(&nodes) };
+    mapping_value.unwrap_or_else(|| format!("(vector,(0,{},1))", nodes.len()))
 }
 
 /// A rank that is ready to start.
-pub(super) struct Start {
+pub(super) struct RankStart {
     pub(super) name: RankName,
     pub(super) node: usize,
     pub(super) spawn: SpawnOptions,
 }
 
 /// Start descriptions of the ranks of a world, indexed by rank.
-pub(super) fn starts(
+pub(super) fn rank_starts(
     parts: &[Part],
     nodes: &[NodeInfo],
     world: usize,
     (job, stdin): (&str, Stdin),
     watcher: &dyn Watcher,
-) -> Vec<Start> {
+) -> Vec<RankStart> {
     let size: usize = parts.iter().map(|part| part.nodes.len()).sum();
     let mut of_node: BTreeMap<usize, usize> = BTreeMap::new();
     let all: Vec<usize> = parts.iter().flat_map(|part| part.nodes.iter().copied()).collect();
-    let unlike_files = has_unlike_files(&all, nodes);
-    let mut starts = Vec::new();
+    let separate_files = have_separate_file_systems(&all, nodes);
+    let mut rank_starts = Vec::new();
     for part in parts {
         let environments = environments(part, nodes, watcher);
         for index in &part.nodes {
             let (Some(node), Some(environment)) = (nodes.get(*index), environments.get(index)) else {
                 continue;
             };
-            let name = RankName { world, rank: starts.len() };
+            let name = RankName { world, rank: rank_starts.len() };
             let local = of_node.entry(*index).or_default();
             let with_input = match stdin {
                 _ if world > 0 => false,
@@ -125,11 +127,11 @@ pub(super) fn starts(
             };
             let mut spawn = part
                 .program
-                .spawn_on(node)
+                .spawn_options(node)
                 .args(&part.arguments)
                 .directory(&part.directory)
                 .with_side_stream(PMI_VARIABLE);
-            if unlike_files && environment.iter().all(|(name, _)| name != NO_COMMON_FILES.0) {
+            if separate_files && environment.iter().all(|(name, _)| name != NO_COMMON_FILES.0) {
                 spawn = spawn.env(NO_COMMON_FILES.0, NO_COMMON_FILES.1);
             }
             for (name, value) in environment {
@@ -150,14 +152,14 @@ pub(super) fn starts(
                 spawn = spawn.env("PMI_SPAWNED", "1");
             }
             *local += 1;
-            starts.push(Start {
+            rank_starts.push(RankStart {
                 name,
                 node: *index,
                 spawn: if with_input { spawn.with_input() } else { spawn },
             });
         }
     }
-    starts
+    rank_starts
 }
 
 /// Environment of a part's ranks per node.
@@ -168,7 +170,7 @@ fn environments(
 ) -> BTreeMap<usize, Vec<(String, String)>> {
     let mut all = BTreeMap::new();
     for (index, node) in nodes.iter().enumerate().filter(|(index, _)| part.nodes.contains(index)) {
-        let (environment, left) = part.environment.on(node, brings(part, node));
+        let (environment, left) = part.environment.for_node(node, finds_own_mpi(part, node));
         if !left.is_empty() {
             watcher.warn(&format!("variables that are too long to travel stay behind: {}", left.join(", ")));
         }
@@ -181,28 +183,28 @@ fn environments(
 /// `None` for those that were not tried.
 pub(super) fn start_all(
     domain: &Domain,
-    starts: &[Start],
+    rank_starts: &[RankStart],
     watcher: &dyn Watcher,
     stops: impl Fn() -> bool + Sync,
 ) -> Vec<Option<Result<Child, Error>>> {
     let failed = AtomicBool::new(false);
     let outcomes: Mutex<Vec<Option<Result<Child, Error>>>> =
-        Mutex::new((0..starts.len()).map(|_| None).collect());
+        Mutex::new((0..rank_starts.len()).map(|_| None).collect());
     let start_on = |node: usize| {
-        for (index, start) in starts.iter().enumerate().filter(|(_, start)| start.node == node) {
+        for (index, start) in rank_starts.iter().enumerate().filter(|(_, start)| start.node == node) {
             if failed.load(Ordering::Relaxed) || stops() {
                 return;
             }
-            watcher.starting();
+            watcher.on_starting();
             let outcome = domain.spawn(&start.spawn);
-            watcher.started(outcome.as_ref().ok().map(|child| (start.name, child)));
+            watcher.on_started(outcome.as_ref().ok().map(|child| (start.name, child)));
             if outcome.is_err() {
                 failed.store(true, Ordering::Relaxed);
             }
-            unpoisoned(&outcomes)[index] = Some(outcome);
+            lock_unpoisoned(&outcomes)[index] = Some(outcome);
         }
     };
-    let mut nodes: Vec<usize> = starts.iter().map(|start| start.node).collect();
+    let mut nodes: Vec<usize> = rank_starts.iter().map(|start| start.node).collect();
     nodes.sort_unstable();
     nodes.dedup();
     std::thread::scope(|scope| {
@@ -222,7 +224,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn virtual_machines_have_files_of_their_own() {
+    fn virtual_machines_have_separate_file_systems() {
         let kinds = [NodeKind::Host, NodeKind::User, NodeKind::Vm, NodeKind::Vm];
         let nodes = kinds.map(|kind| NodeInfo::new(NodeId(0), kind.name(), kind, Isa::Aarch64));
         for (of_ranks, unlike) in [
@@ -234,7 +236,7 @@ mod tests {
             (&[1, 2], true),
             (&[2, 3], true),
         ] {
-            assert_eq!(has_unlike_files(of_ranks, &nodes), unlike, "{of_ranks:?}");
+            assert_eq!(have_separate_file_systems(of_ranks, &nodes), unlike, "{of_ranks:?}");
         }
     }
 }

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_are_told_which_share_memory() {
+    fn mapping_groups_ranks_that_share_memory() {
         assert_eq!(mapping(&[7]), "(vector,(0,1,1))");
         assert_eq!(mapping(&[3, 3, 3, 3]), "(vector,(0,1,1))", "repeated");
         assert_eq!(mapping(&[0, 0, 1, 1]), "(vector,(0,2,2))");
@@ -85,10 +85,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_told_is_so(nodes in prop::collection::vec(0_usize..4, 1..40)) {
-            let told = read(&mapping(&nodes), nodes.len());
+        fn mapping_round_trips(nodes in prop::collection::vec(0_usize..4, 1..40)) {
+            let groups = read(&mapping(&nodes), nodes.len());
             for (left, right) in (0..nodes.len()).flat_map(|left| (0..left).map(move |right| (left, right))) {
-                prop_assert_eq!(told[left] == told[right], nodes[left] == nodes[right]);
+                prop_assert_eq!(groups[left] == groups[right], nodes[left] == nodes[right]);
             }
         }
     }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::mapping::MAX_VALUE_BYTES;
 use super::spawn::SpawnCommand;
-use super::wire::{Command, Malformed, Message, Reader, shown};
+use super::wire::{Command, Malformed, Message, Reader, excerpt};
 
 /// Maximum length of a key and of a key-value space's name.
 const MAX_KEY_BYTES: usize = 64;
@@ -58,7 +58,7 @@ pub enum Refusal {
     Unusable {
         /// The command, as it was sent.
         command: String,
-        /// What is wrong.
+        /// Description of the violation.
         why: String,
     },
     /// The command is not allowed in the rank's phase.
@@ -78,12 +78,12 @@ pub enum Refusal {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// Send these bytes to a rank.
-    Say(MemberId, Vec<u8>),
+    Send(MemberId, Vec<u8>),
     /// A rank called `MPI_Init`.
-    Began(MemberId),
-    /// Start programs for a rank, then call [`Server::spawned`].
+    Initialized(MemberId),
+    /// Start programs for a rank, then call [`Server::reply_to_spawn`].
     Spawn(MemberId, Vec<SpawnCommand>),
-    /// Publish a port under a service name, then call [`Server::answer`].
+    /// Publish a port under a service name, then call [`Server::reply`].
     Publish {
         /// The member that asked.
         member: MemberId,
@@ -92,14 +92,14 @@ pub enum Event {
         /// Port to publish.
         port: String,
     },
-    /// Remove a published service, then call [`Server::answer`].
+    /// Remove a published service, then call [`Server::reply`].
     Unpublish {
         /// The member that asked.
         member: MemberId,
         /// The name.
         service: String,
     },
-    /// Look up the port of a service, then call [`Server::answer`].
+    /// Look up the port of a service, then call [`Server::reply`].
     Lookup {
         /// The member that asked.
         member: MemberId,
@@ -109,7 +109,7 @@ pub enum Event {
     /// A rank called `MPI_Abort` with this code and message.
     Abort(MemberId, i64, Option<String>),
     /// A rank violated the protocol.
-    Broken(MemberId, Refusal),
+    Violation(MemberId, Refusal),
 }
 
 #[derive(Debug)]
@@ -120,7 +120,7 @@ struct Member {
     reader: Reader,
     in_barrier: bool,
     /// Set after a protocol violation; further input is ignored.
-    broken: bool,
+    is_failed: bool,
 }
 
 #[derive(Debug)]
@@ -167,7 +167,7 @@ impl Server {
             phase: Phase::Outside,
             reader: Reader::default(),
             in_barrier: false,
-            broken: false,
+            is_failed: false,
         }));
         self.worlds.push(World {
             space: format!("{}-{}", self.name, id.0),
@@ -180,7 +180,7 @@ impl Server {
 
     /// Name of a world's key-value space.
     #[must_use]
-    pub fn space(&self, world: WorldId) -> Option<&str> {
+    pub fn kvs_name(&self, world: WorldId) -> Option<&str> {
         self.worlds.get(world.0).map(|world| world.space.as_str())
     }
 
@@ -204,30 +204,30 @@ impl Server {
 
     /// Processes bytes received from a rank.
     pub fn receive(&mut self, id: MemberId, bytes: &[u8]) {
-        let Some(member) = self.members.get_mut(id.0).filter(|member| !member.broken) else { return };
+        let Some(member) = self.members.get_mut(id.0).filter(|member| !member.is_failed) else { return };
         member.reader.push(bytes);
         loop {
-            let Some(member) = self.members.get_mut(id.0).filter(|member| !member.broken) else { return };
+            let Some(member) = self.members.get_mut(id.0).filter(|member| !member.is_failed) else { return };
             let outcome = match member.reader.next() {
                 Ok(None) => return,
-                Ok(Some(message)) => self.obey(id, message),
+                Ok(Some(message)) => self.handle_message(id, message),
                 Err(malformed) => Err(malformed.into()),
             };
             if let Err(refusal) = outcome {
                 if let Some(member) = self.members.get_mut(id.0) {
-                    member.broken = true;
+                    member.is_failed = true;
                     member.reader = Reader::default();
                 }
-                self.events.push_back(Event::Broken(id, refusal));
+                self.events.push_back(Event::Violation(id, refusal));
             }
         }
     }
 
-    fn say(&mut self, member: MemberId, line: &str) {
-        self.events.push_back(Event::Say(member, format!("{line}\n").into_bytes()));
+    fn send_line(&mut self, member: MemberId, line: &str) {
+        self.events.push_back(Event::Send(member, format!("{line}\n").into_bytes()));
     }
 
-    fn obey(&mut self, id: MemberId, message: Message) -> Result<(), Refusal> {
+    fn handle_message(&mut self, id: MemberId, message: Message) -> Result<(), Refusal> {
         let phase = self.phase(id);
         let name = match &message {
             Message::Command(command) => command.name.as_str(),
@@ -235,10 +235,10 @@ impl Server {
         };
         if phase != Phase::Inside && !matches!(name, "init" | "abort") {
             let when = if phase == Phase::Outside { "before 'init'" } else { "after 'finalize'" };
-            return Err(Refusal::Order { command: shown(name.as_bytes()), when });
+            return Err(Refusal::Order { command: excerpt(name.as_bytes()), when });
         }
         match message {
-            Message::Command(command) => self.command(id, &command),
+            Message::Command(command) => self.handle_command(id, &command),
             Message::Spawn(commands) => {
                 self.events.push_back(Event::Spawn(id, commands));
                 Ok(())
@@ -246,50 +246,50 @@ impl Server {
         }
     }
 
-    fn command(&mut self, id: MemberId, command: &Command) -> Result<(), Refusal> {
+    fn handle_command(&mut self, id: MemberId, command: &Command) -> Result<(), Refusal> {
         match command.name.as_str() {
             "init" => return self.init(id, command),
             "get_maxes" => {
                 let maxes = format!(
                     "cmd=maxes rc=0 kvsname_max={MAX_SPACE_BYTES} keylen_max={MAX_KEY_BYTES} vallen_max={MAX_VALUE_BYTES}"
                 );
-                self.say(id, &maxes);
+                self.send_line(id, &maxes);
             }
             "get_appnum" => {
                 let appnum = self.members[id.0].appnum;
-                self.say(id, &format!("cmd=appnum rc=0 appnum={appnum}"));
+                self.send_line(id, &format!("cmd=appnum rc=0 appnum={appnum}"));
             }
             "get_my_kvsname" => {
                 let space = self.world(id).space.clone();
-                self.say(id, &format!("cmd=my_kvsname rc=0 kvsname={space}"));
+                self.send_line(id, &format!("cmd=my_kvsname rc=0 kvsname={space}"));
             }
             "get_universe_size" => {
-                self.say(id, &format!("cmd=universe_size rc=0 size={UNIVERSE}"));
+                self.send_line(id, &format!("cmd=universe_size rc=0 size={UNIVERSE}"));
             }
             "put" => return self.put(id, command),
             "get" => self.get(id, command)?,
             "barrier_in" => return self.barrier_in(id),
             "finalize" => {
                 self.members[id.0].phase = Phase::Finalized;
-                self.say(id, "cmd=finalize_ack rc=0");
+                self.send_line(id, "cmd=finalize_ack rc=0");
             }
             "abort" => {
                 let message = command.get("message").filter(|text| !text.is_empty()).map(str::to_owned);
                 self.events.push_back(Event::Abort(id, command.number("exitcode").unwrap_or(1), message));
             }
             "publish_name" => {
-                let (service, port) = (service(command)?, field(command, "port", MAX_SERVICE_BYTES)?);
+                let (service, port) = (service_field(command)?, field(command, "port", MAX_SERVICE_BYTES)?);
                 self.events.push_back(Event::Publish { member: id, service, port });
             }
             "unpublish_name" => {
-                let event = Event::Unpublish { member: id, service: service(command)? };
+                let event = Event::Unpublish { member: id, service: service_field(command)? };
                 self.events.push_back(event);
             }
             "lookup_name" => {
-                let event = Event::Lookup { member: id, service: service(command)? };
+                let event = Event::Lookup { member: id, service: service_field(command)? };
                 self.events.push_back(event);
             }
-            other => return Err(Refusal::Unknown(shown(other.as_bytes()))),
+            other => return Err(Refusal::Unknown(excerpt(other.as_bytes()))),
         }
         Ok(())
     }
@@ -299,11 +299,12 @@ impl Server {
     }
 
     fn init(&mut self, id: MemberId, command: &Command) -> Result<(), Refusal> {
-        let asked = |key| command.get(key).unwrap_or("?").to_owned();
+        let field_or_unknown = |key| command.get(key).unwrap_or("?").to_owned();
         if command.get("pmi_version") != Some("1") {
-            self.say(id, "cmd=response_to_init rc=-1 pmi_version=1 pmi_subversion=1");
-            let version = format!("{}.{}", asked("pmi_version"), asked("pmi_subversion"));
-            return Err(Refusal::Version(shown(version.as_bytes())));
+            self.send_line(id, "cmd=response_to_init rc=-1 pmi_version=1 pmi_subversion=1");
+            let version =
+                format!("{}.{}", field_or_unknown("pmi_version"), field_or_unknown("pmi_subversion"));
+            return Err(Refusal::Version(excerpt(version.as_bytes())));
         }
         let member = &mut self.members[id.0];
         if member.in_barrier {
@@ -312,9 +313,9 @@ impl Server {
         // MPICH sends `init` for each MPI session, with or without a `finalize` of the previous one.
         let before = std::mem::replace(&mut member.phase, Phase::Inside);
         // PMI 1.2 adds only barriers of groups with threads, which MPICH does not need.
-        self.say(id, "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1");
+        self.send_line(id, "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1");
         if before != Phase::Inside {
-            self.events.push_back(Event::Began(id));
+            self.events.push_back(Event::Initialized(id));
         }
         Ok(())
     }
@@ -324,7 +325,7 @@ impl Server {
         let value = field(command, "value", MAX_VALUE_BYTES)?;
         let space = command.get("kvsname");
         if key.starts_with("PMI_") || space.is_some_and(|space| space != self.world(id).space) {
-            self.say(id, "cmd=put_result rc=-1 msg=not_yours_to_put");
+            self.send_line(id, "cmd=put_result rc=-1 msg=not_yours_to_put");
             return Ok(());
         }
         let world = self.members[id.0].world;
@@ -334,7 +335,7 @@ impl Server {
             return Err(Refusal::Full(most));
         }
         world.keys.insert(key, value);
-        self.say(id, "cmd=put_result rc=0");
+        self.send_line(id, "cmd=put_result rc=0");
         Ok(())
     }
 
@@ -353,7 +354,7 @@ impl Server {
             Some(value) => format!("cmd=get_result rc=0 value={value}"),
             None => "cmd=get_result rc=-1 msg=not_found value=unknown".to_owned(),
         };
-        self.say(id, &answer);
+        self.send_line(id, &answer);
         Ok(())
     }
 
@@ -365,23 +366,23 @@ impl Server {
         if members.iter().all(|member| self.members[member.0].in_barrier) {
             for member in members {
                 self.members[member.0].in_barrier = false;
-                self.say(member, "cmd=barrier_out rc=0");
+                self.send_line(member, "cmd=barrier_out rc=0");
             }
         }
         Ok(())
     }
 
     /// Answers a spawn request with success or the reason of its failure.
-    pub fn spawned(&mut self, member: MemberId, outcome: Result<(), String>) {
+    pub fn reply_to_spawn(&mut self, member: MemberId, outcome: Result<(), String>) {
         match outcome {
-            Ok(()) => self.say(member, "cmd=spawn_result rc=0"),
-            Err(why) => self.say(member, &format!("cmd=spawn_result rc=-1 msg={}", word(&why))),
+            Ok(()) => self.send_line(member, "cmd=spawn_result rc=0"),
+            Err(why) => self.send_line(member, &format!("cmd=spawn_result rc=-1 msg={}", escape_word(&why))),
         }
     }
 
     /// Answers `event`, an [`Event::Publish`], [`Event::Unpublish`] or [`Event::Lookup`], with the port found
     /// (for a lookup) or the reason of the failure.
-    pub fn answer(&mut self, event: &Event, outcome: Result<String, String>) {
+    pub fn reply(&mut self, event: &Event, outcome: Result<String, String>) {
         let (member, command) = match event {
             Event::Publish { member, .. } => (*member, "publish_result"),
             Event::Unpublish { member, .. } => (*member, "unpublish_result"),
@@ -391,19 +392,19 @@ impl Server {
         let line = match outcome {
             Ok(port) if command == "lookup_result" => format!("cmd={command} rc=0 port={port}"),
             Ok(_) => format!("cmd={command} rc=0"),
-            Err(why) => format!("cmd={command} rc=-1 msg={}", word(&why)),
+            Err(why) => format!("cmd={command} rc=-1 msg={}", escape_word(&why)),
         };
-        self.say(member, &line);
+        self.send_line(member, &line);
     }
 }
 
-fn service(command: &Command) -> Result<String, Refusal> {
+fn service_field(command: &Command) -> Result<String, Refusal> {
     field(command, "service", MAX_SERVICE_BYTES)
 }
 
 /// Returns a mandatory field; refuses the command if it is missing or longer than `max_bytes`.
 fn field(command: &Command, key: &str, max_bytes: usize) -> Result<String, Refusal> {
-    let unusable = |why: String| Refusal::Unusable { command: shown(command.name.as_bytes()), why };
+    let unusable = |why: String| Refusal::Unusable { command: excerpt(command.name.as_bytes()), why };
     match command.get(key).filter(|value| !value.is_empty()) {
         None => Err(unusable(format!("it has no '{key}'"))),
         Some(value) if value.len() > max_bytes => {
@@ -414,7 +415,7 @@ fn field(command: &Command, key: &str, max_bytes: usize) -> Result<String, Refus
 }
 
 /// Escapes a sentence so that it is one word of a line.
-fn word(text: &str) -> String {
+fn escape_word(text: &str) -> String {
     let letter =
         |character: char| if character.is_ascii_graphic() && character != '\\' { character } else { '_' };
     text.chars().take(200).map(letter).collect()

@@ -1,6 +1,6 @@
 //! Spawn requests: one block of lines per program, from `mcmd=spawn` to `endcmd`.
 
-use super::wire::{Malformed, shown};
+use super::wire::{Malformed, excerpt};
 
 /// Maximum number of programs in one request.
 const MAX_COMMANDS: usize = 256;
@@ -54,7 +54,7 @@ impl SpawnCommand {
             match line.split_once('=').unwrap_or((line, "")) {
                 ("mcmd", "spawn") => fields.clear(),
                 ("mcmd", other) => {
-                    return Err(Malformed::Spawn(format!("'{}' is asked for", shown(other.as_bytes()))));
+                    return Err(Malformed::Spawn(format!("'{}' is asked for", excerpt(other.as_bytes()))));
                 }
                 ("endcmd", _) => {
                     commands.push(Self::of_fields(&std::mem::take(&mut fields))?);

@@ -16,12 +16,12 @@ fn events(server: &mut Server) -> Vec<Event> {
 }
 
 /// Sends a line as a rank and returns the reply. Panics if there is any other event.
-fn ask(server: &mut Server, member: MemberId, line: &str) -> String {
+fn send_and_receive(server: &mut Server, member: MemberId, line: &str) -> String {
     server.receive(member, format!("{line}\n").as_bytes());
     let said: Vec<Event> =
-        events(server).into_iter().filter(|event| !matches!(event, Event::Began(_))).collect();
+        events(server).into_iter().filter(|event| !matches!(event, Event::Initialized(_))).collect();
     match said.as_slice() {
-        [Event::Say(to, bytes)] if *to == member => {
+        [Event::Send(to, bytes)] if *to == member => {
             String::from_utf8(bytes.clone()).unwrap().trim_end().to_owned()
         }
         other => panic!("{line}: {other:?}"),
@@ -30,7 +30,7 @@ fn ask(server: &mut Server, member: MemberId, line: &str) -> String {
 
 fn init(server: &mut Server, member: MemberId) {
     assert_eq!(
-        ask(server, member, "cmd=init pmi_version=1 pmi_subversion=1"),
+        send_and_receive(server, member, "cmd=init pmi_version=1 pmi_subversion=1"),
         "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1"
     );
 }
@@ -41,60 +41,74 @@ fn refusal(bytes: &[u8]) -> String {
     init(&mut server, members[0]);
     server.receive(members[0], bytes);
     match events(&mut server).as_slice() {
-        [.., Event::Broken(_, refusal)] => refusal.to_string(),
+        [.., Event::Violation(_, refusal)] => refusal.to_string(),
         other => panic!("{}: {other:?}", bytes.escape_ascii()),
     }
 }
 
 #[test]
-fn two_ranks_find_each_other() {
+fn ranks_exchange_keys_through_the_server() {
     let (mut server, members) = server(2);
     let [a, b] = members[..] else { panic!() };
     for member in [a, b] {
         init(&mut server, member);
         assert_eq!(server.phase(member), Phase::Inside);
-        let maxes = ask(&mut server, member, "cmd=get_maxes");
+        let maxes = send_and_receive(&mut server, member, "cmd=get_maxes");
         assert_eq!(maxes, "cmd=maxes rc=0 kvsname_max=256 keylen_max=64 vallen_max=1024");
-        assert_eq!(ask(&mut server, member, "cmd=get_appnum"), "cmd=appnum rc=0 appnum=0");
-        assert_eq!(ask(&mut server, member, "cmd=get_my_kvsname"), "cmd=my_kvsname rc=0 kvsname=job-1.2.3-0");
-        assert_eq!(ask(&mut server, member, "cmd=get_universe_size"), "cmd=universe_size rc=0 size=-1");
+        assert_eq!(send_and_receive(&mut server, member, "cmd=get_appnum"), "cmd=appnum rc=0 appnum=0");
+        assert_eq!(
+            send_and_receive(&mut server, member, "cmd=get_my_kvsname"),
+            "cmd=my_kvsname rc=0 kvsname=job-1.2.3-0"
+        );
+        assert_eq!(
+            send_and_receive(&mut server, member, "cmd=get_universe_size"),
+            "cmd=universe_size rc=0 size=-1"
+        );
     }
     let get = "cmd=get kvsname=job-1.2.3-0 key=PMI_process_mapping";
-    assert_eq!(ask(&mut server, a, get), "cmd=get_result rc=0 value=(vector,(0,2,1))");
+    assert_eq!(send_and_receive(&mut server, a, get), "cmd=get_result rc=0 value=(vector,(0,2,1))");
     // Values are stored verbatim, including escaped blanks.
     let put = "cmd=put kvsname=job-1.2.3-0 key=P0-bc value=a\\ b=c#$";
-    assert_eq!(ask(&mut server, a, put), "cmd=put_result rc=0");
+    assert_eq!(send_and_receive(&mut server, a, put), "cmd=put_result rc=0");
     server.receive(a, b"cmd=barrier_in\n");
     assert!(events(&mut server).is_empty(), "the other is still to come");
     server.receive(b, b"cmd=barr");
     server.receive(b, b"ier_in\ncmd=get key=P0-bc\n");
-    let say = |to, line: &str| Event::Say(to, format!("{line}\n").into_bytes());
+    let send_line = |to, line: &str| Event::Send(to, format!("{line}\n").into_bytes());
     let out = "cmd=barrier_out rc=0";
     assert_eq!(
         events(&mut server),
-        [say(a, out), say(b, out), say(b, "cmd=get_result rc=0 value=a\\ b=c#$")]
-    );
-    assert!(ask(&mut server, b, "cmd=get kvsname=job-1.2.3-0 key=none").starts_with("cmd=get_result rc=-1"));
-    assert!(ask(&mut server, b, "cmd=get kvsname=elsewhere key=P0-bc").starts_with("cmd=get_result rc=-1"));
-    assert!(
-        ask(&mut server, b, "cmd=put kvsname=elsewhere key=x value=y").starts_with("cmd=put_result rc=-1")
+        [send_line(a, out), send_line(b, out), send_line(b, "cmd=get_result rc=0 value=a\\ b=c#$")]
     );
     assert!(
-        ask(&mut server, b, "cmd=put key=PMI_process_mapping value=y").starts_with("cmd=put_result rc=-1")
+        send_and_receive(&mut server, b, "cmd=get kvsname=job-1.2.3-0 key=none")
+            .starts_with("cmd=get_result rc=-1")
     );
-    assert_eq!(ask(&mut server, b, "cmd=finalize"), "cmd=finalize_ack rc=0");
+    assert!(
+        send_and_receive(&mut server, b, "cmd=get kvsname=elsewhere key=P0-bc")
+            .starts_with("cmd=get_result rc=-1")
+    );
+    assert!(
+        send_and_receive(&mut server, b, "cmd=put kvsname=elsewhere key=x value=y")
+            .starts_with("cmd=put_result rc=-1")
+    );
+    assert!(
+        send_and_receive(&mut server, b, "cmd=put key=PMI_process_mapping value=y")
+            .starts_with("cmd=put_result rc=-1")
+    );
+    assert_eq!(send_and_receive(&mut server, b, "cmd=finalize"), "cmd=finalize_ack rc=0");
     assert_eq!(server.phase(b), Phase::Finalized);
     // A program that uses MPI sessions may initialize again, whether it has finalized or not.
     init(&mut server, b);
     assert_eq!(
-        ask(&mut server, b, "cmd=init pmi_version=1 pmi_subversion=1"),
+        send_and_receive(&mut server, b, "cmd=init pmi_version=1 pmi_subversion=1"),
         "cmd=response_to_init rc=0 pmi_version=1 pmi_subversion=1"
     );
-    assert_eq!(ask(&mut server, b, "cmd=get_appnum"), "cmd=appnum rc=0 appnum=0");
+    assert_eq!(send_and_receive(&mut server, b, "cmd=get_appnum"), "cmd=appnum rc=0 appnum=0");
 }
 
 #[test]
-fn a_rank_starts_others_which_have_a_world_of_their_own() {
+fn spawned_ranks_get_their_own_world() {
     let (mut server, members) = server(1);
     init(&mut server, members[0]);
     let request = "mcmd=spawn\nnprocs=2\nexecname=./child\ntotspawns=2\nspawnssofar=1\nargcnt=2\narg1=-n\narg2=\n\
@@ -113,23 +127,23 @@ fn a_rank_starts_others_which_have_a_world_of_their_own() {
     assert_eq!(commands[0].preput, [("PARENT_ROOT_PORT_NAME".to_owned(), "tag#0$".to_owned())]);
     assert_eq!((commands[1].program.as_str(), commands[1].hint("host")), ("other", None));
     let (_, children) = server.add_world(&[0, 0, 1], "(vector,(0,3,1))".into(), &commands[0].preput);
-    server.spawned(by, Ok(()));
-    let done = Event::Say(by, b"cmd=spawn_result rc=0\n".to_vec());
+    server.reply_to_spawn(by, Ok(()));
+    let done = Event::Send(by, b"cmd=spawn_result rc=0\n".to_vec());
     assert_eq!(events(&mut server), [done]);
     init(&mut server, children[2]);
-    assert_eq!(ask(&mut server, children[2], "cmd=get_appnum"), "cmd=appnum rc=0 appnum=1");
+    assert_eq!(send_and_receive(&mut server, children[2], "cmd=get_appnum"), "cmd=appnum rc=0 appnum=1");
     let get = "cmd=get kvsname=job-1.2.3-1 key=PARENT_ROOT_PORT_NAME";
-    assert_eq!(ask(&mut server, children[2], get), "cmd=get_result rc=0 value=tag#0$");
+    assert_eq!(send_and_receive(&mut server, children[2], get), "cmd=get_result rc=0 value=tag#0$");
     assert_eq!(server.world_of(children[0]), children);
     // The barrier of the first world does not wait for the children.
-    assert_eq!(ask(&mut server, by, "cmd=barrier_in"), "cmd=barrier_out rc=0");
-    server.spawned(by, Err("no such node".into()));
-    let not = Event::Say(by, b"cmd=spawn_result rc=-1 msg=no_such_node\n".to_vec());
+    assert_eq!(send_and_receive(&mut server, by, "cmd=barrier_in"), "cmd=barrier_out rc=0");
+    server.reply_to_spawn(by, Err("no such node".into()));
+    let not = Event::Send(by, b"cmd=spawn_result rc=-1 msg=no_such_node\n".to_vec());
     assert_eq!(events(&mut server), [not]);
 }
 
 #[test]
-fn services_and_aborts_are_for_whoever_drives_it() {
+fn services_and_aborts_become_events() {
     let (mut server, members) = server(1);
     let rank = members[0];
     init(&mut server, rank);
@@ -139,13 +153,13 @@ fn services_and_aborts_are_for_whoever_drives_it() {
     let publish = Event::Publish { member: rank, service: "ocean".into(), port: "tag#0$desc#7$".into() };
     let lookup = Event::Lookup { member: rank, service: "ocean".into() };
     assert_eq!(said, [publish.clone(), lookup.clone()]);
-    server.answer(&publish, Ok(String::new()));
-    server.answer(&lookup, Ok("tag#0$desc#7$".into()));
-    server.answer(&Event::Unpublish { member: rank, service: "x".into() }, Err("nobody has it".into()));
+    server.reply(&publish, Ok(String::new()));
+    server.reply(&lookup, Ok("tag#0$desc#7$".into()));
+    server.reply(&Event::Unpublish { member: rank, service: "x".into() }, Err("nobody has it".into()));
     let lines: Vec<String> = events(&mut server)
         .into_iter()
         .map(|event| match event {
-            Event::Say(_, bytes) => String::from_utf8(bytes).unwrap(),
+            Event::Send(_, bytes) => String::from_utf8(bytes).unwrap(),
             other => panic!("{other:?}"),
         })
         .collect();
@@ -164,7 +178,7 @@ fn services_and_aborts_are_for_whoever_drives_it() {
 }
 
 #[test]
-fn nonsense_is_told_by_what_it_is_and_ends_the_talk() {
+fn malformed_messages_are_reported_and_end_the_connection() {
     assert_eq!(refusal(b"\x7fELF\n"), "'\\x7fELF' is not a line of PMI-1");
     assert_eq!(refusal(b"GET / HTTP/1.1\n"), "'GET / HTTP/1.1' is not a line of PMI-1");
     assert!(refusal(b"cmd=put key=\xff\n").contains("is not a line of PMI-1"));
@@ -185,13 +199,13 @@ fn nonsense_is_told_by_what_it_is_and_ends_the_talk() {
         let (mut server, members) = server(1);
         init(&mut server, members[0]);
         server.receive(members[0], line(at_most).as_bytes());
-        assert!(!matches!(events(&mut server).last(), Some(Event::Broken(..))), "{command} of {at_most}");
+        assert!(!matches!(events(&mut server).last(), Some(Event::Violation(..))), "{command} of {at_most}");
         assert!(refusal(line(at_most + 1).as_bytes()).contains(&format!("may have {at_most}")));
     }
-    let endless = vec![b'x'; MAX_LINE_BYTES];
-    assert!(refusal(&[b"cmd=".as_slice(), &endless].concat()).contains("longer than"));
-    let endless = vec![b'x'; MAX_SPAWN_BYTES];
-    assert!(refusal(&[b"mcmd=spawn\n".as_slice(), &endless].concat()).contains("longer than"));
+    let overlong = vec![b'x'; MAX_LINE_BYTES];
+    assert!(refusal(&[b"cmd=".as_slice(), &overlong].concat()).contains("longer than"));
+    let overlong = vec![b'x'; MAX_SPAWN_BYTES];
+    assert!(refusal(&[b"mcmd=spawn\n".as_slice(), &overlong].concat()).contains("longer than"));
     let spawn = |text: &str| refusal(format!("mcmd=spawn\n{text}endcmd\n").as_bytes());
     assert!(spawn("execname=a\ntotspawns=1\nspawnssofar=1\n").contains("no usable 'nprocs'"));
     assert!(spawn("nprocs=1\ntotspawns=1\nspawnssofar=1\n").contains("no usable 'execname'"));
@@ -210,11 +224,11 @@ fn nonsense_is_told_by_what_it_is_and_ends_the_talk() {
 }
 
 #[test]
-fn another_version_is_answered_and_refused() {
+fn other_pmi_version_is_refused() {
     let (mut server, members) = server(1);
     server.receive(members[0], b"cmd=init pmi_version=2 pmi_subversion=0\n");
     let said = events(&mut server);
-    let [Event::Say(_, answer), Event::Broken(_, refusal)] = &said[..] else { panic!("{said:?}") };
+    let [Event::Send(_, answer), Event::Violation(_, refusal)] = &said[..] else { panic!("{said:?}") };
     assert!(answer.starts_with(b"cmd=response_to_init rc=-1 "));
     assert_eq!(refusal.to_string(), "it asks for PMI 2.0; this process manager speaks PMI 1.1");
     server.receive(members[0], b"cmd=get_maxes\n");
@@ -227,14 +241,17 @@ fn keys_are_bounded() {
     init(&mut server, members[0]);
     for key in 0..1088 {
         assert_eq!(
-            ask(&mut server, members[0], &format!("cmd=put key=k{key} value=v")),
+            send_and_receive(&mut server, members[0], &format!("cmd=put key=k{key} value=v")),
             "cmd=put_result rc=0"
         );
     }
-    assert_eq!(ask(&mut server, members[0], "cmd=put key=k0 value=again"), "cmd=put_result rc=0");
+    assert_eq!(
+        send_and_receive(&mut server, members[0], "cmd=put key=k0 value=again"),
+        "cmd=put_result rc=0"
+    );
     server.receive(members[0], b"cmd=put key=one-more value=v\n");
     let said = events(&mut server);
-    assert!(matches!(&said[..], [Event::Broken(_, Refusal::Full(1088))]), "{said:?}");
+    assert!(matches!(&said[..], [Event::Violation(_, Refusal::Full(1088))]), "{said:?}");
 }
 
 /// Generates valid requests, requests with one changed byte, and random bytes.
@@ -269,30 +286,30 @@ proptest! {
     /// Arbitrary input in arbitrary pieces does not panic, has the same result as in one piece, and breaks
     /// each member at most once.
     #[test]
-    fn bytes_mean_the_same_in_any_pieces(
+    fn parsing_does_not_depend_on_chunking(
         said in prop::collection::vec((0_usize..3, line()), 0..30),
         size in 1_usize..20,
     ) {
         let run = |size: usize| {
             let (mut server, members) = server(3);
-            let mut happened = Vec::new();
+            let mut observed = Vec::new();
             for (rank, bytes) in &said {
                 for piece in bytes.chunks(size) {
                     server.receive(members[*rank], piece);
                 }
-                happened.extend(events(&mut server));
+                observed.extend(events(&mut server));
             }
-            happened
+            observed
         };
         let whole = run(usize::MAX);
         for rank in 0..3 {
-            let broken = whole.iter().filter(|event| matches!(event, Event::Broken(id, _) if id.0 == rank)).count();
+            let broken = whole.iter().filter(|event| matches!(event, Event::Violation(id, _) if id.0 == rank)).count();
             prop_assert!(broken <= 1);
         }
         let in_pieces = run(size);
         // If the first line arrives in pieces, the refusal may quote less of it, so reasons are not compared.
         let kind = |event: &Event| match event {
-            Event::Broken(id, _) => Event::Broken(*id, Refusal::Full(0)),
+            Event::Violation(id, _) => Event::Violation(*id, Refusal::Full(0)),
             other => other.clone(),
         };
         prop_assert_eq!(in_pieces.iter().map(kind).collect::<Vec<_>>(), whole.iter().map(kind).collect::<Vec<_>>());

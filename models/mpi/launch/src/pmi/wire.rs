@@ -32,12 +32,12 @@ pub enum Malformed {
 
 impl Malformed {
     fn not_pmi(line: &[u8]) -> Malformed {
-        Malformed::NotPmi(shown(line))
+        Malformed::NotPmi(excerpt(line))
     }
 }
 
 /// Excerpt of the received bytes, for messages.
-pub(super) fn shown(bytes: &[u8]) -> String {
+pub(super) fn excerpt(bytes: &[u8]) -> String {
     const SHOWN_BYTES: usize = 60;
     let mut text = bytes[..bytes.len().min(SHOWN_BYTES)].escape_ascii().to_string();
     if bytes.len() > SHOWN_BYTES {
@@ -137,7 +137,7 @@ impl Reader {
             None => Ok(None),
             Some(end) => {
                 let command = Command::parse(&self.bytes[..end])?;
-                self.drop_first(end + 1);
+                self.consume(end + 1);
                 Ok(Some(Message::Command(command)))
             }
         }
@@ -150,7 +150,7 @@ impl Reader {
         end
     }
 
-    fn drop_first(&mut self, count: usize) {
+    fn consume(&mut self, count: usize) {
         self.bytes.drain(..count);
         self.searched = 0;
     }
@@ -166,7 +166,7 @@ impl Reader {
             self.searched = end - 1;
             if SpawnCommand::is_last(&self.bytes[..end]) {
                 let commands = SpawnCommand::parse_all(&self.bytes[..end])?;
-                self.drop_first(end);
+                self.consume(end);
                 return Ok(Some(Message::Spawn(commands)));
             }
         }

@@ -6,7 +6,7 @@ use tombolo::{Child, Domain, Error, Listener, SpawnOptions, Token, WaitSet};
 use tombolo_omp_team::team::thread::Thread;
 
 use super::Program;
-use crate::JOIN;
+use crate::JOIN_VARIABLE;
 use crate::message::FromHub;
 use crate::outbox::Outbox;
 use crate::place::JobNode;
@@ -65,11 +65,11 @@ impl Process {
     ///
     /// # Errors
     /// Errors of the channel, except that it was closed: the machine reports the end of the process.
-    pub(super) fn send(&mut self, set: &mut WaitSet) -> Result<(), Error> {
+    pub(super) fn flush_outbox(&mut self, set: &mut WaitSet) -> Result<(), Error> {
         let Some(channel) = self.channel().filter(|&channel| set.get(channel).is_some()) else {
             return Ok(());
         };
-        match self.outbox.send(set, channel) {
+        match self.outbox.flush(set, channel) {
             Err(Error::PeerDied { .. } | Error::RelayDied { .. } | Error::Closed { .. }) => Ok(()),
             sent => sent,
         }
@@ -102,17 +102,17 @@ pub(super) fn start(
     domain: &Domain,
     program: &Program,
     Endpoints(endpoints): &Endpoints,
-    place: &JobNode,
+    job_node: &JobNode,
     number: usize,
 ) -> Result<Child, Error> {
     let mut options = match program {
         Program::ThisImage => SpawnOptions::this_image(),
         Program::File(path) => SpawnOptions::image(path),
     };
-    options = options.on(&place.name).called(format!("worker{number}"));
+    options = options.on(&job_node.name).called(format!("worker{number}"));
     // The program sees the same environment in all processes.
     for (name, value) in std::env::vars().filter(|(name, _)| !name.starts_with("TOMBOLO_")) {
         options = options.env(name, value);
     }
-    domain.spawn(&options.env(JOIN, format!("{number} {endpoints}")))
+    domain.spawn(&options.env(JOIN_VARIABLE, format!("{number} {endpoints}")))
 }

@@ -15,92 +15,92 @@ pub(super) struct Replicas {
 
 impl Hub {
     /// Returns whether processes of a node access shared memory through a window.
-    fn is_behind(&self, node: usize) -> bool {
+    fn is_behind_window(&self, node: usize) -> bool {
         // Pages that are sent are in the node's own memory already, while they are only read.
-        self.mapped.sent().is_none() && matches!(self.places[node].kernel, Kernel::Virtual(_))
+        self.mapped.paged_ranges().is_none() && matches!(self.job_nodes[node].kernel, Kernel::Virtual(_))
     }
 
     /// Executes the request of a thread.
-    pub(super) fn asked(&mut self, request: u64) {
+    pub(super) fn handle_request(&mut self, address: u64) {
         // SAFETY: the address comes from a thread of the job or from a worker, which is trusted like one; a
         // request stays allocated until it is completed.
-        let Some(asked) = (unsafe { (request as *const Request).as_ref() }) else { return };
-        match asked.kind() {
-            Some(RequestKind::Replicate) => self.replicate(asked, false),
-            Some(RequestKind::Share) => self.replicate(asked, true),
-            Some(RequestKind::Call) => self.call(asked),
-            None => asked.answer(libc_errors::INVALID),
+        let Some(request) = (unsafe { (address as *const Request).as_ref() }) else { return };
+        match request.kind() {
+            Some(RequestKind::Replicate) => self.replicate(request, false),
+            Some(RequestKind::Restore) => self.replicate(request, true),
+            Some(RequestKind::Call) => self.call(request),
+            None => request.complete(libc_errors::INVALID),
         }
     }
 
     /// Forwards a call to the process that is to make it.
-    fn call(&mut self, asked: &'static Request) {
-        let [_, _, process, _] = asked.words;
+    fn call(&mut self, request: &'static Request) {
+        let [_, _, process, _] = request.words;
         let Some(index) = usize::try_from(process).unwrap_or(usize::MAX).checked_sub(1) else {
-            return calls::serve(asked);
+            return calls::serve(request);
         };
         match self.processes.get(index).map(|process| &process.state) {
             Some(ProcessState::Ready { .. }) => {
-                self.say(index, FromHub::Call { request: std::ptr::from_ref(asked) as u64 });
+                self.send_to(index, FromHub::Call { request: std::ptr::from_ref(request) as u64 });
             }
-            Some(_) | None => asked.answer(libc_errors::NO_PROCESS),
+            Some(_) | None => request.complete(libc_errors::NO_PROCESS),
         }
     }
 
     /// Replicates data, or shares it again, in all processes behind a window.
-    fn replicate(&mut self, asked: &Request, again: bool) {
-        let [begin, bytes, ..] = asked.words;
+    fn replicate(&mut self, request: &Request, restore: bool) {
+        let [begin, bytes, ..] = request.words;
         let layout = self.mapped.layout();
         let last = begin.checked_add(bytes.max(1) - 1);
         let ends = (layout.offset_of(begin), last.and_then(|last| layout.offset_of(last)));
-        let (Some(first), Some(last)) = ends else { return asked.answer(libc_errors::INVALID) };
+        let (Some(first), Some(last)) = ends else { return request.complete(libc_errors::INVALID) };
         if last.wrapping_sub(first) != bytes.max(1) - 1 {
-            return asked.answer(libc_errors::INVALID);
+            return request.complete(libc_errors::INVALID);
         }
-        self.replicas.ranges = without(&self.replicas.ranges, (begin, begin + bytes));
-        if !again {
+        self.replicas.ranges = subtract_range(&self.replicas.ranges, (begin, begin + bytes));
+        if !restore {
             self.replicas.ranges.push((begin, begin + bytes));
         }
-        if self.is_behind(0) {
-            asked.fail(replica::apply(&self.mapped, begin, bytes, again).into());
+        if self.is_behind_window(0) {
+            request.set_error(replica::apply(&self.mapped, begin, bytes, restore).into());
         }
-        let concerned = |hub: &Self, index: usize| {
+        let is_affected = |hub: &Self, index: usize| {
             let process = &hub.processes[index];
-            matches!(process.state, ProcessState::Ready { .. }) && hub.is_behind(process.node)
+            matches!(process.state, ProcessState::Ready { .. }) && hub.is_behind_window(process.node)
         };
-        let all: Vec<usize> = (0..self.processes.len()).filter(|&index| concerned(self, index)).collect();
+        let all: Vec<usize> = (0..self.processes.len()).filter(|&index| is_affected(self, index)).collect();
         if all.is_empty() {
-            return asked.answer(0);
+            return request.complete(0);
         }
-        let request = std::ptr::from_ref(asked) as u64;
-        self.replicas.waiting.push((request, all.len()));
+        let address = std::ptr::from_ref(request) as u64;
+        self.replicas.waiting.push((address, all.len()));
         for index in all {
-            self.say(index, FromHub::Replicate { request, begin, bytes, again });
+            self.send_to(index, FromHub::Replicate { request: address, begin, bytes, restore });
         }
     }
 
     /// Handles the reply of a process; the last one completes the request.
-    pub(super) fn replicated(&mut self, request: u64, error: u64) {
+    pub(super) fn handle_replicated(&mut self, address: u64, error: u64) {
         let waiting = &mut self.replicas.waiting;
-        let Some(index) = waiting.iter().position(|(waits, _)| *waits == request) else { return };
+        let Some(index) = waiting.iter().position(|(waits, _)| *waits == address) else { return };
         // SAFETY: a request stays allocated until it is completed, which happens below.
-        let Some(asked) = (unsafe { (request as *const Request).as_ref() }) else { return };
-        asked.fail(error);
+        let Some(request) = (unsafe { (address as *const Request).as_ref() }) else { return };
+        request.set_error(error);
         waiting[index].1 -= 1;
         if waiting[index].1 == 0 {
             waiting.swap_remove(index);
-            asked.answer(0);
+            request.complete(0);
         }
     }
 
     /// Replicates the current ranges in a process that has just become ready.
-    pub(super) fn replicate_in(&mut self, index: usize) {
-        if !self.is_behind(self.processes[index].node) {
+    pub(super) fn send_replicas_to(&mut self, index: usize) {
+        if !self.is_behind_window(self.processes[index].node) {
             return;
         }
         for (begin, end) in self.replicas.ranges.clone() {
-            let message = FromHub::Replicate { request: 0, begin, bytes: end - begin, again: false };
-            self.say(index, message);
+            let message = FromHub::Replicate { request: 0, begin, bytes: end - begin, restore: false };
+            self.send_to(index, message);
         }
     }
 }
@@ -114,7 +114,7 @@ mod libc_errors {
 }
 
 /// Subtracts a range from a list of ranges.
-fn without(ranges: &[(u64, u64)], (begin, end): (u64, u64)) -> Vec<(u64, u64)> {
+fn subtract_range(ranges: &[(u64, u64)], (begin, end): (u64, u64)) -> Vec<(u64, u64)> {
     let parts = ranges.iter().flat_map(|&(first, last)| [(first, last.min(begin)), (first.max(end), last)]);
     parts.filter(|(first, last)| first < last).collect()
 }
@@ -124,11 +124,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_shared_again_is_taken_out_of_what_was_replicated() {
+    fn restored_range_is_removed_from_replicas() {
         let ranges = [(10, 20), (30, 40)];
-        assert_eq!(without(&ranges, (15, 35)), [(10, 15), (35, 40)]);
-        assert_eq!(without(&ranges, (12, 14)), [(10, 12), (14, 20), (30, 40)]);
-        assert_eq!(without(&ranges, (0, 50)), []);
-        assert_eq!(without(&ranges, (20, 30)), ranges);
+        assert_eq!(subtract_range(&ranges, (15, 35)), [(10, 15), (35, 40)]);
+        assert_eq!(subtract_range(&ranges, (12, 14)), [(10, 12), (14, 20), (30, 40)]);
+        assert_eq!(subtract_range(&ranges, (0, 50)), []);
+        assert_eq!(subtract_range(&ranges, (20, 30)), ranges);
     }
 }

@@ -9,13 +9,15 @@ use tombolo_omp_team::job::report::{self, Memory};
 use super::{Hub, ProcessState};
 use crate::fatal;
 use crate::memory::Mapped;
-use crate::place::Where;
-use crate::sent::Ranges;
+use crate::place::MemoryKind;
+use crate::sent::PagedRanges;
 
 impl Hub {
     /// Admits a process that connects for pages. If it ends meanwhile, the machine reports that.
-    pub(super) fn accept_for_pages(&mut self) {
-        let (Some((_, listener)), Some(sent)) = (&self.pages, self.mapped.sent()) else { return };
+    pub(super) fn accept_page_channel(&mut self) {
+        let (Some((_, listener)), Some(sent)) = (&self.pages_listener, self.mapped.paged_ranges()) else {
+            return;
+        };
         let channel = match listener.within(Duration::ZERO).accept() {
             Ok(channel) => channel,
             Err(Error::TimedOut { .. } | Error::Refused { .. }) => return,
@@ -36,14 +38,14 @@ impl Hub {
 }
 
 /// Memory of the job, for its report.
-static MEMORY: OnceLock<(Where, Option<Ranges>)> = OnceLock::new();
+static MEMORY_SOURCE: OnceLock<(MemoryKind, Option<PagedRanges>)> = OnceLock::new();
 
 /// Registers the source of the report's data about the job's memory.
-pub(super) fn tell_report(memory: &Where, mapped: &Mapped) {
-    let _ = MEMORY.set((memory.clone(), mapped.sent().copied()));
-    report::memory_by(|| match MEMORY.get() {
+pub(super) fn set_report_source(memory: &MemoryKind, mapped: &Mapped) {
+    let _ = MEMORY_SOURCE.set((memory.clone(), mapped.paged_ranges().copied()));
+    report::set_memory_source(|| match MEMORY_SOURCE.get() {
         Some((_, Some(ranges))) => Memory::Pages(ranges.faults()),
-        Some((Where::Window { node, .. }, _)) => Memory::Window(node.clone()),
+        Some((MemoryKind::Window { node, .. }, _)) => Memory::Window(node.clone()),
         _ => Memory::Kernel,
     });
 }

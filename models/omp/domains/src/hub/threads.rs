@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 use std::{env, fs};
 
 use tombolo::{Error, Listener, Token};
-use tombolo_omp_process::{ASK, NodeReport, ProcessReport, Role, State, ThreadReport, name_of};
-use tombolo_omp_team::device::threads::{self, Seen};
+use tombolo_omp_process::{NodeReport, ProcessReport, REPORT_REQUEST, Role, State, ThreadReport, hub_name};
+use tombolo_omp_team::device::threads::{self, ThreadSnapshot};
 use tombolo_omp_team::team::shown::{self, Activity};
 
 use super::{Hub, ProcessState};
@@ -18,161 +18,173 @@ use crate::message::FromHub;
 use crate::outbox::{Message, Outbox};
 
 /// Maximum number of concurrent report clients.
-const ASKING: usize = 8;
+const CLIENTS_MAX: usize = 8;
 /// Time after which a report goes out without the measurements of processes that did not reply.
-const PROCESSES_WITHIN: Duration = Duration::from_secs(2);
+const MEASURE_TIMEOUT: Duration = Duration::from_secs(2);
 /// Time within which a client must send its request and take the report.
-const PATIENCE: Duration = Duration::from_secs(30);
+const CLIENT_TIMEOUT: Duration = Duration::from_secs(30);
 /// Maximum number of descriptors in a report.
-const DESCRIPTORS: usize = 256;
+const DESCRIPTORS_MAX: usize = 256;
 
 /// Function that returns the name of the program's function at an address.
-pub type Name = fn(usize) -> Option<String>;
+pub type Symbolizer = fn(usize) -> Option<String>;
 
-static NAME: OnceLock<Name> = OnceLock::new();
+static SYMBOLIZER: OnceLock<Symbolizer> = OnceLock::new();
 
 /// Sets the function that resolves names.
-pub fn name_functions(name: Name) {
-    let _ = NAME.set(name);
+pub fn set_symbolizer(symbolizer: Symbolizer) {
+    let _ = SYMBOLIZER.set(symbolizer);
 }
 
 /// Clients that request reports.
 #[derive(Default)]
-pub(super) struct Asking {
+pub(super) struct ReportClients {
     listener: Option<(Token, Listener)>,
-    all: Vec<One>,
+    all: Vec<Client>,
     number: u64,
 }
 
 /// Client that requests a report.
-struct One {
+struct Client {
     channel: Token,
     since: Instant,
-    step: Step,
+    state: ClientState,
 }
 
-enum Step {
+enum ClientState {
     /// It has not sent its request yet.
     Connected,
     /// Processes, by their index in the hub's list, have not measured their threads yet.
-    Measured { number: u64, by: Vec<usize> },
+    Measuring { number: u64, by: Vec<usize> },
     /// The report is being sent.
-    Told(Outbox<Line>),
+    Sending(Outbox<EncodedLine>),
 }
 
 /// Encoded message of a report.
-struct Line(Vec<u8>);
+struct EncodedLine(Vec<u8>);
 
-impl Message for Line {
+impl Message for EncodedLine {
     fn encode(&self) -> Vec<u8> {
         self.0.clone()
     }
 
-    fn absorb(&mut self, _: &Self) -> bool {
+    fn try_merge(&mut self, _: &Self) -> bool {
         false
     }
 }
 
 impl Hub {
     /// Listens for report clients.
-    pub(super) fn can_be_asked(&mut self) -> Result<(), Error> {
-        let listener = channel_options().export(&self.domain, &name_of(self.domain.id()))?;
-        self.asking.listener = Some((self.set.add_listener(&listener)?, listener));
+    pub(super) fn listen_for_report_clients(&mut self) -> Result<(), Error> {
+        let listener = channel_options().export(&self.domain, &hub_name(self.domain.id()))?;
+        self.report_clients.listener = Some((self.set.add_listener(&listener)?, listener));
         Ok(())
     }
 
     /// Accepts a client if the listener is that for reports; returns whether it is.
-    pub(super) fn accept_asking(&mut self, listener: Token) -> bool {
-        let Some((_, listener)) = self.asking.listener.as_ref().filter(|(token, _)| *token == listener)
+    pub(super) fn accept_report_client(&mut self, listener: Token) -> bool {
+        let Some((_, listener)) =
+            self.report_clients.listener.as_ref().filter(|(token, _)| *token == listener)
         else {
             return false;
         };
         // A client beyond the limit finds its channel closed. Other errors concern only the client.
         if let Ok(channel) = listener.within(Duration::ZERO).accept()
-            && self.asking.all.len() < ASKING
+            && self.report_clients.all.len() < CLIENTS_MAX
             && let Ok(channel) = self.set.add(channel)
         {
-            self.asking.all.push(One { channel, since: Instant::now(), step: Step::Connected });
+            self.report_clients.all.push(Client {
+                channel,
+                since: Instant::now(),
+                state: ClientState::Connected,
+            });
         }
         true
     }
 
     /// Handles an event of a client's channel; returns `false` if the channel is not a client's.
-    pub(super) fn hear_asking(&mut self, channel: Token) -> bool {
-        let Some(index) = self.asking.all.iter().position(|one| one.channel == channel) else { return false };
+    pub(super) fn handle_client_channel(&mut self, channel: Token) -> bool {
+        let Some(index) = self.report_clients.all.iter().position(|client| client.channel == channel) else {
+            return false;
+        };
         let mut bytes = Vec::new();
-        let heard = self.set.get_mut(channel).map(|channel| channel.try_recv_into(&mut bytes));
-        match heard {
-            Some(Ok(None)) => self.tell(index),
-            Some(Ok(Some(_))) if bytes == ASK && matches!(self.asking.all[index].step, Step::Connected) => {
-                self.measure_for(index);
+        let received = self.set.get_mut(channel).map(|channel| channel.try_recv_into(&mut bytes));
+        match received {
+            Some(Ok(None)) => self.flush_report(index),
+            Some(Ok(Some(_)))
+                if bytes == REPORT_REQUEST
+                    && matches!(self.report_clients.all[index].state, ClientState::Connected) =>
+            {
+                self.start_measurement(index);
             }
-            _ => self.leave(index),
+            _ => self.disconnect_client(index),
         }
         true
     }
 
-    fn leave(&mut self, index: usize) {
-        let one = self.asking.all.swap_remove(index);
-        self.set.remove(one.channel);
+    fn disconnect_client(&mut self, index: usize) {
+        let client = self.report_clients.all.swap_remove(index);
+        self.set.remove(client.channel);
     }
 
     /// Requests that all processes measure their threads.
-    fn measure_for(&mut self, index: usize) {
+    fn start_measurement(&mut self, index: usize) {
         threads::measure(self.root, 0);
-        self.asking.number += 1;
-        let number = self.asking.number;
+        self.report_clients.number += 1;
+        let number = self.report_clients.number;
         let is_ready = |index: &usize| matches!(self.processes[*index].state, ProcessState::Ready { .. });
         let by: Vec<usize> = (0..self.processes.len()).filter(is_ready).collect();
         for process in by.clone() {
             let node = self.processes[process].node as u64;
-            self.say(process, FromHub::Measure { number, node });
+            self.send_to(process, FromHub::Measure { number, node });
         }
-        let one = &mut self.asking.all[index];
-        (one.since, one.step) = (Instant::now(), Step::Measured { number, by });
-        self.answer_if_measured(index, false);
+        let client = &mut self.report_clients.all[index];
+        (client.since, client.state) = (Instant::now(), ClientState::Measuring { number, by });
+        self.send_report_if_measured(index, false);
     }
 
     /// Handles a process's reply that its threads are measured.
-    pub(super) fn measured(&mut self, process: usize, of: u64) {
-        let is_for = |one: &One| matches!(one.step, Step::Measured { number, .. } if number == of);
-        let Some(index) = self.asking.all.iter().position(is_for) else { return };
-        if let Step::Measured { by, .. } = &mut self.asking.all[index].step {
+    pub(super) fn handle_measured(&mut self, process: usize, of: u64) {
+        let is_for =
+            |client: &Client| matches!(client.state, ClientState::Measuring { number, .. } if number == of);
+        let Some(index) = self.report_clients.all.iter().position(is_for) else { return };
+        if let ClientState::Measuring { by, .. } = &mut self.report_clients.all[index].state {
             by.retain(|other| *other != process);
         }
-        self.answer_if_measured(index, false);
+        self.send_report_if_measured(index, false);
     }
 
-    fn answer_if_measured(&mut self, index: usize, late: bool) {
-        if !matches!(&self.asking.all[index].step, Step::Measured { by, .. } if by.is_empty() || late) {
+    fn send_report_if_measured(&mut self, index: usize, late: bool) {
+        if !matches!(&self.report_clients.all[index].state, ClientState::Measuring { by, .. } if by.is_empty() || late)
+        {
             return;
         }
         let mut outbox = Outbox::default();
-        self.report().messages().into_iter().for_each(|message| outbox.enter(Line(message)));
-        let one = &mut self.asking.all[index];
-        (one.since, one.step) = (Instant::now(), Step::Told(outbox));
-        self.tell(index);
+        self.report().to_messages().into_iter().for_each(|message| outbox.push(EncodedLine(message)));
+        let client = &mut self.report_clients.all[index];
+        (client.since, client.state) = (Instant::now(), ClientState::Sending(outbox));
+        self.flush_report(index);
     }
 
     /// Sends a client what its channel has room for.
-    fn tell(&mut self, index: usize) {
-        let One { channel, step, .. } = &mut self.asking.all[index];
-        if let Step::Told(outbox) = step
-            && outbox.send(&mut self.set, *channel).is_err()
+    fn flush_report(&mut self, index: usize) {
+        let Client { channel, state, .. } = &mut self.report_clients.all[index];
+        if let ClientState::Sending(outbox) = state
+            && outbox.flush(&mut self.set, *channel).is_err()
         {
-            self.leave(index);
+            self.disconnect_client(index);
         }
     }
 
     /// Handles expired deadlines of clients and of their measurements.
-    pub(super) fn look_after_asking(&mut self) {
-        for index in (0..self.asking.all.len()).rev() {
-            let one = &self.asking.all[index];
-            match one.step {
-                Step::Measured { .. } if one.since.elapsed() > PROCESSES_WITHIN => {
-                    self.answer_if_measured(index, true);
+    pub(super) fn check_client_deadlines(&mut self) {
+        for index in (0..self.report_clients.all.len()).rev() {
+            let client = &self.report_clients.all[index];
+            match client.state {
+                ClientState::Measuring { .. } if client.since.elapsed() > MEASURE_TIMEOUT => {
+                    self.send_report_if_measured(index, true);
                 }
-                _ if one.since.elapsed() > PATIENCE => self.leave(index),
+                _ if client.since.elapsed() > CLIENT_TIMEOUT => self.disconnect_client(index),
                 _ => {}
             }
         }
@@ -197,9 +209,9 @@ impl Hub {
             pid: std::process::id(),
             program: words.join(" "),
             folder: env::current_dir().unwrap_or_default().to_string_lossy().into_owned(),
-            nodes: self.places.iter().enumerate().map(node).collect(),
+            nodes: self.job_nodes.iter().enumerate().map(node).collect(),
             descriptors: descriptors(),
-            threads: threads::seen(self.root).iter().map(thread).collect(),
+            threads: threads::snapshots(self.root).iter().map(thread_report).collect(),
         }
     }
 }
@@ -216,31 +228,31 @@ fn descriptors() -> Vec<(u32, String)> {
         })
         .collect();
     all.sort_unstable();
-    all.truncate(DESCRIPTORS);
+    all.truncate(DESCRIPTORS_MAX);
     all
 }
 
-fn thread(seen: &Seen) -> ThreadReport {
+fn thread_report(snapshot: &ThreadSnapshot) -> ThreadReport {
     ThreadReport {
-        number: seen.number,
-        role: match seen.role {
+        number: snapshot.number,
+        role: match snapshot.role {
             shown::Role::Main => Role::Main,
             shown::Role::Created => Role::Created,
             shown::Role::Worker | shown::Role::Other | shown::Role::None => Role::Worker,
         },
-        member: seen.in_team,
-        handle: seen.handle as u64,
-        made: seen.made as usize,
-        on: seen.on as usize,
-        state: match (seen.activity, seen.letter) {
+        team_number: snapshot.team_number,
+        handle: snapshot.pthread as u64,
+        home_node: snapshot.home_node as usize,
+        node: snapshot.node as usize,
+        state: match (snapshot.activity, snapshot.state_letter) {
             (Activity::Idle, _) => State::Idle,
-            (Activity::Calls, _) => State::Calling,
-            _ if seen.is_asleep => State::Waiting,
+            (Activity::Calling, _) => State::Calling,
+            _ if snapshot.is_asleep => State::Waiting,
             (_, Some(b'S' | b'D' | b'T' | b't')) => State::Sleeping,
             _ => State::Running,
         },
-        time_ns: seen.time_ns,
-        moves: seen.moves,
-        function: (seen.function != 0).then(|| NAME.get()?(seen.function)).flatten(),
+        time_ns: snapshot.time_ns,
+        moves: snapshot.moves,
+        function: (snapshot.function != 0).then(|| SYMBOLIZER.get()?(snapshot.function)).flatten(),
     }
 }

@@ -8,7 +8,7 @@ use std::ffi::{c_int, c_long, c_uint, c_void};
 
 use crate::cancellation;
 
-use super::forward::{self, Call, OWN, WORDS, Word, ask};
+use super::forward::{self, Call, OWN_CALLS, WORDS, Word, forward_call};
 
 /// Memory that the call reads or writes, or an address with the same meaning in all processes.
 type Pointer = *mut c_void;
@@ -17,7 +17,7 @@ type Pointer = *mut c_void;
 /// process. `point` marks cancellation points.
 macro_rules! forwarded {
     (@make) => { forward::call };
-    (@make point) => { cancellation::point };
+    (@make point) => { cancellation::cancellation_point };
     ($($(#[$point:ident])? fn $name:ident($($argument:ident: $type:ty),*) -> $result:ty;)*
     ) => {
         #[allow(non_camel_case_types, reason = "the names are those of the functions")]
@@ -65,12 +65,12 @@ macro_rules! forwarded {
             /// As the C library's function of this name.
             #[unsafe(export_name = concat!("__wrap_", stringify!($name)))]
             pub unsafe extern "C" fn $name($($argument: $type),*) -> $result {
-                let ask = || {
-                    <$result>::from_word(ask(OWN + Number::$name as usize, &[$($argument.to_word()),*]))
+                let remote = || {
+                    <$result>::from_word(forward_call(OWN_CALLS + Number::$name as usize, &[$($argument.to_word()),*]))
                 };
                 // SAFETY: guaranteed by the caller.
-                let here = || unsafe { real::$name($($argument),*) };
-                forwarded!(@make $($point)?)(ask, here)
+                let local = || unsafe { real::$name($($argument),*) };
+                forwarded!(@make $($point)?)(remote, local)
             }
         )*
     };

@@ -4,7 +4,7 @@ use std::ffi::c_int;
 
 use crate::thread_objects;
 
-use super::forward::{Own, WORDS, Word, ask, is_elsewhere};
+use super::forward::{OwnCall, WORDS, Word, forward_call, is_in_worker_process};
 
 // SAFETY: the C library's functions; `--wrap` gives them these names.
 unsafe extern "C" {
@@ -16,8 +16,8 @@ unsafe extern "C" {
 #[unsafe(export_name = "__wrap_exit")]
 pub extern "C" fn exit(status: c_int) -> ! {
     thread_objects::destroy();
-    if is_elsewhere() {
-        ask(Own::Exit as usize, &[status.to_word()]);
+    if is_in_worker_process() {
+        forward_call(OwnCall::Exit as usize, &[status.to_word()]);
     }
     // SAFETY: the call does not return.
     unsafe { __real_exit(status) }
@@ -34,9 +34,9 @@ pub(super) unsafe fn serve_exit(&[status, ..]: &[u64; WORDS]) -> u64 {
 
 /// Ends the program without exit handlers; the C library's `_exit` calls this as well.
 #[unsafe(export_name = "__wrap__Exit")]
-pub extern "C" fn exit_at_once(status: c_int) -> ! {
-    if is_elsewhere() {
-        ask(Own::ExitAtOnce as usize, &[status.to_word()]);
+pub extern "C" fn immediate_exit(status: c_int) -> ! {
+    if is_in_worker_process() {
+        forward_call(OwnCall::ImmediateExit as usize, &[status.to_word()]);
     }
     // SAFETY: the call does not return.
     unsafe { __real__Exit(status) }
@@ -46,7 +46,7 @@ pub extern "C" fn exit_at_once(status: c_int) -> ! {
 ///
 /// # Safety
 /// The words are the arguments of such a call.
-pub(super) unsafe fn serve_exit_at_once(&[status, ..]: &[u64; WORDS]) -> u64 {
+pub(super) unsafe fn serve_immediate_exit(&[status, ..]: &[u64; WORDS]) -> u64 {
     // SAFETY: the call does not return.
     unsafe { __real__Exit(c_int::from_word(status)) }
 }

@@ -14,12 +14,12 @@ unsafe extern "C" {
     static __environ: *mut *mut c_char;
 }
 
-/// Environment of this process; null until [`keep`] is called.
+/// Environment of this process; null until [`capture`] is called.
 #[unsafe(no_mangle)]
 pub static __tombolo_omp_environ: AtomicPtr<*mut c_char> = AtomicPtr::new(ptr::null_mut());
 
 /// Saves the environment that the process was started with, before anything changes it.
-pub(crate) fn keep() {
+pub(crate) fn capture() {
     // SAFETY: reads an aligned word.
     __tombolo_omp_environ.store(unsafe { __environ }, Ordering::Relaxed);
 }

@@ -78,30 +78,31 @@ impl<T> Word for *const T {
 
 /// Returns whether the caller is a thread of the program in a worker's process. The run-time's own threads
 /// have stacks outside the arena.
-pub(crate) fn is_elsewhere() -> bool {
+pub(crate) fn is_in_worker_process() -> bool {
     let here = 0_u8;
-    exclusive::is_worker() && root::current().is_some_and(|root| root.store.holds((&raw const here) as usize))
+    exclusive::is_worker_process()
+        && root::current().is_some_and(|root| root.store.contains((&raw const here) as usize))
 }
 
-/// Makes a C library call in the program's process: forwards it with `ask`, or makes it with `here`.
-pub(crate) fn call<T>(ask: impl FnOnce() -> T, here: impl FnOnce() -> T) -> T {
-    if is_elsewhere() { ask() } else { here() }
+/// Makes a C library call in the program's process: forwards it with `remote`, or makes it with `local`.
+pub(crate) fn call<T>(remote: impl FnOnce() -> T, local: impl FnOnce() -> T) -> T {
+    if is_in_worker_process() { remote() } else { local() }
 }
 
 /// Forwards the call with this number to the program's process and waits for its result.
-pub(super) fn ask(number: usize, arguments: &[u64]) -> u64 {
-    ask_in(PROGRAM, number, arguments).unwrap_or(0)
+pub(super) fn forward_call(number: usize, arguments: &[u64]) -> u64 {
+    forward_to(PROGRAM, number, arguments).unwrap_or(0)
 }
 
 /// Forwards a call to a process of the job and waits for its result. Returns `None` if there is no such
 /// process.
-pub(crate) fn ask_in(process: u64, number: usize, arguments: &[u64]) -> Option<u64> {
-    match cancellation::interruptible() {
-        None => ask_for(None, process, number, arguments),
+pub(crate) fn forward_to(process: u64, number: usize, arguments: &[u64]) -> Option<u64> {
+    match cancellation::interruptible_caller() {
+        None => forward_for(None, process, number, arguments),
         Some(caller) => {
-            let call = || ask_for(Some(caller), process, number, arguments);
+            let call = || forward_for(Some(caller), process, number, arguments);
             caller.cancellation.call(process, call).unwrap_or_else(|| {
-                cancellation::was_interrupted();
+                cancellation::set_interrupted();
                 Some(0)
             })
         }
@@ -109,14 +110,19 @@ pub(crate) fn ask_in(process: u64, number: usize, arguments: &[u64]) -> Option<u
 }
 
 /// Forwards a call; the cancellation of `caller`, if given, interrupts it.
-fn ask_for(caller: Option<&'static Thread>, process: u64, number: usize, arguments: &[u64]) -> Option<u64> {
+fn forward_for(
+    caller: Option<&'static Thread>,
+    process: u64,
+    number: usize,
+    arguments: &[u64],
+) -> Option<u64> {
     let me = start::current();
     let frame = Frame { words: [0; WORDS], errno: Cell::new(0), caller, is_interrupted: Cell::new(false) };
     let mut words = frame.words;
     words[..arguments.len()].copy_from_slice(arguments);
     let frame = me.store().place(Frame { words, ..frame });
     let words = [number as u64, ptr::from_ref(frame) as u64, process, 0];
-    let (error, result) = request::ask(me, RequestKind::Call, words);
+    let (error, result) = request::send_and_wait(me, RequestKind::Call, words);
     let (errno, is_interrupted) = (frame.errno.get(), frame.is_interrupted.get());
     // SAFETY: the frame came from the store, and the process that made the call does not access it again.
     unsafe { me.store().release(ptr::from_ref(frame).cast_mut().cast()) };
@@ -125,7 +131,7 @@ fn ask_for(caller: Option<&'static Thread>, process: u64, number: usize, argumen
     }
     let is_due = || caller.is_some_and(|caller| caller.cancellation.is_due());
     if is_interrupted || errno == EINTR as u64 && is_due() {
-        cancellation::was_interrupted();
+        cancellation::set_interrupted();
     }
     if errno != 0 {
         sys::set_errno(usize::try_from(errno).unwrap_or(0));
@@ -138,7 +144,7 @@ pub(crate) type Call = unsafe fn(&[u64; WORDS]) -> u64;
 
 /// Calls with implementations of this crate's own; they have the lowest numbers.
 #[derive(Clone, Copy)]
-pub(crate) enum Own {
+pub(crate) enum OwnCall {
     Getpid,
     Open,
     Openat,
@@ -147,7 +153,7 @@ pub(crate) enum Own {
     Fstatat,
     Fflush,
     Exit,
-    ExitAtOnce,
+    ImmediateExit,
     Sigaction,
     Join,
     Kill,
@@ -156,23 +162,23 @@ pub(crate) enum Own {
 }
 
 /// Number of these calls; the numbers of the others follow.
-pub(crate) const OWN: usize = Own::Interrupt as usize + 1;
+pub(crate) const OWN_CALLS: usize = OwnCall::Interrupt as usize + 1;
 
 /// Functions that make the calls in this process, indexed by number.
-static CALLS: OnceLock<([Call; OWN], &[Call])> = OnceLock::new();
+static CALLS: OnceLock<([Call; OWN_CALLS], &[Call])> = OnceLock::new();
 
 /// Registers the functions that serve forwarded calls in this process.
-pub(crate) fn serve(own: [Call; OWN], others: &'static [Call]) {
+pub(crate) fn register(own: [Call; OWN_CALLS], others: &'static [Call]) {
     let _ = CALLS.set((own, others));
-    request::serve_calls(make);
+    request::set_call_handler(execute);
 }
 
 /// Makes a call in this process for a thread of another process.
-fn make([number, frame, ..]: [u64; 4]) -> u64 {
+fn execute([number, frame, ..]: [u64; 4]) -> u64 {
     let frame = frame as *const Frame;
-    let find = |(own, others): &([Call; OWN], &[Call])| {
+    let find = |(own, others): &([Call; OWN_CALLS], &[Call])| {
         let number = usize::try_from(number).ok()?;
-        own.get(number).or_else(|| others.get(number.checked_sub(OWN)?)).copied()
+        own.get(number).or_else(|| others.get(number.checked_sub(OWN_CALLS)?)).copied()
     };
     let Some(call) = CALLS.get().and_then(find) else { return 0 };
     // SAFETY: the frame's owner waits for the result and does not access the frame meanwhile; the words are
@@ -183,7 +189,8 @@ fn make([number, frame, ..]: [u64; 4]) -> u64 {
         let result = match frame.caller {
             None => call(&frame.words),
             Some(caller) => {
-                let (result, is_interrupted) = interrupts::serve(caller, || call(&frame.words));
+                let (result, is_interrupted) =
+                    interrupts::execute_interruptible(caller, || call(&frame.words));
                 frame.is_interrupted.set(is_interrupted);
                 result
             }

@@ -10,7 +10,7 @@ use tombolo_omp_team::job::{fault, start};
 use tombolo_omp_team::primitives::handlers;
 use tombolo_omp_team::primitives::lock::Spinlock;
 
-use super::forward::{Own, WORDS, Word, ask, is_elsewhere};
+use super::forward::{OwnCall, WORDS, Word, forward_call, is_in_worker_process};
 use super::interrupts;
 
 type Action = libc::sigaction;
@@ -29,7 +29,7 @@ static HANDLERS: [(AtomicUsize, AtomicI32); SIGNALS] =
     [const { (AtomicUsize::new(0), AtomicI32::new(0)) }; SIGNALS];
 
 /// Serializes changes of handlers. The holder blocks all signals, because a handler may set handlers too.
-static SETTING: Spinlock = Spinlock::new();
+static SET_LOCK: Spinlock = Spinlock::new();
 
 /// `sigaction`.
 ///
@@ -37,9 +37,9 @@ static SETTING: Spinlock = Spinlock::new();
 /// As the C library's function of this name.
 #[unsafe(export_name = "__wrap_sigaction")]
 pub unsafe extern "C" fn sigaction(signal: c_int, action: *const Action, before: *mut Action) -> c_int {
-    if is_elsewhere() {
+    if is_in_worker_process() {
         let words = [signal.to_word(), action.to_word(), before.to_word()];
-        return c_int::from_word(ask(Own::Sigaction as usize, &words));
+        return c_int::from_word(forward_call(OwnCall::Sigaction as usize, &words));
     }
     // SAFETY: the caller guarantees that the pointer is null or valid.
     let action = unsafe { action.as_ref() };
@@ -54,21 +54,21 @@ pub unsafe extern "C" fn sigaction(signal: c_int, action: *const Action, before:
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut blocked);
     }
-    let held = SETTING.hold();
-    let (failed, known) = set(signal, action, entry);
+    let held = SET_LOCK.lock();
+    let (failed, program_action) = set_action(signal, action, entry);
     drop(held);
     // SAFETY: the set is a local variable; the caller guarantees that `before` can be written.
     unsafe {
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const blocked, ptr::null_mut());
         if failed == 0 && !before.is_null() {
-            before.write(known);
+            before.write(program_action);
         }
     }
     failed
 }
 
 /// Sets the action for a signal. Returns the status and the previous action as the program knows it.
-fn set(
+fn set_action(
     signal: c_int,
     action: Option<&Action>,
     (handler, flags): &(AtomicUsize, AtomicI32),
@@ -80,10 +80,10 @@ fn set(
             // Stored before the handler is installed, which may run immediately.
             handler.store(action.sa_sigaction, Ordering::Relaxed);
             flags.store(action.sa_flags, Ordering::Relaxed);
-            action.sa_sigaction = handle as *const () as usize;
+            action.sa_sigaction = dispatch_signal as *const () as usize;
             action.sa_flags |= libc::SA_SIGINFO;
         } else if action.sa_sigaction == libc::SIG_DFL
-            && let Some(explains) = fault::explaining(signal)
+            && let Some(explains) = fault::diagnostic_action(signal)
         {
             *action = explains;
         }
@@ -98,10 +98,10 @@ fn set(
         handler.store(old.0, Ordering::Relaxed);
         flags.store(old.1, Ordering::Relaxed);
     }
-    if before.sa_sigaction == handle as *const () as usize {
+    if before.sa_sigaction == dispatch_signal as *const () as usize {
         before.sa_sigaction = old.0;
         before.sa_flags = old.1;
-    } else if fault::explaining(signal).is_some_and(|own| own.sa_sigaction == before.sa_sigaction) {
+    } else if fault::diagnostic_action(signal).is_some_and(|own| own.sa_sigaction == before.sa_sigaction) {
         // The default action follows the message of our handler.
         before.sa_sigaction = libc::SIG_DFL;
         before.sa_flags = 0;
@@ -140,7 +140,7 @@ pub extern "C" fn bsd_signal(number: c_int, handler: usize) -> usize {
 
 /// Installs the program's handler of a signal, which is set in the program's process, in this worker's
 /// process: a thread of this process is about to receive the signal. Changes nothing if there is no handler.
-pub(crate) fn adopt(signal: c_int) {
+pub(crate) fn install_from_program(signal: c_int) {
     let Some((handler, flags)) = usize::try_from(signal).ok().and_then(|signal| HANDLERS.get(signal)) else {
         return;
     };
@@ -148,45 +148,45 @@ pub(crate) fn adopt(signal: c_int) {
     // SAFETY: `sigaction` is plain data, for which zeros are valid.
     let action: &UnsafeCell<Action> = store.place(UnsafeCell::new(unsafe { std::mem::zeroed() }));
     let words = [signal.to_word(), ptr::null::<Action>().to_word(), action.get().to_word()];
-    let failed = c_int::from_word(ask(Own::Sigaction as usize, &words));
+    let failed = c_int::from_word(forward_call(OwnCall::Sigaction as usize, &words));
     // SAFETY: the program's process has written the action; it came from the store, and nothing else refers
     // to it.
-    let mut known = unsafe {
-        let known = action.get().read();
+    let mut program_action = unsafe {
+        let program_action = action.get().read();
         store.release(action.get().cast());
-        known
+        program_action
     };
-    if failed != 0 || known.sa_sigaction == libc::SIG_DFL {
+    if failed != 0 || program_action.sa_sigaction == libc::SIG_DFL {
         return;
     }
-    if known.sa_sigaction != libc::SIG_IGN {
-        handler.store(known.sa_sigaction, Ordering::Relaxed);
-        flags.store(known.sa_flags, Ordering::Relaxed);
-        known.sa_sigaction = handle as *const () as usize;
-        known.sa_flags |= libc::SA_SIGINFO;
+    if program_action.sa_sigaction != libc::SIG_IGN {
+        handler.store(program_action.sa_sigaction, Ordering::Relaxed);
+        flags.store(program_action.sa_flags, Ordering::Relaxed);
+        program_action.sa_sigaction = dispatch_signal as *const () as usize;
+        program_action.sa_flags |= libc::SA_SIGINFO;
     }
     // SAFETY: the action is a local variable; the C library sets its restorer.
-    unsafe { __real_sigaction(signal, &raw const known, ptr::null_mut()) };
+    unsafe { __real_sigaction(signal, &raw const program_action, ptr::null_mut()) };
 }
 
 /// Handler that the kernel calls in place of the program's handlers.
-extern "C" fn handle(signal: c_int, about: *mut libc::siginfo_t, context: *mut c_void) {
-    let known = usize::try_from(signal).ok().and_then(|signal| HANDLERS.get(signal));
-    let Some((handler, _)) = known else { return };
+extern "C" fn dispatch_signal(signal: c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
+    let entry = usize::try_from(signal).ok().and_then(|signal| HANDLERS.get(signal));
+    let Some((handler, _)) = entry else { return };
     // SAFETY: the kernel passes the context that the signal interrupted.
-    let interrupted = fault::stack_pointer(unsafe { &*context.cast() });
+    let interrupted_sp = fault::stack_pointer(unsafe { &*context.cast() });
     let handler = handler.load(Ordering::Relaxed);
-    interrupts::handle(|| call(handler, interrupted, (signal, about, context)));
+    interrupts::run_handler(|| call_program_handler(handler, interrupted_sp, (signal, info, context)));
 }
 
-/// Calls a handler of the program. `interrupted` is the stack pointer of the interrupted code.
-pub(super) fn call(
+/// Calls a handler of the program. `interrupted_sp` is the stack pointer of the interrupted code.
+pub(super) fn call_program_handler(
     handler: usize,
-    interrupted: usize,
-    (signal, about, context): (c_int, *mut libc::siginfo_t, *mut c_void),
+    interrupted_sp: usize,
+    (signal, info, context): (c_int, *mut libc::siginfo_t, *mut c_void),
 ) {
     // SAFETY: the program has set this handler. One that takes only the signal number ignores the other
     // arguments.
     let handler: Function = unsafe { std::mem::transmute(handler) };
-    handlers::run(interrupted, || handler(signal, about, context));
+    handlers::run(interrupted_sp, || handler(signal, info, context));
 }

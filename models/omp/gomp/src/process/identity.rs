@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicI32, Ordering};
 
-use super::forward::{Own, WORDS, Word, ask, is_elsewhere};
+use super::forward::{OwnCall, WORDS, Word, forward_call, is_in_worker_process};
 
 // SAFETY: the C library's function; `--wrap` gives it this name.
 unsafe extern "C" {
@@ -15,7 +15,7 @@ static PROCESS: AtomicI32 = AtomicI32::new(0);
 /// `getpid`, which returns the id of the program's process.
 #[unsafe(export_name = "__wrap_getpid")]
 pub extern "C" fn getpid() -> libc::pid_t {
-    if !is_elsewhere() {
+    if !is_in_worker_process() {
         // SAFETY: the call has no arguments.
         return unsafe { __real_getpid() };
     }
@@ -23,7 +23,7 @@ pub extern "C" fn getpid() -> libc::pid_t {
     if known != 0 {
         return known;
     }
-    let asked = libc::pid_t::from_word(ask(Own::Getpid as usize, &[]));
+    let asked = libc::pid_t::from_word(forward_call(OwnCall::Getpid as usize, &[]));
     PROCESS.store(asked, Ordering::Relaxed);
     asked
 }

@@ -41,12 +41,12 @@ thread_local! {
     static CALLER: Cell<Option<&'static Thread>> = const { Cell::new(None) };
     static IS_INTERRUPTED: Cell<bool> = const { Cell::new(false) };
     /// Whether a signal handler of the program ran during the call.
-    static HAS_HANDLED: Cell<bool> = const { Cell::new(false) };
+    static HAS_RUN_HANDLER: Cell<bool> = const { Cell::new(false) };
 }
 
 /// Accesses the calls in flight with all signals blocked, because a signal handler may access them too.
 fn with_calls<T>(run: impl FnOnce(&mut Vec<Call>) -> T) -> T {
-    sys::without_signals(|| {
+    sys::with_signals_blocked(|| {
         let mut calls: MutexGuard<'_, _> = CALLS.lock().unwrap_or_else(PoisonError::into_inner);
         run(&mut calls)
     })
@@ -54,15 +54,15 @@ fn with_calls<T>(run: impl FnOnce(&mut Vec<Call>) -> T) -> T {
 
 /// Makes a call for a thread of the program, whose cancellation interrupts it. Returns the result and whether
 /// it was interrupted.
-pub(super) fn serve(caller: &'static Thread, call: impl Fn() -> u64) -> (u64, bool) {
+pub(super) fn execute_interruptible(caller: &'static Thread, call: impl Fn() -> u64) -> (u64, bool) {
     // SAFETY: the call has no arguments.
     let made_by = unsafe { __real_pthread_self() } as usize;
-    cancellation::let_in(MASKED);
+    cancellation::set_cancel_state(MASKED);
     CALLER.set(Some(caller));
     with_calls(|calls| calls.push(Call { caller, made_by, is_cancelled: false }));
     // A cancellation from here on finds the call in the list.
     let is_due = caller.cancellation.is_due();
-    let result = if is_due { 0 } else { until_interrupted(caller, call) };
+    let result = if is_due { 0 } else { retry_until_done(caller, call) };
     let errno = sys::errno();
     let is_cancelled = with_calls(|calls| {
         let index = calls.iter().position(|call| call.made_by == made_by);
@@ -71,10 +71,10 @@ pub(super) fn serve(caller: &'static Thread, call: impl Fn() -> u64) -> (u64, bo
     CALLER.set(None);
     // A request that interrupted a call has disabled further ones. A call that is not restarted after a
     // signal fails because of the signal of the request.
-    let by_request = cancellation::let_in(DISABLE) == DISABLE || is_cancelled && errno == EINTR;
+    let by_request = cancellation::set_cancel_state(DISABLE) == DISABLE || is_cancelled && errno == EINTR;
     let is_interrupted = by_request || IS_INTERRUPTED.take() || is_due;
     if is_cancelled {
-        calls::end_thread();
+        calls::end_thread_after_call();
     }
     sys::set_errno(errno);
     (result, is_interrupted)
@@ -82,12 +82,12 @@ pub(super) fn serve(caller: &'static Thread, call: impl Fn() -> u64) -> (u64, bo
 
 /// Makes the call and repeats it if a signal interrupted it without a handler of the program: the C library's
 /// request was for a thread that has ended or that disables cancellation.
-fn until_interrupted(caller: &Thread, call: impl Fn() -> u64) -> u64 {
+fn retry_until_done(caller: &Thread, call: impl Fn() -> u64) -> u64 {
     loop {
-        HAS_HANDLED.set(false);
+        HAS_RUN_HANDLER.set(false);
         sys::set_errno(0);
         let result = call();
-        if sys::errno() != EINTR || HAS_HANDLED.get() || caller.cancellation.is_due() {
+        if sys::errno() != EINTR || HAS_RUN_HANDLER.get() || caller.cancellation.is_due() {
             return result;
         }
     }
@@ -99,24 +99,24 @@ pub(crate) fn caller() -> Option<&'static Thread> {
 }
 
 /// Records that the current call was interrupted by other means than the C library's request.
-pub(crate) fn is_interrupted() {
+pub(crate) fn record_interruption() {
     IS_INTERRUPTED.set(true);
 }
 
 /// Runs a signal handler. In a thread that makes an interruptible call, no request interrupts the calls of
 /// the handler; a request that arrives meanwhile interrupts the outer call afterwards.
-pub(super) fn handle(handler: impl FnOnce()) {
+pub(super) fn run_handler(handler: impl FnOnce()) {
     if CALLER.get().is_none() {
         return handler();
     }
     // SAFETY: the call has no arguments.
     let me = unsafe { __real_pthread_self() };
-    let before = cancellation::let_in(DISABLE);
+    let before = cancellation::set_cancel_state(DISABLE);
     handler();
-    HAS_HANDLED.set(true);
+    HAS_RUN_HANDLER.set(true);
     let is_cancelled =
         with_calls(|calls| calls.iter().any(|call| call.made_by == me as usize && call.is_cancelled));
-    cancellation::let_in(before);
+    cancellation::set_cancel_state(before);
     if is_cancelled && before == MASKED {
         // SAFETY: it is the calling thread.
         unsafe { __real_pthread_cancel(me) };

@@ -20,8 +20,8 @@ pub mod stdio;
 use self::forward::Call;
 
 /// Registers the functions that serve forwarded calls in this process; three of them concern threads.
-pub(crate) fn serve(join: Call, kill: Call, cancel: Call) {
-    let own: [Call; forward::OWN] = [
+pub(crate) fn register(join: Call, kill: Call, cancel: Call) {
+    let own: [Call; forward::OWN_CALLS] = [
         identity::serve_getpid,
         files::serve_open,
         files::serve_openat,
@@ -30,12 +30,12 @@ pub(crate) fn serve(join: Call, kill: Call, cancel: Call) {
         files::serve_fstatat,
         stdio::serve_fflush,
         end::serve_exit,
-        end::serve_exit_at_once,
+        end::serve_immediate_exit,
         handlers::serve_sigaction,
         join,
         kill,
         cancel,
         interrupts::serve_interrupt,
     ];
-    forward::serve(own, calls::CALLS);
+    forward::register(own, calls::CALLS);
 }

@@ -6,7 +6,7 @@
 use std::ffi::c_int;
 use std::ptr;
 
-use super::forward::is_elsewhere;
+use super::forward::is_in_worker_process;
 use super::{calls, handlers, identity};
 
 // SAFETY: the C library's functions; `--wrap` gives them these names.
@@ -17,7 +17,7 @@ unsafe extern "C" {
 /// `raise`.
 #[unsafe(export_name = "__wrap_raise")]
 pub extern "C" fn raise(signal: c_int) -> c_int {
-    if !is_elsewhere() {
+    if !is_in_worker_process() {
         // SAFETY: the call takes no pointers.
         return unsafe { __real_raise(signal) };
     }
@@ -31,19 +31,19 @@ pub extern "C" fn raise(signal: c_int) -> c_int {
         // SAFETY: the call takes no pointers.
         libc::SIG_DFL => unsafe { calls::kill(identity::getpid(), signal) },
         _ => {
-            handle(signal, &action);
+            call_handler(signal, &action);
             0
         }
     }
 }
 
 /// Calls the handler of a signal as the kernel would.
-fn handle(signal: c_int, action: &libc::sigaction) {
+fn call_handler(signal: c_int, action: &libc::sigaction) {
     // SAFETY: plain data, for which zeros are valid.
-    let (mut about, mut masked): (libc::siginfo_t, libc::sigset_t) =
+    let (mut info, mut masked): (libc::siginfo_t, libc::sigset_t) =
         unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
-    about.si_signo = signal;
-    about.si_code = libc::SI_TKILL;
+    info.si_signo = signal;
+    info.si_code = libc::SI_TKILL;
     // SAFETY: the handler is the program's and takes the arguments that the kernel passes; the sets are local
     // variables.
     unsafe {
@@ -56,8 +56,12 @@ fn handle(signal: c_int, action: &libc::sigaction) {
             libc::sigaddset(&raw mut blocked, signal);
         }
         libc::pthread_sigmask(libc::SIG_BLOCK, &raw const blocked, &raw mut masked);
-        let interrupted = (&raw const about) as usize;
-        handlers::call(action.sa_sigaction, interrupted, (signal, &raw mut about, ptr::null_mut()));
+        let interrupted_sp = (&raw const info) as usize;
+        handlers::call_program_handler(
+            action.sa_sigaction,
+            interrupted_sp,
+            (signal, &raw mut info, ptr::null_mut()),
+        );
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const masked, ptr::null_mut());
     }
 }

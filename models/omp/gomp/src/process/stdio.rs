@@ -14,17 +14,17 @@ use tombolo_omp_team::job::start;
 use tombolo_omp_team::primitives::{exclusive, sys};
 use tombolo_omp_team::team::thread;
 
-use super::forward::{Own, WORDS, Word, ask, is_elsewhere};
+use super::forward::{OwnCall, WORDS, Word, forward_call, is_in_worker_process};
 use crate::variables;
 
 /// Offset of a stream's lock in musl 1.2, in bytes.
-const LOCK: usize = 140;
+const LOCK_OFFSET: usize = 140;
 /// Bit of the lock: a thread sleeps on it.
 const MAYBE_WAITERS: i32 = 0x4000_0000;
 /// Number of bits of a kernel's thread id, below those of the node.
 const THREAD_BITS: u32 = 22;
 /// Longest pause between attempts to take a lock, in microseconds.
-const PAUSE_US: u32 = 1000;
+const PAUSE_MAX_US: u32 = 1000;
 
 // SAFETY: the C library's functions; `--wrap` gives them these names.
 unsafe extern "C" {
@@ -39,14 +39,14 @@ unsafe extern "C" {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap___lockfile(stream: *mut c_void) -> c_int {
     let address = stream as usize;
-    if !exclusive::is_on() || !(start::root().store.holds(address) || variables::holds(address)) {
+    if !exclusive::is_enabled() || !(start::root().store.contains(address) || variables::contains(address)) {
         // SAFETY: guaranteed by the caller.
         return unsafe { __real___lockfile(stream) };
     }
     // SAFETY: the stream's lock is at this offset.
-    let lock = unsafe { &*stream.cast::<u8>().add(LOCK).cast::<AtomicI32>() };
-    let kernel = i32::try_from(sys::thread_number()).unwrap_or(1);
-    let node = thread::known().map_or(0, |me| me.node).cast_signed();
+    let lock = unsafe { &*stream.cast::<u8>().add(LOCK_OFFSET).cast::<AtomicI32>() };
+    let kernel = i32::try_from(sys::thread_id()).unwrap_or(1);
+    let node = thread::try_current().map_or(0, |me| me.node).cast_signed();
     let me = (kernel & ((1 << THREAD_BITS) - 1)) | (node << THREAD_BITS);
     let owner = lock.load(Ordering::Relaxed) & !MAYBE_WAITERS;
     // `flockfile` stores the kernel's thread id.
@@ -56,7 +56,7 @@ pub unsafe extern "C" fn __wrap___lockfile(stream: *mut c_void) -> c_int {
     let mut pause_us = 1;
     while lock.compare_exchange(0, me, Ordering::Acquire, Ordering::Relaxed).is_err() {
         sys::sleep_for(pause_us);
-        pause_us = (pause_us * 2).min(PAUSE_US);
+        pause_us = (pause_us * 2).min(PAUSE_MAX_US);
     }
     1
 }
@@ -68,8 +68,8 @@ pub unsafe extern "C" fn __wrap___lockfile(stream: *mut c_void) -> c_int {
 /// As the C library's function of this name.
 #[unsafe(export_name = "__wrap_fflush")]
 pub unsafe extern "C" fn fflush(stream: *mut c_void) -> c_int {
-    if stream.is_null() && is_elsewhere() {
-        return c_int::from_word(ask(Own::Fflush as usize, &[0]));
+    if stream.is_null() && is_in_worker_process() {
+        return c_int::from_word(forward_call(OwnCall::Fflush as usize, &[0]));
     }
     // SAFETY: guaranteed by the caller.
     unsafe { __real_fflush(stream) }

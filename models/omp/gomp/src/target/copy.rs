@@ -3,7 +3,7 @@
 use std::ffi::c_void;
 use std::slice;
 
-use tombolo_omp_team::constructs::tasks::{self, Create};
+use tombolo_omp_team::constructs::tasks::{self, NewTask};
 use tombolo_omp_team::device::calls;
 use tombolo_omp_team::job::start;
 use tombolo_omp_team::primitives::exclusive;
@@ -13,7 +13,7 @@ use tombolo_omp_team::team::thread::Thread;
 
 use super::defer;
 use super::memory::node_of;
-use crate::tasks::dependences_of_objects;
+use crate::tasks::decode_depend_objects;
 
 /// Maximum number of dimensions of a block.
 const DIMENSIONS: usize = 64;
@@ -95,7 +95,7 @@ impl Block {
             let last = begin.saturating_add(bytes.saturating_sub(1));
             node.is_some() || [begin, last].iter().all(|&at| calls::is_shared(root, at))
         };
-        !exclusive::is_on()
+        !exclusive::is_enabled()
             || shared(self.target, self.target_lengths) && shared(self.source, self.source_lengths)
     }
 
@@ -137,7 +137,7 @@ impl Block {
     /// # Safety
     /// The lists have `dimensions` elements; the arrays have the sizes that they specify until the task is
     /// finished.
-    unsafe fn copy_later(self, me: &'static Thread, depend: Option<&[Dependence]>) {
+    unsafe fn copy_async(self, me: &'static Thread, depend: Option<&[Dependence]>) {
         // SAFETY: guaranteed by the caller.
         unsafe {
             if !self.is_shared(me.root()) {
@@ -148,20 +148,20 @@ impl Block {
                 return self.copy(me);
             }
             let mut words = self.to_words();
-            let create = Create {
+            let new_task = NewTask {
                 function: tombolo_omp_copy_task,
                 data: words.as_mut_ptr().cast(),
                 copy: None,
                 size: size_of_val(words.as_slice()),
                 align: align_of::<usize>(),
                 deferred: true,
-                last: false,
+                is_final: false,
                 priority: 0,
                 depend,
                 event: None,
                 bounds: None,
             };
-            tasks::create(me, create);
+            tasks::create(me, new_task);
         }
     }
 }
@@ -223,10 +223,10 @@ pub unsafe extern "C" fn omp_target_memcpy_async(
     let Some((to, from)) = nodes_of(me, target_device, source_device) else { return libc::EINVAL };
     let (target, source) = ((to, target as usize + target_offset), (from, source as usize + source_offset));
     // SAFETY: guaranteed by the caller.
-    let depend = unsafe { dependences_of_objects(objects, list) };
-    if let Some(order) = calls::order_to_copy(me.root(), target, source, length) {
+    let depend = unsafe { decode_depend_objects(objects, list) };
+    if let Some(command) = calls::create_copy_command(me.root(), target, source, length) {
         // No worker has to wait while a device copies by itself.
-        defer(me, order, depend.as_deref());
+        defer(me, command, depend.as_deref());
         return 0;
     }
     let (length, none) = ([length], [0]);
@@ -243,7 +243,7 @@ pub unsafe extern "C" fn omp_target_memcpy_async(
         source_lengths: lengths,
     };
     // SAFETY: guaranteed by the caller.
-    unsafe { block.copy_later(me, depend.as_deref()) };
+    unsafe { block.copy_async(me, depend.as_deref()) };
     0
 }
 
@@ -335,8 +335,8 @@ pub unsafe extern "C" fn omp_target_memcpy_rect_async(
         Ok(block) => {
             // SAFETY: guaranteed by the caller.
             unsafe {
-                let depend = dependences_of_objects(objects, list);
-                block.copy_later(me, depend.as_deref());
+                let depend = decode_depend_objects(objects, list);
+                block.copy_async(me, depend.as_deref());
             }
             0
         }

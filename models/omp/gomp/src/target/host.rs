@@ -14,8 +14,8 @@ use super::kinds::{FIRSTPRIVATE, KIND};
 pub(super) fn run(function: Function, addresses: *mut *mut c_void, limit: u32) {
     let me = start::current();
     // A region nested in one on a device stays there.
-    let only = me.team().only().map_or(0, |node| node + 1);
-    alone::run(me, only, limit, || {
+    let confined_node = me.team().confined_node().map_or(0, |node| node + 1);
+    alone::run_in_own_team(me, confined_node, limit, || {
         // SAFETY: the program's function, with the addresses that the program passed for it.
         unsafe { function(addresses.cast()) };
     });
@@ -27,7 +27,7 @@ pub(super) struct Copies(Vec<Vec<u8>>);
 impl Copies {
     /// # Safety
     /// Each list has `count` entries, with data of these sizes at these addresses.
-    pub(super) unsafe fn make(
+    pub(super) unsafe fn copy_firstprivate(
         count: usize,
         addresses: *mut *mut c_void,
         sizes: *const usize,

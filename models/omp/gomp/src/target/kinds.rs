@@ -5,7 +5,7 @@ use std::ptr;
 
 use tombolo_omp_team::device::calls;
 use tombolo_omp_team::device::mapping::{
-    ALWAYS, COPIED, FROM, IMPLICIT, Item, PRESENT, STAGED, TO, WHOLLY, What,
+    ALWAYS, COPIED, DELETE, FROM, IMPLICIT, Item, ItemAction, PRESENT, STAGED, TO,
 };
 use tombolo_omp_team::device::order::Construct;
 use tombolo_omp_team::primitives::sys;
@@ -21,34 +21,34 @@ const UNNAMED: u16 = 0x60;
 
 /// Decodes a kind: the action, its flags, and whether the word at the address is a pointer to read. `None`
 /// for kinds that OpenMP does not use.
-fn meaning(kind: u16) -> Option<(What, u32, bool)> {
+fn decode_kind(kind: u16) -> Option<(ItemAction, u32, bool)> {
     if kind & UNNAMED == UNNAMED {
-        let (what, flags, is_pointer) = meaning(kind & !UNNAMED)?;
-        return Some((what, flags | IMPLICIT, is_pointer));
+        let (action, flags, is_pointer) = decode_kind(kind & !UNNAMED)?;
+        return Some((action, flags | IMPLICIT, is_pointer));
     }
-    let data = |flags| Some((What::Map, flags, false));
+    let data = |flags| Some((ItemAction::Map, flags, false));
     match kind {
         0 | 0x17 => data(0),
         1 => data(TO),
         2 => data(FROM),
         3 => data(TO | FROM),
         // Pointer of the preceding array section.
-        4 | 0x1e => Some((What::Pointer, 0, true)),
+        4 | 0x1e => Some((ItemAction::Pointer, 0, true)),
         6 => data(PRESENT),
-        7 => data(WHOLLY),
+        7 => data(DELETE),
         // A zero-length array section needs only its address.
-        0xf => Some((What::Find, 0, false)),
-        0x1f => Some((What::Find, WHOLLY, false)),
+        0xf => Some((ItemAction::Find, 0, false)),
+        0x1f => Some((ItemAction::Find, DELETE, false)),
         // `use_device_ptr` and `use_device_addr`.
-        0xe | 0x10 => Some((What::Use, 0, false)),
+        0xe | 0x10 => Some((ItemAction::Use, 0, false)),
         0x11 => data(ALWAYS | TO),
         0x12 => data(ALWAYS | FROM),
         0x13 => data(ALWAYS | TO | FROM),
-        0x1c => Some((What::Struct, 0, false)),
-        0x1d => Some((What::Point, 0, true)),
-        0x50 | 0x52 => Some((What::Attach, 0, true)),
-        0x51 => Some((What::Detach, 0, true)),
-        0xd1 => Some((What::Detach, WHOLLY, true)),
+        0x1c => Some((ItemAction::Struct, 0, false)),
+        0x1d => Some((ItemAction::Point, 0, true)),
+        0x50 | 0x52 => Some((ItemAction::Attach, 0, true)),
+        0x51 => Some((ItemAction::Detach, 0, true)),
+        0xd1 => Some((ItemAction::Detach, DELETE, true)),
         _ => None,
     }
 }
@@ -57,7 +57,7 @@ fn meaning(kind: u16) -> Option<(What, u32, bool)> {
 ///
 /// # Safety
 /// Each list has `count` entries, with data of these sizes at these addresses.
-pub(super) unsafe fn read(
+pub(super) unsafe fn decode_items(
     root: &'static Root,
     construct: Construct,
     count: usize,
@@ -70,16 +70,22 @@ pub(super) unsafe fn read(
         let (host, size, kind) =
             unsafe { ((*addresses.add(index)) as usize, *sizes.add(index), *kinds.add(index)) };
         // SAFETY: guaranteed by the caller.
-        unsafe { read_one(root, construct, host, size, kind) }
+        unsafe { decode_item(root, construct, host, size, kind) }
     };
     (0..count).map(one).collect()
 }
 
 /// # Safety
 /// The data exists.
-unsafe fn read_one(root: &'static Root, construct: Construct, host: usize, size: usize, kind: u16) -> Item {
+unsafe fn decode_item(
+    root: &'static Root,
+    construct: Construct,
+    host: usize,
+    size: usize,
+    kind: u16,
+) -> Item {
     const INTEGER: u16 = 0xd;
-    let literal = Item::new(What::Literal, host, 0, 0);
+    let literal = Item::new(ItemAction::Literal, host, 0, 0);
     if kind & KIND == FIRSTPRIVATE {
         let align = 1_usize << (kind >> 8).min(12);
         let Some(copy) = root.store.allocate(size.max(1), align.max(16)) else { root.store.exhausted() };
@@ -90,24 +96,24 @@ unsafe fn read_one(root: &'static Root, construct: Construct, host: usize, size:
     if kind & KIND == INTEGER || host == 0 {
         return literal;
     }
-    let Some((what, flags, is_pointer)) = meaning(kind & KIND) else {
+    let Some((action, flags, is_pointer)) = decode_kind(kind & KIND) else {
         sys::fatal(format_args!(
             "{}: data of kind {:#x} is not supported: it is OpenACC's or Fortran's, or of another GCC than 12",
             construct.name(),
             kind & KIND
         ));
     };
-    let mut item = Item::new(what, host, size, flags);
+    let mut item = Item::new(action, host, size, flags);
     if is_pointer {
         // SAFETY: the caller guarantees that a pointer is at this address.
         item.value = unsafe { (host as *const usize).read_unaligned() };
     }
     if !calls::is_shared(root, host) {
         // Only this process can access it.
-        item.seen = 0;
-        if what == What::Map && size > 0 {
+        item.device_view = 0;
+        if action == ItemAction::Map && size > 0 {
             let Some(stage) = root.store.allocate(size, 64) else { root.store.exhausted() };
-            item.seen = stage as usize;
+            item.device_view = stage as usize;
             item.flags |= STAGED;
             // SAFETY: guaranteed by the caller; the copy has the same length.
             unsafe { stage_in(&item) };
@@ -123,7 +129,7 @@ unsafe fn read_one(root: &'static Root, construct: Construct, host: usize, size:
 pub(super) unsafe fn stage_in(item: &Item) {
     if item.flags & STAGED != 0 {
         // SAFETY: guaranteed by the caller; the copy has the same length.
-        unsafe { ptr::copy_nonoverlapping(item.host as *const u8, item.seen as *mut u8, item.bytes) };
+        unsafe { ptr::copy_nonoverlapping(item.host as *const u8, item.device_view as *mut u8, item.bytes) };
     }
 }
 
@@ -132,9 +138,9 @@ pub(super) unsafe fn stage_in(item: &Item) {
 /// # Safety
 /// The item's data exists.
 pub(super) unsafe fn stage_out(item: &Item) {
-    if item.flags & STAGED != 0 && item.came_back != 0 {
+    if item.flags & STAGED != 0 && item.copied_back != 0 {
         // SAFETY: guaranteed by the caller; the copy has the same length.
-        unsafe { ptr::copy_nonoverlapping(item.seen as *const u8, item.host as *mut u8, item.bytes) };
+        unsafe { ptr::copy_nonoverlapping(item.device_view as *const u8, item.host as *mut u8, item.bytes) };
     }
 }
 
@@ -143,15 +149,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_of_gcc_have_a_meaning_and_those_of_openacc_have_none() {
-        assert_eq!(meaning(3), Some((What::Map, TO | FROM, false)));
-        assert_eq!(meaning(0x13), Some((What::Map, ALWAYS | TO | FROM, false)));
-        assert_eq!(meaning(0x63), Some((What::Map, IMPLICIT | TO | FROM, false)));
-        assert_eq!(meaning(7), Some((What::Map, WHOLLY, false)));
-        assert_eq!(meaning(0xd1), Some((What::Detach, WHOLLY, true)));
+    fn openmp_kinds_are_decoded_and_openacc_kinds_are_not() {
+        assert_eq!(decode_kind(3), Some((ItemAction::Map, TO | FROM, false)));
+        assert_eq!(decode_kind(0x13), Some((ItemAction::Map, ALWAYS | TO | FROM, false)));
+        assert_eq!(decode_kind(0x63), Some((ItemAction::Map, IMPLICIT | TO | FROM, false)));
+        assert_eq!(decode_kind(7), Some((ItemAction::Map, DELETE, false)));
+        assert_eq!(decode_kind(0xd1), Some((ItemAction::Detach, DELETE, true)));
         // force_to, force_deviceptr, device_resident, link, TO_PSET.
         for kind in [0x81, 0x83, 8, 9, 10, 5] {
-            assert_eq!(meaning(kind), None, "{kind:#x}");
+            assert_eq!(decode_kind(kind), None, "{kind:#x}");
         }
     }
 }

@@ -48,7 +48,7 @@ pub unsafe extern "C" fn omp_target_free(memory: *mut c_void, device: i32) {
 }
 
 /// Translates a host address to a device's: the mapped address, or the same one if the device can access it.
-fn place_on(me: &'static Thread, memory: usize, device: i32) -> Option<usize> {
+fn device_address_of(me: &'static Thread, memory: usize, device: i32) -> Option<usize> {
     let root = me.root();
     match node_of(me, device) {
         Ok(None) => Some(memory),
@@ -63,13 +63,13 @@ fn place_on(me: &'static Thread, memory: usize, device: i32) -> Option<usize> {
 /// Returns whether host memory is mapped on a device, or accessible to it.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_target_is_present(memory: *const c_void, device: i32) -> i32 {
-    i32::from(place_on(start::current(), memory as usize, device).is_some())
+    i32::from(device_address_of(start::current(), memory as usize, device).is_some())
 }
 
 /// Returns the device address of host memory, or null.
 #[unsafe(no_mangle)]
 pub extern "C" fn omp_get_mapped_ptr(memory: *const c_void, device: i32) -> *mut c_void {
-    place_on(start::current(), memory as usize, device).unwrap_or(0) as *mut c_void
+    device_address_of(start::current(), memory as usize, device).unwrap_or(0) as *mut c_void
 }
 
 /// Returns whether a device can access all of a range of host memory in place.

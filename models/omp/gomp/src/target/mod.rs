@@ -10,10 +10,10 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 
 use tombolo_omp_team::constructs::tasking;
-use tombolo_omp_team::constructs::tasks::{self, Create};
+use tombolo_omp_team::constructs::tasks::{self, NewTask};
 use tombolo_omp_team::device::calls;
-use tombolo_omp_team::device::mapping::{Item, What};
-use tombolo_omp_team::device::order::{Construct, Order, OrderKind};
+use tombolo_omp_team::device::mapping::{Item, ItemAction};
+use tombolo_omp_team::device::order::{Command, CommandKind, Construct};
 use tombolo_omp_team::job::start;
 use tombolo_omp_team::primitives::sys;
 use tombolo_omp_team::team::depend::Dependence;
@@ -21,7 +21,7 @@ use tombolo_omp_team::team::task::Function;
 use tombolo_omp_team::team::thread::Thread;
 
 use self::host::Copies;
-use crate::tasks::dependences;
+use crate::tasks::decode_dependences;
 
 /// GCC's device number for a construct without a `device` clause.
 const DEFAULT: i32 = -1;
@@ -42,7 +42,7 @@ pub(crate) fn devices(me: &'static Thread) -> i32 {
 
 /// Returns the device number of the node that a thread is on.
 pub(crate) fn device_of(me: &'static Thread) -> i32 {
-    me.team().only().map_or_else(|| devices(me), |node| i32::try_from(node).unwrap_or(1) - 1)
+    me.team().confined_node().map_or_else(|| devices(me), |node| i32::try_from(node).unwrap_or(1) - 1)
 }
 
 /// Returns the node that executes a construct; `None` for the host.
@@ -59,7 +59,7 @@ fn node_of(me: &'static Thread, device: i32, construct: Construct) -> Option<u32
         }
         return None;
     }
-    if me.team().only().is_some() {
+    if me.team().confined_node().is_some() {
         // OpenMP leaves device constructs on a device unspecified.
         return None;
     }
@@ -113,65 +113,65 @@ unsafe fn wait_for(words: *const usize) {
     }
     let me = start::current();
     // SAFETY: guaranteed by the caller.
-    let depend = unsafe { dependences(words) };
+    let depend = unsafe { decode_dependences(words) };
     tasks::wait_for_dependences(me, me.task(), &depend);
 }
 
-/// Creates the order that a construct sends to a device; `None` if it has nothing to do, because both can
+/// Creates the command that a construct sends to a device; `None` if it has nothing to do, because both can
 /// access all of the data in place.
 ///
 /// # Safety
 /// Each list has `count` entries, with data of these sizes at these addresses.
-unsafe fn order(
+unsafe fn create_command(
     me: &'static Thread,
-    (node, construct, kind): (u32, Construct, OrderKind),
+    (node, construct, kind): (u32, Construct, CommandKind),
     count: usize,
     addresses: *mut *mut c_void,
     (sizes, kinds): (*const usize, *const u16),
-) -> Option<&'static Order> {
+) -> Option<&'static Command> {
     let root = me.root();
     // SAFETY: guaranteed by the caller.
-    let items = unsafe { kinds::read(root, construct, count, addresses, sizes, kinds) };
+    let items = unsafe { kinds::decode_items(root, construct, count, addresses, sizes, kinds) };
     let idle = !root.settings.target_copies
         && root.devices().at(node).is_empty()
-        && items.iter().all(|item| item.seen == item.host);
-    (kind == OrderKind::Run || !idle).then(|| Order::new(root, node, construct, kind, &items))
+        && items.iter().all(|item| item.device_view == item.host);
+    (kind == CommandKind::Run || !idle).then(|| Command::new(root, node, construct, kind, &items))
 }
 
-/// Executes an order and copies results back to memory that only this process has.
+/// Executes a command and copies results back to memory that only this process has.
 ///
 /// # Safety
 /// The data of its items exists.
-unsafe fn carry_out(me: &'static Thread, order: &'static Order) {
-    order.carry_out(me);
-    for item in order.items() {
+unsafe fn execute_and_copy_back(me: &'static Thread, command: &'static Command) {
+    command.execute_and_wait(me);
+    for item in command.items() {
         // SAFETY: guaranteed by the caller.
         unsafe { kinds::stage_out(item) };
-        item.came_back = 0;
+        item.copied_back = 0;
     }
 }
 
-/// Executes a construct's order and frees it.
+/// Executes a construct's command and frees it.
 ///
 /// # Safety
-/// As [`order`].
-unsafe fn carry_out_once(
+/// As [`create_command`].
+unsafe fn execute_and_free(
     me: &'static Thread,
-    what: (u32, Construct, OrderKind),
+    command_kind: (u32, Construct, CommandKind),
     count: usize,
     addresses: *mut *mut c_void,
     lists: (*const usize, *const u16),
 ) {
     // SAFETY: guaranteed by the caller.
     unsafe {
-        if let Some(order) = order(me, what, count, addresses, lists) {
-            carry_out(me, order);
-            order.release(me.store());
+        if let Some(command) = create_command(me, command_kind, count, addresses, lists) {
+            execute_and_copy_back(me, command);
+            command.release(me.store());
         }
     }
 }
 
-/// Body of the task of a `target` construct with `nowait`: executes the order, and the task ends with it.
+/// Body of the task of a `target` construct with `nowait`: executes the command, and the task ends with it.
 ///
 /// Exported under a C name, because any worker may run the task and builds agree on the addresses of such
 /// functions.
@@ -181,31 +181,31 @@ unsafe fn carry_out_once(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn tombolo_omp_target_task(words: *mut c_void) {
     // SAFETY: guaranteed by the caller.
-    let [event, order] = unsafe { *words.cast::<[usize; 2]>() };
-    // SAFETY: orders are in the store, and this one is not freed before it is executed.
-    if let Some(order) = unsafe { (order as *const Order).as_ref::<'static>() } {
-        order.carry_out_for(start::current(), event);
+    let [event, command] = unsafe { *words.cast::<[usize; 2]>() };
+    // SAFETY: commands are in the store, and this one is not freed before it is executed.
+    if let Some(command) = unsafe { (command as *const Command).as_ref::<'static>() } {
+        command.execute_detached(start::current(), event);
     }
 }
 
-/// Executes an order in a task of its own.
-fn defer(me: &'static Thread, order: &'static Order, depend: Option<&[Dependence]>) {
-    let mut words = [0, ptr::from_ref(order) as usize];
+/// Executes a command in a task of its own.
+fn defer(me: &'static Thread, command: &'static Command, depend: Option<&[Dependence]>) {
+    let mut words = [0, ptr::from_ref(command) as usize];
     let event = words.as_mut_ptr();
-    let create = Create {
+    let new_task = NewTask {
         function: tombolo_omp_target_task,
         data: event.cast(),
         copy: None,
         size: size_of_val(&words),
         align: align_of::<usize>(),
         deferred: true,
-        last: false,
+        is_final: false,
         priority: 0,
         depend,
         event: Some(event),
         bounds: None,
     };
-    tasks::create(me, create);
+    tasks::create(me, new_task);
     if depend.is_none() {
         // Without dependences it can start now, which takes no time here.
         tasking::run_newest(me);
@@ -234,7 +234,7 @@ pub unsafe extern "C" fn GOMP_target_ext(
         let limit = thread_limit(arguments);
         let Some(node) = node_of(me, device, Construct::Target) else {
             wait_for(depend);
-            let copies = Copies::make(count, addresses, sizes, kinds);
+            let copies = Copies::copy_firstprivate(count, addresses, sizes, kinds);
             host::run(function, addresses, limit);
             return copies.end();
         };
@@ -242,21 +242,23 @@ pub unsafe extern "C" fn GOMP_target_ext(
         if !nowait {
             wait_for(depend);
         }
-        let what = (node, Construct::Target, OrderKind::Run);
-        let Some(order) = order(me, what, count, addresses, (sizes, kinds)) else { return };
-        order.runs(function, limit);
-        if nowait && order.items().iter().all(|item| item.seen == item.host) {
-            let depend = (!depend.is_null()).then(|| dependences(depend));
-            return defer(me, order, depend.as_deref());
+        let command_kind = (node, Construct::Target, CommandKind::Run);
+        let Some(command) = create_command(me, command_kind, count, addresses, (sizes, kinds)) else {
+            return;
+        };
+        command.set_region(function, limit);
+        if nowait && command.items().iter().all(|item| item.device_view == item.host) {
+            let depend = (!depend.is_null()).then(|| decode_dependences(depend));
+            return defer(me, command, depend.as_deref());
         }
         if nowait {
             // Data that only this process has is passed as a copy of its value when the region begins. No
             // other process can make that copy.
             wait_for(depend);
-            order.items().iter().for_each(|item| kinds::stage_in(item));
+            command.items().iter().for_each(|item| kinds::stage_in(item));
         }
-        carry_out(me, order);
-        order.release(me.store());
+        execute_and_copy_back(me, command);
+        command.release(me.store());
     }
 }
 
@@ -291,26 +293,29 @@ pub unsafe extern "C" fn GOMP_target_data_ext(
 ) {
     let me = start::current();
     // SAFETY: guaranteed by the caller.
-    let order = unsafe {
+    let command = unsafe {
         node_of(me, device, Construct::Data).and_then(|node| {
-            order(me, (node, Construct::Data, OrderKind::Begin), count, addresses, (sizes, kinds))
+            create_command(me, (node, Construct::Data, CommandKind::Begin), count, addresses, (sizes, kinds))
         })
     };
-    if let Some(order) = order {
-        order.carry_out(me);
-        for (index, item) in order.items().iter().enumerate().filter(|(_, item)| item.what == What::Use) {
+    if let Some(command) = command {
+        command.execute_and_wait(me);
+        for (index, item) in
+            command.items().iter().enumerate().filter(|(_, item)| item.action == ItemAction::Use)
+        {
             // SAFETY: each entry can be written, and the construct's body reads it.
             unsafe { addresses.add(index).write(item.result as *mut c_void) };
         }
     }
-    enter_data(me, order);
+    enter_data(me, command);
 }
 
-/// Records that the calling thread entered a `target data` region. Without an order, the region's end does
+/// Records that the calling thread entered a `target data` region. Without a command, the region's end does
 /// nothing.
-fn enter_data(me: &'static Thread, order: Option<&'static Order>) {
-    let order = order.unwrap_or_else(|| Order::new(me.root(), 0, Construct::Data, OrderKind::End, &[]));
-    order.begin_data(me);
+fn enter_data(me: &'static Thread, command: Option<&'static Command>) {
+    let command =
+        command.unwrap_or_else(|| Command::new(me.root(), 0, Construct::Data, CommandKind::End, &[]));
+    command.begin_data(me);
 }
 
 /// `target data` as called by GCC before 5, on the host.
@@ -330,18 +335,18 @@ pub extern "C" fn GOMP_target_data(
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_target_end_data() {
     let me = start::current();
-    let Some(order) = Order::end_data(me) else { return };
-    if order.node() > 0 {
+    let Some(command) = Command::end_data(me) else { return };
+    if command.node() > 0 {
         let stage = |item: &mut Item| {
             // SAFETY: the construct's data exists until its end.
             unsafe { kinds::stage_in(item) };
         };
-        order.items().iter_mut().for_each(stage);
-        order.becomes(OrderKind::End);
+        command.items().iter_mut().for_each(stage);
+        command.set_kind(CommandKind::End);
         // SAFETY: as above.
-        unsafe { carry_out(me, order) };
+        unsafe { execute_and_copy_back(me, command) };
     }
-    order.release(me.store());
+    command.release(me.store());
 }
 
 /// `target update`.
@@ -363,9 +368,9 @@ pub unsafe extern "C" fn GOMP_target_update_ext(
     unsafe {
         wait_for(depend);
         if let Some(node) = node_of(me, device, Construct::Update) {
-            carry_out_once(
+            execute_and_free(
                 me,
-                (node, Construct::Update, OrderKind::Update),
+                (node, Construct::Update, CommandKind::Update),
                 count,
                 addresses,
                 (sizes, kinds),
@@ -402,15 +407,15 @@ pub unsafe extern "C" fn GOMP_target_enter_exit_data(
 ) {
     let me = start::current();
     let (construct, kind) = if flags & EXIT == 0 {
-        (Construct::EnterData, OrderKind::Begin)
+        (Construct::EnterData, CommandKind::Begin)
     } else {
-        (Construct::ExitData, OrderKind::Exit)
+        (Construct::ExitData, CommandKind::Exit)
     };
     // SAFETY: guaranteed by the caller.
     unsafe {
         wait_for(depend);
         if let Some(node) = node_of(me, device, construct) {
-            carry_out_once(me, (node, construct, kind), count, addresses, (sizes, kinds));
+            execute_and_free(me, (node, construct, kind), count, addresses, (sizes, kinds));
         }
     }
 }

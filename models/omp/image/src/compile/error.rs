@@ -50,7 +50,7 @@ pub enum CompileError {
     },
     /// A marked function cannot migrate.
     #[error("TOMBOLO_MIGRATE cannot be followed:{}", list(refused))]
-    Stays {
+    CannotMigrate {
         /// Refused functions with their reasons.
         refused: Vec<Refusal>,
     },
@@ -79,7 +79,7 @@ pub enum CompileError {
         "the linker for {isa} does not keep to the layout: {what}. This is a mistake in tombolo, or a linker that it does not \
          know"
     )]
-    Moved {
+    LinkerDeviated {
         /// Instruction set of the build.
         isa: Isa,
         /// Description of the deviation.

@@ -10,18 +10,22 @@ use tombolo_base::Isa;
 use tombolo_machine::build::gcc::{Outcome, file_error, for_each, start};
 
 use super::{Build, CompileError, Part, cxx, print_file_name, thread_locals, wrapped};
-use crate::input::{Calls, Common, Object, ObjectError, Owner, Section, Taken, members, taken};
+use crate::input::{
+    Common, LinkedFile, Object, ObjectError, Owner, Section, UsedFeatures, members, parse_trace,
+};
 use crate::plan::{Demand, PAGE_BYTES, Plan};
 use crate::report::Report;
 use crate::script::{
-    CONSTRUCTORS_END, CONSTRUCTORS_START, Input, LAYOUT_ID, PROGRAM_FILE, SHARED_END, SHARED_START,
-    loose_section, script,
+    CONSTRUCTORS_END, CONSTRUCTORS_START, Input, LAYOUT_ID, PROGRAM_FILE, SHARED_END, SHARED_START, script,
+    unnamed_section,
 };
-use crate::symbols::{Agreement, Symbols, address_in_file, agreement, names, section_in_file};
+use crate::symbols::{
+    Agreement, Symbols, address_file_range, compare_symbols, defined_symbols, section_file_range,
+};
 use crate::types::{self, Refusal};
 
 /// Assembly that is part of every program: space for the layout's id, and the first thread-local, which is
-/// [`thread_locals::WORD`] and aligns the start of thread-local blocks.
+/// [`thread_locals::THREAD_WORD`] and aligns the start of thread-local blocks.
 const OWN_SYMBOLS: &str = "\
 .section .rodata.@ID@,\"a\",%progbits\n.globl @ID@\n.type @ID@,%object\n.size @ID@,32\n.balign 64\n@ID@: .zero 32\n\
 .section .tdata.__tombolo_omp_thread,\"awT\",%progbits\n.globl __tombolo_omp_thread\n.type __tombolo_omp_thread,%object\n\
@@ -35,7 +39,7 @@ const ID_BYTES: usize = 32;
 pub(super) type Programs = Vec<(Isa, Vec<u8>)>;
 
 /// Parameters of the link step.
-pub(super) struct Linking<'a> {
+pub(super) struct LinkStep<'a> {
     pub(super) builds: &'a [Build],
     pub(super) scratch: &'a Path,
     pub(super) allow: &'a [String],
@@ -44,37 +48,41 @@ pub(super) struct Linking<'a> {
 }
 
 /// Object that was linked into a build.
-struct Linked {
+struct LinkedObject {
     /// File name in the build's folder.
     file: String,
     object: Object,
 }
 
 /// Result of the first link of a build.
-struct Seen {
-    objects: Vec<Linked>,
+struct FirstLink {
+    objects: Vec<LinkedObject>,
     /// Bytes of the linked program.
     bytes: Vec<u8>,
 }
 
-impl Linking<'_> {
+impl LinkStep<'_> {
     /// Links all builds. Returns `None` if a linker failed; its messages are in `outcome`.
     pub(super) fn run(&self, outcome: &mut Outcome) -> Result<Option<(Programs, Report)>, CompileError> {
-        let Some(mut seen) = self.look(outcome)? else { return Ok(None) };
-        let (compared, allowed) = self.compare(&seen)?;
-        self.give_commons_a_place(&mut seen)?;
-        let demands: Vec<(Isa, Demand)> =
-            self.builds.iter().zip(&seen).map(|(build, seen)| (build.isa(), demand(seen))).collect();
+        let Some(mut first_links) = self.link_all_unplaced(outcome)? else { return Ok(None) };
+        let (compared, allowed) = self.compare(&first_links)?;
+        self.define_common_symbols(&mut first_links)?;
+        let demands: Vec<(Isa, Demand)> = self
+            .builds
+            .iter()
+            .zip(&first_links)
+            .map(|(build, first_link)| (build.isa(), demand(first_link)))
+            .collect();
         let plan = Plan::new(&demands)?;
-        let builds: Vec<(&Build, &Seen)> = self.builds.iter().zip(&seen).collect();
-        let linked = for_each(&builds, |(build, seen)| self.link(build, seen, &plan));
+        let builds: Vec<(&Build, &FirstLink)> = self.builds.iter().zip(&first_links).collect();
+        let linked = for_each(&builds, |(build, first_link)| self.link(build, first_link, &plan));
         let mut programs = Vec::new();
         for (build, linked) in self.builds.iter().zip(linked) {
             programs.push((build.isa(), linked?));
         }
-        let agreement = self.check(&programs, &seen, &plan)?;
-        exchange_constants(&mut programs, &plan)?;
-        let id = identify(&mut programs, &plan)?;
+        let agreement = self.verify_addresses(&programs, &first_links, &plan)?;
+        replicate_constants(&mut programs, &plan)?;
+        let id = write_layout_id(&mut programs, &plan)?;
         let report = Report {
             isas: self.builds.iter().map(|build| build.isa().name()).collect(),
             library: self.builds[0].installation.version().to_owned(),
@@ -89,12 +97,12 @@ impl Linking<'_> {
     }
 
     /// Links all builds without a layout, and reads the objects that the linkers used.
-    fn look(&self, outcome: &mut Outcome) -> Result<Option<Vec<Seen>>, CompileError> {
-        let linked = for_each(self.builds, |build| self.link_once(build));
+    fn link_all_unplaced(&self, outcome: &mut Outcome) -> Result<Option<Vec<FirstLink>>, CompileError> {
+        let linked = for_each(self.builds, |build| self.link_unplaced(build));
         let mut programs = Vec::new();
         for (build, linked) in self.builds.iter().zip(linked) {
             let (output, program) = linked?;
-            outcome.take(build.isa(), explained(output.stderr, build), output.status.success());
+            outcome.record(build.isa(), append_hint(output.stderr, build), output.status.success());
             programs.push((build, String::from_utf8_lossy(&output.stdout).into_owned(), program));
         }
         if !outcome.failed.is_empty() {
@@ -102,7 +110,7 @@ impl Linking<'_> {
         }
         let read = |(build, trace, program): (&Build, String, PathBuf)| {
             let bytes = fs::read(&program).map_err(file_error("read", &program))?;
-            Ok(Seen { objects: self.read_objects(build, &trace, &bytes)?, bytes })
+            Ok(FirstLink { objects: self.read_objects(build, &trace, &bytes)?, bytes })
         };
         programs.into_iter().map(read).collect::<Result<_, CompileError>>().map(Some)
     }
@@ -112,18 +120,18 @@ impl Linking<'_> {
     }
 
     /// Links one build without a layout, and traces which archive members are used.
-    fn link_once(&self, build: &Build) -> Result<(std::process::Output, PathBuf), CompileError> {
+    fn link_unplaced(&self, build: &Build) -> Result<(std::process::Output, PathBuf), CompileError> {
         let folder = self.folder(build);
         fs::create_dir_all(&folder).map_err(file_error("write", &folder))?;
-        let is_cxx = build.calls()?.cxx;
+        let is_cxx = build.used_features()?.cxx;
         let mut own = OWN_SYMBOLS.replace("@ID@", LAYOUT_ID);
         if is_cxx {
             own.push_str(cxx::SYMBOLS);
-            own.push_str(cxx::random(build.isa()));
+            own.push_str(cxx::arc4random_body(build.isa()));
         }
         own.push_str(&match build.has_run_time()? {
             true => wrapped::symbols(build.isa()),
-            false => thread_locals::first_thread(build.isa()).to_owned(),
+            false => thread_locals::init_first_thread(build.isa()).to_owned(),
         });
         assemble(build, &folder, "own", &own)?;
         let library = |name: &str| build.installation.library(name).into_os_string();
@@ -164,17 +172,22 @@ impl Linking<'_> {
     }
 
     /// Reads all objects that a linker used, and writes each into the build's folder under a unique name.
-    fn read_objects(&self, build: &Build, trace: &str, program: &[u8]) -> Result<Vec<Linked>, CompileError> {
+    fn read_objects(
+        &self,
+        build: &Build,
+        trace: &str,
+        program: &[u8],
+    ) -> Result<Vec<LinkedObject>, CompileError> {
         let folder = self.folder(build);
-        let symbols = names(build.isa(), program)?;
+        let symbols = defined_symbols(build.isa(), program)?;
         let has_run_time = build.has_run_time()?;
         let mut archives: HashMap<String, Vec<u8>> = HashMap::new();
         let mut count: HashMap<(String, String), usize> = HashMap::new();
-        let mut objects: Vec<Linked> = Vec::new();
+        let mut objects: Vec<LinkedObject> = Vec::new();
         let mut given: Option<HashSet<String>> = None;
-        for (number, taken) in taken(trace).into_iter().enumerate() {
-            let (id, owner, bytes) = match &taken {
-                Taken::Object(name) => {
+        for (number, linked_file) in parse_trace(trace).into_iter().enumerate() {
+            let (id, owner, bytes) = match &linked_file {
+                LinkedFile::Object(name) => {
                     let path = folder.join(name);
                     let bytes = fs::read(&path).map_err(file_error("read", &path))?;
                     let file = Path::new(name).file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -182,7 +195,7 @@ impl Linking<'_> {
                     let owner = if part.is_some() { Owner::Program } else { Owner::Library };
                     (file, owner, bytes)
                 }
-                Taken::Member(archive, name) => {
+                LinkedFile::Member(archive, name) => {
                     if !archives.contains_key(archive) {
                         let bytes = fs::read(archive).map_err(file_error("read", Path::new(archive)))?;
                         archives.insert(archive.clone(), bytes);
@@ -190,9 +203,10 @@ impl Linking<'_> {
                     let nth = count.entry((archive.clone(), name.clone())).or_default();
                     *nth += 1;
                     // Objects given by name precede all archives.
-                    let given = given.get_or_insert_with(|| of_program(&objects));
-                    let known = Known { symbols: &symbols, given };
-                    let bytes = taken_member(&archives[archive], (archive, name), *nth - 1, &known)?.to_vec();
+                    let given = given.get_or_insert_with(|| program_symbols(&objects));
+                    let known = DefinedSymbols { symbols: &symbols, given };
+                    let bytes =
+                        find_used_member(&archives[archive], (archive, name), *nth - 1, &known)?.to_vec();
                     let users = build.parts.contains(&Part::Archive(archive.into()));
                     let owner = if users { Owner::Program } else { Owner::Library };
                     let file = Path::new(archive).file_name().unwrap_or_default().to_string_lossy();
@@ -201,31 +215,32 @@ impl Linking<'_> {
             };
             let object = Object::read(&bytes, &id, owner)?;
             if owner == Owner::Program && has_run_time {
-                check_thread_locals(&taken, &bytes)?;
+                check_thread_locals(&linked_file, &bytes)?;
             }
             let whose = if owner == Owner::Program { PROGRAM_FILE } else { "library" };
             let file = format!("{whose}{number}.o");
             let path = folder.join(&file);
             fs::write(&path, &bytes).map_err(file_error("write", &path))?;
-            objects.push(Linked { file, object });
+            objects.push(LinkedObject { file, object });
         }
         Ok(objects)
     }
 
     /// Compares the debug information of the builds. Refusals that were not allowed are an error; those that
     /// were are returned.
-    fn compare(&self, seen: &[Seen]) -> Result<(types::Compared, Vec<Refusal>), CompileError> {
-        let [(one, first), (other, second)] = &self.builds.iter().zip(seen).collect::<Vec<_>>()[..] else {
+    fn compare(&self, first_links: &[FirstLink]) -> Result<(types::Compared, Vec<Refusal>), CompileError> {
+        let [(one, first), (other, second)] = &self.builds.iter().zip(first_links).collect::<Vec<_>>()[..]
+        else {
             return Ok((types::Compared::default(), Vec::new()));
         };
         let mut compared =
             types::compare([(one.isa(), first.bytes.as_slice()), (other.isa(), second.bytes.as_slice())])?;
-        let allowed = self.sort_out(std::mem::take(&mut compared.refused))?;
+        let allowed = self.reject_unless_allowed(std::mem::take(&mut compared.refused))?;
         Ok((compared, allowed))
     }
 
     /// Fails for refusals that were not allowed; returns the others.
-    fn sort_out(&self, refused: Vec<Refusal>) -> Result<Vec<Refusal>, CompileError> {
+    fn reject_unless_allowed(&self, refused: Vec<Refusal>) -> Result<Vec<Refusal>, CompileError> {
         let named = |refusal: &Refusal| {
             self.allow.iter().any(|name| *name == refusal.name || refusal.symbol.as_ref() == Some(name))
         };
@@ -234,17 +249,20 @@ impl Linking<'_> {
     }
 
     /// Creates an object that defines common symbols, which linkers would place arbitrarily.
-    fn give_commons_a_place(&self, seen: &mut [Seen]) -> Result<(), CompileError> {
+    fn define_common_symbols(&self, first_links: &mut [FirstLink]) -> Result<(), CompileError> {
         let mut commons: BTreeMap<String, Common> = BTreeMap::new();
-        for linked in seen.iter().flat_map(|seen| &seen.objects) {
+        for linked in first_links.iter().flat_map(|first_link| &first_link.objects) {
             for common in &linked.object.commons {
                 let known = commons.entry(common.name.clone()).or_insert_with(|| common.clone());
                 known.size = known.size.max(common.size);
                 known.align = known.align.max(common.align);
             }
         }
-        let defined: BTreeSet<&String> =
-            seen.iter().flat_map(|seen| &seen.objects).flat_map(|linked| &linked.object.defines).collect();
+        let defined: BTreeSet<&String> = first_links
+            .iter()
+            .flat_map(|first_link| &first_link.objects)
+            .flat_map(|linked| &linked.object.defines)
+            .collect();
         commons.retain(|name, _| !defined.contains(name));
         if commons.is_empty() {
             return Ok(());
@@ -257,22 +275,25 @@ impl Linking<'_> {
             );
         }
         text += ".section .note.GNU-stack,\"\",%progbits\n";
-        for (build, seen) in self.builds.iter().zip(seen) {
+        for (build, first_link) in self.builds.iter().zip(first_links) {
             let folder = self.folder(build);
             assemble(build, &folder, "commons", &text)?;
             let path = folder.join("commons.o");
             let bytes = fs::read(&path).map_err(file_error("read", &path))?;
             let object = Object::read(&bytes, "commons.o", Owner::Program)?;
-            seen.objects.push(Linked { file: "commons.o".to_owned(), object });
+            first_link.objects.push(LinkedObject { file: "commons.o".to_owned(), object });
         }
         Ok(())
     }
 
     /// Links one build according to the plan.
-    fn link(&self, build: &Build, seen: &Seen, plan: &Plan) -> Result<Vec<u8>, CompileError> {
+    fn link(&self, build: &Build, first_link: &FirstLink, plan: &Plan) -> Result<Vec<u8>, CompileError> {
         let folder = self.folder(build);
-        let inputs: Vec<Input<'_>> =
-            seen.objects.iter().map(|linked| Input { file: &linked.file, object: &linked.object }).collect();
+        let inputs: Vec<Input<'_>> = first_link
+            .objects
+            .iter()
+            .map(|linked| Input { file: &linked.file, object: &linked.object })
+            .collect();
         let path = folder.join("layout.ld");
         fs::write(&path, script(plan, build.isa(), &inputs, build.has_run_time()?))
             .map_err(file_error("write", &path))?;
@@ -280,11 +301,11 @@ impl Linking<'_> {
         if !self.keep_types {
             command.arg("-Wl,-S");
         }
-        command.args(["-T", "layout.ld"]).args(seen.objects.iter().map(|linked| &linked.file));
+        command.args(["-T", "layout.ld"]).args(first_link.objects.iter().map(|linked| &linked.file));
         let output = start(&mut command)?;
         if !output.status.success() {
             let what = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-            return Err(CompileError::Moved { isa: build.isa(), what });
+            return Err(CompileError::LinkerDeviated { isa: build.isa(), what });
         }
         let program = folder.join("program");
         Ok(fs::read(&program).map_err(file_error("read", &program))?)
@@ -292,27 +313,28 @@ impl Linking<'_> {
 
     /// Verifies that everything is at its planned address: symbols of the program that all builds have must
     /// have one address.
-    fn check(
+    fn verify_addresses(
         &self,
         programs: &[(Isa, Vec<u8>)],
-        seen: &[Seen],
+        first_links: &[FirstLink],
         plan: &Plan,
     ) -> Result<Agreement, CompileError> {
-        let read = |((isa, bytes), seen): (&(Isa, Vec<u8>), &Seen)| {
-            Symbols::read(*isa, bytes, &places_in_libraries(seen, plan))
+        let read = |((isa, bytes), first_link): (&(Isa, Vec<u8>), &FirstLink)| {
+            Symbols::read(*isa, bytes, &library_local_symbols(first_link, plan))
         };
-        let symbols: Vec<Symbols> = programs.iter().zip(seen).map(read).collect::<Result<_, _>>()?;
-        let (agreement, refused) = agreement(&symbols);
-        self.sort_out(refused)?;
-        let own = |linked: &&Linked| linked.file == "commons.o" || linked.object.owner == Owner::Program;
-        let of_program: BTreeSet<&String> =
-            seen[0].objects.iter().filter(own).flat_map(|linked| &linked.object.defines).collect();
+        let symbols: Vec<Symbols> = programs.iter().zip(first_links).map(read).collect::<Result<_, _>>()?;
+        let (agreement, refused) = compare_symbols(&symbols);
+        self.reject_unless_allowed(refused)?;
+        let own =
+            |linked: &&LinkedObject| linked.file == "commons.o" || linked.object.owner == Owner::Program;
+        let program_symbols: BTreeSet<&String> =
+            first_links[0].objects.iter().filter(own).flat_map(|linked| &linked.object.defines).collect();
         match agreement.different.iter().find(|different| {
             different.file.is_none()
-                && of_program.contains(&different.name)
-                && !cxx::is_of_tables(&different.name)
+                && program_symbols.contains(&different.name)
+                && !cxx::is_vtable_thunk(&different.name)
         }) {
-            Some(different) => Err(CompileError::Moved {
+            Some(different) => Err(CompileError::LinkerDeviated {
                 isa: programs[programs.len() - 1].0,
                 what: format!("`{}` is at {:#x?}", different.name, different.addresses),
             }),
@@ -332,23 +354,23 @@ impl Build {
         if self.installation.run_time().next().is_none() {
             return Ok(false);
         }
-        let calls = self.calls()?;
-        Ok(calls.some && !calls.own)
+        let features = self.used_features()?;
+        Ok(features.run_time && !features.has_own_run_time)
     }
 
-    fn calls(&self) -> Result<Calls, CompileError> {
-        let mut calls = Calls::default();
+    fn used_features(&self) -> Result<UsedFeatures, CompileError> {
+        let mut features = UsedFeatures::default();
         for part in &self.parts {
             let (Part::Object(path) | Part::Archive(path)) = part;
             let bytes = fs::read(path).map_err(file_error("read", path))?;
-            calls.look(&bytes, &path.to_string_lossy())?;
+            features.scan(&bytes, &path.to_string_lossy())?;
         }
-        Ok(calls)
+        Ok(features)
     }
 }
 
 /// Symbols of a linked program.
-struct Known<'a> {
+struct DefinedSymbols<'a> {
     /// All defined symbols.
     symbols: &'a HashSet<String>,
     /// Symbols that the program's own objects define.
@@ -356,7 +378,7 @@ struct Known<'a> {
 }
 
 /// Returns the symbols that a program's own objects define.
-fn of_program(objects: &[Linked]) -> HashSet<String> {
+fn program_symbols(objects: &[LinkedObject]) -> HashSet<String> {
     let own = objects.iter().filter(|linked| linked.object.owner == Owner::Program);
     own.flat_map(|linked| linked.object.defines.iter().cloned()).collect()
 }
@@ -364,11 +386,11 @@ fn of_program(objects: &[Linked]) -> HashSet<String> {
 /// Returns the archive member that a linker used, the `nth` of that name. If the archive has several members
 /// of the name, the trace does not tell which were used. They are those whose symbols are all in the program;
 /// candidates that define the fewest of the program's own symbols come first.
-fn taken_member<'a>(
+fn find_used_member<'a>(
     bytes: &'a [u8],
     (archive, name): (&str, &str),
     nth: usize,
-    known: &Known<'_>,
+    known: &DefinedSymbols<'_>,
 ) -> Result<&'a [u8], CompileError> {
     let all = members(bytes, archive, name)?;
     if let [only] = all[..] {
@@ -390,14 +412,14 @@ fn taken_member<'a>(
 
 /// Refuses an object of the program that locates its thread-local variables by the thread pointer: after a
 /// migration they would be those of another thread.
-fn check_thread_locals(taken: &Taken, bytes: &[u8]) -> Result<(), CompileError> {
-    let file = match taken {
-        Taken::Member(archive, member) => format!("{archive}({member})"),
-        Taken::Object(name) => thread_locals::source(bytes).unwrap_or_else(|| name.clone()),
+fn check_thread_locals(linked_file: &LinkedFile, bytes: &[u8]) -> Result<(), CompileError> {
+    let file = match linked_file {
+        LinkedFile::Member(archive, member) => format!("{archive}({member})"),
+        LinkedFile::Object(name) => thread_locals::source(bytes).unwrap_or_else(|| name.clone()),
     };
     let unreadable =
         |error: object::Error| ObjectError::Malformed { name: file.clone(), message: error.to_string() };
-    match thread_locals::used_otherwise(bytes).map_err(unreadable)? {
+    match thread_locals::find_foreign_tls_use(bytes).map_err(unreadable)? {
         Some(name) => Err(CompileError::ThreadLocal { file, name }),
         None => Ok(()),
     }
@@ -420,7 +442,7 @@ fn linker(build: &Build, folder: &Path, output: &str) -> Result<Command, Compile
     if build.has_run_time()? {
         command.args(wrapped::functions().map(|name| format!("-Wl,--wrap={name}")));
     }
-    command.args(&build.linker_words);
+    command.args(&build.linker_arguments);
     Ok(command)
 }
 
@@ -435,16 +457,16 @@ fn assemble(build: &Build, folder: &Path, name: &str, text: &str) -> Result<(), 
         return Ok(());
     }
     let what = String::from_utf8_lossy(&output.stderr).trim().to_owned();
-    Err(CompileError::Moved { isa: build.isa(), what })
+    Err(CompileError::LinkerDeviated { isa: build.isa(), what })
 }
 
 /// Sums up the space that a build needs, for the plan.
-fn demand(seen: &Seen) -> Demand {
+fn demand(first_link: &FirstLink) -> Demand {
     let mut demand = Demand::default();
-    for linked in &seen.objects {
+    for linked in &first_link.objects {
         let object = &linked.object;
-        demand.places.extend(object.sections.iter().map(Section::wanted));
-        demand.loose_bytes = demand.loose_bytes.saturating_add(object.loose_bytes);
+        demand.sections.extend(object.sections.iter().map(Section::slot_request));
+        demand.unnamed_bytes = demand.unnamed_bytes.saturating_add(object.unnamed_bytes);
         demand.unwinding_bytes = demand.unwinding_bytes.saturating_add(object.unwinding_bytes);
         demand.linker_bytes = demand.linker_bytes.saturating_add(object.linker_bytes);
     }
@@ -452,29 +474,30 @@ fn demand(seen: &Seen) -> Demand {
 }
 
 /// Maps local symbols of libraries, by name and planned address, to their objects.
-fn places_in_libraries(seen: &Seen, plan: &Plan) -> HashMap<(String, u64), String> {
-    let objects = seen.objects.iter().map(|linked| &linked.object);
-    let mut places = HashMap::new();
+fn library_local_symbols(first_link: &FirstLink, plan: &Plan) -> HashMap<(String, u64), String> {
+    let objects = first_link.objects.iter().map(|linked| &linked.object);
+    let mut files = HashMap::new();
     for object in objects.filter(|object| object.owner == Owner::Library) {
         for (name, section, offset) in &object.locals {
             let section = &object.sections[*section];
             if let Some(slot) = plan.slot(section.area, &section.key) {
-                places.insert((name.clone(), slot.address.saturating_add(*offset)), object.id.clone());
+                files.insert((name.clone(), slot.address.saturating_add(*offset)), object.id.clone());
             }
         }
     }
-    places
+    files
 }
 
 /// Copies the unnamed constants of each build into the others.
-fn exchange_constants(programs: &mut [(Isa, Vec<u8>)], plan: &Plan) -> Result<(), CompileError> {
-    for (of, range) in plan.loose.iter().filter(|(_, range)| !range.is_empty()) {
-        let name = loose_section(*of);
-        let moved = |isa: Isa| CompileError::Moved { isa, what: format!("there is no {name} in its file") };
+fn replicate_constants(programs: &mut [(Isa, Vec<u8>)], plan: &Plan) -> Result<(), CompileError> {
+    for (of, range) in plan.unnamed.iter().filter(|(_, range)| !range.is_empty()) {
+        let name = unnamed_section(*of);
+        let moved =
+            |isa: Isa| CompileError::LinkerDeviated { isa, what: format!("there is no {name} in its file") };
         let Some((isa, bytes)) = programs.iter().find(|(isa, _)| isa == of) else { continue };
-        let constants = bytes[section_in_file(bytes, &name).ok_or_else(|| moved(*isa))?].to_vec();
+        let constants = bytes[section_file_range(bytes, &name).ok_or_else(|| moved(*isa))?].to_vec();
         for (isa, bytes) in programs.iter_mut().filter(|(isa, _)| isa != of) {
-            let place = section_in_file(bytes, &name).ok_or_else(|| moved(*isa))?;
+            let place = section_file_range(bytes, &name).ok_or_else(|| moved(*isa))?;
             if place.len() != constants.len() || constants.len() as u64 != range.len() {
                 return Err(moved(*isa));
             }
@@ -485,7 +508,7 @@ fn exchange_constants(programs: &mut [(Isa, Vec<u8>)], plan: &Plan) -> Result<()
 }
 
 /// Computes the id that the builds of this image share with no other, and writes it into each.
-fn identify(programs: &mut [(Isa, Vec<u8>)], plan: &Plan) -> Result<[u8; ID_BYTES], CompileError> {
+fn write_layout_id(programs: &mut [(Isa, Vec<u8>)], plan: &Plan) -> Result<[u8; ID_BYTES], CompileError> {
     let mut hash = Sha256::new();
     hash.update(plan.digest());
     for (_, bytes) in programs.iter() {
@@ -495,8 +518,8 @@ fn identify(programs: &mut [(Isa, Vec<u8>)], plan: &Plan) -> Result<[u8; ID_BYTE
     for (isa, bytes) in programs {
         let place = Symbols::read(*isa, bytes, &HashMap::new())?
             .address(LAYOUT_ID)
-            .and_then(|address| address_in_file(bytes, address, ID_BYTES))
-            .ok_or_else(|| CompileError::Moved {
+            .and_then(|address| address_file_range(bytes, address, ID_BYTES))
+            .ok_or_else(|| CompileError::LinkerDeviated {
                 isa: *isa,
                 what: format!("there is no {LAYOUT_ID} in it"),
             })?;
@@ -506,7 +529,7 @@ fn identify(programs: &mut [(Isa, Vec<u8>)], plan: &Plan) -> Result<[u8; ID_BYTE
 }
 
 /// Appends a hint to the linker's messages if the run-time is missing.
-fn explained(mut text: Vec<u8>, build: &Build) -> Vec<u8> {
+fn append_hint(mut text: Vec<u8>, build: &Build) -> Vec<u8> {
     let missing =
         |name: &str| String::from_utf8_lossy(&text).contains(&format!("undefined reference to `{name}"));
     if build.installation.run_time().next().is_none()

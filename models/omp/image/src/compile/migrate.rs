@@ -10,13 +10,13 @@ use tombolo_machine::build::gcc::{Outcome, file_error, for_each, start};
 
 use super::{Build, CompileError, Part};
 use crate::marks::Marks;
-use crate::types::{self, MARK};
+use crate::types::{self, MARK_PREFIX};
 
 /// Additional source for C++ programs.
 const EXCEPTIONS: &str = include_str!("exceptions.cpp");
 
 /// First options of a compiler's command line, by language.
-pub(super) struct Words {
+pub(super) struct CompilerOptions {
     /// Options for C.
     pub(super) c: Vec<String>,
     /// Options for C++, if the program is in C++.
@@ -26,25 +26,26 @@ pub(super) struct Words {
 /// Generates and compiles the thunks, and adds them to each build.
 pub(super) fn add_thunks(
     builds: &mut [Build],
-    words: &[Words],
+    words: &[CompilerOptions],
     scratch: &Path,
     outcome: &mut Outcome,
 ) -> Result<(), CompileError> {
-    let names = marked(builds)?;
+    let names = marked_functions(builds)?;
     if names.is_empty() {
         return Ok(());
     }
-    let described =
-        for_each(builds, |build| describe(build, &names, &scratch.join(build.installation.isa().name())));
-    let described: Vec<Vec<u8>> = described.into_iter().collect::<Result<_, _>>()?;
+    let debug_programs = for_each(builds, |build| {
+        link_for_debug_info(build, &names, &scratch.join(build.installation.isa().name()))
+    });
+    let debug_programs: Vec<Vec<u8>> = debug_programs.into_iter().collect::<Result<_, _>>()?;
     let programs: Vec<(Isa, &[u8])> = builds
         .iter()
-        .zip(&described)
+        .zip(&debug_programs)
         .map(|(build, bytes)| (build.installation.isa(), bytes.as_slice()))
         .collect();
     let thunks = types::thunks(&programs, &names)?;
     if !thunks.refused.is_empty() {
-        return Err(CompileError::Stays { refused: thunks.refused });
+        return Err(CompileError::CannotMigrate { refused: thunks.refused });
     }
     for ((build, words), source) in builds.iter_mut().zip(words).zip(&thunks.sources) {
         let folder = scratch.join(build.installation.isa().name());
@@ -77,12 +78,12 @@ fn compile(
         .arg(&object)
         .arg(path);
     let output = start(&mut command)?;
-    outcome.take(build.installation.isa(), output.stderr, output.status.success());
+    outcome.record(build.installation.isa(), output.stderr, output.status.success());
     Ok(object)
 }
 
 /// Returns the marked functions; all builds must define the same ones.
-fn marked(builds: &[Build]) -> Result<Vec<String>, CompileError> {
+fn marked_functions(builds: &[Build]) -> Result<Vec<String>, CompileError> {
     let mut all: BTreeSet<String> = BTreeSet::new();
     let mut marks = Vec::new();
     for build in builds {
@@ -90,7 +91,7 @@ fn marked(builds: &[Build]) -> Result<Vec<String>, CompileError> {
         for part in &build.parts {
             let (Part::Object(path) | Part::Archive(path)) = part;
             let bytes = fs::read(path).map_err(file_error("read", path))?;
-            of_build.look(&bytes, &path.to_string_lossy())?;
+            of_build.scan(&bytes, &path.to_string_lossy())?;
         }
         all.extend(of_build.functions.keys().cloned());
         marks.push(of_build);
@@ -104,7 +105,7 @@ fn marked(builds: &[Build]) -> Result<Vec<String>, CompileError> {
 }
 
 /// Links the program's parts only to read their debug information: the result need not be complete.
-fn describe(build: &Build, names: &[String], folder: &Path) -> Result<Vec<u8>, CompileError> {
+fn link_for_debug_info(build: &Build, names: &[String], folder: &Path) -> Result<Vec<u8>, CompileError> {
     fs::create_dir_all(folder).map_err(file_error("write", folder))?;
     let program: PathBuf = folder.join("described");
     let mut command = Command::new(&build.tool);
@@ -113,13 +114,13 @@ fn describe(build: &Build, names: &[String], folder: &Path) -> Result<Vec<u8>, C
     // option above.
     command.arg("-Wl,--defsym=__dso_handle=0");
     command.args(["-Wl,--noinhibit-exec", "-Wl,-z,muldefs", "-o"]).arg(&program);
-    command.args(names.iter().map(|name| format!("-Wl,-u,{MARK}{name}")));
+    command.args(names.iter().map(|name| format!("-Wl,-u,{MARK_PREFIX}{name}")));
     for part in &build.parts {
         let (Part::Object(path) | Part::Archive(path)) = part;
         command.arg(path);
     }
     let output = start(&mut command)?;
-    fs::read(&program).map_err(|_| CompileError::Moved {
+    fs::read(&program).map_err(|_| CompileError::LinkerDeviated {
         isa: build.installation.isa(),
         what: String::from_utf8_lossy(&output.stderr).trim().to_owned(),
     })

@@ -20,8 +20,8 @@ use std::process::Command;
 use tombolo_base::Isa;
 use tombolo_machine::Image;
 use tombolo_machine::build::gcc::{
-    CommandLine, Goal, Outcome, Run, Word, aside, carried, carry, file_error, first, first_words, pack,
-    run_all, start,
+    CommandLine, Goal, Outcome, Run, Word, common_options, embed_build, extract_build, file_error,
+    foreign_object_path, pack, primary_isa, run_all, start,
 };
 use tombolo_machine::build::{Language, Scratch, installed_compiler};
 
@@ -32,7 +32,7 @@ pub use error::CompileError;
 
 /// Options appended to the caller's so that they take precedence: every function and variable in a section of
 /// its own, at an address fixed at link time, with debug information, and machine code from this compiler.
-const LAID_OUT: [&str; 8] = [
+const LAYOUT_OPTIONS: [&str; 8] = [
     "-ffunction-sections",
     "-fdata-sections",
     "-fno-pic",
@@ -94,7 +94,7 @@ struct Build {
     tool: String,
     parts: Vec<Part>,
     /// The caller's options for the linker.
-    linker_words: Vec<String>,
+    linker_arguments: Vec<String>,
 }
 
 /// Validated request: every compiler and every object to link exists.
@@ -106,7 +106,7 @@ pub struct Compilation {
     runs: Vec<Run>,
     builds: Vec<Build>,
     /// Objects, with the builds for other instruction sets to embed in them.
-    carried: Vec<(PathBuf, Isa, PathBuf)>,
+    embedded: Vec<(PathBuf, Isa, PathBuf)>,
 }
 
 impl Compilation {
@@ -115,10 +115,10 @@ impl Compilation {
     /// # Errors
     /// [`CompileError`]; nothing has been compiled in that case.
     pub fn plan(request: Request) -> Result<Compilation, CompileError> {
-        let line = CommandLine::read_for_several(&request.words, request.cxx)?;
+        let line = CommandLine::parse_multi_target(&request.words, request.cxx)?;
         check(&line)?;
-        let (scratch, runs, builds, carried) = (Scratch::new()?, Vec::new(), Vec::new(), Vec::new());
-        let mut compilation = Compilation { line, request, scratch, runs, builds, carried };
+        let (scratch, runs, builds, embedded) = (Scratch::new()?, Vec::new(), Vec::new(), Vec::new());
+        let mut compilation = Compilation { line, request, scratch, runs, builds, embedded };
         let installations = compilation.request.installations.clone();
         // Preprocessed text and the like is needed for one instruction set only.
         let count = if compilation.line.goal == Goal::Text { 1 } else { installations.len() };
@@ -127,30 +127,30 @@ impl Compilation {
             let folder = compilation.scratch.path().join(installation.isa().name());
             fs::create_dir_all(&folder).map_err(file_error("write", &folder))?;
             match compilation.line.goal {
-                Goal::Text => compilation.ask(&installation, tool)?,
+                Goal::Text => compilation.plan_text(&installation, tool)?,
                 Goal::Objects => {
                     let sources: Vec<PathBuf> = compilation.line.sources().map(Path::to_owned).collect();
                     for source in sources {
-                        let mut object = compilation.line.object_of(&source);
+                        let mut object = compilation.line.object_path_of(&source);
                         let isa = installation.isa();
-                        if isa != compilation.first() {
-                            let build = aside(&object, isa, compilation.scratch.path());
-                            compilation.carried.push((object, isa, build.clone()));
+                        if isa != compilation.first_isa() {
+                            let build = foreign_object_path(&object, isa, compilation.scratch.path());
+                            compilation.embedded.push((object, isa, build.clone()));
                             object = build;
                         }
-                        compilation.compile(&installation, &tool, &source, object)?;
+                        compilation.plan_object(&installation, &tool, &source, object)?;
                     }
                 }
-                Goal::Program => compilation.build(installation, tool)?,
+                Goal::Program => compilation.plan_program(installation, tool)?,
             }
         }
         Ok(compilation)
     }
 
     /// Plans a command that prints text, such as preprocessed source or dependencies for make.
-    fn ask(&mut self, installation: &Installation, tool: String) -> Result<(), CompileError> {
+    fn plan_text(&mut self, installation: &Installation, tool: String) -> Result<(), CompileError> {
         let isa = installation.isa();
-        let mut words = self.first_words(installation, &tool)?;
+        let mut words = self.base_options(installation, &tool)?;
         words.extend(self.line.words_for(isa, true, |word| match word {
             Word::Source(path) | Word::Object(path) => Some(path.clone()),
             _ => None,
@@ -163,7 +163,7 @@ impl Compilation {
     }
 
     /// Plans the compilation of one source to one object.
-    fn compile(
+    fn plan_object(
         &mut self,
         installation: &Installation,
         tool: &str,
@@ -172,13 +172,14 @@ impl Compilation {
     ) -> Result<(), CompileError> {
         fs::metadata(source).map_err(file_error("read", source))?;
         let isa = installation.isa();
-        let mut words = self.first_words(installation, tool)?;
+        let mut words = self.base_options(installation, tool)?;
         let only =
             |word: &Word| matches!(word, Word::Source(path) if path == source).then(|| source.to_owned());
-        let first = isa == self.first();
-        words.extend(self.line.words_for(isa, first, only).into_iter().filter(|word| !for_linker(word)));
+        let first = isa == self.first_isa();
+        words
+            .extend(self.line.words_for(isa, first, only).into_iter().filter(|word| !is_linker_option(word)));
         let common = self.line.words.iter().any(|word| is_option(word, "-fcommon"));
-        words.extend(laid_out(isa, common));
+        words.extend(layout_options(isa, common));
         words.extend(["-c", "-o"].map(str::to_owned));
         words.push(object.to_string_lossy().into_owned());
         self.runs.push(Run { isa, tool: tool.to_owned(), words, output: Some(object) });
@@ -186,41 +187,41 @@ impl Compilation {
     }
 
     /// Plans a program: compiles sources to temporary objects, and collects the inputs of the link step.
-    fn build(&mut self, installation: Installation, tool: String) -> Result<(), CompileError> {
+    fn plan_program(&mut self, installation: Installation, tool: String) -> Result<(), CompileError> {
         let isa = installation.isa();
         let mut parts = Vec::new();
         for (number, word) in self.line.words.clone().iter().enumerate() {
             match word {
                 Word::Source(source) => {
                     let object = self.scratch.path().join(isa.name()).join(format!("source{number}.o"));
-                    self.compile(&installation, &tool, source, object.clone())?;
+                    self.plan_object(&installation, &tool, source, object.clone())?;
                     parts.push(Part::Object(object));
                 }
-                Word::Object(path) => parts.push(self.part(path, isa)?),
+                Word::Object(path) => parts.push(self.resolve_file(path, isa)?),
                 Word::Option(option) => {
-                    if let Some(name) = library(option) {
-                        parts.extend(self.library(name, isa)?);
+                    if let Some(name) = library_name(option) {
+                        parts.extend(self.resolve_library(name, isa)?);
                     }
                 }
                 Word::For(..) => {}
             }
         }
-        let mut linker_words = self.line.words_for(isa, isa == self.first(), |_| None);
-        linker_words.retain(|word| word.starts_with("-Wl,"));
-        self.builds.push(Build { installation, tool, parts, linker_words });
+        let mut linker_arguments = self.line.words_for(isa, isa == self.first_isa(), |_| None);
+        linker_arguments.retain(|word| word.starts_with("-Wl,"));
+        self.builds.push(Build { installation, tool, parts, linker_arguments });
         Ok(())
     }
 
     /// Resolves an existing object or archive to its build for `isa`.
-    fn part(&self, path: &Path, isa: Isa) -> Result<Part, CompileError> {
-        let found = carried(path, (isa, self.first()), self.scratch.path(), COMMAND)?;
+    fn resolve_file(&self, path: &Path, isa: Isa) -> Result<Part, CompileError> {
+        let found = extract_build(path, (isa, self.first_isa()), self.scratch.path(), COMMAND)?;
         let found = fs::canonicalize(&found).map_err(file_error("read", &found))?;
         let is_archive = found.extension().is_some_and(|extension| extension == "a");
         Ok(if is_archive { Part::Archive(found) } else { Part::Object(found) })
     }
 
     /// Resolves a library by name to an archive in one of the caller's `-L` folders.
-    fn library(&self, name: &str, isa: Isa) -> Result<Option<Part>, CompileError> {
+    fn resolve_library(&self, name: &str, isa: Isa) -> Result<Option<Part>, CompileError> {
         if OWN_LIBRARIES.contains(&name) {
             return Ok(None);
         }
@@ -228,20 +229,20 @@ impl Compilation {
         let folders = self.line.options("-L");
         let found = folders.map(|folder| Path::new(folder).join(&file)).find(|path| path.exists());
         match found {
-            Some(path) => self.part(&path, isa).map(Some),
+            Some(path) => self.resolve_file(&path, isa).map(Some),
             None => Err(CompileError::NoLibrary { name: name.to_owned() }),
         }
     }
 
     /// Returns the options that precede the caller's.
-    fn first_words(&self, installation: &Installation, tool: &str) -> Result<Vec<String>, CompileError> {
-        let mut words = first_words(self.request.colour);
+    fn base_options(&self, installation: &Installation, tool: &str) -> Result<Vec<String>, CompileError> {
+        let mut words = common_options(self.request.colour);
         words.extend(["-nostdinc", "-D__TOMBOLO_OMPCC__=1"].map(str::to_owned));
         let mut folders =
             vec![installation.include_changed(), installation.include(), print_file_name(tool, "include")?];
         if self.line.language == Language::Cxx {
-            words.extend(cxx::WORDS.map(str::to_owned));
-            folders.splice(..0, cxx::headers(tool)?);
+            words.extend(cxx::OPTIONS.map(str::to_owned));
+            folders.splice(..0, cxx::header_folders(tool)?);
         }
         for folder in folders {
             words.extend(["-isystem".to_owned(), folder.to_string_lossy().into_owned()]);
@@ -250,16 +251,16 @@ impl Compilation {
     }
 
     /// Returns the first options of the command line for generated code.
-    fn words_of_thunks(&self, build: &Build) -> Result<migrate::Words, CompileError> {
-        let mut words = self.first_words(&build.installation, &build.tool)?;
-        words.extend(laid_out(build.installation.isa(), false));
+    fn thunk_options(&self, build: &Build) -> Result<migrate::CompilerOptions, CompileError> {
+        let mut words = self.base_options(&build.installation, &build.tool)?;
+        words.extend(layout_options(build.installation.isa(), false));
         let cxx = (self.line.language == Language::Cxx).then(|| words.clone());
-        words.retain(|word| !cxx::WORDS.contains(&word.as_str()));
-        Ok(migrate::Words { c: words, cxx })
+        words.retain(|word| !cxx::OPTIONS.contains(&word.as_str()));
+        Ok(migrate::CompilerOptions { c: words, cxx })
     }
 
-    fn first(&self) -> Isa {
-        first(&self.isas())
+    fn first_isa(&self) -> Isa {
+        primary_isa(&self.isas())
     }
 
     fn isas(&self) -> Vec<Isa> {
@@ -281,20 +282,22 @@ impl Compilation {
         let is_cxx = self.line.language == Language::Cxx;
         let outcome = run_all(&self.runs, |run, mut output| {
             if is_cxx {
-                cxx::explain(&mut output.stderr);
+                cxx::explain_missing_streams(&mut output.stderr);
             }
             if output.status.success() && self.line.goal != Goal::Text {
                 let number = self.runs.iter().position(|other| std::ptr::eq(other, run)).unwrap_or(0);
                 let assembly = self.scratch.path().join(run.isa.name()).join(format!("again{number}.s"));
-                if let Some(failed) = thread_locals::again(run, &assembly)? {
+                if let Some(failed) = thread_locals::recompile(run, &assembly)? {
                     output = failed;
                 }
             }
             Ok(output)
         })?;
         if outcome.failed.is_empty() {
-            let first = self.first();
-            self.carried.iter().try_for_each(|(object, isa, build)| carry(object, first, *isa, build))?;
+            let first = self.first_isa();
+            self.embedded
+                .iter()
+                .try_for_each(|(object, isa, build)| embed_build(object, first, *isa, build))?;
         }
         let mut compiled = Compiled { outcome, ..Compiled::default() };
         if self.line.goal == Goal::Program && compiled.outcome.failed.is_empty() {
@@ -309,25 +312,25 @@ impl Compilation {
             |word| matches!(word, Word::Option(words) if words[0].starts_with("-g") && words[0] != "-g0"),
         );
         let mut builds = self.builds.clone();
-        let words = builds.iter().map(|build| self.words_of_thunks(build));
-        let words: Vec<migrate::Words> = words.collect::<Result<_, _>>()?;
+        let words = builds.iter().map(|build| self.thunk_options(build));
+        let words: Vec<migrate::CompilerOptions> = words.collect::<Result<_, _>>()?;
         migrate::add_thunks(&mut builds, &words, self.scratch.path(), &mut compiled.outcome)?;
         if !compiled.outcome.failed.is_empty() {
             return Ok(());
         }
         for build in &mut builds {
             if build.has_run_time()? {
-                own_names::set_apart(build, self.scratch.path())?;
+                own_names::rename_wrapped_functions(build, self.scratch.path())?;
             }
         }
-        let linking = link::Linking {
+        let linking = link::LinkStep {
             builds: &builds,
             scratch: self.scratch.path(),
             allow: &self.request.allow,
             keep_types,
         };
         let Some((programs, report)) = linking.run(&mut compiled.outcome)? else { return Ok(()) };
-        compiled.image = pack(self.line.output.as_deref(), self.first(), programs)?;
+        compiled.image = pack(self.line.output.as_deref(), self.first_isa(), programs)?;
         compiled.report = Some(report);
         Ok(())
     }
@@ -335,11 +338,11 @@ impl Compilation {
 
 /// Returns the options that follow the caller's. `common` keeps variables without a value common, as the
 /// caller requested.
-fn laid_out(isa: Isa, common: bool) -> Vec<String> {
-    let words = LAID_OUT.iter().filter(|word| !(common && **word == "-fno-common"));
+fn layout_options(isa: Isa, common: bool) -> Vec<String> {
+    let words = LAYOUT_OPTIONS.iter().filter(|word| !(common && **word == "-fno-common"));
     // Inline atomics: the library functions would choose instructions by the processor at run time.
     let atomics = (isa == Isa::Aarch64).then_some(&"-mno-outline-atomics");
-    let pointer = (isa == Isa::X86_64).then_some(&thread_locals::POINTER_APART);
+    let pointer = (isa == Isa::X86_64).then_some(&thread_locals::SEPARATE_POINTER_LOAD);
     words.chain(atomics).chain(pointer).map(|word| (*word).to_owned()).collect()
 }
 
@@ -368,7 +371,7 @@ fn check(line: &CommandLine) -> Result<(), CompileError> {
 }
 
 /// Returns the library that an option names.
-fn library(option: &[String]) -> Option<&str> {
+fn library_name(option: &[String]) -> Option<&str> {
     match option {
         [word, name] if word == "-l" => Some(name),
         [word] => word.strip_prefix("-l").filter(|name| !name.is_empty()),
@@ -381,7 +384,7 @@ fn is_option(word: &Word, option: &str) -> bool {
 }
 
 /// Returns whether an option is for the linker, which compile commands do not run.
-fn for_linker(word: &str) -> bool {
+fn is_linker_option(word: &str) -> bool {
     word.starts_with("-Wl,") || word.starts_with("-l") || word == "-static" || word == "-no-pie"
 }
 

@@ -12,17 +12,17 @@ use std::process::Command;
 
 use object::read::elf::ElfFile64;
 use object::{Endianness, Object as _, ObjectSymbol as _};
-use tombolo_machine::build::gcc::{binutil, file_error, write_by};
+use tombolo_machine::build::gcc::{binutil, file_error, run_writer};
 
 use super::{Build, CompileError, Part, wrapped};
-use crate::input::each_object;
+use crate::input::for_each_object;
 
 /// Prefix of renamed functions.
 const PREFIX: &str = "__tombolo_program_";
 
 /// Renames functions of the program, in copies of its objects and archives.
-pub(super) fn set_apart(build: &mut Build, scratch: &Path) -> Result<(), CompileError> {
-    let names = names(build)?;
+pub(super) fn rename_wrapped_functions(build: &mut Build, scratch: &Path) -> Result<(), CompileError> {
+    let names = wrapped_definitions(build)?;
     if names.is_empty() {
         return Ok(());
     }
@@ -36,23 +36,23 @@ pub(super) fn set_apart(build: &mut Build, scratch: &Path) -> Result<(), Compile
         let renamed = folder.join(file);
         let mut command = Command::new(&tool);
         command.args(names.iter().map(|name| format!("--redefine-sym={name}={PREFIX}{name}")));
-        write_by(command.arg(&*path).arg(&renamed), &renamed)?;
+        run_writer(command.arg(&*path).arg(&renamed), &renamed)?;
         *path = renamed;
     }
     Ok(())
 }
 
 /// Returns the functions that the program defines globally and the run-time wraps.
-fn names(build: &Build) -> Result<BTreeSet<&'static str>, CompileError> {
-    let taken: BTreeSet<&'static str> = wrapped::forwarded().collect();
+fn wrapped_definitions(build: &Build) -> Result<BTreeSet<&'static str>, CompileError> {
+    let wrapped_names: BTreeSet<&'static str> = wrapped::forwarded_functions().collect();
     let mut names = BTreeSet::new();
     for part in &build.parts {
         let (Part::Object(path) | Part::Archive(path)) = part;
         let bytes = fs::read(path).map_err(file_error("read", path))?;
-        each_object(&bytes, &path.to_string_lossy(), |object| {
+        for_each_object(&bytes, &path.to_string_lossy(), |object| {
             let file = ElfFile64::<Endianness>::parse(object)?;
             let own = file.symbols().filter(|symbol| symbol.is_global() && !symbol.is_undefined());
-            names.extend(own.filter_map(|symbol| taken.get(symbol.name().unwrap_or_default())));
+            names.extend(own.filter_map(|symbol| wrapped_names.get(symbol.name().unwrap_or_default())));
             Ok(())
         })?;
     }

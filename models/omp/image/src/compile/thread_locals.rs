@@ -19,15 +19,15 @@ use tombolo_base::Isa;
 use tombolo_machine::build::gcc::{CompileError, Run, file_error, start};
 
 /// Symbol of the word, the first in each thread's block of thread-local variables.
-pub(super) const WORD: &str = "__tombolo_omp_thread";
+pub(super) const THREAD_WORD: &str = "__tombolo_omp_thread";
 
 /// Option that makes the compiler load the thread pointer with an instruction of its own, instead of in the
 /// operand of another.
-pub(super) const POINTER_APART: &str = "-mno-tls-direct-seg-refs";
+pub(super) const SEPARATE_POINTER_LOAD: &str = "-mno-tls-direct-seg-refs";
 
 /// Returns the assembly that sets the word for the first thread in a program without the run-time, which sets
 /// it for all threads. It runs before all other code of the program.
-pub(super) const fn first_thread(isa: Isa) -> &'static str {
+pub(super) const fn init_first_thread(isa: Isa) -> &'static str {
     match isa {
         Isa::Aarch64 => {
             "\
@@ -46,12 +46,13 @@ __tombolo_omp_first_thread:\nmovq %fs:0, %rax\nmovq %rax, %fs:__tombolo_omp_thre
 }
 
 /// Returns the name of a thread-local variable that an object from assembly or another compiler uses. `None`
-/// if the object uses none, or was compiled by [`again`].
-pub(super) fn used_otherwise(bytes: &[u8]) -> Result<Option<String>, object::Error> {
+/// if the object uses none, or was compiled by [`recompile`].
+pub(super) fn find_foreign_tls_use(bytes: &[u8]) -> Result<Option<String>, object::Error> {
     let file = ElfFile64::<Endianness>::parse(bytes)?;
-    let is_compiled_again =
-        file.symbols().any(|symbol| symbol.is_undefined() && symbol.name_bytes() == Ok(WORD.as_bytes()));
-    if is_compiled_again { Ok(None) } else { used(&file) }
+    let is_compiled_again = file
+        .symbols()
+        .any(|symbol| symbol.is_undefined() && symbol.name_bytes() == Ok(THREAD_WORD.as_bytes()));
+    if is_compiled_again { Ok(None) } else { find_tls_use(&file) }
 }
 
 /// Returns the name of the source that an object was compiled from.
@@ -62,7 +63,7 @@ pub(super) fn source(bytes: &[u8]) -> Option<String> {
 }
 
 /// Returns the name of a thread-local variable that an object's code or data refers to.
-fn used(file: &ElfFile64<'_, Endianness>) -> Result<Option<String>, object::Error> {
+fn find_tls_use(file: &ElfFile64<'_, Endianness>) -> Result<Option<String>, object::Error> {
     let has = |section: &object::read::elf::ElfSection64<'_, '_, Endianness>, flag: u32| matches!(section.flags(), SectionFlags::Elf { sh_flags, .. } if sh_flags & u64::from(flag) != 0);
     for section in file.sections().filter(|section| has(section, SHF_ALLOC)) {
         for (_, relocation) in section.relocations() {
@@ -87,22 +88,22 @@ fn used(file: &ElfFile64<'_, Endianness>) -> Result<Option<String>, object::Erro
 
 /// Compiles a source again, through assembly, if its object uses thread-local variables. Returns the
 /// compiler's output if that failed.
-pub(super) fn again(run: &Run, assembly: &Path) -> Result<Option<Output>, CompileError> {
+pub(super) fn recompile(run: &Run, assembly: &Path) -> Result<Option<Output>, CompileError> {
     let Some(object) = &run.output else { return Ok(None) };
     let bytes = fs::read(object).map_err(file_error("read", object))?;
-    if !matches!(used_otherwise(&bytes), Ok(Some(_))) {
+    if !matches!(find_foreign_tls_use(&bytes), Ok(Some(_))) {
         return Ok(None);
     }
     if let Some(folder) = assembly.parent() {
         fs::create_dir_all(folder).map_err(file_error("write", folder))?;
     }
-    let output = start(Command::new(&run.tool).args(to_assembly(&run.words)).arg("-o").arg(assembly))?;
+    let output = start(Command::new(&run.tool).args(assembly_options(&run.words)).arg("-o").arg(assembly))?;
     // A source that is in assembly already produces no output.
     if !output.status.success() || !assembly.exists() {
         return Ok((!output.status.success()).then_some(output));
     }
     let text = fs::read_to_string(assembly).map_err(file_error("read", assembly))?;
-    fs::write(assembly, by_the_word(run.isa, &text)).map_err(file_error("write", assembly))?;
+    fs::write(assembly, redirect_thread_pointer(run.isa, &text)).map_err(file_error("write", assembly))?;
     let for_assembler = run.words.iter().filter(|word| word.starts_with("-Wa,"));
     let mut assembler = Command::new(&run.tool);
     assembler.args(for_assembler).args(["-x", "assembler", "-c", "-o"]).arg(object).arg(assembly);
@@ -112,7 +113,7 @@ pub(super) fn again(run: &Run, assembly: &Path) -> Result<Option<Output>, Compil
 
 /// Converts the options of a compilation to an object into those of one to assembly. Options for dependency
 /// files are dropped, because those files were written by the first compilation.
-fn to_assembly(words: &[String]) -> Vec<String> {
+fn assembly_options(words: &[String]) -> Vec<String> {
     let mut left = Vec::new();
     let mut words = words.iter();
     while let Some(word) = words.next() {
@@ -130,23 +131,23 @@ fn to_assembly(words: &[String]) -> Vec<String> {
 }
 
 /// Replaces the thread pointer in GCC's assembly with the word.
-fn by_the_word(isa: Isa, text: &str) -> String {
-    text.lines().map(|line| by_the_word_in(isa, line) + "\n").collect()
+fn redirect_thread_pointer(isa: Isa, text: &str) -> String {
+    text.lines().map(|line| redirect_line(isa, line) + "\n").collect()
 }
 
-fn by_the_word_in(isa: Isa, line: &str) -> String {
+fn redirect_line(isa: Isa, line: &str) -> String {
     if isa == Isa::Aarch64 {
         let register =
             line.trim().strip_prefix("mrs").map(str::trim).and_then(|line| line.strip_suffix(", tpidr_el0"));
         return match register {
-            Some(register) => format!("{line}\n\tldr\t{register}, [{register}, #:tprel_lo12:{WORD}]"),
+            Some(register) => format!("{line}\n\tldr\t{register}, [{register}, #:tprel_lo12:{THREAD_WORD}]"),
             None => line.to_owned(),
         };
     }
     const POINTER: &str = "%fs:0";
     match line.split_once(POINTER) {
         Some((before, after)) if after.is_empty() || after.starts_with([',', ' ', '\t']) => {
-            format!("{before}%fs:{WORD}@tpoff{after}")
+            format!("{before}%fs:{THREAD_WORD}@tpoff{after}")
         }
         _ => line.to_owned(),
     }
@@ -157,23 +158,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_thread_pointer_is_taken_from_the_word() {
+    fn thread_pointer_is_loaded_from_the_word() {
         let x86 = "\tmovq\t%fs:0, %rax\n\taddq\t%fs:0, %rcx\n\tmovq\t%fs:40, %rax\n\tcall\tf\n";
         assert_eq!(
-            by_the_word(Isa::X86_64, x86),
+            redirect_thread_pointer(Isa::X86_64, x86),
             "\tmovq\t%fs:__tombolo_omp_thread@tpoff, %rax\n\taddq\t%fs:__tombolo_omp_thread@tpoff, %rcx\n\
              \tmovq\t%fs:40, %rax\n\tcall\tf\n"
         );
         let arm = "\tmrs\tx21, tpidr_el0\n\tmrs\tx0, fpcr\n\tbl\tf\n";
         assert_eq!(
-            by_the_word(Isa::Aarch64, arm),
+            redirect_thread_pointer(Isa::Aarch64, arm),
             "\tmrs\tx21, tpidr_el0\n\tldr\tx21, [x21, #:tprel_lo12:__tombolo_omp_thread]\n\tmrs\tx0, fpcr\n\tbl\tf\n"
         );
     }
 
     #[test]
-    fn words_for_assembly_write_no_dependencies_again() {
+    fn assembly_options_write_no_dependencies() {
         let words = "-O2 -MD -MF a.d -MTx -Wp,-MMD,b.d -DMAX=1 a.c -c -o a.o".split(' ').map(str::to_owned);
-        assert_eq!(to_assembly(&words.collect::<Vec<_>>()).join(" "), "-O2 -DMAX=1 a.c -S");
+        assert_eq!(assembly_options(&words.collect::<Vec<_>>()).join(" "), "-O2 -DMAX=1 a.c -S");
     }
 }

@@ -7,13 +7,13 @@ use tombolo_base::Isa;
 const FORWARDED: &str = include_str!("../../../gomp/forwarded.txt");
 
 /// Returns the functions that are wrapped for the program but not for the run-time itself.
-pub(super) fn forwarded() -> impl Iterator<Item = &'static str> {
+pub(super) fn forwarded_functions() -> impl Iterator<Item = &'static str> {
     FORWARDED.lines()
 }
 
 /// Returns all functions that the run-time wraps.
 pub(super) fn functions() -> impl Iterator<Item = &'static str> {
-    FUNCTIONS.into_iter().chain(forwarded())
+    FUNCTIONS.into_iter().chain(forwarded_functions())
 }
 
 /// Functions that are wrapped for the run-time's own calls too: program entry and jumps, the heap, the

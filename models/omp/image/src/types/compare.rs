@@ -8,7 +8,7 @@ use tombolo_base::Isa;
 use super::dwarf::{Entry, Unit};
 
 /// Types that differ by design between processors, with the reason.
-const KNOWN: [(&str, &str); 8] = [
+const ISA_SPECIFIC_TYPES: [(&str, &str); 8] = [
     ("va_list", "says where a processor passes arguments"),
     ("__builtin_va_list", "says where a processor passes arguments"),
     ("__gnuc_va_list", "says where a processor passes arguments"),
@@ -20,10 +20,10 @@ const KNOWN: [(&str, &str); 8] = [
 ];
 
 /// Types that are equal everywhere but work within one process only.
-const OF_ONE_PROCESS: [&str; 2] = ["mtx_t", "cnd_t"];
+const SINGLE_PROCESS_TYPES: [&str; 2] = ["mtx_t", "cnd_t"];
 
 /// Type of a build: an entry, or `None` for `void`.
-type Of = Option<usize>;
+type TypeRef = Option<usize>;
 
 /// State of a comparison.
 pub(super) struct Comparison<'a> {
@@ -46,8 +46,8 @@ impl<'a> Comparison<'a> {
     }
 
     /// Returns why a variable cannot be shared, if so.
-    pub(super) fn reason(mut self, name: &str, types: [Of; 2]) -> Option<String> {
-        let found = self.differ(name, types)?;
+    pub(super) fn sharing_obstacle(mut self, name: &str, types: [TypeRef; 2]) -> Option<String> {
+        let found = self.find_difference(name, types)?;
         Some(if found.path == name {
             format!("cannot be shared: {}", found.reason)
         } else {
@@ -56,15 +56,15 @@ impl<'a> Comparison<'a> {
     }
 
     /// Returns why a function that migrates cannot have a parameter or a result, if so.
-    pub(super) fn passed(mut self, name: &str, types: [Of; 2]) -> Option<String> {
-        let found = self.differ(name, types)?;
+    pub(super) fn migration_obstacle(mut self, name: &str, types: [TypeRef; 2]) -> Option<String> {
+        let found = self.find_difference(name, types)?;
         Some(format!("cannot migrate: `{}`: {}", found.path, found.reason))
     }
 
     /// Returns why an outlined function cannot receive its frame, if so; the types are those of its argument.
-    pub(super) fn frame(mut self, one: Of, other: Of) -> Option<String> {
+    pub(super) fn frame_obstacle(mut self, one: TypeRef, other: TypeRef) -> Option<String> {
         let types = [self.pointee(0, one), self.pointee(1, other)];
-        let found = self.differ("", types)?;
+        let found = self.find_difference("", types)?;
         Some(match found.path.trim_start_matches(['*', '.']) {
             "" => format!("is given what builds do not agree on: {}", found.reason),
             path => format!("is given `{path}`: {}", found.reason),
@@ -72,26 +72,26 @@ impl<'a> Comparison<'a> {
     }
 
     /// Returns the target type of a pointer or reference, ignoring qualifiers.
-    fn pointee(&self, build: usize, of: Of) -> Of {
-        let at = self.plain(build, of, &mut |_| {})?;
+    fn pointee(&self, build: usize, type_ref: TypeRef) -> TypeRef {
+        let at = self.strip_qualifiers(build, type_ref, &mut |_| {})?;
         let entry = self.units[build].entries.get(&at)?;
         let is_pointer = matches!(entry.tag, dw::DW_TAG_pointer_type | dw::DW_TAG_reference_type);
-        if is_pointer { entry.of } else { None }
+        if is_pointer { entry.type_ref } else { None }
     }
 
-    /// Strips qualifiers and typedefs, as [`Unit::plain`].
-    fn plain(&self, build: usize, of: Of, name: &mut dyn FnMut(&str)) -> Of {
-        self.units[build].plain(of, name)
+    /// Strips qualifiers and typedefs, as [`Unit::strip_qualifiers`].
+    fn strip_qualifiers(&self, build: usize, type_ref: TypeRef, name: &mut dyn FnMut(&str)) -> TypeRef {
+        self.units[build].strip_qualifiers(type_ref, name)
     }
 
     /// Compares one type; `path` is the expression that has it.
-    fn differ(&mut self, path: &str, types: [Of; 2]) -> Option<Difference> {
+    fn find_difference(&mut self, path: &str, types: [TypeRef; 2]) -> Option<Difference> {
         let mut names: Vec<String> = Vec::new();
         let plain = [
-            self.plain(0, types[0], &mut |name| names.push(name.to_owned())),
-            self.plain(1, types[1], &mut |_| {}),
+            self.strip_qualifiers(0, types[0], &mut |name| names.push(name.to_owned())),
+            self.strip_qualifiers(1, types[1], &mut |_| {}),
         ];
-        if let Some(name) = names.iter().find(|name| OF_ONE_PROCESS.contains(&name.as_str())) {
+        if let Some(name) = names.iter().find(|name| SINGLE_PROCESS_TYPES.contains(&name.as_str())) {
             let reason = format!(
                 "{name} works in one process alone, and workers are several: use pthread_mutex_t, omp_lock_t or critical"
             );
@@ -110,9 +110,11 @@ impl<'a> Comparison<'a> {
             return None;
         };
         names.extend(one.name.clone());
-        let found = self.differ_plain(path, [one, other])?;
+        let found = self.find_plain_difference(path, [one, other])?;
         // The type's name is more helpful than its differing part.
-        let Some((name, why)) = KNOWN.iter().find(|(known, _)| names.iter().any(|name| name == known)) else {
+        let Some((name, why)) =
+            ISA_SPECIFIC_TYPES.iter().find(|(known, _)| names.iter().any(|name| name == known))
+        else {
             return Some(found);
         };
         let sizes = [self.bytes(0, types[0]), self.bytes(1, types[1])];
@@ -125,7 +127,7 @@ impl<'a> Comparison<'a> {
         Some(Difference { path: path.to_owned(), reason: format!("{name} {why}{sizes}") })
     }
 
-    fn differ_plain(&mut self, path: &str, entries: [&Entry; 2]) -> Option<Difference> {
+    fn find_plain_difference(&mut self, path: &str, entries: [&Entry; 2]) -> Option<Difference> {
         let [one, other] = entries;
         if one.incomplete || other.incomplete {
             return None;
@@ -151,7 +153,7 @@ impl<'a> Comparison<'a> {
                 if number(one) != number(other) {
                     return differ("it is another kind of number".to_owned());
                 }
-                self.differ_in_bytes(path, entries)
+                self.compare_sizes(path, entries)
             }
             dw::DW_TAG_pointer_type | dw::DW_TAG_reference_type | dw::DW_TAG_rvalue_reference_type => {
                 // References in frames are the way to share variables, so they add nothing to the path.
@@ -160,7 +162,7 @@ impl<'a> Comparison<'a> {
                 } else {
                     path.to_owned()
                 };
-                self.differ(&path, [one.of, other.of])
+                self.find_difference(&path, [one.type_ref, other.type_ref])
             }
             dw::DW_TAG_array_type => {
                 let counts = [self.count(0, one), self.count(1, other)];
@@ -170,17 +172,17 @@ impl<'a> Comparison<'a> {
                         counts[0], self.isas[0], counts[1], self.isas[1]
                     ));
                 }
-                self.differ(&format!("{path}[]"), [one.of, other.of])
+                self.find_difference(&format!("{path}[]"), [one.type_ref, other.type_ref])
             }
             dw::DW_TAG_structure_type | dw::DW_TAG_class_type | dw::DW_TAG_union_type => {
-                self.differ_in_members(path, entries)
+                self.compare_members(path, entries)
             }
-            dw::DW_TAG_enumeration_type => self.differ_in_bytes(path, entries),
+            dw::DW_TAG_enumeration_type => self.compare_sizes(path, entries),
             _ => None,
         }
     }
 
-    fn differ_in_bytes(&self, path: &str, [one, other]: [&Entry; 2]) -> Option<Difference> {
+    fn compare_sizes(&self, path: &str, [one, other]: [&Entry; 2]) -> Option<Difference> {
         let (one, other) = (one.bytes.unwrap_or(0), other.bytes.unwrap_or(0));
         (one != other).then(|| Difference {
             path: path.to_owned(),
@@ -188,7 +190,7 @@ impl<'a> Comparison<'a> {
         })
     }
 
-    fn differ_in_members(&mut self, path: &str, entries: [&Entry; 2]) -> Option<Difference> {
+    fn compare_members(&mut self, path: &str, entries: [&Entry; 2]) -> Option<Difference> {
         let members = [self.members(0, entries[0]), self.members(1, entries[1])];
         for (one, other) in members[0].iter().zip(&members[1]) {
             let name = one.name.as_deref().unwrap_or("(nameless)");
@@ -201,7 +203,7 @@ impl<'a> Comparison<'a> {
                 let reason = format!("it is another member on {} than on {}", self.isas[0], self.isas[1]);
                 return Some(Difference { path: inner, reason });
             }
-            if let Some(found) = self.differ(&inner, [one.of, other.of]) {
+            if let Some(found) = self.find_difference(&inner, [one.type_ref, other.type_ref]) {
                 return Some(found);
             }
             let at = |entry: &Entry| (entry.offset.unwrap_or(0), entry.bits);
@@ -224,7 +226,7 @@ impl<'a> Comparison<'a> {
             );
             return Some(Difference { path: path.to_owned(), reason });
         }
-        self.differ_in_bytes(path, entries)
+        self.compare_sizes(path, entries)
     }
 
     /// Returns the members, and the base classes of a class.
@@ -239,16 +241,16 @@ impl<'a> Comparison<'a> {
     }
 
     /// Returns the size of a type in bytes, if it is known.
-    fn bytes(&self, build: usize, of: Of) -> Option<u64> {
-        let mut at = of;
+    fn bytes(&self, build: usize, type_ref: TypeRef) -> Option<u64> {
+        let mut at = type_ref;
         let mut times: u64 = 1;
         for _ in 0..16 {
-            let entry = self.units[build].entries.get(&self.plain(build, at, &mut |_| {})?)?;
+            let entry = self.units[build].entries.get(&self.strip_qualifiers(build, at, &mut |_| {})?)?;
             if entry.tag != dw::DW_TAG_array_type {
                 return entry.bytes?.checked_mul(times);
             }
             times = times.checked_mul(self.count(build, entry))?;
-            at = entry.of;
+            at = entry.type_ref;
         }
         None
     }

@@ -14,7 +14,7 @@ type Slice<'a> = EndianSlice<'a, LittleEndian>;
 
 /// Static location of a variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum VariableAt {
+pub(super) enum VariableLocation {
     /// At a fixed address.
     Address(u64),
     /// In the thread-local block.
@@ -27,7 +27,7 @@ pub(super) struct Entry {
     pub(super) tag: DwTag,
     pub(super) name: Option<String>,
     /// Type, an entry of the same unit.
-    pub(super) of: Option<usize>,
+    pub(super) type_ref: Option<usize>,
     /// Declaration that it completes, an entry of the same unit.
     pub(super) origin: Option<usize>,
     pub(super) bytes: Option<u64>,
@@ -36,11 +36,11 @@ pub(super) struct Entry {
     pub(super) column: Option<u64>,
     pub(super) low_pc: Option<u64>,
     /// Start addresses of the parts of a function that the compiler split; it has no `low_pc` then.
-    pub(super) parts: Vec<u64>,
-    pub(super) place: Option<VariableAt>,
+    pub(super) part_addresses: Vec<u64>,
+    pub(super) location: Option<VariableLocation>,
     /// Number of elements of an array, or the index of the last one.
     pub(super) count: Option<u64>,
-    pub(super) last: Option<u64>,
+    pub(super) upper_bound: Option<u64>,
     /// Offset of a member, in bytes.
     pub(super) offset: Option<u64>,
     pub(super) bits: (Option<u64>, Option<u64>),
@@ -161,8 +161,12 @@ impl Unit {
     }
 
     /// Strips qualifiers and typedefs from a type; passes the names of the typedefs to `name`.
-    pub(super) fn plain(&self, of: Option<usize>, name: &mut dyn FnMut(&str)) -> Option<usize> {
-        let mut at = of?;
+    pub(super) fn strip_qualifiers(
+        &self,
+        type_ref: Option<usize>,
+        name: &mut dyn FnMut(&str),
+    ) -> Option<usize> {
+        let mut at = type_ref?;
         // Limits the depth, so that a type that refers to itself terminates.
         for _ in 0..256 {
             let entry = self.entries.get(&at)?;
@@ -174,7 +178,7 @@ impl Unit {
                 | dw::DW_TAG_atomic_type => {}
                 _ => return Some(at),
             }
-            at = entry.of?;
+            at = entry.type_ref?;
         }
         None
     }
@@ -184,12 +188,12 @@ impl Unit {
         let ranges = array.children.iter().filter_map(|child| self.entries.get(child));
         let ranges = ranges.filter(|child| child.tag == dw::DW_TAG_subrange_type);
         ranges
-            .map(|range| range.count.or(range.last.map(|last| last.wrapping_add(1))).unwrap_or(0))
+            .map(|range| range.count.or(range.upper_bound.map(|last| last.wrapping_add(1))).unwrap_or(0))
             .fold(1, u64::wrapping_mul)
     }
 
     /// Returns a property of an entry, or of the declaration that it completes.
-    pub(super) fn say<T>(&self, entry: &Entry, what: impl Fn(&Entry) -> Option<T>) -> Option<T> {
+    pub(super) fn attribute<T>(&self, entry: &Entry, what: impl Fn(&Entry) -> Option<T>) -> Option<T> {
         let mut entry = entry;
         // Limits the depth, so that an entry that completes itself terminates.
         for _ in 0..8 {
@@ -225,32 +229,32 @@ impl Entry {
             Some(address) => dwarf.attr_address(unit, address)?,
             None => None,
         };
-        let mut parts = Vec::new();
+        let mut part_addresses = Vec::new();
         if found.tag() == dw::DW_TAG_subprogram && low_pc.is_none() {
             let mut ranges = dwarf.die_ranges(unit, found)?;
             while let Some(range) = ranges.next()? {
-                parts.push(range.begin);
+                part_addresses.push(range.begin);
             }
         }
-        let place = match found.attr_value(dw::DW_AT_location) {
-            Some(AttributeValue::Exprloc(expression)) => place(expression, unit.encoding())?,
+        let location = match found.attr_value(dw::DW_AT_location) {
+            Some(AttributeValue::Exprloc(expression)) => location(expression, unit.encoding())?,
             _ => None,
         };
         let flag = |name| matches!(found.attr_value(name), Some(AttributeValue::Flag(true)));
         Ok(Entry {
             tag: found.tag(),
             name,
-            of: reference(dw::DW_AT_type),
+            type_ref: reference(dw::DW_AT_type),
             origin: reference(dw::DW_AT_specification).or(reference(dw::DW_AT_abstract_origin)),
             bytes: number(dw::DW_AT_byte_size),
             encoding,
             line: number(dw::DW_AT_decl_line),
             column: number(dw::DW_AT_decl_column),
             low_pc,
-            parts,
-            place,
+            part_addresses,
+            location,
             count: number(dw::DW_AT_count),
-            last: number(dw::DW_AT_upper_bound),
+            upper_bound: number(dw::DW_AT_upper_bound),
             offset: number(dw::DW_AT_data_member_location),
             bits: (number(dw::DW_AT_bit_size), number(dw::DW_AT_data_bit_offset)),
             alignment: number(dw::DW_AT_alignment),
@@ -283,16 +287,16 @@ fn lines<'a>(program: gimli::IncompleteLineProgram<Slice<'a>>) -> Result<HashMap
 }
 
 /// Returns the static location that an expression describes, if it does.
-fn place(
+fn location(
     expression: gimli::Expression<Slice<'_>>,
     encoding: gimli::Encoding,
-) -> Result<Option<VariableAt>, TypesError> {
+) -> Result<Option<VariableLocation>, TypesError> {
     let mut operations = expression.operations(encoding);
     let first = operations.next()?;
     let second = operations.next()?;
     Ok(match (first, second) {
-        (_, Some(Operation::TLS)) => Some(VariableAt::Thread),
-        (Some(Operation::Address { address }), None) => Some(VariableAt::Address(address)),
+        (_, Some(Operation::TLS)) => Some(VariableLocation::Thread),
+        (Some(Operation::Address { address }), None) => Some(VariableLocation::Address(address)),
         _ => None,
     })
 }

@@ -16,9 +16,9 @@ use gimli::constants as dw;
 use tombolo_base::Isa;
 
 use compare::Comparison;
-use dwarf::{Entry, Program, Unit, VariableAt};
+use dwarf::{Entry, Program, Unit, VariableLocation};
 
-pub use thunk::{MARK, Thunks, thunks};
+pub use thunk::{MARK_PREFIX, Thunks, thunks};
 
 /// Debug information that cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
@@ -121,7 +121,7 @@ impl<'a> Pair<'a> {
             [variables(self.programs[0], self.units[0]), variables(self.programs[1], self.units[1])];
         for (key, one) in &variables[0] {
             let Some(other) = variables[1].get(key) else { continue };
-            if one.entry.place.is_none() && other.entry.place.is_none() {
+            if one.entry.location.is_none() && other.entry.location.is_none() {
                 continue;
             }
             compared.variables += 1;
@@ -145,9 +145,9 @@ impl<'a> Pair<'a> {
             }
             let types = [(0, one), (1, other)].map(|(build, variable)| {
                 let unit: &Unit = self.units[build];
-                unit.say(variable.entry, |entry| entry.of)
+                unit.attribute(variable.entry, |entry| entry.type_ref)
             });
-            if let Some(reason) = Comparison::new(self.isas, self.units).reason(&one.name, types) {
+            if let Some(reason) = Comparison::new(self.isas, self.units).sharing_obstacle(&one.name, types) {
                 refuse(reason);
             }
         }
@@ -174,7 +174,9 @@ impl<'a> Pair<'a> {
                 )));
                 continue;
             }
-            if let Some(reason) = Comparison::new(self.isas, self.units).frame(one.frame, other.frame) {
+            if let Some(reason) =
+                Comparison::new(self.isas, self.units).frame_obstacle(one.frame, other.frame)
+            {
                 compared.refused.push(refuse(reason));
             }
         }
@@ -189,10 +191,10 @@ fn variables<'a>(program: &Program, unit: &'a Unit) -> BTreeMap<Variable, Declar
         if entry.tag != dw::DW_TAG_variable || entry.incomplete {
             continue;
         }
-        let Some(name) = unit.say(entry, |entry| entry.name.clone()) else { continue };
-        let key = match entry.place {
+        let Some(name) = unit.attribute(entry, |entry| entry.name.clone()) else { continue };
+        let key = match entry.location {
             _ if !entry.local => Variable::Outer(name.clone()),
-            Some(VariableAt::Address(address)) => {
+            Some(VariableLocation::Address(address)) => {
                 match program.symbols.get(&address).and_then(|names| names.first()) {
                     Some(symbol) => Variable::Inner(symbol.clone()),
                     None => continue,
@@ -200,8 +202,8 @@ fn variables<'a>(program: &Program, unit: &'a Unit) -> BTreeMap<Variable, Declar
             }
             _ => continue,
         };
-        let line = unit.say(entry, |entry| entry.line).unwrap_or(0);
-        let column = unit.say(entry, |entry| entry.column).unwrap_or(0);
+        let line = unit.attribute(entry, |entry| entry.line).unwrap_or(0);
+        let column = unit.attribute(entry, |entry| entry.column).unwrap_or(0);
         found.insert(key, Declared { entry, name, line, column });
     }
     found
@@ -227,7 +229,7 @@ fn outlined(program: &Program, unit: &Unit) -> BTreeMap<String, Outlined> {
             .iter()
             .filter_map(|child| unit.entries.get(child))
             .find(|child| child.tag == dw::DW_TAG_formal_parameter);
-        let frame = parameter.and_then(|parameter| unit.say(parameter, |entry| entry.of));
+        let frame = parameter.and_then(|parameter| unit.attribute(parameter, |entry| entry.type_ref));
         let line = unit.lines.get(&low_pc).copied().unwrap_or(0);
         found.insert(symbol.to_owned(), Outlined { line, frame });
     }
@@ -252,7 +254,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn outlined_functions_are_told_by_name() {
+    fn outlined_functions_are_recognised_by_name() {
         let name = outlined_name;
         assert_eq!(name("main._omp_fn.0"), Some("main._omp_fn.0"));
         assert_eq!(name("main._omp_fn.12.constprop.0"), Some("main._omp_fn.12"));
@@ -266,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_program_has_no_types() {
+    fn non_programs_have_no_types() {
         for bytes in [&b""[..], b"\x7fELF", &[0; 256]] {
             assert!(compare([(Isa::X86_64, bytes), (Isa::Aarch64, bytes)]).is_err());
             assert!(thunks(&[(Isa::X86_64, bytes)], &["work".to_owned()]).is_err());

@@ -16,7 +16,7 @@ use super::dwarf::{Entry, Program, Unit};
 use super::{Refusal, TypesError};
 
 /// Prefix of the alias of a marked function, by which thunks call the function itself.
-pub const MARK: &str = "__tombolo_migrates_";
+pub const MARK_PREFIX: &str = "__tombolo_migrates_";
 
 /// Thunks of marked functions.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -34,7 +34,7 @@ pub struct Thunks {
 pub fn thunks(builds: &[(Isa, &[u8])], names: &[String]) -> Result<Thunks, TypesError> {
     let programs: Vec<Program> =
         builds.iter().map(|(_, bytes)| Program::read(bytes)).collect::<Result<_, _>>()?;
-    let mut thunks = Thunks { sources: vec![HEAD.to_owned(); builds.len()], refused: Vec::new() };
+    let mut thunks = Thunks { sources: vec![PREAMBLE.to_owned(); builds.len()], refused: Vec::new() };
     for name in names {
         let found: Vec<Function<'_>> =
             programs.iter().filter_map(|program| Function::find(program, name)).collect();
@@ -43,7 +43,7 @@ pub fn thunks(builds: &[(Isa, &[u8])], names: &[String]) -> Result<Thunks, Types
             symbol: None,
             file: function.map_or_else(|| "?".to_owned(), |function| function.unit.name.clone()),
             line: function
-                .and_then(|function| function.unit.say(function.entry, |entry| entry.line))
+                .and_then(|function| function.unit.attribute(function.entry, |entry| entry.line))
                 .unwrap_or(0),
             reason,
         };
@@ -72,7 +72,7 @@ pub fn thunks(builds: &[(Isa, &[u8])], names: &[String]) -> Result<Thunks, Types
 }
 
 /// First lines of each source.
-const HEAD: &str = "void *__tombolo_migrate_call(void (*function)(void *), void *frame);\n\
+const PREAMBLE: &str = "void *__tombolo_migrate_call(void (*function)(void *), void *frame);\n\
     __attribute__((weak, noreturn)) void __tombolo_throw_again(void *exception);\n";
 
 /// Marked function in a build.
@@ -83,9 +83,9 @@ struct Function<'a> {
 
 impl<'a> Function<'a> {
     fn find(program: &'a Program, name: &str) -> Option<Function<'a>> {
-        let mark = format!("{MARK}{name}");
+        let mark = format!("{MARK_PREFIX}{name}");
         let is_marked = |entry: &Entry| {
-            let mut begins = entry.low_pc.iter().chain(&entry.parts);
+            let mut begins = entry.low_pc.iter().chain(&entry.part_addresses);
             let has_name =
                 |begin: &u64| program.symbols.get(begin).is_some_and(|names| names.contains(&mark));
             entry.tag == dw::DW_TAG_subprogram && begins.any(has_name)
@@ -102,16 +102,16 @@ impl<'a> Function<'a> {
     }
 
     fn result(&self) -> Option<usize> {
-        self.unit.say(self.entry, |entry| entry.of)
+        self.unit.attribute(self.entry, |entry| entry.type_ref)
     }
 
     /// Returns the types and names of its parameters.
     fn parameters(&self) -> Vec<(Option<usize>, String)> {
         let parameters = self.children().filter(|child| child.tag == dw::DW_TAG_formal_parameter);
         let describe = |(number, entry): (usize, &Entry)| {
-            let name = self.unit.say(entry, |entry| entry.name.clone());
+            let name = self.unit.attribute(entry, |entry| entry.name.clone());
             (
-                self.unit.say(entry, |entry| entry.of),
+                self.unit.attribute(entry, |entry| entry.type_ref),
                 name.unwrap_or_else(|| format!("parameter {}", number + 1)),
             )
         };
@@ -130,7 +130,9 @@ impl<'a> Function<'a> {
                 isas[1]
             ));
         }
-        let compare = |name: &str, types| Comparison::new(isas, [self.unit, other.unit]).passed(name, types);
+        let compare = |name: &str, types| {
+            Comparison::new(isas, [self.unit, other.unit]).migration_obstacle(name, types)
+        };
         let parameters = one.iter().zip(&two);
         parameters
             .map(|((one, name), (other, _))| compare(name, [*one, *other]))
@@ -146,8 +148,8 @@ impl<'a> Function<'a> {
             return Err("it takes a variable number of arguments; give it a va_list's contents in an array"
                 .to_owned());
         }
-        let prototyped =
-            !self.unit.is_c || self.unit.say(self.entry, |entry| entry.prototyped.then_some(())).is_some();
+        let prototyped = !self.unit.is_c
+            || self.unit.attribute(self.entry, |entry| entry.prototyped.then_some(())).is_some();
         if !prototyped && !parameters.is_empty() {
             return Err("its parameters are not declared in parentheses, so callers pass them as they think"
                 .to_owned());
@@ -159,15 +161,15 @@ impl<'a> Function<'a> {
             known: HashMap::new(),
         };
         let (mut list, mut fields) = (Vec::new(), String::new());
-        for (number, (of, called)) in parameters.iter().enumerate() {
+        for (number, (type_ref, called)) in parameters.iter().enumerate() {
             let declared = types
-                .declare(*of, &format!("p{number}"))
+                .declare(*type_ref, &format!("p{number}"))
                 .map_err(|reason| format!("`{called}`: {reason}"))?;
             let _ = write!(fields, " {};", declared.text);
             list.push(declared.text);
         }
         let list = if list.is_empty() { "void".to_owned() } else { list.join(", ") };
-        let (function, body) = (format!("{name}({list})"), format!("{MARK}{name}({list})"));
+        let (function, body) = (format!("{name}({list})"), format!("{MARK_PREFIX}{name}({list})"));
         let returns = self.result().is_some();
         let (declared, of_body) = if returns {
             let mut declare = |text: &str| {
@@ -192,10 +194,10 @@ impl<'a> Function<'a> {
         let leave = if returns { String::new() } else { " return;".to_owned() };
         Ok(format!(
             "{types}{of_body};\nstruct frame_{name} {{{fields} }};\n\
-             void __tombolo_there_{name}(void *memory)\n{{ struct frame_{name} *frame = memory; {store}{MARK}{name}({there}); }}\n\
+             void __tombolo_there_{name}(void *memory)\n{{ struct frame_{name} *frame = memory; {store}{MARK_PREFIX}{name}({there}); }}\n\
              {declared}\n{{ struct frame_{name} frame = {{{values} }};\n\
              void *left = __tombolo_migrate_call(__tombolo_there_{name}, &frame);\n\
-             if (!left) {{ {give}{MARK}{name}({here});{leave} }}\n\
+             if (!left) {{ {give}{MARK_PREFIX}{name}({here});{leave} }}\n\
              if (left != &frame) __tombolo_throw_again(left);\n{load} }}\n",
             types = types.text,
         ))
@@ -220,9 +222,9 @@ struct Types<'a> {
 
 impl Types<'_> {
     /// Declares a name with a type.
-    fn declare(&mut self, of: Option<usize>, name: &str) -> Result<Declared, String> {
-        self.is_not_aligned(of)?;
-        let plain = self.unit.plain(of, &mut |_| {});
+    fn declare(&mut self, type_ref: Option<usize>, name: &str) -> Result<Declared, String> {
+        self.is_not_aligned(type_ref)?;
+        let plain = self.unit.strip_qualifiers(type_ref, &mut |_| {});
         let unit = self.unit;
         let Some((at, entry)) = plain.and_then(|at| Some((at, unit.entries.get(&at)?))) else {
             return Err("nothing says what it is".to_owned());
@@ -232,7 +234,7 @@ impl Types<'_> {
         match entry.tag {
             dw::DW_TAG_base_type => {
                 let bytes = entry.bytes.unwrap_or(0);
-                let kind = base(entry, bytes)?;
+                let kind = base_type(entry, bytes)?;
                 let declared = simple(kind, bytes)?;
                 let align = if kind.starts_with("_Complex") { bytes / 2 } else { bytes };
                 Ok(Declared { align, ..declared })
@@ -241,7 +243,8 @@ impl Types<'_> {
             dw::DW_TAG_enumeration_type => {
                 let bytes = entry.bytes.unwrap_or(0);
                 simple(
-                    whole(bytes, false).ok_or("it is an enumeration of another size than numbers have")?,
+                    integer_type(bytes, false)
+                        .ok_or("it is an enumeration of another size than numbers have")?,
                     bytes,
                 )
             }
@@ -254,7 +257,7 @@ impl Types<'_> {
                 if count == 0 {
                     return Err("it has an array without a length".to_owned());
                 }
-                let element = self.declare(entry.of, &format!("{name}[{count}]"))?;
+                let element = self.declare(entry.type_ref, &format!("{name}[{count}]"))?;
                 let size = element.size.checked_mul(count).ok_or("it is too large")?;
                 Ok(Declared { size, ..element })
             }
@@ -266,8 +269,8 @@ impl Types<'_> {
     }
 
     /// Refuses types whose alignment is set in the source, because that changes how processors pass them.
-    fn is_not_aligned(&self, of: Option<usize>) -> Result<(), String> {
-        let mut at = of;
+    fn is_not_aligned(&self, type_ref: Option<usize>) -> Result<(), String> {
+        let mut at = type_ref;
         for _ in 0..256 {
             let Some(entry) = at.and_then(|at| self.unit.entries.get(&at)) else { return Ok(()) };
             if entry.alignment.is_some() {
@@ -278,7 +281,7 @@ impl Types<'_> {
             if !named.contains(&entry.tag) {
                 return Ok(());
             }
-            at = entry.of;
+            at = entry.type_ref;
         }
         Ok(())
     }
@@ -305,7 +308,7 @@ impl Types<'_> {
             if child.alignment.is_some() {
                 return Err("the alignment of a member is set in the source; pass a pointer to it".to_owned());
             }
-            let member = self.declare(child.of, &format!("m{number}"))?;
+            let member = self.declare(child.type_ref, &format!("m{number}"))?;
             let place = if is_union { 0 } else { end.next_multiple_of(member.align) };
             if child.offset.unwrap_or(0) != place {
                 return Err("it is packed; pass a pointer to it".to_owned());
@@ -333,7 +336,7 @@ impl Types<'_> {
 }
 
 /// Returns the integer type of `bytes` bytes.
-fn whole(bytes: u64, signed: bool) -> Option<&'static str> {
+fn integer_type(bytes: u64, signed: bool) -> Option<&'static str> {
     Some(match (bytes, signed) {
         (1, true) => "signed char",
         (1, false) => "unsigned char",
@@ -349,7 +352,7 @@ fn whole(bytes: u64, signed: bool) -> Option<&'static str> {
     })
 }
 
-fn base(entry: &Entry, bytes: u64) -> Result<&'static str, String> {
+fn base_type(entry: &Entry, bytes: u64) -> Result<&'static str, String> {
     let name = entry.name.as_deref().unwrap_or_default();
     let unknown = || format!("{name} is of another kind of number");
     Ok(match (entry.encoding, bytes) {
@@ -358,9 +361,11 @@ fn base(entry: &Entry, bytes: u64) -> Result<&'static str, String> {
         (Some(dw::DW_ATE_float), 8) => "double",
         (Some(dw::DW_ATE_complex_float), 8) => "_Complex float",
         (Some(dw::DW_ATE_complex_float), 16) => "_Complex double",
-        (Some(dw::DW_ATE_signed | dw::DW_ATE_signed_char), _) => whole(bytes, true).ok_or_else(unknown)?,
+        (Some(dw::DW_ATE_signed | dw::DW_ATE_signed_char), _) => {
+            integer_type(bytes, true).ok_or_else(unknown)?
+        }
         (Some(dw::DW_ATE_unsigned | dw::DW_ATE_unsigned_char | dw::DW_ATE_UTF), _) => {
-            whole(bytes, false).ok_or_else(unknown)?
+            integer_type(bytes, false).ok_or_else(unknown)?
         }
         _ if name == "long double" => {
             return Err(

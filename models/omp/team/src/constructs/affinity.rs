@@ -1,6 +1,6 @@
 //! Assignment of a team's threads to places, and its display.
 
-use super::loops::equal_part;
+use super::loops::block_range;
 use crate::primitives::places::{self, FALSE, PRIMARY, Places, SPREAD};
 use crate::primitives::sys;
 use crate::team::members::Team;
@@ -8,7 +8,7 @@ use crate::team::root::Root;
 use crate::team::thread::Thread;
 
 /// Assignment of places to the threads of a region.
-pub struct Plan {
+pub struct PlaceAssignment {
     policy: u8,
     size: u32,
     /// The master's place within the partition, and the partition available to the team.
@@ -18,27 +18,27 @@ pub struct Plan {
 
 /// Plans the places for a region. Costs nothing if threads are not bound.
 #[inline]
-pub fn plan(me: &'static Thread, team: &'static Team, asked: u32) -> Plan {
+pub fn assign_places(me: &'static Thread, team: &'static Team, asked: u32) -> PlaceAssignment {
     let places = me.root().places();
     let partition = me.partition.get();
-    let mut plan = Plan { policy: FALSE, size: team.size(), at: 0, partition };
+    let mut assignment = PlaceAssignment { policy: FALSE, size: team.size(), at: 0, partition };
     if places.is_empty() || partition.1 == 0 {
-        return plan;
+        return assignment;
     }
     let bind = me.task().icv().bind;
-    plan.policy = match u8::try_from(asked & 7).unwrap_or(0) {
+    assignment.policy = match u8::try_from(asked & 7).unwrap_or(0) {
         _ if bind == FALSE => FALSE,
         0 => bind,
         asked => asked,
     };
     if me.place.get() == 0 {
-        move_to(me, places, partition.0, partition);
+        bind_to_place(me, places, partition.0, partition);
     }
-    plan.at = (me.place.get() - 1).saturating_sub(partition.0) % partition.1;
-    plan
+    assignment.at = (me.place.get() - 1).saturating_sub(partition.0) % partition.1;
+    assignment
 }
 
-impl Plan {
+impl PlaceAssignment {
     /// Returns the place of a thread within the partition, and the partition for its own teams.
     fn place(&self, id: u32) -> (u32, (u32, u32)) {
         let (first, count) = self.partition;
@@ -56,7 +56,7 @@ impl Plan {
                 // There are as many subpartitions as threads; the master's is the one that contains its
                 // place.
                 let part = |number: u32| {
-                    let (low, high) = equal_part(u64::from(count), u64::from(size), u64::from(number));
+                    let (low, high) = block_range(u64::from(count), u64::from(size), u64::from(number));
                     (u32::try_from(low).unwrap_or(0), u32::try_from(high - low).unwrap_or(1))
                 };
                 let masters = (0..size).find(|&number| part(number).0 + part(number).1 > at).unwrap_or(0);
@@ -74,10 +74,10 @@ impl Plan {
 
     /// Sets the place of a worker, before it is given the region.
     #[inline]
-    pub fn tell(&self, thread: &Thread, id: u32) {
+    pub fn assign(&self, thread: &Thread, id: u32) {
         if self.policy != FALSE {
             let (place, partition) = self.place(id);
-            thread.given_place.set((self.partition.0 + place + 1, partition));
+            thread.assigned_place.set((self.partition.0 + place + 1, partition));
         }
     }
 
@@ -86,29 +86,29 @@ impl Plan {
     #[inline]
     pub fn assign_master(&self, me: &Thread, team: &Team) {
         if self.policy == SPREAD {
-            team.places_outside.set(Some(me.partition.replace(self.place(0).1)));
+            team.saved_partition.set(Some(me.partition.replace(self.place(0).1)));
         }
     }
 }
 
 /// Restores the master's partition at the end of a region.
 #[inline]
-pub fn give_places_back(me: &Thread, team: &Team) {
-    if let Some(places) = team.places_outside.take() {
+pub fn restore_partition(me: &Thread, team: &Team) {
+    if let Some(places) = team.saved_partition.take() {
         me.partition.set(places);
     }
 }
 
 /// Moves the thread to the place that the master assigned.
 #[inline]
-pub fn take_place(me: &Thread) {
-    let (place, partition) = me.given_place.get();
+pub fn apply_assigned_place(me: &Thread) {
+    let (place, partition) = me.assigned_place.get();
     if place > 0 && (place != me.place.get() || partition != me.partition.get()) {
-        move_to(me, me.root().places(), place - 1, partition);
+        bind_to_place(me, me.root().places(), place - 1, partition);
     }
 }
 
-fn move_to(me: &Thread, places: &Places, place: u32, partition: (u32, u32)) {
+fn bind_to_place(me: &Thread, places: &Places, place: u32, partition: (u32, u32)) {
     me.partition.set(partition);
     if let Some(processors) = places.at(place)
         && me.place.get() != place + 1
@@ -121,9 +121,9 @@ fn move_to(me: &Thread, places: &Places, place: u32, partition: (u32, u32)) {
 
 /// Implements `omp_set_affinity_format`.
 pub fn set_format(root: &Root, format: &[u8]) {
-    let _held = root.changeable.format_lock.hold();
+    let _held = root.mutable_settings.format_lock.lock();
     // SAFETY: the lock is held.
-    let place = unsafe { &mut *root.changeable.format.get() };
+    let place = unsafe { &mut *root.mutable_settings.format.get() };
     let length = format.len().min(place.len() - 1);
     place[..length].copy_from_slice(&format[..length]);
     place[length..].fill(0);
@@ -131,15 +131,15 @@ pub fn set_format(root: &Root, format: &[u8]) {
 
 /// Implements `omp_get_affinity_format`.
 pub fn format(root: &Root) -> String {
-    let _held = root.changeable.format_lock.hold();
+    let _held = root.mutable_settings.format_lock.lock();
     // SAFETY: the lock is held.
-    let place = unsafe { &*root.changeable.format.get() };
+    let place = unsafe { &*root.mutable_settings.format.get() };
     let length = place.iter().position(|&byte| byte == 0).unwrap_or(place.len());
     String::from_utf8_lossy(&place[..length]).into_owned()
 }
 
 /// Expands an affinity format for the calling thread.
-pub fn show(me: &'static Thread, format: &str) -> String {
+pub fn expand_format(me: &'static Thread, format: &str) -> String {
     let mut text = String::new();
     let mut rest = format.chars().peekable();
     while let Some(at) = rest.next() {
@@ -182,35 +182,37 @@ pub fn display(me: &'static Thread) {
 #[cold]
 fn display_change(me: &'static Thread) {
     let now = [me.team().level(), me.team().size(), me.id(), me.place.get()];
-    if me.displayed.replace(now) != now {
-        sys::complain(show(me, &format(me.root())) + "\n");
+    if me.displayed_affinity.replace(now) != now {
+        sys::print_error(expand_format(me, &format(me.root())) + "\n");
     }
 }
 
 fn field(me: &'static Thread, name: &str) -> String {
-    let seat = me.seat();
+    let team_state = me.team_state();
     match name {
         "t" | "team_num" => me.league.get().1.to_string(),
         "T" | "num_teams" => (me.league.get().0 + 1).to_string(),
-        "L" | "nesting_level" => seat.team.level().to_string(),
-        "n" | "thread_num" => seat.id.to_string(),
-        "N" | "num_threads" => seat.team.size().to_string(),
-        "a" | "ancestor_tnum" => seat.team.outside().map_or(-1, |outside| i64::from(outside.id)).to_string(),
+        "L" | "nesting_level" => team_state.team.level().to_string(),
+        "n" | "thread_num" => team_state.id.to_string(),
+        "N" | "num_threads" => team_state.team.size().to_string(),
+        "a" | "ancestor_tnum" => {
+            team_state.team.enclosing().map_or(-1, |enclosing| i64::from(enclosing.id)).to_string()
+        }
         "H" | "host" => {
             std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default().trim().to_owned()
         }
         "P" | "process_id" => std::process::id().to_string(),
-        "i" | "native_thread_id" => format!("{:#x}", me.shown.kernel()),
-        "A" | "thread_affinity" => places::describe(&sys::affinity()),
+        "i" | "native_thread_id" => format!("{:#x}", me.status.tid()),
+        "A" | "thread_affinity" => places::format_processors(&sys::affinity()),
         _ => "undefined".to_owned(),
     }
 }
 
 /// Moves the thread to the first place of its partition unless it has one, as the first thread does before
 /// its first region.
-pub fn settle(me: &Thread) {
+pub fn assign_default_place(me: &Thread) {
     let partition = me.partition.get();
     if me.place.get() == 0 {
-        move_to(me, me.root().places(), partition.0, partition);
+        bind_to_place(me, me.root().places(), partition.0, partition);
     }
 }

@@ -17,9 +17,9 @@ pub fn barrier(me: &'static Thread, cancellable: bool) -> bool {
     if cancelled() {
         return true;
     }
-    let tasked = || team.tasked.load(Ordering::Acquire);
+    let has_tasks = || team.has_tasks.load(Ordering::Acquire);
     let finish_tasks = || {
-        if tasked() {
+        if has_tasks() {
             tasking::finish_tasks(me);
         }
         false
@@ -27,25 +27,33 @@ pub fn barrier(me: &'static Thread, cancellable: bool) -> bool {
     if team.size() == 1 {
         return finish_tasks();
     }
-    let whole =
-        |size| Meeting { arrived: &team.arrived.0, size, generation: &team.generation.0, bell: &team.bell };
+    let whole = |size| Rendezvous {
+        arrived: &team.arrived.0,
+        size,
+        generation: &team.generation.0,
+        bell: &team.bell,
+    };
     let open_whole = || team.notify();
     let Some(barriers) = team.node_barriers() else {
-        return meet(me, &whole(team.size()), &cancelled, finish_tasks, open_whole);
+        return arrive_and_wait(me, &whole(team.size()), &cancelled, finish_tasks, open_whole);
     };
     let own = barriers.at(me.node);
-    let node =
-        Meeting { arrived: &own.arrived, size: own.size(), generation: &own.generation.0, bell: &own.bell };
+    let node = Rendezvous {
+        arrived: &own.arrived,
+        size: own.size(),
+        generation: &own.generation.0,
+        bell: &own.bell,
+    };
     let open_node = || {
         sys::full_fence();
         own.bell.ring(u32::MAX >> 1);
     };
-    let others = || meet(me, &whole(barriers.nodes()), &cancelled, finish_tasks, open_whole);
-    meet(me, &node, &cancelled, others, open_node)
+    let others = || arrive_and_wait(me, &whole(barriers.nodes()), &cancelled, finish_tasks, open_whole);
+    arrive_and_wait(me, &node, &cancelled, others, open_node)
 }
 
 /// Meeting point of a number of threads.
-struct Meeting<'a> {
+struct Rendezvous<'a> {
     /// Number of threads that have arrived, and number expected.
     arrived: &'a AtomicU32,
     size: u32,
@@ -59,30 +67,35 @@ struct Meeting<'a> {
 /// to arrive calls `last`, which returns whether the region is cancelled; if not, that thread releases the
 /// others.
 #[inline]
-fn meet(
+fn arrive_and_wait(
     me: &'static Thread,
-    meeting: &Meeting<'_>,
+    rendezvous: &Rendezvous<'_>,
     cancelled: &impl Fn() -> bool,
     last: impl FnOnce() -> bool,
     wake: impl FnOnce(),
 ) -> bool {
     let team = me.team();
-    let generation = meeting.generation.load(Ordering::Relaxed);
-    if team.tasked.load(Ordering::Acquire) {
+    let generation = rendezvous.generation.load(Ordering::Relaxed);
+    if team.has_tasks.load(Ordering::Acquire) {
         tasking::run_any(me);
     }
-    if meeting.arrived.fetch_add(1, Ordering::AcqRel) + 1 == meeting.size {
+    if rendezvous.arrived.fetch_add(1, Ordering::AcqRel) + 1 == rendezvous.size {
         if last() {
             return true;
         }
-        meeting.arrived.store(0, Ordering::Relaxed);
-        meeting.generation.swap(generation.wrapping_add(1), Ordering::SeqCst);
+        rendezvous.arrived.store(0, Ordering::Relaxed);
+        rendezvous.generation.swap(generation.wrapping_add(1), Ordering::SeqCst);
         wake();
         return false;
     }
     loop {
-        let open = || meeting.generation.load(Ordering::Acquire) != generation;
-        if waiting::until(me, Sleep::Together(meeting.bell), || open() || cancelled(), || team.has_queued()) {
+        let open = || rendezvous.generation.load(Ordering::Acquire) != generation;
+        if waiting::until(
+            me,
+            Sleep::Together(rendezvous.bell),
+            || open() || cancelled(),
+            || team.has_queued(),
+        ) {
             return !open();
         }
         tasking::run_any(me);

@@ -50,7 +50,7 @@ pub fn post(me: &'static Thread, iteration: &[u64]) {
     doacross.entry(index).store(number, Ordering::Release);
     if me.team().size() > 1 {
         // Wakes only matching waiters: with more threads than processors, most wait for later iterations.
-        me.team().notify_if(|id| doacross.wanted(id).is_met_by(index, number));
+        me.team().notify_if(|id| doacross.wait_target(id).is_satisfied_by(index, number));
     }
 }
 
@@ -63,14 +63,14 @@ pub fn wait(me: &'static Thread, iteration: &[u64]) {
         chunk => iteration[0] / chunk,
     };
     let (entry, number) = (doacross.entry(index), doacross.number(iteration));
-    let come = || entry.load(Ordering::Acquire) >= number || team.cancelled.load(Ordering::Relaxed);
-    if come() {
+    let is_posted = || entry.load(Ordering::Acquire) >= number || team.cancelled.load(Ordering::Relaxed);
+    if is_posted() {
         return;
     }
-    let wanted = doacross.wanted(me.id());
-    wanted.begin(index, number);
-    while !waiting::until(me, Sleep::Counted(&team.sleepers), come, || false) {}
-    wanted.end();
+    let wait_target = doacross.wait_target(me.id());
+    wait_target.begin(index, number);
+    while !waiting::until(me, Sleep::Counted(&team.sleepers), is_posted, || false) {}
+    wait_target.end();
 }
 
 /// Returns the thread that owns an iteration under a static schedule.
@@ -95,13 +95,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_iteration_has_the_owner_that_the_schedule_gives_it() {
+    fn iteration_owner_follows_the_schedule() {
         for (count, size, chunk) in [(10, 3, 0), (3, 8, 0), (100, 7, 0), (10, 3, 2), (1, 2, 5)] {
             let share = WorkShare::default();
             share.describe(Range::counted(count), ScheduleKind::Static, chunk);
             for iteration in 0..count {
                 let of_thread = owner(&share, size, iteration);
-                let (low, high) = loops::equal_part(count, size, of_thread);
+                let (low, high) = loops::block_range(count, size, of_thread);
                 let in_part = (low..high).contains(&iteration);
                 let has = iteration.checked_div(chunk).map_or(in_part, |number| number % size == of_thread);
                 assert!(has, "{iteration} of {count} among {size} by {chunk}");

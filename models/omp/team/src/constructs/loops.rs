@@ -25,7 +25,7 @@ pub fn runtime(me: &'static Thread) -> (ScheduleKind, u64) {
 
 /// Decodes the schedule number and chunk size passed to `GOMP_loop_start` and similar functions; the chunk
 /// may be 0.
-pub fn by_number(me: &'static Thread, number: u64, chunk: u64) -> (ScheduleKind, u64) {
+pub fn decode_schedule(me: &'static Thread, number: u64, chunk: u64) -> (ScheduleKind, u64) {
     match number & 0x7fff_ffff {
         1 => (ScheduleKind::Static, chunk),
         2 => (ScheduleKind::Dynamic, chunk.max(1)),
@@ -49,19 +49,19 @@ pub fn start(
 #[inline]
 pub fn next(me: &'static Thread) -> Option<(u64, u64)> {
     let share = me.share();
-    let (low, high) = if share.by_adding.get() && !me.team().is_special() {
-        next_added(share)?
+    let (low, high) = if share.uses_fetch_add.get() && !me.team().is_weighted_or_measured() {
+        next_fetch_add(share)?
     } else {
-        next_otherwise(me)?
+        next_slow(me)?
     };
     Some(share.range.get().bounds(low, high))
 }
 
 /// Variant of [`next`] for loops whose chunks are not claimed by fetch-and-add; returns iteration indices.
 #[inline(never)]
-fn next_otherwise(me: &'static Thread) -> Option<(u64, u64)> {
+fn next_slow(me: &'static Thread) -> Option<(u64, u64)> {
     match me.share().kind() {
-        _ if me.team().is_special() => next_specially(me),
+        _ if me.team().is_weighted_or_measured() => next_weighted_or_measured(me),
         ScheduleKind::Dynamic => next_dynamic(me.share()),
         ScheduleKind::Guided => next_guided(me),
         ScheduleKind::Static | ScheduleKind::Auto => next_static(me),
@@ -70,7 +70,7 @@ fn next_otherwise(me: &'static Thread) -> Option<(u64, u64)> {
 
 /// Variant of [`next`] for teams whose threads differ in speed or are measured; returns iteration indices.
 #[cold]
-fn next_specially(me: &'static Thread) -> Option<(u64, u64)> {
+fn next_weighted_or_measured(me: &'static Thread) -> Option<(u64, u64)> {
     let (low, high) = match me.share().kind() {
         ScheduleKind::Dynamic if me.team().is_skewed() => next_dynamic_skewed(me)?,
         ScheduleKind::Dynamic => next_dynamic(me.share())?,
@@ -78,7 +78,7 @@ fn next_specially(me: &'static Thread) -> Option<(u64, u64)> {
         ScheduleKind::Static | ScheduleKind::Auto => next_static(me)?,
     };
     if let Some(tally) = me.tally() {
-        tally.iterate(high - low);
+        tally.count_iterations(high - low);
     }
     Some((low, high))
 }
@@ -94,30 +94,30 @@ pub fn next_ordered(me: &'static Thread) -> Option<(u64, u64)> {
     };
     me.set_chunk(taken.unwrap_or((0, 0)));
     if let (Some((low, high)), Some(tally)) = (taken, me.tally()) {
-        tally.iterate(high - low);
+        tally.count_iterations(high - low);
     }
     taken.map(|(low, high)| share.range.get().bounds(low, high))
 }
 
 #[inline]
 fn next_dynamic(share: &WorkShare) -> Option<(u64, u64)> {
-    if share.by_adding.get() {
-        return next_added(share);
+    if share.uses_fetch_add.get() {
+        return next_fetch_add(share);
     }
     if share.cancelled.load(Ordering::Relaxed) {
         return None;
     }
     let chunk = share.chunk.get();
-    take(share, |left| left.min(chunk))
+    claim(share, |left| left.min(chunk))
 }
 
 /// Variant of [`next_dynamic`] that claims chunks by fetch-and-add. The counter is not read before, so that
 /// its cache line is fetched only once, for writing. Each thread adds once beyond the end, which cannot reach
 /// 2⁶⁴.
 #[inline]
-fn next_added(share: &WorkShare) -> Option<(u64, u64)> {
+fn next_fetch_add(share: &WorkShare) -> Option<(u64, u64)> {
     let (count, chunk) = (share.range.get().count, share.chunk.get());
-    let low = share.taken.0.fetch_add(chunk, Ordering::Relaxed);
+    let low = share.next_iteration.0.fetch_add(chunk, Ordering::Relaxed);
     (low < count && !share.cancelled.load(Ordering::Relaxed)).then(|| (low, count.min(low + chunk)))
 }
 
@@ -130,7 +130,7 @@ fn next_dynamic_skewed(me: &'static Thread) -> Option<(u64, u64)> {
     if whole || share.cancelled.load(Ordering::Relaxed) {
         return next_dynamic(share);
     }
-    take(share, |left| skew::dynamic(left, u64::from(team.size()), weight))
+    claim(share, |left| skew::dynamic_chunk(left, u64::from(team.size()), weight))
 }
 
 fn next_guided(me: &'static Thread) -> Option<(u64, u64)> {
@@ -141,21 +141,21 @@ fn next_guided(me: &'static Thread) -> Option<(u64, u64)> {
     let (chunk, size) = (share.chunk.get(), u64::from(team.size()));
     if share.doacross().is_some() {
         // Progress is posted per chunk, so each chunk must belong to one thread.
-        return take(share, |left| {
+        return claim(share, |left| {
             let part = left.div_ceil(size);
             part.checked_next_multiple_of(chunk).unwrap_or(left).max(chunk).min(left)
         });
     }
     if team.is_skewed() {
         let weight = team.weight(me.id());
-        return take(share, |left| skew::guided(left, chunk, weight));
+        return claim(share, |left| skew::guided_chunk(left, chunk, weight));
     }
-    take(share, |left| left.div_ceil(size).max(chunk).min(left))
+    claim(share, |left| left.div_ceil(size).max(chunk).min(left))
 }
 
 /// Claims as many of the remaining iterations as `rule` returns for their number.
-fn take(share: &WorkShare, rule: impl Fn(u64) -> u64) -> Option<(u64, u64)> {
-    let (count, taken) = (share.range.get().count, &share.taken.0);
+fn claim(share: &WorkShare, rule: impl Fn(u64) -> u64) -> Option<(u64, u64)> {
+    let (count, taken) = (share.range.get().count, &share.next_iteration.0);
     let mut low = taken.load(Ordering::Relaxed);
     loop {
         let left = count.checked_sub(low).filter(|&left| left > 0)?;
@@ -175,13 +175,13 @@ fn next_static(me: &'static Thread) -> Option<(u64, u64)> {
         return None;
     }
     let (count, size, id) = (share.range.get().count, u64::from(me.team().size()), u64::from(me.id()));
-    let trip = me.count_trip();
+    let trip = me.next_chunk_index();
     let part = match share.chunk.get() {
         0 if trip > 0 => None,
         0 if share.kind() == ScheduleKind::Auto && me.team().is_skewed() => {
-            Some(skew::part(count, me.team().weight(me.id())))
+            Some(skew::iteration_range(count, me.team().weight(me.id())))
         }
-        0 => Some(equal_part(count, size, id)),
+        0 => Some(block_range(count, size, id)),
         chunk => {
             let number = u128::from(trip) * u128::from(size) + u128::from(id);
             let low = u64::try_from(number * u128::from(chunk)).ok()?;
@@ -192,7 +192,7 @@ fn next_static(me: &'static Thread) -> Option<(u64, u64)> {
 }
 
 /// Returns the part of thread `id` if `count` iterations are divided equally among `size` threads.
-pub fn equal_part(count: u64, size: u64, id: u64) -> (u64, u64) {
+pub fn block_range(count: u64, size: u64, id: u64) -> (u64, u64) {
     let (each, more) = (count / size, count % size);
     let low = each * id + id.min(more);
     (low, low + each + u64::from(id < more))
@@ -204,15 +204,15 @@ pub fn wait_for_turn(me: &'static Thread) {
     if low == high || share.turn.load(Ordering::Acquire) == low {
         return;
     }
-    let wants = &me.member().wants;
-    wants.store(low + 1, Ordering::SeqCst);
-    let come = || {
+    let awaited_iteration = &me.member().awaited_iteration;
+    awaited_iteration.store(low + 1, Ordering::SeqCst);
+    let is_turn = || {
         share.turn.load(Ordering::Acquire) == low
             || share.cancelled.load(Ordering::Relaxed)
             || team.cancelled.load(Ordering::Relaxed)
     };
-    while !waiting::until(me, Sleep::Alone, come, || false) {}
-    wants.store(0, Ordering::Relaxed);
+    while !waiting::until(me, Sleep::Alone, is_turn, || false) {}
+    awaited_iteration.store(0, Ordering::Relaxed);
 }
 
 /// Completes the ordered part of the current chunk and passes the turn to the next.
@@ -229,7 +229,7 @@ fn finish_chunk(me: &'static Thread) {
     }
     sys::full_fence();
     for member in team.members() {
-        if member.wants.load(Ordering::Relaxed) == high + 1 {
+        if member.awaited_iteration.load(Ordering::Relaxed) == high + 1 {
             member.wake();
         }
     }
@@ -247,7 +247,7 @@ pub fn next_section(me: &'static Thread) -> u32 {
 
 /// Whether this thread must run the `single` construct that it reached.
 #[inline]
-pub fn single(me: &'static Thread) -> bool {
+pub fn try_claim_single(me: &'static Thread) -> bool {
     let before = me.count_single();
     let team = me.team();
     team.size() == 1
@@ -263,9 +263,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_parts_cover_everything_once() {
+    fn blocks_cover_everything_once() {
         for (count, size) in [(0, 3), (1, 4), (10, 3), (12, 4), (7, 7), (5, 1)] {
-            let parts: Vec<_> = (0..size).map(|id| equal_part(count, size, id)).collect();
+            let parts: Vec<_> = (0..size).map(|id| block_range(count, size, id)).collect();
             assert_eq!((parts[0].0, parts[parts.len() - 1].1), (0, count));
             assert!(parts.windows(2).all(|pair| pair[0].1 == pair[1].0), "{count} among {size}");
             assert!(parts.iter().all(|&(low, high)| high - low <= count / size + 1));

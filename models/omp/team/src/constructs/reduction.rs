@@ -66,10 +66,10 @@ impl Array {
 /// allocated.
 fn register(me: &'static Thread, data: *mut usize, outer: *mut usize, others: *mut usize, threads: u32) {
     let mut array = Array(data);
-    let mut made = others;
+    let mut existing = others;
     array.set(FIRST, 1);
     loop {
-        if made.is_null() {
+        if existing.is_null() {
             let bytes = array.get(SIZE) * threads as usize;
             let Some(memory) = me.store().allocate(bytes.max(1), array.get(MEMORY).max(16)) else {
                 me.store().exhausted()
@@ -79,10 +79,10 @@ fn register(me: &'static Thread, data: *mut usize, outer: *mut usize, others: *m
             array.set(MEMORY, memory as usize);
             array.set(END, memory as usize + bytes);
         } else {
-            let other = Array(made);
+            let other = Array(existing);
             array.set(MEMORY, other.get(MEMORY));
             array.set(END, other.get(END));
-            made = other.get(NEXT) as *mut usize;
+            existing = other.get(NEXT) as *mut usize;
         }
         match array.next() {
             Some(next) => {
@@ -105,7 +105,7 @@ pub fn register_in_group(me: &'static Thread, data: *mut usize, others: *mut usi
 }
 
 /// Creates the group of a region with task reductions, for `threads` threads.
-pub fn group_of_region(me: &'static Thread, data: *mut usize, threads: u32) -> &'static Group {
+pub fn create_region_group(me: &'static Thread, data: *mut usize, threads: u32) -> &'static Group {
     let group = Group::create(me.store(), &me.parker, None);
     register(me, data, ptr::null_mut(), ptr::null_mut(), threads);
     group.reductions.set(data);

@@ -10,9 +10,9 @@ pub fn enter(me: &'static Thread, describe: impl FnOnce(&WorkShare)) -> (&'stati
     let (last, team) = (me.share(), me.team());
     let progress = &me.member().progress;
     let members = team.members().map(|member| &member.progress);
-    let (share, first) = progress.follow(last, me.store(), team.size(), members, describe);
+    let (share, first) = progress.next_or_append(last, me.store(), team.size(), members, describe);
     last.leave(me.store(), team.size());
-    progress.go_on();
+    progress.advance();
     me.set_share(share);
     (share, first)
 }

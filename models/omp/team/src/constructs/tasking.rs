@@ -18,30 +18,30 @@ use crate::team::thread::Thread;
 use crate::team::waiting;
 
 /// Maximum number of steals followed to decide whether a task of another queue may be taken.
-const LOOK: u32 = 8;
+const STEALS_MAX: u32 = 8;
 /// How many times the interval between scans of other queues doubles while they find nothing.
-const MISSES: u32 = 9;
+const BACKOFF_MAX: u32 = 9;
 
 /// Enqueues a new task, a child of the one that the thread executes.
 #[inline]
 pub fn enqueue(me: &'static Thread, task: &'static Task) {
-    let by = me.id();
-    let number = me.team().member(by).queue.count();
-    task.origin.set(Origin { by, number, strand: me.task().strand.get() });
-    queue_up(me, task, number);
+    let member = me.id();
+    let number = me.team().member(member).queue.count();
+    task.origin.set(Origin { member, number, steal_root: me.task().steal_root.get() });
+    push_task(me, task, number);
 }
 
 /// Enqueues a task that waited for a sibling with this origin.
 pub fn enqueue_after(me: &'static Thread, task: &'static Task, origin: Origin) {
     task.origin.set(origin);
-    queue_up(me, task, me.member().queue.count());
+    push_task(me, task, me.member().queue.count());
 }
 
-fn queue_up(me: &'static Thread, task: &'static Task, number: u64) {
+fn push_task(me: &'static Thread, task: &'static Task, number: u64) {
     let (team, id) = (me.team(), me.id());
     task.number.set(number);
     if task.priority() > 0 {
-        team.urgent.push(task);
+        team.priority_tasks.push(task);
     } else {
         team.member(id).queue.push(task);
     }
@@ -49,19 +49,19 @@ fn queue_up(me: &'static Thread, task: &'static Task, number: u64) {
 }
 
 /// Takes a task that this thread may run now: in a barrier any, otherwise a descendant of `within`.
-fn take(me: &'static Thread, within: Option<&'static Task>) -> Option<&'static Task> {
+fn take_runnable(me: &'static Thread, within: Option<&'static Task>) -> Option<&'static Task> {
     let (team, id) = (me.team(), me.id());
-    let may =
+    let is_allowed =
         |look| move |task: &'static Task| within.is_none_or(|current| task.descends_from(id, current, look));
-    if let Some(task) = team.urgent.take(may(u32::MAX)) {
-        task.strand.set(Some(task));
+    if let Some(task) = team.priority_tasks.take(is_allowed(u32::MAX)) {
+        task.steal_root.set(Some(task));
         return Some(task);
     }
-    let since = within.map_or(0, |current| current.began.get());
+    let since = within.map_or(0, |current| current.pushes_at_start.get());
     if let Some(task) = team.member(id).queue.take_newest(since) {
         let origin = task.origin.get();
-        let pushed_here = origin.by == id && origin.number == task.number.get();
-        task.strand.set(if pushed_here { origin.strand } else { Some(task) });
+        let is_own_push = origin.member == id && origin.number == task.number.get();
+        task.steal_root.set(if is_own_push { origin.steal_root } else { Some(task) });
         return Some(task);
     }
     let size = team.size();
@@ -69,17 +69,17 @@ fn take(me: &'static Thread, within: Option<&'static Task>) -> Option<&'static T
     let task = if within.is_none() {
         others.into_iter().find_map(Queue::take_oldest)
     } else {
-        others.into_iter().find_map(|queue| queue.take_end(may(LOOK)))
+        others.into_iter().find_map(|queue| queue.try_take_either_end(is_allowed(STEALS_MAX)))
     }?;
-    // The task starts a strand of its own.
-    task.strand.set(Some(task));
+    // The task is the root of a stolen subtree.
+    task.steal_root.set(Some(task));
     Some(task)
 }
 
 /// Runs the newest task that the calling thread pushed since it began its current one.
 pub fn run_newest(me: &'static Thread) {
-    if let Some(task) = me.member().queue.take_newest(me.task().began.get()) {
-        task.strand.set(task.origin.get().strand);
+    if let Some(task) = me.member().queue.take_newest(me.task().pushes_at_start.get()) {
+        task.steal_root.set(task.origin.get().steal_root);
         tasks::run(me, task);
     }
 }
@@ -87,12 +87,12 @@ pub fn run_newest(me: &'static Thread) {
 /// Runs ready tasks until there are none.
 pub fn run_any(me: &'static Thread) {
     let mut ran = false;
-    while let Some(task) = take(me, None) {
+    while let Some(task) = take_runnable(me, None) {
         tasks::run(me, task);
         ran = true;
     }
     if ran {
-        me.team().tell_leader();
+        me.team().wake_leader();
     }
 }
 
@@ -115,14 +115,14 @@ pub(crate) fn finish_tasks(me: &'static Thread) {
 /// Runs descendants of the current task until the condition holds.
 pub fn help_until(me: &'static Thread, condition: impl Fn() -> bool) {
     let (team, current) = (me.team(), me.task());
-    let mut misses = 0;
+    let mut failed_scans = 0;
     while !condition() {
-        if let Some(task) = take(me, Some(current)) {
+        if let Some(task) = take_runnable(me, Some(current)) {
             tasks::run(me, task);
-            misses = 0;
+            failed_scans = 0;
         } else {
-            idle(me, team, misses, &condition);
-            misses = (misses + 1).min(MISSES);
+            idle(me, team, failed_scans, &condition);
+            failed_scans = (failed_scans + 1).min(BACKOFF_MAX);
         }
     }
 }
@@ -132,14 +132,14 @@ pub fn help_until(me: &'static Thread, condition: impl Fn() -> bool) {
 /// Scans of queues and tasks slow down the threads that work on them, and may find nothing that this thread
 /// may run, so they become less and less frequent. Progress does not depend on them. A thread that slept and
 /// found nothing is not woken for tasks again.
-fn idle(me: &'static Thread, team: &'static Team, misses: u32, condition: &impl Fn() -> bool) {
-    let urgent = team.urgent.length();
-    let mut looks = 1_u32 << misses;
+fn idle(me: &'static Thread, team: &'static Team, failed_scans: u32, condition: &impl Fn() -> bool) {
+    let priority_tasks = team.priority_tasks.length();
+    let mut turns_until_scan = 1_u32 << failed_scans;
     let due = || {
-        looks = looks.saturating_sub(1);
-        looks == 0 && team.has_queued()
+        turns_until_scan = turns_until_scan.saturating_sub(1);
+        turns_until_scan == 0 && team.has_queued()
     };
-    let sleep = if misses == 0 { Sleep::Counted(&team.sleepers) } else { Sleep::Alone };
+    let sleep = if failed_scans == 0 { Sleep::Counted(&team.sleepers) } else { Sleep::Alone };
     // The caller checks the condition, and for tasks, in any case.
-    let _ = waiting::until(me, sleep, || condition() || team.urgent.length() != urgent, due);
+    let _ = waiting::until(me, sleep, || condition() || team.priority_tasks.length() != priority_tasks, due);
 }

@@ -1,14 +1,14 @@
 //! `taskloop`: a loop divided into tasks.
 
-use super::loops::equal_part;
-use super::tasks::{self, Create};
+use super::loops::block_range;
+use super::tasks::{self, NewTask};
 use super::{group, reduction};
 use crate::team::share::Range;
 use crate::team::thread::Thread;
 
 /// Division of a loop into tasks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cut {
+pub enum Granularity {
     /// Into this number of tasks; 0 for a number chosen by the run-time.
     Tasks(u64),
     /// Into tasks of at least this many iterations, and less than twice as many.
@@ -17,26 +17,26 @@ pub enum Cut {
     Strict(u64),
 }
 
-impl Cut {
-    /// Returns the number of tasks; `unsaid` is the default.
-    fn tasks(self, iterations: u64, unsaid: u64) -> u64 {
-        let tasks = match self {
-            Self::Tasks(0) => unsaid,
-            Self::Tasks(tasks) => tasks,
+impl Granularity {
+    /// Returns the number of tasks; `default_count` is the default.
+    fn task_count(self, iterations: u64, default_count: u64) -> u64 {
+        let task_count = match self {
+            Self::Tasks(0) => default_count,
+            Self::Tasks(count) => count,
             Self::Grain(grain) => iterations / grain.max(1),
             Self::Strict(grain) => iterations.div_ceil(grain.max(1)),
         };
-        tasks.clamp(1, iterations.max(1))
+        task_count.clamp(1, iterations.max(1))
     }
 
-    /// Returns the iterations of task `index` of `tasks`, as start and end.
-    fn part(self, iterations: u64, tasks: u64, index: u64) -> (u64, u64) {
+    /// Returns the iterations of task `index` of `task_count`, as start and end.
+    fn iteration_range(self, iterations: u64, task_count: u64, index: u64) -> (u64, u64) {
         match self {
             Self::Strict(grain) => {
                 let low = index * grain.max(1);
                 (low, low.saturating_add(grain.max(1)).min(iterations))
             }
-            _ => equal_part(iterations, tasks, index),
+            _ => block_range(iterations, task_count, index),
         }
     }
 }
@@ -46,10 +46,10 @@ impl Cut {
 pub fn run(
     me: &'static Thread,
     range: Range,
-    cut: Cut,
+    granularity: Granularity,
     ungrouped: bool,
     reductions: Option<*mut usize>,
-    task: Create<'_>,
+    task: NewTask<'_>,
 ) {
     let cancelled = me.team().cancelled.load(std::sync::atomic::Ordering::Relaxed);
     if range.count == 0 || cancelled {
@@ -66,10 +66,10 @@ pub fn run(
             reduction::register_in_group(me, data, std::ptr::null_mut());
         }
     }
-    let tasks = cut.tasks(range.count, me.team().tasks());
-    for index in 0..tasks {
-        let (low, high) = cut.part(range.count, tasks, index);
-        tasks::create(me, Create { bounds: Some(range.bounds(low, high)), ..task });
+    let task_count = granularity.task_count(range.count, me.team().default_task_count());
+    for index in 0..task_count {
+        let (low, high) = granularity.iteration_range(range.count, task_count, index);
+        tasks::create(me, NewTask { bounds: Some(range.bounds(low, high)), ..task });
     }
     if !ungrouped {
         group::end(me);
@@ -81,24 +81,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_iteration_is_in_one_task() {
-        for cut in
-            [Cut::Tasks(0), Cut::Tasks(3), Cut::Tasks(100), Cut::Grain(4), Cut::Grain(50), Cut::Strict(4)]
-        {
+    fn each_iteration_is_in_one_task() {
+        for granularity in [
+            Granularity::Tasks(0),
+            Granularity::Tasks(3),
+            Granularity::Tasks(100),
+            Granularity::Grain(4),
+            Granularity::Grain(50),
+            Granularity::Strict(4),
+        ] {
             for iterations in [1_u64, 7, 16, 33] {
-                let tasks = cut.tasks(iterations, 4);
-                let parts: Vec<_> = (0..tasks).map(|index| cut.part(iterations, tasks, index)).collect();
+                let task_count = granularity.task_count(iterations, 4);
+                let parts: Vec<_> = (0..task_count)
+                    .map(|index| granularity.iteration_range(iterations, task_count, index))
+                    .collect();
                 assert_eq!(
                     (parts[0].0, parts[parts.len() - 1].1),
                     (0, iterations),
-                    "{cut:?} of {iterations}"
+                    "{granularity:?} of {iterations}"
                 );
                 assert!(parts.windows(2).all(|pair| pair[0].1 == pair[1].0));
-                if let Cut::Grain(grain) = cut {
+                if let Granularity::Grain(grain) = granularity {
                     let fits = |&(low, high): &(u64, u64)| {
                         high - low >= grain.min(iterations) && high - low < 2 * grain.max(iterations)
                     };
-                    assert!(parts.iter().all(fits), "{cut:?} of {iterations}: {parts:?}");
+                    assert!(parts.iter().all(fits), "{granularity:?} of {iterations}: {parts:?}");
                 }
             }
         }

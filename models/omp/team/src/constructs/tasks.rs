@@ -7,19 +7,19 @@ use super::tasking::{self, help_until};
 use crate::team::depend::{self, Dependence};
 use crate::team::group::Group;
 use crate::team::members::Team;
-use crate::team::task::{BODY_ENDED, CHILD, FULFILLED, Function, KNOWN, Task};
+use crate::team::task::{BODY_ENDED, CHILD, FULFILLED, Function, REFERENCE, Task};
 use crate::team::thread::Thread;
 
 /// Limits of a thread's queue above which it runs a task of the region at once: per thread of the team, and
 /// in total.
-const ENOUGH: (u32, u32) = (16, 256);
+const QUEUE_LIMIT: (u32, u32) = (16, 256);
 /// The same for tasks created by explicit tasks, for the whole team. Of a tree of tasks only the upper
 /// branches are queued, and a thread that takes one queues as many again.
-const ENOUGH_OF_TASKS: u32 = 8;
+const NESTED_QUEUE_LIMIT: u32 = 8;
 
 /// Parameters of a task to be created.
 #[derive(Clone, Copy)]
-pub struct Create<'a> {
+pub struct NewTask<'a> {
     /// Function of the task.
     pub function: Function,
     /// Arguments, to be copied.
@@ -33,12 +33,12 @@ pub struct Create<'a> {
     /// Whether it may run later; if false, the creator waits for it.
     pub deferred: bool,
     /// Whether its children are run at once (`final`).
-    pub last: bool,
+    pub is_final: bool,
     /// Value of the `priority` clause.
     pub priority: i32,
     /// Dependences of the task.
     pub depend: Option<&'a [Dependence]>,
-    /// Where to store the event handle of a detachable task.
+    /// Address at which the event handle of a detachable task is stored.
     pub event: Option<*mut usize>,
     /// Loop bounds to store as the first two arguments, for `taskloop`.
     pub bounds: Option<(u64, u64)>,
@@ -53,7 +53,7 @@ fn is_cancelled(task: &Task, me: &'static Thread) -> bool {
 
 /// Whether new children of the current task must be skipped because of a cancellation.
 #[inline]
-fn need_not_begin(me: &'static Thread) -> bool {
+fn is_creation_cancelled(me: &'static Thread) -> bool {
     me.root().settings.cancellation
         && (me.team().cancelled.load(Ordering::Relaxed) || me.task().group().is_some_and(Group::is_cancelled))
 }
@@ -61,7 +61,7 @@ fn need_not_begin(me: &'static Thread) -> bool {
 /// Whether a task without dependences is run by its creator at once: because of the current task's kind, or
 /// because enough tasks are queued.
 #[inline]
-pub fn runs_at_once(me: &'static Thread) -> bool {
+pub fn must_run_undeferred(me: &'static Thread) -> bool {
     let (team, task) = (me.team(), me.task());
     let size = team.size();
     if size == 1 || task.is_final() {
@@ -69,34 +69,34 @@ pub fn runs_at_once(me: &'static Thread) -> bool {
     }
     let queue = &team.member(me.id()).queue;
     if task.is_explicit() {
-        return queue.is_filled(ENOUGH_OF_TASKS);
+        return queue.is_saturated(NESTED_QUEUE_LIMIT);
     }
-    let (each, most) = ENOUGH;
+    let (each, most) = QUEUE_LIMIT;
     queue.length() >= (each * size).min(most)
 }
 
 /// Creates a task, and runs it at once if it is not deferred.
-pub fn create(me: &'static Thread, create: Create<'_>) {
+pub fn create(me: &'static Thread, new_task: NewTask<'_>) {
     let (parent, team) = (me.task(), me.team());
-    if need_not_begin(me) {
+    if is_creation_cancelled(me) {
         return;
     }
     // An event or other tasks that it waits for may depend on what the creator does next.
-    let waits = create.event.is_some() || create.depend.is_some();
-    if !create.deferred || parent.is_final() || (!waits && runs_at_once(me)) {
-        return run_at_once(me, parent, create);
+    let waits = new_task.event.is_some() || new_task.depend.is_some();
+    if !new_task.deferred || parent.is_final() || (!waits && must_run_undeferred(me)) {
+        return run_undeferred(me, parent, new_task);
     }
     let member = team.member(me.id());
-    let task = record(me, parent, &create, true);
+    let task = create_record(me, parent, &new_task, true);
     member.created.store(member.created.load(Ordering::Relaxed) + 1, Ordering::Release);
-    if !team.tasked.load(Ordering::Relaxed) {
-        team.tasked.store(true, Ordering::Release);
+    if !team.has_tasks.load(Ordering::Relaxed) {
+        team.has_tasks.store(true, Ordering::Release);
     }
-    parent.counts.fetch_add(CHILD + KNOWN, Ordering::Relaxed);
+    parent.counts.fetch_add(CHILD + REFERENCE, Ordering::Relaxed);
     if let Some(group) = parent.group() {
-        group.enter();
+        group.add_task();
     }
-    if let Some(dependences) = create.depend {
+    if let Some(dependences) = new_task.depend {
         task.depends.set(true);
         depend::register(me.store(), parent, task, dependences);
         if task.blockers.fetch_sub(1, Ordering::AcqRel) != 1 {
@@ -107,10 +107,15 @@ pub fn create(me: &'static Thread, create: Create<'_>) {
 }
 
 /// Creates a task record with its arguments. The parent's counts do not include it yet.
-fn record(me: &'static Thread, parent: &'static Task, create: &Create<'_>, deferred: bool) -> &'static Task {
-    let align = create.align.max(1);
-    let copied = deferred || create.copy.is_some() || create.bounds.is_some();
-    let bytes = size_of::<Task>() + if copied { create.size + align - 1 } else { 0 };
+fn create_record(
+    me: &'static Thread,
+    parent: &'static Task,
+    new_task: &NewTask<'_>,
+    deferred: bool,
+) -> &'static Task {
+    let align = new_task.align.max(1);
+    let copied = deferred || new_task.copy.is_some() || new_task.bounds.is_some();
+    let bytes = size_of::<Task>() + if copied { new_task.size + align - 1 } else { 0 };
     let Some(memory) = me.store().allocate(bytes, 64) else { me.store().exhausted() };
     // Written in place: a record that is built elsewhere and moved here is read in pieces of other sizes than
     // those just written, which defeats store-to-load forwarding.
@@ -119,53 +124,53 @@ fn record(me: &'static Thread, parent: &'static Task, create: &Create<'_>, defer
         memory.write_bytes(0, size_of::<Task>());
         &*memory.cast::<Task>()
     };
-    task.counts.store(KNOWN, Ordering::Relaxed);
-    task.function.set(Some(create.function));
-    task.data.set(create.data);
+    task.counts.store(REFERENCE, Ordering::Relaxed);
+    task.function.set(Some(new_task.function));
+    task.data.set(new_task.data);
     task.parent.set(Some(parent));
     task.set_parker(&me.parker);
-    task.priority.set(create.priority.clamp(0, me.root().settings.priority));
+    task.priority.set(new_task.priority.clamp(0, me.root().settings.priority));
     task.explicit.set(true);
-    task.last.set(create.last || (!deferred && parent.is_final()));
+    task.is_final.set(new_task.is_final || (!deferred && parent.is_final()));
     task.deferred.set(deferred);
     task.group.set(parent.group.get());
     task.blockers.store(1, Ordering::Relaxed);
-    task.began.set(me.member().queue.pushed());
-    task.strand.set(parent.strand.get());
+    task.pushes_at_start.set(me.member().queue.pushes());
+    task.steal_root.set(parent.steal_root.get());
     task.inherit(parent);
-    if let Some(place) = create.event {
+    if let Some(place) = new_task.event {
         task.detachable.set(true);
         task.team.set(ptr::from_ref(me.team()).cast());
         // SAFETY: the program gave the place for the handle; if there are arguments, the first is the handle
         // too.
         unsafe {
             place.write(ptr::from_ref(task) as usize);
-            if !create.data.is_null() {
-                create.data.cast::<usize>().write(ptr::from_ref(task) as usize);
+            if !new_task.data.is_null() {
+                new_task.data.cast::<usize>().write(ptr::from_ref(task) as usize);
             }
         }
     }
     if copied {
         let data = ((memory as usize + size_of::<Task>()).next_multiple_of(align)) as *mut libc::c_void;
-        copy_arguments(me, task, create, data);
+        copy_arguments(me, task, new_task, data);
         task.data.set(data);
     }
     task
 }
 
-fn copy_arguments(me: &'static Thread, task: &'static Task, create: &Create<'_>, data: *mut libc::c_void) {
-    if let Some(copy) = create.copy {
+fn copy_arguments(me: &'static Thread, task: &'static Task, new_task: &NewTask<'_>, data: *mut libc::c_void) {
+    if let Some(copy) = new_task.copy {
         let outer = me.task();
         me.set_task(task);
         // SAFETY: the program's function for arguments of this size and alignment, for which there is room.
-        unsafe { copy(data, create.data) };
+        unsafe { copy(data, new_task.data) };
         me.set_task(outer);
         task.constructed.set(true);
     } else {
         // SAFETY: the program's arguments have this size, and there is room.
-        unsafe { ptr::copy_nonoverlapping(create.data.cast::<u8>(), data.cast::<u8>(), create.size) };
+        unsafe { ptr::copy_nonoverlapping(new_task.data.cast::<u8>(), data.cast::<u8>(), new_task.size) };
     }
-    if let Some((low, high)) = create.bounds {
+    if let Some((low, high)) = new_task.bounds {
         // SAFETY: the arguments of a `taskloop` task begin with two words for its bounds.
         unsafe {
             data.cast::<u64>().write(low);
@@ -176,38 +181,43 @@ fn copy_arguments(me: &'static Thread, task: &'static Task, create: &Create<'_>,
 
 /// Runs a task that its creator waits for, with its arguments in place.
 #[inline]
-pub fn run_here(me: &'static Thread, function: Function, data: *mut libc::c_void, last: bool) {
-    if !need_not_begin(me) {
-        include(me, me.task(), function, data, last);
+pub fn run_undeferred_in_place(
+    me: &'static Thread,
+    function: Function,
+    data: *mut libc::c_void,
+    is_final: bool,
+) {
+    if !is_creation_cancelled(me) {
+        run_included(me, me.task(), function, data, is_final);
     }
 }
 
 /// Runs a task at once. A reused record needs only the fields set here: most such tasks create no others, and
 /// only the thread that runs them refers to them.
-fn include(
+fn run_included(
     me: &'static Thread,
     parent: &'static Task,
     function: Function,
     data: *mut libc::c_void,
-    last: bool,
+    is_final: bool,
 ) {
-    let task = match me.included.get() {
+    let task = match me.free_included.get() {
         Some(task) => {
-            me.included.set(task.links.take_older());
+            me.free_included.set(task.links.take_older());
             task
         }
         None => Task::stub(me.store(), &me.parker),
     };
     task.function.set(Some(function));
     task.parent.set(Some(parent));
-    task.last.set(last || parent.is_final());
+    task.is_final.set(is_final || parent.is_final());
     task.group.set(parent.group.get());
-    task.began.set(me.member().queue.pushed());
-    task.strand.set(parent.strand.get());
+    task.pushes_at_start.set(me.member().queue.pushes());
+    task.steal_root.set(parent.steal_root.get());
     task.inherit(parent);
     me.set_task(task);
     if let Some(tally) = me.tally() {
-        tally.run_task();
+        tally.count_task();
     }
     // SAFETY: the program's function, with the arguments that the program gave for it.
     unsafe { function(data) };
@@ -215,28 +225,28 @@ fn include(
     if let Some(table) = task.table.take() {
         table.release();
     }
-    if task.counts.load(Ordering::Acquire) == KNOWN {
+    if task.counts.load(Ordering::Acquire) == REFERENCE {
         // Nothing else refers to it; its parent waits here and need not be notified.
-        task.links.put_before(me.included.replace(Some(task)));
+        task.links.set_older(me.free_included.replace(Some(task)));
         return;
     }
     task.finished.store(true, Ordering::Release);
-    parent.remember();
-    task.forget();
+    parent.add_reference();
+    task.drop_reference();
 }
 
 /// Runs a task that its creator waits for.
-fn run_at_once(me: &'static Thread, parent: &'static Task, create: Create<'_>) {
-    if let Some(dependences) = create.depend {
+fn run_undeferred(me: &'static Thread, parent: &'static Task, new_task: NewTask<'_>) {
+    if let Some(dependences) = new_task.depend {
         wait_for_dependences(me, parent, dependences);
     }
-    if create.copy.is_none() && create.bounds.is_none() && create.event.is_none() {
-        return include(me, parent, create.function, create.data, create.last);
+    if new_task.copy.is_none() && new_task.bounds.is_none() && new_task.event.is_none() {
+        return run_included(me, parent, new_task.function, new_task.data, new_task.is_final);
     }
-    let task = record(me, parent, &create, false);
+    let task = create_record(me, parent, &new_task, false);
     me.set_task(task);
     if let Some(tally) = me.tally() {
-        tally.run_task();
+        tally.count_task();
     }
     if let Some(function) = task.function.get() {
         // SAFETY: the program's function, with the arguments that the program gave for it.
@@ -250,8 +260,8 @@ fn run_at_once(me: &'static Thread, parent: &'static Task, create: Create<'_>) {
         table.release();
     }
     task.finished.store(true, Ordering::Release);
-    parent.remember();
-    task.forget();
+    parent.add_reference();
+    task.drop_reference();
 }
 
 /// Runs a task taken from a queue.
@@ -259,11 +269,11 @@ pub(crate) fn run(me: &'static Thread, task: &'static Task) {
     let outer = me.task();
     let member = me.member();
     task.set_parker(&me.parker);
-    task.began.set(member.queue.pushed());
+    task.pushes_at_start.set(member.queue.pushes());
     if !is_cancelled(task, me) {
         me.set_task(task);
         if let Some(tally) = me.tally() {
-            tally.run_task();
+            tally.count_task();
         }
         if let Some(function) = task.function.get() {
             // SAFETY: the program's function, with the arguments that were copied for it.
@@ -290,9 +300,9 @@ fn finish(task: &'static Task, enqueue: impl Fn(&'static Task)) {
         task.dependents.finish(enqueue);
     }
     if let Some(group) = task.group.get() {
-        group.leave();
+        group.finish_task();
     }
-    task.leave(CHILD);
+    task.release_finished(CHILD);
 }
 
 /// Waits for all children of the current task.
@@ -305,9 +315,9 @@ pub fn wait_for_children(me: &'static Thread) {
 
 /// Waits until a task with these dependences could begin, and runs other tasks meanwhile.
 pub fn wait_for_dependences(me: &'static Thread, parent: &'static Task, dependences: &[Dependence]) {
-    let Some(stub) = depend::stub_for(me.store(), &me.parker, parent, dependences) else { return };
+    let Some(stub) = depend::create_stub(me.store(), &me.parker, parent, dependences) else { return };
     help_until(me, || stub.blockers.load(Ordering::Acquire) == 1);
-    stub.forget();
+    stub.drop_reference();
 }
 
 /// Fulfills the event of a detached task. Returns false if the handle was used before. The calling thread
@@ -332,9 +342,9 @@ pub fn fulfill(handle: usize) -> bool {
     let origin = task.origin.get();
     finish(task, |next| {
         next.origin.set(origin);
-        team.urgent.push(next);
+        team.priority_tasks.push(next);
     });
     team.finished_outside.fetch_add(1, Ordering::AcqRel);
-    team.alarm();
+    team.wake_all();
     true
 }

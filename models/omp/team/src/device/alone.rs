@@ -7,32 +7,37 @@ use crate::constructs::barrier;
 use crate::team::members::Team;
 use crate::team::thread::Thread;
 
-/// Runs `body` in a team of one, outside the enclosing regions. `only` is the node that nested teams are
-/// confined to, plus one; 0 for any. `limit` is the thread limit; 0 for none.
-pub fn run(me: &'static Thread, only: u32, limit: u32, body: impl FnOnce()) {
+/// Runs `body` in a team of one, outside the enclosing regions. `confined_node` is the node that nested teams
+/// are confined to, plus one; 0 for any. `limit` is the thread limit; 0 for none.
+pub fn run_in_own_team(me: &'static Thread, confined_node: u32, limit: u32, body: impl FnOnce()) {
     let root = me.root();
-    let (outside, league, spare, data) =
-        (me.stand(), me.league.replace((0, 0)), me.spare.take(), me.data.replace(ptr::null()));
-    let seat = Team::outermost(root, me, only);
+    let (enclosing, league, cached_team, data) = (
+        me.take_team_state(),
+        me.league.replace((0, 0)),
+        me.cached_team.take(),
+        me.target_data.replace(ptr::null()),
+    );
+    let team_state = Team::create_outermost(root, me, confined_node);
     if limit > 0 {
-        seat.task.set_icv(|icv| icv.limit = limit);
+        team_state.task.set_icv(|icv| icv.limit = limit);
     }
     body();
     barrier::barrier(me, false);
-    let seat = me.seat();
-    seat.share.leave(me.store(), seat.team.size());
-    seat.task.end_implicit();
-    root.give_team(seat.team);
-    me.stand();
-    if let Some(outside) = outside {
-        me.sit(outside);
+    let team_state = me.team_state();
+    team_state.share.leave(me.store(), team_state.team.size());
+    team_state.task.end_implicit();
+    root.return_team(team_state.team);
+    me.take_team_state();
+    if let Some(enclosing) = enclosing {
+        me.set_team_state(enclosing);
     }
     me.league.set(league);
-    me.data.set(data);
+    me.target_data.set(data);
     // Keep the previous workers; those of this region become available to others.
-    let used = if spare.is_some() || only > 0 { me.spare.replace(spare) } else { None };
+    let used =
+        if cached_team.is_some() || confined_node > 0 { me.cached_team.replace(cached_team) } else { None };
     if let Some(team) = used {
-        team.dismiss_from(1, root);
-        root.give_team(team);
+        team.release_workers_from(1, root);
+        root.return_team(team);
     }
 }

@@ -3,7 +3,7 @@
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::order::{Construct, Order, OrderKind, count_moved};
+use super::order::{Command, CommandKind, Construct, count_transferred_bytes};
 use crate::team::root::Root;
 use crate::team::thread::Thread;
 
@@ -19,7 +19,7 @@ pub fn set_shared(begin: usize, end: usize) {
 /// Whether the memory at an address is shared by all workers.
 pub fn is_shared(root: &Root, address: usize) -> bool {
     let [begin, end] = [&SHARED[0], &SHARED[1]].map(|word| word.load(Ordering::Relaxed));
-    root.store.holds(address) || (begin..end).contains(&address)
+    root.store.contains(address) || (begin..end).contains(&address)
 }
 
 /// Returns the number of devices besides the host.
@@ -29,34 +29,39 @@ pub fn count(root: &Root) -> u32 {
 
 /// Allocates memory on a device; returns 0 if it has none left.
 pub fn allocate(me: &'static Thread, node: u32, bytes: usize) -> usize {
-    with_words(me, node, OrderKind::Allocate, [bytes, 0, 0])[0]
+    execute_with_arguments(me, node, CommandKind::Allocate, [bytes, 0, 0])[0]
 }
 
 /// Frees memory of a device.
 pub fn release(me: &'static Thread, node: u32, memory: usize) {
-    with_words(me, node, OrderKind::Release, [memory, 0, 0]);
+    execute_with_arguments(me, node, CommandKind::Release, [memory, 0, 0]);
 }
 
-fn with_words(me: &'static Thread, node: u32, kind: OrderKind, words: [usize; 3]) -> [usize; 3] {
-    let order = Order::new(me.root(), node, Construct::Call, kind, &[]);
-    order.words.set(words);
-    order.carry_out(me);
-    let words = order.words.get();
-    order.release(me.store());
-    words
+fn execute_with_arguments(
+    me: &'static Thread,
+    node: u32,
+    kind: CommandKind,
+    arguments: [usize; 3],
+) -> [usize; 3] {
+    let command = Command::new(me.root(), node, Construct::Call, kind, &[]);
+    command.arguments.set(arguments);
+    command.execute_and_wait(me);
+    let arguments = command.arguments.get();
+    command.release(me.store());
+    arguments
 }
 
 /// Size of the pieces in which data is copied through shared memory, in bytes.
-const PIECE: usize = 1 << 20;
+const COPY_CHUNK_BYTES: usize = 1 << 20;
 
-/// Creates the order for a device to copy bytes, if one device can access both sides. Each side is on a
+/// Creates the command for a device to copy bytes, if one device can access both sides. Each side is on a
 /// device, given by its node, or on the host (`None`).
-pub fn order_to_copy(
+pub fn create_copy_command(
     root: &'static Root,
     (to, target): (Option<u32>, usize),
     (from, source): (Option<u32>, usize),
     bytes: usize,
-) -> Option<&'static Order> {
+) -> Option<&'static Command> {
     let last = bytes.saturating_sub(1);
     let reaches = |address: usize| is_shared(root, address) && is_shared(root, address.saturating_add(last));
     let node = match (to, from) {
@@ -66,15 +71,15 @@ pub fn order_to_copy(
         _ => return None,
     };
     count_copied(root, to, from, bytes);
-    let order = Order::new(root, node, Construct::Call, OrderKind::Copy, &[]);
-    order.words.set([target, source, bytes]);
-    Some(order)
+    let command = Command::new(root, node, Construct::Call, CommandKind::Copy, &[]);
+    command.arguments.set([target, source, bytes]);
+    Some(command)
 }
 
 fn count_copied(root: &Root, to: Option<u32>, from: Option<u32>, bytes: usize) {
     let count = |node: Option<u32>, moved: (u64, u64)| {
         if let Some(node) = node {
-            count_moved(root.devices().at(node), moved);
+            count_transferred_bytes(root.devices().at(node), moved);
         }
     };
     count(to, (bytes as u64, 0));
@@ -96,25 +101,25 @@ pub unsafe fn copy(
         // SAFETY: guaranteed by the caller.
         return unsafe { ptr::copy(source as *const u8, target as *mut u8, bytes) };
     }
-    if let Some(order) = order_to_copy(root, (to, target), (from, source), bytes) {
-        order.carry_out(me);
-        return order.release(me.store());
+    if let Some(command) = create_copy_command(root, (to, target), (from, source), bytes) {
+        command.execute_and_wait(me);
+        return command.release(me.store());
     }
     count_copied(root, to, from, bytes);
-    let order = |node: u32, target: usize, source: usize, bytes: usize| {
-        with_words(me, node, OrderKind::Copy, [target, source, bytes]);
+    let command = |node: u32, target: usize, source: usize, bytes: usize| {
+        execute_with_arguments(me, node, CommandKind::Copy, [target, source, bytes]);
     };
-    let piece = bytes.clamp(1, PIECE);
+    let piece = bytes.clamp(1, COPY_CHUNK_BYTES);
     let Some(stage) = root.store.allocate(piece, 64) else { root.store.exhausted() };
     for at in (0..bytes).step_by(piece) {
         let length = piece.min(bytes - at);
         match from {
-            Some(node) => order(node, stage as usize, source + at, length),
+            Some(node) => command(node, stage as usize, source + at, length),
             // SAFETY: the caller guarantees the source; the stage has room for the piece.
             None => unsafe { ptr::copy((source + at) as *const u8, stage, length) },
         }
         match to {
-            Some(node) => order(node, target + at, stage as usize, length),
+            Some(node) => command(node, target + at, stage as usize, length),
             // SAFETY: the caller guarantees the target; the stage has room for the piece.
             None => unsafe { ptr::copy(stage, (target + at) as *mut u8, length) },
         }

@@ -13,7 +13,7 @@ use crate::team::task::Function;
 /// Per-thread exception state of the C++ run-time (`__cxa_eh_globals` of the Itanium C++ ABI).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Held {
+pub struct EhGlobals {
     /// Most recent of the list of exceptions being handled.
     caught: *const c_void,
     /// Number of exceptions not yet caught.
@@ -21,40 +21,40 @@ pub struct Held {
 }
 
 /// State of a thread without exceptions.
-pub(super) const NONE: Held = Held { caught: ptr::null(), uncaught: 0 };
+pub(super) const NONE: EhGlobals = EhGlobals { caught: ptr::null(), uncaught: 0 };
 
 /// Returns the address of the calling thread's exception state.
-pub type Find = unsafe extern "C" fn() -> *mut Held;
+pub type GetGlobals = unsafe extern "C" fn() -> *mut EhGlobals;
 /// Calls a function with its argument. Returns the exception that it throws, or null.
-pub type Catch = unsafe extern "C" fn(Function, *mut c_void) -> *mut c_void;
+pub type CatchCall = unsafe extern "C" fn(Function, *mut c_void) -> *mut c_void;
 
 /// Exception support of the program.
 #[derive(Clone, Copy, Debug)]
 pub struct Exceptions {
     /// Locates the calling thread's exception state (`__cxa_get_globals`).
-    pub held: Find,
+    pub globals: GetGlobals,
     /// Calls a function with its argument and returns the exception that it throws, for the caller to
     /// rethrow, or null.
-    pub catch: Option<Catch>,
+    pub catch: Option<CatchCall>,
 }
 
 static PROGRAM: OnceLock<Exceptions> = OnceLock::new();
 
 /// Registers the program's exception support, before any of its threads migrates.
-pub fn are_in_program(exceptions: Exceptions) {
+pub fn register(exceptions: Exceptions) {
     let _ = PROGRAM.set(exceptions);
 }
 
 /// Returns the calling thread's exception state.
-pub(super) fn held() -> Held {
+pub(super) fn globals() -> EhGlobals {
     // SAFETY: the function has no arguments and returns the address of the calling thread's state.
-    PROGRAM.get().map_or(NONE, |program| unsafe { *(program.held)() })
+    PROGRAM.get().map_or(NONE, |program| unsafe { *(program.globals)() })
 }
 
 /// Replaces the calling thread's exception state. Returns the previous one.
-pub(super) fn hold(held: Held) -> Held {
+pub(super) fn replace_globals(globals: EhGlobals) -> EhGlobals {
     // SAFETY: as above.
-    PROGRAM.get().map_or(NONE, |program| unsafe { (program.held)().replace(held) })
+    PROGRAM.get().map_or(NONE, |program| unsafe { (program.globals)().replace(globals) })
 }
 
 /// Calls a function with its argument. Returns the exception that it throws, or null.

@@ -3,34 +3,34 @@
 use std::ptr;
 use std::sync::OnceLock;
 
-use super::mapping::Memory;
+use super::mapping::DeviceAllocator;
 use crate::primitives::store;
 use crate::team::root::Root;
 
 /// Allocator of this process's own memory, which is that of its device.
-static OWN: OnceLock<Memory> = OnceLock::new();
+static PRIVATE_ALLOCATOR: OnceLock<DeviceAllocator> = OnceLock::new();
 
 /// Sets the allocator of this process's own memory.
-pub fn set_memory(memory: Memory) {
-    let _ = OWN.set(memory);
+pub fn set_allocator(allocator: DeviceAllocator) {
+    let _ = PRIVATE_ALLOCATOR.set(allocator);
 }
 
 /// Returns the allocator of the calling thread's device: that of its process if all threads of a node are in
 /// one process, otherwise that of the arena.
-pub(super) fn of(root: &Root) -> Memory {
-    let own = Memory { allocate: own_allocate, release: own_release };
-    let shared = Memory { allocate: shared_allocate, release: shared_release };
-    if root.settings.own_memory && OWN.get().is_some() { own } else { shared }
+pub(super) fn allocator_of(root: &Root) -> DeviceAllocator {
+    let own = DeviceAllocator { allocate: private_allocate, release: private_release };
+    let shared = DeviceAllocator { allocate: shared_allocate, release: shared_release };
+    if root.settings.own_memory && PRIVATE_ALLOCATOR.get().is_some() { own } else { shared }
 }
 
-fn own_allocate(bytes: usize) -> *mut u8 {
-    OWN.get().map_or(ptr::null_mut(), |own| (own.allocate)(bytes))
+fn private_allocate(bytes: usize) -> *mut u8 {
+    PRIVATE_ALLOCATOR.get().map_or(ptr::null_mut(), |own| (own.allocate)(bytes))
 }
 
 /// # Safety
-/// The memory must come from [`own_allocate`].
-unsafe fn own_release(memory: *mut u8) {
-    if let Some(own) = OWN.get() {
+/// The memory must come from [`private_allocate`].
+unsafe fn private_release(memory: *mut u8) {
+    if let Some(own) = PRIVATE_ALLOCATOR.get() {
         // SAFETY: guaranteed by the caller.
         unsafe { (own.release)(memory) };
     }

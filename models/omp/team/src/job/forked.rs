@@ -16,10 +16,10 @@ use std::ffi::{c_int, c_void};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
-use super::env::{Mode, Read};
-use super::stack::{Call, Main, Stack};
+use super::env::{EnvSettings, Mode};
+use super::stack::{Main, MainCall, Stack};
 use super::{start, worker};
-use crate::primitives::exclusive::{self, become_worker, flush};
+use crate::primitives::exclusive::{self, flush, mark_worker_process};
 use crate::primitives::lock::Spinlock;
 use crate::primitives::store::{SPAN, Store};
 use crate::primitives::sys;
@@ -27,18 +27,18 @@ use crate::team::root::Root;
 use crate::team::thread::Thread;
 
 /// Maximum number of worker processes.
-const PROCESSES: usize = 4096;
+const PROCESSES_MAX: usize = 4096;
 
 /// State shared by the starter and threads that request workers, in the store.
-pub struct Nursery {
+pub struct Forker {
     lock: Spinlock,
     /// Whether a request for a worker is pending; one at a time.
-    wanted: AtomicU32,
+    request_pending: AtomicU32,
     /// Requested worker and its stack.
     worker: Cell<Option<(&'static Thread, Stack)>>,
     /// 0 while pending, 1 once started, otherwise the error number plus one.
-    answer: AtomicU32,
-    bell: c_int,
+    result: AtomicU32,
+    event_fd: c_int,
     /// Process id of the program (`main`).
     process: i32,
     /// Number of threads per process.
@@ -46,10 +46,10 @@ pub struct Nursery {
     /// Whether the job is ending, so that the end of a worker is expected.
     ending: AtomicU32,
     /// Whether a worker ended the program by `_exit`.
-    at_once: AtomicU32,
+    exited_immediately: AtomicU32,
     store: &'static Store,
     workers: UnsafeCell<Workers>,
-    posts: [Post; PROCESSES],
+    notify_words: [NotifyWord; PROCESSES_MAX],
 }
 
 /// Worker processes, accessed only by the starter.
@@ -57,7 +57,7 @@ struct Workers {
     count: usize,
     /// Number of threads in the newest process, which is that of `main` at first.
     threads: u32,
-    list: [Worker; PROCESSES],
+    list: [Worker; PROCESSES_MAX],
 }
 
 #[derive(Clone, Copy)]
@@ -68,54 +68,54 @@ struct Worker {
 
 /// Notification word of a process: it changes when the process must start the requested worker.
 #[repr(align(64))]
-struct Post(AtomicU32);
+struct NotifyWord(AtomicU32);
 
-// SAFETY: cells are written with the lock held. Only the starter accesses the `UnsafeCell`, and `end` once
-// the job ends.
-unsafe impl Sync for Nursery {}
+// SAFETY: cells are written with the lock held. Only the starter accesses the `UnsafeCell`, and
+// `kill_workers` once the job ends.
+unsafe impl Sync for Forker {}
 
-static NURSERY: AtomicPtr<Nursery> = AtomicPtr::new(ptr::null_mut());
+static FORKER: AtomicPtr<Forker> = AtomicPtr::new(ptr::null_mut());
 
-fn nursery() -> Option<&'static Nursery> {
-    // SAFETY: a nursery is never freed.
-    unsafe { NURSERY.load(Ordering::Acquire).as_ref() }
+fn forker() -> Option<&'static Forker> {
+    // SAFETY: a forker is never freed.
+    unsafe { FORKER.load(Ordering::Acquire).as_ref() }
 }
 
 /// Shares the program's variables and creates a job whose store is the arena. Called once, before `main`, in
 /// the process's first thread.
-pub fn begin(read: Read) -> &'static Root {
-    read.has_one_node();
-    let store = arena(read.settings.arena);
+pub fn begin(env_settings: EnvSettings) -> &'static Root {
+    env_settings.require_single_node();
+    let store = map_arena(env_settings.settings.arena);
     share_variables();
     // SAFETY: creates a descriptor for this job only; programs that it executes do not inherit it.
-    let bell = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
-    if bell < 0 {
+    let event_fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC) };
+    if event_fd < 0 {
         sys::fatal("out of file descriptors; `ulimit -n` sets how many there may be");
     }
     let none = Worker { descriptor: -1, process: 0 };
-    let nursery = store.place(Nursery {
+    let forker = store.place(Forker {
         lock: Spinlock::new(),
-        wanted: AtomicU32::new(0),
+        request_pending: AtomicU32::new(0),
         worker: Cell::new(None),
-        answer: AtomicU32::new(0),
-        bell,
+        result: AtomicU32::new(0),
+        event_fd,
         // SAFETY: the call has no arguments.
         process: unsafe { libc::getpid() },
-        group: if read.mode == Mode::Hybrid { read.group } else { 1 },
+        group: if env_settings.mode == Mode::Hybrid { env_settings.group } else { 1 },
         ending: AtomicU32::new(0),
-        at_once: AtomicU32::new(0),
+        exited_immediately: AtomicU32::new(0),
         store,
-        workers: UnsafeCell::new(Workers { count: 0, threads: 1, list: [none; PROCESSES] }),
-        posts: [const { Post(AtomicU32::new(0)) }; PROCESSES],
+        workers: UnsafeCell::new(Workers { count: 0, threads: 1, list: [none; PROCESSES_MAX] }),
+        notify_words: [const { NotifyWord(AtomicU32::new(0)) }; PROCESSES_MAX],
     });
-    let root = start::install(store, read, start_worker);
-    exclusive::turn_on(end);
-    NURSERY.store(ptr::from_ref(nursery).cast_mut(), Ordering::Release);
+    let root = start::install(store, env_settings, start_worker);
+    exclusive::enable(kill_workers);
+    FORKER.store(ptr::from_ref(forker).cast_mut(), Ordering::Release);
     root
 }
 
 /// Maps the arena, which all workers inherit at the same address.
-fn arena(asked: usize) -> &'static Store {
+fn map_arena(asked: usize) -> &'static Store {
     let sizes = if asked > 0 { vec![asked] } else { vec![64 << 30, 16 << 30, 4 << 30, 1 << 30] };
     for size in sizes.iter().map(|size| size.next_multiple_of(SPAN).max(16 << 20)) {
         let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -147,8 +147,8 @@ fn share_variables() {
     let table = headers.iter().find(|header| header.p_type == libc::PT_PHDR);
     let base = table.map_or(0, |header| (headers.as_ptr() as usize).wrapping_sub(number(header.p_vaddr)));
     // Data that is read-only after relocation (RELRO) stays private.
-    let sealed = headers.iter().find(|header| header.p_type == libc::PT_GNU_RELRO);
-    let sealed = sealed.map_or(0, |header| base + number(header.p_vaddr + header.p_memsz));
+    let relro = headers.iter().find(|header| header.p_type == libc::PT_GNU_RELRO);
+    let relro_end = relro.map_or(0, |header| base + number(header.p_vaddr + header.p_memsz));
     // SAFETY: the call has no pointers.
     let page = usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096);
     for header in
@@ -156,22 +156,22 @@ fn share_variables() {
     {
         let end = (base + number(header.p_vaddr + header.p_memsz)).next_multiple_of(page);
         let mut begin = (base + number(header.p_vaddr)) & !(page - 1);
-        if (begin..end).contains(&sealed) {
-            begin = sealed.next_multiple_of(page);
+        if (begin..end).contains(&relro_end) {
+            begin = relro_end.next_multiple_of(page);
         }
         if begin < end {
-            share(begin, end - begin);
+            remap_shared(begin, end - begin);
         }
     }
 }
 
-fn share(begin: usize, length: usize) {
+fn remap_shared(begin: usize, length: usize) {
     let flags = libc::MAP_SHARED | libc::MAP_ANONYMOUS;
-    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
     // SAFETY: the copy is complete before the kernel replaces the original with it in one step; the range is
     // the program's own data, which no other code uses yet.
     unsafe {
-        let copy = libc::mmap(ptr::null_mut(), length, rights, flags, -1, 0);
+        let copy = libc::mmap(ptr::null_mut(), length, prot, flags, -1, 0);
         if copy == libc::MAP_FAILED {
             sys::fatal("out of memory: no shared memory for the program's variables");
         }
@@ -191,92 +191,92 @@ fn share(begin: usize, length: usize) {
 
 /// Runs `main` on a stack in the arena, starts and watches workers meanwhile, and returns the result of
 /// `main`.
-pub fn run_main(main: Main, count: c_int, words: *mut *mut i8, environment: *mut *mut i8) -> c_int {
-    let Some(nursery) = nursery() else { return 1 };
-    let call: &'static Call = nursery.store.place(Call::new(main, (count, words, environment), ring));
-    call.start(nursery.store);
+pub fn run_main(main: Main, argc: c_int, argv: *mut *mut i8, envp: *mut *mut i8) -> c_int {
+    let Some(forker) = forker() else { return 1 };
+    let call: &'static MainCall = forker.store.place(MainCall::new(main, (argc, argv, envp), wake_starter));
+    call.start(forker.store);
     loop {
-        nursery.serve();
+        forker.serve_request();
         if let Some(status) = call.status() {
             return status;
         }
-        nursery.wait();
+        forker.wait_for_event();
     }
 }
 
-fn ring() {
-    if let Some(nursery) = nursery() {
+fn wake_starter() {
+    if let Some(forker) = forker() {
         let one = 1_u64;
         // SAFETY: writes eight bytes of a local variable to the job's descriptor.
-        unsafe { libc::write(nursery.bell, (&raw const one).cast(), 8) };
+        unsafe { libc::write(forker.event_fd, (&raw const one).cast(), 8) };
     }
 }
 
 /// Requests a worker from the starter and waits until it runs.
 fn start_worker(thread: &'static Thread) -> Result<(), String> {
-    let Some(nursery) = nursery() else { return Err("this process cannot start workers".to_owned()) };
+    let Some(forker) = forker() else { return Err("this process cannot start workers".to_owned()) };
     if thread.node != 0 {
         let node = thread.root().nodes().at(thread.node).name();
         return Err(format!("a worker cannot be started on node {node}: workers are processes of this node"));
     }
     flush();
-    let _held = nursery.lock.hold();
-    nursery.worker.set(Some((thread, Stack::of_worker(thread))));
-    nursery.answer.store(0, Ordering::Relaxed);
-    nursery.wanted.store(1, Ordering::Release);
-    ring();
-    while nursery.answer.load(Ordering::Acquire) == 0 {
-        sys::futex_wait_for(&nursery.answer, 0, 1000);
+    let _held = forker.lock.lock();
+    forker.worker.set(Some((thread, Stack::of_worker(thread))));
+    forker.result.store(0, Ordering::Relaxed);
+    forker.request_pending.store(1, Ordering::Release);
+    wake_starter();
+    while forker.result.load(Ordering::Acquire) == 0 {
+        sys::futex_wait_for(&forker.result, 0, 1000);
     }
-    match nursery.answer.load(Ordering::Acquire) {
+    match forker.result.load(Ordering::Acquire) {
         1 => Ok(()),
         error => {
             let error = std::io::Error::from_raw_os_error(error.cast_signed() - 1);
             Err(format!(
-                "a worker's process could not be started: {error}; there can be {PROCESSES}, and `ulimit -u` says how many"
+                "a worker's process could not be started: {error}; there can be {PROCESSES_MAX}, and `ulimit -u` says how many"
             ))
         }
     }
 }
 
-impl Nursery {
+impl Forker {
     /// Serves a pending request for a worker: in the newest process if it has room, or in a new one.
-    fn serve(&self) {
-        if self.wanted.swap(0, Ordering::AcqRel) == 0 {
+    fn serve_request(&self) {
+        if self.request_pending.swap(0, Ordering::AcqRel) == 0 {
             return;
         }
         // SAFETY: only the starter accesses the list.
         let workers = unsafe { &mut *self.workers.get() };
         if workers.threads == self.group {
             if let Err(error) = self.fork(workers) {
-                return self.say(error.cast_unsigned() + 1);
+                return self.reply(error.cast_unsigned() + 1);
             }
             workers.threads = 0;
         }
         workers.threads += 1;
         match workers.count.checked_sub(1) {
-            None => self.start_here(),
+            None => self.start_in_this_process(),
             Some(last) => {
-                self.posts[last].0.fetch_add(1, Ordering::Release);
-                sys::futex_wake(&self.posts[last].0, 1);
+                self.notify_words[last].0.fetch_add(1, Ordering::Release);
+                sys::futex_wake(&self.notify_words[last].0, 1);
             }
         }
     }
 
     /// Answers the pending request.
-    fn say(&self, answer: u32) {
-        self.answer.store(answer, Ordering::Release);
-        sys::futex_wake(&self.answer, 1);
+    fn reply(&self, result: u32) {
+        self.result.store(result, Ordering::Release);
+        sys::futex_wake(&self.result, 1);
     }
 
     /// Starts the requested worker in this process.
-    fn start_here(&self) {
+    fn start_in_this_process(&self) {
         // Read before the worker starts: once it has, the next request may replace this one.
         let Some((thread, stack)) = self.worker.get() else { return };
         let argument = ptr::from_ref(thread).cast_mut().cast();
         // SAFETY: the requester allocated the stack for this worker.
         match unsafe { stack.run(worker::worker, argument) } {
-            Ok(()) => self.say(1),
+            Ok(()) => self.reply(1),
             Err(text) => {
                 sys::fatal(format_args!("a worker cannot be started ({text}); OMP_STACKSIZE sets that"))
             }
@@ -285,19 +285,19 @@ impl Nursery {
 
     /// Forks a process for workers.
     fn fork(&self, workers: &mut Workers) -> Result<(), i32> {
-        if workers.count == PROCESSES {
+        if workers.count == PROCESSES_MAX {
             return Err(libc::EAGAIN);
         }
         // SAFETY: this thread's stack is private, so parent and child each have their own; the child
-        // continues only in `child`.
+        // continues only in `worker_process_main`.
         let process = unsafe { __fork() };
         match process {
-            0 => self.child(workers.count),
+            0 => self.worker_process_main(workers.count),
             -1 => Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EAGAIN)),
             _ => {
-                let Some(descriptor) = watch(process).or_else(|| {
-                    more_descriptors();
-                    watch(process)
+                let Some(descriptor) = open_pidfd(process).or_else(|| {
+                    raise_descriptor_limit();
+                    open_pidfd(process)
                 }) else {
                     // SAFETY: the process is an unreaped child, so its id cannot have been reused.
                     unsafe {
@@ -314,7 +314,7 @@ impl Nursery {
     }
 
     /// Main loop of a worker process: starts a worker at each notification, never returns.
-    fn child(&self, number: usize) -> ! {
+    fn worker_process_main(&self, number: usize) -> ! {
         // SAFETY: calls without pointers. If the parent died before the first takes effect, the second
         // detects it.
         unsafe {
@@ -323,42 +323,42 @@ impl Nursery {
                 libc::_exit(0);
             }
         }
-        become_worker();
-        exclusive::forget_output();
-        let (post, mut seen) = (&self.posts[number].0, 0);
+        mark_worker_process();
+        exclusive::discard_output();
+        let (notify_word, mut seen) = (&self.notify_words[number].0, 0);
         loop {
-            while post.load(Ordering::Acquire) == seen {
-                sys::futex_wait(post, seen);
+            while notify_word.load(Ordering::Acquire) == seen {
+                sys::futex_wait(notify_word, seen);
             }
             seen = seen.wrapping_add(1);
-            self.start_here();
+            self.start_in_this_process();
         }
     }
 
     /// Waits for a request or the end of a worker process.
-    fn wait(&self) {
+    fn wait_for_event(&self) {
         // SAFETY: only the starter accesses the list.
         let workers = unsafe { &*self.workers.get() };
         let listed = &workers.list[..workers.count];
         let watched = |descriptor| libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
         let mut all: Vec<_> = listed.iter().map(|worker| watched(worker.descriptor)).collect();
-        all.push(watched(self.bell));
+        all.push(watched(self.event_fd));
         // SAFETY: the list is local and has the length given.
         unsafe { libc::poll(all.as_mut_ptr(), all.len() as libc::nfds_t, -1) };
         if all[listed.len()].revents != 0 {
             let mut count = 0_u64;
             // SAFETY: reads eight bytes into a local variable.
-            unsafe { libc::read(self.bell, (&raw mut count).cast(), 8) };
+            unsafe { libc::read(self.event_fd, (&raw mut count).cast(), 8) };
         }
         for (worker, polled) in listed.iter().zip(&all) {
             if polled.revents != 0 {
-                self.lost(*worker);
+                self.handle_worker_exit(*worker);
             }
         }
     }
 
     /// Ends the job because a worker process has ended.
-    fn lost(&self, worker: Worker) {
+    fn handle_worker_exit(&self, worker: Worker) {
         while self.ending.load(Ordering::Acquire) != 0 {
             // Another thread is ending the program.
             sys::futex_wait(&self.ending, 1);
@@ -368,8 +368,8 @@ impl Nursery {
         unsafe { libc::waitpid(worker.process, &raw mut status, 0) };
         if libc::WIFEXITED(status) {
             let status = libc::WEXITSTATUS(status);
-            if self.at_once.load(Ordering::Acquire) != 0 {
-                end();
+            if self.exited_immediately.load(Ordering::Acquire) != 0 {
+                kill_workers();
                 sys::exit_now(status);
             }
             // A worker called `exit`, which ends the program from any thread, with exit handlers run.
@@ -381,35 +381,35 @@ impl Nursery {
         } else {
             ""
         };
-        sys::complain(format_args!(
+        sys::print_error(format_args!(
             "tombolo omp: worker process {} was ended by signal {signal}{hint}: the job ends\n",
             worker.process
         ));
-        end();
+        kill_workers();
         // SAFETY: ends the process at once.
         unsafe { libc::_exit(128 + signal) };
     }
 }
 
-/// Ends the program from a worker process, as `exit` or, with `at_once`, as `_exit` does. Exit handlers run
-/// once, in the process of `main`, which notices the end of this process.
-pub fn exit_from_worker(status: c_int, at_once: bool) -> ! {
-    match nursery() {
-        Some(nursery) if at_once => nursery.at_once.store(1, Ordering::Release),
+/// Ends the program from a worker process, as `exit` or, with `exited_immediately`, as `_exit` does. Exit
+/// handlers run once, in the process of `main`, which notices the end of this process.
+pub fn exit_from_worker(status: c_int, exited_immediately: bool) -> ! {
+    match forker() {
+        Some(forker) if exited_immediately => forker.exited_immediately.store(1, Ordering::Release),
         _ => flush(),
     }
     sys::exit_now(status)
 }
 
 /// Opens a pidfd of a worker process.
-fn watch(process: i32) -> Option<c_int> {
+fn open_pidfd(process: i32) -> Option<c_int> {
     // SAFETY: the process is an unreaped child, so its id cannot have been reused.
     let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, process, 0) };
     c_int::try_from(descriptor).ok().filter(|&descriptor| descriptor >= 0)
 }
 
 /// Raises the soft limit of descriptors to the hard limit.
-fn more_descriptors() {
+fn raise_descriptor_limit() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the limit is local.
     unsafe {
@@ -421,11 +421,11 @@ fn more_descriptors() {
 }
 
 /// Kills all workers. Called when the program ends, in the process of `main`.
-fn end() {
-    let Some(nursery) = nursery() else { return };
-    nursery.ending.store(1, Ordering::SeqCst);
+fn kill_workers() {
+    let Some(forker) = forker() else { return };
+    forker.ending.store(1, Ordering::SeqCst);
     // SAFETY: the job ends, and no thread starts workers any more.
-    let workers = unsafe { &*nursery.workers.get() };
+    let workers = unsafe { &*forker.workers.get() };
     for worker in &workers.list[..workers.count] {
         // SAFETY: the process is our child and addressed by its pidfd. `waitpid` on one that was reaped
         // already fails.

@@ -7,7 +7,7 @@
 use std::mem::{align_of, size_of};
 
 use crate::device::mapping::Item;
-use crate::device::order::Order;
+use crate::device::order::Command;
 use crate::primitives::cache::Cache;
 use crate::primitives::icv::{Icv, Settings};
 use crate::primitives::local::Local;
@@ -21,32 +21,32 @@ use crate::team::root::Root;
 use crate::team::share::WorkShare;
 use crate::team::tally::Tallies;
 use crate::team::task::Task;
-use crate::team::thread::{Seat, Thread};
+use crate::team::thread::{TeamState, Thread};
 
 macro_rules! shapes {
     ($($record:ty),* $(,)?) => { [$(size_of::<$record>() as u64, align_of::<$record>() as u64),*] };
 }
 
 const SHAPES: [u64; 38] = shapes!(
-    Root, Store, Cache, Settings, Icv, Node, Nodes, Tallies, Thread, Seat, Team, Member, Task, Queue,
-    WorkShare, Device, Order, Item, Local,
+    Root, Store, Cache, Settings, Icv, Node, Nodes, Tallies, Thread, TeamState, Team, Member, Task, Queue,
+    WorkShare, Device, Command, Item, Local,
 );
 
 const OFFSETS: [u64; 15] = [
     std::mem::offset_of!(Root, critical) as u64,
     std::mem::offset_of!(Root, settings) as u64,
-    std::mem::offset_of!(Root, busy) as u64,
-    std::mem::offset_of!(Root, lot) as u64,
+    std::mem::offset_of!(Root, threads_in_teams) as u64,
+    std::mem::offset_of!(Root, parking_lot) as u64,
     std::mem::offset_of!(Thread, parker) as u64,
-    std::mem::offset_of!(Thread, given_team) as u64,
+    std::mem::offset_of!(Thread, assigned_team) as u64,
     std::mem::offset_of!(Thread, local) as u64,
     std::mem::offset_of!(Thread, node) as u64,
-    std::mem::offset_of!(Team, tasked) as u64,
+    std::mem::offset_of!(Team, has_tasks) as u64,
     std::mem::offset_of!(Team, sleepers) as u64,
     std::mem::offset_of!(Team, first) as u64,
     std::mem::offset_of!(Member, queue) as u64,
     std::mem::offset_of!(Member, task) as u64,
-    std::mem::offset_of!(Seat, task) as u64,
+    std::mem::offset_of!(TeamState, task) as u64,
     size_of::<Group>() as u64,
 ];
 

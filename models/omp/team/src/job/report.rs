@@ -4,15 +4,15 @@ use std::fmt::Write as _;
 use std::fs;
 use std::sync::OnceLock;
 
-use crate::primitives::balance::Known;
+use crate::primitives::balance::Measurement;
 use crate::primitives::nodes::Node;
 use crate::primitives::sys;
 use crate::team::root::Root;
-use crate::team::tally::{RegionTally, Sum};
+use crate::team::tally::{RegionTally, Totals};
 
 /// Form of the report.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Form {
+pub enum ReportFormat {
     /// No report.
     #[default]
     None,
@@ -25,7 +25,7 @@ pub enum Form {
     Json(Option<String>),
 }
 
-impl Form {
+impl ReportFormat {
     /// Parses the value of `OMP_TOMBOLO_REPORT`.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
@@ -52,27 +52,27 @@ impl Form {
     }
 }
 
-static FORM: OnceLock<Form> = OnceLock::new();
+static REPORT_FORMAT: OnceLock<ReportFormat> = OnceLock::new();
 
 /// Sets the form of this process's report; only the first call takes effect.
-pub(crate) fn ask_for(form: Form) {
-    let _ = FORM.set(form);
+pub(crate) fn set_report_format(form: ReportFormat) {
+    let _ = REPORT_FORMAT.set(form);
 }
 
 /// Returns the form of this process's report.
-pub(crate) fn form() -> &'static Form {
-    FORM.get().unwrap_or(&Form::None)
+pub(crate) fn report_format() -> &'static ReportFormat {
+    REPORT_FORMAT.get().unwrap_or(&ReportFormat::None)
 }
 
 /// Writes a report to its file, or returns an error message.
-type Write = Box<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
+type ReportWriter = Box<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
 
-static WRITE: OnceLock<Write> = OnceLock::new();
+static WRITER: OnceLock<ReportWriter> = OnceLock::new();
 
 /// Sets the function that writes the report, instead of a file opened by this process; only the first call
 /// takes effect.
-pub fn write_by(write: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static) {
-    let _ = WRITE.set(Box::new(write));
+pub fn set_writer(write: impl Fn(&str) -> Result<(), String> + Send + Sync + 'static) {
+    let _ = WRITER.set(Box::new(write));
 }
 
 /// Memory of a team whose workers have address spaces of their own.
@@ -102,12 +102,12 @@ pub struct Faults {
 static MEMORY: OnceLock<fn() -> Memory> = OnceLock::new();
 
 /// Sets the function that describes the team's memory.
-pub fn memory_by(memory: fn() -> Memory) {
+pub fn set_memory_source(memory: fn() -> Memory) {
     let _ = MEMORY.set(memory);
 }
 
 impl Memory {
-    fn text(&self) -> String {
+    fn to_text(&self) -> String {
         match self {
             Self::Kernel => "memory: that of the one kernel that all workers are on".to_owned(),
             Self::Window(name) => format!("memory: the window {name}"),
@@ -118,10 +118,10 @@ impl Memory {
         }
     }
 
-    fn json(&self) -> String {
+    fn to_json(&self) -> String {
         match self {
             Self::Kernel => r#"{"memory":"kernel"}"#.to_owned(),
-            Self::Window(name) => format!("{{\"memory\":\"window\",\"window\":{}}}", quoted(name)),
+            Self::Window(name) => format!("{{\"memory\":\"window\",\"window\":{}}}", quote_json(name)),
             Self::Pages(Faults { read, written, upgraded, taken }) => format!(
                 "{{\"memory\":\"pages\",\"read\":{read},\"written\":{written},\"upgraded\":{upgraded},\"taken\":{taken}}}"
             ),
@@ -131,22 +131,22 @@ impl Memory {
 
 /// Writes the report, if one is wanted. `name` maps a function's address to its name.
 pub fn write(root: &Root, name: impl Fn(usize) -> String) {
-    match form() {
-        Form::None => {}
-        Form::Text { threads } => sys::complain(text(root, *threads, name)),
-        Form::Json(None) => sys::complain(json(root, name)),
-        Form::Json(Some(path)) => write_to(path, &json(root, name)),
+    match report_format() {
+        ReportFormat::None => {}
+        ReportFormat::Text { threads } => sys::print_error(format_text(root, *threads, name)),
+        ReportFormat::Json(None) => sys::print_error(format_json(root, name)),
+        ReportFormat::Json(Some(path)) => write_to(path, &format_json(root, name)),
     }
 }
 
 /// Writes a report to a file, or to standard error if that fails, so that no measurements are lost.
 fn write_to(path: &str, report: &str) {
-    let written = match WRITE.get() {
+    let written = match WRITER.get() {
         Some(write) => write(report),
         None => fs::write(path, report).map_err(|error| error.to_string()),
     };
     if let Err(error) = written {
-        sys::complain(format_args!(
+        sys::print_error(format_args!(
             "tombolo omp: the report cannot be written to {path}: {error}; it is\n{report}"
         ));
     }
@@ -156,7 +156,7 @@ fn name_of(line: &RegionTally, name: impl Fn(usize) -> String) -> String {
     if line.function == 0 { "(others)".to_owned() } else { name(line.function) }
 }
 
-fn milliseconds(nanoseconds: u64) -> String {
+fn format_milliseconds(nanoseconds: u64) -> String {
     format!("{}.{:03}", nanoseconds / 1_000_000, nanoseconds / 1000 % 1000)
 }
 
@@ -166,18 +166,18 @@ fn imbalance(line: &RegionTally) -> u64 {
     percent.map_or(100, |percent| u64::try_from(percent).unwrap_or(u64::MAX))
 }
 
-fn text(root: &Root, threads: bool, name: impl Fn(usize) -> String) -> String {
+fn format_text(root: &Root, threads: bool, name: impl Fn(usize) -> String) -> String {
     let nodes = root.nodes();
     let mut text = String::new();
     if let Some(memory) = MEMORY.get() {
-        let _ = writeln!(text, "tombolo omp: {}", memory().text());
+        let _ = writeln!(text, "tombolo omp: {}", memory().to_text());
     }
-    if nodes.several() {
+    if nodes.has_several() {
         text.push_str("tombolo omp: nodes; speeds are steps in a millisecond\n");
         let _ = writeln!(text, "{:>10} {:>8}  node", "processors", "speed");
         for (_, node) in nodes.all() {
             let (isa, processors) = (node.isa().name(), node.processors());
-            let _ = writeln!(text, "{processors:>10} {:>8}  {} ({isa})", speed(node), node.name());
+            let _ = writeln!(text, "{processors:>10} {:>8}  {} ({isa})", format_speed(node), node.name());
         }
     }
     text.push_str(
@@ -190,7 +190,7 @@ fn text(root: &Root, threads: bool, name: impl Fn(usize) -> String) -> String {
     );
     root.tallies.read(|lines| {
         for line in lines {
-            let (total, longest) = (milliseconds(line.nanoseconds), milliseconds(line.longest));
+            let (total, longest) = (format_milliseconds(line.nanoseconds), format_milliseconds(line.longest));
             let imbalance = imbalance(line);
             let imbalance = format!("{}.{:02}", imbalance / 100, imbalance % 100);
             let name = name_of(line, &name);
@@ -201,29 +201,29 @@ fn text(root: &Root, threads: bool, name: impl Fn(usize) -> String) -> String {
             );
             for sum in line.by_node(nodes.count()).iter().filter(|sum| sum.threads > 0) {
                 let who = format!("{} on {}", sum.threads, nodes.at(sum.node).name());
-                write_sum(&mut text, &who, sum);
+                write_totals(&mut text, &who, sum);
             }
             for (id, sum) in line.by_thread().iter().enumerate().filter(|_| threads) {
-                write_sum(&mut text, &format!("thread {id} ({})", nodes.at(sum.node).name()), sum);
+                write_totals(&mut text, &format!("thread {id} ({})", nodes.at(sum.node).name()), sum);
             }
         }
     });
-    for (node, known) in functions(root) {
-        let (run, there) = (milliseconds(known.run_ns), milliseconds(known.move_ns));
+    for (node, known) in measured_functions(root) {
+        let (run, there) = (format_milliseconds(known.run_ns), format_milliseconds(known.move_ns));
         let (name, calls) = (name(known.key), known.calls);
         let _ = writeln!(
             text,
             "function {name} on {node}: {calls} calls, one takes {run} ms, and {there} ms more from another node"
         );
     }
-    let moved = root.tallies.moved_outside();
+    let moved = root.tallies.bytes_moved_outside();
     if moved > 0 {
         let _ = writeln!(text, "tombolo omp: outside of regions {moved} bytes were moved");
     }
-    for (node, about) in root.nodes().all() {
-        let (to, from) = root.devices().at(node).moved();
+    for (node, node_record) in root.nodes().all() {
+        let (to, from) = root.devices().at(node).transferred_bytes();
         if to + from > 0 {
-            let (device, name) = (node.saturating_sub(1), about.name());
+            let (device, name) = (node.saturating_sub(1), node_record.name());
             let _ = writeln!(
                 text,
                 "device {device} (node {name}): {to} bytes moved there, {from} bytes moved back"
@@ -234,35 +234,35 @@ fn text(root: &Root, threads: bool, name: impl Fn(usize) -> String) -> String {
 }
 
 /// Returns the load balancer's measurements of functions, with the names of the nodes.
-fn functions(root: &Root) -> Vec<(String, Known)> {
-    let known = root.balancer().map_or_else(Vec::new, |balancer| balancer.known(root.nodes()));
+fn measured_functions(root: &Root) -> Vec<(String, Measurement)> {
+    let known = root.balancer().map_or_else(Vec::new, |balancer| balancer.measurements(root.nodes()));
     known.into_iter().map(|known| (root.nodes().at(known.node).name(), known)).collect()
 }
 
-fn speed(node: &Node) -> String {
+fn format_speed(node: &Node) -> String {
     match node.speed() {
         0 => "-".to_owned(),
         speed => speed.to_string(),
     }
 }
 
-fn write_sum(text: &mut String, who: &str, sum: &Sum) {
-    let (busy, waited) = (milliseconds(sum.busy), milliseconds(sum.waited));
+fn write_totals(text: &mut String, who: &str, sum: &Totals) {
+    let (busy, waited) = (format_milliseconds(sum.busy), format_milliseconds(sum.waited));
     let _ = writeln!(
         text,
         "{:>10} {who}: busy {busy} ms, waited {waited} ms, {} iterations, {} tasks, {} bytes moved",
-        "", sum.iterations, sum.tasks, sum.moved
+        "", sum.iterations, sum.tasks, sum.bytes_moved
     );
 }
 
-fn json(root: &Root, name: impl Fn(usize) -> String) -> String {
+fn format_json(root: &Root, name: impl Fn(usize) -> String) -> String {
     let nodes = root.nodes();
     let mut text = String::new();
     if let Some(memory) = MEMORY.get() {
-        let _ = writeln!(text, "{}", memory().json());
+        let _ = writeln!(text, "{}", memory().to_json());
     }
     for (_, node) in nodes.all() {
-        let (name, isa) = (quoted(&node.name()), node.isa().name());
+        let (name, isa) = (quote_json(&node.name()), node.isa().name());
         let (processors, speed) = (node.processors(), node.speed());
         let _ = writeln!(
             text,
@@ -271,15 +271,15 @@ fn json(root: &Root, name: impl Fn(usize) -> String) -> String {
     }
     root.tallies.read(|lines| {
         for line in lines {
-            let sums = |sums: &[Sum]| {
+            let sums = |sums: &[Totals]| {
                 let used = sums.iter().filter(|sum| sum.threads > 0);
-                used.map(|sum| json_sum(&nodes.at(sum.node).name(), sum)).collect::<Vec<_>>().join(",")
+                used.map(|sum| format_json_totals(&nodes.at(sum.node).name(), sum)).collect::<Vec<_>>().join(",")
             };
             let imbalance = imbalance(line);
             let _ = writeln!(
                 text,
                 "{{\"region\":{},\"runs\":{},\"threads\":{},\"total_ns\":{},\"longest_ns\":{},\"imbalance\":{}.{:02},\"by_node\":[{}],\"by_thread\":[{}]}}",
-                quoted(&name_of(line, &name)),
+                quote_json(&name_of(line, &name)),
                 line.runs,
                 line.threads,
                 line.nanoseconds,
@@ -291,28 +291,28 @@ fn json(root: &Root, name: impl Fn(usize) -> String) -> String {
             );
         }
     });
-    for (node, known) in functions(root) {
-        let (name, node) = (quoted(&name(known.key)), quoted(&node));
-        let Known { calls, run_ns, move_ns, .. } = known;
+    for (node, known) in measured_functions(root) {
+        let (name, node) = (quote_json(&name(known.key)), quote_json(&node));
+        let Measurement { calls, run_ns, move_ns, .. } = known;
         let _ = writeln!(
             text,
             "{{\"function\":{name},\"node\":{node},\"calls\":{calls},\"run_ns\":{run_ns},\"move_ns\":{move_ns}}}"
         );
     }
-    let _ = writeln!(text, "{{\"moved_outside_bytes\":{}}}", root.tallies.moved_outside());
+    let _ = writeln!(text, "{{\"moved_outside_bytes\":{}}}", root.tallies.bytes_moved_outside());
     text
 }
 
-fn json_sum(node: &str, sum: &Sum) -> String {
-    let Sum { threads, iterations, tasks, busy, waited, moved, .. } = sum;
-    let node = quoted(node);
+fn format_json_totals(node: &str, sum: &Totals) -> String {
+    let Totals { threads, iterations, tasks, busy, waited, bytes_moved, .. } = sum;
+    let node = quote_json(node);
     format!(
-        "{{\"node\":{node},\"threads\":{threads},\"iterations\":{iterations},\"tasks\":{tasks},\"busy_ns\":{busy},\"waited_ns\":{waited},\"moved_bytes\":{moved}}}"
+        "{{\"node\":{node},\"threads\":{threads},\"iterations\":{iterations},\"tasks\":{tasks},\"busy_ns\":{busy},\"waited_ns\":{waited},\"moved_bytes\":{bytes_moved}}}"
     )
 }
 
 /// Formats a string as JSON.
-fn quoted(text: &str) -> String {
+fn quote_json(text: &str) -> String {
     let mut quoted = String::from("\"");
     for character in text.chars() {
         match character {
@@ -332,18 +332,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_asked_for() {
-        assert_eq!(Form::parse("off"), Some(Form::None));
-        assert_eq!(Form::parse("TRUE"), Some(Form::Text { threads: false }));
-        assert_eq!(Form::parse("2"), Some(Form::Text { threads: true }));
-        assert_eq!(Form::parse("JSON"), Some(Form::Json(None)));
-        assert_eq!(Form::parse("./Out"), Some(Form::Json(Some("./Out".to_owned()))));
-        assert_eq!(Form::parse("out.jsonl"), Some(Form::Json(Some("out.jsonl".to_owned()))));
-        assert_eq!(Form::parse("perhaps"), None);
+    fn report_formats_are_parsed() {
+        assert_eq!(ReportFormat::parse("off"), Some(ReportFormat::None));
+        assert_eq!(ReportFormat::parse("TRUE"), Some(ReportFormat::Text { threads: false }));
+        assert_eq!(ReportFormat::parse("2"), Some(ReportFormat::Text { threads: true }));
+        assert_eq!(ReportFormat::parse("JSON"), Some(ReportFormat::Json(None)));
+        assert_eq!(ReportFormat::parse("./Out"), Some(ReportFormat::Json(Some("./Out".to_owned()))));
+        assert_eq!(ReportFormat::parse("out.jsonl"), Some(ReportFormat::Json(Some("out.jsonl".to_owned()))));
+        assert_eq!(ReportFormat::parse("perhaps"), None);
     }
 
     #[test]
-    fn names_are_strings_of_json() {
-        assert_eq!(quoted("operator\"\" \\ \n"), "\"operator\\\"\\\" \\\\ \\u000a\"");
+    fn names_are_quoted_as_json_strings() {
+        assert_eq!(quote_json("operator\"\" \\ \n"), "\"operator\\\"\\\" \\\\ \\u000a\"");
     }
 }

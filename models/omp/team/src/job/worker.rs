@@ -1,4 +1,4 @@
-//! Main loop of a worker: waits for a region or an order of a device, and runs it.
+//! Main loop of a worker: waits for a region or a command of a device, and runs it.
 
 use std::ptr;
 use std::sync::atomic::Ordering;
@@ -18,20 +18,20 @@ pub extern "C" fn worker(argument: *mut libc::c_void) -> *mut libc::c_void {
     // SAFETY: the argument is the thread's record, which is never freed.
     if let Some(me) = unsafe { argument.cast::<Thread>().as_ref() } {
         thread::set_current(Some(me));
-        sys::handle_signals();
-        let names = (sys::thread_number(), sys::name_of_thread());
-        me.shown.begin(Role::Worker, Activity::Idle, me.root().next_number(), names);
-        fault::watch(me);
-        me.awake().came();
-        if me.root().nodes().several() {
+        sys::restore_signal_mask();
+        let names = (sys::thread_id(), sys::pthread_handle());
+        me.status.begin(Role::Worker, Activity::Idle, me.root().next_number(), names);
+        fault::watch_stack(me);
+        me.node_load().add_running();
+        if me.root().nodes().has_several() {
             me.root().nodes().measure(me.node);
         }
         let (mut done, mut region) = (0, 0);
         loop {
             done = wait_for_work(me, done, region);
-            me.shown.does(Activity::Runs);
+            me.status.set_activity(Activity::Running);
             region = work(me);
-            me.shown.does(Activity::Idle);
+            me.status.set_activity(Activity::Idle);
         }
     }
     ptr::null_mut()
@@ -40,19 +40,19 @@ pub extern "C" fn worker(argument: *mut libc::c_void) -> *mut libc::c_void {
 /// Runs the work that was given to a worker. Returns the number of the region, or 0.
 fn work(me: &'static Thread) -> u64 {
     // SAFETY: teams are never freed, and the team was set before the parker published it.
-    let Some(team) = (unsafe { me.given_team.get().as_ref() }) else {
-        order::carry_out_given(me);
+    let Some(team) = (unsafe { me.assigned_team.get().as_ref() }) else {
+        order::execute_assigned(me);
         return 0;
     };
-    let Some(function) = me.given_function.get() else { return 0 };
-    affinity::take_place(me);
+    let Some(function) = me.assigned_function.get() else { return 0 };
+    affinity::apply_assigned_place(me);
     me.league.set(team.league.get());
-    me.sit(team.seat(me.given_id.get(), me, me.given_region.get()));
-    me.shown.is_in_team(me.given_id.get());
-    me.shown.carry(None, processor_time::own_time_ns);
+    me.set_team_state(team.join(me.assigned_id.get(), me, me.assigned_region.get()));
+    me.status.set_team_number(me.assigned_id.get());
+    me.status.charge_to(None, processor_time::current_thread_time_ns);
     affinity::display(me);
     // SAFETY: the program's function, with the argument that the program gave for it.
-    unsafe { function(me.given_data.get()) };
+    unsafe { function(me.assigned_data.get()) };
     exclusive::flush();
     finish_work(me, team)
 }
@@ -60,16 +60,16 @@ fn work(me: &'static Thread) -> u64 {
 /// Reports that a worker has reached the end of the region. Returns the region's number; the record may
 /// already belong to another region then.
 fn finish_work(me: &'static Thread, team: &'static Team) -> u64 {
-    let region = me.given_region.get();
+    let region = me.assigned_region.get();
     leave_share(me);
-    if team.tasked.load(Ordering::Acquire) {
+    if team.has_tasks.load(Ordering::Acquire) {
         tasking::run_any(me);
     }
     if let Some(tally) = me.tally() {
         tally.end();
     }
-    let seat = me.seat();
-    seat.task.end_implicit();
+    let team_state = me.team_state();
+    team_state.task.end_implicit();
     let others = team.size() - 1;
     let master = team.member(0).thread();
     let finished = match team.node_barriers() {
@@ -81,7 +81,7 @@ fn finish_work(me: &'static Thread, team: &'static Team) -> u64 {
         && team.finished.0.fetch_add(finished, Ordering::SeqCst) + finished == others
         && let Some(master) = master
     {
-        master.parker.tell();
+        master.parker.fence_and_wake();
     }
     region
 }
@@ -93,7 +93,7 @@ fn help(me: &'static Thread) {
         exclusive::flush();
     };
     match me.tally() {
-        Some(tally) => tally.help(run),
+        Some(tally) => tally.measure_help(run),
         None => run(),
     }
 }
@@ -103,29 +103,29 @@ fn help(me: &'static Thread) {
 /// help sleeps on its parker.
 fn wait_for_work(me: &'static Thread, done: u32, region: u64) -> u32 {
     // SAFETY: teams are never freed.
-    let team = unsafe { me.given_team.get().as_ref() };
-    let mut helps = done > 0 && team.is_some();
-    let is_given = || me.parker.given() != done;
+    let team = unsafe { me.assigned_team.get().as_ref() };
+    let mut can_help = done > 0 && team.is_some();
+    let has_new_work = || me.parker.work_count() != done;
     loop {
-        if is_given() {
-            return me.parker.given();
+        if has_new_work() {
+            return me.parker.work_count();
         }
         match team {
-            Some(team) if helps => {
-                if wait::until(&me.local, Sleep::Together(&team.bell), is_given, || team.has_queued()) {
+            Some(team) if can_help => {
+                if wait::until(&me.local, Sleep::Together(&team.bell), has_new_work, || team.has_queued()) {
                     continue;
                 }
-                helps = team.number() == region;
-                if helps && !is_given() && team.has_queued() {
-                    helps = team.admit(region);
-                    if helps {
+                can_help = team.region_number() == region;
+                if can_help && !has_new_work() && team.has_queued() {
+                    can_help = team.try_add_helper(region);
+                    if can_help {
                         help(me);
-                        team.discharge();
+                        team.remove_helper();
                     }
                 }
             }
             _ => {
-                let _ = wait::until(&me.local, Sleep::Alone, is_given, || false);
+                let _ = wait::until(&me.local, Sleep::Alone, has_new_work, || false);
             }
         }
     }

@@ -9,7 +9,7 @@ use super::{pace, sys};
 /// pages, threads [wait differently](super::pace), and nothing is counted.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
-pub struct Awake {
+pub struct NodeLoad {
     /// Number of threads that run or spin.
     count: AtomicU32,
     /// Number of threads in unfinished regions, asleep or not.
@@ -21,7 +21,7 @@ pub struct Awake {
 }
 
 /// State used by threads that have no record yet.
-pub(super) static UNKNOWN: Awake = Awake {
+pub(super) static UNREGISTERED: NodeLoad = NodeLoad {
     count: AtomicU32::new(0),
     engaged: AtomicU32::new(0),
     processors: AtomicU32::new(1),
@@ -29,66 +29,66 @@ pub(super) static UNKNOWN: Awake = Awake {
 };
 
 /// Maximum spin turns if there are more threads than processors.
-pub(super) const CROWDED: u64 = 16;
+pub(super) const OVERSUBSCRIBED_TURNS: u64 = 16;
 
 /// Number of turns after which a thread checks whether another thread wants its processor: initially, and the
 /// maximum reached while none does.
-const ASKS_FIRST: u64 = 1024;
-const ASKS_LAST: u64 = 1 << 16;
+const YIELD_AFTER_MIN: u64 = 1024;
+const YIELD_AFTER_MAX: u64 = 1 << 16;
 /// Minimum time between moves to another processor, in nanoseconds.
-const STAYS: u64 = 1_000_000;
+const MOVE_INTERVAL_NS: u64 = 1_000_000;
 
 /// Interval at which a spinning thread checks for competitors for its processor. Accessed by that thread
 /// only.
 #[repr(C)]
 #[derive(Debug)]
-pub struct Asking {
-    after: Cell<u64>,
-    moved: Cell<u64>,
+pub struct SpinYield {
+    threshold: Cell<u64>,
+    last_move_ns: Cell<u64>,
 }
 
-impl Default for Asking {
+impl Default for SpinYield {
     fn default() -> Self {
-        Self { after: Cell::new(ASKS_FIRST), moved: Cell::new(0) }
+        Self { threshold: Cell::new(YIELD_AFTER_MIN), last_move_ns: Cell::new(0) }
     }
 }
 
-impl Asking {
+impl SpinYield {
     /// Yields the processor. Returns whether to continue spinning.
     ///
     /// The kernel may have put the thread that this one waits for on the same processor, and leaves both
     /// there while the other processors are busy. In that case this thread moves to another one. If an
     /// unrelated thread ran, this one stops spinning so as not to compete with it.
     #[cold]
-    pub(super) fn ask(&self, condition: &mut impl FnMut() -> bool) -> bool {
-        let before = sys::times_preempted();
+    pub(super) fn yield_processor(&self, condition: &mut impl FnMut() -> bool) -> bool {
+        let before = sys::preemption_count();
         sys::yield_now();
-        if sys::times_preempted() == before {
-            self.after.set((self.after.get() * 2).min(ASKS_LAST));
+        if sys::preemption_count() == before {
+            self.threshold.set((self.threshold.get() * 2).min(YIELD_AFTER_MAX));
             return true;
         }
-        self.after.set(ASKS_FIRST);
+        self.threshold.set(YIELD_AFTER_MIN);
         if !condition() {
             return false;
         }
         let now = sys::now_ns();
-        if now - self.moved.get() > STAYS {
-            self.moved.set(now);
-            sys::leave_processor();
+        if now - self.last_move_ns.get() > MOVE_INTERVAL_NS {
+            self.last_move_ns.set(now);
+            sys::move_to_other_processor();
         }
         true
     }
 }
 
-impl Asking {
+impl SpinYield {
     /// Returns the number of turns until the next check.
     #[inline]
-    pub(super) fn after(&self) -> u64 {
-        self.after.get()
+    pub(super) fn turns_until_yield(&self) -> u64 {
+        self.threshold.get()
     }
 }
 
-impl Awake {
+impl NodeLoad {
     /// Sets the number of processors and the maximum number of spin turns.
     pub fn configure(&self, processors: u32, turns: u64) {
         self.processors.store(processors, Ordering::Relaxed);
@@ -96,16 +96,16 @@ impl Awake {
     }
 
     /// Counts a thread that starts running.
-    pub fn came(&self) {
-        if pace::is_on() {
+    pub fn add_running(&self) {
+        if pace::is_memory_paged() {
             return;
         }
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a thread that stops running.
-    pub fn went(&self) {
-        if pace::is_on() {
+    pub fn remove_running(&self) {
+        if pace::is_memory_paged() {
             return;
         }
         self.count.fetch_sub(1, Ordering::Relaxed);
@@ -119,7 +119,7 @@ impl Awake {
 
     /// Counts threads that have begun a region.
     pub fn engage(&self, threads: u32) {
-        if pace::is_on() {
+        if pace::is_memory_paged() {
             return;
         }
         self.engaged.fetch_add(threads, Ordering::Relaxed);
@@ -127,7 +127,7 @@ impl Awake {
 
     /// Counts threads that have ended a region.
     pub fn disengage(&self, threads: u32) {
-        if pace::is_on() {
+        if pace::is_memory_paged() {
             return;
         }
         self.engaged.fetch_sub(threads, Ordering::Relaxed);
@@ -136,7 +136,7 @@ impl Awake {
     /// Whether a spinning thread would keep another from running. Threads that sleep in a region count, as
     /// they are about to be woken.
     #[inline]
-    pub(super) fn crowded(&self) -> bool {
+    pub(super) fn is_oversubscribed(&self) -> bool {
         let processors = self.processors.load(Ordering::Relaxed);
         self.count.load(Ordering::Relaxed) > processors || self.engaged.load(Ordering::Relaxed) > processors
     }

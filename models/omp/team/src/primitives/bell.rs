@@ -16,7 +16,7 @@ pub struct Sleepers(AtomicU32);
 
 impl Sleepers {
     /// Runs `sleep` while counting the thread.
-    pub fn with(&self, sleep: impl FnOnce()) {
+    pub fn while_counted(&self, sleep: impl FnOnce()) {
         self.0.fetch_add(1, Ordering::SeqCst);
         sleep();
         self.0.fetch_sub(1, Ordering::SeqCst);
@@ -25,7 +25,7 @@ impl Sleepers {
     /// Whether any thread must be woken for a condition that the caller made true, followed by a full fence.
     /// The parkers may be checked after this.
     #[inline]
-    pub fn any(&self) -> bool {
+    pub fn has_sleepers(&self) -> bool {
         self.0.load(Ordering::Relaxed) > 0
     }
 }
@@ -67,7 +67,7 @@ impl Bell {
 
     /// Whether any thread sleeps, or is about to.
     #[inline]
-    pub fn any(&self) -> bool {
+    pub fn has_sleepers(&self) -> bool {
         self.sleepers.load(Ordering::Relaxed) > 0
     }
 

@@ -16,33 +16,33 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use super::sys;
 
 /// Ends the job's workers when its program ends.
-static AT_END: OnceLock<fn()> = OnceLock::new();
-static IS_WORKER: AtomicBool = AtomicBool::new(false);
+static TERMINATE_WORKERS: OnceLock<fn()> = OnceLock::new();
+static IS_WORKER_PROCESS: AtomicBool = AtomicBool::new(false);
 
 /// Declares that this job's workers have address spaces of their own, and sets the function that ends them.
-pub fn turn_on(at_end: fn()) {
-    let _ = AT_END.set(at_end);
+pub fn enable(terminate: fn()) {
+    let _ = TERMINATE_WORKERS.set(terminate);
 }
 
 /// Whether this job's workers have address spaces of their own.
-pub fn is_on() -> bool {
-    AT_END.get().is_some()
+pub fn is_enabled() -> bool {
+    TERMINATE_WORKERS.get().is_some()
 }
 
 /// Marks this process as a worker's, not that of `main`.
-pub fn become_worker() {
-    IS_WORKER.store(true, Ordering::Release);
+pub fn mark_worker_process() {
+    IS_WORKER_PROCESS.store(true, Ordering::Release);
 }
 
 /// Whether this is a worker's process.
-pub fn is_worker() -> bool {
-    IS_WORKER.load(Ordering::Acquire)
+pub fn is_worker_process() -> bool {
+    IS_WORKER_PROCESS.load(Ordering::Acquire)
 }
 
 /// Ends all workers. Called in any process when the program ends; takes effect only in that of `main`.
-pub fn end() {
-    if let Some(end) = AT_END.get()
-        && !is_worker()
+pub fn terminate_workers() {
+    if let Some(end) = TERMINATE_WORKERS.get()
+        && !is_worker_process()
     {
         end();
     }
@@ -56,11 +56,11 @@ pub fn end() {
 /// # Errors
 /// The error of the system call.
 pub unsafe fn map_over(file: c_int, offset: u64, address: usize, length: usize) -> std::io::Result<()> {
-    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_SHARED | libc::MAP_FIXED;
     let offset = libc::off_t::try_from(offset).map_err(std::io::Error::other)?;
     // SAFETY: guaranteed by the caller.
-    let mapped = unsafe { libc::mmap(address as *mut c_void, length, rights, flags, file, offset) };
+    let mapped = unsafe { libc::mmap(address as *mut c_void, length, prot, flags, file, offset) };
     if mapped == libc::MAP_FAILED { Err(std::io::Error::last_os_error()) } else { Ok(()) }
 }
 
@@ -72,11 +72,11 @@ pub unsafe fn map_over(file: c_int, offset: u64, address: usize, length: usize) 
 /// # Errors
 /// The error of the system call.
 pub unsafe fn copy_to(file: c_int, offset: u64, address: usize, length: usize) -> std::io::Result<()> {
-    let rights = libc::PROT_READ | libc::PROT_WRITE;
+    let prot = libc::PROT_READ | libc::PROT_WRITE;
     let offset = libc::off_t::try_from(offset).map_err(std::io::Error::other)?;
     // SAFETY: a new mapping that is unmapped before returning; the caller guarantees the rest.
     unsafe {
-        let mapped = libc::mmap(ptr::null_mut(), length, rights, libc::MAP_SHARED, file, offset);
+        let mapped = libc::mmap(ptr::null_mut(), length, prot, libc::MAP_SHARED, file, offset);
         if mapped == libc::MAP_FAILED {
             return Err(std::io::Error::last_os_error());
         }
@@ -104,11 +104,11 @@ pub fn reserve_at(address: usize, length: usize) -> bool {
 }
 
 /// Whether the program has opened streams besides the standard ones.
-static STREAMS: AtomicBool = AtomicBool::new(false);
+static HAS_STREAMS: AtomicBool = AtomicBool::new(false);
 
 /// Records that the program has opened a stream.
-pub fn stream_opened() {
-    STREAMS.store(true, Ordering::Relaxed);
+pub fn record_stream_opened() {
+    HAS_STREAMS.store(true, Ordering::Relaxed);
 }
 
 /// Flushes this process's stdio buffers, so that later output of other processes follows it: each process has
@@ -116,7 +116,7 @@ pub fn stream_opened() {
 /// are shared by all processes, and this does nothing.
 #[inline]
 pub fn flush() {
-    if cfg!(target_env = "gnu") && is_on() {
+    if cfg!(target_env = "gnu") && is_enabled() {
         flush_streams();
     }
 }
@@ -124,7 +124,7 @@ pub fn flush() {
 fn flush_streams() {
     // SAFETY: the C library's own streams.
     unsafe {
-        if STREAMS.load(Ordering::Relaxed) {
+        if HAS_STREAMS.load(Ordering::Relaxed) {
             libc::fflush(ptr::null_mut());
         } else if __fpending(stdout) > 0 {
             libc::fflush(stdout);
@@ -133,26 +133,26 @@ fn flush_streams() {
 }
 
 /// Discards output that the parent had buffered at the fork; the parent writes it.
-pub fn forget_output() {
+pub fn discard_output() {
     // SAFETY: the C library's own stream, in a process with one thread.
     unsafe { __fpurge(stdout) };
 }
 
 /// Number of attempts to lock `stdout`, with pauses, before the lock counts as left by a dead process.
-const LOOKS: u32 = 100;
-const PAUSE_US: u32 = 1000;
+const FLUSH_ATTEMPTS: u32 = 100;
+const FLUSH_PAUSE_US: u32 = 1000;
 
 /// Flushes `stdout` after the loss of a process. Returns false if that process left it locked: then nothing
 /// may wait for the lock any more.
 pub fn flush_after_loss() -> bool {
-    (0..LOOKS).any(|look| {
-        sys::sleep_for(PAUSE_US * u32::from(look > 0));
-        sys::write_output()
+    (0..FLUSH_ATTEMPTS).any(|attempt| {
+        sys::sleep_for(FLUSH_PAUSE_US * u32::from(attempt > 0));
+        sys::try_flush_stdout()
     })
 }
 
 /// Gives `stdout` a buffer outside the arena, so that each worker has its own.
-pub fn keep_output_apart() {
+pub fn set_private_output_buffer() {
     const SIZE: usize = 4096;
     // SAFETY: sets memory that is never freed for the C library's own stream, before its first use.
     unsafe {

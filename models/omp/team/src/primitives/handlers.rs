@@ -9,25 +9,25 @@ use std::ptr;
 
 /// Handler that has not returned. The record is on the stack that the handler runs on.
 struct Handler {
-    before: *const Handler,
+    previous: *const Handler,
     /// Stack pointer of the interrupted code.
-    interrupted: usize,
+    interrupted_sp: usize,
 }
 
-thread_local!(static LAST: Cell<*const Handler> = const { Cell::new(ptr::null()) });
+thread_local!(static INNERMOST: Cell<*const Handler> = const { Cell::new(ptr::null()) });
 
 /// Runs a handler that interrupted code with this stack pointer.
-pub fn run(interrupted: usize, handler: impl FnOnce()) {
-    let running = Handler { before: LAST.get(), interrupted };
-    LAST.set(&raw const running);
+pub fn run(interrupted_sp: usize, handler: impl FnOnce()) {
+    let running = Handler { previous: INNERMOST.get(), interrupted_sp };
+    INNERMOST.set(&raw const running);
     handler();
-    LAST.set(running.before);
+    INNERMOST.set(running.previous);
 }
 
 /// Whether the calling thread is executing a handler.
 #[must_use]
 pub fn is_running() -> bool {
-    !LAST.get().is_null()
+    !INNERMOST.get().is_null()
 }
 
 /// Unwinds the list for a jump of the calling thread to this stack pointer. Returns the stack pointer
@@ -37,24 +37,24 @@ pub fn jump_to(stack: usize) -> Option<usize> {
     let mut lowest = &raw const here as usize;
     let mut left = None;
     loop {
-        let last = LAST.get();
+        let last = INNERMOST.get();
         // SAFETY: the handler has neither returned nor been left, so its record is on a stack of this thread.
-        let Some(Handler { before, interrupted }) = (unsafe { last.as_ref() }) else { return left };
+        let Some(Handler { previous, interrupted_sp }) = (unsafe { last.as_ref() }) else { return left };
         if (lowest..=last as usize).contains(&stack) {
             return left;
         }
-        lowest = *interrupted;
+        lowest = *interrupted_sp;
         left = Some(lowest);
-        LAST.set(*before);
+        INNERMOST.set(*previous);
     }
 }
 
 /// Runs `call`, which may leave handlers that begin in it other than by a jump of this thread. It must leave
 /// no others.
-pub fn within<T>(call: impl FnOnce() -> T) -> T {
-    let before = LAST.get();
+pub fn preserve_across<T>(call: impl FnOnce() -> T) -> T {
+    let previous = INNERMOST.get();
     let result = call();
-    LAST.set(before);
+    INNERMOST.set(previous);
     result
 }
 
@@ -80,34 +80,34 @@ mod tests {
     }
 
     #[test]
-    fn handlers_are_executed_until_they_return() {
+    fn handler_runs_until_it_returns() {
         assert!(!is_running());
         nested(|_| assert!(is_running()));
         assert!(!is_running());
     }
 
     #[test]
-    fn a_jump_leaves_the_handlers_whose_stack_it_leaves() {
+    fn jump_leaves_handlers_above_its_target() {
         nested(|[_, _, inner]| {
-            let last = LAST.get();
+            let last = INNERMOST.get();
             assert_eq!(jump_to(inner), None);
-            assert_eq!(LAST.get(), last, "within the second");
+            assert_eq!(INNERMOST.get(), last, "within the second");
         });
         nested(|[_, first, _]| {
             // SAFETY: the second handler has not returned.
-            let before = unsafe { (*LAST.get()).before };
+            let previous = unsafe { (*INNERMOST.get()).previous };
             assert_eq!(jump_to(first), Some(first));
-            assert_eq!(LAST.get(), before, "to the first");
+            assert_eq!(INNERMOST.get(), previous, "to the first");
         });
         nested(|[outside, ..]| {
             assert_eq!(jump_to(outside), Some(outside));
             assert!(!is_running(), "out of both");
         });
-        LAST.set(ptr::null());
+        INNERMOST.set(ptr::null());
     }
 
     #[test]
-    fn a_jump_leaves_a_handler_with_a_stack_of_its_own() {
+    fn jump_leaves_a_handler_on_another_stack() {
         let outside = stack();
         let other = std::thread::spawn(move || {
             run(outside, || {
@@ -121,11 +121,11 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_within_a_call_is_over_after_it() {
+    fn handlers_left_within_a_call_are_dropped() {
         run(stack(), || {
-            let before = LAST.get();
-            within(|| LAST.set(ptr::null()));
-            assert_eq!(LAST.get(), before);
+            let previous = INNERMOST.get();
+            preserve_across(|| INNERMOST.set(ptr::null()));
+            assert_eq!(INNERMOST.get(), previous);
         });
     }
 }

@@ -122,7 +122,7 @@ impl<T: Copy + Default> ByLevel<T> {
 
 /// Placement of threads created by the program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Created {
+pub enum PthreadPlacement {
     /// On the node of the creating thread.
     #[default]
     Here,
@@ -132,10 +132,10 @@ pub enum Created {
     Others,
 }
 
-impl Created {
+impl PthreadPlacement {
     /// Parses the value of `OMP_TOMBOLO_PTHREADS`.
     #[must_use]
-    pub fn named(text: &str) -> Option<Self> {
+    pub fn from_name(text: &str) -> Option<Self> {
         Some(match text {
             "here" => Self::Here,
             "spread" => Self::Spread,
@@ -185,7 +185,7 @@ pub struct Settings {
     /// Number of processors that the program had at its start.
     pub processors: u32,
     /// `OMP_TOMBOLO_PTHREADS`: placement of threads created by the program.
-    pub created: Created,
+    pub pthread_placement: PthreadPlacement,
     /// `OMP_TOMBOLO_BALANCE`: whether marked functions run on the node where they are fastest.
     pub balance: bool,
 }
@@ -212,7 +212,7 @@ impl Settings {
             report: false,
             arena: 0,
             processors,
-            created: Created::Here,
+            pthread_placement: PthreadPlacement::Here,
             balance: false,
         }
     }
@@ -224,16 +224,16 @@ impl Settings {
 
     /// Returns the same for jobs on several nodes. Unknown programs may compete for their processors: those
     /// of an emulator are threads of its host.
-    pub fn turns_of_several(&self) -> u64 {
+    pub fn turns_with_several_nodes(&self) -> u64 {
         self.turns_or(20_000)
     }
 
-    fn turns_or(&self, unsaid: u64) -> u64 {
+    fn turns_or(&self, default: u64) -> u64 {
         match (self.spins, self.active_wait) {
             (Some(spins), _) => spins,
             (None, Some(true)) => 30_000_000_000,
             (None, Some(false)) => 0,
-            (None, None) => unsaid,
+            (None, None) => default,
         }
     }
 }

@@ -5,16 +5,20 @@
 use std::ffi::c_void;
 
 /// Start function of a thread.
-pub type Begin = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
+pub type StartRoutine = unsafe extern "C" fn(*mut c_void) -> *mut c_void;
 
-/// Calls `begin` with its argument. Returns its result or the value given to [`leave`]. Stores into `left`
-/// the stack pointer by which the call can be left until it returns.
+/// Calls `start_routine` with its argument. Returns its result or the value given to [`leave`]. Stores into
+/// `saved_stack` the stack pointer by which the call can be left until it returns.
 ///
 /// # Safety
-/// `begin` must be callable with the argument, and `left` must be writable.
+/// `start_routine` must be callable with the argument, and `saved_stack` must be writable.
 #[unsafe(naked)]
 #[cfg(target_arch = "x86_64")]
-pub unsafe extern "C" fn call(begin: Begin, argument: *mut c_void, left: *mut usize) -> *mut c_void {
+pub unsafe extern "C" fn call(
+    start_routine: StartRoutine,
+    argument: *mut c_void,
+    saved_stack: *mut usize,
+) -> *mut c_void {
     std::arch::naked_asm!(
         "push rbp",
         "push rbx",
@@ -32,14 +36,14 @@ pub unsafe extern "C" fn call(begin: Begin, argument: *mut c_void, left: *mut us
     )
 }
 
-/// Returns `value` from the [`call`] that stored the stack pointer `left`.
+/// Returns `value` from the [`call`] that stored the stack pointer `saved_stack`.
 ///
 /// # Safety
 /// The call must be of this thread and must not have returned; no function that it leaves may have anything
 /// to clean up.
 #[unsafe(naked)]
 #[cfg(target_arch = "x86_64")]
-pub unsafe extern "C" fn leave(left: usize, value: *mut c_void) -> ! {
+pub unsafe extern "C" fn leave(saved_stack: usize, value: *mut c_void) -> ! {
     std::arch::naked_asm!("mov rsp, rdi", "mov rax, rsi", "jmp {restore}", restore = sym restore)
 }
 
@@ -62,13 +66,17 @@ unsafe extern "C" fn restore() {
     )
 }
 
-/// Calls `begin` with its argument, as on x86-64.
+/// Calls `start_routine` with its argument, as on x86-64.
 ///
 /// # Safety
 /// As on x86-64.
 #[unsafe(naked)]
 #[cfg(target_arch = "aarch64")]
-pub unsafe extern "C" fn call(begin: Begin, argument: *mut c_void, left: *mut usize) -> *mut c_void {
+pub unsafe extern "C" fn call(
+    start_routine: StartRoutine,
+    argument: *mut c_void,
+    saved_stack: *mut usize,
+) -> *mut c_void {
     std::arch::naked_asm!(
         "stp x29, x30, [sp, #-160]!",
         "stp x19, x20, [sp, #16]",
@@ -90,13 +98,13 @@ pub unsafe extern "C" fn call(begin: Begin, argument: *mut c_void, left: *mut us
     )
 }
 
-/// Returns `value` from the [`call`] that stored the stack pointer `left`, as on x86-64.
+/// Returns `value` from the [`call`] that stored the stack pointer `saved_stack`, as on x86-64.
 ///
 /// # Safety
 /// As on x86-64.
 #[unsafe(naked)]
 #[cfg(target_arch = "aarch64")]
-pub unsafe extern "C" fn leave(left: usize, value: *mut c_void) -> ! {
+pub unsafe extern "C" fn leave(saved_stack: usize, value: *mut c_void) -> ! {
     std::arch::naked_asm!("mov sp, x0", "mov x0, x1", "b {restore}", restore = sym restore)
 }
 
@@ -127,12 +135,12 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    thread_local!(static LEFT: Cell<usize> = const { Cell::new(0) });
+    thread_local!(static SAVED_STACK: Cell<usize> = const { Cell::new(0) });
 
     extern "C" fn deep(depth: *mut c_void) -> *mut c_void {
         if depth as usize > 1000 {
             // SAFETY: the test below made the call; the functions between have nothing to clean up.
-            unsafe { leave(LEFT.get(), depth) }
+            unsafe { leave(SAVED_STACK.get(), depth) }
         }
         let below = deep((depth as usize + 1) as *mut c_void);
         (below as usize + 1) as *mut c_void
@@ -143,11 +151,11 @@ mod tests {
     }
 
     #[test]
-    fn a_call_returns_what_was_returned_or_what_it_was_left_with() {
+    fn call_returns_the_result_or_the_exit_value() {
         let kept = std::hint::black_box([1.5, 2.5, 3.5]);
         for argument in [7, 990] {
             let function = if argument == 7 { plain } else { deep };
-            LEFT.with(|word| {
+            SAVED_STACK.with(|word| {
                 // SAFETY: both functions take any address, and the word is writable.
                 let value = unsafe { call(function, argument as *mut c_void, word.as_ptr()) };
                 assert_eq!(value as usize, if argument == 7 { 7 } else { 1001 });

@@ -7,7 +7,7 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::awake::{Asking, Awake, CROWDED, UNKNOWN};
+use super::awake::{NodeLoad, OVERSUBSCRIBED_TURNS, SpinYield, UNREGISTERED};
 use super::cache::Cache;
 use super::parker::Parker;
 use super::sys::{self, Spin};
@@ -16,11 +16,11 @@ use super::sys::{self, Spin};
 #[repr(C, align(64))]
 pub struct Local {
     parker: Cell<*const Parker>,
-    awake: &'static Awake,
+    node_load: &'static NodeLoad,
     /// Cache of free memory.
     pub cache: Cache,
     /// Interval at which it checks for competitors for its processor.
-    pub asking: Asking,
+    pub spin_yield: SpinYield,
     /// Its entry in a wait queue of [`super::park`].
     pub parked: Parked,
     /// Whether it sleeps until another thread wakes it.
@@ -36,14 +36,14 @@ pub struct Parked {
 }
 
 impl Local {
-    /// Creates the state of a thread on processors whose threads `awake` counts.
+    /// Creates the state of a thread on processors whose threads `node_load` counts.
     #[must_use]
-    pub fn new(awake: &'static Awake) -> Self {
+    pub fn new(node_load: &'static NodeLoad) -> Self {
         Self {
             parker: Cell::new(ptr::null()),
-            awake,
+            node_load,
             cache: Cache::default(),
-            asking: Asking::default(),
+            spin_yield: SpinYield::default(),
             parked: Parked::default(),
             asleep: AtomicBool::new(false),
         }
@@ -68,8 +68,8 @@ impl Local {
 
     /// Returns the counter of awake threads on its processors.
     #[inline]
-    pub fn awake(&self) -> &'static Awake {
-        self.awake
+    pub fn node_load(&self) -> &'static NodeLoad {
+        self.node_load
     }
 }
 
@@ -105,29 +105,33 @@ pub(crate) fn parker_or_null() -> *const Parker {
 }
 
 #[inline]
-fn awake() -> &'static Awake {
-    me().map_or(&UNKNOWN, Local::awake)
+fn node_load() -> &'static NodeLoad {
+    me().map_or(&UNREGISTERED, Local::node_load)
 }
 
 /// Returns the state used by threads that have no record yet.
-pub fn unknown() -> &'static Awake {
-    &UNKNOWN
+pub fn unregistered_load() -> &'static NodeLoad {
+    &UNREGISTERED
 }
 
 /// Returns how long to spin on a lock.
-pub fn budget_for_locks() -> Spin {
-    let awake = awake();
-    let turns = awake.turns();
-    Spin::turns(if awake.crowded() { turns.min(CROWDED) } else { turns.min(20_000) })
+pub fn lock_spin_budget() -> Spin {
+    let node_load = node_load();
+    let turns = node_load.turns();
+    Spin::turns(if node_load.is_oversubscribed() {
+        turns.min(OVERSUBSCRIBED_TURNS)
+    } else {
+        turns.min(20_000)
+    })
 }
 
 /// Runs `sleep` with the thread marked and counted as asleep.
-pub fn asleep(sleep: impl FnOnce()) {
-    let (me, awake) = (me(), awake());
-    let says = |asleep| me.iter().for_each(|me| me.asleep.store(asleep, Ordering::Relaxed));
-    awake.went();
-    says(true);
+pub fn mark_asleep_while(sleep: impl FnOnce()) {
+    let (me, node_load) = (me(), node_load());
+    let set_asleep = |asleep| me.iter().for_each(|me| me.asleep.store(asleep, Ordering::Relaxed));
+    node_load.remove_running();
+    set_asleep(true);
     sleep();
-    says(false);
-    awake.came();
+    set_asleep(false);
+    node_load.add_running();
 }

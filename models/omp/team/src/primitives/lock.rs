@@ -8,13 +8,13 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{local, pace, park};
 
-const OPEN: u32 = 0;
-const HELD: u32 = 1;
+const FREE: u32 = 0;
+const LOCKED: u32 = 1;
 /// Held, and threads may sleep on it.
-const AWAITED: u32 = 2;
+const CONTENDED: u32 = 2;
 
 /// Maximum number of turns between two reads of a lock.
-const LONGEST_PAUSE: u32 = 8;
+const PAUSE_TURNS_MAX: u32 = 8;
 
 /// Lock in one word, which is zero when free.
 #[repr(transparent)]
@@ -24,33 +24,33 @@ pub struct Lock(AtomicU32);
 impl Lock {
     /// Creates a free lock.
     pub const fn new() -> Self {
-        Self(AtomicU32::new(OPEN))
+        Self(AtomicU32::new(FREE))
     }
 
     /// Acquires the lock if it is free.
     #[inline]
     pub fn try_acquire(&self) -> bool {
-        self.0.compare_exchange(OPEN, HELD, Ordering::Acquire, Ordering::Relaxed).is_ok()
+        self.0.compare_exchange(FREE, LOCKED, Ordering::Acquire, Ordering::Relaxed).is_ok()
     }
 
     /// Acquires the lock, waiting for it if needed.
     #[inline]
     pub fn acquire(&self) {
         if !self.try_acquire() {
-            self.acquire_slowly();
+            self.acquire_slow();
         }
     }
 
     #[cold]
-    fn acquire_slowly(&self) {
-        if pace::is_on() && self.acquire_at_a_look() {
+    fn acquire_slow(&self) {
+        if pace::is_memory_paged() && self.acquire_by_polling() {
             return;
         }
-        let mut spin = local::budget_for_locks();
+        let mut spin = local::lock_spin_budget();
         // The holder will soon write to the cache line, and each load delays it.
         let mut pause = 1;
         'spinning: loop {
-            if self.0.load(Ordering::Relaxed) == OPEN && self.try_acquire() {
+            if self.0.load(Ordering::Relaxed) == FREE && self.try_acquire() {
                 return;
             }
             for _ in 0..pause {
@@ -58,18 +58,18 @@ impl Lock {
                     break 'spinning;
                 }
             }
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pause = (pause * 2).min(PAUSE_TURNS_MAX);
         }
-        while self.0.swap(AWAITED, Ordering::Acquire) != OPEN {
-            park::sleep(&self.0, AWAITED);
+        while self.0.swap(CONTENDED, Ordering::Acquire) != FREE {
+            park::sleep(&self.0, CONTENDED);
         }
     }
 
     /// Acquires the lock if it becomes free within the polling time.
-    fn acquire_at_a_look(&self) -> bool {
-        let mut looks = pace::Looks::new();
-        while looks.next() {
-            if self.0.load(Ordering::Relaxed) == OPEN && self.try_acquire() {
+    fn acquire_by_polling(&self) -> bool {
+        let mut poller = pace::Poller::new();
+        while poller.try_pause() {
+            if self.0.load(Ordering::Relaxed) == FREE && self.try_acquire() {
                 return true;
             }
         }
@@ -79,14 +79,14 @@ impl Lock {
     /// Releases the lock and wakes a waiter.
     #[inline]
     pub fn release(&self) {
-        if self.0.swap(OPEN, Ordering::Release) == AWAITED {
+        if self.0.swap(FREE, Ordering::Release) == CONTENDED {
             park::wake(&self.0, 1);
         }
     }
 
     /// Resets it to a free lock from any state.
     pub fn reset(&self) {
-        self.0.store(OPEN, Ordering::Release);
+        self.0.store(FREE, Ordering::Release);
     }
 }
 
@@ -96,7 +96,7 @@ pub struct Spinlock(Lock);
 
 /// Guard that releases the lock when dropped.
 #[derive(Debug)]
-pub struct Held<'a>(&'a Lock);
+pub struct SpinlockGuard<'a>(&'a Lock);
 
 impl Spinlock {
     /// Creates a free lock.
@@ -106,19 +106,19 @@ impl Spinlock {
 
     /// Acquires the lock if it is free, until the guard is dropped.
     #[inline]
-    pub fn try_hold(&self) -> Option<Held<'_>> {
-        self.0.try_acquire().then(|| Held(&self.0))
+    pub fn try_lock(&self) -> Option<SpinlockGuard<'_>> {
+        self.0.try_acquire().then(|| SpinlockGuard(&self.0))
     }
 
     /// Acquires the lock until the guard is dropped.
     #[inline]
-    pub fn hold(&self) -> Held<'_> {
+    pub fn lock(&self) -> SpinlockGuard<'_> {
         self.0.acquire();
-        Held(&self.0)
+        SpinlockGuard(&self.0)
     }
 }
 
-impl Drop for Held<'_> {
+impl Drop for SpinlockGuard<'_> {
     #[inline]
     fn drop(&mut self) {
         self.0.release();
@@ -178,7 +178,7 @@ mod tests {
     unsafe impl Sync for Counter {}
 
     #[test]
-    fn only_one_has_it() {
+    fn lock_is_exclusive() {
         let counter = Arc::new(Counter(Lock::new(), Cell::new(0)));
         let threads: Vec<_> = (0..4)
             .map(|_| {
@@ -197,17 +197,17 @@ mod tests {
     }
 
     #[test]
-    fn trying_does_not_take_it_from_who_has_it() {
+    fn try_lock_fails_while_held() {
         let lock = Spinlock::new();
-        let held = lock.hold();
-        assert!(lock.try_hold().is_none());
-        assert!(lock.try_hold().is_none(), "the first attempt gave it back");
+        let held = lock.lock();
+        assert!(lock.try_lock().is_none());
+        assert!(lock.try_lock().is_none(), "the first attempt gave it back");
         drop(held);
-        assert!(lock.try_hold().is_some());
+        assert!(lock.try_lock().is_some());
     }
 
     #[test]
-    fn whoever_has_a_nest_lock_takes_it_again() {
+    fn nest_lock_is_reacquired_by_its_owner() {
         let lock = NestLock { owner: Cell::new(7), lock: Lock::new(), count: Cell::new(3) };
         lock.reset();
         assert_eq!((lock.acquire(1, true), lock.acquire(1, false), lock.acquire(2, false)), (1, 2, 0));

@@ -9,40 +9,40 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::sys;
 
-static ON: AtomicBool = AtomicBool::new(false);
+static IS_MEMORY_PAGED: AtomicBool = AtomicBool::new(false);
 
 /// Polling time before the thread sleeps, in nanoseconds.
-const LONGEST_NS: u64 = 50_000_000;
+const POLL_TIME_NS: u64 = 50_000_000;
 /// Polling interval in microseconds: initial and maximum.
-const FIRST_US: u32 = 20;
-const LAST_US: u32 = 2000;
+const POLL_INTERVAL_MIN_US: u32 = 20;
+const POLL_INTERVAL_MAX_US: u32 = 2000;
 
 /// Declares that the job's memory is transferred in pages. Called before the first region begins.
-pub fn turn_on() {
-    ON.store(true, Ordering::Release);
+pub fn set_memory_paged() {
+    IS_MEMORY_PAGED.store(true, Ordering::Release);
 }
 
 /// Whether the job's memory is transferred in pages.
 #[inline]
-pub fn is_on() -> bool {
-    ON.load(Ordering::Relaxed)
+pub fn is_memory_paged() -> bool {
+    IS_MEMORY_PAGED.load(Ordering::Relaxed)
 }
 
 /// Polling of one wait.
-pub(super) struct Looks {
+pub(super) struct Poller {
     began_ns: u64,
     pause_us: u32,
 }
 
-impl Looks {
+impl Poller {
     /// Starts polling.
     pub(super) fn new() -> Self {
-        Self { began_ns: sys::now_ns(), pause_us: FIRST_US }
+        Self { began_ns: sys::now_ns(), pause_us: POLL_INTERVAL_MIN_US }
     }
 
     /// Pauses until the next poll; returns false once the polling time is over.
-    pub(super) fn next(&mut self) -> bool {
-        if sys::now_ns() - self.began_ns > LONGEST_NS {
+    pub(super) fn try_pause(&mut self) -> bool {
+        if sys::now_ns() - self.began_ns > POLL_TIME_NS {
             return false;
         }
         self.pause();
@@ -52,6 +52,6 @@ impl Looks {
     /// Pauses until the next poll, regardless of the polling time.
     pub(super) fn pause(&mut self) {
         sys::sleep_for(self.pause_us);
-        self.pause_us = (self.pause_us * 3 / 2).min(LAST_US);
+        self.pause_us = (self.pause_us * 3 / 2).min(POLL_INTERVAL_MAX_US);
     }
 }

@@ -38,13 +38,13 @@ pub struct Parker {
 impl Parker {
     /// Returns how often the thread was given work, modulo 2³¹.
     #[inline]
-    pub fn given(&self) -> u32 {
+    pub fn work_count(&self) -> u32 {
         self.word.load(Ordering::Acquire) >> 1
     }
 
     /// Publishes work for the thread, written before this call, and wakes it.
     #[inline]
-    pub fn give(&self, number: u32) {
+    pub fn publish_work(&self, number: u32) {
         if self.word.swap(number << 1, Ordering::AcqRel) & ASLEEP != 0 {
             self.futex_wake();
         }
@@ -52,7 +52,7 @@ impl Parker {
 
     /// Wakes the thread if it sleeps, after a full fence. The caller has just made its condition true.
     #[inline]
-    pub fn tell(&self) {
+    pub fn fence_and_wake(&self) {
         fence(Ordering::SeqCst);
         self.wake();
     }
@@ -69,7 +69,7 @@ impl Parker {
 
     /// Whether the thread sleeps or is about to.
     #[inline]
-    pub fn asleep(&self) -> bool {
+    pub fn is_asleep(&self) -> bool {
         self.word.load(Ordering::Relaxed) & ASLEEP != 0
     }
 
@@ -78,7 +78,7 @@ impl Parker {
         let before = self.word.fetch_or(ASLEEP, Ordering::SeqCst) | ASLEEP;
         fence(Ordering::SeqCst);
         if !condition() {
-            local::asleep(|| self.futex_wait(before));
+            local::mark_asleep_while(|| self.futex_wait(before));
         }
         self.word.fetch_and(!ASLEEP, Ordering::SeqCst);
     }
@@ -101,7 +101,7 @@ impl Parker {
 
     /// Wakes a thread of this process's wake domain on behalf of another domain.
     #[cfg(not(loom))]
-    pub fn wake_here(&self) {
+    pub fn wake_local(&self) {
         super::sys::futex_wake(&self.word, 1);
     }
 
@@ -113,9 +113,9 @@ impl Parker {
     #[cfg(not(loom))]
     fn futex_wake(&self) {
         if self.domain() == wake_domain::own() {
-            self.wake_here();
+            self.wake_local();
         } else {
-            wake_domain::forward(self);
+            wake_domain::forward_wake(self);
         }
     }
 

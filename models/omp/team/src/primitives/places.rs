@@ -17,7 +17,7 @@ pub const CLOSE: u8 = 3;
 pub const SPREAD: u8 = 4;
 
 /// Returns the name of a policy.
-pub fn name(bind: u8) -> &'static str {
+pub fn bind_policy_name(bind: u8) -> &'static str {
     ["FALSE", "TRUE", "PRIMARY", "CLOSE", "SPREAD"].get(usize::from(bind)).copied().unwrap_or("FALSE")
 }
 
@@ -61,7 +61,8 @@ impl Places {
 
     /// Formats the places as `OMP_DISPLAY_ENV` shows them.
     pub fn describe(&self) -> String {
-        let places: Vec<String> = self.list.iter().map(|place| format!("{{{}}}", describe(place))).collect();
+        let places: Vec<String> =
+            self.list.iter().map(|place| format!("{{{}}}", format_processors(place))).collect();
         places.join(",")
     }
 }
@@ -72,7 +73,7 @@ pub fn numbers(set: &Processors) -> Vec<usize> {
 }
 
 /// Formats a set of processors as ranges, such as `0-3,7`.
-pub fn describe(set: &Processors) -> String {
+pub fn format_processors(set: &Processors) -> String {
     let numbers = numbers(set);
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for number in numbers {
@@ -196,8 +197,9 @@ fn parse_name(text: &str, available: &Processors) -> Option<Vec<Processors>> {
         if places.iter().any(|place| sys::includes(place, number)) {
             continue;
         }
-        let listed = file.and_then(|file| listed(number, file));
-        let together = listed.and_then(|list| list_numbers(list.trim())).unwrap_or_else(|| vec![number]);
+        let read_topology_list = file.and_then(|file| read_topology_list(number, file));
+        let together =
+            read_topology_list.and_then(|list| list_numbers(list.trim())).unwrap_or_else(|| vec![number]);
         places.push(set_of(
             together.into_iter().chain([number]).filter(|&other| sys::includes(available, other)),
         ));
@@ -211,7 +213,7 @@ const NODE_LIST: &str = "cpulist";
 
 /// Reads the kernel's list of processors that share `file`'s resource with a processor. A processor's
 /// directory has a link to its NUMA node, named after the node's number.
-fn listed(number: usize, file: &str) -> Option<String> {
+fn read_topology_list(number: usize, file: &str) -> Option<String> {
     let folder = format!("/sys/devices/system/cpu/cpu{number}");
     if file != NODE_LIST {
         return fs::read_to_string(format!("{folder}/{file}")).ok();
@@ -260,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn lists_of_places() {
+    fn place_lists_are_parsed() {
         assert_eq!(parsed("{0,1},{2,3}"), Some(vec![vec![0, 1], vec![2, 3]]));
         assert_eq!(parsed("{0:2}:3:2"), Some(vec![vec![0, 1], vec![2, 3], vec![4, 5]]));
         assert_eq!(parsed("{0:4,!2}"), Some(vec![vec![0, 1, 3]]));
@@ -274,14 +276,14 @@ mod tests {
     }
 
     #[test]
-    fn names_of_places() {
+    fn place_names_are_parsed() {
         assert_eq!(parsed("threads(3)"), Some(vec![vec![0], vec![1], vec![2]]));
         assert_eq!(parsed("THREADS").map(|places| places.len()), Some(8));
     }
 
     #[test]
-    fn processors_as_text() {
-        assert_eq!(describe(&set_of([0, 1, 2, 5, 7, 8])), "0-2,5,7-8");
+    fn processors_are_formatted() {
+        assert_eq!(format_processors(&set_of([0, 1, 2, 5, 7, 8])), "0-2,5,7-8");
         assert_eq!(list_numbers("0 3 1-2 4-9:2"), Some(vec![0, 3, 1, 2, 4, 6, 8]));
     }
 }

@@ -1,12 +1,12 @@
 //! Processor time and kernel state of threads of this process.
 
 /// Returns the processor time of the calling thread, in nanoseconds.
-pub fn own_time_ns() -> u64 {
+pub fn current_thread_time_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID).unwrap_or(0)
 }
 
 /// Returns the processor time of a thread of this process, by its tid; `None` if there is no such thread.
-pub fn time_of_ns(thread: u64) -> Option<u64> {
+pub fn thread_time_ns(thread: u64) -> Option<u64> {
     // Clock id as the kernel encodes it: CPUCLOCK_PERTHREAD_MASK and CPUCLOCK_SCHED.
     let number = i32::try_from(thread).ok().filter(|number| *number > 0)?;
     clock_ns((!number << 3) | 6)
@@ -33,14 +33,15 @@ mod tests {
     use crate::primitives::sys;
 
     #[test]
-    fn only_threads_of_this_process_have_a_time() {
-        let number = sys::thread_number();
-        let (before, of_number, after) = (own_time_ns(), time_of_ns(number), own_time_ns());
+    fn only_own_threads_have_a_processor_time() {
+        let number = sys::thread_id();
+        let (before, of_number, after) =
+            (current_thread_time_ns(), thread_time_ns(number), current_thread_time_ns());
         assert!((before..=after).contains(&of_number.expect("the calling thread")));
         assert_eq!(state_letter(number), Some(b'R'));
         // Thread 1 belongs to another process.
         for other in [0, 1, u64::MAX] {
-            assert_eq!((time_of_ns(other), state_letter(other)), (None, None), "{other}");
+            assert_eq!((thread_time_ns(other), state_letter(other)), (None, None), "{other}");
         }
     }
 }

@@ -5,21 +5,21 @@
 //! threads. So in a team whose numbers of threads are proportional to the speeds of their nodes, on
 //! processors of their own, all weights are equal, and equal shares are right for it.
 //!
-//! Weights are relative: the heaviest thread of a team has [`HEAVIEST`]. If all are within a sixteenth of
+//! Weights are relative: the heaviest thread of a team has [`WEIGHT_MAX`]. If all are within a sixteenth of
 //! that, they count as equal, and this module does nothing for the team.
 
-use super::nodes::{NODES, Nodes};
+use super::nodes::{NODES_MAX, Nodes};
 
 /// Weight of the fastest thread of a team.
-pub const HEAVIEST: u64 = 1 << 20;
+pub const WEIGHT_MAX: u64 = 1 << 20;
 /// Maximum number of chunks of a dynamic loop that a thread claims at once.
-pub const CHUNKS: u64 = 16;
+pub const CHUNKS_MAX: u64 = 16;
 
 /// Weight of a thread relative to its team.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weight {
     /// Sum of the weights of all threads with lower numbers.
-    pub ahead: u64,
+    pub preceding_weight: u64,
     /// Weight of the thread itself.
     pub own: u64,
     /// Weight of the slowest thread.
@@ -28,89 +28,90 @@ pub struct Weight {
     pub all: u64,
 }
 
-/// Computes the weights of a team and calls `tell` with that of each thread. Returns their sum and minimum,
-/// or `None` if they are practically equal.
-pub fn weigh(
+/// Computes the weights of a team and calls `set_weight` with that of each thread. Returns their sum and
+/// minimum, or `None` if they are practically equal.
+pub fn compute_weights(
     nodes: &Nodes,
     size: u32,
     node_of: impl Fn(u32) -> u32,
-    mut tell: impl FnMut(u32, u64),
+    mut set_weight: impl FnMut(u32, u64),
 ) -> Option<(u64, u64)> {
-    let mut threads = [0_u32; NODES];
+    let mut threads = [0_u32; NODES_MAX];
     for id in 0..size {
         let host = nodes.at(node_of(id)).runs_on();
-        threads[host as usize % NODES] += 1;
+        threads[host as usize % NODES_MAX] += 1;
     }
     let speed = |id: u32| {
         let node = nodes.at(node_of(id));
-        let there = threads[node.runs_on() as usize % NODES].max(1);
+        let there = threads[node.runs_on() as usize % NODES_MAX].max(1);
         let running = nodes.at(node.runs_on()).processors().min(there);
         // Fits into 64 bits: a speed has 32, and `running` is at most `there`.
         (u128::from(node.speed().max(1)) << 32) * u128::from(running) / u128::from(there)
     };
     let (most, least) =
         (0..size).map(speed).fold((1, u128::MAX), |(most, least), speed| (most.max(speed), least.min(speed)));
-    let weight = |speed: u128| u64::try_from(speed * u128::from(HEAVIEST) / most).unwrap_or(HEAVIEST).max(1);
+    let weight =
+        |speed: u128| u64::try_from(speed * u128::from(WEIGHT_MAX) / most).unwrap_or(WEIGHT_MAX).max(1);
     let least = weight(least.min(most));
-    if least > HEAVIEST - HEAVIEST / 16 {
+    if least > WEIGHT_MAX - WEIGHT_MAX / 16 {
         return None;
     }
     let mut all = 0;
     for id in 0..size {
         let own = weight(speed(id));
-        tell(id, own);
+        set_weight(id, own);
         all += own;
     }
     Some((all, least))
 }
 
 /// Returns a thread's part of `count` iterations, as start and end.
-pub fn part(count: u64, weight: Weight) -> (u64, u64) {
-    let at = |ahead: u64| {
-        let share = u128::from(count) * u128::from(ahead) / u128::from(weight.all.max(1));
+pub fn iteration_range(count: u64, weight: Weight) -> (u64, u64) {
+    let at = |preceding_weight: u64| {
+        let share = u128::from(count) * u128::from(preceding_weight) / u128::from(weight.all.max(1));
         u64::try_from(share).unwrap_or(count).min(count)
     };
-    (at(weight.ahead), at(weight.ahead.saturating_add(weight.own)))
+    (at(weight.preceding_weight), at(weight.preceding_weight.saturating_add(weight.own)))
 }
 
 /// Returns how many of the `left` iterations a thread claims of a guided loop with chunks of at least `chunk`
 /// iterations.
-pub fn guided(left: u64, chunk: u64, weight: Weight) -> u64 {
+pub fn guided_chunk(left: u64, chunk: u64, weight: Weight) -> u64 {
     let share = (u128::from(left) * u128::from(weight.own)).div_ceil(u128::from(weight.all.max(1)));
     u64::try_from(share).unwrap_or(left).max(chunk).min(left)
 }
 
 /// Returns how many of the `left` iterations a thread claims of a dynamic loop with chunk size 1: as many as
 /// it runs while the slowest runs one, but fewer towards the end, so that it does not finish last.
-pub fn dynamic(left: u64, size: u64, weight: Weight) -> u64 {
+pub fn dynamic_chunk(left: u64, size: u64, weight: Weight) -> u64 {
     let ratio = weight.own / weight.least.max(1);
-    ratio.min(CHUNKS).min(left / size.saturating_mul(4).max(1)).clamp(1, left.max(1))
+    ratio.min(CHUNKS_MAX).min(left / size.saturating_mul(4).max(1)).clamp(1, left.max(1))
 }
 
 /// Returns how many tasks a loop is divided into for a team of `size` threads with weights of sum `all` and
 /// minimum `least`: each task is the share of the slowest thread, but there are at most eight tasks per
 /// thread.
-pub fn tasks(size: u64, all: u64, least: u64) -> u64 {
+pub fn task_count(size: u64, all: u64, least: u64) -> u64 {
     all.div_ceil(least.max(1)).clamp(size, size.saturating_mul(8))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::primitives::nodes::{About, Isa};
+    use crate::primitives::nodes::{Isa, NodeDescription};
 
-    fn about(name: &str, processors: u32) -> About<'_> {
-        About { name, isa: Isa::Aarch64, processors, threads: 0, runs_on: None }
+    fn description(name: &str, processors: u32) -> NodeDescription<'_> {
+        NodeDescription { name, isa: Isa::Aarch64, processors, threads: 0, runs_on: None }
     }
 
     /// Creates nodes from pairs of processors and speed. If `shared`, the last uses the processors of the
     /// first.
     fn table(list: &[(u32, u32)], shared: bool) -> Box<Nodes> {
-        let nodes = Nodes::table(about("host", list[0].0));
+        let nodes = Nodes::table(description("host", list[0].0));
         for (index, &(processors, _)) in list.iter().enumerate().skip(1) {
             let runs_on = (shared && index == list.len() - 1).then_some(0);
             let name = index.to_string();
-            nodes.add(About { runs_on, ..about(&name, processors) }).expect("there is room");
+            nodes.add(NodeDescription { runs_on, ..description(&name, processors) }).expect("there is room");
         }
         for ((_, node), (_, speed)) in nodes.all().zip(list) {
             node.set_speed(*speed);
@@ -122,52 +123,53 @@ mod tests {
     fn weights(nodes: &Nodes, on: &[u32]) -> Option<Vec<Weight>> {
         let mut own = vec![0; on.len()];
         let size = u32::try_from(on.len()).expect("a few");
-        let (all, least) = weigh(nodes, size, |id| on[id as usize], |id, weight| own[id as usize] = weight)?;
-        let mut ahead = 0;
+        let (all, least) =
+            compute_weights(nodes, size, |id| on[id as usize], |id, weight| own[id as usize] = weight)?;
+        let mut preceding_weight = 0;
         let weight = |own: u64| {
-            ahead += own;
-            Weight { ahead: ahead - own, own, least, all }
+            preceding_weight += own;
+            Weight { preceding_weight: preceding_weight - own, own, least, all }
         };
         Some(own.into_iter().map(weight).collect())
     }
 
     #[test]
-    fn threads_of_nodes_that_are_alike_are_equal() {
+    fn equal_nodes_give_equal_weights() {
         assert_eq!(weights(&table(&[(2, 1000), (2, 1030)], false), &[0, 1, 0, 1]), None);
         assert_eq!(weights(&table(&[(2, 1000)], false), &[0, 0, 0]), None);
     }
 
     #[test]
-    fn a_team_with_more_threads_on_fast_nodes_is_one_of_equals() {
+    fn proportional_thread_counts_give_equal_weights() {
         let nodes = table(&[(1, 3000), (1, 1000)], false);
         assert_eq!(weights(&nodes, &[0, 1, 0, 0]), None);
         let few: Vec<_> = weights(&nodes, &[0, 1]).expect("they differ").iter().map(|at| at.own).collect();
-        assert_eq!(few, [HEAVIEST, HEAVIEST / 3]);
+        assert_eq!(few, [WEIGHT_MAX, WEIGHT_MAX / 3]);
     }
 
     #[test]
-    fn nodes_on_the_same_processors_differ_however_many_threads_they_have() {
+    fn shared_processors_give_unequal_weights() {
         let nodes = table(&[(1, 3000), (1, 1000)], true);
         let all = weights(&nodes, &[0, 1, 0, 0]).expect("they differ");
         assert_eq!(
             all.iter().map(|at| at.own).collect::<Vec<_>>(),
-            [HEAVIEST, HEAVIEST / 3, HEAVIEST, HEAVIEST]
+            [WEIGHT_MAX, WEIGHT_MAX / 3, WEIGHT_MAX, WEIGHT_MAX]
         );
     }
 
     #[test]
-    fn a_slow_thread_is_not_given_what_the_others_would_wait_for() {
-        let weight = |own| Weight { ahead: 0, own, least: 10, all: 110 };
-        assert_eq!((guided(1100, 1, weight(100)), guided(1100, 1, weight(10))), (1000, 100));
-        assert_eq!((guided(3, 2, weight(10)), guided(1, 2, weight(10))), (2, 1));
-        assert_eq!((dynamic(1000, 2, weight(100)), dynamic(1000, 2, weight(10))), (10, 1));
-        assert_eq!((dynamic(7, 2, weight(100)), dynamic(1, 2, weight(100))), (1, 1));
-        assert_eq!((tasks(2, 110, 10), tasks(4, 4000, 1)), (11, 32));
+    fn slow_thread_gets_no_late_iterations() {
+        let weight = |own| Weight { preceding_weight: 0, own, least: 10, all: 110 };
+        assert_eq!((guided_chunk(1100, 1, weight(100)), guided_chunk(1100, 1, weight(10))), (1000, 100));
+        assert_eq!((guided_chunk(3, 2, weight(10)), guided_chunk(1, 2, weight(10))), (2, 1));
+        assert_eq!((dynamic_chunk(1000, 2, weight(100)), dynamic_chunk(1000, 2, weight(10))), (10, 1));
+        assert_eq!((dynamic_chunk(7, 2, weight(100)), dynamic_chunk(1, 2, weight(100))), (1, 1));
+        assert_eq!((task_count(2, 110, 10), task_count(4, 4000, 1)), (11, 32));
     }
 
     proptest::proptest! {
         #[test]
-        fn parts_follow_each_other_and_are_in_proportion(
+        fn ranges_are_contiguous_and_proportional(
             list in proptest::collection::vec((1_u32..5, 1_u32..=u32::MAX), 2..5),
             shared: bool,
             on in proptest::collection::vec(0_u32..5, 2..40),
@@ -180,7 +182,7 @@ mod tests {
             let Some(all) = weights(&nodes, &on) else { return Ok(()) };
             let mut next = 0;
             for &weight in &all {
-                let (low, high) = part(count, weight);
+                let (low, high) = iteration_range(count, weight);
                 proptest::prop_assert_eq!(low, next);
                 proptest::prop_assert!(high >= low);
                 let fair = u128::from(count) * u128::from(weight.own) / u128::from(weight.all);
@@ -191,14 +193,14 @@ mod tests {
         }
 
         #[test]
-        fn chunks_are_never_empty_and_never_too_long(
-            left in 1_u64.., chunk in 1_u64.., size in 1_u64..1 << 20, own in 1_u64..=HEAVIEST, others in 0_u64..1 << 40,
-            least in 1_u64..=HEAVIEST,
+        fn chunks_are_nonempty_and_bounded(
+            left in 1_u64.., chunk in 1_u64.., size in 1_u64..1 << 20, own in 1_u64..=WEIGHT_MAX, others in 0_u64..1 << 40,
+            least in 1_u64..=WEIGHT_MAX,
         ) {
-            let weight = Weight { ahead: 0, own, least: least.min(own), all: own + others };
-            let (guided, dynamic) = (guided(left, chunk, weight), dynamic(left, size, weight));
-            proptest::prop_assert!(guided >= 1 && guided <= left && (guided >= chunk || guided == left));
-            proptest::prop_assert!(dynamic >= 1 && dynamic <= left && dynamic <= CHUNKS);
+            let weight = Weight { preceding_weight: 0, own, least: least.min(own), all: own + others };
+            let (guided_chunk, dynamic_chunk) = (guided_chunk(left, chunk, weight), dynamic_chunk(left, size, weight));
+            proptest::prop_assert!(guided_chunk >= 1 && guided_chunk <= left && (guided_chunk >= chunk || guided_chunk == left));
+            proptest::prop_assert!(dynamic_chunk >= 1 && dynamic_chunk <= left && dynamic_chunk <= CHUNKS_MAX);
         }
     }
 }

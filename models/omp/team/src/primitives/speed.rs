@@ -8,7 +8,7 @@
 //! instructions do not help, and the data stays in the first-level caches. So the result compares processors
 //! on ordinary code, not on code that streams through memory or is fully vectorised.
 //!
-//! Each run does the same steps. Their number is doubled until they take [`LEAST_NS`], then they are run
+//! Each run does the same steps. Their number is doubled until they take [`RUN_NS_MIN`], then they are run
 //! [`RUNS`] times, and the shortest time counts, as interference can only lengthen it. All of that takes one
 //! or two milliseconds.
 
@@ -19,11 +19,11 @@ use super::sys;
 /// Number of words that are loaded and stored: 32 KiB.
 pub const WORDS: usize = 4096;
 /// Minimum duration of a timed run, in nanoseconds.
-pub const LEAST_NS: u64 = 100_000;
+pub const RUN_NS_MIN: u64 = 100_000;
 /// Number of timed runs; the shortest counts.
 pub const RUNS: u32 = 10;
 /// Maximum number of steps per run.
-const MOST_STEPS: u32 = 1 << 24;
+const STEPS_MAX: u32 = 1 << 24;
 
 /// Number of independent dependency chains.
 pub const LANES: usize = 2;
@@ -36,7 +36,7 @@ pub struct StepState {
 }
 
 impl StepState {
-    const FIRST: Self = Self { integers: [1, 2], floats: [0.5; LANES] };
+    const INITIAL: Self = Self { integers: [1, 2], floats: [0.5; LANES] };
 }
 
 /// Initial value of the words.
@@ -57,7 +57,7 @@ pub fn step(state: &mut StepState, memory: &mut [f64; WORDS]) {
 fn run(steps: u32, memory: &mut [f64; WORDS]) -> u64 {
     memory.fill(WORD);
     let began = sys::now_ns();
-    let mut state = black_box(StepState::FIRST);
+    let mut state = black_box(StepState::INITIAL);
     for _ in 0..steps {
         step(&mut state, memory);
     }
@@ -70,7 +70,7 @@ pub fn measure() -> u32 {
     let mut memory = Box::new([WORD; WORDS]);
     let mut steps = 1024;
     let mut shortest = run(steps, &mut memory);
-    while shortest < LEAST_NS && steps < MOST_STEPS {
+    while shortest < RUN_NS_MIN && steps < STEPS_MAX {
         steps *= 2;
         shortest = run(steps, &mut memory);
     }
@@ -86,13 +86,13 @@ mod tests {
 
     fn after(steps: u32) -> (StepState, Box<[f64; WORDS]>) {
         let mut memory = Box::new([WORD; WORDS]);
-        let mut state = StepState::FIRST;
+        let mut state = StepState::INITIAL;
         (0..steps).for_each(|_| step(&mut state, &mut memory));
         (state, memory)
     }
 
     #[test]
-    fn the_work_is_the_same_everywhere_and_touches_what_it_should() {
+    fn step_results_are_reproducible() {
         let (state, memory) = after(100_000);
         let sum: f64 = memory.iter().sum();
         // Results of any processor that conforms to IEEE 754. No value becomes subnormal, which would slow
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_processor_has_a_speed() {
+    fn measured_speed_is_positive() {
         assert!(measure() > 0);
     }
 }

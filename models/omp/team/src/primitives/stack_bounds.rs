@@ -5,14 +5,14 @@ use std::ptr;
 use super::sys;
 
 /// Gap that the kernel keeps below the stack of a process's first thread: 256 pages (`stack_guard_gap`).
-const KERNELS_GAP: usize = 1 << 20;
+const STACK_GUARD_GAP: usize = 1 << 20;
 
 /// Distance below the stack pointer that a thread may access: the red zone, and the stores of calls and
 /// probes.
-const BELOW_POINTER: usize = 4096;
+const ACCESSED_BELOW_POINTER: usize = 4096;
 
 /// Divisor of the arena that limits the size of `main`'s stack.
-pub const MAIN_OF_ARENA: usize = 8;
+pub const MAIN_STACK_DIVISOR: usize = 8;
 
 /// Stack that a thread runs on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -38,7 +38,7 @@ impl StackBounds {
     /// and the stack.
     pub fn is_overflowed(&self, pointer: usize, address: usize) -> bool {
         let in_frame =
-            self.in_arena || (pointer.saturating_sub(BELOW_POINTER)..self.lowest).contains(&address);
+            self.in_arena || (pointer.saturating_sub(ACCESSED_BELOW_POINTER)..self.lowest).contains(&address);
         (self.guard..self.lowest).contains(&address) || (pointer < self.lowest && in_frame)
     }
 
@@ -57,13 +57,13 @@ impl StackBounds {
         // SAFETY: the string is null-terminated and stays.
         let end = if name.is_null() { return None } else { unsafe { name as usize + libc::strlen(name) } };
         let top = (end + 1 + size_of::<usize>()).next_multiple_of(4096);
-        Self::below(top, usize::try_from(limit.rlim_cur).ok()?)
+        Self::below_top(top, usize::try_from(limit.rlim_cur).ok()?)
     }
 
     /// Computes the first thread's stack from its top and its maximum size.
-    fn below(top: usize, bytes: usize) -> Option<Self> {
+    fn below_top(top: usize, bytes: usize) -> Option<Self> {
         let lowest = top.checked_sub(bytes)?;
-        let guard = lowest.saturating_sub(KERNELS_GAP);
+        let guard = lowest.saturating_sub(STACK_GUARD_GAP);
         Some(Self { guard, lowest, bytes, is_main: true, in_arena: false })
     }
 
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_overflow_is_told_by_the_guard_or_by_a_stack_pointer_below_the_stack() {
+    fn guard_access_or_low_stack_pointer_is_an_overflow() {
         let stack =
             StackBounds { guard: 0x1000, lowest: 0x5000, bytes: 0x20000, is_main: true, in_arena: true };
         assert!(stack.is_overflowed(0x5000, 0x4fff) && stack.is_overflowed(0x5000, 0x1000));
@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_on_a_stack_of_the_program_has_not_overflowed_its_own() {
+    fn program_allocated_stack_is_not_an_overflow() {
         let (guard, lowest) = (0x90_0000, 0xa0_0000);
         let stack = StackBounds { guard, lowest, bytes: 0x20000, is_main: true, in_arena: false };
         assert!(stack.is_overflowed(lowest + 0x100, lowest - 1) && stack.is_overflowed(lowest, guard));
@@ -115,16 +115,16 @@ mod tests {
     }
 
     #[test]
-    fn the_stack_of_the_first_thread_ends_below_its_top_and_others_have_none() {
+    fn only_first_thread_has_a_main_stack() {
         assert_eq!(std::thread::spawn(StackBounds::of_first_thread).join().unwrap(), None);
-        let stack = StackBounds::below(0x7fff_0000_0000, 8 << 20).unwrap();
+        let stack = StackBounds::below_top(0x7fff_0000_0000, 8 << 20).unwrap();
         assert_eq!((stack.lowest, stack.bytes), (0x7ffe_ff80_0000, 8 << 20));
         assert_eq!(stack.lowest - stack.guard, 1 << 20);
-        assert_eq!(StackBounds::below(4096, 8192), None);
+        assert_eq!(StackBounds::below_top(4096, 8192), None);
     }
 
     #[test]
-    fn the_stack_of_a_thread_is_where_its_variables_are() {
+    fn thread_stack_contains_its_variables() {
         let measure = || {
             let variable = 0_u8;
             (StackBounds::of_thread().unwrap(), ptr::from_ref(&variable) as usize)

@@ -13,7 +13,7 @@ use std::fmt;
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
-use super::cache::{CLASSES, Free, FreeList, SMALL, class_of, size_of_class};
+use super::cache::{CLASSES, FreeList, FreeObject, SMALL_BYTES_MAX, class_of, size_of_class};
 use super::lock::Spinlock;
 use super::{local, pace, sys};
 
@@ -23,9 +23,9 @@ pub const SPAN: usize = 1 << SPAN_BITS;
 /// Number of lists of free runs, by the base-2 logarithm of their length in spans.
 const BINS: usize = 32;
 /// Granularity at which objects are carved from a span, in bytes.
-const PAGE: usize = 4096;
+const CARVE_BYTES: usize = 4096;
 /// Maximum size of a thread's cache per size class, in bytes; beyond it the thread returns half.
-const KEEP: usize = 32 * 1024;
+const CACHE_BYTES_MAX: usize = 32 * 1024;
 
 /// Table entry of a span. `length` is that of a run, in its first and last spans.
 #[derive(Clone, Copy)]
@@ -52,7 +52,7 @@ struct Runs {
 /// Store that this process uses.
 static CURRENT: AtomicPtr<Store> = AtomicPtr::new(ptr::null_mut());
 
-/// Returns the store of this process, once [`Store::use_here`] was called.
+/// Returns the store of this process, once [`Store::make_current`] was called.
 #[inline]
 pub fn current() -> Option<&'static Store> {
     // SAFETY: a store is never unmapped.
@@ -67,7 +67,7 @@ pub struct Store {
     /// Bytes allocated in whole spans, for reports.
     used: AtomicUsize,
     /// Maximum size that it could have had, in bytes; 0 if only the machine limits it.
-    most: AtomicUsize,
+    length_limit: AtomicUsize,
     lock: Spinlock,
     runs: UnsafeCell<Runs>,
     central: [Central; CLASSES],
@@ -76,10 +76,10 @@ pub struct Store {
 #[repr(C, align(64))]
 struct Central {
     lock: Spinlock,
-    list: Cell<*mut Free>,
+    list: Cell<*mut FreeObject>,
     /// Unused rest of a span: its address, and the number of objects.
     fresh: Cell<*mut u8>,
-    left: Cell<usize>,
+    fresh_count: Cell<usize>,
 }
 
 // SAFETY: the cells are touched only while the lock beside them is held.
@@ -106,34 +106,34 @@ impl Store {
     }
 
     /// Makes this the store that [`current`] returns. Called once per process.
-    pub fn use_here(&'static self) {
+    pub fn make_current(&'static self) {
         CURRENT.store(ptr::from_ref(self).cast_mut(), Ordering::Release);
     }
 
     /// Whether an address is in this store.
     #[inline]
-    pub fn holds(&self, address: usize) -> bool {
+    pub fn contains(&self, address: usize) -> bool {
         address.wrapping_sub(self.base) >> SPAN_BITS < self.spans as usize
     }
 
     /// Returns the bytes allocated in whole spans.
-    pub fn used(&self) -> usize {
+    pub fn used_bytes(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
     /// Returns the bytes not allocated.
-    pub fn left(&self) -> usize {
-        self.length().saturating_sub(self.used())
+    pub fn free_bytes(&self) -> usize {
+        self.length().saturating_sub(self.used_bytes())
     }
 
     /// Sets the maximum size that it could have had, for [`Store::advice`].
-    pub fn set_most(&self, bytes: usize) {
-        self.most.store(bytes, Ordering::Relaxed);
+    pub fn set_length_limit(&self, bytes: usize) {
+        self.length_limit.store(bytes, Ordering::Relaxed);
     }
 
     /// Returns advice on how to enlarge the store, for messages.
     pub fn advice(&self) -> Advice {
-        Advice { length: self.length(), most: self.most.load(Ordering::Relaxed) }
+        Advice { length: self.length(), length_limit: self.length_limit.load(Ordering::Relaxed) }
     }
 
     /// Returns the size of the store in bytes.
@@ -153,12 +153,12 @@ impl Store {
     /// Allocates `size` bytes, uninitialised, at a multiple of `align`, a power of two. Returns `None` if the
     /// store is exhausted.
     pub fn allocate(&self, size: usize, align: usize) -> Option<*mut u8> {
-        let size = fitted(size, align);
-        if size > SMALL || align > SMALL {
+        let size = size_for_alignment(size, align);
+        if size > SMALL_BYTES_MAX || align > SMALL_BYTES_MAX {
             return self.allocate_run(size, align);
         }
         let class = class_of(size);
-        let Some(me) = local::me() else { return self.take(class) };
+        let Some(me) = local::me() else { return self.pop(class) };
         let list = me.cache.list(class);
         let (head, count) = list.get();
         if head.is_null() {
@@ -181,23 +181,23 @@ impl Store {
             return self.release_run(index);
         }
         let class = (kind - OBJECTS) as usize;
-        let free: *mut Free = address.cast();
+        let free: *mut FreeObject = address.cast();
         let Some(me) = local::me() else {
             // SAFETY: the caller guarantees that the object is free.
-            return unsafe { self.put(class, free, free) };
+            return unsafe { self.push_chain(class, free, free) };
         };
         let list = me.cache.list(class);
         let (head, count) = list.get();
         // SAFETY: the caller guarantees that the object is free.
         unsafe { (*free).next = head };
         list.set((free, count + 1));
-        if (count + 1) * size_of_class(class) > KEEP {
-            self.give_half(list, class);
+        if (count + 1) * size_of_class(class) > CACHE_BYTES_MAX {
+            self.release_half(list, class);
         }
     }
 
     /// Returns the usable size of the object at this address, in bytes.
-    pub fn room(&self, address: *mut u8) -> usize {
+    pub fn usable_size(&self, address: *mut u8) -> usize {
         let index = u32::try_from((address as usize - self.base) >> SPAN_BITS).unwrap_or(0);
         // SAFETY: the index is in the table, as the address is in this store.
         let span = unsafe { *self.span(index) };
@@ -209,9 +209,9 @@ impl Store {
     }
 
     /// Takes one object from the central list, or from a fresh span.
-    fn take(&self, class: usize) -> Option<*mut u8> {
+    fn pop(&self, class: usize) -> Option<*mut u8> {
         let central = &self.central[class];
-        let _held = central.lock.hold();
+        let _held = central.lock.lock();
         if central.list.get().is_null() {
             self.carve(central, class)?;
         }
@@ -225,9 +225,9 @@ impl Store {
     ///
     /// # Safety
     /// The objects from `first` to `last` must be free, of this class, and linked.
-    unsafe fn put(&self, class: usize, first: *mut Free, last: *mut Free) {
+    unsafe fn push_chain(&self, class: usize, first: *mut FreeObject, last: *mut FreeObject) {
         let central = &self.central[class];
-        let _held = central.lock.hold();
+        let _held = central.lock.lock();
         // SAFETY: the caller's chain is free, and the list is locked.
         unsafe { (*last).next = central.list.get() };
         central.list.set(first);
@@ -235,13 +235,13 @@ impl Store {
 
     fn refill(&self, list: &FreeList, class: usize) -> Option<*mut u8> {
         let size = size_of_class(class);
-        let wanted = match pace::is_on() {
+        let wanted = match pace::is_memory_paged() {
             // A whole page, to avoid false sharing of pages with other threads.
-            true => (PAGE / size).max(1),
-            false => (KEEP / 2 / size).clamp(1, 32),
+            true => (CARVE_BYTES / size).max(1),
+            false => (CACHE_BYTES_MAX / 2 / size).clamp(1, 32),
         };
         let central = &self.central[class];
-        let _held = central.lock.hold();
+        let _held = central.lock.lock();
         if central.list.get().is_null() {
             self.carve(central, class)?;
         }
@@ -260,7 +260,7 @@ impl Store {
         Some(first.cast())
     }
 
-    fn give_half(&self, list: &FreeList, class: usize) {
+    fn release_half(&self, list: &FreeList, class: usize) {
         let (first, count) = list.get();
         let mut last = first;
         // SAFETY: objects on this thread's list are free and accessed by no other thread.
@@ -269,7 +269,7 @@ impl Store {
                 last = (*last).next;
             }
             list.set(((*last).next, count - (count / 2).max(1)));
-            self.put(class, first, last);
+            self.push_chain(class, first, last);
         }
     }
 
@@ -277,22 +277,22 @@ impl Store {
     /// needed. Carves one page at a time, so that pages are touched only when needed.
     fn carve(&self, central: &Central, class: usize) -> Option<()> {
         let size = size_of_class(class);
-        if central.left.get() == 0 {
+        if central.fresh_count.get() == 0 {
             central.fresh.set(self.allocate_spans(1, OBJECTS + u32::try_from(class).ok()?)?);
-            central.left.set(SPAN / size);
+            central.fresh_count.set(SPAN / size);
         }
-        let count = (PAGE / size).clamp(1, central.left.get());
+        let count = (CARVE_BYTES / size).clamp(1, central.fresh_count.get());
         let base = central.fresh.get();
         let mut head = ptr::null_mut();
         for object in (0..count).rev() {
-            let free: *mut Free = base.wrapping_add(object * size).cast();
+            let free: *mut FreeObject = base.wrapping_add(object * size).cast();
             // SAFETY: the object is in the span, and free.
             unsafe { (*free).next = head };
             head = free;
         }
         central.list.set(head);
         central.fresh.set(base.wrapping_add(count * size));
-        central.left.set(central.left.get() - count);
+        central.fresh_count.set(central.fresh_count.get() - count);
         Some(())
     }
 
@@ -307,7 +307,7 @@ impl Store {
         let index = u32::try_from((whole as usize - self.base) >> SPAN_BITS).ok()?;
         let begin = (whole as usize).next_multiple_of(align);
         let before = u32::try_from((begin - whole as usize) >> SPAN_BITS).ok()?;
-        let held = self.lock.hold();
+        let held = self.lock.lock();
         self.mark(index + before, spans, LARGE);
         if before > 0 {
             self.mark(index, before, LARGE);
@@ -336,7 +336,7 @@ impl Store {
     }
 
     fn allocate_spans(&self, count: u32, kind: u32) -> Option<*mut u8> {
-        let _held = self.lock.hold();
+        let _held = self.lock.lock();
         // SAFETY: the lock is held.
         let runs = unsafe { &mut *self.runs.get() };
         let index = match self.find(runs, count) {
@@ -403,7 +403,7 @@ impl Store {
     }
 
     fn release_run(&self, mut index: u32) {
-        let _held = self.lock.hold();
+        let _held = self.lock.lock();
         // SAFETY: the lock is held.
         let runs = unsafe { &mut *self.runs.get() };
         // SAFETY: the run is in the table; neighbours are read only within spans that were ever used.
@@ -435,7 +435,7 @@ impl Store {
 
     /// Allocates zeroed memory for a value. Touches none of it if it is the store's first allocation.
     pub fn place_zeroed<T>(&self) -> *mut T {
-        let is_first = self.used() == 0 && size_of::<T>() > SMALL;
+        let is_first = self.used_bytes() == 0 && size_of::<T>() > SMALL_BYTES_MAX;
         let Some(memory) = self.allocate(size_of::<T>(), align_of::<T>()) else { self.exhausted() };
         if !is_first {
             // SAFETY: the memory was allocated with this length.
@@ -451,8 +451,11 @@ impl Store {
 
     /// Places a value that one thread writes frequently. If memory is transferred in pages, the value gets
     /// pages of its own.
-    pub fn place_apart<T: 'static>(&self, value: T) -> &'static T {
-        self.place_at(value, if pace::is_on() { PAGE.max(align_of::<T>()) } else { align_of::<T>() })
+    pub fn place_on_own_pages<T: 'static>(&self, value: T) -> &'static T {
+        self.place_at(
+            value,
+            if pace::is_memory_paged() { CARVE_BYTES.max(align_of::<T>()) } else { align_of::<T>() },
+        )
     }
 
     fn place_at<T: 'static>(&self, value: T, align: usize) -> &'static T {
@@ -479,17 +482,17 @@ impl Store {
 #[derive(Clone, Copy, Debug)]
 pub struct Advice {
     length: usize,
-    most: usize,
+    length_limit: usize,
 }
 
 impl fmt::Display for Advice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const MIB: u32 = 20;
-        match self.most >> MIB {
+        match self.length_limit >> MIB {
             0 => write!(f, "OMP_TOMBOLO_ARENA={}M gives it more", (self.length >> MIB) * 2),
-            most if most > self.length >> MIB => write!(
+            length_limit if length_limit > self.length >> MIB => write!(
                 f,
-                "OMP_TOMBOLO_ARENA={most}M gives it what is left of the window, a larger `window_mib` in the machine file more"
+                "OMP_TOMBOLO_ARENA={length_limit}M gives it what is left of the window, a larger `window_mib` in the machine file more"
             ),
             _ => f.write_str("a larger `window_mib` in the machine file gives it more"),
         }
@@ -497,12 +500,12 @@ impl fmt::Display for Advice {
 }
 
 /// Returns the size to allocate so that objects of its class are aligned.
-fn fitted(size: usize, align: usize) -> usize {
+fn size_for_alignment(size: usize, align: usize) -> usize {
     if align <= 16 {
         size.max(1)
     } else if size <= 1024 && align <= 64 {
         size.max(1).next_multiple_of(64)
-    } else if size <= SMALL {
+    } else if size <= SMALL_BYTES_MAX {
         size.max(align).next_power_of_two()
     } else {
         size
@@ -529,7 +532,7 @@ mod tests {
             let align = 1 << (round % 13);
             let address = store.allocate(size, align).expect("room") as usize;
             assert_eq!(address % align, 0, "{size} at {align}");
-            assert!(store.room(address as *mut u8) >= size);
+            assert!(store.usable_size(address as *mut u8) >= size);
             assert!(
                 taken.iter().all(|&(other, length)| address + size <= other || other + length <= address)
             );
@@ -545,13 +548,13 @@ mod tests {
     #[test]
     fn runs_join_again() {
         let store = store(64);
-        let before = store.used();
+        let before = store.used_bytes();
         let runs: Vec<_> = (0..20).map(|_| store.allocate(2 * SPAN, 16).expect("room")).collect();
         for run in runs.iter().step_by(2).chain(runs.iter().skip(1).step_by(2)) {
             // SAFETY: it was allocated here and is no longer used.
             unsafe { store.release(*run) };
         }
-        assert_eq!(store.used(), before);
+        assert_eq!(store.used_bytes(), before);
         assert!(store.allocate(40 * SPAN, 16).is_some(), "one run of all of them");
         assert!(store.allocate(64 * SPAN, 16).is_none(), "no more than there is");
     }
@@ -559,11 +562,11 @@ mod tests {
     #[test]
     fn large_alignment_wastes_nothing() {
         let store = store(256);
-        let before = store.used();
+        let before = store.used_bytes();
         let address = store.allocate(100_000, 1 << 20).expect("room");
         assert_eq!(address as usize % (1 << 20), 0);
         // SAFETY: it was allocated here and is no longer used.
         unsafe { store.release(address) };
-        assert_eq!(store.used(), before);
+        assert_eq!(store.used_bytes(), before);
     }
 }

@@ -10,23 +10,23 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI32, AtomicU32, Ordering};
 
 /// Flags of this process's futexes: `FUTEX_PRIVATE_FLAG` or 0.
-static FUTEX: AtomicI32 = AtomicI32::new(0);
+static FUTEX_FLAGS: AtomicI32 = AtomicI32::new(0);
 
 /// Makes futexes private, for jobs whose workers are threads of one process: the kernel then need not look up
 /// their pages.
-pub fn keep_futexes() {
-    FUTEX.store(libc::FUTEX_PRIVATE_FLAG, Ordering::Relaxed);
+pub fn use_private_futexes() {
+    FUTEX_FLAGS.store(libc::FUTEX_PRIVATE_FLAG, Ordering::Relaxed);
 }
 
 /// Returns the flags of this process's futexes: `FUTEX_PRIVATE_FLAG` or 0.
 #[must_use]
-pub fn kind_of_futexes() -> i32 {
-    FUTEX.load(Ordering::Relaxed)
+pub fn futex_flags() -> i32 {
+    FUTEX_FLAGS.load(Ordering::Relaxed)
 }
 
 /// Makes futexes private if the kernel does not support shared ones for this word, as in memory of a device.
 /// Returns whether it did.
-pub fn keep_futexes_where_they_must_be(word: &AtomicU32) -> bool {
+pub fn use_private_futexes_if_needed(word: &AtomicU32) -> bool {
     let other = word.load(Ordering::Relaxed).wrapping_add(1);
     // SAFETY: the word is alive; as its value differs, the kernel does not wait.
     let result = unsafe {
@@ -34,7 +34,7 @@ pub fn keep_futexes_where_they_must_be(word: &AtomicU32) -> bool {
     };
     let own = result < 0 && std::io::Error::last_os_error().raw_os_error() == Some(libc::EFAULT);
     if own {
-        FUTEX.store(libc::FUTEX_PRIVATE_FLAG, Ordering::Relaxed);
+        FUTEX_FLAGS.store(libc::FUTEX_PRIVATE_FLAG, Ordering::Relaxed);
     }
     own
 }
@@ -46,7 +46,7 @@ pub fn futex_wait(word: &AtomicU32, expected: u32) {
         libc::syscall(
             libc::SYS_futex,
             word.as_ptr(),
-            libc::FUTEX_WAIT | FUTEX.load(Ordering::Relaxed),
+            libc::FUTEX_WAIT | FUTEX_FLAGS.load(Ordering::Relaxed),
             expected,
             ptr::null::<libc::timespec>(),
         );
@@ -64,7 +64,7 @@ pub fn futex_wait_for(word: &AtomicU32, expected: u32, milliseconds: u32) {
         libc::syscall(
             libc::SYS_futex,
             word.as_ptr(),
-            libc::FUTEX_WAIT | FUTEX.load(Ordering::Relaxed),
+            libc::FUTEX_WAIT | FUTEX_FLAGS.load(Ordering::Relaxed),
             expected,
             &raw const time,
         );
@@ -78,7 +78,7 @@ pub fn futex_wake(word: &AtomicU32, count: u32) {
         libc::syscall(
             libc::SYS_futex,
             word.as_ptr(),
-            libc::FUTEX_WAKE | FUTEX.load(Ordering::Relaxed),
+            libc::FUTEX_WAKE | FUTEX_FLAGS.load(Ordering::Relaxed),
             count,
         );
     }
@@ -92,7 +92,7 @@ unsafe extern "C" {
 
 /// Ends the calling thread if it was already cancelled, and disables the C library's cancellation from then
 /// on. The thread must hold nothing that needs to be released.
-pub fn leave_cancellation_for_later() {
+pub fn disable_cancellation() {
     const DISABLE: i32 = 1;
     full_fence();
     // SAFETY: the only pointer is null, which is permitted.
@@ -127,7 +127,7 @@ pub fn yield_now() {
 }
 
 /// Returns how often the calling thread was preempted (involuntary context switches).
-pub fn times_preempted() -> i64 {
+pub fn preemption_count() -> i64 {
     // SAFETY: plain numbers, for which zero is valid.
     let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
     // SAFETY: the record is local. A kernel that refuses leaves it unchanged.
@@ -136,7 +136,7 @@ pub fn times_preempted() -> i64 {
 }
 
 /// Migrates the calling thread to another of the processors that it may run on, if there is one.
-pub fn leave_processor() {
+pub fn move_to_other_processor() {
     let all = affinity();
     // SAFETY: the call has no arguments.
     let here = usize::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(usize::MAX);
@@ -236,7 +236,7 @@ pub fn start_thread<T: Sync>(stack: usize, start: Start, argument: &'static T) -
         libc::pthread_attr_init(&raw mut attributes);
         libc::pthread_attr_setdetachstate(&raw mut attributes, libc::PTHREAD_CREATE_DETACHED);
         // musl's own default is 128 KiB; that of glibc is the limit of the system.
-        let stack = if stack == 0 && cfg!(target_env = "musl") { default_stack() } else { stack };
+        let stack = if stack == 0 && cfg!(target_env = "musl") { default_stack_bytes() } else { stack };
         if stack > 0 {
             libc::pthread_attr_setstacksize(&raw mut attributes, stack);
         }
@@ -251,7 +251,7 @@ pub fn start_thread<T: Sync>(stack: usize, start: Start, argument: &'static T) -
 
 /// Returns the default size of a thread's stack: the limit of the first thread's (`ulimit -s`), or 8 MiB
 /// without a limit.
-fn default_stack() -> usize {
+fn default_stack_bytes() -> usize {
     const UNLIMITED: usize = 8 << 20;
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the record is local.
@@ -261,13 +261,13 @@ fn default_stack() -> usize {
 }
 
 /// Returns the calling thread's id in the kernel (tid).
-pub fn thread_number() -> u64 {
+pub fn thread_id() -> u64 {
     // SAFETY: the call has no arguments.
     u64::try_from(unsafe { libc::syscall(libc::SYS_gettid) }).unwrap_or(0)
 }
 
 /// Returns the calling thread's `pthread_t`: a number in one C library, an address in another.
-pub fn name_of_thread() -> usize {
+pub fn pthread_handle() -> usize {
     // SAFETY: the call has no arguments.
     unsafe { libc::pthread_self() as usize }
 }
@@ -275,7 +275,7 @@ pub fn name_of_thread() -> usize {
 /// Whether the calling thread is the first of its process.
 pub fn is_first_thread() -> bool {
     // SAFETY: the call has no arguments.
-    u64::try_from(unsafe { libc::getpid() }).is_ok_and(|process| process == thread_number())
+    u64::try_from(unsafe { libc::getpid() }).is_ok_and(|process| process == thread_id())
 }
 
 /// Buffer of a message to standard error. Needs no heap, which may be exhausted.
@@ -285,7 +285,7 @@ struct Message {
 }
 
 impl Message {
-    fn send(&mut self) {
+    fn flush(&mut self) {
         write_to_standard_error(&self.bytes[..self.length]);
         self.length = 0;
     }
@@ -295,7 +295,7 @@ impl fmt::Write for Message {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let bytes = text.as_bytes();
         if bytes.len() > self.bytes.len() - self.length {
-            self.send();
+            self.flush();
         }
         match self.bytes.get_mut(self.length..self.length + bytes.len()) {
             Some(room) => {
@@ -327,45 +327,45 @@ pub fn set_errno(number: usize) {
 }
 
 /// Writes to standard error, in one call unless the text is long. Allocates nothing.
-pub fn complain(text: impl fmt::Display) {
+pub fn print_error(text: impl fmt::Display) {
     let mut message = Message { bytes: [0; 1024], length: 0 };
     let _ = write!(message, "{text}");
-    message.send();
+    message.flush();
 }
 
 /// Signals raised synchronously by a thread's own actions.
-const OWN_FAULTS: [i32; 7] =
+const SYNCHRONOUS_SIGNALS: [i32; 7] =
     [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL, libc::SIGTRAP, libc::SIGABRT, libc::SIGSYS];
 
 /// Original signal mask of the process's first thread, once that blocks all signals.
-static BLOCKED: OnceLock<libc::sigset_t> = OnceLock::new();
+static ORIGINAL_MASK: OnceLock<libc::sigset_t> = OnceLock::new();
 
 /// Blocks signals in the calling thread and the threads that it creates, so that other threads of the process
 /// handle them. Called once per process.
-pub fn withhold_signals() {
+pub fn block_signals() {
     // SAFETY: local sets, which the calls write and read.
     unsafe {
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
-        for signal in OWN_FAULTS {
+        for signal in SYNCHRONOUS_SIGNALS {
             libc::sigdelset(&raw mut all, signal);
         }
         if libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, &raw mut before) == 0 {
-            let _ = BLOCKED.set(before);
+            let _ = ORIGINAL_MASK.set(before);
         }
     }
 }
 
 /// Restores the original signal mask of the process's first thread, if that blocks signals.
-pub fn handle_signals() {
-    if let Some(before) = BLOCKED.get() {
+pub fn restore_signal_mask() {
+    if let Some(before) = ORIGINAL_MASK.get() {
         // SAFETY: the set is only read.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, ptr::null_mut()) };
     }
 }
 
 /// Calls `run` with all signals blocked in the calling thread.
-pub fn without_signals<T>(run: impl FnOnce() -> T) -> T {
+pub fn with_signals_blocked<T>(run: impl FnOnce() -> T) -> T {
     // SAFETY: local sets, which the calls write and read.
     unsafe {
         let (mut all, mut before): (libc::sigset_t, libc::sigset_t) = std::mem::zeroed();
@@ -395,15 +395,15 @@ pub fn exit_now(status: i32) -> ! {
 /// Ends the program with a message, because it requested something impossible. Flushes `stdout` where streams
 /// are private to the process. Allocates nothing.
 pub fn fatal(text: impl fmt::Display) -> ! {
-    complain(format_args!("tombolo omp: {text}\n"));
+    print_error(format_args!("tombolo omp: {text}\n"));
     // In an image, streams are shared by all processes and may be in pages that this one does not have.
     #[cfg(target_env = "gnu")]
-    write_output();
+    try_flush_stdout();
     exit_now(1)
 }
 
 /// Flushes `stdout` unless another thread has it locked. Returns whether it did.
-pub fn write_output() -> bool {
+pub fn try_flush_stdout() -> bool {
     // SAFETY: the C library's own stream, unlocked by the thread that locked it.
     unsafe {
         let locked = ftrylockfile(stdout) == 0;
@@ -509,9 +509,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_leaves_a_processor_may_come_back() {
+    fn affinity_is_kept_after_a_move() {
         let before = affinity();
-        leave_processor();
+        move_to_other_processor();
         let after = affinity();
         let numbers = |set: &Processors| (0..limit()).filter(|&at| includes(set, at)).collect::<Vec<_>>();
         assert_eq!(numbers(&before), numbers(&after));
@@ -522,7 +522,7 @@ mod tests {
             let mut one: Processors = unsafe { std::mem::zeroed() };
             include(&mut one, first);
             assert!(bind(&one));
-            leave_processor();
+            move_to_other_processor();
             assert_eq!(numbers(&affinity()), [first]);
         })
         .join()

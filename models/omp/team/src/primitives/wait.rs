@@ -2,13 +2,13 @@
 //!
 //! How threads sleep, and why no wake-up is lost, is explained in [`super::parker`].
 
-use super::awake::CROWDED;
+use super::awake::OVERSUBSCRIBED_TURNS;
 use super::bell::{Bell, Sleepers};
 use super::local::Local;
 use super::pace;
 
 /// Turns between checks of frequently written lines and of the number of awake threads.
-const SELDOM: u64 = 16;
+const RARE_CHECK_TURNS: u64 = 16;
 
 /// How a thread sleeps after spinning.
 #[derive(Clone, Copy)]
@@ -30,69 +30,69 @@ pub fn until(
     me: &Local,
     sleep: Sleep<'_>,
     mut condition: impl FnMut() -> bool,
-    mut seldom: impl FnMut() -> bool,
+    mut rare_condition: impl FnMut() -> bool,
 ) -> bool {
-    condition() || (!seldom() && until_slowly(me, sleep, &mut condition, &mut seldom))
+    condition() || (!rare_condition() && until_slow(me, sleep, &mut condition, &mut rare_condition))
 }
 
 /// Continues [`until`] after both conditions have been found false.
-pub(crate) fn until_slowly(
+pub(crate) fn until_slow(
     me: &Local,
     sleep: Sleep<'_>,
     condition: &mut impl FnMut() -> bool,
-    seldom: &mut impl FnMut() -> bool,
+    rare_condition: &mut impl FnMut() -> bool,
 ) -> bool {
-    if pace::is_on() {
-        let mut looks = pace::Looks::new();
-        while looks.next() {
+    if pace::is_memory_paged() {
+        let mut poller = pace::Poller::new();
+        while poller.try_pause() {
             if condition() {
                 return true;
             }
-            if seldom() {
+            if rare_condition() {
                 return false;
             }
         }
-        return sleep_until(me, sleep, condition, seldom);
+        return sleep_until(me, sleep, condition, rare_condition);
     }
-    let awake = me.awake();
-    let turns = awake.turns();
-    let mut spun = 0_u64;
-    let mut asks_at = me.asking.after();
-    while spun < turns {
+    let node_load = me.node_load();
+    let turns = node_load.turns();
+    let mut spin_turns = 0_u64;
+    let mut yield_at = me.spin_yield.turns_until_yield();
+    while spin_turns < turns {
         if condition() {
             return true;
         }
         std::hint::spin_loop();
-        spun += 1;
-        if spun.is_multiple_of(SELDOM) {
-            if seldom() {
+        spin_turns += 1;
+        if spin_turns.is_multiple_of(RARE_CHECK_TURNS) {
+            if rare_condition() {
                 return false;
             }
-            if spun >= CROWDED && awake.crowded() {
+            if spin_turns >= OVERSUBSCRIBED_TURNS && node_load.is_oversubscribed() {
                 break;
             }
-            if spun >= asks_at {
-                if !me.asking.ask(condition) {
+            if spin_turns >= yield_at {
+                if !me.spin_yield.yield_processor(condition) {
                     break;
                 }
-                asks_at = spun * 2;
+                yield_at = spin_turns * 2;
             }
         }
     }
-    sleep_until(me, sleep, condition, seldom)
+    sleep_until(me, sleep, condition, rare_condition)
 }
 
-/// Sleeps at the end of [`until_slowly`].
+/// Sleeps at the end of [`until_slow`].
 fn sleep_until(
     me: &Local,
     sleep: Sleep<'_>,
     condition: &mut impl FnMut() -> bool,
-    seldom: &mut impl FnMut() -> bool,
+    rare_condition: &mut impl FnMut() -> bool,
 ) -> bool {
-    let mut either = || condition() || seldom();
+    let mut either = || condition() || rare_condition();
     match sleep {
         Sleep::Alone => me.parker().sleep_unless(&mut either),
-        Sleep::Counted(sleepers) => sleepers.with(|| me.parker().sleep_unless(&mut either)),
+        Sleep::Counted(sleepers) => sleepers.while_counted(|| me.parker().sleep_unless(&mut either)),
         Sleep::Together(bell) => bell.sleep_unless(&mut either),
     }
     condition()

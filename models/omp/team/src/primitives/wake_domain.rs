@@ -14,18 +14,18 @@ use super::parker::Parker;
 
 /// Asks the process of another domain to wake a thread. Must not block, as others may be waiting for the
 /// caller.
-pub type Forward = fn(&'static Parker);
+pub type ForwardWake = fn(&'static Parker);
 
 static OWN: AtomicU32 = AtomicU32::new(0);
-static SEVERAL: AtomicBool = AtomicBool::new(false);
-static FORWARD: OnceLock<Forward> = OnceLock::new();
+static MULTI_DOMAIN: AtomicBool = AtomicBool::new(false);
+static FORWARD_WAKE: OnceLock<ForwardWake> = OnceLock::new();
 
-/// Configures several wake domains for this job: `own` is that of this process, and `forward` wakes threads
-/// of others. Called before the first region begins; only the first call sets `forward`.
-pub fn configure(own: u32, forward: Forward) {
+/// Configures several wake domains for this job: `own` is that of this process, and `forward_wake` wakes
+/// threads of others. Called before the first region begins; only the first call sets `forward_wake`.
+pub fn configure(own: u32, forward_wake: ForwardWake) {
     OWN.store(own, Ordering::Relaxed);
-    let _ = FORWARD.set(forward);
-    SEVERAL.store(true, Ordering::Release);
+    let _ = FORWARD_WAKE.set(forward_wake);
+    MULTI_DOMAIN.store(true, Ordering::Release);
 }
 
 /// Returns the wake domain of this process.
@@ -35,22 +35,22 @@ pub fn own() -> u32 {
 
 /// Whether the job has several wake domains, so that threads sleep only on parkers.
 #[inline]
-pub fn are_several() -> bool {
-    SEVERAL.load(Ordering::Relaxed)
+pub fn is_multi_domain() -> bool {
+    MULTI_DOMAIN.load(Ordering::Relaxed)
 }
 
 /// Asks the process of another domain to wake a thread.
 #[cfg_attr(loom, expect(dead_code, reason = "a model has one wake domain"))]
 #[cold]
-pub(super) fn forward(parker: &Parker) {
+pub(super) fn forward_wake(parker: &Parker) {
     // SAFETY: parkers are parts of thread records, which are never freed.
     let parker: &'static Parker = unsafe { &*ptr::from_ref(parker) };
-    if let Some(forward) = FORWARD.get() {
-        forward(parker);
+    if let Some(forward_wake) = FORWARD_WAKE.get() {
+        forward_wake(parker);
     }
 }
 
-/// Link of a parker in a [`List`]: null if it is in none, [`END`] at the end of one.
+/// Link of a parker in a [`ParkerList`]: null if it is in none, [`END`] at the end of one.
 #[derive(Debug, Default)]
 pub(super) struct Entry(AtomicPtr<Parker>);
 
@@ -59,9 +59,9 @@ const END: *mut Parker = ptr::without_provenance_mut(align_of::<Parker>());
 /// Lock-free list of parkers to be handled by a thread of this process. Adding one takes no lock and
 /// allocates nothing, so the caller may hold locks that other threads wait for.
 #[derive(Debug)]
-pub struct List(AtomicPtr<Parker>);
+pub struct ParkerList(AtomicPtr<Parker>);
 
-impl List {
+impl ParkerList {
     /// Creates an empty list.
     #[must_use]
     pub const fn new() -> Self {
@@ -86,7 +86,7 @@ impl List {
     }
 
     /// Empties the list and calls `handle` for each parker, which may be added again before that.
-    pub fn take(&self, mut handle: impl FnMut(&'static Parker)) {
+    pub fn drain(&self, mut handle: impl FnMut(&'static Parker)) {
         let mut at = self.0.swap(END, Ordering::AcqRel);
         while at != END {
             // SAFETY: entries of the list are parkers, which are never freed.
@@ -97,7 +97,7 @@ impl List {
     }
 }
 
-impl Default for List {
+impl Default for ParkerList {
     fn default() -> Self {
         Self::new()
     }
@@ -109,33 +109,33 @@ mod tests {
     use std::sync::atomic::AtomicUsize;
 
     #[test]
-    fn each_is_handled_once_until_it_is_added_again() {
-        let list = List::new();
+    fn parker_is_handled_once_until_added_again() {
+        let list = ParkerList::new();
         let parkers: &'static [Parker] = Vec::leak((0..3).map(|_| Parker::default()).collect());
         for parker in [&parkers[0], &parkers[1], &parkers[0], &parkers[2]] {
             list.add(parker);
         }
-        let mut told = Vec::new();
-        list.take(|parker| {
-            told.push(ptr::from_ref(parker));
-            if told.len() == 1 {
+        let mut handled = Vec::new();
+        list.drain(|parker| {
+            handled.push(ptr::from_ref(parker));
+            if handled.len() == 1 {
                 list.add(parker);
             }
         });
-        told.sort();
+        handled.sort();
         let mut all: Vec<_> = parkers.iter().map(ptr::from_ref).collect();
         all.sort();
-        assert_eq!(told, all);
+        assert_eq!(handled, all);
         let mut count = 0;
-        list.take(|_| count += 1);
-        list.take(|_| count += 10);
+        list.drain(|_| count += 1);
+        list.drain(|_| count += 10);
         assert_eq!(count, 1);
     }
 
     #[test]
-    fn none_is_lost_whichever_threads_add_them() {
-        static LIST: List = List::new();
-        static TOLD: AtomicUsize = AtomicUsize::new(0);
+    fn no_parker_is_lost_under_concurrent_adds() {
+        static LIST: ParkerList = ParkerList::new();
+        static HANDLED: AtomicUsize = AtomicUsize::new(0);
         let parkers: &'static [Parker] = Vec::leak((0..8).map(|_| Parker::default()).collect());
         let threads: Vec<_> = (0..4)
             .map(|part| {
@@ -144,8 +144,8 @@ mod tests {
                         for parker in &parkers[part * 2..part * 2 + 2] {
                             LIST.add(parker);
                             while !parker.entry.0.load(Ordering::Acquire).is_null() {
-                                LIST.take(|_| {
-                                    TOLD.fetch_add(1, Ordering::Relaxed);
+                                LIST.drain(|_| {
+                                    HANDLED.fetch_add(1, Ordering::Relaxed);
                                 });
                                 std::thread::yield_now();
                             }
@@ -155,6 +155,6 @@ mod tests {
             })
             .collect();
         threads.into_iter().for_each(|thread| thread.join().expect("no panic"));
-        assert_eq!(TOLD.load(Ordering::Relaxed), 4 * 500 * 2);
+        assert_eq!(HANDLED.load(Ordering::Relaxed), 4 * 500 * 2);
     }
 }

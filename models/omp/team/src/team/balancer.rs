@@ -2,9 +2,9 @@
 
 use std::cell::UnsafeCell;
 
-use crate::primitives::balance::{Balance, Choice, Known, Place};
+use crate::primitives::balance::{Balance, Measurement, NodeInfo, Placement};
 use crate::primitives::lock::Spinlock;
-use crate::primitives::nodes::{NODES, Nodes};
+use crate::primitives::nodes::{NODES_MAX, Nodes};
 
 /// Decides where marked functions run. All-zero memory is a valid balancer without measurements.
 #[repr(C, align(64))]
@@ -17,36 +17,42 @@ pub struct Balancer {
 unsafe impl Sync for Balancer {}
 
 impl Balancer {
-    /// Chooses a node and records the start of a call, see [`Balance::begin`].
-    pub fn begin(&self, function: usize, from: u32, outer: Option<Choice>, nodes: &Nodes) -> Choice {
-        self.with(nodes, |balance, places| balance.begin(function, from, outer, places))
+    /// Chooses a node and records the start of a call, see [`Balance::begin_call`].
+    pub fn begin_call(
+        &self,
+        function: usize,
+        from: u32,
+        outer: Option<Placement>,
+        nodes: &Nodes,
+    ) -> Placement {
+        self.with_lock(nodes, |balance, node_infos| balance.begin_call(function, from, outer, node_infos))
     }
 
-    /// Records the end of a call and its times, see [`Balance::end`].
-    pub fn end(&self, choice: Choice, times: (u64, u64), nodes: &Nodes) {
-        self.with(nodes, |balance, places| balance.end(choice, times, places));
+    /// Records the end of a call and its times, see [`Balance::end_call`].
+    pub fn end_call(&self, placement: Placement, times: (u64, u64), nodes: &Nodes) {
+        self.with_lock(nodes, |balance, node_infos| balance.end_call(placement, times, node_infos));
     }
 
-    /// Drops a choice without measuring it, see [`Balance::leave`].
-    pub fn leave(&self, choice: Choice, nodes: &Nodes) {
-        self.with(nodes, |balance, places| balance.leave(choice, places));
+    /// Drops a placement without measuring it, see [`Balance::abandon_call`].
+    pub fn abandon_call(&self, placement: Placement, nodes: &Nodes) {
+        self.with_lock(nodes, |balance, node_infos| balance.abandon_call(placement, node_infos));
     }
 
-    /// Lists the measured functions, see [`Balance::known`].
-    pub fn known(&self, nodes: &Nodes) -> Vec<Known> {
-        self.with(nodes, |balance, places| balance.known(places.len()).collect())
+    /// Lists the measured functions, see [`Balance::measurements`].
+    pub fn measurements(&self, nodes: &Nodes) -> Vec<Measurement> {
+        self.with_lock(nodes, |balance, node_infos| balance.measurements(node_infos.len()).collect())
     }
 
-    fn with<R>(&self, nodes: &Nodes, run: impl FnOnce(&mut Balance, &[Place]) -> R) -> R {
-        let mut places = [Place::default(); NODES];
+    fn with_lock<R>(&self, nodes: &Nodes, run: impl FnOnce(&mut Balance, &[NodeInfo]) -> R) -> R {
+        let mut node_infos = [NodeInfo::default(); NODES_MAX];
         let mut count = 0;
-        for ((_, node), place) in nodes.all().zip(&mut places) {
+        for ((_, node), info) in nodes.all().zip(&mut node_infos) {
             let runs_on = node.runs_on();
-            *place = Place { processors: nodes.at(runs_on).processors(), runs_on };
+            *info = NodeInfo { processors: nodes.at(runs_on).processors(), runs_on };
             count += 1;
         }
-        let _held = self.lock.hold();
+        let _held = self.lock.lock();
         // SAFETY: the lock is held.
-        run(unsafe { &mut *self.balance.get() }, &places[..count])
+        run(unsafe { &mut *self.balance.get() }, &node_infos[..count])
     }
 }

@@ -39,18 +39,18 @@ pub struct Dependents {
 impl Dependents {
     /// Makes `next` wait for the owner of this list, unless the owner is finished.
     fn add(&self, store: &Store, next: &'static Task) {
-        let _held = self.lock.hold();
+        let _held = self.lock.lock();
         if self.finished.get() {
             return;
         }
         next.blockers.fetch_add(1, Ordering::Relaxed);
-        next.remember();
+        next.add_reference();
         self.first.set(link(store, next, self.first.get()));
     }
 
     /// Marks the task as finished and calls `enqueue` for each task that became runnable.
     pub fn finish(&self, enqueue: impl Fn(&'static Task)) {
-        let held = self.lock.hold();
+        let held = self.lock.lock();
         self.finished.set(true);
         let mut first = self.first.replace(ptr::null_mut());
         drop(held);
@@ -65,8 +65,8 @@ impl Dependents {
                 // A thread that waits for the parent's tasks may run it even if no other thread can.
                 task.parent().into_iter().for_each(Task::wake);
             }
-            task.forget();
-            unlink(first);
+            task.drop_reference();
+            release_link(first);
             first = next;
         }
     }
@@ -76,7 +76,7 @@ fn link(store: &Store, task: &'static Task, next: *mut TaskLink) -> *mut TaskLin
     ptr::from_ref(store.place(TaskLink { task, next })).cast_mut()
 }
 
-fn unlink(link: *mut TaskLink) {
+fn release_link(link: *mut TaskLink) {
     if let Some(store) = store::current() {
         // SAFETY: links come from the store, and the caller has unlinked it.
         unsafe { store.release(link.cast()) };
@@ -93,7 +93,7 @@ struct Entry {
     limit: u32,
 }
 
-const NOTHING: Entry = Entry { address: 0, writer: None, readers: ptr::null_mut(), count: 0, limit: 16 };
+const EMPTY_ENTRY: Entry = Entry { address: 0, writer: None, readers: ptr::null_mut(), count: 0, limit: 16 };
 
 /// Hash table of the dependences that a task's children declared, with open addressing.
 pub struct Table {
@@ -174,7 +174,7 @@ impl Table {
             // SAFETY: the table has this capacity, and only this thread accesses it.
             let entry = unsafe { &mut *self.entries.get().add(index) };
             if entry.address != 0 {
-                entry.writer.take().into_iter().for_each(Task::forget);
+                entry.writer.take().into_iter().for_each(Task::drop_reference);
                 drop_readers(entry);
             }
         }
@@ -191,20 +191,20 @@ fn allocate(store: &Store, capacity: usize) -> *mut Entry {
     let entries: *mut Entry = memory.cast();
     for index in 0..capacity {
         // SAFETY: the memory was just allocated for `capacity` entries.
-        unsafe { entries.add(index).write(NOTHING) };
+        unsafe { entries.add(index).write(EMPTY_ENTRY) };
     }
     entries
 }
 
 fn drop_readers(entry: &mut Entry) {
-    for_readers(entry, |task| {
-        task.forget();
+    retain_readers(entry, |task| {
+        task.drop_reference();
         false
     });
 }
 
 /// Calls `keep` for each reader and removes those for which it returns false.
-fn for_readers(entry: &mut Entry, mut keep: impl FnMut(&'static Task) -> bool) {
+fn retain_readers(entry: &mut Entry, mut keep: impl FnMut(&'static Task) -> bool) {
     let mut place: *mut *mut TaskLink = &raw mut entry.readers;
     // SAFETY: the list is of a table that only this thread touches.
     unsafe {
@@ -215,7 +215,7 @@ fn for_readers(entry: &mut Entry, mut keep: impl FnMut(&'static Task) -> bool) {
             } else {
                 *place = (*link).next;
                 entry.count -= 1;
-                unlink(link);
+                release_link(link);
             }
         }
     }
@@ -248,10 +248,10 @@ pub fn register(
                 writer.dependents.add(store, task);
             }
             if entry.count >= entry.limit {
-                for_readers(entry, still_runs);
+                retain_readers(entry, is_unfinished);
                 entry.limit = entry.count.max(8) * 2;
             }
-            task.remember();
+            task.add_reference();
             entry.readers = link(store, task, entry.readers);
             entry.count += 1;
             continue;
@@ -261,30 +261,30 @@ pub fn register(
         {
             writer.dependents.add(store, task);
         }
-        for_readers(entry, |reader| {
+        retain_readers(entry, |reader| {
             reader.dependents.add(store, task);
-            reader.forget();
+            reader.drop_reference();
             false
         });
-        task.remember();
+        task.add_reference();
         if let Some(writer) = entry.writer.replace(task) {
-            writer.forget();
+            writer.drop_reference();
         }
     }
 }
 
 /// Whether a reader must be kept. Drops its reference if not.
-fn still_runs(task: &'static Task) -> bool {
+fn is_unfinished(task: &'static Task) -> bool {
     let runs = !task.is_finished();
     if !runs {
-        task.forget();
+        task.drop_reference();
     }
     runs
 }
 
 /// Creates a stub with these dependences for a thread that waits for them. Returns `None` if there is nothing
 /// to wait for. The wait is over when only one of the stub's blockers is left.
-pub fn stub_for(
+pub fn create_stub(
     store: &'static Store,
     parker: &'static Parker,
     parent: &'static Task,
@@ -298,7 +298,7 @@ pub fn stub_for(
             writer.dependents.add(store, stub);
         }
         if !dependence.reads {
-            for_readers(&mut entry, |reader| {
+            retain_readers(&mut entry, |reader| {
                 reader.dependents.add(store, stub);
                 true
             });

@@ -4,9 +4,9 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use super::present::{Entry, FOREVER, Found, Table};
+use super::present::{Entry, Lookup, PERMANENT, Table};
 use crate::primitives::lock::Lock;
-use crate::primitives::nodes::NODES;
+use crate::primitives::nodes::NODES_MAX;
 use crate::primitives::store::Store;
 
 /// Present table and transfer counters of a device.
@@ -16,26 +16,26 @@ pub struct Device {
     table: UnsafeCell<Table>,
     /// Number of entries in the table, readable without the lock.
     entries: AtomicUsize,
-    moved_to: AtomicU64,
-    moved_from: AtomicU64,
+    bytes_to_device: AtomicU64,
+    bytes_from_device: AtomicU64,
 }
 
 // SAFETY: the table is touched only while the lock is held.
 unsafe impl Sync for Device {}
 
 /// All devices, indexed by node. All-zero memory is a valid array of empty devices.
-pub struct Devices([Device; NODES]);
+pub struct Devices([Device; NODES_MAX]);
 
 impl Devices {
     /// Returns the device of a node.
     pub fn at(&self, node: u32) -> &Device {
-        &self.0[node as usize % NODES]
+        &self.0[node as usize % NODES_MAX]
     }
 }
 
 impl Device {
     /// Calls `run` on the device's table, with the lock held.
-    pub(crate) fn with<T>(&self, run: impl FnOnce(&mut Table) -> T) -> T {
+    pub(crate) fn with_table<T>(&self, run: impl FnOnce(&mut Table) -> T) -> T {
         self.lock.acquire();
         // SAFETY: the lock is held.
         let table = unsafe { &mut *self.table.get() };
@@ -52,8 +52,8 @@ impl Device {
 
     /// Translates a host address to the device's, if it is present there.
     pub fn translate(&self, host: usize) -> Option<usize> {
-        self.with(|table| match table.find(host, 0) {
-            Found::Whole(index) if host < table.entry(index).end => Some(table.entry(index).translate(host)),
+        self.with_table(|table| match table.find(host, 0) {
+            Lookup::Whole(index) if host < table.entry(index).end => Some(table.entry(index).translate(host)),
             _ => None,
         })
     }
@@ -61,15 +61,18 @@ impl Device {
     /// Maps a host range to device memory that the program provides (`omp_target_associate_ptr`). Returns
     /// whether that succeeded: the range must be absent, or already be associated with the same memory.
     pub fn associate(&self, store: &'static Store, host: usize, bytes: usize, device: usize) -> bool {
-        self.with(|table| match table.find(host, bytes.max(1)) {
-            Found::Nothing if bytes > 0 => {
+        self.with_table(|table| match table.find(host, bytes.max(1)) {
+            Lookup::Nothing if bytes > 0 => {
                 let end = host.saturating_add(bytes);
-                table.insert(store, Entry { begin: host, end, device, count: FOREVER, born: 0, last: 0 });
+                table.insert(
+                    store,
+                    Entry { begin: host, end, device, count: PERMANENT, created_by: 0, last_construct: 0 },
+                );
                 true
             }
-            Found::Whole(index) => {
+            Lookup::Whole(index) => {
                 let entry = *table.entry(index);
-                entry.count == FOREVER && entry.translate(host) == device
+                entry.count == PERMANENT && entry.translate(host) == device
             }
             _ => false,
         })
@@ -77,8 +80,8 @@ impl Device {
 
     /// Undoes [`associate`](Self::associate). Returns whether there was an association.
     pub fn dissociate(&self, host: usize) -> bool {
-        self.with(|table| match table.find(host, 1) {
-            Found::Whole(index) if table.entry(index).count == FOREVER => {
+        self.with_table(|table| match table.find(host, 1) {
+            Lookup::Whole(index) if table.entry(index).count == PERMANENT => {
                 table.remove(index);
                 true
             }
@@ -87,12 +90,12 @@ impl Device {
     }
 
     /// Returns the bytes copied to the device and from it.
-    pub fn moved(&self) -> (u64, u64) {
-        (self.moved_to.load(Ordering::Relaxed), self.moved_from.load(Ordering::Relaxed))
+    pub fn transferred_bytes(&self) -> (u64, u64) {
+        (self.bytes_to_device.load(Ordering::Relaxed), self.bytes_from_device.load(Ordering::Relaxed))
     }
 
-    pub(crate) fn count_moved(&self, (to, from): (u64, u64)) {
-        self.moved_to.fetch_add(to, Ordering::Relaxed);
-        self.moved_from.fetch_add(from, Ordering::Relaxed);
+    pub(crate) fn count_transferred_bytes(&self, (to, from): (u64, u64)) {
+        self.bytes_to_device.fetch_add(to, Ordering::Relaxed);
+        self.bytes_from_device.fetch_add(from, Ordering::Relaxed);
     }
 }

@@ -7,31 +7,31 @@ use crate::primitives::store::Store;
 use crate::primitives::sys;
 
 /// Most loops in a nest.
-const DEPTH: usize = 32;
+const DEPTH_MAX: usize = 32;
 
 /// Progress of a loop nest.
 pub struct Doacross {
     depth: usize,
     /// Iterations of the whole nest per iteration of each loop.
-    weight: [u64; DEPTH],
+    weight: [u64; DEPTH_MAX],
     /// Chunk size of the outermost loop; 0 if there is a posted counter per thread rather than per chunk.
     pub(crate) chunk: u64,
     /// Highest iteration posted by each thread or chunk, plus one.
     posted: *mut AtomicU64,
-    /// What each thread of the team waits for.
-    wanted: *mut Wanted,
+    /// Iteration that each thread of the team waits for.
+    wait_target: *mut WaitTarget,
 }
 
 /// Iteration that a thread waits for.
 #[repr(C)]
-pub(crate) struct Wanted {
+pub(crate) struct WaitTarget {
     /// Index of the counter in `posted`, plus one; 0 while the thread does not wait.
     index: AtomicU64,
     /// Least value that ends the wait.
     number: AtomicU64,
 }
 
-impl Wanted {
+impl WaitTarget {
     /// Announces what the thread waits for, before it checks whether that was posted.
     pub(crate) fn begin(&self, index: u64, number: u64) {
         self.number.store(number, Ordering::Relaxed);
@@ -43,7 +43,7 @@ impl Wanted {
     }
 
     /// Whether the thread may be waiting for this post.
-    pub(crate) fn is_met_by(&self, index: u64, number: u64) -> bool {
+    pub(crate) fn is_satisfied_by(&self, index: u64, number: u64) -> bool {
         self.index.load(Ordering::Acquire) == index + 1 && self.number.load(Ordering::Relaxed) <= number
     }
 }
@@ -60,23 +60,23 @@ impl Doacross {
         kind: ScheduleKind,
         chunk: u64,
     ) -> &'static Self {
-        if counts.is_empty() || counts.len() > DEPTH {
-            sys::fatal(format_args!("ordered({}): there can be 1 to {DEPTH} loops", counts.len()));
+        if counts.is_empty() || counts.len() > DEPTH_MAX {
+            sys::fatal(format_args!("ordered({}): there can be 1 to {DEPTH_MAX} loops", counts.len()));
         }
-        let mut weight = [1_u64; DEPTH];
+        let mut weight = [1_u64; DEPTH_MAX];
         for loop_number in (0..counts.len() - 1).rev() {
             let product = weight[loop_number + 1].checked_mul(counts[loop_number + 1].max(1));
-            weight[loop_number] = product.unwrap_or_else(|| too_many());
+            weight[loop_number] = product.unwrap_or_else(|| fatal_iteration_overflow());
         }
         if weight[0].checked_mul(counts[0].max(1)).is_none_or(|all| all == u64::MAX) {
-            too_many();
+            fatal_iteration_overflow();
         }
         let (chunk, entries) = match kind {
             ScheduleKind::Static | ScheduleKind::Auto => (0, u64::from(size)),
             _ => (chunk, counts[0].div_ceil(chunk).max(1)),
         };
-        let (posted, wanted) = (zeroed(store, entries), zeroed(store, u64::from(size)));
-        store.place(Self { depth: counts.len(), weight, chunk, posted, wanted })
+        let (posted, wait_target) = (zeroed(store, entries), zeroed(store, u64::from(size)));
+        store.place(Self { depth: counts.len(), weight, chunk, posted, wait_target })
     }
 
     /// Frees the state once all threads have left the nest.
@@ -84,7 +84,7 @@ impl Doacross {
         // SAFETY: all came from the store, and nothing uses them any more.
         unsafe {
             store.release(self.posted.cast());
-            store.release(self.wanted.cast());
+            store.release(self.wait_target.cast());
             store.release(std::ptr::from_ref(self).cast_mut().cast());
         }
     }
@@ -104,9 +104,9 @@ impl Doacross {
     }
 
     /// Returns the wait record of a thread.
-    pub(crate) fn wanted(&self, id: u32) -> &Wanted {
+    pub(crate) fn wait_target(&self, id: u32) -> &WaitTarget {
         // SAFETY: there is one for each thread.
-        unsafe { &*self.wanted.wrapping_add(id as usize) }
+        unsafe { &*self.wait_target.wrapping_add(id as usize) }
     }
 
     pub(crate) fn entry(&self, index: u64) -> &AtomicU64 {
@@ -125,6 +125,6 @@ fn zeroed<T>(store: &'static Store, count: u64) -> *mut T {
     memory.cast()
 }
 
-fn too_many() -> ! {
+fn fatal_iteration_overflow() -> ! {
     sys::fatal("ordered(n): the nest has more than 2^64 iterations, which depend(sink) cannot count")
 }

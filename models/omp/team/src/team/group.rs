@@ -27,16 +27,16 @@ unsafe impl Sync for Group {}
 
 impl Group {
     /// Counts a new unfinished task.
-    pub fn enter(&self) {
+    pub fn add_task(&self) {
         self.count.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts a task as finished and wakes the owner after the last one.
-    pub fn leave(&self) {
+    pub fn finish_task(&self) {
         // The group may be freed as soon as its count is zero.
         let owner = self.owner;
         if self.count.fetch_sub(1, Ordering::AcqRel) == 1 && !ptr::eq(owner, local::parker_or_null()) {
-            owner.tell();
+            owner.fence_and_wake();
         }
     }
 
@@ -54,7 +54,7 @@ impl Group {
 
     /// Returns the group that `cancel taskgroup` applies to: the outer one if this belongs to a work-sharing
     /// construct.
-    pub fn cancellable(&'static self) -> &'static Group {
+    pub fn cancel_target(&'static self) -> &'static Group {
         if self.workshare.get() { self.outer.get().unwrap_or(self) } else { self }
     }
 

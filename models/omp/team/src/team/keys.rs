@@ -5,15 +5,15 @@ use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 /// Maximum number of keys, the minimum that POSIX requires.
-pub const KEYS: usize = 128;
+pub const KEYS_MAX: usize = 128;
 /// Maximum number of rounds of destructors at the end of a thread, as destructors can set values again.
-const ROUNDS: usize = 4;
+const DESTRUCTOR_ITERATIONS: usize = 4;
 
 /// Destructor of a thread-specific value, called at the end of the thread.
 pub type Destructor = unsafe extern "C" fn(*mut c_void);
 
 /// All keys of the job.
-pub struct Keys([Key; KEYS]);
+pub struct Keys([Key; KEYS_MAX]);
 
 struct Key {
     /// Odd while the key is in use. A value belongs to the key if it was set under the same number.
@@ -23,12 +23,12 @@ struct Key {
 
 impl Default for Keys {
     fn default() -> Self {
-        Self([const { Key { sequence: AtomicU32::new(0), destructor: AtomicUsize::new(0) } }; KEYS])
+        Self([const { Key { sequence: AtomicU32::new(0), destructor: AtomicUsize::new(0) } }; KEYS_MAX])
     }
 }
 
 /// All values of a thread.
-pub struct Values([Value; KEYS]);
+pub struct Values([Value; KEYS_MAX]);
 
 struct Value {
     sequence: Cell<u32>,
@@ -37,7 +37,7 @@ struct Value {
 
 impl Default for Values {
     fn default() -> Self {
-        Self([const { Value { sequence: Cell::new(0), value: Cell::new(std::ptr::null_mut()) } }; KEYS])
+        Self([const { Value { sequence: Cell::new(0), value: Cell::new(std::ptr::null_mut()) } }; KEYS_MAX])
     }
 }
 
@@ -60,12 +60,12 @@ impl Keys {
 
     /// Frees a key, which invalidates its values. Returns whether it was in use.
     pub fn delete(&self, index: usize) -> bool {
-        let Some((key, sequence)) = self.used(index) else { return false };
+        let Some((key, sequence)) = self.live_key(index) else { return false };
         let (now, order) = (sequence.wrapping_add(1), Ordering::Release);
         key.sequence.compare_exchange(sequence, now, order, Ordering::Relaxed).is_ok()
     }
 
-    fn used(&self, index: usize) -> Option<(&Key, u32)> {
+    fn live_key(&self, index: usize) -> Option<(&Key, u32)> {
         let key = self.0.get(index)?;
         let sequence = key.sequence.load(Ordering::Acquire);
         (!sequence.is_multiple_of(2)).then_some((key, sequence))
@@ -73,7 +73,7 @@ impl Keys {
 
     /// Returns the value of a key, or null if none was set.
     pub fn get(&self, values: &Values, index: usize) -> *mut c_void {
-        match self.used(index) {
+        match self.live_key(index) {
             Some((_, sequence)) if values.0[index].sequence.get() == sequence => values.0[index].value.get(),
             _ => std::ptr::null_mut(),
         }
@@ -81,7 +81,7 @@ impl Keys {
 
     /// Sets the value of a key. Returns whether the key is in use.
     pub fn set(&self, values: &Values, index: usize, value: *mut c_void) -> bool {
-        let Some((_, sequence)) = self.used(index) else { return false };
+        let Some((_, sequence)) = self.live_key(index) else { return false };
         values.0[index].sequence.set(sequence);
         values.0[index].value.set(value);
         true
@@ -90,9 +90,9 @@ impl Keys {
     /// Calls the destructors of an ending thread's values until none are left, or for at most the number of
     /// rounds that POSIX requires.
     pub fn destroy(&self, values: &Values) {
-        let mut rounds = ROUNDS;
-        while rounds > 0 && self.destroy_once(values) {
-            rounds -= 1;
+        let mut iterations = DESTRUCTOR_ITERATIONS;
+        while iterations > 0 && self.destroy_once(values) {
+            iterations -= 1;
         }
         values.0.iter().for_each(|value| value.value.set(std::ptr::null_mut()));
     }
@@ -100,7 +100,7 @@ impl Keys {
     /// Runs one round of destructors. Returns whether any was called.
     fn destroy_once(&self, values: &Values) -> bool {
         let mut any = false;
-        for index in 0..KEYS {
+        for index in 0..KEYS_MAX {
             let value = self.get(values, index);
             values.0[index].value.set(std::ptr::null_mut());
             let address = self.0[index].destructor.load(Ordering::Acquire);
@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn values_are_those_of_a_key_until_it_is_deleted() {
+    fn deleted_key_has_no_values() {
         let (keys, one, other) = (Keys::default(), Values::default(), Values::default());
         let key = keys.create(None).unwrap();
         let value = ptr::without_provenance_mut(7);
@@ -131,13 +131,13 @@ mod tests {
         assert!(keys.delete(key) && !keys.delete(key) && !keys.set(&one, key, value));
         assert_eq!(keys.create(None), Some(key));
         assert!(keys.get(&one, key).is_null());
-        let all = (1..KEYS).map(|_| keys.create(None)).collect::<Option<Vec<_>>>();
+        let all = (1..KEYS_MAX).map(|_| keys.create(None)).collect::<Option<Vec<_>>>();
         assert!(all.is_some() && keys.create(None).is_none());
-        assert!(!keys.set(&one, KEYS, value) && keys.get(&one, KEYS).is_null());
+        assert!(!keys.set(&one, KEYS_MAX, value) && keys.get(&one, KEYS_MAX).is_null());
     }
 
     #[test]
-    fn destructors_are_called_for_what_they_set_again_but_not_for_ever() {
+    fn destructor_iterations_are_limited() {
         static CALLS: AtomicU32 = AtomicU32::new(0);
         static KEPT: [AtomicUsize; 2] = [const { AtomicUsize::new(0) }; 2];
         /// # Safety

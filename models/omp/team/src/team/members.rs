@@ -15,16 +15,16 @@ use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use super::group::Group;
 use super::node_barrier::NodeBarriers;
-use super::queue::{Queue, Urgent};
+use super::queue::{PriorityQueue, Queue};
 use super::root::Root;
 use super::share::{Progress, WorkShare};
 use super::tally::Tally;
 use super::task::{Function, Task};
-use super::thread::{Seat, Thread};
+use super::thread::{TeamState, Thread};
 use crate::primitives::bell::{Bell, Sleepers};
 use crate::primitives::cache_line::CacheLine;
 use crate::primitives::icv::Icv;
-use crate::primitives::nodes::NODES;
+use crate::primitives::nodes::NODES_MAX;
 use crate::primitives::skew::{self, Weight};
 use crate::primitives::sys;
 
@@ -43,9 +43,9 @@ pub struct Member {
     /// Tasks finished by the member, see `created`.
     pub finished: AtomicU64,
     /// Ordered iteration that the member waits for, plus one; 0 if none.
-    pub wants: AtomicU64,
+    pub awaited_iteration: AtomicU64,
     /// Sum of the weights of lower-numbered threads, and the own weight, if speeds differ.
-    ahead: Cell<u64>,
+    preceding_weight: Cell<u64>,
     weight: Cell<u64>,
     /// Work-sharing constructs that the member has reached.
     pub progress: Progress,
@@ -61,7 +61,7 @@ pub struct Team {
     /// Number of threads in the region.
     pub(crate) size: Cell<u32>,
     /// Number of threads that stay with this master between regions, the master included.
-    pub(crate) crew: Cell<u32>,
+    pub(crate) retained_threads: Cell<u32>,
     pub(crate) order: u32,
     /// Number of enclosing regions, this one included, and how many of them are active.
     pub(crate) level: Cell<u32>,
@@ -69,39 +69,39 @@ pub struct Team {
     /// Enclosing league: its number of teams less one, and the index of the team that this one is in.
     pub(crate) league: Cell<(u32, u32)>,
     /// Node that the team and all nested teams are confined to, plus one; 0 if not confined.
-    pub(crate) only: Cell<u32>,
+    pub(crate) confined_node: Cell<u32>,
     /// Whether the region has created any task.
-    pub tasked: AtomicBool,
+    pub has_tasks: AtomicBool,
     /// Whether the region was cancelled.
     pub cancelled: AtomicBool,
     /// Group of all tasks of the region, for `reduction(task, …)`.
     pub group: Cell<Option<&'static Group>>,
     /// ICVs of the implicit tasks. Fields up to here are read by workers in every region and seldom written.
     pub(crate) icv: Cell<Icv>,
-    /// The master's seat in the enclosing region.
-    pub(crate) outside: CacheLine<Cell<Option<Seat>>>,
+    /// The master's team state in the enclosing region.
+    pub(crate) enclosing: CacheLine<Cell<Option<TeamState>>>,
     pub(crate) function: Cell<Option<Function>>,
     pub(crate) data: Cell<*mut libc::c_void>,
     pub(crate) began_ns: Cell<u64>,
     /// Sum and minimum of the threads' weights; 0 if all are equally fast.
     weights: Cell<(u64, u64)>,
     /// Whether weights differ or a report is written.
-    special: Cell<bool>,
+    weighted_or_measured: Cell<bool>,
     /// Team size that the weights were computed for; 0 if not computed.
-    pub(crate) weighed: Cell<u32>,
+    pub(crate) weights_size: Cell<u32>,
     /// Number of threads on the processors of each node, if there are several nodes.
-    on: [Cell<u32>; NODES],
+    node_threads: [Cell<u32>; NODES_MAX],
     /// Barriers per node; null if there is one node.
     node_barriers: Cell<*const NodeBarriers>,
     /// Number of threads counted against `OMP_THREAD_LIMIT`.
-    pub(crate) counted: Cell<u32>,
+    pub(crate) counted_threads: Cell<u32>,
     /// First place and number of places of the master outside the region, if its partition is narrower
     /// within.
-    pub(crate) places_outside: Cell<Option<(u32, u32)>>,
+    pub(crate) saved_partition: Cell<Option<(u32, u32)>>,
     /// Next team in the free list.
-    pub next_spare: Cell<Option<&'static Team>>,
+    pub next_cached: Cell<Option<&'static Team>>,
     /// Source of `copyprivate`.
-    pub copied: Cell<*mut libc::c_void>,
+    pub copyprivate_data: Cell<*mut libc::c_void>,
 
     /// Barrier generation, incremented at each release.
     pub(crate) generation: CacheLine<AtomicU32>,
@@ -120,7 +120,7 @@ pub struct Team {
     /// Tasks finished by threads outside the team.
     pub finished_outside: AtomicU64,
     /// Tasks with a priority, the most urgent first.
-    pub urgent: Urgent,
+    pub priority_tasks: PriorityQueue,
     /// First work-sharing record of the region: empty, or the loop of a combined construct.
     pub first: WorkShare,
 }
@@ -137,7 +137,7 @@ impl Team {
         let order = size.max(1).next_power_of_two().ilog2() as usize;
         if let Some(team) = root.take_team(order) {
             team.set_weights(root, None);
-            team.weighed.set(0);
+            team.weights_size.set(0);
             return team;
         }
         let header = size_of::<Self>().next_multiple_of(64);
@@ -157,28 +157,28 @@ impl Team {
     fn empty(order: u32, icv: Icv) -> Self {
         Self {
             size: Cell::new(0),
-            crew: Cell::new(0),
+            retained_threads: Cell::new(0),
             order,
             level: Cell::new(0),
             active: Cell::new(0),
             league: Cell::new((0, 0)),
-            only: Cell::new(0),
-            outside: CacheLine(Cell::new(None)),
+            confined_node: Cell::new(0),
+            enclosing: CacheLine(Cell::new(None)),
             icv: Cell::new(icv),
             function: Cell::new(None),
             data: Cell::new(ptr::null_mut()),
             began_ns: Cell::new(0),
             weights: Cell::new((0, 0)),
-            special: Cell::new(false),
-            weighed: Cell::new(0),
-            on: [const { Cell::new(0) }; NODES],
+            weighted_or_measured: Cell::new(false),
+            weights_size: Cell::new(0),
+            node_threads: [const { Cell::new(0) }; NODES_MAX],
             node_barriers: Cell::new(ptr::null()),
-            counted: Cell::new(0),
-            places_outside: Cell::new(None),
-            tasked: AtomicBool::new(false),
+            counted_threads: Cell::new(0),
+            saved_partition: Cell::new(None),
+            has_tasks: AtomicBool::new(false),
             cancelled: AtomicBool::new(false),
-            next_spare: Cell::new(None),
-            copied: Cell::new(ptr::null_mut()),
+            next_cached: Cell::new(None),
+            copyprivate_data: Cell::new(ptr::null_mut()),
             group: Cell::new(None),
             generation: CacheLine(AtomicU32::new(0)),
             bell: Bell::default(),
@@ -189,7 +189,7 @@ impl Team {
             helpers: CacheLine(AtomicU64::new(CLOSED)),
             singles: CacheLine(AtomicU32::new(0)),
             finished_outside: AtomicU64::new(0),
-            urgent: Urgent::default(),
+            priority_tasks: PriorityQueue::default(),
             first: WorkShare::default(),
         }
     }
@@ -217,19 +217,19 @@ impl Team {
 
     /// Returns the node that the team is confined to, in a region for a device.
     #[inline]
-    pub fn only(&self) -> Option<u32> {
-        self.only.get().checked_sub(1)
+    pub fn confined_node(&self) -> Option<u32> {
+        self.confined_node.get().checked_sub(1)
     }
 
-    /// Returns the master's seat in the enclosing region; `None` in the outermost team.
-    pub fn outside(&self) -> Option<Seat> {
-        self.outside.0.get()
+    /// Returns the master's team state in the enclosing region; `None` in the outermost team.
+    pub fn enclosing(&self) -> Option<TeamState> {
+        self.enclosing.0.get()
     }
 
     /// Whether its threads differ in speed or are measured for the report.
     #[inline]
-    pub fn is_special(&self) -> bool {
-        self.special.get()
+    pub fn is_weighted_or_measured(&self) -> bool {
+        self.weighted_or_measured.get()
     }
 
     /// Whether its threads differ in speed.
@@ -246,30 +246,30 @@ impl Team {
     }
 
     /// Returns how many of its threads run on the processors of a node, if there are several nodes.
-    pub(crate) fn on(&self, node: u32) -> u32 {
-        self.on[node as usize % NODES].get()
+    pub(crate) fn threads_on(&self, node: u32) -> u32 {
+        self.node_threads[node as usize % NODES_MAX].get()
     }
 
     /// Returns a thread's weight relative to the others, if their speeds differ.
     pub fn weight(&self, id: u32) -> Weight {
         let (all, least) = self.weights.get();
         let member = self.member(id);
-        Weight { ahead: member.ahead.get(), own: member.weight.get(), least, all }
+        Weight { preceding_weight: member.preceding_weight.get(), own: member.weight.get(), least, all }
     }
 
     /// Returns how many tasks a loop is divided into by default: one per thread or, if speeds differ, one per
     /// share of the slowest thread.
-    pub fn tasks(&self) -> u64 {
+    pub fn default_task_count(&self) -> u64 {
         let size = u64::from(self.size());
         match self.weights.get() {
             (0, _) => size,
-            (all, least) => skew::tasks(size, all, least),
+            (all, least) => skew::task_count(size, all, least),
         }
     }
 
     /// Computes the threads' weights unless they are known for this size. The master is not a member yet.
-    pub(crate) fn weigh(&self, me: &Thread, size: u32) {
-        if self.weighed.replace(size) == size {
+    pub(crate) fn compute_weights(&self, me: &Thread, size: u32) {
+        if self.weights_size.replace(size) == size {
             return;
         }
         let node = |id: u32| match self.member(id).thread() {
@@ -284,24 +284,24 @@ impl Team {
             })
             .assign(size, node);
         let nodes = me.root().nodes();
-        self.on.iter().for_each(|on| on.set(0));
+        self.node_threads.iter().for_each(|on| on.set(0));
         for id in 0..size {
-            let on = &self.on[nodes.at(node(id)).runs_on() as usize % NODES];
+            let on = &self.node_threads[nodes.at(node(id)).runs_on() as usize % NODES_MAX];
             on.set(on.get() + 1);
         }
-        let mut ahead = 0;
-        let tell = |id: u32, weight: u64| {
+        let mut preceding_weight = 0;
+        let set_weight = |id: u32, weight: u64| {
             let member = self.member(id);
-            member.ahead.set(ahead);
+            member.preceding_weight.set(preceding_weight);
             member.weight.set(weight);
-            ahead += weight;
+            preceding_weight += weight;
         };
-        self.set_weights(me.root(), skew::weigh(nodes, size, node, tell));
+        self.set_weights(me.root(), skew::compute_weights(nodes, size, node, set_weight));
     }
 
     fn set_weights(&self, root: &Root, weights: Option<(u64, u64)>) {
         self.weights.set(weights.unwrap_or((0, 0)));
-        self.special.set(weights.is_some() || root.settings.report);
+        self.weighted_or_measured.set(weights.is_some() || root.settings.report);
     }
 
     /// Returns the member record of thread `id`.
@@ -319,9 +319,9 @@ impl Team {
         (0..self.size()).map(|id| self.member(id))
     }
 
-    /// Creates the seat of a thread outside of regions: one that OpenMP did not start, or one that runs a
-    /// region for a device, whose teams stay on the node `only - 1`.
-    pub fn outermost(root: &'static Root, thread: &Thread, only: u32) -> Seat {
+    /// Creates the team state of a thread outside of regions: one that OpenMP did not start, or one that runs
+    /// a region for a device, whose teams stay on the node `confined_node - 1`.
+    pub fn create_outermost(root: &'static Root, thread: &Thread, confined_node: u32) -> TeamState {
         let team = Self::obtain(root, 1);
         let mut icv = root.settings.icv;
         icv.threads = root.settings.threads.at(0).unwrap_or(icv.threads);
@@ -329,19 +329,19 @@ impl Team {
         team.size.set(1);
         team.level.set(0);
         team.active.set(0);
-        team.only.set(only);
-        team.outside.0.set(None);
-        team.open();
-        let seat = team.seat(0, thread, team.number());
-        thread.sit(seat);
-        seat
+        team.confined_node.set(confined_node);
+        team.enclosing.0.set(None);
+        team.begin_region();
+        let team_state = team.join(0, thread, team.region_number());
+        thread.set_team_state(team_state);
+        team_state
     }
 
     /// Resets the team for a new region and increments the region number.
-    pub(crate) fn open(&self) {
-        for said in [&self.tasked, &self.cancelled] {
-            if said.load(Ordering::Relaxed) {
-                said.store(false, Ordering::Relaxed);
+    pub(crate) fn begin_region(&self) {
+        for flag in [&self.has_tasks, &self.cancelled] {
+            if flag.load(Ordering::Relaxed) {
+                flag.store(false, Ordering::Relaxed);
             }
         }
         self.arrived.0.store(0, Ordering::Relaxed);
@@ -350,18 +350,18 @@ impl Team {
         self.singles.0.store(0, Ordering::Relaxed);
         let number = (self.helpers.0.load(Ordering::Relaxed) >> 16) + 1;
         self.helpers.0.store(number << 16, Ordering::Relaxed);
-        self.first.begin_anew();
+        self.first.reset();
     }
 
     /// Returns the number of the current region.
     #[inline]
-    pub(crate) fn number(&self) -> u64 {
+    pub(crate) fn region_number(&self) -> u64 {
         self.helpers.0.load(Ordering::Relaxed) >> 16
     }
 
-    /// Creates the seat of thread `id` and starts its implicit task.
+    /// Creates the team state of thread `id` and starts its implicit task.
     #[inline]
-    pub(crate) fn seat(&self, id: u32, thread: &Thread, region: u64) -> Seat {
+    pub(crate) fn join(&self, id: u32, thread: &Thread, region: u64) -> TeamState {
         // SAFETY: teams are never freed.
         let team: &'static Self = unsafe { &*ptr::from_ref(self) };
         let member = team.member(id);
@@ -375,25 +375,33 @@ impl Team {
         if thread.root().settings.report {
             member.tally.begin();
         }
-        Seat { team, id, task: &member.task, share: &team.first, singles: 0, trip: 0, chunk: (0, 0) }
+        TeamState {
+            team,
+            id,
+            task: &member.task,
+            share: &team.first,
+            singles: 0,
+            chunk_index: 0,
+            chunk: (0, 0),
+        }
     }
 
     /// Releases the workers from number `first` on.
-    pub fn dismiss_from(&self, first: u32, root: &Root) {
-        for id in first..self.crew.get() {
+    pub fn release_workers_from(&self, first: u32, root: &Root) {
+        for id in first..self.retained_threads.get() {
             // SAFETY: thread records are never freed.
             if let Some(thread) = unsafe { self.member(id).thread.load(Ordering::Relaxed).as_ref() } {
-                root.dismiss(thread);
+                root.release_worker(thread);
             }
         }
-        self.crew.set(self.crew.get().min(first));
+        self.retained_threads.set(self.retained_threads.get().min(first));
     }
 
     /// Wakes sleeping threads that may wait for what just became true.
     pub fn notify(&self) {
         sys::full_fence();
         self.bell.ring(u32::MAX >> 1);
-        if self.sleepers.any() {
+        if self.sleepers.has_sleepers() {
             self.members().for_each(Member::wake);
         }
     }
@@ -401,23 +409,23 @@ impl Team {
     /// Wakes sleeping members that satisfy `may_wait`; does not ring the bell.
     pub(crate) fn notify_if(&self, may_wait: impl Fn(u32) -> bool) {
         sys::full_fence();
-        if self.sleepers.any() {
+        if self.sleepers.has_sleepers() {
             (0..self.size()).filter(|&id| may_wait(id)).for_each(|id| self.member(id).wake());
         }
     }
 
     /// Wakes workers that wait for the next region, after they were given work.
-    pub(crate) fn call(&self) {
+    pub(crate) fn wake_workers(&self) {
         sys::full_fence();
         self.bell.ring(u32::MAX >> 1);
     }
 
     /// Wakes all sleeping threads, regardless of what they wait for.
-    pub fn alarm(&self) {
+    pub fn wake_all(&self) {
         sys::full_fence();
         self.bell.ring(u32::MAX >> 1);
         if let Some(barriers) = self.node_barriers() {
-            barriers.ring(true);
+            barriers.notify(true);
         }
         self.members().for_each(Member::wake);
     }
@@ -425,18 +433,18 @@ impl Team {
     /// Wakes one sleeping thread other than member `but`.
     pub fn notify_one(&self, but: u32) {
         sys::full_fence();
-        if self.bell.any() {
+        if self.bell.has_sleepers() {
             return self.bell.ring(1);
         }
-        if self.node_barriers().is_some_and(|barriers| barriers.ring(false)) {
+        if self.node_barriers().is_some_and(|barriers| barriers.notify(false)) {
             return;
         }
-        if !self.sleepers.any() {
+        if !self.sleepers.has_sleepers() {
             return;
         }
         let size = self.size();
         for id in (1..size).map(|step| (but + step) % size) {
-            if self.member(id).asleep() {
+            if self.member(id).is_asleep() {
                 return self.member(id).wake();
             }
         }
@@ -445,8 +453,8 @@ impl Team {
     /// Whether tasks are ready to run.
     #[inline]
     pub fn has_queued(&self) -> bool {
-        self.tasked.load(Ordering::Relaxed)
-            && (self.urgent.any() || self.members().any(|member| member.queue.any()))
+        self.has_tasks.load(Ordering::Relaxed)
+            && (self.priority_tasks.has_tasks() || self.members().any(|member| member.queue.has_tasks()))
     }
 
     /// Whether all created tasks are finished.
@@ -460,7 +468,7 @@ impl Team {
     }
 
     /// Wakes the thread that waits for all tasks to finish.
-    pub fn tell_leader(&self) {
+    pub fn wake_leader(&self) {
         sys::full_fence();
         let leader = self.leader.load(Ordering::Relaxed);
         if leader > 0 && leader <= self.size() {
@@ -468,8 +476,8 @@ impl Team {
         }
     }
 
-    /// Admits a helper that waits at its dock, unless the region it knows has ended.
-    pub(crate) fn admit(&self, region: u64) -> bool {
+    /// Admits a waiting helper, unless the region it knows has ended.
+    pub(crate) fn try_add_helper(&self, region: u64) -> bool {
         let mut seen = self.helpers.0.load(Ordering::Relaxed);
         while seen >> 16 == region && seen & CLOSED == 0 {
             match self.helpers.0.compare_exchange_weak(seen, seen + 1, Ordering::AcqRel, Ordering::Relaxed) {
@@ -481,12 +489,12 @@ impl Team {
     }
 
     /// Counts a helper as gone.
-    pub(crate) fn discharge(&self) {
+    pub(crate) fn remove_helper(&self) {
         self.helpers.0.fetch_sub(1, Ordering::AcqRel);
     }
 
     /// Closes the region to helpers and waits until all have gone.
-    pub(crate) fn close(&self) {
+    pub(crate) fn close_to_helpers(&self) {
         loop {
             let seen = self.helpers.0.load(Ordering::Acquire);
             let open = seen & (CLOSED - 1) == 0;
@@ -517,12 +525,12 @@ impl Member {
     }
 
     /// Resets the task counters.
-    pub(crate) fn settle(&self) {
+    pub(crate) fn reset_task_counters(&self) {
         self.created.store(0, Ordering::Relaxed);
         self.finished.store(0, Ordering::Relaxed);
     }
 
-    fn asleep(&self) -> bool {
-        self.thread().is_some_and(|thread| thread.parker.asleep())
+    fn is_asleep(&self) -> bool {
+        self.thread().is_some_and(|thread| thread.parker.is_asleep())
     }
 }

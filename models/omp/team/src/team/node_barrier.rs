@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::primitives::bell::Bell;
 use crate::primitives::cache_line::CacheLine;
-use crate::primitives::nodes::NODES;
+use crate::primitives::nodes::NODES_MAX;
 use crate::primitives::store::Store;
 
 /// Barrier of one node. Its second cache line is touched only by threads of this node while they wait.
@@ -31,7 +31,7 @@ pub struct NodeBarrier {
 pub struct NodeBarriers {
     /// Number of nodes that the team is on.
     nodes: Cell<u32>,
-    list: [NodeBarrier; NODES],
+    list: [NodeBarrier; NODES_MAX],
 }
 
 // SAFETY: the master writes the cells before it gives the team any work; threads read them after they have
@@ -76,10 +76,10 @@ impl NodeBarriers {
 
     /// Returns the barrier of a node.
     pub(crate) fn at(&self, node: u32) -> &NodeBarrier {
-        &self.list[node as usize % NODES]
+        &self.list[node as usize % NODES_MAX]
     }
 
-    fn used(&self) -> impl Iterator<Item = &NodeBarrier> {
+    fn used_barriers(&self) -> impl Iterator<Item = &NodeBarrier> {
         self.list.iter().filter(|barrier| barrier.size() > 0)
     }
 
@@ -94,12 +94,12 @@ impl NodeBarriers {
             barrier.size.set(barrier.size() + 1);
             barrier.workers.set(barrier.workers.get() + u32::from(id > 0));
         }
-        self.nodes.set(u32::try_from(self.used().count()).unwrap_or(1));
+        self.nodes.set(u32::try_from(self.used_barriers().count()).unwrap_or(1));
     }
 
     /// Resets the barriers for a region.
-    pub(crate) fn open(&self) {
-        for barrier in self.used() {
+    pub(crate) fn reset(&self) {
+        for barrier in self.used_barriers() {
             barrier.arrived.store(0, Ordering::Relaxed);
             barrier.finished.store(0, Ordering::Relaxed);
         }
@@ -108,9 +108,9 @@ impl NodeBarriers {
     /// Wakes the sleeping threads of all nodes, or one thread of the first node that has any. The caller has
     /// published the condition and then executed a full fence. Returns whether any thread slept.
     #[inline]
-    pub(super) fn ring(&self, all: bool) -> bool {
+    pub(super) fn notify(&self, all: bool) -> bool {
         let mut any = false;
-        for barrier in self.used().filter(|barrier| barrier.bell.any()) {
+        for barrier in self.used_barriers().filter(|barrier| barrier.bell.has_sleepers()) {
             barrier.bell.ring(if all { u32::MAX >> 1 } else { 1 });
             any = true;
             if !all {

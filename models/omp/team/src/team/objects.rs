@@ -16,7 +16,7 @@ pub struct Objects(Cell<Option<&'static Object>>);
 struct Object {
     destroy: Destructor,
     object: *mut c_void,
-    before: Option<&'static Object>,
+    previous: Option<&'static Object>,
 }
 
 // SAFETY: it is written once and used by one thread only, which can run on several nodes in turn.
@@ -24,8 +24,8 @@ unsafe impl Sync for Object {}
 
 impl Objects {
     /// Registers an object to be destroyed at the end of the thread, before those registered earlier.
-    pub fn enter(&self, store: &Store, destroy: Destructor, object: *mut c_void) {
-        self.0.set(Some(store.place(Object { destroy, object, before: self.0.get() })));
+    pub fn register(&self, store: &Store, destroy: Destructor, object: *mut c_void) {
+        self.0.set(Some(store.place(Object { destroy, object, previous: self.0.get() })));
     }
 
     /// Destroys all objects, including those registered by destructors.
@@ -34,8 +34,8 @@ impl Objects {
     /// The registered objects must be valid to destroy.
     pub unsafe fn destroy(&self, store: &Store) {
         while let Some(last) = self.0.get() {
-            let Object { destroy, object, before } = *last;
-            self.0.set(before);
+            let Object { destroy, object, previous } = *last;
+            self.0.set(previous);
             // SAFETY: `enter` placed it, and nothing refers to it any more; the caller vouches for the
             // object.
             unsafe {
@@ -68,12 +68,12 @@ mod tests {
         if made.0 == 2 {
             let last = Box::into_raw(Box::new(Made(9, made.1, made.2)));
             // SAFETY: the test keeps the list and the store alive.
-            unsafe { (*made.1).enter(&*made.2, destroy, last.cast()) };
+            unsafe { (*made.1).register(&*made.2, destroy, last.cast()) };
         }
     }
 
     #[test]
-    fn the_last_made_is_destroyed_first() {
+    fn objects_are_destroyed_in_reverse_order() {
         let size = 16 << 20;
         let memory = sys::reserve(size + SPAN).expect("address space");
         // SAFETY: the mapping is fresh and never unmapped.
@@ -81,7 +81,7 @@ mod tests {
         let objects = Objects::default();
         let made = [1, 2, 3].map(|number| Made(number, &raw const objects, ptr::from_ref(store)));
         for made in &made {
-            objects.enter(store, destroy, ptr::from_ref(made).cast_mut().cast());
+            objects.register(store, destroy, ptr::from_ref(made).cast_mut().cast());
         }
         // SAFETY: they have the type that the destructor expects.
         unsafe { objects.destroy(store) };

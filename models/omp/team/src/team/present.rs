@@ -10,7 +10,7 @@ use std::{mem, ptr, slice};
 use crate::primitives::store::Store;
 
 /// Reference count of an entry that only the program itself removes.
-pub const FOREVER: u64 = u64::MAX;
+pub const PERMANENT: u64 = u64::MAX;
 /// Size of a pointer in bytes.
 const POINTER: usize = size_of::<usize>();
 
@@ -101,12 +101,12 @@ pub struct Entry {
     pub end: usize,
     /// Address on the device.
     pub device: usize,
-    /// Reference count; [`FOREVER`] if the program associated the memory itself.
+    /// Reference count; [`PERMANENT`] if the program associated the memory itself.
     pub count: u64,
     /// Construct that created the entry.
-    pub born: u64,
+    pub created_by: u64,
     /// Construct that last changed the count: each does so once, however often it names the range.
-    pub last: u64,
+    pub last_construct: u64,
 }
 
 impl Entry {
@@ -131,7 +131,7 @@ pub struct Pin {
 
 /// Result of a look-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum Lookup {
     /// The whole range is present, in the entry with this index.
     Whole(usize),
     /// Part of the range is present, in this entry.
@@ -172,16 +172,16 @@ impl Table {
     }
 
     /// Looks up a range. An empty range matches the entry that its address is in or at the end of.
-    pub fn find(&self, begin: usize, bytes: usize) -> Found {
+    pub fn find(&self, begin: usize, bytes: usize) -> Lookup {
         let all = self.entries.all();
         let after = all.partition_point(|entry| entry.end <= begin);
         let end = begin.saturating_add(bytes);
         match all.get(after) {
-            Some(entry) if bytes == 0 && entry.begin <= begin => Found::Whole(after),
-            Some(entry) if bytes > 0 && entry.begin <= begin && end <= entry.end => Found::Whole(after),
-            Some(entry) if bytes > 0 && entry.begin < end => Found::Part(*entry),
-            _ if bytes == 0 && after > 0 && all[after - 1].end == begin => Found::Whole(after - 1),
-            _ => Found::Nothing,
+            Some(entry) if bytes == 0 && entry.begin <= begin => Lookup::Whole(after),
+            Some(entry) if bytes > 0 && entry.begin <= begin && end <= entry.end => Lookup::Whole(after),
+            Some(entry) if bytes > 0 && entry.begin < end => Lookup::Part(*entry),
+            _ if bytes == 0 && after > 0 && all[after - 1].end == begin => Lookup::Whole(after - 1),
+            _ => Lookup::Nothing,
         }
     }
 
@@ -203,26 +203,26 @@ impl Table {
     }
 
     /// Takes a reference for the construct, unless it has one. Returns whether it was taken.
-    pub fn hold(&mut self, index: usize, construct: u64) -> bool {
+    pub fn add_reference(&mut self, index: usize, construct: u64) -> bool {
         let entry = self.entry(index);
-        if entry.last == construct {
+        if entry.last_construct == construct {
             return false;
         }
-        entry.last = construct;
-        if entry.count != FOREVER {
+        entry.last_construct = construct;
+        if entry.count != PERMANENT {
             entry.count += 1;
         }
         true
     }
 
-    /// Drops the construct's reference, unless it already did. With `wholly`, sets the count to zero.
-    pub fn give_up(&mut self, index: usize, construct: u64, wholly: bool) {
+    /// Drops the construct's reference, unless it already did. With `all_references`, sets the count to zero.
+    pub fn release_reference(&mut self, index: usize, construct: u64, all_references: bool) {
         let entry = self.entry(index);
-        if entry.count == FOREVER || (entry.last == construct && !wholly) {
+        if entry.count == PERMANENT || (entry.last_construct == construct && !all_references) {
             return;
         }
-        entry.last = construct;
-        entry.count = if wholly { 0 } else { entry.count.saturating_sub(1) };
+        entry.last_construct = construct;
+        entry.count = if all_references { 0 } else { entry.count.saturating_sub(1) };
     }
 
     /// Iterates over the attached pointers in a range of device memory.
@@ -246,12 +246,12 @@ impl Table {
         true
     }
 
-    /// Detaches a pointer for one construct, or for all with `wholly`. Returns the host's value to restore if
-    /// that was the last.
-    pub fn unpin(&mut self, place: usize, wholly: bool) -> Option<usize> {
+    /// Detaches a pointer for one construct, or for all with `all_references`. Returns the host's value to
+    /// restore if that was the last.
+    pub fn unpin(&mut self, place: usize, all_references: bool) -> Option<usize> {
         let index = self.pins.all().iter().position(|pin| pin.place == place)?;
         let pin = &mut self.pins.all_mut()[index];
-        pin.count = if wholly { 0 } else { pin.count - 1 };
+        pin.count = if all_references { 0 } else { pin.count - 1 };
         (pin.count == 0).then(|| self.pins.remove(index).host)
     }
 }
@@ -271,23 +271,23 @@ mod tests {
     }
 
     fn entry(begin: usize, end: usize) -> Entry {
-        Entry { begin, end, device: begin + 1_000_000, count: 1, born: 1, last: 1 }
+        Entry { begin, end, device: begin + 1_000_000, count: 1, created_by: 1, last_construct: 1 }
     }
 
     #[test]
-    fn what_is_empty_is_found_where_it_begins_or_ends() {
+    fn empty_range_is_found_at_entry_bounds() {
         let (store, mut table) = (store(), Table::default());
         table.insert(store, entry(100, 200));
         table.insert(store, entry(200, 300));
-        assert_eq!(table.find(100, 0), Found::Whole(0));
-        assert_eq!(table.find(200, 0), Found::Whole(1));
-        assert_eq!(table.find(300, 0), Found::Whole(1));
-        assert_eq!(table.find(301, 0), Found::Nothing);
-        assert_eq!(table.find(150, 51), Found::Part(entry(100, 200)));
+        assert_eq!(table.find(100, 0), Lookup::Whole(0));
+        assert_eq!(table.find(200, 0), Lookup::Whole(1));
+        assert_eq!(table.find(300, 0), Lookup::Whole(1));
+        assert_eq!(table.find(301, 0), Lookup::Nothing);
+        assert_eq!(table.find(150, 51), Lookup::Part(entry(100, 200)));
     }
 
     #[test]
-    fn pointers_are_what_they_were_once_nobody_holds_them() {
+    fn detached_pointers_are_restored() {
         let (store, mut table) = (store(), Table::default());
         table.insert(store, entry(100, 200));
         assert!(table.pin(store, 1_000_108, 5));
@@ -322,7 +322,7 @@ mod tests {
     proptest! {
         // The model: the ranges, each with its reference count.
         #[test]
-        fn counts_and_overlaps_are_those_of_a_simple_model(steps in prop::collection::vec(step(), 1..120)) {
+        fn counts_and_overlaps_match_a_model(steps in prop::collection::vec(step(), 1..120)) {
             let (store, mut table) = (store(), Table::default());
             let mut ranges: Vec<(usize, usize, u64)> = Vec::new();
             for step in steps {
@@ -332,34 +332,34 @@ mod tests {
                 let whole = ranges.iter().position(|range| range.0 <= begin && end <= range.1);
                 let part = ranges.iter().any(|range| range.0 < end && begin < range.1);
                 match table.find(begin, bytes) {
-                    Found::Whole(index) => {
+                    Lookup::Whole(index) => {
                         let range = ranges[whole.unwrap()];
                         prop_assert_eq!((table.entry(index).begin, table.entry(index).end), (range.0, range.1));
                         prop_assert_eq!(table.entry(index).translate(begin), 1_000_000 + begin);
                     }
-                    Found::Part(entry) => {
+                    Lookup::Part(entry) => {
                         prop_assert!(whole.is_none() && part);
                         prop_assert!(entry.begin < end && begin < entry.end);
                     }
-                    Found::Nothing => prop_assert!(!part),
+                    Lookup::Nothing => prop_assert!(!part),
                 }
                 let found = table.find(begin, bytes);
                 match (step, found) {
-                    (Step::Hold(..), Found::Nothing) => {
-                        table.insert(store, Entry { born: construct, last: construct, ..entry(begin, end) });
+                    (Step::Hold(..), Lookup::Nothing) => {
+                        table.insert(store, Entry { created_by: construct, last_construct: construct, ..entry(begin, end) });
                         ranges.push((begin, end, 1));
                     }
-                    (Step::Hold(..), Found::Whole(index)) => {
-                        prop_assert!(table.hold(index, construct));
-                        prop_assert!(!table.hold(index, construct));
+                    (Step::Hold(..), Lookup::Whole(index)) => {
+                        prop_assert!(table.add_reference(index, construct));
+                        prop_assert!(!table.add_reference(index, construct));
                         ranges[whole.unwrap()].2 += 1;
                     }
-                    (Step::GiveUp(..) | Step::Delete(..), Found::Whole(index)) => {
-                        let wholly = matches!(step, Step::Delete(..));
-                        table.give_up(index, construct, wholly);
-                        table.give_up(index, construct, wholly);
+                    (Step::GiveUp(..) | Step::Delete(..), Lookup::Whole(index)) => {
+                        let all_references = matches!(step, Step::Delete(..));
+                        table.release_reference(index, construct, all_references);
+                        table.release_reference(index, construct, all_references);
                         let range = &mut ranges[whole.unwrap()];
-                        range.2 = if wholly { 0 } else { range.2 - 1 };
+                        range.2 = if all_references { 0 } else { range.2 - 1 };
                         prop_assert_eq!(table.entry(index).count, range.2);
                         if table.entry(index).count == 0 {
                             table.remove(index);

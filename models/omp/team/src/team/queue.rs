@@ -16,14 +16,14 @@ pub struct Queue {
     length: AtomicU32,
     lock: Spinlock,
     /// Number of tasks ever pushed by the member; accessed only by it.
-    pushed: Cell<u64>,
+    pushes: Cell<u64>,
     /// Whether the queue was full enough and has not drained since; accessed only by the member.
     filled: Cell<bool>,
     oldest: Cell<Option<&'static Task>>,
     newest: Cell<Option<&'static Task>>,
 }
 
-// SAFETY: cells are touched only while the lock is held, except `pushed` and `filled`, which only the member
+// SAFETY: cells are touched only while the lock is held, except `pushes` and `filled`, which only the member
 // that owns the queue touches.
 unsafe impl Sync for Queue {}
 
@@ -41,7 +41,7 @@ impl Links {
     }
 
     /// Links the next task of a singly linked list other than a queue.
-    pub fn put_before(&self, next: Option<&'static Task>) {
+    pub fn set_older(&self, next: Option<&'static Task>) {
         self.older.set(next);
     }
 }
@@ -49,7 +49,7 @@ impl Links {
 impl Queue {
     /// Whether there are any tasks.
     #[inline]
-    pub fn any(&self) -> bool {
+    pub fn has_tasks(&self) -> bool {
         self.length.load(Ordering::Relaxed) > 0
     }
 
@@ -61,8 +61,8 @@ impl Queue {
 
     /// Returns how many tasks the member ever pushed, here or with a priority. For that member only.
     #[inline]
-    pub fn pushed(&self) -> u64 {
-        self.pushed.get()
+    pub fn pushes(&self) -> u64 {
+        self.pushes.get()
     }
 
     /// Whether at least `enough` tasks are queued, or were and more than a quarter of `enough` still are.
@@ -72,7 +72,7 @@ impl Queue {
     /// each that it takes: of 2^n tasks as many as there are subsets of n elements with at most `enough`
     /// elements, which is most of them.
     #[inline]
-    pub fn is_filled(&self, enough: u32) -> bool {
+    pub fn is_saturated(&self, enough: u32) -> bool {
         let length = self.length();
         if length >= enough {
             self.filled.set(true);
@@ -85,14 +85,14 @@ impl Queue {
     /// Counts a push and returns the number of the task. For the member that owns the queue.
     #[inline]
     pub fn count(&self) -> u64 {
-        let number = self.pushed.get() + 1;
-        self.pushed.set(number);
+        let number = self.pushes.get() + 1;
+        self.pushes.set(number);
         number
     }
 
     /// Appends a task that already has its number. For the member that owns the queue.
     pub fn push(&self, task: &'static Task) {
-        let _held = self.lock.hold();
+        let _held = self.lock.lock();
         let newest = self.newest.replace(Some(task));
         task.links.older.set(newest);
         task.links.newer.set(None);
@@ -106,10 +106,10 @@ impl Queue {
     /// Takes the newest task if its number is higher than `since`.
     #[inline]
     pub fn take_newest(&self, since: u64) -> Option<&'static Task> {
-        if !self.any() {
+        if !self.has_tasks() {
             return None;
         }
-        let _held = self.lock.hold();
+        let _held = self.lock.lock();
         let task = self.newest.get().filter(|task| task.number.get() > since)?;
         self.unlink(task);
         Some(task)
@@ -118,35 +118,37 @@ impl Queue {
     /// Takes the oldest task of the queue.
     #[inline]
     pub fn take_oldest(&self) -> Option<&'static Task> {
-        if !self.any() {
+        if !self.has_tasks() {
             return None;
         }
-        let _held = self.lock.hold();
+        let _held = self.lock.lock();
         let task = self.oldest.get()?;
         self.unlink(task);
         Some(task)
     }
 
-    /// Takes the oldest task if `may` accepts it, or else the newest. Takes nothing if the lock is contended.
-    pub fn take_end(&self, may: impl Fn(&'static Task) -> bool) -> Option<&'static Task> {
-        if !self.any() {
+    /// Takes the oldest task if `is_allowed` accepts it, or else the newest. Takes nothing if the lock is
+    /// contended.
+    pub fn try_take_either_end(&self, is_allowed: impl Fn(&'static Task) -> bool) -> Option<&'static Task> {
+        if !self.has_tasks() {
             return None;
         }
-        let _held = self.lock.try_hold()?;
-        let task = [&self.oldest, &self.newest].into_iter().filter_map(Cell::get).find(|task| may(task))?;
+        let _held = self.lock.try_lock()?;
+        let task =
+            [&self.oldest, &self.newest].into_iter().filter_map(Cell::get).find(|task| is_allowed(task))?;
         self.unlink(task);
         Some(task)
     }
 
-    /// Takes the oldest task that `may` accepts.
-    fn take_first(&self, may: impl Fn(&'static Task) -> bool) -> Option<&'static Task> {
-        if !self.any() {
+    /// Takes the oldest task that `is_allowed` accepts.
+    fn take_first_allowed(&self, is_allowed: impl Fn(&'static Task) -> bool) -> Option<&'static Task> {
+        if !self.has_tasks() {
             return None;
         }
-        let _held = self.lock.hold();
+        let _held = self.lock.lock();
         let mut at = self.oldest.get();
         while let Some(task) = at {
-            if may(task) {
+            if is_allowed(task) {
                 self.unlink(task);
                 return Some(task);
             }
@@ -172,15 +174,15 @@ impl Queue {
 /// Tasks with a priority, the most urgent first.
 #[repr(C)]
 #[derive(Default)]
-pub struct Urgent {
+pub struct PriorityQueue {
     queue: Queue,
 }
 
-impl Urgent {
+impl PriorityQueue {
     /// Whether there are any tasks.
     #[inline]
-    pub fn any(&self) -> bool {
-        self.queue.any()
+    pub fn has_tasks(&self) -> bool {
+        self.queue.has_tasks()
     }
 
     /// Returns the number of tasks.
@@ -192,7 +194,7 @@ impl Urgent {
     /// Inserts a task behind all that are at least as urgent.
     pub fn push(&self, task: &'static Task) {
         let queue = &self.queue;
-        let _held = queue.lock.hold();
+        let _held = queue.lock.lock();
         let mut before = queue.newest.get();
         while let Some(other) = before.filter(|other| other.priority() < task.priority()) {
             before = other.links.older.get();
@@ -210,10 +212,10 @@ impl Urgent {
         queue.length.store(queue.length() + 1, Ordering::Relaxed);
     }
 
-    /// Takes the most urgent task that `may` accepts.
+    /// Takes the most urgent task that `is_allowed` accepts.
     #[inline]
-    pub fn take(&self, may: impl Fn(&'static Task) -> bool) -> Option<&'static Task> {
-        self.queue.take_first(may)
+    pub fn take(&self, is_allowed: impl Fn(&'static Task) -> bool) -> Option<&'static Task> {
+        self.queue.take_first_allowed(is_allowed)
     }
 }
 
@@ -228,7 +230,7 @@ mod tests {
             return 0;
         }
         let one = || {
-            if queue.is_filled(enough) {
+            if queue.is_saturated(enough) {
                 return create(queue, depth - 1, enough);
             }
             let task: &'static Task = Box::leak(Box::new(Task::empty()));
@@ -240,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_tree_only_upper_branches_are_queued() {
+    fn tree_queues_only_upper_branches() {
         let queue = Queue::default();
         let mut queued = create(&queue, 16, 8);
         while let Some(task) = queue.take_newest(0) {
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_is_filled_until_a_quarter_is_left() {
+    fn queue_is_saturated_until_a_quarter_is_left() {
         let queue = Queue::default();
         let fill = |count: u32| {
             (0..count).for_each(|_| {
@@ -259,14 +261,14 @@ mod tests {
             });
         };
         fill(7);
-        assert!(!queue.is_filled(8));
+        assert!(!queue.is_saturated(8));
         fill(1);
-        assert!(queue.is_filled(8));
+        assert!(queue.is_saturated(8));
         assert_eq!((0..5).filter_map(|_| queue.take_oldest()).count(), 5);
-        assert!(queue.is_filled(8), "3 wait");
+        assert!(queue.is_saturated(8), "3 wait");
         assert!(queue.take_oldest().is_some());
-        assert!(!queue.is_filled(8), "2 wait");
+        assert!(!queue.is_saturated(8), "2 wait");
         fill(5);
-        assert!(!queue.is_filled(8), "7 wait, of a new lot");
+        assert!(!queue.is_saturated(8), "7 wait, of a new lot");
     }
 }

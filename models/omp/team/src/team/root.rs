@@ -12,11 +12,11 @@ use super::members::Team;
 use super::tally::Tallies;
 use super::thread::Thread;
 use crate::primitives::cache_line::CacheLine;
-use crate::primitives::icv::{Created, Settings};
+use crate::primitives::icv::{PthreadPlacement, Settings};
 use crate::primitives::local;
-use crate::primitives::lock::{Held, Lock, Spinlock};
-use crate::primitives::nodes::{About, Isa, NODES, Node, Nodes};
-use crate::primitives::park::{self, Lot};
+use crate::primitives::lock::{Lock, Spinlock, SpinlockGuard};
+use crate::primitives::nodes::{Isa, NODES_MAX, Node, NodeDescription, Nodes};
+use crate::primitives::park::{self, ParkingLot};
 use crate::primitives::places::Places;
 use crate::primitives::store::Store;
 use crate::primitives::sys::Processors;
@@ -36,28 +36,28 @@ pub struct Root {
     /// Settings of the whole program.
     pub settings: Settings,
     /// Settings that the program can still change, for all threads.
-    pub changeable: Changeable,
+    pub mutable_settings: MutableSettings,
     places: Places,
     nodes: Nodes,
     devices: Devices,
-    idle: Spinlock,
+    idle_lock: Spinlock,
     /// Free lists of idle workers, by node.
-    idle_threads: [Cell<Option<&'static Thread>>; NODES],
+    idle_threads: [Cell<Option<&'static Thread>>; NODES_MAX],
     /// Free list of records of ended threads that OpenMP did not start.
-    left_threads: Cell<Option<&'static Thread>>,
-    teams: Spinlock,
+    free_records: Cell<Option<&'static Thread>>,
+    cached_teams_lock: Spinlock,
     /// Free lists of teams, by the base-2 logarithm of their capacity.
-    spare_teams: UnsafeCell<[Option<&'static Team>; 32]>,
+    cached_teams: UnsafeCell<[Option<&'static Team>; 32]>,
     /// Number of threads in teams, if there is a thread limit.
-    pub busy: AtomicU32,
-    /// Number of hired workers that do not have a stack in the arena yet.
-    stacks_due: AtomicU32,
+    pub threads_in_teams: AtomicU32,
+    /// Number of acquired workers that do not have a stack in the arena yet.
+    pending_stacks: AtomicU32,
     /// Number of threads that the program has created.
     created: AtomicU32,
     /// Number of threads that have begun.
-    begun: AtomicU32,
+    thread_count: AtomicU32,
     /// Head of the list of all thread records: the newest.
-    last_made: AtomicPtr<Thread>,
+    last_created: AtomicPtr<Thread>,
     /// Measurements of all regions.
     pub tallies: Tallies,
     /// Thread-specific keys (`pthread_key_create`).
@@ -65,11 +65,11 @@ pub struct Root {
     /// Load balancer for marked functions, if enabled.
     balancer: Cell<Option<&'static Balancer>>,
     /// Wait queues of the threads that sleep on futex words.
-    pub(crate) lot: Lot,
+    pub(crate) parking_lot: ParkingLot,
 }
 
 /// Settings that the program can change, for all threads.
-pub struct Changeable {
+pub struct MutableSettings {
     /// Set by `omp_set_num_teams`.
     pub teams: AtomicU32,
     /// Set by `omp_set_teams_thread_limit`.
@@ -96,11 +96,11 @@ pub fn current() -> Option<&'static Root> {
 impl Root {
     /// Makes this the process's job. Per-process state is not in the store, as processes may even run
     /// different program files. Called once per process.
-    pub fn use_here(&'static self, start_worker: StartWorker) {
+    pub fn make_current(&'static self, start_worker: StartWorker) {
         let _ = START_WORKER.set(start_worker);
-        local::unknown().configure(self.settings.processors, self.settings.turns());
-        self.store.use_here();
-        park::use_lot(&self.lot);
+        local::unregistered_load().configure(self.settings.processors, self.settings.turns());
+        self.store.make_current();
+        park::set_parking_lot(&self.parking_lot);
         ROOT.store(ptr::from_ref(self).cast_mut(), Ordering::Release);
     }
 
@@ -121,24 +121,25 @@ impl Root {
             (&raw mut (*root).places).write(Places::new(store, places));
             &*root
         };
-        root.nodes.begin(own_node(settings.processors), (settings.turns(), settings.turns_of_several()));
+        root.nodes
+            .init(own_node(settings.processors), (settings.turns(), settings.turns_with_several_nodes()));
         if settings.balance {
             // SAFETY: an all-zero balancer is valid.
             root.balancer.set(Some(unsafe { &*store.place_zeroed::<Balancer>() }));
         }
-        root.changeable.teams.store(settings.teams, Ordering::Relaxed);
-        root.changeable.teams_limit.store(settings.teams_limit, Ordering::Relaxed);
+        root.mutable_settings.teams.store(settings.teams, Ordering::Relaxed);
+        root.mutable_settings.teams_limit.store(settings.teams_limit, Ordering::Relaxed);
         let given = affinity_format.as_bytes();
         let length = given.len().min(255);
         // SAFETY: no other thread has the root yet.
-        unsafe { (&mut *root.changeable.format.get())[..length].copy_from_slice(&given[..length]) };
+        unsafe { (&mut *root.mutable_settings.format.get())[..length].copy_from_slice(&given[..length]) };
         root
     }
 
     /// Returns a word of the store that no thread waits on, to probe how the kernel's futexes treat such
     /// words.
     pub fn futex_probe(&self) -> &AtomicU32 {
-        &self.changeable.teams
+        &self.mutable_settings.teams
     }
 
     /// Returns the places of `OMP_PLACES`.
@@ -154,7 +155,7 @@ impl Root {
 
     /// Returns the default number of threads of a region whose threads may be on all nodes.
     pub fn threads_of_nodes(&'static self) -> u32 {
-        self.nodes.settle(|node| self.station(node))
+        self.nodes.default_team_size(|node| self.start_first_worker(node))
     }
 
     /// Returns the nodes as devices.
@@ -165,7 +166,7 @@ impl Root {
     /// Returns the load balancer, if it is enabled and there are several nodes.
     #[inline]
     pub fn balancer(&self) -> Option<&'static Balancer> {
-        self.balancer.get().filter(|_| self.nodes.several())
+        self.balancer.get().filter(|_| self.nodes.has_several())
     }
 
     /// Returns the number of processors of all nodes.
@@ -174,12 +175,12 @@ impl Root {
     }
 
     /// Adds a new record to the list of [`threads`](Self::threads).
-    pub(super) fn enter(&self, thread: &'static Thread) {
+    pub(super) fn register(&self, thread: &'static Thread) {
         let this = ptr::from_ref(thread).cast_mut();
-        let mut last = self.last_made.load(Ordering::Relaxed);
+        let mut last = self.last_created.load(Ordering::Relaxed);
         loop {
-            thread.shown.next.store(last.cast(), Ordering::Relaxed);
-            match self.last_made.compare_exchange_weak(last, this, Ordering::AcqRel, Ordering::Relaxed) {
+            thread.status.next.store(last.cast(), Ordering::Relaxed);
+            match self.last_created.compare_exchange_weak(last, this, Ordering::AcqRel, Ordering::Relaxed) {
                 Ok(_) => return,
                 Err(now) => last = now,
             }
@@ -189,55 +190,55 @@ impl Root {
     /// Iterates over the records of all threads, including ended ones.
     pub fn threads(&self) -> impl Iterator<Item = &'static Thread> {
         let thread = |address: *mut Thread| {
-            // SAFETY: records are complete before they are entered, and are never freed.
+            // SAFETY: records are complete before they are registered, and are never freed.
             unsafe { address.as_ref::<'static>() }
         };
-        std::iter::successors(thread(self.last_made.load(Ordering::Acquire)), move |last| {
-            thread(last.shown.next.load(Ordering::Relaxed).cast())
+        std::iter::successors(thread(self.last_created.load(Ordering::Acquire)), move |last| {
+            thread(last.status.next.load(Ordering::Relaxed).cast())
         })
     }
 
     /// Allocates the number of a thread that begins.
     pub(crate) fn next_number(&self) -> u32 {
-        self.begun.fetch_add(1, Ordering::Relaxed)
+        self.thread_count.fetch_add(1, Ordering::Relaxed)
     }
 
     /// Returns a worker on a node: an idle one, or a new one that must be started. If the node is at its
     /// limit of threads, which happens only with nested regions, takes one of another node.
-    pub fn hire(&'static self, node: u32) -> &'static Thread {
-        let held = self.idle.hold();
-        let idle = |node: u32| &self.idle_threads[node as usize % NODES];
+    pub fn acquire_worker(&'static self, node: u32) -> &'static Thread {
+        let held = self.idle_lock.lock();
+        let idle = |node: u32| &self.idle_threads[node as usize % NODES_MAX];
         let can = |node: &u32| {
             let at = self.nodes.at(*node);
-            idle(*node).get().is_some() || at.made.get() < at.most_threads()
+            idle(*node).get().is_some() || at.created_threads.get() < at.max_threads()
         };
         let node = std::iter::once(node).chain(0..self.nodes.count()).find(can).unwrap_or(0);
-        self.hire_of(node, held)
+        self.take_idle_or_create(node, held)
     }
 
     /// Returns a worker on exactly this node, regardless of its limit of threads.
-    pub fn hire_there(&'static self, node: u32) -> &'static Thread {
-        self.hire_of(node, self.idle.hold())
+    pub fn acquire_worker_on(&'static self, node: u32) -> &'static Thread {
+        self.take_idle_or_create(node, self.idle_lock.lock())
     }
 
     /// Returns a worker on a node. The caller holds the lock of the idle lists.
-    fn hire_of(&'static self, node: u32, held: Held<'_>) -> &'static Thread {
-        let idle = &self.idle_threads[node as usize % NODES];
+    fn take_idle_or_create(&'static self, node: u32, held: SpinlockGuard<'_>) -> &'static Thread {
+        let idle = &self.idle_threads[node as usize % NODES_MAX];
         if let Some(thread) = idle.get() {
             idle.set(thread.next_idle.take());
             return thread;
         }
-        let made = &self.nodes.at(node).made;
-        made.set(made.get() + 1);
+        let created = &self.nodes.at(node).created_threads;
+        created.set(created.get() + 1);
         drop(held);
-        self.stacks_due.fetch_add(1, Ordering::Relaxed);
+        self.pending_stacks.fetch_add(1, Ordering::Relaxed);
         Thread::create(self, node)
     }
 
     /// Counts a worker that gets its stack now. Returns how many had none yet, this one included.
-    pub(crate) fn take_stack_due(&self) -> u32 {
+    pub(crate) fn take_pending_stack(&self) -> u32 {
         let less = |due: u32| Some(due.saturating_sub(1));
-        let due = self.stacks_due.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        let due = self.pending_stacks.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         due.unwrap_or(1).max(1)
     }
 
@@ -254,10 +255,10 @@ impl Root {
 
     /// Chooses the node for the next thread created by the program, from a thread on node `own`.
     pub fn node_for_created(&self, own: u32) -> u32 {
-        let first = match self.settings.created {
-            Created::Here => return own,
-            Created::Spread => 0,
-            Created::Others => 1,
+        let first = match self.settings.pthread_placement {
+            PthreadPlacement::Here => return own,
+            PthreadPlacement::Spread => 0,
+            PthreadPlacement::Others => 1,
         };
         let nodes = || self.nodes.all().filter(|(number, _)| *number >= first);
         let all: u32 = nodes().map(|(_, node)| node.processors().max(1)).sum();
@@ -267,94 +268,95 @@ impl Root {
         let turn = self.created.fetch_add(1, Ordering::Relaxed) % all;
         // Each round covers as many threads as there are processors. The next node is the one with the
         // smallest share so far.
-        let mut given = [0_u32; NODES];
+        let mut given = [0_u32; NODES_MAX];
         let mut next = own;
         for _ in 0..=turn {
             let part = |(number, node): &(u32, &Node)| {
-                (u64::from(given[*number as usize % NODES]) + 1) * 1000 / u64::from(node.processors().max(1))
+                (u64::from(given[*number as usize % NODES_MAX]) + 1) * 1000
+                    / u64::from(node.processors().max(1))
             };
             next = nodes().min_by_key(part).map_or(own, |(number, _)| number);
-            given[next as usize % NODES] += 1;
+            given[next as usize % NODES_MAX] += 1;
         }
         next
     }
 
     /// Starts the first thread of a node, which waits there for work.
-    pub fn station(&'static self, node: u32) -> Result<(), String> {
-        let thread = self.hire(node);
+    pub fn start_first_worker(&'static self, node: u32) -> Result<(), String> {
+        let thread = self.acquire_worker(node);
         self.start(thread)?;
-        self.dismiss(thread);
+        self.release_worker(thread);
         Ok(())
     }
 
-    /// Returns a worker that is at its dock to the idle list.
-    pub fn dismiss(&self, thread: &'static Thread) {
-        let _held = self.idle.hold();
-        let idle = &self.idle_threads[thread.node as usize % NODES];
+    /// Returns a parked worker to the idle list.
+    pub fn release_worker(&self, thread: &'static Thread) {
+        let _held = self.idle_lock.lock();
+        let idle = &self.idle_threads[thread.node as usize % NODES_MAX];
         thread.next_idle.set(idle.replace(Some(thread)));
     }
 
     /// Forgets all idle workers, and the team that `thread` keeps: in the child of a `fork` their threads do
     /// not exist. Their records are not freed.
     pub fn forget_workers(&self, thread: Option<&Thread>) {
-        let _held = self.idle.hold();
+        let _held = self.idle_lock.lock();
         self.idle_threads.iter().for_each(|list| list.set(None));
-        self.nodes.all().for_each(|(_, node)| node.made.set(0));
+        self.nodes.all().for_each(|(_, node)| node.created_threads.set(0));
         if let Some(thread) = thread {
-            thread.spare.set(None);
+            thread.cached_team.set(None);
         }
     }
 
     /// Returns a record for a thread on a node that OpenMP did not start.
-    pub fn adopt(&'static self, node: u32) -> &'static Thread {
-        let held = self.idle.hold();
+    pub fn register_foreign_thread(&'static self, node: u32) -> &'static Thread {
+        let held = self.idle_lock.lock();
         let mut before: Option<&'static Thread> = None;
-        let mut at = self.left_threads.get();
+        let mut at = self.free_records.get();
         while let Some(thread) = at.filter(|thread| thread.node != node) {
             before = Some(thread);
             at = thread.next_idle.get();
         }
         if let Some(thread) = at {
-            before.map_or(&self.left_threads, |before| &before.next_idle).set(thread.next_idle.take());
+            before.map_or(&self.free_records, |before| &before.next_idle).set(thread.next_idle.take());
         }
         drop(held);
         at.unwrap_or_else(|| Thread::create(self, node))
     }
 
     /// Releases the record and the workers of an ended thread that OpenMP did not start.
-    pub fn leave(&'static self, thread: &'static Thread) {
-        if let Some(team) = thread.spare.take() {
-            team.dismiss_from(1, self);
-            self.give_team(team);
+    pub fn unregister_thread(&'static self, thread: &'static Thread) {
+        if let Some(team) = thread.cached_team.take() {
+            team.release_workers_from(1, self);
+            self.return_team(team);
         }
-        if let Some(seat) = thread.stand() {
-            self.give_team(seat.team);
+        if let Some(team_state) = thread.take_team_state() {
+            self.return_team(team_state.team);
         }
-        let _held = self.idle.hold();
-        thread.next_idle.set(self.left_threads.replace(Some(thread)));
+        let _held = self.idle_lock.lock();
+        thread.next_idle.set(self.free_records.replace(Some(thread)));
     }
 
     /// Takes a team of this order from the free list.
     pub fn take_team(&self, order: usize) -> Option<&'static Team> {
-        let _held = self.teams.hold();
+        let _held = self.cached_teams_lock.lock();
         // SAFETY: the lock is held.
-        let teams = unsafe { &mut *self.spare_teams.get() };
+        let teams = unsafe { &mut *self.cached_teams.get() };
         let team = teams[order]?;
-        teams[order] = team.next_spare.take();
+        teams[order] = team.next_cached.take();
         Some(team)
     }
 
     /// Returns a team to the free list. Its memory stays a team, as threads that left it may still read it.
-    pub fn give_team(&self, team: &'static Team) {
-        let _held = self.teams.hold();
+    pub fn return_team(&self, team: &'static Team) {
+        let _held = self.cached_teams_lock.lock();
         // SAFETY: the lock is held.
-        let teams = unsafe { &mut *self.spare_teams.get() };
+        let teams = unsafe { &mut *self.cached_teams.get() };
         let list = &mut teams[team.order()];
-        team.next_spare.set(list.replace(team));
+        team.next_cached.set(list.replace(team));
     }
 }
 
 /// Description of the master's node before the node has reported itself.
-fn own_node(processors: u32) -> About<'static> {
-    About { name: "host", isa: Isa::own(), processors, threads: 0, runs_on: None }
+fn own_node(processors: u32) -> NodeDescription<'static> {
+    NodeDescription { name: "host", isa: Isa::own(), processors, threads: 0, runs_on: None }
 }

@@ -4,8 +4,8 @@
 //! a thread may be any number of constructs ahead of others. The first thread to reach the end of the list
 //! appends the next record. The record belongs to the member that appended it, which reuses it once all
 //! members have passed it. Members publish their positions in cache lines of their own. These are read only
-//! when a member has `LEAST` records outstanding, or one per thread, so that walking the list writes nothing
-//! that others read.
+//! when a member has `OUTSTANDING_MIN` records outstanding, or one per thread, so that walking the list
+//! writes nothing that others read.
 
 use std::cell::Cell;
 use std::ptr;
@@ -18,10 +18,10 @@ use crate::primitives::store::Store;
 use crate::primitives::{park, sys};
 
 /// Records that a member may have outstanding before it looks for ones that all members have passed.
-const LEAST: u32 = 8;
+const OUTSTANDING_MIN: u32 = 8;
 
 /// Limit of the iterations of a loop whose chunks are claimed by fetch-and-add.
-const MOST_ADDED: u64 = 1 << 62;
+const FETCH_ADD_COUNT_MAX: u64 = 1 << 62;
 
 /// Record of a work-sharing construct. The first cache line has what threads read for each chunk.
 #[repr(C, align(64))]
@@ -35,14 +35,14 @@ pub struct WorkShare {
     ready: AtomicU32,
     /// [`ScheduleKind`] as a byte.
     kind: Cell<u8>,
-    /// Whether iterations are claimed by adding the chunk size to `taken`.
-    pub by_adding: Cell<bool>,
+    /// Whether iterations are claimed by adding the chunk size to `next_iteration`.
+    pub uses_fetch_add: Cell<bool>,
     /// Whether the construct was cancelled.
     pub cancelled: AtomicBool,
     /// Whether it holds memory to be released after all threads have passed it.
     has_extras: AtomicBool,
     /// First iteration that no thread has claimed.
-    pub taken: CacheLine<AtomicU64>,
+    pub next_iteration: CacheLine<AtomicU64>,
     /// Iteration whose turn it is in an ordered loop. Only few constructs use the fields from here on.
     pub turn: AtomicU64,
     /// Data registered for `reduction(task, …)`.
@@ -70,7 +70,7 @@ pub struct Progress {
     /// Records appended by the member that others may still use, oldest first, and their number.
     oldest: Cell<Option<&'static WorkShare>>,
     newest: Cell<Option<&'static WorkShare>>,
-    out: Cell<u32>,
+    outstanding: Cell<u32>,
     /// Free list of records.
     free: Cell<Option<&'static WorkShare>>,
 }
@@ -85,12 +85,12 @@ impl Progress {
         // Release: a thread that sees the new region number must not see the position in the old region.
         self.region.store(region, Ordering::Release);
         while let Some(share) = self.take_oldest() {
-            self.keep(share);
+            self.recycle(share);
         }
     }
 
     /// Counts one more construct as passed.
-    pub(crate) fn go_on(&self) {
+    pub(crate) fn advance(&self) {
         self.passed.store(self.passed.load(Ordering::Relaxed) + 1, Ordering::Release);
     }
 
@@ -102,18 +102,18 @@ impl Progress {
     fn take_oldest(&self) -> Option<&'static WorkShare> {
         let share = self.oldest.get()?;
         self.oldest.set(share.newer.get());
-        self.out.set(self.out.get() - 1);
+        self.outstanding.set(self.outstanding.get() - 1);
         Some(share)
     }
 
-    fn keep(&self, share: &'static WorkShare) {
+    fn recycle(&self, share: &'static WorkShare) {
         share.newer.set(self.free.replace(Some(share)));
     }
 
     /// Moves on from `last` to the next record of the list. Appends one, initialised by `describe`, unless
     /// another member has done so. Returns the next record and whether it was appended here.
     #[inline]
-    pub(crate) fn follow<'a>(
+    pub(crate) fn next_or_append<'a>(
         &self,
         last: &'static WorkShare,
         store: &Store,
@@ -130,11 +130,11 @@ impl Progress {
             let pointer = ptr::from_ref(mine).cast_mut();
             match last.next.compare_exchange(ptr::null_mut(), pointer, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => {
-                    self.put_out(mine);
+                    self.add_outstanding(mine);
                     (next, first) = (pointer, true);
                 }
                 Err(others) => {
-                    self.keep(mine);
+                    self.recycle(mine);
                     next = others;
                 }
             }
@@ -144,15 +144,15 @@ impl Progress {
     }
 
     /// Adds an appended record to the outstanding ones.
-    fn put_out(&self, share: &'static WorkShare) {
+    fn add_outstanding(&self, share: &'static WorkShare) {
         share.newer.set(None);
-        if self.out.get() == 0 {
+        if self.outstanding.get() == 0 {
             self.oldest.set(Some(share));
         } else if let Some(newest) = self.newest.get() {
             newest.newer.set(Some(share));
         }
         self.newest.set(Some(share));
-        self.out.set(self.out.get() + 1);
+        self.outstanding.set(self.outstanding.get() + 1);
     }
 
     /// Returns an unused record, reset. `members` are all `size` members of the team.
@@ -163,26 +163,26 @@ impl Progress {
         size: u32,
         members: impl Iterator<Item = &'a Self>,
     ) -> &'static WorkShare {
-        if self.free.get().is_none() && self.out.get() >= size.max(LEAST) {
-            self.collect(members);
+        if self.free.get().is_none() && self.outstanding.get() >= size.max(OUTSTANDING_MIN) {
+            self.reclaim(members);
         }
         let Some(share) = self.free.get() else { return store.place(WorkShare::default()) };
         self.free.set(share.newer.get());
         if share.has_extras.load(Ordering::Relaxed) {
             // The region was cancelled, so not all threads passed this record.
-            share.give_back(store);
+            share.release_extras(store);
         }
-        share.begin_anew();
+        share.reset();
         share
     }
 
     /// Moves records that all members have passed to the free list.
-    fn collect<'a>(&self, members: impl Iterator<Item = &'a Self>) {
+    fn reclaim<'a>(&self, members: impl Iterator<Item = &'a Self>) {
         let region = self.region.load(Ordering::Relaxed);
         let all = members.map(|member| member.passed_in(region)).min().unwrap_or(0);
         while let Some(share) = self.oldest.get().filter(|share| share.position.get() < all) {
             self.take_oldest();
-            self.keep(share);
+            self.recycle(share);
         }
     }
 }
@@ -240,10 +240,10 @@ impl Default for WorkShare {
             chunk: Cell::new(0),
             ready: AtomicU32::new(0),
             kind: Cell::new(ScheduleKind::Static as u8),
-            by_adding: Cell::new(false),
+            uses_fetch_add: Cell::new(false),
             cancelled: AtomicBool::new(false),
             has_extras: AtomicBool::new(false),
-            taken: CacheLine(AtomicU64::new(0)),
+            next_iteration: CacheLine(AtomicU64::new(0)),
             turn: AtomicU64::new(0),
             reductions: Cell::new(ptr::null_mut()),
             memory: Cell::new(ptr::null_mut()),
@@ -258,13 +258,13 @@ impl Default for WorkShare {
 impl WorkShare {
     /// Resets the record, except for what `describe` sets. Avoids writing fields that already have their
     /// value, so that other threads keep the cache lines.
-    pub fn begin_anew(&self) {
+    pub fn reset(&self) {
         if !self.next.load(Ordering::Relaxed).is_null() {
             self.next.store(ptr::null_mut(), Ordering::Relaxed);
         }
-        for said in [&self.cancelled, &self.has_extras] {
-            if said.load(Ordering::Relaxed) {
-                said.store(false, Ordering::Relaxed);
+        for flag in [&self.cancelled, &self.has_extras] {
+            if flag.load(Ordering::Relaxed) {
+                flag.store(false, Ordering::Relaxed);
             }
         }
         if self.ready.load(Ordering::Relaxed) != 0 {
@@ -274,7 +274,7 @@ impl WorkShare {
         }
         // Static schedules do not use it, and reading it may cost more than writing it.
         if self.kind() != ScheduleKind::Static {
-            self.taken.0.store(0, Ordering::Relaxed);
+            self.next_iteration.0.store(0, Ordering::Relaxed);
         }
         if self.turn.load(Ordering::Relaxed) != 0 {
             self.turn.store(0, Ordering::Relaxed);
@@ -287,7 +287,8 @@ impl WorkShare {
         self.range.set(range);
         self.kind.set(kind as u8);
         self.chunk.set(chunk);
-        self.by_adding.set(kind == ScheduleKind::Dynamic && range.count < MOST_ADDED && chunk < 1 << 32);
+        self.uses_fetch_add
+            .set(kind == ScheduleKind::Dynamic && range.count < FETCH_ADD_COUNT_MAX && chunk < 1 << 32);
     }
 
     /// Returns the kind of the schedule.
@@ -323,13 +324,13 @@ impl WorkShare {
     #[inline]
     pub fn leave(&self, store: &Store, size: u32) {
         if self.has_extras.load(Ordering::Relaxed) && self.passed.fetch_add(1, Ordering::AcqRel) + 1 == size {
-            self.give_back(store);
+            self.release_extras(store);
         }
     }
 
     /// Releases memory that it holds besides its own record. All threads have passed it.
     #[cold]
-    fn give_back(&self, store: &Store) {
+    fn release_extras(&self, store: &Store) {
         if let Some(doacross) = self.doacross.take() {
             doacross.release(store);
         }
@@ -362,7 +363,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn iterations_are_counted_as_the_program_does() {
+    fn iteration_counts_match_the_loop() {
         for (start, end, step) in
             [(0, 10, 1), (0, 10, 3), (10, 0, -3), (5, 5, 1), (7, 5, 2), (-7, 8, 5), (3, 4, 9)]
         {
@@ -380,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_chunk_ends_where_the_loop_does() {
+    fn last_chunk_ends_at_the_loop_end() {
         let range = Range::signed(0, 10, 3);
         assert_eq!(range.bounds(0, 2), (0, 6));
         assert_eq!(range.bounds(2, 4), (6, 10));

@@ -11,12 +11,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::task::Function;
 use crate::primitives::lock::Spinlock;
-use crate::primitives::nodes::NODES;
+use crate::primitives::nodes::NODES_MAX;
 use crate::primitives::store::Store;
 use crate::primitives::sys;
 
 /// Regions with lines of their own; all others share the last line.
-const KEPT: usize = 256;
+const REGIONS_MAX: usize = 256;
 
 /// Measurements of a thread in its current region. All-zero memory is valid.
 #[repr(C, align(64))]
@@ -27,7 +27,7 @@ pub struct Tally {
     busy: AtomicU64,
     iterations: AtomicU64,
     tasks: AtomicU64,
-    moved: AtomicU64,
+    bytes_moved: AtomicU64,
 }
 
 /// Adds to a word with a single writer.
@@ -38,7 +38,7 @@ fn add(word: &AtomicU64, more: u64) {
 impl Tally {
     /// Starts the measurement of a thread's part of a region.
     pub fn begin(&self) {
-        for word in [&self.waited, &self.busy, &self.iterations, &self.tasks, &self.moved] {
+        for word in [&self.waited, &self.busy, &self.iterations, &self.tasks, &self.bytes_moved] {
             word.store(0, Ordering::Relaxed);
         }
         self.began.store(sys::now_ns(), Ordering::Relaxed);
@@ -51,7 +51,7 @@ impl Tally {
     }
 
     /// Counts `work`, with which a thread that has reached the end helps the others, as busy.
-    pub fn help(&self, work: impl FnOnce()) {
+    pub fn measure_help(&self, work: impl FnOnce()) {
         let (began, waited) = (sys::now_ns(), self.waited.load(Ordering::Relaxed));
         work();
         let waited = self.waited.load(Ordering::Relaxed).wrapping_sub(waited);
@@ -60,24 +60,24 @@ impl Tally {
 
     /// Counts iterations assigned to the thread.
     #[cold]
-    pub fn iterate(&self, iterations: u64) {
+    pub fn count_iterations(&self, iterations: u64) {
         add(&self.iterations, iterations);
     }
 
     /// Counts a task that the thread runs.
     #[cold]
-    pub fn run_task(&self) {
+    pub fn count_task(&self) {
         add(&self.tasks, 1);
     }
 
     /// Counts bytes moved between nodes for the thread.
-    pub fn move_bytes(&self, bytes: u64) {
-        add(&self.moved, bytes);
+    pub fn count_bytes_moved(&self, bytes: u64) {
+        add(&self.bytes_moved, bytes);
     }
 
     /// Counts the time of `wait` as waiting.
     #[cold]
-    pub fn wait<T>(&self, wait: impl FnOnce() -> T) -> T {
+    pub fn measure_wait<T>(&self, wait: impl FnOnce() -> T) -> T {
         let began = sys::now_ns();
         let result = wait();
         add(&self.waited, sys::now_ns().saturating_sub(began));
@@ -85,7 +85,7 @@ impl Tally {
     }
 
     /// Counts what the master waited in a nested region as waiting in the outer region too.
-    pub fn include(&self, inner: &Self) {
+    pub fn add_nested_wait(&self, inner: &Self) {
         add(&self.waited, inner.waited.load(Ordering::Relaxed));
     }
 }
@@ -93,7 +93,7 @@ impl Tally {
 /// Totals of a thread, or of all threads of a node, over all runs of a region.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Sum {
+pub struct Totals {
     /// Node of the thread in the last run.
     pub node: u32,
     /// Most threads of the node in one run; 1 for a thread.
@@ -107,18 +107,18 @@ pub struct Sum {
     /// Waiting time during the region in nanoseconds.
     pub waited: u64,
     /// Bytes moved between nodes.
-    pub moved: u64,
+    pub bytes_moved: u64,
 }
 
 /// Adds a thread's measurements of a run that took `nanoseconds`. Returns its busy time.
-fn add_run(sum: &mut Sum, tally: &Tally, nanoseconds: u64) -> u64 {
+fn add_run(sum: &mut Totals, tally: &Tally, nanoseconds: u64) -> u64 {
     let of = |word: &AtomicU64| word.load(Ordering::Relaxed);
     let busy = of(&tally.busy).min(nanoseconds);
     sum.iterations = sum.iterations.wrapping_add(of(&tally.iterations));
     sum.tasks += of(&tally.tasks);
     sum.busy += busy;
     sum.waited += nanoseconds - busy;
-    sum.moved += of(&tally.moved);
+    sum.bytes_moved += of(&tally.bytes_moved);
     busy
 }
 
@@ -136,43 +136,43 @@ pub struct RegionTally {
     /// Most threads in one run.
     pub threads: u32,
     /// Capacity of `by_thread`.
-    room: u32,
+    capacity: u32,
     /// Sum over all runs of the busiest thread's busy time.
     pub busiest: u64,
     /// Sum over all runs of the threads' mean busy time.
     pub mean: u64,
-    by_thread: *mut Sum,
-    by_node: *mut Sum,
+    by_thread: *mut Totals,
+    by_node: *mut Totals,
 }
 
 impl RegionTally {
     /// Returns the totals of each thread, by number.
-    pub fn by_thread(&self) -> &[Sum] {
-        slice(self.by_thread, self.threads.min(self.room))
+    pub fn by_thread(&self) -> &[Totals] {
+        slice(self.by_thread, self.threads.min(self.capacity))
     }
 
     /// Returns the totals of each node, by number.
-    pub fn by_node(&self, nodes: u32) -> &[Sum] {
+    pub fn by_node(&self, nodes: u32) -> &[Totals] {
         slice(self.by_node, nodes)
     }
 
     /// Grows the lists for `threads` threads and all nodes.
     fn grow(&mut self, store: &Store, threads: u32) {
         if self.by_node.is_null() {
-            self.by_node = sums(store, NODES);
+            self.by_node = sums(store, NODES_MAX);
         }
-        if threads > self.room {
-            let room = threads.next_power_of_two();
-            let longer = sums(store, room as usize);
+        if threads > self.capacity {
+            let capacity = threads.next_power_of_two();
+            let longer = sums(store, capacity as usize);
             if !self.by_thread.is_null() {
                 // SAFETY: both came from the store, the new one is longer, and the old one has no other
                 // references.
                 unsafe {
-                    std::ptr::copy_nonoverlapping(self.by_thread, longer, self.room as usize);
+                    std::ptr::copy_nonoverlapping(self.by_thread, longer, self.capacity as usize);
                     store.release(self.by_thread.cast());
                 }
             }
-            (self.by_thread, self.room) = (longer, room);
+            (self.by_thread, self.capacity) = (longer, capacity);
         }
     }
 
@@ -190,11 +190,12 @@ impl RegionTally {
         self.longest = self.longest.max(nanoseconds);
         self.threads = self.threads.max(size);
         let (mut busiest, mut all) = (0, 0);
-        let mut there = [0_u32; NODES];
+        let mut there = [0_u32; NODES_MAX];
         for (id, (node, tally)) in (0..).zip(members) {
-            let node = node as usize % NODES;
+            let node = node as usize % NODES_MAX;
             there[node] += 1;
-            // SAFETY: `grow` has made room for all threads and nodes, and the lock of the tallies is held.
+            // SAFETY: `grow` has made capacity for all threads and nodes, and the lock of the tallies is
+            // held.
             let (by_thread, by_node) =
                 unsafe { (&mut *self.by_thread.add(id), &mut *self.by_node.add(node)) };
             let busy = add_run(by_thread, tally, nanoseconds);
@@ -211,15 +212,15 @@ impl RegionTally {
     }
 }
 
-fn sums(store: &Store, count: usize) -> *mut Sum {
-    let bytes = count * size_of::<Sum>();
+fn sums(store: &Store, count: usize) -> *mut Totals {
+    let bytes = count * size_of::<Totals>();
     let Some(memory) = store.allocate(bytes, 64) else { store.exhausted() };
     // SAFETY: the memory is freshly allocated with this size; an all-zero sum is valid.
     unsafe { memory.write_bytes(0, bytes) };
     memory.cast()
 }
 
-fn slice(sums: *const Sum, count: u32) -> &'static [Sum] {
+fn slice(sums: *const Totals, count: u32) -> &'static [Totals] {
     if sums.is_null() {
         return &[];
     }
@@ -232,8 +233,8 @@ fn slice(sums: *const Sum, count: u32) -> &'static [Sum] {
 pub struct Tallies {
     lock: Spinlock,
     /// Bytes moved outside of regions.
-    outside: AtomicU64,
-    lines: UnsafeCell<[RegionTally; KEPT]>,
+    bytes_moved_outside: AtomicU64,
+    lines: UnsafeCell<[RegionTally; REGIONS_MAX]>,
 }
 
 // SAFETY: the lines are touched only while the lock is held.
@@ -242,12 +243,12 @@ unsafe impl Sync for Tallies {}
 impl Tallies {
     /// Calls `look` with the lines of all regions that ran, the longest first.
     pub fn read<T>(&self, look: impl FnOnce(&[&RegionTally]) -> T) -> T {
-        let _held = self.lock.hold();
+        let _held = self.lock.lock();
         // SAFETY: the lock is held.
         let lines = unsafe { &*self.lines.get() };
-        let mut shown: Vec<&RegionTally> = lines.iter().filter(|line| line.runs > 0).collect();
-        shown.sort_by_key(|line| std::cmp::Reverse(line.nanoseconds));
-        look(&shown)
+        let mut sorted: Vec<&RegionTally> = lines.iter().filter(|line| line.runs > 0).collect();
+        sorted.sort_by_key(|line| std::cmp::Reverse(line.nanoseconds));
+        look(&sorted)
     }
 
     /// Adds a run of a region. `members` are the node and the measurements of each thread.
@@ -260,24 +261,24 @@ impl Tallies {
         nanoseconds: u64,
     ) {
         let function = function.map_or(0, |function| function as usize);
-        let _held = self.lock.hold();
+        let _held = self.lock.lock();
         // SAFETY: the lock is held.
         let lines = unsafe { &mut *self.lines.get() };
         let known = |line: &RegionTally| line.function == function || line.runs == 0;
-        let index = lines.iter().position(known).unwrap_or(KEPT - 1);
-        if index < KEPT - 1 {
+        let index = lines.iter().position(known).unwrap_or(REGIONS_MAX - 1);
+        if index < REGIONS_MAX - 1 {
             lines[index].function = function;
         }
         lines[index].add(store, size, members, nanoseconds);
     }
 
     /// Counts bytes moved outside of regions.
-    pub fn move_outside(&self, bytes: u64) {
-        self.outside.fetch_add(bytes, Ordering::Relaxed);
+    pub fn count_bytes_moved_outside(&self, bytes: u64) {
+        self.bytes_moved_outside.fetch_add(bytes, Ordering::Relaxed);
     }
 
     /// Returns the bytes moved outside of regions.
-    pub fn moved_outside(&self) -> u64 {
-        self.outside.load(Ordering::Relaxed)
+    pub fn bytes_moved_outside(&self) -> u64 {
+        self.bytes_moved_outside.load(Ordering::Relaxed)
     }
 }

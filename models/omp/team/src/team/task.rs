@@ -25,19 +25,18 @@ pub(crate) const FULFILLED: u32 = 2;
 /// Unit of [`Task::counts`] for an unfinished child.
 pub(crate) const CHILD: u64 = 1;
 /// Unit of [`Task::counts`] for a reference to the record. The unfinished task itself holds one.
-pub(crate) const KNOWN: u64 = 1 << 32;
+pub(crate) const REFERENCE: u64 = 1 << 32;
 
 /// Member that queued a task, and when.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub struct Origin {
     /// Member that queued the task.
-    pub by: u32,
+    pub member: u32,
     /// Value of that member's push counter at this task.
     pub number: u64,
-    /// Ancestor that the member had last taken from another member's queue. A *strand* is a subtree of tasks
-    /// that runs on one thread.
-    pub strand: Option<&'static Task>,
+    /// Root of the subtree that the member executed: the ancestor that it had last stolen.
+    pub steal_root: Option<&'static Task>,
 }
 
 /// Record of one task.
@@ -49,12 +48,12 @@ pub struct Task {
     pub number: Cell<u64>,
     /// Push counter of the executing thread at the start of the task: tasks with higher numbers in its queue
     /// are descendants.
-    pub began: Cell<u64>,
+    pub pushes_at_start: Cell<u64>,
     /// Member that queued it, and when.
     pub origin: Cell<Origin>,
-    /// Strand that it runs in, inherited by its children.
-    pub strand: Cell<Option<&'static Task>>,
-    /// Unfinished children (units of [`CHILD`]) and references to the record (units of [`KNOWN`]).
+    /// Root of the stolen subtree that it belongs to, inherited by its children.
+    pub steal_root: Cell<Option<&'static Task>>,
+    /// Unfinished children (units of [`CHILD`]) and references to the record (units of [`REFERENCE`]).
     pub(crate) counts: AtomicU64,
     pub(crate) function: Cell<Option<Function>>,
     pub(crate) data: Cell<*mut libc::c_void>,
@@ -63,7 +62,7 @@ pub struct Task {
     parker: AtomicPtr<Parker>,
     pub(crate) priority: Cell<i32>,
     pub(crate) explicit: Cell<bool>,
-    pub(crate) last: Cell<bool>,
+    pub(crate) is_final: Cell<bool>,
     pub(crate) deferred: Cell<bool>,
     /// Whether the program constructed the arguments. Only running the task destroys them, so it is run even
     /// if cancelled.
@@ -95,17 +94,17 @@ impl Task {
         Self {
             links: Links::default(),
             number: Cell::new(0),
-            began: Cell::new(0),
+            pushes_at_start: Cell::new(0),
             origin: Cell::new(Origin::default()),
-            strand: Cell::new(None),
-            counts: AtomicU64::new(KNOWN),
+            steal_root: Cell::new(None),
+            counts: AtomicU64::new(REFERENCE),
             function: Cell::new(None),
             data: Cell::new(ptr::null_mut()),
             parent: Cell::new(None),
             parker: AtomicPtr::new(ptr::null_mut()),
             priority: Cell::new(0),
             explicit: Cell::new(true),
-            last: Cell::new(false),
+            is_final: Cell::new(false),
             deferred: Cell::new(false),
             constructed: Cell::new(false),
             detachable: Cell::new(false),
@@ -127,9 +126,9 @@ impl Task {
         self.icv.set(Some(icv));
         self.parent.set(None);
         self.explicit.set(false);
-        self.last.set(false);
+        self.is_final.set(false);
         self.group.set(group);
-        self.counts.store(KNOWN, Ordering::Relaxed);
+        self.counts.store(REFERENCE, Ordering::Relaxed);
         self.set_parker(parker);
     }
 
@@ -174,7 +173,7 @@ impl Task {
 
     /// Whether its children are run at once (`final`).
     pub fn is_final(&self) -> bool {
-        self.last.get()
+        self.is_final.get()
     }
 
     /// Returns the group that its children join.
@@ -219,50 +218,50 @@ impl Task {
     }
 
     /// Takes a reference to the record.
-    pub fn remember(&self) {
-        self.counts.fetch_add(KNOWN, Ordering::Relaxed);
+    pub fn add_reference(&self) {
+        self.counts.fetch_add(REFERENCE, Ordering::Relaxed);
     }
 
     /// Drops a reference to the record and releases it if that was the last.
-    pub fn forget(&'static self) {
-        if self.counts.fetch_sub(KNOWN, Ordering::AcqRel) >> 32 == 1 && self.explicit.get() {
-            self.go(0);
+    pub fn drop_reference(&'static self) {
+        if self.counts.fetch_sub(REFERENCE, Ordering::AcqRel) >> 32 == 1 && self.explicit.get() {
+            self.release_chain(0);
         }
     }
 
     /// Drops the finished task's own reference, and `child` from its parent's counts. Releases the record if
     /// nothing else refers to it.
-    pub(crate) fn leave(&'static self, child: u64) {
+    pub(crate) fn release_finished(&'static self, child: u64) {
         let alone = self.counts.load(Ordering::Acquire) >> 32 == 1;
-        if alone || self.counts.fetch_sub(KNOWN, Ordering::AcqRel) >> 32 == 1 {
-            self.go(child);
+        if alone || self.counts.fetch_sub(REFERENCE, Ordering::AcqRel) >> 32 == 1 {
+            self.release_chain(child);
         } else if child > 0
             && let Some(parent) = self.parent.get()
         {
-            parent.lose(child);
+            parent.subtract_counts(child);
         }
     }
 
     /// Releases the record, and those of ancestors that lose their last reference.
-    fn go(&'static self, mut child: u64) {
+    fn release_chain(&'static self, mut child: u64) {
         let mut task = self;
         loop {
             let parent = task.parent.get();
             task.release();
-            let Some(above) = parent.filter(|above| above.lose(child + KNOWN)) else { return };
+            let Some(above) = parent.filter(|above| above.subtract_counts(child + REFERENCE)) else { return };
             (task, child) = (above, 0);
         }
     }
 
     /// Subtracts from the counts. Returns whether the record has no references left.
-    fn lose(&'static self, counts: u64) -> bool {
+    fn subtract_counts(&'static self, counts: u64) -> bool {
         let explicit = self.explicit.get();
         // The record may be freed once the counts are subtracted.
         let parker = self.parker.load(Ordering::Relaxed);
         let left = self.counts.fetch_sub(counts, Ordering::AcqRel) - counts;
-        if counts & CHILD != 0 && left & (KNOWN - 1) == 0 && !ptr::eq(parker, local::parker_or_null()) {
+        if counts & CHILD != 0 && left & (REFERENCE - 1) == 0 && !ptr::eq(parker, local::parker_or_null()) {
             // SAFETY: parkers are never freed.
-            unsafe { parker.as_ref() }.into_iter().for_each(Parker::tell);
+            unsafe { parker.as_ref() }.into_iter().for_each(Parker::fence_and_wake);
         }
         explicit && left >> 32 == 0
     }
@@ -276,19 +275,19 @@ impl Task {
 
     /// Whether all its children are finished.
     pub(crate) fn is_childless(&self) -> bool {
-        self.counts.load(Ordering::Acquire) & (KNOWN - 1) == 0
+        self.counts.load(Ordering::Acquire) & (REFERENCE - 1) == 0
     }
 
     /// Whether this queued task descends from the task `current` that a member executes. Follows at most
-    /// `look` steals.
+    /// `max_steals` steals.
     #[inline]
-    pub fn descends_from(&self, member: u32, current: &Task, look: u32) -> bool {
+    pub fn descends_from(&self, member: u32, current: &Task, max_steals: u32) -> bool {
         let mut origin = self.origin.get();
-        for _ in 0..look {
-            if origin.by == member {
-                return origin.number > current.began.get();
+        for _ in 0..max_steals {
+            if origin.member == member {
+                return origin.number > current.pushes_at_start.get();
             }
-            match origin.strand {
+            match origin.steal_root {
                 Some(root) => origin = root.origin.get(),
                 None => return false,
             }
@@ -300,7 +299,7 @@ impl Task {
     pub fn wake(&self) {
         // SAFETY: parkers are never freed.
         if let Some(parker) = unsafe { self.parker.load(Ordering::Relaxed).as_ref() } {
-            parker.tell();
+            parker.fence_and_wake();
         }
     }
 }

@@ -12,22 +12,24 @@ pub fn until(
     me: &Thread,
     sleep: Sleep<'_>,
     mut condition: impl FnMut() -> bool,
-    mut seldom: impl FnMut() -> bool,
+    mut rare_condition: impl FnMut() -> bool,
 ) -> bool {
     if condition() {
         return true;
     }
-    if seldom() {
+    if rare_condition() {
         return false;
     }
     match me.tally() {
-        Some(tally) => tally.wait(|| wait::until_slowly(&me.local, sleep, &mut condition, &mut seldom)),
-        None => wait::until_slowly(&me.local, sleep, &mut condition, &mut seldom),
+        Some(tally) => {
+            tally.measure_wait(|| wait::until_slow(&me.local, sleep, &mut condition, &mut rare_condition))
+        }
+        None => wait::until_slow(&me.local, sleep, &mut condition, &mut rare_condition),
     }
 }
 
 /// Waits until the condition holds, regardless of spurious wake-ups. Code that makes it true must wake the
 /// thread's parker.
-pub fn until_surely(me: &Thread, mut condition: impl FnMut() -> bool) {
+pub fn until_true(me: &Thread, mut condition: impl FnMut() -> bool) {
     while !until(me, Sleep::Alone, &mut condition, || false) {}
 }

@@ -29,18 +29,18 @@ fn lock() -> Operation {
 
 fn ask(agent: &mut Agent, connection: u32, scope: Scope, operation: Operation) {
     let message = ClientMessage { request: 9, body: Request::Names { scope, operation } }.to_bytes().unwrap();
-    agent.client_asked(connection, message, false, None);
+    agent.client_message_received(connection, message, false, None);
 }
 
 /// Returns the messages sent to clients.
-fn told(agent: &mut Agent) -> Vec<(u32, Reply)> {
-    let mut told = Vec::new();
+fn sent_replies(agent: &mut Agent) -> Vec<(u32, Reply)> {
+    let mut sent_replies = Vec::new();
     for action in actions(agent) {
         if let Action::Send { connection, message, .. } = action {
-            told.push((connection, MonitorMessage::from_bytes(&message).unwrap().body));
+            sent_replies.push((connection, MonitorMessage::from_bytes(&message).unwrap().body));
         }
     }
-    told
+    sent_replies
 }
 
 fn token(reply: &Reply) -> u64 {
@@ -51,10 +51,10 @@ fn token(reply: &Reply) -> u64 {
 }
 
 #[test]
-fn own_names_are_answered_here_and_others_go_to_the_root() {
+fn own_names_are_answered_locally_others_by_the_root() {
     let mut agent = serving();
     ask(&mut agent, 1, Scope::Own, lock());
-    let answers = told(&mut agent);
+    let answers = sent_replies(&mut agent);
     assert_eq!((answers.len(), answers[0].0), (1, 1));
     assert_eq!(token(&answers[0].1) >> 48, 3, "tokens of a later generation are larger");
     assert_eq!(reports(&mut agent), []);
@@ -65,40 +65,40 @@ fn own_names_are_answered_here_and_others_go_to_the_root() {
     // A client has no names until the root has identified it.
     agent.client_connected(51, true);
     ask(&mut agent, 3, Scope::Own, lock());
-    assert!(matches!(told(&mut agent)[..], [(3, Reply::Failed { fault: Fault::Refused { .. } })]));
+    assert!(matches!(sent_replies(&mut agent)[..], [(3, Reply::Failed { fault: Fault::Refused { .. } })]));
 }
 
 #[test]
-fn whoever_is_gone_gives_back_what_it_held_however_that_shows() {
+fn locks_are_released_however_a_client_ends() {
     let ends: [fn(&mut Agent); 3] = [
-        |agent| agent.client_gone(1),
+        |agent| agent.client_disconnected(1),
         |agent| agent.execute(Order::Dismiss { connection: 1 }, vec![]).unwrap(),
-        |agent| agent.ended(domain(1), Exit::Exited { status: 0 }),
+        |agent| agent.child_exited(domain(1), Exit::Exited { status: 0 }),
     ];
     for end in ends {
         let mut agent = serving();
-        agent.started(domain(1), 60, &[]);
+        agent.child_started(domain(1), 60, &[]);
         ask(&mut agent, 1, Scope::Own, lock());
         ask(&mut agent, 2, Scope::Own, lock());
-        assert_eq!(told(&mut agent).len(), 1);
+        assert_eq!(sent_replies(&mut agent).len(), 1);
         end(&mut agent);
-        let answers = told(&mut agent);
+        let answers = sent_replies(&mut agent);
         assert_eq!(answers.iter().map(|(connection, _)| *connection).collect::<Vec<_>>(), [2]);
     }
 }
 
 #[test]
-fn a_wait_ends_in_time() {
+fn name_wait_times_out() {
     let mut agent = serving();
     ask(&mut agent, 1, Scope::Own, lock());
     ask(&mut agent, 2, Scope::Own, lock());
-    told(&mut agent);
+    sent_replies(&mut agent);
     assert_eq!(agent.next_tick(), Some(150));
     agent.tick(149);
-    assert_eq!(told(&mut agent), []);
+    assert_eq!(sent_replies(&mut agent), []);
     agent.tick(150);
     let fault = Fault::Name { fault: NameFault::Locked { name: "l".into(), holder: domain(1) } };
-    assert_eq!(told(&mut agent), [(2, Reply::Failed { fault })]);
+    assert_eq!(sent_replies(&mut agent), [(2, Reply::Failed { fault })]);
     assert_eq!(agent.next_tick(), None);
 }
 
@@ -106,72 +106,82 @@ fn a_wait_ends_in_time() {
 fn clients_of_other_nodes_are_served_through_the_root() {
     let mut agent = serving();
     let far = DomainId::new(NodeId(0), NonZeroU16::MIN, 4);
-    let asked = |operation| Order::NamesAsked {
+    let names_order = |operation| Order::NamesAsked {
         node: NodeId(0),
         connection: 1,
         domain: far,
         request: request(Request::NAMES, 5),
         operation,
     };
-    agent.execute(asked(lock()), vec![]).unwrap();
-    let said = reports(&mut agent);
-    let [Report::NamesSay { domain, connection: 1, message }] = said.as_slice() else { panic!("{said:?}") };
+    agent.execute(names_order(lock()), vec![]).unwrap();
+    let reported = reports(&mut agent);
+    let [Report::NamesSay { domain, connection: 1, message }] = reported.as_slice() else {
+        panic!("{reported:?}")
+    };
     assert_eq!(*domain, far, "the root tells by it whether the client is still the one that asked");
     assert_eq!(MonitorMessage::from_bytes(message).unwrap().number(), 5);
     // A connection of this node with the same number is another client.
     ask(&mut agent, 1, Scope::Own, lock());
-    assert_eq!(told(&mut agent), []);
+    assert_eq!(sent_replies(&mut agent), []);
     agent.execute(Order::NamesLeft { node: NodeId(0), connection: 1 }, vec![]).unwrap();
-    let answers = told(&mut agent);
+    let answers = sent_replies(&mut agent);
     token(&answers[0].1);
     let find = Operation::Find { query: Query::any(), after: String::new(), limit: 1 };
-    agent.execute(asked(find), vec![]).unwrap();
+    agent.execute(names_order(find), vec![]).unwrap();
     assert_eq!(reports(&mut agent).len(), 1, "it may come back");
 }
 
 #[test]
-fn names_of_the_node_are_exported_here_and_the_root_is_told() {
+fn local_exports_are_reported_to_the_root() {
     let mut agent = serving();
-    let says = |agent: &mut Agent, connection: u32, body: Request| {
-        agent.client_asked(connection, ClientMessage { request: 9, body }.to_bytes().unwrap(), false, None);
-        told(agent).pop()
+    let send_request = |agent: &mut Agent, connection: u32, body: Request| {
+        agent.client_message_received(
+            connection,
+            ClientMessage { request: 9, body }.to_bytes().unwrap(),
+            false,
+            None,
+        );
+        sent_replies(agent).pop()
     };
     let export = || Request::Export { scope: Scope::Own, name: "svc".into() };
     let exported = |listener| Report::Exported { connection: 1, name: "svc".into(), listener };
     let withdrawn = || Report::Withdrawn { name: "svc".into() };
     let (first, second) = (NODE_LISTENERS, NODE_LISTENERS + 1);
-    assert_eq!(says(&mut agent, 1, export()), Some((1, Reply::Export { listener: first })));
+    assert_eq!(send_request(&mut agent, 1, export()), Some((1, Reply::Export { listener: first })));
     assert_eq!(reports(&mut agent), [exported(first)]);
     let fault = Fault::NameTaken { name: "svc".into(), owner: domain(1) };
-    assert_eq!(says(&mut agent, 2, export()), Some((2, Reply::Failed { fault })));
+    assert_eq!(send_request(&mut agent, 2, export()), Some((2, Reply::Failed { fault })));
     let delete = Operation::Delete { name: "svc".into(), condition: Condition::Always, want_previous: false };
     let delete = || Request::Names { scope: Scope::Own, operation: delete.clone() };
     let fault = Fault::Name { fault: NameFault::NotYours { name: "svc".into(), owner: domain(1) } };
-    assert_eq!(says(&mut agent, 2, delete()), Some((2, Reply::Failed { fault })));
-    assert_eq!(says(&mut agent, 2, Request::Withdraw { listener: first }), Some((2, Reply::Done)));
+    assert_eq!(send_request(&mut agent, 2, delete()), Some((2, Reply::Failed { fault })));
+    assert_eq!(send_request(&mut agent, 2, Request::Withdraw { listener: first }), Some((2, Reply::Done)));
     assert_eq!(reports(&mut agent), [], "it is not that one's to take back");
-    assert_eq!(says(&mut agent, 1, Request::Withdraw { listener: first }), Some((1, Reply::Done)));
+    assert_eq!(send_request(&mut agent, 1, Request::Withdraw { listener: first }), Some((1, Reply::Done)));
     assert_eq!(reports(&mut agent), [withdrawn()]);
-    assert_eq!(says(&mut agent, 1, export()), Some((1, Reply::Export { listener: second })));
-    assert!(matches!(says(&mut agent, 1, delete()), Some((1, Reply::Names { .. }))));
+    assert_eq!(send_request(&mut agent, 1, export()), Some((1, Reply::Export { listener: second })));
+    assert!(matches!(send_request(&mut agent, 1, delete()), Some((1, Reply::Names { .. }))));
     assert_eq!(reports(&mut agent), [exported(second), withdrawn()]);
-    says(&mut agent, 1, export());
+    send_request(&mut agent, 1, export());
     reports(&mut agent);
-    agent.client_gone(1);
+    agent.client_disconnected(1);
     assert_eq!(reports(&mut agent), [withdrawn(), Report::Left { connection: 1 }]);
     let bad = Request::Export { scope: Scope::Own, name: "a b".into() };
     let fault = Fault::BadName { name: "a b".into() };
-    assert_eq!(says(&mut agent, 2, bad), Some((2, Reply::Failed { fault })));
+    assert_eq!(send_request(&mut agent, 2, bad), Some((2, Reply::Failed { fault })));
     // Names of the machine belong to the root.
-    assert_eq!(says(&mut agent, 2, Request::Export { scope: Scope::Machine, name: "svc".into() }), None);
-    assert_eq!(says(&mut agent, 2, Request::Withdraw { listener: 1 }), None);
+    assert_eq!(
+        send_request(&mut agent, 2, Request::Export { scope: Scope::Machine, name: "svc".into() }),
+        None
+    );
+    assert_eq!(send_request(&mut agent, 2, Request::Withdraw { listener: 1 }), None);
     assert_eq!(reports(&mut agent).len(), 2);
 }
 
 #[test]
-fn what_comes_after_its_asker_left_takes_nothing() {
+fn late_request_of_a_departed_client_acquires_nothing() {
     let mut agent = serving();
-    let before = agent.held();
+    let before = agent.resource_counts();
     let by_name = |connection| Order::NamesAsked {
         node: NODE,
         connection,
@@ -183,11 +193,11 @@ fn what_comes_after_its_asker_left_takes_nothing() {
     // it returns.
     agent.client_connected(50, true);
     agent.execute(Order::Admitted { connection: 3, domain: domain(3) }, vec![]).unwrap();
-    agent.client_gone(3);
+    agent.client_disconnected(3);
     agent.execute(by_name(3), vec![]).unwrap();
     reports(&mut agent);
     actions(&mut agent);
-    assert_eq!(agent.held(), before);
+    assert_eq!(agent.resource_counts(), before);
     ask(&mut agent, 1, Scope::Own, lock());
-    token(&told(&mut agent)[0].1);
+    token(&sent_replies(&mut agent)[0].1);
 }

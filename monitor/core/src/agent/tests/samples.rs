@@ -11,7 +11,7 @@ use tombolo_control::{MAX_ORDER_BYTES, Wire};
 use tombolo_link::TransportKind;
 
 use super::*;
-use crate::agent::{FrequencyChange, Round, SHARE_PPM};
+use crate::agent::{FrequencyChange, SHARE_PPM, SampleRound};
 
 const MS: u64 = 1_000_000;
 
@@ -63,16 +63,16 @@ fn end(index: u32, channel: u64, sent: u64) -> EndSample {
     }
 }
 
-fn round<'a>(domains: &'a [DomainSample], ends: &'a [EndSample], cost_ns: u64) -> Round<'a> {
-    Round { node: node(1), domains, ends, cost_ns }
+fn round<'a>(domains: &'a [DomainSample], ends: &'a [EndSample], cost_ns: u64) -> SampleRound<'a> {
+    SampleRound { node: node(1), domains, ends, cost_ns }
 }
 
 /// Returns an agent with domains 1 and 2, processes 51 and 52, that samples every 100 ms.
 fn sampling() -> Agent {
     let mut agent = Agent::new();
     agent.tick(1000 * MS);
-    agent.started(domain(1), 51, &[]);
-    agent.started(domain(2), 52, &[]);
+    agent.child_started(domain(1), 51, &[]);
+    agent.child_started(domain(2), 52, &[]);
     agent.execute(Order::Sample { period_ms: 100 }, vec![]).unwrap();
     assert_eq!(actions(&mut agent), [Action::StartSampling]);
     reports(&mut agent);
@@ -80,7 +80,7 @@ fn sampling() -> Agent {
 }
 
 /// Returns the reports' content: their number, the domains and ends, and the node's sample.
-fn told(agent: &mut Agent) -> (usize, Vec<DomainSample>, Vec<EndSample>, NodeSample) {
+fn take_samples(agent: &mut Agent) -> (usize, Vec<DomainSample>, Vec<EndSample>, NodeSample) {
     let all = reports(agent);
     let (mut domains, mut ends, mut last) = (Vec::new(), Vec::new(), None);
     for report in &all {
@@ -95,7 +95,7 @@ fn told(agent: &mut Agent) -> (usize, Vec<DomainSample>, Vec<EndSample>, NodeSam
 }
 
 #[test]
-fn rounds_are_due_until_they_are_not_wanted() {
+fn sampling_rounds_are_due_until_disabled() {
     let mut agent = sampling();
     assert_eq!(agent.next_tick(), Some(1100 * MS));
     agent.tick(1099 * MS);
@@ -104,10 +104,10 @@ fn rounds_are_due_until_they_are_not_wanted() {
     assert_eq!(actions(&mut agent), [Action::Sample]);
     assert_eq!(agent.next_tick(), Some(1205 * MS));
     // A root that is behind gets no report.
-    agent.let_clients_ask(false);
+    agent.set_requests_enabled(false);
     agent.tick(1205 * MS);
     assert!(actions(&mut agent).is_empty());
-    agent.let_clients_ask(true);
+    agent.set_requests_enabled(true);
     // A new period counts from the last round, and unchanged values are not repeated.
     agent.execute(Order::Sample { period_ms: 0 }, vec![]).unwrap();
     agent.execute(Order::Sample { period_ms: 0 }, vec![]).unwrap();
@@ -121,33 +121,33 @@ fn rounds_are_due_until_they_are_not_wanted() {
 }
 
 #[test]
-fn a_round_is_paid_for_before_the_next() {
+fn sampling_cost_delays_the_next_round() {
     let mut agent = sampling();
     agent.tick(1100 * MS);
     actions(&mut agent);
     agent.sampled(round(&[], &[], 3 * MS));
-    let (_, _, _, node) = told(&mut agent);
+    let (_, _, _, node) = take_samples(&mut agent);
     assert_eq!((node.period_ms, u64::from(node.cost_ppm)), (1000, SHARE_PPM));
     assert_eq!(agent.next_tick(), Some(2100 * MS));
     // Then the cost of the reports becomes known; it is the estimate for the next round.
-    agent.round_took(6 * MS, 3 * MS);
+    agent.record_round_cost(6 * MS, 3 * MS);
     assert_eq!(agent.next_tick(), Some(3100 * MS));
     agent.tick(3100 * MS);
     agent.sampled(round(&[], &[], 0));
-    assert_eq!(told(&mut agent).3.period_ms, 1000);
-    agent.round_took(150_000, 50_000);
+    assert_eq!(take_samples(&mut agent).3.period_ms, 1000);
+    agent.record_round_cost(150_000, 50_000);
     assert_eq!(agent.next_tick(), Some(3200 * MS), "what is wanted, if it costs less");
     agent.tick(3200 * MS);
     agent.sampled(round(&[], &[], u64::MAX / 2));
-    assert_eq!(told(&mut agent).3.period_ms, u32::MAX);
+    assert_eq!(take_samples(&mut agent).3.period_ms, u32::MAX);
 }
 
 #[test]
-fn what_was_told_is_not_told_again() {
+fn unchanged_samples_are_not_reported_again() {
     let mut agent = sampling();
     let one_round = |agent: &mut Agent, domains: &[DomainSample], ends: &[EndSample]| {
         agent.sampled(round(domains, ends, 0));
-        told(agent)
+        take_samples(agent)
     };
     let (count, domains, ends, _) =
         one_round(&mut agent, &[sample(1, 5), sample(2, 6)], &[end(1, 7, 0), end(2, 8, 0)]);
@@ -170,26 +170,26 @@ fn what_was_told_is_not_told_again() {
 }
 
 #[test]
-fn the_ends_of_a_domain_that_is_gone_are_closed() {
+fn channel_ends_of_a_dead_domain_are_closed() {
     let mut agent = sampling();
     agent.sampled(round(&[sample(1, 5)], &[end(1, 7, 1), end(1, 8, 1), end(2, 9, 1)], 0));
     reports(&mut agent);
-    agent.ended(domain(1), Exit::Exited { status: 0 });
+    agent.child_exited(domain(1), Exit::Exited { status: 0 });
     reports(&mut agent);
     // The page of one had a final change; the other is unchanged.
     agent.sampled(round(&[sample(1, 9)], &[end(1, 7, 2)], 0));
-    let (_, domains, ends, _) = told(&mut agent);
+    let (_, domains, ends, _) = take_samples(&mut agent);
     let closed = |end| EndSample { open: false, ..end };
     assert_eq!((domains, ends), (vec![], vec![closed(end(1, 7, 2)), closed(end(1, 8, 1))]));
     agent.sampled(round(&[], &[end(1, 7, 3)], 0));
-    assert_eq!(told(&mut agent).2, []);
+    assert_eq!(take_samples(&mut agent).2, []);
     let held: usize =
-        agent.held().iter().filter(|(name, _)| name.starts_with("sampled")).map(|(_, n)| n).sum();
+        agent.resource_counts().iter().filter(|(name, _)| name.starts_with("sampled")).map(|(_, n)| n).sum();
     assert_eq!(held, 2, "domain 2 and its end");
 }
 
 #[test]
-fn domains_are_children_and_clients_as_long_as_they_are_either() {
+fn domain_is_sampled_while_child_or_client() {
     let mut agent = sampling();
     let pids = |agent: &Agent| agent.processes().map(|(_, pid)| pid).collect::<Vec<i32>>();
     let admit = |agent: &mut Agent, pid, index| {
@@ -200,10 +200,10 @@ fn domains_are_children_and_clients_as_long_as_they_are_either() {
     let child = admit(&mut agent, 51, 1);
     let (first, second) = (admit(&mut agent, 90, 3), admit(&mut agent, 91, 3));
     assert_eq!(pids(&agent), [51, 52, 90]);
-    agent.ended(domain(1), Exit::Exited { status: 0 });
+    agent.child_exited(domain(1), Exit::Exited { status: 0 });
     assert_eq!(pids(&agent), [51, 52, 90], "its connection is still there");
-    agent.client_gone(child);
-    agent.client_gone(first);
+    agent.client_disconnected(child);
+    agent.client_disconnected(first);
     assert_eq!(pids(&agent), [52, 90]);
     agent.execute(Order::Dismiss { connection: second }, vec![]).unwrap();
     assert_eq!(pids(&agent), [52]);
@@ -211,15 +211,15 @@ fn domains_are_children_and_clients_as_long_as_they_are_either() {
     agent.execute(Order::Admitted { connection: other, domain: domain(5) }, vec![]).unwrap();
     assert_eq!(agent.processes().collect::<Vec<_>>(), [(domain(2), 52), (domain(5), 92)]);
     agent.children_destroyed();
-    agent.client_gone(other);
+    agent.client_disconnected(other);
     assert!(pids(&agent).is_empty());
 }
 
 #[test]
-fn a_round_takes_as_many_reports_as_it_needs() {
+fn large_round_is_split_into_reports() {
     let mut agent = sampling();
     for index in 3..900 {
-        agent.started(domain(index), index as i32, &[]);
+        agent.child_started(domain(index), index as i32, &[]);
     }
     reports(&mut agent);
     let domains: Vec<DomainSample> = (1..900).map(|index| sample(index, 1)).collect();
@@ -230,22 +230,22 @@ fn a_round_takes_as_many_reports_as_it_needs() {
         power: vec![power; MAX_METERS as usize],
         ..node(1024)
     };
-    agent.sampled(Round { node: node.clone(), domains: &domains, ends: &ends, cost_ns: 0 });
-    let (count, told_domains, told_ends, told_node) = told(&mut agent);
+    agent.sampled(SampleRound { node: node.clone(), domains: &domains, ends: &ends, cost_ns: 0 });
+    let (count, reported_domains, reported_ends, reported_node) = take_samples(&mut agent);
     assert!((9..16).contains(&count), "{count}");
-    assert_eq!((told_domains, told_ends), (domains, ends));
-    assert_eq!(told_node.cores, node.cores);
+    assert_eq!((reported_domains, reported_ends), (domains, ends));
+    assert_eq!(reported_node.cores, node.cores);
     // For any number of ends the last report has the remainder and the node.
     for ends in [1, 150, 255, 256, 257, 400] {
         let ends: Vec<EndSample> = (0..ends).map(|channel| end(2, 5000 + channel, ends)).collect();
-        agent.sampled(Round { node: node.clone(), domains: &[], ends: &ends, cost_ns: 0 });
-        assert_eq!(told(&mut agent).2.len(), ends.len());
+        agent.sampled(SampleRound { node: node.clone(), domains: &[], ends: &ends, cost_ns: 0 });
+        assert_eq!(take_samples(&mut agent).2.len(), ends.len());
     }
     assert_eq!(MAX_SAMPLES, 256);
 }
 
 #[test]
-fn what_the_root_asks_is_answered() {
+fn probe_and_frequency_orders_are_answered() {
     let mut agent = Agent::new();
     agent.execute(Order::Probe { ticket: 4 }, vec![]).unwrap();
     assert_eq!(reports(&mut agent), [Report::Probed { ticket: 4 }]);
@@ -299,7 +299,7 @@ proptest! {
     /// Checks that a reader of the differences knows the last sample of every living domain, and has no open
     /// end of the others.
     #[test]
-    fn differences_come_to_the_whole(steps in prop::collection::vec(step(), 0..60)) {
+    fn reported_differences_sum_to_the_state(steps in prop::collection::vec(step(), 0..60)) {
         let mut agent = Agent::new();
         agent.execute(Order::Sample { period_ms: 100 }, vec![]).unwrap();
         let (mut seen_domains, mut seen_ends) = (BTreeMap::new(), BTreeMap::new());
@@ -310,10 +310,10 @@ proptest! {
             match step {
                 Step::Start(index) => if ever.insert(index) {
                     live.insert(index);
-                    agent.started(domain(index), index as i32, &[]);
+                    agent.child_started(domain(index), index as i32, &[]);
                 },
                 Step::End(index) => if live.remove(&index) {
-                    agent.ended(domain(index), Exit::Exited { status: 0 });
+                    agent.child_exited(domain(index), Exit::Exited { status: 0 });
                     for stream in [1, 2] {
                         agent.output_read(domain(index), stream, Vec::new());
                     }
@@ -338,7 +338,7 @@ proptest! {
                     }
                     reports(&mut agent);
                     agent.sampled(round(&domains, &ends, 0));
-                    let (_, domains, ends, _) = told(&mut agent);
+                    let (_, domains, ends, _) = take_samples(&mut agent);
                     known_domains.extend(domains.into_iter().map(|sample| (sample.domain, sample)));
                     for end in ends {
                         match end.open {

@@ -5,13 +5,13 @@ use tombolo_base::DomainId;
 use tombolo_capability::{CapabilityInfo, Rights};
 use tombolo_control::{Exit, Fault, Order, Reply, Report, Request};
 
-use crate::root::console::MAX_TYPED_BYTES;
+use crate::root::console::MAX_PENDING_INPUT_BYTES;
 use crate::root::tests::regions::in_memory_of;
 use crate::root::tests::{ARM0, Bench, HOST, SECOND, start};
-use crate::root::{Client, Nanos};
+use crate::root::{ClientId, Nanos};
 
-const ATTACKER: Client = (HOST, 1);
-const OTHER: Client = (HOST, 2);
+const ATTACKER: ClientId = (HOST, 1);
+const OTHER: ClientId = (HOST, 2);
 
 fn bench(limits: &str) -> Bench {
     Bench::up_with(16, &format!("[limits]\n{limits}"))
@@ -48,7 +48,7 @@ fn names() {
 }
 
 #[test]
-fn requests_that_wait() {
+fn waiting_requests_are_limited() {
     let mut bench = bench("waiting_per_domain = 3");
     bench.attach(ATTACKER);
     bench.attach(OTHER);
@@ -63,7 +63,7 @@ fn requests_that_wait() {
 }
 
 #[test]
-fn a_full_backlog_makes_callers_wait_in_line() {
+fn full_backlog_queues_callers_in_order() {
     let mut bench = bench("backlog = 2");
     bench.attach(ATTACKER);
     bench.attach(OTHER);
@@ -91,7 +91,7 @@ fn a_full_backlog_makes_callers_wait_in_line() {
 }
 
 #[test]
-fn those_who_wait_for_a_name_do_not_exceed_its_backlog() {
+fn waiting_callers_do_not_exceed_the_backlog() {
     let mut bench = bench("backlog = 2");
     bench.attach(ATTACKER);
     bench.attach(OTHER);
@@ -200,23 +200,23 @@ fn start_another(bench: &mut Bench) -> Option<Reply> {
 }
 
 #[test]
-fn what_is_typed_and_not_taken() {
+fn pending_console_input_is_limited() {
     let mut bench = bench("");
     bench.attach(ATTACKER);
     let typed = |bytes: usize| Request::ConsoleInput { node: "arm0".into(), bytes: vec![b'x'; bytes] };
     // More than one message holds.
-    let half = MAX_TYPED_BYTES / 2;
+    let half = MAX_PENDING_INPUT_BYTES / 2;
     assert_eq!(bench.ask(ATTACKER, typed(half)), Some(Reply::Done));
-    assert_eq!(bench.ask(ATTACKER, typed(MAX_TYPED_BYTES - half - 1)), Some(Reply::Done));
+    assert_eq!(bench.ask(ATTACKER, typed(MAX_PENDING_INPUT_BYTES - half - 1)), Some(Reply::Done));
     assert_eq!(bench.ask(ATTACKER, typed(1)), Some(Reply::Done));
     assert_limit(bench.ask(ATTACKER, typed(1)), "typed");
-    bench.core.console_waits(ARM0, MAX_TYPED_BYTES - 1);
+    bench.core.set_pending_console_input(ARM0, MAX_PENDING_INPUT_BYTES - 1);
     assert_eq!(bench.ask(ATTACKER, typed(1)), Some(Reply::Done));
     assert_limit(bench.ask(ATTACKER, typed(1)), "typed");
 }
 
 #[test]
-fn sentences_do_not_pile_up() {
+fn repeated_kills_do_not_accumulate() {
     let mut bench = bench("");
     bench.attach(ATTACKER);
     let domain: DomainId = start(&mut bench, ATTACKER);
@@ -225,12 +225,12 @@ fn sentences_do_not_pile_up() {
     for seconds in [30, 20, 40] {
         assert_eq!(bench.ask(ATTACKER, kill(seconds)), Some(Reply::Done));
     }
-    assert_eq!(bench.core.executions.len(), 1);
+    assert_eq!(bench.core.pending_kills.len(), 1);
     assert_eq!(bench.core.next_tick(), Some(20 * SECOND as Nanos), "the earliest holds");
 }
 
 #[test]
-fn output_is_taken_by_whom_it_goes_to() {
+fn output_is_acknowledged_by_its_reader_only() {
     let mut bench = bench("");
     bench.attach(ATTACKER);
     bench.attach(OTHER);
@@ -245,19 +245,19 @@ fn output_is_taken_by_whom_it_goes_to() {
 
 /// Checks an agent that reuses a number: two clients with one number are successive.
 #[test]
-fn a_connection_that_joins_twice_is_another() {
+fn connection_number_reused_is_a_new_client() {
     let mut bench = bench("");
     let first = bench.attach(ATTACKER);
     bench.export(ATTACKER, "mine");
     let second = bench.attach(ATTACKER);
     assert_ne!(first, second);
-    assert!(!bench.core.lives(first), "nothing of the first is left");
+    assert!(!bench.core.is_alive(first), "nothing of the first is left");
     assert_eq!(bench.export(ATTACKER, "mine"), Some(Reply::Export { listener: 1 }));
 }
 
 #[test]
 fn regions_and_their_memory() {
-    let create = |bench: &mut Bench, client: Client, pages: u64| {
+    let create = |bench: &mut Bench, client: ClientId, pages: u64| {
         bench.region(client, in_memory_of("host"), pages * 4096)
     };
     let made = |answer: Option<Reply>| match answer {
@@ -282,7 +282,7 @@ fn regions_and_their_memory() {
 }
 
 #[test]
-fn capabilities_count_for_who_makes_them() {
+fn capabilities_count_for_their_creator() {
     let mut bench = bench("capabilities_per_domain = 3");
     bench.attach(ATTACKER);
     let other = bench.attach(OTHER);
@@ -316,7 +316,7 @@ fn mappings() {
     let mut bench = bench("mappings = 3\nmappings_per_domain = 2");
     bench.attach(ATTACKER);
     bench.attach(OTHER);
-    let mut map = |client: Client| {
+    let mut map = |client: ClientId| {
         let Some(Reply::RegionCreate { capability }) = bench.region(client, in_memory_of("host"), 1) else {
             panic!("no region");
         };
@@ -329,7 +329,7 @@ fn mappings() {
     assert!(matches!(map(OTHER), Some(Reply::RegionMap { .. })), "others have theirs");
     assert_limit(map(OTHER), "mappings");
     bench.report(HOST, Report::Released { channel: tombolo_base::ChannelId(2) });
-    let mut map = |client: Client| {
+    let mut map = |client: ClientId| {
         let Some(Reply::RegionCreate { capability }) = bench.region(client, in_memory_of("host"), 1) else {
             panic!("no region");
         };

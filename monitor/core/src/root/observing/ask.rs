@@ -5,19 +5,19 @@ use std::time::Duration;
 use tombolo_control::observation::{MAX_OBSERVATIONS, Observation};
 use tombolo_control::{Fault, MAX_MESSAGE_BYTES, Reply};
 
-use super::versions::Key;
-use crate::root::{Client, Core, Nanos};
+use super::versions::PartKey;
+use crate::root::{ClientId, Core, Nanos};
 
 /// Minimum time between two answers to a client, in nanoseconds, unless a page is incomplete: changes in
 /// between are combined.
 pub(in crate::root) const PAUSE_NS: Nanos = 50_000_000;
 
 /// Length of an answer without its observations.
-const AROUND_BYTES: usize = 256;
+const ENVELOPE_BYTES: usize = 256;
 
 /// State of a client that observes.
 #[derive(Clone, Copy, Debug, Default)]
-pub(in crate::root) struct Observed {
+pub(in crate::root) struct ObserverState {
     /// Earliest time of the next answer.
     not_before: Nanos,
     /// End of the previous page if there is more, and the newest version at the time of the first of these
@@ -27,7 +27,7 @@ pub(in crate::root) struct Observed {
 
 /// An observer that waits for changes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Waiting {
+pub(super) struct WaitingObserver {
     request: u32,
     since: u64,
     until: Nanos,
@@ -36,7 +36,7 @@ pub(super) struct Waiting {
 /// Content of an answer.
 struct Page {
     observations: Vec<Observation>,
-    keys: Vec<Key>,
+    keys: Vec<PartKey>,
     until: u64,
     more: bool,
 }
@@ -46,7 +46,7 @@ impl Core {
     pub(in crate::root) fn observe(
         &mut self,
         now: Nanos,
-        client: Client,
+        client: ClientId,
         request: u32,
         since: u64,
         timeout: Duration,
@@ -56,7 +56,7 @@ impl Core {
             self.answer_observer(now, client, before);
         }
         let timeout_ns = Nanos::try_from(timeout.as_nanos()).unwrap_or(Nanos::MAX);
-        let waiting = Waiting { request, since, until: now.saturating_add(timeout_ns) };
+        let waiting = WaitingObserver { request, since, until: now.saturating_add(timeout_ns) };
         self.observing.waiting.insert(client, waiting);
         self.answer_observers(now);
     }
@@ -66,18 +66,18 @@ impl Core {
         self.observing.waiting.iter().map(|(client, waiting)| self.due_at(*client, waiting)).min()
     }
 
-    fn due_at(&self, client: Client, waiting: &Waiting) -> Nanos {
+    fn due_at(&self, client: ClientId, waiting: &WaitingObserver) -> Nanos {
         if waiting.since == self.observing.versions.newest() {
             return waiting.until;
         }
-        let not_before = self.clients.get(&client).map_or(0, |record| record.observed.not_before);
+        let not_before = self.clients.get(&client).map_or(0, |record| record.observer.not_before);
         not_before.min(waiting.until)
     }
 
     /// Answers observers for which there are changes, or whose timeout has passed.
     pub(super) fn answer_observers(&mut self, now: Nanos) {
         let waiting = &self.observing.waiting;
-        let due: Vec<(Client, Waiting)> = waiting
+        let due: Vec<(ClientId, WaitingObserver)> = waiting
             .iter()
             .filter(|(client, waiting)| self.due_at(**client, waiting) <= now)
             .map(|(client, waiting)| (*client, *waiting))
@@ -88,23 +88,23 @@ impl Core {
         }
     }
 
-    fn answer_observer(&mut self, now: Nanos, client: Client, waiting: Waiting) {
-        let Some(observed) = self.clients.get(&client).map(|record| record.observed) else { return };
+    fn answer_observer(&mut self, now: Nanos, client: ClientId, waiting: WaitingObserver) {
+        let Some(observer) = self.clients.get(&client).map(|record| record.observer) else { return };
         let versions = &self.observing.versions;
         let newest = versions.newest();
-        let (mut since, mut began) = match observed.page {
+        let (mut since, mut began) = match observer.page {
             Some((ended, began)) if ended == waiting.since => (waiting.since, began),
             _ if waiting.since == 0 => (0, newest),
             _ => (waiting.since, waiting.since),
         };
-        let anew = since != 0 && (began < versions.forgotten() || since > newest);
+        let anew = since != 0 && (began < versions.last_dropped() || since > newest);
         if anew {
             (since, began) = (0, newest);
         }
         let Page { observations, keys, until, more } = self.page(since, began);
-        self.observing.versions.were_told(keys, until);
+        self.observing.versions.mark_reported(keys, until);
         if let Some(record) = self.clients.get_mut(&client) {
-            record.observed = Observed {
+            record.observer = ObserverState {
                 not_before: if more { now } else { now.saturating_add(PAUSE_NS) },
                 page: more.then_some((until, began)),
             };
@@ -118,11 +118,11 @@ impl Core {
     /// was built are omitted: the reader never knew them.
     fn page(&self, since: u64, began: u64) -> Page {
         let mut page = Page { observations: Vec::new(), keys: Vec::new(), until: since, more: false };
-        let mut length_bytes = AROUND_BYTES;
+        let mut length_bytes = ENVELOPE_BYTES;
         for (version, key, gone) in self.observing.versions.after(since) {
             if !(gone && version <= began) {
                 let part = key.into();
-                let observation = if gone { None } else { self.see(key) };
+                let observation = if gone { None } else { self.snapshot(key) };
                 let observation = observation.unwrap_or(Observation::Gone { part });
                 // An observation that cannot be encoded is omitted: it would block all that follow.
                 let Ok(bytes) = tombolo_control::observation_bytes(&observation) else { continue };

@@ -9,7 +9,7 @@ use tombolo_link::TransportKind;
 use tombolo_machine::Machine;
 
 use super::History;
-use super::versions::Key;
+use super::versions::PartKey;
 use crate::root::{Core, Nanos};
 
 /// Maximum number of observed channels.
@@ -25,7 +25,7 @@ const CLOSED_NS: Nanos = 10_000_000_000;
 /// overflow.
 const MAX_RATE: u64 = 100_000_000_000_000;
 
-const STILL: Flow = Flow { rate_mhz: 0, bytes_per_s: 0 };
+const IDLE: Flow = Flow { rate_mhz: 0, bytes_per_s: 0 };
 
 /// One end, with its recent traffic.
 #[derive(Clone, Debug)]
@@ -51,10 +51,10 @@ impl Channel {
     /// different times would not agree.
     fn flows(&self) -> (Flow, Flow) {
         match &self.ends {
-            _ if !self.is_open() => (STILL, STILL),
+            _ if !self.is_open() => (IDLE, IDLE),
             [Some(connecting), _] => (connecting.sent, connecting.received),
             [None, Some(accepting)] => (accepting.received, accepting.sent),
-            [None, None] => (STILL, STILL),
+            [None, None] => (IDLE, IDLE),
         }
     }
 
@@ -65,7 +65,7 @@ impl Channel {
     /// Returns the number of messages in flight in both directions, if known.
     pub(super) fn depth(&self) -> Option<u64> {
         let (forth, back) = self.flows();
-        let moves = forth != STILL || back != STILL;
+        let moves = forth != IDLE || back != IDLE;
         let [a, b] = self.ends.each_ref().map(|end| end.as_ref().map(|end| &end.sample));
         let (forth, back) = (InFlight::between(a, b, moves)?, InFlight::between(b, a, moves)?);
         Some(forth.messages + back.messages)
@@ -100,7 +100,7 @@ pub(super) struct ObservedLink {
 
 impl ObservedLink {
     fn new(transport: TransportKind) -> Self {
-        ObservedLink { transport, open: 0, forth: STILL, back: STILL, round_trip_ns: 0, history: None }
+        ObservedLink { transport, open: 0, forth: IDLE, back: IDLE, round_trip_ns: 0, history: None }
     }
 
     pub(super) fn rates(&self) -> (u64, u64) {
@@ -119,7 +119,7 @@ pub(in crate::root) struct Channels {
     closing: VecDeque<(Nanos, ChannelId)>,
     pub(super) probes: u64,
     /// Whether the lack of room for more channels has been reported since a channel was removed.
-    told_full: bool,
+    reported_full: bool,
 }
 
 impl Channels {
@@ -135,7 +135,7 @@ impl Channels {
             links: links.collect(),
             closing: VecDeque::new(),
             probes: 0,
-            told_full: false,
+            reported_full: false,
         }
     }
 
@@ -144,7 +144,7 @@ impl Channels {
     }
 
     /// Returns whether closed channels are waiting to be removed.
-    pub(super) fn closes(&self) -> bool {
+    pub(super) fn has_closing(&self) -> bool {
         !self.closing.is_empty()
     }
 
@@ -152,14 +152,14 @@ impl Channels {
         self.of_domain.values().map(BTreeSet::len).sum()
     }
 
-    pub(super) fn see(&self, id: ChannelId, via: Vec<NodeId>) -> Option<SeenChannel> {
+    pub(super) fn snapshot(&self, id: ChannelId, via: Vec<NodeId>) -> Option<SeenChannel> {
         let channel = self.channels.get(&id)?;
         let (forth, back) = channel.flows();
         let [connecting, accepting] = channel.ends.clone().map(|end| end.map(|end| end.sample));
         Some(SeenChannel { id, connecting, accepting, forth, back, via })
     }
 
-    pub(super) fn see_link(&self, a: NodeId, b: NodeId) -> Option<SeenLink> {
+    pub(super) fn link_snapshot(&self, a: NodeId, b: NodeId) -> Option<SeenLink> {
         let ObservedLink { transport, open, forth, back, round_trip_ns, .. } = *self.links.get(&(a, b))?;
         Some(SeenLink { a, b, transport, channels: open, forth, back, round_trip_ns })
     }
@@ -223,19 +223,20 @@ impl Core {
             return;
         }
         if !channels.has_room(domain, id) {
-            return self.no_room_for(domain);
+            return self.report_no_room(domain);
         }
-        let Some(watched) = self.observing.nodes.get_mut(usize::from(node.0)) else { return };
+        let Some(observed) = self.observing.nodes.get_mut(usize::from(node.0)) else { return };
         let record = channels.channels.entry(id).or_default();
         if record.ends[side].as_ref().is_some_and(|end| end.sample.domain != domain) {
             // The other domain is alive, or its ends would be gone: the first one is trusted.
             return;
         }
         // The counts of the sample hold for the time since the previous round.
-        let period_ns = watched.sample.as_ref().map_or(0, |sample| Nanos::from(sample.period_ms) * 1_000_000);
-        let time_ns = now.saturating_sub(watched.sampled_ns).max(period_ns / 2);
+        let period_ns =
+            observed.sample.as_ref().map_or(0, |sample| Nanos::from(sample.period_ms) * 1_000_000);
+        let time_ns = now.saturating_sub(observed.sampled_ns).max(period_ns / 2);
         let (sent, received) = match &record.ends[side] {
-            Some(ObservedEnd { sample: before, .. }) if watched.sampled_ns > 0 => (
+            Some(ObservedEnd { sample: before, .. }) if observed.sampled_ns > 0 => (
                 flow((sample.sent, sample.sent_bytes), (before.sent, before.sent_bytes), time_ns),
                 flow(
                     (sample.received, sample.received_bytes),
@@ -243,53 +244,53 @@ impl Core {
                     time_ns,
                 ),
             ),
-            _ => (STILL, STILL),
+            _ => (IDLE, IDLE),
         };
         let key = (id, sample.accepting);
-        if sample.open && (sent != STILL || received != STILL) {
-            watched.moving.insert(key, watched.rounds);
+        if sample.open && (sent != IDLE || received != IDLE) {
+            observed.active_ends.insert(key, observed.rounds);
         } else {
-            watched.moving.remove(&key);
+            observed.active_ends.remove(&key);
         }
         record.ends[side] = Some(ObservedEnd { sample, sent, received });
         channels.of_domain.entry(domain).or_default().insert(id);
         self.channel_changed(now, id);
     }
 
-    fn no_room_for(&mut self, domain: DomainId) {
-        if !std::mem::replace(&mut self.observing.channels.told_full, true) {
+    fn report_no_room(&mut self, domain: DomainId) {
+        if !std::mem::replace(&mut self.observing.channels.reported_full, true) {
             let what = format!(
                 "more channels than the monitor shows: {MAX_CHANNELS} of the machine, {MAX_ENDS_PER_DOMAIN} of a domain"
             );
-            self.happened_to(domain, Happening::LIMIT_MET, what);
+            self.record_domain_event(domain, Happening::LIMIT_MET, what);
         }
     }
 
     /// Sets the traffic of ends to zero that the node's last round did not report.
-    pub(super) fn still_ends(&mut self, node: NodeId) {
-        let Some(watched) = self.observing.nodes.get_mut(usize::from(node.0)) else { return };
-        let rounds = watched.rounds;
+    pub(super) fn clear_idle_rates(&mut self, node: NodeId) {
+        let Some(observed) = self.observing.nodes.get_mut(usize::from(node.0)) else { return };
+        let rounds = observed.rounds;
         let still: Vec<(ChannelId, bool)> =
-            watched.moving.iter().filter(|(_, of)| **of + 1 < rounds).map(|(key, _)| *key).collect();
-        still.into_iter().for_each(|key| self.still_end(node, key));
+            observed.active_ends.iter().filter(|(_, of)| **of + 1 < rounds).map(|(key, _)| *key).collect();
+        still.into_iter().for_each(|key| self.clear_end_rates(node, key));
     }
 
     /// Sets the traffic of a node to zero that has sent no samples for long.
-    pub(super) fn still_node(&mut self, node: NodeId) {
-        let Some(watched) = self.observing.nodes.get(usize::from(node.0)) else { return };
-        let all: Vec<(ChannelId, bool)> = watched.moving.keys().copied().collect();
-        all.into_iter().for_each(|key| self.still_end(node, key));
+    pub(super) fn clear_node_rates(&mut self, node: NodeId) {
+        let Some(observed) = self.observing.nodes.get(usize::from(node.0)) else { return };
+        let all: Vec<(ChannelId, bool)> = observed.active_ends.keys().copied().collect();
+        all.into_iter().for_each(|key| self.clear_end_rates(node, key));
     }
 
-    fn still_end(&mut self, node: NodeId, (id, accepting): (ChannelId, bool)) {
-        if let Some(watched) = self.observing.node(node) {
-            watched.moving.remove(&(id, accepting));
+    fn clear_end_rates(&mut self, node: NodeId, (id, accepting): (ChannelId, bool)) {
+        if let Some(observed) = self.observing.node(node) {
+            observed.active_ends.remove(&(id, accepting));
         }
         let channel = self.observing.channels.channels.get_mut(&id);
         if let Some(end) = channel.and_then(|channel| channel.ends[usize::from(accepting)].as_mut())
             && end.sample.domain.node() == node
         {
-            (end.sent, end.received) = (STILL, STILL);
+            (end.sent, end.received) = (IDLE, IDLE);
             self.channel_changed(self.now, id);
         }
     }
@@ -305,41 +306,41 @@ impl Core {
         if !open && !std::mem::replace(&mut channel.closing, true) {
             self.observing.channels.closing.push_back((now.saturating_add(CLOSED_NS), id));
         }
-        self.observing.versions.changed(Key::Channel(id));
+        self.observing.versions.mark_changed(PartKey::Channel(id));
         if before != counted {
             self.count_channel(before, false);
             self.count_channel(counted, true);
         }
     }
 
-    fn count_channel(&mut self, counted: Option<((NodeId, NodeId), Flow, Flow)>, comes: bool) {
+    fn count_channel(&mut self, counted: Option<((NodeId, NodeId), Flow, Flow)>, added: bool) {
         let Some(((a, b), forth, back)) = counted else { return };
         let Some(transport) = self.machine.link_between(a, b) else { return };
         let links = &mut self.observing.channels.links;
         let link = links.entry((a, b)).or_insert_with(|| ObservedLink::new(transport));
         let count = |sum: &mut u64, part: u64| {
-            *sum = if comes { sum.wrapping_add(part) } else { sum.wrapping_sub(part) };
+            *sum = if added { sum.wrapping_add(part) } else { sum.wrapping_sub(part) };
         };
         for (sum, part) in [(&mut link.forth, forth), (&mut link.back, back)] {
             count(&mut sum.rate_mhz, part.rate_mhz);
             count(&mut sum.bytes_per_s, part.bytes_per_s);
         }
-        link.open = if comes { link.open + 1 } else { link.open.saturating_sub(1) };
+        link.open = if added { link.open + 1 } else { link.open.saturating_sub(1) };
         // Links of the host are visible even if unused.
         if link.open == 0 && a != NodeId::HOST {
             if let Some(link) = links.remove(&(a, b))
                 && let Some(history) = &link.history
             {
-                self.observing.budget.give_back(history);
+                self.observing.budget.release(history);
             }
-            self.observing.versions.gone(Key::Link(a, b));
+            self.observing.versions.mark_removed(PartKey::Link(a, b));
         } else {
-            self.observing.versions.changed(Key::Link(a, b));
+            self.observing.versions.mark_changed(PartKey::Link(a, b));
         }
     }
 
     /// Removes a domain's ends of channels.
-    pub(super) fn channels_of_ended(&mut self, domain: DomainId) {
+    pub(super) fn remove_domain_ends(&mut self, domain: DomainId) {
         let theirs = self.observing.channels.of_domain.remove(&domain);
         for id in theirs.into_iter().flatten() {
             let Some(channel) = self.observing.channels.channels.get_mut(&id) else { continue };
@@ -347,16 +348,16 @@ impl Core {
                 end.take_if(|end| end.sample.domain == domain);
             }
             for accepting in [false, true] {
-                if let Some(watched) = self.observing.node(domain.node()) {
-                    watched.moving.remove(&(id, accepting));
+                if let Some(observed) = self.observing.node(domain.node()) {
+                    observed.active_ends.remove(&(id, accepting));
                 }
             }
-            self.channel_dead(id);
+            self.handle_channel_end_loss(id);
         }
     }
 
     /// Sets the traffic of a channel to zero that lost an end.
-    fn channel_dead(&mut self, id: ChannelId) {
+    fn handle_channel_end_loss(&mut self, id: ChannelId) {
         let Some(channel) = self.observing.channels.channels.get_mut(&id) else { return };
         let left = channel.ends.iter_mut().flatten();
         left.for_each(|end| end.sample.open = false);
@@ -373,11 +374,11 @@ impl Core {
             self.observing.channels.forget_end(end.sample.domain, id);
         }
         if let Some(history) = &channel.history {
-            self.observing.budget.give_back(history);
+            self.observing.budget.release(history);
         }
-        self.observing.channels.told_full = false;
+        self.observing.channels.reported_full = false;
         self.count_channel(channel.counted, false);
-        self.observing.versions.gone(Key::Channel(id));
+        self.observing.versions.mark_removed(PartKey::Channel(id));
     }
 
     /// Removes channels that were closed a while ago.
@@ -399,17 +400,17 @@ impl Core {
     pub(super) fn round_trip(&mut self, id: NodeId, time_ns: u64) {
         if let Some(link) = self.observing.channels.links.get_mut(&(NodeId::HOST, id)) {
             link.round_trip_ns = time_ns;
-            self.observing.versions.changed(Key::Link(NodeId::HOST, id));
+            self.observing.versions.mark_changed(PartKey::Link(NodeId::HOST, id));
         }
     }
 
     /// Discards the round trip time of a lost node.
-    pub(super) fn link_lost(&mut self, id: NodeId) {
+    pub(super) fn reset_link_round_trip(&mut self, id: NodeId) {
         if let Some(link) = self.observing.channels.links.get_mut(&(NodeId::HOST, id))
             && link.round_trip_ns != 0
         {
             link.round_trip_ns = 0;
-            self.observing.versions.changed(Key::Link(NodeId::HOST, id));
+            self.observing.versions.mark_changed(PartKey::Link(NodeId::HOST, id));
         }
     }
 }

@@ -7,9 +7,9 @@ use tombolo_control::Exit;
 use tombolo_control::observation::SeenDomain;
 use tombolo_machine::image::ImageId;
 
-use super::show::short;
-use super::versions::Key;
-use super::{History, Tail};
+use super::show::truncate_exit;
+use super::versions::PartKey;
+use super::{History, OutputTail};
 use crate::root::steering::Launch;
 use crate::root::{Core, DomainRecord};
 
@@ -28,13 +28,13 @@ const MAX_LAUNCH_BYTES: usize = 4 << 20;
 pub(in crate::root) struct EndedDomain {
     pub(in crate::root) seen: SeenDomain,
     pub(in crate::root) launch: Option<Launch>,
-    pub(super) output: Tail,
+    pub(super) output: OutputTail,
     pub(super) history: Option<History>,
 }
 
 /// Recently ended domains, in order of their ends.
 #[derive(Debug, Default)]
-pub(in crate::root) struct Ended {
+pub(in crate::root) struct EndedDomains {
     order: VecDeque<DomainId>,
     domains: BTreeMap<DomainId, EndedDomain>,
     /// Number of launches and length of each image.
@@ -42,8 +42,8 @@ pub(in crate::root) struct Ended {
     launch_bytes: usize,
 }
 
-impl Ended {
-    pub(in crate::root) fn of(&self, domain: DomainId) -> Option<&EndedDomain> {
+impl EndedDomains {
+    pub(in crate::root) fn get(&self, domain: DomainId) -> Option<&EndedDomain> {
         self.domains.get(&domain)
     }
 
@@ -58,7 +58,7 @@ impl Ended {
     }
 
     /// Drops the launch of a domain. Returns whether there was one.
-    fn forget_launch(&mut self, domain: DomainId) -> bool {
+    fn discard_launch(&mut self, domain: DomainId) -> bool {
         let ended = self.domains.get_mut(&domain);
         let Some(launch) = ended.and_then(|ended| ended.launch.take()) else { return false };
         self.launch_bytes -= launch.length_bytes();
@@ -75,7 +75,7 @@ impl Ended {
     }
 
     /// Returns whether the launches exceed their limits.
-    fn keeps_too_much(&self) -> bool {
+    fn exceeds_limits(&self) -> bool {
         let image_bytes: usize = self.images.values().map(|(_, bytes)| bytes).sum();
         self.images.len() > MAX_IMAGES
             || image_bytes > MAX_IMAGE_BYTES
@@ -84,8 +84,9 @@ impl Ended {
 
     /// Removes the output of the domain that ended first among those with retained output, to make room.
     pub(super) fn take_oldest_output(&mut self) -> Option<(DomainId, usize)> {
-        let has_output =
-            |domain: &&DomainId| self.domains.get(domain).is_some_and(|ended| ended.output.kept_bytes() > 0);
+        let has_output = |domain: &&DomainId| {
+            self.domains.get(domain).is_some_and(|ended| ended.output.retained_bytes() > 0)
+        };
         let domain = *self.order.iter().find(has_output)?;
         let freed_bytes = self.domains.get_mut(&domain).map_or(0, |ended| ended.output.forget());
         Some((domain, freed_bytes))
@@ -94,53 +95,53 @@ impl Ended {
 
 impl Core {
     /// Handles the removal of a domain. Retains one that the machine started for a while.
-    pub(in crate::root) fn domain_gone(&mut self, domain: DomainId, mut record: DomainRecord, exit: Exit) {
+    pub(in crate::root) fn retire_domain(&mut self, domain: DomainId, mut record: DomainRecord, exit: Exit) {
         self.node_changed(domain.node());
-        self.channels_of_ended(domain);
-        let mut seen = self.see_domain(domain, &record);
-        let watched = std::mem::take(&mut record.watched);
+        self.remove_domain_ends(domain);
+        let mut seen = self.domain_snapshot(domain, &record);
+        let observed = std::mem::take(&mut record.observed);
         if record.parent.is_none() {
-            return self.forget_watched(domain, watched.output, watched.history);
+            return self.discard_observed(domain, observed.output, observed.history);
         }
-        (seen.exit, seen.ended_ns, seen.paused) = (Some(short(exit)), self.now, false);
-        let launch = watched.launch.filter(|_| seen.repeatable);
-        let ended = EndedDomain { seen, launch, output: watched.output, history: watched.history };
+        (seen.exit, seen.ended_ns, seen.paused) = (Some(truncate_exit(exit)), self.now, false);
+        let launch = observed.launch.filter(|_| seen.repeatable);
+        let ended = EndedDomain { seen, launch, output: observed.output, history: observed.history };
         self.observing.ended.insert(domain, ended);
         self.domain_changed(domain);
-        self.bound_ended();
+        self.evict_ended();
     }
 
-    fn bound_ended(&mut self) {
-        while self.observing.ended.keeps_too_much() {
+    fn evict_ended(&mut self) {
+        while self.observing.ended.exceeds_limits() {
             let ended = &mut self.observing.ended;
             let with_launch =
                 |domain: &&DomainId| ended.domains.get(domain).is_some_and(|ended| ended.launch.is_some());
             let Some(oldest) = ended.order.iter().find(with_launch).copied() else { break };
-            ended.forget_launch(oldest);
+            ended.discard_launch(oldest);
             self.domain_changed(oldest);
         }
         while self.observing.ended.order.len() > MAX_ENDED
             && let Some(oldest) = self.observing.ended.order.pop_front()
         {
-            self.observing.ended.forget_launch(oldest);
+            self.observing.ended.discard_launch(oldest);
             if let Some(ended) = self.observing.ended.domains.remove(&oldest) {
-                self.forget_watched(oldest, ended.output, ended.history);
+                self.discard_observed(oldest, ended.output, ended.history);
             }
         }
     }
 
     /// Removes everything retained of a domain.
-    pub(in crate::root) fn forget_watched(
+    pub(in crate::root) fn discard_observed(
         &mut self,
         domain: DomainId,
-        mut output: Tail,
+        mut output: OutputTail,
         history: Option<History>,
     ) {
         let freed_bytes = output.forget();
         self.observing.outputs.freed(freed_bytes);
         if let Some(history) = history {
-            self.observing.budget.give_back(&history);
+            self.observing.budget.release(&history);
         }
-        self.observing.versions.gone(Key::Domain(domain));
+        self.observing.versions.mark_removed(PartKey::Domain(domain));
     }
 }

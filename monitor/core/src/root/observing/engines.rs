@@ -20,12 +20,12 @@ const LONG_BYTES: u64 = 64 << 20;
 
 impl Core {
     /// Updates the known engines of a node.
-    pub(super) fn look_at_engines(&mut self, id: NodeId) {
+    pub(super) fn update_engines(&mut self, id: NodeId) {
         let prefix = format!("copy.costs/{}/", self.node_name(id));
         let route = Route::copy(Reach::Mapped, Reach::Mapped).to_string();
         let engines: Vec<SeenEngine> = self
             .names
-            .records_under(&prefix)
+            .records_with_prefix(&prefix)
             .filter_map(|(name, attributes)| {
                 let name = name.strip_prefix(&prefix)?.to_owned();
                 let Some(Value::Text(text)) = attributes.get(&route) else { return None };
@@ -38,10 +38,10 @@ impl Core {
             })
             .take(MAX_ENGINES)
             .collect();
-        if let Some(watched) = self.observing.node(id)
-            && watched.engines != engines
+        if let Some(observed) = self.observing.node(id)
+            && observed.engines != engines
         {
-            watched.engines = engines;
+            observed.engines = engines;
             self.node_changed(id);
         }
     }

@@ -6,8 +6,8 @@ use tombolo_base::{DomainId, NodeId};
 use tombolo_control::observation::{Happening, SeenEvent};
 use tombolo_control::{Exit, Fault};
 
-use super::show::cut;
-use super::versions::Key;
+use super::show::truncate_text;
+use super::versions::PartKey;
 use crate::root::{Core, Nanos};
 
 /// Maximum number of events retained.
@@ -28,7 +28,7 @@ pub(in crate::root) struct Events {
 }
 
 impl Events {
-    pub(super) fn of(&self, number: u64) -> Option<&SeenEvent> {
+    pub(super) fn get(&self, number: u64) -> Option<&SeenEvent> {
         let first = self.last.front()?.number;
         self.last.get(usize::try_from(number.checked_sub(first)?).ok()?)
     }
@@ -36,7 +36,7 @@ impl Events {
 
 impl Core {
     /// Adds an event.
-    pub(in crate::root) fn happened(
+    pub(in crate::root) fn record_event(
         &mut self,
         happening: Happening,
         node: Option<NodeId>,
@@ -46,28 +46,28 @@ impl Core {
         let events = &mut self.observing.events;
         events.count += 1;
         let number = events.count;
-        let text = cut(text.into(), MAX_TEXT_BYTES);
+        let text = truncate_text(text.into(), MAX_TEXT_BYTES);
         events.last.push_back(SeenEvent { number, at_ns: self.now, happening, node, domain, text });
-        self.observing.versions.changed(Key::Event(number));
+        self.observing.versions.mark_changed(PartKey::Event(number));
         if self.observing.events.last.len() > MAX_EVENTS
             && let Some(oldest) = self.observing.events.last.pop_front()
         {
-            self.observing.versions.gone(Key::Event(oldest.number));
+            self.observing.versions.mark_removed(PartKey::Event(oldest.number));
         }
     }
 
     /// Adds an event about a domain.
-    pub(in crate::root) fn happened_to(
+    pub(in crate::root) fn record_domain_event(
         &mut self,
         domain: DomainId,
         happening: Happening,
         text: impl Into<String>,
     ) {
-        self.happened(happening, Some(domain.node()), Some(domain), text);
+        self.record_event(happening, Some(domain.node()), Some(domain), text);
     }
 
     /// Adds an event for a limit that was reached. Repetitions by one domain are combined.
-    pub(in crate::root) fn limit_was_met(&mut self, domain: Option<DomainId>, fault: &Fault) {
+    pub(in crate::root) fn record_limit_event(&mut self, domain: Option<DomainId>, fault: &Fault) {
         let Fault::Limit { what } = fault else { return };
         let events = &mut self.observing.events;
         let again = events.limit.take().filter(|(at, before)| {
@@ -78,12 +78,12 @@ impl Core {
             return;
         }
         events.limit = Some((self.now, what.clone()));
-        self.happened(Happening::LIMIT_MET, domain.map(DomainId::node), domain, what.clone());
+        self.record_event(Happening::LIMIT_MET, domain.map(DomainId::node), domain, what.clone());
     }
 }
 
 /// Describes how a domain ended, in a few words.
-pub(in crate::root) fn how(exit: &Exit) -> String {
+pub(in crate::root) fn describe_exit(exit: &Exit) -> String {
     match exit {
         Exit::Exited { status } => format!("with status {status}"),
         Exit::Signalled { signal } => format!("by signal {signal}"),

@@ -7,32 +7,32 @@ use tombolo_control::observation::{Measure, Part};
 use tombolo_control::{Fault, Reply};
 use tombolo_machine::Limit;
 
-use super::pulse::BEAT_NS;
+use super::pulse::TICK_NS;
 use crate::root::{Core, Nanos};
 
-/// Resolutions: beats per point and number of points retained, the finest first.
-const STEPS: [(u64, usize); 3] = [(1, 120), (10, 180), (60, 240)];
+/// Resolutions: ticks per point and number of points retained, the finest first.
+const RESOLUTIONS: [(u64, usize); 3] = [(1, 120), (10, 180), (60, 240)];
 
 /// Amount of history retained for a part.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Depth {
+pub(super) enum Retention {
     /// Only the finest resolution.
     Finest,
     /// All resolutions.
     All,
 }
 
-impl Depth {
+impl Retention {
     fn steps(self) -> usize {
         match self {
-            Depth::Finest => 1,
-            Depth::All => STEPS.len(),
+            Retention::Finest => 1,
+            Retention::All => RESOLUTIONS.len(),
         }
     }
 
     /// Returns the memory of one series, in bytes.
     fn bytes(self) -> usize {
-        STEPS[..self.steps()].iter().map(|(_, points)| points * size_of::<f32>()).sum()
+        RESOLUTIONS[..self.steps()].iter().map(|(_, points)| points * size_of::<f32>()).sum()
     }
 }
 
@@ -49,7 +49,7 @@ impl Point {
         Point { measure, value: value as f32 }
     }
 
-    pub(super) fn none(measure: Measure) -> Self {
+    pub(super) fn unknown(measure: Measure) -> Self {
         Point { measure, value: f32::NAN }
     }
 }
@@ -62,15 +62,15 @@ struct Series {
 }
 
 impl Series {
-    fn push(&mut self, depth: Depth, beat: u64, value: f32) {
+    fn push(&mut self, retention: Retention, tick: u64, value: f32) {
         let mut point = value;
-        for step in 0..depth.steps() {
-            let (beats, limit) = STEPS[step];
-            if !beat.is_multiple_of(beats) {
+        for step in 0..retention.steps() {
+            let (ticks, limit) = RESOLUTIONS[step];
+            if !tick.is_multiple_of(ticks) {
                 return;
             }
             if step > 0 {
-                let count = (beats / STEPS[step - 1].0) as usize;
+                let count = (ticks / RESOLUTIONS[step - 1].0) as usize;
                 let finer = &self.rings[step - 1];
                 point = mean(finer.iter().skip(finer.len().saturating_sub(count)));
             }
@@ -93,7 +93,7 @@ fn mean<'a>(values: impl Iterator<Item = &'a f32>) -> f32 {
 /// History of a part.
 #[derive(Debug)]
 pub(in crate::root) struct History {
-    depth: Depth,
+    retention: Retention,
     series: Vec<Series>,
 }
 
@@ -102,33 +102,34 @@ impl History {
     /// history, if there is room.
     pub(super) fn add(
         history: &mut Option<History>,
-        budget: &mut Budget,
-        depth: Depth,
-        beat: u64,
+        budget: &mut HistoryBudget,
+        retention: Retention,
+        tick: u64,
         points: &[Point],
     ) {
         if history.is_none() && points.is_empty() {
             return;
         }
-        let kept = history.get_or_insert_with(|| History { depth, series: Vec::new() });
+        let kept = history.get_or_insert_with(|| History { retention, series: Vec::new() });
         for point in points {
             let is_new = !kept.series.iter().any(|series| series.measure == point.measure);
-            if is_new && budget.take(depth.bytes()) {
+            if is_new && budget.try_reserve(retention.bytes()) {
                 kept.series.push(Series { measure: point.measure, rings: Default::default() });
             }
         }
-        kept.push(beat, points);
+        kept.push(tick, points);
     }
 
-    /// Records unknown values for these beats.
-    pub(super) fn miss(&mut self, beats: RangeInclusive<u64>) {
-        let count = beats.end().saturating_sub(*beats.start());
-        if count <= STEPS[1].1 as u64 {
-            return beats.into_iter().for_each(|beat| self.push(beat, &[]));
+    /// Records unknown values for these ticks.
+    pub(super) fn skip(&mut self, ticks: RangeInclusive<u64>) {
+        let count = ticks.end().saturating_sub(*ticks.start());
+        if count <= RESOLUTIONS[1].1 as u64 {
+            return ticks.into_iter().for_each(|tick| self.push(tick, &[]));
         }
         for series in &mut self.series {
-            for (ring, (step, limit)) in series.rings.iter_mut().zip(STEPS).take(self.depth.steps()) {
-                let missed = beats.end() / step - (beats.start() - 1) / step;
+            for (ring, (step, limit)) in series.rings.iter_mut().zip(RESOLUTIONS).take(self.retention.steps())
+            {
+                let missed = ticks.end() / step - (ticks.start() - 1) / step;
                 let missed = usize::try_from(missed).unwrap_or(limit).min(limit);
                 let excess = (ring.len() + missed).saturating_sub(limit);
                 ring.drain(..excess);
@@ -137,51 +138,51 @@ impl History {
         }
     }
 
-    pub(super) fn push(&mut self, beat: u64, points: &[Point]) {
-        let depth = self.depth;
+    pub(super) fn push(&mut self, tick: u64, points: &[Point]) {
+        let retention = self.retention;
         for series in &mut self.series {
             let point = points.iter().find(|point| point.measure == series.measure);
-            series.push(depth, beat, point.map_or(f32::NAN, |point| point.value));
+            series.push(retention, tick, point.map_or(f32::NAN, |point| point.value));
         }
     }
 
     fn bytes(&self) -> usize {
-        self.series.len() * self.depth.bytes()
+        self.series.len() * self.retention.bytes()
     }
 
-    /// Returns the points of a measure with a step of at least `step_ms`, if available: the step in beats,
+    /// Returns the points of a measure with a step of at least `step_ms`, if available: the step in ticks,
     /// and the points.
     fn points(&self, measure: Measure, step_ms: u32) -> Option<(u64, Vec<u64>)> {
         let series = self.series.iter().find(|series| series.measure == measure)?;
-        let steps = self.depth.steps();
-        let wanted = STEPS[..steps].iter().position(|(beats, _)| beats * 1000 >= u64::from(step_ms));
+        let steps = self.retention.steps();
+        let wanted = RESOLUTIONS[..steps].iter().position(|(ticks, _)| ticks * 1000 >= u64::from(step_ms));
         let step = wanted.unwrap_or(steps - 1);
         let known = |value: &f32| if value.is_nan() { u64::MAX } else { value.round() as u64 };
-        Some((STEPS[step].0, series.rings[step].iter().map(known).collect()))
+        Some((RESOLUTIONS[step].0, series.rings[step].iter().map(known).collect()))
     }
 }
 
 /// Memory used by all histories, and its limit.
 #[derive(Debug)]
-pub(in crate::root) struct Budget {
+pub(in crate::root) struct HistoryBudget {
     used_bytes: usize,
-    all_bytes: usize,
+    limit_bytes: usize,
 }
 
-impl Budget {
+impl HistoryBudget {
     pub(super) fn new(mib: u32) -> Self {
-        Budget { used_bytes: 0, all_bytes: (mib as usize) << 20 }
+        HistoryBudget { used_bytes: 0, limit_bytes: (mib as usize) << 20 }
     }
 
-    fn take(&mut self, bytes: usize) -> bool {
-        let has_room = self.used_bytes + bytes <= self.all_bytes;
+    fn try_reserve(&mut self, bytes: usize) -> bool {
+        let has_room = self.used_bytes + bytes <= self.limit_bytes;
         if has_room {
             self.used_bytes += bytes;
         }
         has_room
     }
 
-    pub(super) fn give_back(&mut self, history: &History) {
+    pub(super) fn release(&mut self, history: &History) {
         self.used_bytes -= history.bytes();
     }
 
@@ -200,7 +201,7 @@ impl Core {
         step_ms: u32,
     ) -> Result<Reply, Fault> {
         let refused = |why: String| Err(Fault::Refused { why });
-        let last = self.observing.pulse.last();
+        let last = self.observing.ticker.last();
         let (what, found) = match part {
             Part::Node(id) => {
                 let node = self.observing.nodes.get(usize::from(id.0));
@@ -223,36 +224,36 @@ impl Core {
         let Some(found) = found else {
             return refused(format!("the machine does not know {what}; it is gone or never existed"));
         };
-        if !has(part, measure) {
+        if !has_measure(part, measure) {
             return refused(format!("{what} does not have this measure"));
         }
         match found {
             Some((history, last_ns)) => Ok(match history.points(measure, step_ms) {
-                Some((beats, points)) => {
-                    let step_ns = beats * BEAT_NS;
-                    let ago = (self.observing.pulse.beats() % beats) * BEAT_NS;
+                Some((ticks, points)) => {
+                    let step_ns = ticks * TICK_NS;
+                    let ago = (self.observing.ticker.ticks() % ticks) * TICK_NS;
                     let last_ns = last_ns.saturating_sub(ago);
                     Reply::History { step_ms: (step_ns / 1_000_000) as u32, last_ns, points }
                 }
-                None => nothing(last),
+                None => empty_history(last),
             }),
-            None if self.observing.budget.used_bytes + Depth::All.bytes() * 3
-                > self.observing.budget.all_bytes =>
+            None if self.observing.budget.used_bytes + Retention::All.bytes() * 3
+                > self.observing.budget.limit_bytes =>
             {
-                Err(self.limit_met(Limit::HistoryMib, "what is remembered of the past"))
+                Err(self.limit_fault(Limit::HistoryMib, "what is remembered of the past"))
             }
-            None => Ok(nothing(last)),
+            None => Ok(empty_history(last)),
         }
     }
 }
 
 /// Returns an empty answer.
-fn nothing(last_ns: Nanos) -> Reply {
+fn empty_history(last_ns: Nanos) -> Reply {
     Reply::History { step_ms: 1000, last_ns, points: Vec::new() }
 }
 
 /// Returns whether a part has a measure.
-fn has(part: &Part, measure: Measure) -> bool {
+fn has_measure(part: &Part, measure: Measure) -> bool {
     match part {
         Part::Node(_) => matches!(measure, Measure::Load | Measure::Memory | Measure::Power),
         Part::Domain { .. } => matches!(measure, Measure::Load | Measure::Memory),

@@ -27,24 +27,24 @@ use tombolo_control::Order;
 use tombolo_control::observation::NodeSample;
 use tombolo_machine::{Limit, Limits, Machine};
 
-pub(super) use ask::Observed;
+pub(super) use ask::ObserverState;
 pub(super) use channels::Channels;
-use ended::Ended;
+use ended::EndedDomains;
 #[cfg(test)]
 pub(super) use ended::{MAX_ENDED, MAX_IMAGES};
 use events::Events;
 #[cfg(test)]
 pub(super) use events::MAX_EVENTS;
-pub(super) use events::how;
-pub(super) use history::{Budget, History};
-pub(super) use output::{Outputs, Tail};
-use pulse::Pulse;
-use regions::SeenRegions;
-pub(super) use samples::{WatchedDomain, WatchedNode};
-pub(super) use show::cut;
-use versions::{Key, Versions};
+pub(super) use events::describe_exit;
+pub(super) use history::{History, HistoryBudget};
+pub(super) use output::{OutputTail, OutputUsage};
+use pulse::Ticker;
+use regions::RegionSnapshots;
+pub(super) use samples::{ObservedDomain, ObservedNode};
+pub(super) use show::truncate_text;
+use versions::{PartKey, Versions};
 
-use super::{Client, Core, Nanos};
+use super::{ClientId, Core, Nanos};
 
 /// Time between two samples of a node in ms, unless sampling is too expensive there.
 const SAMPLE_MS: u32 = 1000;
@@ -53,69 +53,69 @@ const SAMPLE_MS: u32 = 1000;
 #[derive(Debug)]
 pub(super) struct Observing {
     pub(super) versions: Versions,
-    waiting: BTreeMap<Client, ask::Waiting>,
-    pub(super) nodes: Vec<WatchedNode>,
-    pub(super) ended: Ended,
+    waiting: BTreeMap<ClientId, ask::WaitingObserver>,
+    pub(super) nodes: Vec<ObservedNode>,
+    pub(super) ended: EndedDomains,
     pub(super) events: Events,
     pub(super) channels: Channels,
-    pub(super) regions: SeenRegions,
-    pub(super) outputs: Outputs,
-    pub(super) budget: Budget,
-    pulse: Pulse,
+    pub(super) regions: RegionSnapshots,
+    pub(super) outputs: OutputUsage,
+    pub(super) budget: HistoryBudget,
+    ticker: Ticker,
 }
 
 impl Observing {
     pub(super) fn new(machine: &Machine, limits: &Limits) -> Self {
         let mut versions = Versions::default();
-        machine.nodes().iter().for_each(|node| versions.changed(Key::Node(node.id)));
+        machine.nodes().iter().for_each(|node| versions.mark_changed(PartKey::Node(node.id)));
         let channels = Channels::new(machine);
-        channels.links().for_each(|(a, b)| versions.changed(Key::Link(a, b)));
+        channels.links().for_each(|(a, b)| versions.mark_changed(PartKey::Link(a, b)));
         Observing {
             versions,
             waiting: BTreeMap::new(),
-            nodes: machine.nodes().iter().map(|_| WatchedNode::default()).collect(),
-            ended: Ended::default(),
+            nodes: machine.nodes().iter().map(|_| ObservedNode::default()).collect(),
+            ended: EndedDomains::default(),
             events: Events::default(),
             channels,
-            regions: SeenRegions::default(),
-            outputs: Outputs::new(limits),
-            budget: Budget::new(limits.of(Limit::HistoryMib)),
-            pulse: Pulse::default(),
+            regions: RegionSnapshots::default(),
+            outputs: OutputUsage::new(limits),
+            budget: HistoryBudget::new(limits.of(Limit::HistoryMib)),
+            ticker: Ticker::default(),
         }
     }
 
     /// Returns the sizes that must return to their previous values after clients leave. Retained history is
     /// bounded, and stays.
-    pub(super) fn held(&self) -> [(&'static str, usize); 2] {
+    pub(super) fn resource_counts(&self) -> [(&'static str, usize); 2] {
         [("observers that wait", self.waiting.len()), ("ends of channels", self.channels.ends())]
     }
 
     /// Returns the last sample of a node, unless it is too old.
     pub(super) fn fresh_sample(&self, now: Nanos, id: NodeId) -> Option<&NodeSample> {
-        self.nodes.get(usize::from(id.0))?.fresh(now)
+        self.nodes.get(usize::from(id.0))?.fresh_sample(now)
     }
 
-    pub(super) fn node(&mut self, id: NodeId) -> Option<&mut WatchedNode> {
+    pub(super) fn node(&mut self, id: NodeId) -> Option<&mut ObservedNode> {
         self.nodes.get_mut(usize::from(id.0))
     }
 
     /// Handles the end of a client.
-    pub(super) fn client_left(&mut self, client: Client) {
+    pub(super) fn client_left(&mut self, client: ClientId) {
         self.waiting.remove(&client);
     }
 }
 
 impl Core {
     /// Starts sampling on a node that is up.
-    pub(super) fn watch_node(&mut self, id: NodeId) {
-        self.order(id, Order::Sample { period_ms: SAMPLE_MS });
+    pub(super) fn start_node_sampling(&mut self, id: NodeId) {
+        self.send_order(id, Order::Sample { period_ms: SAMPLE_MS });
     }
 
     pub(super) fn node_changed(&mut self, id: NodeId) {
-        self.observing.versions.changed(Key::Node(id));
+        self.observing.versions.mark_changed(PartKey::Node(id));
     }
 
     pub(super) fn domain_changed(&mut self, id: tombolo_base::DomainId) {
-        self.observing.versions.changed(Key::Domain(id));
+        self.observing.versions.mark_changed(PartKey::Domain(id));
     }
 }

@@ -17,21 +17,21 @@ const RUN_BYTES: usize = size_of::<(u8, u32)>();
 
 /// Last part of a domain's standard output and error, in order of arrival.
 #[derive(Debug, Default)]
-pub(in crate::root) struct Tail {
+pub(in crate::root) struct OutputTail {
     bytes: VecDeque<u8>,
     /// Runs of bytes of one stream: its number, and their count.
     runs: VecDeque<(u8, u32)>,
     written: u64,
 }
 
-impl Tail {
+impl OutputTail {
     /// Returns the total number of bytes written.
     pub(in crate::root) fn written(&self) -> u64 {
         self.written
     }
 
     /// Returns the memory used, in bytes.
-    pub(super) fn kept_bytes(&self) -> usize {
+    pub(super) fn retained_bytes(&self) -> usize {
         self.bytes.len() + self.runs.len() * RUN_BYTES
     }
 
@@ -44,13 +44,13 @@ impl Tail {
             Some((last, length)) if *last == stream => *length += bytes.len() as u32,
             _ => self.runs.push_back((stream, bytes.len() as u32)),
         }
-        self.keep(max_bytes);
+        self.trim_to(max_bytes);
     }
 
     /// Truncates to the last `max_bytes`.
-    fn keep(&mut self, max_bytes: usize) {
+    fn trim_to(&mut self, max_bytes: usize) {
         loop {
-            let excess = self.kept_bytes().saturating_sub(max_bytes) as u32;
+            let excess = self.retained_bytes().saturating_sub(max_bytes) as u32;
             let Some((_, length)) = self.runs.front_mut().filter(|_| excess > 0) else { return };
             let dropped = (*length).min(excess);
             *length -= dropped;
@@ -64,7 +64,7 @@ impl Tail {
 
     /// Drops everything and returns the memory freed.
     pub(super) fn forget(&mut self) -> usize {
-        let freed_bytes = self.kept_bytes();
+        let freed_bytes = self.retained_bytes();
         (self.bytes, self.runs) = (VecDeque::new(), VecDeque::new());
         freed_bytes
     }
@@ -97,70 +97,70 @@ impl Tail {
 
 /// Memory used by retained output, and its limit.
 #[derive(Debug)]
-pub(in crate::root) struct Outputs {
-    kept_bytes: usize,
-    each_bytes: usize,
-    all_bytes: usize,
+pub(in crate::root) struct OutputUsage {
+    retained_bytes: usize,
+    max_domain_bytes: usize,
+    max_total_bytes: usize,
 }
 
-impl Outputs {
+impl OutputUsage {
     pub(super) fn new(limits: &Limits) -> Self {
-        Outputs {
-            kept_bytes: 0,
-            each_bytes: (limits.of(Limit::OutputKibPerDomain) as usize) << 10,
-            all_bytes: (limits.of(Limit::OutputMib) as usize) << 20,
+        OutputUsage {
+            retained_bytes: 0,
+            max_domain_bytes: (limits.of(Limit::OutputKibPerDomain) as usize) << 10,
+            max_total_bytes: (limits.of(Limit::OutputMib) as usize) << 20,
         }
     }
 
     pub(super) fn freed(&mut self, bytes: usize) {
-        self.kept_bytes -= bytes;
+        self.retained_bytes -= bytes;
     }
 
     #[cfg(test)]
-    pub(in crate::root) fn kept_bytes(&self) -> usize {
-        self.kept_bytes
+    pub(in crate::root) fn retained_bytes(&self) -> usize {
+        self.retained_bytes
     }
 }
 
 impl Core {
     /// Retains output of a domain.
-    pub(in crate::root) fn remember_output(&mut self, domain: DomainId, stream: u8, bytes: &[u8]) {
+    pub(in crate::root) fn record_output(&mut self, domain: DomainId, stream: u8, bytes: &[u8]) {
         if !matches!(stream, streams::OUTPUT | streams::ERROR) || bytes.is_empty() {
             return;
         }
         let Some(record) = self.domains.get_mut(domain) else { return };
-        let tail = &mut record.watched.output;
-        let before = tail.kept_bytes();
-        tail.write(stream, bytes, self.observing.outputs.each_bytes);
-        let after = tail.kept_bytes();
+        let tail = &mut record.observed.output;
+        let before = tail.retained_bytes();
+        tail.write(stream, bytes, self.observing.outputs.max_domain_bytes);
+        let after = tail.retained_bytes();
         let outputs = &mut self.observing.outputs;
-        outputs.kept_bytes = outputs.kept_bytes - before + after;
+        outputs.retained_bytes = outputs.retained_bytes - before + after;
         self.domain_changed(domain);
-        while self.observing.outputs.kept_bytes > self.observing.outputs.all_bytes
-            && self.forget_some_output()
+        while self.observing.outputs.retained_bytes > self.observing.outputs.max_total_bytes
+            && self.evict_output()
         {}
     }
 
     /// Makes room: drops the output of the domain that ended first, otherwise half of the largest.
-    fn forget_some_output(&mut self) -> bool {
+    fn evict_output(&mut self) -> bool {
         let freed_bytes = match self.observing.ended.take_oldest_output() {
             Some((_, freed_bytes)) => freed_bytes,
             None => {
-                let tails = self.domains.iter_mut().map(|(_, record)| &mut record.watched.output);
-                let Some(longest) = tails.max_by_key(|tail| tail.kept_bytes()) else { return false };
-                let before = longest.kept_bytes();
-                longest.keep(before / 2);
-                before - longest.kept_bytes()
+                let tails = self.domains.iter_mut().map(|(_, record)| &mut record.observed.output);
+                let Some(longest) = tails.max_by_key(|tail| tail.retained_bytes()) else { return false };
+                let before = longest.retained_bytes();
+                longest.trim_to(before / 2);
+                before - longest.retained_bytes()
             }
         };
-        self.observing.outputs.kept_bytes -= freed_bytes;
+        self.observing.outputs.retained_bytes -= freed_bytes;
         freed_bytes > 0
     }
 
     /// Returns the retained output of a domain.
     pub(in crate::root) fn remembered_output(&self, domain: DomainId, after: u64) -> Result<Reply, Fault> {
-        let (tail, over) = match (self.domains.get(&domain), self.observing.ended.of(domain)) {
-            (Some(record), _) => (&record.watched.output, false),
+        let (tail, over) = match (self.domains.get(&domain), self.observing.ended.get(domain)) {
+            (Some(record), _) => (&record.observed.output, false),
             (None, Some(ended)) => (&ended.output, true),
             (None, None) => return Err(Fault::NoSuchDomain { domain }),
         };
@@ -181,8 +181,8 @@ mod tests {
     }
 
     #[test]
-    fn streams_come_as_they_were_written() {
-        let mut tail = Tail::default();
+    fn output_keeps_the_order_of_streams() {
+        let mut tail = OutputTail::default();
         for (stream, bytes) in [(1, "one "), (1, "two "), (2, "oh "), (1, "three")] {
             tail.write(stream, bytes.as_bytes(), 1024);
         }
@@ -195,10 +195,10 @@ mod tests {
     }
 
     #[test]
-    fn the_last_of_it_is_kept() {
+    fn last_output_bytes_are_retained() {
         let room = 100;
         for written in [room - RUN_BYTES - 1, room - RUN_BYTES, room - RUN_BYTES + 1, 3 * room] {
-            let mut tail = Tail::default();
+            let mut tail = OutputTail::default();
             let bytes: Vec<u8> = (0..written).map(|index| index as u8).collect();
             bytes.chunks(7).for_each(|chunk| tail.write(1, chunk, room));
             let kept = written.min(room - RUN_BYTES);
@@ -206,15 +206,15 @@ mod tests {
             assert_eq!(pieces[0].bytes, bytes[written - kept..]);
             assert_eq!((next, lost), (written as u64, (written - kept) as u64), "{written}");
         }
-        let mut tail = Tail::default();
+        let mut tail = OutputTail::default();
         (0..100).for_each(|index| tail.write(1 + index % 2, b"x", room));
-        assert!(tail.kept_bytes() <= room && tail.page(0).0.len() == room / (RUN_BYTES + 1));
+        assert!(tail.retained_bytes() <= room && tail.page(0).0.len() == room / (RUN_BYTES + 1));
         assert_eq!(tail.runs.iter().map(|(_, length)| *length as usize).sum::<usize>(), tail.bytes.len());
     }
 
     #[test]
-    fn what_is_long_comes_in_pages() {
-        let mut tail = Tail::default();
+    fn long_output_is_paged() {
+        let mut tail = OutputTail::default();
         (0..1000_u32).for_each(|index| tail.write(1 + (index % 2) as u8, &[b'x'; 100], 1 << 20));
         let (mut at, mut pages, mut bytes) = (0, 0, 0);
         loop {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use tombolo_capability::RegionInfo;
 use tombolo_control::RegionId;
 
-use super::versions::Key;
+use super::versions::PartKey;
 use crate::root::{Core, Nanos};
 
 /// Minimum time between two snapshots.
@@ -19,15 +19,15 @@ const PERIOD_PER_REGION_NS: Nanos = 60_000;
 
 /// Last snapshot of the machine's regions.
 #[derive(Debug, Default)]
-pub(in crate::root) struct SeenRegions {
+pub(in crate::root) struct RegionSnapshots {
     seen: BTreeMap<RegionId, RegionInfo>,
     /// Whether a region has changed since.
     changed: bool,
     not_before: Nanos,
 }
 
-impl SeenRegions {
-    pub(super) fn of(&self, region: RegionId) -> Option<&RegionInfo> {
+impl RegionSnapshots {
+    pub(super) fn get(&self, region: RegionId) -> Option<&RegionInfo> {
         self.seen.get(&region)
     }
 
@@ -45,7 +45,7 @@ impl Core {
         (regions.changed && any).then_some(regions.not_before)
     }
 
-    pub(super) fn look_at_regions(&mut self, now: Nanos) {
+    pub(super) fn update_regions(&mut self, now: Nanos) {
         if self.regions_due().is_none_or(|at| at > now) {
             return;
         }
@@ -53,11 +53,11 @@ impl Core {
         let mut before = std::mem::take(seen);
         for info in self.regions.table.regions(0) {
             if before.remove(&info.id).as_ref() != Some(&info) {
-                versions.changed(Key::Region(info.id));
+                versions.mark_changed(PartKey::Region(info.id));
             }
             seen.insert(info.id, info);
         }
-        before.into_keys().for_each(|region| versions.gone(Key::Region(region)));
+        before.into_keys().for_each(|region| versions.mark_removed(PartKey::Region(region)));
         let period_ns = PERIOD_NS.max(PERIOD_PER_REGION_NS * seen.len() as Nanos);
         self.observing.regions.changed = false;
         self.observing.regions.not_before = now.saturating_add(period_ns);

@@ -6,8 +6,8 @@ use tombolo_base::{ChannelId, DomainId, NodeId};
 use tombolo_control::Order;
 use tombolo_control::observation::{DomainSample, EndSample, Happening, NodeSample, SeenEngine};
 
-use super::show::line_of;
-use super::{History, Tail};
+use super::show::command_line;
+use super::{History, OutputTail};
 use crate::root::steering::Launch;
 use crate::root::{Core, Nanos};
 
@@ -16,36 +16,36 @@ const SETTLING_NS: Nanos = 2_000_000_000;
 
 /// Observed state of a node.
 #[derive(Debug, Default)]
-pub(in crate::root) struct WatchedNode {
+pub(in crate::root) struct ObservedNode {
     pub(super) sample: Option<NodeSample>,
     pub(super) sampled_ns: Nanos,
     /// Number of sample rounds so far.
     pub(super) rounds: u64,
     /// Ends of channels with traffic, by the last round in which they had any.
-    pub(super) moving: BTreeMap<(ChannelId, bool), u64>,
+    pub(super) active_ends: BTreeMap<(ChannelId, bool), u64>,
     pub(super) engines: Vec<SeenEngine>,
     /// Outstanding probe, with the time it was sent.
     pub(super) probe: Option<(u64, Nanos)>,
     pub(in crate::root) history: Option<History>,
 }
 
-impl WatchedNode {
+impl ObservedNode {
     /// Returns the time for which its samples stay valid.
-    pub(super) fn patience_ns(&self) -> Nanos {
+    pub(super) fn sample_timeout_ns(&self) -> Nanos {
         let period_ms = self.sample.as_ref().map_or(0, |sample| sample.period_ms);
         2_500_000_000_u64.max(Nanos::from(period_ms).saturating_mul(2_500_000))
     }
 
     /// Returns its last sample, unless that is outdated.
-    pub(super) fn fresh(&self, now: Nanos) -> Option<&NodeSample> {
-        let is_fresh = now.saturating_sub(self.sampled_ns) <= self.patience_ns();
+    pub(super) fn fresh_sample(&self, now: Nanos) -> Option<&NodeSample> {
+        let is_fresh = now.saturating_sub(self.sampled_ns) <= self.sample_timeout_ns();
         self.sample.as_ref().filter(|_| is_fresh)
     }
 }
 
 /// Observed state of a living domain, beside the core's own.
 #[derive(Debug, Default)]
-pub(in crate::root) struct WatchedDomain {
+pub(in crate::root) struct ObservedDomain {
     /// Arguments, for display.
     pub(in crate::root) arguments: String,
     /// Parameters to start it again, if the machine started it.
@@ -54,15 +54,15 @@ pub(in crate::root) struct WatchedDomain {
     /// Time when it was paused or resumed.
     pub(in crate::root) paused_at: Option<Nanos>,
     pub(super) sample: Option<DomainSample>,
-    pub(in crate::root) output: Tail,
+    pub(in crate::root) output: OutputTail,
     pub(in crate::root) history: Option<History>,
 }
 
-impl WatchedDomain {
+impl ObservedDomain {
     /// Creates the state of a domain that the machine starts.
     pub(in crate::root) fn starting(launch: Launch) -> Self {
-        let arguments = line_of(&launch.program.arguments);
-        WatchedDomain { arguments, launch: Some(launch), ..WatchedDomain::default() }
+        let arguments = command_line(&launch.program.arguments);
+        ObservedDomain { arguments, launch: Some(launch), ..ObservedDomain::default() }
     }
 }
 
@@ -79,46 +79,46 @@ impl Core {
         if !self.is_up(id) {
             return;
         }
-        self.start_pulse(now);
+        self.start_ticker(now);
         domains.into_iter().for_each(|sample| self.domain_sampled(now, id, sample));
         for end in ends {
-            if end.domain.node() == id && self.lives(end.domain) {
+            if end.domain.node() == id && self.is_alive(end.domain) {
                 self.end_sampled(now, id, end);
             }
         }
-        let (Some(sample), Some(watched)) = (node, self.observing.node(id)) else { return };
-        watched.sample = Some(sample);
-        watched.sampled_ns = now;
-        watched.rounds += 1;
+        let (Some(sample), Some(observed)) = (node, self.observing.node(id)) else { return };
+        observed.sample = Some(sample);
+        observed.sampled_ns = now;
+        observed.rounds += 1;
         self.node_changed(id);
-        self.still_ends(id);
+        self.clear_idle_rates(id);
     }
 
     fn domain_sampled(&mut self, now: Nanos, node: NodeId, sample: DomainSample) {
         let domain = sample.domain;
         let Some(record) = self.domains.get_mut(domain).filter(|_| domain.node() == node) else { return };
         let started = record.parent.is_some();
-        let watched = &mut record.watched;
-        watched.sample = Some(sample);
-        let settling = watched.paused_at.is_some_and(|at| now.saturating_sub(at) < SETTLING_NS && at <= now);
-        let corrected = started && !settling && watched.paused != sample.stopped;
+        let observed = &mut record.observed;
+        observed.sample = Some(sample);
+        let settling = observed.paused_at.is_some_and(|at| now.saturating_sub(at) < SETTLING_NS && at <= now);
+        let corrected = started && !settling && observed.paused != sample.stopped;
         if corrected {
-            watched.paused = sample.stopped;
+            observed.paused = sample.stopped;
         }
         self.domain_changed(domain);
         if corrected {
             let happening = if sample.stopped { Happening::DOMAIN_PAUSED } else { Happening::DOMAIN_RESUMED };
-            self.happened_to(domain, happening, "by a signal that was not the machine's");
+            self.record_domain_event(domain, happening, "by a signal that was not the machine's");
         }
     }
 
     /// Discards the samples of a lost node.
-    pub(in crate::root) fn watched_lost(&mut self, id: NodeId) {
-        if let Some(watched) = self.observing.node(id) {
-            (watched.sample, watched.sampled_ns, watched.probe) = (None, 0, None);
-            watched.moving.clear();
+    pub(in crate::root) fn discard_node_samples(&mut self, id: NodeId) {
+        if let Some(observed) = self.observing.node(id) {
+            (observed.sample, observed.sampled_ns, observed.probe) = (None, 0, None);
+            observed.active_ends.clear();
         }
-        self.link_lost(id);
+        self.reset_link_round_trip(id);
         self.node_changed(id);
     }
 
@@ -129,16 +129,16 @@ impl Core {
         }
         self.observing.channels.probes += 1;
         let ticket = self.observing.channels.probes;
-        if let Some(watched) = self.observing.node(id) {
-            watched.probe = Some((ticket, now));
-            self.order(id, Order::Probe { ticket });
+        if let Some(observed) = self.observing.node(id) {
+            observed.probe = Some((ticket, now));
+            self.send_order(id, Order::Probe { ticket });
         }
     }
 
     /// Handles a node's answer to a probe.
     pub(in crate::root) fn probed(&mut self, now: Nanos, id: NodeId, ticket: u64) {
-        let Some(watched) = self.observing.node(id) else { return };
-        if let Some((_, sent)) = watched.probe.take_if(|(expected, _)| *expected == ticket) {
+        let Some(observed) = self.observing.node(id) else { return };
+        if let Some((_, sent)) = observed.probe.take_if(|(expected, _)| *expected == ticket) {
             self.round_trip(id, now.saturating_sub(sent).max(1));
         }
     }

@@ -9,7 +9,7 @@ use tombolo_control::observation::Part;
 
 /// A part of the machine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(in crate::root) enum Key {
+pub(in crate::root) enum PartKey {
     Node(NodeId),
     Domain(DomainId),
     Channel(ChannelId),
@@ -19,15 +19,15 @@ pub(in crate::root) enum Key {
     Event(u64),
 }
 
-impl From<Key> for Part {
-    fn from(key: Key) -> Part {
+impl From<PartKey> for Part {
+    fn from(key: PartKey) -> Part {
         match key {
-            Key::Node(node) => Part::Node(node),
-            Key::Domain(domain) => Part::Domain { domain },
-            Key::Channel(channel) => Part::Channel(channel),
-            Key::Region(region) => Part::Region(region),
-            Key::Link(a, b) => Part::Link { a, b },
-            Key::Event(number) => Part::Event { number },
+            PartKey::Node(node) => Part::Node(node),
+            PartKey::Domain(domain) => Part::Domain { domain },
+            PartKey::Channel(channel) => Part::Channel(channel),
+            PartKey::Region(region) => Part::Region(region),
+            PartKey::Link(a, b) => Part::Link { a, b },
+            PartKey::Event(number) => Part::Event { number },
         }
     }
 }
@@ -41,7 +41,7 @@ struct PartVersion {
     version: u64,
     gone: bool,
     /// Whether any observer has been informed of the part, in this version or another.
-    told: bool,
+    reported: bool,
 }
 
 /// Parts of the machine in the order of their last changes.
@@ -52,13 +52,13 @@ struct PartVersion {
 #[derive(Debug, Default)]
 pub(in crate::root) struct Versions {
     newest: u64,
-    entries: BTreeMap<Key, PartVersion>,
-    by_version: BTreeMap<u64, Key>,
+    entries: BTreeMap<PartKey, PartVersion>,
+    by_version: BTreeMap<u64, PartKey>,
     gone: BTreeSet<u64>,
     /// Last version of a gone part that is no longer retained.
-    forgotten: u64,
+    last_dropped: u64,
     /// Last version that any observer was informed of.
-    told: u64,
+    reported: u64,
 }
 
 impl Versions {
@@ -69,8 +69,8 @@ impl Versions {
 
     /// Returns the last version of a dropped gone part. An observer at an earlier version may have missed a
     /// removal.
-    pub(super) fn forgotten(&self) -> u64 {
-        self.forgotten
+    pub(super) fn last_dropped(&self) -> u64 {
+        self.last_dropped
     }
 
     /// Returns the number of parts, and the number of gone ones retained.
@@ -80,17 +80,17 @@ impl Versions {
     }
 
     /// Records that a part was added or changed.
-    pub(in crate::root) fn changed(&mut self, key: Key) {
+    pub(in crate::root) fn mark_changed(&mut self, key: PartKey) {
         match self.entries.get(&key).copied() {
-            Some(entry) if !entry.gone && entry.version > self.told => {}
+            Some(entry) if !entry.gone && entry.version > self.reported => {}
             before => self.set(key, before, false),
         }
     }
 
     /// Records that a part is gone.
-    pub(in crate::root) fn gone(&mut self, key: Key) {
+    pub(in crate::root) fn mark_removed(&mut self, key: PartKey) {
         let Some(before) = self.entries.get(&key).copied().filter(|entry| !entry.gone) else { return };
-        if !before.told {
+        if !before.reported {
             // No observer knows it, so its removal need not be reported.
             self.entries.remove(&key);
             self.by_version.remove(&before.version);
@@ -100,14 +100,14 @@ impl Versions {
         while self.gone.len() > MAX_GONE
             && let Some(version) = self.gone.pop_first()
         {
-            self.forgotten = version;
+            self.last_dropped = version;
             if let Some(key) = self.by_version.remove(&version) {
                 self.entries.remove(&key);
             }
         }
     }
 
-    fn set(&mut self, key: Key, before: Option<PartVersion>, gone: bool) {
+    fn set(&mut self, key: PartKey, before: Option<PartVersion>, gone: bool) {
         if let Some(before) = before {
             self.by_version.remove(&before.version);
             if before.gone {
@@ -115,8 +115,8 @@ impl Versions {
             }
         }
         self.newest += 1;
-        let (version, told) = (self.newest, before.is_some_and(|before| before.told));
-        self.entries.insert(key, PartVersion { version, gone, told });
+        let (version, reported) = (self.newest, before.is_some_and(|before| before.reported));
+        self.entries.insert(key, PartVersion { version, gone, reported });
         self.by_version.insert(version, key);
         if gone {
             self.gone.insert(version);
@@ -124,19 +124,19 @@ impl Versions {
     }
 
     /// Returns the changes after a version, in order: each with its version, and whether it is gone.
-    pub(super) fn after(&self, version: u64) -> impl Iterator<Item = (u64, Key, bool)> + '_ {
+    pub(super) fn after(&self, version: u64) -> impl Iterator<Item = (u64, PartKey, bool)> + '_ {
         let rest = self.by_version.range((Bound::Excluded(version), Bound::Unbounded));
         rest.map(|(version, key)| (*version, *key, self.gone.contains(version)))
     }
 
     /// Records that an observer was informed of these parts, and of no version after `until`.
-    pub(super) fn were_told(&mut self, keys: impl IntoIterator<Item = Key>, until: u64) {
+    pub(super) fn mark_reported(&mut self, keys: impl IntoIterator<Item = PartKey>, until: u64) {
         for key in keys {
             if let Some(entry) = self.entries.get_mut(&key) {
-                entry.told = true;
+                entry.reported = true;
             }
         }
-        self.told = self.told.max(until);
+        self.reported = self.reported.max(until);
     }
 }
 
@@ -144,41 +144,41 @@ impl Versions {
 mod tests {
     use super::*;
 
-    fn all(versions: &Versions) -> Vec<(u64, Key, bool)> {
+    fn all(versions: &Versions) -> Vec<(u64, PartKey, bool)> {
         versions.after(0).collect()
     }
 
     #[test]
-    fn a_part_has_the_version_of_its_last_change_that_somebody_may_have_missed() {
+    fn part_has_the_version_of_its_last_unreported_change() {
         let mut versions = Versions::default();
-        let (one, two) = (Key::Event(1), Key::Event(2));
-        versions.changed(one);
-        versions.changed(two);
-        versions.changed(one);
+        let (one, two) = (PartKey::Event(1), PartKey::Event(2));
+        versions.mark_changed(one);
+        versions.mark_changed(two);
+        versions.mark_changed(one);
         assert_eq!(all(&versions), [(1, one, false), (2, two, false)], "no observer was told of the first");
-        versions.were_told([one], 1);
-        versions.changed(one);
+        versions.mark_reported([one], 1);
+        versions.mark_changed(one);
         assert_eq!(all(&versions), [(2, two, false), (3, one, false)]);
-        versions.gone(two);
+        versions.mark_removed(two);
         assert_eq!(all(&versions), [(3, one, false)], "no observer knows it");
-        versions.gone(one);
-        versions.gone(one);
+        versions.mark_removed(one);
+        versions.mark_removed(one);
         assert_eq!(all(&versions), [(4, one, true)]);
-        versions.changed(one);
+        versions.mark_changed(one);
         assert_eq!(all(&versions), [(5, one, false)], "it is there again");
         assert_eq!(versions.counts(), (1, 0));
     }
 
     #[test]
-    fn what_is_gone_is_remembered_up_to_the_limit() {
-        for (count, forgotten) in [(MAX_GONE - 1, 0), (MAX_GONE, 0), (MAX_GONE + 1, 1)] {
+    fn removed_parts_are_retained_up_to_the_limit() {
+        for (count, last_dropped) in [(MAX_GONE - 1, 0), (MAX_GONE, 0), (MAX_GONE + 1, 1)] {
             let mut versions = Versions::default();
-            let keys: Vec<Key> = (1..=count as u64).map(Key::Event).collect();
-            keys.iter().for_each(|key| versions.changed(*key));
-            versions.were_told(keys.clone(), versions.newest());
-            keys.iter().for_each(|key| versions.gone(*key));
+            let keys: Vec<PartKey> = (1..=count as u64).map(PartKey::Event).collect();
+            keys.iter().for_each(|key| versions.mark_changed(*key));
+            versions.mark_reported(keys.clone(), versions.newest());
+            keys.iter().for_each(|key| versions.mark_removed(*key));
             assert_eq!(versions.counts(), (0, count.min(MAX_GONE)));
-            assert_eq!(versions.forgotten() > 0, forgotten > 0, "{count}");
+            assert_eq!(versions.last_dropped() > 0, last_dropped > 0, "{count}");
             assert_eq!(versions.entries.len(), versions.by_version.len());
         }
     }

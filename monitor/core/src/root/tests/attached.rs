@@ -20,7 +20,7 @@ fn bench() -> Bench {
 
 /// Performs the root's steps for a joiner, and its monitor's report.
 fn join(bench: &mut Bench) {
-    bench.core.node_awaited(CARD, (1 << 20, 4), 4096);
+    bench.core.node_offered(CARD, (1 << 20, 4), 4096);
     bench.core.node_joining(0, CARD, 8192);
     bench.report(CARD, Report::Ready { version: FINGERPRINT, isa: Isa::Aarch64, cores: 1, pid: 5 });
 }
@@ -30,7 +30,7 @@ fn lose(bench: &mut Bench) {
     bench.collect();
 }
 
-fn lent_bytes(bench: &Bench) -> u64 {
+fn used_window_bytes(bench: &Bench) -> u64 {
     bench.core.list_nodes()[3].window_bytes.0
 }
 
@@ -39,11 +39,11 @@ fn cause(bench: &Bench) -> String {
 }
 
 #[test]
-fn the_machine_is_up_without_it_and_it_is_awaited_again_after_each_life() {
+fn attached_node_is_optional_and_awaited_after_each_loss() {
     let mut bench = bench();
     assert!(bench.core.boot_progress().down.is_empty());
     assert_eq!(cause(&bench), "waiting for `tombolo join`");
-    bench.core.node_refused(CARD, "another key");
+    bench.core.joiner_refused(CARD, "another key");
     assert_eq!(cause(&bench), "waiting for `tombolo join`; the last joiner was refused: another key");
     bench.attach(ON_HOST);
     let spawned = bench.spawn(ON_HOST, "card0");
@@ -67,7 +67,7 @@ fn the_machine_is_up_without_it_and_it_is_awaited_again_after_each_life() {
 }
 
 #[test]
-fn a_client_that_wants_it_started_is_answered() {
+fn restart_of_an_attached_node_is_answered() {
     let mut bench = bench();
     bench.attach(ON_HOST);
     let restart = |force| Request::Restart { node: "card0".into(), force };
@@ -86,7 +86,7 @@ fn a_client_that_wants_it_started_is_answered() {
 }
 
 #[test]
-fn a_channel_is_rung_through_the_agent_and_its_range_comes_back_when_the_host_releases_it() {
+fn channel_range_is_freed_when_the_host_releases_it() {
     let mut bench = bench();
     join(&mut bench);
     bench.attach(ON_HOST);
@@ -104,30 +104,30 @@ fn a_channel_is_rung_through_the_agent_and_its_range_comes_back_when_the_host_re
     assert_eq!(attachments[..], expected);
     assert_eq!(place.ring, None);
     assert!(place.offset_bytes > 4096);
-    let lent = lent_bytes(&bench);
+    let lent = used_window_bytes(&bench);
     assert!(lent > 0);
     lose(&mut bench);
     join(&mut bench);
-    assert_eq!(lent_bytes(&bench), lent, "the host's end may still write to it");
+    assert_eq!(used_window_bytes(&bench), lent, "the host's end may still write to it");
     bench.report(HOST, Report::Released { channel: grant.channel });
-    assert_eq!(lent_bytes(&bench), 0);
+    assert_eq!(used_window_bytes(&bench), 0);
 }
 
 #[test]
-fn a_region_that_the_host_has_mapped_is_not_lent_again_before_it_is_released() {
+fn region_mapped_by_the_host_is_not_reused_before_release() {
     let mut bench = bench();
     join(&mut bench);
     bench.attach(ON_HOST);
-    let mapped = bench.made(ON_HOST, in_window_of("card0"));
-    let free = bench.made(ON_HOST, in_window_of("card0"));
+    let mapped = bench.create_region(ON_HOST, in_window_of("card0"));
+    let free = bench.create_region(ON_HOST, in_window_of("card0"));
     assert_ne!(mapped.region, free.region);
     let (map, ..) = bench.map(ON_HOST, &mapped, Rights::READ_WRITE);
     assert!(map.file_offset_bytes > 4096);
-    assert_eq!(lent_bytes(&bench), 2 * 8192);
+    assert_eq!(used_window_bytes(&bench), 2 * 8192);
     lose(&mut bench);
-    assert_eq!(bench.hung_up(), [(HOST, 1)]);
-    assert_eq!(lent_bytes(&bench), 8192, "what was not mapped is free");
+    assert_eq!(bench.take_hang_ups(), [(HOST, 1)]);
+    assert_eq!(used_window_bytes(&bench), 8192, "what was not mapped is free");
     join(&mut bench);
     bench.report(HOST, Report::Released { channel: ChannelId(1) });
-    assert_eq!(lent_bytes(&bench), 0);
+    assert_eq!(used_window_bytes(&bench), 0);
 }

@@ -5,7 +5,7 @@ use tombolo_naming::{NameFault, Query, Record, Value, parse_query};
 
 use super::*;
 
-const ASKER: Client = (HOST, 1);
+const ASKER: ClientId = (HOST, 1);
 
 fn ask(bench: &mut Bench, now: u64, query: &str) -> Vec<Record> {
     let query: Query = parse_query(query).unwrap();
@@ -35,7 +35,7 @@ fn sample(loads: &[u16], speed: u32) -> Report {
 }
 
 #[test]
-fn nodes_and_the_ways_between_them_are_facts() {
+fn nodes_and_links_are_facts() {
     let mut bench = Bench::up(4);
     bench.attach(ASKER);
     let all = ask(&mut bench, 0, "_");
@@ -55,7 +55,7 @@ fn nodes_and_the_ways_between_them_are_facts() {
 }
 
 #[test]
-fn a_fact_is_as_the_last_sample_and_ages_with_it() {
+fn fact_reflects_the_last_sample_and_expires() {
     let mut bench = Bench::up(4);
     bench.attach(ASKER);
     bench.report_at(SECOND, ARM0, sample(&[250, 500], 700));
@@ -96,7 +96,7 @@ fn round_trips_are_measured_to_the_host_and_estimated_between_others() {
 }
 
 #[test]
-fn a_measured_rate_is_that_of_its_record() {
+fn measured_rate_comes_from_its_record() {
     let mut bench = Bench::up(4);
     bench.attach(ASKER);
     for (name, value) in [
@@ -120,7 +120,7 @@ fn a_measured_rate_is_that_of_its_record() {
 }
 
 #[test]
-fn what_was_found_of_a_link_is_a_fact_of_it() {
+fn found_link_properties_are_facts() {
     let found = "[[found]]\nbetween = [\"arm0\", \"host\"]\ntransport = \"window\"\nmemory = { \
                  coherence = \"coherent\", order = \"sequential\", widest_store_bytes = 16, atomics = true }\n\
                  cost = { round_trip_ns = 900, latency_ns = [[8, 450], [64, 480]], bytes_per_s = 7000, \

@@ -14,7 +14,10 @@ fn attach_started(bench: &mut Bench, connection: u32, domain: tombolo_base::Doma
 
 /// Creates a domain with everything that it can have when it dies: names, channels across the window, waits,
 /// children about to start, a pending kill, input in flight, a reader of its trace.
-fn busy_domain(bench: &mut Bench, connection: u32) -> (tombolo_base::DomainId, Vec<tombolo_base::ChannelId>) {
+fn create_busy_domain(
+    bench: &mut Bench,
+    connection: u32,
+) -> (tombolo_base::DomainId, Vec<tombolo_base::ChannelId>) {
     let domain = start(bench, (HOST, 1));
     let client = (ARM0, connection);
     attach_started(bench, connection, domain);
@@ -35,7 +38,7 @@ fn busy_domain(bench: &mut Bench, connection: u32) -> (tombolo_base::DomainId, V
     (domain, channels)
 }
 
-fn programs_arrive(bench: &mut Bench) {
+fn acknowledge_programs(bench: &mut Bench) {
     for (node, order) in std::mem::take(&mut bench.orders) {
         if let Order::Program { hash, .. } = order {
             bench.report(node, Report::ProgramTaken { hash });
@@ -44,17 +47,17 @@ fn programs_arrive(bench: &mut Bench) {
 }
 
 #[test]
-fn every_table_is_as_it_was_after_domains_were_killed_and_nodes_restarted() {
+fn tables_are_empty_after_kills_and_restarts() {
     let mut bench = Bench::up(6);
     bench.attach((HOST, 1));
     bench.export((HOST, 1), "stays");
-    let before = bench.core.held();
+    let before = bench.core.resource_counts();
     for round in 1..=ROUNDS {
         let (first, second) = (10 * round, 10 * round + 1);
-        let (killed, channels) = busy_domain(&mut bench, first);
-        let (_, _) = busy_domain(&mut bench, second);
-        programs_arrive(&mut bench);
-        assert_ne!(bench.core.held(), before);
+        let (killed, channels) = create_busy_domain(&mut bench, first);
+        let (_, _) = create_busy_domain(&mut bench, second);
+        acknowledge_programs(&mut bench);
+        assert_ne!(bench.core.resource_counts(), before);
         // One is killed, and the other ends with its node.
         bench.report(ARM0, Report::Ended { domain: killed, exit: Exit::Signalled { signal: 9 } });
         bench.report(ARM0, Report::Left { connection: first });
@@ -67,6 +70,6 @@ fn every_table_is_as_it_was_after_domains_were_killed_and_nodes_restarted() {
         bench.ask((HOST, 1), Request::Restart { node: "arm0".into(), force: false });
         bench.core.node_started(ARM0, 100, Some((1 << 20, 6)));
         bench.report(ARM0, Report::Ready { version: FINGERPRINT, isa: Isa::Aarch64, cores: 2, pid: 100 });
-        assert_eq!(bench.core.held(), before, "round {round}");
+        assert_eq!(bench.core.resource_counts(), before, "round {round}");
     }
 }

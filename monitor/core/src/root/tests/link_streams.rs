@@ -46,7 +46,7 @@ fn two_programs_of_one_such_machine_need_no_link() {
 }
 
 #[test]
-fn streams_count_for_who_opened_them_until_they_end() {
+fn streams_count_for_their_opener_until_they_end() {
     let mut bench = bench("[limits]\nwindow_channels_per_domain = 2");
     let first = channel_of(&mut bench);
     channel_of(&mut bench);
@@ -65,7 +65,7 @@ fn streams_count_for_who_opened_them_until_they_end() {
 }
 
 #[test]
-fn a_program_goes_to_it_in_a_stream() {
+fn program_is_sent_in_a_stream() {
     let mut bench = bench("");
     super::start(&mut bench, (ARM0, 1));
     let effects = bench.effects.iter();

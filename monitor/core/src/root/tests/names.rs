@@ -10,12 +10,12 @@ use tombolo_naming::{
 };
 
 use super::{ARM0, ARM1, Bench, HOST, SECOND};
-use crate::root::Client;
+use crate::root::ClientId;
 
-const FIRST: Client = (HOST, 1);
-const SECOND_CLIENT: Client = (ARM0, 1);
+const FIRST: ClientId = (HOST, 1);
+const SECOND_CLIENT: ClientId = (ARM0, 1);
 
-fn names(bench: &mut Bench, client: Client, operation: Operation) -> Option<Reply> {
+fn names(bench: &mut Bench, client: ClientId, operation: Operation) -> Option<Reply> {
     bench.ask(client, Request::Names { scope: Scope::Machine, operation })
 }
 
@@ -48,28 +48,34 @@ fn lock(name: &str) -> Operation {
     Operation::Lock { name: name.into(), timeout: Duration::from_secs(1) }
 }
 
-fn remote(bench: &mut Bench, operation: Operation) -> Option<Reply> {
+fn request_remote(bench: &mut Bench, operation: Operation) -> Option<Reply> {
     bench.ask(FIRST, Request::Names { scope: Scope::Node("arm0".into()), operation })
 }
 
 /// Request number 9 about names.
-const NINE: u32 = request(Request::NAMES, 9);
+const NAMES_REQUEST_9: u32 = request(Request::NAMES, 9);
 
 /// Sends a message of arm0's agent to the first client.
-fn agent_says(bench: &mut Bench, from: tombolo_base::NodeId, request: u32, body: Reply) {
+fn send_from_agent(bench: &mut Bench, from: tombolo_base::NodeId, request: u32, body: Reply) {
     let domain = bench.core.clients.get(&FIRST).and_then(|client| client.domain).expect("it is attached");
-    agent_says_to(bench, from, domain, request, body);
+    send_from_agent_to(bench, from, domain, request, body);
 }
 
 /// Sends a message of a node's agent to the client with number 1 that is that domain.
-fn agent_says_to(bench: &mut Bench, from: tombolo_base::NodeId, domain: DomainId, request: u32, body: Reply) {
+fn send_from_agent_to(
+    bench: &mut Bench,
+    from: tombolo_base::NodeId,
+    domain: DomainId,
+    request: u32,
+    body: Reply,
+) {
     let message = MonitorMessage { request, body }.to_bytes().unwrap();
     bench.delivered.clear();
     bench.report(from, Report::NamesSay { domain, connection: 1, message });
 }
 
 #[test]
-fn a_late_answer_is_not_for_the_client_that_has_its_number_after_a_restart() {
+fn late_answer_does_not_reach_a_reused_client_number() {
     let mut bench = Bench::up(4);
     let client = (ARM1, 1);
     let lock_at_arm0 = |bench: &mut Bench| {
@@ -89,14 +95,14 @@ fn a_late_answer_is_not_for_the_client_that_has_its_number_after_a_restart() {
     assert_eq!(lock_at_arm0(&mut bench), None);
     // Sent before the agent learned that the first client is gone, and in flight since.
     let locked = |token| Reply::Names { origin: Some(ARM0), answer: Answer::Locked { token } };
-    agent_says_to(&mut bench, ARM0, before, NINE, locked(3));
+    send_from_agent_to(&mut bench, ARM0, before, NAMES_REQUEST_9, locked(3));
     assert_eq!(bench.delivered, []);
-    agent_says_to(&mut bench, ARM0, after, NINE, locked(4));
+    send_from_agent_to(&mut bench, ARM0, after, NAMES_REQUEST_9, locked(4));
     assert_eq!(bench.answer(client), Some(locked(4)));
 }
 
 #[test]
-fn records_and_exports_share_the_names_of_the_machine_and_go_with_their_owner() {
+fn records_and_exports_share_names_and_end_with_owner() {
     let mut bench = Bench::up(4);
     let owner = bench.attach(FIRST);
     bench.attach(SECOND_CLIENT);
@@ -111,7 +117,7 @@ fn records_and_exports_share_the_names_of_the_machine_and_go_with_their_owner() 
 }
 
 #[test]
-fn a_lock_is_passed_on_by_the_death_of_its_holder_and_a_look_up_gives_up_in_time() {
+fn lock_passes_on_at_death_and_lookup_times_out() {
     let mut bench = Bench::up(4);
     bench.attach(FIRST);
     bench.attach(SECOND_CLIENT);
@@ -134,7 +140,7 @@ fn a_lock_is_passed_on_by_the_death_of_its_holder_and_a_look_up_gives_up_in_time
 }
 
 #[test]
-fn what_ends_with_a_domain_ends_though_somebody_keeps_its_connection_open() {
+fn names_of_an_ended_domain_are_removed_despite_its_connection() {
     let mut bench = Bench::up(4);
     bench.attach(FIRST);
     let domain = super::start(&mut bench, FIRST);
@@ -152,19 +158,25 @@ fn names_of_a_node_are_asked_of_its_agent_and_answers_come_back() {
     let mut bench = Bench::up(4);
     let domain: DomainId = bench.attach(FIRST);
     bench.orders.clear();
-    assert_eq!(remote(&mut bench, lock("l")), None);
-    let asked = Order::NamesAsked { node: HOST, connection: 1, domain, request: NINE, operation: lock("l") };
-    assert_eq!(bench.orders, [(ARM0, asked)]);
+    assert_eq!(request_remote(&mut bench, lock("l")), None);
+    let forwarded = Order::NamesAsked {
+        node: HOST,
+        connection: 1,
+        domain,
+        request: NAMES_REQUEST_9,
+        operation: lock("l"),
+    };
+    assert_eq!(bench.orders, [(ARM0, forwarded)]);
     let body = || Reply::Names { origin: Some(ARM0), answer: Answer::Locked { token: 3 } };
-    agent_says(&mut bench, ARM1, NINE, body());
+    send_from_agent(&mut bench, ARM1, NAMES_REQUEST_9, body());
     assert_eq!(bench.delivered, [], "another node has no say in it");
-    agent_says(&mut bench, ARM0, NINE - 1, body());
+    send_from_agent(&mut bench, ARM0, NAMES_REQUEST_9 - 1, body());
     assert_eq!(bench.delivered, [], "nothing was asked under that number");
-    agent_says(&mut bench, ARM0, request(Request::DOWN, 9), Reply::Done);
+    send_from_agent(&mut bench, ARM0, request(Request::DOWN, 9), Reply::Done);
     assert_eq!(bench.delivered, [], "that is nothing names say");
-    agent_says(&mut bench, ARM0, NINE, body());
+    send_from_agent(&mut bench, ARM0, NAMES_REQUEST_9, body());
     assert_eq!(bench.answer(FIRST), Some(body()));
-    agent_says(&mut bench, ARM0, NINE, body());
+    send_from_agent(&mut bench, ARM0, NAMES_REQUEST_9, body());
     assert_eq!(bench.delivered, [], "an answer comes once");
     bench.orders.clear();
     bench.report(HOST, Report::Left { connection: 1 });
@@ -172,22 +184,22 @@ fn names_of_a_node_are_asked_of_its_agent_and_answers_come_back() {
 }
 
 #[test]
-fn with_a_node_go_its_names_and_whoever_waits_or_watches_is_told() {
+fn lost_node_removes_its_names_and_notifies_waiters() {
     let mut bench = Bench::up(4);
     bench.attach(FIRST);
     let watch = Operation::Watch { query: Query::any(), events: EventMask::SET, once: false, capacity: 4 };
-    assert_eq!(remote(&mut bench, watch), None);
+    assert_eq!(request_remote(&mut bench, watch), None);
     let notice = |last, event| Reply::Noticed {
         origin: Some(ARM0),
         notice: Notice { watch: 5, lost: 0, last, event },
     };
-    agent_says(&mut bench, ARM0, 0, notice(false, Event::Lost));
+    send_from_agent(&mut bench, ARM0, 0, notice(false, Event::Lost));
     assert_eq!(bench.delivered, [], "nothing is watched yet");
     let answer = Answer::Watching { watch: 5, records: vec![], next: None };
-    agent_says(&mut bench, ARM0, NINE, Reply::Names { origin: Some(ARM0), answer });
-    agent_says(&mut bench, ARM0, 0, notice(false, Event::Lost));
+    send_from_agent(&mut bench, ARM0, NAMES_REQUEST_9, Reply::Names { origin: Some(ARM0), answer });
+    send_from_agent(&mut bench, ARM0, 0, notice(false, Event::Lost));
     assert_eq!(bench.delivered.len(), 1);
-    assert_eq!(remote(&mut bench, lock("l")), None);
+    assert_eq!(request_remote(&mut bench, lock("l")), None);
     bench.delivered.clear();
     bench.core.node_lost(ARM0, "killed");
     bench.collect();
@@ -197,7 +209,7 @@ fn with_a_node_go_its_names_and_whoever_waits_or_watches_is_told() {
         told,
         [Reply::Failed { fault: fault.clone() }, notice(true, Event::Ended { cause: EndCause::NodeLost })]
     );
-    assert_eq!(remote(&mut bench, lock("l")), Some(Reply::Failed { fault }));
+    assert_eq!(request_remote(&mut bench, lock("l")), Some(Reply::Failed { fault }));
     let unknown = Request::Names { scope: Scope::Node("arm9".into()), operation: lock("l") };
     assert!(matches!(bench.ask(FIRST, unknown), Some(Reply::Failed { fault: Fault::NoSuchNode { .. } })));
     let own = Request::Names { scope: Scope::Own, operation: lock("l") };
@@ -218,7 +230,7 @@ fn requests_to_an_agent_that_does_not_answer_are_limited() {
 }
 
 #[test]
-fn what_a_client_asks_of_its_own_node_by_name_is_not_waited_for_here() {
+fn request_to_own_node_is_not_tracked_by_the_root() {
     let mut bench = Bench::up(4);
     bench.attach(FIRST);
     let own = || Request::Names { scope: Scope::Node("host".into()), operation: lock("l") };
@@ -231,7 +243,7 @@ fn what_a_client_asks_of_its_own_node_by_name_is_not_waited_for_here() {
     assert!(!matches!(bench.orders.last(), Some((_, Order::NamesLeft { .. }))), "it knows that itself");
 }
 
-fn of_node(bench: &mut Bench, client: Client, scope: Scope) -> Option<Reply> {
+fn of_node(bench: &mut Bench, client: ClientId, scope: Scope) -> Option<Reply> {
     bench.connect_in(client, scope, "svc", Duration::from_secs(1))
 }
 
@@ -276,7 +288,7 @@ fn names_of_a_node_are_connected_to_from_there_and_from_elsewhere() {
 }
 
 #[test]
-fn who_waits_for_a_name_of_a_node_is_served_or_told() {
+fn waiter_for_a_node_name_is_served_or_notified() {
     let mut bench = Bench::up(4);
     bench.attach(FIRST);
     bench.attach(SECOND_CLIENT);

@@ -19,7 +19,7 @@ pub(super) mod samples;
 pub(super) struct Replica {
     pub(super) parts: BTreeMap<String, Observation>,
     pub(super) since: u64,
-    pub(super) anew: usize,
+    pub(super) restarts: usize,
 }
 
 /// Returns the name of a part.
@@ -48,11 +48,11 @@ fn key_of(observation: &Observation) -> String {
 
 impl Replica {
     /// Applies a page. Returns whether there is more.
-    pub(super) fn take(&mut self, reply: Reply) -> bool {
+    pub(super) fn apply(&mut self, reply: Reply) -> bool {
         let Reply::Observe { observations, until, more, anew, .. } = reply else { panic!("{reply:?}") };
         if anew {
             self.parts.clear();
-            self.anew += 1;
+            self.restarts += 1;
         }
         assert!(until >= self.since || anew, "{until} after {}", self.since);
         self.since = until;
@@ -104,14 +104,14 @@ impl Replica {
         events
     }
 
-    pub(super) fn happened(&self, what: Happening) -> Vec<&SeenEvent> {
+    pub(super) fn events_of(&self, what: Happening) -> Vec<&SeenEvent> {
         self.events().into_iter().filter(|event| event.happening == what).collect()
     }
 }
 
 impl Bench {
     /// Sends a request at a given time.
-    pub(super) fn ask_at(&mut self, now: u64, client: Client, body: Request) -> Option<Reply> {
+    pub(super) fn ask_at(&mut self, now: u64, client: ClientId, body: Request) -> Option<Reply> {
         let message = ClientMessage { request: 9, body }.to_bytes().unwrap();
         self.delivered.clear();
         self.report_at(now, client.0, Report::Asked { connection: client.1, message });
@@ -131,7 +131,7 @@ impl Bench {
     pub(super) fn observe(
         &mut self,
         now: u64,
-        client: Client,
+        client: ClientId,
         since: u64,
         timeout: Duration,
     ) -> Option<Reply> {
@@ -139,28 +139,28 @@ impl Bench {
     }
 
     /// Updates a replica completely.
-    pub(super) fn refresh(&mut self, now: u64, client: Client, replica: &mut Replica) {
+    pub(super) fn refresh(&mut self, now: u64, client: ClientId, replica: &mut Replica) {
         loop {
             let reply = self.observe(now, client, replica.since, Duration::ZERO).expect("an answer at once");
-            if !replica.take(reply) {
+            if !replica.apply(reply) {
                 return;
             }
         }
     }
 
-    pub(super) fn replica(&mut self, now: u64, client: Client) -> Replica {
+    pub(super) fn replica(&mut self, now: u64, client: ClientId) -> Replica {
         let mut replica = Replica::default();
         self.refresh(now, client, &mut replica);
         replica
     }
 }
 
-const WATCHER: Client = (HOST, 1);
+const WATCHER: ClientId = (HOST, 1);
 const WAIT: Duration = Duration::from_secs(10);
 const MS: u64 = 1_000_000;
 
 #[test]
-fn a_watcher_is_told_of_all_and_then_of_what_is_new() {
+fn observer_gets_everything_and_then_changes() {
     let mut bench = Bench::up(4);
     let own = bench.attach(WATCHER);
     let mut replica = bench.replica(0, WATCHER);
@@ -170,7 +170,7 @@ fn a_watcher_is_told_of_all_and_then_of_what_is_new() {
     assert_eq!(replica.domain(own).unwrap().program, "test");
     assert_eq!(replica.link(HOST, ARM1).unwrap().transport, TransportKind::Window);
     assert_eq!(replica.link(ARM0, ARM1), None);
-    assert_eq!(replica.happened(Happening::NODE_UP).len(), 3);
+    assert_eq!(replica.events_of(Happening::NODE_UP).len(), 3);
 
     let before = replica.clone();
     let domain = start(&mut bench, WATCHER);
@@ -181,7 +181,7 @@ fn a_watcher_is_told_of_all_and_then_of_what_is_new() {
     assert_eq!(bench.answer(WATCHER), None);
     bench.delivered.clear();
     bench.tick(50 * MS);
-    assert!(!replica.take(bench.answer(WATCHER).unwrap()));
+    assert!(!replica.apply(bench.answer(WATCHER).unwrap()));
     let changed: Vec<&String> = replica
         .parts
         .iter()
@@ -204,7 +204,7 @@ fn a_watcher_is_told_of_all_and_then_of_what_is_new() {
 }
 
 #[test]
-fn a_domain_that_ended_is_remembered_and_one_that_left_is_not() {
+fn ended_domain_is_retained_and_a_departed_one_is_not() {
     let mut bench = Bench::up(4);
     bench.attach(WATCHER);
     let visitor = bench.attach((HOST, 2));
@@ -217,7 +217,7 @@ fn a_domain_that_ended_is_remembered_and_one_that_left_is_not() {
     assert_eq!(replica.domain(visitor), None);
     let ended = replica.domain(domain).unwrap();
     assert_eq!((ended.exit.clone(), ended.ended_ns), (Some(Exit::Exited { status: 3 }), SECOND));
-    assert_eq!(replica.happened(Happening::DOMAIN_ENDED)[0].text, "test with status 3");
+    assert_eq!(replica.events_of(Happening::DOMAIN_ENDED)[0].text, "test with status 3");
     assert_eq!(replica, {
         let mut all = bench.replica(2 * SECOND, WATCHER);
         all.since = replica.since;
@@ -226,7 +226,7 @@ fn a_domain_that_ended_is_remembered_and_one_that_left_is_not() {
 }
 
 #[test]
-fn clocks_are_told_apart() {
+fn wall_and_monotonic_clocks_are_distinct() {
     let mut bench = Bench::up(4);
     bench.attach(WATCHER);
     for (now, wall) in [(5, 1_000), (7, 2), (9, u64::MAX)] {
@@ -240,13 +240,13 @@ fn clocks_are_told_apart() {
 }
 
 /// Starts a domain on arm0, which ends immediately.
-fn come_and_go(bench: &mut Bench) {
+fn start_and_end_domain(bench: &mut Bench) {
     let domain = start(bench, WATCHER);
     bench.report(ARM0, Report::Ended { domain, exit: Exit::Exited { status: 0 } });
 }
 
 #[test]
-fn who_missed_too_much_hears_everything_anew() {
+fn observer_too_far_behind_restarts_from_scratch() {
     let mut bench = Bench::up(4);
     bench.attach(WATCHER);
     bench.attach((HOST, 2));
@@ -254,12 +254,12 @@ fn who_missed_too_much_hears_everything_anew() {
     // An observer that keeps up never has to start over, however many parts are gone by then.
     let (mut late, mut close) = (first.clone(), first);
     for _ in 0..6000 {
-        come_and_go(&mut bench);
+        start_and_end_domain(&mut bench);
         bench.refresh(0, (HOST, 2), &mut close);
     }
-    assert_eq!(close.anew, 0);
+    assert_eq!(close.restarts, 0);
     bench.refresh(0, WATCHER, &mut late);
-    assert_eq!((late.anew, &late.parts), (1, &close.parts));
+    assert_eq!((late.restarts, &late.parts), (1, &close.parts));
     // A version that this monitor never issued belongs to another one.
     let Some(Reply::Observe { anew: true, .. }) = bench.observe(SECOND, WATCHER, u64::MAX, WAIT) else {
         panic!()
@@ -267,11 +267,11 @@ fn who_missed_too_much_hears_everything_anew() {
 }
 
 #[test]
-fn what_nobody_heard_of_leaves_nothing() {
+fn unreported_part_leaves_no_trace() {
     let mut bench = Bench::up(4);
     bench.attach(WATCHER);
     for _ in 0..3000 {
-        come_and_go(&mut bench);
+        start_and_end_domain(&mut bench);
     }
     let replica = bench.replica(0, WATCHER);
     assert_eq!(replica.events().len(), MAX_EVENTS);
@@ -281,13 +281,13 @@ fn what_nobody_heard_of_leaves_nothing() {
 }
 
 #[test]
-fn the_last_that_ended_and_the_last_events_are_remembered() {
+fn last_ended_domains_and_events_are_retained() {
     for ended in [MAX_ENDED - 1, MAX_ENDED, MAX_ENDED + 1] {
         let mut bench = Bench::up(4);
         bench.attach(WATCHER);
         let mut replica = bench.replica(0, WATCHER);
         for _ in 0..ended {
-            come_and_go(&mut bench);
+            start_and_end_domain(&mut bench);
             bench.refresh(0, WATCHER, &mut replica);
         }
         let remembered = replica.parts.keys().filter(|key| key.starts_with("domain")).count() - 1;
@@ -299,7 +299,7 @@ fn the_last_that_ended_and_the_last_events_are_remembered() {
 }
 
 #[test]
-fn a_storm_is_told_in_few_answers_to_each_of_two() {
+fn burst_is_combined_into_few_answers() {
     let mut bench = Bench::up(4);
     let watchers = [WATCHER, (HOST, 2)];
     let mut replicas: Vec<Replica> = watchers
@@ -314,7 +314,7 @@ fn a_storm_is_told_in_few_answers_to_each_of_two() {
         assert_eq!(bench.observe(1, *watcher, replica.since, WAIT), None);
     }
     for now in (1..1000).map(|ms| ms * MS) {
-        come_and_go(&mut bench);
+        start_and_end_domain(&mut bench);
         bench.delivered.clear();
         bench.tick(now);
         let told = watchers.map(|watcher| bench.answer(watcher));
@@ -322,7 +322,7 @@ fn a_storm_is_told_in_few_answers_to_each_of_two() {
             let Some(mut reply) = reply else { continue };
             answers[which] += 1;
             // Further pages follow immediately; then it waits again.
-            while replicas[which].take(reply.clone()) {
+            while replicas[which].apply(reply.clone()) {
                 let since = replicas[which].since;
                 reply = bench.observe(now, watchers[which], since, WAIT).unwrap();
             }
@@ -336,19 +336,19 @@ fn a_storm_is_told_in_few_answers_to_each_of_two() {
     // Each has one waiting request, and gets the changes.
     let told = watchers.map(|watcher| bench.answer(watcher).unwrap());
     for ((watcher, replica), told) in watchers.iter().zip(&mut replicas).zip(told) {
-        replica.take(told);
+        replica.apply(told);
         bench.refresh(3000 * MS, *watcher, replica);
     }
     assert_eq!(replicas[0].parts, replicas[1].parts);
 }
 
 #[test]
-fn one_request_of_a_client_waits_and_goes_with_it() {
+fn one_observe_request_waits_and_ends_with_its_client() {
     let mut bench = Bench::up(4);
     bench.attach(WATCHER);
     bench.attach((HOST, 2));
     let replica = bench.replica(0, (HOST, 2));
-    let before = bench.core.held();
+    let before = bench.core.resource_counts();
     assert_eq!(bench.observe(SECOND, (HOST, 2), replica.since, WAIT), None);
     // The second request makes the first be answered, which is one answer.
     let other = Reply::Observe {
@@ -360,9 +360,15 @@ fn one_request_of_a_client_waits_and_goes_with_it() {
         wall_ns: SECOND,
     };
     assert_eq!(bench.observe(SECOND, (HOST, 2), replica.since, WAIT), Some(other));
-    assert_ne!(bench.core.held(), before);
+    assert_ne!(bench.core.resource_counts(), before);
     bench.report(HOST, Report::Left { connection: 2 });
-    assert!(bench.core.held().iter().all(|(what, count)| *what != "observers that wait" || *count == 0));
+    assert!(
+        bench
+            .core
+            .resource_counts()
+            .iter()
+            .all(|(what, count)| *what != "observers that wait" || *count == 0)
+    );
     assert_eq!(bench.core.next_tick(), None);
 }
 
@@ -380,7 +386,7 @@ fn pages_are_cut_by_length_and_by_number() {
         let message = MonitorMessage { request: 9 | 80 << 24, body: reply.clone() };
         assert!(message.to_bytes().unwrap().len() <= tombolo_control::MAX_MESSAGE_BYTES);
         pages += 1;
-        if !replica.take(reply) {
+        if !replica.apply(reply) {
             break;
         }
     }
@@ -389,7 +395,7 @@ fn pages_are_cut_by_length_and_by_number() {
 }
 
 #[test]
-fn a_limit_that_is_met_is_an_event_once_a_while() {
+fn reached_limit_is_a_rate_limited_event() {
     let mut bench = Bench::up_with(4, "[limits]\nnames_per_domain = 1\n");
     bench.attach(WATCHER);
     bench.export(WATCHER, "one");
@@ -400,13 +406,13 @@ fn a_limit_that_is_met_is_an_event_once_a_while() {
             Some(Reply::Failed { fault: Fault::Limit { .. } })
         ));
         let replica = bench.replica(now, WATCHER);
-        assert_eq!(replica.happened(Happening::LIMIT_MET).len(), events, "{now}");
+        assert_eq!(replica.events_of(Happening::LIMIT_MET).len(), events, "{now}");
     }
-    assert!(bench.replica(0, WATCHER).happened(Happening::LIMIT_MET)[0].text.contains("names_per_domain"));
+    assert!(bench.replica(0, WATCHER).events_of(Happening::LIMIT_MET)[0].text.contains("names_per_domain"));
 }
 
 #[test]
-fn regions_are_looked_at_once_a_second() {
+fn regions_are_examined_once_a_second() {
     let mut bench = Bench::up(4);
     bench.attach(WATCHER);
     let make = |bench: &mut Bench, now| {
@@ -521,7 +527,7 @@ proptest! {
                 Step::Ask(second) => {
                     let which = usize::from(second);
                     let reply = bench.observe(now, watchers[which], replicas[which].since, Duration::ZERO).unwrap();
-                    replicas[which].take(reply);
+                    replicas[which].apply(reply);
                 }
                 Step::Pass => {
                     now += SECOND;

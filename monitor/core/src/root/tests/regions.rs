@@ -7,8 +7,8 @@ use tombolo_control::{AttachmentWindow, RegionMap, RegionPlace};
 use super::windows::ARMS;
 use super::*;
 
-const OWNER: Client = (HOST, 1);
-const OTHER: Client = (ARM0, 1);
+const OWNER: ClientId = (HOST, 1);
+const OTHER: ClientId = (ARM0, 1);
 
 pub(in crate::root) fn in_memory_of(node: &str) -> RegionPlace {
     let options = MemoryOptions { huge_page_bytes: 0, numa_node: None };
@@ -23,7 +23,7 @@ impl Bench {
     /// Requests a region, and creates memory for it on its node.
     pub(in crate::root) fn region(
         &mut self,
-        client: Client,
+        client: ClientId,
         place: RegionPlace,
         length_bytes: u64,
     ) -> Option<Reply> {
@@ -38,16 +38,16 @@ impl Bench {
         self.answer(client)
     }
 
-    pub(super) fn made(&mut self, client: Client, place: RegionPlace) -> CapabilityInfo {
+    pub(super) fn create_region(&mut self, client: ClientId, place: RegionPlace) -> CapabilityInfo {
         match self.region(client, place, 8000) {
             Some(Reply::RegionCreate { capability }) => capability,
             other => panic!("{other:?}"),
         }
     }
 
-    fn granted(
+    fn derive_capability(
         &mut self,
-        client: Client,
+        client: ClientId,
         of: &CapabilityInfo,
         to: DomainId,
         rights: Rights,
@@ -68,7 +68,7 @@ impl Bench {
     /// Maps a region. Returns the answer, with its attachments.
     pub(super) fn map(
         &mut self,
-        client: Client,
+        client: ClientId,
         of: &CapabilityInfo,
         rights: Rights,
     ) -> (RegionMap, Vec<Attachment>, Vec<Resource>) {
@@ -80,14 +80,14 @@ impl Bench {
         (map, attachments, passed)
     }
 
-    fn fault(&mut self, client: Client, request: Request) -> CapabilityFault {
+    fn fault(&mut self, client: ClientId, request: Request) -> CapabilityFault {
         match self.ask(client, request) {
             Some(Reply::Failed { fault: Fault::Capability { fault } }) => fault,
             other => panic!("{other:?}"),
         }
     }
 
-    pub(super) fn hung_up(&mut self) -> Vec<(NodeId, u64)> {
+    pub(super) fn take_hang_ups(&mut self) -> Vec<(NodeId, u64)> {
         let hung_up = |(node, order): (NodeId, Order)| match order {
             Order::HangUp { channel } => Some((node, channel.0)),
             _ => None,
@@ -97,20 +97,20 @@ impl Bench {
 }
 
 #[test]
-fn the_memory_of_a_window_is_lent_and_comes_back_when_all_have_let_go() {
+fn window_memory_is_freed_when_all_have_released_it() {
     let mut bench = Bench::up(4);
     bench.attach(OWNER);
     let there = bench.attach(OTHER);
-    let before = bench.core.held();
-    let all = bench.made(OWNER, in_window_of("arm0"));
+    let before = bench.core.resource_counts();
+    let all = bench.create_region(OWNER, in_window_of("arm0"));
     assert!(
         matches!(bench.effects.pop(), Some(Effect::ClearWindow { window: WindowId(0), range }) if range.length_bytes == 8192)
     );
     let (map, attachments, passed) = bench.map(OWNER, &all, Rights::READ_WRITE);
     assert_eq!(attachments, [Attachment::Passed, Attachment::Lifeline]);
     assert_eq!(passed, [Resource::RegionInWindow { window: WindowId(0), writable: true }]);
-    let granted = bench.granted(OWNER, &all, there, Rights::READ);
-    let (there_map, attachments, passed) = bench.map(OTHER, &granted, Rights::READ);
+    let derived = bench.derive_capability(OWNER, &all, there, Rights::READ);
+    let (there_map, attachments, passed) = bench.map(OTHER, &derived, Rights::READ);
     assert_eq!(
         (attachments, passed),
         (vec![Attachment::WindowToRead(AttachmentWindow { window: 0 }), Attachment::Lifeline], vec![])
@@ -118,18 +118,18 @@ fn the_memory_of_a_window_is_lent_and_comes_back_when_all_have_let_go() {
     assert_eq!(there_map.file_offset_bytes, map.file_offset_bytes);
     let delete = |of: &CapabilityInfo| Request::CapabilityDelete { capability: of.id };
     assert_eq!(bench.ask(OWNER, delete(&all)), Some(Reply::Done));
-    assert_eq!(bench.ask(OTHER, delete(&granted)), Some(Reply::Done));
-    assert_eq!(bench.hung_up(), [(HOST, 1), (ARM0, 2)]);
-    assert_ne!(bench.core.held(), before, "both may have it mapped yet");
+    assert_eq!(bench.ask(OTHER, delete(&derived)), Some(Reply::Done));
+    assert_eq!(bench.take_hang_ups(), [(HOST, 1), (ARM0, 2)]);
+    assert_ne!(bench.core.resource_counts(), before, "both may have it mapped yet");
     bench.report(HOST, Report::Released { channel: ChannelId(1) });
     bench.report(HOST, Report::Released { channel: ChannelId(2) });
-    assert_ne!(bench.core.held(), before, "the host's word about a node is no evidence");
+    assert_ne!(bench.core.resource_counts(), before, "the host's word about a node is no evidence");
     bench.report(ARM0, Report::Released { channel: ChannelId(2) });
-    assert_eq!(bench.core.held(), before);
+    assert_eq!(bench.core.resource_counts(), before);
 }
 
 #[test]
-fn memory_of_a_shared_window_is_reached_by_its_nodes_alone_and_outlives_each() {
+fn shared_window_memory_outlives_each_node() {
     let mut bench = Bench::up_with(4, ARMS);
     let other = (ARM1, 1);
     bench.attach(OTHER);
@@ -137,17 +137,17 @@ fn memory_of_a_shared_window_is_reached_by_its_nodes_alone_and_outlives_each() {
     let host = bench.attach(OWNER);
     // Between these two nodes, the window of either denotes the one that both have.
     for name in ["arms", "arm1"] {
-        let all = bench.made(OTHER, in_window_of(name));
+        let all = bench.create_region(OTHER, in_window_of(name));
         assert!(matches!(bench.effects.pop(), Some(Effect::ClearWindow { window: WindowId(2), .. })));
         assert_eq!(bench.ask(OTHER, Request::CapabilityDelete { capability: all.id }), Some(Reply::Done));
     }
-    let all = bench.made(OTHER, in_window_of("arms"));
-    let granted = bench.granted(OTHER, &all, there, Rights::READ_WRITE);
-    let (_, attachments, passed) = bench.map(other, &granted, Rights::READ_WRITE);
+    let all = bench.create_region(OTHER, in_window_of("arms"));
+    let derived = bench.derive_capability(OTHER, &all, there, Rights::READ_WRITE);
+    let (_, attachments, passed) = bench.map(other, &derived, Rights::READ_WRITE);
     let memory = Attachment::WindowMemory(AttachmentWindow { window: 2 });
     assert_eq!((attachments, passed), (vec![memory, Attachment::Lifeline], vec![]));
-    let granted = bench.granted(OTHER, &all, host, Rights::READ);
-    let map = Request::RegionMap { capability: granted.id, rights: Rights::READ, pool: false };
+    let derived = bench.derive_capability(OTHER, &all, host, Rights::READ);
+    let map = Request::RegionMap { capability: derived.id, rights: Rights::READ, pool: false };
     assert!(matches!(bench.ask(OWNER, map), Some(Reply::Failed { .. })), "the host is not in this window");
     let refused = bench.region(OWNER, in_window_of("arms"), 1);
     assert!(
@@ -157,12 +157,12 @@ fn memory_of_a_shared_window_is_reached_by_its_nodes_alone_and_outlives_each() {
     bench.orders.clear();
     bench.core.node_lost(ARM0, "killed");
     bench.collect();
-    assert_eq!(bench.hung_up(), [], "others hold capabilities to it");
+    assert_eq!(bench.take_hang_ups(), [], "others hold capabilities to it");
     for client in [OWNER, other] {
         bench.report(client.0, Report::Left { connection: client.1 });
     }
     let lent = |bench: &Bench| {
-        let mut held = bench.core.held().into_iter();
+        let mut held = bench.core.resource_counts().into_iter();
         held.find(|(what, _)| what.contains("bytes of windows")).map_or(0, |(_, bytes)| bytes)
     };
     assert_eq!(lent(&bench), 8192, "it may be mapped yet");
@@ -171,18 +171,18 @@ fn memory_of_a_shared_window_is_reached_by_its_nodes_alone_and_outlives_each() {
 }
 
 #[test]
-fn the_memory_of_a_kernel_is_kept_by_its_agent_until_it_is_forgotten() {
+fn kernel_memory_is_kept_by_its_agent_until_freed() {
     let mut bench = Bench::up(4);
     let owner = bench.attach(OWNER);
     let there = bench.attach(OTHER);
-    let before = bench.core.held();
-    let all = bench.made(OWNER, in_memory_of("host"));
+    let before = bench.core.resource_counts();
+    let all = bench.create_region(OWNER, in_memory_of("host"));
     let (_, attachments, passed) = bench.map(OWNER, &all, Rights::READ);
     assert_eq!(attachments[0], Attachment::Region { region: all.region, writable: false });
     assert_eq!(passed, []);
-    let granted = bench.granted(OWNER, &all, there, Rights::READ);
+    let derived = bench.derive_capability(OWNER, &all, there, Rights::READ);
     let fault =
-        bench.fault(OTHER, Request::RegionMap { capability: granted.id, rights: Rights::READ, pool: false });
+        bench.fault(OTHER, Request::RegionMap { capability: derived.id, rights: Rights::READ, pool: false });
     assert_eq!(fault, CapabilityFault::NotReachable { region: all.region, from: there });
     // The rights of a domain that attached by itself end with its connection, the mapping with its report.
     bench.report(HOST, Report::Left { connection: 1 });
@@ -193,25 +193,25 @@ fn the_memory_of_a_kernel_is_kept_by_its_agent_until_it_is_forgotten() {
     assert_eq!(bench.orders.last(), Some(&(HOST, forget)));
     bench.attach(OWNER);
     bench.attach(OTHER);
-    assert_eq!(bench.core.held(), before);
-    assert!(!bench.core.lives(owner));
+    assert_eq!(bench.core.resource_counts(), before);
+    assert!(!bench.core.is_alive(owner));
 }
 
 #[test]
-fn memory_that_is_not_made_or_comes_too_late_leaves_nothing() {
+fn failed_or_late_memory_leaves_no_state() {
     let mut bench = Bench::up(4);
     bench.attach(OWNER);
     bench.attach(OTHER);
-    let before = bench.core.held();
+    let before = bench.core.resource_counts();
     let create = |node: &str| Request::RegionCreate { place: in_memory_of(node), length_bytes: 1 };
-    let made = |bench: &mut Bench| {
+    let ordered_region = |bench: &mut Bench| {
         bench.orders.drain(..).find_map(|(_, order)| match order {
             Order::RegionMake { region, .. } => Some(region),
             _ => None,
         })
     };
     assert_eq!(bench.ask(OWNER, create("host")), None);
-    let region = made(&mut bench).unwrap();
+    let region = ordered_region(&mut bench).unwrap();
     bench.report(ARM0, Report::RegionMade { region, failed: None, read_only: false });
     assert_eq!(bench.answer(OWNER), None, "another node's word");
     bench.report(HOST, Report::RegionMade { region, failed: Some("out of memory".into()), read_only: false });
@@ -219,7 +219,7 @@ fn memory_that_is_not_made_or_comes_too_late_leaves_nothing() {
         matches!(bench.answer(OWNER), Some(Reply::Failed { fault: Fault::System { what } }) if what == "out of memory")
     );
     assert_eq!(bench.ask(OTHER, create("host")), None);
-    let region = made(&mut bench).unwrap();
+    let region = ordered_region(&mut bench).unwrap();
     bench.report(ARM0, Report::Left { connection: 1 });
     bench.report(HOST, Report::RegionMade { region, failed: None, read_only: false });
     assert_eq!(bench.orders.last(), Some(&(HOST, Order::RegionForget { region })));
@@ -233,11 +233,11 @@ fn memory_that_is_not_made_or_comes_too_late_leaves_nothing() {
     bench.core.node_started(ARM0, 100, Some((1 << 20, 4)));
     bench.report(ARM0, Report::Ready { version: FINGERPRINT, isa: Isa::Aarch64, cores: 2, pid: 100 });
     bench.attach(OTHER);
-    assert_eq!(bench.core.held(), before);
+    assert_eq!(bench.core.resource_counts(), before);
 }
 
 #[test]
-fn a_file_of_any_length_that_is_not_looked_at_yet_is_not_counted_as_memory() {
+fn unchecked_file_does_not_count_as_memory() {
     let mut bench = Bench::up_with(4, "[limits]\nregion_mib_per_domain = 1\n");
     bench.attach(OWNER);
     let file = |length_bytes| Request::RegionCreate { place: RegionPlace::File, length_bytes };
@@ -250,7 +250,7 @@ fn a_file_of_any_length_that_is_not_looked_at_yet_is_not_counted_as_memory() {
 }
 
 #[test]
-fn what_no_node_has_is_refused() {
+fn unavailable_memory_is_refused() {
     let mut bench = Bench::up(4);
     bench.attach(OWNER);
     let fails = |bench: &mut Bench, place: RegionPlace, length_bytes| match bench.region(
@@ -285,20 +285,20 @@ fn what_no_node_has_is_refused() {
 }
 
 #[test]
-fn a_right_that_is_taken_back_is_answered_when_nobody_has_it_mapped() {
+fn revocation_is_answered_when_nothing_is_mapped() {
     let mut bench = Bench::up(4);
     bench.attach(OWNER);
     let child = start(&mut bench, OWNER);
     let client = (ARM0, 7);
     bench.report(ARM0, Report::Joined { connection: 7, pid: 55, domain: Some(child) });
     bench.ask(client, Request::Attach { version: FINGERPRINT, program: String::new() });
-    let all = bench.made(OWNER, in_window_of("arm0"));
-    let granted = bench.granted(OWNER, &all, child, Rights::READ);
-    bench.map(client, &granted, Rights::READ);
+    let all = bench.create_region(OWNER, in_window_of("arm0"));
+    let derived = bench.derive_capability(OWNER, &all, child, Rights::READ);
+    bench.map(client, &derived, Rights::READ);
     bench.orders.clear();
     let revoke = Request::CapabilityRevoke { capability: all.id, itself: false };
     assert_eq!(bench.ask(OWNER, revoke.clone()), None);
-    assert_eq!(bench.hung_up(), [(ARM0, 1)]);
+    assert_eq!(bench.take_hang_ups(), [(ARM0, 1)]);
     // The child does not unmap in time, and is killed, which is reported like any end of it.
     bench.core.tick(SECOND);
     bench.collect();
@@ -309,8 +309,8 @@ fn a_right_that_is_taken_back_is_answered_when_nobody_has_it_mapped() {
     assert_eq!(bench.answer(OWNER), Some(Reply::CapabilityRevoke { removed: 0, killed: vec![child] }));
     // A domain that the machine did not start is not killed: the answer names it as a holder.
     let visitor = bench.attach(OTHER);
-    let granted = bench.granted(OWNER, &all, visitor, Rights::READ);
-    bench.map(OTHER, &granted, Rights::READ);
+    let derived = bench.derive_capability(OWNER, &all, visitor, Rights::READ);
+    bench.map(OTHER, &derived, Rights::READ);
     bench.ask(OWNER, revoke);
     bench.orders.clear();
     for seconds in 1..=2 {
@@ -323,10 +323,10 @@ fn a_right_that_is_taken_back_is_answered_when_nobody_has_it_mapped() {
 }
 
 #[test]
-fn what_is_sealed_is_sealed_by_the_kernel_that_has_it() {
+fn seal_is_applied_by_the_owning_kernel() {
     let mut bench = Bench::up(4);
     bench.attach(OWNER);
-    let all = bench.made(OWNER, in_memory_of("arm0"));
+    let all = bench.create_region(OWNER, in_memory_of("arm0"));
     let seal = |seal| Request::RegionSeal { capability: all.id, seal };
     assert!(matches!(
         bench.ask(OWNER, seal(Seal::Open)),

@@ -16,7 +16,7 @@ use crate::root::Resource;
 const RELAY: u32 = 50;
 
 /// Returns the relay that the root has ordered last, on the host.
-fn ordered(bench: &Bench) -> DomainId {
+fn last_ordered_relay(bench: &Bench) -> DomainId {
     let started = bench.orders.iter().rev().find_map(|order| match order {
         (HOST, Order::Start { order: StartOrder { domain, build: OWN_PROGRAM, program } }) => {
             assert_eq!(program.arguments, ["relay"]);
@@ -28,7 +28,7 @@ fn ordered(bench: &Bench) -> DomainId {
 }
 
 /// Starts and attaches the process of a relay.
-fn attached(bench: &mut Bench, connection: u32, domain: DomainId) {
+fn attach_relay(bench: &mut Bench, connection: u32, domain: DomainId) {
     bench.report(HOST, Report::Started { domain, pid: 77 });
     bench.report(HOST, Report::Joined { connection, pid: 77, domain: Some(domain) });
     let attach = Request::Attach { version: FINGERPRINT, program: "tombolod".into() };
@@ -63,8 +63,8 @@ fn names(grant: &Grant) -> Vec<&str> {
 fn a_channel_between_two_virtual_machines_is_relayed_by_the_host() {
     let (mut bench, owner, opener) = two_arms();
     assert_eq!(bench.connect((ARM1, 1), "pong"), None, "it waits for the relay");
-    let relay = ordered(&bench);
-    attached(&mut bench, RELAY, relay);
+    let relay = last_ordered_relay(&bench);
+    attach_relay(&mut bench, RELAY, relay);
     let ready = Request::Export { scope: Scope::Machine, name: "relay".into() };
     assert!(matches!(bench.ask((HOST, RELAY), ready), Some(Reply::Export { .. })));
 
@@ -102,11 +102,11 @@ fn a_channel_between_two_virtual_machines_is_relayed_by_the_host() {
     });
 }
 
-fn relaying() -> (Bench, DomainId, Grant, Grant) {
+fn bench_with_relayed_channel() -> (Bench, DomainId, Grant, Grant) {
     let (mut bench, ..) = two_arms();
     bench.connect((ARM1, 1), "pong");
-    let relay = ordered(&bench);
-    attached(&mut bench, RELAY, relay);
+    let relay = last_ordered_relay(&bench);
+    attach_relay(&mut bench, RELAY, relay);
     bench.ask((HOST, RELAY), Request::Export { scope: Scope::Machine, name: "relay".into() });
     let relayed = ends(&bench, (HOST, RELAY));
     let [(far, _), (near, _)] = &relayed[..] else { panic!("{relayed:?}") };
@@ -115,8 +115,8 @@ fn relaying() -> (Bench, DomainId, Grant, Grant) {
 }
 
 #[test]
-fn the_death_of_an_end_shows_on_its_hop_only_until_the_relay_lets_go() {
-    let (mut bench, _, near, far) = relaying();
+fn end_death_hangs_up_its_hop_until_the_relay_releases() {
+    let (mut bench, _, near, far) = bench_with_relayed_channel();
     bench.orders.clear();
     bench.report(ARM1, Report::Released { channel: near.hop });
     assert_eq!(bench.orders, [(HOST, Order::HangUp { channel: near.hop })]);
@@ -131,8 +131,8 @@ fn the_death_of_an_end_shows_on_its_hop_only_until_the_relay_lets_go() {
 }
 
 #[test]
-fn the_death_of_a_relay_shows_to_both_ends_and_the_next_channel_starts_another() {
-    let (mut bench, relay, near, far) = relaying();
+fn relay_death_hangs_up_both_ends_and_next_starts_anew() {
+    let (mut bench, relay, near, far) = bench_with_relayed_channel();
     bench.orders.clear();
     for hop in [near.hop, far.hop] {
         bench.report(HOST, Report::Released { channel: hop });
@@ -142,15 +142,15 @@ fn the_death_of_a_relay_shows_to_both_ends_and_the_next_channel_starts_another()
     let hung_up = |node, channel| bench.orders.contains(&(node, Order::HangUp { channel }));
     assert!(hung_up(ARM1, near.hop) && hung_up(ARM0, far.hop));
     assert_eq!(bench.connect((ARM1, 1), "pong"), None);
-    let next = ordered(&bench);
+    let next = last_ordered_relay(&bench);
     assert_ne!(next, relay);
-    attached(&mut bench, RELAY + 1, next);
+    attach_relay(&mut bench, RELAY + 1, next);
     bench.ask((HOST, RELAY + 1), Request::Export { scope: Scope::Machine, name: "relay".into() });
     assert!(matches!(bench.answer((ARM1, 1)), Some(Reply::Connect { .. })));
 }
 
 #[test]
-fn a_relay_that_does_not_start_is_an_error_for_those_who_wait() {
+fn failed_relay_start_fails_its_waiters() {
     let failed = |bench: &Bench, what: &str| {
         let answers = bench.delivered.iter().filter(|(to, ..)| *to == (ARM1, 1));
         let faults: Vec<_> = answers.map(|(_, message, ..)| message.body.clone()).collect();
@@ -162,17 +162,17 @@ fn a_relay_that_does_not_start_is_an_error_for_those_who_wait() {
     };
     let (mut bench, ..) = two_arms();
     bench.connect((ARM1, 1), "pong");
-    let relay = ordered(&bench);
+    let relay = last_ordered_relay(&bench);
     bench.report(HOST, Report::NotStarted { domain: relay, why: "no memory".into() });
     failed(&bench, "no memory");
 
     bench.connect((ARM1, 1), "pong");
-    let relay = ordered(&bench);
+    let relay = last_ordered_relay(&bench);
     bench.report(HOST, Report::Ended { domain: relay, exit: Exit::Exited { status: 1 } });
     failed(&bench, "with status 1");
 
     bench.connect((ARM1, 1), "pong");
-    let relay = ordered(&bench);
+    let relay = last_ordered_relay(&bench);
     bench.core.tick(31 * SECOND);
     bench.collect();
     failed(&bench, "within 30 s");
@@ -181,24 +181,24 @@ fn a_relay_that_does_not_start_is_an_error_for_those_who_wait() {
 }
 
 #[test]
-fn who_leaves_while_its_relay_starts_is_forgotten() {
+fn client_leaving_during_relay_start_is_dropped() {
     let (mut bench, ..) = two_arms();
     bench.connect((ARM1, 1), "pong");
-    let relay = ordered(&bench);
+    let relay = last_ordered_relay(&bench);
     bench.report(ARM1, Report::Left { connection: 1 });
-    attached(&mut bench, RELAY, relay);
+    attach_relay(&mut bench, RELAY, relay);
     bench.ask((HOST, RELAY), Request::Export { scope: Scope::Machine, name: "relay".into() });
     assert!(ends(&bench, (HOST, RELAY)).is_empty() && bench.core.channels.is_empty());
 }
 
 /// Checks that ranges lent in the near window are freed if the window of the far node is full.
 #[test]
-fn a_hop_that_finds_no_room_gives_the_others_back() {
+fn failed_hop_frees_the_earlier_hops() {
     let (mut bench, ..) = two_arms();
     bench.attach((HOST, 1));
     bench.connect((ARM1, 1), "pong");
-    let relay = ordered(&bench);
-    attached(&mut bench, RELAY, relay);
+    let relay = last_ordered_relay(&bench);
+    attach_relay(&mut bench, RELAY, relay);
     bench.ask((HOST, RELAY), Request::Export { scope: Scope::Machine, name: "relay".into() });
     let lent =
         |bench: &Bench| bench.core.list_nodes().iter().map(|node| node.window_bytes.0).collect::<Vec<_>>();

@@ -8,7 +8,7 @@ use tombolo_machine::image::{ImageBuilder, elf};
 use super::super::observing::MAX_IMAGES;
 use super::*;
 
-const USER: Client = (HOST, 1);
+const USER: ClientId = (HOST, 1);
 const GRACE: Duration = Duration::from_secs(2);
 
 fn signals(bench: &Bench) -> Vec<(DomainId, u8)> {
@@ -29,7 +29,7 @@ fn is_paused(bench: &mut Bench, domain: DomainId) -> bool {
 }
 
 #[test]
-fn a_domain_is_paused_and_goes_on() {
+fn domain_is_paused_and_resumed() {
     let mut bench = Bench::up(4);
     bench.attach(USER);
     let domain = start(&mut bench, USER);
@@ -38,12 +38,12 @@ fn a_domain_is_paused_and_goes_on() {
     assert_eq!(pause(&mut bench, domain, false), Some(Reply::Done));
     assert_eq!((signals(&bench), is_paused(&mut bench, domain)), (vec![(domain, 18)], false));
     let events = bench.replica(0, USER);
-    assert_eq!(events.happened(Happening::DOMAIN_PAUSED).len(), 1);
-    assert_eq!(events.happened(Happening::DOMAIN_RESUMED).len(), 1);
+    assert_eq!(events.events_of(Happening::DOMAIN_PAUSED).len(), 1);
+    assert_eq!(events.events_of(Happening::DOMAIN_RESUMED).len(), 1);
 }
 
 #[test]
-fn what_is_asked_of_a_paused_domain_lets_it_go_on() {
+fn signal_to_a_paused_domain_resumes_it() {
     let mut bench = Bench::up(4);
     bench.attach(USER);
     let domain = start(&mut bench, USER);
@@ -83,7 +83,7 @@ fn what_is_asked_of_a_paused_domain_lets_it_go_on() {
 }
 
 #[test]
-fn what_cannot_be_paused_says_why() {
+fn unpausable_domain_is_refused_with_the_reason() {
     let board = "[[node]]\nname = \"b0\"\nkind = \"bare\"\nisa = \"riscv64\"\n";
     let mut bench = Bench::up_with(4, board);
     let own = bench.attach(USER);
@@ -108,7 +108,7 @@ fn last_start(bench: &Bench) -> StartOrder {
 }
 
 #[test]
-fn the_same_starts_again_also_after_its_end() {
+fn program_can_be_repeated_also_after_its_end() {
     let mut bench = Bench::up(4);
     let own = bench.attach(USER);
     let other = (HOST, 2);
@@ -150,7 +150,7 @@ fn image_named(name: &str, restartable: bool) -> Image {
 }
 
 #[test]
-fn images_of_the_ended_are_kept_up_to_a_number() {
+fn images_of_ended_domains_are_limited() {
     for count in [MAX_IMAGES - 1, MAX_IMAGES, MAX_IMAGES + 1] {
         let mut bench = Bench::up(4);
         bench.attach(USER);
@@ -190,7 +190,7 @@ fn move_to(bench: &mut Bench, domain: DomainId, node: &str) -> Option<Reply> {
 fn a_domain_moves_by_ending_and_starting_elsewhere() {
     let mut bench = Bench::up(4);
     bench.attach(USER);
-    let before = bench.core.held();
+    let before = bench.core.resource_counts();
     let domain = start_restartable(&mut bench);
     pause(&mut bench, domain, true);
     assert_eq!(move_to(&mut bench, domain, "arm1"), None);
@@ -207,19 +207,19 @@ fn a_domain_moves_by_ending_and_starting_elsewhere() {
     assert_eq!((order.domain.node(), bench.answer(USER)), (ARM1, None));
     bench.report(ARM1, Report::Started { domain: order.domain, pid: 6 });
     assert_eq!(bench.answer(USER), Some(Reply::MoveTo { domain: order.domain }));
-    assert_eq!(bench.replica(0, USER).happened(Happening::DOMAIN_MOVED).len(), 1);
+    assert_eq!(bench.replica(0, USER).events_of(Happening::DOMAIN_MOVED).len(), 1);
     bench.report(ARM1, Report::Ended { domain: order.domain, exit: Exit::Exited { status: 0 } });
     for (node, order) in std::mem::take(&mut bench.orders) {
         if let Order::Program { hash, .. } = order {
             bench.report(node, Report::ProgramTaken { hash });
         }
     }
-    let held = bench.core.held().into_iter().filter(|(what, _)| !what.contains("windows"));
+    let held = bench.core.resource_counts().into_iter().filter(|(what, _)| !what.contains("windows"));
     assert!(held.eq(before.into_iter().filter(|(what, _)| !what.contains("windows"))));
 }
 
 #[test]
-fn a_move_that_fails_says_that_the_former_has_ended() {
+fn failed_move_reports_that_the_domain_ended() {
     let mut bench = Bench::up(4);
     bench.attach(USER);
     // The node is lost while the domain ends, or the program does not start there.
@@ -251,7 +251,7 @@ fn a_move_that_fails_says_that_the_former_has_ended() {
 }
 
 #[test]
-fn what_cannot_move_is_not_ended() {
+fn unmovable_domain_is_not_ended() {
     let mut bench = Bench::up(4);
     let own = bench.attach(USER);
     let plain = start(&mut bench, USER);
@@ -274,22 +274,24 @@ fn what_cannot_move_is_not_ended() {
 }
 
 #[test]
-fn whoever_leaves_moves_nothing() {
+fn client_that_leaves_cancels_its_move() {
     let mut bench = Bench::up(4);
     bench.attach(USER);
     bench.attach((HOST, 2));
     let domain = start_restartable(&mut bench);
-    let before = bench.core.held();
+    let before = bench.core.resource_counts();
     bench.ask((HOST, 2), Request::MoveTo { domain, node: "arm1".into(), grace: Duration::ZERO });
-    assert_ne!(bench.core.held(), before);
+    assert_ne!(bench.core.resource_counts(), before);
     bench.report(HOST, Report::Left { connection: 2 });
     bench.orders.clear();
     bench.report(ARM0, Report::Ended { domain, exit: Exit::Signalled { signal: 9 } });
     assert!(!bench.orders.iter().any(|(_, order)| matches!(order, Order::Start { .. })));
-    assert!(bench.core.held().iter().all(|(what, count)| *what != "domains that move" || *count == 0));
+    assert!(
+        bench.core.resource_counts().iter().all(|(what, count)| *what != "domains that move" || *count == 0)
+    );
 }
 
-fn set(bench: &mut Bench, client: Client, node: &str) -> Option<Reply> {
+fn set(bench: &mut Bench, client: ClientId, node: &str) -> Option<Reply> {
     bench.orders.clear();
     let governor = Some("powersave".to_owned());
     let request =
@@ -305,11 +307,11 @@ fn ticket(bench: &Bench) -> u64 {
 }
 
 #[test]
-fn frequencies_come_back_when_whoever_set_them_leaves() {
+fn frequencies_are_restored_when_their_setter_leaves() {
     let mut bench = Bench::up_with(4, "[[node]]\nname = \"rv\"\nkind = \"user\"\nisa = \"riscv64\"\n");
     bench.attach(USER);
     bench.attach((HOST, 2));
-    let before = bench.core.held();
+    let before = bench.core.resource_counts();
     assert_eq!(set(&mut bench, (HOST, 2), "arm0"), None);
     let restored =
         |bench: &Bench| bench.orders.iter().filter(|(_, order)| *order == Order::RestoreFrequency).count();
@@ -352,11 +354,11 @@ fn frequencies_come_back_when_whoever_set_them_leaves() {
         held.into_iter().filter(|(what, _)| what.contains("frequenc")).collect()
     };
     bench.report(ARM0, Report::FrequencySet { ticket: last, failed: None });
-    assert_eq!(held(bench.core.held()), held(before));
+    assert_eq!(held(bench.core.resource_counts()), held(before));
 }
 
 #[test]
-fn what_cannot_be_set_says_why() {
+fn invalid_frequency_is_refused_with_the_reason() {
     let mut bench = Bench::up_with(4, "[[node]]\nname = \"rv\"\nkind = \"user\"\nisa = \"riscv64\"\n");
     bench.attach(USER);
     let ask = |bench: &mut Bench, node: &str, governor: Option<&str>, min_khz, max_khz| {

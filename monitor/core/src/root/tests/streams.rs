@@ -7,7 +7,7 @@ use super::*;
 /// Returns the immediate answer to a feeding, if any.
 fn feed(
     bench: &mut Bench,
-    client: Client,
+    client: ClientId,
     domain: tombolo_base::DomainId,
     stream: u8,
     bytes: &[u8],
@@ -20,7 +20,7 @@ fn is_refused(reply: Option<Reply>) -> bool {
 }
 
 #[test]
-fn a_side_stream_is_of_whoever_started_the_domain() {
+fn side_stream_belongs_to_the_parent() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     bench.attach((HOST, 2));
@@ -57,14 +57,14 @@ fn a_side_stream_is_of_whoever_started_the_domain() {
 
 /// Checks that the last output of descendants is delivered before the end of the job.
 #[test]
-fn an_end_is_told_when_all_descendants_have_ended() {
+fn exit_is_reported_after_all_descendants_ended() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     let domain = start(&mut bench, (HOST, 1));
     bench.report(ARM0, Report::Joined { connection: 5, pid: 55, domain: Some(domain) });
     let attach = Request::Attach { version: FINGERPRINT, program: String::new() };
     bench.ask((ARM0, 5), attach.clone());
-    let mut start_child = |client: Client, connection: u32| {
+    let mut start_child = |client: ClientId, connection: u32| {
         assert_eq!(bench.spawn(client, "arm1"), None);
         let Some((ARM1, Order::Start { order })) = bench.orders.last() else { panic!() };
         let domain = order.domain;
@@ -90,7 +90,7 @@ fn an_end_is_told_when_all_descendants_have_ended() {
 }
 
 #[test]
-fn each_input_is_fed_a_piece_at_a_time_and_an_end_may_follow() {
+fn input_accepts_one_piece_at_a_time_and_an_end() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     let domain = start(&mut bench, (HOST, 1));

@@ -10,7 +10,7 @@ fn start(while_attached: bool) -> Request {
 const STOP: Request = Request::Trace { on: false, keep_first: false, while_attached: false };
 
 /// Returns the trace orders to nodes since the last call.
-fn told(bench: &mut Bench) -> Vec<(NodeId, u64)> {
+fn take_trace_orders(bench: &mut Bench) -> Vec<(NodeId, u64)> {
     let orders = std::mem::take(&mut bench.orders);
     orders
         .into_iter()
@@ -21,7 +21,7 @@ fn told(bench: &mut Bench) -> Vec<(NodeId, u64)> {
         .collect()
 }
 
-fn traced(bench: &mut Bench, client: Client) -> (Vec<TracedInfo>, bool) {
+fn list_traced(bench: &mut Bench, client: ClientId) -> (Vec<TracedInfo>, bool) {
     match bench.ask(client, Request::Traced { after: 0 }) {
         Some(Reply::Traced { domains, more: false, on }) => (domains, on),
         other => panic!("{other:?}"),
@@ -34,7 +34,7 @@ fn a_domain_gets_a_page_as_it_attaches() {
     let domain = bench.attach((ARM0, 1));
     let (_, _, attachments, _) = &bench.delivered[0];
     assert_eq!(attachments, &[Attachment::TracePage { domain }]);
-    let (domains, on) = traced(&mut bench, (ARM0, 1));
+    let (domains, on) = list_traced(&mut bench, (ARM0, 1));
     assert_eq!((domains.len(), domains[0].id, domains[0].alive, on), (1, domain, true, false));
     assert_eq!((domains[0].node.as_str(), domains[0].program.as_str()), ("arm0", "test"));
 }
@@ -44,10 +44,10 @@ fn all_nodes_start_and_stop_together_and_a_node_that_comes_later_joins() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     bench.core.node_lost(ARM1, "test");
-    told(&mut bench);
+    take_trace_orders(&mut bench);
     assert_eq!(bench.ask((HOST, 1), start(false)), Some(Reply::Done));
     let word = 1 | 1 << 32;
-    assert_eq!(told(&mut bench), [(HOST, word), (ARM0, word)]);
+    assert_eq!(take_trace_orders(&mut bench), [(HOST, word), (ARM0, word)]);
     assert!(matches!(
         bench.ask((HOST, 1), start(false)),
         Some(Reply::Failed { fault: Fault::Refused { .. } })
@@ -55,26 +55,26 @@ fn all_nodes_start_and_stop_together_and_a_node_that_comes_later_joins() {
     bench.ask((HOST, 1), Request::Restart { node: "arm1".into(), force: false });
     bench.core.node_started(ARM1, 100, Some((1 << 20, 4)));
     bench.report(ARM1, Report::Ready { version: FINGERPRINT, isa: Isa::Aarch64, cores: 1, pid: 1 });
-    assert_eq!(told(&mut bench), [(ARM1, word)]);
+    assert_eq!(take_trace_orders(&mut bench), [(ARM1, word)]);
     assert_eq!(bench.ask((HOST, 1), STOP), Some(Reply::Done));
-    assert_eq!(told(&mut bench), [(HOST, 0), (ARM0, 0), (ARM1, 0)]);
+    assert_eq!(take_trace_orders(&mut bench), [(HOST, 0), (ARM0, 0), (ARM1, 0)]);
 }
 
 #[test]
-fn a_recording_ends_with_who_holds_it() {
+fn recording_ends_with_its_holder() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     bench.attach((HOST, 2));
     bench.ask((HOST, 2), start(true));
-    told(&mut bench);
+    take_trace_orders(&mut bench);
     bench.report(HOST, Report::Left { connection: 2 });
-    assert!(told(&mut bench).contains(&(ARM0, 0)));
-    let (domains, on) = traced(&mut bench, (HOST, 1));
+    assert!(take_trace_orders(&mut bench).contains(&(ARM0, 0)));
+    let (domains, on) = list_traced(&mut bench, (HOST, 1));
     assert_eq!((domains.len(), on), (1, false));
 }
 
 #[test]
-fn the_page_of_the_dead_is_kept_until_it_was_read() {
+fn trace_page_of_a_dead_domain_is_kept_until_read() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     let before = bench.attach((ARM0, 1));
@@ -86,18 +86,18 @@ fn the_page_of_the_dead_is_kept_until_it_was_read() {
     bench.report(ARM0, Report::Left { connection: 2 });
     bench.ask((HOST, 1), STOP);
     bench.report(ARM0, Report::Left { connection: 3 });
-    let (domains, _) = traced(&mut bench, (HOST, 1));
+    let (domains, _) = list_traced(&mut bench, (HOST, 1));
     let dead: Vec<_> = domains.iter().filter(|info| !info.alive).map(|info| info.id).collect();
     assert_eq!(dead, [during, after]);
     bench.orders.clear();
     bench.ask((HOST, 1), STOP);
     let forget = |domain| (ARM0, Order::TraceForget { domain });
     assert!(bench.orders.contains(&forget(during)) && bench.orders.contains(&forget(after)));
-    assert_eq!(traced(&mut bench, (HOST, 1)).0.len(), 1);
+    assert_eq!(list_traced(&mut bench, (HOST, 1)).0.len(), 1);
 }
 
 #[test]
-fn no_more_of_the_dead_are_kept_than_fit() {
+fn retained_trace_pages_are_limited() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     bench.ask((HOST, 1), start(false));
@@ -105,7 +105,7 @@ fn no_more_of_the_dead_are_kept_than_fit() {
         bench.attach((ARM0, connection));
         bench.report(ARM0, Report::Left { connection });
         let kept = (connection as usize - 1).min(64);
-        assert_eq!(traced(&mut bench, (HOST, 1)).0.len(), 1 + kept);
+        assert_eq!(list_traced(&mut bench, (HOST, 1)).0.len(), 1 + kept);
     }
 }
 
@@ -140,7 +140,7 @@ fn a_part_of_a_page_is_read_by_the_agent_of_its_node() {
 }
 
 #[test]
-fn nobody_reads_more_at_once_than_allowed() {
+fn concurrent_trace_reads_are_limited() {
     let mut bench = Bench::up(4);
     bench.attach((HOST, 1));
     let domain = bench.attach((ARM0, 1));
@@ -159,7 +159,7 @@ fn shut_down(bench: &Bench) -> bool {
 }
 
 #[test]
-fn a_machine_goes_down_when_whoever_records_has_read_the_rest() {
+fn shutdown_waits_for_the_recorder() {
     let down = |bench: &mut Bench| {
         bench.ask((HOST, 2), Request::Down);
         shut_down(bench)
@@ -170,7 +170,7 @@ fn a_machine_goes_down_when_whoever_records_has_read_the_rest() {
         bench.attach((HOST, 2));
         assert_eq!(bench.ask((HOST, 1), start(true)), Some(Reply::Done));
         assert!(!down(&mut bench), "somebody records");
-        assert!(!traced(&mut bench, (HOST, 1)).1);
+        assert!(!list_traced(&mut bench, (HOST, 1)).1);
         if leaves {
             bench.report(HOST, Report::Left { connection: 1 });
         } else {

@@ -7,7 +7,7 @@ use tombolo_control::{AttachmentWindow, Grant};
 use super::*;
 
 /// Returns the attachments of the grant of a channel to a client.
-fn granted(bench: &Bench, client: Client) -> (Grant, Vec<Attachment>, Vec<Resource>) {
+fn received_grant(bench: &Bench, client: ClientId) -> (Grant, Vec<Attachment>, Vec<Resource>) {
     let of = |(to, message, attachments, passed): &(_, MonitorMessage, Vec<_>, Vec<_>)| {
         let grant = match &message.body {
             Reply::Connect { grant } | Reply::Incoming { grant, .. } if *to == client => grant.clone(),
@@ -28,9 +28,9 @@ fn is_page(effect: &Effect) -> bool {
 }
 
 #[test]
-fn a_channel_across_the_window_gets_a_range_and_a_doorbell_and_gives_them_back() {
+fn window_channel_gets_and_frees_a_range_and_doorbells() {
     let mut bench = Bench::up(4);
-    let before = bench.core.held();
+    let before = bench.core.resource_counts();
     bench.attach((HOST, 1));
     bench.attach((ARM0, 1));
     bench.export((HOST, 1), "pong");
@@ -41,7 +41,7 @@ fn a_channel_across_the_window_gets_a_range_and_a_doorbell_and_gives_them_back()
             (TransportKind::Window, Some(vector))
         );
     }
-    let (_, attachments, passed) = granted(&bench, (HOST, 1));
+    let (_, attachments, passed) = received_grant(&bench, (HOST, 1));
     assert_eq!(attachments.len(), 4);
     let window = WindowId(0);
     assert_eq!(passed, [Resource::WindowMemory(window), bell(0, 3), bell(1, 3)]);
@@ -49,7 +49,7 @@ fn a_channel_across_the_window_gets_a_range_and_a_doorbell_and_gives_them_back()
     // Four doorbells: the monitors' own, the shared one and two. Both ends of the next channel share.
     let Some(Reply::Connect { grant }) = bench.connect((ARM0, 1), "pong") else { panic!() };
     let place = grant.window.unwrap();
-    let (_, _, passed) = granted(&bench, (HOST, 1));
+    let (_, _, passed) = received_grant(&bench, (HOST, 1));
     let (channel, offset_bytes) = (grant.channel, place.offset_bytes);
     let shared = {
         // The page of each direction follows the channel.
@@ -58,7 +58,7 @@ fn a_channel_across_the_window_gets_a_range_and_a_doorbell_and_gives_them_back()
     };
     assert_eq!(passed, [Resource::WindowMemory(window), shared, bell(1, 1)]);
     assert_eq!(place.ring, Some(1), "the host's shared doorbell");
-    let (_, attachments, _) = granted(&bench, (ARM0, 1));
+    let (_, attachments, _) = received_grant(&bench, (ARM0, 1));
     let shared = {
         let group = Some(offset_bytes + place.length_bytes);
         Attachment::SharedBell { offset_bytes, window: 0, accepting: false, group }
@@ -79,7 +79,7 @@ fn a_channel_across_the_window_gets_a_range_and_a_doorbell_and_gives_them_back()
     assert_eq!(ring(&mut bench).1, 2);
     let pages = |bench: &Bench| bench.effects.iter().filter(|effect| is_page(effect)).count();
     assert_eq!(pages(&bench), 2, "a page of groups for each direction, cleared once");
-    let forgotten = |effect: &Effect| matches!(effect, Effect::ForgetBell { .. });
+    let forgotten = |effect: &Effect| matches!(effect, Effect::RemoveSharedBell { .. });
     assert!(!bench.effects.iter().any(forgotten));
     for channel in 1..=6 {
         for node in [ARM0, HOST] {
@@ -90,11 +90,11 @@ fn a_channel_across_the_window_gets_a_range_and_a_doorbell_and_gives_them_back()
     for client in [(HOST, 1), (ARM0, 1)] {
         bench.report(client.0, Report::Left { connection: client.1 });
     }
-    assert_eq!(bench.core.held(), before);
+    assert_eq!(bench.core.resource_counts(), before);
 }
 
 #[test]
-fn what_is_not_coherent_has_no_groups() {
+fn incoherent_window_has_no_groups() {
     for (coherence, groups) in [("", true), ("coherence = \"flush\"\ncache_seed = 3\n", false)] {
         let mut bench = Bench::up_with(4, &format!("{ARMS}{coherence}"));
         bench.attach((ARM0, 1));
@@ -106,7 +106,7 @@ fn what_is_not_coherent_has_no_groups() {
             let Some(Reply::Connect { grant }) = bench.connect((ARM1, 1), "pong") else { panic!() };
             let place = grant.window.unwrap();
             assert_eq!(place.group.is_some(), groups && shares, "{coherence}");
-            let (_, attachments, _) = granted(&bench, (ARM0, 1));
+            let (_, attachments, _) = received_grant(&bench, (ARM0, 1));
             let group = match attachments[2] {
                 Attachment::SharedBell { group, .. } => group,
                 _ => None,
@@ -123,7 +123,7 @@ pub(super) const ARMS: &str =
 #[test]
 fn two_virtual_machines_with_a_window_are_joined_by_it() {
     let mut bench = Bench::up_with(4, ARMS);
-    let before = bench.core.held();
+    let before = bench.core.resource_counts();
     bench.attach((ARM0, 1));
     bench.attach((ARM1, 1));
     bench.export((ARM0, 1), "pong");
@@ -140,17 +140,17 @@ fn two_virtual_machines_with_a_window_are_joined_by_it() {
     };
     let interrupt = Attachment::Interrupt { vector: 2, window: 2 };
     for client in [(ARM0, 1), (ARM1, 1)] {
-        let (_, attachments, passed) = granted(&bench, client);
+        let (_, attachments, passed) = received_grant(&bench, client);
         assert_eq!((attachments, passed), (expected(interrupt.clone()), vec![]));
     }
-    assert_eq!(granted(&bench, (ARM0, 1)).0.window.unwrap().ring, Some(1 << 16 | 2));
+    assert_eq!(received_grant(&bench, (ARM0, 1)).0.window.unwrap().ring, Some(1 << 16 | 2));
     // Each has one doorbell to lend: the second channel shares.
     let Some(Reply::Connect { grant }) = bench.connect((ARM1, 1), "pong") else { panic!() };
     assert_eq!(grant.window.unwrap().ring, Some(1));
-    let (_, attachments, _) = granted(&bench, (ARM0, 1));
+    let (_, attachments, _) = received_grant(&bench, (ARM0, 1));
     assert!(matches!(attachments[2], Attachment::SharedBell { window: 2, accepting: true, .. }));
 
-    let group = granted(&bench, (ARM0, 1)).0.window.unwrap().group;
+    let group = received_grant(&bench, (ARM0, 1)).0.window.unwrap().group;
     assert!(group.is_some() && bench.effects.iter().any(is_page));
 
     // One end dies with its node: the other is hung up, and the resources of both are freed once it has
@@ -158,11 +158,11 @@ fn two_virtual_machines_with_a_window_are_joined_by_it() {
     bench.orders.clear();
     bench.core.node_lost(ARM1, "killed");
     bench.collect();
-    let hung_up = |node: NodeId| bench.orders.iter().filter(move |(to, _)| *to == node).count();
-    assert!(hung_up(ARM0) >= 2, "{:?}", bench.orders);
+    let order_count = |node: NodeId| bench.orders.iter().filter(move |(to, _)| *to == node).count();
+    assert!(order_count(ARM0) >= 2, "{:?}", bench.orders);
     for channel in [1, 2] {
         bench.report(ARM0, Report::Released { channel: tombolo_base::ChannelId(channel) });
     }
     bench.report(ARM0, Report::Left { connection: 1 });
-    assert_eq!(bench.core.held(), before);
+    assert_eq!(bench.core.resource_counts(), before);
 }

@@ -3,34 +3,34 @@
 use core::arch::asm;
 
 use crate::board::device::{read_device, write_device};
-use crate::pci::Messages;
+use crate::pci::MsiConfig;
 
 const DISTRIBUTOR: u64 = 0x0800_0000;
-const PROCESSOR: u64 = 0x0801_0000;
-const MESSAGES: u64 = 0x0802_0000;
+const CPU_INTERFACE: u64 = 0x0801_0000;
+const MSI_FRAME: u64 = 0x0802_0000;
 
 const ENABLE_SET: u64 = DISTRIBUTOR + 0x100;
 const PRIORITY: u64 = DISTRIBUTOR + 0x400;
 const TARGETS: u64 = DISTRIBUTOR + 0x800;
 const CONFIGURATION: u64 = DISTRIBUTOR + 0xc00;
-const ACKNOWLEDGE: u64 = PROCESSOR + 0xc;
-const END: u64 = PROCESSOR + 0x10;
+const ACKNOWLEDGE: u64 = CPU_INTERFACE + 0xc;
+const END_OF_INTERRUPT: u64 = CPU_INTERFACE + 0x10;
 
 /// Interrupt number of the virtual timer.
 const TIMER: u32 = 27;
 
 /// First of the special interrupt numbers.
-const SPURIOUS: u32 = 1020;
+const FIRST_SPECIAL: u32 = 1020;
 
 /// Returns the range of message interrupts, from the frame's type register.
-fn messages() -> (u32, u32) {
-    let kind = read_device(MESSAGES + 0x8);
+fn msi_range() -> (u32, u32) {
+    let kind = read_device(MSI_FRAME + 0x8);
     (kind >> 16 & 0x3ff, kind & 0x3ff)
 }
 
 /// Enables the controller, with an interrupt for each vector. Returns the message parameters that raise them.
-pub(super) fn set_up(vectors: u16) -> Messages {
-    let (first, count) = messages();
+pub(super) fn set_up(vectors: u16) -> MsiConfig {
+    let (first, count) = msi_range();
     for number in first..first + u32::from(vectors).min(count) {
         let (word, within) = (u64::from(number / 32 * 4), number % 32);
         // Messages are pulses, so edge-triggered.
@@ -42,10 +42,10 @@ pub(super) fn set_up(vectors: u16) -> Messages {
     }
     set_byte(PRIORITY, TIMER, 0x80);
     write_device(ENABLE_SET, 1 << TIMER);
-    write_device(PROCESSOR + 0x4, 0xff);
-    write_device(PROCESSOR, 1);
+    write_device(CPU_INTERFACE + 0x4, 0xff);
+    write_device(CPU_INTERFACE, 1);
     write_device(DISTRIBUTOR, 1);
-    Messages { address: MESSAGES + 0x40, first }
+    MsiConfig { address: MSI_FRAME + 0x40, first }
 }
 
 fn set_byte(registers: u64, number: u32, value: u32) {
@@ -55,13 +55,13 @@ fn set_byte(registers: u64, number: u32, value: u32) {
 }
 
 /// Acknowledges all pending interrupts; returns the messages among them, one bit for each vector.
-pub(super) fn take() -> u64 {
-    let (first, _) = messages();
+pub(super) fn acknowledge_all() -> u64 {
+    let (first, _) = msi_range();
     let mut rung = 0;
     loop {
         let acknowledged = read_device(ACKNOWLEDGE);
         let number = acknowledged & 0x3ff;
-        if number >= SPURIOUS {
+        if number >= FIRST_SPECIAL {
             return rung;
         }
         if number == TIMER {
@@ -69,7 +69,7 @@ pub(super) fn take() -> u64 {
         } else if (first..first + 64).contains(&number) {
             rung |= 1 << (number - first);
         }
-        write_device(END, acknowledged);
+        write_device(END_OF_INTERRUPT, acknowledged);
     }
 }
 
@@ -106,7 +106,7 @@ pub(super) fn set_alarm(at_tick: Option<u64>) {
 }
 
 /// Lets programs read the counter, but no other timer register.
-pub(super) fn show_clock_to_programs() {
+pub(super) fn allow_user_clock_reads() {
     // SAFETY: affects only the rights of programs.
     unsafe { asm!("msr cntkctl_el1, {bits}", bits = in(reg) 0b10_u64, options(nomem, nostack)) };
 }

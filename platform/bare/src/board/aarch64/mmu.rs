@@ -6,17 +6,17 @@
 use core::arch::asm;
 use core::cell::UnsafeCell;
 
-use super::{DEVICES, ECAM, REGISTERS_PLACE, WINDOW_PLACE};
-use crate::board::Division;
+use super::{DEVICES, ECAM, REGISTERS_BASE, WINDOW_BASE};
+use crate::board::MemoryLayout;
 use crate::call::MAX_WINDOWS;
-use crate::pci::{Places, WindowDevices};
+use crate::pci::{BarAddresses, WindowDevices};
 
 /// Virtual address of the window with the host.
 const WINDOW_ADDRESS: u64 = 0x10_0000_0000;
 
-/// Returns the virtual address of the window whose device memory is at `place`.
-pub(super) fn window_address(place: u64) -> u64 {
-    place - WINDOW_PLACE + WINDOW_ADDRESS
+/// Returns the virtual address of the window whose device memory is at `bus_address`.
+pub(super) fn window_address(bus_address: u64) -> u64 {
+    bus_address - WINDOW_BASE + WINDOW_ADDRESS
 }
 
 const KIB: u64 = 1 << 10;
@@ -34,10 +34,10 @@ const DEVICE: u64 = 0 << 2;
 const NORMAL: u64 = 1 << 2 | 0b11 << 8;
 const ACCESSED: u64 = 1 << 10;
 /// Accessible to programs for reading and writing.
-const PROGRAMS: u64 = 0b01 << 6;
-const NEVER_RUN_BY_MONITOR: u64 = 1 << 53;
-const NEVER_RUN_BY_PROGRAMS: u64 = 1 << 54;
-const NEVER_RUN: u64 = NEVER_RUN_BY_MONITOR | NEVER_RUN_BY_PROGRAMS;
+const USER_ACCESS: u64 = 0b01 << 6;
+const PRIVILEGED_EXECUTE_NEVER: u64 = 1 << 53;
+const USER_EXECUTE_NEVER: u64 = 1 << 54;
+const EXECUTE_NEVER: u64 = PRIVILEGED_EXECUTE_NEVER | USER_EXECUTE_NEVER;
 
 /// Attribute 0: device, not gathered nor reordered, early acknowledgement. Attribute 1: normal, write back.
 const MAIR: u64 = 0x04 | 0xff << 8;
@@ -76,14 +76,14 @@ static WINDOW_START: Table = Table::new();
 /// Builds the tables and enables translation and caches.
 ///
 /// The first `own_bytes` of the window with the host are reserved for the monitors.
-pub(super) fn switch_on(division: Division, windows: &WindowDevices, own_bytes: u64) {
+pub(super) fn enable(layout: MemoryLayout, windows: &WindowDevices, own_bytes: u64) {
     map_devices();
-    map_memory(division);
+    map_memory(layout);
     for (table, window) in WINDOWS.iter().zip(windows.iter().flatten()) {
         map_window(table, window.places.window, window.window_bytes);
     }
     if let Some(own) = &windows[0] {
-        hide_start(own.window_bytes, own_bytes);
+        map_window_start(own.window_bytes, own_bytes);
     }
     // SAFETY: the tables map the running code, its stack and its data at their addresses with the rights
     // they need, so that execution continues; the caches are empty after reset.
@@ -118,54 +118,55 @@ pub(super) fn switch_on(division: Division, windows: &WindowDevices, own_bytes: 
 }
 
 fn map_devices() {
-    let device = BLOCK | DEVICE | ACCESSED | NEVER_RUN;
+    let device = BLOCK | DEVICE | ACCESSED | EXECUTE_NEVER;
     for index in 0..GIB / BLOCK_BYTES {
         let address = DEVICES + index * BLOCK_BYTES;
         // The doorbell registers have a separate block, so that programs ring without a call.
-        let rights = if address == REGISTERS_PLACE { PROGRAMS } else { 0 };
+        let rights = if address == REGISTERS_BASE { USER_ACCESS } else { 0 };
         FIRST_GIB.set(index, address | device | rights);
     }
     ROOT.set(DEVICES / GIB, FIRST_GIB.entry());
     ROOT.set(ECAM / GIB, (ECAM / GIB * GIB) | device);
 }
 
-fn map_memory(division: Division) {
-    let start = division.programs / GIB * GIB;
+fn map_memory(layout: MemoryLayout) {
+    let start = layout.programs / GIB * GIB;
     for index in 0..GIB / BLOCK_BYTES {
         let address = start + index * BLOCK_BYTES;
-        if address >= division.end {
+        if address >= layout.end {
             break;
         }
-        let theirs = (division.programs..division.heap).contains(&address);
-        let rights = if theirs { PROGRAMS | NEVER_RUN_BY_MONITOR } else { NEVER_RUN_BY_PROGRAMS };
+        let is_program_memory = (layout.programs..layout.heap).contains(&address);
+        let rights =
+            if is_program_memory { USER_ACCESS | PRIVILEGED_EXECUTE_NEVER } else { USER_EXECUTE_NEVER };
         MEMORY.set(index, address | BLOCK | NORMAL | ACCESSED | rights);
     }
     ROOT.set(start / GIB, MEMORY.entry());
 }
 
-const WINDOW_MEMORY: u64 = NORMAL | ACCESSED | NEVER_RUN;
+const WINDOW_MEMORY: u64 = NORMAL | ACCESSED | EXECUTE_NEVER;
 
-const _: () = assert!(Places::WINDOW_UNIT_BYTES == GIB, "each window has a table of its own");
+const _: () = assert!(BarAddresses::WINDOW_UNIT_BYTES == GIB, "each window has a table of its own");
 
 /// Maps a window for programs.
-fn map_window(table: &Table, place: u64, window_bytes: u64) {
-    let memory = WINDOW_MEMORY | PROGRAMS | BLOCK;
-    let first = window_address(place) / GIB;
+fn map_window(table: &Table, bus_address: u64, window_bytes: u64) {
+    let memory = WINDOW_MEMORY | USER_ACCESS | BLOCK;
+    let first = window_address(bus_address) / GIB;
     for index in 0..window_bytes.min(GIB).div_ceil(BLOCK_BYTES) {
-        table.set(index, (place + index * BLOCK_BYTES) | memory);
+        table.set(index, (bus_address + index * BLOCK_BYTES) | memory);
     }
     ROOT.set(first, table.entry());
     for index in 1..window_bytes.div_ceil(GIB) {
-        ROOT.set(first + index, (place + index * GIB) | memory);
+        ROOT.set(first + index, (bus_address + index * GIB) | memory);
     }
 }
 
 /// Maps the start of the window with the host by pages, omitting those reserved for the monitors.
-fn hide_start(window_bytes: u64, own_bytes: u64) {
+fn map_window_start(window_bytes: u64, own_bytes: u64) {
     for index in 0..window_bytes.min(BLOCK_BYTES) / PAGE_BYTES {
         let offset = index * PAGE_BYTES;
-        let rights = if offset < own_bytes { 0 } else { PROGRAMS };
-        WINDOW_START.set(index, (WINDOW_PLACE + offset) | PAGE | WINDOW_MEMORY | rights);
+        let rights = if offset < own_bytes { 0 } else { USER_ACCESS };
+        WINDOW_START.set(index, (WINDOW_BASE + offset) | PAGE | WINDOW_MEMORY | rights);
     }
     WINDOWS[0].set(0, WINDOW_START.entry());
 }

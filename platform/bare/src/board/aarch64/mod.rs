@@ -7,8 +7,8 @@ use alloc::vec::Vec;
 use core::arch::global_asm;
 
 use super::device::{self, Devices, Ecam, read_device, write_device};
-use super::start::die;
-use super::{Board, BoardError, Division, Fault, Sleep, Trap, Window};
+use super::start::fatal;
+use super::{Board, BoardError, Fault, MemoryLayout, Sleep, Trap, Window};
 use crate::{fdt, pci, ticks};
 
 extern crate alloc;
@@ -20,9 +20,9 @@ const DEVICES: u64 = 0;
 const UART: u64 = 0x0900_0000;
 const ECAM: u64 = 0x40_1000_0000;
 /// Address of the registers of all windows, which have a separate translation block, see `mmu`.
-const REGISTERS_PLACE: u64 = 0x1020_0000;
-const INTERRUPTS_PLACE: u64 = 0x1000_0000;
-const WINDOW_PLACE: u64 = 0x80_0000_0000;
+const REGISTERS_BASE: u64 = 0x1020_0000;
+const INTERRUPTS_BASE: u64 = 0x1000_0000;
+const WINDOW_BASE: u64 = 0x80_0000_0000;
 
 /// Size of the address range for windows, see `mmu`.
 const WINDOW_SPACE_BYTES: u64 = 256 << 30;
@@ -68,7 +68,7 @@ unsafe extern "C" {
 /// QEMU's `virt` board for Arm.
 #[derive(Debug)]
 pub struct Virt {
-    division: Division,
+    layout: MemoryLayout,
     windows: Vec<Window>,
     registers: Registers,
     frequency_hz: u64,
@@ -84,18 +84,18 @@ impl Virt {
         own_window_bytes: u64,
         heap: impl FnOnce(u64, usize),
     ) -> Result<Virt, BoardError> {
-        let division = Division::of(memory_of_board().ok_or(BoardError::NoMemory)?)?;
+        let layout = MemoryLayout::of(memory_of_board().ok_or(BoardError::NoMemory)?)?;
         let messages = gic::set_up(MAX_VECTORS);
         let places =
-            pci::Places { registers: REGISTERS_PLACE, interrupts: INTERRUPTS_PLACE, window: WINDOW_PLACE };
+            pci::BarAddresses { registers: REGISTERS_BASE, interrupts: INTERRUPTS_BASE, window: WINDOW_BASE };
         let devices = pci::set_up(&mut Ecam(ECAM), &mut Devices, places, WINDOW_SPACE_BYTES, messages)?;
-        gic::show_clock_to_programs();
-        mmu::switch_on(division, &devices, own_window_bytes);
-        heap(division.heap, (division.end - division.heap) as usize);
+        gic::allow_user_clock_reads();
+        mmu::enable(layout, &devices, own_window_bytes);
+        heap(layout.heap, (layout.end - layout.heap) as usize);
         // SAFETY: `mmu` has mapped every window there, and the monitor accesses it only by this mapping.
         let windows =
             unsafe { device::windows(&devices, |device| mmu::window_address(device.places.window)) };
-        Ok(Virt { division, windows, registers: NO_REGISTERS, frequency_hz: gic::frequency_hz() })
+        Ok(Virt { layout, windows, registers: NO_REGISTERS, frequency_hz: gic::frequency_hz() })
     }
 }
 
@@ -110,17 +110,17 @@ fn memory_of_board() -> Option<(u64, u64)> {
 
 impl Board for Virt {
     fn now_ns(&self) -> u64 {
-        ticks::ns_of(gic::ticks(), self.frequency_hz)
+        ticks::ticks_to_ns(gic::ticks(), self.frequency_hz)
     }
 
     fn sleep(&mut self, until_ns: Option<u64>) {
-        let at_tick = |until_ns| ticks::tick_at(until_ns, self.frequency_hz);
+        let at_tick = |until_ns| ticks::ns_to_tick(until_ns, self.frequency_hz);
         let set_alarm = |until_ns: Option<u64>| gic::set_alarm(until_ns.map(at_tick));
         Sleep::of(self.now_ns(), until_ns).run(set_alarm, gic::wait, gic::is_pending);
     }
 
-    fn rung(&mut self) -> u64 {
-        gic::take()
+    fn take_doorbells(&mut self) -> u64 {
+        gic::acknowledge_all()
     }
 
     fn ring(&self, window: &Window, peer: u16, vector: u16) {
@@ -140,7 +140,7 @@ impl Board for Virt {
     }
 
     fn program_memory(&mut self) -> (u64, &mut [u8]) {
-        let Division { programs, heap, .. } = self.division;
+        let MemoryLayout { programs, heap, .. } = self.layout;
         // SAFETY: this part of memory belongs to programs, and none runs while the monitor does; the borrow
         // of the board prevents it from running one.
         let bytes =
@@ -167,7 +167,7 @@ impl Board for Virt {
         }
     }
 
-    fn answer(&mut self, value: u64) {
+    fn set_return_value(&mut self, value: u64) {
         self.registers.general[0] = value;
     }
 
@@ -228,7 +228,7 @@ pub(super) fn power_off() -> ! {
 /// Handles an exception of the monitor itself.
 #[unsafe(no_mangle)]
 extern "C" fn tombolo_board_own_fault(kind: u64, syndrome: u64, instruction: u64, address: u64) -> ! {
-    die(format_args!(
+    fatal(format_args!(
         "exception {kind} of the board's monitor at {instruction:#x}, about {address:#x}, syndrome {syndrome:#x}"
     ))
 }

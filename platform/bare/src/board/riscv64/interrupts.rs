@@ -2,7 +2,7 @@
 
 use core::arch::asm;
 
-use crate::pci::Messages;
+use crate::pci::MsiConfig;
 
 /// Address of the first processor's message file.
 const FILE: u64 = 0x2400_0000;
@@ -32,7 +32,7 @@ fn write_file(register: u64, value: u64) {
 }
 
 /// Enables the file, with a message for each of 64 vectors. Returns the parameters of the messages.
-pub(super) fn set_up() -> Messages {
+pub(super) fn set_up() -> MsiConfig {
     write_file(ENABLE_DELIVERY, 1);
     write_file(THRESHOLD, 0);
     // Identities 1 to 64: on a 64-bit processor the file has only even-numbered registers.
@@ -42,11 +42,11 @@ pub(super) fn set_up() -> Messages {
     // SAFETY: interrupts are taken while a program runs, and end `wfi`; the monitor itself keeps them
     // masked.
     unsafe { asm!("csrs mie, {bits}", bits = in(reg) EXTERNAL | TIMER, options(nostack)) };
-    Messages { address: FILE, first: FIRST }
+    MsiConfig { address: FILE, first: FIRST }
 }
 
 /// Claims all pending messages; returns one bit for each vector.
-pub(super) fn take() -> u64 {
+pub(super) fn acknowledge_all() -> u64 {
     let mut rung = 0;
     loop {
         let top: u64;
@@ -76,7 +76,7 @@ pub(super) fn set_alarm(at_tick: Option<u64>) {
 }
 
 /// Lets programs read the time, but no other counter.
-pub(super) fn show_clock_to_programs() {
+pub(super) fn allow_user_clock_reads() {
     // A supervisor mode, where present, must permit it too.
     // SAFETY: affects only the rights of programs.
     unsafe {

@@ -10,8 +10,8 @@ use alloc::vec::Vec;
 use core::arch::global_asm;
 
 use super::device::{self, Devices, Ecam, write_device};
-use super::start::die;
-use super::{Board, BoardError, Division, Fault, Sleep, Trap, Window};
+use super::start::fatal;
+use super::{Board, BoardError, Fault, MemoryLayout, Sleep, Trap, Window};
 use crate::{fdt, pci, ticks};
 
 extern crate alloc;
@@ -20,9 +20,9 @@ global_asm!(include_str!("boot.s"));
 
 const UART: u64 = 0x1000_0000;
 const ECAM: u64 = 0x3000_0000;
-const REGISTERS_PLACE: u64 = 0x4000_0000;
-const INTERRUPTS_PLACE: u64 = 0x4010_0000;
-const WINDOW_PLACE: u64 = 0x4_0000_0000;
+const REGISTERS_BASE: u64 = 0x4000_0000;
+const INTERRUPTS_BASE: u64 = 0x4010_0000;
+const WINDOW_BASE: u64 = 0x4_0000_0000;
 /// Size of the board's address range for windows.
 const WINDOW_SPACE_BYTES: u64 = 16 << 30;
 /// Address of the device that ends the emulation.
@@ -55,7 +55,7 @@ unsafe extern "C" {
 /// QEMU's `virt` board for RISC-V.
 #[derive(Debug)]
 pub struct Virt {
-    division: Division,
+    layout: MemoryLayout,
     windows: Vec<Window>,
     registers: Registers,
 }
@@ -67,18 +67,18 @@ impl Virt {
         own_window_bytes: u64,
         heap: impl FnOnce(u64, usize),
     ) -> Result<Virt, BoardError> {
-        let division = Division::of(memory_of_board(tree_address).ok_or(BoardError::NoMemory)?)?;
+        let layout = MemoryLayout::of(memory_of_board(tree_address).ok_or(BoardError::NoMemory)?)?;
         let messages = interrupts::set_up();
         let places =
-            pci::Places { registers: REGISTERS_PLACE, interrupts: INTERRUPTS_PLACE, window: WINDOW_PLACE };
+            pci::BarAddresses { registers: REGISTERS_BASE, interrupts: INTERRUPTS_BASE, window: WINDOW_BASE };
         let devices = pci::set_up(&mut Ecam(ECAM), &mut Devices, places, WINDOW_SPACE_BYTES, messages)?;
-        interrupts::show_clock_to_programs();
-        protection::set_up(division, &devices, own_window_bytes);
-        heap(division.heap, (division.end - division.heap) as usize);
+        interrupts::allow_user_clock_reads();
+        protection::set_up(layout, &devices, own_window_bytes);
+        heap(layout.heap, (layout.end - layout.heap) as usize);
         // SAFETY: the memory of the devices' windows is at these addresses, and the monitor accesses it only
         // through these objects.
         let windows = unsafe { device::windows(&devices, |device| device.places.window) };
-        Ok(Virt { division, windows, registers: NO_REGISTERS })
+        Ok(Virt { layout, windows, registers: NO_REGISTERS })
     }
 }
 
@@ -99,17 +99,17 @@ fn memory_of_board(tree_address: u64) -> Option<(u64, u64)> {
 
 impl Board for Virt {
     fn now_ns(&self) -> u64 {
-        ticks::ns_of(interrupts::ticks(), interrupts::FREQUENCY_HZ)
+        ticks::ticks_to_ns(interrupts::ticks(), interrupts::FREQUENCY_HZ)
     }
 
     fn sleep(&mut self, until_ns: Option<u64>) {
-        let at_tick = |until_ns| ticks::tick_at(until_ns, interrupts::FREQUENCY_HZ);
+        let at_tick = |until_ns| ticks::ns_to_tick(until_ns, interrupts::FREQUENCY_HZ);
         let set_alarm = |until_ns: Option<u64>| interrupts::set_alarm(until_ns.map(at_tick));
         Sleep::of(self.now_ns(), until_ns).run(set_alarm, interrupts::wait, interrupts::is_pending);
     }
 
-    fn rung(&mut self) -> u64 {
-        interrupts::take()
+    fn take_doorbells(&mut self) -> u64 {
+        interrupts::acknowledge_all()
     }
 
     fn ring(&self, window: &Window, peer: u16, vector: u16) {
@@ -129,7 +129,7 @@ impl Board for Virt {
     }
 
     fn program_memory(&mut self) -> (u64, &mut [u8]) {
-        let Division { programs, heap, .. } = self.division;
+        let MemoryLayout { programs, heap, .. } = self.layout;
         // SAFETY: this part of memory belongs to programs, and none runs while the monitor does; the borrow
         // of the board prevents it from running one.
         let bytes =
@@ -166,7 +166,7 @@ impl Board for Virt {
         }
     }
 
-    fn answer(&mut self, value: u64) {
+    fn set_return_value(&mut self, value: u64) {
         self.registers.general[10] = value;
         // The call instruction is four bytes long and must not be executed again.
         self.registers.instruction += 4;
@@ -209,5 +209,5 @@ pub(super) fn power_off() -> ! {
 /// Handles an exception of the monitor itself.
 #[unsafe(no_mangle)]
 extern "C" fn tombolo_board_own_fault(cause: u64, instruction: u64, address: u64) -> ! {
-    die(format_args!("exception {cause:#x} of the board's monitor at {instruction:#x}, about {address:#x}"))
+    fatal(format_args!("exception {cause:#x} of the board's monitor at {instruction:#x}, about {address:#x}"))
 }

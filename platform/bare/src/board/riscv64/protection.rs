@@ -3,18 +3,18 @@
 
 use core::arch::asm;
 
-use super::{REGISTERS_PLACE, WINDOW_PLACE};
-use crate::board::Division;
+use super::{REGISTERS_BASE, WINDOW_BASE};
+use crate::board::MemoryLayout;
 use crate::call::MAX_WINDOWS;
-use crate::pci::{Places, WindowDevices};
+use crate::pci::{BarAddresses, WindowDevices};
 
 const READ: u64 = 1;
 const WRITE: u64 = 2;
-const RUN: u64 = 4;
+const EXECUTE: u64 = 4;
 /// Range from the previous entry's address to this one's.
-const RANGE: u64 = 1 << 3;
-/// A naturally aligned range, see [`aligned`].
-const ALIGNED: u64 = 3 << 3;
+const TOP_OF_RANGE: u64 = 1 << 3;
+/// A naturally aligned range, see [`napot_address`].
+const NAPOT: u64 = 3 << 3;
 
 /// Number of entries for memory, the window with the host, and all registers; each further window has one
 /// more.
@@ -26,27 +26,27 @@ const ENTRIES_PER_REGISTER: usize = 8;
 
 /// Gives programs access to their memory, the window with the host from `own_bytes` on, all other windows,
 /// and the registers of the devices. The monitor, in machine mode, has access to everything.
-pub(super) fn set_up(division: Division, windows: &WindowDevices, own_bytes: u64) {
+pub(super) fn set_up(layout: MemoryLayout, windows: &WindowDevices, own_bytes: u64) {
     let own_window_bytes = windows[0].map_or(0, |window| window.window_bytes);
     let mut addresses = [0; ENTRIES];
     let mut rights = [0; 2 * ENTRIES_PER_REGISTER];
     addresses[..FIRST_ENTRIES].copy_from_slice(&[
-        division.programs >> 2,
-        division.heap >> 2,
-        (WINDOW_PLACE + own_bytes) >> 2,
-        (WINDOW_PLACE + own_window_bytes) >> 2,
-        aligned(REGISTERS_PLACE, Places::REGISTERS_STEP_BYTES * MAX_WINDOWS as u64),
+        layout.programs >> 2,
+        layout.heap >> 2,
+        (WINDOW_BASE + own_bytes) >> 2,
+        (WINDOW_BASE + own_window_bytes) >> 2,
+        napot_address(REGISTERS_BASE, BarAddresses::REGISTERS_STEP_BYTES * MAX_WINDOWS as u64),
     ]);
     rights[..FIRST_ENTRIES].copy_from_slice(&[
         0,
-        RANGE | READ | WRITE | RUN,
+        TOP_OF_RANGE | READ | WRITE | EXECUTE,
         0,
-        RANGE | READ | WRITE,
-        ALIGNED | READ | WRITE,
+        TOP_OF_RANGE | READ | WRITE,
+        NAPOT | READ | WRITE,
     ]);
     for (index, window) in (FIRST_ENTRIES..).zip(windows[1..].iter().flatten()) {
-        addresses[index] = aligned(window.places.window, window.window_bytes);
-        rights[index] = ALIGNED | READ | WRITE;
+        addresses[index] = napot_address(window.places.window, window.window_bytes);
+        rights[index] = NAPOT | READ | WRITE;
     }
     let configurations: [u64; 2] = core::array::from_fn(|register| {
         let rights = &rights[register * ENTRIES_PER_REGISTER..][..ENTRIES_PER_REGISTER];
@@ -90,6 +90,6 @@ pub(super) fn set_up(division: Division, windows: &WindowDevices, own_bytes: u64
 }
 
 /// Returns the address field of an entry for a range that is aligned to its length, a power of two.
-const fn aligned(address: u64, length_bytes: u64) -> u64 {
+const fn napot_address(address: u64, length_bytes: u64) -> u64 {
     address >> 2 | ((length_bytes >> 3) - 1)
 }

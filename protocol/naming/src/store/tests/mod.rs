@@ -70,14 +70,14 @@ impl Bench {
         self.last_request
     }
 
-    fn answer_to(&mut self, request: u32) -> Option<Result<Answer, NameFault>> {
+    fn take_answer(&mut self, request: u32) -> Option<Result<Answer, NameFault>> {
         let index = self.answers.iter().position(|(_, of, _)| *of == request)?;
         Some(self.answers.remove(index).2)
     }
 
-    fn ask(&mut self, session: u64, operation: Operation) -> Result<Answer, NameFault> {
+    fn call(&mut self, session: u64, operation: Operation) -> Result<Answer, NameFault> {
         let request = self.send(session, operation);
-        self.answer_to(request).expect("an answer at once")
+        self.take_answer(request).expect("an answer at once")
     }
 
     fn close(&mut self, session: u64) {
@@ -105,16 +105,16 @@ impl Bench {
     }
 
     fn set(&mut self, session: u64, text: &str) -> Result<Answer, NameFault> {
-        self.ask(session, Self::change(text, SetMode::Replace, Lifetime::Persistent, Condition::Always))
+        self.call(session, Self::change(text, SetMode::Replace, Lifetime::Persistent, Condition::Always))
     }
 
-    fn set_own(&mut self, session: u64, text: &str) -> Result<Answer, NameFault> {
-        self.ask(session, Self::change(text, SetMode::Replace, Lifetime::Transient, Condition::Always))
+    fn set_transient(&mut self, session: u64, text: &str) -> Result<Answer, NameFault> {
+        self.call(session, Self::change(text, SetMode::Replace, Lifetime::Transient, Condition::Always))
     }
 
     fn delete(&mut self, session: u64, name: &str) -> Result<Answer, NameFault> {
         let condition = Condition::Always;
-        self.ask(session, Operation::Delete { name: name.into(), condition, want_previous: true })
+        self.call(session, Operation::Delete { name: name.into(), condition, want_previous: true })
     }
 
     /// Returns all matching records in text form.
@@ -124,7 +124,7 @@ impl Bench {
         let mut after = String::new();
         loop {
             let Ok(Answer::Found { records, next }) =
-                self.ask(4, Operation::Find { query: query.clone(), after, limit: 100 })
+                self.call(4, Operation::Find { query: query.clone(), after, limit: 100 })
             else {
                 panic!("no page");
             };
@@ -151,7 +151,7 @@ impl Bench {
         once: bool,
         capacity: u32,
     ) -> Result<Answer, NameFault> {
-        self.ask(session, Operation::Watch { query, events, once, capacity })
+        self.call(session, Operation::Watch { query, events, once, capacity })
     }
 
     fn lock(&mut self, session: u64, timeout: Duration) -> u32 {
@@ -159,7 +159,7 @@ impl Bench {
     }
 
     fn token(&mut self, request: u32) -> Option<u64> {
-        match self.answer_to(request)? {
+        match self.take_answer(request)? {
             Ok(Answer::Locked { token }) => Some(token),
             other => panic!("{other:?}"),
         }

@@ -45,7 +45,7 @@ fn step() -> impl Strategy<Value = Step> {
 
 /// Objects that the clients believe they hold.
 #[derive(Default)]
-struct Held {
+struct ModelState {
     /// Requests that wait or were granted something, as session and number.
     requests: Vec<(u64, u32)>,
     locks: Vec<(u64, String, u64)>,
@@ -58,16 +58,19 @@ struct Held {
 
 const PERMITS: u32 = 3;
 
-impl Held {
+impl ModelState {
     /// Processes answers and checks the invariants.
-    fn learn(&mut self, bench: &mut Bench) -> Result<(), TestCaseError> {
+    fn process_answers(&mut self, bench: &mut Bench) -> Result<(), TestCaseError> {
         for (session, request, result) in core::mem::take(&mut bench.answers) {
             match result {
                 Ok(Answer::Locked { token }) => {
                     prop_assert!(token > self.last_token, "tokens grow");
                     self.last_token = token;
                     let name = self.lock_names[&request].clone();
-                    prop_assert!(self.locks.iter().all(|(_, held, _)| *held != name), "one holder at a time");
+                    prop_assert!(
+                        self.locks.iter().all(|(_, locked, _)| *locked != name),
+                        "one holder at a time"
+                    );
                     self.locks.push((session, name, token));
                 }
                 Ok(Answer::Acquired { permit }) => {
@@ -82,7 +85,7 @@ impl Held {
         Ok(())
     }
 
-    fn forget(&mut self, session: u64) {
+    fn remove_session(&mut self, session: u64) {
         self.requests.retain(|(of, _)| *of != session);
         self.locks.retain(|(of, ..)| *of != session);
         self.permits.retain(|(of, ..)| *of != session);
@@ -101,10 +104,10 @@ proptest! {
         // An idle session that watches everything.
         bench.naming.open(Session(99), domain(99));
         bench.watch_with(99, Query::any(), EventMask::RECORDS, false, 4096).unwrap();
-        bench.ask(99, Operation::Semaphore { name: "s".into(), permits: PERMITS }).unwrap();
+        bench.call(99, Operation::Semaphore { name: "s".into(), permits: PERMITS }).unwrap();
         let mut records: BTreeMap<String, (i64, Option<u64>, bool)> = BTreeMap::new();
         let mut mirror: BTreeMap<String, Record> = BTreeMap::new();
-        let mut held = Held::default();
+        let mut model = ModelState::default();
         for step in steps {
             match step {
                 Step::Set { session, name, value, own, merge } => {
@@ -112,7 +115,7 @@ proptest! {
                     let lifetime = if own { Lifetime::Transient } else { Lifetime::Persistent };
                     let key = alloc::format!("n{name}");
                     let text = alloc::format!("{key} {{ {}: {value} }}", if merge { "b" } else { "a" });
-                    bench.ask(session, Bench::change(&text, mode, lifetime, Condition::Always)).unwrap();
+                    bench.call(session, Bench::change(&text, mode, lifetime, Condition::Always)).unwrap();
                     let owner = own.then_some(session);
                     match records.get_mut(&key).filter(|_| merge) {
                         // A merge keeps the owner, and the other attribute.
@@ -127,46 +130,46 @@ proptest! {
                     prop_assert_eq!(bench.delete(1, &key).is_ok(), records.remove(&key).is_some());
                 }
                 Step::Close { session } => {
-                    held.forget(session);
+                    model.remove_session(session);
                     bench.close(session);
                     bench.naming.open(Session(session), domain(session));
                     records.retain(|_, (_, owner, _)| *owner != Some(session));
                 }
                 Step::Lock { session, name } => {
                     let name = alloc::format!("l{name}");
-                    held.lock_names.insert(bench.last_request + 1, name.clone());
+                    model.lock_names.insert(bench.last_request + 1, name.clone());
                     let request = bench.send(session, Operation::Lock { name, timeout: SECOND });
-                    held.requests.push((session, request));
+                    model.requests.push((session, request));
                 }
                 Step::Unlock { which } => {
-                    if let Some(index) = pick(&held.locks, which) {
-                        let (session, name, token) = held.locks.swap_remove(index);
+                    if let Some(index) = pick(&model.locks, which) {
+                        let (session, name, token) = model.locks.swap_remove(index);
                         bench.send(session, Operation::Unlock { name, token });
                     }
                 }
                 Step::Cancel { which } => {
-                    if let Some(index) = pick(&held.requests, which) {
-                        let (session, request) = held.requests.swap_remove(index);
+                    if let Some(index) = pick(&model.requests, which) {
+                        let (session, request) = model.requests.swap_remove(index);
                         // Everything that it was granted is returned.
-                        let given = bench.naming.locks.iter().find(|(_, l)| l.was_given_to((Session(session), request)));
-                        let lock = given.map(|(name, _)| name.clone());
-                        held.locks.retain(|(_, name, _)| Some(name) != lock.as_ref());
+                        let granted = bench.naming.locks.iter().find(|(_, l)| l.is_granted_to((Session(session), request)));
+                        let lock = granted.map(|(name, _)| name.clone());
+                        model.locks.retain(|(_, name, _)| Some(name) != lock.as_ref());
                         let permits = &bench.naming.permits;
-                        held.permits.retain(|(of, id, _)| {
+                        model.permits.retain(|(of, id, _)| {
                             *of != session || permits.get(id).is_none_or(|permit| permit.request != request)
                         });
                         bench.send(session, Operation::Cancel { request });
                     }
                 }
                 Step::Acquire { session, count } => {
-                    held.permit_counts.insert(bench.last_request + 1, count);
+                    model.permit_counts.insert(bench.last_request + 1, count);
                     let acquire = Operation::Acquire { name: "s".into(), permits: count, timeout: SECOND };
                     let request = bench.send(session, acquire);
-                    held.requests.push((session, request));
+                    model.requests.push((session, request));
                 }
                 Step::Release { which } => {
-                    if let Some(index) = pick(&held.permits, which) {
-                        let (session, permit, _) = held.permits.swap_remove(index);
+                    if let Some(index) = pick(&model.permits, which) {
+                        let (session, permit, _) = model.permits.swap_remove(index);
                         bench.send(session, Operation::Release { permit, forget: false });
                     }
                 }
@@ -174,20 +177,20 @@ proptest! {
                     bench.send(session, Operation::Join { name: "b".into(), parties: 2 });
                 }
                 Step::Meet { which } => {
-                    if let Some(index) = pick(&held.places, which) {
-                        let (session, place) = held.places[index];
+                    if let Some(index) = pick(&model.places, which) {
+                        let (session, place) = model.places[index];
                         bench.send(session, Operation::Meet { place, timeout: SECOND });
                     }
                 }
                 Step::Leave { which } => {
-                    if let Some(index) = pick(&held.places, which) {
-                        let (session, place) = held.places.swap_remove(index);
+                    if let Some(index) = pick(&model.places, which) {
+                        let (session, place) = model.places.swap_remove(index);
                         bench.send(session, Operation::Leave { place });
                     }
                 }
                 Step::Tick { millis } => bench.tick(Duration::from_millis(millis)),
             }
-            held.learn(&mut bench)?;
+            model.process_answers(&mut bench)?;
             for (_, notice) in core::mem::take(&mut bench.notices) {
                 prop_assert_eq!(notice.lost, 0);
                 match notice.event {
@@ -197,11 +200,11 @@ proptest! {
                 }
             }
             // The scope, the model and the watchers agree.
-            let there: Vec<Record> =
+            let stored: Vec<Record> =
                 bench.naming.records.keys().filter_map(|name| bench.naming.record(&name.0)).collect();
-            prop_assert_eq!(&there, &mirror.values().cloned().collect::<Vec<_>>());
-            prop_assert_eq!(there.len(), records.len());
-            for record in there {
+            prop_assert_eq!(&stored, &mirror.values().cloned().collect::<Vec<_>>());
+            prop_assert_eq!(stored.len(), records.len());
+            for record in stored {
                 let (value, owner, merged) = &records[&record.name];
                 prop_assert_eq!(record.owner, owner.map(domain));
                 prop_assert!(*merged || record.attributes.values().eq([&crate::Value::from(*value)]));

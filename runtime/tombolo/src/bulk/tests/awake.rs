@@ -5,13 +5,13 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
-use tombolo_platform::calls::Calls;
+use tombolo_platform::calls::SyscallCounter;
 use tombolo_platform::{allocations, time};
 
 use super::super::{BulkChannel, BulkOptions, Pool, PoolOptions};
 use super::{SIZE, assign, ends_of};
 use crate::ChannelOptions;
-use crate::testing::{LONG, Monitor, OneRegion};
+use crate::testing::{LONG, Monitor, SharedRegion};
 
 /// Rounds of a burst; in each, a buffer is transferred once by every verb.
 const ROUNDS: u64 = 2;
@@ -78,24 +78,24 @@ impl Cost {
 
 /// Counters of this thread.
 struct Counts {
-    calls: Option<Calls>,
+    calls: Option<SyscallCounter>,
 }
 
 impl Counts {
     fn watch() -> Counts {
-        let calls = Calls::watch().ok().filter(|calls| {
-            let before = calls.so_far();
+        let calls = SyscallCounter::start().ok().filter(|calls| {
+            let before = calls.count();
             std::hint::black_box(time::now_ns());
-            calls.so_far() == before
+            calls.count() == before
         });
         Counts { calls }
     }
 
     fn of(&self, work: impl FnOnce()) -> Cost {
-        let calls = || self.calls.as_ref().map(Calls::so_far);
-        let before = (allocations::so_far(), calls());
+        let calls = || self.calls.as_ref().map(SyscallCounter::count);
+        let before = (allocations::count(), calls());
         work();
-        let allocations = allocations::so_far() - before.0;
+        let allocations = allocations::count() - before.0;
         Cost { allocations, calls: calls().zip(before.1).map(|(after, before)| after - before) }
     }
 }
@@ -128,7 +128,7 @@ fn follow(mut side: Side, costs: &Sender<Cost>, goes_on: &Receiver<bool>) {
 
 #[test]
 fn a_transfer_between_domains_that_are_awake_allocates_nothing_and_costs_no_system_call() {
-    let memory = Arc::new(OneRegion::default());
+    let memory = Arc::new(SharedRegion::default());
     let (near, far) = (Monitor::domain_with(&memory), Monitor::domain_with(&memory));
     // Awake: neither side ever sleeps.
     let options = BulkOptions::default().channel(ChannelOptions::default().spin_ns(u64::MAX / 4));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::super::{Buffer, BulkChannel, BulkOptions, Pool, PoolOptions};
 use super::{assign, ends_of};
-use crate::testing::{Monitor, OneRegion};
+use crate::testing::{Monitor, SharedRegion};
 use crate::{ChannelOptions, Error};
 
 /// Many times the capacity of the channel's ring.
@@ -14,12 +14,12 @@ const LONG_BYTES: u64 = 1 << 20;
 
 /// Opens two ends, with a pool of the left one whose memory the right one cannot reach.
 fn apart() -> (BulkChannel, BulkChannel, [Pool; 2]) {
-    apart_with(&Arc::new(OneRegion::default()))
+    apart_with(&Arc::new(SharedRegion::default()))
 }
 
 /// Opens two ends, with a pool in this memory.
-fn apart_with(memory: &Arc<OneRegion>) -> (BulkChannel, BulkChannel, [Pool; 2]) {
-    let (near, far) = (Monitor::domain_with(memory), Monitor::domain_with(&OneRegion::far()));
+fn apart_with(memory: &Arc<SharedRegion>) -> (BulkChannel, BulkChannel, [Pool; 2]) {
+    let (near, far) = (Monitor::domain_with(memory), Monitor::domain_with(&SharedRegion::far()));
     let options = BulkOptions::default().channel(ChannelOptions::default());
     let (left, right) = ends_of((&near, &options), (&far, &options));
     let (mut left, mut right) = (left.unwrap(), right.unwrap());
@@ -35,14 +35,14 @@ fn pattern(seed: u64, length_bytes: u64) -> Vec<u8> {
 }
 
 #[test]
-fn content_goes_there_and_back_with_the_right() {
+fn content_moves_there_and_back_with_the_right() {
     there_and_back(apart());
 }
 
 /// Invalidating the received buffer makes its contents visible in this side's view of the memory.
 #[test]
 fn content_stays_in_memory_that_is_not_coherent() {
-    there_and_back(apart_with(&OneRegion::cached()));
+    there_and_back(apart_with(&SharedRegion::cached()));
 }
 
 fn there_and_back((mut left, mut right, [pool, taken]): (BulkChannel, BulkChannel, [Pool; 2])) {
@@ -81,7 +81,7 @@ fn there_and_back((mut left, mut right, [pool, taken]): (BulkChannel, BulkChanne
 }
 
 #[test]
-fn two_that_move_to_each_other_at_once_do_not_both_wait() {
+fn mutual_moves_do_not_deadlock() {
     let (mut left, mut right, [pool, _taken]) = apart();
     std::thread::scope(|scope| {
         scope.spawn(|| {
@@ -106,7 +106,7 @@ fn exchange(end: &mut BulkChannel, buffer: Buffer, expected: &[u8]) {
 }
 
 #[test]
-fn a_transfer_for_which_there_is_no_room_at_once_changes_nothing() {
+fn transfer_without_room_changes_nothing() {
     let (mut left, mut right, [pool, _taken]) = apart();
     let mut buffer = pool.take().unwrap();
     buffer.set_part(0, 64).unwrap();

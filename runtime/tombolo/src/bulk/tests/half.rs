@@ -21,7 +21,7 @@ fn reached(pool: &Pool) -> usize {
 }
 
 #[test]
-fn only_what_was_sent_is_reached_and_it_is_mapped_once() {
+fn only_sent_buffers_are_mapped_once() {
     let (mut left, mut right, pool, theirs) = assigned(3);
     let kept = pool.take().unwrap();
     let mut buffer = pool.take().unwrap();

@@ -89,7 +89,7 @@ impl ChainMember {
     }
 
     /// Connects to the next domain and assigns the pool to the channel.
-    fn behind(&self, pool: &Pool) -> Result<Option<BulkChannel>, Error> {
+    fn connect_next(&self, pool: &Pool) -> Result<Option<BulkChannel>, Error> {
         if self.rank + 1 == self.size {
             return Ok(None);
         }
@@ -106,10 +106,10 @@ pub(crate) fn chain(trust: &str, window: &str, rounds: &str) -> Outcome {
     match member.before()? {
         None => {
             let pool = member.domain.create_pool(&pool_options(trust, window))?;
-            let behind = member.behind(&pool)?.ok_or("a chain of one")?;
+            let behind = member.connect_next(&pool)?.ok_or("a chain of one")?;
             first(&member, &pool, behind, rounds)?;
         }
-        Some((before, pool)) => match member.behind(&pool)? {
+        Some((before, pool)) => match member.connect_next(&pool)? {
             Some(behind) => middle(&member, &pool, before, behind, rounds)?,
             None => last(&member, before, rounds)?,
         },

@@ -7,7 +7,7 @@ use tombolo::region::{Capability, CapabilityFault, Extent, Kind, Rights};
 use tombolo::{Channel, Domain, Error, Exit, Listener, PoolOptions, SpawnOptions};
 use tombolo_admin::Machine;
 
-use crate::regions::{PAGE_BYTES, hear, options, pattern, refused, require, tell};
+use crate::regions::{PAGE_BYTES, options, pattern, receive_number, refused, require, send_number};
 use crate::{Outcome, PATIENCE};
 
 const BUFFER_BYTES: u64 = 512;
@@ -56,7 +56,7 @@ impl Gifts {
         Ok(regions.iter().filter(|region| ours.contains(&region.id)).map(|region| region.capabilities).sum())
     }
 
-    fn only_ours_are_left(&self, domain: &Domain, what: &str) -> Outcome {
+    fn wait_for_own_capabilities(&self, domain: &Domain, what: &str) -> Outcome {
         let until = Instant::now() + PATIENCE;
         while self.capabilities(domain)? > 4 {
             require(Instant::now() < until, what)?;
@@ -71,40 +71,40 @@ impl Gifts {
 pub(crate) fn give(node: &str, place: &str) -> Outcome {
     let domain = crate::attach()?;
     let gifts = Gifts::make(&domain, place)?;
-    conflicts_are_named(&gifts)?;
+    check_conflict_errors(&gifts)?;
     // A refused child.
     let nowhere = domain.spawn(&gifts.child("nowhere", "use"));
     require(matches!(nowhere, Err(Error::Monitor(Fault::NoSuchNode { .. }))), "there is no such node")?;
     let more = gifts.child(node, "use").give("more", &gifts.service, Rights::READ);
     let more = refused(domain.spawn(&more).map(|_| ()))?;
     require(matches!(more, CapabilityFault::Lacks { .. }), "rights do not grow")?;
-    gifts.only_ours_are_left(&domain, "a refused start leaves nothing")?;
+    gifts.wait_for_own_capabilities(&domain, "a refused start leaves nothing")?;
     // A child that uses everything until it is revoked.
     let child = domain.spawn(&gifts.child(node, "use"))?;
     let mut channel = gifts.listener.accept()?;
     require(channel.peer() == child.id(), "the child came")?;
-    require(hear(&mut channel)? == 1, "it has written")?;
+    require(receive_number(&mut channel)? == 1, "it has written")?;
     let mut found = vec![0; PAGE_BYTES as usize];
     gifts.frame.map(Rights::READ)?.read(0, &mut found)?;
     require(found == pattern(7, found.len()), "what the child wrote is there")?;
     let revoked = gifts.memory.revoke(PATIENCE)?;
     let service = gifts.service.revoke(PATIENCE)?;
     require((revoked.removed, service.removed) == (6, 1), "parts and what was given of them")?;
-    tell(&mut channel, 1)?;
-    require(hear(&mut channel)? == 2, "the child has lost all of it")?;
+    send_number(&mut channel, 1)?;
+    require(receive_number(&mut channel)? == 2, "the child has lost all of it")?;
     let ended = child.wait(PATIENCE)?;
     require(ended == Exit::Exited { status: 0 }, &format!("the child ended well: {ended:?}"))?;
     let whole = gifts.memory.map(Rights::READ)?;
     require(whole.length_bytes() as u64 == 4 * PAGE_BYTES, "all of the memory can be mapped again")?;
     drop((whole, gifts));
-    killed_child_leaves_nothing(&domain, node, place)?;
+    check_killed_child(&domain, node, place)?;
     println!("given and taken back");
     Ok(())
 }
 
 /// Checks that memory can be neither mapped nor split where it already has parts, and that the error names
 /// them.
-fn conflicts_are_named(gifts: &Gifts) -> Outcome {
+fn check_conflict_errors(gifts: &Gifts) -> Outcome {
     let mapped = refused(gifts.memory.map(Rights::READ).map(|_| ()))?;
     let named =
         matches!(mapped, CapabilityFault::Split { part, kind: Kind::Pool, .. } if part == pages(2, 2));
@@ -116,14 +116,14 @@ fn conflicts_are_named(gifts: &Gifts) -> Outcome {
     require(matches!(raw, CapabilityFault::WrongKind { .. }), "a pool's memory is mapped by pools")
 }
 
-fn killed_child_leaves_nothing(domain: &Domain, node: &str, place: &str) -> Outcome {
+fn check_killed_child(domain: &Domain, node: &str, place: &str) -> Outcome {
     let gifts = Gifts::make(domain, place)?;
     let child = domain.spawn(&gifts.child(node, "hold"))?;
     let mut channel = gifts.listener.accept()?;
-    require(hear(&mut channel)? == 1, "it holds")?;
+    require(receive_number(&mut channel)? == 1, "it holds")?;
     child.kill()?;
     child.wait(PATIENCE)?;
-    gifts.only_ours_are_left(domain, "a dead child leaves nothing")?;
+    gifts.wait_for_own_capabilities(domain, "a dead child leaves nothing")?;
     // A part merges back once its last capability is gone and the monitor knows that it is not mapped.
     let Gifts { memory, frame, pool, .. } = gifts;
     drop((frame, pool));
@@ -155,17 +155,17 @@ pub(crate) fn take(does: &str) -> Outcome {
     let too_long = domain.create_pool_in(&buffers, &PoolOptions::new(BUFFER_BYTES, 17));
     require(matches!(too_long, Err(Error::Os { .. })), "and no more of it than there is")?;
     let mut channel: Channel = domain.connect(&service)?;
-    tell(&mut channel, 1)?;
+    send_number(&mut channel, 1)?;
     if does == "hold" {
         std::thread::sleep(PATIENCE);
         return Err("nobody killed it".into());
     }
-    hear(&mut channel)?;
+    receive_number(&mut channel)?;
     require(matches!(mapping.check(), Err(Error::Revoked { .. })), "its mapping is gone")?;
     require(pool.is_revoked(), "and its pool")?;
     let gone = refused(domain.connect(&service).map(|_| ()))?;
     require(matches!(gone, CapabilityFault::Gone { .. }), "and its way to the service")?;
     let gone = refused(domain.given("frame").map(|_| ()))?;
     require(matches!(gone, CapabilityFault::Gone { .. }), "and what it was started with")?;
-    tell(&mut channel, 2)
+    send_number(&mut channel, 2)
 }

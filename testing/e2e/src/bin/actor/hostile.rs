@@ -33,7 +33,7 @@ fn channel_memory() -> Result<Vec<(u64, u64)>, Box<dyn std::error::Error>> {
 }
 
 /// Returns a random number, often one that is meaningful to the protocol.
-fn anything(random: &mut Random) -> u64 {
+fn random_number(random: &mut Random) -> u64 {
     match random.word() % 3 {
         0 => random.word(),
         1 => random.word() % 64,
@@ -71,7 +71,7 @@ fn scribble_on(
             // Half of the writes hit the headers and first lines.
             let length = if random.word().is_multiple_of(2) { 4096.min(end - start) } else { end - start };
             let at = start + random.word() % (length / 8) * 8;
-            own_memory.write_all_at(&anything(random).to_le_bytes(), at)?;
+            own_memory.write_all_at(&random_number(random).to_le_bytes(), at)?;
         }
         let sent = channel.try_send(&vec![7; (random.word() % 300) as usize]);
         let received = channel.try_recv_into(&mut buffer).map(|_| ());
@@ -104,7 +104,7 @@ pub(crate) fn scribble_window(seed: &str, rounds: &str) -> Outcome {
         // The monitors' area, the memory that is lent first, or the whole window.
         let reach = [1 << 16, 1 << 20, memory.len_bytes()][(random.word() % 3) as usize];
         let at = (random.word() as usize % (reach.min(memory.len_bytes()) / 8)) * 8;
-        memory.copy_in(at, &anything(&mut random).to_le_bytes())?;
+        memory.copy_in(at, &random_number(&mut random).to_le_bytes())?;
         let bell = random.word();
         registers.ring((bell % 4) as u16, (bell >> 8) as u16 % 64);
     }

@@ -64,7 +64,7 @@ enum News {
 }
 
 /// Prints a whole line.
-fn say(line: std::fmt::Arguments<'_>) {
+fn print_line(line: std::fmt::Arguments<'_>) {
     println!("{line}");
 }
 
@@ -92,7 +92,7 @@ pub(crate) fn run(name: &str, pause_us: &str, peers: &[&str]) -> Outcome {
     let domain = crate::attach()?;
     let options = ChannelOptions::default().spin_ns(0);
     let listener = options.export(&domain, name)?;
-    say(format_args!("ready {}", std::process::id()));
+    print_line(format_args!("ready {}", std::process::id()));
     let (news, arriving) = channel();
     std::thread::spawn({
         let news = news.clone();
@@ -131,7 +131,7 @@ fn accept(listener: &Listener, news: &Sender<News>) {
             Err(Error::MonitorLost { .. }) => news.send(News::Ended),
             Err(Error::TimedOut { .. }) => Ok(()),
             Err(error) => {
-                say(format_args!("unconnected {} {} {error}", listener.name(), kind(&error)));
+                print_line(format_args!("unconnected {} {} {error}", listener.name(), kind(&error)));
                 Ok(())
             }
         };
@@ -163,7 +163,7 @@ fn connect(domain: &Domain, options: &ChannelOptions, peer: &str, mode: Mode, ne
                 return;
             }
             Err(error) => {
-                say(format_args!("unconnected {peer} {} {error}", kind(&error)));
+                print_line(format_args!("unconnected {peer} {} {error}", kind(&error)));
                 std::thread::sleep(TURN);
             }
         }
@@ -214,14 +214,14 @@ impl Member {
             while let Ok(news) = self.arriving.try_recv() {
                 match news {
                     News::Opened(line) => self.open(*line),
-                    News::Drop => self.drop_one(),
+                    News::Drop => self.close_oldest(),
                     // A member dies with its monitor. An orderly close would tell peers otherwise.
                     News::Ended => std::process::exit(3),
                 }
             }
             if Instant::now() >= next_sign {
                 next_sign = Instant::now() + SIGN_OF_LIFE;
-                say(format_args!("alive {}", self.messages));
+                print_line(format_args!("alive {}", self.messages));
             }
             let mut channels: Vec<&mut Channel> =
                 self.lines.iter_mut().map(|line| &mut line.channel).collect();
@@ -241,24 +241,24 @@ impl Member {
     }
 
     fn open(&mut self, line: MemberChannel) {
-        say(format_args!("open {} {}", line.channel.id().0, line.channel.peer()));
+        print_line(format_args!("open {} {}", line.channel.id().0, line.channel.peer()));
         self.lines.push(line);
     }
 
     /// Closes the oldest channel in order; its peer must see a close, not a death.
-    fn drop_one(&mut self) {
+    fn close_oldest(&mut self) {
         if self.lines.is_empty() {
             return;
         }
         let line = self.lines.swap_remove(0);
-        self.say_end(&line, "dropped", &"as told");
+        self.report_end(&line, "dropped", &"as told");
     }
 
     /// Records the end of a channel. Fails on an error that no death or close explains.
     fn note(&mut self, index: usize, result: Result<(), Error>) -> Outcome {
         let Err(error) = result else { return Ok(()) };
         let line = self.lines.swap_remove(index);
-        self.say_end(&line, kind(&error), &error);
+        self.report_end(&line, kind(&error), &error);
         match error {
             Error::PeerDied { .. } | Error::RelayDied { .. } | Error::Closed { .. } => Ok(()),
             error => Err(error.into()),
@@ -279,7 +279,7 @@ impl Member {
             let max_bytes = line.channel.max_message_bytes();
             message(line.channel.id().0, line.received, max_bytes, &mut expected);
             if buffer != expected {
-                say(format_args!("corrupt {} message {}", line.channel.id().0, line.received));
+                print_line(format_args!("corrupt {} message {}", line.channel.id().0, line.received));
                 std::process::exit(70);
             }
             line.received += 1;
@@ -330,11 +330,11 @@ impl Member {
     }
 
     /// Reports how a channel ended and has the connecting side open it again.
-    fn say_end(&self, line: &MemberChannel, how: &str, why: &dyn std::fmt::Display) {
+    fn report_end(&self, line: &MemberChannel, how: &str, why: &dyn std::fmt::Display) {
         let now_ns = monotonic_ns();
         let starved_ns = self.scheduler.starved_ns() - self.starved_before_ns;
         let (channel, peer) = (line.channel.id().0, line.channel.peer());
-        say(format_args!("end {channel} {peer} {how} {now_ns} {starved_ns} {why}"));
+        print_line(format_args!("end {channel} {peer} {how} {now_ns} {starved_ns} {why}"));
         if let Some(reconnect) = &line.reconnect {
             let _ = reconnect.send(());
         }

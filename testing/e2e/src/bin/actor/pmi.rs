@@ -17,18 +17,18 @@ struct Manager {
 impl Manager {
     fn connect() -> Result<Manager, Box<dyn std::error::Error>> {
         let number = std::env::var("PMI_FD")?.parse()?;
-        let socket = UnixStream::from(tombolo_platform::process::inherited(number)?);
+        let socket = UnixStream::from(tombolo_platform::process::take_inherited_fd(number)?);
         let answers = BufReader::new(socket.try_clone()?);
         Ok(Manager { socket, answers })
     }
 
-    fn say(&mut self, line: &str) -> Outcome {
+    fn send_line(&mut self, line: &str) -> Outcome {
         Ok(self.socket.write_all(line.as_bytes())?)
     }
 
     /// Sends a request and returns the reply without its line end.
     fn ask(&mut self, line: &str) -> Result<String, Box<dyn std::error::Error>> {
-        self.say(&format!("{line}\n"))?;
+        self.send_line(&format!("{line}\n"))?;
         let mut answer = String::new();
         if self.answers.read_line(&mut answer)? == 0 {
             return Err("the process manager hung up".into());
@@ -63,7 +63,7 @@ pub(crate) fn run(steps: &[&str]) -> Outcome {
             "get" => println!("{}", manager.ask(&format!("cmd=get key={rest}"))?),
             "barrier" => drop(manager.get("cmd=barrier_in")?),
             "finalize" => drop(manager.get("cmd=finalize")?),
-            "abort" => manager.say(&format!("cmd=abort exitcode={rest}\n"))?,
+            "abort" => manager.send_line(&format!("cmd=abort exitcode={rest}\n"))?,
             "publish" => {
                 let (service, port) = rest.split_once('=').ok_or("a service and a port")?;
                 println!("{}", manager.ask(&format!("cmd=publish_name service={service} port={port}"))?);
@@ -71,10 +71,10 @@ pub(crate) fn run(steps: &[&str]) -> Outcome {
             "lookup" => println!("{}", manager.ask(&format!("cmd=lookup_name service={rest}"))?),
             "unpublish" => println!("{}", manager.ask(&format!("cmd=unpublish_name service={rest}"))?),
             "spawn" => println!("{}", manager.ask(&spawning(rest)?)?),
-            "raw" => manager.say(&rest.replace("\\n", "\n"))?,
+            "raw" => manager.send_line(&rest.replace("\\n", "\n"))?,
             // Sends requests forever and reads no reply.
             "deaf" => loop {
-                manager.say("cmd=get_maxes\n")?;
+                manager.send_line("cmd=get_maxes\n")?;
             },
             "tell" => {
                 println!("{rest} rank {rank} of {}", std::env::var("PMI_SIZE")?);

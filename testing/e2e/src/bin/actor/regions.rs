@@ -25,11 +25,11 @@ pub(crate) fn options(place: &str) -> Result<RegionOptions, Box<dyn std::error::
     }
 }
 
-pub(crate) fn tell(channel: &mut Channel, number: u64) -> Outcome {
+pub(crate) fn send_number(channel: &mut Channel, number: u64) -> Outcome {
     Ok(channel.send(&number.to_le_bytes())?)
 }
 
-pub(crate) fn hear(channel: &mut Channel) -> Result<u64, Box<dyn std::error::Error>> {
+pub(crate) fn receive_number(channel: &mut Channel) -> Result<u64, Box<dyn std::error::Error>> {
     let mut message = Vec::new();
     channel.recv_into(&mut message)?;
     Ok(u64::from_le_bytes(message.as_slice().try_into()?))
@@ -72,9 +72,9 @@ pub(crate) fn lend(name: &str, place: &str) -> Outcome {
     let part = Extent::new(PAGE_BYTES, 2 * PAGE_BYTES);
     let to_write = region.grant_part(peer, part, Rights::READ_WRITE)?;
     for number in [region.id(), to_read.id, to_write.id] {
-        tell(&mut channel, number.0)?;
+        send_number(&mut channel, number.0)?;
     }
-    if hear(&mut channel)? == 0 {
+    if receive_number(&mut channel)? == 0 {
         println!("not reachable");
         return Ok(());
     }
@@ -86,9 +86,9 @@ pub(crate) fn lend(name: &str, place: &str) -> Outcome {
     let shown = region.show()?;
     // At least: capabilities that the client derived and dropped may still be counted.
     require(shown.region.capabilities >= 3 && shown.region.mappings >= 2, "both have it")?;
-    tell(&mut channel, 1)?;
+    send_number(&mut channel, 1)?;
     // The client drops both; the region ends with this program's own mapping and capability.
-    hear(&mut channel)?;
+    receive_number(&mut channel)?;
     let id = region.region();
     drop((mapping, region));
     let until = std::time::Instant::now() + PATIENCE;
@@ -104,7 +104,7 @@ pub(crate) fn lend(name: &str, place: &str) -> Outcome {
 pub(crate) fn borrow(name: &str) -> Outcome {
     let domain = crate::attach()?;
     let mut channel = domain.connect(name)?;
-    let mut next = || hear(&mut channel).map(CapabilityId);
+    let mut next = || receive_number(&mut channel).map(CapabilityId);
     let (theirs, to_read, to_write) = (next()?, next()?, next()?);
     require(
         matches!(refused(domain.capability(theirs))?, CapabilityFault::NotYours { .. }),
@@ -119,32 +119,32 @@ pub(crate) fn borrow(name: &str) -> Outcome {
     let mapping = match reading.map(Rights::READ) {
         Err(Error::Monitor(Fault::Capability { fault: CapabilityFault::NotReachable { .. } })) => {
             println!("not reachable");
-            return tell(&mut channel, 0);
+            return send_number(&mut channel, 0);
         }
         other => other?,
     };
     let mut found = vec![0; mapping.length_bytes()];
     mapping.read(0, &mut found)?;
     require(found == pattern(1, found.len()), "what the lender wrote is there")?;
-    limits_hold(&domain, &channel, &reading, &writing)?;
+    check_limits(&domain, &channel, &reading, &writing)?;
     let aligned = MapOptions { alignment_bytes: ALIGNMENT_BYTES, ..MapOptions::default() };
     let part = writing.map_with(Rights::READ_WRITE, aligned)?;
     require(part.as_ptr().addr() % ALIGNMENT_BYTES == 0, "a mapping is aligned")?;
-    addresses_are_translated(&mapping, &part)?;
+    check_addresses(&mapping, &part)?;
     part.write(0, &pattern(2, part.length_bytes()))?;
     require(part.write(part.length_bytes() - 3, b"four").is_err(), "nothing is written beyond the end")?;
     mapping.read(PAGE_BYTES as usize, &mut found[..8])?;
     require(found[..8] == pattern(2, 8), "both mappings are of one memory")?;
-    tell(&mut channel, 1)?;
-    hear(&mut channel)?;
+    send_number(&mut channel, 1)?;
+    receive_number(&mut channel)?;
     drop((mapping, part, reading, writing));
-    tell(&mut channel, 2)?;
+    send_number(&mut channel, 2)?;
     println!("borrowed from {}", channel.peer_node());
     Ok(())
 }
 
 /// Checks address translation between a mapping of the whole region and one of its second and third page.
-fn addresses_are_translated(whole: &Mapping, part: &Mapping) -> Outcome {
+fn check_addresses(whole: &Mapping, part: &Mapping) -> Outcome {
     let page = PAGE_BYTES as usize;
     let (first, end) = (part.as_ptr(), part.as_ptr().wrapping_add(part.length_bytes()));
     require(part.offset_of(first) == Some(PAGE_BYTES), "an address is an offset in the region")?;
@@ -154,7 +154,7 @@ fn addresses_are_translated(whole: &Mapping, part: &Mapping) -> Outcome {
     require(part.address_of(0).is_none() && part.address_of(3 * PAGE_BYTES).is_none(), "of this part only")
 }
 
-fn limits_hold(domain: &Domain, channel: &Channel, reading: &Capability, writing: &Capability) -> Outcome {
+fn check_limits(domain: &Domain, channel: &Channel, reading: &Capability, writing: &Capability) -> Outcome {
     use CapabilityFault::{BadExtent, Lacks, Unaligned};
     let fault = |outcome: Result<Capability, Error>| refused(outcome);
     let lacks = |found: CapabilityFault, needed| matches!(found, Lacks { needed: of, .. } if of == needed);

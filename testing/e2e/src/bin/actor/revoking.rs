@@ -6,7 +6,7 @@ use tombolo::error::Fault;
 use tombolo::region::{CapabilityFault, CapabilityId, Mapping, RegionOptions, Rights};
 use tombolo::{Channel, Error};
 
-use crate::regions::{PAGE_BYTES, hear, options, pattern, refused, require, tell};
+use crate::regions::{PAGE_BYTES, options, pattern, receive_number, refused, require, send_number};
 use crate::{Outcome, PATIENCE};
 
 /// Lends a region to `holders` clients. On a line of input, revokes it from all, prints the outcome, and
@@ -23,8 +23,8 @@ pub(crate) fn take_back(name: &str, place: &str, holders: &str) -> Outcome {
     for _ in 0..holders.parse::<usize>()? {
         let mut channel = listener.accept()?;
         let granted = region.grant(channel.peer(), Rights::READ | Rights::GRANT)?;
-        tell(&mut channel, granted.id.0)?;
-        hear(&mut channel)?;
+        send_number(&mut channel, granted.id.0)?;
+        receive_number(&mut channel)?;
         channels.push(channel);
     }
     println!("lent");
@@ -51,12 +51,12 @@ pub(crate) fn take_back(name: &str, place: &str, holders: &str) -> Outcome {
 pub(crate) fn hold(name: &str, how: &str) -> Outcome {
     let domain = crate::attach()?;
     let mut channel = domain.connect(name)?;
-    let granted = domain.capability(CapabilityId(hear(&mut channel)?))?;
+    let granted = domain.capability(CapabilityId(receive_number(&mut channel)?))?;
     let used = if how == "deep" { granted.derive(None, Rights::READ)? } else { granted.clone() };
     let mapping = used.map(Rights::READ)?;
     let read_before = check(&mapping)?;
     println!("holding");
-    tell(&mut channel, 1)?;
+    send_number(&mut channel, 1)?;
     let until = Instant::now() + PATIENCE;
     loop {
         require(Instant::now() < until, "it was never taken back")?;

@@ -62,7 +62,7 @@ async fn die(_: Context, (): ()) {
     std::process::abort()
 }
 
-fn print_end<R: Value>(what: &str, task: JoinHandle<R>) -> Outcome {
+fn print_error<R: Value>(what: &str, task: JoinHandle<R>) -> Outcome {
     match task.join() {
         Ok(_) => Err(format!("{what}: it has a result").into()),
         Err(error) => {
@@ -88,8 +88,8 @@ pub(crate) fn start(on: &str, fifo: &str, worker: &[&str]) -> Outcome {
     println!("described {text} {doubled}");
     let cancelled = tasks.go(FOREVER, ())?;
     cancelled.cancel();
-    print_end("cancelled", cancelled)?;
-    print_end("unknown", tasks.go(Function::<u8, u8>::new("square"), 7)?)?;
+    print_error("cancelled", cancelled)?;
+    print_error("unknown", tasks.go(Function::<u8, u8>::new("square"), 7)?)?;
     let hub = Task::attach(&domain)?.within(PATIENCE).chan::<u64>(fifo)?;
     let senders = [tasks.go(SEND, (fifo.to_owned(), VALUES))?, tasks.go(SEND, (fifo.to_owned(), VALUES))?];
     let mut sum = 0;
@@ -100,8 +100,8 @@ pub(crate) fn start(on: &str, fifo: &str, worker: &[&str]) -> Outcome {
     println!("sum {sum} of {}", sent?.iter().sum::<u64>());
     println!("nested {}", tasks.go(NESTED, 10)?.join()?);
     // In builds with `panic = "abort"`, a panic ends the worker and its other tasks are lost.
-    print_end("failed", tasks.go(FAILS, "on purpose".to_owned())?)?;
-    print_end("lost", tasks.go(DIE, ())?)?;
+    print_error("failed", tasks.go(FAILS, "on purpose".to_owned())?)?;
+    print_error("lost", tasks.go(DIE, ())?)?;
     println!("again {}", tasks.go(SQUARE, 10)?.join()?);
     Ok(())
 }

@@ -52,7 +52,7 @@ pub(crate) fn work(rounds: &str) -> Outcome {
     }
     println!("node {}: {} messages, all as they were sent", node.number(), counters.delivered);
     // Other nodes may not have received everything from this one yet.
-    farewell(&node, &devices[0])
+    wait_for_all_nodes(&node, &devices[0])
 }
 
 fn addresses(device: &Device) -> Vec<Address> {
@@ -103,7 +103,7 @@ fn receive_all(device: &Device, rounds: u64) -> Result<(), Box<dyn std::error::E
 }
 
 /// Waits until all nodes have received everything: each reports to node 0, which then answers each.
-fn farewell(node: &Node, device: &Device) -> Outcome {
+fn wait_for_all_nodes(node: &Node, device: &Device) -> Outcome {
     let others = 1..node.names().len() as u16;
     if node.number() == 0 {
         others.clone().try_for_each(|_| device.receive(PATIENCE).map(drop))?;

@@ -37,39 +37,40 @@ impl Bench {
         Self { table: Table::default(), store: store(), copies, moved: (0, 0) }
     }
 
-    fn work<T>(&mut self, run: impl FnOnce(&mut Work<'_>) -> T) -> T {
-        let memory = Memory { allocate, release };
+    fn with_context<T>(&mut self, run: impl FnOnce(&mut MappingContext<'_>) -> T) -> T {
+        let memory = DeviceAllocator { allocate, release };
         let (store, copies) = (self.store, self.copies);
-        let mut work = Work { table: &mut self.table, store, memory, copies, moved: (0, 0) };
-        let result = run(&mut work);
-        self.moved.0 += work.moved.0;
-        self.moved.1 += work.moved.1;
+        let mut with_context =
+            MappingContext { table: &mut self.table, store, memory, copies, moved: (0, 0) };
+        let result = run(&mut with_context);
+        self.moved.0 += with_context.moved.0;
+        self.moved.1 += with_context.moved.1;
         result
     }
 
-    fn begin(&mut self, items: &mut [Item]) -> Result<(), Failure> {
+    fn begin(&mut self, items: &mut [Item]) -> Result<(), MappingError> {
         // SAFETY: the tests pass valid memory of their own.
-        self.work(|work| unsafe { work.begin(items) })
+        self.with_context(|with_context| unsafe { with_context.begin(items) })
     }
 
     fn end(&mut self, items: &mut [Item]) {
         // SAFETY: as above.
-        self.work(|work| unsafe { work.end(items) });
+        self.with_context(|with_context| unsafe { with_context.end(items) });
     }
 
     fn exit(&mut self, items: &mut [Item]) {
         // SAFETY: as above.
-        self.work(|work| unsafe { work.exit(items) });
+        self.with_context(|with_context| unsafe { with_context.exit(items) });
     }
 
-    fn update(&mut self, items: &mut [Item]) -> Result<(), Failure> {
+    fn update(&mut self, items: &mut [Item]) -> Result<(), MappingError> {
         // SAFETY: as above.
-        self.work(|work| unsafe { work.update(items) })
+        self.with_context(|with_context| unsafe { with_context.update(items) })
     }
 }
 
 fn map(data: &[u64], flags: u32) -> Item {
-    Item::new(What::Map, data.as_ptr() as usize, size_of_val(data), flags)
+    Item::new(ItemAction::Map, data.as_ptr() as usize, size_of_val(data), flags)
 }
 
 fn on_device(item: &Item, index: usize) -> *mut u64 {
@@ -87,7 +88,7 @@ fn write(place: *mut u64, value: u64) {
 }
 
 #[test]
-fn what_is_reached_is_not_copied() {
+fn accessible_memory_is_not_copied() {
     let (mut bench, data) = (Bench::new(false), [1, 2, 3]);
     let mut items = [map(&data, TO | FROM)];
     bench.begin(&mut items).unwrap();
@@ -97,19 +98,20 @@ fn what_is_reached_is_not_copied() {
 }
 
 #[test]
-fn what_is_not_reached_goes_by_way_of_a_copy_and_comes_back() {
+fn inaccessible_memory_is_copied_both_ways() {
     let (mut bench, stage) = (Bench::new(false), vec![7_u64; 4]);
-    let mut item = Item { seen: stage.as_ptr() as usize, ..Item::new(What::Map, 0x5000, 32, TO | FROM) };
+    let mut item =
+        Item { device_view: stage.as_ptr() as usize, ..Item::new(ItemAction::Map, 0x5000, 32, TO | FROM) };
     bench.begin(std::slice::from_mut(&mut item)).unwrap();
     assert_eq!(read(on_device(&item, 3)), 7);
     write(on_device(&item, 3), 8);
     bench.end(std::slice::from_mut(&mut item));
-    assert_eq!((stage[3], item.came_back, bench.moved), (8, 1, (32, 32)));
+    assert_eq!((stage[3], item.copied_back, bench.moved), (8, 1, (32, 32)));
     assert!(bench.table.is_empty());
 }
 
 #[test]
-fn bytes_go_and_come_with_the_first_and_the_last_who_holds_them() {
+fn bytes_are_copied_by_first_and_last_holder() {
     let (mut bench, data) = (Bench::new(true), vec![1_u64; 4]);
     let (mut outer, mut inner) = ([map(&data, TO | FROM)], [map(&data[1..3], TO | FROM)]);
     bench.begin(&mut outer).unwrap();
@@ -132,7 +134,7 @@ fn bytes_go_and_come_with_the_first_and_the_last_who_holds_them() {
 }
 
 #[test]
-fn a_construct_holds_a_thing_once_however_often_it_names_it() {
+fn construct_takes_one_reference_per_range() {
     let (mut bench, data) = (Bench::new(true), vec![1_u64; 4]);
     let mut both = [map(&data, TO), map(&data[1..2], TO)];
     bench.begin(&mut both).unwrap();
@@ -140,21 +142,21 @@ fn a_construct_holds_a_thing_once_however_often_it_names_it() {
     bench.begin(&mut [map(&data, TO)]).unwrap();
     bench.exit(&mut [map(&data, 0), map(&data[1..2], 0)]);
     assert_eq!(bench.table.entries()[0].count, 1);
-    bench.exit(&mut [map(&data, WHOLLY)]);
+    bench.exit(&mut [map(&data, DELETE)]);
     assert!(bench.table.is_empty());
 }
 
 #[test]
-fn parts_can_neither_grow_nor_be_absent_where_they_must_be() {
+fn partial_or_absent_ranges_are_errors() {
     let (mut bench, data) = (Bench::new(true), vec![1_u64; 8]);
     bench.begin(&mut [map(&data[2..4], TO)]).unwrap();
     let failed = bench.begin(&mut [map(&data[3..6], TO)]).unwrap_err();
     assert!(
-        matches!(failed, Failure::Part { .. }) && failed.to_string().contains("can neither grow"),
+        matches!(failed, MappingError::Part { .. }) && failed.to_string().contains("can neither grow"),
         "{failed}"
     );
-    assert!(matches!(bench.update(&mut [map(&data[3..6], TO)]), Err(Failure::Part { .. })));
-    assert!(matches!(bench.begin(&mut [map(&data[6..7], PRESENT)]), Err(Failure::Absent { .. })));
+    assert!(matches!(bench.update(&mut [map(&data[3..6], TO)]), Err(MappingError::Part { .. })));
+    assert!(matches!(bench.begin(&mut [map(&data[6..7], PRESENT)]), Err(MappingError::Absent { .. })));
     // Implicitly mapped data is used as far as it is present.
     let mut whole = [map(&data, TO | FROM | IMPLICIT)];
     bench.begin(&mut whole).unwrap();
@@ -166,18 +168,20 @@ fn parts_can_neither_grow_nor_be_absent_where_they_must_be() {
 }
 
 #[test]
-fn a_device_without_memory_says_how_much_was_wanted() {
+fn allocation_failure_reports_the_size() {
     let mut bench = Bench::new(true);
-    let mut item = [Item::new(What::Map, 0x1000, 1 << 41, 0)];
-    assert_eq!(bench.begin(&mut item), Err(Failure::NoMemory { bytes: 1 << 41 }));
+    let mut item = [Item::new(ItemAction::Map, 0x1000, 1 << 41, 0)];
+    assert_eq!(bench.begin(&mut item), Err(MappingError::NoMemory { bytes: 1 << 41 }));
 }
 
 #[test]
-fn pointers_point_to_what_the_device_has_and_do_not_come_back() {
+fn attached_pointers_are_not_copied_back() {
     let (mut bench, target) = (Bench::new(true), vec![4_u64; 2]);
     let holder = vec![target.as_ptr() as u64, 3];
-    let pointer =
-        Item { value: target.as_ptr() as usize, ..Item::new(What::Attach, holder.as_ptr() as usize, 0, 0) };
+    let pointer = Item {
+        value: target.as_ptr() as usize,
+        ..Item::new(ItemAction::Attach, holder.as_ptr() as usize, 0, 0)
+    };
     let (mut first, mut second) = ([map(&holder, TO | FROM)], [map(&target, TO | FROM), pointer]);
     bench.begin(&mut first).unwrap();
     bench.begin(&mut second).unwrap();
@@ -194,9 +198,9 @@ fn pointers_point_to_what_the_device_has_and_do_not_come_back() {
 }
 
 #[test]
-fn members_of_a_structure_are_one_thing() {
+fn structure_members_share_one_entry() {
     let (mut bench, data) = (Bench::new(true), vec![1_u64, 2, 3, 4, 5]);
-    let base = Item::new(What::Struct, data.as_ptr() as usize, 2, 0);
+    let base = Item::new(ItemAction::Struct, data.as_ptr() as usize, 2, 0);
     let mut items = [base, map(&data[1..2], TO | FROM), map(&data[3..4], TO | FROM)];
     bench.begin(&mut items).unwrap();
     assert_eq!(bench.table.entries().len(), 1);
@@ -209,15 +213,15 @@ fn members_of_a_structure_are_one_thing() {
 }
 
 #[test]
-fn parts_without_elements_are_found_where_they_are() {
+fn empty_sections_are_found() {
     let (mut bench, data) = (Bench::new(true), vec![1_u64; 4]);
     let mut there = [map(&data, TO)];
     bench.begin(&mut there).unwrap();
-    let mut empty = [Item::new(What::Find, data.as_ptr() as usize + 8, 0, 0)];
+    let mut empty = [Item::new(ItemAction::Find, data.as_ptr() as usize + 8, 0, 0)];
     bench.begin(&mut empty).unwrap();
     assert_eq!(empty[0].result, there[0].result + 8);
     bench.end(&mut empty);
-    let mut absent = [Item::new(What::Find, 0x1234, 0, 0), Item::new(What::Use, 0x1234, 0, 0)];
+    let mut absent = [Item::new(ItemAction::Find, 0x1234, 0, 0), Item::new(ItemAction::Use, 0x1234, 0, 0)];
     bench.begin(&mut absent).unwrap();
     assert_eq!((absent[0].result, absent[1].result), (0x1234, 0x1234));
     bench.end(&mut there);
@@ -225,10 +229,10 @@ fn parts_without_elements_are_found_where_they_are() {
 }
 
 #[test]
-fn what_points_to_a_copy_is_copied_too() {
+fn data_with_pointers_to_copies_is_copied() {
     let (mut bench, stage, holder) = (Bench::new(false), vec![7_u64; 2], vec![0x5000_u64, 1]);
-    let there = Item { seen: stage.as_ptr() as usize, ..Item::new(What::Map, 0x5000, 16, TO) };
-    let pointer = Item { value: 0x5000, ..Item::new(What::Attach, holder.as_ptr() as usize, 0, 0) };
+    let there = Item { device_view: stage.as_ptr() as usize, ..Item::new(ItemAction::Map, 0x5000, 16, TO) };
+    let pointer = Item { value: 0x5000, ..Item::new(ItemAction::Attach, holder.as_ptr() as usize, 0, 0) };
     let mut items = [there, pointer, map(&holder, TO | FROM)];
     bench.begin(&mut items).unwrap();
     assert_eq!(read(on_device(&items[2], 0)), items[0].result as u64);
@@ -245,11 +249,11 @@ fn what_points_to_a_copy_is_copied_too() {
 }
 
 #[test]
-fn a_pointer_to_a_structure_is_found_before_the_structure_is_named() {
+fn pointer_may_precede_its_structure() {
     let (mut bench, data) = (Bench::new(true), vec![1_u64, 2, 3]);
     let address = data.as_ptr() as usize;
-    let pointer = Item::new(What::Find, address, 0, 0);
-    let mut items = [pointer, Item::new(What::Struct, address, 1, 0), map(&data[2..3], TO | FROM)];
+    let pointer = Item::new(ItemAction::Find, address, 0, 0);
+    let mut items = [pointer, Item::new(ItemAction::Struct, address, 1, 0), map(&data[2..3], TO | FROM)];
     bench.begin(&mut items).unwrap();
     assert_eq!(read(on_device(&items[0], 2)), 3);
     bench.end(&mut items);

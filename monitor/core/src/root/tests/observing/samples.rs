@@ -7,7 +7,7 @@ use tombolo_control::observation::{
 
 use super::*;
 
-const STILL: Flow = Flow { rate_mhz: 0, bytes_per_s: 0 };
+const IDLE: Flow = Flow { rate_mhz: 0, bytes_per_s: 0 };
 
 pub(super) fn of_domain(domain: DomainId, load_permille: u32) -> DomainSample {
     DomainSample { domain, load_permille, resident_bytes: 1 << 20, threads: 1, stopped: false }
@@ -103,14 +103,14 @@ fn every_node_that_is_up_takes_samples_and_is_probed() {
 }
 
 #[test]
-fn of_others_a_node_is_not_heard() {
+fn samples_about_other_nodes_are_ignored() {
     let mut bench = Bench::up(4);
     bench.attach(WATCHER);
     let domain = start(&mut bench, WATCHER);
-    let before = bench.core.held();
+    let before = bench.core.resource_counts();
     let (samples, ends) = (vec![of_domain(domain, 5)], vec![end_of(domain, 1, false, (1, 1))]);
     bench.report_at(SECOND, ARM1, sampled(samples.clone(), ends.clone()));
-    assert_eq!(bench.core.held(), before);
+    assert_eq!(bench.core.resource_counts(), before);
     assert_eq!(bench.replica(SECOND, WATCHER).domain(domain).unwrap().sample, None);
     bench.report_at(SECOND, ARM0, sampled(samples.clone(), ends));
     let replica = bench.replica(SECOND, WATCHER);
@@ -137,7 +137,7 @@ fn the_rates_of_a_channel_and_its_link_follow_from_its_counts() {
     let accepting = |sent, received| end_of(host, 5, true, (sent, received));
     let replica = round(&mut bench, 1, vec![connecting(10, 0)], vec![accepting(0, 10)]);
     let channel = replica.channel(5).unwrap();
-    assert_eq!((channel.forth, channel.back), (STILL, STILL), "nobody knows since when");
+    assert_eq!((channel.forth, channel.back), (IDLE, IDLE), "nobody knows since when");
     assert_eq!(replica.link(HOST, ARM0).unwrap().channels, 1);
     let replica = round(&mut bench, 2, vec![connecting(110, 30)], vec![accepting(30, 105)]);
     let (channel, link) = (replica.channel(5).unwrap(), replica.link(HOST, ARM0).unwrap());
@@ -146,10 +146,10 @@ fn the_rates_of_a_channel_and_its_link_follow_from_its_counts() {
     // A count below the previous one is ignored; an end that is not reported again has no traffic.
     let replica = round(&mut bench, 3, vec![connecting(0, 40)], vec![accepting(60, 105)]);
     let channel = replica.channel(5).unwrap();
-    assert_eq!((channel.forth, channel.back), (STILL, flow(10)));
+    assert_eq!((channel.forth, channel.back), (IDLE, flow(10)));
     let replica = round(&mut bench, 4, vec![], vec![]);
-    assert_eq!(replica.channel(5).unwrap().back, STILL);
-    assert_eq!(replica.link(HOST, ARM0).unwrap().forth, STILL);
+    assert_eq!(replica.channel(5).unwrap().back, IDLE);
+    assert_eq!(replica.link(HOST, ARM0).unwrap().forth, IDLE);
     // A closed channel does not count on its link, and is still shown for a while.
     let closed = EndSample { open: false, ..connecting(0, 40) };
     let replica = round(&mut bench, 6, vec![closed.clone()], vec![]);
@@ -163,11 +163,13 @@ fn the_rates_of_a_channel_and_its_link_follow_from_its_counts() {
     // A closed channel does not return.
     let replica = round(&mut bench, 18, vec![closed], vec![]);
     assert_eq!(replica.channel(5), None);
-    assert!(bench.core.held().iter().all(|(what, count)| *what != "ends of channels" || *count == 0));
+    assert!(
+        bench.core.resource_counts().iter().all(|(what, count)| *what != "ends of channels" || *count == 0)
+    );
 }
 
 #[test]
-fn of_a_ping_pong_both_ways_have_one_rate_and_little_waits_whenever_its_ends_are_sampled() {
+fn ping_pong_has_equal_rates_and_a_small_depth() {
     let mut bench = Bench::up(4);
     let host = bench.attach(WATCHER);
     let arm = start(&mut bench, WATCHER);
@@ -188,7 +190,7 @@ fn of_a_ping_pong_both_ways_have_one_rate_and_little_waits_whenever_its_ends_are
 }
 
 #[test]
-fn channels_go_with_their_domains_and_links_between_others_with_their_channels() {
+fn channels_end_with_domains_and_links_with_channels() {
     let file = "[[node]]\nname = \"rv\"\nkind = \"user\"\nisa = \"riscv64\"\n";
     let mut bench = Bench::up_with(4, file);
     const RV: NodeId = NodeId(3);
@@ -212,7 +214,7 @@ fn channels_go_with_their_domains_and_links_between_others_with_their_channels()
 }
 
 #[test]
-fn a_node_that_says_no_more_carries_nothing() {
+fn silent_node_has_zero_rates() {
     let mut bench = Bench::up(4);
     bench.attach(WATCHER);
     let arm = start(&mut bench, WATCHER);
@@ -223,7 +225,7 @@ fn a_node_that_says_no_more_carries_nothing() {
     }
     assert_eq!(bench.replica(3 * SECOND, WATCHER).channel(1).unwrap().forth, flow(100));
     (4..=7).for_each(|second| bench.tick(second * SECOND));
-    assert_eq!(bench.replica(7 * SECOND, WATCHER).channel(1).unwrap().forth, STILL);
+    assert_eq!(bench.replica(7 * SECOND, WATCHER).channel(1).unwrap().forth, IDLE);
 }
 
 fn points(bench: &mut Bench, now: u64, part: Part, measure: Measure, step_ms: u32) -> (u32, u64, Vec<u64>) {
@@ -250,7 +252,7 @@ fn live(bench: &mut Bench, seconds: std::ops::RangeInclusive<u64>) {
 }
 
 #[test]
-fn what_was_is_remembered_finely_for_a_while_and_roughly_for_longer() {
+fn history_is_fine_at_first_and_coarse_for_longer() {
     let mut bench = Bench::up(4);
     bench.attach(WATCHER);
     // The first second starts sampling, and has no point.
@@ -278,7 +280,7 @@ fn what_was_is_remembered_finely_for_a_while_and_roughly_for_longer() {
 }
 
 #[test]
-fn what_has_no_history_says_why() {
+fn missing_history_is_explained() {
     let mut bench = Bench::up(4);
     bench.attach(WATCHER);
     let domain = start(&mut bench, WATCHER);
@@ -302,7 +304,7 @@ fn what_has_no_history_says_why() {
 }
 
 #[test]
-fn history_takes_no_more_than_it_may() {
+fn history_stays_within_its_budget() {
     // Each domain has two measures of 480 bytes: 1 MiB, minus the memory for nodes and links, has room for
     // `fit` domains.
     let mut bench = Bench::up_with(4, "[limits]\nhistory_mib = 1\n");
@@ -355,7 +357,7 @@ fn history_takes_no_more_than_it_may() {
 }
 
 #[test]
-fn output_is_remembered_as_far_as_there_is_room() {
+fn output_is_retained_within_its_limit() {
     let mut bench = Bench::up_with(4, "[limits]\noutput_kib_per_domain = 512\noutput_mib = 1\n");
     bench.attach(WATCHER);
     let domains: Vec<DomainId> = (0..4).map(|_| start(&mut bench, WATCHER)).collect();
@@ -392,7 +394,7 @@ fn output_is_remembered_as_far_as_there_is_room() {
         ((0, true), 400 << 10, 400 << 10)
     );
     write(&mut bench, 3, 400 << 10);
-    assert!(bench.core.observing.outputs.kept_bytes() <= 1 << 20);
+    assert!(bench.core.observing.outputs.retained_bytes() <= 1 << 20);
     let all: usize = (0..4).map(|which| kept(&mut bench, which).0).sum();
     assert!((600 << 10..=1 << 20).contains(&all), "{all}");
     // The client that started the domain still gets all of its output.
@@ -437,33 +439,38 @@ fn engines_are_shown_as_programs_measured_them() {
 }
 
 #[test]
-fn no_more_ends_are_seen_than_may_be() {
+fn observed_ends_are_limited() {
     let mut bench = Bench::up(4);
     bench.attach(WATCHER);
     let domains: Vec<DomainId> = (0..5).map(|_| start(&mut bench, WATCHER)).collect();
-    let tell = |bench: &mut Bench, ends: Vec<EndSample>| {
+    let report_ends = |bench: &mut Bench, ends: Vec<EndSample>| {
         for chunk in ends.chunks(256) {
             bench.report_at(SECOND, ARM0, sampled(vec![], chunk.to_vec()));
         }
     };
-    let full = |bench: &mut Bench| bench.replica(SECOND, WATCHER).happened(Happening::LIMIT_MET).len();
+    let full = |bench: &mut Bench| bench.replica(SECOND, WATCHER).events_of(Happening::LIMIT_MET).len();
     let count = |bench: &Bench| {
-        bench.core.held().iter().find(|(what, _)| *what == "ends of channels").map_or(0, |(_, count)| *count)
+        bench
+            .core
+            .resource_counts()
+            .iter()
+            .find(|(what, _)| *what == "ends of channels")
+            .map_or(0, |(_, count)| *count)
     };
     // The limit of one domain, then the limit of all.
-    tell(&mut bench, (1..=16_384).map(|id| end_of(domains[0], id, false, (1, 1))).collect());
+    report_ends(&mut bench, (1..=16_384).map(|id| end_of(domains[0], id, false, (1, 1))).collect());
     assert_eq!((count(&bench), full(&mut bench)), (16_384, 0));
-    tell(&mut bench, vec![end_of(domains[0], 20_000, false, (1, 1))]);
+    report_ends(&mut bench, vec![end_of(domains[0], 20_000, false, (1, 1))]);
     assert_eq!((count(&bench), full(&mut bench)), (16_384, 1));
     for (first, domain) in (100_000..).step_by(100_000).zip(&domains[1..4]) {
-        tell(&mut bench, (0..16_384).map(|id| end_of(*domain, first + id, false, (1, 1))).collect());
+        report_ends(&mut bench, (0..16_384).map(|id| end_of(*domain, first + id, false, (1, 1))).collect());
     }
     assert_eq!(count(&bench), 65_536);
-    tell(&mut bench, vec![end_of(domains[4], 999_999, false, (1, 1))]);
+    report_ends(&mut bench, vec![end_of(domains[4], 999_999, false, (1, 1))]);
     // The other end of an observed channel takes no additional room.
-    tell(&mut bench, vec![end_of(domains[4], 1, true, (1, 1))]);
+    report_ends(&mut bench, vec![end_of(domains[4], 1, true, (1, 1))]);
     assert_eq!((count(&bench), full(&mut bench)), (65_537, 1));
     bench.report_at(SECOND, ARM0, Report::Ended { domain: domains[1], exit: Exit::Exited { status: 0 } });
-    tell(&mut bench, vec![end_of(domains[4], 999_999, false, (1, 1))]);
+    report_ends(&mut bench, vec![end_of(domains[4], 999_999, false, (1, 1))]);
     assert!(bench.replica(SECOND, WATCHER).channel(999_999).is_some());
 }
