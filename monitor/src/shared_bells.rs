@@ -1,8 +1,8 @@
 //! Wakes the ends of channels without an interrupt vector of their own.
 //!
 //! They sleep on event counters that this monitor signals. A vector shared by all of them wakes the monitor,
-//! which checks the memory of each channel for a ring of its peer ([`tombolo_link::rung`]). Channels in a
-//! group share a word that counts their rings; they are checked only if that word has changed.
+//! which checks the memory of each channel for a ring of its peer ([`tombolo_link::shared_doorbell`]).
+//! Channels in a group share a word that counts their rings; they are checked only if that word has changed.
 
 use std::collections::{HashMap, HashSet};
 use std::os::fd::OwnedFd;

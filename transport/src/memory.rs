@@ -7,7 +7,7 @@ use tombolo_base::{CacheMaintenance, Coherent, SharedMemory};
 use tombolo_link::end::{Announced, Awaited, ChannelEnd, EndError, Head, Peek};
 use tombolo_link::hello::Agreed;
 use tombolo_link::open::{self, Opening};
-use tombolo_link::{DisconnectReason, Hello, Side, TransportKind, far_end};
+use tombolo_link::{DisconnectReason, Hello, Side, TransportKind, disconnect_reason};
 use tombolo_platform::event::Interest;
 use tombolo_platform::time::Deadline;
 
@@ -39,7 +39,7 @@ impl<C: MessageMemory> MemoryChannel<C> {
         let mut opening =
             Opening::start(&memory, side, hello, &mut connection).map_err(|error| invalid_memory(&error))?;
         let agreed = connection.open(&mut opening, deadline).map_err(|error| match error {
-            ChannelError::PeerDied => far_end::disconnect_reason(&memory, side)
+            ChannelError::PeerDied => disconnect_reason::disconnect_reason(&memory, side)
                 .map_or(ChannelError::PeerDied, ChannelError::Disconnected),
             error => error,
         })?;
@@ -62,7 +62,7 @@ impl<C: MessageMemory> MemoryChannel<C> {
     /// Ends this side as a relay does when the end behind it is gone. Drop the channel afterwards.
     pub(crate) fn abort(&mut self, why: DisconnectReason) {
         // The memory has the line for it: the handshake used it.
-        let _ = far_end::report(&self.memory, self.side, why);
+        let _ = disconnect_reason::report(&self.memory, self.side, why);
         self.abandon();
     }
 
@@ -155,7 +155,9 @@ impl<C: MessageMemory> Transport for MemoryChannel<C> {
     fn failure(&self) -> Option<ChannelError> {
         match self.end.violation() {
             Some(violation) => Some(ChannelError::Violation(violation.to_string())),
-            None => far_end::disconnect_reason(&self.memory, self.side).map(ChannelError::Disconnected),
+            None => {
+                disconnect_reason::disconnect_reason(&self.memory, self.side).map(ChannelError::Disconnected)
+            }
         }
     }
 

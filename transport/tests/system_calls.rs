@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
 
 use tombolo_link::{ChannelConfig, Hello};
-use tombolo_platform::calls::SyscallCounter;
+use tombolo_platform::syscall_counter::SyscallCounter;
 use tombolo_platform::time::now_ns;
 use tombolo_platform::{Deadline, OsError, socket};
 use tombolo_transport::wait::{self, Spin};

@@ -2,7 +2,7 @@
 //!
 //! Each rule is a function from the [`Tree`] to findings, with tests on trees that violate it.
 
-mod circles;
+mod cycles;
 mod dependencies;
 mod english;
 mod examples;
@@ -73,7 +73,7 @@ const RULES: &[Rule] = &[
     ("summaries", english::summaries),
     ("idioms", english::idioms),
     ("dead files", dependencies::dead_files),
-    ("circles of modules", circles::circles),
+    ("circles of modules", cycles::circles),
     ("examples", examples::doc_tests),
 ];
 

@@ -4,7 +4,7 @@
 //! Two processes of this host are the tasks: the one that calls [`run`], and one that it starts for each
 //! figure, which calls [`run_member`].
 
-mod beside;
+mod alternatives;
 mod board;
 mod hops;
 mod report;
@@ -249,8 +249,8 @@ pub fn run(
     }
     let echoed = hops::echoed(&bench)?;
     rows.push(Row::new("there and back", "a channel", REQUEST_BYTES, options.count, echoed).of_host());
-    rows.extend(beside::of_host(&bench)?);
-    let (others, absent) = beside::of_peers(options.count)?;
+    rows.extend(alternatives::of_host(&bench)?);
+    let (others, absent) = alternatives::of_peers(options.count)?;
     rows.extend(others);
     Ok(Report { rows, absent })
 }
@@ -266,7 +266,7 @@ pub fn run_member(domain: &Domain, role: &str) -> Result<(), String> {
 
 fn play(domain: &Domain, role: &Role) -> Result<(), Error> {
     match role {
-        Role::EchoStream { bytes, count } => beside::echo(*bytes, *count),
+        Role::EchoStream { bytes, count } => alternatives::echo(*bytes, *count),
         Role::Forward { service, onward } => hops::forward(domain, service, onward),
         Role::Echo { service } => hops::return_all(domain, service),
         Role::Loop { hops, count } => Ok(wait_first(domain, *hops, *count)?),

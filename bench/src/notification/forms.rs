@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use tombolo_base::{CacheMaintenance, LINE_BYTES, OutOfRange, SharedMemory};
 use tombolo_link::end::EndError;
-use tombolo_link::rung::GROUP_CHANNELS;
+use tombolo_link::shared_doorbell::GROUP_CHANNELS;
 use tombolo_notification::{payload, ring, tree};
 use tombolo_onesided::{FlagReader, FlagWriter};
 

@@ -15,7 +15,7 @@ use tombolo::Domain;
 use tombolo::region::{CapabilityId, RegionOptions, Rights};
 use tombolo_base::coherence::{CacheCosts, CacheCounters, EmulatedCache, Evictions, Flushed};
 use tombolo_base::{LINE_BYTES, Random, SharedMemory};
-use tombolo_link::rung::GROUP_CHANNELS;
+use tombolo_link::shared_doorbell::GROUP_CHANNELS;
 
 use crate::cpus::{allowed, pair, pin};
 use crate::members;

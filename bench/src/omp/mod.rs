@@ -4,7 +4,7 @@
 //! [stack](Stack) after another, section by section and round by round, so that all see the same conditions
 //! of the machine. The results are the median of the rounds, and the ratio between stacks.
 
-mod quiet;
+mod disturbance;
 mod run;
 mod stack;
 mod targets;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
 
-use super::quiet::ProcessorUsage;
+use super::disturbance::ProcessorUsage;
 use super::stack::{Program, Stack};
 use super::{MATMUL_ROUNDS, Options, Section};
 use crate::launch::{last_lines, output_of, parsed};

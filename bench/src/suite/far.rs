@@ -5,8 +5,8 @@ use std::time::Instant;
 use rustix::time::{ClockId, clock_gettime};
 use tombolo_bench_far::lines::Lines;
 use tombolo_bench_far::placement::Rings;
-use tombolo_platform::calls::SyscallCounter;
 use tombolo_platform::memory::{check_sealed, map};
+use tombolo_platform::syscall_counter::SyscallCounter;
 
 use super::line::{Answer, Command, ControlLine};
 use super::peer::{MEMORY_BYTES, Meeting, Peer, Side};

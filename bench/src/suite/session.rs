@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use tombolo_base::SharedMemory;
 use tombolo_platform::OsError;
-use tombolo_platform::calls::SyscallCounter;
 use tombolo_platform::memory::{create_sealed, map};
+use tombolo_platform::syscall_counter::SyscallCounter;
 
 use super::far::{elapsed_ns, start_counting, usage};
 use super::line::{Answer, Command, ControlLine};

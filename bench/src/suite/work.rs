@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use serde::{Deserialize, Serialize};
 
-use tombolo_platform::calls::SyscallCounter;
+use tombolo_platform::syscall_counter::SyscallCounter;
 
 use super::{Error, Side};
 use crate::sample::{Clock, Samples};

@@ -9,10 +9,10 @@ use tombolo_bench::suite::peers_program::{absent, beside};
 use tombolo_bench::suite::{self, Failed, Peer, Results, Schedule};
 use tombolo_machine::{Kit, Machine, Node, NodeSettings, VmNode};
 
-use super::brought::with_machine;
 use super::progress::with_progress;
 use super::report::show;
 use super::suite::{Measure, Share, removed_output, run_program};
+use super::temporary_machine::with_machine;
 use crate::context::Context;
 use crate::failure::Failure;
 

@@ -2,12 +2,12 @@
 
 use clap::Args;
 use tombolo_bench::devices::{self, TestFiles};
-use tombolo_cli_common::heard::ChildOutput;
+use tombolo_cli_common::child_output::ChildOutput;
 use tombolo_machine::Kit;
 use tombolo_machine::vm::Architecture;
 
-use super::brought::with_machine;
 use super::report::show;
+use super::temporary_machine::with_machine;
 use crate::context::Context;
 use crate::failure::Failure;
 

@@ -10,13 +10,13 @@ use std::time::{Duration, Instant};
 use clap::{Args, ValueEnum};
 use tombolo::Domain;
 use tombolo_bench::figures::{boot, compute, gather, link, map, memory, messages, pages};
-use tombolo_cli_common::found::{Finding, FindingsFile, HINT, Part};
+use tombolo_cli_common::findings::{Finding, FindingsFile, HINT, Part};
 use tombolo_machine::{FoundCost, Kit};
 use tombolo_platform::memory::create_sealed as memory_file;
 
-use super::brought::TemporaryMachine;
 use super::progress::with_progress;
 use super::report::show;
+use super::temporary_machine::TemporaryMachine;
 use crate::context::Context;
 use crate::failure::Failure;
 

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use tombolo_bench::hubs;
-use tombolo_cli_common::heard::ChildOutput;
+use tombolo_cli_common::child_output::ChildOutput;
 use tombolo_cli_common::nodes::node_named;
 use tombolo_machine::Kit;
 

@@ -8,11 +8,11 @@ use clap::Args;
 use tombolo_bench::layers;
 use tombolo_bench::suite::{Failed, Schedule};
 
-use super::brought::with_machine;
 use super::command::far_program;
 use super::progress::with_progress;
 use super::report::show;
 use super::suite::{default_slice_ms, failed_link, measure_links};
+use super::temporary_machine::with_machine;
 use crate::context::Context;
 use crate::failure::Failure;
 

@@ -1,7 +1,6 @@
 //! The command `tombolo bench`: measures operations, beside their physical limit and beside other systems.
 
 mod broadcast;
-mod brought;
 mod bulk;
 mod command;
 mod devices;
@@ -20,6 +19,7 @@ mod realtime;
 mod report;
 mod rpc;
 mod suite;
+mod temporary_machine;
 mod tracing;
 mod xipx;
 

@@ -10,10 +10,10 @@ use tombolo_bench::suite::Absent;
 use tombolo_machine::vm::Architecture;
 use tombolo_machine::{Kit, VmNode};
 
-use super::brought::with_machine;
 use super::bulk::virtual_machines;
 use super::progress::with_progress;
 use super::report::show;
+use super::temporary_machine::with_machine;
 use crate::context::Context;
 use crate::failure::Failure;
 use tombolo_cli_common::nodes::node_named;

@@ -10,9 +10,9 @@ use tombolo_bench::stacks::Report;
 use tombolo_machine::Kit;
 use tombolo_machine::build::Scratch;
 
-use super::brought::with_machine;
 use super::progress::with_progress;
 use super::report::show;
+use super::temporary_machine::with_machine;
 use crate::context::Context;
 use crate::failure::Failure;
 use tombolo_cli_common::programs::main_program_path;

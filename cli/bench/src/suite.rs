@@ -15,12 +15,12 @@ use tombolo_bench::suite::{self, Absent, Failed, Peer, Results, Schedule, peers}
 use tombolo_bench::{bulk, latency, layers, omp, placement, ring, rpc};
 use tombolo_machine::Kit;
 
-use super::brought::with_machine;
 use super::command::far_program;
 use super::omp as openmp;
 use super::placement::PlacementOptions;
 use super::progress::with_progress;
 use super::report::show;
+use super::temporary_machine::with_machine;
 use crate::context::{Context, print};
 use crate::failure::{Failure, eprint_quietly};
 use crate::text::one_line;

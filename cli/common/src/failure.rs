@@ -13,7 +13,7 @@ use tombolo_trace::file::FileError;
 use tombolo_trace::merge::MergeError;
 use tombolo_transport::wrap::capture::CaptureError;
 
-use crate::others;
+use crate::other_users;
 use crate::text::{one_line, printable};
 
 /// Failure at run time. Every error converts into [`Failure::Other`], so that `?` works with all of them.
@@ -175,11 +175,11 @@ impl Failure {
         let hint = match self {
             Failure::NothingUp => {
                 let usual = "`tombolo up` brings one up; `tombolo run` starts one for this host by itself";
-                return Some(others::other_users_hint(None).unwrap_or_else(|| usual.to_owned()));
+                return Some(other_users::other_users_hint(None).unwrap_or_else(|| usual.to_owned()));
             }
             Failure::NotUp(name) => {
                 let usual = "`tombolo status` shows which machines are up";
-                return Some(others::other_users_hint(Some(name)).unwrap_or_else(|| usual.to_owned()));
+                return Some(other_users::other_users_hint(Some(name)).unwrap_or_else(|| usual.to_owned()));
             }
             Failure::UpAlready(name) => {
                 return Some(format!(

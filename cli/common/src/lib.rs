@@ -5,15 +5,15 @@
 //! programs beside it, which it runs ([`programs`]).
 
 pub mod arguments;
+pub mod child_output;
 pub mod compilers;
 pub mod context;
 pub mod failure;
-pub mod found;
-pub mod heard;
+pub mod findings;
 pub mod help;
 pub mod input;
 pub mod nodes;
-mod others;
+mod other_users;
 pub mod output;
 pub mod programs;
 pub mod signals;

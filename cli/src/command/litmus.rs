@@ -12,8 +12,8 @@ use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tombolo::nodes::NodeInfo;
 use tombolo::{Domain, Error, Exit, SpawnOptions};
-use tombolo_cli_common::found::{Finding, FindingsFile, HINT, Part};
-use tombolo_cli_common::heard::ChildOutput;
+use tombolo_cli_common::child_output::ChildOutput;
+use tombolo_cli_common::findings::{Finding, FindingsFile, HINT, Part};
 use tombolo_cli_common::nodes::node_named;
 use tombolo_machine::Kit;
 

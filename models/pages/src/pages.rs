@@ -17,9 +17,9 @@ use crate::error::Error;
 use crate::options::{MAX_BYTES, PagesOptions};
 use crate::service::{Service, Shared, State};
 use crate::setup::{self, Setup};
+use crate::statistics::fault_samples::Place;
 use crate::statistics::report::RankReport;
 use crate::statistics::reporter::Reporter;
-use crate::statistics::touched::Place;
 use crate::store::{Backing, Content};
 
 /// A page and its counters at this rank.

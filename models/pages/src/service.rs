@@ -17,8 +17,8 @@ use tombolo_platform::time::now_ns;
 use tombolo_platform::{OsError, lock_unpoisoned};
 
 use crate::error::{Error, LostAccess, LostPage, OnLoss};
+use crate::statistics::fault_samples::{FaultSamples, Place};
 use crate::statistics::objects::Objects;
-use crate::statistics::touched::{FaultSamples, Place};
 use crate::store::{Backing, Content};
 
 /// Maximum number of messages of one rank, or of faults, handled before the next source.

@@ -16,7 +16,7 @@ use tombolo_platform::thread::{self, Scheduling};
 use tombolo_platform::{Errno, OsError, Signal, process};
 
 use super::orphans::DOMAIN_VARIABLE;
-use super::watched::Registered;
+use super::poller::Registered;
 use super::{Agent, EventSource, Token};
 use tombolo_monitor_core::agent::PIECE_BYTES;
 

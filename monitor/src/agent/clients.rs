@@ -8,7 +8,7 @@ use tombolo_control::{Fault, MonitorMessage, Reply, encode_or_fault};
 use tombolo_platform::event::{Interest, Ready};
 use tombolo_platform::{Errno, process, socket};
 
-use super::watched::Registered;
+use super::poller::Registered;
 use super::{Agent, EventSource, Token};
 use tombolo_monitor_core::agent::Item;
 

@@ -7,11 +7,11 @@ mod children;
 mod clients;
 mod lifelines;
 mod orphans;
+mod poller;
 mod programs;
 mod regions;
-mod sensing;
+mod sampler;
 mod traces;
-mod watched;
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -28,12 +28,12 @@ use tombolo_platform::{OsError, process, socket};
 
 use children::ChildProcess;
 use clients::ClientConnection;
+use poller::{Poller, Registered};
 pub use programs::program_from_bytes;
 use regions::RegionMemory;
-use sensing::Sampler;
+use sampler::Sampler;
 use tombolo_monitor_core::agent::{Action, AgentCore, OutgoingReport, Stopped};
 use traces::TracePage;
-use watched::{Poller, Registered};
 
 use crate::shared_bells::SharedBells;
 use crate::streams::LinkStreams;

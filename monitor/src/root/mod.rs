@@ -6,9 +6,9 @@
 
 mod attached;
 mod boot;
-mod hearing;
 mod images;
 mod node;
+mod poller;
 mod windows;
 
 use std::collections::HashMap;
@@ -33,9 +33,9 @@ use crate::streams::LinkStreams;
 use crate::supervisor::Supervisor;
 use attached::AttachEvent;
 use boot::BootImage;
-use hearing::NodePoller;
 use images::ImageReader;
 use node::RunningNode;
+use poller::NodePoller;
 use tombolo_monitor_core::root::{Core, Effect, Resource};
 use windows::Windows;
 

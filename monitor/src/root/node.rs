@@ -15,7 +15,7 @@ use tombolo_transport::window::WindowChannel;
 use tombolo_transport::{ChannelError, window};
 
 use super::attached::{AttachEvent, JoinThread};
-use super::hearing::Sources;
+use super::poller::Sources;
 use crate::control_link::{ControlLink, Received};
 use crate::streams::{CONTROL_STREAM, LinkStreams};
 

@@ -3,10 +3,9 @@
 //!
 //! One of the few crates that may contain `unsafe`. It contains no protocol.
 
-pub mod adds;
+pub mod additions;
 pub mod allocations;
 pub mod barrier;
-pub mod calls;
 pub mod clock;
 pub mod confined;
 pub mod copy;
@@ -23,6 +22,7 @@ pub mod process;
 pub mod sealed;
 pub mod shared_window;
 pub mod socket;
+pub mod syscall_counter;
 pub mod thread;
 pub mod time;
 

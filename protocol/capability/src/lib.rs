@@ -23,8 +23,8 @@ extern crate alloc;
 mod accept;
 #[rustfmt::skip]
 pub mod capabilities;
-mod ends;
-pub use ends::WindowRegion;
+mod deaths;
+pub use deaths::WindowRegion;
 mod fault;
 mod held;
 mod id;

@@ -6,12 +6,12 @@ use tombolo_base::{ChannelId, DomainId, NodeId, WindowId};
 
 use crate::*;
 
+mod in_transit;
 mod lists;
 mod parts;
 mod revoking;
 mod services;
 mod walks;
-mod ways;
 
 pub(super) const HOST: NodeId = NodeId(0);
 pub(super) const ARM0: NodeId = NodeId(1);

@@ -37,7 +37,7 @@ mod ranks;
 mod recovery;
 mod release;
 #[doc(hidden)]
-pub mod released;
+pub mod release_world;
 #[cfg(test)]
 mod tests;
 pub mod wire;

@@ -218,7 +218,7 @@ fn messages_of_any_kind_from_anywhere_never_panic() {
 
 mod release {
     use super::*;
-    use crate::released::{PendingOperation, ReleaseWorld};
+    use crate::release_world::{PendingOperation, ReleaseWorld};
 
     fn run_until_idle(world: &mut ReleaseWorld) {
         for step in 0.. {

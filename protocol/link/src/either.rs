@@ -10,8 +10,8 @@ use tombolo_base::coherence::{Caches, Flushed, NoCacheInstructions};
 use tombolo_base::{OutOfRange, SharedMemory};
 use tombolo_ring::Violation;
 
+use crate::disconnect_reason::{self, DisconnectReason};
 use crate::end::{Announced, Awaited, ChannelEnd, EndError, Signals, Stats};
-use crate::far_end::{self, DisconnectReason};
 use crate::hello::Agreed;
 use crate::layout::AttachError;
 use crate::open::{OpenError, Opening, Park};
@@ -90,10 +90,10 @@ impl EitherMemory {
         })
     }
 
-    /// Same as [`far_end::disconnect_reason`].
+    /// Same as [`disconnect_reason::disconnect_reason`].
     #[must_use]
     pub fn disconnect_reason(&self, side: Side) -> Option<DisconnectReason> {
-        dispatch!(self, memory => far_end::disconnect_reason(memory, side))
+        dispatch!(self, memory => disconnect_reason::disconnect_reason(memory, side))
     }
 }
 

@@ -7,7 +7,7 @@
 use tombolo_base::sync::Ordering;
 use tombolo_base::{CacheMaintenance, Coherent, OutOfRange, SharedMemory};
 
-use crate::far_end::DisconnectReason;
+use crate::disconnect_reason::DisconnectReason;
 use crate::hello::{Agreed, Hello, Refusal};
 use crate::layout::{ChannelLayout, Side};
 use crate::verdict::{ACCEPTED, DISAGREED, WITHDRAWN, check_verdict, declined};
@@ -243,9 +243,12 @@ mod tests {
         let hello = Hello::new(SMALL, 0, None);
         let (memory, mut a, mut b) = pair(hello, hello);
         assert_eq!((a.step(), b.step()), (Ok(Progress::Changed), Ok(Progress::Changed)));
-        crate::far_end::report(&memory, Side::B, DisconnectReason::Died).unwrap();
+        crate::disconnect_reason::report(&memory, Side::B, DisconnectReason::Died).unwrap();
         assert_eq!(a.step(), Ok(Progress::Waiting), "until it hangs up");
-        assert_eq!(crate::far_end::disconnect_reason(&memory, Side::A), Some(DisconnectReason::Died));
+        assert_eq!(
+            crate::disconnect_reason::disconnect_reason(&memory, Side::A),
+            Some(DisconnectReason::Died)
+        );
     }
 
     #[test]

@@ -11,10 +11,10 @@ extern crate alloc;
 #[cfg(feature = "alloc")]
 pub mod copy_cost;
 pub mod cost;
+pub mod disconnect_reason;
 #[cfg(all(feature = "alloc", not(loom)))]
 pub mod either;
 pub mod end;
-pub mod far_end;
 pub mod handshake;
 pub mod hello;
 pub mod layout;
@@ -23,7 +23,7 @@ pub mod open;
 #[cfg(feature = "alloc")]
 pub mod relay;
 pub mod rendezvous;
-pub mod rung;
+pub mod shared_doorbell;
 #[cfg(feature = "alloc")]
 pub mod streams;
 pub mod verdict;
@@ -32,11 +32,11 @@ pub mod wait;
 pub mod window;
 
 pub use cost::{CostCurve, CostOrigin, LinkCost};
+pub use disconnect_reason::DisconnectReason;
 pub use end::{ChannelEnd, EndError};
-pub use far_end::DisconnectReason;
 pub use handshake::{Handshake, HandshakeError, Progress};
 pub use hello::{Hello, Refusal};
 pub use layout::{ChannelConfig, ChannelLayout, Ends, Side};
 pub use link::{LinkTraits, TransportKind};
 pub use open::{OpenError, Opening};
-pub use rung::{GroupCounter, RingCounter, RingWatch};
+pub use shared_doorbell::{GroupCounter, RingCounter, RingWatch};

@@ -8,8 +8,8 @@ use alloc::vec::Vec;
 
 use tombolo_base::NodeId;
 
+use crate::disconnect_reason::DisconnectReason;
 use crate::end::EndError;
-use crate::far_end::DisconnectReason;
 
 /// Maximum number of messages moved per step and direction, so that a busy route does not starve others.
 pub const BURST: usize = 32;

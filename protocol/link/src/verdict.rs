@@ -10,7 +10,8 @@ pub const DISAGREED: u64 = 2;
 const DECLINED: u64 = 3;
 /// This side waited until its deadline and has left.
 pub const WITHDRAWN: u64 = 4;
-/// Written by a relay when the end behind it is gone; see [`crate::far_end`]. Not part of the handshake.
+/// Written by a relay when the end behind it is gone; see [`crate::disconnect_reason`]. Not part of the
+/// handshake.
 pub(crate) const GONE: u64 = 5;
 
 /// Returns the verdict of a program that declines the channel.

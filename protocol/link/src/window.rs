@@ -44,7 +44,7 @@ pub const SHARED_HEAP_OFFSET_BYTES: usize = PAGE_BYTES;
 pub const CONTROL_VECTOR: u16 = 0;
 
 /// Interrupt vector that wakes the monitor of a node for channels without a vector of their own; see
-/// [`rung`](crate::rung).
+/// [shared doorbells](crate::shared_doorbell).
 pub const SHARED_VECTOR: u16 = 1;
 
 /// First interrupt vector that is lent to ends of channels.

@@ -14,7 +14,7 @@ use crate::HubError;
 use crate::counts::LentCounts;
 use crate::hub::HubInfo;
 use crate::server::options;
-use crate::traced;
+use crate::tracing;
 
 /// Time after the deadline of a request for which its answer is awaited.
 pub(crate) const GRACE: Duration = Duration::from_secs(5);
@@ -399,7 +399,7 @@ impl Connections {
             Answer::Inherits(priority) => {
                 service.inherited_priority = priority;
                 self.propagate_priority();
-                traced::inherited_priority(self.inherited_priority());
+                tracing::inherited_priority(self.inherited_priority());
             }
         }
         self.return_blocks();

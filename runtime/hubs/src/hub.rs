@@ -10,7 +10,7 @@ use crate::HubError;
 use crate::connections::{Connections, GRACE, Ticket};
 use crate::counts::LentCounts;
 use crate::task::{SLICE, Task};
-use crate::traced;
+use crate::tracing;
 
 /// Location and properties of a hub.
 #[derive(Debug)]
@@ -60,7 +60,7 @@ impl HubInfo {
             Operation::Get if count.get() => Taken::Unit,
             _ => return Ok(None),
         };
-        traced::operation(&self.name, self.kind, &done);
+        tracing::operation(&self.name, self.kind, &done);
         Ok(Some(done))
     }
 
@@ -68,7 +68,7 @@ impl HubInfo {
     fn convert_outcome(&self, outcome: Outcome) -> Result<Taken, HubError> {
         match outcome {
             Outcome::Done(taken) => {
-                traced::operation(&self.name, self.kind, &taken);
+                tracing::operation(&self.name, self.kind, &taken);
                 Ok(taken)
             }
             Outcome::Failed(fault) => Err(self.fault_error(fault)),
@@ -273,7 +273,7 @@ impl Hub {
     /// [`Fault::NotHeld`], [`HubError::Lost`].
     pub fn give_back(&self, token: u64) -> Result<(), HubError> {
         self.request(Operation::GiveBack { token })?;
-        traced::released(self.name(), self.kind(), token);
+        tracing::released(self.name(), self.kind(), token);
         Ok(())
     }
 
@@ -282,7 +282,7 @@ impl Hub {
     pub fn release(&self, token: u64) {
         if let Ok(ticket) = self.task.send(&self.info, Operation::GiveBack { token }, false) {
             self.task.lock().ignore(ticket);
-            traced::released(self.name(), self.kind(), token);
+            tracing::released(self.name(), self.kind(), token);
         }
     }
 
@@ -410,7 +410,7 @@ impl Pending {
             if let Some(taken) = self.try_take()? {
                 return Ok(taken);
             }
-            span = span.or_else(|| traced::wait_span(self.hub.name()));
+            span = span.or_else(|| tracing::wait_span(self.hub.name()));
             self.hub.task.wait_for_message_until(self.deadline())?;
         }
     }
@@ -421,7 +421,7 @@ impl Pending {
     /// Same as [`wait`](Self::wait).
     pub async fn wait_async(mut self) -> Result<Taken, HubError> {
         // Other futures run on the thread meanwhile, so the wait cannot be recorded as a span.
-        traced::wait_started(self.hub.name());
+        tracing::wait_started(self.hub.name());
         loop {
             if let Some(taken) = self.try_take()? {
                 return Ok(taken);

@@ -47,7 +47,7 @@ mod select;
 pub mod server;
 mod signals;
 mod task;
-mod traced;
+mod tracing;
 mod value;
 mod value_type;
 

@@ -9,7 +9,7 @@ use crate::hub::Hub;
 use crate::lock::Owned;
 use crate::pool::{Block, Pool};
 use crate::task::Task;
-use crate::traced;
+use crate::tracing;
 use crate::{Chan, Event, HubError, Resource, Semaphore, Value};
 
 /// Operations of which exactly one is performed. Each hub may occur once.
@@ -201,7 +201,7 @@ impl Selection {
             let hub = &self.builder.arms[index].hub;
             return match result {
                 Ok(taken) => {
-                    traced::operation(hub.name(), hub.kind(), &taken);
+                    tracing::operation(hub.name(), hub.kind(), &taken);
                     Ok(Some(Selected { index, hub: hub.clone(), taken }))
                 }
                 Err(fault) => Err(self.lost.take().unwrap_or_else(|| hub.info.fault_error(fault))),
@@ -232,7 +232,7 @@ impl Selection {
             if let Some(chosen) = self.try_take()? {
                 return Ok(chosen);
             }
-            span = span.or_else(|| traced::wait_span("select"));
+            span = span.or_else(|| tracing::wait_span("select"));
             self.builder.task.wait_for_message_until(self.next_deadline())?;
         }
     }

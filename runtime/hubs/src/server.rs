@@ -16,7 +16,7 @@ use tombolo_hub::{
 };
 
 use crate::counts::Counts;
-use crate::{HubError, traced};
+use crate::{HubError, tracing};
 
 /// Timeout of the event loop's wait, which is repeated.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
@@ -236,7 +236,7 @@ impl Server {
                         }
                         let started = self.started;
                         self.hubs.request(&|| elapsed_ns(started), client, &request)?;
-                        traced::depth(&self.hubs, request.hub);
+                        tracing::depth(&self.hubs, request.hub);
                         Ok(())
                     });
                     handled.is_err()

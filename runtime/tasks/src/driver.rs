@@ -11,10 +11,10 @@ use tombolo_task::{
     WorkerUsage,
 };
 
-use crate::employment::{Link, flush, send};
 use crate::handle::{CancelTask, Slot};
 use crate::restart::{MAX_RESTARTS, Place, Restarter};
 use crate::starter::kill_all;
+use crate::worker_connection::{Link, flush, send};
 
 /// Timeout of a wait that is repeated.
 const MAX_WAIT: Duration = Duration::from_secs(3600);

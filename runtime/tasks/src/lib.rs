@@ -53,7 +53,6 @@
 mod blocking;
 mod context;
 mod driver;
-mod employment;
 mod error;
 mod executor;
 mod function;
@@ -62,10 +61,10 @@ mod restart;
 mod signature;
 mod starter;
 mod worker;
+mod worker_connection;
 
 pub use blocking::{Cancelled, block_on, is_task};
 pub use context::Context;
-pub use employment::{Instruction, Stop, WorkerConnection};
 pub use error::TaskError;
 pub use executor::yield_now;
 pub use function::Functions;
@@ -74,6 +73,7 @@ pub use signature::{Function, Signature};
 pub use starter::Tasks;
 pub use tombolo_hubs::Value;
 pub use tombolo_task::{End, FailureKind, Refusal, WorkerUsage, wire::MAX_VALUE_BYTES};
+pub use worker_connection::{Instruction, Stop, WorkerConnection};
 
 /// Environment variable with the name by which a worker finds its starter.
 pub(crate) const STARTER_VARIABLE: &str = "TOMBOLO_TASKS_STARTER";

@@ -5,9 +5,9 @@ use std::time::Duration;
 use tombolo::{Domain, Error};
 use tombolo_task::{End, Failure, FailureKind};
 
-use crate::employment::{Instruction, Stop, WorkerConnection};
 use crate::executor::Executor;
 use crate::function::Functions;
+use crate::worker_connection::{Instruction, Stop, WorkerConnection};
 
 /// Timeout of a wait that is repeated.
 const MAX_WAIT: Duration = Duration::from_secs(3600);
@@ -41,8 +41,8 @@ mod panic_report {
     use tombolo::Token;
     use tombolo_task::{End, Failure, FailureKind, Message};
 
-    use crate::employment::{SharedSet, send};
     use crate::executor::panic_message;
+    use crate::worker_connection::{SharedSet, send};
 
     type Connection = (SharedSet, Token, Rc<Cell<Option<u32>>>);
 

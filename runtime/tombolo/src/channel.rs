@@ -31,10 +31,10 @@ pub use tombolo_transport::{Batch, Draft, Message, NotAdded, Stats};
 pub use crate::capture::CAPTURE_VARIABLE;
 
 use crate::capture::{self, Captured};
+use crate::channel_descriptors::pending_channel;
 use crate::error::{self, Error};
-use crate::joint::pending_channel;
+use crate::in_transit::RightsInTransit;
 use crate::monitor::MonitorLink;
-use crate::on_the_way::RightsInTransit;
 use crate::options::ChannelOptions;
 use crate::reactor::Registration;
 
@@ -550,7 +550,7 @@ mod tests {
     use tombolo_platform::socket::{self, SocketKind};
 
     use super::*;
-    use crate::joint::withdraw;
+    use crate::channel_descriptors::withdraw;
     use crate::testing::{LONG, domain_id, grant, pair};
 
     #[test]

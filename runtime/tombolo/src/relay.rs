@@ -20,9 +20,9 @@ use tombolo_transport::PendingChannel;
 use tombolo_transport::relay::{Forwarder, HopPeer, OpenRoute, join};
 use tombolo_transport::waitset::Waker;
 
+use crate::channel_descriptors::pending_channel;
 use crate::domain::Domain;
 use crate::error::Error;
-use crate::joint::pending_channel;
 use crate::listener::Listener;
 
 /// Timeout for the handshake with the domain that connects, which has connected already.

@@ -5,7 +5,7 @@
 //! of messages that a rank sent before it died.
 
 use stateright::{Model, Property};
-use tombolo_directory::released::{PendingOperation, ReleaseWorld};
+use tombolo_directory::release_world::{PendingOperation, ReleaseWorld};
 use tombolo_directory::{Consistency, Geometry, Rank};
 
 /// Configuration and bounds of a model.

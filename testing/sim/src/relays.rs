@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 use std::fmt;
 
 use tombolo_base::{NodeId, Random, SharedMemory};
+use tombolo_link::disconnect_reason;
 use tombolo_link::end::{Awaited, ChannelEnd, DeferredSignals, EndError};
-use tombolo_link::far_end;
 use tombolo_link::relay::{Hop, HopPeer, Needs, Route};
 use tombolo_link::{ChannelConfig, ChannelLayout, DisconnectReason, Hello, Side};
 use tombolo_ring::{SlotSize, Variant};
@@ -71,7 +71,7 @@ struct HopEnd {
 
 impl HopEnd {
     fn peer_died(&self) -> Option<DisconnectReason> {
-        far_end::disconnect_reason(&self.memory, self.side)
+        disconnect_reason::disconnect_reason(&self.memory, self.side)
     }
 
     fn release(&mut self) {
@@ -126,7 +126,7 @@ impl Hop for HopEnd {
     }
 
     fn abort(&mut self, why: DisconnectReason) {
-        let _ = far_end::report(&self.memory, self.side, why);
+        let _ = disconnect_reason::report(&self.memory, self.side, why);
         self.end.abandon();
     }
 }

@@ -2,7 +2,7 @@
 //! deaths and deliveries drawn from a seed.
 
 use tombolo_base::random::Random;
-use tombolo_directory::released::{PendingOperation, ReleaseWorld};
+use tombolo_directory::release_world::{PendingOperation, ReleaseWorld};
 use tombolo_directory::{Consistency, Geometry, Rank};
 
 use crate::pages::{Summary, lose_some};

@@ -11,7 +11,7 @@ use tombolo_link::open::{self, OpenError, Opening};
 use tombolo_link::verdict::{ACCEPTED, DISAGREED, WITHDRAWN, check_verdict, declined};
 use tombolo_link::{
     ChannelConfig, ChannelLayout, DisconnectReason, Handshake, HandshakeError, Hello, Side, TransportKind,
-    far_end,
+    disconnect_reason,
 };
 use tombolo_platform::barrier;
 use tombolo_platform::event::Interest;
@@ -21,9 +21,9 @@ use super::hop::Hop;
 use crate::connection::{Bell, Connection};
 use crate::contract::Transport;
 use crate::error::ChannelError;
-use crate::joint::PendingChannel;
 use crate::memory::{MemoryChannel, invalid_memory};
 use crate::message::MessageMemory;
+use crate::pending::PendingChannel;
 use crate::shm::{self, Proposal};
 use crate::stream::StreamChannel;
 use crate::window::{self, WindowResources};
@@ -342,7 +342,7 @@ impl<C: MessageMemory> MemoryHalf<C> {
     fn departure_reason(&mut self) -> OpenFailure {
         match self.connection.open_failure() {
             ChannelError::Closed => OpenFailure::Withdrawn,
-            _ => OpenFailure::Disconnected(far_end::disconnect_reason(&self.memory, self.side)),
+            _ => OpenFailure::Disconnected(disconnect_reason::disconnect_reason(&self.memory, self.side)),
         }
     }
 
@@ -361,7 +361,7 @@ impl<C: MessageMemory> MemoryHalf<C> {
 
     fn abort(&mut self, why: DisconnectReason) {
         // The connection is dropped with this half, and its lifeline then hangs up.
-        let _ = far_end::report(&self.memory, self.side, why);
+        let _ = disconnect_reason::report(&self.memory, self.side, why);
         self.connection.ring();
     }
 

@@ -10,7 +10,7 @@ use tombolo_platform::time::Deadline;
 
 use super::half::{Half, OpenFailure, decode_hello};
 use super::hop::Hop;
-use crate::joint::PendingChannel;
+use crate::pending::PendingChannel;
 
 /// Time for a side that sent its hello to accept the other's answer.
 const VERDICT_TIMEOUT: Duration = Duration::from_secs(60);

@@ -2,8 +2,8 @@
 
 mod death;
 mod pairs;
+mod reports;
 mod scale;
-mod telling;
 mod turns;
 
 macro_rules! each_kind {
@@ -13,37 +13,37 @@ macro_rules! each_kind {
 
             #[test]
             fn reports_by_level_until_all_is_taken() {
-                crate::telling::reports_by_level_until_all_is_taken::<Pair>();
+                crate::reports::reports_by_level_until_all_is_taken::<Pair>();
             }
 
             #[test]
             fn reports_messages_sent_before_adding() {
-                crate::telling::reports_messages_sent_before_adding::<Pair>();
+                crate::reports::reports_messages_sent_before_adding::<Pair>();
             }
 
             #[test]
             fn reports_room() {
-                crate::telling::reports_room::<Pair>();
+                crate::reports::reports_room::<Pair>();
             }
 
             #[test]
             fn reports_ends() {
-                crate::telling::reports_ends::<Pair>();
+                crate::reports::reports_ends::<Pair>();
             }
 
             #[test]
             fn removed_members_are_no_longer_reported() {
-                crate::telling::removed_members_are_no_longer_reported::<Pair>();
+                crate::reports::removed_members_are_no_longer_reported::<Pair>();
             }
 
             #[test]
             fn use_beside_the_set_loses_no_wake_up() {
-                crate::telling::use_beside_the_set_loses_no_wake_up::<Pair>();
+                crate::reports::use_beside_the_set_loses_no_wake_up::<Pair>();
             }
 
             #[test]
             fn echoes_asleep_and_awake() {
-                crate::telling::echoes_asleep_and_awake::<Pair>();
+                crate::reports::echoes_asleep_and_awake::<Pair>();
             }
 
             #[test]

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tombolo_platform::adds::AddKind;
+use tombolo_platform::additions::AddKind;
 
 use super::{median, print_figure};
 use crate::Error;

@@ -11,8 +11,8 @@ use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::OnceLock;
 
 use rustix::fs::{MemfdFlags, memfd_create};
-use tombolo_platform::calls::SyscallCounter;
 use tombolo_platform::memory::create_sealed;
+use tombolo_platform::syscall_counter::SyscallCounter;
 
 use crate::sample::{BATCH, Clock, Samples};
 use crate::suite::work::{AnyEnd, Counted, Runner, Work};

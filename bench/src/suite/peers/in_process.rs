@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 
 use tombolo_base::{LINE_BYTES, SharedMemory};
 use tombolo_platform::OsError;
-use tombolo_platform::calls::SyscallCounter;
+use tombolo_platform::syscall_counter::SyscallCounter;
 use tombolo_ring::{Consumer, Producer, RingConfig, RingMemory, SlotCount, SlotSize, Variant};
 
 use crate::cpus;

@@ -9,9 +9,9 @@ use tombolo_web::Snapshot;
 use tombolo_web::view::{self, ChannelRow, FlowRow, NodeDetail};
 
 use super::app::{App, RowSubject};
-use super::asker::DomainOutput;
 use super::draw::{bold, style};
 use super::lists::{self, Tone};
+use super::machine_client::DomainOutput;
 use crate::text::{bytes, count, duration, one_line};
 
 /// Draws the details of `subject`: the facts, and below them the scrolling part.

@@ -9,10 +9,10 @@ use tombolo_web::view::{self, ChannelSort, DomainSort};
 use tombolo_web::{MonitorState, Snapshot};
 
 use super::app::{App, Mode, RowSubject, Tab};
-use super::asker::DomainOutput;
 use super::details;
 use super::keys::{self, Binding};
 use super::lists::{self, List, Tone};
+use super::machine_client::DomainOutput;
 use crate::text::{bytes, count, one_line};
 
 /// Number of lines of the screen that are not rows.

@@ -1,12 +1,12 @@
 //! `tombolo top`
 
 mod app;
-mod asker;
 mod details;
 mod draw;
 mod hubs;
 mod keys;
 mod lists;
+mod machine_client;
 mod screen;
 #[cfg(test)]
 mod tests;

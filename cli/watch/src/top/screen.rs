@@ -15,9 +15,9 @@ use signal_hook::low_level::pipe;
 use tombolo_web::StateCache;
 
 use super::app::{App, Command, Tab};
-use super::asker::{MachineClient, Request};
 use super::draw;
 use super::hubs::HubWatch;
+use super::machine_client::{MachineClient, Request};
 use crate::failure::Failure;
 
 /// Interval between two screens without key presses.

@@ -16,9 +16,9 @@ use tombolo_web::view::{HubRow, WaitingRow};
 use tombolo_web::{MonitorState, Snapshot};
 
 use super::app::{Action, App, Command, Mode, RowSubject, Tab};
-use super::asker::DomainOutput;
 use super::draw;
 use super::keys;
+use super::machine_client::DomainOutput;
 
 fn node(id: u16, name: &str, target: &str, loads: &[u16]) -> SeenNode {
     let target = Target::from_name(target).unwrap();

@@ -3,19 +3,19 @@
 //!
 //! The build for this host goes to the usual output path; an object carries its builds for others.
 
-mod carried;
+mod arguments;
+mod embedded_builds;
 mod error;
 mod installed;
 mod run;
-mod words;
 
 use tombolo_base::Isa;
 
-pub use carried::{embed_build, extract_build, foreign_object_path};
+pub use arguments::{CommandLine, CommandLineError, Goal, Word};
+pub use embedded_builds::{embed_build, extract_build, foreign_object_path};
 pub use error::{CompileError, file_error};
 pub use installed::{ISAS, InstallationError, Installed, Library};
 pub use run::{Outcome, Run, for_each, pack, run_all, run_writer, start, write_program};
-pub use words::{CommandLine, CommandLineError, Goal, Word};
 
 /// Options that precede the caller's own, which may override them. They remove differences between
 /// processors: `char` is signed on x86-64 but not on Arm, and fused multiply-add rounds once instead of

@@ -1,10 +1,10 @@
 //! The program's first thread: it starts domains for workers, watches them, and forwards wake-ups.
 
-mod ends;
+mod paged_job;
 mod process;
 mod replicate;
-mod sent_pages;
-mod threads;
+mod termination;
+mod thread_reports;
 
 use std::ffi::{c_char, c_int};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,21 +14,21 @@ use tombolo::nodes::Target;
 use tombolo::{Child, Domain, Error, Listener, Ready, Token, WaitSet};
 use tombolo_omp_team::job::env::{EnvSettings, Mode};
 use tombolo_omp_team::job::stack::{Main, MainCall, Stack};
-use tombolo_omp_team::job::{layout, start, words, worker};
+use tombolo_omp_team::job::{arguments, layout, start, worker};
 use tombolo_omp_team::primitives::nodes::{Isa, NodeDescription};
 use tombolo_omp_team::primitives::parker::Parker;
-use tombolo_omp_team::primitives::{exclusive, pace, sys, wake_domain};
+use tombolo_omp_team::primitives::{paged_wait, separate_processes, sys, wake_domain};
 use tombolo_omp_team::team::root::Root;
 use tombolo_omp_team::team::thread::Thread;
 use tombolo_placement::{Facts, Needs, NeedsError, choose};
 
 use self::process::{Process, ProcessState};
-pub use self::threads::{Symbolizer, set_symbolizer};
+pub use self::thread_reports::{Symbolizer, set_symbolizer};
 use crate::memory::{self, Access, Mapped, Variables};
 use crate::message::{FromHub, FromWorker, Layout, PARKERS_MAX};
-use crate::place::{self, JobNode, Kernel, MemoryKind};
+use crate::node_selection::{self, JobNode, Kernel, MemoryKind};
 use crate::send_queue;
-use crate::{channel_options, death, fatal, request, sent};
+use crate::{channel_options, death, fatal, paged_memory, request};
 
 /// Time within which a worker's process must have mapped everything.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(60);
@@ -66,7 +66,7 @@ pub struct Hub {
     unidentified: Vec<Token>,
     mapped: Mapped,
     replicas: replicate::Replicas,
-    report_clients: threads::ReportClients,
+    report_clients: thread_reports::ReportClients,
 }
 
 /// Program that workers are started from.
@@ -99,7 +99,7 @@ enum BeginError {
     Machine(#[from] Error),
     /// The requested nodes cannot be used.
     #[error(transparent)]
-    Place(#[from] place::NodeSelectionError),
+    Place(#[from] node_selection::NodeSelectionError),
     /// `OMP_TOMBOLO_NEEDS` is invalid.
     #[error("OMP_TOMBOLO_NEEDS: {0}")]
     Needs(#[from] NeedsError),
@@ -135,13 +135,13 @@ impl Hub {
     ) -> Result<Self, BeginError> {
         let domain = Domain::attach()?.with_timeout(JOIN_TIMEOUT);
         let program = if domain.was_spawned() { Program::ThisImage } else { Program::File(program_file()) };
-        let chosen = if place::is_automatic(&env_settings.nodes) {
+        let chosen = if node_selection::is_automatic(&env_settings.nodes) {
             choose_nodes(&domain, &env_settings.needs)?
         } else {
             vec![]
         };
         let (nodes, windows) = (domain.nodes()?, domain.windows()?);
-        let (job_nodes, memory) = place::select_nodes(
+        let (job_nodes, memory) = node_selection::select_nodes(
             &nodes,
             &windows,
             domain.node_name(),
@@ -156,7 +156,7 @@ impl Hub {
         set.add_listener(&listener)?;
         let pages_listener = match memory {
             MemoryKind::Pages => {
-                let listener = sent::listen(&domain)?;
+                let listener = paged_memory::listen(&domain)?;
                 Some((set.add_listener(&listener)?, listener))
             }
             MemoryKind::Memory { .. } | MemoryKind::Window { .. } => None,
@@ -179,18 +179,18 @@ impl Hub {
         })?;
         // SAFETY: guaranteed by the caller.
         let mapped = unsafe { memory::map(&domain, &access, layout, true)? };
-        sent_pages::set_report_source(&memory, &mapped);
+        paged_job::set_report_source(&memory, &mapped);
         let mode = env_settings.mode;
         let root = start::install(memory::format(layout, &memory), env_settings, send_queue::start);
-        exclusive::enable(terminate);
+        separate_processes::enable(terminate);
         // SAFETY: the C library's list, which no other thread accesses yet; the copy is never freed.
-        unsafe { words::use_environment(words::copy(root.store, words::environment())) };
+        unsafe { arguments::use_environment(arguments::copy(root.store, arguments::environment())) };
         add_nodes(root, &job_nodes).map_err(BeginError::Node)?;
         // In a window, the kernel of a virtual machine has no `struct page` for the memory, so shared futexes
         // fail; pages that are sent belong to each process alone.
         let domain_per_process = if mapped.paged_ranges().is_some() {
             sys::use_private_futexes();
-            pace::set_memory_paged();
+            paged_wait::set_memory_paged();
             true
         } else {
             sys::use_private_futexes_if_needed(root.futex_probe())
@@ -220,7 +220,7 @@ impl Hub {
             unidentified: Vec::new(),
             mapped,
             replicas: replicate::Replicas::default(),
-            report_clients: threads::ReportClients::default(),
+            report_clients: thread_reports::ReportClients::default(),
         };
         for (child, node) in children.into_iter().zip(1..) {
             hub.register_process(node, child)?;
@@ -245,8 +245,8 @@ impl Hub {
     pub unsafe fn run(mut self, main: Main, argc: c_int, argv: *mut *mut c_char) -> c_int {
         let store = self.root.store;
         // SAFETY: guaranteed by the caller.
-        let argv = unsafe { words::copy(store, argv) };
-        let arguments = (argc, argv.cast(), words::environment().cast());
+        let argv = unsafe { arguments::copy(store, argv) };
+        let arguments = (argc, argv.cast(), arguments::environment().cast());
         let call: &'static MainCall =
             store.place(MainCall::new(main, arguments, send_queue::wake_first_thread));
         call.start(self.root.store);
@@ -296,10 +296,10 @@ impl Hub {
     /// Starts a process for workers on a node.
     fn spawn(&mut self, node: usize) -> Result<(), Error> {
         let number = self.processes.len() + 1;
-        if self.mapped.paged_ranges().is_some() && number >= sent::PROCESSES_MAX {
+        if self.mapped.paged_ranges().is_some() && number >= paged_memory::PROCESSES_MAX {
             fatal(format_args!(
                 "memory that is sent in pages can be that of {} processes: OMP_TOMBOLO=hybrid has one for each node",
-                sent::PROCESSES_MAX
+                paged_memory::PROCESSES_MAX
             ));
         }
         let pages_listener = self.pages_listener.as_ref().map(|(_, listener)| listener);

@@ -5,8 +5,8 @@
 //! arena mapped at the program's addresses. It receives work through the arena as plain addresses, as a
 //! thread would. Messages only start workers and wake threads that sleep in another kernel.
 //!
-//! Nodes without common memory use pages in place of shared memory; a page is [sent] in messages when it is
-//! accessed.
+//! Nodes without common memory use pages in place of shared memory; a page is [sent](paged_memory) in
+//! messages when it is accessed.
 //!
 //! The program's first thread is the [`hub`]: it starts domains, watches them, and forwards wake-ups. In a
 //! worker's process the first thread is a [`worker_main`], which executes the hub's requests. The domains of
@@ -17,13 +17,13 @@ mod death;
 pub mod hub;
 pub mod memory;
 pub mod message;
+pub mod node_selection;
 pub mod outbox;
-pub mod place;
+pub mod paged_memory;
 pub mod replica;
 pub mod report;
 pub mod request;
 pub mod send_queue;
-pub mod sent;
 pub mod worker_main;
 
 /// Environment variable that makes a process a worker: its number and the endpoints of the job's hub.

@@ -5,13 +5,13 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use tombolo::region::{Capability, RegionFile, RegionOptions, Rights};
 use tombolo::{Domain, Error};
-use tombolo_omp_team::primitives::exclusive;
+use tombolo_omp_team::primitives::separate_processes;
 use tombolo_omp_team::primitives::store::{SPAN, Store};
 use tombolo_pages::Unavailable;
 
 use crate::message::Layout;
-use crate::place::MemoryKind;
-use crate::sent::{self, PagedRanges};
+use crate::node_selection::MemoryKind;
+use crate::paged_memory::{self, PagedRanges};
 
 /// Address of the arena in every worker: far from where programs, heaps and the system's own mappings lie on
 /// either processor, and within the 39 bits of the smallest address spaces.
@@ -98,7 +98,7 @@ pub enum Access {
     /// Pages, in the process that begins the job and serves them to the others.
     HomePages,
     /// Pages, in any other process of the job.
-    RemotePages(sent::PagesHome),
+    RemotePages(paged_memory::PagesHome),
 }
 
 /// Creates the region of a new job, unless its memory is sent in pages. `requested` is the arena's size in
@@ -221,7 +221,14 @@ impl Mapped {
             return Err(std::io::ErrorKind::InvalidInput.into());
         };
         // SAFETY: guaranteed by the caller.
-        unsafe { exclusive::map_over(file.as_fd().as_raw_fd(), file.offset_bytes() + offset, begin, length) }
+        unsafe {
+            separate_processes::map_over(
+                file.as_fd().as_raw_fd(),
+                file.offset_bytes() + offset,
+                begin,
+                length,
+            )
+        }
     }
 }
 
@@ -267,20 +274,22 @@ unsafe fn map_region(
     }
     let (arena_length, variables_length) = (to_usize(arena_bytes)?, to_usize(variables_bytes)?);
     let (arena_address, variables_address) = (to_usize(arena)?, to_usize(variables)?);
-    if !exclusive::reserve_at(arena_address, arena_length) {
+    if !separate_processes::reserve_at(arena_address, arena_length) {
         return Err(MemoryError::Taken { address: arena });
     }
     let descriptor = file.as_fd().as_raw_fd();
     let offset = file.offset_bytes();
     // SAFETY: the addresses were just reserved.
-    unsafe { exclusive::map_over(descriptor, offset + variables_bytes, arena_address, arena_length)? };
+    unsafe {
+        separate_processes::map_over(descriptor, offset + variables_bytes, arena_address, arena_length)?
+    };
     if variables_length > 0 {
         if copy_in {
             // SAFETY: the variables are mapped and not in use.
-            unsafe { exclusive::copy_to(descriptor, offset, variables_address, variables_length)? };
+            unsafe { separate_processes::copy_to(descriptor, offset, variables_address, variables_length)? };
         }
         // SAFETY: the caller guarantees that they are not in use, and the file has the same contents.
-        unsafe { exclusive::map_over(descriptor, offset, variables_address, variables_length)? };
+        unsafe { separate_processes::map_over(descriptor, offset, variables_address, variables_length)? };
     }
     Ok(file)
 }

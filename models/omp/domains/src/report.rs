@@ -6,7 +6,7 @@ use tombolo_files::{FileError, Files, OpenOptions};
 use tombolo_omp_team::job::report;
 use tombolo_omp_team::job::report::ReportFormat;
 
-use crate::place::{JobNode, Kernel};
+use crate::node_selection::{JobNode, Kernel};
 
 /// The program has no permission to write the report file.
 #[derive(Debug, thiserror::Error)]

@@ -4,8 +4,8 @@ use std::ptr;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
-use tombolo_omp_team::team::shown::Activity;
 use tombolo_omp_team::team::thread::Thread;
+use tombolo_omp_team::team::thread_status::Activity;
 use tombolo_omp_team::team::waiting;
 
 use crate::send_queue;

@@ -5,8 +5,8 @@
 use std::sync::OnceLock;
 
 use tombolo::waitset::Waker;
-use tombolo_omp_team::primitives::exclusive;
 use tombolo_omp_team::primitives::parker::Parker;
+use tombolo_omp_team::primitives::separate_processes;
 use tombolo_omp_team::primitives::wake_domain::ParkerList;
 use tombolo_omp_team::team::thread::Thread;
 
@@ -39,7 +39,7 @@ pub fn wake(parker: &'static Parker) {
 /// # Errors
 /// Never fails: the hub ends the job if the worker cannot be started.
 pub fn start(thread: &'static Thread) -> Result<(), String> {
-    exclusive::flush();
+    separate_processes::flush();
     TO_START.add(&thread.parker);
     wake_first_thread();
     Ok(())

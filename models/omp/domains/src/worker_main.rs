@@ -10,7 +10,7 @@ use tombolo_omp_team::job::stack::Stack;
 use tombolo_omp_team::job::{layout, start, worker};
 use tombolo_omp_team::primitives::parker::Parker;
 use tombolo_omp_team::primitives::store::Store;
-use tombolo_omp_team::primitives::{exclusive, pace, sys, wake_domain};
+use tombolo_omp_team::primitives::{paged_wait, separate_processes, sys, wake_domain};
 use tombolo_omp_team::team::root::{self, Root};
 use tombolo_omp_team::team::thread::Thread;
 
@@ -19,7 +19,7 @@ use crate::memory::{self, Access, Variables};
 use crate::message::{FromHub, FromWorker, Layout};
 use crate::outbox::{Message, Outbox};
 use crate::send_queue;
-use crate::{JOIN_VARIABLE, calls, channel_options, fatal, replica, request, sent};
+use crate::{JOIN_VARIABLE, calls, channel_options, fatal, paged_memory, replica, request};
 
 /// Time within which the hub must reply.
 const HUB_TIMEOUT: Duration = Duration::from_secs(60);
@@ -38,7 +38,7 @@ pub fn is_worker_process() -> bool {
 /// # Safety
 /// The variables are the program's; nothing of the program has run yet.
 pub unsafe fn run(variables: Variables, image: Image, on_attached: impl FnOnce(&'static Store)) -> ! {
-    exclusive::mark_worker_process();
+    separate_processes::mark_worker_process();
     // SAFETY: guaranteed by the caller.
     match unsafe { run_until_error(variables, image, on_attached) } {
         // The program ended, or the launcher that started it.
@@ -117,7 +117,9 @@ impl WorkerMain {
         }
         let access = match (capability, pages) {
             (Some(capability), _) => Access::Region(domain.capability(CapabilityId(capability))?),
-            (None, Some(name)) => Access::RemotePages(sent::PagesHome { name: name.to_owned(), number }),
+            (None, Some(name)) => {
+                Access::RemotePages(paged_memory::PagesHome { name: name.to_owned(), number })
+            }
             (None, None) => fatal("the hub of the job sends pages, and did not say where they come from"),
         };
         // SAFETY: the layout is that of an image with the same id; nothing of the program has run.
@@ -127,7 +129,7 @@ impl WorkerMain {
         };
         if mapped.paged_ranges().is_some() {
             sys::use_private_futexes();
-            pace::set_memory_paged();
+            paged_wait::set_memory_paged();
         }
         attach_to_root(root, u32::try_from(wake_domain).unwrap_or(0), multi_domain, layout, on_attached);
         let mut set = WaitSet::new()?;
@@ -201,8 +203,10 @@ fn attach_to_root(
     // SAFETY: the hub created the root at this address in the arena, and its records have the same layout
     // here.
     let root: &'static Root = unsafe { &*(root as *const Root) };
-    exclusive::enable(|| {});
-    if !pace::is_memory_paged() && sys::use_private_futexes_if_needed(root.futex_probe()) && wake_domain == 0
+    separate_processes::enable(|| {});
+    if !paged_wait::is_memory_paged()
+        && sys::use_private_futexes_if_needed(root.futex_probe())
+        && wake_domain == 0
     {
         fatal("threads cannot be woken here: the kernel knows no pages of the arena");
     }

@@ -14,10 +14,10 @@ use std::ptr;
 use std::sync::atomic::AtomicU32;
 
 use tombolo_omp_team::device::migrate;
-use tombolo_omp_team::primitives::{exclusive, local, park, sys};
+use tombolo_omp_team::primitives::{local, park, separate_processes, sys};
 use tombolo_omp_team::team::cancellation::Cancellation;
-use tombolo_omp_team::team::shown::Role;
 use tombolo_omp_team::team::thread::{self, Thread};
+use tombolo_omp_team::team::thread_status::Role;
 
 use crate::process::forward::is_in_worker_process;
 
@@ -50,7 +50,7 @@ unsafe extern "C" {
 /// Returns the cancellation state of the calling thread, if it is a thread of the program that started with
 /// [`begin`] in a job.
 fn current() -> Option<&'static Cancellation> {
-    if !exclusive::is_enabled() {
+    if !separate_processes::is_enabled() {
         return None;
     }
     let origin = migrate::origin(thread::try_current()?);
@@ -84,7 +84,7 @@ pub(crate) fn set_cancel_state(state: c_int) -> c_int {
 
 /// Prepares the thread of `main` for cancellation. In a job it can be cancelled wherever it runs.
 pub(crate) fn begin() {
-    if exclusive::is_enabled() {
+    if separate_processes::is_enabled() {
         sys::disable_cancellation();
     }
 }
@@ -159,7 +159,7 @@ pub(crate) fn sleep(word: &AtomicU32, expected: u32) -> c_int {
             cancellation.sleep(word, expected);
             if cancellation.is_due() { libc::ECANCELED } else { 0 }
         }
-        None if exclusive::is_enabled() => {
+        None if separate_processes::is_enabled() => {
             park::sleep(word, expected);
             0
         }
@@ -201,7 +201,7 @@ pub(crate) fn is_due() -> bool {
 pub(crate) fn test_cancel() {
     match current() {
         Some(cancellation) => exit_if_due(cancellation),
-        None if exclusive::is_enabled() => {}
+        None if separate_processes::is_enabled() => {}
         // SAFETY: the call has no arguments.
         None => unsafe { __real_pthread_testcancel() },
     }

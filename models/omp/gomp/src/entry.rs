@@ -7,7 +7,7 @@ use std::{mem, ptr};
 
 use tombolo_omp_team::job::stack::Main;
 use tombolo_omp_team::job::{env, forked};
-use tombolo_omp_team::primitives::{exclusive, sys};
+use tombolo_omp_team::primitives::{separate_processes, sys};
 
 use crate::heap;
 
@@ -66,7 +66,7 @@ pub unsafe extern "C" fn __libc_start_main(
 /// # Safety
 /// As the C library calls `main`.
 unsafe extern "C" fn main_of_job(argc: c_int, argv: *mut *mut i8, envp: *mut *mut i8) -> c_int {
-    exclusive::set_private_output_buffer();
+    separate_processes::set_private_output_buffer();
     let root = forked::begin(env::read());
     heap::set_store(root.store);
     // SAFETY: stored before the C library was called.
@@ -82,7 +82,7 @@ unsafe extern "C" {
 /// `exit`. A worker's process lets the process of `main` run the exit handlers.
 #[unsafe(no_mangle)]
 pub extern "C" fn exit(status: c_int) -> ! {
-    if exclusive::is_worker_process() {
+    if separate_processes::is_worker_process() {
         forked::exit_from_worker(status, false);
     }
     type End = unsafe extern "C" fn(c_int) -> !;
@@ -97,7 +97,7 @@ pub extern "C" fn exit(status: c_int) -> ! {
 /// point.
 #[unsafe(no_mangle)]
 pub extern "C" fn _exit(status: c_int) -> ! {
-    if exclusive::is_worker_process() {
+    if separate_processes::is_worker_process() {
         forked::exit_from_worker(status, true);
     }
     sys::exit_now(status)
@@ -113,7 +113,7 @@ pub extern "C" fn _Exit(status: c_int) -> ! {
 /// parent.
 #[unsafe(no_mangle)]
 pub extern "C" fn fork() -> libc::pid_t {
-    if exclusive::is_enabled() {
+    if separate_processes::is_enabled() {
         sys::fatal(heap::FORK_ERROR);
     }
     // SAFETY: the C library's function.

@@ -10,7 +10,7 @@ use tombolo_omp_domains::{hub, worker_main};
 use tombolo_omp_team::device::{calls, memory};
 use tombolo_omp_team::job::stack::Main;
 use tombolo_omp_team::job::{env, stack};
-use tombolo_omp_team::primitives::{exclusive, sys};
+use tombolo_omp_team::primitives::{separate_processes, sys};
 use tombolo_omp_team::team::root;
 
 use crate::{cancellation, exceptions, heap, process, symbols, thread_objects, threads, variables};
@@ -159,7 +159,8 @@ pub unsafe extern "C" fn __wrap___mmap(
 
 /// Returns whether memory is in the arena. Memory of an ended thread there is reused for the next thread.
 fn is_in_arena(address: *mut c_void) -> bool {
-    root::current().is_some_and(|root| exclusive::is_enabled() && root.store.contains(address as usize))
+    root::current()
+        .is_some_and(|root| separate_processes::is_enabled() && root.store.contains(address as usize))
 }
 
 /// `munmap` as called by the C library, mainly for the memory of a thread that was joined.
@@ -200,7 +201,7 @@ unsafe extern "C" {
 /// variables with its parent.
 #[unsafe(no_mangle)]
 pub extern "C" fn __wrap_fork() -> libc::pid_t {
-    if exclusive::is_enabled() {
+    if separate_processes::is_enabled() {
         sys::fatal(heap::FORK_ERROR);
     }
     // SAFETY: the C library's function.

@@ -4,7 +4,7 @@
 use std::ffi::c_int;
 
 use tombolo_omp_team::device::migrate;
-use tombolo_omp_team::primitives::{exclusive, handlers, sys};
+use tombolo_omp_team::primitives::{handlers, separate_processes, sys};
 use tombolo_omp_team::team::root;
 use tombolo_omp_team::team::thread::{self, CallExit, ExitTarget, RemoteCall, Thread};
 
@@ -96,7 +96,7 @@ pub unsafe extern "C" fn __wrap__longjmp(jmp_buf: *const usize, value: c_int) ->
 /// Returns whether the thread with this stack is the program's. If workers have address spaces of their own,
 /// the run-time's threads have stacks outside the arena.
 fn is_program_stack(stack: usize) -> bool {
-    !exclusive::is_enabled() || root::current().is_some_and(|root| root.store.contains(stack))
+    !separate_processes::is_enabled() || root::current().is_some_and(|root| root.store.contains(stack))
 }
 
 /// Returns whether a frame at this address belongs to the call that this thread makes for another node.

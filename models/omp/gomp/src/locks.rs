@@ -10,14 +10,14 @@ use std::sync::atomic::{AtomicI32, AtomicU32, AtomicUsize, Ordering};
 use tombolo_omp_team::device::migrate;
 use tombolo_omp_team::job::start;
 use tombolo_omp_team::primitives::lock::Lock;
-use tombolo_omp_team::primitives::{exclusive, park, sys};
+use tombolo_omp_team::primitives::{park, separate_processes, sys};
 
 use crate::cancellation;
 use crate::threads::errno_status;
 
 /// Ensures that the calling thread has a record; a thread without one polls instead of sleeping.
 fn ensure_registered() {
-    if exclusive::is_enabled() {
+    if separate_processes::is_enabled() {
         start::current();
     }
 }
@@ -223,7 +223,7 @@ pub unsafe extern "C" fn __wrap_pthread_cond_timedwait(
     let signalled = || condition.signals.load(Ordering::SeqCst) != signals;
     // SAFETY: guaranteed by the caller.
     let ended = unsafe {
-        if exclusive::is_enabled() {
+        if separate_processes::is_enabled() {
             poll_until(clock, time, || signalled() || cancellation::is_due())
         } else {
             cancellation::sleep_until(&condition.signals, signals, clock, time)
@@ -350,7 +350,7 @@ pub extern "C" fn __wrap_sem_trywait(semaphore: &Semaphore) -> c_int {
 pub unsafe extern "C" fn __wrap_sem_timedwait(semaphore: &Semaphore, time: *const libc::timespec) -> c_int {
     ensure_registered();
     cancellation::test_cancel();
-    if !exclusive::is_enabled() {
+    if !separate_processes::is_enabled() {
         // SAFETY: guaranteed by the caller.
         return errno_status(unsafe { wait_until_deadline(semaphore, time) });
     }

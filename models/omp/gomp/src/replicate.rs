@@ -18,8 +18,8 @@ pub extern "C" fn tombolo_omp_restore(begin: *const c_void, bytes: usize) -> c_i
 #[cfg(target_env = "musl")]
 fn request(begin: *const c_void, bytes: usize, restore: bool) -> c_int {
     use tombolo_omp_team::job::start;
-    use tombolo_omp_team::primitives::exclusive;
-    if !exclusive::is_enabled() {
+    use tombolo_omp_team::primitives::separate_processes;
+    if !separate_processes::is_enabled() {
         return 0;
     }
     tombolo_omp_domains::replica::request(start::current(), begin as usize, bytes, restore)

@@ -6,7 +6,7 @@ use std::slice;
 use tombolo_omp_team::job::{report, start};
 #[cfg(target_env = "musl")]
 use tombolo_omp_team::primitives::thread_block;
-use tombolo_omp_team::primitives::{exclusive, sys};
+use tombolo_omp_team::primitives::{separate_processes, sys};
 
 #[cfg(target_env = "gnu")]
 use crate::entry;
@@ -44,10 +44,10 @@ extern "C" fn at_start() {
 }
 
 extern "C" fn at_exit() {
-    if exclusive::is_worker_process() {
+    if separate_processes::is_worker_process() {
         return;
     }
-    exclusive::terminate_workers();
+    separate_processes::terminate_workers();
     if start::root().settings.report {
         let names = symbols::of_program();
         report::write(start::root(), |address| symbols::name(&names, address));

@@ -7,7 +7,7 @@
 use std::ffi::{c_char, c_int, c_void};
 use std::mem;
 
-use tombolo_omp_team::primitives::{exclusive, sys};
+use tombolo_omp_team::primitives::{separate_processes, sys};
 
 use crate::heap;
 
@@ -23,7 +23,7 @@ unsafe fn open(name: &std::ffi::CStr, call: impl FnOnce(*mut c_void) -> *mut lib
     if next.is_null() {
         sys::fatal("the C library cannot open streams");
     }
-    if !exclusive::is_enabled() {
+    if !separate_processes::is_enabled() {
         return call(next);
     }
     heap::with_private_heap(|| {
@@ -31,7 +31,7 @@ unsafe fn open(name: &std::ffi::CStr, call: impl FnOnce(*mut c_void) -> *mut lib
         if !stream.is_null() {
             // SAFETY: the stream is new, and its buffer is never freed, as the stream does not free it.
             unsafe { libc::setvbuf(stream, libc::malloc(BUFFER).cast(), libc::_IOFBF, BUFFER) };
-            exclusive::record_stream_opened();
+            separate_processes::record_stream_opened();
         }
         stream
     })

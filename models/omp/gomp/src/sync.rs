@@ -7,13 +7,13 @@ use tombolo_omp_team::constructs::barrier::barrier;
 use tombolo_omp_team::constructs::doacross;
 use tombolo_omp_team::constructs::{cancel, loops};
 use tombolo_omp_team::job::start;
-use tombolo_omp_team::primitives::exclusive;
 use tombolo_omp_team::primitives::lock::Lock;
+use tombolo_omp_team::primitives::separate_processes;
 
 /// `barrier`.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_barrier() {
-    exclusive::flush();
+    separate_processes::flush();
     barrier(start::current(), false);
 }
 
@@ -32,7 +32,7 @@ pub extern "C" fn GOMP_critical_start() {
 /// The end of `critical`.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_critical_end() {
-    exclusive::flush();
+    separate_processes::flush();
     start::root().critical.0.release();
 }
 
@@ -62,7 +62,7 @@ pub unsafe extern "C" fn GOMP_critical_name_start(word: *mut *mut c_void) {
 /// `word` is the one that GCC created for the name.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_critical_name_end(word: *mut *mut c_void) {
-    exclusive::flush();
+    separate_processes::flush();
     // SAFETY: guaranteed by the caller.
     unsafe { named(word) }.release();
 }
@@ -88,7 +88,7 @@ pub extern "C" fn GOMP_ordered_start() {
 /// The end of `ordered`. The turn passes to the next thread at the end of the chunk.
 #[unsafe(no_mangle)]
 pub extern "C" fn GOMP_ordered_end() {
-    exclusive::flush();
+    separate_processes::flush();
 }
 
 /// `ordered depend(source)`.
@@ -97,7 +97,7 @@ pub extern "C" fn GOMP_ordered_end() {
 /// `iteration` has an element for each loop of the nest.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn GOMP_doacross_post(iteration: *const u64) {
-    exclusive::flush();
+    separate_processes::flush();
     let me = start::current();
     // SAFETY: guaranteed by the caller.
     doacross::post(me, unsafe { slice::from_raw_parts(iteration, doacross::depth(me)) });

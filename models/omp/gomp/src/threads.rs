@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use tombolo_omp_team::device::migrate;
 use tombolo_omp_team::job::start;
 use tombolo_omp_team::job::{created, stack};
-use tombolo_omp_team::primitives::leavable::{self, StartRoutine};
-use tombolo_omp_team::primitives::{exclusive, sys};
+use tombolo_omp_team::primitives::nonlocal_exit::{self, StartRoutine};
+use tombolo_omp_team::primitives::{separate_processes, sys};
 use tombolo_omp_team::team::keys::{Destructor, Keys, Values};
 use tombolo_omp_team::team::root;
 use tombolo_omp_team::team::thread::{self, CallExit, ExitTarget, Thread};
@@ -64,7 +64,7 @@ struct Cleanup {
 /// own. The run-time's own threads have stacks outside the arena.
 fn is_job_thread() -> bool {
     let here = 0_u8;
-    exclusive::is_enabled() && start::root().store.contains((&raw const here) as usize)
+    separate_processes::is_enabled() && start::root().store.contains((&raw const here) as usize)
 }
 
 /// Creates a thread, on a stack in the arena unless the program provides one. In an image, `pthread_create`
@@ -228,14 +228,14 @@ pub unsafe extern "C" fn __wrap_pthread_kill(thread: libc::pthread_t, signal: c_
 /// As `pthread_kill`.
 unsafe fn kill(thread: libc::pthread_t, signal: c_int) -> c_int {
     if signal > 0
-        && exclusive::is_enabled()
+        && separate_processes::is_enabled()
         && let Some(record) = record_of(thread)
         && record.cancellation.calling_process() == Some(PROGRAM)
         && interrupt(record, PROGRAM, signal.unsigned_abs())
     {
         return 0;
     }
-    if signal > 0 && exclusive::is_worker_process() {
+    if signal > 0 && separate_processes::is_worker_process() {
         handlers::install_from_program(signal);
     }
     // SAFETY: guaranteed by the caller.
@@ -296,7 +296,7 @@ pub(crate) unsafe fn serve_cancel(&[thread, ..]: &[u64; WORDS]) -> u64 {
 unsafe fn cancel(thread: libc::pthread_t) -> c_int {
     // SAFETY: guaranteed by the caller.
     let failed = unsafe { __real_pthread_cancel(thread) };
-    if !exclusive::is_enabled() {
+    if !separate_processes::is_enabled() {
         return failed;
     }
     // A starting thread publishes its record before it checks for the C library's request.
@@ -353,7 +353,7 @@ pub extern "C" fn __wrap_pthread_self() -> libc::pthread_t {
 
 /// Returns the job's keys. Values migrate with a thread and are destroyed where it was created.
 fn keys() -> Option<&'static Keys> {
-    exclusive::is_enabled().then(|| &start::root().keys)
+    separate_processes::is_enabled().then(|| &start::root().keys)
 }
 
 /// `pthread_key_create`.
@@ -427,7 +427,7 @@ pub unsafe extern "C" fn __wrap_pthread_exit(value: *mut c_void) -> ! {
             run_cleanup_handlers(|_| true);
             // SAFETY: the thread began with this call, which has not returned; the frames in between need no
             // cleanup.
-            unsafe { leavable::leave(*stack, value) }
+            unsafe { nonlocal_exit::leave(*stack, value) }
         }
         ExitTarget::RemoteCall(remote_call) => {
             run_cleanup_handlers(|handler| jumps::is_in_remote_call(remote_call, handler as usize));

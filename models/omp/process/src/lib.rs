@@ -4,10 +4,10 @@
 //! [`REPORT_REQUEST`] receives messages of text lines, the last of which is `end` ([`report`]). A job that is
 //! not queried has no overhead.
 
-mod ask;
+mod query;
 pub mod report;
 
-pub use ask::{Error, list, report_of};
+pub use query::{Error, list, report_of};
 pub use report::{NodeReport, ProcessReport, Role, State, ThreadReport};
 
 use tombolo::DomainId;

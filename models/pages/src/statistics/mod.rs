@@ -2,10 +2,10 @@
 //!
 //! Each rank updates a record of the machine, `pages/JOB/NAME/RANK`, once a second if something changed. The
 //! record vanishes with the rank. [`list`](report::list) reads those of all ranks;
-//! [`judge`](judge::hot_pages) combines them.
+//! [`judge`](hot_pages::hot_pages) combines them.
 
-pub(crate) mod judge;
+pub(crate) mod fault_samples;
+pub(crate) mod hot_pages;
 pub(crate) mod objects;
 pub(crate) mod report;
 pub(crate) mod reporter;
-pub(crate) mod touched;

@@ -4,7 +4,7 @@ use tombolo::Domain;
 use tombolo::names::{NewRecord, Record, Value};
 use tombolo_directory::Counts;
 
-use super::touched::Place;
+use super::fault_samples::Place;
 use crate::error::Error;
 
 /// Prefix of the records' names.

@@ -4,8 +4,8 @@
 //! Then rank 0 creates a region that all of them can map and grants it to each. The channels stay open:
 //! through them ranks learn that one has ended ([`Liveness`]).
 
-mod found;
-mod keeper;
+mod create;
+mod liveness;
 mod wire;
 
 use core::time::Duration;
@@ -18,7 +18,7 @@ use tombolo::{Channel, ChannelOptions, Domain, Error};
 use tombolo_base::SharedMemory;
 use tombolo_base::coherence::Flushed;
 
-pub use keeper::{Backoff, Liveness};
+pub use liveness::{Backoff, Liveness};
 pub(crate) use wire::Hello;
 
 use crate::failure::Failure;
@@ -94,7 +94,7 @@ pub fn join(built_for_bytes: usize) -> Result<Joined, Failure> {
     let name = job.name(NAME);
     let hello = Hello { rank, built_for_bytes, layout };
     let (mapping, region, liveness) =
-        if rank == 0 { found::create_job(&domain, &name, hello)? } else { join_job(&domain, &name, hello)? };
+        if rank == 0 { create::create_job(&domain, &name, hello)? } else { join_job(&domain, &name, hello)? };
     let memory = mapping.memory().filter(|memory| memory.len_bytes() >= layout.total_bytes());
     let memory = memory.ok_or_else(|| Failure::fatal("the job's region is shorter than its layout"))?;
     let memory = match mapping.flushed_memory().map_err(fatal_error)? {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 
 use tombolo_link::layout::PAGE_BYTES;
-use tombolo_link::rung::GROUP_CHANNELS;
+use tombolo_link::shared_doorbell::GROUP_CHANNELS;
 use tombolo_link::window::{WindowAllocator, WindowRange};
 
 /// Size of a word, in bytes.

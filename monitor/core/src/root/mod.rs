@@ -8,13 +8,11 @@
 mod attached;
 mod channels;
 mod console;
+mod deferred_exits;
 mod domain_table;
 mod domains;
 mod facts;
-mod given;
 mod groups;
-mod held;
-mod held_ends;
 mod limits;
 mod names;
 mod nodes;
@@ -23,8 +21,10 @@ mod regions;
 mod relays;
 mod remote_names;
 mod requests;
+mod resource_counts;
 mod routes;
 mod services;
+mod start_capabilities;
 mod steering;
 #[cfg(test)]
 mod tests;
@@ -45,8 +45,8 @@ use tombolo_machine::{Limit, Machine};
 
 use channels::StreamChannel;
 use console::ConsoleRecord;
+use deferred_exits::DeferredExits;
 use domain_table::DomainTable;
-use held_ends::DeferredExits;
 use observing::{ObservedDomain, ObserverState, Observing};
 use regions::Regions;
 use relays::Relays;
@@ -206,7 +206,7 @@ struct DomainRecord {
     /// Request to be answered once it has started.
     start_request: Option<u32>,
     /// Capabilities that it was started with.
-    initial_capabilities: given::InitialCapabilities,
+    initial_capabilities: start_capabilities::InitialCapabilities,
     /// Requests to be answered once its inputs have been accepted, by stream.
     pending_inputs: Vec<(u8, ClientId, u32)>,
     observed: ObservedDomain,

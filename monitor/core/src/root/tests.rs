@@ -17,14 +17,14 @@ use super::{ClientId, Core, Effect, Resource};
 
 mod attached;
 mod facts;
-mod given;
-mod held;
 mod link_streams;
 mod names;
 mod observing;
 pub(super) mod regions;
 mod relays;
+mod resource_counts;
 mod services;
+mod start_capabilities;
 mod steering;
 mod streams;
 mod traces;

@@ -5,12 +5,12 @@
 //! stay open if they are few, and a reading allocates nothing.
 
 mod frequency;
+mod frequency_control;
 mod load;
 mod power;
 mod process;
 mod read;
 mod speed;
-mod steering;
 #[cfg(test)]
 mod tests;
 
@@ -18,12 +18,12 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 pub use frequency::{Frequency, FrequencyMeter, MAX_GOVERNORS};
+pub use frequency_control::{FrequencyControl, FrequencyError, FrequencySettings, restore_recorded};
 pub use load::{LoadMeter, MemoryUsage};
 pub use power::{MAX_METERS, Meter, PowerMeters};
 pub use process::{ProcessMeter, SelfMeter, SelfUsage, Usage};
 pub use read::Reader;
 pub use speed::rounds_per_ms;
-pub use steering::{FrequencyControl, FrequencyError, FrequencySettings, restore_recorded};
 
 /// Maximum number of processors read.
 pub const MAX_PROCESSORS: usize = 1024;

@@ -1,9 +1,9 @@
 //! Member of a group.
 
-mod agree;
+mod delivery;
 mod receive;
-mod take;
 mod transmit;
+mod view_change;
 
 use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::sync::Arc;

@@ -223,7 +223,7 @@ impl<S: Signals, C: CacheMaintenance> ChannelEnd<S, C> {
     }
 
     /// Ends this side without closing: once the lifeline hangs up, the peer detects a death after everything
-    /// that was sent. A relay first reports the reason with [`report`](crate::far_end::report).
+    /// that was sent. A relay first reports the reason with [`report`](crate::disconnect_reason::report).
     pub fn abandon(&mut self) {
         self.closed = true;
         self.ends.producer.abandon();

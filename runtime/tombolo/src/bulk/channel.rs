@@ -17,7 +17,7 @@ use crate::nodes::NodeInfo;
 use crate::region::Capability;
 
 use super::arrival::{Arrival, PoolOffer};
-use super::hear::TimeBudget;
+use super::incoming::TimeBudget;
 use super::memory;
 use super::options::{BulkOptions, PoolOptions};
 use super::pool::{Inner, Pool};

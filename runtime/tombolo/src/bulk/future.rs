@@ -19,7 +19,7 @@ use crate::future::{Attempt, HasChannel, Operation, offload};
 use super::arrival::Arrival;
 use super::buffer::{Buffer, NotSent, Shared};
 use super::channel::BulkChannel;
-use super::hear::TimeBudget;
+use super::incoming::TimeBudget;
 use super::options::BulkOptions;
 use super::pool::Pool;
 

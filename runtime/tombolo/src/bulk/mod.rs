@@ -20,7 +20,7 @@ mod buffer;
 mod channel;
 mod content;
 mod future;
-mod hear;
+mod incoming;
 mod memory;
 mod open;
 mod options;

@@ -17,7 +17,7 @@ use super::arrival::{Arrival, PoolOffer, Received};
 use super::buffer::{Buffer, Handle, Shared};
 use super::channel::{Assignment, BulkChannel, State};
 use super::content::Content as BufferContent;
-use super::hear::TimeBudget;
+use super::incoming::TimeBudget;
 use super::memory::{PoolMemory, veto_reason};
 use super::pool::{self, Inner, Pool};
 use crate::error::BulkError;

@@ -22,7 +22,7 @@ use crate::options::ChannelOptions;
 use super::arrival::Arrival;
 use super::buffer::{Buffer, NotSent, Shared};
 use super::channel::BulkChannel;
-use super::hear::TimeBudget;
+use super::incoming::TimeBudget;
 use super::options::{BulkOptions, fits};
 use super::pool::Pool;
 use crate::error::BulkError;

@@ -18,9 +18,9 @@ use tombolo_platform::event::{Interest, poll};
 use tombolo_platform::{Deadline, Errno, OsError, lock_unpoisoned, socket};
 use tombolo_transport::trace::Recorder;
 
+use crate::channel_descriptors::withdraw;
 use crate::error::Error;
 use crate::exits::{Ended, Exits};
-use crate::joint::withdraw;
 use crate::recorder;
 use side::Side;
 pub(crate) use watch::Watch;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tombolo_naming::{Answer, Operation, Scope};
 
-use super::question::{ConvertAnswer, NamesRequest};
+use super::request::{ConvertAnswer, NamesRequest};
 use super::{Names, unexpected};
 use crate::error::Error;
 

@@ -7,7 +7,7 @@ use tombolo_base::DomainId;
 use tombolo_naming::{Answer, Attributes, EventMask, NameFault, Operation, Record, Scope};
 use tombolo_platform::Deadline;
 
-use super::question::{ConvertAnswer, NamesRequest};
+use super::request::{ConvertAnswer, NamesRequest};
 use super::watch::{Change, Notice, Watch, WatchOptions};
 use super::{Names, NewRecord, unexpected};
 use crate::error::Error;

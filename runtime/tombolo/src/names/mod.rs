@@ -28,8 +28,8 @@
 mod barrier;
 mod events;
 mod lock;
-mod question;
 mod record;
+mod request;
 mod semaphore;
 mod watch;
 
@@ -51,7 +51,7 @@ pub use watch::{Change, Notice, Watch, WatchOptions};
 
 use crate::domain::Domain;
 use crate::error::Error;
-use question::{ConvertAnswer, NamesRequest};
+use request::{ConvertAnswer, NamesRequest};
 
 /// Maximum number of records per reply; further records need further requests.
 const PAGE: u32 = 1024;

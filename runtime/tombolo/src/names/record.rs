@@ -7,7 +7,7 @@ use tombolo_naming::{
     Answer, Attributes, Condition, Lifetime, Operation, Record, SetMode, Value, parse_record, split_scope,
 };
 
-use super::question::{ConvertAnswer, NamesRequest};
+use super::request::{ConvertAnswer, NamesRequest};
 use super::{Names, offset_error, unexpected};
 use crate::error::Error;
 

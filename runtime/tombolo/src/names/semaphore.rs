@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tombolo_naming::{Answer, NameFault, Operation, Scope};
 
-use super::question::{ConvertAnswer, NamesRequest, expect_done};
+use super::request::{ConvertAnswer, NamesRequest, expect_done};
 use super::{Names, unexpected};
 use crate::error::Error;
 

@@ -8,7 +8,7 @@ use tombolo_naming::{
     Answer, Attributes, DeleteCause, EndCause, Event, EventMask, NameFault, Operation, Query, Record, Scope,
 };
 
-use super::question::{ConvertAnswer, NamesRequest, expect_done};
+use super::request::{ConvertAnswer, NamesRequest, expect_done};
 use super::{Names, Pages, unexpected};
 use crate::error::Error;
 use crate::future::MonitorWait;

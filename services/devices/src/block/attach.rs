@@ -14,7 +14,7 @@ use tombolo_platform::device::nbd::{Geometry, NbdDevice};
 use tombolo_virtqueue::{Configuration, Operation, Status};
 
 use super::BUFFER_BYTES;
-use super::front::{Frontend, listen};
+use super::frontend::{Frontend, listen};
 use super::nbd::{self, NbdCommand, NbdRequest};
 use crate::failure::Failure;
 use crate::print_status;

@@ -2,7 +2,7 @@
 
 mod attach;
 mod disk;
-mod front;
+mod frontend;
 mod nbd;
 mod serve;
 

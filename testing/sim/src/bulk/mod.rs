@@ -4,8 +4,8 @@
 //! The messages about buffers are real, and so are the rings and streams that carry them. The memory of pools
 //! is not simulated: the revocation of a pool is an entry of the [`PoolModel`].
 
-mod book;
 mod pools;
+mod reference_model;
 
-pub use book::PoolModel;
 pub use pools::{BulkEnd, MIN_SLOTS, Pools};
+pub use reference_model::PoolModel;

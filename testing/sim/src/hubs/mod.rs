@@ -2,6 +2,6 @@
 //! messages, deaths of tasks and losses of nodes, checked by a reference model.
 
 mod book;
-mod town;
+mod simulation;
 
-pub use town::simulate;
+pub use simulation::simulate;

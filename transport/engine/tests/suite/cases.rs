@@ -10,7 +10,7 @@ use tombolo_platform::Deadline;
 use tombolo_platform::event::{Interest, poll};
 use tombolo_transport::ChannelError;
 
-use crate::rigs::{EngineSetup, Fixture, PATIENCE, ROOM};
+use crate::fixtures::{EngineSetup, Fixture, PATIENCE, ROOM};
 
 /// Requirement of a case for a setup.
 #[derive(Clone, Copy, PartialEq, Eq)]

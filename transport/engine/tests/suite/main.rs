@@ -4,14 +4,14 @@
 
 mod cases;
 mod cuda;
-mod rigs;
+mod fixtures;
 
 use std::process::ExitCode;
 
 use libtest_mimic::{Arguments, Completion, Trial};
 
 fn main() -> ExitCode {
-    if rigs::run_as_peer_process() {
+    if fixtures::run_as_peer_process() {
         return ExitCode::SUCCESS;
     }
     let cuda = match cuda::prepare() {
@@ -19,7 +19,7 @@ fn main() -> ExitCode {
         cuda::Preparation::RanElsewhere(status) => return status,
     };
     let mut trials = Vec::new();
-    for setup in rigs::all(&cuda) {
+    for setup in fixtures::all(&cuda) {
         for case in cases::ALL {
             let (start, missing_requirement) =
                 (setup.start.clone(), cases::missing_requirement(&setup, case));

@@ -1,10 +1,10 @@
 //! One endpoint: its operations, their completions, and its peers.
 
 mod direct;
-mod ending;
 mod incoming;
 mod outgoing;
 mod peer;
+mod peer_loss;
 mod post;
 mod remote;
 #[cfg(test)]

@@ -2,7 +2,7 @@
 //! only its link.
 
 mod direct;
-mod ending;
+mod peer_loss;
 mod withdraw;
 
 use std::cell::RefCell;

@@ -8,8 +8,8 @@ use tombolo_omp_team::team::thread::Thread;
 use super::Program;
 use crate::JOIN_VARIABLE;
 use crate::message::FromHub;
+use crate::node_selection::JobNode;
 use crate::outbox::Outbox;
-use crate::place::JobNode;
 
 /// Progress of the process's start.
 #[derive(Debug)]

@@ -12,7 +12,7 @@ use std::sync::OnceLock;
 
 use tombolo_omp_domains::request::{self, RequestKind};
 use tombolo_omp_team::job::start;
-use tombolo_omp_team::primitives::{exclusive, sys};
+use tombolo_omp_team::primitives::{separate_processes, sys};
 use tombolo_omp_team::team::root;
 use tombolo_omp_team::team::thread::Thread;
 
@@ -80,7 +80,7 @@ impl<T> Word for *const T {
 /// have stacks outside the arena.
 pub(crate) fn is_in_worker_process() -> bool {
     let here = 0_u8;
-    exclusive::is_worker_process()
+    separate_processes::is_worker_process()
         && root::current().is_some_and(|root| root.store.contains((&raw const here) as usize))
 }
 

@@ -11,7 +11,7 @@ use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
 
 use tombolo_omp_team::job::start;
-use tombolo_omp_team::primitives::{exclusive, sys};
+use tombolo_omp_team::primitives::{separate_processes, sys};
 use tombolo_omp_team::team::thread;
 
 use super::forward::{OwnCall, WORDS, Word, forward_call, is_in_worker_process};
@@ -39,7 +39,9 @@ unsafe extern "C" {
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn __wrap___lockfile(stream: *mut c_void) -> c_int {
     let address = stream as usize;
-    if !exclusive::is_enabled() || !(start::root().store.contains(address) || variables::contains(address)) {
+    if !separate_processes::is_enabled()
+        || !(start::root().store.contains(address) || variables::contains(address))
+    {
         // SAFETY: guaranteed by the caller.
         return unsafe { __real___lockfile(stream) };
     }

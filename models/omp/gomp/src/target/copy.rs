@@ -6,7 +6,7 @@ use std::slice;
 use tombolo_omp_team::constructs::tasks::{self, NewTask};
 use tombolo_omp_team::device::calls;
 use tombolo_omp_team::job::start;
-use tombolo_omp_team::primitives::exclusive;
+use tombolo_omp_team::primitives::separate_processes;
 use tombolo_omp_team::team::depend::Dependence;
 use tombolo_omp_team::team::root::Root;
 use tombolo_omp_team::team::thread::Thread;
@@ -95,7 +95,7 @@ impl Block {
             let last = begin.saturating_add(bytes.saturating_sub(1));
             node.is_some() || [begin, last].iter().all(|&at| calls::is_shared(root, at))
         };
-        !exclusive::is_enabled()
+        !separate_processes::is_enabled()
             || shared(self.target, self.target_lengths) && shared(self.source, self.source_lengths)
     }
 

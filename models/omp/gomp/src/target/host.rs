@@ -4,7 +4,7 @@
 use std::ffi::c_void;
 use std::ptr;
 
-use tombolo_omp_team::device::alone;
+use tombolo_omp_team::device::one_thread_team;
 use tombolo_omp_team::job::start;
 use tombolo_omp_team::team::task::Function;
 
@@ -15,7 +15,7 @@ pub(super) fn run(function: Function, addresses: *mut *mut c_void, limit: u32) {
     let me = start::current();
     // A region nested in one on a device stays there.
     let confined_node = me.team().confined_node().map_or(0, |node| node + 1);
-    alone::run_in_own_team(me, confined_node, limit, || {
+    one_thread_team::run_in_own_team(me, confined_node, limit, || {
         // SAFETY: the program's function, with the addresses that the program passed for it.
         unsafe { function(addresses.cast()) };
     });

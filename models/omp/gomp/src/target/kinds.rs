@@ -4,10 +4,10 @@ use std::ffi::c_void;
 use std::ptr;
 
 use tombolo_omp_team::device::calls;
+use tombolo_omp_team::device::command::Construct;
 use tombolo_omp_team::device::mapping::{
     ALWAYS, COPIED, DELETE, FROM, IMPLICIT, Item, ItemAction, PRESENT, STAGED, TO,
 };
-use tombolo_omp_team::device::order::Construct;
 use tombolo_omp_team::primitives::sys;
 use tombolo_omp_team::team::root::Root;
 

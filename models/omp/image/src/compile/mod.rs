@@ -9,7 +9,7 @@ mod cxx;
 mod error;
 mod link;
 mod migrate;
-mod own_names;
+mod symbol_conflicts;
 mod thread_locals;
 mod wrapped;
 
@@ -320,7 +320,7 @@ impl Compilation {
         }
         for build in &mut builds {
             if build.has_run_time()? {
-                own_names::rename_wrapped_functions(build, self.scratch.path())?;
+                symbol_conflicts::rename_wrapped_functions(build, self.scratch.path())?;
             }
         }
         let linking = link::LinkStep {

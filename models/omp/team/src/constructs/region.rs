@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 
 use super::affinity::{self, PlaceAssignment};
 use super::tasking;
-use crate::primitives::awake::NodeLoad;
+use crate::primitives::node_load::NodeLoad;
 use crate::primitives::nodes::NodeAssignment;
 use crate::primitives::wait::Sleep;
-use crate::primitives::{exclusive, sys};
+use crate::primitives::{separate_processes, sys};
 use crate::team::group::Group;
 use crate::team::members::Team;
 use crate::team::root::Root;
@@ -138,7 +138,7 @@ pub fn begin(me: &'static Thread, region: Region, prepare: impl FnOnce(&WorkShar
         team.began_ns.set(sys::now_ns());
     }
     if size > 1 {
-        exclusive::flush();
+        separate_processes::flush();
         acquire_workers(me, team, size);
     }
     if root.nodes().has_several() {

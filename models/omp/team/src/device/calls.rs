@@ -3,7 +3,7 @@
 use std::ptr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::order::{Command, CommandKind, Construct, count_transferred_bytes};
+use super::command::{Command, CommandKind, Construct, count_transferred_bytes};
 use crate::team::root::Root;
 use crate::team::thread::Thread;
 

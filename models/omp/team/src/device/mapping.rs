@@ -9,7 +9,7 @@ use std::fmt;
 use std::ptr;
 
 use crate::primitives::store::Store;
-use crate::team::present::{Entry, Lookup, Table};
+use crate::team::present_table::{Entry, Lookup, Table};
 
 /// Action on an item.
 #[repr(u32)]
@@ -119,7 +119,7 @@ pub enum MappingError {
     Part {
         /// Requested range, as start and end.
         wanted: (usize, usize),
-        /// Range that is present, as start and end.
+        /// Range that is present_table, as start and end.
         there: (usize, usize),
     },
     /// The data must be present but is not.

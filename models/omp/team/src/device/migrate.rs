@@ -8,10 +8,10 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::Ordering;
 
-use super::migrant::MigrationState;
-use super::order::{self, Command, CommandKind, Construct};
-use crate::primitives::leavable::{self, StartRoutine};
-use crate::primitives::{exclusive, sys};
+use super::command::{self, Command, CommandKind, Construct};
+use super::migration::MigrationState;
+use crate::primitives::nonlocal_exit::{self, StartRoutine};
+use crate::primitives::{separate_processes, sys};
 use crate::team::balancer::Balancer;
 use crate::team::task::Function;
 use crate::team::thread::{CallExit, RemoteCall, Thread};
@@ -97,7 +97,7 @@ pub unsafe fn leave_call(remote_call: *const RemoteCall, exit: CallExit) -> ! {
     let remote_call = unsafe { &*remote_call };
     remote_call.exit.set(Some(exit));
     // SAFETY: guaranteed by the caller.
-    unsafe { leavable::leave(remote_call.stack.get(), ptr::null_mut()) }
+    unsafe { nonlocal_exit::leave(remote_call.stack.get(), ptr::null_mut()) }
 }
 
 /// Outcome of a call of a marked function.
@@ -164,7 +164,7 @@ fn call_balanced(
     let began_ns = sys::now_ns();
     let (called, run_ns) = if placement.node == me.node {
         // SAFETY: the program's function, with the frame that `tombolo ompcc` created for it.
-        (outcome_of(unsafe { order::call_leavable(me, function, frame) }), None)
+        (outcome_of(unsafe { command::call_leavable(me, function, frame) }), None)
     } else {
         let (called, run_ns) = call_on_node(me, migration, placement.node, function, frame);
         (called, Some(run_ns))
@@ -218,7 +218,7 @@ fn execute_on_node(
     let function = migration.snapshot().1;
     let there = migration.thread_on(node);
     if let Some(thread) = there {
-        exclusive::flush();
+        separate_processes::flush();
         migration.send_command(thread, ptr::from_ref(command).cast_mut().cast());
     } else {
         let thread = root.acquire_worker_on(node);
@@ -233,7 +233,7 @@ fn execute_on_node(
         if let Some(command) = pending_command(me, migration) {
             migration.clear_command();
             command.call(me);
-            exclusive::flush();
+            separate_processes::flush();
             command.complete();
         }
     }

@@ -2,11 +2,11 @@
 
 use std::ptr;
 
-use super::migrant::MigrationState;
+use super::migration::MigrationState;
 use crate::primitives::processor_time;
 use crate::team::root::Root;
-use crate::team::shown::{Activity, Role};
 use crate::team::thread::Thread;
+use crate::team::thread_status::{Activity, Role};
 
 /// Snapshot of a thread of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

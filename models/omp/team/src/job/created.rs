@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::stack::Stack;
 use super::{fault, start};
 use crate::device::migrate;
-use crate::primitives::leavable::StartRoutine;
+use crate::primitives::nonlocal_exit::StartRoutine;
 use crate::primitives::sys;
 use crate::team::root::Root;
-use crate::team::shown::Role;
+use crate::team::thread_status::Role;
 
 /// Signature of the C library's `pthread_create`.
 pub type PthreadCreate = unsafe extern "C" fn(

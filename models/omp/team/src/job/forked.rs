@@ -19,8 +19,8 @@ use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 use super::env::{EnvSettings, Mode};
 use super::stack::{Main, MainCall, Stack};
 use super::{start, worker};
-use crate::primitives::exclusive::{self, flush, mark_worker_process};
 use crate::primitives::lock::Spinlock;
+use crate::primitives::separate_processes::{self, flush, mark_worker_process};
 use crate::primitives::store::{SPAN, Store};
 use crate::primitives::sys;
 use crate::team::root::Root;
@@ -109,7 +109,7 @@ pub fn begin(env_settings: EnvSettings) -> &'static Root {
         notify_words: [const { NotifyWord(AtomicU32::new(0)) }; PROCESSES_MAX],
     });
     let root = start::install(store, env_settings, start_worker);
-    exclusive::enable(kill_workers);
+    separate_processes::enable(kill_workers);
     FORKER.store(ptr::from_ref(forker).cast_mut(), Ordering::Release);
     root
 }
@@ -324,7 +324,7 @@ impl Forker {
             }
         }
         mark_worker_process();
-        exclusive::discard_output();
+        separate_processes::discard_output();
         let (notify_word, mut seen) = (&self.notify_words[number].0, 0);
         loop {
             while notify_word.load(Ordering::Acquire) == seen {

@@ -6,8 +6,8 @@
 
 use std::mem::{align_of, size_of};
 
+use crate::device::command::Command;
 use crate::device::mapping::Item;
-use crate::device::order::Command;
 use crate::primitives::cache::Cache;
 use crate::primitives::icv::{Icv, Settings};
 use crate::primitives::local::Local;

@@ -1,5 +1,6 @@
 //! A job's whole lifetime: its environment, the start of processes and workers, and the report.
 
+pub mod arguments;
 pub mod created;
 pub mod env;
 pub mod fault;
@@ -9,5 +10,4 @@ pub mod layout;
 pub mod report;
 pub mod stack;
 pub mod start;
-pub mod words;
 pub mod worker;

@@ -10,8 +10,8 @@ use crate::primitives::stack_bounds::{MAIN_STACK_DIVISOR, StackBounds};
 use crate::primitives::store::{self, SPAN, Store};
 use crate::primitives::sys;
 use crate::team::root::Root;
-use crate::team::shown::Role;
 use crate::team::thread::Thread;
+use crate::team::thread_status::Role;
 
 /// Minimum sizes of stacks, if the size was set and if it was not.
 const STACK_BYTES_MIN: usize = 64 * 1024;

@@ -8,10 +8,10 @@ use super::{env, fault, report, worker};
 use crate::device::migrate;
 use crate::primitives::lock::Spinlock;
 use crate::primitives::store::{SPAN, Store};
-use crate::primitives::{exclusive, sys, wake_domain};
+use crate::primitives::{separate_processes, sys, wake_domain};
 use crate::team::root::{self, Root, StartWorker};
-use crate::team::shown::{Activity, Role};
 use crate::team::thread::{self, Thread};
+use crate::team::thread_status::{Activity, Role};
 
 static CREATE_LOCK: Spinlock = Spinlock::new();
 /// Key whose destructor calls [`release_thread`] at the end of a thread.
@@ -141,7 +141,7 @@ fn has_private_stack(root: &Root) -> bool {
     static IS_REPORTED: AtomicBool = AtomicBool::new(false);
     let here = 0_u8;
     let is_private = cfg!(target_env = "gnu")
-        && exclusive::is_enabled()
+        && separate_processes::is_enabled()
         && !root.store.contains(ptr::from_ref(&here) as usize);
     if is_private && !IS_REPORTED.swap(true, Ordering::Relaxed) {
         sys::print_error(

@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering;
 use super::fault;
 use crate::constructs::region::leave_share;
 use crate::constructs::{affinity, tasking};
-use crate::device::order;
+use crate::device::command;
 use crate::primitives::wait::{self, Sleep};
-use crate::primitives::{exclusive, processor_time, sys};
+use crate::primitives::{processor_time, separate_processes, sys};
 use crate::team::members::Team;
-use crate::team::shown::{Activity, Role};
 use crate::team::thread::{self, Thread};
+use crate::team::thread_status::{Activity, Role};
 
 /// Main function of a worker, which runs work forever. The argument is its thread record.
 pub extern "C" fn worker(argument: *mut libc::c_void) -> *mut libc::c_void {
@@ -41,7 +41,7 @@ pub extern "C" fn worker(argument: *mut libc::c_void) -> *mut libc::c_void {
 fn work(me: &'static Thread) -> u64 {
     // SAFETY: teams are never freed, and the team was set before the parker published it.
     let Some(team) = (unsafe { me.assigned_team.get().as_ref() }) else {
-        order::execute_assigned(me);
+        command::execute_assigned(me);
         return 0;
     };
     let Some(function) = me.assigned_function.get() else { return 0 };
@@ -53,7 +53,7 @@ fn work(me: &'static Thread) -> u64 {
     affinity::display(me);
     // SAFETY: the program's function, with the argument that the program gave for it.
     unsafe { function(me.assigned_data.get()) };
-    exclusive::flush();
+    separate_processes::flush();
     finish_work(me, team)
 }
 
@@ -90,7 +90,7 @@ fn finish_work(me: &'static Thread, team: &'static Team) -> u64 {
 fn help(me: &'static Thread) {
     let run = || {
         tasking::run_any(me);
-        exclusive::flush();
+        separate_processes::flush();
     };
     match me.tally() {
         Some(tally) => tally.measure_help(run),

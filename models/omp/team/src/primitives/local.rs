@@ -7,8 +7,8 @@ use std::ffi::c_void;
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use super::awake::{NodeLoad, OVERSUBSCRIBED_TURNS, SpinYield, UNREGISTERED};
 use super::cache::Cache;
+use super::node_load::{NodeLoad, OVERSUBSCRIBED_TURNS, SpinYield, UNREGISTERED};
 use super::parker::Parker;
 use super::sys::{self, Spin};
 

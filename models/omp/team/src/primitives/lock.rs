@@ -6,7 +6,7 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::{local, pace, park};
+use super::{local, paged_wait, park};
 
 const FREE: u32 = 0;
 const LOCKED: u32 = 1;
@@ -43,7 +43,7 @@ impl Lock {
 
     #[cold]
     fn acquire_slow(&self) {
-        if pace::is_memory_paged() && self.acquire_by_polling() {
+        if paged_wait::is_memory_paged() && self.acquire_by_polling() {
             return;
         }
         let mut spin = local::lock_spin_budget();
@@ -67,7 +67,7 @@ impl Lock {
 
     /// Acquires the lock if it becomes free within the polling time.
     fn acquire_by_polling(&self) -> bool {
-        let mut poller = pace::Poller::new();
+        let mut poller = paged_wait::Poller::new();
         while poller.try_pause() {
             if self.0.load(Ordering::Relaxed) == FREE && self.try_acquire() {
                 return true;

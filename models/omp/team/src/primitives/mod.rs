@@ -1,25 +1,25 @@
 //! Foundations of the crate: system calls, shared memory, locks, sleeping and waking, the nodes of the job.
 //! Nothing here knows of teams or tasks.
 
-pub mod awake;
 pub mod balance;
 pub mod bell;
 pub mod cache;
 pub mod cache_line;
-pub mod exclusive;
 pub mod handlers;
 pub mod icv;
 #[cfg(loom)]
 mod kernel_model;
-pub mod leavable;
 pub mod local;
 pub mod lock;
+pub mod node_load;
 pub mod nodes;
-pub mod pace;
+pub mod nonlocal_exit;
+pub mod paged_wait;
 pub mod park;
 pub mod parker;
 pub mod places;
 pub mod processor_time;
+pub mod separate_processes;
 pub mod skew;
 pub mod speed;
 pub mod stack_bounds;

@@ -10,8 +10,8 @@ use std::borrow::Cow;
 use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use super::awake::NodeLoad;
 use super::lock::Spinlock;
+use super::node_load::NodeLoad;
 use super::{speed, sys};
 
 /// Maximum number of nodes of a job.

@@ -11,7 +11,7 @@ use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU32, Ordering};
 
 use super::local::{self, Local};
-use super::{pace, sys, wake_domain};
+use super::{paged_wait, sys, wake_domain};
 
 /// Number of buckets. Words that share a bucket are distinguished by the address in each sleeper's entry.
 const BUCKETS: usize = 64;
@@ -47,8 +47,8 @@ impl Drop for BucketGuard<'_> {
 impl Bucket {
     fn lock(&self) -> BucketGuard<'_> {
         let take = || self.locked.compare_exchange_weak(0, 1, Ordering::Acquire, Ordering::Relaxed).is_ok();
-        if pace::is_memory_paged() {
-            let mut poller = pace::Poller::new();
+        if paged_wait::is_memory_paged() {
+            let mut poller = paged_wait::Poller::new();
             while self.locked.load(Ordering::Relaxed) != 0 || !take() {
                 poller.pause();
             }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
 
 use super::cache::{CLASSES, FreeList, FreeObject, SMALL_BYTES_MAX, class_of, size_of_class};
 use super::lock::Spinlock;
-use super::{local, pace, sys};
+use super::{local, paged_wait, sys};
 
 const SPAN_BITS: u32 = 16;
 /// Size of a span in bytes.
@@ -235,7 +235,7 @@ impl Store {
 
     fn refill(&self, list: &FreeList, class: usize) -> Option<*mut u8> {
         let size = size_of_class(class);
-        let wanted = match pace::is_memory_paged() {
+        let wanted = match paged_wait::is_memory_paged() {
             // A whole page, to avoid false sharing of pages with other threads.
             true => (CARVE_BYTES / size).max(1),
             false => (CACHE_BYTES_MAX / 2 / size).clamp(1, 32),
@@ -454,7 +454,7 @@ impl Store {
     pub fn place_on_own_pages<T: 'static>(&self, value: T) -> &'static T {
         self.place_at(
             value,
-            if pace::is_memory_paged() { CARVE_BYTES.max(align_of::<T>()) } else { align_of::<T>() },
+            if paged_wait::is_memory_paged() { CARVE_BYTES.max(align_of::<T>()) } else { align_of::<T>() },
         )
     }
 

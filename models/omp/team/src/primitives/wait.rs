@@ -2,10 +2,10 @@
 //!
 //! How threads sleep, and why no wake-up is lost, is explained in [`super::parker`].
 
-use super::awake::OVERSUBSCRIBED_TURNS;
 use super::bell::{Bell, Sleepers};
 use super::local::Local;
-use super::pace;
+use super::node_load::OVERSUBSCRIBED_TURNS;
+use super::paged_wait;
 
 /// Turns between checks of frequently written lines and of the number of awake threads.
 const RARE_CHECK_TURNS: u64 = 16;
@@ -42,8 +42,8 @@ pub(crate) fn until_slow(
     condition: &mut impl FnMut() -> bool,
     rare_condition: &mut impl FnMut() -> bool,
 ) -> bool {
-    if pace::is_memory_paged() {
-        let mut poller = pace::Poller::new();
+    if paged_wait::is_memory_paged() {
+        let mut poller = paged_wait::Poller::new();
         while poller.try_pause() {
             if condition() {
                 return true;

@@ -4,7 +4,7 @@
 use std::cell::UnsafeCell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use super::present::{Entry, Lookup, PERMANENT, Table};
+use super::present_table::{Entry, Lookup, PERMANENT, Table};
 use crate::primitives::lock::Lock;
 use crate::primitives::nodes::NODES_MAX;
 use crate::primitives::store::Store;

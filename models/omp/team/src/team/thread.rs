@@ -9,11 +9,11 @@ use super::members::{Member, Team};
 use super::objects::Objects;
 use super::root::Root;
 use super::share::WorkShare;
-use super::shown::ThreadStatus;
 use super::tally::Tally;
 use super::task::{Function, Task};
-use crate::primitives::awake::NodeLoad;
+use super::thread_status::ThreadStatus;
 use crate::primitives::local::{self, Local};
+use crate::primitives::node_load::NodeLoad;
 use crate::primitives::parker::Parker;
 use crate::primitives::stack_bounds::StackBounds;
 use crate::primitives::store::Store;
@@ -44,7 +44,7 @@ pub enum ExitTarget {
     /// The C library's thread: it ends the usual way.
     Thread,
     /// Call made by this process, given by where its stack pointer is saved
-    /// ([`crate::primitives::leavable`]).
+    /// ([`crate::primitives::nonlocal_exit`]).
     Call(*mut usize),
     /// Call made by another node.
     RemoteCall(*const RemoteCall),
@@ -54,7 +54,7 @@ pub enum ExitTarget {
 /// function's frames.
 #[derive(Debug, Default)]
 pub struct RemoteCall {
-    /// Saved stack pointer, by which the call is left ([`crate::primitives::leavable`]).
+    /// Saved stack pointer, by which the call is left ([`crate::primitives::nonlocal_exit`]).
     pub stack: Cell<usize>,
     /// How the call was left, if it did not return.
     pub exit: Cell<Option<CallExit>>,

@@ -7,7 +7,7 @@ use tombolo_control::Exit;
 use tombolo_control::observation::SeenDomain;
 use tombolo_machine::image::ImageId;
 
-use super::show::truncate_exit;
+use super::conversion::truncate_exit;
 use super::versions::PartKey;
 use super::{History, OutputTail};
 use crate::root::steering::Launch;

@@ -6,7 +6,7 @@ use tombolo_base::{DomainId, NodeId};
 use tombolo_control::observation::{Happening, SeenEvent};
 use tombolo_control::{Exit, Fault};
 
-use super::show::truncate_text;
+use super::conversion::truncate_text;
 use super::versions::PartKey;
 use crate::root::{Core, Nanos};
 

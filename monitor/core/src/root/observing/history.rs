@@ -7,7 +7,7 @@ use tombolo_control::observation::{Measure, Part};
 use tombolo_control::{Fault, Reply};
 use tombolo_machine::Limit;
 
-use super::pulse::TICK_NS;
+use super::periodic::TICK_NS;
 use crate::root::{Core, Nanos};
 
 /// Resolutions: ticks per point and number of points retained, the finest first.

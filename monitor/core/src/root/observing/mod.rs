@@ -7,17 +7,17 @@
 //! Agents' reports about domains and channels are unverified claims: they are accepted about domains of the
 //! agent's own node, and ignored about others.
 
-mod ask;
 mod channels;
+mod conversion;
 mod ended;
 mod engines;
 mod events;
 mod history;
+mod observers;
 mod output;
-mod pulse;
+mod periodic;
 mod regions;
 mod samples;
-mod show;
 pub(super) mod versions;
 
 use std::collections::BTreeMap;
@@ -27,8 +27,8 @@ use tombolo_control::Order;
 use tombolo_control::observation::NodeSample;
 use tombolo_machine::{Limit, Limits, Machine};
 
-pub(super) use ask::ObserverState;
 pub(super) use channels::Channels;
+pub(super) use conversion::truncate_text;
 use ended::EndedDomains;
 #[cfg(test)]
 pub(super) use ended::{MAX_ENDED, MAX_IMAGES};
@@ -37,11 +37,11 @@ use events::Events;
 pub(super) use events::MAX_EVENTS;
 pub(super) use events::describe_exit;
 pub(super) use history::{History, HistoryBudget};
+pub(super) use observers::ObserverState;
 pub(super) use output::{OutputTail, OutputUsage};
-use pulse::Ticker;
+use periodic::Ticker;
 use regions::RegionSnapshots;
 pub(super) use samples::{ObservedDomain, ObservedNode};
-pub(super) use show::truncate_text;
 use versions::{PartKey, Versions};
 
 use super::{ClientId, Core, Nanos};
@@ -53,7 +53,7 @@ const SAMPLE_MS: u32 = 1000;
 #[derive(Debug)]
 pub(super) struct Observing {
     pub(super) versions: Versions,
-    waiting: BTreeMap<ClientId, ask::WaitingObserver>,
+    waiting: BTreeMap<ClientId, observers::WaitingObserver>,
     pub(super) nodes: Vec<ObservedNode>,
     pub(super) ended: EndedDomains,
     pub(super) events: Events,

@@ -6,7 +6,7 @@ use tombolo_base::{ChannelId, DomainId, NodeId};
 use tombolo_control::Order;
 use tombolo_control::observation::{DomainSample, EndSample, Happening, NodeSample, SeenEngine};
 
-use super::show::command_line;
+use super::conversion::command_line;
 use super::{History, OutputTail};
 use crate::root::steering::Launch;
 use crate::root::{Core, Nanos};

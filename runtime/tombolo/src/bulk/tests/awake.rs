@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::Instant;
 
-use tombolo_platform::calls::SyscallCounter;
+use tombolo_platform::syscall_counter::SyscallCounter;
 use tombolo_platform::{allocations, time};
 
 use super::super::{BulkChannel, BulkOptions, Pool, PoolOptions};

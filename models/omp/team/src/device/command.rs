@@ -7,17 +7,17 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::exceptions::{self, EhGlobals};
 use super::mapping::{self, Item, MappingContext};
-use super::migrant::MigrationState;
-use super::{alone, memory};
+use super::migration::MigrationState;
+use super::{memory, one_thread_team};
 use crate::constructs::tasks;
-use crate::primitives::leavable::{self, StartRoutine};
+use crate::primitives::nonlocal_exit::{self, StartRoutine};
 use crate::primitives::store::Store;
-use crate::primitives::{exclusive, handlers, processor_time, sys, thread_block};
+use crate::primitives::{handlers, processor_time, separate_processes, sys, thread_block};
 use crate::team::devices::Device;
 use crate::team::root::Root;
-use crate::team::shown::Activity;
 use crate::team::task::Function;
 use crate::team::thread::{self, CallExit, ExitTarget, RemoteCall, Thread};
+use crate::team::thread_status::Activity;
 use crate::team::waiting;
 
 /// Action of a command.
@@ -253,7 +253,7 @@ impl Command {
         // SAFETY: teams are never freed.
         let before = unsafe { thread.assigned_team.replace(ptr::null()).as_ref() };
         thread.assigned_data.set(ptr::from_ref(self).cast_mut().cast());
-        exclusive::flush();
+        separate_processes::flush();
         thread.parker.publish_work(thread.parker.work_count().wrapping_add(1) & (u32::MAX >> 1));
         if let Some(before) = before {
             // The worker may be waiting on the bell of its last team.
@@ -311,12 +311,12 @@ impl Command {
                     unsafe { self.addresses.add(index).write(item.result) };
                 }
                 if let Some(function) = self.function.get() {
-                    alone::run_in_own_team(me, self.node + 1, self.limit.get(), || {
+                    one_thread_team::run_in_own_team(me, self.node + 1, self.limit.get(), || {
                         // SAFETY: the program's function, with an address for each item that it uses.
                         unsafe { function(self.addresses.cast()) };
                     });
                 }
-                exclusive::flush();
+                separate_processes::flush();
                 self.end(me, device);
             }
             CommandKind::Begin => self.begin(me, device),
@@ -340,8 +340,8 @@ impl Command {
                 (memory::allocator_of(me.root()).release)(self.arguments.get()[0] as *mut u8);
             },
             CommandKind::Call | CommandKind::RunThread => {
-                alone::run_in_own_team(me, self.node + 1, 0, || self.call(me));
-                exclusive::flush();
+                one_thread_team::run_in_own_team(me, self.node + 1, 0, || self.call(me));
+                separate_processes::flush();
             }
             CommandKind::Copy => {
                 let [target, source, bytes] = self.arguments.get();
@@ -367,7 +367,7 @@ impl Command {
             let mut stack = 0;
             me.exit_target.set(ExitTarget::Call(&raw mut stack));
             // SAFETY: the program's function, with its argument; `stack` is local.
-            let result = unsafe { leavable::call(start_routine, argument, &raw mut stack) };
+            let result = unsafe { nonlocal_exit::call(start_routine, argument, &raw mut stack) };
             result as usize
         } else {
             let began_ns = me.root().settings.balance.then(sys::now_ns);
@@ -468,7 +468,7 @@ pub(super) unsafe fn call_leavable(
     let called = (&raw mut called).cast();
     // SAFETY: guaranteed by the caller; the `RemoteCall` is local.
     let thrown = handlers::preserve_across(|| unsafe {
-        leavable::call(call_and_catch, called, remote_call.stack.as_ptr())
+        nonlocal_exit::call(call_and_catch, called, remote_call.stack.as_ptr())
     });
     me.exit_target.set(exit_target);
     remote_call.exit.get().or_else(|| (!thrown.is_null()).then_some(CallExit::Throw(thrown as usize)))

@@ -10,7 +10,7 @@ use std::{env, fs};
 use tombolo::{Error, Listener, Token};
 use tombolo_omp_process::{NodeReport, ProcessReport, REPORT_REQUEST, Role, State, ThreadReport, hub_name};
 use tombolo_omp_team::device::threads::{self, ThreadSnapshot};
-use tombolo_omp_team::team::shown::{self, Activity};
+use tombolo_omp_team::team::thread_status::{self, Activity};
 
 use super::{Hub, ProcessState};
 use crate::channel_options;
@@ -194,7 +194,7 @@ impl Hub {
         let words = fs::read("/proc/self/cmdline").unwrap_or_default();
         let words = words.strip_suffix(b"\0").unwrap_or(&words).split(|byte| *byte == 0);
         let words: Vec<_> = words.map(String::from_utf8_lossy).collect();
-        let node = |(number, node): (usize, &crate::place::JobNode)| {
+        let node = |(number, node): (usize, &crate::node_selection::JobNode)| {
             let of_process = |process: &super::Process| process.child.id();
             let process = self.processes.iter().find(|process| process.node == number).map(of_process);
             let domain = if number == 0 { Some(self.domain.id()) } else { process };
@@ -236,9 +236,11 @@ fn thread_report(snapshot: &ThreadSnapshot) -> ThreadReport {
     ThreadReport {
         number: snapshot.number,
         role: match snapshot.role {
-            shown::Role::Main => Role::Main,
-            shown::Role::Created => Role::Created,
-            shown::Role::Worker | shown::Role::Other | shown::Role::None => Role::Worker,
+            thread_status::Role::Main => Role::Main,
+            thread_status::Role::Created => Role::Created,
+            thread_status::Role::Worker | thread_status::Role::Other | thread_status::Role::None => {
+                Role::Worker
+            }
         },
         team_number: snapshot.team_number,
         handle: snapshot.pthread as u64,

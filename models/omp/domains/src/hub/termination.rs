@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tombolo::{Exit, Token};
-use tombolo_omp_team::primitives::exclusive::flush_after_loss;
+use tombolo_omp_team::primitives::separate_processes::flush_after_loss;
 use tombolo_omp_team::primitives::sys;
 
 use super::{DRAIN_TIMEOUT, Hub, JOIN_TIMEOUT, ProcessState, TERMINATING};

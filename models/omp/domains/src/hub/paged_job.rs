@@ -9,8 +9,8 @@ use tombolo_omp_team::job::report::{self, Memory};
 use super::{Hub, ProcessState};
 use crate::fatal;
 use crate::memory::Mapped;
-use crate::place::MemoryKind;
-use crate::sent::PagedRanges;
+use crate::node_selection::MemoryKind;
+use crate::paged_memory::PagedRanges;
 
 impl Hub {
     /// Admits a process that connects for pages. If it ends meanwhile, the machine reports that.

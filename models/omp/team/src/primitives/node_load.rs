@@ -3,10 +3,10 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
-use super::{pace, sys};
+use super::{paged_wait, sys};
 
 /// Wait state shared by all threads on the processors of a node, in the store. If the store is transferred in
-/// pages, threads [wait differently](super::pace), and nothing is counted.
+/// pages, threads [wait differently](super::paged_wait), and nothing is counted.
 #[repr(C, align(64))]
 #[derive(Debug, Default)]
 pub struct NodeLoad {
@@ -97,7 +97,7 @@ impl NodeLoad {
 
     /// Counts a thread that starts running.
     pub fn add_running(&self) {
-        if pace::is_memory_paged() {
+        if paged_wait::is_memory_paged() {
             return;
         }
         self.count.fetch_add(1, Ordering::Relaxed);
@@ -105,7 +105,7 @@ impl NodeLoad {
 
     /// Counts a thread that stops running.
     pub fn remove_running(&self) {
-        if pace::is_memory_paged() {
+        if paged_wait::is_memory_paged() {
             return;
         }
         self.count.fetch_sub(1, Ordering::Relaxed);
@@ -119,7 +119,7 @@ impl NodeLoad {
 
     /// Counts threads that have begun a region.
     pub fn engage(&self, threads: u32) {
-        if pace::is_memory_paged() {
+        if paged_wait::is_memory_paged() {
             return;
         }
         self.engaged.fetch_add(threads, Ordering::Relaxed);
@@ -127,7 +127,7 @@ impl NodeLoad {
 
     /// Counts threads that have ended a region.
     pub fn disengage(&self, threads: u32) {
-        if pace::is_memory_paged() {
+        if paged_wait::is_memory_paged() {
             return;
         }
         self.engaged.fetch_sub(threads, Ordering::Relaxed);

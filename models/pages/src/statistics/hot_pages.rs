@@ -121,8 +121,8 @@ fn sharing(ranks: &[(u32, String, PageReport)]) -> Sharing {
 mod tests {
     use tombolo_directory::Counts;
 
+    use super::super::fault_samples::Place;
     use super::super::report::example;
-    use super::super::touched::Place;
     use super::*;
 
     fn page(faults: u32, returned: u32, places: &[(u32, u32, u32)]) -> PageReport {
