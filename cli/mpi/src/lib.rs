@@ -5,7 +5,7 @@ mod mpirun;
 
 use std::process::ExitCode;
 
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Subcommand};
 use tombolo_cli_common::{compilers, context, failure, input, output, programs, signals};
 use tombolo_mpi_launch::job::clean_after;
 
@@ -29,7 +29,9 @@ pub fn definition() -> clap::Command {
 /// Runs the command that the arguments of this process select.
 #[must_use]
 pub fn main() -> ExitCode {
-    let arguments = Arguments::parse_from(mpirun::translate_arguments(programs::command_line().into_iter()));
+    // Usage errors end the program here, with status 2.
+    let words = mpirun::translate_arguments(programs::command_line().into_iter());
+    let arguments: Arguments = tombolo_cli_common::arguments::parse_words(&words);
     tombolo_cli_common::run(&arguments.global, |context| match arguments.command {
         Command::Mpirun(options) => mpirun::run(context, &options).map(|()| 0),
         Command::Mpicc(options) => mpicc::run(context, &options).map(|()| 0),
@@ -42,6 +44,7 @@ pub fn main() -> ExitCode {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser;
     use tombolo_cli_common::help;
     use tombolo_cli_common::programs::about;
 
