@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tombolo_machine::image::Image;
+use tombolo_machine::paths::cache_dir;
 use tombolo_machine::vm::{Architecture, Files, InitramfsError, Qemu, VmKit, initramfs};
 use tombolo_machine::{Kit, Node, kit};
 use tombolo_platform::process::Process;
@@ -41,7 +42,7 @@ impl NetworkMachine {
         let libraries: Vec<_> = parts.root.iter().cloned().collect();
         let files = Files::gather(&libraries).map_err(InitramfsError::from);
         let archive = files.and_then(|files| initramfs::pack_program(&parts, program.bytes, &files));
-        let kept = archive.and_then(|archive| initramfs::store(&archive, &initramfs::cache_directory()?));
+        let kept = archive.and_then(|archive| initramfs::store(&archive, &cache_dir()?));
         let boot_image = kept.map_err(unstarted)?;
         let address: Ipv4Addr = ADDRESS.parse().map_err(unstarted)?;
         let ((serial, serial_end), (control, control_end)) = (line()?, line()?);

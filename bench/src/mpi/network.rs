@@ -16,6 +16,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::time::{Duration, Instant};
 
 use tombolo::Isa;
+use tombolo_machine::paths::cache_dir;
 use tombolo_machine::vm::{Architecture, Files, Qemu, VmKit, initramfs};
 use tombolo_mpi_launch::pmi::{Event, MemberId, Server, process_mapping};
 use tombolo_platform::process::Process;
@@ -140,7 +141,7 @@ fn start_machine(options: &Options, pmi: SocketAddr, console: UnixStream) -> Res
     let folders = [options.kit.join("mpi/aarch64"), programs(&options.kit).join("vm")];
     let files = Files::gather(&folders).map_err(|error| say(&error))?;
     let archive = initramfs::pack_program(&parts, INIT.as_bytes(), &files);
-    let image = archive.and_then(|archive| initramfs::store(&archive, &initramfs::cache_directory()?));
+    let image = archive.and_then(|archive| initramfs::store(&archive, &cache_dir()?));
     let image = image.map_err(|error| say(&error))?;
     let architecture = &Architecture::AARCH64;
     let mut qemu = Qemu::new(architecture, architecture.program, &parts.kernel, image)

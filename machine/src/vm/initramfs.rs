@@ -9,6 +9,7 @@ use tombolo_platform::guest::init;
 
 use super::files::{Files, FilesError};
 use super::kit::VmKit;
+use crate::paths::NoCacheDir;
 use crate::replace::replace_file;
 
 /// Retention time of unused archives in the cache.
@@ -58,8 +59,8 @@ pub enum InitramfsError {
         error: std::io::Error,
     },
     /// The cache directory cannot be determined.
-    #[error("no place to keep the boot image: set XDG_CACHE_HOME or HOME")]
-    NoCache,
+    #[error(transparent)]
+    NoCache(#[from] NoCacheDir),
 }
 
 /// Writer of a `newc` cpio archive. Equal entries give equal bytes.
@@ -147,7 +148,7 @@ impl Archive {
 /// files.
 ///
 /// # Errors
-/// All but [`InitramfsError::Cache`] and [`InitramfsError::NoCache`].
+/// All but [`InitramfsError::Cache`].
 pub fn pack(kit: &VmKit, files: &Files) -> Result<Vec<u8>, InitramfsError> {
     pack_with(kit, &kit.modules, &read(&kit.tombolod)?, files)
 }
@@ -214,16 +215,6 @@ fn pack_modules(archive: &mut Archive, source: &Path, target: &str) -> Result<()
     }
     archive.file(&format!("{target}/{}", init::MODULE_ORDER), 0o644, &order);
     Ok(())
-}
-
-/// Returns the cache directory of boot images: `$XDG_CACHE_HOME/tombolo`, or `~/.cache/tombolo`.
-///
-/// # Errors
-/// [`InitramfsError::NoCache`] if the environment defines neither.
-pub fn cache_directory() -> Result<PathBuf, InitramfsError> {
-    let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let cache = variable("XDG_CACHE_HOME").or_else(|| Some(variable("HOME")?.join(".cache")));
-    cache.map(|path| path.join("tombolo")).ok_or(InitramfsError::NoCache)
 }
 
 /// Stores `archive` in the cache under a name derived from its content, unless it is there, and returns its

@@ -19,6 +19,7 @@ use tombolo_platform::time::now_ns;
 use tombolo_platform::{Deadline, Errno, OsError, lock_unpoisoned, socket};
 
 use super::node::{NodeLink, RunningNode, WindowSide};
+use super::text;
 use super::windows::Windows;
 use crate::polled_bells::{HEARTBEAT_NS, JoinSide, PolledBells};
 use crate::random_nonce;
@@ -251,8 +252,4 @@ fn await_joiner<C: CacheMaintenance>(
             return Ok(None);
         }
     }
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }

@@ -10,6 +10,7 @@ use tombolo_base::{Isa, NodeId};
 use tombolo_control::FINGERPRINT;
 use tombolo_control::{Order, Report};
 use tombolo_link::window::CONTROL_VECTOR;
+use tombolo_machine::paths::cache_dir;
 use tombolo_machine::vm::{Architecture, Board, Files, Hardware, Launch, Qemu, VmKit, files, initramfs};
 use tombolo_machine::{Accelerator, BareNode, Boot, Kit, Node, NodeSettings, VmJoin, VmNode, kit};
 use tombolo_platform::guest::{init, ports};
@@ -18,7 +19,7 @@ use tombolo_platform::socket;
 use tombolo_platform::time::now_ns;
 
 use super::node::{NodeLink, NodeTransport, RunningNode, StreamSide, WindowSide};
-use super::{Root, attached};
+use super::{Root, attached, text};
 use crate::control_link::ControlLink;
 
 /// Key of a boot image: the instruction set, the folders of modules with their paths, and those of files.
@@ -172,7 +173,7 @@ impl Root {
         // Checked before megabytes are read.
         files::check_memory(needed_mib, memory_mib).map_err(text)?;
         let archive = initramfs::pack(parts, &files).map_err(text)?;
-        let directory = initramfs::cache_directory().map_err(text)?;
+        let directory = cache_dir().map_err(text)?;
         let path = initramfs::store(&archive, &directory).map_err(text)?;
         self.boot_images.insert(key, BootImage { path: path.clone(), needed_mib });
         Ok(path)
@@ -249,10 +250,6 @@ fn start_emulator(launch: &Launch) -> Result<Process, String> {
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     let inherit: Vec<BorrowedFd<'_>> = launch.inherited.iter().map(AsFd::as_fd).collect();
     Process::start(&mut command, &inherit).map_err(text)
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }
 
 /// Checks that the host's kernel lets this process run virtual machines.

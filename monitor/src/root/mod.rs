@@ -519,6 +519,11 @@ impl Drop for Root {
     }
 }
 
+/// Returns the text of an error, for a message to another process.
+fn text(error: impl std::fmt::Display) -> String {
+    error.to_string()
+}
+
 /// Returns nanoseconds since 1970 in UTC; 0 if the clock is set to an earlier time.
 fn wall_ns() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();

@@ -14,6 +14,8 @@ use tombolo_machine::{Machine, Window};
 use tombolo_platform::copy::{self, CopyLoop};
 use tombolo_platform::memory::map;
 
+use super::text;
+
 /// A window as held by the host.
 #[derive(Debug)]
 struct HostWindow {
@@ -175,8 +177,4 @@ impl Windows {
             caches.write_back(&part);
         }
     }
-}
-
-fn text(error: impl std::fmt::Display) -> String {
-    error.to_string()
 }

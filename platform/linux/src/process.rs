@@ -182,11 +182,6 @@ pub fn open_pidfd(pid: i32) -> Result<OwnedFd, OsError> {
     rustix::process::pidfd_open(pid, PidfdFlags::empty()).context("watch a process")
 }
 
-/// Sends a signal to a watched process. Does nothing once it has ended.
-pub fn signal_pidfd(pidfd: impl AsFd, signal: Signal) {
-    let _ = rustix::process::pidfd_send_signal(pidfd, signal);
-}
-
 /// Blocks SIGTERM and SIGINT for this process and returns a descriptor that becomes, and stays, readable when
 /// one arrives. Programs that it starts handle the signals as usual. Call before other threads are started.
 ///

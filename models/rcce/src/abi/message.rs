@@ -8,7 +8,7 @@ use core::ffi::{c_char, c_int};
 use tombolo_onesided::{get, put};
 
 use super::flag::{RCCE_flag_write, RCCE_test_flag, RCCE_wait_until};
-use super::onesided::{RCCE_get, RCCE_put};
+use super::onesided::{RCCE_get, RCCE_put, out_of_range};
 use super::{SUCCESS, accepted_length, bytes, length, source_rank, store};
 use crate::engine::{PrivateBytes, ReceivedMessage};
 use crate::failure::{Code, Failure};
@@ -35,15 +35,11 @@ unsafe fn send(world: &mut World, message: *const u8, size: isize, dest: c_int) 
         }
         Place::Shared(offset) => {
             let mut copied = vec![0; length];
-            get(engine.memory(), offset, &mut copied).map_err(alignment_error)?;
+            get(engine.memory(), offset, &mut copied).map_err(out_of_range)?;
             engine.send(dest, &copied, &mut || backoff.idle())?;
         }
     });
     Ok(SUCCESS)
-}
-
-fn alignment_error(error: tombolo_base::OutOfRange) -> Failure {
-    Failure::new(Code::Alignment, error.to_string())
 }
 
 /// Receives a message.
@@ -67,7 +63,7 @@ unsafe fn receive(world: &mut World, room: *mut u8, size: isize, source: c_int) 
         Place::Shared(offset) => {
             let mut copied = GrowingBuffer(Vec::new());
             let arrived = engine.receive(source, accepted, &mut copied, &mut || backoff.idle())??;
-            put(engine.memory(), offset, &copied.0).map_err(alignment_error)?;
+            put(engine.memory(), offset, &copied.0).map_err(out_of_range)?;
             arrived
         }
     });

@@ -80,7 +80,7 @@ impl Core {
         spawn: SpawnRequest,
         image: Option<Result<Image, String>>,
     ) -> Result<(), Fault> {
-        let (node, target) = self.startable_node(&spawn.node)?;
+        let (node, target) = self.running_node(&spawn.node)?;
         check_side_stream(&spawn, target)?;
         self.check_children_limit(parent)?;
         self.check_node_limit(node)?;
@@ -126,15 +126,6 @@ impl Core {
         self.node_changed(node);
         self.send_order(node, Order::Start { order: StartOrder { domain, build: hash, program } });
         Ok(())
-    }
-
-    pub(super) fn startable_node(&mut self, name: &str) -> Result<(NodeId, Target), Fault> {
-        let node = self.machine.node_named(name).ok_or_else(|| self.no_such_node(name))?;
-        let (id, target) = (node.id, node.target());
-        match self.node(id).and_then(|node| node.state.down_reason()) {
-            None => Ok((id, target)),
-            Some(cause) => Err(Fault::NodeDown { node: name.to_owned(), cause }),
-        }
     }
 
     fn image_of(

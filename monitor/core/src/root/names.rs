@@ -86,23 +86,12 @@ impl Core {
         let node = match scope {
             Scope::Machine => return Ok((None, name)),
             Scope::Own => client.0,
-            Scope::Node(of) => self.running_node(&of)?,
+            Scope::Node(of) => self.running_node(&of)?.0,
         };
         if self.machine.node(node).is_some_and(|node| node.as_bare().is_some()) {
             return Err(self.no_names_fault(node));
         }
         Ok((Some(node), name))
-    }
-
-    /// Returns the node of that name, which must be up.
-    pub(super) fn running_node(&self, name: &str) -> Result<NodeId, Fault> {
-        let Some(node) = self.machine.node_named(name).map(|node| node.id) else {
-            return Err(self.no_such_node(name));
-        };
-        match self.nodes.get(usize::from(node.0)).and_then(|record| record.state.down_reason()) {
-            None => Ok(node),
-            Some(cause) => Err(Fault::NodeDown { node: name.into(), cause }),
-        }
     }
 
     /// Notifies the clients that wait for names of a lost node.

@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use tombolo_base::{DomainId, Isa, NodeId};
+use tombolo_base::{DomainId, Isa, NodeId, Target};
 use tombolo_control::FINGERPRINT;
 use tombolo_control::observation::Happening;
 use tombolo_control::{Exit, Fault, NodeInfo, NodeKind, Order, Reply, STARTING};
@@ -285,6 +285,15 @@ impl Core {
                 }),
             boot: record.boot,
             pid: record.pid,
+        }
+    }
+
+    /// Returns the node of that name, which must be up, and the target of its programs.
+    pub(super) fn running_node(&self, name: &str) -> Result<(NodeId, Target), Fault> {
+        let node = self.machine.node_named(name).ok_or_else(|| self.no_such_node(name))?;
+        match self.nodes.get(usize::from(node.id.0)).and_then(|record| record.state.down_reason()) {
+            None => Ok((node.id, node.target())),
+            Some(cause) => Err(Fault::NodeDown { node: name.to_owned(), cause }),
         }
     }
 

@@ -167,17 +167,8 @@ impl Core {
         id.ok_or_else(|| Fault::Limit { what: "the machine has used all its region ids".into() }.into())
     }
 
-    /// Returns a node that is up, by its name.
-    fn node_up(&self, name: &str) -> Result<NodeId, Fault> {
-        let node = self.machine.node_named(name).ok_or_else(|| self.no_such_node(name))?;
-        match self.nodes[usize::from(node.id.0)].state.down_reason() {
-            None => Ok(node.id),
-            Some(cause) => Err(Fault::NodeDown { node: name.to_owned(), cause }),
-        }
-    }
-
     fn kernel_memory(&self, name: &str, options: &MemoryOptions) -> Result<(NodeId, Memory, u64), Fault> {
-        let node = self.node_up(name)?;
+        let (node, _) = self.running_node(name)?;
         if self.machine.node(node).is_some_and(|node| node.as_bare().is_some()) {
             let why = format!("{name} is a board, which keeps no memory for regions: make it in its window");
             return Err(Fault::Refused { why });
@@ -210,7 +201,7 @@ impl Core {
                 return Err(Fault::Refused { why });
             }
             None => {
-                let node = self.node_up(name)?;
+                let (node, _) = self.running_node(name)?;
                 let own = self.machine.own_window(node).ok_or_else(|| Fault::Refused {
                     why: match self.machine.kernel_of(node) {
                         NodeId::HOST => format!(

@@ -58,7 +58,7 @@ impl Core {
         name: &str,
         operation: Operation,
     ) -> Result<(), Fault> {
-        let node = self.running_node(name)?;
+        let (node, _) = self.running_node(name)?;
         // The agent of the client's own node answers the client directly, so nothing returns here.
         let own = client.0 == node;
         if request != 0 && !own {

@@ -245,7 +245,7 @@ impl Core {
         if domain == by {
             return refused("a domain cannot move itself; ask from another domain".into());
         }
-        let (node, target) = self.startable_node(to)?;
+        let (node, target) = self.running_node(to)?;
         if node == domain.node() {
             return refused(format!("domain {domain} already runs on node {to}"));
         }
@@ -302,7 +302,7 @@ impl Core {
         name: &str,
         setting: &Frequency,
     ) -> Result<NodeId, Fault> {
-        let (id, _) = self.startable_node(name)?;
+        let (id, _) = self.running_node(name)?;
         let refused = |why: String| Err(Fault::Refused { why });
         if self.machine.kernel_of(id) != id {
             let host = self.node_name(NodeId::HOST);
